@@ -1,0 +1,296 @@
+/*
+ * gdrapi.h: CPU access to NVIDIA GPU memory through the GPU's PCIe BAR1.
+ *
+ * Life of a buffer, each step undone by the one across from it:
+ *
+ *     gdr_open          open the kernel driver          gdr_close
+ *     gdr_pin_buffer    hold GPU memory in place        gdr_unpin_buffer
+ *     gdr_map           map it into this process        gdr_unmap
+ *     gdr_copy_to_mapping, gdr_copy_from_mapping, or plain loads and stores
+ *
+ * Results. Every function that returns int returns 0 on success, else a
+ * positive errno value; errno itself is not set. Output arguments are written
+ * only on success, unless a function says otherwise. A NULL, closed, unpinned
+ * or never issued gdr_t or gdr_mh_t, and a handle used with another gdr_t than
+ * the one that pinned it, are refused with EINVAL and touch nothing. Set
+ * GDRCOPY_ENABLE_LOGGING=1 to have the reason of each failure on stderr;
+ * GDRCOPY_LOG_LEVEL=1 (debug) to 4 (errors only, the default) says how much.
+ *
+ * Threads. Any function may be called from any thread, on any handle, at any
+ * time. Copies take no lock. Closing, unpinning or unmapping a buffer while
+ * another thread still copies through that same buffer is the caller's error:
+ * the copy may fault or return EINVAL.
+ *
+ * Fork. Handles and mappings belong to the process that made them. In a forked
+ * child every call on an inherited handle returns EACCES and touches nothing;
+ * inherited mappings are absent there. The child may call gdr_open for itself.
+ *
+ * Sizes and lengths are in bytes throughout.
+ */
+
+#ifndef GDRAPI_H
+#define GDRAPI_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Versions: major << MAJOR_VERSION_SHIFT | minor. */
+#define MAJOR_VERSION_SHIFT 16
+#define MINOR_VERSION_MASK ((1 << MAJOR_VERSION_SHIFT) - 1)
+
+/* The version of this interface. */
+#define GDR_API_MAJOR_VERSION 2
+#define GDR_API_MINOR_VERSION 6
+#define GDR_API_VERSION ((GDR_API_MAJOR_VERSION << MAJOR_VERSION_SHIFT) | GDR_API_MINOR_VERSION)
+
+/* The oldest gdrdrv kernel driver that gdr_open accepts. */
+#define MINIMUM_GDRDRV_MAJOR_VERSION 2
+#define MINIMUM_GDRDRV_MINOR_VERSION 0
+#define MINIMUM_GDRDRV_VERSION ((MINIMUM_GDRDRV_MAJOR_VERSION << MAJOR_VERSION_SHIFT) | MINIMUM_GDRDRV_MINOR_VERSION)
+
+/* GPU memory is pinned in whole pages of 64 KiB. */
+#define GPU_PAGE_SHIFT 16
+#define GPU_PAGE_SIZE (1UL << GPU_PAGE_SHIFT)
+#define GPU_PAGE_OFFSET (GPU_PAGE_SIZE - 1)
+#define GPU_PAGE_MASK (~GPU_PAGE_OFFSET)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An open connection to the driver. */
+struct gdr;
+typedef struct gdr *gdr_t;
+
+/* A pinned buffer. h is never 0, so {0} can stand for "none". */
+typedef struct gdr_mh_s {
+    unsigned long h;
+} gdr_mh_t;
+
+/* How a mapping is cached by the CPU. */
+typedef enum gdr_mapping_type {
+    GDR_MAPPING_TYPE_NONE = 0,    /* not mapped */
+    GDR_MAPPING_TYPE_WC = 1,      /* write-combining: fast writes, slow reads; the usual one */
+    GDR_MAPPING_TYPE_CACHING = 2, /* cached and coherent, as on Grace Hopper */
+    GDR_MAPPING_TYPE_DEVICE = 3,  /* device memory: naturally aligned accesses of at most 8 bytes */
+    GDR_MAPPING_TYPE_MAX = 4      /* number of types; not a type */
+} gdr_mapping_type_t;
+
+/* Flags of gdr_map_v2: which mapping type to ask the driver for. */
+typedef enum gdr_map_flags {
+    GDR_MAP_FLAG_DEFAULT = 0, /* what suits the platform best */
+    GDR_MAP_FLAG_REQ_WC_MAPPING = 1,
+    GDR_MAP_FLAG_REQ_CACHE_MAPPING = 2,
+    GDR_MAP_FLAG_REQ_DEVICE_MAPPING = 3
+} gdr_map_flags_t;
+
+/* Flags of gdr_pin_buffer_v2. */
+typedef enum gdr_pin_flags {
+    GDR_PIN_FLAG_DEFAULT = 0,
+    GDR_PIN_FLAG_FORCE_PCIE = 1 /* reach the memory over PCIe even where a coherent link exists */
+} gdr_pin_flags_t;
+
+/* What gdr_get_attribute can be asked. */
+typedef enum gdr_attr {
+    GDR_ATTR_USE_PERSISTENT_MAPPING = 1,       /* 1: pinned memory outlives its cuMemFree until it is unpinned */
+    GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE = 2,  /* 1: the driver knows GDR_PIN_FLAG_FORCE_PCIE */
+    GDR_ATTR_USING_DMA_BUF_MMAP = 3,           /* 1: mappings are made from CUDA's dma-bufs, without gdrdrv */
+    GDR_ATTR_MAX = 4                           /* one past the last attribute */
+} gdr_attr_t;
+
+/* What gdr_get_info tells about a pinned buffer. */
+typedef struct gdr_info_v2 {
+    uint64_t va;                     /* device address of the first pinned page */
+    uint64_t mapped_size;            /* bytes pinned: whole pages; known before gdr_map too */
+    uint32_t page_size;              /* size of those pages: 65536 with gdrdrv */
+    uint64_t tm_cycles;              /* CPU cycles that the driver took to pin; 0 where unknown */
+    uint32_t cycles_per_ms;          /* CPU cycles per millisecond, the unit of tm_cycles; 0 where unknown */
+    unsigned mapped : 1;             /* 1: mapped */
+    unsigned wc_mapping : 1;         /* 1: mapped write-combining */
+    gdr_mapping_type_t mapping_type; /* type of the mapping, GDR_MAPPING_TYPE_NONE while not mapped */
+} gdr_info_v2_t;
+typedef gdr_info_v2_t gdr_info_t;
+
+/**
+ * Opens the driver.
+ *
+ * Quiet and without side effects, so it can be used as a probe: it neither
+ * initializes CUDA nor starts threads. Each call opens an independent
+ * connection.
+ *
+ * Returns NULL where the driver (/dev/gdrdrv) is missing, may not be opened,
+ * or is older than MINIMUM_GDRDRV_VERSION; the log says which.
+ */
+gdr_t gdr_open(void);
+
+/**
+ * Closes g; buffers still pinned or mapped are unmapped and unpinned first.
+ * Touching one of its mappings afterwards faults.
+ *
+ * Returns 0, or the first error that the driver gave; g is closed and
+ * everything released in any case. EINVAL: g is not open. EACCES: forked child.
+ */
+int gdr_close(gdr_t g);
+
+/**
+ * Pins GPU memory of this process, so that it stays in place and can be mapped.
+ *
+ * addr may be any device address and size any number of bytes: the range is
+ * rounded out to whole GPU pages. To be mapped by gdr_map, addr must be a
+ * multiple of GPU_PAGE_SIZE (unless GDRCOPY_ALLOW_UNALIGNED_MAP=1 is set).
+ * Memory pinned twice has two independent handles. p2p_token and va_space are
+ * for drivers before 2.5; pass 0.
+ *
+ * On success *handle stands for the pin until gdr_unpin_buffer or gdr_close.
+ *
+ * EINVAL: g or handle invalid; the range is not GPU memory that can be pinned:
+ * host or managed memory, freed, too long, of another process, or from an
+ * allocation without RDMA support. ENOMEM: out of BAR1 or other resources.
+ * EOPNOTSUPP: the GPU does not support it. EACCES: forked child.
+ */
+int gdr_pin_buffer(gdr_t g, unsigned long addr, size_t size, uint64_t p2p_token, uint32_t va_space, gdr_mh_t *handle);
+
+/**
+ * Pins GPU memory as gdr_pin_buffer does; flags is a set of gdr_pin_flags_t.
+ *
+ * EOPNOTSUPP, EINVAL: additionally, GDR_PIN_FLAG_FORCE_PCIE where the driver
+ * or the GPU cannot honor it; pin again without it.
+ */
+int gdr_pin_buffer_v2(gdr_t g, unsigned long addr, size_t size, uint32_t flags, gdr_mh_t *handle);
+
+/**
+ * Unpins the buffer, after unmapping it where it is mapped. The handle is
+ * invalid from then on, even if the driver reports an error.
+ *
+ * EINVAL: not a pin of g. EACCES: forked child.
+ */
+int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle);
+
+/**
+ * Tells whether the GPU memory was freed underneath the pin: *flag is then 1,
+ * and the mapping must not be touched any more. Always 0 with persistent
+ * mapping (GDR_ATTR_USE_PERSISTENT_MAPPING), where the memory lives on until it
+ * is unpinned.
+ *
+ * EINVAL: not a pin of g, or flag is NULL. EACCES: forked child.
+ */
+int gdr_get_callback_flag(gdr_t g, gdr_mh_t handle, int *flag);
+
+/**
+ * Describes the pin, mapped or not.
+ *
+ * The mapping begins at info->va: an address d of the buffer is found at
+ * (char *)mapping + (d - info->va).
+ *
+ * EINVAL: not a pin of g, or info is NULL. EACCES: forked child.
+ */
+int gdr_get_info_v2(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
+
+/* Programs built before 2.4 call the symbol gdr_get_info, whose struct ends before mapping_type. */
+#define gdr_get_info gdr_get_info_v2
+
+/**
+ * Maps the first size bytes of the pinned buffer into this process:
+ * gdr_map_v2 with GDR_MAP_FLAG_DEFAULT.
+ */
+int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size);
+
+/**
+ * Maps the first size bytes of the pinned buffer, rounded up to the system's
+ * page size, for reading and writing. flags is one gdr_map_flags_t.
+ *
+ * On success *ptr_va is the CPU address of the buffer's first page, and
+ * gdr_get_info tells the type that the mapping really has.
+ *
+ * EAGAIN: mapped already. EOPNOTSUPP: the platform has no mapping of that type.
+ * EINVAL: not a pin of g; ptr_va is NULL; unknown flag; size is 0 or more than
+ * is pinned; the pinned address is not a multiple of GPU_PAGE_SIZE. ENOMEM: no
+ * address space left. EACCES: forked child.
+ */
+int gdr_map_v2(gdr_t g, gdr_mh_t handle, void **ptr_va, size_t size, int flags);
+
+/**
+ * Unmaps the buffer; touching the mapping afterwards faults.
+ *
+ * What gdr_map mapped is unmapped, whatever va and size say; where they differ
+ * from it a warning is logged.
+ *
+ * EINVAL: not a pin of g, or not mapped. EACCES: forked child.
+ */
+int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size);
+
+/**
+ * Writes size bytes from h_ptr to map_d_ptr, an address inside the mapping of
+ * handle. Either pointer may have any alignment.
+ *
+ * Every byte of the range is written exactly once, and nothing outside it. A
+ * write of 1, 2, 4 or 8 bytes to a naturally aligned address is one store of
+ * that width. All data has left the CPU before the call returns, so the data
+ * of two calls reaches the GPU in the order of the calls: write the payload
+ * with one call and the flag that announces it with the next. Within one call
+ * there is no order.
+ *
+ * The bounds of the mapping are not checked. size 0 succeeds and touches
+ * nothing.
+ *
+ * EINVAL: the handle is invalid or not mapped; a pointer is NULL and size is
+ * not 0. EACCES: forked child.
+ */
+int gdr_copy_to_mapping(gdr_mh_t handle, void *map_d_ptr, const void *h_ptr, size_t size);
+
+/**
+ * Reads size bytes from map_d_ptr, an address inside the mapping of handle, to
+ * h_ptr. Either pointer may have any alignment.
+ *
+ * The data is never older than the start of the call, and it is read after
+ * everything that earlier calls of the same thread have read: poll a flag with
+ * one call and read the payload it announces with the next. A read of 1, 2, 4
+ * or 8 bytes from a naturally aligned address is one load of that width.
+ *
+ * The bounds of the mapping are not checked. size 0 succeeds and touches
+ * nothing.
+ *
+ * Reads over PCIe take about a microsecond each and reach about 1 GB/s; for
+ * more than some KiB a cuMemcpy is faster.
+ *
+ * EINVAL: the handle is invalid or not mapped; a pointer is NULL and size is
+ * not 0. EACCES: forked child.
+ */
+int gdr_copy_from_mapping(gdr_mh_t handle, void *h_ptr, const void *map_d_ptr, size_t size);
+
+/**
+ * Tells the version of the library that is running, which need not be the one
+ * compiled against (GDR_API_MAJOR_VERSION, GDR_API_MINOR_VERSION). A NULL
+ * argument is left out.
+ */
+void gdr_runtime_get_version(int *major, int *minor);
+
+/**
+ * Tells the version of the kernel driver that g is connected to.
+ *
+ * EINVAL: g is not open, or an argument is NULL. EACCES: forked child.
+ */
+int gdr_driver_get_version(gdr_t g, int *major, int *minor);
+
+/**
+ * Tells an attribute of g in *v. On failure *v is 0.
+ *
+ * EINVAL: g is not open, attr is not an attribute, or v is NULL. EACCES: forked
+ * child.
+ */
+int gdr_get_attribute(gdr_t g, gdr_attr_t attr, int *v);
+
+/**
+ * Names a mapping type: *pstr becomes "None", "Write Combining", "Caching" or
+ * "Device", a constant that stays valid as long as the library is loaded.
+ *
+ * EINVAL: mapping_type is not a type, or pstr is NULL.
+ */
+int gdr_get_mapping_type_string(gdr_mapping_type_t mapping_type, const char **pstr);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
