@@ -1,0 +1,7 @@
+//! Names the shared library as programs linked against libgdrapi expect it.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libgdrapi.so.2");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,defs");
+}
