@@ -1,0 +1,448 @@
+//! The backend over the kernel module: versions 2.0 to 2.6 and those that stay compatible.
+//!
+//! What is asked once is not asked again: the version and the attributes for each open; what is known
+//! of a pin once it is known that nothing changes behind our back (persistent mapping).
+#![forbid(unsafe_code)]
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::backend::{Backend, PinRequest, PinnedRange};
+use crate::error::{Error, Result};
+use crate::log;
+use crate::process;
+use crate::region::Region;
+use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags, Version};
+use crate::uapi::{
+    GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, Node, PinBuffer, PinBufferV2,
+    ReqMappingType, UnpinBuffer,
+};
+
+/// The first driver with GET_INFO_V2.
+const INFO_V2: Version = Version::new(2, 4);
+/// The first driver with PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. Those before it are passed
+/// ranges of whole GPU pages: newer GPU drivers refuse others.
+const PIN_V2: Version = Version::new(2, 5);
+
+/// The module, open.
+#[derive(Debug)]
+pub(crate) struct Gdrdrv {
+    device: Arc<Device>,
+    force_pcie_compat: bool,
+}
+
+/// What the pins of one open share. Closed when the last of them is gone.
+#[derive(Debug)]
+struct Device {
+    /// `None` once it is closed.
+    node: Option<Node>,
+    version: Version,
+    /// Answers to GET_ATTR: [`Attribute::UsePersistentMapping`] and
+    /// [`Attribute::SupportPinFlagForcePcie`].
+    attributes: [Answer; 2],
+    epoch: u64,
+}
+
+/// A yes or no that is asked for at most once.
+#[derive(Debug, Default)]
+struct Answer(AtomicU8);
+
+impl Answer {
+    fn get(&self) -> Option<bool> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            known => Some(known == 2),
+        }
+    }
+
+    fn set(&self, answer: bool) {
+        self.0.store(1 + u8::from(answer), Ordering::Relaxed);
+    }
+}
+
+impl Gdrdrv {
+    /// Opens `/dev/gdrdrv` and checks that the module and this library understand each other.
+    pub(crate) fn open(force_pcie_compat: bool) -> Result<Gdrdrv> {
+        let node = Node::open()?;
+        let mut answer = GetVersion::default();
+        node.get_version(&mut answer)?;
+        let version = Version::unpack(answer.gdrdrv_version);
+        if version < Version::OLDEST_GDRDRV {
+            return Err(Error::DriverTooOld { driver: version });
+        }
+        let wanted = Version::unpack(answer.minimum_gdr_api_version);
+        if wanted > Version::API {
+            return Err(Error::LibraryTooOld { wanted });
+        }
+        log::debug!("backend gdrdrv {version} (/dev/gdrdrv), serves API {wanted} and later");
+        let epoch = process::epoch();
+        let device = Device {
+            node: Some(node),
+            version,
+            attributes: Default::default(),
+            epoch,
+        };
+        Ok(Gdrdrv {
+            device: Arc::new(device),
+            force_pcie_compat,
+        })
+    }
+
+    fn pin_as_asked(&self, request: &PinRequest) -> Result<GdrdrvPin> {
+        let device = &self.device;
+        let mut rounded = *request;
+        if device.version < PIN_V2 {
+            if request.flags != PinFlags::DEFAULT {
+                return Err(Error::PinFlagsNeedNewerDriver {
+                    driver: device.version,
+                });
+            }
+            rounded = round_out(request)?;
+        }
+        let handle = device.pin(&rounded)?;
+        log::debug!(
+            "pinned {:#x}+{:#x} as driver handle {handle:#x}",
+            request.address,
+            request.size
+        );
+        Ok(GdrdrvPin {
+            device: Arc::clone(device),
+            handle,
+            request: rounded,
+            facts: OnceLock::new(),
+            requested_type: AtomicU32::new(MappingType::None as u32),
+            released: AtomicBool::new(false),
+        })
+    }
+
+    /// `GDRCOPY_FORCE_PCIE_COMPAT`: where the GPU has no other link than PCIe, an ordinary pin is what
+    /// FORCE_PCIE asks for. The type of a mapping tells: only coherent links are mapped cached.
+    fn pin_without_force_pcie(&self, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
+        let pin = self.pin_as_asked(&PinRequest {
+            flags: PinFlags::DEFAULT,
+            ..*request
+        })?;
+        match pin.map(1, MapFlag::Default) {
+            Ok((_, MappingType::Caching)) | Err(_) => Err(refusal),
+            Ok(_) => {
+                log::info!("FORCE_PCIE is satisfied by an ordinary pin: this GPU has PCIe alone");
+                Ok(pin)
+            }
+        }
+    }
+}
+
+impl Backend for Gdrdrv {
+    fn descriptor(&self) -> RawFd {
+        self.device.node.as_ref().map_or(-1, Node::as_raw_fd)
+    }
+
+    fn version(&self) -> Version {
+        self.device.version
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<i32> {
+        match attribute {
+            Attribute::UsingDmaBufMmap => Ok(0),
+            asked => self.device.attribute(asked).map(i32::from),
+        }
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn PinnedRange>> {
+        let force_pcie = request.flags.force_pcie();
+        let pin = match self.pin_as_asked(request) {
+            Err(refusal @ Error::Driver { .. }) if force_pcie && self.force_pcie_compat => {
+                self.pin_without_force_pcie(request, refusal)
+            }
+            answer => answer,
+        }?;
+        Ok(Box::new(pin))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        match Arc::into_inner(self.device) {
+            Some(mut device) => device.node.take().map_or(Ok(()), Node::close),
+            // A call in another thread still uses it; the last one closes it.
+            None => Ok(()),
+        }
+    }
+}
+
+impl Device {
+    fn node(&self) -> Result<&Node> {
+        if self.epoch != process::epoch() {
+            return Err(Error::ForkedChild);
+        }
+        self.node.as_ref().ok_or(Error::UnknownHandle("g"))
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<u64> {
+        let node = self.node()?;
+        if self.version >= PIN_V2 {
+            let mut argument = PinBufferV2 {
+                addr: request.address,
+                size: request.size,
+                flags: request.flags.0 & PinFlags::FORCE_PCIE.0,
+                ..Default::default()
+            };
+            return node.pin_buffer_v2(&mut argument).map(|()| argument.handle);
+        }
+        let mut argument = PinBuffer {
+            addr: request.address,
+            size: request.size,
+            p2p_token: request.tokens.p2p_token,
+            va_space: request.tokens.va_space,
+            ..Default::default()
+        };
+        node.pin_buffer(&mut argument).map(|()| argument.handle)
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<bool> {
+        let answer = &self.attributes[attribute as usize - 1];
+        if let Some(known) = answer.get() {
+            return Ok(known);
+        }
+        let mut argument = GetAttr {
+            attr: attribute as u32,
+            val: 0,
+        };
+        let value = if self.version < PIN_V2 {
+            false
+        } else {
+            match self.node()?.get_attr(&mut argument) {
+                Ok(()) => argument.val != 0,
+                // A driver that does not know the attribute does not have the feature.
+                Err(error) if [libc::EINVAL, libc::ENOTTY].contains(&error.errno()) => false,
+                Err(error) => return Err(error),
+            }
+        };
+        answer.set(value);
+        Ok(value)
+    }
+
+    /// Whether it is already known that pins and mappings last until they are given back.
+    fn is_known_persistent(&self) -> bool {
+        self.attributes[Attribute::UsePersistentMapping as usize - 1].get() == Some(true)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.take() {
+            // The descriptor a child inherited is its own copy: closing it is right there as well, but
+            // "touch nothing" is the rule for inherited handles.
+            if self.epoch == process::epoch() {
+                drop(node)
+            } else {
+                node.forget()
+            }
+        }
+    }
+}
+
+/// A pin of the module.
+#[derive(Debug)]
+struct GdrdrvPin {
+    device: Arc<Device>,
+    handle: u64,
+    /// As passed to the driver.
+    request: PinRequest,
+    /// What the driver said of it and never changes.
+    facts: OnceLock<Info>,
+    /// The mapping type the driver was last told to give it.
+    requested_type: AtomicU32,
+    released: AtomicBool,
+}
+
+impl GdrdrvPin {
+    /// Asks the driver.
+    fn ask(&self) -> Result<Info> {
+        let node = self.device.node()?;
+        let info = if self.device.version >= INFO_V2 {
+            let mut argument = GetInfoV2 {
+                handle: self.handle,
+                ..Default::default()
+            };
+            node.get_info_v2(&mut argument)?;
+            Info {
+                va: argument.va,
+                mapped_size: argument.mapped_size,
+                page_size: argument.page_size,
+                tm_cycles: argument.tm_cycles,
+                cycles_per_ms: argument.tsc_khz,
+                mapping_type: MappingType::from_raw(argument.mapping_type)
+                    .unwrap_or(MappingType::None),
+            }
+        } else {
+            let mut argument = GetInfo {
+                handle: self.handle,
+                ..Default::default()
+            };
+            node.get_info(&mut argument)?;
+            Info {
+                va: argument.va,
+                mapped_size: argument.mapped_size,
+                page_size: argument.page_size,
+                tm_cycles: argument.tm_cycles,
+                cycles_per_ms: argument.tsc_khz,
+                mapping_type: match (argument.mapped, argument.wc_mapping) {
+                    (0, _) => MappingType::None,
+                    (_, 0) => MappingType::Caching,
+                    _ => MappingType::WriteCombining,
+                },
+            }
+        };
+        // Only the first answer is kept; the mapping type in it is not used.
+        let _ = self.facts.set(info);
+        Ok(info)
+    }
+
+    /// Tells the driver which type to map next, unless it knows.
+    fn request_type(&self, wanted: MappingType) -> Result<()> {
+        if self.device.version < PIN_V2
+            || self.requested_type.load(Ordering::Relaxed) == wanted as u32
+        {
+            return Ok(());
+        }
+        let mut argument = ReqMappingType {
+            handle: self.handle,
+            mapping_type: wanted as u32,
+        };
+        self.device.node()?.req_mapping_type(&mut argument)?;
+        self.requested_type.store(wanted as u32, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn release(&self) -> Result<()> {
+        if self.released.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let node = self.device.node()?;
+        node.unpin_buffer(&mut UnpinBuffer {
+            handle: self.handle,
+        })
+    }
+}
+
+impl PinnedRange for GdrdrvPin {
+    fn handle(&self) -> u64 {
+        self.handle
+    }
+
+    fn info(&self, mapped: MappingType) -> Result<Info> {
+        self.device.node()?;
+        let Some(&facts) = self.facts.get() else {
+            return self.ask();
+        };
+        // Only now can the attribute spare a call.
+        if self.device.attribute(Attribute::UsePersistentMapping)? {
+            return Ok(Info {
+                mapping_type: mapped,
+                ..facts
+            });
+        }
+        self.ask()
+    }
+
+    fn callback_flag(&self) -> Result<bool> {
+        let node = self.device.node()?;
+        if self.device.is_known_persistent() {
+            return Ok(false);
+        }
+        let mut argument = GetCbFlag {
+            handle: self.handle,
+            flag: 0,
+        };
+        node.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
+    }
+
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
+        let node = self.device.node()?;
+        let page = process::page_size();
+        let len = len
+            .checked_next_multiple_of(page)
+            .ok_or(Error::RangeOverflow)?;
+        let offset = self
+            .handle
+            .checked_mul(page as u64)
+            .ok_or(Error::RangeOverflow)?;
+        let wanted = flag.wanted();
+        self.request_type(wanted)?;
+        let region = Region::map(node, offset, len)?;
+        // On failure `region` is unmapped by going out of scope.
+        let given = self.ask()?.mapping_type;
+        if wanted != MappingType::None && wanted != given {
+            return Err(Error::MappingTypeRefused { wanted, given });
+        }
+        log::debug!(
+            "mapped {:#x}+{:#x} at {region:?}: {given}",
+            self.request.address,
+            self.request.size
+        );
+        Ok((region, given))
+    }
+
+    fn unpin(self: Box<Self>) -> Result<()> {
+        self.release()
+    }
+}
+
+impl Drop for GdrdrvPin {
+    fn drop(&mut self) {
+        // A forked child's copy of a pin is not the child's: its refusal is nothing to report.
+        if let Err(error @ Error::Driver { .. }) = self.release() {
+            log::warning!("unpin of driver handle {:#x}: {error}", self.handle);
+        }
+    }
+}
+
+/// The same range in whole GPU pages.
+fn round_out(request: &PinRequest) -> Result<PinRequest> {
+    let first = request.address & !(GPU_PAGE_SIZE - 1);
+    let end = request
+        .address
+        .checked_add(request.size)
+        .and_then(|end| end.checked_next_multiple_of(GPU_PAGE_SIZE))
+        .ok_or(Error::RangeOverflow)?;
+    Ok(PinRequest {
+        address: first,
+        size: end - first,
+        ..*request
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pin::P2pTokens;
+
+    fn range(address: u64, size: u64) -> PinRequest {
+        PinRequest {
+            address,
+            size,
+            flags: PinFlags::DEFAULT,
+            tokens: P2pTokens::default(),
+        }
+    }
+
+    #[test]
+    fn ranges_are_rounded_out_to_gpu_pages() {
+        let rounded = |address, size| round_out(&range(address, size)).map(|r| (r.address, r.size));
+        assert_eq!(rounded(0x10000, 1), Ok((0x10000, 0x10000)));
+        assert_eq!(rounded(0x1ffff, 2), Ok((0x10000, 0x20000)));
+        assert_eq!(rounded(0x10000, 0), Ok((0x10000, 0)));
+        assert_eq!(rounded(0x10001, 0), Ok((0x10000, 0x10000)));
+        assert_eq!(rounded(0x10000, u64::MAX), Err(Error::RangeOverflow));
+    }
+
+    #[test]
+    fn an_answer_is_remembered() {
+        let answer = Answer::default();
+        assert_eq!(answer.get(), None);
+        answer.set(false);
+        assert_eq!(answer.get(), Some(false));
+        answer.set(true);
+        assert_eq!(answer.get(), Some(true));
+    }
+}

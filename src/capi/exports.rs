@@ -1,0 +1,309 @@
+//! The 17 functions of the C API, in the order of `include/gdrapi.h`, which documents them.
+//!
+//! # Safety
+//! What the header asks of C callers, all functions ask: pointer arguments are NULL or valid for what the
+//! function reads or writes; handles may be anything.
+#![expect(clippy::missing_safety_doc, reason = "said once, above")]
+
+use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+use std::ptr;
+
+use nix::errno::Errno;
+
+pub use crate::capi::types::{
+    gdr, gdr_attr_t, gdr_info_v1_t, gdr_info_v2_t, gdr_mapping_type_t, gdr_mh_t, gdr_t,
+};
+
+use crate::capi::guard::{caught, guard};
+use crate::capi::{handles, objects};
+use crate::error::{Error, Result};
+use crate::pin::P2pTokens;
+use crate::transfer;
+use crate::types::{Attribute, MapFlag, MappingType, PinFlags, Version};
+
+/// A place for a result, which is written on success only.
+struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    fn new(place: *mut T, name: &'static str) -> Result<Out<T>> {
+        if place.is_null() {
+            Err(Error::Null(name))
+        } else {
+            Ok(Out(place))
+        }
+    }
+
+    fn set(self, value: T) {
+        // SAFETY: not NULL, so that the caller says it is valid.
+        unsafe { self.0.write(value) }
+    }
+}
+
+/// Opens the driver; NULL (and errno) when no way to GPU memory works.
+#[unsafe(no_mangle)]
+pub extern "C" fn gdr_open() -> gdr_t {
+    match caught("gdr_open", objects::open) {
+        Ok(handle) => ptr::with_exposed_provenance_mut(handle),
+        Err(error) => {
+            Errno::set_raw(error.errno());
+            ptr::null_mut()
+        }
+    }
+}
+
+/// Gives back all pins and mappings, and closes the driver.
+#[unsafe(no_mangle)]
+pub extern "C" fn gdr_close(g: gdr_t) -> c_int {
+    guard("gdr_close", || objects::close(g.addr()))
+}
+
+/// Pins a buffer; the tokens matter to drivers before 2.5 alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_pin_buffer(
+    g: gdr_t,
+    addr: c_ulong,
+    size: usize,
+    p2p_token: u64,
+    va_space: u32,
+    handle: *mut gdr_mh_t,
+) -> c_int {
+    guard("gdr_pin_buffer", || {
+        let out = Out::new(handle, "handle")?;
+        let tokens = P2pTokens {
+            p2p_token,
+            va_space,
+        };
+        let handle = objects::pin(g.addr(), addr, size, PinFlags::DEFAULT, tokens)?;
+        out.set(gdr_mh_t {
+            h: handle as c_ulong,
+        });
+        Ok(())
+    })
+}
+
+/// Pins a buffer with flags.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_pin_buffer_v2(
+    g: gdr_t,
+    addr: c_ulong,
+    size: usize,
+    flags: u32,
+    handle: *mut gdr_mh_t,
+) -> c_int {
+    guard("gdr_pin_buffer_v2", || {
+        let out = Out::new(handle, "handle")?;
+        let flags = PinFlags::from_bits(flags);
+        let handle = objects::pin(g.addr(), addr, size, flags, P2pTokens::default())?;
+        out.set(gdr_mh_t {
+            h: handle as c_ulong,
+        });
+        Ok(())
+    })
+}
+
+/// Unmaps where need be, and unpins.
+#[unsafe(no_mangle)]
+pub extern "C" fn gdr_unpin_buffer(g: gdr_t, handle: gdr_mh_t) -> c_int {
+    guard("gdr_unpin_buffer", || {
+        objects::unpin(g.addr(), handle.h as usize)
+    })
+}
+
+/// Whether the memory of a pin was freed meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_get_callback_flag(
+    g: gdr_t,
+    handle: gdr_mh_t,
+    flag: *mut c_int,
+) -> c_int {
+    guard("gdr_get_callback_flag", || {
+        let out = Out::new(flag, "flag")?;
+        out.set(objects::callback_flag(g.addr(), handle.h as usize)?.into());
+        Ok(())
+    })
+}
+
+/// What is known of a pin, for programs built before 2.4: writes 40 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_get_info(
+    g: gdr_t,
+    handle: gdr_mh_t,
+    info: *mut gdr_info_v1_t,
+) -> c_int {
+    guard("gdr_get_info", || {
+        let out = Out::new(info, "info")?;
+        out.set(objects::info(g.addr(), handle.h as usize)?.into());
+        Ok(())
+    })
+}
+
+/// What is known of a pin.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_get_info_v2(
+    g: gdr_t,
+    handle: gdr_mh_t,
+    info: *mut gdr_info_v2_t,
+) -> c_int {
+    guard("gdr_get_info_v2", || {
+        let out = Out::new(info, "info")?;
+        out.set(objects::info(g.addr(), handle.h as usize)?.into());
+        Ok(())
+    })
+}
+
+/// Maps a pin as the platform likes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_map(
+    g: gdr_t,
+    handle: gdr_mh_t,
+    va: *mut *mut c_void,
+    size: usize,
+) -> c_int {
+    map("gdr_map", g, handle, va, size, MapFlag::Default as c_int)
+}
+
+/// Maps a pin as the flag says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_map_v2(
+    g: gdr_t,
+    handle: gdr_mh_t,
+    ptr_va: *mut *mut c_void,
+    size: usize,
+    flags: c_int,
+) -> c_int {
+    map("gdr_map_v2", g, handle, ptr_va, size, flags)
+}
+
+fn map(
+    name: &str,
+    g: gdr_t,
+    handle: gdr_mh_t,
+    va: *mut *mut c_void,
+    size: usize,
+    flags: c_int,
+) -> c_int {
+    guard(name, || {
+        let out = Out::new(va, "va")?;
+        let flag = MapFlag::from_raw(flags).ok_or(Error::UnknownMapFlag(flags))?;
+        out.set(objects::map(g.addr(), handle.h as usize, size, flag)?.cast());
+        Ok(())
+    })
+}
+
+/// Unmaps what was mapped; `va` and `size` are compared and logged, no more.
+#[unsafe(no_mangle)]
+pub extern "C" fn gdr_unmap(g: gdr_t, handle: gdr_mh_t, va: *mut c_void, size: usize) -> c_int {
+    guard("gdr_unmap", || {
+        objects::unmap(g.addr(), handle.h as usize, va.addr(), size)
+    })
+}
+
+/// Copies to a mapping.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_copy_to_mapping(
+    handle: gdr_mh_t,
+    map_d_ptr: *mut c_void,
+    h_ptr: *const c_void,
+    size: usize,
+) -> c_int {
+    match handles::mapping_type(handle.h as usize) {
+        Some(kind) if !map_d_ptr.is_null() && !h_ptr.is_null() => {
+            // SAFETY: the caller says so much of the two ranges; the type is the mapping's.
+            unsafe { transfer::to_mapping(kind, map_d_ptr.cast(), h_ptr.cast(), size) };
+            0
+        }
+        kind => odd_copy("gdr_copy_to_mapping", handle, kind, map_d_ptr, size),
+    }
+}
+
+/// Copies from a mapping.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_copy_from_mapping(
+    handle: gdr_mh_t,
+    h_ptr: *mut c_void,
+    map_d_ptr: *const c_void,
+    size: usize,
+) -> c_int {
+    match handles::mapping_type(handle.h as usize) {
+        Some(kind) if !map_d_ptr.is_null() && !h_ptr.is_null() => {
+            // SAFETY: as in `gdr_copy_to_mapping`.
+            unsafe { transfer::from_mapping(kind, h_ptr.cast(), map_d_ptr.cast(), size) };
+            0
+        }
+        kind => odd_copy("gdr_copy_from_mapping", handle, kind, map_d_ptr, size),
+    }
+}
+
+/// A copy that moves nothing: of no bytes, or wrong.
+#[cold]
+fn odd_copy(
+    name: &str,
+    handle: gdr_mh_t,
+    kind: Option<MappingType>,
+    map_d_ptr: *const c_void,
+    size: usize,
+) -> c_int {
+    guard(name, || match kind {
+        None => Err(handles::why_not_mapped(handle.h as usize)),
+        Some(_) if size == 0 => Ok(()),
+        Some(_) => Err(Error::Null(if map_d_ptr.is_null() {
+            "map_d_ptr"
+        } else {
+            "h_ptr"
+        })),
+    })
+}
+
+/// The API version of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_runtime_get_version(major: *mut c_int, minor: *mut c_int) {
+    for (place, number) in [(major, Version::API.major), (minor, Version::API.minor)] {
+        if let Ok(out) = Out::new(place, "version") {
+            out.set(number as c_int);
+        }
+    }
+}
+
+/// The driver's version.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_driver_get_version(
+    g: gdr_t,
+    major: *mut c_int,
+    minor: *mut c_int,
+) -> c_int {
+    guard("gdr_driver_get_version", || {
+        let (major, minor) = (Out::new(major, "major")?, Out::new(minor, "minor")?);
+        let version = objects::gdr(g.addr())?.driver_version()?;
+        major.set(version.major as c_int);
+        minor.set(version.minor as c_int);
+        Ok(())
+    })
+}
+
+/// An attribute of the open driver; 0 is written on failure too.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c_int) -> c_int {
+    guard("gdr_get_attribute", || {
+        let out = Out::new(v, "v")?;
+        let value = Attribute::from_raw(attr)
+            .ok_or(Error::UnknownAttribute(attr))
+            .and_then(|attribute| objects::gdr(g.addr())?.attribute(attribute));
+        out.set(value.unwrap_or(0));
+        value.map(drop)
+    })
+}
+
+/// The name of a mapping type, as a constant string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdr_get_mapping_type_string(
+    mapping_type: gdr_mapping_type_t,
+    pstr: *mut *const c_char,
+) -> c_int {
+    guard("gdr_get_mapping_type_string", || {
+        let out = Out::new(pstr, "pstr")?;
+        let kind = MappingType::from_raw(mapping_type)
+            .ok_or(Error::UnknownMappingType(mapping_type as c_uint))?;
+        out.set(kind.c_name().as_ptr());
+        Ok(())
+    })
+}

@@ -1,0 +1,120 @@
+//! The types of `include/gdrapi.h`.
+#![forbid(unsafe_code)]
+#![expect(non_camel_case_types, reason = "they carry their C names")]
+
+use std::ffi::{c_uint, c_ulong};
+use std::mem::{offset_of, size_of};
+
+use crate::types::{Info, MappingType};
+
+/// An open driver. Opaque; its first four bytes are the driver's file descriptor.
+#[derive(Debug)]
+#[repr(C)]
+pub struct gdr {
+    _opaque: [u8; 0],
+}
+
+/// Handle of an open driver.
+pub type gdr_t = *mut gdr;
+
+/// Handle of a pinned buffer, passed by value. `h` is never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct gdr_mh_t {
+    /// Address of at least 128 readable bytes.
+    pub h: c_ulong,
+}
+
+/// A mapping type, as passed in.
+pub type gdr_mapping_type_t = c_uint;
+
+/// An attribute, as passed in.
+pub type gdr_attr_t = c_uint;
+
+/// What was known of a pin before 2.4. The symbol `gdr_get_info` writes this and no byte more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct gdr_info_v1_t {
+    /// Device address of the first pinned page.
+    pub va: u64,
+    /// Pinned bytes.
+    pub mapped_size: u64,
+    /// Bytes a page.
+    pub page_size: u32,
+    /// CPU cycles the driver spent pinning.
+    pub tm_cycles: u64,
+    /// Cycles of that clock a millisecond.
+    pub cycles_per_ms: u32,
+    /// The bit-fields `mapped` (bit 0) and `wc_mapping` (bit 1).
+    pub bits: c_uint,
+}
+
+/// What is known of a pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct gdr_info_v2_t {
+    /// The fields that were there before.
+    pub v1: gdr_info_v1_t,
+    /// How it is mapped.
+    pub mapping_type: gdr_mapping_type_t,
+}
+
+const _: () = {
+    assert!(size_of::<gdr_mh_t>() == 8 && size_of::<gdr_info_v1_t>() == 40);
+    assert!(offset_of!(gdr_info_v1_t, va) == 0 && offset_of!(gdr_info_v1_t, mapped_size) == 8);
+    assert!(
+        offset_of!(gdr_info_v1_t, page_size) == 16 && offset_of!(gdr_info_v1_t, tm_cycles) == 24
+    );
+    assert!(
+        offset_of!(gdr_info_v1_t, cycles_per_ms) == 32 && offset_of!(gdr_info_v1_t, bits) == 36
+    );
+    assert!(size_of::<gdr_info_v2_t>() == 48 && offset_of!(gdr_info_v2_t, mapping_type) == 40);
+};
+
+impl From<Info> for gdr_info_v1_t {
+    fn from(info: Info) -> gdr_info_v1_t {
+        let mapped = c_uint::from(info.mapping_type != MappingType::None);
+        let wc_mapping = c_uint::from(info.mapping_type == MappingType::WriteCombining);
+        gdr_info_v1_t {
+            va: info.va,
+            mapped_size: info.mapped_size,
+            page_size: info.page_size,
+            tm_cycles: info.tm_cycles,
+            cycles_per_ms: info.cycles_per_ms,
+            bits: mapped | wc_mapping << 1,
+        }
+    }
+}
+
+impl From<Info> for gdr_info_v2_t {
+    fn from(info: Info) -> gdr_info_v2_t {
+        gdr_info_v2_t {
+            v1: info.into(),
+            mapping_type: info.mapping_type as c_uint,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bits_tell_mapped_and_write_combining() {
+        let bits = |mapping_type| {
+            let info = Info {
+                va: 1,
+                mapped_size: 2,
+                page_size: 3,
+                tm_cycles: 4,
+                cycles_per_ms: 5,
+                mapping_type,
+            };
+            gdr_info_v2_t::from(info).v1.bits
+        };
+        assert_eq!(bits(MappingType::None), 0b00);
+        assert_eq!(bits(MappingType::WriteCombining), 0b11);
+        assert_eq!(bits(MappingType::Caching), 0b01);
+        assert_eq!(bits(MappingType::Device), 0b01);
+    }
+}

@@ -1,0 +1,281 @@
+//! Everything that can go wrong, the errno it becomes, and what the user can do about it.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use nix::errno::Errno;
+
+use crate::types::{MappingType, Version};
+use crate::uapi::Call;
+
+/// What this library's fallible functions return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. [`Error::errno`] is what the C functions return; the text says what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// A pointer argument, named here, is NULL.
+    Null(&'static str),
+    /// The argument named here is not a live handle.
+    UnknownHandle(&'static str),
+    /// The pin belongs to another open driver.
+    ForeignPin,
+    /// The handle was made before this process was forked off.
+    ForkedChild,
+    /// A pin or a map of no bytes, or of address 0.
+    EmptyRange,
+    /// Address and size reach past the end of the address space.
+    RangeOverflow,
+    /// A copy that leaves the mapping.
+    OutOfMapping,
+    /// The pin is mapped already.
+    AlreadyMapped,
+    /// The pin is not mapped.
+    NotMapped,
+    /// Its address does not start a GPU page, so the pin cannot be mapped.
+    UnalignedMap {
+        /// The pinned device address.
+        address: u64,
+    },
+    /// No such map flag.
+    UnknownMapFlag(i32),
+    /// No such attribute.
+    UnknownAttribute(u32),
+    /// No such mapping type.
+    UnknownMappingType(u32),
+    /// The driver gave another mapping type than the one asked for.
+    MappingTypeRefused {
+        /// The type asked for.
+        wanted: MappingType,
+        /// The type given.
+        given: MappingType,
+    },
+    /// Pin flags need a newer driver.
+    PinFlagsNeedNewerDriver {
+        /// The driver in use.
+        driver: Version,
+    },
+    /// The driver is older than 2.0.
+    DriverTooOld {
+        /// The driver in use.
+        driver: Version,
+    },
+    /// The driver wants a newer library.
+    LibraryTooOld {
+        /// The API version the driver asks for.
+        wanted: Version,
+    },
+    /// The dma-buf backend was asked for and is not part of this build.
+    NoDmaBuf,
+    /// No memory for a further handle.
+    OutOfHandles(Errno),
+    /// A call to the driver failed.
+    Driver {
+        /// Which call.
+        call: Call,
+        /// What it answered.
+        errno: Errno,
+    },
+    /// A defect of this library; please report it.
+    Panicked,
+}
+
+/// `ENOTSUPP`, an error number of the kernel's own that it should not show to programs.
+const ENOTSUPP: i32 = 524;
+
+impl Error {
+    /// The failure of the driver call `call` with the error number `raw`.
+    pub(crate) fn driver(call: Call, raw: i32) -> Error {
+        let errno = if raw == ENOTSUPP {
+            Errno::EOPNOTSUPP
+        } else {
+            Errno::from_raw(raw)
+        };
+        Error::Driver { call, errno }
+    }
+
+    /// The positive errno value that the C functions return.
+    pub fn errno(&self) -> i32 {
+        self.kind() as i32
+    }
+
+    fn kind(&self) -> Errno {
+        match *self {
+            Error::Null(_)
+            | Error::UnknownHandle(_)
+            | Error::ForeignPin
+            | Error::EmptyRange
+            | Error::RangeOverflow
+            | Error::OutOfMapping
+            | Error::NotMapped
+            | Error::UnalignedMap { .. }
+            | Error::UnknownMapFlag(_)
+            | Error::UnknownAttribute(_)
+            | Error::UnknownMappingType(_)
+            | Error::MappingTypeRefused { .. }
+            | Error::PinFlagsNeedNewerDriver { .. } => Errno::EINVAL,
+            Error::ForkedChild => Errno::EACCES,
+            Error::AlreadyMapped => Errno::EAGAIN,
+            Error::DriverTooOld { .. } | Error::LibraryTooOld { .. } => Errno::EPROTONOSUPPORT,
+            Error::NoDmaBuf => Errno::EOPNOTSUPP,
+            // An errno that nix has no name for must not come out as 0, which means success.
+            Error::Driver {
+                errno: Errno::UnknownErrno,
+                ..
+            }
+            | Error::Panicked => Errno::EIO,
+            Error::Driver { errno, .. } | Error::OutOfHandles(errno) => errno,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Error::Null(argument) => write!(f, "`{argument}` is NULL: pass a valid pointer"),
+            Error::UnknownHandle(argument) => write!(
+                f,
+                "`{argument}` is not a live handle: it was never handed out, or was closed or unpinned before"
+            ),
+            Error::ForeignPin => f.write_str(
+                "`handle` belongs to another gdr_t: pass the one its buffer was pinned with",
+            ),
+            Error::ForkedChild => f.write_str(
+                "the handle belongs to the parent process: a forked child must call gdr_open and pin for itself",
+            ),
+            Error::EmptyRange => {
+                f.write_str("address or size is 0: pass the range of a live GPU allocation")
+            }
+            Error::RangeOverflow => {
+                f.write_str("the range reaches past the end of the address space: check `size`")
+            }
+            Error::OutOfMapping => {
+                f.write_str("the copy leaves the mapping: check its offset and length")
+            }
+            Error::AlreadyMapped => {
+                f.write_str("the buffer is mapped already: unmap it first, or use that mapping")
+            }
+            Error::NotMapped => f.write_str("the buffer is not mapped: call gdr_map first"),
+            Error::UnalignedMap { address } => write!(
+                f,
+                "device address {address:#x} is not 64 KiB aligned, so its pin cannot be mapped: align it, \
+                 or set GDRCOPY_ALLOW_UNALIGNED_MAP=1"
+            ),
+            Error::UnknownMapFlag(flag) => {
+                write!(f, "`flags` = {flag} is no gdr_map_flags_t value (0 to 3)")
+            }
+            Error::UnknownAttribute(attribute) => {
+                write!(f, "`attr` = {attribute} is no gdr_attr_t value (1 to 3)")
+            }
+            Error::UnknownMappingType(raw) => {
+                write!(f, "{raw} is no gdr_mapping_type_t value (0 to 3)")
+            }
+            Error::MappingTypeRefused { wanted, given } => write!(
+                f,
+                "asked for a {wanted} mapping, the driver gave {given}: map with GDR_MAP_FLAG_DEFAULT"
+            ),
+            Error::PinFlagsNeedNewerDriver { driver } => write!(
+                f,
+                "pin flags need gdrdrv 2.5, this is {driver}: pass flags = 0, or update the driver"
+            ),
+            Error::DriverTooOld { driver } => write!(
+                f,
+                "gdrdrv {driver} is too old: update it to {} or later",
+                Version::OLDEST_GDRDRV
+            ),
+            Error::LibraryTooOld { wanted } => write!(
+                f,
+                "gdrdrv needs a library of API version {wanted}, this one has {}: update the library",
+                Version::API
+            ),
+            Error::NoDmaBuf => f.write_str(
+                "GDRCOPY_USE_DMABUF_MMAP=1 asks for the dma-buf backend, which this build lacks: unset it",
+            ),
+            Error::OutOfHandles(errno) => write!(
+                f,
+                "no memory for another handle ({errno}): unpin buffers, or raise the address-space limit (ulimit -v)"
+            ),
+            Error::Driver { call, errno } => {
+                write!(f, "{} failed with {errno:?} ({}): {}", call, errno.desc(), advice(call, errno))
+            }
+            Error::Panicked => f.write_str("internal error of gdrapi: please report it"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What a user can do about the answer `errno` of the driver call `call`.
+fn advice(call: Call, errno: Errno) -> &'static str {
+    match (call, errno) {
+        (Call::Open, Errno::ENOENT) => {
+            "is the gdrdrv module loaded (modprobe gdrdrv), and in a container, was the device passed in \
+             (--device=/dev/gdrdrv)?"
+        }
+        (Call::Open, Errno::EACCES) => {
+            "no permission: it must be readable and writable for you (chmod 666)"
+        }
+        (Call::Open, Errno::EPERM) => {
+            "the container's device cgroup forbids it: pass --device=/dev/gdrdrv"
+        }
+        (Call::Open, Errno::ENXIO | Errno::ENODEV) => {
+            "the device node is stale: load the module (modprobe gdrdrv) and make the node anew"
+        }
+        (_, Errno::EMFILE | Errno::ENFILE) => "too many open files: raise the limit (ulimit -n)",
+        (_, Errno::EACCES) => {
+            "the driver serves only the process that opened it: call gdr_open in this one"
+        }
+        (_, Errno::EBADF) => "the driver's file descriptor was closed behind the library's back",
+        (Call::PinBuffer | Call::PinBufferV2, Errno::EINVAL) => {
+            "the range is not GPU memory that can be pinned: not from cuMemAlloc (or from cuMemCreate or a \
+             memory pool without GPUDirect RDMA support), managed, host or freed memory, longer than the \
+             allocation, or FORCE_PCIE where it cannot work"
+        }
+        (Call::PinBuffer | Call::PinBufferV2, Errno::EOPNOTSUPP) => {
+            "this GPU cannot do that: FORCE_PCIE works on coherent platforms alone (pass flags = 0, or set \
+             GDRCOPY_FORCE_PCIE_COMPAT=1)"
+        }
+        (Call::PinBuffer | Call::PinBufferV2, Errno::ENOMEM) => {
+            "BAR1 space or memory is used up (nvidia-smi -q -d MEMORY): unpin buffers, or pin less"
+        }
+        (Call::ReqMappingType, Errno::EOPNOTSUPP) => {
+            "the platform cannot map so: use GDR_MAP_FLAG_DEFAULT"
+        }
+        (Call::Mmap, Errno::EINVAL) => "`size` is longer than the pin, or its GPU memory was freed",
+        (Call::Mmap, Errno::ENOMEM) => {
+            "out of address space or mappings (vm.max_map_count): map less"
+        }
+        (_, Errno::EINTR) => "interrupted by signals again and again: call it again",
+        (_, Errno::ENOTTY) => "the driver does not know the call: update it",
+        _ => "see the kernel's log (dmesg)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_error_is_success() {
+        let unnamed = Error::driver(Call::Mmap, 9999);
+        assert_eq!(unnamed.errno(), libc::EIO);
+        assert_eq!(Error::Panicked.errno(), libc::EIO);
+    }
+
+    #[test]
+    fn the_kernels_own_number_becomes_a_public_one() {
+        assert_eq!(
+            Error::driver(Call::PinBufferV2, 524).errno(),
+            libc::EOPNOTSUPP
+        );
+    }
+
+    #[test]
+    fn the_text_names_the_call_the_errno_and_a_remedy() {
+        let text = Error::driver(Call::Open, libc::ENOENT).to_string();
+        for part in ["/dev/gdrdrv", "ENOENT", "modprobe gdrdrv"] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A mapping of pinned GPU memory into the CPU's address space.
+#![forbid(unsafe_code)]
+
+use crate::error::{Error, Result};
+use crate::pin::MappedMark;
+use crate::region::Region;
+use crate::transfer::Live;
+use crate::types::MappingType;
+
+/// GPU memory at addresses of this process. It keeps its pin, and is unmapped when dropped.
+///
+/// The GPU, and CUDA on its behalf, write the same memory at any time; hence no slice of it is ever
+/// handed out: copy with [`Mapping::write`] and [`Mapping::read`], or take the raw address.
+#[derive(Debug)]
+pub struct Mapping {
+    // Dropped in this order: the addresses first, the pin last.
+    region: Region,
+    _live: Live,
+    _of_pin: MappedMark,
+    kind: MappingType,
+}
+
+impl Mapping {
+    pub(crate) fn new(region: Region, kind: MappingType, of_pin: MappedMark) -> Mapping {
+        Mapping {
+            region,
+            _live: Live::new(kind),
+            _of_pin: of_pin,
+            kind,
+        }
+    }
+
+    /// Address of the first mapped byte, which is the byte at [`Info::va`](crate::Info::va).
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.region.address()
+    }
+
+    /// Mapped bytes: what was asked for, rounded up to host pages.
+    #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
+    pub fn len(&self) -> usize {
+        self.region.len()
+    }
+
+    /// How the CPU caches it.
+    pub fn mapping_type(&self) -> MappingType {
+        self.kind
+    }
+
+    /// Copies `source` to the GPU memory from byte `offset` of the mapping on.
+    ///
+    /// All bytes are on their way to the GPU, in front of those of any later call, when it returns.
+    /// 1, 2, 4 and 8 bytes at a multiple of their number are one store.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`]; nothing is written then.
+    pub fn write(&mut self, offset: usize, source: &[u8]) -> Result<()> {
+        self.region.write(self.kind, offset, source)
+    }
+
+    /// Copies the GPU memory from byte `offset` of the mapping on to `target`.
+    ///
+    /// The bytes are no older than the call, and no older than what earlier calls of this thread
+    /// returned. 1, 2, 4 and 8 bytes at a multiple of their number are one load.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`]; nothing is read then.
+    pub fn read(&self, offset: usize, target: &mut [u8]) -> Result<()> {
+        self.region.read(self.kind, offset, target)
+    }
+
+    /// Unmaps it, with the kernel's answer; where that is an error, the mapping comes back as it was.
+    pub fn unmap(mut self) -> std::result::Result<(), (Mapping, Error)> {
+        self.region.unmap().map_err(|error| (self, error))
+    }
+}

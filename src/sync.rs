@@ -1,0 +1,102 @@
+//! A mutex for state that outlives a panic.
+#![forbid(unsafe_code)]
+
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+#[cfg(gdrapi_tsan)]
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A mutex without poisoning: a panic ends at the C door as an errno, and the state it leaves behind
+/// is valid by construction (no invariant of ours spans a call that may panic).
+///
+/// Built with `--cfg gdrapi_tsan`, it shows its ordering to ThreadSanitizer by a word of its own: the
+/// slow path of the standard library's mutex is precompiled without instrumentation, and so invisible.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T> {
+    inner: std::sync::Mutex<T>,
+    #[cfg(gdrapi_tsan)]
+    edge: AtomicU32,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Mutex<T> {
+        Mutex {
+            inner: std::sync::Mutex::new(value),
+            #[cfg(gdrapi_tsan)]
+            edge: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        self.guard(inner)
+    }
+
+    /// The guard, unless somebody holds the mutex.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(self.guard(inner)),
+            Err(std::sync::TryLockError::Poisoned(inner)) => Some(self.guard(inner.into_inner())),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn guard<'a>(&'a self, inner: std::sync::MutexGuard<'a, T>) -> Guard<'a, T> {
+        #[cfg(gdrapi_tsan)]
+        self.edge.load(Ordering::Acquire);
+        Guard {
+            #[cfg(gdrapi_tsan)]
+            edge: &self.edge,
+            inner,
+        }
+    }
+}
+
+/// Access to what a [`Mutex`] protects, until it is dropped.
+pub(crate) struct Guard<'a, T> {
+    #[cfg(gdrapi_tsan)]
+    edge: &'a AtomicU32,
+    inner: std::sync::MutexGuard<'a, T>,
+}
+
+#[cfg(gdrapi_tsan)]
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        self.edge.store(1, Ordering::Release);
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_does_not_lock_the_others_out() {
+        let mutex = Mutex::new(1);
+        let panicked = std::thread::scope(|s| {
+            s.spawn(|| {
+                let mut guard = mutex.lock();
+                *guard = 2;
+                panic!("while holding the mutex");
+            })
+            .join()
+        });
+        assert!(panicked.is_err());
+        assert_eq!(*mutex.lock(), 2);
+        assert_eq!(mutex.try_lock().map(|guard| *guard), Some(2));
+    }
+}
