@@ -1,0 +1,96 @@
+/* gdr_get_callback_flag, and memory that is freed while it is pinned. */
+
+#include "fault.h"
+#include "gpu.h"
+
+/* With persistent mapping, pinned memory lives on after cuMemFree until it is unpinned. */
+static void freed_memory_lives_on(enum gpu_memory kind)
+{
+    struct gpu_buffer buffer = gpu_alloc(kind, 4 * GPU_PAGE_SIZE);
+    CUdeviceptr address = buffer.address;
+    gdr_t g = gdr_open();
+    gdr_mh_t handle = pin(g, address, 4 * GPU_PAGE_SIZE);
+    uint32_t *va = map(g, handle, 4 * GPU_PAGE_SIZE);
+    uint32_t written = 0xfeedface, read = 0;
+    int flag = -1;
+
+    CHECK_OK(gdr_copy_to_mapping(handle, va, &written, sizeof(written)));
+    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
+    CHECK_EQUAL(flag, 0);
+
+    gpu_free(&buffer);
+    flag = -1;
+    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
+    CHECK_EQUAL(flag, 0);
+    CHECK_READABLE(va);
+    CHECK_EQUAL(info_of(g, handle).mapped, 1);
+    CHECK_OK(gdr_copy_from_mapping(handle, &read, va, sizeof(read)));
+    CHECK_EQUAL(read, written);
+    CHECK_OK(gdr_copy_to_mapping(handle, va, &written, sizeof(written)));
+
+    CHECK_OK(gdr_unmap(g, handle, va, 4 * GPU_PAGE_SIZE));
+    va = map(g, handle, 4 * GPU_PAGE_SIZE);
+    read = 0;
+    CHECK_OK(gdr_copy_from_mapping(handle, &read, va, sizeof(read)));
+    CHECK_EQUAL(read, written);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+}
+
+/* Freeing one buffer leaves another's mapping alone. */
+static void other_buffers_are_undisturbed(enum gpu_memory kind)
+{
+    struct gpu_buffer one = gpu_alloc(kind, GPU_PAGE_SIZE), other = gpu_alloc(kind, GPU_PAGE_SIZE);
+    gdr_t g = gdr_open();
+    gdr_mh_t pin_of_one = pin(g, one.address, GPU_PAGE_SIZE), pin_of_other = pin(g, other.address, GPU_PAGE_SIZE);
+    void *va = map(g, pin_of_other, GPU_PAGE_SIZE);
+    uint64_t written = 42, seen = 0;
+    int flag = -1;
+
+    map(g, pin_of_one, GPU_PAGE_SIZE);
+    gpu_free(&one);
+    CHECK_OK(gdr_unpin_buffer(g, pin_of_one));
+    CHECK_OK(gdr_get_callback_flag(g, pin_of_other, &flag));
+    CHECK_EQUAL(flag, 0);
+    CHECK_OK(gdr_copy_to_mapping(pin_of_other, va, &written, sizeof(written)));
+    gpu_read(&seen, other.address, sizeof(seen));
+    CHECK_EQUAL(seen, written);
+    CHECK_OK(gdr_close(g));
+    gpu_free(&other);
+}
+
+static void failures_leave_the_flag_alone(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t g = gdr_open();
+    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    int flag = 77;
+
+    CHECK_ERROR(gdr_get_callback_flag(g, handle, NULL), EINVAL);
+    CHECK_ERROR(gdr_get_callback_flag(NULL, handle, &flag), EINVAL);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_ERROR(gdr_get_callback_flag(g, handle, &flag), EINVAL);
+    CHECK_EQUAL(flag, 77);
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+int main(void)
+{
+    gdr_t g = gdr_open();
+    int persistent = 0;
+
+    CHECK(g != NULL);
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &persistent));
+    CHECK_OK(gdr_close(g));
+
+    gpu_init();
+    failures_leave_the_flag_alone();
+    if (!persistent)
+        waive("callback_flag", "the driver's mappings are not persistent");
+    freed_memory_lives_on(MEM_ALLOC);
+    freed_memory_lives_on(MEM_CREATE);
+    other_buffers_are_undisturbed(MEM_ALLOC);
+    other_buffers_are_undisturbed(MEM_CREATE);
+    return passed("callback_flag");
+}

@@ -1,0 +1,193 @@
+/* Forked children: nothing inherited works, nothing of the parent's is disturbed, a connection of their own works. */
+
+#include "fault.h"
+#include "gpu.h"
+
+#include <sys/mman.h>
+
+#define SIZE (2 * GPU_PAGE_SIZE)
+#define UNTOUCHED 0x5a
+
+static gdr_t g;
+static struct gpu_buffer buffer;
+static gdr_mh_t mapped, unmapped;
+static unsigned char *va;
+
+static void everything_inherited_is_refused(void)
+{
+    unsigned char out[64], untouched[64];
+    gdr_mh_t handle = {UNTOUCHED};
+    int major = 77, minor = 77, value = 77, flag = 77, i;
+    gdr_mh_t pins[2];
+
+    pins[0] = mapped;
+    pins[1] = unmapped;
+    memset(out, UNTOUCHED, sizeof(out));
+    memset(untouched, UNTOUCHED, sizeof(untouched));
+    for (i = 0; i < 2; i++) {
+        CHECK_ERROR(gdr_get_info_v2(g, pins[i], (gdr_info_v2_t *)(void *)out), EACCES);
+        CHECK_ERROR(gdr_map(g, pins[i], (void **)(void *)out, SIZE), EACCES);
+        CHECK_ERROR(gdr_map_v2(g, pins[i], (void **)(void *)out, SIZE, GDR_MAP_FLAG_REQ_WC_MAPPING), EACCES);
+        CHECK_ERROR(gdr_copy_to_mapping(pins[i], out, untouched + 8, 8), EACCES);
+        CHECK_ERROR(gdr_copy_from_mapping(pins[i], out, untouched + 8, 8), EACCES);
+        CHECK_ERROR(gdr_get_callback_flag(g, pins[i], &flag), EACCES);
+        CHECK_ERROR(gdr_unmap(g, pins[i], va, SIZE), EACCES);
+        CHECK_ERROR(gdr_unpin_buffer(g, pins[i]), EACCES);
+    }
+    CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, SIZE, 0, 0, &handle), EACCES);
+    CHECK_ERROR(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, 0, &handle), EACCES);
+    CHECK_ERROR(gdr_driver_get_version(g, &major, &minor), EACCES);
+    CHECK_ERROR(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value), EACCES);
+    CHECK_ERROR(gdr_close(g), EACCES);
+    CHECK_ERROR(gdr_close(g), EACCES);
+
+    CHECK_BYTES(out, untouched, sizeof(out));
+    CHECK_EQUAL(handle.h, UNTOUCHED);
+    CHECK_EQUAL(major + minor + flag, 3 * 77);
+}
+
+static void mappings_are_absent(void)
+{
+    CHECK_FAULTS(va);
+    CHECK_FAULTS(va + SIZE - 1);
+}
+
+/* The child has its own memory where the parent has its mapping; no call may unmap it. */
+static void the_childs_memory_survives(void)
+{
+    unsigned char *own = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+    CHECK(own == va);
+    memset(own, 1, SIZE);
+    everything_inherited_is_refused();
+    CHECK_READABLE(own);
+    CHECK_EQUAL(own[0] + own[SIZE - 1], 2);
+}
+
+/* The descriptor that the child inherited stays open: close would tell the child nothing, and free its number. */
+static void descriptors_stay(void)
+{
+    int before = open_descriptors();
+
+    CHECK_ERROR(gdr_close(g), EACCES);
+    CHECK_EQUAL(open_descriptors(), before);
+}
+
+static void what_needs_no_connection_works(void)
+{
+    const char *name = NULL;
+    int major = 0, minor = 0;
+
+    gdr_runtime_get_version(&major, &minor);
+    CHECK_EQUAL(major, GDR_API_MAJOR_VERSION);
+    CHECK_OK(gdr_get_mapping_type_string(GDR_MAPPING_TYPE_WC, &name));
+    CHECK_STRING(name, "Write Combining");
+}
+
+/* gdr_open gives the child a connection that works and refuses the inherited handles. */
+static void a_new_connection_works(void)
+{
+    gdr_t own = gdr_open();
+    gdr_info_t info;
+    int value = -1, major = -1, minor = -1;
+
+    CHECK(own != NULL);
+    CHECK_OK(gdr_driver_get_version(own, &major, &minor));
+    CHECK_EQUAL(major, 2);
+    CHECK_OK(gdr_get_attribute(own, GDR_ATTR_USE_PERSISTENT_MAPPING, &value));
+    CHECK_ERROR(gdr_get_info(own, mapped, &info), EACCES);
+    CHECK_ERROR(gdr_unpin_buffer(own, mapped), EACCES);
+    CHECK_OK(gdr_close(own));
+    CHECK_ERROR(gdr_close(own), EINVAL);
+    everything_inherited_is_refused();
+}
+
+static void grandchildren_are_refused_too(void)
+{
+    in_child(everything_inherited_is_refused);
+    everything_inherited_is_refused();
+}
+
+/* ---- A child that is the first to touch the GPU can do everything ---- */
+
+static void the_whole_life_of_a_buffer(void)
+{
+    struct gpu_buffer own;
+    gdr_mh_t handle;
+    gdr_t own_g;
+    uint64_t written = 42, seen = 0;
+    void *own_va;
+
+    gpu_init();
+    own = gpu_alloc(MEM_ALLOC, SIZE);
+    own_g = gdr_open();
+    CHECK(own_g != NULL);
+    handle = pin(own_g, own.address, SIZE);
+    own_va = map(own_g, handle, SIZE);
+    CHECK_OK(gdr_copy_to_mapping(handle, own_va, &written, sizeof(written)));
+    gpu_read(&seen, own.address, sizeof(seen));
+    CHECK_EQUAL(seen, written);
+    CHECK_OK(gdr_unmap(own_g, handle, own_va, SIZE));
+    CHECK_OK(gdr_unpin_buffer(own_g, handle));
+    CHECK_ERROR(gdr_unpin_buffer(own_g, handle), EINVAL);
+    CHECK_OK(gdr_close(own_g));
+    gpu_free(&own);
+}
+
+static void open_before_fork_then_use_in_the_child(void)
+{
+    gdr_t probe = gdr_open();
+
+    CHECK(probe != NULL);
+    in_child(the_whole_life_of_a_buffer);
+    CHECK_OK(gdr_close(probe));
+    in_child(the_whole_life_of_a_buffer);
+}
+
+/* The parent's connection, pins and mapping are as they were. */
+static void the_parent_is_undisturbed(void)
+{
+    uint64_t written = 0x0123456789abcdef, seen = 0;
+    void *second;
+
+    CHECK_OK(gdr_copy_to_mapping(mapped, va, &written, sizeof(written)));
+    gpu_read(&seen, buffer.address, sizeof(seen));
+    CHECK_EQUAL(seen, written);
+    CHECK_EQUAL(info_of(g, mapped).mapped, 1);
+    CHECK_EQUAL(info_of(g, unmapped).mapped, 0);
+    second = map(g, unmapped, SIZE);
+    CHECK_OK(gdr_unmap(g, unmapped, second, SIZE));
+}
+
+int main(void)
+{
+    static void (*const children[])(void) = {
+        everything_inherited_is_refused, mappings_are_absent,    the_childs_memory_survives,
+        descriptors_stay,                what_needs_no_connection_works, a_new_connection_works,
+        grandchildren_are_refused_too,
+    };
+    size_t i;
+
+    open_before_fork_then_use_in_the_child();
+
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    g = gdr_open();
+    CHECK(g != NULL);
+    mapped = pin(g, buffer.address, SIZE);
+    va = map(g, mapped, SIZE);
+    unmapped = pin(g, buffer.address, SIZE);
+
+    the_parent_is_undisturbed();
+    for (i = 0; i < sizeof(children) / sizeof(children[0]); i++) {
+        in_child(children[i]);
+        the_parent_is_undisturbed();
+    }
+
+    CHECK_OK(gdr_unmap(g, mapped, va, SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, mapped));
+    CHECK_OK(gdr_unpin_buffer(g, unmapped));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+    return passed("fork");
+}

@@ -1,0 +1,124 @@
+/* gdr_get_info: the macro's v2, and the old symbol that programs built before 2.4 call. */
+
+#include "gpu.h"
+
+/* What the symbol gdr_get_info fills: 40 bytes, no mapping_type. */
+struct info_v1 {
+    uint64_t va;
+    uint64_t mapped_size;
+    uint32_t page_size;
+    uint64_t tm_cycles;
+    uint32_t cycles_per_ms;
+    unsigned mapped : 1;
+    unsigned wc_mapping : 1;
+};
+
+#undef gdr_get_info
+int gdr_get_info(gdr_t g, gdr_mh_t handle, struct info_v1 *info);
+
+static void both_tell_the_same(gdr_t g, gdr_mh_t handle, CUdeviceptr va, size_t size, gdr_mapping_type_t type)
+{
+    gdr_info_v2_t v2;
+    struct info_v1 v1;
+
+    memset(&v2, 0xa5, sizeof(v2));
+    CHECK_OK(gdr_get_info_v2(g, handle, &v2));
+    CHECK_EQUAL(v2.va, va);
+    CHECK_EQUAL(v2.mapped_size, size);
+    CHECK_EQUAL(v2.page_size, GPU_PAGE_SIZE);
+    CHECK_EQUAL(v2.mapped, type != GDR_MAPPING_TYPE_NONE);
+    CHECK_EQUAL(v2.wc_mapping, type == GDR_MAPPING_TYPE_WC);
+    CHECK_EQUAL(v2.mapping_type, type);
+
+    memset(&v1, 0xa5, sizeof(v1));
+    CHECK_OK(gdr_get_info(g, handle, &v1));
+    CHECK_EQUAL(v1.va, v2.va);
+    CHECK_EQUAL(v1.mapped_size, v2.mapped_size);
+    CHECK_EQUAL(v1.page_size, v2.page_size);
+    CHECK_EQUAL(v1.tm_cycles, v2.tm_cycles);
+    CHECK_EQUAL(v1.cycles_per_ms, v2.cycles_per_ms);
+    CHECK_EQUAL(v1.mapped, v2.mapped);
+    CHECK_EQUAL(v1.wc_mapping, v2.wc_mapping);
+}
+
+static void info_follows_the_life_of_a_pin(enum gpu_memory kind)
+{
+    const size_t size = 4 * GPU_PAGE_SIZE;
+    struct gpu_buffer buffer = gpu_alloc(kind, size);
+    gdr_t g = gdr_open();
+    gdr_mh_t handle = pin(g, buffer.address, size);
+    gdr_mapping_type_t type;
+    void *va;
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        both_tell_the_same(g, handle, buffer.address, size, GDR_MAPPING_TYPE_NONE);
+        va = map(g, handle, size);
+        type = info_of(g, handle).mapping_type;
+        CHECK(type != GDR_MAPPING_TYPE_NONE && type < GDR_MAPPING_TYPE_MAX);
+        both_tell_the_same(g, handle, buffer.address, size, type);
+        CHECK_OK(gdr_unmap(g, handle, va, size));
+    }
+    both_tell_the_same(g, handle, buffer.address, size, GDR_MAPPING_TYPE_NONE);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+/* A small unaligned pin is told as the page around it; so is a pin mapped in part as the whole of it. */
+static void sizes_are_those_of_the_pin(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
+    gdr_t g = gdr_open();
+    gdr_mh_t small = pin(g, buffer.address + 100, 8), whole = pin(g, buffer.address, 2 * GPU_PAGE_SIZE);
+
+    both_tell_the_same(g, small, buffer.address, GPU_PAGE_SIZE, GDR_MAPPING_TYPE_NONE);
+    map(g, whole, 4096);
+    CHECK_EQUAL(info_of(g, whole).mapped_size, 2 * GPU_PAGE_SIZE);
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+static void the_old_symbol_writes_40_bytes(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t g = gdr_open();
+    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    unsigned char untouched[24];
+    union {
+        struct info_v1 info;
+        unsigned char bytes[40 + sizeof(untouched)];
+    } answer;
+
+    memset(&answer, 0xa5, sizeof(answer));
+    memset(untouched, 0xa5, sizeof(untouched));
+    CHECK_OK(gdr_get_info(g, handle, &answer.info));
+    CHECK_EQUAL(answer.info.va, buffer.address);
+    CHECK_BYTES(answer.bytes + 40, untouched, sizeof(untouched));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+static void null_is_refused(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t g = gdr_open();
+    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+
+    CHECK_ERROR(gdr_get_info_v2(g, handle, NULL), EINVAL);
+    CHECK_ERROR(gdr_get_info(g, handle, NULL), EINVAL);
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+int main(void)
+{
+    CHECK_EQUAL(sizeof(struct info_v1), 40);
+    gpu_init();
+    info_follows_the_life_of_a_pin(MEM_ALLOC);
+    info_follows_the_life_of_a_pin(MEM_CREATE);
+    sizes_are_those_of_the_pin();
+    the_old_symbol_writes_40_bytes();
+    null_is_refused();
+    return passed("info");
+}

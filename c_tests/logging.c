@@ -1,0 +1,165 @@
+/* What the library writes to stderr: nothing unless GDRCOPY_ENABLE_LOGGING is set, then by GDRCOPY_LOG_LEVEL. */
+
+#include "gpu.h"
+
+enum level { DEBUG = 1, INFO, WARN, ERROR, LEVELS };
+
+static const char *const prefixes[LEVELS] = {"", "DBG:  ", "INFO: ", "WARN: ", "ERR:  "};
+
+/* Lines of each level that one run wrote, and all of its text. */
+struct log {
+    int lines[LEVELS];
+    char text[1 << 16];
+};
+
+/* Gives the library something to say at every level. */
+static void scenario(void)
+{
+    struct gpu_buffer buffer;
+    gdr_mh_t handle;
+    void *va;
+    gdr_t g;
+
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    g = gdr_open();
+    CHECK(g != NULL);
+    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    va = map(g, handle, GPU_PAGE_SIZE);
+    CHECK_OK(gdr_copy_to_mapping(handle, va, "x", 1));
+    CHECK_OK(gdr_unmap(g, handle, (char *)va + 4096, 4096));                            /* a warning */
+    CHECK_ERROR(gdr_pin_buffer(g, 0x1000, GPU_PAGE_SIZE, 0, 0, &handle), EINVAL);       /* an error */
+    CHECK_OK(gdr_close(g));
+    CHECK_ERROR(gdr_close(g), EINVAL);                                                  /* another */
+    gpu_free(&buffer);
+}
+
+/* Sorts the lines of `text`; each must carry the prefix of some level. */
+static void count_lines(struct log *log)
+{
+    const char *line = log->text;
+
+    while (*line != '\0') {
+        int level = DEBUG;
+
+        while (level < LEVELS && strncmp(line, prefixes[level], strlen(prefixes[level])) != 0)
+            level++;
+        if (level == LEVELS)
+            fprintf(stderr, "no level: %s\n", line);
+        CHECK(level < LEVELS);
+        log->lines[level]++;
+        line += strcspn(line, "\n");
+        CHECK(*line == '\n');
+        line++;
+    }
+}
+
+/* Runs the scenario in a child with these two variables (NULL: unset), and returns what it wrote to stderr. */
+static struct log *log_of(const char *enable, const char *level)
+{
+    static struct log log;
+    size_t filled = 0;
+    int out[2], status;
+    ssize_t got;
+    pid_t child;
+
+    memset(&log, 0, sizeof(log));
+    CHECK(pipe(out) == 0);
+    fflush(NULL);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        unsetenv("GDRCOPY_ENABLE_LOGGING");
+        unsetenv("GDRCOPY_LOG_LEVEL");
+        if (enable != NULL)
+            setenv("GDRCOPY_ENABLE_LOGGING", enable, 1);
+        if (level != NULL)
+            setenv("GDRCOPY_LOG_LEVEL", level, 1);
+        dup2(out[1], STDERR_FILENO);
+        close(out[0]);
+        close(out[1]);
+        scenario();
+        _exit(0);
+    }
+    close(out[1]);
+    while ((got = read(out[0], log.text + filled, sizeof(log.text) - 1 - filled)) > 0)
+        filled += (size_t)got;
+    close(out[0]);
+    CHECK(waitpid(child, &status, 0) == child);
+    if (status != 0)
+        fprintf(stderr, "the child wrote: %s\n", log.text);
+    CHECK_EQUAL(status, 0);
+    count_lines(&log);
+    return &log;
+}
+
+static void silent_by_default(void)
+{
+    CHECK_STRING(log_of(NULL, NULL)->text, "");
+    CHECK_STRING(log_of(NULL, "1")->text, "");
+}
+
+/* Any value switches logging on, and errors are told by default. */
+static void errors_only_by_default(void)
+{
+    static const char *const on[] = {"1", "0", "yes", ""};
+    size_t i;
+
+    for (i = 0; i < sizeof(on) / sizeof(on[0]); i++) {
+        struct log *log = log_of(on[i], NULL);
+
+        CHECK(log->lines[ERROR] > 0);
+        CHECK_EQUAL(log->lines[WARN] + log->lines[INFO] + log->lines[DEBUG], 0);
+    }
+    CHECK_EQUAL(log_of("1", "nonsense")->lines[WARN], 0);
+    CHECK(log_of("1", "nonsense")->lines[ERROR] > 0);
+}
+
+/* A level shows itself and all that is worse. */
+static void levels(void)
+{
+    static const char *const names[LEVELS] = {"", "1", "2", "3", "4"};
+    int level, shown;
+
+    for (level = DEBUG; level <= ERROR; level++) {
+        struct log *log = log_of("1", names[level]);
+
+        for (shown = DEBUG; shown <= ERROR; shown++) {
+            if (shown < level)
+                CHECK_EQUAL(log->lines[shown], 0);
+            else
+                CHECK(log->lines[shown] > 0);
+        }
+    }
+}
+
+/* An error names the call and the errno. */
+static void errors_are_actionable(void)
+{
+    struct log *log = log_of("1", "4");
+
+    CHECK(strstr(log->text, "gdr_pin_buffer") != NULL);
+    CHECK(strstr(log->text, "gdr_close") != NULL);
+    CHECK(strstr(log->text, "EINVAL") != NULL);
+}
+
+/* The debug log tells what is in use. */
+static void debug_tells_what_is_in_use(void)
+{
+    struct log *log = log_of("1", "1");
+
+    CHECK(strstr(log->text, "gdrdrv") != NULL);
+    CHECK(strstr(log->text, "2.") != NULL); /* the driver's version */
+    CHECK(strstr(log->text, "Write Combining") != NULL || strstr(log->text, "Caching") != NULL ||
+          strstr(log->text, "Device") != NULL);
+}
+
+int main(void)
+{
+    silent_by_default();
+    errors_only_by_default();
+    levels();
+    errors_are_actionable();
+    debug_tells_what_is_in_use();
+    return passed("logging");
+}

@@ -1,0 +1,296 @@
+/* gdr_map, gdr_map_v2 and gdr_unmap. */
+
+#include "fault.h"
+#include "gpu.h"
+
+#include <sys/mman.h>
+
+#define SIZE (4 * GPU_PAGE_SIZE)
+#define UNTOUCHED ((void *)0x5a5a5a5a)
+
+static gdr_t g;
+static struct gpu_buffer buffer;
+static gdr_mh_t handle;
+
+/* The mapping shows the buffer: what CUDA wrote is read there, and the other way round. */
+static void shows_the_buffer(void *va, size_t size)
+{
+    static unsigned char sent[SIZE], seen[SIZE];
+
+    fill(sent, size, 1);
+    gpu_write(buffer.address, sent, size);
+    CHECK_OK(gdr_copy_from_mapping(handle, seen, va, size));
+    CHECK_BYTES(seen, sent, size);
+
+    fill(sent, size, 2);
+    CHECK_OK(gdr_copy_to_mapping(handle, va, sent, size));
+    gpu_read(seen, buffer.address, size);
+    CHECK_BYTES(seen, sent, size);
+}
+
+/* The pin is fit to be mapped: no failed call has left anything behind. */
+static void still_maps(void)
+{
+    void *va = map(g, handle, SIZE);
+
+    shows_the_buffer(va, SIZE);
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+}
+
+static void refused(size_t size, int flags, int error)
+{
+    void *va = UNTOUCHED;
+
+    CHECK_ERROR(gdr_map_v2(g, handle, &va, size, flags), error);
+    CHECK(va == UNTOUCHED);
+    CHECK_EQUAL(info_of(g, handle).mapped, 0);
+    still_maps();
+}
+
+/* ---- Mapping ---- */
+
+static void the_default_mapping(void)
+{
+    void *va = map(g, handle, SIZE);
+
+    CHECK_EQUAL((uintptr_t)va % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
+    CHECK_EQUAL(info_of(g, handle).mapped, 1);
+    CHECK_READABLE((char *)va + SIZE - 1);
+    shows_the_buffer(va, SIZE);
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+    CHECK_EQUAL(info_of(g, handle).mapped, 0);
+    CHECK_FAULTS(va);
+}
+
+/* A type that is asked for is either given or refused as unsupported. */
+static void requested_types(void)
+{
+    static const struct {
+        gdr_map_flags_t flag;
+        gdr_mapping_type_t type;
+    } requests[] = {
+        {GDR_MAP_FLAG_REQ_WC_MAPPING, GDR_MAPPING_TYPE_WC},
+        {GDR_MAP_FLAG_REQ_CACHE_MAPPING, GDR_MAPPING_TYPE_CACHING},
+        {GDR_MAP_FLAG_REQ_DEVICE_MAPPING, GDR_MAPPING_TYPE_DEVICE},
+    };
+    int given = 0;
+    size_t i;
+
+    for (i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+        void *va = UNTOUCHED;
+        int result = gdr_map_v2(g, handle, &va, SIZE, requests[i].flag);
+
+        if (result == 0) {
+            given++;
+            CHECK_EQUAL(info_of(g, handle).mapping_type, requests[i].type);
+            shows_the_buffer(va, SIZE);
+            CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+        } else {
+            CHECK_EQUAL(result, EOPNOTSUPP);
+            CHECK(va == UNTOUCHED);
+        }
+        still_maps();
+    }
+    CHECK(given > 0);
+}
+
+static void a_part_can_be_mapped(void)
+{
+    static const size_t sizes[] = {1, 4096, 4097, GPU_PAGE_SIZE, SIZE - 1};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), i;
+
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char *va = map(g, handle, sizes[i]);
+
+        shows_the_buffer(va, sizes[i]);
+        CHECK_READABLE(va + round_up(sizes[i], page) - 1);
+        CHECK_OK(gdr_unmap(g, handle, va, sizes[i]));
+        CHECK_FAULTS(va);
+        CHECK_FAULTS(va + round_up(sizes[i], page) - 1);
+    }
+}
+
+static void wrong_sizes_are_refused(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    refused(0, GDR_MAP_FLAG_DEFAULT, EINVAL);
+    refused(SIZE + 1, GDR_MAP_FLAG_DEFAULT, EINVAL);
+    refused(SIZE + GPU_PAGE_SIZE, GDR_MAP_FLAG_DEFAULT, EINVAL);
+    refused(SIZE_MAX, GDR_MAP_FLAG_DEFAULT, EINVAL);
+    refused(SIZE_MAX - page + 1, GDR_MAP_FLAG_DEFAULT, ENOMEM);
+}
+
+static void unknown_flags_are_refused(void)
+{
+    refused(SIZE, 4, EINVAL);
+    refused(SIZE, -1, EINVAL);
+    refused(SIZE, INT32_MAX, EINVAL);
+}
+
+static void a_second_mapping_is_refused(void)
+{
+    void *va = map(g, handle, SIZE), *second = UNTOUCHED;
+    int flag;
+
+    CHECK_ERROR(gdr_map(g, handle, &second, SIZE), EAGAIN);
+    for (flag = GDR_MAP_FLAG_DEFAULT; flag <= GDR_MAP_FLAG_REQ_DEVICE_MAPPING; flag++)
+        CHECK_ERROR(gdr_map_v2(g, handle, &second, SIZE, flag), EAGAIN);
+    CHECK(second == UNTOUCHED);
+    shows_the_buffer(va, SIZE);
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+    still_maps();
+}
+
+/* Pins that do not start on a GPU page cannot be mapped, not even page-aligned ones. */
+static void unaligned_pins_are_refused(void)
+{
+    static const size_t offsets[] = {1, 8, 256, 4096, GPU_PAGE_SIZE - 4096};
+    size_t i;
+
+    for (i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+        gdr_mh_t unaligned = pin(g, buffer.address + offsets[i], GPU_PAGE_SIZE);
+        void *va = UNTOUCHED;
+
+        CHECK_ERROR(gdr_map(g, unaligned, &va, GPU_PAGE_SIZE), EINVAL);
+        CHECK(va == UNTOUCHED);
+        CHECK_EQUAL(info_of(g, unaligned).mapped, 0);
+        CHECK_OK(gdr_unpin_buffer(g, unaligned));
+    }
+}
+
+static void null_is_refused(void)
+{
+    CHECK_ERROR(gdr_map(g, handle, NULL, SIZE), EINVAL);
+    CHECK_ERROR(gdr_map_v2(g, handle, NULL, SIZE, GDR_MAP_FLAG_REQ_WC_MAPPING), EINVAL);
+    still_maps();
+}
+
+static void pins_are_mapped_side_by_side(void)
+{
+    enum { PINS = 4 };
+    gdr_mh_t pins[PINS];
+    uint32_t *va[PINS], value;
+    uint32_t i;
+
+    for (i = 0; i < PINS; i++) {
+        pins[i] = pin(g, buffer.address + i * GPU_PAGE_SIZE, GPU_PAGE_SIZE);
+        va[i] = map(g, pins[i], GPU_PAGE_SIZE);
+    }
+    for (i = 0; i < PINS; i++)
+        CHECK_OK(gdr_copy_to_mapping(pins[i], va[i], &i, sizeof(i)));
+    for (i = 0; i < PINS; i++) {
+        gpu_read(&value, buffer.address + i * GPU_PAGE_SIZE, sizeof(value));
+        CHECK_EQUAL(value, i);
+        CHECK_OK(gdr_unpin_buffer(g, pins[i]));
+    }
+}
+
+/* ---- Unmapping: what was mapped goes, whatever the caller says ---- */
+
+static void unmaps_all_with(void *wrong_va, size_t wrong_size, size_t wrong_offset)
+{
+    char *va = map(g, handle, SIZE);
+
+    CHECK_OK(gdr_unmap(g, handle, wrong_va != NULL ? wrong_va : va + wrong_offset, wrong_size));
+    CHECK_FAULTS(va);
+    CHECK_FAULTS(va + SIZE - 1);
+    CHECK_EQUAL(info_of(g, handle).mapped, 0);
+    CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), EINVAL);
+    still_maps();
+}
+
+static void unmap_is_tolerant(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *others = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *va;
+
+    CHECK(others != MAP_FAILED);
+    unmaps_all_with(NULL, SIZE, 1);        /* unaligned address */
+    unmaps_all_with(NULL, SIZE, page);     /* address inside */
+    unmaps_all_with(NULL, 0, 0);           /* size 0 */
+    unmaps_all_with(NULL, SIZE / 2, 0);    /* half the size */
+    unmaps_all_with(NULL, SIZE_MAX, 0);    /* too large a size */
+    unmaps_all_with(others, SIZE, 0);      /* somebody else's memory */
+    unmaps_all_with((void *)(uintptr_t)buffer.address, SIZE, 0); /* the device address, as DPDK passes it */
+    memset(others, 1, SIZE);               /* still there */
+    CHECK(munmap(others, SIZE) == 0);
+
+    va = map(g, handle, SIZE);
+    CHECK_OK(gdr_unmap(g, handle, NULL, SIZE));
+    CHECK_FAULTS(va);
+    still_maps();
+}
+
+static void unmap_without_mapping_is_refused(void)
+{
+    gdr_mh_t never_mapped = pin(g, buffer.address, GPU_PAGE_SIZE);
+    char *memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *va;
+
+    CHECK_ERROR(gdr_unmap(g, never_mapped, NULL, 0), EINVAL);
+    CHECK_ERROR(gdr_unmap(g, never_mapped, memory, SIZE), EINVAL);
+    memset(memory, 1, SIZE);
+    CHECK(munmap(memory, SIZE) == 0);
+    CHECK_OK(gdr_unpin_buffer(g, never_mapped));
+
+    va = map(g, handle, SIZE);
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+    /* Whoever has the address now must keep it. */
+    memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    CHECK(memory == va);
+    CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), EINVAL);
+    memset(memory, 1, SIZE);
+    CHECK(munmap(memory, SIZE) == 0);
+}
+
+static void unpin_unmaps(void)
+{
+    gdr_mh_t mapped = pin(g, buffer.address, SIZE);
+    char *va = map(g, mapped, SIZE), *memory;
+
+    CHECK_OK(gdr_unpin_buffer(g, mapped));
+    CHECK_FAULTS(va);
+    CHECK_FAULTS(va + SIZE - 1);
+    memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    CHECK(memory == va);
+    CHECK_ERROR(gdr_unpin_buffer(g, mapped), EINVAL);
+    CHECK_ERROR(gdr_unmap(g, mapped, va, SIZE), EINVAL);
+    memset(memory, 1, SIZE);
+    CHECK(munmap(memory, SIZE) == 0);
+    still_maps();
+}
+
+static void run(enum gpu_memory kind)
+{
+    buffer = gpu_alloc(kind, 2 * SIZE);
+    g = gdr_open();
+    CHECK(g != NULL);
+    handle = pin(g, buffer.address, SIZE);
+
+    the_default_mapping();
+    requested_types();
+    a_part_can_be_mapped();
+    wrong_sizes_are_refused();
+    unknown_flags_are_refused();
+    a_second_mapping_is_refused();
+    unaligned_pins_are_refused();
+    null_is_refused();
+    pins_are_mapped_side_by_side();
+    unmap_is_tolerant();
+    unmap_without_mapping_is_refused();
+    unpin_unmaps();
+
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+int main(void)
+{
+    gpu_init();
+    run(MEM_ALLOC);
+    run(MEM_CREATE);
+    return passed("map_unmap");
+}

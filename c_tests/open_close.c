@@ -1,0 +1,147 @@
+/* gdr_open and gdr_close. */
+
+#include "fault.h"
+#include "gpu.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+static void a_handle_is_readable_and_starts_with_the_descriptor(void)
+{
+    unsigned char copy[64];
+    gdr_t g = gdr_open();
+    int fd;
+
+    CHECK(g != NULL);
+    memcpy(copy, (const void *)g, sizeof(copy));
+    memcpy(&fd, copy, sizeof(fd));
+    CHECK(fd >= 0);
+    CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+    CHECK_OK(gdr_close(g));
+    CHECK(fcntl(fd, F_GETFD) == -1);
+}
+
+static void descriptors_are_given_back(void)
+{
+    int before = open_descriptors();
+    int i;
+
+    for (i = 0; i < 100; i++) {
+        gdr_t g = gdr_open();
+
+        CHECK(g != NULL);
+        CHECK_EQUAL(open_descriptors(), before + 1);
+        CHECK_OK(gdr_close(g));
+        CHECK_EQUAL(open_descriptors(), before);
+    }
+}
+
+static void connections_are_independent(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t one = gdr_open(), other = gdr_open();
+    gdr_mh_t pin_of_one = pin(one, buffer.address, GPU_PAGE_SIZE);
+    gdr_mh_t pin_of_other = pin(other, buffer.address, GPU_PAGE_SIZE);
+    void *va = map(other, pin_of_other, GPU_PAGE_SIZE);
+
+    CHECK(one != other);
+    CHECK(pin_of_one.h != pin_of_other.h);
+    CHECK_OK(gdr_close(one));
+    CHECK_READABLE(va);
+    CHECK_OK(gdr_unmap(other, pin_of_other, va, GPU_PAGE_SIZE));
+    CHECK_OK(gdr_unpin_buffer(other, pin_of_other));
+    CHECK_OK(gdr_close(other));
+    gpu_free(&buffer);
+}
+
+/* Several pins, some of them mapped: close takes them all along. */
+static void close_unmaps_and_unpins(enum gpu_memory kind)
+{
+    enum { PINS = 5 };
+    struct gpu_buffer buffer = gpu_alloc(kind, PINS * GPU_PAGE_SIZE);
+    int before = open_descriptors(), i;
+    gdr_t g = gdr_open();
+    gdr_mh_t handles[PINS];
+    void *va[PINS];
+
+    for (i = 0; i < PINS; i++) {
+        handles[i] = pin(g, buffer.address + (CUdeviceptr)i * GPU_PAGE_SIZE, GPU_PAGE_SIZE);
+        va[i] = i % 2 == 0 ? map(g, handles[i], GPU_PAGE_SIZE) : NULL;
+        if (va[i] != NULL)
+            CHECK_READABLE(va[i]);
+    }
+    CHECK_OK(gdr_close(g));
+    CHECK_EQUAL(open_descriptors(), before);
+    for (i = 0; i < PINS; i++) {
+        char byte = 0;
+
+        if (va[i] != NULL)
+            CHECK_FAULTS(va[i]);
+        CHECK_ERROR(gdr_copy_to_mapping(handles[i], &byte, &byte, 1), EINVAL);
+    }
+    gpu_free(&buffer);
+}
+
+static void close_refuses_what_is_not_open(void)
+{
+    gdr_t g = gdr_open(), other = gdr_open();
+
+    CHECK_ERROR(gdr_close(NULL), EINVAL);
+    CHECK_OK(gdr_close(g));
+    CHECK_ERROR(gdr_close(g), EINVAL);
+    CHECK_ERROR(gdr_close(g), EINVAL);
+    CHECK_OK(gdr_close(other));
+}
+
+static void open_fails_cleanly_without_descriptors(void)
+{
+    struct rlimit limit, none;
+    int before = open_descriptors();
+    gdr_t g;
+
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    none = limit;
+    none.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK(gdr_open() == NULL);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK_EQUAL(open_descriptors(), before);
+
+    g = gdr_open();
+    CHECK(g != NULL);
+    CHECK_OK(gdr_close(g));
+}
+
+/* Only exactly "1" in GDRCOPY_USE_DMABUF_MMAP turns gdrdrv down. */
+static void other_values_of_the_dmabuf_variable_mean_no(void)
+{
+    static const char *const values[] = {"0", "yes", "", "11"};
+    size_t i;
+
+    for (i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        gdr_t g;
+        int dmabuf = -1;
+
+        setenv("GDRCOPY_USE_DMABUF_MMAP", values[i], 1);
+        g = gdr_open();
+        CHECK(g != NULL);
+        CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &dmabuf));
+        CHECK_EQUAL(dmabuf, 0);
+        CHECK_OK(gdr_close(g));
+    }
+    unsetenv("GDRCOPY_USE_DMABUF_MMAP");
+}
+
+int main(void)
+{
+    other_values_of_the_dmabuf_variable_mean_no();
+    gpu_init();
+    a_handle_is_readable_and_starts_with_the_descriptor();
+    descriptors_are_given_back();
+    connections_are_independent();
+    close_unmaps_and_unpins(MEM_ALLOC);
+    close_unmaps_and_unpins(MEM_CREATE);
+    close_refuses_what_is_not_open();
+    open_fails_cleanly_without_descriptors();
+    return passed("open_close");
+}

@@ -1,0 +1,257 @@
+/* gdr_pin_buffer, gdr_pin_buffer_v2 and gdr_unpin_buffer. */
+
+#include "gpu.h"
+
+#define KIB 1024UL
+#define UNTOUCHED 0x5a5a5a5aUL
+
+/* A pin by either function. */
+struct attempt {
+    size_t offset; /* from the start of a buffer of 512 KiB */
+    size_t size;
+    size_t pages; /* GPU pages that it takes */
+};
+
+static const struct attempt good[] = {
+    {0, 256 * KIB, 4},                /* whole pages */
+    {0, 1, 1},                        /* rounded out */
+    {0, 64 * KIB + 1, 2},             /* one byte into the next page */
+    {4, 64 * KIB, 2},                 /* unaligned: straddles */
+    {64 * KIB - 1, 2, 2},             /* one byte on each side of a boundary */
+    {4 * KIB, 4 * KIB, 1},            /* aligned to the system's pages only */
+    {100 * KIB, 100 * KIB, 3},        /* nothing aligned: pages 1 to 3 */
+    {12345, 0, 1},                    /* the driver takes an unaligned size of 0 for one page */
+};
+
+static void ranges_are_rounded_out_to_gpu_pages(enum gpu_memory kind)
+{
+    struct gpu_buffer buffer = gpu_alloc(kind, 512 * KIB);
+    gdr_t g = gdr_open();
+    size_t i;
+    uint32_t v2;
+
+    for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        for (v2 = 0; v2 < 2; v2++) {
+            unsigned long address = (unsigned long)buffer.address + good[i].offset;
+            gdr_mh_t handle = {0};
+            gdr_info_t info;
+
+            if (v2)
+                CHECK_OK(gdr_pin_buffer_v2(g, address, good[i].size, GDR_PIN_FLAG_DEFAULT, &handle));
+            else
+                CHECK_OK(gdr_pin_buffer(g, address, good[i].size, 0, 0, &handle));
+            CHECK(handle.h != 0);
+            info = info_of(g, handle);
+            CHECK_EQUAL(info.va, address & GPU_PAGE_MASK);
+            CHECK_EQUAL(info.mapped_size, good[i].pages * GPU_PAGE_SIZE);
+            CHECK_EQUAL(info.page_size, GPU_PAGE_SIZE);
+            CHECK_OK(gdr_unpin_buffer(g, handle));
+        }
+    }
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+/* Both functions refuse, and leave *handle alone. */
+static void refused(gdr_t g, unsigned long address, size_t size)
+{
+    gdr_mh_t handle = {UNTOUCHED};
+
+    CHECK_ERROR(gdr_pin_buffer(g, address, size, 0, 0, &handle), EINVAL);
+    CHECK_EQUAL(handle.h, UNTOUCHED);
+    CHECK_ERROR(gdr_pin_buffer_v2(g, address, size, 0, &handle), EINVAL);
+    CHECK_EQUAL(handle.h, UNTOUCHED);
+}
+
+static void what_is_not_gpu_memory_is_refused(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_CREATE, 256 * KIB), freed;
+    unsigned long address = (unsigned long)buffer.address;
+    gdr_t g = gdr_open();
+    void *host = NULL;
+
+    CHECK(posix_memalign(&host, GPU_PAGE_SIZE, GPU_PAGE_SIZE) == 0);
+    refused(g, (unsigned long)host, GPU_PAGE_SIZE);
+    free(host);
+    CUDA(cuMemHostAlloc(&host, GPU_PAGE_SIZE, 0));
+    refused(g, (unsigned long)host, GPU_PAGE_SIZE);
+    CUDA(cuMemFreeHost(host));
+
+    refused(g, 0, GPU_PAGE_SIZE);
+    refused(g, address, 0);
+    refused(g, address, buffer.size + 1);
+    refused(g, address, (size_t)1 << 40);
+    refused(g, address, SIZE_MAX);
+    refused(g, address + buffer.size, GPU_PAGE_SIZE);
+
+    freed = gpu_alloc(MEM_CREATE, 256 * KIB);
+    address = (unsigned long)freed.address;
+    gpu_free(&freed);
+    refused(g, address, GPU_PAGE_SIZE);
+
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+static void null_arguments_are_refused(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    unsigned long address = (unsigned long)buffer.address;
+    gdr_t g = gdr_open();
+
+    CHECK_ERROR(gdr_pin_buffer(g, address, GPU_PAGE_SIZE, 0, 0, NULL), EINVAL);
+    CHECK_ERROR(gdr_pin_buffer_v2(g, address, GPU_PAGE_SIZE, 0, NULL), EINVAL);
+    CHECK_ERROR(gdr_pin_buffer(NULL, address, GPU_PAGE_SIZE, 0, 0, NULL), EINVAL);
+    refused(NULL, address, GPU_PAGE_SIZE);
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+/* Drivers of 2.5 and later take no tokens, and the library keeps them to itself. */
+static void tokens_are_ignored(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t g = gdr_open();
+    gdr_mh_t handle;
+
+    CHECK_OK(gdr_pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0x1234, 0x56, &handle));
+    CHECK_EQUAL(info_of(g, handle).mapped_size, GPU_PAGE_SIZE);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+static void unknown_flags_are_ignored(void)
+{
+    static const uint32_t flags[] = {2, 0x80000000u, ~(uint32_t)GDR_PIN_FLAG_FORCE_PCIE};
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t g = gdr_open();
+    gdr_mh_t handle;
+    size_t i;
+
+    for (i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, flags[i], &handle));
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    }
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+/* A GPU without a coherent link refuses FORCE_PCIE, and callers then pin again without it. */
+static void force_pcie_succeeds_or_fails_cleanly(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    unsigned long address = (unsigned long)buffer.address;
+    gdr_t g = gdr_open();
+    gdr_mh_t handle = {UNTOUCHED};
+    int known = 0;
+    int result = gdr_pin_buffer_v2(g, address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
+
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, &known));
+    if (result == 0) {
+        CHECK_EQUAL(known, 1);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    } else {
+        CHECK_EQUAL(result, known ? EOPNOTSUPP : EINVAL);
+        CHECK_EQUAL(handle.h, UNTOUCHED);
+    }
+    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+/* Where the GPU has no other way than PCIe, the default pin is what the caller wants. */
+static void force_pcie_can_be_made_to_succeed(void)
+{
+    struct gpu_buffer buffer;
+    gdr_mh_t handle = {0};
+    gdr_t g;
+
+    setenv("GDRCOPY_FORCE_PCIE_COMPAT", "1", 1);
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    g = gdr_open();
+    CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle));
+    CHECK_EQUAL(info_of(g, handle).va, buffer.address);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+/* Two pins of one buffer show the same memory, and live apart. */
+static void memory_may_be_pinned_twice(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t g = gdr_open();
+    gdr_mh_t one = pin(g, buffer.address, GPU_PAGE_SIZE), other = pin(g, buffer.address, GPU_PAGE_SIZE);
+    uint64_t *one_va = map(g, one, GPU_PAGE_SIZE), *other_va = map(g, other, GPU_PAGE_SIZE);
+    uint64_t written = 0x0123456789abcdef, read = 0;
+
+    CHECK(one.h != other.h);
+    CHECK_OK(gdr_copy_to_mapping(one, one_va, &written, sizeof(written)));
+    CHECK_OK(gdr_copy_from_mapping(other, &read, other_va, sizeof(read)));
+    CHECK_EQUAL(read, written);
+    CHECK_OK(gdr_unmap(g, one, one_va, GPU_PAGE_SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, one));
+    read = 0;
+    CHECK_OK(gdr_copy_from_mapping(other, &read, other_va, sizeof(read)));
+    CHECK_EQUAL(read, written);
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+/* Two small buffers in one GPU page. */
+static void buffers_may_share_a_page(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t g = gdr_open();
+    gdr_mh_t head = pin(g, buffer.address, 4 * KIB), tail = pin(g, buffer.address + 4 * KIB, 4 * KIB);
+
+    CHECK(head.h != tail.h);
+    CHECK_EQUAL(info_of(g, head).va, buffer.address);
+    CHECK_EQUAL(info_of(g, tail).va, buffer.address);
+    CHECK_OK(gdr_unpin_buffer(g, head));
+    CHECK_EQUAL(info_of(g, tail).mapped_size, GPU_PAGE_SIZE);
+    CHECK_OK(gdr_unpin_buffer(g, tail));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+/* Handles stay distinct and keep their own pages, whatever order they go in. */
+static void many_pins(void)
+{
+    enum { PINS = 1000, PAGES = 16 };
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, PAGES * GPU_PAGE_SIZE);
+    static gdr_mh_t handles[PINS];
+    gdr_t g = gdr_open();
+    int i;
+
+    for (i = 0; i < PINS; i++)
+        handles[i] = pin(g, buffer.address + (CUdeviceptr)(i % PAGES) * GPU_PAGE_SIZE, GPU_PAGE_SIZE);
+    for (i = 1; i < PINS; i += 2)
+        CHECK_OK(gdr_unpin_buffer(g, handles[i]));
+    for (i = 0; i < PINS; i += 2)
+        CHECK_EQUAL(info_of(g, handles[i]).va, buffer.address + (CUdeviceptr)(i % PAGES) * GPU_PAGE_SIZE);
+    for (i = 1; i < PINS; i += 2)
+        CHECK_ERROR(gdr_unpin_buffer(g, handles[i]), EINVAL);
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+int main(void)
+{
+    in_child(force_pcie_can_be_made_to_succeed);
+    gpu_init();
+    ranges_are_rounded_out_to_gpu_pages(MEM_ALLOC);
+    ranges_are_rounded_out_to_gpu_pages(MEM_CREATE);
+    what_is_not_gpu_memory_is_refused();
+    null_arguments_are_refused();
+    tokens_are_ignored();
+    unknown_flags_are_ignored();
+    force_pcie_succeeds_or_fails_cleanly();
+    memory_may_be_pinned_twice();
+    buffers_may_share_a_page();
+    many_pins();
+    return passed("pin");
+}

@@ -1,0 +1,260 @@
+/* The driver calls behind each function, as gdremu counts them: as few as can be, and none for a wrong call. */
+
+#include "driver_calls.h"
+#include "gpu.h"
+
+#undef gdr_get_info
+int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
+
+static take_calls_t *take_calls;
+
+/* The driver calls that came since the last check. */
+#define CHECK_CALLS(wanted) check_string(__FILE__, __LINE__, "driver calls", take_calls(), (wanted))
+
+static struct gpu_buffer buffer;
+
+static gdr_t open_driver(void)
+{
+    gdr_t g;
+
+    take_calls();
+    g = gdr_open();
+    CHECK(g != NULL);
+    CHECK_CALLS("open GET_VERSION");
+    return g;
+}
+
+static gdr_mh_t pin_a_page(gdr_t g)
+{
+    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+
+    CHECK_CALLS("PIN_BUFFER_V2");
+    return handle;
+}
+
+static void *map_it(gdr_t g, gdr_mh_t handle)
+{
+    void *va = map(g, handle, GPU_PAGE_SIZE);
+
+    CHECK_CALLS("mmap GET_INFO_V2");
+    return va;
+}
+
+static void close_driver(gdr_t g, const char *wanted)
+{
+    CHECK_OK(gdr_close(g));
+    CHECK_CALLS(wanted);
+}
+
+static void versions_and_attributes_are_asked_once(void)
+{
+    gdr_t g = open_driver();
+    int i, value, major, minor;
+    gdr_attr_t attribute;
+
+    for (i = 0; i < 3; i++)
+        CHECK_OK(gdr_driver_get_version(g, &major, &minor));
+    CHECK_CALLS("");
+    for (attribute = GDR_ATTR_USE_PERSISTENT_MAPPING; attribute < GDR_ATTR_MAX; attribute++) {
+        const char *calls;
+
+        CHECK_OK(gdr_get_attribute(g, attribute, &value));
+        calls = take_calls();
+        CHECK(strcmp(calls, "") == 0 || strcmp(calls, "GET_ATTR") == 0);
+        CHECK_OK(gdr_get_attribute(g, attribute, &value));
+        CHECK_CALLS("");
+    }
+    close_driver(g, "close");
+}
+
+static void pins(void)
+{
+    gdr_t g = open_driver();
+    gdr_mh_t handle = pin_a_page(g);
+
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_CALLS("UNPIN_BUFFER");
+    CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, 1, 0, &handle));
+    CHECK_CALLS("PIN_BUFFER_V2");
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_CALLS("UNPIN_BUFFER");
+    close_driver(g, "close");
+}
+
+static void mappings(void)
+{
+    gdr_t g = open_driver();
+    gdr_mh_t handle = pin_a_page(g);
+    void *va = map_it(g, handle);
+    unsigned char bytes[300];
+
+    memset(bytes, 1, sizeof(bytes));
+    CHECK_OK(gdr_copy_to_mapping(handle, va, bytes, sizeof(bytes)));
+    CHECK_OK(gdr_copy_from_mapping(handle, bytes, va, sizeof(bytes)));
+    CHECK_OK(gdr_copy_to_mapping(handle, va, bytes, 8));
+    CHECK_CALLS("");
+    CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
+    CHECK_CALLS("munmap");
+
+    CHECK_OK(gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, GDR_MAP_FLAG_DEFAULT));
+    CHECK_CALLS("mmap GET_INFO_V2");
+    CHECK_OK(gdr_unmap(g, handle, NULL, 0));
+    CHECK_CALLS("munmap");
+
+    CHECK_OK(gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, GDR_MAP_FLAG_REQ_WC_MAPPING));
+    CHECK_CALLS("REQ_MAPPING_TYPE mmap GET_INFO_V2");
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_CALLS("munmap UNPIN_BUFFER");
+    close_driver(g, "close");
+}
+
+static void a_type_that_is_not_there_costs_one_call(void)
+{
+    gdr_t g = open_driver();
+    gdr_mh_t handle = pin_a_page(g);
+    void *va;
+
+    if (gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, GDR_MAP_FLAG_REQ_DEVICE_MAPPING) != 0)
+        CHECK_CALLS("REQ_MAPPING_TYPE");
+    CHECK_OK(gdr_close(g));
+    take_calls();
+}
+
+/* In persistent mode nothing changes behind the library's back: at most the mode itself is asked for, once. */
+static void info_and_flag_are_known_in_persistent_mode(void)
+{
+    gdr_t g = open_driver();
+    gdr_mh_t handle = pin_a_page(g);
+    gdr_info_v2_t info;
+    const char *calls;
+    int i, flag, persistent;
+
+    map_it(g, handle);
+    CHECK_OK(gdr_get_info_v2(g, handle, &info));
+    calls = take_calls();
+    CHECK(strcmp(calls, "") == 0 || strcmp(calls, "GET_ATTR") == 0);
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &persistent));
+    take_calls();
+    if (persistent) {
+        for (i = 0; i < 3; i++) {
+            CHECK_OK(gdr_get_info_v2(g, handle, &info));
+            CHECK_OK(gdr_get_info(g, handle, &info));
+        }
+        CHECK_CALLS("");
+        CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
+        calls = take_calls();
+        CHECK(strcmp(calls, "") == 0 || strcmp(calls, "GET_CB_FLAG") == 0);
+    }
+    CHECK_OK(gdr_close(g));
+    CHECK_CALLS("munmap UNPIN_BUFFER close");
+}
+
+static void info_before_the_map_costs_at_most_one_question(void)
+{
+    gdr_t g = open_driver();
+    gdr_mh_t handle;
+    gdr_info_v2_t info;
+    int persistent;
+
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &persistent));
+    take_calls();
+    handle = pin_a_page(g);
+    CHECK_OK(gdr_get_info_v2(g, handle, &info));
+    if (strcmp(take_calls(), "") != 0 && persistent) {
+        CHECK_OK(gdr_get_info_v2(g, handle, &info));
+        CHECK_CALLS("");
+    }
+    CHECK_OK(gdr_close(g));
+    take_calls();
+}
+
+/* The driver is never asked to unpin what is mapped: releases 2.4.4 to 2.6 then disown somebody else's pin. */
+static void close_unmaps_before_it_unpins(void)
+{
+    gdr_t g = open_driver();
+    gdr_mh_t first = pin_a_page(g), second = pin_a_page(g), third = pin_a_page(g);
+    const char *calls;
+    int mapped = 0, pinned = 0;
+
+    map_it(g, first);
+    map_it(g, third);
+    (void)second;
+    CHECK_OK(gdr_close(g));
+    for (calls = take_calls(); *calls != '\0'; calls += strcspn(calls, " "), calls += *calls == ' ') {
+        mapped += strncmp(calls, "munmap", strcspn(calls, " ")) == 0;
+        if (strncmp(calls, "UNPIN_BUFFER", strcspn(calls, " ")) == 0)
+            pinned++;
+        if (pinned == 3)
+            CHECK_EQUAL(mapped, 2);
+        if (strncmp(calls, "close", strcspn(calls, " ")) == 0)
+            CHECK_EQUAL(pinned, 3);
+    }
+    CHECK_EQUAL(mapped, 2);
+    CHECK_EQUAL(pinned, 3);
+}
+
+/* A handle that is not right never reaches the driver, which would act on another buffer. */
+static void wrong_calls_stay_in_the_library(void)
+{
+    gdr_t g = open_driver(), other = open_driver(), closed = open_driver();
+    gdr_mh_t handle = pin_a_page(g), of_other = pin_a_page(other), unpinned = pin_a_page(g), none = {0};
+    gdr_mh_t wrong[4];
+    gdr_info_v2_t info;
+    void *va = map_it(g, handle);
+    int flag, major, minor;
+    size_t i;
+
+    wrong[0] = none;
+    wrong[1] = unpinned;
+    wrong[2] = of_other;
+    wrong[3].h = handle.h + 8;
+    CHECK_OK(gdr_unpin_buffer(g, unpinned));
+    CHECK_CALLS("UNPIN_BUFFER");
+    close_driver(closed, "close");
+
+    for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        CHECK_ERROR(gdr_get_info_v2(g, wrong[i], &info), EINVAL);
+        CHECK_ERROR(gdr_get_info(g, wrong[i], &info), EINVAL);
+        CHECK_ERROR(gdr_get_callback_flag(g, wrong[i], &flag), EINVAL);
+        CHECK_ERROR(gdr_map(g, wrong[i], &va, GPU_PAGE_SIZE), EINVAL);
+        CHECK_ERROR(gdr_unmap(g, wrong[i], va, GPU_PAGE_SIZE), EINVAL);
+        CHECK_ERROR(gdr_unpin_buffer(g, wrong[i]), EINVAL);
+    }
+    CHECK_ERROR(gdr_map(g, handle, &va, GPU_PAGE_SIZE), EAGAIN);
+    CHECK_ERROR(gdr_map(g, handle, NULL, GPU_PAGE_SIZE), EINVAL);
+    CHECK_ERROR(gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, 4), EINVAL);
+    CHECK_ERROR(gdr_get_info_v2(g, handle, NULL), EINVAL);
+    CHECK_ERROR(gdr_get_callback_flag(g, handle, NULL), EINVAL);
+    CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, 0, NULL), EINVAL);
+    CHECK_ERROR(gdr_pin_buffer(closed, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, 0, &none), EINVAL);
+    CHECK_ERROR(gdr_driver_get_version(g, NULL, &minor), EINVAL);
+    CHECK_ERROR(gdr_driver_get_version(NULL, &major, &minor), EINVAL);
+    CHECK_ERROR(gdr_get_attribute(g, (gdr_attr_t)1000, &flag), EINVAL);
+    CHECK_ERROR(gdr_close(closed), EINVAL);
+    CHECK_ERROR(gdr_close(NULL), EINVAL);
+    CHECK_CALLS("");
+
+    close_driver(other, "UNPIN_BUFFER close");
+    close_driver(g, "munmap UNPIN_BUFFER close");
+}
+
+int main(void)
+{
+    take_calls = find_take_calls();
+    if (take_calls == NULL)
+        waive("syscalls", "only gdremu tells the driver calls");
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+
+    versions_and_attributes_are_asked_once();
+    pins();
+    mappings();
+    a_type_that_is_not_there_costs_one_call();
+    info_and_flag_are_known_in_persistent_mode();
+    info_before_the_map_costs_at_most_one_question();
+    close_unmaps_before_it_unpins();
+    wrong_calls_stay_in_the_library();
+
+    gpu_free(&buffer);
+    return passed("syscalls");
+}

@@ -1,0 +1,220 @@
+/* Any function from any thread at any time: some threads copy while others pin, map, unmap, unpin, open and close. */
+
+#include "gpu.h"
+
+#include <pthread.h>
+
+enum { COPIERS = 8, CHURNERS = 4, COPY = 1024 };
+
+static gdr_t g;
+static struct gpu_buffer buffer;
+static CUcontext context;
+static int stop;
+static long copies;
+
+static void use_gpu(void)
+{
+    CUDA(cuCtxSetCurrent(context));
+}
+
+/* Copies through its own pin, and finds what it wrote, by the mapping and by CUDA. */
+static void *copier(void *number)
+{
+    size_t me = (size_t)number;
+    CUdeviceptr address = buffer.address + me * GPU_PAGE_SIZE;
+    gdr_mh_t handle = pin(g, address, GPU_PAGE_SIZE);
+    unsigned char *va = map(g, handle, GPU_PAGE_SIZE);
+    unsigned char sent[COPY], seen[COPY];
+    long i;
+
+    use_gpu();
+    for (i = 0; i < copies; i++) {
+        size_t at = (size_t)i * 61 % (GPU_PAGE_SIZE - COPY), size = (size_t)i * 7 % COPY;
+
+        fill(sent, size, (unsigned)(me + (size_t)i));
+        CHECK_OK(gdr_copy_to_mapping(handle, va + at, sent, size));
+        CHECK_OK(gdr_copy_from_mapping(handle, seen, va + at, size));
+        CHECK_BYTES(seen, sent, size);
+        if (i % 16 == 0) {
+            gpu_read(seen, address + at, size);
+            CHECK_BYTES(seen, sent, size);
+        }
+    }
+    CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    return NULL;
+}
+
+/* Pins, maps, asks, unmaps and unpins on the connection that all share. */
+static void *churner(void *number)
+{
+    CUdeviceptr address = buffer.address + (COPIERS + (size_t)number) * GPU_PAGE_SIZE;
+
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+        gdr_mh_t handle = pin(g, address, GPU_PAGE_SIZE);
+        uint64_t written = (uint64_t)handle.h, read = 0;
+        void *va = map(g, handle, GPU_PAGE_SIZE);
+        int flag = -1;
+
+        CHECK_EQUAL(info_of(g, handle).va, address);
+        CHECK_EQUAL(info_of(g, handle).mapped, 1);
+        CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
+        CHECK_OK(gdr_copy_to_mapping(handle, va, &written, sizeof(written)));
+        CHECK_OK(gdr_copy_from_mapping(handle, &read, va, sizeof(read)));
+        CHECK_EQUAL(read, written);
+        CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+        CHECK_ERROR(gdr_unpin_buffer(g, handle), EINVAL);
+    }
+    return NULL;
+}
+
+/* Opens connections of its own and closes them over live pins. */
+static void *opener(void *unused)
+{
+    CUdeviceptr address = buffer.address + (COPIERS + CHURNERS) * GPU_PAGE_SIZE;
+    int major, minor;
+
+    (void)unused;
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+        gdr_t own = gdr_open();
+        gdr_mh_t handle;
+
+        CHECK(own != NULL && own != g);
+        handle = pin(own, address, GPU_PAGE_SIZE);
+        map(own, handle, GPU_PAGE_SIZE);
+        CHECK_OK(gdr_driver_get_version(own, &major, &minor));
+        CHECK_ERROR(gdr_unpin_buffer(g, handle), EINVAL);
+        CHECK_OK(gdr_close(own));
+        CHECK_ERROR(gdr_close(own), EINVAL);
+    }
+    return NULL;
+}
+
+static void copies_go_on_while_others_come_and_go(void)
+{
+    pthread_t copiers[COPIERS], churners[CHURNERS], one_opener;
+    size_t i;
+
+    stop = 0;
+    for (i = 0; i < COPIERS; i++)
+        CHECK(pthread_create(&copiers[i], NULL, copier, (void *)i) == 0);
+    for (i = 0; i < CHURNERS; i++)
+        CHECK(pthread_create(&churners[i], NULL, churner, (void *)i) == 0);
+    CHECK(pthread_create(&one_opener, NULL, opener, NULL) == 0);
+    for (i = 0; i < COPIERS; i++)
+        CHECK(pthread_join(copiers[i], NULL) == 0);
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    for (i = 0; i < CHURNERS; i++)
+        CHECK(pthread_join(churners[i], NULL) == 0);
+    CHECK(pthread_join(one_opener, NULL) == 0);
+}
+
+/* ---- Two threads race for one handle: each step succeeds exactly once ---- */
+
+static gdr_mh_t contended;
+static void *contended_va;
+static pthread_barrier_t start;
+
+static void *race_to_map(void *result)
+{
+    void *va;
+
+    pthread_barrier_wait(&start);
+    *(int *)result = gdr_map(g, contended, &va, GPU_PAGE_SIZE);
+    if (*(int *)result == 0)
+        contended_va = va;
+    return NULL;
+}
+
+static void *race_to_unmap(void *result)
+{
+    pthread_barrier_wait(&start);
+    *(int *)result = gdr_unmap(g, contended, contended_va, GPU_PAGE_SIZE);
+    return NULL;
+}
+
+static void *race_to_unpin(void *result)
+{
+    pthread_barrier_wait(&start);
+    *(int *)result = gdr_unpin_buffer(g, contended);
+    return NULL;
+}
+
+static void one_wins(void *racer(void *), int error_of_the_other)
+{
+    pthread_t threads[2];
+    int results[2], i;
+
+    for (i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, racer, &results[i]) == 0);
+    for (i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK_EQUAL(results[0] == 0 ? results[1] : results[0], error_of_the_other);
+    CHECK(results[0] == 0 || results[1] == 0);
+}
+
+static void races_have_one_winner(void)
+{
+    long i, races = rounds(300);
+
+    CHECK(pthread_barrier_init(&start, NULL, 2) == 0);
+    for (i = 0; i < races; i++) {
+        contended = pin(g, buffer.address, GPU_PAGE_SIZE);
+        one_wins(race_to_map, EAGAIN);
+        one_wins(race_to_unmap, EINVAL);
+        one_wins(race_to_unpin, EINVAL);
+    }
+    CHECK(pthread_barrier_destroy(&start) == 0);
+}
+
+/* ---- A copy of nothing tells whether the handle is mapped, and is safe while another thread unmaps it ---- */
+
+static void *prober(void *handle)
+{
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+        int result = gdr_copy_to_mapping(*(gdr_mh_t *)handle, NULL, NULL, 0);
+
+        CHECK(result == 0 || result == EINVAL);
+    }
+    return NULL;
+}
+
+static void a_handle_may_change_while_another_thread_uses_it(void)
+{
+    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    pthread_t thread;
+    long i, times = rounds(2000);
+
+    stop = 0;
+    CHECK(pthread_create(&thread, NULL, prober, &handle) == 0);
+    for (i = 0; i < times; i++)
+        CHECK_OK(gdr_unmap(g, handle, map(g, handle, GPU_PAGE_SIZE), GPU_PAGE_SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    for (i = 0; i < times; i++) {
+        gdr_mh_t further = pin(g, buffer.address, GPU_PAGE_SIZE);
+
+        map(g, further, GPU_PAGE_SIZE);
+        CHECK_OK(gdr_unpin_buffer(g, further));
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+int main(void)
+{
+    gpu_init();
+    CUDA(cuCtxGetCurrent(&context));
+    buffer = gpu_alloc(MEM_ALLOC, (COPIERS + CHURNERS + 1) * GPU_PAGE_SIZE);
+    g = gdr_open();
+    CHECK(g != NULL);
+    copies = rounds(20000);
+
+    copies_go_on_while_others_come_and_go();
+    races_have_one_winner();
+    a_handle_may_change_while_another_thread_uses_it();
+
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+    return passed("threads");
+}

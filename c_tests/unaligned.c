@@ -1,0 +1,138 @@
+/*
+ * Pins whose address is not a multiple of GPU_PAGE_SIZE. They map only with GDRCOPY_ALLOW_UNALIGNED_MAP=1: the mapping
+ * then starts on the rounded-down page that gdr_get_info tells, and the size counts from the pinned address.
+ */
+
+#include "fault.h"
+#include "gpu.h"
+
+#define UNTOUCHED ((void *)0x5a5a5a5a)
+
+static const struct {
+    size_t offset;
+    size_t size;
+} ranges[] = {
+    {4, 8}, {256, 4096}, {4096, 4096}, {4097, GPU_PAGE_SIZE}, {GPU_PAGE_SIZE - 1, 2}, {100, 2 * GPU_PAGE_SIZE},
+    {GPU_PAGE_SIZE + 512, GPU_PAGE_SIZE - 512},
+};
+enum { RANGES = sizeof(ranges) / sizeof(ranges[0]) };
+
+static void refused(const char *value)
+{
+    struct gpu_buffer buffer;
+    gdr_t g;
+    size_t i;
+
+    if (value != NULL)
+        setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", value, 1);
+    else
+        unsetenv("GDRCOPY_ALLOW_UNALIGNED_MAP");
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, 4 * GPU_PAGE_SIZE);
+    g = gdr_open();
+    CHECK(g != NULL);
+    for (i = 0; i < RANGES; i++) {
+        gdr_mh_t handle = pin(g, buffer.address + ranges[i].offset, ranges[i].size);
+        void *va = UNTOUCHED;
+
+        CHECK_ERROR(gdr_map(g, handle, &va, ranges[i].size), EINVAL);
+        CHECK(va == UNTOUCHED);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    }
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+static void refused_by_default(void)
+{
+    refused(NULL);
+}
+
+static void refused_unless_the_value_is_1(void)
+{
+    refused("0");
+}
+
+/* The range as the CPU and as CUDA see it, every byte of it and none around it. */
+static void shows_the_range(gdr_mh_t handle, unsigned char *range, CUdeviceptr address, size_t size)
+{
+    static unsigned char sent[2 * GPU_PAGE_SIZE], seen[2 * GPU_PAGE_SIZE + 2];
+
+    fill(sent, size, 1);
+    CHECK_OK(gdr_copy_to_mapping(handle, range, sent, size));
+    gpu_read(seen, address - 1, size + 2);
+    CHECK_EQUAL(seen[0], 0xee);
+    CHECK_BYTES(seen + 1, sent, size);
+    CHECK_EQUAL(seen[size + 1], 0xee);
+
+    fill(sent, size, 2);
+    gpu_write(address, sent, size);
+    CHECK_OK(gdr_copy_from_mapping(handle, seen, range, size));
+    CHECK_BYTES(seen, sent, size);
+}
+
+static void allowed(void)
+{
+    struct gpu_buffer buffer;
+    gdr_t g;
+    size_t i;
+
+    setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", "1", 1);
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, 4 * GPU_PAGE_SIZE);
+    g = gdr_open();
+    CHECK(g != NULL);
+    for (i = 0; i < RANGES; i++) {
+        CUdeviceptr address = buffer.address + ranges[i].offset;
+        gdr_mh_t handle = pin(g, address, ranges[i].size);
+        unsigned char *va = map(g, handle, ranges[i].size);
+        gdr_info_t info = info_of(g, handle);
+
+        CHECK_EQUAL(info.va, address & GPU_PAGE_MASK);
+        CHECK_EQUAL(info.mapped, 1);
+        CUDA(cuMemsetD8(buffer.address, 0xee, buffer.size));
+        shows_the_range(handle, va + (address - info.va), address, ranges[i].size);
+        CHECK_OK(gdr_unmap(g, handle, va, ranges[i].size));
+        CHECK_FAULTS(va + (address - info.va) + ranges[i].size - 1);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    }
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+/* Aligned pins are not changed by it, and sizes beyond the pin stay refused. */
+static void allowed_but_not_everything(void)
+{
+    struct gpu_buffer buffer;
+    gdr_mh_t handle;
+    void *va = UNTOUCHED;
+    gdr_t g;
+
+    setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", "1", 1);
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, 4 * GPU_PAGE_SIZE);
+    g = gdr_open();
+    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    CHECK_OK(gdr_unmap(g, handle, map(g, handle, GPU_PAGE_SIZE), GPU_PAGE_SIZE));
+    CHECK_EQUAL(info_of(g, handle).va, buffer.address);
+    CHECK_ERROR(gdr_map(g, handle, &va, GPU_PAGE_SIZE + 1), EINVAL);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+
+    handle = pin(g, buffer.address + 4096, 4096);
+    CHECK_ERROR(gdr_map(g, handle, &va, 0), EINVAL);
+    CHECK_ERROR(gdr_map(g, handle, &va, GPU_PAGE_SIZE - 4096 + 1), EINVAL);
+    CHECK_ERROR(gdr_map(g, handle, &va, SIZE_MAX), EINVAL);
+    CHECK(va == UNTOUCHED);
+    CHECK_OK(gdr_unmap(g, handle, map(g, handle, GPU_PAGE_SIZE - 4096), 0));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+int main(void)
+{
+    in_child(refused_by_default);
+    in_child(refused_unless_the_value_is_1);
+    in_child(allowed);
+    in_child(allowed_but_not_everything);
+    return passed("unaligned");
+}
