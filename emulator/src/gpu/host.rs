@@ -1,0 +1,420 @@
+//! GPUs made of the host's memory: one memfd per GPU, device addresses that the CPU cannot touch.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use super::Provider;
+use super::memory::{Access, Discard, Error, GPU_PAGE, Memory, PageTable, PageTableId, Run};
+use super::mmap::{self, View};
+use super::physical::{BLOCK, ObjectId};
+use crate::errno::Errno;
+
+/// Bytes of each GPU's memory. They are host memory only once touched.
+pub const GPU_BYTES: u64 = 16 << 30;
+
+/// Address space is reserved piece by piece, so that small programs stay small.
+const WINDOW: u64 = 128 << 20;
+
+/// What freed parts of a shared block are overwritten with, to be recognised in a debugger.
+const FREED: u8 = 0xDD;
+
+/// What kind of GPUs.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How many.
+    pub gpus: usize,
+    /// Whether the CPU can map GPU memory cached (Grace-Hopper): FORCE_PCIE pins exist there.
+    pub coherent: bool,
+}
+
+/// Emulated GPUs in host memory.
+#[derive(Debug)]
+pub struct HostProvider {
+    memory: Memory,
+    options: Options,
+    /// The memory of each GPU, from its first use on.
+    files: Vec<Option<OwnedFd>>,
+    views: BTreeMap<ObjectId, Arc<View>>,
+    /// Reserved device addresses: (start, length).
+    windows: Vec<(u64, u64)>,
+    /// The process whose memory it is, from its first use on. A forked child has a copy of the books, not the memory.
+    owner: Option<u32>,
+}
+
+/// Part of a device address range: memory at `offset` of a view.
+#[derive(Debug)]
+pub struct Span {
+    view: Arc<View>,
+    offset: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl Span {
+    /// Where the memory is while the span lives; see [`View::bytes`].
+    pub fn bytes(&self) -> *mut u8 {
+        self.view.bytes(self.offset, self.len as u64)
+    }
+}
+
+impl HostProvider {
+    /// GPUs without any memory in use yet.
+    pub fn new(options: Options) -> Self {
+        HostProvider {
+            memory: Memory::new(options.gpus, GPU_BYTES),
+            options,
+            files: (0..options.gpus).map(|_| None).collect(),
+            views: BTreeMap::new(),
+            windows: Vec::new(),
+            owner: None,
+        }
+    }
+
+    /// The books, to read.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Changes the books, then scrubs what memory the change freed. `change` is repeated if it ran out of device
+    /// addresses.
+    ///
+    /// # Errors
+    /// What `change` answers; [`Error::NoMemory`] if the host has no address space left.
+    pub fn change<T>(
+        &mut self,
+        mut change: impl FnMut(&mut Memory) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.owner.get_or_insert_with(std::process::id);
+        let result = loop {
+            match change(&mut self.memory) {
+                Err(Error::NoAddresses(len)) => self.add_window(len)?,
+                result => break result,
+            }
+        };
+        self.scrub();
+        result
+    }
+
+    /// Whether `va` is in a range that device addresses are taken from.
+    pub fn is_device_address(&self, va: u64) -> bool {
+        self.windows
+            .iter()
+            .any(|&(start, len)| va >= start && va - start < len)
+    }
+
+    /// The memory behind a device address range, as the GPU's copy engines reach it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] as [`Memory::translate`], [`Error::NoMemory`] if it cannot be mapped.
+    pub fn spans(&mut self, va: u64, len: u64, need: Access) -> Result<Vec<Span>, Error> {
+        let runs = self.memory.translate(va, len, need)?;
+        runs.into_iter().map(|run| self.span(run)).collect()
+    }
+
+    /// The peer-to-peer token and address space of this process, as `CU_POINTER_ATTRIBUTE_P2P_TOKENS` tells them.
+    pub fn tokens(&self) -> (u64, u32) {
+        let owner = self.owner.unwrap_or_else(std::process::id);
+        (u64::from(owner) << 16 | 1, owner)
+    }
+
+    fn add_window(&mut self, need: u64) -> Result<(), Error> {
+        let len = need
+            .checked_next_multiple_of(BLOCK)
+            .ok_or(Error::NoMemory)?
+            .max(WINDOW);
+        let size = usize::try_from(len).map_err(|_| Error::NoMemory)?;
+        let start = mmap::reserve(size, BLOCK as usize).map_err(|_| Error::NoMemory)? as u64;
+        self.memory.add_window(start, len);
+        self.windows.push((start, len));
+        Ok(())
+    }
+
+    fn scrub(&mut self) {
+        for discard in self.memory.take_discarded() {
+            match discard {
+                Discard::Object(run) => {
+                    self.views.remove(&run.object);
+                    if let Some(file) = &self.files[run.gpu] {
+                        mmap::punch(file.as_fd(), run.offset, run.len);
+                    }
+                }
+                Discard::Part(run) => {
+                    if let Ok(span) = self.span(run) {
+                        span.view.fill(span.offset, run.len, FREED);
+                    }
+                }
+            }
+        }
+    }
+
+    fn span(&mut self, run: Run) -> Result<Span, Error> {
+        let object = self
+            .memory
+            .physical_object(run.object)
+            .ok_or(Error::Invalid)?;
+        let (start, len) = (object.start, object.len);
+        let view = match self.views.get(&run.object) {
+            Some(view) => Arc::clone(view),
+            None => {
+                let file = self.file(run.gpu).map_err(|_| Error::NoMemory)?;
+                let view = Arc::new(View::new(file, start, len).map_err(|_| Error::NoMemory)?);
+                self.views.insert(run.object, Arc::clone(&view));
+                view
+            }
+        };
+        Ok(Span {
+            view,
+            offset: run.offset - start,
+            len: run.len as usize,
+        })
+    }
+
+    fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno> {
+        if self.files[gpu].is_none() {
+            let name = CString::new(format!("gdremu-gpu{gpu}")).map_err(|_| Errno::EINVAL)?;
+            self.files[gpu] = Some(mmap::memory_file(&name, GPU_BYTES)?);
+        }
+        self.files[gpu]
+            .as_ref()
+            .map(AsFd::as_fd)
+            .ok_or(Errno::ENODEV)
+    }
+}
+
+impl Provider for HostProvider {
+    fn get_pages(
+        &mut self,
+        va: u64,
+        len: u64,
+        (token, va_space): (u64, u32),
+        persistent: bool,
+        force_pcie: bool,
+    ) -> Result<PageTable, Errno> {
+        if token != 0 && va_space == 0 {
+            return Err(Errno::EIO);
+        }
+        let mine = self.owner == Some(std::process::id());
+        if !mine || ((token, va_space) != (0, 0) && (token, va_space) != self.tokens()) {
+            return Err(Errno::EINVAL);
+        }
+        if force_pcie && !self.options.coherent {
+            return Err(Errno::ENOTSUPP);
+        }
+        self.memory.pin(va, len, persistent).map_err(errno)
+    }
+
+    fn put_pages(&mut self, table: PageTableId) {
+        self.memory.unpin(table);
+        self.scrub();
+    }
+
+    fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno> {
+        let table = self.memory.page_table(table).ok_or(Errno::EINVAL)?;
+        let parts = parts(&table, offset, len)?;
+        let file = self.file(table.runs[0].gpu)?;
+        mmap::map_shared(file, &parts)
+    }
+
+    fn zap(&mut self, addr: usize, len: usize) {
+        // SAFETY: the driver names a mapping that it made with `map`, and which its owner has lost.
+        let zapped = unsafe { mmap::poison(addr, len) };
+        zapped.expect("a mapping can be replaced by a smaller one");
+    }
+}
+
+/// Where `[offset, offset + len)` of a page table is in its GPU's memory.
+fn parts(table: &PageTable, mut offset: u64, len: usize) -> Result<Vec<(u64, usize)>, Errno> {
+    let mut left = len as u64;
+    if left == 0 || offset.checked_add(left).is_none_or(|end| end > table.len) {
+        return Err(Errno::EINVAL);
+    }
+    let mut parts = Vec::new();
+    for run in &table.runs {
+        if offset >= run.len {
+            offset -= run.len;
+            continue;
+        }
+        let here = left.min(run.len - offset);
+        if here > 0 {
+            parts.push((run.offset + offset, here as usize));
+        }
+        left -= here;
+        offset = 0;
+    }
+    Ok(parts)
+}
+
+fn errno(error: Error) -> Errno {
+    match error {
+        Error::Invalid => Errno::EINVAL,
+        Error::NoMemory | Error::NoAddresses(_) => Errno::ENOMEM,
+    }
+}
+
+const _: () = assert!(BLOCK.is_multiple_of(GPU_PAGE), "whole pages in a block");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn provider() -> HostProvider {
+        HostProvider::new(Options {
+            gpus: 2,
+            coherent: false,
+        })
+    }
+
+    fn pin(gpu: &mut HostProvider, va: u64, len: u64) -> PageTable {
+        gpu.get_pages(va, len, (0, 0), true, false).unwrap()
+    }
+
+    /// What a CPU mapping shows, and whether it can be written.
+    fn read(addr: usize, offset: usize) -> u8 {
+        // SAFETY: the tests pass live mappings and offsets inside them.
+        unsafe { ptr(addr, offset).read_volatile() }
+    }
+
+    fn write(addr: usize, offset: usize, value: u8) {
+        // SAFETY: as `read`.
+        unsafe { ptr(addr, offset).write_volatile(value) };
+    }
+
+    fn ptr(addr: usize, offset: usize) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(addr + offset)
+    }
+
+    fn unmap(addr: usize, len: u64) {
+        // SAFETY: the test made the mapping and is done with it.
+        unsafe { libc::munmap(addr as *mut libc::c_void, len as usize) };
+    }
+
+    fn gpu_byte(gpu: &mut HostProvider, va: u64) -> u8 {
+        let spans = gpu.spans(va, 1, Access::Read).unwrap();
+        // SAFETY: a byte inside the span.
+        unsafe { spans[0].bytes().read_volatile() }
+    }
+
+    #[test]
+    fn a_mapping_and_the_gpu_see_the_same_memory() {
+        let mut gpu = provider();
+        let va = gpu.change(|m| m.alloc(1, 2 * GPU_PAGE)).unwrap();
+        let table = pin(&mut gpu, va, 2 * GPU_PAGE);
+        let addr = gpu.map(table.id, GPU_PAGE, GPU_PAGE as usize).unwrap();
+        gpu.spans(va + GPU_PAGE + 5, 1, Access::ReadWrite).unwrap()[0]
+            .view
+            .fill(GPU_PAGE + 5, 1, 7);
+        assert_eq!(read(addr, 5), 7);
+        write(addr, 6, 8);
+        assert_eq!(gpu_byte(&mut gpu, va + GPU_PAGE + 6), 8);
+        unmap(addr, GPU_PAGE);
+    }
+
+    #[test]
+    fn a_mapping_is_composed_of_scattered_physical_memory() {
+        let mut gpu = provider();
+        let va = gpu.change(|m| m.reserve(2 * BLOCK, 0, 0)).unwrap();
+        let handle = gpu.change(|m| m.create(0, 2 * BLOCK, true, false)).unwrap();
+        gpu.change(|m| m.map(va, BLOCK, BLOCK, handle)).unwrap();
+        gpu.change(|m| m.map(va + BLOCK, BLOCK, 0, handle)).unwrap();
+        gpu.change(|m| m.set_access(va, 2 * BLOCK, 0, Access::ReadWrite))
+            .unwrap();
+        let table = pin(&mut gpu, va, 2 * BLOCK);
+        let addr = gpu.map(table.id, 0, 2 * BLOCK as usize).unwrap();
+        write(addr, BLOCK as usize - 1, 1);
+        write(addr, BLOCK as usize, 2);
+        assert_eq!(gpu_byte(&mut gpu, va + BLOCK - 1), 1);
+        assert_eq!(gpu_byte(&mut gpu, va + BLOCK), 2);
+        unmap(addr, 2 * BLOCK);
+    }
+
+    #[test]
+    fn persistent_memory_keeps_its_data_after_the_free_and_loses_it_with_the_pin() {
+        let mut gpu = provider();
+        let va = gpu.change(|m| m.alloc(0, BLOCK)).unwrap();
+        let table = pin(&mut gpu, va, BLOCK);
+        let addr = gpu.map(table.id, 0, BLOCK as usize).unwrap();
+        write(addr, 0, 42);
+        gpu.change(|m| m.free(va)).unwrap();
+        assert_eq!(read(addr, 0), 42);
+        gpu.put_pages(table.id);
+        assert_eq!(
+            read(addr, 0),
+            0,
+            "a mapping that outlives its pin shows no old data"
+        );
+        unmap(addr, BLOCK);
+    }
+
+    #[test]
+    fn a_freed_small_buffer_is_overwritten() {
+        let mut gpu = provider();
+        let (a, b) = gpu
+            .change(|m| Ok((m.alloc(0, 512)?, m.alloc(0, 512)?)))
+            .unwrap();
+        gpu.spans(a, 1, Access::ReadWrite).unwrap()[0]
+            .view
+            .fill(0, 1024, 9);
+        let table = pin(&mut gpu, a, GPU_PAGE);
+        let addr = gpu.map(table.id, 0, GPU_PAGE as usize).unwrap();
+        gpu.change(|m| m.free(a)).unwrap();
+        assert_eq!(read(addr, 0), 9, "still pinned");
+        gpu.put_pages(table.id);
+        assert_eq!(
+            (read(addr, 0), read(addr, 511), read(addr, 512)),
+            (FREED, FREED, 9)
+        );
+        assert_eq!(gpu_byte(&mut gpu, b), 9);
+        unmap(addr, GPU_PAGE);
+    }
+
+    #[test]
+    fn map_stays_inside_the_table() {
+        let mut gpu = provider();
+        let va = gpu.change(|m| m.alloc(0, BLOCK)).unwrap();
+        let table = pin(&mut gpu, va, BLOCK).id;
+        assert_eq!(gpu.map(table, 0, BLOCK as usize + 4096), Err(Errno::EINVAL));
+        assert_eq!(gpu.map(table, BLOCK, 4096), Err(Errno::EINVAL));
+        assert_eq!(gpu.map(table, u64::MAX, 4096), Err(Errno::EINVAL));
+        assert_eq!(gpu.map(table, 0, 0), Err(Errno::EINVAL));
+        assert_eq!(gpu.map(PageTableId(999), 0, 4096), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn tokens_are_this_process_own_or_none() {
+        let mut gpu = provider();
+        let va = gpu.change(|m| m.alloc(0, BLOCK)).unwrap();
+        let (token, space) = gpu.tokens();
+        let mut get = |tokens| {
+            gpu.get_pages(va, GPU_PAGE, tokens, false, false)
+                .map(|table| table.len)
+        };
+        assert_eq!(get((token, space)), Ok(GPU_PAGE));
+        assert_eq!(get((token, space + 1)), Err(Errno::EINVAL));
+        assert_eq!(get((token + 1, space)), Err(Errno::EINVAL));
+        assert_eq!(get((token, 0)), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn only_coherent_gpus_can_be_forced_to_pcie() {
+        for coherent in [false, true] {
+            let mut gpu = HostProvider::new(Options { gpus: 1, coherent });
+            let va = gpu.change(|m| m.alloc(0, BLOCK)).unwrap();
+            let forced = gpu.get_pages(va, GPU_PAGE, (0, 0), true, true);
+            assert_eq!(forced.err(), (!coherent).then_some(Errno::ENOTSUPP));
+        }
+    }
+
+    #[test]
+    fn device_addresses_are_recognised_and_grow_as_needed() {
+        let mut gpu = provider();
+        assert!(!gpu.is_device_address(0));
+        let small = gpu.change(|m| m.alloc(0, 1)).unwrap();
+        let large = gpu.change(|m| m.reserve(4 * WINDOW, 0, 0)).unwrap();
+        assert!(gpu.is_device_address(small));
+        assert!(gpu.is_device_address(large + 4 * WINDOW - 1));
+        let local = 0u8;
+        assert!(!gpu.is_device_address(&raw const local as u64));
+    }
+}

@@ -1,0 +1,562 @@
+//! The GPUs' memory as this process sees it: one address space over all of them, as with CUDA's unified addressing.
+//!
+//! Pure bookkeeping: no memory is reserved, mapped or touched here. [`super::host`] does that.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+use super::arena::Arena;
+use super::physical::{BLOCK, Holder, Object, ObjectId, Physical};
+use super::ranges::Ranges;
+
+pub use super::physical::{Discard, Run};
+
+/// Pages of a GPU as its driver pins them.
+pub const GPU_PAGE: u64 = 64 << 10;
+
+/// Buffers up to this size share a block with others; larger ones have blocks of their own.
+const SMALL: u64 = 1 << 20;
+
+/// Why a call on the memory fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// No physical memory is left.
+    NoMemory,
+    /// No free address range of this many bytes: give the memory another window and repeat the call.
+    NoAddresses(u64),
+    /// The address, size or handle is not what the call needs.
+    Invalid,
+}
+
+/// Names a page table; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageTableId(pub u64);
+
+/// Pinned pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageTable {
+    /// Names it in later calls.
+    pub id: PageTableId,
+    /// Device address of the first page.
+    pub va: u64,
+    /// Bytes, a multiple of [`GPU_PAGE`].
+    pub len: u64,
+    /// The physical memory, in address order.
+    pub runs: Vec<Run>,
+}
+
+/// What a device address belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Start of the buffer or VMM mapping.
+    pub base: u64,
+    /// Its bytes, as the program asked for them.
+    pub len: u64,
+    /// The GPU whose memory it is.
+    pub gpu: usize,
+    /// Different for every buffer and mapping of this process, also after reuse of the address.
+    pub id: u64,
+    /// The physical object.
+    pub object: ObjectId,
+    /// Whether it came from cuMemCreate and cuMemMap.
+    pub vmm: bool,
+    /// Whether its pages can be pinned.
+    pub rdma: bool,
+}
+
+/// What a GPU may do with a VMM mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Nothing, the state after cuMemMap.
+    #[default]
+    None,
+    /// Reads.
+    Read,
+    /// Reads and writes.
+    ReadWrite,
+}
+
+/// Part of the address space with memory behind it.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    pub(super) id: u64,
+    pub(super) len: u64,
+    pub(super) object: ObjectId,
+    /// Offset in the object.
+    pub(super) offset: u64,
+    /// The access of each GPU, for a VMM mapping; `None` for the memory under buffers.
+    pub(super) vmm: Option<BTreeMap<usize, Access>>,
+}
+
+/// A cuMemAlloc'd buffer.
+#[derive(Debug)]
+struct Buffer {
+    id: u64,
+    len: u64,
+}
+
+/// A block that small buffers share.
+#[derive(Debug)]
+struct SharedBlock {
+    va: u64,
+    gpu: usize,
+    arena: Arena,
+}
+
+/// A pin and whether the program's free has been reported for it.
+#[derive(Debug)]
+pub(super) struct Pin {
+    pub(super) va: u64,
+    pub(super) len: u64,
+    pub(super) runs: Vec<Run>,
+    pub(super) persistent: bool,
+    pub(super) revoked: bool,
+}
+
+/// Everything about the memory of this process's GPUs.
+#[derive(Debug)]
+pub struct Memory {
+    pub(super) physical: Physical,
+    /// Addresses that nothing uses.
+    pub(super) addresses: Ranges,
+    /// All memory in the address space, by start.
+    pub(super) mappings: BTreeMap<u64, Mapping>,
+    /// Live buffers by start.
+    buffers: BTreeMap<u64, Buffer>,
+    shared: BTreeMap<ObjectId, SharedBlock>,
+    /// cuMemAddressReserve'd ranges: length by start.
+    pub(super) reservations: BTreeMap<u64, u64>,
+    pub(super) pins: BTreeMap<PageTableId, Pin>,
+    ids: u64,
+}
+
+impl Memory {
+    /// `gpus` GPUs with `size` bytes each, and no address space yet.
+    pub fn new(gpus: usize, size: u64) -> Self {
+        Memory {
+            physical: Physical::new(gpus, size),
+            addresses: Ranges::default(),
+            mappings: BTreeMap::new(),
+            buffers: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            pins: BTreeMap::new(),
+            ids: 0,
+        }
+    }
+
+    /// Adds address space; both numbers are multiples of [`BLOCK`].
+    pub fn add_window(&mut self, start: u64, len: u64) {
+        self.addresses.give(start, len);
+    }
+
+    /// Free physical bytes of a GPU.
+    pub fn free_bytes(&self, gpu: usize) -> u64 {
+        self.physical.free_bytes(gpu)
+    }
+
+    /// What physical memory holds nobody's data any more since the last call. The memory may be handed out again by
+    /// the next allocation.
+    pub fn take_discarded(&mut self) -> Vec<Discard> {
+        self.physical.take_discarded()
+    }
+
+    /// A live physical object, by whatever keeps it alive.
+    pub fn physical_object(&self, id: ObjectId) -> Option<&Object> {
+        self.physical.get(id)
+    }
+
+    /// Allocates a buffer of `len` bytes and returns its address, a multiple of 512.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for length 0, [`Error::NoMemory`], [`Error::NoAddresses`].
+    pub fn alloc(&mut self, gpu: usize, len: u64) -> Result<u64, Error> {
+        if len == 0 {
+            return Err(Error::Invalid);
+        }
+        let va = if len <= SMALL {
+            self.alloc_small(gpu, len)?
+        } else {
+            self.alloc_blocks(gpu, len)?.0
+        };
+        let id = self.next_id();
+        self.buffers.insert(va, Buffer { id, len });
+        Ok(va)
+    }
+
+    fn alloc_small(&mut self, gpu: usize, len: u64) -> Result<u64, Error> {
+        for block in self.shared.values_mut().filter(|block| block.gpu == gpu) {
+            if let Some(offset) = block.arena.take(len) {
+                return Ok(block.va + offset);
+            }
+        }
+        let (va, object) = self.alloc_blocks(gpu, BLOCK)?;
+        let mut arena = Arena::new(BLOCK);
+        let offset = arena
+            .take(len)
+            .expect("an empty block has room for a small buffer");
+        self.shared.insert(object, SharedBlock { va, gpu, arena });
+        Ok(va + offset)
+    }
+
+    fn alloc_blocks(&mut self, gpu: usize, len: u64) -> Result<(u64, ObjectId), Error> {
+        let len = len.checked_next_multiple_of(BLOCK).ok_or(Error::NoMemory)?;
+        if len > self.physical.free_bytes(gpu) {
+            return Err(Error::NoMemory); // Before asking for addresses that would stay unused.
+        }
+        let va = self
+            .addresses
+            .take(len, BLOCK)
+            .ok_or(Error::NoAddresses(len))?;
+        let Some(object) = self.physical.create(gpu, len, true, false, Holder::Use) else {
+            self.addresses.give(va, len);
+            return Err(Error::NoMemory);
+        };
+        let id = self.next_id();
+        self.mappings.insert(
+            va,
+            Mapping {
+                id,
+                len,
+                object,
+                offset: 0,
+                vmm: None,
+            },
+        );
+        Ok((va, object))
+    }
+
+    /// Frees a buffer. Returns the non-persistent page tables that lost memory by it: the caller ends their mappings,
+    /// then unpins them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if no buffer starts at `va`.
+    pub fn free(&mut self, va: u64) -> Result<Vec<PageTableId>, Error> {
+        let Buffer { len, .. } = self.buffers.remove(&va).ok_or(Error::Invalid)?;
+        let revoked = self.revoke(va, len);
+        let (&start, mapping) = self
+            .mappings
+            .range(..=va)
+            .next_back()
+            .expect("a buffer has memory under it");
+        let object = mapping.object;
+        if let Some(block) = self.shared.get_mut(&object) {
+            let run = Run {
+                gpu: block.gpu,
+                object,
+                offset: self.physical.get(object).expect("mapped, so alive").start + (va - start),
+                len,
+            };
+            let pinned = is_pinned(&self.pins, run);
+            let len = block.arena.give(va - start, pinned);
+            if !pinned {
+                self.physical.discard(Run { len, ..run });
+            }
+            self.drop_empty_block(object);
+        } else {
+            self.unmap_blocks(start);
+        }
+        Ok(revoked)
+    }
+
+    /// Gives up the slots of a shared block that were freed while pinned and are pinned no more.
+    pub(super) fn reap_shared_block(&mut self, object: ObjectId) {
+        let Some(block) = self.shared.get_mut(&object) else {
+            return;
+        };
+        let start = self.physical.get(object).expect("mapped, so alive").start;
+        let gpu = block.gpu;
+        let run = |(offset, len)| Run {
+            gpu,
+            object,
+            offset: start + offset,
+            len,
+        };
+        let pins = &self.pins;
+        for dead in block
+            .arena
+            .reap(|offset, len| is_pinned(pins, run((offset, len))))
+        {
+            self.physical.discard(run(dead));
+        }
+        self.drop_empty_block(object);
+    }
+
+    fn drop_empty_block(&mut self, object: ObjectId) {
+        if self
+            .shared
+            .get(&object)
+            .is_some_and(|block| block.arena.is_empty())
+        {
+            let block = self.shared.remove(&object).expect("just seen");
+            self.unmap_blocks(block.va);
+        }
+    }
+
+    fn unmap_blocks(&mut self, va: u64) {
+        let mapping = self.mappings.remove(&va).expect("mapped");
+        self.addresses.give(va, mapping.len);
+        self.physical.release(mapping.object, Holder::Use);
+    }
+
+    /// What is at a device address: a live buffer or a VMM mapping.
+    pub fn place(&self, va: u64) -> Option<Place> {
+        let (&start, mapping) = self
+            .mappings
+            .range(..=va)
+            .next_back()
+            .filter(|&(&start, m)| va - start < m.len)?;
+        let object = self.physical.get(mapping.object).expect("mapped, so alive");
+        let vmm = mapping.vmm.is_some();
+        let (base, len, id) = if vmm {
+            (start, mapping.len, mapping.id)
+        } else {
+            let (&base, buffer) = self.buffers.range(..=va).next_back()?;
+            (va - base < buffer.len).then_some((base, buffer.len, buffer.id))?
+        };
+        Some(Place {
+            base,
+            len,
+            gpu: object.gpu,
+            id,
+            object: mapping.object,
+            vmm,
+            rdma: object.rdma,
+        })
+    }
+
+    /// The physical memory behind `[va, va + len)` for a copy or fill: all of it in one buffer, or in VMM mappings
+    /// side by side that some GPU may access as needed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is not.
+    pub fn translate(&self, va: u64, len: u64, need: Access) -> Result<Vec<Run>, Error> {
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let place = self.place(va).ok_or(Error::Invalid)?;
+        if !place.vmm && place.len - (va - place.base) < len {
+            return Err(Error::Invalid);
+        }
+        self.runs(va, len, |_, mapping| {
+            mapping
+                .vmm
+                .as_ref()
+                .is_none_or(|access| access.values().any(|&a| a >= need))
+        })
+    }
+
+    /// The physical memory behind `[va, va + len)` if it is mapped without a hole and every mapping is `allowed` for
+    /// the GPU whose memory it maps.
+    pub(super) fn runs(
+        &self,
+        va: u64,
+        len: u64,
+        allowed: impl Fn(usize, &Mapping) -> bool,
+    ) -> Result<Vec<Run>, Error> {
+        let end = va.checked_add(len).ok_or(Error::Invalid)?;
+        let mut runs = Vec::new();
+        let mut at = va;
+        while at < end {
+            let (&start, mapping) = self
+                .mappings
+                .range(..=at)
+                .next_back()
+                .ok_or(Error::Invalid)?;
+            let inside = at - start;
+            if inside >= mapping.len {
+                return Err(Error::Invalid);
+            }
+            let object = self.physical.get(mapping.object).expect("mapped, so alive");
+            if !allowed(object.gpu, mapping) {
+                return Err(Error::Invalid);
+            }
+            let len = (mapping.len - inside).min(end - at);
+            let offset = object.start + mapping.offset + inside;
+            runs.push(Run {
+                gpu: object.gpu,
+                object: mapping.object,
+                offset,
+                len,
+            });
+            at += len;
+        }
+        Ok(runs)
+    }
+
+    /// Whether `[start, end)` holds at least a byte of a live buffer or VMM mapping.
+    pub(super) fn holds_memory(&self, start: u64, end: u64) -> bool {
+        let buffer = self.buffers.range(..end).next_back();
+        let mapping = self.mappings.range(..end).next_back();
+        buffer.is_some_and(|(&va, buffer)| va + buffer.len > start)
+            || mapping.is_some_and(|(&va, m)| m.vmm.is_some() && va + m.len > start)
+    }
+
+    pub(super) fn next_id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+}
+
+fn is_pinned(pins: &BTreeMap<PageTableId, Pin>, part: Run) -> bool {
+    pins.values().flat_map(|pin| &pin.runs).any(|run| {
+        run.object == part.object
+            && run.offset < part.offset + part.len
+            && part.offset < run.offset + run.len
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: u64 = 0x7f00_0000_0000;
+
+    fn memory() -> Memory {
+        let mut memory = Memory::new(2, 64 << 20);
+        memory.add_window(BASE, 1 << 30);
+        memory
+    }
+
+    #[test]
+    fn small_buffers_share_a_block_at_unaligned_addresses() {
+        let mut memory = memory();
+        assert_eq!(memory.alloc(0, 100), Ok(BASE));
+        assert_eq!(memory.alloc(0, 1000), Ok(BASE + 512));
+        assert_eq!(memory.alloc(0, GPU_PAGE), Ok(BASE + 1536));
+        assert_eq!(memory.free_bytes(0), (64 << 20) - BLOCK);
+    }
+
+    #[test]
+    fn large_buffers_have_blocks_of_their_own() {
+        let mut memory = memory();
+        let a = memory.alloc(0, SMALL + 1).unwrap();
+        let b = memory.alloc(0, BLOCK + 1).unwrap();
+        assert_eq!((a, b), (BASE, BASE + BLOCK));
+        assert_eq!(memory.free_bytes(0), (64 << 20) - 3 * BLOCK);
+    }
+
+    #[test]
+    fn small_buffers_of_two_gpus_are_not_in_one_block() {
+        let mut memory = memory();
+        let a = memory.alloc(0, 1).unwrap();
+        let b = memory.alloc(1, 1).unwrap();
+        assert_eq!(memory.place(a).unwrap().gpu, 0);
+        assert_eq!(memory.place(b).unwrap().gpu, 1);
+    }
+
+    #[test]
+    fn full_and_absurd_requests_fail_and_take_nothing() {
+        let mut memory = memory();
+        assert_eq!(memory.alloc(0, 0), Err(Error::Invalid));
+        assert_eq!(memory.alloc(0, u64::MAX), Err(Error::NoMemory));
+        assert_eq!(memory.alloc(0, (64 << 20) + 1), Err(Error::NoMemory));
+        assert_eq!(memory.free_bytes(0), 64 << 20);
+        assert!(memory.alloc(0, 64 << 20).is_ok());
+        assert_eq!(memory.alloc(0, 1), Err(Error::NoMemory));
+    }
+
+    #[test]
+    fn asks_for_addresses_when_they_run_out() {
+        let mut memory = Memory::new(1, 64 << 20);
+        assert_eq!(memory.alloc(0, 3 << 20), Err(Error::NoAddresses(4 << 20)));
+        memory.add_window(BASE, 4 << 20);
+        assert_eq!(memory.alloc(0, 3 << 20), Ok(BASE));
+        assert_eq!(memory.alloc(0, 1), Err(Error::NoAddresses(BLOCK)));
+    }
+
+    #[test]
+    fn only_the_start_of_a_live_buffer_can_be_freed() {
+        let mut memory = memory();
+        let va = memory.alloc(0, 4096).unwrap();
+        assert_eq!(memory.free(va + 512), Err(Error::Invalid));
+        assert_eq!(memory.free(va), Ok(vec![]));
+        assert_eq!(memory.free(va), Err(Error::Invalid));
+        assert_eq!(memory.free_bytes(0), 64 << 20);
+    }
+
+    #[test]
+    fn a_place_is_the_buffer_as_asked_for() {
+        let mut memory = memory();
+        memory.alloc(0, 10).unwrap();
+        let va = memory.alloc(0, 10).unwrap();
+        let place = memory.place(va + 9).unwrap();
+        assert_eq!(
+            (place.base, place.len, place.vmm, place.rdma),
+            (va, 10, false, true)
+        );
+        assert_eq!(memory.place(va + 10), None);
+        assert_eq!(memory.place(0), None);
+        assert_eq!(memory.place(u64::MAX), None);
+    }
+
+    #[test]
+    fn an_address_used_again_has_another_id() {
+        let mut memory = memory();
+        let first = memory.alloc(0, 10).unwrap();
+        let id = memory.place(first).unwrap().id;
+        memory.free(first).unwrap();
+        let second = memory.alloc(0, 10).unwrap();
+        assert_eq!(second, first);
+        assert_ne!(memory.place(second).unwrap().id, id);
+    }
+
+    #[test]
+    fn copies_stay_inside_one_buffer() {
+        let mut memory = memory();
+        let va = memory.alloc(0, 1000).unwrap();
+        memory.alloc(0, 1000).unwrap();
+        let runs = memory.translate(va + 8, 992, Access::ReadWrite).unwrap();
+        assert_eq!(runs.len(), 1);
+        assert_eq!((runs[0].gpu, runs[0].offset, runs[0].len), (0, 8, 992));
+        assert_eq!(
+            memory.translate(va + 8, 993, Access::Read),
+            Err(Error::Invalid)
+        );
+        assert_eq!(
+            memory.translate(va, u64::MAX, Access::Read),
+            Err(Error::Invalid)
+        );
+        assert_eq!(
+            memory.translate(va + 1000, 1, Access::Read),
+            Err(Error::Invalid)
+        );
+        assert_eq!(memory.translate(0, 0, Access::Read), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_freed_small_buffer_is_discarded_alone_and_the_last_one_with_its_block() {
+        let mut memory = memory();
+        let a = memory.alloc(0, 600).unwrap();
+        let b = memory.alloc(0, 1).unwrap();
+        memory.free(a).unwrap();
+        let discarded = memory.take_discarded();
+        assert!(
+            matches!(
+                discarded[..],
+                [Discard::Part(Run {
+                    offset: 0,
+                    len: 1024,
+                    ..
+                })]
+            ),
+            "{discarded:?}"
+        );
+        memory.free(b).unwrap();
+        let discarded = memory.take_discarded();
+        assert!(
+            matches!(
+                discarded[..],
+                [
+                    _,
+                    Discard::Object(Run {
+                        offset: 0,
+                        len: BLOCK,
+                        ..
+                    })
+                ]
+            ),
+            "{discarded:?}"
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! The calls that make memory appear, fault and disappear. All unsafe code of the GPU is here.
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::LazyLock;
+
+use libc::{c_int, c_void, off_t, size_t};
+
+use crate::errno::Errno;
+
+/// Descriptors of GPU memory are kept out of the way of a program that counts on low numbers.
+const FIRST_DESCRIPTOR: c_int = 512;
+
+/// mmap and munmap of the C library itself: gdremu's hooks of them would look at state that the caller holds locked.
+struct Libc {
+    mmap: Mmap,
+    munmap: Munmap,
+}
+
+type Mmap = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
+type Munmap = unsafe extern "C" fn(*mut c_void, size_t) -> c_int;
+
+static LIBC: LazyLock<Libc> = LazyLock::new(|| {
+    let next = |name: &CStr| {
+        // SAFETY: dlsym reads a NUL-terminated name.
+        let symbol = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        assert!(!symbol.is_null(), "no {name:?} in the C library");
+        symbol
+    };
+    Libc {
+        // SAFETY: mmap(2) has this signature.
+        mmap: unsafe { std::mem::transmute::<*mut c_void, Mmap>(next(c"mmap")) },
+        // SAFETY: munmap(2) has this signature.
+        munmap: unsafe { std::mem::transmute::<*mut c_void, Munmap>(next(c"munmap")) },
+    }
+});
+
+/// # Safety
+/// As mmap(2): with `MAP_FIXED` in `flags` the caller owns `[addr, addr + len)`.
+unsafe fn mmap(
+    addr: usize,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: RawFd,
+    offset: u64,
+) -> Result<usize, Errno> {
+    let offset = off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
+    // SAFETY: the caller's promise.
+    let mapped = unsafe { (LIBC.mmap)(addr as *mut c_void, len, prot, flags, fd, offset) };
+    if mapped == libc::MAP_FAILED {
+        Err(last_errno())
+    } else {
+        Ok(mapped as usize)
+    }
+}
+
+/// # Safety
+/// The caller owns `[addr, addr + len)` and nothing uses it any more.
+unsafe fn munmap(addr: usize, len: usize) {
+    if len > 0 {
+        // SAFETY: the caller's promise.
+        unsafe { (LIBC.munmap)(addr as *mut c_void, len) };
+    }
+}
+
+fn last_errno() -> Errno {
+    Errno(
+        std::io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO),
+    )
+}
+
+/// Bytes of anonymous memory as a file; nothing is used until it is touched.
+pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
+    let len = off_t::try_from(len).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: a NUL-terminated name; the descriptor that comes back is ours.
+    let file = unsafe {
+        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return Err(last_errno());
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    // SAFETY: plain calls on a descriptor that we own.
+    unsafe {
+        if libc::ftruncate(file.as_raw_fd(), len) != 0 {
+            return Err(last_errno());
+        }
+        let high = libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR);
+        Ok(if high < 0 {
+            file
+        } else {
+            OwnedFd::from_raw_fd(high)
+        })
+    }
+}
+
+/// Gives the pages of part of a file back: they read as zero in every mapping from now on.
+pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: a plain call on an open descriptor. Failing, it leaves old data in memory that nobody should see.
+    unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as off_t, len as off_t) };
+}
+
+/// Occupies `len` bytes of address space at a multiple of `align`, both multiples of the page size: no memory, and
+/// every touch raises SIGSEGV.
+pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
+    let all = len.checked_add(align).ok_or(Errno::ENOMEM)?;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: no address is asked for, so nothing is replaced.
+    let start = unsafe { mmap(0, all, libc::PROT_NONE, flags, -1, 0)? };
+    let aligned = start.next_multiple_of(align);
+    // SAFETY: head and tail of the mapping just made.
+    unsafe {
+        munmap(start, aligned - start);
+        munmap(aligned + len, start + all - (aligned + len));
+    }
+    Ok(aligned)
+}
+
+/// Maps parts of a file, one behind the other, shared, readable and writable, and absent from forked children.
+pub(super) fn map_shared(file: BorrowedFd<'_>, parts: &[(u64, usize)]) -> Result<usize, Errno> {
+    let len = parts.iter().map(|part| part.1).sum();
+    let start = reserve(len, page_size())?;
+    let mut at = start;
+    for &(offset, len) in parts {
+        // SAFETY: the parts fill the reservation just made.
+        if let Err(error) = unsafe { replace(at, len, file, offset) } {
+            // SAFETY: nobody else has seen the addresses.
+            unsafe { munmap(start, len) };
+            return Err(error);
+        }
+        at += len;
+    }
+    Ok(start)
+}
+
+/// Replaces `[addr, addr + len)` by memory whose touch raises SIGBUS.
+///
+/// # Safety
+/// The range is a mapping of the emulated driver, which nothing in this process may count on any more.
+pub(super) unsafe fn poison(addr: usize, len: usize) -> Result<(), Errno> {
+    let nothing = memory_file(c"gdremu-zapped", 0)?; // A page beyond the end of its file is SIGBUS.
+    // SAFETY: the caller's promise.
+    unsafe { replace(addr, len, std::os::fd::AsFd::as_fd(&nothing), 0) }
+}
+
+/// # Safety
+/// As mmap(2) with `MAP_FIXED`.
+unsafe fn replace(addr: usize, len: usize, file: BorrowedFd<'_>, offset: u64) -> Result<(), Errno> {
+    let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: the caller owns the range.
+    unsafe {
+        mmap(addr, len, prot, flags, file.as_raw_fd(), offset)?;
+        libc::madvise(addr as *mut c_void, len, libc::MADV_DONTFORK);
+    }
+    Ok(())
+}
+
+fn page_size() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// A piece of GPU memory as the GPU's own copy engines see it: always mapped, whatever the program maps or frees.
+#[derive(Debug)]
+pub struct View {
+    addr: usize,
+    len: usize,
+}
+
+impl View {
+    pub(super) fn new(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<View, Errno> {
+        let len = usize::try_from(len).map_err(|_| Errno::ENOMEM)?;
+        map_shared(file, &[(offset, len)]).map(|addr| View { addr, len })
+    }
+
+    /// Where `[offset, offset + len)` is mapped, as long as this view lives. Other mappings of the same memory can
+    /// change it at any time: copy through the pointer, never make a reference of it.
+    ///
+    /// # Panics
+    /// If the range is not inside the view.
+    pub fn bytes(&self, offset: u64, len: u64) -> *mut u8 {
+        assert!(
+            offset
+                .checked_add(len)
+                .is_some_and(|end| end <= self.len as u64)
+        );
+        ptr::with_exposed_provenance_mut(self.addr + offset as usize)
+    }
+
+    pub(super) fn fill(&self, offset: u64, len: u64, value: u8) {
+        // SAFETY: `bytes` has checked the range, which is writable memory while the view lives.
+        unsafe { ptr::write_bytes(self.bytes(offset, len), value, len as usize) };
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and pointers from `bytes` end with the view.
+        unsafe { munmap(self.addr, self.len) };
+    }
+}

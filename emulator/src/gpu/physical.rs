@@ -1,0 +1,213 @@
+//! The physical memory of every GPU: objects of whole blocks, alive as long as anything refers to them.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+use super::ranges::Ranges;
+
+/// Physical memory is handed out in blocks of 2 MiB, CUDA's allocation granularity.
+pub const BLOCK: u64 = 2 << 20;
+
+/// Names a physical object; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub u64);
+
+/// A contiguous piece of one GPU's physical memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Which GPU.
+    pub gpu: usize,
+    /// The object it is part of.
+    pub object: ObjectId,
+    /// Offset from the start of the GPU's memory.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Physical memory that holds nobody's data any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// A whole object: it no longer exists.
+    Object(Run),
+    /// Part of an object that lives on.
+    Part(Run),
+}
+
+/// One allocation of physical memory.
+#[derive(Debug)]
+pub struct Object {
+    /// Which GPU.
+    pub gpu: usize,
+    /// Offset from the start of the GPU's memory.
+    pub start: u64,
+    /// Bytes, a multiple of [`BLOCK`].
+    pub len: u64,
+    /// Whether other devices (and so the CPU through BAR1) may be given its pages.
+    pub rdma: bool,
+    /// Whether a POSIX file descriptor may be exported for it.
+    pub exportable: bool,
+    /// References held by handles (cuMemCreate, cuMemRetainAllocationHandle).
+    handles: u32,
+    /// References held by anything else: mappings and page tables.
+    uses: u32,
+}
+
+/// Who refers to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A handle of the program.
+    Handle,
+    /// A mapping into the address space or a page table.
+    Use,
+}
+
+/// The memory of all GPUs.
+#[derive(Debug, Default)]
+pub struct Physical {
+    free: Vec<Ranges>,
+    objects: BTreeMap<ObjectId, Object>,
+    created: u64,
+    discarded: Vec<Discard>,
+}
+
+impl Physical {
+    /// `gpus` GPUs of `size` bytes each.
+    pub fn new(gpus: usize, size: u64) -> Self {
+        let mut free: Vec<Ranges> = Vec::new();
+        free.resize_with(gpus, Ranges::default);
+        free.iter_mut().for_each(|ranges| ranges.give(0, size));
+        Physical {
+            free,
+            ..Default::default()
+        }
+    }
+
+    /// A new object of `len` bytes with one reference, or `None` if the GPU is full.
+    pub fn create(
+        &mut self,
+        gpu: usize,
+        len: u64,
+        rdma: bool,
+        exportable: bool,
+        holder: Holder,
+    ) -> Option<ObjectId> {
+        let start = self.free.get_mut(gpu)?.take(len, BLOCK)?;
+        self.created += 1;
+        let id = ObjectId(self.created);
+        let object = Object {
+            gpu,
+            start,
+            len,
+            rdma,
+            exportable,
+            handles: 0,
+            uses: 0,
+        };
+        self.objects.insert(id, object);
+        self.hold(id, holder);
+        Some(id)
+    }
+
+    /// The object, if it is alive.
+    pub fn get(&self, id: ObjectId) -> Option<&Object> {
+        self.objects.get(&id)
+    }
+
+    /// The object, if the program has a handle to it.
+    pub fn by_handle(&self, id: ObjectId) -> Option<&Object> {
+        self.get(id).filter(|object| object.handles > 0)
+    }
+
+    /// Adds a reference to a live object.
+    pub fn hold(&mut self, id: ObjectId, holder: Holder) {
+        *self.count(id, holder) += 1;
+    }
+
+    /// Takes a reference away; the last one frees the memory.
+    pub fn release(&mut self, id: ObjectId, holder: Holder) {
+        *self.count(id, holder) -= 1;
+        let object = &self.objects[&id];
+        if object.handles == 0 && object.uses == 0 {
+            let run = Run {
+                gpu: object.gpu,
+                object: id,
+                offset: object.start,
+                len: object.len,
+            };
+            self.free[run.gpu].give(run.offset, run.len);
+            self.discarded.push(Discard::Object(run));
+            self.objects.remove(&id);
+        }
+    }
+
+    /// Notes that nobody needs the contents of part of a live object any more.
+    pub fn discard(&mut self, run: Run) {
+        self.discarded.push(Discard::Part(run));
+    }
+
+    /// What has been discarded since the last call.
+    pub fn take_discarded(&mut self) -> Vec<Discard> {
+        std::mem::take(&mut self.discarded)
+    }
+
+    /// Free bytes of a GPU.
+    pub fn free_bytes(&self, gpu: usize) -> u64 {
+        self.free[gpu].total()
+    }
+
+    fn count(&mut self, id: ObjectId, holder: Holder) -> &mut u32 {
+        let object = self
+            .objects
+            .get_mut(&id)
+            .expect("references are to live objects");
+        match holder {
+            Holder::Handle => &mut object.handles,
+            Holder::Use => &mut object.uses,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_reused_only_after_the_last_reference() {
+        let mut physical = Physical::new(1, BLOCK);
+        let id = physical
+            .create(0, BLOCK, true, false, Holder::Handle)
+            .unwrap();
+        physical.hold(id, Holder::Use);
+        physical.release(id, Holder::Handle);
+        assert!(physical.by_handle(id).is_none());
+        assert_eq!(physical.create(0, BLOCK, true, false, Holder::Use), None);
+        assert!(physical.take_discarded().is_empty());
+        physical.release(id, Holder::Use);
+        let whole = Run {
+            gpu: 0,
+            object: id,
+            offset: 0,
+            len: BLOCK,
+        };
+        assert_eq!(physical.take_discarded(), [Discard::Object(whole)]);
+        assert!(
+            physical
+                .create(0, BLOCK, true, false, Holder::Use)
+                .is_some_and(|new| new != id)
+        );
+    }
+
+    #[test]
+    fn gpus_are_separate() {
+        let mut physical = Physical::new(2, BLOCK);
+        assert!(
+            physical
+                .create(0, BLOCK, true, false, Holder::Use)
+                .is_some()
+        );
+        assert_eq!(physical.free_bytes(0), 0);
+        assert_eq!(physical.free_bytes(1), BLOCK);
+        assert_eq!(physical.create(2, BLOCK, true, false, Holder::Use), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! Page tables: memory that somebody outside the GPU was given the physical addresses of.
+#![forbid(unsafe_code)]
+
+use super::memory::{Access, Error, GPU_PAGE, Memory, PageTable, PageTableId, Pin};
+use super::physical::Holder;
+
+impl Memory {
+    /// Pins `[va, va + len)`, whole GPU pages. The physical memory lives until [`Memory::unpin`].
+    ///
+    /// A page can be pinned if at least part of it is in a live buffer or VMM mapping: buffers are pinned rounded out
+    /// to pages, and share pages with their neighbours.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: not whole pages, a page without memory, memory of two GPUs, or VMM memory that is not
+    /// GPUDirect capable or not readable and writable for its own GPU.
+    pub fn pin(&mut self, va: u64, len: u64, persistent: bool) -> Result<PageTable, Error> {
+        let end = va.checked_add(len).ok_or(Error::Invalid)?;
+        if len == 0 || !va.is_multiple_of(GPU_PAGE) || !len.is_multiple_of(GPU_PAGE) {
+            return Err(Error::Invalid);
+        }
+        let runs = self.runs(va, len, |gpu, mapping| {
+            mapping
+                .vmm
+                .as_ref()
+                .is_none_or(|access| access.get(&gpu) == Some(&Access::ReadWrite))
+        })?;
+        let rdma = |id| self.physical.get(id).expect("mapped, so alive").rdma;
+        if !runs
+            .iter()
+            .all(|run| run.gpu == runs[0].gpu && rdma(run.object))
+            || !pages(va, end).all(|page| self.holds_memory(page, page + GPU_PAGE))
+        {
+            return Err(Error::Invalid);
+        }
+        for run in &runs {
+            self.physical.hold(run.object, Holder::Use);
+        }
+        let id = PageTableId(self.next_id());
+        let pin = Pin {
+            va,
+            len,
+            runs: runs.clone(),
+            persistent,
+            revoked: false,
+        };
+        self.pins.insert(id, pin);
+        Ok(PageTable { id, va, len, runs })
+    }
+
+    /// Gives the pages back; unknown tables are ignored.
+    pub fn unpin(&mut self, id: PageTableId) {
+        let Some(pin) = self.pins.remove(&id) else {
+            return;
+        };
+        for run in &pin.runs {
+            self.reap_shared_block(run.object);
+            self.physical.release(run.object, Holder::Use);
+        }
+    }
+
+    /// A live page table.
+    pub fn page_table(&self, id: PageTableId) -> Option<PageTable> {
+        self.pins.get(&id).map(|pin| PageTable {
+            id,
+            va: pin.va,
+            len: pin.len,
+            runs: pin.runs.clone(),
+        })
+    }
+
+    /// Marks and returns the non-persistent page tables that have lost a page in `[va, va + len)`, which has just been
+    /// freed or unmapped.
+    pub(super) fn revoke(&mut self, va: u64, len: u64) -> Vec<PageTableId> {
+        let end = va + len;
+        let lost: Vec<_> = self
+            .pins
+            .iter()
+            .filter(|(_, pin)| !pin.persistent && !pin.revoked)
+            .filter(|(_, pin)| {
+                let first = pin.va.max(va / GPU_PAGE * GPU_PAGE);
+                let last = (pin.va + pin.len).min(end);
+                pages(first, last).any(|page| !self.holds_memory(page, page + GPU_PAGE))
+            })
+            .map(|(&id, _)| id)
+            .collect();
+        for id in &lost {
+            self.pins.get_mut(id).expect("just seen").revoked = true;
+        }
+        lost
+    }
+}
+
+/// The first addresses of the pages that start in `[start, end)`; `start` is one.
+fn pages(start: u64, end: u64) -> impl Iterator<Item = u64> {
+    (start..end).step_by(GPU_PAGE as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::Discard;
+    use super::super::physical::BLOCK;
+    use super::*;
+
+    const BASE: u64 = 0x7f00_0000_0000;
+
+    fn memory() -> Memory {
+        let mut memory = Memory::new(2, 64 << 20);
+        memory.add_window(BASE, 1 << 30);
+        memory
+    }
+
+    #[test]
+    fn a_page_with_a_live_byte_can_be_pinned_and_no_other() {
+        let mut memory = memory();
+        memory.alloc(0, GPU_PAGE + 1).unwrap();
+        assert!(memory.pin(BASE, 2 * GPU_PAGE, true).is_ok());
+        assert_eq!(memory.pin(BASE, 3 * GPU_PAGE, true), Err(Error::Invalid));
+        assert_eq!(
+            memory.pin(BASE + 2 * GPU_PAGE, GPU_PAGE, true),
+            Err(Error::Invalid)
+        );
+        assert_eq!(
+            memory.pin(BASE - GPU_PAGE, GPU_PAGE, true),
+            Err(Error::Invalid)
+        );
+    }
+
+    #[test]
+    fn only_whole_pages_can_be_pinned() {
+        let mut memory = memory();
+        memory.alloc(0, 4 * GPU_PAGE).unwrap();
+        assert_eq!(memory.pin(BASE, 0, true), Err(Error::Invalid));
+        assert_eq!(memory.pin(BASE + 1, GPU_PAGE, true), Err(Error::Invalid));
+        assert_eq!(memory.pin(BASE, GPU_PAGE + 1, true), Err(Error::Invalid));
+        assert_eq!(
+            memory.pin(BASE, u64::MAX / GPU_PAGE * GPU_PAGE, true),
+            Err(Error::Invalid)
+        );
+    }
+
+    #[test]
+    fn memory_of_two_gpus_is_not_one_pin() {
+        let mut memory = memory();
+        memory.alloc(0, BLOCK).unwrap();
+        memory.alloc(1, BLOCK).unwrap();
+        assert!(memory.pin(BASE, BLOCK, true).is_ok());
+        assert_eq!(
+            memory.pin(BASE, BLOCK + GPU_PAGE, true),
+            Err(Error::Invalid)
+        );
+    }
+
+    #[test]
+    fn buffers_side_by_side_are_one_pin_of_two_runs() {
+        let mut memory = memory();
+        memory.alloc(0, BLOCK).unwrap();
+        memory.alloc(0, BLOCK).unwrap();
+        let table = memory
+            .pin(BASE + GPU_PAGE, 2 * BLOCK - GPU_PAGE, true)
+            .unwrap();
+        let lens: Vec<_> = table.runs.iter().map(|run| run.len).collect();
+        assert_eq!(lens, [BLOCK - GPU_PAGE, BLOCK]);
+    }
+
+    #[test]
+    fn persistent_pages_survive_the_free_and_are_not_handed_out() {
+        let mut memory = Memory::new(1, 2 * BLOCK);
+        memory.add_window(BASE, 1 << 30);
+        memory.alloc(0, BLOCK).unwrap();
+        let table = memory.pin(BASE, BLOCK, true).unwrap();
+        assert_eq!(memory.free(BASE), Ok(vec![]));
+        assert!(memory.take_discarded().is_empty());
+        let next = memory.alloc(0, BLOCK).unwrap();
+        assert_eq!(next, BASE, "the address is free");
+        assert_ne!(
+            memory.translate(next, 1, Access::Read).unwrap()[0].offset,
+            table.runs[0].offset
+        );
+        assert_eq!(memory.alloc(0, BLOCK), Err(Error::NoMemory));
+        memory.unpin(table.id);
+        assert!(
+            matches!(memory.take_discarded()[..], [Discard::Object(run)] if run == table.runs[0])
+        );
+        assert!(memory.alloc(0, BLOCK).is_ok());
+    }
+
+    #[test]
+    fn a_small_buffer_freed_while_pinned_is_not_reused_before_the_unpin() {
+        let mut memory = memory();
+        let a = memory.alloc(0, 512).unwrap();
+        let b = memory.alloc(0, 512).unwrap();
+        let table = memory.pin(BASE, GPU_PAGE, true).unwrap();
+        memory.free(a).unwrap();
+        assert_eq!(memory.alloc(0, 512), Ok(b + 512));
+        assert!(memory.take_discarded().is_empty());
+        memory.unpin(table.id);
+        assert!(matches!(memory.take_discarded()[..], [Discard::Part(run)] if run.len == 512));
+        assert_eq!(memory.alloc(0, 512), Ok(a));
+    }
+
+    #[test]
+    fn a_shared_block_whose_buffers_are_gone_lives_until_the_unpin() {
+        let mut memory = memory();
+        let a = memory.alloc(0, 512).unwrap();
+        let table = memory.pin(BASE, GPU_PAGE, true).unwrap();
+        memory.free(a).unwrap();
+        assert_eq!(memory.free_bytes(0), (64 << 20) - BLOCK);
+        assert_eq!(memory.pin(BASE, GPU_PAGE, true), Err(Error::Invalid));
+        memory.unpin(table.id);
+        assert_eq!(memory.free_bytes(0), 64 << 20);
+    }
+
+    #[test]
+    fn freeing_revokes_ordinary_pins_that_lose_a_page_once() {
+        let mut memory = memory();
+        let a = memory.alloc(0, 4 * GPU_PAGE).unwrap();
+        let b = memory.alloc(0, 4 * GPU_PAGE).unwrap();
+        let pin_a = memory.pin(a, 4 * GPU_PAGE, false).unwrap().id;
+        let pin_b = memory.pin(b, 4 * GPU_PAGE, false).unwrap().id;
+        let both = memory
+            .pin(a + 3 * GPU_PAGE, 2 * GPU_PAGE, false)
+            .unwrap()
+            .id;
+        assert_eq!(memory.free(a), Ok(vec![pin_a, both]));
+        assert_eq!(memory.free(b), Ok(vec![pin_b]));
+        assert_eq!(
+            memory.free_bytes(0),
+            (64 << 20) - BLOCK,
+            "until the caller unpins them"
+        );
+        for id in [pin_a, pin_b, both] {
+            memory.unpin(id);
+        }
+        assert_eq!(memory.free_bytes(0), 64 << 20);
+    }
+
+    #[test]
+    fn a_page_shared_with_a_live_buffer_is_not_revoked() {
+        let mut memory = memory();
+        let a = memory.alloc(0, 512).unwrap();
+        let b = memory.alloc(0, 512).unwrap();
+        let table = memory.pin(BASE, GPU_PAGE, false).unwrap().id;
+        assert_eq!(memory.free(a), Ok(vec![]));
+        assert_eq!(memory.free(b), Ok(vec![table]));
+    }
+
+    #[test]
+    fn two_pins_of_one_buffer_keep_it_until_the_last() {
+        let mut memory = memory();
+        memory.alloc(0, BLOCK).unwrap();
+        let first = memory.pin(BASE, BLOCK, true).unwrap().id;
+        let second = memory.pin(BASE, GPU_PAGE, true).unwrap().id;
+        memory.free(BASE).unwrap();
+        memory.unpin(first);
+        memory.unpin(first);
+        assert!(memory.take_discarded().is_empty());
+        memory.unpin(second);
+        assert_eq!(memory.take_discarded().len(), 1);
+    }
+}

@@ -1,0 +1,101 @@
+//! A set of free ranges of numbers, addresses or physical offsets alike, handed out first fit.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+/// Free ranges by start. Touching ranges are always merged.
+#[derive(Debug, Default)]
+pub struct Ranges {
+    free: BTreeMap<u64, u64>,
+}
+
+impl Ranges {
+    /// Makes `[start, start + len)` free. It must not be free already.
+    pub fn give(&mut self, mut start: u64, mut len: u64) {
+        if let Some((&before, &before_len)) = self.free.range(..start).next_back()
+            && before + before_len == start
+        {
+            self.free.remove(&before);
+            start = before;
+            len += before_len;
+        }
+        if let Some(after_len) = self.free.remove(&(start + len)) {
+            len += after_len;
+        }
+        self.free.insert(start, len);
+    }
+
+    /// Takes the lowest free range of `len` at a multiple of `align`, a power of two.
+    pub fn take(&mut self, len: u64, align: u64) -> Option<u64> {
+        let start = self.free.iter().find_map(|(&start, &free)| {
+            let aligned = start.checked_next_multiple_of(align)?;
+            (aligned - start)
+                .checked_add(len)
+                .filter(|&need| need <= free)
+                .map(|_| aligned)
+        })?;
+        self.take_at(start, len).then_some(start)
+    }
+
+    /// Takes exactly `[start, start + len)`, or nothing if not all of it is free.
+    pub fn take_at(&mut self, start: u64, len: u64) -> bool {
+        let Some((&from, &free)) = self.free.range(..=start).next_back() else {
+            return false;
+        };
+        let head = start - from;
+        let Some(tail) = free
+            .checked_sub(head)
+            .and_then(|rest| rest.checked_sub(len))
+        else {
+            return false;
+        };
+        self.free.remove(&from);
+        if head > 0 {
+            self.free.insert(from, head);
+        }
+        if tail > 0 {
+            self.free.insert(start + len, tail);
+        }
+        true
+    }
+
+    /// The sum of what is free.
+    pub fn total(&self) -> u64 {
+        self.free.values().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merges_with_both_neighbours() {
+        let mut ranges = Ranges::default();
+        ranges.give(0, 10);
+        ranges.give(20, 10);
+        ranges.give(10, 10);
+        assert_eq!(ranges.free, BTreeMap::from([(0, 30)]));
+    }
+
+    #[test]
+    fn takes_lowest_aligned_and_keeps_what_is_left_on_both_sides() {
+        let mut ranges = Ranges::default();
+        ranges.give(5, 27);
+        assert_eq!(ranges.take(8, 8), Some(8));
+        assert_eq!(ranges.free, BTreeMap::from([(5, 3), (16, 16)]));
+        assert_eq!(ranges.total(), 19);
+    }
+
+    #[test]
+    fn refuses_what_does_not_fit() {
+        let mut ranges = Ranges::default();
+        ranges.give(0x1000, 0x1000);
+        assert_eq!(ranges.take(0x1001, 1), None);
+        assert_eq!(ranges.take(u64::MAX, 1), None);
+        assert!(!ranges.take_at(0xfff, 2));
+        assert!(!ranges.take_at(0x1fff, 2));
+        assert!(ranges.take_at(0x1fff, 1));
+        assert_eq!(ranges.total(), 0xfff);
+    }
+}

@@ -1,0 +1,428 @@
+//! CUDA's virtual memory management: physical objects with handles, reserved addresses, and mappings between the two.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+use super::memory::{Access, Error, Mapping, Memory, PageTableId};
+use super::physical::{BLOCK, Holder, Object, ObjectId};
+
+impl Memory {
+    /// Creates a physical object with one handle. `len` is a multiple of 2 MiB.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another length or GPU, [`Error::NoMemory`].
+    pub fn create(
+        &mut self,
+        gpu: usize,
+        len: u64,
+        rdma: bool,
+        exportable: bool,
+    ) -> Result<ObjectId, Error> {
+        if len == 0 || !len.is_multiple_of(BLOCK) {
+            return Err(Error::Invalid);
+        }
+        self.physical
+            .create(gpu, len, rdma, exportable, Holder::Handle)
+            .ok_or(Error::NoMemory)
+    }
+
+    /// The object behind a live handle.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is none.
+    pub fn object(&self, handle: ObjectId) -> Result<&Object, Error> {
+        self.physical.by_handle(handle).ok_or(Error::Invalid)
+    }
+
+    /// Takes another reference to the object mapped at `va`, and names it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if no VMM mapping is there.
+    pub fn retain_at(&mut self, va: u64) -> Result<ObjectId, Error> {
+        let place = self
+            .place(va)
+            .filter(|place| place.vmm)
+            .ok_or(Error::Invalid)?;
+        self.physical.hold(place.object, Holder::Handle);
+        Ok(place.object)
+    }
+
+    /// Takes another reference to an object by a live handle.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the handle is not alive.
+    pub fn retain(&mut self, handle: ObjectId) -> Result<(), Error> {
+        self.object(handle)?;
+        self.physical.hold(handle, Holder::Handle);
+        Ok(())
+    }
+
+    /// Gives a handle's reference up. The memory lives on while it is mapped or pinned.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the handle is not alive.
+    pub fn release(&mut self, handle: ObjectId) -> Result<(), Error> {
+        self.object(handle)?;
+        self.physical.release(handle, Holder::Handle);
+        Ok(())
+    }
+
+    /// Reserves addresses: `len` a multiple of 2 MiB, `align` 0 or a power of two; at `hint` if that is free.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::NoAddresses`].
+    pub fn reserve(&mut self, len: u64, align: u64, hint: u64) -> Result<u64, Error> {
+        if len == 0 || !len.is_multiple_of(BLOCK) || (align != 0 && !align.is_power_of_two()) {
+            return Err(Error::Invalid);
+        }
+        let align = align.max(BLOCK);
+        let va = if hint != 0 && hint.is_multiple_of(align) && self.addresses.take_at(hint, len) {
+            hint
+        } else {
+            let wanted = len.checked_add(align - BLOCK).ok_or(Error::Invalid)?;
+            self.addresses
+                .take(len, align)
+                .ok_or(Error::NoAddresses(wanted))?
+        };
+        self.reservations.insert(va, len);
+        Ok(va)
+    }
+
+    /// Gives a whole reservation back, with nothing mapped in it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] otherwise.
+    pub fn unreserve(&mut self, va: u64, len: u64) -> Result<(), Error> {
+        if self.reservations.get(&va) != Some(&len)
+            || self.mappings.range(va..va + len).next().is_some()
+        {
+            return Err(Error::Invalid);
+        }
+        self.reservations.remove(&va);
+        self.addresses.give(va, len);
+        Ok(())
+    }
+
+    /// Maps `len` bytes of an object from `offset` on at reserved, unmapped addresses. Everything is a multiple of
+    /// 2 MiB. No GPU has access yet.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] otherwise.
+    pub fn map(&mut self, va: u64, len: u64, offset: u64, handle: ObjectId) -> Result<(), Error> {
+        let object_len = self.object(handle)?.len;
+        let end = va.checked_add(len).ok_or(Error::Invalid)?;
+        let reserved = self
+            .reservations
+            .range(..=va)
+            .next_back()
+            .is_some_and(|(&start, &reserved)| end <= start + reserved);
+        let taken = self
+            .mappings
+            .range(..end)
+            .next_back()
+            .is_some_and(|(&at, m)| at + m.len > va);
+        let fits = offset
+            .checked_add(len)
+            .is_some_and(|last| last <= object_len);
+        let aligned = [va, len, offset].iter().all(|n| n.is_multiple_of(BLOCK));
+        if len == 0 || !reserved || taken || !fits || !aligned {
+            return Err(Error::Invalid);
+        }
+        self.physical.hold(handle, Holder::Use);
+        let id = self.next_id();
+        let vmm = Some(BTreeMap::new());
+        self.mappings.insert(
+            va,
+            Mapping {
+                id,
+                len,
+                object: handle,
+                offset,
+                vmm,
+            },
+        );
+        Ok(())
+    }
+
+    /// Unmaps whole mappings that fill `[va, va + len)`. Returns the non-persistent page tables that lost memory, as
+    /// [`Memory::free`] does.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] otherwise.
+    pub fn unmap(&mut self, va: u64, len: u64) -> Result<Vec<PageTableId>, Error> {
+        let whole = self.whole_mappings(va, len)?;
+        let objects: Vec<_> = whole
+            .iter()
+            .map(|at| self.mappings.remove(at).expect("just seen").object)
+            .collect();
+        let revoked = self.revoke(va, len);
+        for object in objects {
+            self.physical.release(object, Holder::Use);
+        }
+        Ok(revoked)
+    }
+
+    /// Sets what a GPU may do with whole mappings that fill `[va, va + len)`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] otherwise.
+    pub fn set_access(
+        &mut self,
+        va: u64,
+        len: u64,
+        gpu: usize,
+        access: Access,
+    ) -> Result<(), Error> {
+        for at in self.whole_mappings(va, len)? {
+            let mapping = self.mappings.get_mut(&at).expect("just seen");
+            mapping
+                .vmm
+                .as_mut()
+                .expect("whole_mappings are VMM")
+                .insert(gpu, access);
+        }
+        Ok(())
+    }
+
+    /// What a GPU may do with the mapping at `va`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if no VMM mapping is there.
+    pub fn access(&self, va: u64, gpu: usize) -> Result<Access, Error> {
+        let place = self.place(va).ok_or(Error::Invalid)?;
+        let access = self.mappings[self
+            .mappings
+            .range(..=place.base)
+            .next_back()
+            .ok_or(Error::Invalid)?
+            .0]
+            .vmm
+            .as_ref()
+            .ok_or(Error::Invalid)?;
+        Ok(access.get(&gpu).copied().unwrap_or_default())
+    }
+
+    /// The starts of the VMM mappings that fill the range without hole or overhang.
+    fn whole_mappings(&self, va: u64, len: u64) -> Result<Vec<u64>, Error> {
+        let end = va
+            .checked_add(len)
+            .filter(|_| len > 0)
+            .ok_or(Error::Invalid)?;
+        let mut starts = Vec::new();
+        let mut at = va;
+        while at < end {
+            let mapping = self
+                .mappings
+                .get(&at)
+                .filter(|mapping| mapping.vmm.is_some())
+                .ok_or(Error::Invalid)?;
+            starts.push(at);
+            at += mapping.len;
+        }
+        if at == end {
+            Ok(starts)
+        } else {
+            Err(Error::Invalid)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::GPU_PAGE;
+    use super::*;
+
+    const BASE: u64 = 0x7f00_0000_0000;
+    const SIZE: u64 = 64 << 20;
+
+    fn memory() -> Memory {
+        let mut memory = Memory::new(2, SIZE);
+        memory.add_window(BASE, 1 << 30);
+        memory
+    }
+
+    /// A mapped object of two blocks with access for its GPU: (address, handle).
+    fn mapped(memory: &mut Memory) -> (u64, ObjectId) {
+        let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
+        let handle = memory.create(0, 2 * BLOCK, true, false).unwrap();
+        memory.map(va, 2 * BLOCK, 0, handle).unwrap();
+        memory
+            .set_access(va, 2 * BLOCK, 0, Access::ReadWrite)
+            .unwrap();
+        (va, handle)
+    }
+
+    #[test]
+    fn the_memory_lives_while_it_is_mapped() {
+        let mut memory = memory();
+        let (va, handle) = mapped(&mut memory);
+        memory.release(handle).unwrap();
+        assert_eq!(memory.release(handle), Err(Error::Invalid));
+        assert!(memory.translate(va, 2 * BLOCK, Access::ReadWrite).is_ok());
+        memory.unmap(va, 2 * BLOCK).unwrap();
+        assert_eq!(memory.free_bytes(0), SIZE);
+        memory.unreserve(va, 2 * BLOCK).unwrap();
+    }
+
+    #[test]
+    fn a_handle_can_be_had_again_from_the_address() {
+        let mut memory = memory();
+        let (va, handle) = mapped(&mut memory);
+        memory.release(handle).unwrap();
+        assert_eq!(memory.retain_at(va + BLOCK), Ok(handle));
+        memory.unmap(va, 2 * BLOCK).unwrap();
+        assert_eq!(memory.free_bytes(0), SIZE - 2 * BLOCK);
+        memory.release(handle).unwrap();
+        assert_eq!(memory.free_bytes(0), SIZE);
+        let buffer = memory.alloc(0, 1).unwrap();
+        assert_eq!(memory.retain_at(buffer), Err(Error::Invalid));
+    }
+
+    #[test]
+    fn without_access_nothing_can_be_copied_or_pinned() {
+        let mut memory = memory();
+        let (va, _) = mapped(&mut memory);
+        memory.set_access(va, 2 * BLOCK, 0, Access::Read).unwrap();
+        assert!(memory.translate(va, 1, Access::Read).is_ok());
+        assert_eq!(
+            memory.translate(va, 1, Access::ReadWrite),
+            Err(Error::Invalid)
+        );
+        assert_eq!(memory.pin(va, GPU_PAGE, true), Err(Error::Invalid));
+        assert_eq!(memory.access(va, 0), Ok(Access::Read));
+        assert_eq!(memory.access(va, 1), Ok(Access::None));
+        memory.set_access(va, 2 * BLOCK, 0, Access::None).unwrap();
+        assert_eq!(memory.translate(va, 1, Access::Read), Err(Error::Invalid));
+    }
+
+    #[test]
+    fn only_gpudirect_capable_memory_can_be_pinned() {
+        let mut memory = memory();
+        let va = memory.reserve(BLOCK, 0, 0).unwrap();
+        let handle = memory.create(0, BLOCK, false, false).unwrap();
+        memory.map(va, BLOCK, 0, handle).unwrap();
+        memory.set_access(va, BLOCK, 0, Access::ReadWrite).unwrap();
+        assert_eq!(memory.pin(va, GPU_PAGE, true), Err(Error::Invalid));
+    }
+
+    #[test]
+    fn mappings_side_by_side_are_one_range_of_runs_in_any_physical_order() {
+        let mut memory = memory();
+        let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
+        let handle = memory.create(0, 2 * BLOCK, true, false).unwrap();
+        memory.map(va, BLOCK, BLOCK, handle).unwrap();
+        memory.map(va + BLOCK, BLOCK, 0, handle).unwrap();
+        memory
+            .set_access(va, 2 * BLOCK, 0, Access::ReadWrite)
+            .unwrap();
+        let table = memory.pin(va, 2 * BLOCK, true).unwrap();
+        let offsets: Vec<_> = table.runs.iter().map(|run| run.offset).collect();
+        assert_eq!(offsets, [BLOCK, 0]);
+    }
+
+    #[test]
+    fn map_checks_reservation_overlap_and_object() {
+        let mut memory = memory();
+        let (va, handle) = mapped(&mut memory);
+        let free = memory.reserve(4 * BLOCK, 0, 0).unwrap();
+        assert_eq!(
+            memory.map(va, BLOCK, 0, handle),
+            Err(Error::Invalid),
+            "mapped already"
+        );
+        assert_eq!(
+            memory.map(free, 3 * BLOCK, 0, handle),
+            Err(Error::Invalid),
+            "beyond the object"
+        );
+        assert_eq!(
+            memory.map(free, 2 * BLOCK, BLOCK, handle),
+            Err(Error::Invalid),
+            "beyond the object"
+        );
+        assert_eq!(
+            memory.map(free + 3 * BLOCK, 2 * BLOCK, 0, handle),
+            Err(Error::Invalid),
+            "not reserved"
+        );
+        assert_eq!(
+            memory.map(free, BLOCK / 2, 0, handle),
+            Err(Error::Invalid),
+            "not whole blocks"
+        );
+        assert_eq!(
+            memory.map(free, BLOCK, 0, ObjectId(999)),
+            Err(Error::Invalid),
+            "no object"
+        );
+        assert_eq!(memory.map(free + 2 * BLOCK, 2 * BLOCK, 0, handle), Ok(()));
+        let buffer = memory.alloc(0, BLOCK).unwrap();
+        assert_eq!(
+            memory.map(buffer, BLOCK, 0, handle),
+            Err(Error::Invalid),
+            "not reserved"
+        );
+    }
+
+    #[test]
+    fn unmap_and_access_take_whole_mappings_only() {
+        let mut memory = memory();
+        let (va, _) = mapped(&mut memory);
+        assert_eq!(memory.unmap(va, BLOCK), Err(Error::Invalid));
+        assert_eq!(memory.unmap(va + BLOCK, BLOCK), Err(Error::Invalid));
+        assert_eq!(memory.unmap(va, 4 * BLOCK), Err(Error::Invalid));
+        assert_eq!(
+            memory.set_access(va, BLOCK, 0, Access::Read),
+            Err(Error::Invalid)
+        );
+        assert_eq!(
+            memory.unreserve(va, 2 * BLOCK),
+            Err(Error::Invalid),
+            "still mapped"
+        );
+        let buffer = memory.alloc(0, BLOCK).unwrap();
+        assert_eq!(memory.unmap(buffer, BLOCK), Err(Error::Invalid));
+        assert_eq!(memory.unmap(va, 2 * BLOCK), Ok(vec![]));
+    }
+
+    #[test]
+    fn reservations_are_given_back_whole() {
+        let mut memory = memory();
+        let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
+        assert_eq!(memory.unreserve(va, BLOCK), Err(Error::Invalid));
+        assert_eq!(memory.unreserve(va + BLOCK, BLOCK), Err(Error::Invalid));
+        assert_eq!(memory.unreserve(va, 2 * BLOCK), Ok(()));
+        assert_eq!(memory.unreserve(va, 2 * BLOCK), Err(Error::Invalid));
+    }
+
+    #[test]
+    fn reserve_honours_alignment_and_a_free_hint() {
+        let mut memory = memory();
+        memory.reserve(BLOCK, 0, 0).unwrap();
+        assert_eq!(memory.reserve(BLOCK, 16 * BLOCK, 0), Ok(BASE + 16 * BLOCK));
+        assert_eq!(
+            memory.reserve(BLOCK, 0, BASE + 8 * BLOCK),
+            Ok(BASE + 8 * BLOCK)
+        );
+        assert_eq!(
+            memory.reserve(BLOCK, 0, BASE + 8 * BLOCK),
+            Ok(BASE + BLOCK),
+            "hint taken"
+        );
+        assert_eq!(memory.reserve(BLOCK + 1, 0, 0), Err(Error::Invalid));
+        assert_eq!(memory.reserve(BLOCK, 3, 0), Err(Error::Invalid));
+        assert_eq!(memory.reserve(0, 0, 0), Err(Error::Invalid));
+    }
+
+    #[test]
+    fn unmapping_revokes_an_ordinary_pin_and_keeps_its_memory() {
+        let mut memory = memory();
+        let (va, handle) = mapped(&mut memory);
+        let table = memory.pin(va, 2 * BLOCK, false).unwrap();
+        memory.release(handle).unwrap();
+        assert_eq!(memory.unmap(va, 2 * BLOCK), Ok(vec![table.id]));
+        assert_eq!(memory.free_bytes(0), SIZE - 2 * BLOCK);
+        memory.unpin(table.id);
+        assert_eq!(memory.free_bytes(0), SIZE);
+    }
+}
