@@ -1,0 +1,110 @@
+# Builds, installs and checks libgdrapi. `make help` says how.
+
+.DEFAULT_GOAL := help
+
+# Where things are installed. Packagers set prefix, libdir or includedir, and DESTDIR to stage.
+prefix ?= /usr/local
+exec_prefix ?= $(prefix)
+libdir ?= $(exec_prefix)/lib
+includedir ?= $(prefix)/include
+DESTDIR ?=
+
+CARGO ?= cargo
+CARGO_TARGET_DIR ?= $(CURDIR)/target
+export CARGO_TARGET_DIR
+
+# The header is the one place that says the version.
+header_number = $(shell sed -n 's/^\#define $(1) \([0-9]*\)$$/\1/p' include/gdrapi.h)
+major := $(call header_number,GDR_API_MAJOR_VERSION)
+minor := $(call header_number,GDR_API_MINOR_VERSION)
+version := $(major).$(minor)
+
+built := $(CARGO_TARGET_DIR)/release
+shared := libgdrapi.so.$(version)
+
+# What a program needs beside libgdrapi.a; scripts/check-install.sh holds it against rustc.
+static_libs := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
+
+# ---- Everyday ----
+
+.PHONY: help
+help: ## Lists these targets.
+	@sed -n 's/^\([a-z_]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
+	@echo
+	@echo "Variables: prefix ($(prefix)), libdir ($(libdir)), includedir ($(includedir)), DESTDIR, CARGO_TARGET_DIR"
+
+.PHONY: demo
+demo: lib emulator build/examples/demo ## Copies to and from GPU memory: on a real GPU if there is one, else on an emulated one.
+	@scripts/demo.sh
+
+.PHONY: check
+check: ## Runs every test there is.
+	scripts/install-deps.sh
+	$(MAKE) --no-print-directory lib emulator
+	$(CARGO) test --workspace
+	scripts/check-version.sh
+	scripts/check-symbols.sh build/lib/$(shared)
+	scripts/check-install.sh
+	c_tests/run.sh
+
+.PHONY: clean
+clean: ## Removes everything that was built.
+	$(CARGO) clean
+	rm -rf build
+
+# ---- Building ----
+
+.PHONY: all
+all: lib
+
+.PHONY: lib
+lib: ## Builds the shared and the static library into build/lib.
+	$(CARGO) build --release --package gdrapi
+	@mkdir -p build/lib
+	@install -m 0755 $(built)/libgdrapi.so build/lib/$(shared)
+	@install -m 0644 $(built)/libgdrapi.a build/lib/libgdrapi.a
+	@ln -sf $(shared) build/lib/libgdrapi.so.$(major)
+	@ln -sf libgdrapi.so.$(major) build/lib/libgdrapi.so
+
+# Installing, which often runs as root, builds only what is not there yet.
+build/lib/$(shared):
+	$(MAKE) --no-print-directory lib
+
+.PHONY: emulator
+emulator: ## Builds gdremu, which runs programs on an emulated GPU and driver.
+	$(CARGO) build --release --package gdremu --package gdremu-runtime
+
+build/examples/demo: examples/demo.c include/gdrapi.h c_tests/cuda_driver.h | lib emulator
+	@mkdir -p build/examples
+	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc $(built)/libgdremu_runtime.so
+
+# ---- Installing ----
+
+# Paths under the prefix are written relative to it, so that an installed tree can be moved.
+fill = sed -e 's|@prefix@|$(prefix)|' \
+	-e 's|@libdir@|$(patsubst $(prefix)/%,$${prefix}/%,$(libdir))|' \
+	-e 's|@includedir@|$(patsubst $(prefix)/%,$${prefix}/%,$(includedir))|' \
+	-e 's|@includedir_from_here@|$(shell realpath -ms --relative-to=$(libdir)/cmake/gdrcopy $(includedir))|' \
+	-e 's|@version@|$(version)|' -e 's|@major@|$(major)|' -e 's|@static_libs@|$(static_libs)|'
+
+.PHONY: install
+install: lib_install ## Installs the libraries, the header, and files for pkg-config and CMake.
+
+.PHONY: lib_install
+lib_install: build/lib/$(shared)
+	install -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gdrcopy $(DESTDIR)$(includedir)
+	install -m 0755 build/lib/$(shared) $(DESTDIR)$(libdir)/$(shared)
+	install -m 0644 build/lib/libgdrapi.a $(DESTDIR)$(libdir)/libgdrapi.a
+	ln -sf $(shared) $(DESTDIR)$(libdir)/libgdrapi.so.$(major)
+	ln -sf libgdrapi.so.$(major) $(DESTDIR)$(libdir)/libgdrapi.so
+	install -m 0644 include/gdrapi.h $(DESTDIR)$(includedir)/gdrapi.h
+	$(fill) pkgconfig/gdrcopy.pc.in > $(DESTDIR)$(libdir)/pkgconfig/gdrcopy.pc
+	ln -sf gdrcopy.pc $(DESTDIR)$(libdir)/pkgconfig/gdrapi.pc
+	$(fill) cmake/gdrcopy-config.cmake.in > $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config.cmake
+	$(fill) cmake/gdrcopy-config-version.cmake.in > $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config-version.cmake
+
+.PHONY: uninstall
+uninstall: ## Removes what install put there.
+	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(shared) libgdrapi.so.$(major) libgdrapi.so libgdrapi.a)
+	rm -f $(addprefix $(DESTDIR)$(libdir)/pkgconfig/,gdrcopy.pc gdrapi.pc) $(DESTDIR)$(includedir)/gdrapi.h
+	rm -rf $(DESTDIR)$(libdir)/cmake/gdrcopy

@@ -1,0 +1,38 @@
+/*
+ * A libgdrapi.so.2 that can do nothing. The tests are linked against it and run with the real library preloaded: a call
+ * that the preloaded library does not take ends here.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ABSENT(name)                                                  \
+    void name(void)                                                   \
+    {                                                                 \
+        fputs(#name " was not taken by the preloaded library\n", stderr); \
+        abort();                                                      \
+    }
+
+#define FUNCTIONS(each)              \
+    each(gdr_open)                   \
+    each(gdr_close)                  \
+    each(gdr_pin_buffer)             \
+    each(gdr_pin_buffer_v2)          \
+    each(gdr_unpin_buffer)           \
+    each(gdr_get_callback_flag)      \
+    each(gdr_get_info)               \
+    each(gdr_get_info_v2)            \
+    each(gdr_map)                    \
+    each(gdr_map_v2)                 \
+    each(gdr_unmap)                  \
+    each(gdr_copy_to_mapping)        \
+    each(gdr_copy_from_mapping)      \
+    each(gdr_runtime_get_version)    \
+    each(gdr_driver_get_version)     \
+    each(gdr_get_attribute)          \
+    each(gdr_get_mapping_type_string)
+
+#define DECLARE(name) void name(void);
+
+FUNCTIONS(DECLARE)
+FUNCTIONS(ABSENT)

@@ -1,0 +1,8 @@
+/* gdrapi.h, and nothing before it, in C99. */
+
+#include "gdrapi.h"
+
+#define ASSERT(condition, name) typedef char assert_##name[(condition) ? 1 : -1]
+
+#include "layout.h"
+#include "prototypes.h"

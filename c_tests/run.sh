@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# Builds the C tests and runs each of them in several ways; prints a table of programs and ways.
+set -euo pipefail
+
+usage() {
+    cat <<END
+usage: c_tests/run.sh [options] [program ...]
+
+Runs the named programs of c_tests, or all of them. Exit status 1 if any failed.
+
+  --ways LIST   of these, separated by commas; all of them if not given:
+                  linked      with the library found on the library path
+                  preloaded   linked with a library that can do nothing, the real one in LD_PRELOAD
+                  sanitized   linked, the program compiled with ASan and UBSan
+                  valgrind    linked, under valgrind's memcheck
+  --lib DIR     take libgdrapi.so.2 from DIR (default: build/lib, which \`make lib\` fills)
+  --real        run on this machine's GPU and /dev/gdrdrv instead of under gdremu
+  -h, --help    this text
+END
+}
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+tests=$root/c_tests
+out=$root/build/c_tests
+target=${CARGO_TARGET_DIR:-$root/target}
+emulator=$target/release/gdremu
+standin_cuda=$target/release/libgdremu_runtime.so
+
+ways=linked,preloaded,sanitized,valgrind
+lib=$root/build/lib
+real=no
+programs=()
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    --ways) ways=$2 && shift 2 ;;
+    --lib) lib=$(cd "$2" && pwd) && shift 2 ;;
+    --real) real=yes && shift ;;
+    -h | --help) usage && exit 0 ;;
+    -*) usage >&2 && exit 2 ;;
+    *) programs+=("$1") && shift ;;
+    esac
+done
+IFS=, read -ra ways <<<"$ways"
+
+if [ ${#programs[@]} -eq 0 ]; then
+    programs=(header_c99 header_cxx17)
+    for source in "$tests"/*.c; do
+        programs+=("$(basename "$source" .c)")
+    done
+fi
+
+die() {
+    echo "c_tests/run.sh: $*" >&2
+    exit 1
+}
+
+[ -e "$lib/libgdrapi.so.2" ] || die "no libgdrapi.so.2 in $lib: run \`make lib\` first, or name another place with --lib"
+[ -e "$standin_cuda" ] || die "$standin_cuda is missing: run \`cargo build --release --workspace\` first"
+[[ " ${ways[*]} " != *" valgrind "* ]] || command -v valgrind >/dev/null ||
+    die "valgrind is missing: run scripts/install-deps.sh, or leave it out with --ways"
+
+# ---- Building ----
+
+warnings=(-Wall -Wextra -pedantic -Werror)
+sanitizers=(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan)
+
+# build PROGRAM FOLDER FLAG ...
+build() {
+    local program=$1 binary=$2/$1
+    shift 2
+    mkdir -p "$(dirname "$binary")"
+    # libc comes before the stand-in, which has functions of the same names; programs get only the libraries they use.
+    local libraries=(-Wl,--as-needed -L"$lib" -l:libgdrapi.so.2 -lpthread -ldl -lc "$standin_cuda")
+    case $program in
+    header_c99) gcc -std=c99 "${warnings[@]}" "$@" -I"$root/include" "$tests/header/c99.c" -o "$binary" "${libraries[@]}" ;;
+    header_cxx17) g++ -std=c++17 "${warnings[@]}" "$@" -I"$root/include" "$tests/header/cxx17.cpp" -o "$binary" "${libraries[@]}" ;;
+    *)
+        [ -e "$tests/$program.c" ] || die "there is no program $program"
+        gcc -std=c99 -D_GNU_SOURCE "${warnings[@]}" "$@" -I"$root/include" -I"$tests" "$tests/$program.c" -o "$binary" "${libraries[@]}"
+        ;;
+    esac
+}
+
+# The library that aborts in every function.
+build_absent() {
+    mkdir -p "$out/absent"
+    gcc -std=c99 "${warnings[@]}" -shared -fPIC -Wl,-soname,libgdrapi.so.2 "$tests/absent/libgdrapi.c" -o "$out/absent/libgdrapi.so.2"
+}
+
+# A sanitizer that was left out would find nothing.
+check_sanitized() {
+    nm "$1" | grep -q __asan_init || die "$1 has no AddressSanitizer in it"
+    nm "$1" | grep -q __ubsan_handle || die "$1 has no UndefinedBehaviorSanitizer in it"
+}
+
+build_all() {
+    local program way
+    build_absent
+    for program in "${programs[@]}"; do
+        build "$program" "$out/plain" -O2 -g
+        for way in "${ways[@]}"; do
+            if [ "$way" = sanitized ]; then
+                build "$program" "$out/sanitized" -O1 -g "${sanitizers[@]}"
+                check_sanitized "$out/sanitized/$program"
+            fi
+        done
+    done
+}
+
+# ---- Running ----
+
+# Programs that are not made for a way.
+applies() {
+    case $1:$2 in
+    dlopen:preloaded) return 1 ;; # loads the library for itself, from the library path
+    esac
+}
+
+# run_program PROGRAM WAY: its output on stdout and stderr, its exit status.
+run_program() {
+    local program=$1 way=$2 binary=$out/plain/$1
+    local library_path=$lib command=(timeout 600)
+    local environment=()
+
+    if [ "$real" = no ] && [ "$program" != open_fails ]; then
+        command+=("$emulator" --)
+    fi
+    case $way in
+    preloaded)
+        library_path=$out/absent
+        environment+=(LD_PRELOAD="$lib/libgdrapi.so.2")
+        ;;
+    sanitized)
+        binary=$out/sanitized/$program
+        environment+=(UBSAN_OPTIONS=print_stacktrace=1)
+        ;;
+    valgrind)
+        environment+=(CHECK_SLOWNESS=100)
+        command+=(valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite
+            --suppressions="$tests/valgrind.supp")
+        ;;
+    esac
+    env LD_LIBRARY_PATH="$library_path" "${environment[@]}" "${command[@]}" "$binary"
+}
+
+failures=()
+
+# verdict PROGRAM WAY: one word for the table. Sets failures.
+verdict() {
+    local log=$out/logs/$2/$1.log status=0
+    mkdir -p "$(dirname "$log")"
+    word=-
+    applies "$1" "$2" || return 0
+    run_program "$1" "$2" >"$log" 2>&1 || status=$?
+    case $status in
+    0) word=ok ;;
+    2) word=waived ;;
+    124) word="FAILED (too slow)" && failures+=("$log") ;;
+    *) word="FAILED ($status)" && failures+=("$log") ;;
+    esac
+}
+
+run_all() {
+    local program way word
+    printf '%-30s' program
+    printf '%-12s' "${ways[@]}"
+    echo
+    for program in "${programs[@]}"; do
+        printf '%-30s' "$program"
+        for way in "${ways[@]}"; do
+            verdict "$program" "$way"
+            printf '%-12s' "$word"
+        done
+        echo
+    done
+}
+
+build_all
+run_all
+
+for log in ${failures[@]+"${failures[@]}"}; do
+    printf '\n---- %s\n' "${log#"$root"/}"
+    tail -n 40 "$log"
+done
+[ ${#failures[@]} -eq 0 ]

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# check-symbols.sh LIBRARY: checks that it has libgdrapi's binary interface and nothing more.
+set -euo pipefail
+
+library=$1
+
+wanted_symbols="gdr_close
+gdr_copy_from_mapping
+gdr_copy_to_mapping
+gdr_driver_get_version
+gdr_get_attribute
+gdr_get_callback_flag
+gdr_get_info
+gdr_get_info_v2
+gdr_get_mapping_type_string
+gdr_map
+gdr_map_v2
+gdr_open
+gdr_pin_buffer
+gdr_pin_buffer_v2
+gdr_runtime_get_version
+gdr_unmap
+gdr_unpin_buffer"
+
+# The C library, what Rust needs to unwind, and the loader itself.
+allowed_libraries='libc\.so\.6|libm\.so\.6|libgcc_s\.so\.1|ld-linux.*\.so\.[0-9]+|ld64\.so\.[0-9]+'
+
+failed=0
+fail() {
+    echo "check-symbols: $library: $*" >&2
+    failed=1
+}
+
+dynamic() {
+    readelf --dynamic --wide "$library" | sed -n "s/.*($1).*\[\(.*\)\]/\1/p"
+}
+
+symbols=$(nm --dynamic --defined-only "$library" | awk '{ print $NF }' | LC_ALL=C sort)
+[ "$symbols" = "$wanted_symbols" ] ||
+    fail "exports differ (< missing, > too many):"$'\n'"$(diff <(echo "$wanted_symbols") <(echo "$symbols") | grep '^[<>]')"
+
+[ "$(dynamic SONAME)" = libgdrapi.so.2 ] || fail "SONAME is $(dynamic SONAME), not libgdrapi.so.2"
+
+unexpected=$(dynamic NEEDED | grep -vxE "$allowed_libraries" || true)
+[ -z "$unexpected" ] || fail "needs more than the C library:" $unexpected
+
+# A unique symbol would keep the library from being unloaded by dlclose.
+! nm --dynamic "$library" | awk '$(NF-1) == "u"' | grep . || fail "has GNU-unique symbols"
+
+[ $failed -eq 0 ] && echo "symbols: exactly 17, libgdrapi.so.2, needs only $(dynamic NEEDED | paste -sd' ')"
+exit $failed

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Runs examples/demo on this machine's GPU if it and gdrdrv work, else on an emulated GPU.
+set -eu
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+export LD_LIBRARY_PATH="$PWD/build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+
+# The demo's exit status where it finds no GPU or no driver.
+unusable=2
+
+has_libcuda() {
+    PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'
+}
+
+if [ -e /dev/gdrdrv ] && has_libcuda; then
+    status=0
+    build/examples/demo || status=$?
+    [ $status -eq $unusable ] || exit $status
+    echo "Going on with an emulated GPU."
+fi
+exec "$target/release/gdremu" -- build/examples/demo
