@@ -1,0 +1,38 @@
+//! NEON: whole lines in four vector registers, loaded and stored in pairs of 32 bytes.
+
+use core::arch::aarch64::uint8x16_t;
+use core::arch::asm;
+
+use super::{loads, stores};
+
+/// # Safety
+/// As for [`write_wc`](crate::copy::write_wc).
+pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller vouches for the two ranges.
+    unsafe { stores::by_line::<uint8x16_t>(dst, src, len, |to, from| copy_line(to, from)) }
+}
+
+/// # Safety
+/// As for [`read_wc`](crate::copy::read_wc).
+pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller vouches for the two ranges.
+    unsafe { loads::by_line::<64>(dst, src, len, |to, from| copy_line(to, from)) }
+}
+
+/// # Safety
+/// `src` must be readable and `dst` writable for a line, and the device side aligned to it.
+#[inline(always)]
+unsafe fn copy_line(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller vouches for both sides.
+    unsafe {
+        asm!(
+            "ldp {a:q}, {b:q}, [{src}]",
+            "ldp {c:q}, {d:q}, [{src}, #32]",
+            "stp {a:q}, {b:q}, [{dst}]",
+            "stp {c:q}, {d:q}, [{dst}, #32]",
+            a = out(vreg) _, b = out(vreg) _, c = out(vreg) _, d = out(vreg) _,
+            src = in(reg) src, dst = in(reg) dst,
+            options(nostack, preserves_flags)
+        );
+    }
+}

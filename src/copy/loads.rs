@@ -1,0 +1,128 @@
+//! Loads from device memory: how every kernel cuts a read.
+//!
+//! Each load is an aligned block that covers bytes of the range, and stays inside the lines which
+//! the range touches. The part lines at both ends go through a line on the stack: their loads are
+//! issued along with those of the whole lines, and only then are the wanted bytes taken out.
+
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use super::LINE;
+use super::stores::is_natural;
+
+/// Makes the copy if it is one naturally aligned word: exactly one load of that width.
+///
+/// Returns whether it was.
+///
+/// # Safety
+/// As for [`super::read_wc`].
+#[inline(always)]
+pub(super) unsafe fn natural(dst: *mut u8, src: *const u8, len: usize) -> bool {
+    if !is_natural(src.addr(), len) {
+        return false;
+    }
+    // SAFETY: `src` is aligned to `len`; the caller vouches for the two ranges.
+    unsafe {
+        match len {
+            1 => word::<u8>(dst, src),
+            2 => word::<u16>(dst, src),
+            4 => word::<u32>(dst, src),
+            _ => word::<u64>(dst, src),
+        }
+    }
+    true
+}
+
+/// One load of a `T` that the compiler neither splits, merges nor drops.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for one `T`, and `src` aligned to its size.
+#[inline(always)]
+pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
+    debug_assert!(src.cast::<T>().is_aligned());
+    // SAFETY: the caller vouches for both sides.
+    unsafe {
+        dst.cast::<T>()
+            .write_unaligned(src.cast::<T>().read_volatile())
+    }
+}
+
+/// Copies by loads of aligned blocks of `BLOCK` bytes, a divisor of the line.
+///
+/// # Safety
+/// As for [`super::read_wc`]. `copy_block(dst, src)` must be sound for each aligned block `src`
+/// that holds a byte of the range and any `BLOCK` writable bytes at `dst`.
+#[inline(always)]
+pub(super) unsafe fn by_line<const BLOCK: usize>(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    copy_block: impl Fn(*mut u8, *const u8),
+) {
+    let head = (src.addr().wrapping_neg() % LINE).min(len);
+    let tail = (len - head) % LINE;
+    let lines = head..len - tail;
+    let mut head_line = StackLine::new();
+    let mut tail_line = StackLine::new();
+
+    // SAFETY: head, lines and tail make up the range that the caller vouches for.
+    unsafe {
+        head_line.load::<BLOCK>(src, head, &copy_block);
+        for at in lines.clone().step_by(BLOCK) {
+            copy_block(dst.add(at), src.add(at));
+        }
+        tail_line.load::<BLOCK>(src.add(lines.end), tail, &copy_block);
+
+        head_line.store(dst, src, head);
+        tail_line.store(dst.add(lines.end), src.add(lines.end), tail);
+    }
+}
+
+/// Room for a line of device memory that is wanted in part.
+#[repr(align(64))]
+struct StackLine(MaybeUninit<[u8; LINE]>);
+
+impl StackLine {
+    #[inline(always)]
+    fn new() -> Self {
+        StackLine(MaybeUninit::uninit())
+    }
+
+    /// Loads the blocks that hold the `len` bytes at `src`, all of one line, to their places.
+    ///
+    /// # Safety
+    /// As for [`by_line`].
+    #[inline(always)]
+    unsafe fn load<const BLOCK: usize>(
+        &mut self,
+        src: *const u8,
+        len: usize,
+        copy_block: &impl Fn(*mut u8, *const u8),
+    ) {
+        let offset = src.addr() % LINE;
+        let first = offset - offset % BLOCK;
+        let device_line = src.wrapping_sub(offset);
+        if len > 0 {
+            for at in (first..offset + len).step_by(BLOCK) {
+                let to = self.0.as_mut_ptr().cast::<u8>();
+                // SAFETY: a block of this line, which has as much room on the stack.
+                unsafe { copy_block(to.add(at), device_line.wrapping_add(at)) }
+            }
+        }
+    }
+
+    /// Stores the bytes that were loaded from the `len` bytes at `src`.
+    ///
+    /// # Safety
+    /// They must have been loaded, and `dst` be writable for `len` bytes.
+    #[inline(always)]
+    unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+        if len > 0 {
+            // SAFETY: the bytes lie inside the line, where `load` put them.
+            unsafe {
+                let from = self.0.as_ptr().cast::<u8>().add(src.addr() % LINE);
+                ptr::copy_nonoverlapping(from, dst, len);
+            }
+        }
+    }
+}

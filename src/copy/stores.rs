@@ -1,0 +1,169 @@
+//! Stores to device memory: how every kernel cuts a write.
+//!
+//! A write climbs a ladder of naturally aligned stores, each twice as wide, up to the alignment of
+//! the kernel's widest store, runs on with that, and climbs down again. No store straddles a line,
+//! and each byte is stored once.
+
+use super::LINE;
+
+/// Makes the copy if it is one naturally aligned word: exactly one store of that width.
+///
+/// Returns whether it was.
+///
+/// # Safety
+/// As for [`super::write_wc`].
+#[inline(always)]
+pub(super) unsafe fn natural(dst: *mut u8, src: *const u8, len: usize) -> bool {
+    if !is_natural(dst.addr(), len) {
+        return false;
+    }
+    // SAFETY: `dst` is aligned to `len`; the caller vouches for the two ranges.
+    unsafe {
+        match len {
+            1 => word::<u8>(dst, src),
+            2 => word::<u16>(dst, src),
+            4 => word::<u32>(dst, src),
+            _ => word::<u64>(dst, src),
+        }
+    }
+    true
+}
+
+/// Whether `len` bytes at `addr` are one naturally aligned word of 1, 2, 4 or 8 bytes.
+#[inline(always)]
+pub(super) fn is_natural(addr: usize, len: usize) -> bool {
+    let low = len.wrapping_sub(1);
+    low < 8 && (addr | len) & low == 0
+}
+
+/// One store of a `T` that the compiler neither splits, merges nor drops.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for one `T`, and `dst` aligned to its size.
+#[inline(always)]
+unsafe fn word<T>(dst: *mut u8, src: *const u8) {
+    debug_assert!(dst.cast::<T>().is_aligned());
+    // SAFETY: the caller vouches for both sides.
+    unsafe {
+        dst.cast::<T>()
+            .write_volatile(src.cast::<T>().read_unaligned())
+    }
+}
+
+/// Stores the line `dst` in `W`s.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for a line, and `dst` aligned to `W`.
+#[inline(always)]
+pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
+    for at in (0..LINE).step_by(size_of::<W>()) {
+        // SAFETY: the word lies in both lines.
+        unsafe { word::<W>(dst.add(at), src.add(at)) }
+    }
+}
+
+/// Copies whole lines by `store_line`, and what stands before and after them by stores of at most
+/// one `W`.
+///
+/// # Safety
+/// As for [`super::write_wc`]. `store_line(dst, src)` must be sound for each 64-byte-aligned line
+/// `dst` of the range.
+#[inline(always)]
+pub(super) unsafe fn by_line<W>(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    store_line: impl Fn(*mut u8, *const u8),
+) {
+    let mut rest = Rest { dst, src, len };
+    // SAFETY: the caller vouches for the two ranges.
+    unsafe {
+        rest.climb::<W>(LINE);
+        while rest.len >= LINE {
+            store_line(rest.dst, rest.src);
+            rest.advance(LINE);
+        }
+        rest.descend::<W>();
+    }
+}
+
+/// The part of a write that is still to be done.
+struct Rest {
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+}
+
+impl Rest {
+    /// Stores until `dst` is aligned to `boundary`, in `W`s and the smaller words that lead up to
+    /// one. Stops short where the next store would be longer than the rest.
+    #[inline(always)]
+    unsafe fn climb<W>(&mut self, boundary: usize) {
+        // SAFETY: each step stays inside the rest; the smaller words leave `dst` aligned to `W`,
+        // or a rest shorter than one.
+        unsafe {
+            self.climb_over::<u8, W>();
+            self.climb_over::<u16, W>();
+            self.climb_over::<u32, W>();
+            self.climb_over::<u64, W>();
+            while self.dst.addr() & (boundary - 1) != 0 && self.len >= size_of::<W>() {
+                self.store::<W>();
+            }
+        }
+    }
+
+    /// Stores the `T`, smaller than `W`, that stands between `dst` and an alignment of two `T`.
+    #[inline(always)]
+    unsafe fn climb_over<T, W>(&mut self) {
+        let size = size_of::<T>();
+        if size < size_of::<W>() && self.dst.addr() & size != 0 && self.len >= size {
+            // SAFETY: the rest holds a `T`. `dst` is aligned to it: a smaller word of the climb
+            // was only left out where the rest was shorter still.
+            unsafe { self.store::<T>() }
+        }
+    }
+
+    /// Stores all of the rest, in `W`s and then smaller words. `dst` must be aligned to `W`, or
+    /// to a word longer than the rest: as `climb` leaves it.
+    #[inline(always)]
+    unsafe fn descend<W>(&mut self) {
+        // SAFETY: each step stays inside the rest, and keeps `dst` aligned to the smaller words.
+        unsafe {
+            while self.len >= size_of::<W>() {
+                self.store::<W>();
+            }
+            self.descend_by::<u64, W>();
+            self.descend_by::<u32, W>();
+            self.descend_by::<u16, W>();
+            self.descend_by::<u8, W>();
+        }
+    }
+
+    /// Stores a `T`, smaller than `W`, if the rest holds one.
+    #[inline(always)]
+    unsafe fn descend_by<T, W>(&mut self) {
+        if size_of::<T>() < size_of::<W>() && self.len >= size_of::<T>() {
+            // SAFETY: the rest holds a `T`, and `descend` keeps `dst` aligned to it.
+            unsafe { self.store::<T>() }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store<T>(&mut self) {
+        // SAFETY: the caller has seen that the rest holds a `T` and that `dst` is aligned to it.
+        unsafe {
+            word::<T>(self.dst, self.src);
+            self.advance(size_of::<T>());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn advance(&mut self, by: usize) {
+        // SAFETY: the caller has just copied these `by` bytes of the rest.
+        unsafe {
+            self.dst = self.dst.add(by);
+            self.src = self.src.add(by);
+        }
+        self.len -= by;
+    }
+}

@@ -1,0 +1,62 @@
+//! AVX2: 32-byte streaming loads and non-temporal stores.
+//!
+//! # Safety
+//! The functions need a CPU with AVX2, and an operating system that saves the YMM registers.
+
+use core::arch::asm;
+use core::arch::x86_64::{__m128i, __m256i, _mm256_loadu_si256, _mm256_storeu_si256};
+
+use super::{LINE, loads, stores};
+
+const BLOCK: usize = size_of::<__m256i>();
+
+/// # Safety
+/// Needs AVX2; the ranges are as for [`write_wc`](crate::copy::write_wc).
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller vouches for the CPU and the two ranges.
+    unsafe { stores::by_line::<__m128i>(dst, src, len, |to, from| store_line(to, from)) }
+}
+
+/// # Safety
+/// Needs AVX2; the ranges are as for [`read_wc`](crate::copy::read_wc).
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller vouches for the CPU and the two ranges.
+    unsafe { loads::by_line::<BLOCK>(dst, src, len, |to, from| copy_block(to, from)) }
+}
+
+/// # Safety
+/// Needs AVX2, a readable `src` and a writable, aligned line `dst`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn store_line(dst: *mut u8, src: *const u8) {
+    for at in (0..LINE).step_by(BLOCK) {
+        // SAFETY: the block lies in both lines, and on the device side at a multiple of its size.
+        unsafe {
+            let block = _mm256_loadu_si256(src.add(at).cast());
+            asm!(
+                "vmovntdq [{}], {}",
+                in(reg) dst.add(at), in(ymm_reg) block,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}
+
+/// # Safety
+/// Needs AVX2, a readable, aligned block `src` and a writable `dst`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn copy_block(dst: *mut u8, src: *const u8) {
+    let block: __m256i;
+    // SAFETY: the caller vouches for the CPU and for both sides.
+    unsafe {
+        asm!(
+            "vmovntdqa {}, [{}]",
+            out(ymm_reg) block, in(reg) src,
+            options(nostack, preserves_flags, readonly)
+        );
+        _mm256_storeu_si256(dst.cast(), block);
+    }
+}

@@ -1,0 +1,174 @@
+//! What the CPU and the operating system offer, from CPUID and XGETBV.
+
+use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+
+/// The instruction sets that kernels need.
+#[derive(Debug, PartialEq)]
+pub(in super::super) struct Cpu {
+    pub(super) sse41: bool,
+    pub(super) avx2: bool,
+    /// AVX-512 F and BW.
+    pub(super) avx512: bool,
+    pub(super) movdir64b: bool,
+}
+
+impl Cpu {
+    pub(in super::super) fn detect() -> Self {
+        Words::read().decode()
+    }
+}
+
+/// The words of CPUID and XGETBV that tell.
+struct Words {
+    leaf1_ecx: u32,
+    leaf7_ebx: u32,
+    leaf7_ecx: u32,
+    /// The register states that the operating system saves; 0 if it does not say.
+    xcr0: u64,
+}
+
+const OSXSAVE: u32 = 27;
+
+impl Words {
+    #[allow(unused_unsafe, reason = "CPUID became safe to call after Rust 1.89")]
+    fn read() -> Self {
+        // SAFETY: every x86-64 CPU has CPUID; leaf 7 is read only where leaf 0 announces it, and
+        // OSXSAVE says that XGETBV may be used.
+        unsafe {
+            let leaf1_ecx = __cpuid(1).ecx;
+            let (leaf7_ebx, leaf7_ecx) = if __cpuid(0).eax >= 7 {
+                let leaf7 = __cpuid_count(7, 0);
+                (leaf7.ebx, leaf7.ecx)
+            } else {
+                (0, 0)
+            };
+            let xcr0 = if bit(leaf1_ecx, OSXSAVE) { xcr0() } else { 0 };
+            Words {
+                leaf1_ecx,
+                leaf7_ebx,
+                leaf7_ecx,
+                xcr0,
+            }
+        }
+    }
+
+    fn decode(&self) -> Cpu {
+        // XMM and YMM; the opmasks, the upper halves of ZMM0 to 15 and ZMM16 to 31 besides. Saved
+        // by halves, they are lost at the next switch of threads.
+        let saves_ymm = self.xcr0 & 0b0000_0110 == 0b0000_0110;
+        let saves_zmm = self.xcr0 & 0b1110_0110 == 0b1110_0110;
+        let (avx512f, avx512bw) = (bit(self.leaf7_ebx, 16), bit(self.leaf7_ebx, 30));
+        Cpu {
+            sse41: bit(self.leaf1_ecx, 19),
+            avx2: bit(self.leaf1_ecx, 28) && bit(self.leaf7_ebx, 5) && saves_ymm,
+            avx512: avx512f && avx512bw && saves_zmm,
+            movdir64b: bit(self.leaf7_ecx, 28),
+        }
+    }
+}
+
+fn bit(word: u32, n: u32) -> bool {
+    word >> n & 1 == 1
+}
+
+/// # Safety
+/// CPUID must announce OSXSAVE.
+#[target_feature(enable = "xsave")]
+unsafe fn xcr0() -> u64 {
+    // SAFETY: the caller vouches for XGETBV; register 0 exists wherever it does.
+    unsafe { _xgetbv(0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Words = Words {
+        leaf1_ecx: u32::MAX,
+        leaf7_ebx: u32::MAX,
+        leaf7_ecx: u32::MAX,
+        xcr0: u64::MAX,
+    };
+    const EVERYTHING: Cpu = Cpu {
+        sse41: true,
+        avx2: true,
+        avx512: true,
+        movdir64b: true,
+    };
+
+    #[test]
+    fn every_state_bit_of_avx512_is_required() {
+        for state in 0..64 {
+            let words = Words {
+                xcr0: !(1 << state),
+                ..ALL
+            };
+            let expected = Cpu {
+                avx2: ![1, 2].contains(&state),
+                avx512: ![1, 2, 5, 6, 7].contains(&state),
+                ..EVERYTHING
+            };
+            assert_eq!(words.decode(), expected, "without bit {state} of XCR0");
+        }
+    }
+
+    #[test]
+    fn every_feature_bit_is_required() {
+        for n in 0..32 {
+            let without = !(1 << n);
+            let expected = Cpu {
+                sse41: n != 19,
+                avx2: n != 28,
+                ..EVERYTHING
+            };
+            assert_eq!(
+                Words {
+                    leaf1_ecx: without,
+                    ..ALL
+                }
+                .decode(),
+                expected,
+                "leaf 1 ECX {n}"
+            );
+            let expected = Cpu {
+                avx2: n != 5,
+                avx512: ![16, 30].contains(&n),
+                ..EVERYTHING
+            };
+            assert_eq!(
+                Words {
+                    leaf7_ebx: without,
+                    ..ALL
+                }
+                .decode(),
+                expected,
+                "leaf 7 EBX {n}"
+            );
+            let expected = Cpu {
+                movdir64b: n != 28,
+                ..EVERYTHING
+            };
+            assert_eq!(
+                Words {
+                    leaf7_ecx: without,
+                    ..ALL
+                }
+                .decode(),
+                expected,
+                "leaf 7 ECX {n}"
+            );
+        }
+    }
+
+    #[test]
+    fn detection_agrees_with_the_standard_library() {
+        let cpu = Cpu::detect();
+        assert_eq!(cpu.sse41, std::is_x86_feature_detected!("sse4.1"));
+        assert_eq!(cpu.avx2, std::is_x86_feature_detected!("avx2"));
+        let avx512f = std::is_x86_feature_detected!("avx512f");
+        assert_eq!(
+            cpu.avx512,
+            avx512f && std::is_x86_feature_detected!("avx512bw")
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! Every copy kernel that this CPU runs, held against a byte-wise copy and against the rules for
+//! accesses to device memory.
+//!
+//! Debug builds thin the alignments out; `GDRCOPY_TEST_ALL=1` or a release build runs them all.
+
+use gdrapi::copy;
+
+#[path = "copy_kernels/bytes.rs"]
+mod bytes;
+#[path = "copy_kernels/edges.rs"]
+mod edges;
+#[path = "copy_kernels/subject.rs"]
+mod subject;
+#[cfg(target_arch = "x86_64")]
+#[path = "copy_kernels/trace.rs"]
+mod trace;
+
+use std::env;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use subject::Subject;
+
+fn thorough() -> bool {
+    !cfg!(debug_assertions) || env::var_os("GDRCOPY_TEST_ALL").is_some()
+}
+
+fn alignments() -> Vec<usize> {
+    if thorough() {
+        (0..64).collect()
+    } else {
+        vec![0, 1, 2, 4, 7, 8, 13, 16, 20, 31, 32, 36, 48, 63]
+    }
+}
+
+#[test]
+fn writes_match_a_bytewise_copy() {
+    for subject in Subject::all() {
+        bytes::check_writes(subject, &alignments());
+    }
+}
+
+#[test]
+fn reads_match_a_bytewise_copy() {
+    for subject in Subject::all() {
+        bytes::check_reads(subject, &alignments());
+    }
+}
+
+#[test]
+fn copies_stay_inside_their_pages() {
+    for subject in Subject::all() {
+        edges::check(subject);
+    }
+}
+
+/// A copy of one aligned word is one access: nobody sees a word that is half old, half new.
+#[test]
+fn aligned_words_never_tear() {
+    for subject in Subject::all() {
+        for len in [2, 4, 8] {
+            write_untorn(subject, len);
+            read_untorn(subject, len);
+        }
+    }
+}
+
+const ROUNDS: usize = 20_000;
+
+/// The `len` bytes of `word` at both ends of the values that a word takes in these tests.
+fn is_whole(word: u64, len: usize) -> bool {
+    let all = u64::MAX >> (64 - 8 * len);
+    [0, all].contains(&(word & all))
+}
+
+fn write_untorn(subject: Subject, len: usize) {
+    let device = AtomicU64::new(0);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                let value = if round % 2 == 0 { u64::MAX } else { 0 };
+                // SAFETY: both sides hold 8 bytes, and the other thread only loads.
+                unsafe { subject.write(device.as_ptr().cast(), (&raw const value).cast(), len) };
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            let word = device.load(Ordering::Relaxed);
+            assert!(
+                is_whole(word, len),
+                "{}: a torn write of {len} bytes",
+                subject.name()
+            );
+        }
+    });
+}
+
+fn read_untorn(subject: Subject, len: usize) {
+    let device = AtomicU64::new(0);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                device.store(u64::MAX, Ordering::Relaxed);
+                device.store(0, Ordering::Relaxed);
+            }
+        });
+        let torn = (0..ROUNDS).any(|_| {
+            let mut word = 0;
+            // SAFETY: both sides hold 8 bytes, alone in their line.
+            unsafe { subject.read((&raw mut word).cast(), device.as_ptr().cast(), len) };
+            !is_whole(word, len)
+        });
+        done.store(true, Ordering::Relaxed);
+        assert!(!torn, "{}: a torn read of {len} bytes", subject.name());
+    });
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn every_access_is_natural_and_every_byte_stored_once() {
+    trace::check(&Subject::all(), &alignments());
+}
+
+#[test]
+fn gdrcopy_isa_forces_a_kernel() {
+    let best = copy::kernels().next().expect("a kernel").name();
+    for kernel in copy::kernels() {
+        assert_eq!(
+            isa_when_asked_for(kernel.name()),
+            format!("{} None", kernel.name())
+        );
+    }
+    assert_eq!(
+        isa_when_asked_for("abacus"),
+        format!("{best} Some(\"abacus\")")
+    );
+}
+
+/// What a process that has `GDRCOPY_ISA` in its environment says of its kernel.
+fn isa_when_asked_for(name: &str) -> String {
+    let output = Command::new(env::current_exe().expect("the path of this test"))
+        .args(["--exact", "--ignored", "--nocapture", "tell_the_isa"])
+        .env("GDRCOPY_ISA", name)
+        .output()
+        .expect("this test runs");
+    let output = String::from_utf8(output.stdout).expect("text");
+    let answer = output.lines().find_map(|line| line.split_once("ISA: "));
+    answer.expect("an answer").1.to_owned()
+}
+
+#[test]
+#[ignore = "speaks for gdrcopy_isa_forces_a_kernel"]
+fn tell_the_isa() {
+    println!("ISA: {} {:?}", copy::isa_name(), copy::isa_refused());
+}

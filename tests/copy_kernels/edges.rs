@@ -1,0 +1,123 @@
+//! Copies at the edges of pages whose neighbours may not be touched: a stray access is a fault.
+
+use std::ffi::{c_int, c_long, c_void};
+use std::ptr;
+
+use crate::bytes::MAX_LEN;
+use crate::subject::Subject;
+
+// The harness for other CPUs has no crates. The numbers are those of every Linux machine here.
+const PROT_NONE: c_int = 0;
+const PROT_READ_WRITE: c_int = 3;
+const MAP_PRIVATE_ANONYMOUS: c_int = 0x22;
+
+unsafe extern "C" {
+    fn mmap(
+        at: *mut c_void,
+        len: usize,
+        prot: c_int,
+        flags: c_int,
+        fd: c_int,
+        o: c_long,
+    ) -> *mut c_void;
+    fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c_int;
+    fn munmap(at: *mut c_void, len: usize) -> c_int;
+}
+
+/// As large as the pages of any machine.
+pub(crate) const PAGE: usize = 64 << 10;
+
+/// A page between two that may not be touched.
+pub(crate) struct LonePage {
+    map: *mut c_void,
+}
+
+impl LonePage {
+    pub(crate) fn new() -> Self {
+        // SAFETY: a new mapping, whose inner page is then made accessible.
+        let map = unsafe {
+            let map = mmap(
+                ptr::null_mut(),
+                3 * PAGE,
+                PROT_NONE,
+                MAP_PRIVATE_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(map.addr(), usize::MAX, "mmap");
+            assert_eq!(
+                mprotect(map.byte_add(PAGE), PAGE, PROT_READ_WRITE),
+                0,
+                "mprotect"
+            );
+            map
+        };
+        LonePage { map }
+    }
+
+    pub(crate) fn start(&self) -> *mut u8 {
+        // SAFETY: the mapping holds three pages.
+        unsafe { self.map.cast::<u8>().add(PAGE) }
+    }
+
+    /// The first `len` bytes of the page that lie `gap` from its start, and the last that lie
+    /// `gap` from its end.
+    fn ends(&self, len: usize, gap: usize) -> [*mut u8; 2] {
+        let start = self.start();
+        // SAFETY: the lengths and gaps here are far below a page.
+        unsafe { [start.add(gap), start.add(PAGE - gap - len)] }
+    }
+}
+
+impl Drop for LonePage {
+    fn drop(&mut self) {
+        // SAFETY: nothing refers to the mapping any more.
+        unsafe { munmap(self.map, 3 * PAGE) };
+    }
+}
+
+/// Copies all sizes to and from both edges of a page, and a little off them.
+pub(crate) fn check(subject: Subject) {
+    let (device, host) = (LonePage::new(), LonePage::new());
+    for len in 0..=MAX_LEN {
+        for gap in [0, 1, 31] {
+            for (at, seed) in device.ends(len, gap).into_iter().zip([1, 2]) {
+                for buffer in host.ends(len, 0) {
+                    // SAFETY: all four ranges lie inside their pages, which are whole lines.
+                    unsafe {
+                        fill(buffer, len, seed);
+                        subject.write(at, buffer, len);
+                        assert!(
+                            holds(at, len, seed),
+                            "{}: write of {len} bytes",
+                            subject.name()
+                        );
+                        fill(buffer, len, seed + 1);
+                        subject.read(buffer, at, len);
+                        assert!(
+                            holds(buffer, len, seed),
+                            "{}: read of {len} bytes",
+                            subject.name()
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `at` must be writable for `len` bytes.
+unsafe fn fill(at: *mut u8, len: usize, seed: usize) {
+    for n in 0..len {
+        // SAFETY: inside the range that the caller vouches for.
+        unsafe { at.add(n).write((n * 5 + seed) as u8) };
+    }
+}
+
+/// # Safety
+/// `at` must be readable for `len` bytes.
+unsafe fn holds(at: *const u8, len: usize, seed: usize) -> bool {
+    // SAFETY: inside the range that the caller vouches for.
+    (0..len).all(|n| unsafe { at.add(n).read() } == (n * 5 + seed) as u8)
+}

@@ -1,0 +1,57 @@
+//! What is tested: all kernels of this CPU, and the public copies of each mapping type.
+
+use crate::copy::{self, Kernel};
+
+#[derive(Clone, Copy)]
+pub(crate) enum Subject {
+    Kernel(&'static Kernel),
+    WriteCombining,
+    Cached,
+    Device,
+}
+
+impl Subject {
+    pub(crate) fn all() -> Vec<Subject> {
+        let kernels = copy::kernels().map(Subject::Kernel);
+        kernels
+            .chain([Subject::WriteCombining, Subject::Cached, Subject::Device])
+            .collect()
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Subject::Kernel(kernel) => kernel.name(),
+            Subject::WriteCombining => "write_wc, read_wc",
+            Subject::Cached => "write_cached, read_cached",
+            Subject::Device => "write_device, read_device",
+        }
+    }
+
+    /// # Safety
+    /// As for [`copy::write_wc`].
+    pub(crate) unsafe fn write(self, dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: the caller vouches for the ranges; the kernels came from `copy::kernels`.
+        unsafe {
+            match self {
+                Subject::Kernel(kernel) => kernel.write(dst, src, len),
+                Subject::WriteCombining => copy::write_wc(dst, src, len),
+                Subject::Cached => copy::write_cached(dst, src, len),
+                Subject::Device => copy::write_device(dst, src, len),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`copy::read_wc`].
+    pub(crate) unsafe fn read(self, dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: the caller vouches for the ranges; the kernels came from `copy::kernels`.
+        unsafe {
+            match self {
+                Subject::Kernel(kernel) => kernel.read(dst, src, len),
+                Subject::WriteCombining => copy::read_wc(dst, src, len),
+                Subject::Cached => copy::read_cached(dst, src, len),
+                Subject::Device => copy::read_device(dst, src, len),
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Every single access to device memory, seen one by one.
+//!
+//! The device side is a page without access rights. Each access to it faults; the handler opens the
+//! page for one instruction by the trap flag, then takes down what changed and closes it again.
+
+use std::ffi::{c_int, c_void};
+use std::mem;
+use std::ops::Range;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{PROT_NONE, PROT_READ, PROT_WRITE, SIGSEGV, SIGTRAP, siginfo_t, ucontext_t};
+
+use crate::edges::{LonePage, PAGE};
+use crate::subject::Subject;
+
+const LINE: usize = 64;
+const MAX_LEN: usize = 150;
+/// Bytes of the page that the copies may reach.
+const WINDOW: usize = 5 * LINE;
+const POISON: u8 = 0xff;
+const TRAP_FLAG: i64 = 1 << 8;
+
+/// What one instruction did to the page, in offsets from its start.
+#[derive(Clone, Debug)]
+struct Access {
+    /// Where it faulted: its first byte.
+    at: usize,
+    /// The bytes that it changed; empty for a load.
+    stored: Range<usize>,
+}
+
+/// The page under watch.
+struct Trace {
+    page: *mut u8,
+    /// What the page holds before each access.
+    clean: [u8; WINDOW],
+    /// The page with all stores made to it. The page itself is cleaned after each access, so that
+    /// a second store of a byte shows.
+    result: [u8; WINDOW],
+    accesses: Vec<Access>,
+}
+
+/// The trace in progress; the faults come on the thread that owns it.
+static TRACE: AtomicPtr<Trace> = AtomicPtr::new(ptr::null_mut());
+
+impl Trace {
+    /// Runs `copy` with every access to the page taken down.
+    fn of(page: &LonePage, clean: [u8; WINDOW], copy: impl FnOnce(*mut u8)) -> Trace {
+        let page = page.start();
+        let accesses = Vec::with_capacity(WINDOW);
+        let mut trace = Trace {
+            page,
+            clean,
+            result: clean,
+            accesses,
+        };
+        // SAFETY: the page holds the window; the handlers use the trace only during the copy.
+        unsafe {
+            page.copy_from_nonoverlapping(clean.as_ptr(), WINDOW);
+            TRACE.store(&mut trace, Ordering::Relaxed);
+            protect(page, PROT_NONE);
+            copy(page);
+            protect(page, PROT_READ | PROT_WRITE);
+            TRACE.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+        trace
+    }
+
+    /// Takes down the bytes that an access changed, and cleans them.
+    fn note_stores(&mut self) {
+        // SAFETY: the page is open, holds the window, and nothing else uses it.
+        let window = unsafe { &mut *self.page.cast::<[u8; WINDOW]>() };
+        let changed = |n: &usize| window[*n] != self.clean[*n];
+        let first = (0..WINDOW).find(changed).unwrap_or(0);
+        let end = (0..WINDOW).rfind(changed).map_or(0, |last| last + 1);
+        assert!((first..end).all(|n| changed(&n)), "an access with a gap");
+        self.result[first..end].copy_from_slice(&window[first..end]);
+        window[first..end].copy_from_slice(&self.clean[first..end]);
+        self.accesses
+            .last_mut()
+            .expect("the access that faulted")
+            .stored = first..end;
+    }
+}
+
+unsafe fn protect(page: *mut u8, rights: c_int) {
+    // SAFETY: the caller passes its own page.
+    let result = unsafe { libc::mprotect(page.cast(), PAGE, rights) };
+    assert_eq!(result, 0, "mprotect");
+}
+
+extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes both; the trace outlives the copy that faulted.
+    unsafe {
+        let trace = TRACE.load(Ordering::Relaxed).as_mut();
+        let fault = (*info).si_addr().addr();
+        let Some(trace) = trace.filter(|t| fault.wrapping_sub(t.page.addr()) < PAGE) else {
+            libc::signal(signal, libc::SIG_DFL); // A real fault: let it happen again, and end us.
+            return;
+        };
+        trace.accesses.push(Access {
+            at: fault - trace.page.addr(),
+            stored: 0..0,
+        });
+        protect(trace.page, PROT_READ | PROT_WRITE);
+        (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] |= TRAP_FLAG;
+    }
+}
+
+extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes the context; the trace outlives the copy that is being stepped.
+    unsafe {
+        let trace = &mut *TRACE.load(Ordering::Relaxed);
+        trace.note_stores();
+        protect(trace.page, PROT_NONE);
+        (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG;
+    }
+}
+
+type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+
+/// Installs a handler and returns the one before it.
+fn handle(signal: c_int, handler: Handler) -> libc::sigaction {
+    // SAFETY: a zeroed sigaction is a valid one, and the handler has the form of SA_SIGINFO.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        let mut before = mem::zeroed();
+        assert_eq!(
+            libc::sigaction(signal, &action, &mut before),
+            0,
+            "sigaction"
+        );
+        before
+    }
+}
+
+/// Watches copies of many sizes from and to all alignments.
+pub(crate) fn check(subjects: &[Subject], alignments: &[usize]) {
+    let before = [
+        (SIGSEGV, handle(SIGSEGV, on_fault)),
+        (SIGTRAP, handle(SIGTRAP, on_step)),
+    ];
+    let page = LonePage::new();
+    for &subject in subjects {
+        let Some((load, store)) = widths(subject) else {
+            continue;
+        };
+        for &at in alignments {
+            for len in 0..=MAX_LEN {
+                check_write(subject, &page, LINE + at, len, store);
+                check_read(subject, &page, LINE + at, len, load);
+            }
+        }
+    }
+    for (signal, action) in before {
+        // SAFETY: the action was in force before.
+        unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
+    }
+}
+
+/// The width of the loads, and of the widest stores, that a subject makes. A cached mapping may be
+/// accessed in any way.
+fn widths(subject: Subject) -> Option<(usize, usize)> {
+    match subject {
+        Subject::Kernel(kernel) => match kernel.name() {
+            "portable" => Some((8, 8)),
+            "sse41" => Some((16, 16)),
+            "avx2" => Some((32, 32)),
+            "avx512" => Some((64, 64)),
+            "movdir64b" if is_x86_feature_detected!("avx512bw") => Some((64, 64)),
+            "movdir64b" => Some((32, 64)),
+            name => unreachable!("no widths are known for {name}"),
+        },
+        Subject::Device => Some((8, 8)),
+        Subject::WriteCombining | Subject::Cached => None,
+    }
+}
+
+fn is_natural(at: usize, len: usize) -> bool {
+    [1, 2, 4, 8].contains(&len) && at.is_multiple_of(len)
+}
+
+/// Each store is naturally aligned and not too wide, and each byte is stored once.
+fn check_write(subject: Subject, page: &LonePage, at: usize, len: usize, widest: usize) {
+    let source: Vec<u8> = (0..len).map(|n| n as u8).collect();
+    let trace = Trace::of(page, [POISON; WINDOW], |page| {
+        // SAFETY: the page holds the range.
+        unsafe { subject.write(page.add(at), source.as_ptr(), len) }
+    });
+    let what = || format!("{}: write of {len} bytes to {at}", subject.name());
+
+    assert_eq!(trace.result[at..at + len], source, "{}", what());
+    let stored: usize = trace
+        .accesses
+        .iter()
+        .map(|access| access.stored.len())
+        .sum();
+    assert_eq!(stored, len, "{}: {:?}", what(), trace.accesses);
+    for Access { at, stored } in &trace.accesses {
+        assert_eq!(*at, stored.start, "{}", what());
+        let width = stored.len();
+        let natural = width.is_power_of_two() && at.is_multiple_of(width);
+        assert!(
+            natural && width <= widest,
+            "{}: store of {width} at {at}",
+            what()
+        );
+    }
+    if is_natural(at, len) {
+        assert_eq!(trace.accesses.len(), 1, "{}", what());
+    }
+}
+
+/// Each aligned block that holds a byte of the range is loaded once, and nothing else is.
+fn check_read(subject: Subject, page: &LonePage, at: usize, len: usize, width: usize) {
+    let device = std::array::from_fn(|n| n as u8);
+    let mut read = vec![POISON; len];
+    let trace = Trace::of(page, device, |page| {
+        // SAFETY: the page holds the range and the lines around it.
+        unsafe { subject.read(read.as_mut_ptr(), page.add(at), len) }
+    });
+    let what = || format!("{}: read of {len} bytes from {at}", subject.name());
+
+    assert_eq!(read, device[at..at + len], "{}", what());
+    let mut loads: Vec<usize> = trace.accesses.iter().map(|access| access.at).collect();
+    loads.sort_unstable();
+    let expected: Vec<usize> = if is_natural(at, len) {
+        vec![at]
+    } else {
+        (at - at % width..at + len)
+            .step_by(width)
+            .take_while(|_| len > 0)
+            .collect()
+    };
+    assert_eq!(loads, expected, "{}", what());
+    assert!(
+        trace.accesses.iter().all(|a| a.stored.is_empty()),
+        "{}: a store",
+        what()
+    );
+}
