@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn a_mapping_and_the_gpu_see_the_same_memory() {
         let mut gpu = provider();
-        let va = gpu.change(|m| m.alloc(1, 2 * GPU_PAGE)).unwrap();
+        let va = gpu.change(|m| m.alloc(1, 2 * GPU_PAGE, true)).unwrap();
         let table = pin(&mut gpu, va, 2 * GPU_PAGE);
         let addr = gpu.map(table.id, GPU_PAGE, GPU_PAGE as usize).unwrap();
         gpu.spans(va + GPU_PAGE + 5, 1, Access::ReadWrite).unwrap()[0]
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn persistent_memory_keeps_its_data_after_the_free_and_loses_it_with_the_pin() {
         let mut gpu = provider();
-        let va = gpu.change(|m| m.alloc(0, BLOCK)).unwrap();
+        let va = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
         let table = pin(&mut gpu, va, BLOCK);
         let addr = gpu.map(table.id, 0, BLOCK as usize).unwrap();
         write(addr, 0, 42);
@@ -351,7 +351,7 @@ mod tests {
     fn a_freed_small_buffer_is_overwritten() {
         let mut gpu = provider();
         let (a, b) = gpu
-            .change(|m| Ok((m.alloc(0, 512)?, m.alloc(0, 512)?)))
+            .change(|m| Ok((m.alloc(0, 512, true)?, m.alloc(0, 512, true)?)))
             .unwrap();
         gpu.spans(a, 1, Access::ReadWrite).unwrap()[0]
             .view
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn map_stays_inside_the_table() {
         let mut gpu = provider();
-        let va = gpu.change(|m| m.alloc(0, BLOCK)).unwrap();
+        let va = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
         let table = pin(&mut gpu, va, BLOCK).id;
         assert_eq!(gpu.map(table, 0, BLOCK as usize + 4096), Err(Errno::EINVAL));
         assert_eq!(gpu.map(table, BLOCK, 4096), Err(Errno::EINVAL));
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn tokens_are_this_process_own_or_none() {
         let mut gpu = provider();
-        let va = gpu.change(|m| m.alloc(0, BLOCK)).unwrap();
+        let va = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
         let (token, space) = gpu.tokens();
         let mut get = |tokens| {
             gpu.get_pages(va, GPU_PAGE, tokens, false, false)
@@ -400,7 +400,7 @@ mod tests {
     fn only_coherent_gpus_can_be_forced_to_pcie() {
         for coherent in [false, true] {
             let mut gpu = HostProvider::new(Options { gpus: 1, coherent });
-            let va = gpu.change(|m| m.alloc(0, BLOCK)).unwrap();
+            let va = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
             let forced = gpu.get_pages(va, GPU_PAGE, (0, 0), true, true);
             assert_eq!(forced.err(), (!coherent).then_some(Errno::ENOTSUPP));
         }
@@ -410,7 +410,7 @@ mod tests {
     fn device_addresses_are_recognised_and_grow_as_needed() {
         let mut gpu = provider();
         assert!(!gpu.is_device_address(0));
-        let small = gpu.change(|m| m.alloc(0, 1)).unwrap();
+        let small = gpu.change(|m| m.alloc(0, 1, true)).unwrap();
         let large = gpu.change(|m| m.reserve(4 * WINDOW, 0, 0)).unwrap();
         assert!(gpu.is_device_address(small));
         assert!(gpu.is_device_address(large + 4 * WINDOW - 1));

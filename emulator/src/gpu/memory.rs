@@ -100,6 +100,7 @@ struct Buffer {
 struct SharedBlock {
     va: u64,
     gpu: usize,
+    rdma: bool,
     arena: Arena,
 }
 
@@ -166,40 +167,52 @@ impl Memory {
         self.physical.get(id)
     }
 
-    /// Allocates a buffer of `len` bytes and returns its address, a multiple of 512.
+    /// Allocates a buffer of `len` bytes, to be pinned or not, and returns its address, a multiple of 512.
     ///
     /// # Errors
     /// [`Error::Invalid`] for length 0, [`Error::NoMemory`], [`Error::NoAddresses`].
-    pub fn alloc(&mut self, gpu: usize, len: u64) -> Result<u64, Error> {
+    pub fn alloc(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<u64, Error> {
         if len == 0 {
             return Err(Error::Invalid);
         }
         let va = if len <= SMALL {
-            self.alloc_small(gpu, len)?
+            self.alloc_small(gpu, len, rdma)?
         } else {
-            self.alloc_blocks(gpu, len)?.0
+            self.alloc_blocks(gpu, len, rdma)?.0
         };
         let id = self.next_id();
         self.buffers.insert(va, Buffer { id, len });
         Ok(va)
     }
 
-    fn alloc_small(&mut self, gpu: usize, len: u64) -> Result<u64, Error> {
-        for block in self.shared.values_mut().filter(|block| block.gpu == gpu) {
+    fn alloc_small(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<u64, Error> {
+        for block in self
+            .shared
+            .values_mut()
+            .filter(|block| (block.gpu, block.rdma) == (gpu, rdma))
+        {
             if let Some(offset) = block.arena.take(len) {
                 return Ok(block.va + offset);
             }
         }
-        let (va, object) = self.alloc_blocks(gpu, BLOCK)?;
+        let (va, object) = self.alloc_blocks(gpu, BLOCK, rdma)?;
         let mut arena = Arena::new(BLOCK);
         let offset = arena
             .take(len)
             .expect("an empty block has room for a small buffer");
-        self.shared.insert(object, SharedBlock { va, gpu, arena });
+        self.shared.insert(
+            object,
+            SharedBlock {
+                va,
+                gpu,
+                rdma,
+                arena,
+            },
+        );
         Ok(va + offset)
     }
 
-    fn alloc_blocks(&mut self, gpu: usize, len: u64) -> Result<(u64, ObjectId), Error> {
+    fn alloc_blocks(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<(u64, ObjectId), Error> {
         let len = len.checked_next_multiple_of(BLOCK).ok_or(Error::NoMemory)?;
         if len > self.physical.free_bytes(gpu) {
             return Err(Error::NoMemory); // Before asking for addresses that would stay unused.
@@ -208,7 +221,7 @@ impl Memory {
             .addresses
             .take(len, BLOCK)
             .ok_or(Error::NoAddresses(len))?;
-        let Some(object) = self.physical.create(gpu, len, true, false, Holder::Use) else {
+        let Some(object) = self.physical.create(gpu, len, rdma, false, Holder::Use) else {
             self.addresses.give(va, len);
             return Err(Error::NoMemory);
         };
@@ -421,17 +434,17 @@ mod tests {
     #[test]
     fn small_buffers_share_a_block_at_unaligned_addresses() {
         let mut memory = memory();
-        assert_eq!(memory.alloc(0, 100), Ok(BASE));
-        assert_eq!(memory.alloc(0, 1000), Ok(BASE + 512));
-        assert_eq!(memory.alloc(0, GPU_PAGE), Ok(BASE + 1536));
+        assert_eq!(memory.alloc(0, 100, true), Ok(BASE));
+        assert_eq!(memory.alloc(0, 1000, true), Ok(BASE + 512));
+        assert_eq!(memory.alloc(0, GPU_PAGE, true), Ok(BASE + 1536));
         assert_eq!(memory.free_bytes(0), (64 << 20) - BLOCK);
     }
 
     #[test]
     fn large_buffers_have_blocks_of_their_own() {
         let mut memory = memory();
-        let a = memory.alloc(0, SMALL + 1).unwrap();
-        let b = memory.alloc(0, BLOCK + 1).unwrap();
+        let a = memory.alloc(0, SMALL + 1, true).unwrap();
+        let b = memory.alloc(0, BLOCK + 1, true).unwrap();
         assert_eq!((a, b), (BASE, BASE + BLOCK));
         assert_eq!(memory.free_bytes(0), (64 << 20) - 3 * BLOCK);
     }
@@ -439,8 +452,8 @@ mod tests {
     #[test]
     fn small_buffers_of_two_gpus_are_not_in_one_block() {
         let mut memory = memory();
-        let a = memory.alloc(0, 1).unwrap();
-        let b = memory.alloc(1, 1).unwrap();
+        let a = memory.alloc(0, 1, true).unwrap();
+        let b = memory.alloc(1, 1, true).unwrap();
         assert_eq!(memory.place(a).unwrap().gpu, 0);
         assert_eq!(memory.place(b).unwrap().gpu, 1);
     }
@@ -448,27 +461,30 @@ mod tests {
     #[test]
     fn full_and_absurd_requests_fail_and_take_nothing() {
         let mut memory = memory();
-        assert_eq!(memory.alloc(0, 0), Err(Error::Invalid));
-        assert_eq!(memory.alloc(0, u64::MAX), Err(Error::NoMemory));
-        assert_eq!(memory.alloc(0, (64 << 20) + 1), Err(Error::NoMemory));
+        assert_eq!(memory.alloc(0, 0, true), Err(Error::Invalid));
+        assert_eq!(memory.alloc(0, u64::MAX, true), Err(Error::NoMemory));
+        assert_eq!(memory.alloc(0, (64 << 20) + 1, true), Err(Error::NoMemory));
         assert_eq!(memory.free_bytes(0), 64 << 20);
-        assert!(memory.alloc(0, 64 << 20).is_ok());
-        assert_eq!(memory.alloc(0, 1), Err(Error::NoMemory));
+        assert!(memory.alloc(0, 64 << 20, true).is_ok());
+        assert_eq!(memory.alloc(0, 1, true), Err(Error::NoMemory));
     }
 
     #[test]
     fn asks_for_addresses_when_they_run_out() {
         let mut memory = Memory::new(1, 64 << 20);
-        assert_eq!(memory.alloc(0, 3 << 20), Err(Error::NoAddresses(4 << 20)));
+        assert_eq!(
+            memory.alloc(0, 3 << 20, true),
+            Err(Error::NoAddresses(4 << 20))
+        );
         memory.add_window(BASE, 4 << 20);
-        assert_eq!(memory.alloc(0, 3 << 20), Ok(BASE));
-        assert_eq!(memory.alloc(0, 1), Err(Error::NoAddresses(BLOCK)));
+        assert_eq!(memory.alloc(0, 3 << 20, true), Ok(BASE));
+        assert_eq!(memory.alloc(0, 1, true), Err(Error::NoAddresses(BLOCK)));
     }
 
     #[test]
     fn only_the_start_of_a_live_buffer_can_be_freed() {
         let mut memory = memory();
-        let va = memory.alloc(0, 4096).unwrap();
+        let va = memory.alloc(0, 4096, true).unwrap();
         assert_eq!(memory.free(va + 512), Err(Error::Invalid));
         assert_eq!(memory.free(va), Ok(vec![]));
         assert_eq!(memory.free(va), Err(Error::Invalid));
@@ -478,8 +494,8 @@ mod tests {
     #[test]
     fn a_place_is_the_buffer_as_asked_for() {
         let mut memory = memory();
-        memory.alloc(0, 10).unwrap();
-        let va = memory.alloc(0, 10).unwrap();
+        memory.alloc(0, 10, true).unwrap();
+        let va = memory.alloc(0, 10, true).unwrap();
         let place = memory.place(va + 9).unwrap();
         assert_eq!(
             (place.base, place.len, place.vmm, place.rdma),
@@ -493,10 +509,10 @@ mod tests {
     #[test]
     fn an_address_used_again_has_another_id() {
         let mut memory = memory();
-        let first = memory.alloc(0, 10).unwrap();
+        let first = memory.alloc(0, 10, true).unwrap();
         let id = memory.place(first).unwrap().id;
         memory.free(first).unwrap();
-        let second = memory.alloc(0, 10).unwrap();
+        let second = memory.alloc(0, 10, true).unwrap();
         assert_eq!(second, first);
         assert_ne!(memory.place(second).unwrap().id, id);
     }
@@ -504,8 +520,8 @@ mod tests {
     #[test]
     fn copies_stay_inside_one_buffer() {
         let mut memory = memory();
-        let va = memory.alloc(0, 1000).unwrap();
-        memory.alloc(0, 1000).unwrap();
+        let va = memory.alloc(0, 1000, true).unwrap();
+        memory.alloc(0, 1000, true).unwrap();
         let runs = memory.translate(va + 8, 992, Access::ReadWrite).unwrap();
         assert_eq!(runs.len(), 1);
         assert_eq!((runs[0].gpu, runs[0].offset, runs[0].len), (0, 8, 992));
@@ -527,8 +543,8 @@ mod tests {
     #[test]
     fn a_freed_small_buffer_is_discarded_alone_and_the_last_one_with_its_block() {
         let mut memory = memory();
-        let a = memory.alloc(0, 600).unwrap();
-        let b = memory.alloc(0, 1).unwrap();
+        let a = memory.alloc(0, 600, true).unwrap();
+        let b = memory.alloc(0, 1, true).unwrap();
         memory.free(a).unwrap();
         let discarded = memory.take_discarded();
         assert!(

@@ -3,38 +3,13 @@
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::LazyLock;
 
-use libc::{c_int, c_void, off_t, size_t};
+use libc::{c_int, c_void, off_t};
 
 use crate::errno::Errno;
 
 /// Descriptors of GPU memory are kept out of the way of a program that counts on low numbers.
 const FIRST_DESCRIPTOR: c_int = 512;
-
-/// mmap and munmap of the C library itself: gdremu's hooks of them would look at state that the caller holds locked.
-struct Libc {
-    mmap: Mmap,
-    munmap: Munmap,
-}
-
-type Mmap = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
-type Munmap = unsafe extern "C" fn(*mut c_void, size_t) -> c_int;
-
-static LIBC: LazyLock<Libc> = LazyLock::new(|| {
-    let next = |name: &CStr| {
-        // SAFETY: dlsym reads a NUL-terminated name.
-        let symbol = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        assert!(!symbol.is_null(), "no {name:?} in the C library");
-        symbol
-    };
-    Libc {
-        // SAFETY: mmap(2) has this signature.
-        mmap: unsafe { std::mem::transmute::<*mut c_void, Mmap>(next(c"mmap")) },
-        // SAFETY: munmap(2) has this signature.
-        munmap: unsafe { std::mem::transmute::<*mut c_void, Munmap>(next(c"munmap")) },
-    }
-});
 
 /// # Safety
 /// As mmap(2): with `MAP_FIXED` in `flags` the caller owns `[addr, addr + len)`.
@@ -48,7 +23,7 @@ unsafe fn mmap(
 ) -> Result<usize, Errno> {
     let offset = off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
     // SAFETY: the caller's promise.
-    let mapped = unsafe { (LIBC.mmap)(addr as *mut c_void, len, prot, flags, fd, offset) };
+    let mapped = unsafe { libc::mmap(addr as *mut c_void, len, prot, flags, fd, offset) };
     if mapped == libc::MAP_FAILED {
         Err(last_errno())
     } else {
@@ -61,7 +36,7 @@ unsafe fn mmap(
 unsafe fn munmap(addr: usize, len: usize) {
     if len > 0 {
         // SAFETY: the caller's promise.
-        unsafe { (LIBC.munmap)(addr as *mut c_void, len) };
+        unsafe { libc::munmap(addr as *mut c_void, len) };
     }
 }
 

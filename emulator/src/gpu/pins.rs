@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_page_with_a_live_byte_can_be_pinned_and_no_other() {
         let mut memory = memory();
-        memory.alloc(0, GPU_PAGE + 1).unwrap();
+        memory.alloc(0, GPU_PAGE + 1, true).unwrap();
         assert!(memory.pin(BASE, 2 * GPU_PAGE, true).is_ok());
         assert_eq!(memory.pin(BASE, 3 * GPU_PAGE, true), Err(Error::Invalid));
         assert_eq!(
@@ -126,9 +126,19 @@ mod tests {
     }
 
     #[test]
+    fn buffers_that_cannot_be_pinned_share_no_block_with_others() {
+        let mut memory = memory();
+        let a = memory.alloc(0, 1, true).unwrap();
+        let b = memory.alloc(0, 1, false).unwrap();
+        assert_eq!((a, b), (BASE, BASE + BLOCK));
+        assert!(memory.pin(a, GPU_PAGE, true).is_ok());
+        assert_eq!(memory.pin(b, GPU_PAGE, true), Err(Error::Invalid));
+    }
+
+    #[test]
     fn only_whole_pages_can_be_pinned() {
         let mut memory = memory();
-        memory.alloc(0, 4 * GPU_PAGE).unwrap();
+        memory.alloc(0, 4 * GPU_PAGE, true).unwrap();
         assert_eq!(memory.pin(BASE, 0, true), Err(Error::Invalid));
         assert_eq!(memory.pin(BASE + 1, GPU_PAGE, true), Err(Error::Invalid));
         assert_eq!(memory.pin(BASE, GPU_PAGE + 1, true), Err(Error::Invalid));
@@ -141,8 +151,8 @@ mod tests {
     #[test]
     fn memory_of_two_gpus_is_not_one_pin() {
         let mut memory = memory();
-        memory.alloc(0, BLOCK).unwrap();
-        memory.alloc(1, BLOCK).unwrap();
+        memory.alloc(0, BLOCK, true).unwrap();
+        memory.alloc(1, BLOCK, true).unwrap();
         assert!(memory.pin(BASE, BLOCK, true).is_ok());
         assert_eq!(
             memory.pin(BASE, BLOCK + GPU_PAGE, true),
@@ -153,8 +163,8 @@ mod tests {
     #[test]
     fn buffers_side_by_side_are_one_pin_of_two_runs() {
         let mut memory = memory();
-        memory.alloc(0, BLOCK).unwrap();
-        memory.alloc(0, BLOCK).unwrap();
+        memory.alloc(0, BLOCK, true).unwrap();
+        memory.alloc(0, BLOCK, true).unwrap();
         let table = memory
             .pin(BASE + GPU_PAGE, 2 * BLOCK - GPU_PAGE, true)
             .unwrap();
@@ -166,42 +176,42 @@ mod tests {
     fn persistent_pages_survive_the_free_and_are_not_handed_out() {
         let mut memory = Memory::new(1, 2 * BLOCK);
         memory.add_window(BASE, 1 << 30);
-        memory.alloc(0, BLOCK).unwrap();
+        memory.alloc(0, BLOCK, true).unwrap();
         let table = memory.pin(BASE, BLOCK, true).unwrap();
         assert_eq!(memory.free(BASE), Ok(vec![]));
         assert!(memory.take_discarded().is_empty());
-        let next = memory.alloc(0, BLOCK).unwrap();
+        let next = memory.alloc(0, BLOCK, true).unwrap();
         assert_eq!(next, BASE, "the address is free");
         assert_ne!(
             memory.translate(next, 1, Access::Read).unwrap()[0].offset,
             table.runs[0].offset
         );
-        assert_eq!(memory.alloc(0, BLOCK), Err(Error::NoMemory));
+        assert_eq!(memory.alloc(0, BLOCK, true), Err(Error::NoMemory));
         memory.unpin(table.id);
         assert!(
             matches!(memory.take_discarded()[..], [Discard::Object(run)] if run == table.runs[0])
         );
-        assert!(memory.alloc(0, BLOCK).is_ok());
+        assert!(memory.alloc(0, BLOCK, true).is_ok());
     }
 
     #[test]
     fn a_small_buffer_freed_while_pinned_is_not_reused_before_the_unpin() {
         let mut memory = memory();
-        let a = memory.alloc(0, 512).unwrap();
-        let b = memory.alloc(0, 512).unwrap();
+        let a = memory.alloc(0, 512, true).unwrap();
+        let b = memory.alloc(0, 512, true).unwrap();
         let table = memory.pin(BASE, GPU_PAGE, true).unwrap();
         memory.free(a).unwrap();
-        assert_eq!(memory.alloc(0, 512), Ok(b + 512));
+        assert_eq!(memory.alloc(0, 512, true), Ok(b + 512));
         assert!(memory.take_discarded().is_empty());
         memory.unpin(table.id);
         assert!(matches!(memory.take_discarded()[..], [Discard::Part(run)] if run.len == 512));
-        assert_eq!(memory.alloc(0, 512), Ok(a));
+        assert_eq!(memory.alloc(0, 512, true), Ok(a));
     }
 
     #[test]
     fn a_shared_block_whose_buffers_are_gone_lives_until_the_unpin() {
         let mut memory = memory();
-        let a = memory.alloc(0, 512).unwrap();
+        let a = memory.alloc(0, 512, true).unwrap();
         let table = memory.pin(BASE, GPU_PAGE, true).unwrap();
         memory.free(a).unwrap();
         assert_eq!(memory.free_bytes(0), (64 << 20) - BLOCK);
@@ -213,8 +223,8 @@ mod tests {
     #[test]
     fn freeing_revokes_ordinary_pins_that_lose_a_page_once() {
         let mut memory = memory();
-        let a = memory.alloc(0, 4 * GPU_PAGE).unwrap();
-        let b = memory.alloc(0, 4 * GPU_PAGE).unwrap();
+        let a = memory.alloc(0, 4 * GPU_PAGE, true).unwrap();
+        let b = memory.alloc(0, 4 * GPU_PAGE, true).unwrap();
         let pin_a = memory.pin(a, 4 * GPU_PAGE, false).unwrap().id;
         let pin_b = memory.pin(b, 4 * GPU_PAGE, false).unwrap().id;
         let both = memory
@@ -237,8 +247,8 @@ mod tests {
     #[test]
     fn a_page_shared_with_a_live_buffer_is_not_revoked() {
         let mut memory = memory();
-        let a = memory.alloc(0, 512).unwrap();
-        let b = memory.alloc(0, 512).unwrap();
+        let a = memory.alloc(0, 512, true).unwrap();
+        let b = memory.alloc(0, 512, true).unwrap();
         let table = memory.pin(BASE, GPU_PAGE, false).unwrap().id;
         assert_eq!(memory.free(a), Ok(vec![]));
         assert_eq!(memory.free(b), Ok(vec![table]));
@@ -247,7 +257,7 @@ mod tests {
     #[test]
     fn two_pins_of_one_buffer_keep_it_until_the_last() {
         let mut memory = memory();
-        memory.alloc(0, BLOCK).unwrap();
+        memory.alloc(0, BLOCK, true).unwrap();
         let first = memory.pin(BASE, BLOCK, true).unwrap().id;
         let second = memory.pin(BASE, GPU_PAGE, true).unwrap().id;
         memory.free(BASE).unwrap();

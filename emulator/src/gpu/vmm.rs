@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(memory.free_bytes(0), SIZE - 2 * BLOCK);
         memory.release(handle).unwrap();
         assert_eq!(memory.free_bytes(0), SIZE);
-        let buffer = memory.alloc(0, 1).unwrap();
+        let buffer = memory.alloc(0, 1, true).unwrap();
         assert_eq!(memory.retain_at(buffer), Err(Error::Invalid));
     }
 
@@ -356,7 +356,7 @@ mod tests {
             "no object"
         );
         assert_eq!(memory.map(free + 2 * BLOCK, 2 * BLOCK, 0, handle), Ok(()));
-        let buffer = memory.alloc(0, BLOCK).unwrap();
+        let buffer = memory.alloc(0, BLOCK, true).unwrap();
         assert_eq!(
             memory.map(buffer, BLOCK, 0, handle),
             Err(Error::Invalid),
@@ -380,7 +380,7 @@ mod tests {
             Err(Error::Invalid),
             "still mapped"
         );
-        let buffer = memory.alloc(0, BLOCK).unwrap();
+        let buffer = memory.alloc(0, BLOCK, true).unwrap();
         assert_eq!(memory.unmap(buffer, BLOCK), Err(Error::Invalid));
         assert_eq!(memory.unmap(va, 2 * BLOCK), Ok(vec![]));
     }

@@ -1,0 +1,127 @@
+//! Pointers that C programs pass. Only C makes values of these types, and its side of the contract is CUDA's: a
+//! pointer is NULL or points to what the function's prototype says, for as long as the call runs.
+
+use std::ffi::{CStr, c_char};
+
+use super::error::{Error, Result};
+
+/// Where a result goes.
+#[repr(transparent)]
+pub(super) struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> Out<T> {
+    /// Stores a result.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for NULL.
+    pub(super) fn set(self, value: T) -> Result {
+        self.check()?;
+        self.set_if_wanted(value);
+        Ok(())
+    }
+
+    /// Stores a result that may be left out by passing NULL.
+    pub(super) fn set_if_wanted(self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: not NULL, so the program's memory for a T (see the head of this file).
+            unsafe { self.0.write_unaligned(value) };
+        }
+    }
+
+    /// Refuses NULL before anything is done.
+    pub(super) fn check(self) -> Result {
+        if self.0.is_null() {
+            Err(Error::INVALID_VALUE)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Out<c_char> {
+    /// Stores as much of a text as `room` bytes take, NUL included.
+    pub(super) fn set_text(self, text: &str, room: i32) -> Result {
+        self.check()?;
+        let room = usize::try_from(room)
+            .ok()
+            .filter(|&room| room > 0)
+            .ok_or(Error::INVALID_VALUE)?;
+        let len = text.len().min(room - 1);
+        // SAFETY: not NULL, so `room` bytes of the program's memory.
+        unsafe {
+            self.0
+                .cast::<u8>()
+                .copy_from_nonoverlapping(text.as_ptr(), len);
+            self.0.cast::<u8>().add(len).write(0);
+        }
+        Ok(())
+    }
+}
+
+/// Where an argument is read.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct In<T>(*const T);
+
+impl<T: Copy> In<T> {
+    /// Reads the argument.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for NULL.
+    pub(super) fn get(self) -> Result<T> {
+        self.at(0)
+    }
+
+    /// Reads an element of an array argument.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for NULL.
+    pub(super) fn at(self, index: usize) -> Result<T> {
+        if self.0.is_null() {
+            return Err(Error::INVALID_VALUE);
+        }
+        // SAFETY: not NULL, so as many Ts of the program as the call says.
+        Ok(unsafe { self.0.add(index).read_unaligned() })
+    }
+}
+
+impl In<c_char> {
+    /// Reads a text argument.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for NULL and for text that is not UTF-8.
+    pub(super) fn text(&self) -> Result<&str> {
+        if self.0.is_null() {
+            return Err(Error::INVALID_VALUE);
+        }
+        // SAFETY: not NULL, so a NUL-terminated text of the program.
+        unsafe { CStr::from_ptr(self.0) }
+            .to_str()
+            .map_err(|_| Error::INVALID_VALUE)
+    }
+}
+
+impl In<u8> {
+    /// The same place, for an argument whose type another one tells.
+    pub(super) fn of<T>(self) -> In<T> {
+        In(self.0.cast())
+    }
+}
+
+/// A result whose type depends on another argument.
+pub(super) type Untyped = Out<u8>;
+
+impl Untyped {
+    /// The same place for a result of a certain type.
+    pub(super) fn of<T>(self) -> Out<T> {
+        Out(self.0.cast())
+    }
+}

@@ -1,0 +1,121 @@
+//! cuMemAlloc and what can be asked about device memory.
+
+use gdremu::gpu::host::GPU_BYTES;
+
+use super::args::Out;
+use super::entry::{Current, in_context};
+use super::error::{Error, Result};
+use super::state::{Allocation, ContextHandle, State};
+use super::{gpus, host, pool};
+
+/// Rows of pitched memory start at multiples of this.
+const PITCH: usize = 512;
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> i32 {
+    in_context(|_, current| {
+        let free_bytes = gpus::with(|gpu| gpu.memory().free_bytes(current.gpu));
+        free.set(free_bytes as usize)?;
+        total.set(GPU_BYTES as usize)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemAlloc_v2(address: Out<u64>, size: usize) -> i32 {
+    in_context(|state, current| {
+        address.check()?;
+        address.set(alloc(state, current, size)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemAllocPitch_v2(
+    address: Out<u64>,
+    pitch: Out<usize>,
+    width: usize,
+    height: usize,
+    element: u32,
+) -> i32 {
+    in_context(|state, current| {
+        address.check()?;
+        pitch.check()?;
+        if !matches!(element, 4 | 8 | 16) {
+            return Err(Error::INVALID_VALUE);
+        }
+        let row = width
+            .checked_next_multiple_of(PITCH)
+            .ok_or(Error::INVALID_VALUE)?;
+        let size = row.checked_mul(height).ok_or(Error::INVALID_VALUE)?;
+        address.set(alloc(state, current, size)?)?;
+        pitch.set(row)
+    })
+}
+
+fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
+    let address = gpus::change(|memory| memory.alloc(current.gpu, size as u64, true))?;
+    let allocation = Allocation {
+        context: Some(current.context),
+        pool: None,
+        sync_memops: false,
+    };
+    state.allocations.insert(address, allocation);
+    Ok(address)
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemFree_v2(address: u64) -> i32 {
+    in_context(
+        |state, _| match host::free_managed(state, address as usize) {
+            Err(Error::INVALID_VALUE) => free(state, address),
+            result => result,
+        },
+    )
+}
+
+/// Frees a buffer, from a pool or not.
+///
+/// # Errors
+/// INVALID_VALUE if none starts there.
+pub(super) fn free(state: &mut State, address: u64) -> Result {
+    let len = gpus::with(|gpu| gpu.memory().place(address)).map_or(0, |place| place.len);
+    gpus::take_away(|memory| memory.free(address))?;
+    if let Some(pool) = state
+        .allocations
+        .remove(&address)
+        .and_then(|allocation| allocation.pool)
+    {
+        pool::freed(state, pool, len);
+    }
+    Ok(())
+}
+
+/// Frees the buffers of a context that ends.
+pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
+    let owned = |(&address, allocation): (&u64, &Allocation)| {
+        (allocation.context == Some(context)).then_some(address)
+    };
+    let addresses: Vec<u64> = state.allocations.iter().filter_map(owned).collect();
+    addresses
+        .into_iter()
+        .try_for_each(|address| free(state, address))
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemGetAddressRange_v2(
+    base: Out<u64>,
+    size: Out<usize>,
+    address: u64,
+) -> i32 {
+    in_context(|state, _| {
+        let (start, len) = match gpus::with(|gpu| gpu.memory().place(address)) {
+            Some(place) => (place.base, place.len),
+            None => {
+                let (start, range) = host::find(state, address as usize).ok_or(Error::NOT_FOUND)?;
+                (start as u64, range.len as u64)
+            }
+        };
+        base.set_if_wanted(start);
+        size.set_if_wanted(len as usize);
+        Ok(())
+    })
+}

@@ -1,0 +1,198 @@
+//! Contexts, and which one is current in the calling thread.
+
+use std::collections::BTreeSet;
+
+use super::args::{In, Out};
+use super::entry::{current, in_context, with_state};
+use super::error::{Error, Result};
+use super::primary::CONTEXT_FLAGS;
+use super::state::{Context, ContextHandle, STACK, State};
+use super::{buffer, gpus, host};
+
+/// Contexts behave as since CUDA 3.2: they float between threads.
+const API_VERSION: u32 = 3020;
+
+/// Makes a context; nobody has it current yet.
+pub(super) fn create(state: &mut State, gpu: usize, flags: u32) -> ContextHandle {
+    let id = state.next_id();
+    state.contexts.add(Context {
+        id,
+        gpu,
+        flags,
+        peers: BTreeSet::new(),
+    })
+}
+
+/// A context by its handle; 0 is the current one.
+fn live(state: &State, context: ContextHandle) -> Result<&Context> {
+    let context = if context == 0 {
+        current(state)?.context
+    } else {
+        context
+    };
+    state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)
+}
+
+/// Ends a context and everything that belongs to it.
+///
+/// # Errors
+/// INVALID_CONTEXT.
+pub(super) fn destroy(state: &mut State, context: ContextHandle) -> Result {
+    state
+        .contexts
+        .remove(context)
+        .ok_or(Error::INVALID_CONTEXT)?;
+    state.streams.retain(|stream| stream.context != context);
+    state.events.retain(|event| event.context != context);
+    host::free_all_of(state, context);
+    buffer::free_all_of(state, context)
+}
+
+/// cuCtxCreate in all its versions.
+fn create_current(handle: Out<ContextHandle>, flags: u32, device: i32) -> i32 {
+    with_state(|state| {
+        handle.check()?;
+        let gpu = gpus::by_ordinal(device)?;
+        if flags & !CONTEXT_FLAGS != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        let context = create(state, gpu, flags);
+        STACK.with(|stack| stack.push(context))?;
+        handle.set(context)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxCreate_v2(
+    handle: Out<ContextHandle>,
+    flags: u32,
+    device: i32,
+) -> i32 {
+    create_current(handle, flags, device)
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxCreate_v3(
+    handle: Out<ContextHandle>,
+    _affinities: In<u8>,
+    _count: i32,
+    flags: u32,
+    device: i32,
+) -> i32 {
+    create_current(handle, flags, device)
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxCreate_v4(
+    handle: Out<ContextHandle>,
+    _parameters: In<u8>,
+    flags: u32,
+    device: i32,
+) -> i32 {
+    create_current(handle, flags, device)
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxDestroy_v2(context: ContextHandle) -> i32 {
+    with_state(|state| {
+        if state
+            .primaries
+            .values()
+            .any(|primary| primary.context == Some(context))
+        {
+            return Err(Error::INVALID_CONTEXT); // Released, not destroyed.
+        }
+        destroy(state, context)?;
+        STACK.with(|stack| {
+            if stack.top() == Some(context) {
+                stack.pop();
+            }
+        });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxPushCurrent_v2(context: ContextHandle) -> i32 {
+    with_state(|state| {
+        state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
+        STACK.with(|stack| stack.push(context))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxPopCurrent_v2(handle: Out<ContextHandle>) -> i32 {
+    with_state(|_| {
+        let context = STACK
+            .with(|stack| stack.pop())
+            .ok_or(Error::INVALID_CONTEXT)?;
+        handle.set_if_wanted(context);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxSetCurrent(context: ContextHandle) -> i32 {
+    with_state(|state| {
+        if context != 0 {
+            state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
+        }
+        STACK.with(|stack| {
+            stack.pop();
+            if context == 0 {
+                Ok(())
+            } else {
+                stack.push(context)
+            }
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxGetCurrent(handle: Out<ContextHandle>) -> i32 {
+    with_state(|_| handle.set(STACK.with(|stack| stack.top()).unwrap_or(0)))
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxGetDevice(device: Out<i32>) -> i32 {
+    in_context(|_, current| device.set(current.gpu as i32))
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxGetDevice_v2(device: Out<i32>, context: ContextHandle) -> i32 {
+    with_state(|state| device.set(live(state, context)?.gpu as i32))
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxGetFlags(flags: Out<u32>) -> i32 {
+    in_context(|state, current| {
+        let context = state
+            .contexts
+            .get(current.context)
+            .ok_or(Error::INVALID_CONTEXT)?;
+        flags.set(context.flags)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxGetId(context: ContextHandle, id: Out<u64>) -> i32 {
+    with_state(|state| id.set(live(state, context)?.id))
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxGetApiVersion(context: ContextHandle, version: Out<u32>) -> i32 {
+    with_state(|state| {
+        live(state, context)?;
+        version.set(API_VERSION)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxSynchronize() -> i32 {
+    in_context(|_, _| Ok(()))
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxSynchronize_v2(context: ContextHandle) -> i32 {
+    with_state(|state| live(state, context).map(|_| ()))
+}

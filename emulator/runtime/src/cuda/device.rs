@@ -1,0 +1,125 @@
+//! Devices: how many, their names and addresses on the PCI bus.
+
+use std::ffi::c_char;
+
+use gdremu::gpu::host::GPU_BYTES;
+
+use super::args::{In, Out};
+use super::attributes;
+use super::entry::initialised;
+use super::error::Error;
+use super::gpus;
+use super::types::Uuid;
+
+/// PCI buses of the GPUs: the first has this number, each next one is 16 further on.
+const FIRST_BUS: usize = 0x1b;
+
+/// The PCI bus of a GPU.
+pub(super) fn bus(gpu: usize) -> usize {
+    FIRST_BUS + 16 * gpu
+}
+
+fn pci_address(gpu: usize) -> String {
+    format!("{:04X}:{:02X}:00.0", bus(gpu) >> 8, bus(gpu) & 0xff)
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceGetCount(count: Out<i32>) -> i32 {
+    initialised(|| count.set(gpus::count() as i32))
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> i32 {
+    initialised(|| {
+        device.check()?;
+        gpus::by_ordinal(ordinal)?;
+        device.set(ordinal)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i32) -> i32 {
+    initialised(|| {
+        gpus::by_ordinal(device)?;
+        name.set_text("gdremu GPU", len)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceGetUuid_v2(uuid: Out<Uuid>, device: i32) -> i32 {
+    initialised(|| {
+        let gpu = gpus::by_ordinal(device)?;
+        uuid.set(Uuid([
+            b'g', b'd', b'r', b'e', b'm', b'u', 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu as u8,
+        ]))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) -> i32 {
+    initialised(|| {
+        gpus::by_ordinal(device)?;
+        bytes.set(GPU_BYTES as usize)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32) -> i32 {
+    initialised(|| {
+        value.check()?;
+        let gpu = gpus::by_ordinal(device)?;
+        value.set(attributes::value(gpu, attribute)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceComputeCapability(
+    major: Out<i32>,
+    minor: Out<i32>,
+    device: i32,
+) -> i32 {
+    initialised(|| {
+        let gpu = gpus::by_ordinal(device)?;
+        major.set(attributes::value(
+            gpu,
+            attributes::COMPUTE_CAPABILITY_MAJOR,
+        )?)?;
+        minor.set(attributes::value(
+            gpu,
+            attributes::COMPUTE_CAPABILITY_MINOR,
+        )?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device: i32) -> i32 {
+    initialised(|| {
+        let address = pci_address(gpus::by_ordinal(device)?);
+        if len <= address.len() as i32 {
+            return Err(Error::INVALID_VALUE);
+        }
+        text.set_text(&address, len)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceGetByPCIBusId(device: Out<i32>, text: In<c_char>) -> i32 {
+    initialised(|| {
+        device.check()?;
+        let wanted = pci_fields(text.text()?).ok_or(Error::INVALID_VALUE)?;
+        let gpu = (0..gpus::count()).find(|&gpu| wanted == (0, bus(gpu) as u64, 0, 0));
+        device.set(gpu.ok_or(Error::INVALID_DEVICE)? as i32)
+    })
+}
+
+/// Reads `[domain:]bus:device[.function]`, all hexadecimal.
+fn pci_fields(text: &str) -> Option<(u64, u64, u64, u64)> {
+    let (address, function) = text.split_once('.').unwrap_or((text, "0"));
+    let hex = |digits| u64::from_str_radix(digits, 16).ok();
+    let fields: Vec<u64> = address.split(':').map(hex).collect::<Option<_>>()?;
+    match fields[..] {
+        [domain, bus, device] => Some((domain, bus, device, hex(function)?)),
+        [bus, device] => Some((0, bus, device, hex(function)?)),
+        _ => None,
+    }
+}

@@ -1,0 +1,63 @@
+//! The way into the stand-in: what must hold before a function runs, and what leaves it instead of a panic.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::error::{Error, Result};
+use super::state::{self, ContextHandle, State};
+
+/// Runs a function that needs nothing.
+pub(super) fn always(call: impl FnOnce() -> Result) -> i32 {
+    // What a panic leaves half done is a table entry: the program is told that the call failed.
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => error.0,
+        Err(_) => Error::UNKNOWN.0,
+    }
+}
+
+/// Runs a function that needs cuInit in this very process.
+pub(super) fn initialised(call: impl FnOnce() -> Result) -> i32 {
+    always(|| {
+        state::check_initialised()?;
+        call()
+    })
+}
+
+/// Runs a function that needs the state.
+pub(super) fn with_state(call: impl FnOnce(&mut State) -> Result) -> i32 {
+    initialised(|| call(&mut state::lock()))
+}
+
+/// Runs a function that needs a live context to be current, and the state.
+pub(super) fn in_context(call: impl FnOnce(&mut State, Current) -> Result) -> i32 {
+    initialised(|| {
+        let mut state = state::lock();
+        let current = current(&state)?;
+        call(&mut state, current)
+    })
+}
+
+/// The calling thread's context.
+#[derive(Clone, Copy)]
+pub(super) struct Current {
+    /// Its handle.
+    pub(super) context: ContextHandle,
+    /// The GPU it is on.
+    pub(super) gpu: usize,
+}
+
+/// The calling thread's context.
+///
+/// # Errors
+/// INVALID_CONTEXT: none. CONTEXT_IS_DESTROYED: one that no longer exists.
+pub(super) fn current(state: &State) -> Result<Current> {
+    let context = state::STACK
+        .with(|stack| stack.top())
+        .ok_or(Error::INVALID_CONTEXT)?;
+    let gpu = state
+        .contexts
+        .get(context)
+        .ok_or(Error::CONTEXT_IS_DESTROYED)?
+        .gpu;
+    Ok(Current { context, gpu })
+}

@@ -1,0 +1,51 @@
+//! The way to the emulated GPUs, which the CUDA stand-in shares with the emulated driver.
+
+use gdremu::config::GpuConfig;
+use gdremu::gpu::HostProvider;
+use gdremu::gpu::memory::{self, Memory, PageTableId};
+
+use super::error::{Error, Result};
+use crate::state as machine;
+
+/// What GPUs there are.
+pub(super) fn config() -> GpuConfig {
+    machine::lock().config.gpu.clone()
+}
+
+/// Uses the GPUs.
+pub(super) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
+    call(&mut machine::lock().gpu)
+}
+
+/// Changes the books of the GPUs' memory.
+pub(super) fn change<T>(
+    call: impl FnMut(&mut Memory) -> std::result::Result<T, memory::Error>,
+) -> Result<T> {
+    with(|gpu| gpu.change(call)).map_err(Error::from)
+}
+
+/// Takes memory away from the program: pins that lose it are told before anybody else can use the GPUs.
+pub(super) fn take_away(
+    call: impl FnMut(&mut Memory) -> std::result::Result<Vec<PageTableId>, memory::Error>,
+) -> Result {
+    let mut machine = machine::lock();
+    let revoked = machine.gpu.change(call)?;
+    machine.revoke(&revoked);
+    Ok(())
+}
+
+/// The GPU that a CUdevice names.
+///
+/// # Errors
+/// INVALID_DEVICE.
+pub(super) fn by_ordinal(device: i32) -> Result<usize> {
+    usize::try_from(device)
+        .ok()
+        .filter(|&gpu| gpu < count())
+        .ok_or(Error::INVALID_DEVICE)
+}
+
+/// How many GPUs there are.
+pub(super) fn count() -> usize {
+    config().gpus as usize
+}

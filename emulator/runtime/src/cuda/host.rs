@@ -1,0 +1,191 @@
+//! Host memory that CUDA allocates or knows, and managed memory, which is host memory here: the CPU may touch it, and
+//! it cannot be pinned through the driver, as on real GPUs.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+
+use super::args::Out;
+use super::entry::{Current, in_context};
+use super::error::{Error, Result};
+use super::state::{ContextHandle, State};
+
+/// Allocations start at pages.
+const PAGE: usize = 4096;
+
+/// Flags of cuMemHostAlloc: portable, mapped, write-combined.
+const ALLOC_FLAGS: u32 = 0x7;
+
+/// Flags of cuMemHostRegister: portable, mapped, I/O memory, read-only.
+const REGISTER_FLAGS: u32 = 0xf;
+
+/// A piece of host memory that CUDA knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostRange {
+    pub(super) len: usize,
+    pub(super) kind: Kind,
+    pub(super) flags: u32,
+    pub(super) context: ContextHandle,
+    pub(super) gpu: usize,
+    /// As for device memory, different for every range of this process.
+    pub(super) id: u64,
+}
+
+/// Where the memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// cuMemAllocHost, cuMemHostAlloc.
+    Allocated,
+    /// cuMemHostRegister: the program's own.
+    Registered,
+    /// cuMemAllocManaged.
+    Managed,
+}
+
+/// The range that an address is in, with its start.
+pub(super) fn find(state: &State, address: usize) -> Option<(usize, &HostRange)> {
+    let (&start, range) = state.host.range(..=address).next_back()?;
+    (address - start < range.len).then_some((start, range))
+}
+
+fn layout(len: usize) -> Result<Layout> {
+    Layout::from_size_align(len, PAGE).map_err(|_| Error::OUT_OF_MEMORY)
+}
+
+fn alloc(state: &mut State, current: Current, len: usize, kind: Kind, flags: u32) -> Result<usize> {
+    if len == 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    // SAFETY: the length is not 0.
+    let address = unsafe { alloc_zeroed(layout(len)?) }.expose_provenance();
+    if address == 0 {
+        return Err(Error::OUT_OF_MEMORY);
+    }
+    insert(state, current, address, len, kind, flags);
+    Ok(address)
+}
+
+fn insert(state: &mut State, current: Current, address: usize, len: usize, kind: Kind, flags: u32) {
+    let id = (1 << 63) | state.next_id();
+    let Current { context, gpu } = current;
+    state.host.insert(
+        address,
+        HostRange {
+            len,
+            kind,
+            flags,
+            context,
+            gpu,
+            id,
+        },
+    );
+}
+
+fn free(state: &mut State, address: usize, kind: Kind) -> Result {
+    let range = state.host.get(&address).filter(|range| range.kind == kind);
+    let layout = layout(range.ok_or(Error::INVALID_VALUE)?.len)?;
+    state.host.remove(&address);
+    if kind != Kind::Registered {
+        // SAFETY: `alloc` allocated it with this layout, and it has just left the table.
+        unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address), layout) };
+    }
+    Ok(())
+}
+
+/// cuMemFree of managed memory.
+///
+/// # Errors
+/// INVALID_VALUE if none starts there.
+pub(super) fn free_managed(state: &mut State, address: usize) -> Result {
+    free(state, address, Kind::Managed)
+}
+
+/// Frees the host memory of a context that ends.
+pub(super) fn free_all_of(state: &mut State, context: ContextHandle) {
+    let owned: Vec<_> = state
+        .host
+        .iter()
+        .filter(|(_, range)| range.context == context)
+        .map(|(&address, range)| (address, range.kind))
+        .collect();
+    for (address, kind) in owned {
+        free(state, address, kind).expect("just seen");
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemAllocHost_v2(address: Out<usize>, size: usize) -> i32 {
+    cuMemHostAlloc(address, size, 0)
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemHostAlloc(address: Out<usize>, size: usize, flags: u32) -> i32 {
+    in_context(|state, current| {
+        address.check()?;
+        if flags & !ALLOC_FLAGS != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        address.set(alloc(state, current, size, Kind::Allocated, flags)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemFreeHost(address: usize) -> i32 {
+    in_context(|state, _| free(state, address, Kind::Allocated))
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemAllocManaged(address: Out<u64>, size: usize, flags: u32) -> i32 {
+    in_context(|state, current| {
+        address.check()?;
+        if !matches!(flags, 1 | 2) {
+            return Err(Error::INVALID_VALUE); // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
+        }
+        address.set(alloc(state, current, size, Kind::Managed, flags)? as u64)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemHostRegister_v2(address: usize, size: usize, flags: u32) -> i32 {
+    in_context(|state, current| {
+        let end = address.checked_add(size).ok_or(Error::INVALID_VALUE)?;
+        if address == 0 || size == 0 || flags & !REGISTER_FLAGS != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        let below = state.host.range(..end).next_back();
+        if below.is_some_and(|(&start, range)| start + range.len > address) {
+            return Err(Error::HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        insert(state, current, address, size, Kind::Registered, flags);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemHostUnregister(address: usize) -> i32 {
+    in_context(|state, _| {
+        free(state, address, Kind::Registered).map_err(|_| Error::HOST_MEMORY_NOT_REGISTERED)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemHostGetDevicePointer_v2(
+    device: Out<u64>,
+    address: usize,
+    flags: u32,
+) -> i32 {
+    in_context(|state, _| {
+        device.check()?;
+        let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
+        if flags != 0 || range.kind == Kind::Managed {
+            return Err(Error::INVALID_VALUE);
+        }
+        device.set(address as u64) // Unified addressing.
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemHostGetFlags(flags: Out<u32>, address: usize) -> i32 {
+    in_context(|state, _| {
+        let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
+        flags.set(range.flags | 0x2) // Unified addressing maps all of it.
+    })
+}

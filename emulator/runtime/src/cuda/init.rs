@@ -1,0 +1,24 @@
+//! cuInit and the driver's version.
+
+use super::args::Out;
+use super::entry::always;
+use super::error::Error;
+use super::{gpus, state};
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuInit(flags: u32) -> i32 {
+    always(|| {
+        if flags != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        if gpus::count() == 0 {
+            return Err(Error::NO_DEVICE);
+        }
+        state::initialise()
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDriverGetVersion(version: Out<i32>) -> i32 {
+    always(|| version.set(gpus::config().cuda_version as i32))
+}

@@ -1,0 +1,82 @@
+//! Several GPUs: any one can reach the memory of any other. Writes of third parties to GPU memory.
+
+use super::args::Out;
+use super::entry::{in_context, initialised};
+use super::error::Error;
+use super::gpus;
+use super::state::ContextHandle;
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceCanAccessPeer(can: Out<i32>, device: i32, peer: i32) -> i32 {
+    initialised(|| {
+        let other = gpus::by_ordinal(device)? != gpus::by_ordinal(peer)?;
+        can.set(i32::from(other))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceGetP2PAttribute(
+    value: Out<i32>,
+    attribute: i32,
+    source: i32,
+    destination: i32,
+) -> i32 {
+    initialised(|| {
+        value.check()?;
+        if gpus::by_ordinal(source)? == gpus::by_ordinal(destination)? {
+            return Err(Error::INVALID_DEVICE);
+        }
+        value.set(match attribute {
+            1 | 3 | 4 => 0, // PERFORMANCE_RANK, NATIVE_ATOMIC_SUPPORTED, CUDA_ARRAY_ACCESS_SUPPORTED
+            2 => 1,         // ACCESS_SUPPORTED
+            _ => return Err(Error::INVALID_VALUE),
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxEnablePeerAccess(peer: ContextHandle, flags: u32) -> i32 {
+    in_context(|state, current| {
+        if flags != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        let peer_gpu = state.contexts.get(peer).ok_or(Error::INVALID_CONTEXT)?.gpu;
+        if peer_gpu == current.gpu {
+            return Err(Error::INVALID_DEVICE);
+        }
+        let context = state
+            .contexts
+            .get_mut(current.context)
+            .ok_or(Error::INVALID_CONTEXT)?;
+        if context.peers.insert(peer) {
+            Ok(())
+        } else {
+            Err(Error::PEER_ACCESS_ALREADY_ENABLED)
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxDisablePeerAccess(peer: ContextHandle) -> i32 {
+    in_context(|state, current| {
+        state.contexts.get(peer).ok_or(Error::INVALID_CONTEXT)?;
+        let context = state
+            .contexts
+            .get_mut(current.context)
+            .ok_or(Error::INVALID_CONTEXT)?;
+        if context.peers.remove(&peer) {
+            Ok(())
+        } else {
+            Err(Error::PEER_ACCESS_NOT_ENABLED)
+        }
+    })
+}
+
+/// The CPU's writes through a mapping and the GPU's view of them are the same memory here: nothing is in flight.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuFlushGPUDirectRDMAWrites(target: u32, scope: u32) -> i32 {
+    in_context(|_, _| match (target, scope) {
+        (0, 100 | 200) => Ok(()),
+        _ => Err(Error::INVALID_VALUE),
+    })
+}

@@ -1,0 +1,247 @@
+//! Stream-ordered allocation. As every stream is done at once, so are allocation and free.
+//!
+//! Memory of a pool cannot be pinned unless the pool was created GPUDirect capable, which CUDA can do since 13.3.
+
+use super::args::{In, Out};
+use super::entry::{in_context, with_state};
+use super::error::{Error, Result};
+use super::state::{Allocation, State};
+use super::stream::{self, StreamHandle};
+use super::types::{ALLOCATION_PINNED, PoolProps};
+use super::{buffer, gpus, vmm};
+
+/// CUmemoryPool.
+type PoolHandle = usize;
+
+/// The first CUDA version whose pools can be GPUDirect capable.
+const RDMA_POOLS: u32 = 13030;
+
+/// A pool.
+#[derive(Debug)]
+pub(super) struct Pool {
+    gpu: usize,
+    /// Its memory can be pinned.
+    rdma: bool,
+    /// The reuse policies of attributes 1 to 3.
+    reuse: [i32; 3],
+    /// Bytes kept rather than given back; only remembered.
+    release_threshold: u64,
+    used: u64,
+    used_high: u64,
+}
+
+impl Pool {
+    fn new(gpu: usize, rdma: bool) -> Self {
+        Pool {
+            gpu,
+            rdma,
+            reuse: [1; 3],
+            release_threshold: 0,
+            used: 0,
+            used_high: 0,
+        }
+    }
+}
+
+/// # Errors
+/// NOT_SUPPORTED on GPUs without pools.
+fn check_supported() -> Result {
+    if gpus::config().mempools {
+        Ok(())
+    } else {
+        Err(Error::NOT_SUPPORTED)
+    }
+}
+
+fn default_pool(state: &mut State, gpu: usize) -> PoolHandle {
+    match state.default_pools.get(&gpu) {
+        Some(&pool) => pool,
+        None => {
+            let pool = state.pools.add(Pool::new(gpu, false));
+            state.default_pools.insert(gpu, pool);
+            pool
+        }
+    }
+}
+
+fn current_pool(state: &mut State, gpu: usize) -> PoolHandle {
+    state
+        .current_pools
+        .get(&gpu)
+        .copied()
+        .unwrap_or_else(|| default_pool(state, gpu))
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceGetDefaultMemPool(pool: Out<PoolHandle>, device: i32) -> i32 {
+    with_state(|state| {
+        let gpu = gpus::by_ordinal(device)?;
+        check_supported()?;
+        pool.set(default_pool(state, gpu))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceGetMemPool(pool: Out<PoolHandle>, device: i32) -> i32 {
+    with_state(|state| {
+        let gpu = gpus::by_ordinal(device)?;
+        check_supported()?;
+        pool.set(current_pool(state, gpu))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDeviceSetMemPool(device: i32, pool: PoolHandle) -> i32 {
+    with_state(|state| {
+        let gpu = gpus::by_ordinal(device)?;
+        check_supported()?;
+        state
+            .pools
+            .get(pool)
+            .filter(|pool| pool.gpu == gpu)
+            .ok_or(Error::INVALID_VALUE)?;
+        state.current_pools.insert(gpu, pool);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemPoolCreate(pool: Out<PoolHandle>, props: In<PoolProps>) -> i32 {
+    with_state(|state| {
+        pool.check()?;
+        check_supported()?;
+        let props = props.get()?;
+        if props.kind != ALLOCATION_PINNED || props.handle_types != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        let gpu = vmm::gpu_at(props.location)?;
+        let rdma = gpus::config().cuda_version >= RDMA_POOLS && props.gpu_direct_rdma_capable != 0;
+        pool.set(state.pools.add(Pool::new(gpu, rdma)))
+    })
+}
+
+/// Memory of the pool stays valid until it is freed.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemPoolDestroy(pool: PoolHandle) -> i32 {
+    with_state(|state| {
+        if state.default_pools.values().any(|&default| default == pool) {
+            return Err(Error::INVALID_VALUE);
+        }
+        state.pools.remove(pool).ok_or(Error::INVALID_VALUE)?;
+        state.current_pools.retain(|_, current| *current != pool);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemPoolTrimTo(pool: PoolHandle, _keep: usize) -> i32 {
+    with_state(|state| {
+        state
+            .pools
+            .get(pool)
+            .map(|_| ())
+            .ok_or(Error::INVALID_VALUE)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemPoolGetAttribute(
+    pool: PoolHandle,
+    attribute: u32,
+    value: Out<u8>,
+) -> i32 {
+    with_state(|state| {
+        let pool = state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
+        match attribute {
+            1..=3 => value.of().set(pool.reuse[attribute as usize - 1]),
+            4 => value.of().set(pool.release_threshold),
+            5 | 7 => value.of().set(pool.used), // Nothing is reserved beyond what is used.
+            6 | 8 => value.of().set(pool.used_high),
+            _ => Err(Error::INVALID_VALUE),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemPoolSetAttribute(
+    pool: PoolHandle,
+    attribute: u32,
+    value: In<u8>,
+) -> i32 {
+    with_state(|state| {
+        let pool = state.pools.get_mut(pool).ok_or(Error::INVALID_VALUE)?;
+        match attribute {
+            1..=3 => pool.reuse[attribute as usize - 1] = value.of().get()?,
+            4 => pool.release_threshold = value.of().get()?,
+            6 | 8 if value.of::<u64>().get()? == 0 => pool.used_high = pool.used,
+            _ => return Err(Error::INVALID_VALUE),
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemAllocAsync(
+    address: Out<u64>,
+    size: usize,
+    stream: StreamHandle,
+) -> i32 {
+    in_context(|state, current| {
+        check_supported()?;
+        let pool = current_pool(state, current.gpu);
+        alloc(state, address, size, pool, stream)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemAllocFromPoolAsync(
+    address: Out<u64>,
+    size: usize,
+    pool: PoolHandle,
+    stream: StreamHandle,
+) -> i32 {
+    in_context(|state, _| {
+        check_supported()?;
+        alloc(state, address, size, pool, stream)
+    })
+}
+
+fn alloc(
+    state: &mut State,
+    address: Out<u64>,
+    size: usize,
+    handle: PoolHandle,
+    stream: StreamHandle,
+) -> Result {
+    address.check()?;
+    stream::check(state, stream)?;
+    let pool = state.pools.get_mut(handle).ok_or(Error::INVALID_VALUE)?;
+    let va = gpus::change(|memory| memory.alloc(pool.gpu, size as u64, pool.rdma))?;
+    pool.used += size as u64;
+    pool.used_high = pool.used_high.max(pool.used);
+    state.allocations.insert(
+        va,
+        Allocation {
+            context: None,
+            pool: Some(handle),
+            sync_memops: false,
+        },
+    );
+    address.set(va)
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> i32 {
+    in_context(|state, _| {
+        check_supported()?;
+        stream::check(state, stream)?;
+        buffer::free(state, address)
+    })
+}
+
+/// Takes freed memory off the books of its pool.
+pub(super) fn freed(state: &mut State, pool: PoolHandle, len: u64) {
+    if let Some(pool) = state.pools.get_mut(pool) {
+        pool.used -= len;
+    }
+}

@@ -1,0 +1,96 @@
+//! Primary contexts: one per GPU, shared by everybody who retains it.
+
+use super::args::Out;
+use super::context;
+use super::entry::with_state;
+use super::error::{Error, Result};
+use super::gpus;
+use super::state::{ContextHandle, State};
+
+/// Flags that a context may have.
+pub(super) const CONTEXT_FLAGS: u32 = 0xff;
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDevicePrimaryCtxRetain(handle: Out<ContextHandle>, device: i32) -> i32 {
+    with_state(|state| {
+        handle.check()?;
+        let gpu = gpus::by_ordinal(device)?;
+        let mut primary = state.primaries.get(&gpu).copied().unwrap_or_default();
+        let context = match primary.context {
+            Some(context) => context,
+            None => context::create(state, gpu, primary.flags),
+        };
+        primary.context = Some(context);
+        primary.retained += 1;
+        state.primaries.insert(gpu, primary);
+        handle.set(context)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> i32 {
+    with_state(|state| {
+        let gpu = gpus::by_ordinal(device)?;
+        let primary = state
+            .primaries
+            .get_mut(&gpu)
+            .filter(|primary| primary.retained > 0);
+        let primary = primary.ok_or(Error::INVALID_CONTEXT)?;
+        primary.retained -= 1;
+        if primary.retained == 0 {
+            destroy(state, gpu)
+        } else {
+            Ok(())
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDevicePrimaryCtxReset_v2(device: i32) -> i32 {
+    with_state(|state| {
+        let gpu = gpus::by_ordinal(device)?;
+        destroy(state, gpu)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) -> i32 {
+    with_state(|state| {
+        let gpu = gpus::by_ordinal(device)?;
+        if flags & !CONTEXT_FLAGS != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        let primary = state.primaries.entry(gpu).or_default();
+        primary.flags = flags;
+        if let Some(context) = primary
+            .context
+            .and_then(|context| state.contexts.get_mut(context))
+        {
+            context.flags = flags;
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuDevicePrimaryCtxGetState(
+    device: i32,
+    flags: Out<u32>,
+    active: Out<i32>,
+) -> i32 {
+    with_state(|state| {
+        let gpu = gpus::by_ordinal(device)?;
+        let primary = state.primaries.get(&gpu).copied().unwrap_or_default();
+        flags.set(primary.flags)?;
+        active.set(i32::from(primary.context.is_some()))
+    })
+}
+
+/// Ends a primary context with all that it owns; who has it current or retained finds it destroyed.
+fn destroy(state: &mut State, gpu: usize) -> Result {
+    let context = state.primaries.get_mut(&gpu).and_then(|primary| {
+        primary.retained = 0;
+        primary.context.take()
+    });
+    context.map_or(Ok(()), |context| context::destroy(state, context))
+}

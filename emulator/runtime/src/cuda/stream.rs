@@ -1,0 +1,201 @@
+//! Streams. All work is done at once, in the calling thread.
+
+use super::args::Out;
+use super::entry::{current, in_context, initialised, with_state};
+use super::error::{Error, Result};
+use super::event::EventHandle;
+use super::state::{self, ContextHandle, State};
+
+/// CUstream. 0, 1 and 2 are the default streams.
+pub(super) type StreamHandle = usize;
+
+const LAST_DEFAULT: StreamHandle = 2;
+
+/// The highest priority of a stream; the lowest is 0.
+const GREATEST_PRIORITY: i32 = -5;
+
+/// A stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) context: ContextHandle,
+    pub(super) flags: u32,
+    pub(super) priority: i32,
+}
+
+/// # Errors
+/// INVALID_HANDLE for what is no stream.
+pub(super) fn check(state: &State, stream: StreamHandle) -> Result {
+    if stream <= LAST_DEFAULT || state.streams.get(stream).is_some() {
+        Ok(())
+    } else {
+        Err(Error::INVALID_HANDLE)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamCreate(stream: Out<StreamHandle>, flags: u32) -> i32 {
+    cuStreamCreateWithPriority(stream, flags, 0)
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamCreateWithPriority(
+    stream: Out<StreamHandle>,
+    flags: u32,
+    priority: i32,
+) -> i32 {
+    in_context(|state, current| {
+        stream.check()?;
+        if flags > 1 {
+            return Err(Error::INVALID_VALUE);
+        }
+        let priority = priority.clamp(GREATEST_PRIORITY, 0);
+        stream.set(state.streams.add(Stream {
+            context: current.context,
+            flags,
+            priority,
+        }))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamDestroy_v2(stream: StreamHandle) -> i32 {
+    with_state(|state| {
+        state
+            .streams
+            .remove(stream)
+            .map(drop)
+            .ok_or(Error::INVALID_HANDLE)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamSynchronize(stream: StreamHandle) -> i32 {
+    in_context(|state, _| check(state, stream))
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamQuery(stream: StreamHandle) -> i32 {
+    in_context(|state, _| check(state, stream))
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamWaitEvent(
+    stream: StreamHandle,
+    event: EventHandle,
+    _flags: u32,
+) -> i32 {
+    in_context(|state, _| {
+        check(state, stream)?;
+        state
+            .events
+            .get(event)
+            .map(|_| ())
+            .ok_or(Error::INVALID_HANDLE)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamGetFlags(stream: StreamHandle, flags: Out<u32>) -> i32 {
+    in_context(|state, _| {
+        check(state, stream)?;
+        flags.set(state.streams.get(stream).map_or(0, |stream| stream.flags))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamGetPriority(stream: StreamHandle, priority: Out<i32>) -> i32 {
+    in_context(|state, _| {
+        check(state, stream)?;
+        priority.set(
+            state
+                .streams
+                .get(stream)
+                .map_or(0, |stream| stream.priority),
+        )
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamGetCtx(stream: StreamHandle, context: Out<ContextHandle>) -> i32 {
+    in_context(|state, current| {
+        check(state, stream)?;
+        context.set(
+            state
+                .streams
+                .get(stream)
+                .map_or(current.context, |stream| stream.context),
+        )
+    })
+}
+
+/// There are no green contexts.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamGetCtx_v2(
+    stream: StreamHandle,
+    context: Out<ContextHandle>,
+    green_context: Out<usize>,
+) -> i32 {
+    let result = cuStreamGetCtx(stream, context);
+    if result == 0 {
+        green_context.set_if_wanted(0);
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) -> i32 {
+    in_context(|_, _| {
+        least.set_if_wanted(0);
+        greatest.set_if_wanted(GREATEST_PRIORITY);
+        Ok(())
+    })
+}
+
+/// Runs `function` if the stream exists, with nothing locked.
+fn run(stream: StreamHandle, function: impl FnOnce()) -> i32 {
+    initialised(|| {
+        {
+            let state = state::lock();
+            current(&state)?;
+            check(&state, stream)?;
+        }
+        function();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuLaunchHostFunc(
+    stream: StreamHandle,
+    function: Option<extern "C" fn(usize)>,
+    data: usize,
+) -> i32 {
+    match function {
+        Some(function) => run(stream, || function(data)),
+        None => Error::INVALID_VALUE.0,
+    }
+}
+
+/// How the caller waits makes no difference: the function has run.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuLaunchHostFunc_v2(
+    stream: StreamHandle,
+    function: Option<extern "C" fn(usize)>,
+    data: usize,
+    _sync_mode: u32,
+) -> i32 {
+    cuLaunchHostFunc(stream, function, data)
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamAddCallback(
+    stream: StreamHandle,
+    callback: Option<extern "C" fn(StreamHandle, i32, usize)>,
+    data: usize,
+    flags: u32,
+) -> i32 {
+    match callback {
+        Some(callback) if flags == 0 => run(stream, || callback(stream, 0, data)),
+        _ => Error::INVALID_VALUE.0,
+    }
+}

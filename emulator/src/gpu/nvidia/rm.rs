@@ -1,0 +1,273 @@
+//! The GPU driver's resource manager, as far as it takes to map exported GPU memory through BAR1: the ioctls
+//! of the open kernel driver (580 series) on `/dev/nvidiactl` and `/dev/nvidiaN`.
+//!
+//! The vendor documents none of this and may change it from one driver branch to the next, so every status
+//! is checked and every error names the step.
+
+use std::fs::{self, File, OpenOptions};
+use std::mem::size_of;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+use super::Failure;
+
+/// Handle numbers that we choose for our objects.
+const DEVICE: u32 = 0x6764_0001;
+const SUBDEVICE: u32 = 0x6764_0002;
+const FIRST_MEMORY: u32 = 0x6764_1000;
+
+/// Classes of objects.
+const CLASS_CLIENT: u32 = 0x41;
+const CLASS_DEVICE: u32 = 0x80;
+const CLASS_SUBDEVICE: u32 = 0x2080;
+
+/// Control commands of a client: which device an exported descriptor belongs to; its import.
+const GET_EXPORT_INFO: u32 = 0x3d08;
+const IMPORT: u32 = 0x3d0c;
+
+/// One ioctl command: its number and its argument.
+trait Command: Default {
+    const NUMBER: u8;
+    /// The driver's answer; 0 is success.
+    fn status(&self) -> u32;
+}
+
+macro_rules! command {
+    ($(#[$doc:meta])* $name:ident = $number:literal, $size:literal { $($field:ident: $type:ty),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Default)]
+        #[repr(C)]
+        struct $name { $($field: $type),+ }
+        const _: () = assert!(size_of::<$name>() == $size);
+        impl Command for $name {
+            const NUMBER: u8 = $number;
+            fn status(&self) -> u32 {
+                self.status
+            }
+        }
+    };
+}
+
+command! {
+    /// Makes an object.
+    Alloc = 0x2b, 48 {
+        root: u32, parent: u32, object: u32, class: u32, params: u64, rights: u64, params_size: u32, flags: u32,
+        status: u32, _pad: u32,
+    }
+}
+
+command! {
+    /// Sends a control command to an object.
+    Control = 0x2a, 32 {
+        client: u32, object: u32, command: u32, flags: u32, params: u64, params_size: u32, status: u32,
+    }
+}
+
+command! {
+    /// Frees an object.
+    Free = 0x29, 16 { root: u32, parent: u32, object: u32, status: u32 }
+}
+
+command! {
+    /// Prepares a mapping, which mmap of `fd` then makes.
+    MapMemory = 0x4e, 56 {
+        client: u32, device: u32, memory: u32, _pad: u32, offset: u64, length: u64, linear: u64, status: u32,
+        flags: u32, fd: i32, _tail: u32,
+    }
+}
+
+/// Argument of [`GET_EXPORT_INFO`].
+#[repr(C)]
+struct ExportInfo {
+    fd: i32,
+    device_instance: u32,
+    gpu_instance: u32,
+    max_objects: u16,
+    metadata: [u8; 64],
+}
+
+/// Argument of [`IMPORT`].
+#[repr(C)]
+struct ImportObjects {
+    fd: i32,
+    parent: u32,
+    objects: [u32; 128],
+    types: [u8; 128],
+    count: u16,
+    index: u16,
+}
+
+const _: () = assert!(size_of::<ExportInfo>() == 80 && size_of::<ImportObjects>() == 652);
+
+/// Our client of the resource manager, on one GPU. Dropping it frees all it made.
+#[derive(Debug)]
+pub(super) struct Client {
+    control: File,
+    /// Registered with `control`; kept open for as long.
+    _device: File,
+    path: String,
+    root: u32,
+    next_memory: u32,
+}
+
+/// An imported GPU allocation. It keeps the physical memory alive.
+#[derive(Debug)]
+pub(super) struct Memory(u32);
+
+/// Which GPU an exported descriptor belongs to.
+pub(super) fn device_instance(exported: &impl AsRawFd) -> Result<u32, Failure> {
+    let control = open("/dev/nvidiactl")?;
+    let root = alloc_client(&control)?;
+    let mut info = ExportInfo {
+        fd: exported.as_raw_fd(),
+        device_instance: 0,
+        gpu_instance: 0,
+        max_objects: 0,
+        metadata: [0; 64],
+    };
+    send(&control, "which GPU the memory is of", root, GET_EXPORT_INFO, &mut info)?;
+    Ok(info.device_instance)
+}
+
+impl Client {
+    /// A client for the GPU with this device file and instance number.
+    pub(super) fn new(minor: u32, instance: u32) -> Result<Client, Failure> {
+        let control = open("/dev/nvidiactl")?;
+        let path = format!("/dev/nvidia{minor}");
+        let device = open(&path)?;
+        register(&device, &control)?;
+        let root = alloc_client(&control)?;
+        // The device's parameters: its instance, and defaults.
+        let mut params = [0_u32; 14];
+        params[0] = instance;
+        alloc(&control, "device", root, root, DEVICE, CLASS_DEVICE, &mut params)?;
+        alloc(&control, "sub-device", root, DEVICE, SUBDEVICE, CLASS_SUBDEVICE, &mut [0_u32])?;
+        Ok(Client { control, _device: device, path, root, next_memory: FIRST_MEMORY })
+    }
+
+    /// Imports the allocation that was exported as this descriptor.
+    pub(super) fn import(&mut self, exported: &impl AsRawFd) -> Result<Memory, Failure> {
+        let memory = self.next_memory;
+        self.next_memory += 1;
+        let mut import = ImportObjects {
+            fd: exported.as_raw_fd(),
+            parent: DEVICE,
+            objects: [0; 128],
+            types: [0; 128],
+            count: 1,
+            index: 0,
+        };
+        import.objects[0] = memory;
+        send(&self.control, "import of exported memory", self.root, IMPORT, &mut import)?;
+        Ok(Memory(memory))
+    }
+
+    /// A file whose mmap gives `len` bytes of an allocation from `offset` on, through BAR1 and write-combined.
+    pub(super) fn prepare_map(&self, memory: &Memory, offset: u64, len: usize) -> Result<File, Failure> {
+        // The kernel remembers what to map with the descriptor, so each mapping has one of its own.
+        let fresh = open(&self.path)?;
+        let mut map = MapMemory {
+            client: self.root,
+            device: DEVICE,
+            memory: memory.0,
+            offset,
+            length: len as u64,
+            fd: fresh.as_raw_fd(),
+            ..Default::default()
+        };
+        call(&self.control, "BAR1 mapping", &mut map)?;
+        Ok(fresh)
+    }
+
+    /// Lets go of an allocation.
+    pub(super) fn free(&self, memory: Memory) -> Result<(), Failure> {
+        let mut free =
+            Free { root: self.root, parent: DEVICE, object: memory.0, ..Default::default() };
+        call(&self.control, "free of imported memory", &mut free)
+    }
+}
+
+/// The version of the running GPU driver, for messages.
+pub(super) fn driver_version() -> String {
+    fs::read_to_string("/sys/module/nvidia/version")
+        .map_or_else(|_| "of unknown version".into(), |version| version.trim().to_owned())
+}
+
+fn open(path: &str) -> Result<File, Failure> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_CLOEXEC)
+        .open(path)
+        .map_err(|error| Failure::system("opening the GPU driver's device files", &error))
+}
+
+fn register(device: &File, control: &File) -> Result<(), Failure> {
+    const REGISTER: u8 = 201;
+    let mut fd: i32 = control.as_raw_fd();
+    ioctl(device, "registration of the device file", REGISTER, &mut fd)
+}
+
+fn alloc_client(control: &File) -> Result<u32, Failure> {
+    let mut client = Alloc { class: CLASS_CLIENT, ..Default::default() };
+    call(control, "client", &mut client)?;
+    Ok(client.object)
+}
+
+fn alloc(
+    control: &File,
+    step: &'static str,
+    root: u32,
+    parent: u32,
+    object: u32,
+    class: u32,
+    params: &mut [u32],
+) -> Result<(), Failure> {
+    let mut alloc = Alloc {
+        root,
+        parent,
+        object,
+        class,
+        params: params.as_mut_ptr().expose_provenance() as u64,
+        params_size: size_of_val(params) as u32,
+        ..Default::default()
+    };
+    call(control, step, &mut alloc)
+}
+
+/// Sends a control command with its parameters.
+fn send<T>(
+    control: &File,
+    step: &'static str,
+    client: u32,
+    command: u32,
+    params: &mut T,
+) -> Result<(), Failure> {
+    let mut message = Control {
+        client,
+        object: client,
+        command,
+        params: std::ptr::from_mut(params).expose_provenance() as u64,
+        params_size: size_of::<T>() as u32,
+        ..Default::default()
+    };
+    call(control, step, &mut message)
+}
+
+fn call<C: Command>(file: &File, step: &'static str, command: &mut C) -> Result<(), Failure> {
+    ioctl(file, step, C::NUMBER, command)?;
+    match command.status() {
+        0 => Ok(()),
+        status => Err(Failure::refused(step, status)),
+    }
+}
+
+fn ioctl<T>(file: &File, step: &'static str, number: u8, argument: &mut T) -> Result<(), Failure> {
+    const READ_WRITE: u64 = 3;
+    let request = READ_WRITE << 30 | (size_of::<T>() as u64) << 16 | u64::from(b'F') << 8 | u64::from(number);
+    // SAFETY: the driver reads and writes one T, and what the pointers in it name; callers keep both alive.
+    match unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(argument)) } {
+        0 => Ok(()),
+        _ => Err(Failure::system(step, &std::io::Error::last_os_error())),
+    }
+}
