@@ -1,0 +1,154 @@
+//! Mapping pins into the CPU's address space, and what becomes of the mappings.
+#![forbid(unsafe_code)]
+
+use crate::abi::MappingType;
+use crate::errno::Errno;
+use crate::gpu::Provider;
+
+use super::pin::Mapping;
+use super::vma::Vma;
+use super::{Caller, Driver, FileId};
+
+/// User space ends here on the machines that are emulated.
+const ADDRESS_SPACE: usize = 1 << 47;
+
+/// What a program asks of mmap(2).
+#[derive(Clone, Copy, Debug)]
+pub struct MapRequest {
+    /// Bytes, not yet rounded up to pages.
+    pub len: usize,
+    /// A handle, times the size of a page.
+    pub offset: u64,
+    /// MAP_SHARED or MAP_SHARED_VALIDATE.
+    pub shared: bool,
+    /// PROT_WRITE.
+    pub write: bool,
+}
+
+impl Driver {
+    /// Maps a pin and returns the address, which the GPU's memory chooses.
+    ///
+    /// # Errors
+    /// `EINVAL`: no length, no such handle, a pin that is mapped already, whose address was not
+    /// aligned to a GPU page, whose memory was freed, or that is shorter. `ENOMEM`: longer than the
+    /// address space. `EACCES`: not the owner, or not opened for this access.
+    pub fn mmap(
+        &mut self,
+        gpu: &mut dyn Provider,
+        file: FileId,
+        caller: Caller,
+        request: &MapRequest,
+    ) -> Result<usize, Errno> {
+        // The kernel's own checks come before the module's.
+        if request.len == 0 || !request.offset.is_multiple_of(self.page_size) {
+            return Err(Errno::EINVAL);
+        }
+        let page_size = usize::try_from(self.page_size).expect("pages fit into the address space");
+        let len = request
+            .len
+            .checked_next_multiple_of(page_size)
+            .ok_or(Errno::ENOMEM)?;
+        if len > ADDRESS_SPACE {
+            return Err(Errno::ENOMEM);
+        }
+        let access = self.files.get(&file).ok_or(Errno::EBADF)?.access;
+        if !access.read || (request.shared && request.write && !access.write) {
+            return Err(Errno::EACCES);
+        }
+
+        let origin = self.next_mmap;
+        let default_type = self.config.platform.default_mapping();
+        let forgetful = self.config.forgets_the_mapping_on_a_second_mmap();
+        let pin = self.find(file, caller, request.offset / self.page_size)?;
+        if pin.mapping.is_some() {
+            if forgetful {
+                pin.mapping = None;
+            }
+            return Err(Errno::EINVAL);
+        }
+        if !request.shared || pin.offset != 0 || len as u64 > pin.pinned_size {
+            return Err(Errno::EINVAL);
+        }
+        let table = pin.table.ok_or(Errno::EINVAL)?;
+
+        let addr = gpu.map(table, 0, len)?;
+        let mapping_type = match pin.requested {
+            // What is forced over PCIe is not behind the coherent link.
+            MappingType::None if pin.force_pcie && default_type == MappingType::Caching => {
+                MappingType::Wc
+            }
+            MappingType::None => default_type,
+            requested => requested,
+        };
+        pin.mapping = Some(Mapping {
+            mapping_type,
+            addr,
+            len,
+            origin,
+        });
+        // The handle of the pin, which a wrong handle may have found, not the one asked for.
+        let handle = pin.handle;
+        self.vmas.insert(
+            addr,
+            Vma {
+                len,
+                file,
+                handle,
+                origin,
+            },
+        );
+        self.next_mmap += 1;
+        Ok(addr)
+    }
+
+    /// A range of addresses was unmapped, whatever lay there. Any part of a mapping that goes makes
+    /// its pin forget the whole of it. Returns the open devices that lost something.
+    pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<FileId> {
+        let gone = self.vmas.remove(addr, len);
+        for (_, vma) in &gone {
+            self.closed(vma);
+        }
+        gone.into_iter().map(|(_, vma)| vma.file).collect()
+    }
+
+    /// A range was moved to another address by mremap(2): its pins forget their mappings, which go
+    /// on to show the memory.
+    pub fn moved(&mut self, from: usize, len: usize, to: usize) {
+        for (addr, vma) in self.vmas.remove(from, len) {
+            self.vmas.insert(to + (addr - from), vma);
+            self.closed(&vma);
+        }
+    }
+
+    /// Whether any address of a range maps a pin.
+    pub fn maps(&self, addr: usize, len: usize) -> bool {
+        self.vmas.touches(addr, len)
+    }
+
+    /// Number of address ranges that map pins of an open device, zapped ones too.
+    pub fn mappings_of(&self, file: FileId) -> usize {
+        self.vmas.of_file(file)
+    }
+
+    /// The lowest mapped address and the end of the highest.
+    pub fn mapped_bounds(&self) -> Option<(usize, usize)> {
+        self.vmas.bounds()
+    }
+
+    /// What the module does when an address range goes: it marks the range's pin unmapped.
+    fn closed(&mut self, vma: &Vma) {
+        let or_oldest = self.config.looks_up_late_munmaps();
+        let Some(file) = self.files.get_mut(&vma.file) else {
+            return;
+        };
+        let Some(pin) = file.pins.find(vma.handle, or_oldest) else {
+            return;
+        };
+        let own = pin
+            .mapping
+            .is_some_and(|mapping| mapping.origin == vma.origin);
+        if own || or_oldest {
+            pin.mapping = None;
+        }
+    }
+}

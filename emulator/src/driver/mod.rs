@@ -1,0 +1,174 @@
+//! gdrdrv as a state machine: open devices, pins, handles, mappings. It maps no memory and opens no
+//! file itself; GPU memory comes from a [`Provider`], and whoever owns a `Driver` turns libc calls
+//! into calls of it.
+//!
+//! ```text
+//! open     → a FileId, owned by the process that opened
+//! ioctl    → commands.rs: one function per command
+//! mmap, unmapped, moved → mmap.rs over vma.rs, the address ranges
+//! revoked  ← the GPU's memory was freed under a pin
+//! release  ← the last descriptor and the last mapping are gone
+//! ```
+#![forbid(unsafe_code)]
+
+mod commands;
+mod mmap;
+mod pin;
+mod release;
+#[cfg(test)]
+mod tests;
+mod vma;
+
+use std::collections::BTreeMap;
+
+use crate::config::DriverConfig;
+use crate::errno::Errno;
+use crate::gpu::{PageTableId, Provider};
+
+pub use mmap::MapRequest;
+
+use pin::Pins;
+use vma::Vmas;
+
+/// The clock by which GET_INFO tells how long a pin took: nanoseconds.
+pub const CLOCK_KHZ: u64 = 1_000_000;
+
+/// Names an open device (in the kernel: an open file description).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u64);
+
+/// Who makes a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+}
+
+/// The access that a device was opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// O_RDONLY or O_RDWR.
+    pub read: bool,
+    /// O_WRONLY or O_RDWR.
+    pub write: bool,
+}
+
+/// An open device.
+#[derive(Debug)]
+struct File {
+    owner: Caller,
+    access: Access,
+    pins: Pins,
+}
+
+/// The whole of gdrdrv.
+#[derive(Debug)]
+pub struct Driver {
+    config: DriverConfig,
+    page_size: u64,
+    files: BTreeMap<FileId, File>,
+    vmas: Vmas,
+    next_file: u64,
+    next_mmap: u64,
+}
+
+impl Driver {
+    /// A freshly loaded module on a machine with pages of `page_size` bytes.
+    pub fn new(config: DriverConfig, page_size: u64) -> Self {
+        Driver {
+            config,
+            page_size,
+            files: BTreeMap::new(),
+            vmas: Vmas::default(),
+            next_file: 0,
+            next_mmap: 0,
+        }
+    }
+
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// `ENOENT` when the module is not loaded; the configured error.
+    pub fn open(&mut self, owner: Caller, access: Access) -> Result<FileId, Errno> {
+        if !self.config.loaded {
+            return Err(Errno::ENOENT);
+        }
+        if let Some(errno) = self.config.open_errno {
+            return Err(errno);
+        }
+        let id = FileId(self.next_file);
+        self.next_file += 1;
+        let pins = Pins::new(self.config.handle_base);
+        self.files.insert(
+            id,
+            File {
+                owner,
+                access,
+                pins,
+            },
+        );
+        Ok(id)
+    }
+
+    /// The memory of a page table was freed under its pin: takes its pages out of the CPU's address
+    /// space and gives the table back. Only pins that are not persistent are ever revoked.
+    pub fn revoked(&mut self, gpu: &mut dyn Provider, table: PageTableId) {
+        let mut pins = self
+            .files
+            .values_mut()
+            .flat_map(|file| file.pins.iter_mut());
+        let Some(pin) = pins.find(|pin| pin.table == Some(table)) else {
+            return;
+        };
+        pin.table = None;
+        if let Some(mapping) = pin.mapping {
+            gpu.zap(mapping.addr, mapping.len);
+        }
+        if !self.config.forgets_to_unmark_freed() {
+            pin.mapping = None;
+        }
+        gpu.put_pages(table);
+    }
+
+    /// The last descriptor and the last mapping of an open device are gone: gives up its pins.
+    pub fn release(&mut self, gpu: &mut dyn Provider, file: FileId) {
+        let Some(mut file) = self.files.remove(&file) else {
+            return;
+        };
+        for table in file.pins.drain().filter_map(|pin| pin.table) {
+            gpu.put_pages(table);
+        }
+    }
+
+    /// Forgets everything and gives nothing back: in a forked child all of it is the parent's.
+    pub fn forget(&mut self) {
+        self.files.clear();
+        self.vmas = Vmas::default();
+    }
+
+    /// Number of page tables that an open device has pinned.
+    pub fn pins_of(&self, file: FileId) -> usize {
+        self.files.get(&file).map_or(0, |file| {
+            file.pins.iter().filter_map(|pin| pin.table).count()
+        })
+    }
+
+    /// Number of page tables pinned.
+    pub fn pins(&self) -> usize {
+        self.files.keys().map(|file| self.pins_of(*file)).sum()
+    }
+
+    /// The open device, if `caller` may use it.
+    fn file(&mut self, file: FileId, caller: Caller) -> Result<&mut File, Errno> {
+        let per_thread = self.config.owner_is_a_thread();
+        let file = self.files.get_mut(&file).ok_or(Errno::EBADF)?;
+        let same = if per_thread {
+            file.owner == caller
+        } else {
+            file.owner.pid == caller.pid
+        };
+        if same { Ok(file) } else { Err(Errno::EACCES) }
+    }
+}

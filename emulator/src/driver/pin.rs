@@ -1,0 +1,105 @@
+//! A pinned range of GPU memory, and the list of them that an open device keeps.
+#![forbid(unsafe_code)]
+
+use crate::abi::MappingType;
+use crate::gpu::PageTableId;
+
+/// One pin.
+#[derive(Debug)]
+pub(super) struct Pin {
+    pub(super) handle: u64,
+    /// First pinned address: the wanted one, rounded down to a GPU page.
+    pub(super) va: u64,
+    /// Bytes between `va` and the wanted address.
+    pub(super) offset: u64,
+    /// What GET_INFO tells.
+    pub(super) mapped_size: u64,
+    /// Bytes of the page table.
+    pub(super) pinned_size: u64,
+    /// Gone when the memory was freed under the pin.
+    pub(super) table: Option<PageTableId>,
+    pub(super) force_pcie: bool,
+    /// How long the GPU driver took, in cycles of [`super::CLOCK_KHZ`].
+    pub(super) cycles: u64,
+    /// What REQ_MAPPING_TYPE asked for last; [`MappingType::None`] leaves it to the platform.
+    pub(super) requested: MappingType,
+    pub(super) mapping: Option<Mapping>,
+}
+
+/// The mapping that a pin believes it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mapping {
+    pub(super) mapping_type: MappingType,
+    pub(super) addr: usize,
+    pub(super) len: usize,
+    /// Counts the mmaps of the driver, to tell this mapping from leftovers of earlier ones.
+    pub(super) origin: u64,
+}
+
+impl Pin {
+    pub(super) fn mapping_type(&self) -> MappingType {
+        self.mapping
+            .map_or(MappingType::None, |mapping| mapping.mapping_type)
+    }
+}
+
+/// The pins of one open device, the oldest first.
+#[derive(Debug)]
+pub(super) struct Pins {
+    list: Vec<Pin>,
+    next_handle: u64,
+}
+
+impl Pins {
+    pub(super) fn new(first_handle: u64) -> Self {
+        Pins {
+            list: Vec::new(),
+            next_handle: first_handle,
+        }
+    }
+
+    /// The next handle, and the one after it when a pin takes `step` of them. Handles are offsets in
+    /// pages: beyond `2^64 / page_size` there are none.
+    pub(super) fn take_handle(&mut self, step: u64, page_size: u64) -> Option<u64> {
+        let handle = self.next_handle;
+        let next = handle
+            .checked_add(step)
+            .filter(|next| *next <= u64::MAX / page_size)?;
+        self.next_handle = next;
+        Some(handle)
+    }
+
+    pub(super) fn push(&mut self, pin: Pin) {
+        self.list.push(pin);
+    }
+
+    /// Finds a pin by handle; `or_oldest` as the real module does, when there is none.
+    pub(super) fn find(&mut self, handle: u64, or_oldest: bool) -> Option<&mut Pin> {
+        let i = self.position(handle, or_oldest)?;
+        Some(&mut self.list[i])
+    }
+
+    /// Finds a pin as [`Pins::find`] does and removes it.
+    pub(super) fn remove(&mut self, handle: u64, or_oldest: bool) -> Option<Pin> {
+        let i = self.position(handle, or_oldest)?;
+        Some(self.list.remove(i))
+    }
+
+    fn position(&self, handle: u64, or_oldest: bool) -> Option<usize> {
+        // The module walks its list from the newest entry to the oldest.
+        let exact = self.list.iter().rposition(|pin| pin.handle == handle);
+        exact.or_else(|| (or_oldest && !self.list.is_empty()).then_some(0))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Pin> {
+        self.list.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Pin> {
+        self.list.iter_mut()
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Pin> {
+        std::mem::take(&mut self.list).into_iter()
+    }
+}

@@ -1,0 +1,21 @@
+//! An emulated machine with gdrdrv and CUDA GPUs, for programs that know nothing of it.
+//!
+//! ```text
+//! gdremu (main.rs)                launcher: options → config, session folder, LD_PRELOAD
+//!   └─ program
+//!        └─ libgdremu_runtime.so  (runtime/) libc hooks and stand-in libcuda.so.1
+//!             ├─ driver/          gdrdrv: opens, pins, handles, mappings, releases
+//!             └─ gpu/             GPU memory behind the trait Provider
+//! ```
+//!
+//! This crate is the part without hooks: state machines that are tested by themselves.
+
+pub mod abi;
+pub mod config;
+pub mod driver;
+pub mod errno;
+pub mod fault;
+pub mod gpu;
+pub mod session;
+pub mod trace;
+pub mod version;

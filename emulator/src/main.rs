@@ -1,0 +1,128 @@
+//! gdremu: runs a program on an emulated machine with gdrdrv and CUDA GPUs.
+//!
+//! ```text
+//! options (options.rs) → Config → environment of the program → run it (child.rs) → leak report
+//! ```
+
+mod child;
+mod options;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+use clap::Parser;
+use gdremu::config;
+use gdremu::session::Session;
+
+use options::Options;
+
+/// The exit status for failures of gdremu itself, as for those of other tools that run programs.
+const FAILURE: u8 = 125;
+/// The exit status when the program cannot be run.
+const CANNOT_RUN: u8 = 126;
+/// The exit status when the program is not there.
+const NOT_FOUND: u8 = 127;
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(code) => code,
+        Err(why) => {
+            eprintln!("gdremu: {why}");
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode, String> {
+    let runtime = find_runtime()?;
+    let session = Session::create().map_err(|error| format!("no session folder: {error}"))?;
+    let code = run_in(&session, &runtime, options);
+    session
+        .remove()
+        .map_err(|error| format!("session folder not removed: {error}"))?;
+    code
+}
+
+fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<ExitCode, String> {
+    session
+        .install_libcuda(runtime)
+        .map_err(|error| format!("no link to libcuda: {error}"))?;
+    let config = options.config(session.folder().to_owned())?;
+
+    let mut command = Command::new(&options.program[0]);
+    command.args(&options.program[1..]);
+    command.env(config::VARIABLE, config.to_variable());
+    command.env("LD_PRELOAD", prepended(runtime.as_os_str(), "LD_PRELOAD"));
+    let libraries = session.libraries();
+    command.env(
+        "LD_LIBRARY_PATH",
+        prepended(libraries.as_os_str(), "LD_LIBRARY_PATH"),
+    );
+    // Programs built with AddressSanitizer insist on being the first library otherwise.
+    command.env(
+        "ASAN_OPTIONS",
+        prepended(OsStr::new("verify_asan_link_order=0"), "ASAN_OPTIONS"),
+    );
+
+    let status = match child::run(&mut command) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("gdremu: {}: {error}", options.program[0].display());
+            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            return Ok(ExitCode::from(if missing { NOT_FOUND } else { CANNOT_RUN }));
+        }
+    };
+    let leaks = session.leaks();
+    for leak in &leaks {
+        eprintln!(
+            "gdremu: leak: {} ({}) ended with {} pinned",
+            leak.program, leak.pid, leak.pins
+        );
+    }
+    match options.leak_exit {
+        Some(code) if !leaks.is_empty() => Ok(ExitCode::from(code)),
+        _ => Ok(exit_like(status)),
+    }
+}
+
+/// Passes a program's end through: its exit status, or 128 and the signal, as shells tell it.
+fn exit_like(status: ExitStatus) -> ExitCode {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
+    ExitCode::from(
+        code.and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(FAILURE),
+    )
+}
+
+/// The preload library: beside this executable, or where a package puts it.
+fn find_runtime() -> Result<PathBuf, String> {
+    const NAME: &str = "libgdremu_runtime.so";
+    if let Some(path) = env::var_os("GDREMU_RUNTIME") {
+        return Ok(path.into());
+    }
+    let executable = env::current_exe().map_err(|error| error.to_string())?;
+    let folder = executable.parent().ok_or("no folder of my own")?;
+    let candidates = [folder.join(NAME), folder.join("../lib/gdremu").join(NAME)];
+    let found = candidates.iter().find_map(|path| path.canonicalize().ok());
+    found.ok_or_else(|| {
+        format!(
+            "{NAME} is neither in {} nor in ../lib/gdremu",
+            folder.display()
+        )
+    })
+}
+
+/// `first`, then what the environment variable holds.
+fn prepended(first: &OsStr, variable: &str) -> OsString {
+    let mut value = first.to_owned();
+    if let Some(rest) = env::var_os(variable).filter(|rest| !rest.is_empty()) {
+        value.push(":");
+        value.push(rest);
+    }
+    value
+}

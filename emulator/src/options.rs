@@ -1,0 +1,219 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use gdremu::config::{Config, Dmabuf, DriverConfig, ForcePcie, GpuConfig, Platform};
+use gdremu::errno::Errno;
+use gdremu::fault::Faults;
+use gdremu::version::Version;
+
+/// Runs a program on an emulated machine with /dev/gdrdrv and CUDA GPUs.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Options {
+    /// Pins do not outlive a free of their memory (always so before driver 2.5)
+    #[arg(long)]
+    traditional: bool,
+
+    /// Version of the kernel module
+    #[arg(long, value_name = "X.Y", default_value = "2.6")]
+    driver_version: Version,
+
+    /// Oldest library that the kernel module says it serves
+    #[arg(long, value_name = "X.Y", default_value = "2.0")]
+    min_api_version: Version,
+
+    /// The GPU driver refuses pins that are not whole GPU pages (matters up to driver 2.4)
+    #[arg(long)]
+    strict_sizes: bool,
+
+    /// Default type of mappings: wc, cached or device
+    #[arg(long, value_name = "TYPE", default_value = "wc")]
+    platform: Platform,
+
+    /// FORCE_PCIE pins: yes (on coherent GPUs), no, or not-built into the module
+    #[arg(long, value_name = "WHETHER", default_value = "yes")]
+    force_pcie: ForcePcie,
+
+    /// First handle; decimal, or hexadecimal with 0x
+    #[arg(long, value_name = "N", default_value = "0", value_parser = number)]
+    handle_base: u64,
+
+    /// The real module's defects: a wrong handle acts on the oldest pin, and the like
+    #[arg(long, visible_alias = "module-defects")]
+    stale_handle_bug: bool,
+
+    /// The kernel module is not loaded
+    #[arg(long)]
+    no_gdrdrv: bool,
+
+    /// Opening /dev/gdrdrv fails so
+    #[arg(long, value_name = "ERRNO", value_parser = errno)]
+    gdrdrv_errno: Option<Errno>,
+
+    /// Calls that fail, as NAME:ERROR[@N[+]],…: every call, the Nth, or all from the Nth on
+    #[arg(long, value_name = "LIST", default_value = "")]
+    fault: Faults,
+
+    /// Write each driver call to a file, as lines of JSON
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Exit with N if a process ended with pins of its own
+    #[arg(long, value_name = "N")]
+    pub(crate) leak_exit: Option<u8>,
+
+    /// Number of GPUs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    gpus: u32,
+
+    /// Version of CUDA
+    #[arg(long, value_name = "X.Y", default_value = "13.0")]
+    cuda_version: Version,
+
+    /// The GPUs have no memory pools
+    #[arg(long)]
+    no_mempools: bool,
+
+    /// CPU and GPU are joined by a coherent link (always so with --platform cached)
+    #[arg(long)]
+    coherent: bool,
+
+    /// Bytes of each GPU that can be pinned at a time, with K, M, G or T
+    #[arg(long, value_name = "BYTES", default_value = "128G", value_parser = bytes)]
+    bar1_size: u64,
+
+    /// GPU memory as dma-bufs: auto (by CUDA version), no, export (but not mmap), or mmap
+    #[arg(long, value_name = "WHAT", default_value = "auto")]
+    dmabuf: Dmabuf,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+impl Options {
+    /// What is to be emulated, in a session.
+    ///
+    /// # Errors
+    /// A text that says which option is wrong.
+    pub(crate) fn config(&self, session: PathBuf) -> Result<Config, String> {
+        // The program may change its folder before it first uses the device.
+        let trace = self.trace.as_ref().map(std::path::absolute).transpose();
+        let Version { major, minor } = self.cuda_version;
+        Ok(Config {
+            session,
+            trace: trace.map_err(|error| format!("--trace: {error}"))?,
+            faults: self.fault.clone(),
+            driver: DriverConfig {
+                loaded: !self.no_gdrdrv,
+                open_errno: self.gdrdrv_errno,
+                version: self.driver_version,
+                min_api_version: self.min_api_version,
+                traditional: self.traditional,
+                strict_sizes: self.strict_sizes,
+                platform: self.platform,
+                force_pcie: self.force_pcie,
+                handle_base: self.handle_base,
+                module_defects: self.stale_handle_bug,
+            },
+            gpu: GpuConfig {
+                gpus: self.gpus,
+                cuda_version: u32::from(major) * 1000 + u32::from(minor) * 10,
+                mempools: !self.no_mempools,
+                coherent: self.coherent || self.platform == Platform::Cached,
+                bar1_size: self.bar1_size,
+                dmabuf: self.dmabuf,
+            },
+        })
+    }
+}
+
+fn errno(text: &str) -> Result<Errno, String> {
+    Errno::parse(text).ok_or_else(|| "neither the name of an error nor a number".into())
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    }
+    .map_err(|error| error.to_string())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().last() {
+        Some((i, 'K')) => (&text[..i], 10),
+        Some((i, 'M')) => (&text[..i], 20),
+        Some((i, 'G')) => (&text[..i], 30),
+        Some((i, 'T')) => (&text[..i], 40),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|error| format!("{error}"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| "too large".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(arguments: &[&str]) -> Config {
+        let all = ["gdremu"].iter().chain(arguments).chain(&["--", "true"]);
+        Options::try_parse_from(all)
+            .unwrap()
+            .config("/s".into())
+            .unwrap()
+    }
+
+    #[test]
+    fn without_options_it_is_the_default_machine() {
+        assert_eq!(
+            config(&[]),
+            Config {
+                session: "/s".into(),
+                ..Config::default()
+            }
+        );
+    }
+
+    #[test]
+    fn numbers_in_several_notations() {
+        assert_eq!(
+            config(&["--handle-base", "0x100000000"]).driver.handle_base,
+            1 << 32
+        );
+        assert_eq!(config(&["--bar1-size", "256M"]).gpu.bar1_size, 256 << 20);
+        assert_eq!(config(&["--cuda-version", "13.3"]).gpu.cuda_version, 13030);
+        assert!(bytes("99999999T").is_err());
+        assert!(bytes("").is_err());
+    }
+
+    #[test]
+    fn a_cached_platform_is_coherent() {
+        assert!(config(&["--platform", "cached"]).gpu.coherent);
+        assert!(!config(&["--platform", "device"]).gpu.coherent);
+    }
+
+    #[test]
+    fn the_programs_own_options_are_left_to_it() {
+        let options = Options::try_parse_from(["gdremu", "prog", "--gpus", "x"]).unwrap();
+        assert_eq!(options.program, ["prog", "--gpus", "x"]);
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for wrong in [
+            &["--gdrdrv-errno", "EWHAT"],
+            &["--fault", "MMAP"],
+            &["--platform", "wet"],
+        ] {
+            let all = ["gdremu"].iter().chain(wrong).chain(&["--", "true"]);
+            assert!(Options::try_parse_from(all).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What the processes under one gdremu share: a folder with a record for each open device.
+//!
+//! A record is an empty file. The descriptor that a program gets for `/dev/gdrdrv` is a descriptor
+//! of its record and holds a lock on it, so that the kernel itself counts who still has the device
+//! open: dups, forked children, receivers over a socket, mappings, and processes that were killed.
+//! The lock is free exactly when the last of them is gone. The record's *size* is the number of
+//! page tables that its device has pinned.
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The folder.
+#[derive(Clone, Debug)]
+pub struct Session {
+    folder: PathBuf,
+}
+
+/// The record of an open device.
+#[derive(Debug)]
+pub struct Record {
+    path: PathBuf,
+}
+
+/// A device that was still open with pins when its owner ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Leak {
+    /// The owner's process id.
+    pub pid: u32,
+    /// The owner's program.
+    pub program: String,
+    /// Page tables that the kernel had to take back.
+    pub pins: u64,
+}
+
+impl Session {
+    /// Makes a folder for a new session.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn create() -> io::Result<Session> {
+        let pid = std::process::id();
+        let mut attempt = 0;
+        let folder = loop {
+            let folder = std::env::temp_dir().join(format!("gdremu-{pid}-{attempt}"));
+            match fs::DirBuilder::new().mode(0o700).create(&folder) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => attempt += 1,
+                result => break result.map(|()| folder)?,
+            }
+        };
+        let session = Session { folder };
+        fs::create_dir(session.devices())?;
+        fs::create_dir(session.libraries())?;
+        Ok(session)
+    }
+
+    /// A session whose folder is there.
+    pub fn at(folder: PathBuf) -> Session {
+        Session { folder }
+    }
+
+    /// The folder itself.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder of the records.
+    pub fn devices(&self) -> PathBuf {
+        self.folder.join("devices")
+    }
+
+    /// The folder in which programs find the stand-in libcuda.
+    pub fn libraries(&self) -> PathBuf {
+        self.folder.join("lib")
+    }
+
+    /// Puts the stand-in libcuda where the dynamic loader will find it by either of its names.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn install_libcuda(&self, library: &Path) -> io::Result<()> {
+        symlink(library, self.libraries().join("libcuda.so.1"))?;
+        symlink(library, self.libraries().join("libcuda.so"))
+    }
+
+    /// Opens a device: its record and the locked descriptor for the program.
+    ///
+    /// # Errors
+    /// What the file system answers, `EMFILE` above all.
+    pub fn open_device(&self, read: bool, write: bool) -> io::Result<(Record, File)> {
+        let record = self.new_record()?;
+        let open = || {
+            let device = OpenOptions::new()
+                .read(read)
+                .write(write)
+                .open(&record.path)?;
+            device.lock()?;
+            Ok(device)
+        };
+        match open() {
+            Ok(device) => Ok((record, device)),
+            Err(error) => {
+                record.remove();
+                Err(error)
+            }
+        }
+    }
+
+    fn new_record(&self) -> io::Result<Record> {
+        let pid = std::process::id();
+        let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        let program = program.trim().replace('/', "_");
+        let mut serial = 0;
+        loop {
+            let path = self.devices().join(format!("{pid}.{serial}.{program}"));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => serial += 1,
+                result => break result.map(|_| Record { path }),
+            }
+        }
+    }
+
+    /// Number of page tables pinned in all processes, as `nv_get_pages_refcount` tells it.
+    pub fn refcount(&self) -> u64 {
+        let records = self.records();
+        records
+            .iter()
+            .filter(|record| record.is_open())
+            .map(Record::pins)
+            .sum()
+    }
+
+    /// Devices that are closed, but not by their owners, who ended with pins.
+    pub fn leaks(&self) -> Vec<Leak> {
+        let records = self.records();
+        let left = records
+            .iter()
+            .filter(|record| record.pins() > 0 && !record.is_open());
+        left.filter_map(Record::leak).collect()
+    }
+
+    fn records(&self) -> Vec<Record> {
+        let Ok(entries) = fs::read_dir(self.devices()) else {
+            return Vec::new();
+        };
+        let mut records: Vec<_> = entries
+            .flatten()
+            .map(|entry| Record { path: entry.path() })
+            .collect();
+        records.sort_by(|a, b| a.path.cmp(&b.path));
+        records
+    }
+
+    /// Removes the folder.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn remove(self) -> io::Result<()> {
+        fs::remove_dir_all(self.folder)
+    }
+}
+
+impl Record {
+    /// The file system and the number of the file: equal to those of the program's descriptor.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
+    }
+
+    /// Whether any process still has the device open or mapped.
+    pub fn is_open(&self) -> bool {
+        match File::open(&self.path) {
+            Ok(file) => file.try_lock_shared().is_err(),
+            // Out of descriptors, say: better a pin too long than memory taken from under it.
+            Err(error) => error.kind() != ErrorKind::NotFound,
+        }
+    }
+
+    /// Tells the other processes how many page tables this device has pinned.
+    pub fn set_pins(&self, pins: u64) {
+        // A record that is gone has nobody left to tell.
+        if let Ok(file) = OpenOptions::new().write(true).open(&self.path) {
+            let _ = file.set_len(pins);
+        }
+    }
+
+    /// Removes the record of a device that was released.
+    pub fn remove(&self) {
+        // A session that is gone has removed it already.
+        let _ = fs::remove_file(&self.path);
+    }
+
+    fn pins(&self) -> u64 {
+        fs::metadata(&self.path).map_or(0, |metadata| metadata.len())
+    }
+
+    fn leak(&self) -> Option<Leak> {
+        let name = self.path.file_name()?.to_str()?;
+        let mut parts = name.splitn(3, '.');
+        let pid = parts.next()?.parse().ok()?;
+        let program = parts.nth(1)?.to_owned();
+        Some(Leak {
+            pid,
+            program,
+            pins: self.pins(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_open_as_long_as_any_descriptor_is() {
+        let session = Session::create().unwrap();
+        let (record, device) = session.open_device(true, true).unwrap();
+        let metadata = device.metadata().unwrap();
+        assert_eq!(record.identity().unwrap(), (metadata.dev(), metadata.ino()));
+        let other = device.try_clone().unwrap();
+        drop(device);
+        assert!(record.is_open());
+        drop(other);
+        assert!(!record.is_open());
+        session.remove().unwrap();
+    }
+
+    #[test]
+    fn pins_count_while_their_device_is_open_and_are_a_leak_afterwards() {
+        let session = Session::create().unwrap();
+        let (first, first_device) = session.open_device(true, true).unwrap();
+        let (second, second_device) = session.open_device(true, true).unwrap();
+        first.set_pins(3);
+        second.set_pins(4);
+        assert_eq!(session.refcount(), 7);
+        assert_eq!(session.leaks(), []);
+
+        drop(second_device);
+        assert_eq!(session.refcount(), 3);
+        let leaks = session.leaks();
+        assert_eq!(leaks.len(), 1);
+        assert_eq!((leaks[0].pid, leaks[0].pins), (std::process::id(), 4));
+        assert!(!leaks[0].program.is_empty());
+
+        first.set_pins(0);
+        drop(first_device);
+        second.remove();
+        assert_eq!(session.refcount(), 0);
+        assert_eq!(session.leaks(), []);
+        session.remove().unwrap();
+    }
+}
