@@ -18,11 +18,11 @@ pub(super) mod fence {
     use core::sync::atomic::{Ordering, fence};
 
     pub(in super::super) fn before_read() {
-        fence(Ordering::SeqCst);
+        full();
     }
 
     pub(in super::super) fn after_write() {
-        fence(Ordering::SeqCst);
+        full();
     }
 
     pub(in super::super) fn full() {

@@ -29,9 +29,10 @@ impl Cpu {
     }
 }
 
-/// The fences of POWER: all are SYNC, the only one that orders accesses to memory of every type.
+/// The fences of POWER. A sequentially consistent fence is SYNC, the only one that orders accesses
+/// to memory of every type.
 pub(super) mod fence {
-    use core::arch::asm;
+    use core::sync::atomic::{Ordering, fence};
 
     #[inline(always)]
     pub(in super::super) fn before_read() {
@@ -45,7 +46,6 @@ pub(super) mod fence {
 
     #[inline(always)]
     pub(in super::super) fn full() {
-        // SAFETY: SYNC touches neither memory, registers nor flags.
-        unsafe { asm!("sync", options(nostack, preserves_flags)) }
+        fence(Ordering::SeqCst);
     }
 }

@@ -1,0 +1,95 @@
+#!/bin/sh
+# Runs the checks of tests/copy_kernels on emulated AArch64 and POWER CPUs. For Debian on x86-64.
+#
+#   tests/cross/run.sh        alignments thinned out
+#   GDRCOPY_TEST_ALL=1 …      all of them
+#
+# LS64, the 64-byte loads and stores of newer AArch64 CPUs, is unknown to qemu 7.2: its two
+# instructions are only assembled, and their encodings compared with the disassembler's.
+set -eu
+cd "$(dirname "$0")/../.."
+root=$PWD
+work=${CARGO_TARGET_DIR:-$root/target}/cross
+mkdir -p "$work"
+
+install_missing() {
+    missing=$(for package; do dpkg -s "$package" >/dev/null 2>&1 || echo "$package"; done)
+    # shellcheck disable=SC2086 # One word for each package.
+    [ -z "$missing" ] || apt-get install -y --no-install-recommends $missing
+}
+
+# Whether the Rust toolchain in use has the standard library of a target.
+has_std() {
+    ls "$(rustc --print target-libdir --target "$1" 2>/dev/null)"/libstd-*.rlib >/dev/null 2>&1
+}
+
+# Unpacks Debian's Rust toolchain, with the libraries of the other machines, into $work/debian. To
+# install them is not possible where the machines' archives hold different versions.
+unpack_debian_rust() {
+    debian=$work/debian
+    [ -e "$debian/complete" ] && return
+    rm -rf "$debian"
+    mkdir -p "$debian/lists/partial"
+    cd "$debian"
+    apt() {
+        command=$1
+        shift
+        "apt-$command" -o Dir::State::Lists="$debian/lists" -o APT::Architectures::=amd64 \
+            -o APT::Architectures::=arm64 -o APT::Architectures::=ppc64el "$@"
+    }
+    # A part of the archive that is being renewed may fail; what is needed shows below.
+    apt get update || true
+    versions() { apt cache madison "$1" | awk '{ print $3 }'; }
+    version=
+    for candidate in $(versions libstd-rust-web-dev:arm64); do
+        versions libstd-rust-web-dev:ppc64el | grep -qxF "$candidate" || continue
+        versions rustc-web | grep -qxF "$candidate" || continue
+        version=$candidate
+        break
+    done
+    if [ -z "$version" ]; then
+        echo "no version of rustc-web for AMD64, ARM64 and PPC64EL; try a later apt-get update" >&2
+        exit 1
+    fi
+    upstream=${version%%+*}                             # 1.85.0 of 1.85.0+dfsg3-1~deb12u3
+    driver=libstd-rust-web-${upstream%.*}               # The compiler itself, a shared library.
+    # shellcheck disable=SC2046 # One word for each package.
+    install_missing $(apt cache depends "$driver=$version" | awk '/Depends: libllvm/ { print $2 }')
+    apt get download "rustc-web=$version" "$driver=$version" \
+        "libstd-rust-web-dev:arm64=$version" "libstd-rust-web-dev:ppc64el=$version"
+    for package in *.deb; do dpkg-deb -x "$package" .; done
+    touch complete
+    cd "$root"
+}
+
+# Compiles the harness for machine $1 into $2.
+compile() {
+    target=$1-unknown-linux-gnu
+    set -- --edition 2024 -O -C debug-assertions=on --target "$target" \
+        -C "linker=$1-linux-gnu-gcc" -o "$2" tests/cross/main.rs
+    if has_std "$target"; then
+        rustc "$@"
+    else
+        unpack_debian_rust
+        LD_LIBRARY_PATH=$work/debian/usr/lib/x86_64-linux-gnu \
+            "$work/debian/usr/bin/rustc" --sysroot "$work/debian/usr" "$@"
+    fi
+}
+
+install_missing gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu \
+    libc6-dev-arm64-cross libc6-dev-ppc64el-cross qemu-user
+
+echo "== AArch64"
+compile aarch64 "$work/aarch64"
+qemu-aarch64 -L /usr/aarch64-linux-gnu "$work/aarch64"
+for instruction in 'ld64b.*x0, \[x8\]' 'st64b.*x0, \[x8\]'; do
+    if ! aarch64-linux-gnu-objdump -d "$work/aarch64" | grep "$instruction" >/dev/null; then
+        echo "LS64 is misspelt: no $instruction in the program" >&2
+        exit 1
+    fi
+done
+echo "ok: ls64, assembled only"
+
+echo "== POWER"
+compile powerpc64le "$work/powerpc64le"
+qemu-ppc64le -L /usr/powerpc64le-linux-gnu "$work/powerpc64le"
