@@ -1,0 +1,69 @@
+//! The few CUDA calls that the tests need, from whatever `libcuda.so.1` the loader finds.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use libloading::Library;
+
+/// CUDA with device 0's primary context current in the calling thread.
+pub(crate) struct Cuda(Library);
+
+impl Cuda {
+    pub(crate) fn new() -> Cuda {
+        // SAFETY: loading a CUDA driver, real or emulated, has no preconditions.
+        let cuda = Cuda(unsafe { Library::new("libcuda.so.1") }.expect("a CUDA driver"));
+        let (mut device, mut context): (c_int, *mut c_void) = (0, std::ptr::null_mut());
+        // SAFETY: the signatures are those of the CUDA driver API; the out-pointers are valid.
+        unsafe {
+            cuda.call::<extern "C" fn(c_uint) -> c_int>("cuInit", |f| f(0));
+            cuda.call::<extern "C" fn(*mut c_int, c_int) -> c_int>("cuDeviceGet", |f| f(&mut device, 0));
+            cuda.call::<extern "C" fn(*mut *mut c_void, c_int) -> c_int>(
+                "cuDevicePrimaryCtxRetain",
+                |f| f(&mut context, device),
+            );
+            cuda.call::<extern "C" fn(*mut c_void) -> c_int>("cuCtxSetCurrent", |f| f(context));
+        }
+        cuda
+    }
+
+    /// GPU memory, never given back: the process is short-lived.
+    pub(crate) fn alloc(&self, bytes: usize) -> u64 {
+        let mut address = 0;
+        // SAFETY: as in `new`.
+        unsafe {
+            self.call::<extern "C" fn(*mut u64, usize) -> c_int>("cuMemAlloc_v2", |f| {
+                f(&mut address, bytes)
+            });
+        }
+        address
+    }
+
+    /// CUDA's own view of `len` bytes of GPU memory.
+    pub(crate) fn read(&self, address: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0_u8; len];
+        // SAFETY: as in `new`; the host range is `bytes`.
+        unsafe {
+            self.call::<extern "C" fn(*mut u8, u64, usize) -> c_int>("cuMemcpyDtoH_v2", |f| {
+                f(bytes.as_mut_ptr(), address, len)
+            });
+        }
+        bytes
+    }
+
+    /// Has CUDA write GPU memory.
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
+        // SAFETY: as in `read`.
+        unsafe {
+            self.call::<extern "C" fn(u64, *const u8, usize) -> c_int>("cuMemcpyHtoD_v2", |f| {
+                f(address, bytes.as_ptr(), bytes.len())
+            });
+        }
+    }
+
+    /// # Safety
+    /// `F` is the function's type, and `call` passes it what it may be passed.
+    unsafe fn call<F: Copy>(&self, name: &str, call: impl FnOnce(F) -> c_int) {
+        // SAFETY: the caller vouches for the type.
+        let function = unsafe { self.0.get::<F>(name) }.unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(call(*function), 0, "{name}");
+    }
+}
