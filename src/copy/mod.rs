@@ -13,7 +13,8 @@
 //! The rules, whatever the kernel:
 //!
 //! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte
-//!   line, and never through a reference: the GPU may change it at any time.
+//!   line, and never through a reference: the GPU may change it at any time. Cached mappings take
+//!   any access, and so the C library's `memcpy`.
 //! - 1, 2, 4 and 8 bytes, naturally aligned on the device side, are one access of that width.
 //! - A write stores every byte once and nothing outside its range. It is pushed out on return, so
 //!   that a flag written by a second call arrives after the payload of the first.

@@ -1,4 +1,7 @@
-//! AArch64: the kernels, best first. None of them has been measured.
+//! AArch64: the kernels, those of the widest accesses first. None of them has been measured.
+//!
+//! LS64 is right for write-combined mappings of a real BAR alone: it faults on ordinary memory,
+//! where `GDRCOPY_ISA=neon` helps.
 
 mod cpu;
 pub(super) mod fence;
