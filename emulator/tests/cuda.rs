@@ -1,0 +1,118 @@
+//! The stand-in libcuda end to end: the programs tests/cuda_*.c under gdremu.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::{GDREMU, compile};
+
+/// Runs gdremu with these options on a program that tests/`source`.c becomes, with these arguments.
+fn run(
+    options: &[&str],
+    source: &str,
+    build: &str,
+    flavour: &[&str],
+    arguments: &[&str],
+) -> Output {
+    let program = compile(source, build, flavour);
+    let mut gdremu = Command::new(GDREMU);
+    gdremu
+        .args(options)
+        .arg("--")
+        .arg(program)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn assert_passes(options: &[&str], source: &str, arguments: &[&str]) {
+    let builds: [(&str, &[&str]); 2] = [
+        ("plain", &["-O2"]),
+        (
+            "sanitized",
+            &[
+                "-O1",
+                "-fsanitize=address,undefined",
+                "-fno-sanitize-recover=all",
+            ],
+        ),
+    ];
+    for (name, flavour) in builds {
+        let build = [name]
+            .iter()
+            .chain(arguments)
+            .copied()
+            .collect::<Vec<_>>()
+            .join("-");
+        let output = run(options, source, &build, flavour, arguments);
+        assert!(output.status.success(), "{build}: {output:?}");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            format!("ok {source}\n")
+        );
+    }
+}
+
+#[test]
+fn initialisation_devices_and_entry_points() {
+    assert_passes(&[], "cuda_init", &[]);
+}
+
+#[test]
+fn contexts() {
+    assert_passes(&[], "cuda_contexts", &[]);
+}
+
+#[test]
+fn buffers_copies_and_fills() {
+    assert_passes(&[], "cuda_buffers", &[]);
+}
+
+#[test]
+fn virtual_memory_management() {
+    assert_passes(&[], "cuda_vmm", &[]);
+}
+
+#[test]
+fn pointer_attributes() {
+    assert_passes(&[], "cuda_pointers", &[]);
+}
+
+#[test]
+fn streams_and_events() {
+    assert_passes(&[], "cuda_streams", &[]);
+}
+
+#[test]
+fn memory_pools() {
+    assert_passes(&[], "cuda_pools", &[]);
+    assert_passes(&["--no-mempools"], "cuda_pools", &["none"]);
+}
+
+#[test]
+fn several_gpus() {
+    assert_passes(&["--gpus", "3"], "cuda_gpus", &[]);
+}
+
+#[test]
+fn forked_children() {
+    assert_passes(&[], "cuda_fork", &[]);
+}
+
+#[test]
+fn unknown_entry_points_are_told_by_name() {
+    let output = run(&[], "cuda_init", "told", &[], &[]);
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("cuMakeCoffee"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn kernels_are_refused_by_name() {
+    let output = run(&[], "cuda_streams", "told", &[], &[]);
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("cuLaunchKernel"),
+        "{output:?}"
+    );
+}

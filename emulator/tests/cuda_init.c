@@ -1,0 +1,121 @@
+/* What works before cuInit, devices and their facts, errors, entry points by name. */
+#include "check.h"
+#include "cuda_driver.h"
+
+static int attribute(int number)
+{
+    int value = -1;
+
+    CHECK_EQUAL(cuDeviceGetAttribute(&value, (CUdevice_attribute)number, 0), CUDA_SUCCESS);
+    return value;
+}
+
+static void before_init(void)
+{
+    CUdeviceptr address;
+    CUcontext context;
+    int number;
+    size_t size;
+
+    CHECK_EQUAL(cuDeviceGetCount(&number), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_EQUAL(cuCtxGetCurrent(&context), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_EQUAL(cuMemAddressFree(4096, 4096), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_EQUAL(cuMemGetInfo(&size, &size), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_EQUAL(cuPointerGetAttribute(&number, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 4096), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_EQUAL(cuDriverGetVersion(&number), CUDA_SUCCESS);
+    CHECK_EQUAL(number, 13000);
+    CHECK_EQUAL(cuInit(1), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void devices(void)
+{
+    CUdevice device = -1;
+    CUuuid uuid;
+    char text[64];
+    size_t bytes = 0;
+    int number = 0;
+
+    CHECK_EQUAL(cuDeviceGetCount(&number), CUDA_SUCCESS);
+    CHECK_EQUAL(number, 1);
+    CHECK_EQUAL(cuDeviceGetCount(NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuDeviceGet(&device, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuDeviceGet(&device, 1), CUDA_ERROR_INVALID_DEVICE);
+    CHECK_EQUAL(cuDeviceGet(&device, -1), CUDA_ERROR_INVALID_DEVICE);
+    CHECK_EQUAL(device, 0);
+    CHECK_EQUAL(cuDeviceGetName(text, sizeof text, 0), CUDA_SUCCESS);
+    CHECK_STRING(text, "gdremu GPU");
+    CHECK_EQUAL(cuDeviceGetName(text, 7, 0), CUDA_SUCCESS);
+    CHECK_STRING(text, "gdremu");
+    CHECK_EQUAL(cuDeviceGetUuid(&uuid, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuDeviceTotalMem(&bytes, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(bytes, 16ull << 30);
+
+    CHECK_EQUAL(cuDeviceGetPCIBusId(text, sizeof text, 0), CUDA_SUCCESS);
+    CHECK_STRING(text, "0000:1B:00.0");
+    CHECK_EQUAL(cuDeviceGetPCIBusId(text, 12, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuDeviceGetByPCIBusId(&device, "1b:00"), CUDA_SUCCESS);
+    CHECK_EQUAL(cuDeviceGetByPCIBusId(&device, "0000:1c:00.0"), CUDA_ERROR_INVALID_DEVICE);
+    CHECK_EQUAL(cuDeviceGetByPCIBusId(&device, "nowhere"), CUDA_ERROR_INVALID_VALUE);
+
+    CHECK_EQUAL(attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), 0x1b);
+    CHECK_EQUAL(attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID), 0);
+    CHECK_EQUAL(attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID), 0);
+    CHECK_EQUAL(attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING), 1);
+    CHECK_EQUAL(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 9);
+    CHECK_EQUAL(attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES), 0);
+    CHECK_EQUAL(attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), 1);
+    CHECK_EQUAL(attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED), 1);
+    CHECK_EQUAL(attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED), 1);
+    CHECK_EQUAL(attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED), 1);
+    CHECK_EQUAL(attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), 1);
+    /* A driver of CUDA 13.0 does not know the question yet. */
+    CHECK_EQUAL(cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuDeviceGetAttribute(&number, (CUdevice_attribute)9999, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 1), CUDA_ERROR_INVALID_DEVICE);
+}
+
+static void errors(void)
+{
+    const char *text = "";
+
+    CHECK_EQUAL(cuGetErrorName(CUDA_ERROR_INVALID_CONTEXT, &text), CUDA_SUCCESS);
+    CHECK_STRING(text, "CUDA_ERROR_INVALID_CONTEXT");
+    CHECK_EQUAL(cuGetErrorString(CUDA_SUCCESS, &text), CUDA_SUCCESS);
+    CHECK_STRING(text, "no error");
+    CHECK_EQUAL(cuGetErrorName((CUresult)12345, &text), CUDA_ERROR_INVALID_VALUE);
+    CHECK(text == NULL);
+}
+
+static void entry_points(void)
+{
+    CUdriverProcAddressQueryResult status;
+    void *function;
+
+    CHECK_EQUAL(cuGetProcAddress("cuMemAlloc", &function, 13000, 0, &status), CUDA_SUCCESS);
+    CHECK(function == (void *)(uintptr_t)cuMemAlloc);
+    CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SUCCESS);
+    CHECK_EQUAL(cuGetProcAddress("cuCtxCreate", &function, 4000, 0, NULL), CUDA_SUCCESS);
+    CHECK(function == (void *)(uintptr_t)cuCtxCreate);
+    CHECK_EQUAL(cuGetProcAddress("cuMemCreate", &function, 10010, 0, &status), CUDA_SUCCESS);
+    CHECK(function == NULL);
+    CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    CHECK_EQUAL(cuGetProcAddress("cuMakeCoffee", &function, 13000, 0, &status), CUDA_SUCCESS);
+    CHECK(function == NULL);
+    CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    CHECK_EQUAL(cuGetProcAddress("cuInit", &function, 99000, 0, &status), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuGetProcAddress("cuInit", NULL, 13000, 0, &status), CUDA_ERROR_INVALID_VALUE);
+}
+
+int main(void)
+{
+    before_init();
+    CHECK_EQUAL(cuInit(0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuInit(0), CUDA_SUCCESS);
+    devices();
+    errors();
+    entry_points();
+    puts("ok cuda_init");
+    return 0;
+}

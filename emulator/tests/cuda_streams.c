@@ -1,0 +1,70 @@
+/* Streams, events, host functions; that kernels are refused. */
+#include "cuda_start.h"
+
+static void count(void *number)
+{
+    ++*(int *)number;
+}
+
+static void streams(void)
+{
+    CUstream stream;
+    int calls = 0;
+
+    CHECK_EQUAL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQUAL(cuLaunchHostFunc(stream, count, &calls), CUDA_SUCCESS);
+    CHECK_EQUAL(cuLaunchHostFunc(NULL, count, &calls), CUDA_SUCCESS);
+    CHECK_EQUAL(cuLaunchHostFunc(stream, NULL, &calls), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    CHECK_EQUAL(calls, 2);
+    CHECK_EQUAL(cuStreamQuery(stream), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamDestroy(stream), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamDestroy(stream), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQUAL(cuStreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamCreate(&stream, 2), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void events(void)
+{
+    CUevent start_event, end_event, untimed;
+    float milliseconds = -1;
+
+    CHECK_EQUAL(cuEventCreate(&start_event, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuEventCreate(&end_event, CU_EVENT_BLOCKING_SYNC), CUDA_SUCCESS);
+    CHECK_EQUAL(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    CHECK_EQUAL(cuEventElapsedTime(&milliseconds, start_event, end_event), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQUAL(cuEventRecord(start_event, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(cuEventRecord(untimed, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(cuEventRecord(end_event, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamWaitEvent(NULL, end_event, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuEventSynchronize(end_event), CUDA_SUCCESS);
+    CHECK_EQUAL(cuEventQuery(end_event), CUDA_SUCCESS);
+    CHECK_EQUAL(cuEventElapsedTime(&milliseconds, start_event, end_event), CUDA_SUCCESS);
+    CHECK(milliseconds >= 0);
+    CHECK_EQUAL(cuEventElapsedTime(&milliseconds, untimed, end_event), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQUAL(cuEventDestroy(start_event), CUDA_SUCCESS);
+    CHECK_EQUAL(cuEventDestroy(start_event), CUDA_ERROR_INVALID_HANDLE);
+}
+
+static void kernels(void)
+{
+    CUmodule module;
+
+    CHECK_EQUAL(cuModuleLoadData(&module, ".version 8.0"), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+int main(void)
+{
+    start(0);
+
+    streams();
+    events();
+    kernels();
+    CHECK_EQUAL(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                           CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+                CUDA_SUCCESS);
+    puts("ok cuda_streams");
+    return 0;
+}

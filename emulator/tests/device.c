@@ -1,0 +1,627 @@
+/*
+ * The emulated /dev/gdrdrv as a program meets it: one test a run, named by the first argument.
+ */
+#include "raw.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+
+static void files_exist(void)
+{
+    struct stat status;
+    struct statx statx_status;
+    char line[64];
+    FILE *params;
+
+    CHECK_EQUAL(access("/dev/gdrdrv", R_OK | W_OK), 0);
+    CHECK_FAILS(access("/dev/gdrdrv", X_OK), EACCES);
+    CHECK_EQUAL(stat("/dev/gdrdrv", &status), 0);
+    CHECK(S_ISCHR(status.st_mode));
+    CHECK_EQUAL(lstat("//dev/gdrdrv", &status), 0);
+    CHECK_EQUAL(fstatat(AT_FDCWD, "/dev/gdrdrv", &status, 0), 0);
+    CHECK_EQUAL(statx(AT_FDCWD, "/dev/gdrdrv", 0, STATX_BASIC_STATS, &statx_status), 0);
+    CHECK(S_ISCHR(statx_status.stx_mode));
+    CHECK_EQUAL(stat("/proc/driver/gdrdrv", &status), 0);
+    CHECK(S_ISDIR(status.st_mode));
+    CHECK_EQUAL(stat("/proc/driver/gdrdrv/params", &status), 0);
+    CHECK(S_ISREG(status.st_mode));
+    CHECK_FAILS(stat("/dev/gdrdrv2", &status), ENOENT);
+
+    int fd = open_device();
+    CHECK_EQUAL(fstat(fd, &status), 0);
+    CHECK(S_ISCHR(status.st_mode));
+    CHECK_EQUAL(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    CHECK_EQUAL(close(fd), 0);
+
+    params = fopen("/proc/driver/gdrdrv/params", "r");
+    CHECK(params != NULL);
+    CHECK(fgets(line, sizeof(line), params) != NULL);
+    CHECK_STRING(line, "Version: 2.6\n");
+    fclose(params);
+    CHECK_FAILS(open("/proc/driver/gdrdrv/params", O_RDWR), EACCES);
+}
+
+static void files_absent(void)
+{
+    struct stat status;
+
+    CHECK_FAILS(open("/dev/gdrdrv", O_RDWR), ENOENT);
+    CHECK_FAILS(openat(AT_FDCWD, "/dev/gdrdrv", O_RDWR), ENOENT);
+    CHECK_FAILS(access("/dev/gdrdrv", F_OK), ENOENT);
+    CHECK_FAILS(stat("/dev/gdrdrv", &status), ENOENT);
+    CHECK_FAILS(open("/proc/driver/gdrdrv/params", O_RDONLY), ENOENT);
+    CHECK(fopen("/proc/driver/gdrdrv/params", "r") == NULL);
+}
+
+static void open_is_refused(void)
+{
+    CHECK_FAILS(open("/dev/gdrdrv", O_RDWR), EACCES);
+    CHECK_EQUAL(access("/dev/gdrdrv", F_OK), 0);
+    CHECK_FAILS(access("/dev/gdrdrv", R_OK), EACCES);
+}
+
+/* Data goes from the CPU to the GPU and back through a mapping. */
+static void maps_gpu_memory(void)
+{
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+    int fd = open_device();
+    struct version version;
+    struct info info = {.handle = 0};
+    char seen[6];
+
+    CHECK_EQUAL(ioctl(fd, GET_VERSION, &version), 0);
+    CHECK_EQUAL(version.driver, 0x20006);
+    CHECK_EQUAL(version.minimum_api, 0x20000);
+
+    CHECK_EQUAL(pin(fd, memory, 2 * GPU_PAGE), 0);
+    CHECK_EQUAL(pin(fd, memory + GPU_PAGE, 1), 2 * GPU_PAGE / HOST_PAGE);
+    char *both = map(fd, 0, 2 * GPU_PAGE);
+    char *second = map(fd, 2 * GPU_PAGE / HOST_PAGE, 100);
+    CHECK_EQUAL(ioctl(fd, GET_INFO_V2, &info), 0);
+    CHECK_EQUAL(info.va, memory);
+    CHECK_EQUAL(info.mapped_size, 2 * GPU_PAGE);
+    CHECK_EQUAL(info.page_size, GPU_PAGE);
+    CHECK_EQUAL(info.mapping_type, 1);
+
+    memcpy(both + GPU_PAGE, "hello", 6);
+    CHECK_STRING(second, "hello");
+    CHECK_EQUAL(cuMemcpyDtoH(seen, memory + GPU_PAGE, 6), CUDA_SUCCESS);
+    CHECK_STRING(seen, "hello");
+    CHECK_EQUAL(cuMemsetD8(memory + GPU_PAGE, 'x', 5), CUDA_SUCCESS);
+    CHECK_STRING(second, "xxxxx");
+
+    CHECK_FAILS(mmap(NULL, HOST_PAGE, PROT_READ, MAP_SHARED, fd, 0), EINVAL);
+    CHECK_FAILS(mmap(NULL, HOST_PAGE, PROT_READ, MAP_SHARED, fd, HOST_PAGE), EINVAL);
+    CHECK_EQUAL(munmap(both, 2 * GPU_PAGE), 0);
+    CHECK_EQUAL(fault_at(both), SIGSEGV);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(munmap(second, 100), 0);
+}
+
+static void protection_is_kept(void)
+{
+    int fd = open_device();
+    uint64_t handle = pin(fd, gpu_memory(ALIGNED_SIZE), GPU_PAGE);
+    char *mapping = mmap(NULL, GPU_PAGE, PROT_NONE, MAP_SHARED, fd, (off_t)(handle * HOST_PAGE));
+
+    CHECK(mapping != MAP_FAILED);
+    CHECK_EQUAL(fault_at(mapping), SIGSEGV);
+    CHECK_EQUAL(mprotect(mapping, GPU_PAGE, PROT_READ), 0);
+    CHECK_READABLE(mapping);
+}
+
+static void wrong_arguments(void)
+{
+    int fd = open_device();
+    uint64_t handle = 0;
+
+    CHECK_FAILS(ioctl(fd, GET_VERSION, NULL), EFAULT);
+    CHECK_FAILS(ioctl(fd, 0xC008DA42, &handle), ENOTTY);
+    CHECK_FAILS(ioctl(fd, GET_INFO, &(struct info){0}), EINVAL);
+    CHECK_FAILS(unpin(fd, 0), EINVAL);
+    CHECK_FAILS(ioctl(fd, PIN_BUFFER, &(struct pin_v1){.addr = 0x10000, .size = 1}), EINVAL);
+    CHECK_FAILS(isatty(fd) - 1, ENOTTY);
+    CHECK_FAILS(ioctl(STDERR_FILENO + 100, GET_VERSION, &handle), EBADF);
+}
+
+/* UNPIN takes the pages away: a touch faults until the addresses are unmapped. */
+static void unpin_takes_pages_away(void)
+{
+    int fd = open_device();
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+    uint64_t handle = pin(fd, memory, ALIGNED_SIZE);
+    char *mapping = map(fd, handle, ALIGNED_SIZE);
+
+    CHECK_READABLE(mapping);
+    CHECK_EQUAL(refcount(), 1);
+    CHECK_EQUAL(unpin(fd, handle), 0);
+    CHECK_EQUAL(fault_at(mapping), SIGBUS);
+    CHECK_EQUAL(fault_at(mapping + ALIGNED_SIZE - 1), SIGBUS);
+    CHECK_EQUAL(refcount(), 0);
+    CHECK_EQUAL(munmap(mapping, ALIGNED_SIZE), 0);
+    CHECK_EQUAL(fault_at(mapping), SIGSEGV);
+}
+
+/* A mapping keeps the device open, and with it the pin. */
+static void mapping_outlives_close(void)
+{
+    int fd = open_device();
+    char *mapping = map(fd, pin(fd, gpu_memory(ALIGNED_SIZE), GPU_PAGE), GPU_PAGE);
+
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_READABLE(mapping);
+    CHECK_EQUAL(pins(), 1);
+    CHECK_EQUAL(refcount(), 1);
+    CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
+    CHECK_EQUAL(pins(), 0);
+    CHECK_EQUAL(refcount(), 0);
+}
+
+static void lost_mappings(void)
+{
+    int fd = open_device();
+    uint64_t handle = pin(fd, gpu_memory(ALIGNED_SIZE), 4 * GPU_PAGE);
+    char *mapping = map(fd, handle, 4 * GPU_PAGE), *moved;
+
+    /* The first page: what is left stays, and nobody takes it away any more. */
+    CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
+    CHECK_EQUAL(mapped(fd, handle), 0);
+    CHECK_EQUAL(fault_at(mapping), SIGSEGV);
+    CHECK_READABLE(mapping + GPU_PAGE);
+    CHECK_EQUAL(munmap(mapping + GPU_PAGE, 3 * GPU_PAGE), 0);
+
+    mapping = map(fd, handle, GPU_PAGE);
+    CHECK_FAILS(mremap(mapping, GPU_PAGE, 2 * GPU_PAGE, MREMAP_MAYMOVE), EFAULT);
+    CHECK_EQUAL(mapped(fd, handle), 1);
+    moved = map(fd, pin(fd, gpu_memory(ALIGNED_SIZE), GPU_PAGE), GPU_PAGE);
+    CHECK(mremap(mapping, GPU_PAGE, GPU_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, moved) == moved);
+    CHECK_EQUAL(mapped(fd, handle), 0);
+    CHECK_READABLE(moved);
+    CHECK_EQUAL(munmap(moved, GPU_PAGE), 0);
+
+    /* Something else mapped over it. */
+    mapping = map(fd, handle, GPU_PAGE);
+    CHECK(mmap(mapping, HOST_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mapping);
+    CHECK_EQUAL(mapped(fd, handle), 0);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(pins(), 2);
+    CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
+    CHECK_EQUAL(pins(), 0);
+}
+
+static void every_way_to_close(void)
+{
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+    int fd = open_device(), other;
+
+    pin(fd, memory, 1);
+    other = dup(fd);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(pins(), 1);
+    pin(other, memory, 1);
+    fd = fcntl(other, F_DUPFD_CLOEXEC, 100);
+    CHECK_EQUAL(fd, 100);
+    CHECK_EQUAL(close(other), 0);
+    CHECK_EQUAL(dup2(fd, 200), 200);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(pins(), 2);
+    /* Something else takes its number. */
+    CHECK_EQUAL(dup2(STDERR_FILENO, 200), 200);
+    CHECK_EQUAL(pins(), 0);
+    CHECK_FAILS(ioctl(200, GET_VERSION, &(struct version){0}), ENOTTY);
+    CHECK_EQUAL(close(200), 0);
+
+    fd = open_device();
+    CHECK_EQUAL(dup3(fd, 300, O_CLOEXEC), 300);
+    pin(300, memory, 1);
+    CHECK_EQUAL(close_range(fd, 299, 0), 0);
+    CHECK_EQUAL(pins(), 1);
+    CHECK_EQUAL(close_range(300, 400, 0), 0);
+    CHECK_EQUAL(pins(), 0);
+
+    /* Behind the back of every library. */
+    fd = open_device();
+    pin(fd, memory, 1);
+    CHECK_EQUAL(syscall(SYS_close, fd), 0);
+    CHECK_EQUAL(refcount(), 0);
+    CHECK_EQUAL(pins(), 0);
+
+    /* Its number is somebody else's file now. */
+    other = open("/dev/null", O_RDWR);
+    CHECK_EQUAL(other, fd);
+    CHECK_FAILS(ioctl(other, GET_VERSION, &(struct version){0}), ENOTTY);
+    CHECK_EQUAL(close(other), 0);
+}
+
+static int inherited_fd;
+static char *inherited_mapping;
+
+static void child_uses_parents_device(void)
+{
+    struct version version;
+
+    CHECK_FAILS(ioctl(inherited_fd, GET_VERSION, &version), EACCES);
+    CHECK_FAILS(unpin(inherited_fd, 0), EACCES);
+    CHECK_FAILS(mmap(NULL, HOST_PAGE, PROT_READ, MAP_SHARED, inherited_fd, 0), EACCES);
+    CHECK_EQUAL(fault_at(inherited_mapping), SIGSEGV);
+    CHECK_EQUAL(munmap(inherited_mapping, GPU_PAGE), 0);
+    CHECK_EQUAL(pins(), 0);
+    CHECK_EQUAL(refcount(), 1);
+    CHECK_EQUAL(close(inherited_fd), 0);
+    CHECK_EQUAL(refcount(), 1);
+
+    int own = open_device();
+    CHECK_EQUAL(ioctl(own, GET_VERSION, &version), 0);
+    CHECK_EQUAL(close(own), 0);
+}
+
+static void forked_children(void)
+{
+    uint64_t handle;
+
+    inherited_fd = open_device();
+    handle = pin(inherited_fd, gpu_memory(ALIGNED_SIZE), GPU_PAGE);
+    inherited_mapping = map(inherited_fd, handle, GPU_PAGE);
+    in_child(child_uses_parents_device);
+    CHECK_READABLE(inherited_mapping);
+    CHECK_EQUAL(mapped(inherited_fd, handle), 1);
+    CHECK_EQUAL(pins(), 1);
+    CHECK_EQUAL(munmap(inherited_mapping, GPU_PAGE), 0);
+    CHECK_EQUAL(unpin(inherited_fd, handle), 0);
+}
+
+/* A descriptor, sent over a socket. */
+static void send_fd(int socket, int fd)
+{
+    char byte = 0;
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &fd, sizeof(int));
+    CHECK_EQUAL(sendmsg(socket, &message, 0), 1);
+}
+
+static int receive_fd(int socket)
+{
+    char byte;
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof(control.room)};
+    int fd;
+
+    CHECK_EQUAL(recvmsg(socket, &message, 0), 1);
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+    return fd;
+}
+
+static int sockets[2];
+
+static void receiver(void)
+{
+    int fd = receive_fd(sockets[1]);
+
+    CHECK_FAILS(ioctl(fd, GET_VERSION, &(struct version){0}), EACCES);
+    CHECK_FAILS(mmap(NULL, HOST_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), EACCES);
+}
+
+static void sent_over_a_socket(void)
+{
+    int fd, again;
+
+    CHECK_EQUAL(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        receiver();
+        _exit(0);
+    }
+    fd = open_device();
+    pin(fd, gpu_memory(ALIGNED_SIZE), GPU_PAGE);
+    send_fd(sockets[0], fd);
+    int status;
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    CHECK_EQUAL(status, 0);
+
+    /* The owner gets it back: it is as good as before, and the last one to close. */
+    send_fd(sockets[0], fd);
+    again = receive_fd(sockets[1]);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(mapped(again, 0), 0);
+    CHECK_EQUAL(pins(), 1);
+    CHECK_EQUAL(close(again), 0);
+    CHECK_EQUAL(refcount(), 0);
+}
+
+/* What a process had pinned is given back when it is killed, and counts until then. */
+static void killed_process(void)
+{
+    int pipes[2];
+    char byte;
+
+    CHECK_EQUAL(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = open_device();
+        CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+        pin(fd, memory, 1);
+        map(fd, pin(fd, memory, GPU_PAGE), GPU_PAGE);
+        close(fd);
+        CHECK_EQUAL(write(pipes[1], "x", 1), 1);
+        pause();
+    }
+    CHECK_EQUAL(read(pipes[0], &byte, 1), 1);
+    CHECK_EQUAL(refcount(), 2);
+    CHECK_EQUAL(pins(), 0);
+    CHECK_EQUAL(kill(child, SIGKILL), 0);
+    CHECK_EQUAL(waitpid(child, NULL, 0), child);
+    CHECK_EQUAL(refcount(), 0);
+}
+
+/* The child keeps the parent's device open beyond the parent's close. */
+static void child_keeps_device_open(void)
+{
+    int pipes[2];
+    int fd = open_device();
+
+    pin(fd, gpu_memory(ALIGNED_SIZE), 1);
+    CHECK_EQUAL(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        close(pipes[1]);
+        _exit(read(pipes[0], &byte, 1) != 0);
+    }
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(refcount(), 1);
+    CHECK_EQUAL(close(pipes[1]), 0);
+    CHECK_EQUAL(waitpid(child, NULL, 0), child);
+    CHECK_EQUAL(refcount(), 0);
+    CHECK_EQUAL(pins(), 0);
+}
+
+/* Another program that inherits the descriptor cannot use it either. */
+static void after_exec(const char *fd)
+{
+    CHECK_FAILS(ioctl(atoi(fd), GET_VERSION, &(struct version){0}), EACCES);
+    CHECK_FAILS(mmap(NULL, HOST_PAGE, PROT_READ, MAP_SHARED, atoi(fd), 0), EACCES);
+    CHECK_EQUAL(refcount(), 1);
+}
+
+static char *self;
+
+static void child_execs(void)
+{
+    char fd[16];
+
+    snprintf(fd, sizeof(fd), "%d", inherited_fd);
+    execl(self, self, "after_exec", fd, (char *)NULL);
+    _exit(1);
+}
+
+static void passed_on_by_exec(void)
+{
+    inherited_fd = open("/dev/gdrdrv", O_RDWR);
+    CHECK_EQUAL(fcntl(inherited_fd, F_GETFD), 0);
+    pin(inherited_fd, gpu_memory(ALIGNED_SIZE), 1);
+    in_child(child_execs);
+    CHECK_EQUAL(close(inherited_fd), 0);
+}
+
+static void call_names(void)
+{
+    calls();
+    int fd = open_device();
+    struct version version;
+    CHECK_EQUAL(ioctl(fd, GET_VERSION, &version), 0);
+    uint64_t handle = pin(fd, gpu_memory(ALIGNED_SIZE), GPU_PAGE);
+    CHECK_STRING(calls(), "open GET_VERSION PIN_BUFFER");
+    CHECK_EQUAL(close(open("/dev/null", O_RDONLY)), 0);
+    void *mapping = map(fd, handle, GPU_PAGE);
+    mapped(fd, handle);
+    CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
+    CHECK_EQUAL(unpin(fd, handle), 0);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_STRING(calls(), "mmap GET_INFO munmap UNPIN_BUFFER close");
+    CHECK_STRING(calls(), "");
+}
+
+static volatile bool stop;
+
+/* Work with files that has nothing to do with the device. */
+static void *other_work(void *unused)
+{
+    (void)unused;
+    while (!stop) {
+        int fd = open("/dev/zero", O_RDWR);
+        void *memory = mmap(NULL, HOST_PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+        CHECK(fd >= 0 && memory != MAP_FAILED);
+        CHECK_EQUAL(munmap(memory, HOST_PAGE), 0);
+        CHECK_EQUAL(close(dup(fd)), 0);
+        CHECK_EQUAL(close(fd), 0);
+    }
+    return NULL;
+}
+
+static void *device_work(void *memory)
+{
+    for (long i = 0; i < rounds(300); i++) {
+        int fd = open_device();
+        uint64_t handle = pin(fd, *(CUdeviceptr *)memory, GPU_PAGE);
+        char *mapping = map(fd, handle, GPU_PAGE);
+        CHECK_EQUAL(*(volatile char *)mapping, 0);
+        CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
+        CHECK_EQUAL(unpin(fd, handle), 0);
+        CHECK_EQUAL(close(fd), 0);
+    }
+    return NULL;
+}
+
+static void many_threads(void)
+{
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+    pthread_t others[2], users[4];
+
+    for (int i = 0; i < 2; i++)
+        CHECK_EQUAL(pthread_create(&others[i], NULL, other_work, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        CHECK_EQUAL(pthread_create(&users[i], NULL, device_work, &memory), 0);
+    /* Forks in between find a lock that they can take. */
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            close(open_device());
+            _exit(0);
+        }
+        CHECK_EQUAL(waitpid(child, NULL, 0), child);
+    }
+    for (int i = 0; i < 4; i++)
+        CHECK_EQUAL(pthread_join(users[i], NULL), 0);
+    stop = true;
+    for (int i = 0; i < 2; i++)
+        CHECK_EQUAL(pthread_join(others[i], NULL), 0);
+    CHECK_EQUAL(refcount(), 0);
+}
+
+/* Under --traditional. */
+static void free_under_a_pin(void)
+{
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE), other = gpu_memory(ALIGNED_SIZE);
+    int fd = open_device();
+    uint64_t handle = pin(fd, memory, GPU_PAGE), kept = pin(fd, other, GPU_PAGE);
+    char *mapping = map(fd, handle, GPU_PAGE), *kept_mapping = map(fd, kept, GPU_PAGE);
+
+    CHECK_EQUAL(flag(fd, handle), 0);
+    CHECK_EQUAL(refcount(), 2);
+    CHECK_EQUAL(cuMemFree(memory), CUDA_SUCCESS);
+    CHECK_EQUAL(flag(fd, handle), 1);
+    CHECK_EQUAL(fault_at(mapping), SIGBUS);
+    CHECK_EQUAL(mapped(fd, handle), 0);
+    CHECK_EQUAL(refcount(), 1);
+    CHECK_EQUAL(flag(fd, kept), 0);
+    CHECK_READABLE(kept_mapping);
+    CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
+    CHECK_FAILS(mmap(NULL, GPU_PAGE, PROT_READ, MAP_SHARED, fd, (off_t)(handle * HOST_PAGE)), EINVAL);
+    CHECK_EQUAL(unpin(fd, handle), 0);
+    CHECK_EQUAL(munmap(kept_mapping, GPU_PAGE), 0);
+    CHECK_EQUAL(unpin(fd, kept), 0);
+}
+
+/* In persistent mode. */
+static void free_keeps_memory(void)
+{
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+    int fd = open_device();
+    uint64_t handle = pin(fd, memory, GPU_PAGE);
+    char *mapping = map(fd, handle, GPU_PAGE);
+
+    memcpy(mapping, "kept", 5);
+    CHECK_EQUAL(cuMemFree(memory), CUDA_SUCCESS);
+    CHECK_FAILS(ioctl(fd, PIN_BUFFER, &(struct pin_v1){.addr = memory, .size = 1}), EINVAL);
+    CHECK_EQUAL(cuMemsetD8(gpu_memory(ALIGNED_SIZE), 0, ALIGNED_SIZE), CUDA_SUCCESS);
+    CHECK_EQUAL(flag(fd, handle), 0);
+    CHECK_STRING(mapping, "kept");
+    CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
+    CHECK_EQUAL(unpin(fd, handle), 0);
+}
+
+/* Under --fault "OPEN:EMFILE@1,PIN_BUFFER:ENOMEM@2,MMAP:EAGAIN@1,MUNMAP:EPERM@1,CLOSE:EIO@1". */
+static void faults(void)
+{
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+    struct pin_v1 argument = {.addr = memory, .size = GPU_PAGE};
+
+    CHECK_FAILS(open("/dev/gdrdrv", O_RDWR), EMFILE);
+    int fd = open_device();
+    uint64_t handle = pin(fd, memory, GPU_PAGE);
+    CHECK_FAILS(ioctl(fd, PIN_BUFFER, &argument), ENOMEM);
+    CHECK_FAILS(mmap(NULL, GPU_PAGE, PROT_READ, MAP_SHARED, fd, 0), EAGAIN);
+    char *mapping = map(fd, handle, GPU_PAGE);
+    CHECK_FAILS(munmap(mapping, GPU_PAGE), EPERM);
+    CHECK_READABLE(mapping);
+    CHECK_EQUAL(mapped(fd, handle), 1);
+    CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
+    CHECK_FAILS(close(fd), EIO);
+    CHECK_EQUAL(pins(), 0);
+    CHECK_FAILS(fcntl(fd, F_GETFD), EBADF);
+
+    int (*set)(const char *);
+    *(void **)&set = gdremu("gdremu_faults_set");
+    CHECK_EQUAL(set("GET_VERSION:EIO@2"), 0);
+    CHECK_EQUAL(set("nonsense"), -1);
+    fd = open_device();
+    CHECK_EQUAL(ioctl(fd, GET_VERSION, &(struct version){0}), 0);
+    CHECK_FAILS(ioctl(fd, GET_VERSION, &(struct version){0}), EIO);
+    CHECK_EQUAL(set(NULL), 0);
+}
+
+/* Ends with two pins; `how` says in which way. */
+static void leaks(const char *how)
+{
+    int fd = open_device();
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+
+    pin(fd, memory, 1);
+    pin(fd, memory, 1);
+    if (strcmp(how, "killed") == 0)
+        raise(SIGKILL);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} tests[] = {
+    {"files_exist", files_exist},
+    {"files_absent", files_absent},
+    {"open_is_refused", open_is_refused},
+    {"maps_gpu_memory", maps_gpu_memory},
+    {"protection_is_kept", protection_is_kept},
+    {"wrong_arguments", wrong_arguments},
+    {"unpin_takes_pages_away", unpin_takes_pages_away},
+    {"mapping_outlives_close", mapping_outlives_close},
+    {"lost_mappings", lost_mappings},
+    {"every_way_to_close", every_way_to_close},
+    {"forked_children", forked_children},
+    {"sent_over_a_socket", sent_over_a_socket},
+    {"killed_process", killed_process},
+    {"child_keeps_device_open", child_keeps_device_open},
+    {"passed_on_by_exec", passed_on_by_exec},
+    {"call_names", call_names},
+    {"many_threads", many_threads},
+    {"free_under_a_pin", free_under_a_pin},
+    {"free_keeps_memory", free_keeps_memory},
+    {"faults", faults},
+};
+
+int main(int argc, char **argv)
+{
+    CHECK(argc > 1);
+    self = argv[0];
+    if (argc > 2 && strcmp(argv[1], "after_exec") == 0) {
+        after_exec(argv[2]);
+        return 0;
+    }
+    if (argc > 2 && strcmp(argv[1], "leaks") == 0) {
+        leaks(argv[2]);
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+        if (strcmp(argv[1], tests[i].name) == 0) {
+            tests[i].run();
+            return passed(tests[i].name);
+        }
+    fprintf(stderr, "no test %s\n", argv[1]);
+    return 1;
+}
