@@ -94,7 +94,7 @@ private=$(pkg_config "$root" lib --static --libs gdrcopy | sed 's/.*-lgdrapi *//
 # shellcheck disable=SC2086 # The flags are words.
 gcc "$stage/program.c" -o "$stage/program" -I"$root/usr/include" "$root/usr/lib/libgdrapi.a" $private
 "$stage/program" || die "a program linked statically does not work"
-! readelf --dynamic "$stage/program" | grep -q libgdrapi || die "the static program needs the shared library"
+! readelf --dynamic "$stage/program" | grep libgdrapi || die "the static program needs the shared library"
 
 told=$(cargo rustc --quiet --release --package gdrapi --lib --crate-type staticlib -- --print native-static-libs 2>&1 |
     sed -n 's/.*native-static-libs: //p')
