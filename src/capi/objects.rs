@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::capi::handles::{self, Table};
+use crate::capi::slots::Slot;
 use crate::error::{Error, Result};
 use crate::gdr::Gdr;
 use crate::log;
@@ -128,7 +129,7 @@ pub(super) fn unpin(g: usize, handle: usize) -> Result<()> {
 fn with_buffer<R>(
     g: usize,
     handle: usize,
-    work: impl FnOnce(&mut PinnedBuffer, &handles::Slot) -> Result<R>,
+    work: impl FnOnce(&mut PinnedBuffer, &Slot) -> Result<R>,
 ) -> Result<R> {
     gdr(g)?;
     handles::with(handle, |buffer: &mut PinnedBuffer, slot| {

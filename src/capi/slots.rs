@@ -1,0 +1,310 @@
+//! The memory that handles point into: slots, each of them one handle's, and the ring they are taken from.
+//!
+//! Slots are taken in turn around a ring of two million, so that a stale handle stays stale for a long
+//! time. The address space is never given back while the library is loaded; the physical memory behind
+//! long-dead slots is, and then reads as zeros, which is a free slot.
+
+use std::mem::{offset_of, size_of};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+
+use nix::errno::Errno;
+
+use crate::types::MappingType;
+
+/// What a handle points to.
+///
+/// The test-suite of the original library looks at two fields of its private structs: the descriptor
+/// at the start of a `gdr_t`, the driver's number at byte 24 of a `gdr_mh_t`.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct Slot {
+    descriptor: AtomicI32,
+    state: AtomicU32,
+    /// The address of the object's [`Cell`].
+    cell: AtomicUsize,
+    _unused: u64,
+    driver_handle: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Slot>() == 128);
+const _: () = assert!(offset_of!(Slot, descriptor) == 0 && offset_of!(Slot, driver_handle) == 24);
+
+/// What a slot says of itself. Memory that was never used, or was given back, reads as `FREE`.
+pub(super) mod state {
+    pub(in crate::capi) const FREE: u32 = 0;
+    pub(in crate::capi) const TAKEN: u32 = 1;
+    pub(in crate::capi) const GDR: u32 = 2;
+    /// A pin that is not mapped. With a mapping type added: mapped so.
+    pub(in crate::capi) const PIN: u32 = 4;
+}
+
+impl Slot {
+    #[inline(always)]
+    pub(super) fn state(&self) -> u32 {
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// How the slot's pin is mapped; `None` if it is not, or is no pin.
+    #[inline(always)]
+    pub(super) fn mapping_type(&self) -> Option<MappingType> {
+        const WC: u32 = state::PIN + MappingType::WriteCombining as u32;
+        const CACHING: u32 = state::PIN + MappingType::Caching as u32;
+        const DEVICE: u32 = state::PIN + MappingType::Device as u32;
+        match self.state() {
+            WC => Some(MappingType::WriteCombining),
+            CACHING => Some(MappingType::Caching),
+            DEVICE => Some(MappingType::Device),
+            _ => None,
+        }
+    }
+
+    /// The address of the object's cell; 0 if the slot has been cleared.
+    pub(super) fn cell(&self) -> usize {
+        self.cell.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn show_descriptor(&self, descriptor: i32) {
+        self.descriptor.store(descriptor, Ordering::Relaxed);
+    }
+
+    pub(super) fn show_driver_handle(&self, handle: u64) {
+        // C programs of old print it as a 32-bit number.
+        self.driver_handle.store(handle as u32, Ordering::Relaxed);
+    }
+
+    /// Opens (or with `None`, closes) the pin's copy path.
+    pub(super) fn show_mapping(&self, kind: MappingType) {
+        self.state
+            .store(state::PIN + kind as u32, Ordering::Release);
+    }
+
+    /// Makes the slot a live handle of the object in this cell.
+    pub(super) fn publish(&self, state: u32, cell: usize) {
+        self.cell.store(cell, Ordering::Relaxed);
+        // Release: who sees the state sees the cell.
+        self.state.store(state, Ordering::Release);
+    }
+
+    /// Makes the handle stale.
+    pub(super) fn clear(&self) {
+        self.state.store(state::TAKEN, Ordering::Release);
+        self.descriptor.store(0, Ordering::Relaxed);
+        self.driver_handle.store(0, Ordering::Relaxed);
+        self.cell.store(0, Ordering::Relaxed);
+        self.state.store(state::FREE, Ordering::Release);
+    }
+}
+
+/// Slots of one reservation of address space, taken in turn.
+#[derive(Debug)]
+pub(super) struct Arena {
+    base: usize,
+    slots: usize,
+    /// Slots that are readable and writable: the first so many.
+    committed: usize,
+    /// Where to look for the next free one.
+    next: usize,
+    live: usize,
+    /// Live slots in each step of [`STEP`].
+    live_in_step: Vec<u32>,
+}
+
+/// Slots that are committed at once, and whose memory is given back together: 1 MiB.
+const STEP: usize = (1 << 20) / size_of::<Slot>();
+/// Slots of a full-size arena: 256 MiB of address space. Half of them may live at once, so that a dead
+/// one rests for at least a million pins.
+const FULL: usize = 2 << 20;
+
+impl Arena {
+    /// Reserves address space: as much as the process may have.
+    pub(super) fn reserve() -> std::result::Result<Arena, Errno> {
+        let mut slots = FULL;
+        loop {
+            // SAFETY: a new private mapping at an address of the kernel's choice touches no other memory.
+            let address = unsafe {
+                libc::mmap(
+                    ptr::null_mut(),
+                    slots * size_of::<Slot>(),
+                    libc::PROT_NONE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                    -1,
+                    0,
+                )
+            };
+            if address != libc::MAP_FAILED {
+                return Ok(Arena {
+                    base: address.expose_provenance(),
+                    slots,
+                    committed: 0,
+                    next: 0,
+                    live: 0,
+                    live_in_step: vec![0; slots / STEP],
+                });
+            }
+            if slots == STEP {
+                return Err(Errno::last());
+            }
+            slots = (slots / 4).max(STEP);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Where it is.
+    pub(super) fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Whether the address is one of its slots'.
+    pub(super) fn contains(&self, address: usize) -> bool {
+        address.wrapping_sub(self.base) < self.slots * size_of::<Slot>()
+    }
+
+    fn slot(&self, index: usize) -> &'static Slot {
+        // SAFETY: callers pass committed indices; that memory is zeroed at first and stays mapped.
+        unsafe { &*ptr::with_exposed_provenance(self.base + index * size_of::<Slot>()) }
+    }
+
+    /// The next free slot; none when half of them live. `publish` learns of newly committed memory.
+    pub(super) fn take(
+        &mut self,
+        publish: impl Fn(usize, usize),
+    ) -> std::result::Result<Option<&'static Slot>, Errno> {
+        if self.live * 2 >= self.slots {
+            return Ok(None);
+        }
+        loop {
+            if self.next == self.slots {
+                self.next = 0;
+            }
+            if self.next == self.committed {
+                self.commit()?;
+                publish(self.base, self.committed * size_of::<Slot>());
+            }
+            let index = self.next;
+            let slot = self.slot(index);
+            let is_free = slot.state() == state::FREE;
+            if is_free {
+                slot.state.store(state::TAKEN, Ordering::Relaxed);
+                self.live += 1;
+                self.live_in_step[index / STEP] += 1;
+            }
+            self.next += 1;
+            if self.next.is_multiple_of(STEP) {
+                self.trim(index / STEP);
+            }
+            if is_free {
+                return Ok(Some(slot));
+            }
+        }
+    }
+
+    fn commit(&mut self) -> std::result::Result<(), Errno> {
+        let bytes = STEP * size_of::<Slot>();
+        let address = self.base + self.committed * size_of::<Slot>();
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the range is part of our own reservation, not used yet.
+        match unsafe {
+            libc::mprotect(ptr::with_exposed_provenance_mut(address), bytes, protection)
+        } {
+            0 => {
+                self.committed += STEP;
+                Ok(())
+            }
+            _ => Err(Errno::last()),
+        }
+    }
+
+    /// Takes back the slot at this address, which was cleared.
+    pub(super) fn give_back(&mut self, address: usize) {
+        let step = (address - self.base) / size_of::<Slot>() / STEP;
+        self.live -= 1;
+        self.live_in_step[step] -= 1;
+        if self.next / STEP != step {
+            self.trim(step);
+        }
+    }
+
+    /// Gives the memory of a step back if all its slots are dead: they go on reading as `FREE`.
+    fn trim(&mut self, step: usize) {
+        if self.live_in_step[step] == 0 {
+            let bytes = STEP * size_of::<Slot>();
+            let address = ptr::with_exposed_provenance_mut(self.base + step * bytes);
+            // SAFETY: the range is ours; all its slots are free, which zeroed memory is too. It is only
+            // advice: a failure costs memory, nothing else.
+            unsafe { libc::madvise(address, bytes, libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the reservation is ours; whoever drops it has seen to it that no handle points into it.
+        unsafe {
+            let bytes = self.slots * size_of::<Slot>();
+            libc::munmap(ptr::with_exposed_provenance_mut(self.base), bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(arena: &mut Arena) -> &'static Slot {
+        arena
+            .take(|_, _| ())
+            .expect("memory")
+            .expect("fewer than half are live")
+    }
+
+    #[test]
+    fn a_dead_slot_rests_for_a_million_turns() {
+        let mut arena = Arena::reserve().expect("address space");
+        let first = take(&mut arena);
+        let address = ptr::from_ref(first).addr();
+        first.clear();
+        arena.give_back(address);
+        for _ in 0..1_000_000 {
+            let slot = take(&mut arena);
+            assert_ne!(ptr::from_ref(slot).addr(), address);
+            slot.clear();
+            arena.give_back(ptr::from_ref(slot).addr());
+        }
+        assert_eq!(arena.live, 0);
+    }
+
+    #[test]
+    fn live_slots_are_passed_over_and_half_are_kept_free() {
+        let mut arena = Arena::reserve().expect("address space");
+        arena.slots = 2 * STEP;
+        let kept: Vec<_> = (0..STEP).map(|_| take(&mut arena)).collect();
+        assert!(
+            arena.take(|_, _| ()).expect("memory").is_none(),
+            "half of the slots live"
+        );
+        kept[7].clear();
+        arena.give_back(ptr::from_ref(kept[7]).addr());
+        let mut seen = Vec::new();
+        for _ in 0..2 * STEP {
+            let slot = take(&mut arena);
+            seen.push(ptr::from_ref(slot).addr());
+            slot.clear();
+            arena.give_back(ptr::from_ref(slot).addr());
+        }
+        let live = |address: &usize| {
+            let is = |slot: &&Slot| ptr::from_ref(*slot).addr() == *address;
+            kept.iter()
+                .enumerate()
+                .any(|(index, slot)| index != 7 && is(slot))
+        };
+        assert!(!seen.iter().any(live));
+        assert!(
+            seen.contains(&ptr::from_ref(kept[7]).addr()),
+            "round the ring, its turn comes"
+        );
+    }
+}
