@@ -100,6 +100,15 @@ fn forked_children() {
 }
 
 #[test]
+fn functions_fail_on_demand() {
+    assert_passes(
+        &["--fault", "cuMemAlloc:2@2,cuDriverGetVersion:999"],
+        "cuda_faults",
+        &[],
+    );
+}
+
+#[test]
 fn unknown_entry_points_are_told_by_name() {
     let output = run(&[], "cuda_init", "told", &[], &[]);
     assert!(

@@ -1,5 +1,5 @@
-//! Small buffers side by side in one piece of memory, as the CUDA driver lays them out: 512 bytes apart, so that most
-//! of them start in the middle of a GPU page and share it with others.
+//! Small buffers side by side in one piece of memory, as the CUDA driver lays them out: 512 bytes
+//! apart, so that most of them start in the middle of a GPU page and share it with others.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

@@ -39,7 +39,8 @@ pub struct HostProvider {
     views: BTreeMap<ObjectId, Arc<View>>,
     /// Reserved device addresses: (start, length).
     windows: Vec<(u64, u64)>,
-    /// The process whose memory it is, from its first use on. A forked child has a copy of the books, not the memory.
+    /// The process whose memory it is, from its first use on. A forked child has a copy of the
+    /// books, not the memory.
     owner: Option<u32>,
 }
 
@@ -77,8 +78,8 @@ impl HostProvider {
         &self.memory
     }
 
-    /// Changes the books, then scrubs what memory the change freed. `change` is repeated if it ran out of device
-    /// addresses.
+    /// Changes the books, then scrubs what memory the change freed. `change` is repeated if it ran
+    /// out of device addresses.
     ///
     /// # Errors
     /// What `change` answers; [`Error::NoMemory`] if the host has no address space left.
@@ -113,7 +114,8 @@ impl HostProvider {
         runs.into_iter().map(|run| self.span(run)).collect()
     }
 
-    /// The peer-to-peer token and address space of this process, as `CU_POINTER_ATTRIBUTE_P2P_TOKENS` tells them.
+    /// The peer-to-peer token and address space of this process, as
+    /// `CU_POINTER_ATTRIBUTE_P2P_TOKENS` tells them.
     pub fn tokens(&self) -> (u64, u32) {
         let owner = self.owner.unwrap_or_else(std::process::id);
         (u64::from(owner) << 16 | 1, owner)

@@ -1,4 +1,5 @@
-//! The GPUs' memory as this process sees it: one address space over all of them, as with CUDA's unified addressing.
+//! The GPUs' memory as this process sees it: one address space over all of them, as with CUDA's
+//! unified addressing.
 //!
 //! Pure bookkeeping: no memory is reserved, mapped or touched here. [`super::host`] does that.
 #![forbid(unsafe_code)]
@@ -22,7 +23,8 @@ const SMALL: u64 = 1 << 20;
 pub enum Error {
     /// No physical memory is left.
     NoMemory,
-    /// No free address range of this many bytes: give the memory another window and repeat the call.
+    /// No free address range of this many bytes: give the memory another window and repeat the
+    /// call.
     NoAddresses(u64),
     /// The address, size or handle is not what the call needs.
     Invalid,
@@ -156,8 +158,8 @@ impl Memory {
         self.physical.free_bytes(gpu)
     }
 
-    /// What physical memory holds nobody's data any more since the last call. The memory may be handed out again by
-    /// the next allocation.
+    /// What physical memory holds nobody's data any more since the last call. The memory may be
+    /// handed out again by the next allocation.
     pub fn take_discarded(&mut self) -> Vec<Discard> {
         self.physical.take_discarded()
     }
@@ -167,7 +169,8 @@ impl Memory {
         self.physical.get(id)
     }
 
-    /// Allocates a buffer of `len` bytes, to be pinned or not, and returns its address, a multiple of 512.
+    /// Allocates a buffer of `len` bytes, to be pinned or not, and returns its address, a multiple
+    /// of 512.
     ///
     /// # Errors
     /// [`Error::Invalid`] for length 0, [`Error::NoMemory`], [`Error::NoAddresses`].
@@ -239,8 +242,8 @@ impl Memory {
         Ok((va, object))
     }
 
-    /// Frees a buffer. Returns the non-persistent page tables that lost memory by it: the caller ends their mappings,
-    /// then unpins them.
+    /// Frees a buffer. Returns the non-persistent page tables that lost memory by it: the caller
+    /// ends their mappings, then unpins them.
     ///
     /// # Errors
     /// [`Error::Invalid`] if no buffer starts at `va`.
@@ -338,8 +341,8 @@ impl Memory {
         })
     }
 
-    /// The physical memory behind `[va, va + len)` for a copy or fill: all of it in one buffer, or in VMM mappings
-    /// side by side that some GPU may access as needed.
+    /// The physical memory behind `[va, va + len)` for a copy or fill: all of it in one buffer, or
+    /// in VMM mappings side by side that some GPU may access as needed.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it is not.
@@ -359,8 +362,8 @@ impl Memory {
         })
     }
 
-    /// The physical memory behind `[va, va + len)` if it is mapped without a hole and every mapping is `allowed` for
-    /// the GPU whose memory it maps.
+    /// The physical memory behind `[va, va + len)` if it is mapped without a hole and every mapping
+    /// is `allowed` for the GPU whose memory it maps.
     pub(super) fn runs(
         &self,
         va: u64,

@@ -76,12 +76,13 @@ pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
 /// Gives the pages of part of a file back: they read as zero in every mapping from now on.
 pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: a plain call on an open descriptor. Failing, it leaves old data in memory that nobody should see.
+    // SAFETY: a plain call on an open descriptor. Failing, it leaves old data in memory that nobody
+    // should see.
     unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as off_t, len as off_t) };
 }
 
-/// Occupies `len` bytes of address space at a multiple of `align`, both multiples of the page size: no memory, and
-/// every touch raises SIGSEGV.
+/// Occupies `len` bytes of address space at a multiple of `align`, both multiples of the page size:
+/// no memory, and every touch raises SIGSEGV.
 pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
     let all = len.checked_add(align).ok_or(Errno::ENOMEM)?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -96,7 +97,8 @@ pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
     Ok(aligned)
 }
 
-/// Maps parts of a file, one behind the other, shared, readable and writable, and absent from forked children.
+/// Maps parts of a file, one behind the other, shared, readable and writable, and absent from
+/// forked children.
 pub(super) fn map_shared(file: BorrowedFd<'_>, parts: &[(u64, usize)]) -> Result<usize, Errno> {
     let len = parts.iter().map(|part| part.1).sum();
     let start = reserve(len, page_size())?;
@@ -116,7 +118,8 @@ pub(super) fn map_shared(file: BorrowedFd<'_>, parts: &[(u64, usize)]) -> Result
 /// Replaces `[addr, addr + len)` by memory whose touch raises SIGBUS.
 ///
 /// # Safety
-/// The range is a mapping of the emulated driver, which nothing in this process may count on any more.
+/// The range is a mapping of the emulated driver, which nothing in this process may count on any
+/// more.
 pub(super) unsafe fn poison(addr: usize, len: usize) -> Result<(), Errno> {
     let nothing = memory_file(c"gdremu-zapped", 0)?; // A page beyond the end of its file is SIGBUS.
     // SAFETY: the caller's promise.
@@ -141,7 +144,8 @@ fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// A piece of GPU memory as the GPU's own copy engines see it: always mapped, whatever the program maps or frees.
+/// A piece of GPU memory as the GPU's own copy engines see it: always mapped, whatever the program
+/// maps or frees.
 #[derive(Debug)]
 pub struct View {
     addr: usize,
@@ -154,8 +158,9 @@ impl View {
         map_shared(file, &[(offset, len)]).map(|addr| View { addr, len })
     }
 
-    /// Where `[offset, offset + len)` is mapped, as long as this view lives. Other mappings of the same memory can
-    /// change it at any time: copy through the pointer, never make a reference of it.
+    /// Where `[offset, offset + len)` is mapped, as long as this view lives. Other mappings of the
+    /// same memory can change it at any time: copy through the pointer, never make a reference of
+    /// it.
     ///
     /// # Panics
     /// If the range is not inside the view.

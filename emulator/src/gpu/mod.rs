@@ -3,7 +3,8 @@
 //! ```text
 //! Provider      what the driver and the libc hooks see: pin pages, map them, zap a mapping
 //!   host        HostProvider: GPU memory is a memfd per GPU, mapped wherever it is needed
-//!     memory    addresses, buffers, physical objects, page tables: bookkeeping only, no memory touched
+//!     memory    addresses, buffers, physical objects, page tables: bookkeeping only, no memory
+//! touched
 //!       pins      page tables: who keeps physical memory alive, who is told that it is gone
 //!       vmm       CUDA's virtual memory management
 //!       arena     small buffers sharing one 2 MiB object
@@ -31,13 +32,14 @@ use crate::errno::Errno;
 pub trait Provider: Send {
     /// Pins `[va, va + len)`, both multiples of the GPU page (64 KiB).
     ///
-    /// The physical memory stays alive until [`Provider::put_pages`], also when the program frees it meanwhile. If
-    /// it does and `persistent` is false, the call that frees it names this table among the revoked ones; the caller
-    /// then zaps its mapping and puts the pages.
+    /// The physical memory stays alive until [`Provider::put_pages`], also when the program frees
+    /// it meanwhile. If it does and `persistent` is false, the call that frees it names this table
+    /// among the revoked ones; the caller then zaps its mapping and puts the pages.
     ///
     /// # Errors
-    /// `EINVAL`: not GPU memory of this process, or not all of it, or of two GPUs, or not allowed for GPUDirect, or
-    /// tokens that are not this process's. `EIO`: a token without an address space. Error 524 (ENOTSUPP):
+    /// `EINVAL`: not GPU memory of this process, or not all of it, or of two GPUs, or not allowed
+    /// for GPUDirect, or tokens that are not this process's. `EIO`: a token without an address
+    /// space. Error 524 (ENOTSUPP):
     /// `force_pcie` on a GPU that is not coherent.
     fn get_pages(
         &mut self,
@@ -51,13 +53,15 @@ pub trait Provider: Send {
     /// Gives pinned pages back. Mappings of them must be gone.
     fn put_pages(&mut self, table: PageTableId);
 
-    /// Maps `len` bytes of a page table from `offset` on into the CPU's address space, readable, writable, shared and
-    /// absent from forked children. Both are multiples of the host's page size.
+    /// Maps `len` bytes of a page table from `offset` on into the CPU's address space, readable,
+    /// writable, shared and absent from forked children. Both are multiples of the host's page
+    /// size.
     ///
     /// # Errors
     /// `EINVAL`: beyond the table, or no such table. What mmap(2) answers otherwise.
     fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno>;
 
-    /// Takes the pages out of a mapping: the next touch raises SIGBUS. The addresses stay occupied until munmap.
+    /// Takes the pages out of a mapping: the next touch raises SIGBUS. The addresses stay occupied
+    /// until munmap.
     fn zap(&mut self, addr: usize, len: usize);
 }

@@ -1,4 +1,5 @@
-//! The physical memory of every GPU: objects of whole blocks, alive as long as anything refers to them.
+//! The physical memory of every GPU: objects of whole blocks, alive as long as anything refers to
+//! them.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

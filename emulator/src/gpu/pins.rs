@@ -7,12 +7,12 @@ use super::physical::Holder;
 impl Memory {
     /// Pins `[va, va + len)`, whole GPU pages. The physical memory lives until [`Memory::unpin`].
     ///
-    /// A page can be pinned if at least part of it is in a live buffer or VMM mapping: buffers are pinned rounded out
-    /// to pages, and share pages with their neighbours.
+    /// A page can be pinned if at least part of it is in a live buffer or VMM mapping: buffers are
+    /// pinned rounded out to pages, and share pages with their neighbours.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: not whole pages, a page without memory, memory of two GPUs, or VMM memory that is not
-    /// GPUDirect capable or not readable and writable for its own GPU.
+    /// [`Error::Invalid`]: not whole pages, a page without memory, memory of two GPUs, or VMM
+    /// memory that is not GPUDirect capable or not readable and writable for its own GPU.
     pub fn pin(&mut self, va: u64, len: u64, persistent: bool) -> Result<PageTable, Error> {
         let end = va.checked_add(len).ok_or(Error::Invalid)?;
         if len == 0 || !va.is_multiple_of(GPU_PAGE) || !len.is_multiple_of(GPU_PAGE) {
@@ -68,8 +68,8 @@ impl Memory {
         })
     }
 
-    /// Marks and returns the non-persistent page tables that have lost a page in `[va, va + len)`, which has just been
-    /// freed or unmapped.
+    /// Marks and returns the non-persistent page tables that have lost a page in `[va, va + len)`,
+    /// which has just been freed or unmapped.
     pub(super) fn revoke(&mut self, va: u64, len: u64) -> Vec<PageTableId> {
         let end = va + len;
         let lost: Vec<_> = self

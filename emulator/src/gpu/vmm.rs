@@ -1,4 +1,5 @@
-//! CUDA's virtual memory management: physical objects with handles, reserved addresses, and mappings between the two.
+//! CUDA's virtual memory management: physical objects with handles, reserved addresses, and
+//! mappings between the two.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -67,7 +68,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Reserves addresses: `len` a multiple of 2 MiB, `align` 0 or a power of two; at `hint` if that is free.
+    /// Reserves addresses: `len` a multiple of 2 MiB, `align` 0 or a power of two; at `hint` if
+    /// that is free.
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::NoAddresses`].
@@ -103,8 +105,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps `len` bytes of an object from `offset` on at reserved, unmapped addresses. Everything is a multiple of
-    /// 2 MiB. No GPU has access yet.
+    /// Maps `len` bytes of an object from `offset` on at reserved, unmapped addresses. Everything
+    /// is a multiple of 2 MiB. No GPU has access yet.
     ///
     /// # Errors
     /// [`Error::Invalid`] otherwise.
@@ -144,8 +146,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Unmaps whole mappings that fill `[va, va + len)`. Returns the non-persistent page tables that lost memory, as
-    /// [`Memory::free`] does.
+    /// Unmaps whole mappings that fill `[va, va + len)`. Returns the non-persistent page tables
+    /// that lost memory, as [`Memory::free`] does.
     ///
     /// # Errors
     /// [`Error::Invalid`] otherwise.

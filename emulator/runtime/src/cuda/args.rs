@@ -1,5 +1,6 @@
-//! Pointers that C programs pass. Only C makes values of these types, and its side of the contract is CUDA's: a
-//! pointer is NULL or points to what the function's prototype says, for as long as the call runs.
+//! Pointers that C programs pass. Only C makes values of these types, and its side of the contract
+//! is CUDA's: a pointer is NULL or points to what the function's prototype says, for as long as the
+//! call runs.
 
 use std::ffi::{CStr, c_char};
 

@@ -13,7 +13,7 @@ const PITCH: usize = 512;
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> i32 {
-    in_context(|_, current| {
+    in_context("cuMemGetInfo", |_, current| {
         let free_bytes = gpus::with(|gpu| gpu.memory().free_bytes(current.gpu));
         free.set(free_bytes as usize)?;
         total.set(GPU_BYTES as usize)
@@ -22,7 +22,7 @@ pub(super) extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) ->
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemAlloc_v2(address: Out<u64>, size: usize) -> i32 {
-    in_context(|state, current| {
+    in_context("cuMemAlloc", |state, current| {
         address.check()?;
         address.set(alloc(state, current, size)?)
     })
@@ -36,7 +36,7 @@ pub(super) extern "C" fn cuMemAllocPitch_v2(
     height: usize,
     element: u32,
 ) -> i32 {
-    in_context(|state, current| {
+    in_context("cuMemAllocPitch", |state, current| {
         address.check()?;
         pitch.check()?;
         if !matches!(element, 4 | 8 | 16) {
@@ -64,12 +64,12 @@ fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemFree_v2(address: u64) -> i32 {
-    in_context(
-        |state, _| match host::free_managed(state, address as usize) {
+    in_context("cuMemFree", |state, _| {
+        match host::free_managed(state, address as usize) {
             Err(Error::INVALID_VALUE) => free(state, address),
             result => result,
-        },
-    )
+        }
+    })
 }
 
 /// Frees a buffer, from a pool or not.
@@ -106,7 +106,7 @@ pub(super) extern "C" fn cuMemGetAddressRange_v2(
     size: Out<usize>,
     address: u64,
 ) -> i32 {
-    in_context(|state, _| {
+    in_context("cuMemGetAddressRange", |state, _| {
         let (start, len) = match gpus::with(|gpu| gpu.memory().place(address)) {
             Some(place) => (place.base, place.len),
             None => {

@@ -49,8 +49,8 @@ pub(super) fn destroy(state: &mut State, context: ContextHandle) -> Result {
 }
 
 /// cuCtxCreate in all its versions.
-fn create_current(handle: Out<ContextHandle>, flags: u32, device: i32) -> i32 {
-    with_state(|state| {
+fn create_current(name: &str, handle: Out<ContextHandle>, flags: u32, device: i32) -> i32 {
+    with_state(name, |state| {
         handle.check()?;
         let gpu = gpus::by_ordinal(device)?;
         if flags & !CONTEXT_FLAGS != 0 {
@@ -68,7 +68,7 @@ pub(super) extern "C" fn cuCtxCreate_v2(
     flags: u32,
     device: i32,
 ) -> i32 {
-    create_current(handle, flags, device)
+    create_current("cuCtxCreate", handle, flags, device)
 }
 
 #[unsafe(no_mangle)]
@@ -79,7 +79,7 @@ pub(super) extern "C" fn cuCtxCreate_v3(
     flags: u32,
     device: i32,
 ) -> i32 {
-    create_current(handle, flags, device)
+    create_current("cuCtxCreate", handle, flags, device)
 }
 
 #[unsafe(no_mangle)]
@@ -89,12 +89,12 @@ pub(super) extern "C" fn cuCtxCreate_v4(
     flags: u32,
     device: i32,
 ) -> i32 {
-    create_current(handle, flags, device)
+    create_current("cuCtxCreate", handle, flags, device)
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxDestroy_v2(context: ContextHandle) -> i32 {
-    with_state(|state| {
+    with_state("cuCtxDestroy", |state| {
         if state
             .primaries
             .values()
@@ -114,7 +114,7 @@ pub(super) extern "C" fn cuCtxDestroy_v2(context: ContextHandle) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxPushCurrent_v2(context: ContextHandle) -> i32 {
-    with_state(|state| {
+    with_state("cuCtxPushCurrent", |state| {
         state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
         STACK.with(|stack| stack.push(context))
     })
@@ -122,7 +122,7 @@ pub(super) extern "C" fn cuCtxPushCurrent_v2(context: ContextHandle) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxPopCurrent_v2(handle: Out<ContextHandle>) -> i32 {
-    with_state(|_| {
+    with_state("cuCtxPopCurrent", |_| {
         let context = STACK
             .with(|stack| stack.pop())
             .ok_or(Error::INVALID_CONTEXT)?;
@@ -133,7 +133,7 @@ pub(super) extern "C" fn cuCtxPopCurrent_v2(handle: Out<ContextHandle>) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxSetCurrent(context: ContextHandle) -> i32 {
-    with_state(|state| {
+    with_state("cuCtxSetCurrent", |state| {
         if context != 0 {
             state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
         }
@@ -150,22 +150,28 @@ pub(super) extern "C" fn cuCtxSetCurrent(context: ContextHandle) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetCurrent(handle: Out<ContextHandle>) -> i32 {
-    with_state(|_| handle.set(STACK.with(|stack| stack.top()).unwrap_or(0)))
+    with_state("cuCtxGetCurrent", |_| {
+        handle.set(STACK.with(|stack| stack.top()).unwrap_or(0))
+    })
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetDevice(device: Out<i32>) -> i32 {
-    in_context(|_, current| device.set(current.gpu as i32))
+    in_context("cuCtxGetDevice", |_, current| {
+        device.set(current.gpu as i32)
+    })
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetDevice_v2(device: Out<i32>, context: ContextHandle) -> i32 {
-    with_state(|state| device.set(live(state, context)?.gpu as i32))
+    with_state("cuCtxGetDevice", |state| {
+        device.set(live(state, context)?.gpu as i32)
+    })
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetFlags(flags: Out<u32>) -> i32 {
-    in_context(|state, current| {
+    in_context("cuCtxGetFlags", |state, current| {
         let context = state
             .contexts
             .get(current.context)
@@ -176,12 +182,12 @@ pub(super) extern "C" fn cuCtxGetFlags(flags: Out<u32>) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetId(context: ContextHandle, id: Out<u64>) -> i32 {
-    with_state(|state| id.set(live(state, context)?.id))
+    with_state("cuCtxGetId", |state| id.set(live(state, context)?.id))
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetApiVersion(context: ContextHandle, version: Out<u32>) -> i32 {
-    with_state(|state| {
+    with_state("cuCtxGetApiVersion", |state| {
         live(state, context)?;
         version.set(API_VERSION)
     })
@@ -189,10 +195,10 @@ pub(super) extern "C" fn cuCtxGetApiVersion(context: ContextHandle, version: Out
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxSynchronize() -> i32 {
-    in_context(|_, _| Ok(()))
+    in_context("cuCtxSynchronize", |_, _| Ok(()))
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxSynchronize_v2(context: ContextHandle) -> i32 {
-    with_state(|state| live(state, context).map(|_| ()))
+    with_state("cuCtxSynchronize", |state| live(state, context).map(|_| ()))
 }

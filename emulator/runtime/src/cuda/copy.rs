@@ -1,4 +1,5 @@
-//! Copies in every direction. The address alone says what memory it is, as with CUDA's unified addressing.
+//! Copies in every direction. The address alone says what memory it is, as with CUDA's unified
+//! addressing.
 
 use std::ptr;
 
@@ -62,9 +63,10 @@ pub(super) fn device_memory(state: &State, address: u64, len: usize) -> Result<M
     resolve(state, address, len, Side::Device, Access::ReadWrite)
 }
 
-/// Copies `len` bytes. The lock is not held while memory is touched: a wrong host address faults as in the program.
-fn copy(to: (Side, u64), from: (Side, u64), len: usize, stream: StreamHandle) -> i32 {
-    initialised(|| {
+/// Copies `len` bytes. The lock is not held while memory is touched: a wrong host address faults as
+/// in the program.
+fn copy(name: &str, to: (Side, u64), from: (Side, u64), len: usize, stream: StreamHandle) -> i32 {
+    initialised(name, || {
         let (destination, source) = {
             let state = state::lock();
             current(&state)?;
@@ -93,7 +95,8 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
             source = next;
         }
         let len = destination.1.min(source.1);
-        // SAFETY: pieces of GPU memory are mapped while their spans live, host memory is the program's to answer for.
+        // SAFETY: pieces of GPU memory are mapped while their spans live, host memory is the
+        // program's to answer for.
         // `copy` takes overlap.
         unsafe {
             ptr::copy(source.0, destination.0, len);
@@ -105,7 +108,7 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpy(to: u64, from: u64, size: usize) -> i32 {
-    copy((Side::Any, to), (Side::Any, from), size, 0)
+    copy("cuMemcpy", (Side::Any, to), (Side::Any, from), size, 0)
 }
 
 #[unsafe(no_mangle)]
@@ -115,12 +118,24 @@ pub(super) extern "C" fn cuMemcpyAsync(
     size: usize,
     stream: StreamHandle,
 ) -> i32 {
-    copy((Side::Any, to), (Side::Any, from), size, stream)
+    copy(
+        "cuMemcpyAsync",
+        (Side::Any, to),
+        (Side::Any, from),
+        size,
+        stream,
+    )
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> i32 {
-    copy((Side::Device, to), (Side::Any, from), size, 0)
+    copy(
+        "cuMemcpyHtoD",
+        (Side::Device, to),
+        (Side::Any, from),
+        size,
+        0,
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -130,12 +145,24 @@ pub(super) extern "C" fn cuMemcpyHtoDAsync_v2(
     size: usize,
     stream: StreamHandle,
 ) -> i32 {
-    copy((Side::Device, to), (Side::Any, from), size, stream)
+    copy(
+        "cuMemcpyHtoDAsync",
+        (Side::Device, to),
+        (Side::Any, from),
+        size,
+        stream,
+    )
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> i32 {
-    copy((Side::Any, to), (Side::Device, from), size, 0)
+    copy(
+        "cuMemcpyDtoH",
+        (Side::Any, to),
+        (Side::Device, from),
+        size,
+        0,
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -145,12 +172,24 @@ pub(super) extern "C" fn cuMemcpyDtoHAsync_v2(
     size: usize,
     stream: StreamHandle,
 ) -> i32 {
-    copy((Side::Any, to), (Side::Device, from), size, stream)
+    copy(
+        "cuMemcpyDtoHAsync",
+        (Side::Any, to),
+        (Side::Device, from),
+        size,
+        stream,
+    )
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> i32 {
-    copy((Side::Device, to), (Side::Device, from), size, 0)
+    copy(
+        "cuMemcpyDtoD",
+        (Side::Device, to),
+        (Side::Device, from),
+        size,
+        0,
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -160,7 +199,13 @@ pub(super) extern "C" fn cuMemcpyDtoDAsync_v2(
     size: usize,
     stream: StreamHandle,
 ) -> i32 {
-    copy((Side::Device, to), (Side::Device, from), size, stream)
+    copy(
+        "cuMemcpyDtoDAsync",
+        (Side::Device, to),
+        (Side::Device, from),
+        size,
+        stream,
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -183,7 +228,7 @@ pub(super) extern "C" fn cuMemcpyPeerAsync(
     size: usize,
     stream: StreamHandle,
 ) -> i32 {
-    let contexts = initialised(|| {
+    let contexts = initialised("cuMemcpyPeerAsync", || {
         let state = state::lock();
         let live = |context| state.contexts.get(context).is_some();
         if live(to_context) && live(from_context) {
@@ -195,5 +240,11 @@ pub(super) extern "C" fn cuMemcpyPeerAsync(
     if contexts != 0 {
         return contexts;
     }
-    copy((Side::Device, to), (Side::Device, from), size, stream)
+    copy(
+        "cuMemcpyPeerAsync",
+        (Side::Device, to),
+        (Side::Device, from),
+        size,
+        stream,
+    )
 }

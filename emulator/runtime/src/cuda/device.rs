@@ -25,12 +25,12 @@ fn pci_address(gpu: usize) -> String {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetCount(count: Out<i32>) -> i32 {
-    initialised(|| count.set(gpus::count() as i32))
+    initialised("cuDeviceGetCount", || count.set(gpus::count() as i32))
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> i32 {
-    initialised(|| {
+    initialised("cuDeviceGet", || {
         device.check()?;
         gpus::by_ordinal(ordinal)?;
         device.set(ordinal)
@@ -39,7 +39,7 @@ pub(super) extern "C" fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i32) -> i32 {
-    initialised(|| {
+    initialised("cuDeviceGetName", || {
         gpus::by_ordinal(device)?;
         name.set_text("gdremu GPU", len)
     })
@@ -47,7 +47,7 @@ pub(super) extern "C" fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i3
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetUuid_v2(uuid: Out<Uuid>, device: i32) -> i32 {
-    initialised(|| {
+    initialised("cuDeviceGetUuid", || {
         let gpu = gpus::by_ordinal(device)?;
         uuid.set(Uuid([
             b'g', b'd', b'r', b'e', b'm', b'u', 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu as u8,
@@ -57,7 +57,7 @@ pub(super) extern "C" fn cuDeviceGetUuid_v2(uuid: Out<Uuid>, device: i32) -> i32
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) -> i32 {
-    initialised(|| {
+    initialised("cuDeviceTotalMem", || {
         gpus::by_ordinal(device)?;
         bytes.set(GPU_BYTES as usize)
     })
@@ -65,7 +65,7 @@ pub(super) extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) -> 
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32) -> i32 {
-    initialised(|| {
+    initialised("cuDeviceGetAttribute", || {
         value.check()?;
         let gpu = gpus::by_ordinal(device)?;
         value.set(attributes::value(gpu, attribute)?)
@@ -78,7 +78,7 @@ pub(super) extern "C" fn cuDeviceComputeCapability(
     minor: Out<i32>,
     device: i32,
 ) -> i32 {
-    initialised(|| {
+    initialised("cuDeviceComputeCapability", || {
         let gpu = gpus::by_ordinal(device)?;
         major.set(attributes::value(
             gpu,
@@ -93,7 +93,7 @@ pub(super) extern "C" fn cuDeviceComputeCapability(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device: i32) -> i32 {
-    initialised(|| {
+    initialised("cuDeviceGetPCIBusId", || {
         let address = pci_address(gpus::by_ordinal(device)?);
         if len <= address.len() as i32 {
             return Err(Error::INVALID_VALUE);
@@ -104,7 +104,7 @@ pub(super) extern "C" fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetByPCIBusId(device: Out<i32>, text: In<c_char>) -> i32 {
-    initialised(|| {
+    initialised("cuDeviceGetByPCIBusId", || {
         device.check()?;
         let wanted = pci_fields(text.text()?).ok_or(Error::INVALID_VALUE)?;
         let gpu = (0..gpus::count()).find(|&gpu| wanted == (0, bus(gpu) as u64, 0, 0));

@@ -1,14 +1,18 @@
-//! The way into the stand-in: what must hold before a function runs, and what leaves it instead of a panic.
+//! The way into the stand-in: what must hold before a function runs, and what leaves it instead of
+//! a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::error::{Error, Result};
+use super::gpus;
 use super::state::{self, ContextHandle, State};
 
 /// Runs a function that needs nothing.
-pub(super) fn always(call: impl FnOnce() -> Result) -> i32 {
+pub(super) fn always(name: &str, call: impl FnOnce() -> Result) -> i32 {
     // What a panic leaves half done is a table entry: the program is told that the call failed.
-    match catch_unwind(AssertUnwindSafe(call)) {
+    match catch_unwind(AssertUnwindSafe(|| {
+        gpus::fault(name).map_or_else(call, Err)
+    })) {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => error.0,
         Err(_) => Error::UNKNOWN.0,
@@ -16,21 +20,21 @@ pub(super) fn always(call: impl FnOnce() -> Result) -> i32 {
 }
 
 /// Runs a function that needs cuInit in this very process.
-pub(super) fn initialised(call: impl FnOnce() -> Result) -> i32 {
-    always(|| {
+pub(super) fn initialised(name: &str, call: impl FnOnce() -> Result) -> i32 {
+    always(name, || {
         state::check_initialised()?;
         call()
     })
 }
 
 /// Runs a function that needs the state.
-pub(super) fn with_state(call: impl FnOnce(&mut State) -> Result) -> i32 {
-    initialised(|| call(&mut state::lock()))
+pub(super) fn with_state(name: &str, call: impl FnOnce(&mut State) -> Result) -> i32 {
+    initialised(name, || call(&mut state::lock()))
 }
 
 /// Runs a function that needs a live context to be current, and the state.
-pub(super) fn in_context(call: impl FnOnce(&mut State, Current) -> Result) -> i32 {
-    initialised(|| {
+pub(super) fn in_context(name: &str, call: impl FnOnce(&mut State, Current) -> Result) -> i32 {
+    initialised(name, || {
         let mut state = state::lock();
         let current = current(&state)?;
         call(&mut state, current)

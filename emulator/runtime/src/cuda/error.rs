@@ -13,59 +13,80 @@ pub(super) struct Error(pub(super) i32);
 
 pub(super) type Result<T = ()> = std::result::Result<T, Error>;
 
-/// Declares the constants that the stand-in answers with and the table of all names from one list.
+/// Declares the constants that the stand-in answers with and the table of all texts from one list.
 macro_rules! results {
-    ($($value:literal $constant:ident $name:literal $text:literal),* $(,)?) => {
+    ($($value:literal $name:ident $text:literal),* $(,)?) => {
         #[allow(dead_code, reason = "the table has every result, the stand-in returns some")]
         impl Error {
-            $(pub(super) const $constant: Error = Error($value);)*
+            $(pub(super) const $name: Error = Error($value);)*
         }
 
-        const TEXTS: &[(i32, &CStr, &CStr)] = &[(0, c"CUDA_SUCCESS", c"no error"), $(($value, $name, $text)),*];
+        const TEXTS: &[Text] = &[
+            Text { value: 0, name: c"CUDA_SUCCESS", text: c"no error" },
+            $(Text {
+                value: $value,
+                name: c_text(concat!("CUDA_ERROR_", stringify!($name), "\0")),
+                text: $text,
+            }),*
+        ];
     };
 }
 
+/// A CUresult in words.
+struct Text {
+    value: i32,
+    name: &'static CStr,
+    text: &'static CStr,
+}
+
+const fn c_text(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("one NUL, at the end"),
+    }
+}
+
 results! {
-    1 INVALID_VALUE c"CUDA_ERROR_INVALID_VALUE" c"invalid argument",
-    2 OUT_OF_MEMORY c"CUDA_ERROR_OUT_OF_MEMORY" c"out of memory",
-    3 NOT_INITIALIZED c"CUDA_ERROR_NOT_INITIALIZED" c"initialization error",
-    4 DEINITIALIZED c"CUDA_ERROR_DEINITIALIZED" c"driver shutting down",
-    34 STUB_LIBRARY c"CUDA_ERROR_STUB_LIBRARY" c"CUDA driver is a stub library",
-    46 DEVICE_UNAVAILABLE c"CUDA_ERROR_DEVICE_UNAVAILABLE" c"device is busy or unavailable",
-    100 NO_DEVICE c"CUDA_ERROR_NO_DEVICE" c"no CUDA-capable device is detected",
-    101 INVALID_DEVICE c"CUDA_ERROR_INVALID_DEVICE" c"invalid device ordinal",
-    200 INVALID_IMAGE c"CUDA_ERROR_INVALID_IMAGE" c"device kernel image is invalid",
-    201 INVALID_CONTEXT c"CUDA_ERROR_INVALID_CONTEXT" c"invalid device context",
-    202 CONTEXT_ALREADY_CURRENT c"CUDA_ERROR_CONTEXT_ALREADY_CURRENT" c"context already current",
-    205 MAP_FAILED c"CUDA_ERROR_MAP_FAILED" c"mapping of buffer object failed",
-    206 UNMAP_FAILED c"CUDA_ERROR_UNMAP_FAILED" c"unmapping of buffer object failed",
-    208 ALREADY_MAPPED c"CUDA_ERROR_ALREADY_MAPPED" c"resource already mapped",
-    209 NO_BINARY_FOR_GPU c"CUDA_ERROR_NO_BINARY_FOR_GPU" c"no kernel image is available for the device",
-    211 NOT_MAPPED c"CUDA_ERROR_NOT_MAPPED" c"resource not mapped",
-    215 UNSUPPORTED_LIMIT c"CUDA_ERROR_UNSUPPORTED_LIMIT" c"limit is not supported on this device",
-    217 PEER_ACCESS_UNSUPPORTED c"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED" c"no peer access between the two devices",
-    218 INVALID_PTX c"CUDA_ERROR_INVALID_PTX" c"PTX compilation failed",
-    300 INVALID_SOURCE c"CUDA_ERROR_INVALID_SOURCE" c"device kernel source is invalid",
-    301 FILE_NOT_FOUND c"CUDA_ERROR_FILE_NOT_FOUND" c"file not found",
-    304 OPERATING_SYSTEM c"CUDA_ERROR_OPERATING_SYSTEM" c"operating system call failed",
-    400 INVALID_HANDLE c"CUDA_ERROR_INVALID_HANDLE" c"invalid resource handle",
-    401 ILLEGAL_STATE c"CUDA_ERROR_ILLEGAL_STATE" c"resource is not in the state for this call",
-    500 NOT_FOUND c"CUDA_ERROR_NOT_FOUND" c"named symbol not found",
-    600 NOT_READY c"CUDA_ERROR_NOT_READY" c"device not ready",
-    700 ILLEGAL_ADDRESS c"CUDA_ERROR_ILLEGAL_ADDRESS" c"illegal memory access",
-    701 LAUNCH_OUT_OF_RESOURCES c"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES" c"too many resources requested for launch",
-    704 PEER_ACCESS_ALREADY_ENABLED c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED" c"peer access is already enabled",
-    705 PEER_ACCESS_NOT_ENABLED c"CUDA_ERROR_PEER_ACCESS_NOT_ENABLED" c"peer access has not been enabled",
-    708 PRIMARY_CONTEXT_ACTIVE c"CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE" c"primary context is active",
-    709 CONTEXT_IS_DESTROYED c"CUDA_ERROR_CONTEXT_IS_DESTROYED" c"context is destroyed",
-    712 HOST_MEMORY_ALREADY_REGISTERED c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED" c"host memory is already registered",
-    713 HOST_MEMORY_NOT_REGISTERED c"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED" c"host memory is not registered",
-    719 LAUNCH_FAILED c"CUDA_ERROR_LAUNCH_FAILED" c"launch failure",
-    800 NOT_PERMITTED c"CUDA_ERROR_NOT_PERMITTED" c"operation not permitted",
-    801 NOT_SUPPORTED c"CUDA_ERROR_NOT_SUPPORTED" c"operation not supported",
-    802 SYSTEM_NOT_READY c"CUDA_ERROR_SYSTEM_NOT_READY" c"system not ready",
-    803 SYSTEM_DRIVER_MISMATCH c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" c"driver components do not match",
-    999 UNKNOWN c"CUDA_ERROR_UNKNOWN" c"unknown error",
+    1 INVALID_VALUE c"invalid argument",
+    2 OUT_OF_MEMORY c"out of memory",
+    3 NOT_INITIALIZED c"initialization error",
+    4 DEINITIALIZED c"driver shutting down",
+    34 STUB_LIBRARY c"CUDA driver is a stub library",
+    46 DEVICE_UNAVAILABLE c"device is busy or unavailable",
+    100 NO_DEVICE c"no CUDA-capable device is detected",
+    101 INVALID_DEVICE c"invalid device ordinal",
+    200 INVALID_IMAGE c"device kernel image is invalid",
+    201 INVALID_CONTEXT c"invalid device context",
+    202 CONTEXT_ALREADY_CURRENT c"context already current",
+    205 MAP_FAILED c"mapping of buffer object failed",
+    206 UNMAP_FAILED c"unmapping of buffer object failed",
+    208 ALREADY_MAPPED c"resource already mapped",
+    209 NO_BINARY_FOR_GPU c"no kernel image is available for the device",
+    211 NOT_MAPPED c"resource not mapped",
+    215 UNSUPPORTED_LIMIT c"limit is not supported on this device",
+    217 PEER_ACCESS_UNSUPPORTED c"no peer access between the two devices",
+    218 INVALID_PTX c"PTX compilation failed",
+    300 INVALID_SOURCE c"device kernel source is invalid",
+    301 FILE_NOT_FOUND c"file not found",
+    304 OPERATING_SYSTEM c"operating system call failed",
+    400 INVALID_HANDLE c"invalid resource handle",
+    401 ILLEGAL_STATE c"resource is not in the state for this call",
+    500 NOT_FOUND c"named symbol not found",
+    600 NOT_READY c"device not ready",
+    700 ILLEGAL_ADDRESS c"illegal memory access",
+    701 LAUNCH_OUT_OF_RESOURCES c"too many resources requested for launch",
+    704 PEER_ACCESS_ALREADY_ENABLED c"peer access is already enabled",
+    705 PEER_ACCESS_NOT_ENABLED c"peer access has not been enabled",
+    708 PRIMARY_CONTEXT_ACTIVE c"primary context is active",
+    709 CONTEXT_IS_DESTROYED c"context is destroyed",
+    712 HOST_MEMORY_ALREADY_REGISTERED c"host memory is already registered",
+    713 HOST_MEMORY_NOT_REGISTERED c"host memory is not registered",
+    719 LAUNCH_FAILED c"launch failure",
+    800 NOT_PERMITTED c"operation not permitted",
+    801 NOT_SUPPORTED c"operation not supported",
+    802 SYSTEM_NOT_READY c"system not ready",
+    803 SYSTEM_DRIVER_MISMATCH c"driver components do not match",
+    999 UNKNOWN c"unknown error",
 }
 
 impl From<memory::Error> for Error {
@@ -77,23 +98,19 @@ impl From<memory::Error> for Error {
     }
 }
 
-/// Where a text goes: NULL for a number that is no CUresult.
-fn look_up(
-    error: i32,
-    text: Out<*const c_char>,
-    pick: impl Fn(&(i32, &'static CStr, &'static CStr)) -> &'static CStr,
-) -> Result {
-    let found = TEXTS.iter().find(|entry| entry.0 == error);
-    text.set(found.map_or(std::ptr::null(), |entry| pick(entry).as_ptr()))?;
+/// Tells a text of a CUresult; NULL for a number that is none.
+fn tell(error: i32, to: Out<*const c_char>, pick: impl Fn(&Text) -> &'static CStr) -> Result {
+    let found = TEXTS.iter().find(|text| text.value == error);
+    to.set(found.map_or(std::ptr::null(), |text| pick(text).as_ptr()))?;
     found.map(|_| ()).ok_or(Error::INVALID_VALUE)
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuGetErrorName(error: i32, text: Out<*const c_char>) -> i32 {
-    always(|| look_up(error, text, |entry| entry.1))
+    always("cuGetErrorName", || tell(error, text, |text| text.name))
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuGetErrorString(error: i32, text: Out<*const c_char>) -> i32 {
-    always(|| look_up(error, text, |entry| entry.2))
+    always("cuGetErrorString", || tell(error, text, |text| text.text))
 }

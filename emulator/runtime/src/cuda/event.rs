@@ -37,7 +37,7 @@ impl Event {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventCreate(event: Out<EventHandle>, flags: u32) -> i32 {
-    in_context(|state, current| {
+    in_context("cuEventCreate", |state, current| {
         event.check()?;
         if flags & !FLAGS != 0 {
             return Err(Error::INVALID_VALUE);
@@ -52,7 +52,7 @@ pub(super) extern "C" fn cuEventCreate(event: Out<EventHandle>, flags: u32) -> i
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventDestroy_v2(event: EventHandle) -> i32 {
-    with_state(|state| {
+    with_state("cuEventDestroy", |state| {
         state
             .events
             .remove(event)
@@ -63,7 +63,7 @@ pub(super) extern "C" fn cuEventDestroy_v2(event: EventHandle) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> i32 {
-    in_context(|state, _| {
+    in_context("cuEventRecord", |state, _| {
         stream::check(state, stream)?;
         let event = state.events.get_mut(event).ok_or(Error::INVALID_HANDLE)?;
         event.recorded = Some(Instant::now());
@@ -85,7 +85,7 @@ pub(super) extern "C" fn cuEventRecordWithFlags(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventQuery(event: EventHandle) -> i32 {
-    with_state(|state| {
+    with_state("cuEventQuery", |state| {
         state
             .events
             .get(event)
@@ -105,7 +105,7 @@ pub(super) extern "C" fn cuEventElapsedTime(
     start: EventHandle,
     end: EventHandle,
 ) -> i32 {
-    with_state(|state| {
+    with_state("cuEventElapsedTime", |state| {
         let start = state
             .events
             .get(start)

@@ -8,12 +8,13 @@ use super::stream::{self, StreamHandle};
 
 /// Fills `count` elements with `value`, whose bytes are in memory order.
 fn fill<const SIZE: usize>(
+    name: &str,
     address: u64,
     value: [u8; SIZE],
     count: usize,
     stream: StreamHandle,
 ) -> i32 {
-    initialised(|| {
+    initialised(name, || {
         let memory = {
             let state = state::lock();
             current(&state)?;
@@ -38,8 +39,9 @@ fn aligned<const SIZE: usize>(address: u64) -> Result {
 }
 
 fn fill_piece<const SIZE: usize>(start: *mut u8, len: usize, value: [u8; SIZE]) {
-    // SAFETY: a piece of memory that is mapped while its owner, held by the caller, lives. Pieces are whole blocks of
-    // device memory or the ends of an aligned range, so they hold whole elements.
+    // SAFETY: a piece of memory that is mapped while its owner, held by the caller, lives. Pieces
+    // are whole blocks of device memory or the ends of an aligned range, so they hold whole
+    // elements.
     unsafe {
         if value.iter().all(|byte| *byte == value[0]) {
             start.write_bytes(value[0], len);
@@ -53,17 +55,17 @@ fn fill_piece<const SIZE: usize>(start: *mut u8, len: usize, value: [u8; SIZE]) 
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemsetD8_v2(address: u64, value: u8, count: usize) -> i32 {
-    fill(address, [value], count, 0)
+    fill("cuMemsetD8", address, [value], count, 0)
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemsetD16_v2(address: u64, value: u16, count: usize) -> i32 {
-    fill(address, value.to_ne_bytes(), count, 0)
+    fill("cuMemsetD16", address, value.to_ne_bytes(), count, 0)
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemsetD32_v2(address: u64, value: u32, count: usize) -> i32 {
-    fill(address, value.to_ne_bytes(), count, 0)
+    fill("cuMemsetD32", address, value.to_ne_bytes(), count, 0)
 }
 
 #[unsafe(no_mangle)]
@@ -73,7 +75,7 @@ pub(super) extern "C" fn cuMemsetD8Async(
     count: usize,
     stream: StreamHandle,
 ) -> i32 {
-    fill(address, [value], count, stream)
+    fill("cuMemsetD8Async", address, [value], count, stream)
 }
 
 #[unsafe(no_mangle)]
@@ -83,7 +85,13 @@ pub(super) extern "C" fn cuMemsetD16Async(
     count: usize,
     stream: StreamHandle,
 ) -> i32 {
-    fill(address, value.to_ne_bytes(), count, stream)
+    fill(
+        "cuMemsetD16Async",
+        address,
+        value.to_ne_bytes(),
+        count,
+        stream,
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -93,5 +101,11 @@ pub(super) extern "C" fn cuMemsetD32Async(
     count: usize,
     stream: StreamHandle,
 ) -> i32 {
-    fill(address, value.to_ne_bytes(), count, stream)
+    fill(
+        "cuMemsetD32Async",
+        address,
+        value.to_ne_bytes(),
+        count,
+        stream,
+    )
 }

@@ -12,6 +12,14 @@ pub(super) fn config() -> GpuConfig {
     machine::lock().config.gpu.clone()
 }
 
+/// The result that a call of this function shall fail with (`--fault`), given as a number.
+pub(super) fn fault(function: &str) -> Option<Error> {
+    machine::lock()
+        .faults
+        .take(function)
+        .map(|fault| Error(fault.0))
+}
+
 /// Uses the GPUs.
 pub(super) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
     call(&mut machine::lock().gpu)
@@ -24,7 +32,8 @@ pub(super) fn change<T>(
     with(|gpu| gpu.change(call)).map_err(Error::from)
 }
 
-/// Takes memory away from the program: pins that lose it are told before anybody else can use the GPUs.
+/// Takes memory away from the program: pins that lose it are told before anybody else can use the
+/// GPUs.
 pub(super) fn take_away(
     call: impl FnMut(&mut Memory) -> std::result::Result<Vec<PageTableId>, memory::Error>,
 ) -> Result {

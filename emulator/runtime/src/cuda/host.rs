@@ -1,5 +1,5 @@
-//! Host memory that CUDA allocates or knows, and managed memory, which is host memory here: the CPU may touch it, and
-//! it cannot be pinned through the driver, as on real GPUs.
+//! Host memory that CUDA allocates or knows, and managed memory, which is host memory here: the CPU
+//! may touch it, and it cannot be pinned through the driver, as on real GPUs.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
@@ -118,7 +118,7 @@ pub(super) extern "C" fn cuMemAllocHost_v2(address: Out<usize>, size: usize) -> 
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemHostAlloc(address: Out<usize>, size: usize, flags: u32) -> i32 {
-    in_context(|state, current| {
+    in_context("cuMemHostAlloc", |state, current| {
         address.check()?;
         if flags & !ALLOC_FLAGS != 0 {
             return Err(Error::INVALID_VALUE);
@@ -129,15 +129,18 @@ pub(super) extern "C" fn cuMemHostAlloc(address: Out<usize>, size: usize, flags:
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemFreeHost(address: usize) -> i32 {
-    in_context(|state, _| free(state, address, Kind::Allocated))
+    in_context("cuMemFreeHost", |state, _| {
+        free(state, address, Kind::Allocated)
+    })
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemAllocManaged(address: Out<u64>, size: usize, flags: u32) -> i32 {
-    in_context(|state, current| {
+    in_context("cuMemAllocManaged", |state, current| {
         address.check()?;
         if !matches!(flags, 1 | 2) {
-            return Err(Error::INVALID_VALUE); // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
+            // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
+            return Err(Error::INVALID_VALUE);
         }
         address.set(alloc(state, current, size, Kind::Managed, flags)? as u64)
     })
@@ -145,7 +148,7 @@ pub(super) extern "C" fn cuMemAllocManaged(address: Out<u64>, size: usize, flags
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemHostRegister_v2(address: usize, size: usize, flags: u32) -> i32 {
-    in_context(|state, current| {
+    in_context("cuMemHostRegister", |state, current| {
         let end = address.checked_add(size).ok_or(Error::INVALID_VALUE)?;
         if address == 0 || size == 0 || flags & !REGISTER_FLAGS != 0 {
             return Err(Error::INVALID_VALUE);
@@ -161,7 +164,7 @@ pub(super) extern "C" fn cuMemHostRegister_v2(address: usize, size: usize, flags
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemHostUnregister(address: usize) -> i32 {
-    in_context(|state, _| {
+    in_context("cuMemHostUnregister", |state, _| {
         free(state, address, Kind::Registered).map_err(|_| Error::HOST_MEMORY_NOT_REGISTERED)
     })
 }
@@ -172,7 +175,7 @@ pub(super) extern "C" fn cuMemHostGetDevicePointer_v2(
     address: usize,
     flags: u32,
 ) -> i32 {
-    in_context(|state, _| {
+    in_context("cuMemHostGetDevicePointer", |state, _| {
         device.check()?;
         let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
         if flags != 0 || range.kind == Kind::Managed {
@@ -184,7 +187,7 @@ pub(super) extern "C" fn cuMemHostGetDevicePointer_v2(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemHostGetFlags(flags: Out<u32>, address: usize) -> i32 {
-    in_context(|state, _| {
+    in_context("cuMemHostGetFlags", |state, _| {
         let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
         flags.set(range.flags | 0x2) // Unified addressing maps all of it.
     })

@@ -7,7 +7,7 @@ use super::{gpus, state};
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuInit(flags: u32) -> i32 {
-    always(|| {
+    always("cuInit", || {
         if flags != 0 {
             return Err(Error::INVALID_VALUE);
         }
@@ -20,5 +20,7 @@ pub(super) extern "C" fn cuInit(flags: u32) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDriverGetVersion(version: Out<i32>) -> i32 {
-    always(|| version.set(gpus::config().cuda_version as i32))
+    always("cuDriverGetVersion", || {
+        version.set(gpus::config().cuda_version as i32)
+    })
 }

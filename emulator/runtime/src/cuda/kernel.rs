@@ -11,7 +11,7 @@ use super::stream::StreamHandle;
 type CodeHandle = usize;
 
 fn unsupported(call: &str) -> i32 {
-    in_context(|_, _| {
+    in_context(call, |_, _| {
         eprintln!("gdremu: {call}: the emulated GPU runs no kernels");
         Err(Error::NOT_SUPPORTED)
     })

@@ -1,18 +1,20 @@
 //! A stand-in for libcuda.so.1: the driver API over the emulated GPUs.
 //!
 //! ```text
-//! one file per topic: init device primary context peer buffer host copy fill vmm pool pointer stream event kernel
-//! export proc_address, each with the exported functions and what only they need
-//!   entry      every function runs inside initialised(..) or in_context(..): panics and errors become a CUresult
-//!   args       pointers from C, checked and used in one place
-//!   state      contexts, streams, events, who allocated what; behind one lock
-//!   gpus       the way to the emulated GPUs, shared with the emulated driver
+//! init device primary context peer buffer host copy fill vmm pool pointer stream event kernel
+//! export proc_address          one topic each: the exported functions and what only they need
+//!   entry    the bodies of all run inside one of its functions: errors and panics become CUresults
+//!   args     pointers from C, checked and used nowhere else
+//!   state    contexts, streams, events, who allocated what; behind one lock
+//!   gpus     the way to the emulated GPUs, shared with the emulated driver
 //! ```
 //!
-//! Streams are in order and finished at once: an asynchronous call has done its work when it returns.
+//! Streams are in order and finished at once: an asynchronous call has done its work when it
+//! returns.
 //!
-//! A name is exported as libcuda exports it, with its suffix. Of names without suffix whose ABI has changed since
-//! (cuMemAlloc of CUDA 3.1 had 32-bit addresses) none is: a program that looks one up has lost a macro of cuda.h.
+//! A name is exported as libcuda exports it, with its suffix. Of names without suffix whose ABI has
+//! changed since (cuMemAlloc of CUDA 3.1 had 32-bit addresses) none is: a program that looks one up
+//! has lost a macro of cuda.h.
 #![allow(non_snake_case, reason = "the exported names are NVIDIA's")]
 
 mod args;

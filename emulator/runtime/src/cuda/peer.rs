@@ -8,7 +8,7 @@ use super::state::ContextHandle;
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceCanAccessPeer(can: Out<i32>, device: i32, peer: i32) -> i32 {
-    initialised(|| {
+    initialised("cuDeviceCanAccessPeer", || {
         let other = gpus::by_ordinal(device)? != gpus::by_ordinal(peer)?;
         can.set(i32::from(other))
     })
@@ -21,14 +21,15 @@ pub(super) extern "C" fn cuDeviceGetP2PAttribute(
     source: i32,
     destination: i32,
 ) -> i32 {
-    initialised(|| {
+    initialised("cuDeviceGetP2PAttribute", || {
         value.check()?;
         if gpus::by_ordinal(source)? == gpus::by_ordinal(destination)? {
             return Err(Error::INVALID_DEVICE);
         }
         value.set(match attribute {
-            1 | 3 | 4 => 0, // PERFORMANCE_RANK, NATIVE_ATOMIC_SUPPORTED, CUDA_ARRAY_ACCESS_SUPPORTED
-            2 => 1,         // ACCESS_SUPPORTED
+            // PERFORMANCE_RANK, NATIVE_ATOMIC_SUPPORTED, CUDA_ARRAY_ACCESS_SUPPORTED
+            1 | 3 | 4 => 0,
+            2 => 1, // ACCESS_SUPPORTED
             _ => return Err(Error::INVALID_VALUE),
         })
     })
@@ -36,7 +37,7 @@ pub(super) extern "C" fn cuDeviceGetP2PAttribute(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxEnablePeerAccess(peer: ContextHandle, flags: u32) -> i32 {
-    in_context(|state, current| {
+    in_context("cuCtxEnablePeerAccess", |state, current| {
         if flags != 0 {
             return Err(Error::INVALID_VALUE);
         }
@@ -58,7 +59,7 @@ pub(super) extern "C" fn cuCtxEnablePeerAccess(peer: ContextHandle, flags: u32) 
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxDisablePeerAccess(peer: ContextHandle) -> i32 {
-    in_context(|state, current| {
+    in_context("cuCtxDisablePeerAccess", |state, current| {
         state.contexts.get(peer).ok_or(Error::INVALID_CONTEXT)?;
         let context = state
             .contexts
@@ -72,10 +73,11 @@ pub(super) extern "C" fn cuCtxDisablePeerAccess(peer: ContextHandle) -> i32 {
     })
 }
 
-/// The CPU's writes through a mapping and the GPU's view of them are the same memory here: nothing is in flight.
+/// The CPU's writes through a mapping and the GPU's view of them are the same memory here: nothing
+/// is in flight.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuFlushGPUDirectRDMAWrites(target: u32, scope: u32) -> i32 {
-    in_context(|_, _| match (target, scope) {
+    in_context("cuFlushGPUDirectRDMAWrites", |_, _| match (target, scope) {
         (0, 100 | 200) => Ok(()),
         _ => Err(Error::INVALID_VALUE),
     })

@@ -142,10 +142,13 @@ fn access(state: &State, address: u64, place: &Place) -> u32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuPointerGetAttribute(data: Untyped, attribute: u32, address: u64) -> i32 {
-    with_state(|state| get(state, data, attribute, address))
+    with_state("cuPointerGetAttribute", |state| {
+        get(state, data, attribute, address)
+    })
 }
 
-/// Attributes that the memory does not have, and all those of memory that CUDA does not know, read as 0.
+/// Attributes that the memory does not have, and all those of memory that CUDA does not know, read
+/// as 0.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuPointerGetAttributes(
     count: u32,
@@ -153,7 +156,7 @@ pub(super) extern "C" fn cuPointerGetAttributes(
     data: In<Untyped>,
     address: u64,
 ) -> i32 {
-    with_state(|state| {
+    with_state("cuPointerGetAttributes", |state| {
         if count == 0 {
             return Err(Error::INVALID_VALUE);
         }
@@ -183,7 +186,7 @@ pub(super) extern "C" fn cuPointerSetAttribute(
     attribute: u32,
     address: u64,
 ) -> i32 {
-    with_state(|state| {
+    with_state("cuPointerSetAttribute", |state| {
         let value = value.get()?;
         if attribute != SYNC_MEMOPS {
             return Err(Error::INVALID_VALUE);

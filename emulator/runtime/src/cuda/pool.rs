@@ -1,6 +1,7 @@
 //! Stream-ordered allocation. As every stream is done at once, so are allocation and free.
 //!
-//! Memory of a pool cannot be pinned unless the pool was created GPUDirect capable, which CUDA can do since 13.3.
+//! Memory of a pool cannot be pinned unless the pool was created GPUDirect capable, which CUDA can
+//! do since 13.3.
 
 use super::args::{In, Out};
 use super::entry::{in_context, with_state};
@@ -74,7 +75,7 @@ fn current_pool(state: &mut State, gpu: usize) -> PoolHandle {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetDefaultMemPool(pool: Out<PoolHandle>, device: i32) -> i32 {
-    with_state(|state| {
+    with_state("cuDeviceGetDefaultMemPool", |state| {
         let gpu = gpus::by_ordinal(device)?;
         check_supported()?;
         pool.set(default_pool(state, gpu))
@@ -83,7 +84,7 @@ pub(super) extern "C" fn cuDeviceGetDefaultMemPool(pool: Out<PoolHandle>, device
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetMemPool(pool: Out<PoolHandle>, device: i32) -> i32 {
-    with_state(|state| {
+    with_state("cuDeviceGetMemPool", |state| {
         let gpu = gpus::by_ordinal(device)?;
         check_supported()?;
         pool.set(current_pool(state, gpu))
@@ -92,7 +93,7 @@ pub(super) extern "C" fn cuDeviceGetMemPool(pool: Out<PoolHandle>, device: i32) 
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceSetMemPool(device: i32, pool: PoolHandle) -> i32 {
-    with_state(|state| {
+    with_state("cuDeviceSetMemPool", |state| {
         let gpu = gpus::by_ordinal(device)?;
         check_supported()?;
         state
@@ -107,7 +108,7 @@ pub(super) extern "C" fn cuDeviceSetMemPool(device: i32, pool: PoolHandle) -> i3
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemPoolCreate(pool: Out<PoolHandle>, props: In<PoolProps>) -> i32 {
-    with_state(|state| {
+    with_state("cuMemPoolCreate", |state| {
         pool.check()?;
         check_supported()?;
         let props = props.get()?;
@@ -123,7 +124,7 @@ pub(super) extern "C" fn cuMemPoolCreate(pool: Out<PoolHandle>, props: In<PoolPr
 /// Memory of the pool stays valid until it is freed.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemPoolDestroy(pool: PoolHandle) -> i32 {
-    with_state(|state| {
+    with_state("cuMemPoolDestroy", |state| {
         if state.default_pools.values().any(|&default| default == pool) {
             return Err(Error::INVALID_VALUE);
         }
@@ -135,7 +136,7 @@ pub(super) extern "C" fn cuMemPoolDestroy(pool: PoolHandle) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemPoolTrimTo(pool: PoolHandle, _keep: usize) -> i32 {
-    with_state(|state| {
+    with_state("cuMemPoolTrimTo", |state| {
         state
             .pools
             .get(pool)
@@ -150,7 +151,7 @@ pub(super) extern "C" fn cuMemPoolGetAttribute(
     attribute: u32,
     value: Out<u8>,
 ) -> i32 {
-    with_state(|state| {
+    with_state("cuMemPoolGetAttribute", |state| {
         let pool = state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
         match attribute {
             1..=3 => value.of().set(pool.reuse[attribute as usize - 1]),
@@ -168,7 +169,7 @@ pub(super) extern "C" fn cuMemPoolSetAttribute(
     attribute: u32,
     value: In<u8>,
 ) -> i32 {
-    with_state(|state| {
+    with_state("cuMemPoolSetAttribute", |state| {
         let pool = state.pools.get_mut(pool).ok_or(Error::INVALID_VALUE)?;
         match attribute {
             1..=3 => pool.reuse[attribute as usize - 1] = value.of().get()?,
@@ -186,7 +187,7 @@ pub(super) extern "C" fn cuMemAllocAsync(
     size: usize,
     stream: StreamHandle,
 ) -> i32 {
-    in_context(|state, current| {
+    in_context("cuMemAllocAsync", |state, current| {
         check_supported()?;
         let pool = current_pool(state, current.gpu);
         alloc(state, address, size, pool, stream)
@@ -200,7 +201,7 @@ pub(super) extern "C" fn cuMemAllocFromPoolAsync(
     pool: PoolHandle,
     stream: StreamHandle,
 ) -> i32 {
-    in_context(|state, _| {
+    in_context("cuMemAllocFromPoolAsync", |state, _| {
         check_supported()?;
         alloc(state, address, size, pool, stream)
     })
@@ -232,7 +233,7 @@ fn alloc(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> i32 {
-    in_context(|state, _| {
+    in_context("cuMemFreeAsync", |state, _| {
         check_supported()?;
         stream::check(state, stream)?;
         buffer::free(state, address)

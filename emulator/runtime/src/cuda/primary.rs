@@ -12,7 +12,7 @@ pub(super) const CONTEXT_FLAGS: u32 = 0xff;
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDevicePrimaryCtxRetain(handle: Out<ContextHandle>, device: i32) -> i32 {
-    with_state(|state| {
+    with_state("cuDevicePrimaryCtxRetain", |state| {
         handle.check()?;
         let gpu = gpus::by_ordinal(device)?;
         let mut primary = state.primaries.get(&gpu).copied().unwrap_or_default();
@@ -29,7 +29,7 @@ pub(super) extern "C" fn cuDevicePrimaryCtxRetain(handle: Out<ContextHandle>, de
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> i32 {
-    with_state(|state| {
+    with_state("cuDevicePrimaryCtxRelease", |state| {
         let gpu = gpus::by_ordinal(device)?;
         let primary = state
             .primaries
@@ -47,7 +47,7 @@ pub(super) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDevicePrimaryCtxReset_v2(device: i32) -> i32 {
-    with_state(|state| {
+    with_state("cuDevicePrimaryCtxReset", |state| {
         let gpu = gpus::by_ordinal(device)?;
         destroy(state, gpu)
     })
@@ -55,7 +55,7 @@ pub(super) extern "C" fn cuDevicePrimaryCtxReset_v2(device: i32) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) -> i32 {
-    with_state(|state| {
+    with_state("cuDevicePrimaryCtxSetFlags", |state| {
         let gpu = gpus::by_ordinal(device)?;
         if flags & !CONTEXT_FLAGS != 0 {
             return Err(Error::INVALID_VALUE);
@@ -78,7 +78,7 @@ pub(super) extern "C" fn cuDevicePrimaryCtxGetState(
     flags: Out<u32>,
     active: Out<i32>,
 ) -> i32 {
-    with_state(|state| {
+    with_state("cuDevicePrimaryCtxGetState", |state| {
         let gpu = gpus::by_ordinal(device)?;
         let primary = state.primaries.get(&gpu).copied().unwrap_or_default();
         flags.set(primary.flags)?;

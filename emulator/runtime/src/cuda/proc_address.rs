@@ -217,9 +217,11 @@ pub(super) extern "C" fn cuGetProcAddress(
     version: i32,
     flags: u64,
 ) -> i32 {
-    always(|| match query(name, function, version, flags)? {
-        FOUND => Ok(()),
-        _ => Err(Error::NOT_FOUND),
+    always("cuGetProcAddress", || {
+        match query(name, function, version, flags)? {
+            FOUND => Ok(()),
+            _ => Err(Error::NOT_FOUND),
+        }
     })
 }
 
@@ -232,7 +234,7 @@ pub(super) extern "C" fn cuGetProcAddress_v2(
     flags: u64,
     status: Out<u32>,
 ) -> i32 {
-    always(|| {
+    always("cuGetProcAddress", || {
         status.set_if_wanted(query(name, function, version, flags)?);
         Ok(())
     })

@@ -1,5 +1,5 @@
-//! What the stand-in remembers: contexts, streams, events, and who allocated what. One lock for all of it; where the
-//! emulated machine is needed too, this lock is taken first.
+//! What the stand-in remembers: contexts, streams, events, and who allocated what. One lock for all
+//! of it; where the emulated machine is needed too, this lock is taken first.
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
@@ -84,7 +84,8 @@ static STATE: Mutex<State> = Mutex::new(State {
     ids: 0,
 });
 
-/// Takes the lock. Never held while the program's memory is touched or its functions run: both may not come back.
+/// Takes the lock. Never held while the program's memory is touched or its functions run: both may
+/// not come back.
 pub(super) fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -115,8 +116,9 @@ pub(super) fn check_initialised() -> Result {
 }
 
 thread_local! {
-    /// The calling thread's contexts. Without a destructor, which would outlive a dlclose of this object.
-    pub(super) static STACK: Stack = const { Stack { contexts: [const { Cell::new(0) }; DEPTH], len: Cell::new(0) } };
+    /// The calling thread's contexts. Without a destructor, which would outlive a dlclose of this
+    /// object.
+    pub(super) static STACK: Stack = const { Stack::new() };
 }
 
 const DEPTH: usize = 64;
@@ -128,6 +130,13 @@ pub(super) struct Stack {
 }
 
 impl Stack {
+    const fn new() -> Self {
+        Stack {
+            contexts: [const { Cell::new(0) }; DEPTH],
+            len: Cell::new(0),
+        }
+    }
+
     pub(super) fn top(&self) -> Option<ContextHandle> {
         self.len
             .get()

@@ -43,7 +43,7 @@ pub(super) extern "C" fn cuStreamCreateWithPriority(
     flags: u32,
     priority: i32,
 ) -> i32 {
-    in_context(|state, current| {
+    in_context("cuStreamCreateWithPriority", |state, current| {
         stream.check()?;
         if flags > 1 {
             return Err(Error::INVALID_VALUE);
@@ -59,7 +59,7 @@ pub(super) extern "C" fn cuStreamCreateWithPriority(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamDestroy_v2(stream: StreamHandle) -> i32 {
-    with_state(|state| {
+    with_state("cuStreamDestroy", |state| {
         state
             .streams
             .remove(stream)
@@ -70,12 +70,12 @@ pub(super) extern "C" fn cuStreamDestroy_v2(stream: StreamHandle) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamSynchronize(stream: StreamHandle) -> i32 {
-    in_context(|state, _| check(state, stream))
+    in_context("cuStreamSynchronize", |state, _| check(state, stream))
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamQuery(stream: StreamHandle) -> i32 {
-    in_context(|state, _| check(state, stream))
+    in_context("cuStreamQuery", |state, _| check(state, stream))
 }
 
 #[unsafe(no_mangle)]
@@ -84,7 +84,7 @@ pub(super) extern "C" fn cuStreamWaitEvent(
     event: EventHandle,
     _flags: u32,
 ) -> i32 {
-    in_context(|state, _| {
+    in_context("cuStreamWaitEvent", |state, _| {
         check(state, stream)?;
         state
             .events
@@ -96,7 +96,7 @@ pub(super) extern "C" fn cuStreamWaitEvent(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamGetFlags(stream: StreamHandle, flags: Out<u32>) -> i32 {
-    in_context(|state, _| {
+    in_context("cuStreamGetFlags", |state, _| {
         check(state, stream)?;
         flags.set(state.streams.get(stream).map_or(0, |stream| stream.flags))
     })
@@ -104,7 +104,7 @@ pub(super) extern "C" fn cuStreamGetFlags(stream: StreamHandle, flags: Out<u32>)
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamGetPriority(stream: StreamHandle, priority: Out<i32>) -> i32 {
-    in_context(|state, _| {
+    in_context("cuStreamGetPriority", |state, _| {
         check(state, stream)?;
         priority.set(
             state
@@ -117,7 +117,7 @@ pub(super) extern "C" fn cuStreamGetPriority(stream: StreamHandle, priority: Out
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamGetCtx(stream: StreamHandle, context: Out<ContextHandle>) -> i32 {
-    in_context(|state, current| {
+    in_context("cuStreamGetCtx", |state, current| {
         check(state, stream)?;
         context.set(
             state
@@ -144,7 +144,7 @@ pub(super) extern "C" fn cuStreamGetCtx_v2(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) -> i32 {
-    in_context(|_, _| {
+    in_context("cuCtxGetStreamPriorityRange", |_, _| {
         least.set_if_wanted(0);
         greatest.set_if_wanted(GREATEST_PRIORITY);
         Ok(())
@@ -152,8 +152,8 @@ pub(super) extern "C" fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: 
 }
 
 /// Runs `function` if the stream exists, with nothing locked.
-fn run(stream: StreamHandle, function: impl FnOnce()) -> i32 {
-    initialised(|| {
+fn run(name: &str, stream: StreamHandle, function: impl FnOnce()) -> i32 {
+    initialised(name, || {
         {
             let state = state::lock();
             current(&state)?;
@@ -171,7 +171,7 @@ pub(super) extern "C" fn cuLaunchHostFunc(
     data: usize,
 ) -> i32 {
     match function {
-        Some(function) => run(stream, || function(data)),
+        Some(function) => run("cuLaunchHostFunc", stream, || function(data)),
         None => Error::INVALID_VALUE.0,
     }
 }
@@ -195,7 +195,9 @@ pub(super) extern "C" fn cuStreamAddCallback(
     flags: u32,
 ) -> i32 {
     match callback {
-        Some(callback) if flags == 0 => run(stream, || callback(stream, 0, data)),
+        Some(callback) if flags == 0 => {
+            run("cuStreamAddCallback", stream, || callback(stream, 0, data))
+        }
         _ => Error::INVALID_VALUE.0,
     }
 }

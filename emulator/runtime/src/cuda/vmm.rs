@@ -42,7 +42,7 @@ pub(super) extern "C" fn cuMemGetAllocationGranularity(
     prop: In<AllocationProp>,
     option: u32,
 ) -> i32 {
-    initialised(|| {
+    initialised("cuMemGetAllocationGranularity", || {
         check(&prop.get()?)?;
         if option > 1 {
             return Err(Error::INVALID_VALUE);
@@ -58,7 +58,7 @@ pub(super) extern "C" fn cuMemCreate(
     prop: In<AllocationProp>,
     flags: u64,
 ) -> i32 {
-    initialised(|| {
+    initialised("cuMemCreate", || {
         handle.check()?;
         without_flags(flags)?;
         let prop = prop.get()?;
@@ -72,7 +72,9 @@ pub(super) extern "C" fn cuMemCreate(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemRelease(handle: u64) -> i32 {
-    initialised(|| gpus::change(|memory| memory.release(ObjectId(handle))))
+    initialised("cuMemRelease", || {
+        gpus::change(|memory| memory.release(ObjectId(handle)))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -80,7 +82,7 @@ pub(super) extern "C" fn cuMemRetainAllocationHandle(
     handle: Out<u64>,
     address: *mut c_void,
 ) -> i32 {
-    initialised(|| {
+    initialised("cuMemRetainAllocationHandle", || {
         handle.check()?;
         handle.set(gpus::change(|memory| memory.retain_at(address.addr() as u64))?.0)
     })
@@ -91,7 +93,7 @@ pub(super) extern "C" fn cuMemGetAllocationPropertiesFromHandle(
     prop: Out<AllocationProp>,
     handle: u64,
 ) -> i32 {
-    initialised(|| {
+    initialised("cuMemGetAllocationPropertiesFromHandle", || {
         let (gpu, rdma, exportable) = gpus::with(|gpu| {
             let object = gpu.memory().object(ObjectId(handle))?;
             Ok::<_, Error>((object.gpu, object.rdma, object.exportable))
@@ -117,7 +119,7 @@ pub(super) extern "C" fn cuMemAddressReserve(
     hint: u64,
     flags: u64,
 ) -> i32 {
-    initialised(|| {
+    initialised("cuMemAddressReserve", || {
         address.check()?;
         without_flags(flags)?;
         address.set(gpus::change(|memory| {
@@ -128,7 +130,9 @@ pub(super) extern "C" fn cuMemAddressReserve(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemAddressFree(address: u64, size: usize) -> i32 {
-    initialised(|| gpus::change(|memory| memory.unreserve(address, size as u64)))
+    initialised("cuMemAddressFree", || {
+        gpus::change(|memory| memory.unreserve(address, size as u64))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -139,7 +143,7 @@ pub(super) extern "C" fn cuMemMap(
     handle: u64,
     flags: u64,
 ) -> i32 {
-    initialised(|| {
+    initialised("cuMemMap", || {
         without_flags(flags)?;
         gpus::change(|memory| memory.map(address, size as u64, offset as u64, ObjectId(handle)))
     })
@@ -147,7 +151,9 @@ pub(super) extern "C" fn cuMemMap(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemUnmap(address: u64, size: usize) -> i32 {
-    initialised(|| gpus::take_away(|memory| memory.unmap(address, size as u64)))
+    initialised("cuMemUnmap", || {
+        gpus::take_away(|memory| memory.unmap(address, size as u64))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -157,7 +163,7 @@ pub(super) extern "C" fn cuMemSetAccess(
     wanted: In<AccessDesc>,
     count: usize,
 ) -> i32 {
-    initialised(|| {
+    initialised("cuMemSetAccess", || {
         if count == 0 {
             return Err(Error::INVALID_VALUE);
         }
@@ -181,7 +187,7 @@ pub(super) extern "C" fn cuMemGetAccess(
     location: In<Location>,
     address: u64,
 ) -> i32 {
-    initialised(|| {
+    initialised("cuMemGetAccess", || {
         let of = gpu_at(location.get()?)?;
         flags.set(access_flags(gpus::with(|gpu| {
             gpu.memory().access(address, of)

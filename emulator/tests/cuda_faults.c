@@ -1,0 +1,17 @@
+/* Under --fault cuMemAlloc:2@2,cuDriverGetVersion:999: the second cuMemAlloc fails, cuDriverGetVersion always does. */
+#include "cuda_start.h"
+
+int main(void)
+{
+    CUdeviceptr address;
+    int version;
+
+    start(0);
+    CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(cuDriverGetVersion(&version), CUDA_ERROR_UNKNOWN);
+    CHECK_EQUAL(cuDriverGetVersion(&version), CUDA_ERROR_UNKNOWN);
+    puts("ok cuda_faults");
+    return 0;
+}
