@@ -46,6 +46,8 @@ check: ## Runs every test there is.
 	scripts/check-symbols.sh build/lib/$(shared)
 	scripts/check-install.sh
 	c_tests/run.sh
+	scripts/check-threads.sh
+	tests/cross/run.sh
 
 .PHONY: clean
 clean: ## Removes everything that was built.
