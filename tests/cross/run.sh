@@ -12,12 +12,6 @@ root=$PWD
 work=${CARGO_TARGET_DIR:-$root/target}/cross
 mkdir -p "$work"
 
-install_missing() {
-    missing=$(for package; do dpkg -s "$package" >/dev/null 2>&1 || echo "$package"; done)
-    # shellcheck disable=SC2086 # One word for each package.
-    [ -z "$missing" ] || apt-get install -y --no-install-recommends $missing
-}
-
 # Whether the Rust toolchain in use has the standard library of a target.
 has_std() {
     ls "$(rustc --print target-libdir --target "$1" 2>/dev/null)"/libstd-*.rlib >/dev/null 2>&1
@@ -54,7 +48,7 @@ unpack_debian_rust() {
     upstream=${version%%+*}                             # 1.85.0 of 1.85.0+dfsg3-1~deb12u3
     driver=libstd-rust-web-${upstream%.*}               # The compiler itself, a shared library.
     # shellcheck disable=SC2046 # One word for each package.
-    install_missing $(apt cache depends "$driver=$version" | awk '/Depends: libllvm/ { print $2 }')
+    "$root/scripts/apt-install.sh" $(apt cache depends "$driver=$version" | awk '/Depends: libllvm/ { print $2 }')
     apt get download "rustc-web=$version" "$driver=$version" \
         "libstd-rust-web-dev:arm64=$version" "libstd-rust-web-dev:ppc64el=$version"
     for package in *.deb; do dpkg-deb -x "$package" .; done
@@ -76,7 +70,7 @@ compile() {
     fi
 }
 
-install_missing gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu \
+"$root/scripts/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu \
     libc6-dev-arm64-cross libc6-dev-ppc64el-cross qemu-user
 
 echo "== AArch64"
