@@ -3,7 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus};
 use std::ptr;
 
 use libc::sigset_t;
@@ -44,6 +44,26 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
             unsafe { libc::kill(pid, signal.si_signo) };
         }
     }
+}
+
+/// Ends gdremu by the signal that ended the program, so that its caller sees what it would have seen
+/// without gdremu; but leaves the core dump to the program.
+pub(crate) fn die_by(signal: i32) -> ExitCode {
+    let no_core = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: these calls change this process alone, which is about to end.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &no_core);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut none = MaybeUninit::uninit();
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+        libc::raise(signal);
+    }
+    // Reached by none of the signals that end a program.
+    ExitCode::FAILURE
 }
 
 fn signal_set() -> sigset_t {

@@ -28,7 +28,8 @@ const NOT_FOUND: u8 = 127;
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
-        Ok(code) => code,
+        Ok(End::Exit(code)) => ExitCode::from(code),
+        Ok(End::Signal(signal)) => child::die_by(signal),
         Err(why) => {
             eprintln!("gdremu: {why}");
             ExitCode::from(FAILURE)
@@ -36,7 +37,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<ExitCode, String> {
+/// How gdremu shall end.
+enum End {
+    Exit(u8),
+    Signal(i32),
+}
+
+fn run(options: &Options) -> Result<End, String> {
     let runtime = find_runtime()?;
     let session = Session::create().map_err(|error| format!("no session folder: {error}"))?;
     let code = run_in(&session, &runtime, options);
@@ -46,7 +53,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
     code
 }
 
-fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<ExitCode, String> {
+fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, String> {
     session
         .install_libcuda(runtime)
         .map_err(|error| format!("no link to libcuda: {error}"))?;
@@ -72,7 +79,7 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<ExitCo
         Err(error) => {
             eprintln!("gdremu: {}: {error}", options.program[0].display());
             let missing = error.kind() == std::io::ErrorKind::NotFound;
-            return Ok(ExitCode::from(if missing { NOT_FOUND } else { CANNOT_RUN }));
+            return Ok(End::Exit(if missing { NOT_FOUND } else { CANNOT_RUN }));
         }
     };
     let leaks = session.leaks();
@@ -83,8 +90,17 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<ExitCo
         );
     }
     match options.leak_exit {
-        Some(code) if !leaks.is_empty() => Ok(ExitCode::from(code)),
-        _ => Ok(exit_like(status)),
+        Some(code) if !leaks.is_empty() => Ok(End::Exit(code)),
+        _ => Ok(end_like(status)),
+    }
+}
+
+/// The way the program ended.
+fn end_like(status: ExitStatus) -> End {
+    let exit = status.code().and_then(|code| u8::try_from(code).ok());
+    match status.signal() {
+        Some(signal) => End::Signal(signal),
+        None => End::Exit(exit.unwrap_or(FAILURE)),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! One test here is one run of the C program, with the options that it needs.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -197,9 +198,10 @@ fn calls_are_traced_as_json_lines() {
 #[test]
 fn ends_of_programs_are_passed_through() {
     runtime();
-    let shell = |script| gdremu(&[], Path::new("sh"), &["-c", script]).status.code();
-    assert_eq!(shell("exit 7"), Some(7));
-    assert_eq!(shell("kill -TERM $$"), Some(128 + 15));
+    let shell = |script| gdremu(&[], Path::new("sh"), &["-c", script]).status;
+    assert_eq!(shell("exit 7").code(), Some(7));
+    assert_eq!(shell("kill -TERM $$").signal(), Some(15));
+    assert_eq!(shell("kill -SEGV $$").signal(), Some(11));
     assert_eq!(
         gdremu(&[], Path::new("/no/such/program"), &[])
             .status
