@@ -104,17 +104,6 @@ fn end_like(status: ExitStatus) -> End {
     }
 }
 
-/// Passes a program's end through: its exit status, or 128 and the signal, as shells tell it.
-fn exit_like(status: ExitStatus) -> ExitCode {
-    let code = status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal));
-    ExitCode::from(
-        code.and_then(|code| u8::try_from(code).ok())
-            .unwrap_or(FAILURE),
-    )
-}
-
 /// The preload library: beside this executable, or where a package puts it.
 fn find_runtime() -> Result<PathBuf, String> {
     const NAME: &str = "libgdremu_runtime.so";
