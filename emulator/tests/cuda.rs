@@ -100,6 +100,13 @@ fn forked_children() {
 }
 
 #[test]
+fn exported_descriptors() {
+    assert_passes(&["--cuda-version", "13.3"], "cuda_exports", &["mmap"]);
+    assert_passes(&["--cuda-version", "13.0"], "cuda_exports", &["export"]);
+    assert_passes(&["--dmabuf", "no"], "cuda_exports", &["no"]);
+}
+
+#[test]
 fn functions_fail_on_demand() {
     assert_passes(
         &["--fault", "cuMemAlloc:2@2,cuDriverGetVersion:999"],

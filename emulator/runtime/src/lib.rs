@@ -8,6 +8,7 @@
 //! ```
 
 mod cuda;
+mod exports;
 mod hooks;
 mod next;
 mod proc_files;

@@ -25,6 +25,7 @@ use gdremu::gpu::{HostProvider, PageTableId};
 use gdremu::session::{Record, Session};
 use gdremu::trace::Event;
 
+use crate::exports::Exports;
 use crate::hooks::{device_fds, mapped_range};
 use crate::next;
 
@@ -46,6 +47,8 @@ pub(crate) struct Machine {
     pub(crate) forked: bool,
     session: Session,
     devices: HashMap<Identity, Device>,
+    /// Descriptors that CUDA gave out.
+    pub(crate) exports: Exports,
     /// Names of the driver calls made since they were last asked for.
     calls: Vec<&'static str>,
     /// The names as they were last handed out.
@@ -160,6 +163,7 @@ impl Machine {
             forked: false,
             session: Session::at(config.session.clone()),
             devices: HashMap::new(),
+            exports: Exports::default(),
             calls: Vec::new(),
             calls_told: CString::default(),
             config,
@@ -330,6 +334,7 @@ impl Machine {
     /// A range of addresses was unmapped.
     pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
         let touched = self.driver.unmapped(addr, len);
+        self.exports.unmapped(addr, len);
         self.publish_bounds();
         let unanchored: Vec<_> = self
             .devices
@@ -348,9 +353,15 @@ impl Machine {
         }
     }
 
+    /// Whether any address of a range maps GPU memory.
+    pub(crate) fn maps(&self, addr: usize, len: usize) -> bool {
+        self.driver.maps(addr, len) || self.exports.maps(addr, len)
+    }
+
     /// A range of addresses was moved by mremap(2).
     pub(crate) fn moved(&mut self, from: usize, len: usize, to: usize) {
         self.driver.moved(from, len, to);
+        self.exports.moved(from, len, to);
         self.publish_bounds();
     }
 
@@ -408,8 +419,14 @@ impl Machine {
     }
 
     /// Lets the hooks tell cheaply which addresses do not concern them.
-    fn publish_bounds(&self) {
-        mapped_range::set(self.driver.mapped_bounds());
+    pub(crate) fn publish_bounds(&self) {
+        let bounds = [self.driver.mapped_bounds(), self.exports.mapped_bounds()];
+        mapped_range::set(
+            bounds
+                .into_iter()
+                .flatten()
+                .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+        );
     }
 
     /// Lets other processes know how many page tables a device has pinned.
@@ -422,7 +439,7 @@ impl Machine {
     }
 
     /// Makes a driver call unless it shall fail, and tells about it.
-    fn call(
+    pub(crate) fn call(
         &mut self,
         name: &'static str,
         arguments: &[(&str, u64)],
@@ -471,6 +488,7 @@ impl Machine {
     fn after_fork(&mut self) {
         self.driver.forget();
         self.devices.clear();
+        self.exports.after_fork();
         self.calls.clear();
         self.forked = true;
         self.publish_bounds();

@@ -400,12 +400,19 @@ impl Memory {
         Ok(runs)
     }
 
-    /// Whether `[start, end)` holds at least a byte of a live buffer or VMM mapping.
-    pub(super) fn holds_memory(&self, start: u64, end: u64) -> bool {
+    /// Where the last live buffer or VMM mapping ends that has a byte in `[start, end)`.
+    pub(super) fn memory_end(&self, start: u64, end: u64) -> Option<u64> {
         let buffer = self.buffers.range(..end).next_back();
-        let mapping = self.mappings.range(..end).next_back();
-        buffer.is_some_and(|(&va, buffer)| va + buffer.len > start)
-            || mapping.is_some_and(|(&va, m)| m.vmm.is_some() && va + m.len > start)
+        let mapping = self
+            .mappings
+            .range(..end)
+            .next_back()
+            .filter(|(_, m)| m.vmm.is_some());
+        let buffer_end = buffer.map(|(va, buffer)| va + buffer.len);
+        let mapping_end = mapping.map(|(va, mapping)| va + mapping.len);
+        buffer_end
+            .max(mapping_end)
+            .filter(|&live_until| live_until > start)
     }
 
     pub(super) fn next_id(&mut self) -> u64 {

@@ -14,8 +14,27 @@ impl Memory {
     /// [`Error::Invalid`]: not whole pages, a page without memory, memory of two GPUs, or VMM
     /// memory that is not GPUDirect capable or not readable and writable for its own GPU.
     pub fn pin(&mut self, va: u64, len: u64, persistent: bool) -> Result<PageTable, Error> {
+        self.pin_pages(va, len, GPU_PAGE, persistent)
+    }
+
+    /// Takes hold of `[va, va + len)`, whole pages of `page` bytes, for a dma-buf. Otherwise as a
+    /// persistent pin.
+    ///
+    /// # Errors
+    /// As [`Memory::pin`].
+    pub fn export(&mut self, va: u64, len: u64, page: u64) -> Result<PageTable, Error> {
+        self.pin_pages(va, len, page, true)
+    }
+
+    fn pin_pages(
+        &mut self,
+        va: u64,
+        len: u64,
+        page: u64,
+        persistent: bool,
+    ) -> Result<PageTable, Error> {
         let end = va.checked_add(len).ok_or(Error::Invalid)?;
-        if len == 0 || !va.is_multiple_of(GPU_PAGE) || !len.is_multiple_of(GPU_PAGE) {
+        if len == 0 || !va.is_multiple_of(page) || !len.is_multiple_of(page) {
             return Err(Error::Invalid);
         }
         let runs = self.runs(va, len, |gpu, mapping| {
@@ -28,7 +47,7 @@ impl Memory {
         if !runs
             .iter()
             .all(|run| run.gpu == runs[0].gpu && rdma(run.object))
-            || !pages(va, end).all(|page| self.holds_memory(page, page + GPU_PAGE))
+            || !self.every_page_holds_memory(va, end, page)
         {
             return Err(Error::Invalid);
         }
@@ -68,6 +87,19 @@ impl Memory {
         })
     }
 
+    /// Whether each page that starts in `[start, end)` holds at least a byte of a live buffer or VMM
+    /// mapping; a page starts at `start`.
+    fn every_page_holds_memory(&self, start: u64, end: u64, page: u64) -> bool {
+        let mut at = start;
+        while at < end {
+            let Some(live_until) = self.memory_end(at, at + page) else {
+                return false;
+            };
+            at = (at + page).max(live_until.next_multiple_of(page));
+        }
+        true
+    }
+
     /// Marks and returns the non-persistent page tables that have lost a page in `[va, va + len)`,
     /// which has just been freed or unmapped.
     pub(super) fn revoke(&mut self, va: u64, len: u64) -> Vec<PageTableId> {
@@ -79,7 +111,7 @@ impl Memory {
             .filter(|(_, pin)| {
                 let first = pin.va.max(va / GPU_PAGE * GPU_PAGE);
                 let last = (pin.va + pin.len).min(end);
-                pages(first, last).any(|page| !self.holds_memory(page, page + GPU_PAGE))
+                !self.every_page_holds_memory(first, last, GPU_PAGE)
             })
             .map(|(&id, _)| id)
             .collect();
@@ -88,11 +120,6 @@ impl Memory {
         }
         lost
     }
-}
-
-/// The first addresses of the pages that start in `[start, end)`; `start` is one.
-fn pages(start: u64, end: u64) -> impl Iterator<Item = u64> {
-    (start..end).step_by(GPU_PAGE as usize)
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ const PITCH: usize = 512;
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> i32 {
     in_context("cuMemGetInfo", |_, current| {
-        let free_bytes = gpus::with(|gpu| gpu.memory().free_bytes(current.gpu));
-        free.set(free_bytes as usize)?;
+        free.set(gpus::free_bytes(current.gpu) as usize)?;
         total.set(GPU_BYTES as usize)
     })
 }

@@ -27,9 +27,23 @@ pub(super) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
 
 /// Changes the books of the GPUs' memory.
 pub(super) fn change<T>(
-    call: impl FnMut(&mut Memory) -> std::result::Result<T, memory::Error>,
+    mut call: impl FnMut(&mut Memory) -> std::result::Result<T, memory::Error>,
 ) -> Result<T> {
-    with(|gpu| gpu.change(call)).map_err(Error::from)
+    let mut machine = machine::lock();
+    match machine.gpu.change(&mut call) {
+        Err(memory::Error::NoMemory) => {
+            machine.reap_exports(); // What closed descriptors kept is free only then.
+            Ok(machine.gpu.change(call)?)
+        }
+        result => Ok(result?),
+    }
+}
+
+/// Free bytes of a GPU.
+pub(super) fn free_bytes(gpu: usize) -> u64 {
+    let mut machine = machine::lock();
+    machine.reap_exports();
+    machine.gpu.memory().free_bytes(gpu)
 }
 
 /// Takes memory away from the program: pins that lose it are told before anybody else can use the

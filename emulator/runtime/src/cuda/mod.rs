@@ -26,6 +26,7 @@ mod device;
 mod entry;
 mod error;
 mod event;
+mod export;
 mod fill;
 mod gpus;
 mod handles;

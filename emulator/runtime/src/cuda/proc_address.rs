@@ -7,8 +7,8 @@ use super::args::{In, Out};
 use super::entry::always;
 use super::error::{Error, Result};
 use super::{
-    buffer, context, copy, device, error, event, fill, gpus, host, init, kernel, peer, pointer,
-    pool, primary, stream, unversioned, vmm,
+    buffer, context, copy, device, error, event, export, fill, gpus, host, init, kernel, peer,
+    pointer, pool, primary, stream, unversioned, vmm,
 };
 
 /// CUdriverProcAddressQueryResult.
@@ -111,6 +111,7 @@ const ENTRIES: &[Entry] = entries! {
     cuMemAllocManaged 6000 host::cuMemAllocManaged;
     cuMemAllocPitch 3020 buffer::cuMemAllocPitch_v2;
     cuMemCreate 10020 vmm::cuMemCreate;
+    cuMemExportToShareableHandle 10020 export::cuMemExportToShareableHandle;
     cuMemFree 3020 buffer::cuMemFree_v2;
     cuMemFreeAsync 11020 pool::cuMemFreeAsync;
     cuMemFreeHost 2000 host::cuMemFreeHost;
@@ -118,6 +119,7 @@ const ENTRIES: &[Entry] = entries! {
     cuMemGetAddressRange 3020 buffer::cuMemGetAddressRange_v2;
     cuMemGetAllocationGranularity 10020 vmm::cuMemGetAllocationGranularity;
     cuMemGetAllocationPropertiesFromHandle 10020 vmm::cuMemGetAllocationPropertiesFromHandle;
+    cuMemGetHandleForAddressRange 11070 export::cuMemGetHandleForAddressRange;
     cuMemGetInfo 3020 buffer::cuMemGetInfo_v2;
     cuMemHostAlloc 2020 host::cuMemHostAlloc;
     cuMemHostGetDevicePointer 3020 host::cuMemHostGetDevicePointer_v2;
@@ -125,6 +127,7 @@ const ENTRIES: &[Entry] = entries! {
     cuMemHostRegister 4000 unversioned::cuMemHostRegister;
     cuMemHostRegister 6050 host::cuMemHostRegister_v2;
     cuMemHostUnregister 4000 host::cuMemHostUnregister;
+    cuMemImportFromShareableHandle 10020 export::cuMemImportFromShareableHandle;
     cuMemMap 10020 vmm::cuMemMap;
     cuMemPoolCreate 11020 pool::cuMemPoolCreate;
     cuMemPoolDestroy 11020 pool::cuMemPoolDestroy;

@@ -67,6 +67,9 @@ fn may_be_device(fd: c_int) -> bool {
 /// Maps a device, if the descriptor is one.
 fn map_device(arguments: Arguments) -> Option<*mut c_void> {
     let mut machine = state::enter()?;
+    if let Some(mapped) = map_export(&mut machine, arguments) {
+        return Some(mapped);
+    }
     let (identity, file) = match machine.descriptor_of(arguments.fd) {
         Descriptor::Own(identity, file) => (identity, file),
         Descriptor::Foreign => return Some(failed(Errno::EACCES)),
@@ -83,15 +86,35 @@ fn map_device(arguments: Arguments) -> Option<*mut c_void> {
         shared: kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE,
         write: arguments.protection & libc::PROT_WRITE != 0,
     };
-    let addr = match machine.mmap(arguments.fd, identity, file, &request) {
-        Ok(addr) => addr as *mut c_void,
-        Err(errno) => return Some(failed(errno)),
-    };
+    Some(match machine.mmap(arguments.fd, identity, file, &request) {
+        Ok(addr) => protect(addr, arguments),
+        Err(errno) => failed(errno),
+    })
+}
+
+/// Maps a dma-buf, if the descriptor is one.
+fn map_export(machine: &mut state::Guard, arguments: Arguments) -> Option<*mut c_void> {
+    let Arguments {
+        len, fd, offset, ..
+    } = arguments;
+    machine.exported(fd)?;
+    if arguments.flags & AT_ADDRESS != 0 || arguments.flags & libc::MAP_TYPE == libc::MAP_PRIVATE {
+        return Some(failed(Errno::EINVAL));
+    }
+    Some(match machine.map_export(fd, offset as u64, len)? {
+        Ok(addr) => protect(addr, arguments),
+        Err(errno) => failed(errno),
+    })
+}
+
+/// Gives a new mapping, which is readable and writable, the protection that the program asked for.
+fn protect(addr: usize, arguments: Arguments) -> *mut c_void {
+    let addr = addr as *mut c_void;
     if arguments.protection != libc::PROT_READ | libc::PROT_WRITE {
         // SAFETY: the mapping just made.
         unsafe { libc::mprotect(addr, arguments.len, arguments.protection) };
     }
-    Some(addr)
+    addr
 }
 
 fn failed(errno: Errno) -> *mut c_void {
@@ -120,7 +143,7 @@ unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
         return run();
     }
     match state::enter() {
-        Some(mut machine) if machine.driver.maps(addr, len) => {
+        Some(mut machine) if machine.maps(addr, len) => {
             answer(machine.munmap(addr, len, || told(run())).map(|()| 0))
         }
         _ => run(),
@@ -166,7 +189,7 @@ fn remap(
     wanted: usize,
     run: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
-    if machine.driver.maps(old, old_len.max(1)) {
+    if machine.maps(old, old_len.max(1)) {
         // The kernel's rules for device memory: it neither grows nor leaves its old place mapped.
         if flags & libc::MREMAP_DONTUNMAP != 0 {
             return failed(Errno::EINVAL);

@@ -1,0 +1,175 @@
+/* Descriptors for GPU memory: dma-bufs that are mapped ("mmap"), or only exported ("export"), or not even that ("no"). */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "cuda_start.h"
+
+enum { BLOCK = 2 << 20, PAGE = 4096 };
+
+static CUresult dmabuf(int *fd, CUdeviceptr address, size_t size)
+{
+    return cuMemGetHandleForAddressRange(fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+}
+
+static size_t free_bytes(void)
+{
+    size_t free_now, total;
+
+    CHECK_EQUAL(cuMemGetInfo(&free_now, &total), CUDA_SUCCESS);
+    return free_now;
+}
+
+static unsigned char byte_at(CUdeviceptr address)
+{
+    unsigned char byte;
+
+    CHECK_EQUAL(cuMemcpyDtoH(&byte, address, 1), CUDA_SUCCESS);
+    return byte;
+}
+
+static void maps_like_a_dmabuf(void)
+{
+    volatile unsigned char *whole, *part;
+    CUdeviceptr buffer;
+    int fd = -1;
+
+    CHECK_EQUAL(cuMemAlloc(&buffer, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemsetD8(buffer, 7, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, buffer + PAGE, 4 * PAGE), CUDA_SUCCESS);
+    CHECK_EQUAL(lseek(fd, 0, SEEK_END), 4 * PAGE);
+    whole = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(whole != MAP_FAILED);
+    part = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 2 * PAGE);
+    CHECK(part != MAP_FAILED);
+    CHECK(whole[0] == 7 && part[0] == 7);
+    whole[2 * PAGE + 5] = 8;
+    CHECK_EQUAL(part[5], 8);
+    CHECK_EQUAL(byte_at(buffer + 3 * PAGE + 5), 8);
+
+    CHECK(mmap(NULL, 5 * PAGE, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED && errno == EINVAL);
+    CHECK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 4 * PAGE) == MAP_FAILED && errno == EINVAL);
+    CHECK(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED && errno == EINVAL);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(munmap((void *)part, PAGE), 0);
+    CHECK_EQUAL(munmap((void *)whole, 4 * PAGE), 0);
+    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+}
+
+static void keeps_memory_alive(void)
+{
+    size_t before = free_bytes();
+    volatile unsigned char *mapped;
+    CUdeviceptr buffer;
+    int fd, copy;
+
+    CHECK_EQUAL(cuMemAlloc(&buffer, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemsetD8(buffer, 9, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    copy = dup(fd);
+    CHECK_EQUAL(close(fd), 0);
+    mapped = mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, copy, 0);
+    CHECK(mapped != MAP_FAILED);
+    CHECK_EQUAL(close(copy), 0);
+    CHECK_EQUAL(mapped[BLOCK - 1], 9);
+    CHECK_EQUAL(free_bytes(), before - BLOCK);
+    CHECK_EQUAL(munmap((void *)mapped, BLOCK / 2), 0);
+    CHECK_EQUAL(mapped[BLOCK - 1], 9);
+    CHECK_EQUAL(free_bytes(), before - BLOCK);
+    CHECK_EQUAL(munmap((char *)mapped + BLOCK / 2, BLOCK / 2), 0);
+    CHECK_EQUAL(free_bytes(), before);
+}
+
+static void refuses(void)
+{
+    CUdeviceptr buffer, managed;
+    int fd = 123;
+
+    CHECK_EQUAL(cuMemAlloc(&buffer, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, buffer + 512, PAGE), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(dmabuf(&fd, buffer, PAGE + 512), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(dmabuf(&fd, buffer, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK + PAGE), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, buffer, PAGE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 8),
+                CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemAllocManaged(&managed, BLOCK, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, managed, PAGE), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemFree(managed), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_EQUAL(fd, 123);
+}
+
+static void shareable_handles(void)
+{
+    CUmemGenericAllocationHandle handle, imported;
+    size_t before = free_bytes();
+    CUmemAllocationProp prop;
+    int fd;
+
+    memset(&prop, 0, sizeof prop);
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CHECK_EQUAL(cuMemCreate(&handle, BLOCK, &prop, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemRelease(handle), CUDA_SUCCESS);
+
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    CHECK_EQUAL(cuMemCreate(&handle, BLOCK, &prop, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemRelease(handle), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
+                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                CUDA_SUCCESS);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(imported, handle);
+    CHECK_EQUAL(free_bytes(), before - BLOCK);
+    CHECK_EQUAL(cuMemRelease(imported), CUDA_SUCCESS);
+    CHECK_EQUAL(free_bytes(), before);
+    CHECK_EQUAL(cuMemImportFromShareableHandle(&imported, (void *)0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                CUDA_ERROR_INVALID_VALUE);
+}
+
+static void exports_only(void)
+{
+    CUdeviceptr buffer;
+    int fd;
+
+    CHECK_EQUAL(cuMemAlloc(&buffer, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK), CUDA_SUCCESS);
+    CHECK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED);
+    CHECK_EQUAL(errno, 524);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+}
+
+static void none(void)
+{
+    CUdeviceptr buffer;
+    int fd, supported = -1;
+
+    CHECK_EQUAL(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(supported, 0);
+    CHECK_EQUAL(cuMemAlloc(&buffer, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+}
+
+int main(int count, char **arguments)
+{
+    const char *what = count > 1 ? arguments[1] : "";
+
+    start(0);
+    if (strcmp(what, "mmap") == 0) {
+        maps_like_a_dmabuf();
+        keeps_memory_alive();
+        refuses();
+        shareable_handles();
+    } else if (strcmp(what, "export") == 0) {
+        exports_only();
+    } else {
+        none();
+    }
+    puts("ok cuda_exports");
+    return 0;
+}
