@@ -155,6 +155,7 @@ impl Machine {
         let gpu = HostProvider::new(Options {
             gpus: config.gpu.gpus as usize,
             coherent: config.gpu.coherent,
+            bar1_size: config.gpu.bar1_size,
         });
         Machine {
             driver: Driver::new(config.driver.clone(), page_size),

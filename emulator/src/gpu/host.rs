@@ -27,6 +27,8 @@ pub struct Options {
     pub gpus: usize,
     /// Whether the CPU can map GPU memory cached (Grace-Hopper): FORCE_PCIE pins exist there.
     pub coherent: bool,
+    /// Bytes of each GPU that can be pinned at a time: the size of its BAR1.
+    pub bar1_size: u64,
 }
 
 /// Emulated GPUs in host memory.
@@ -204,7 +206,12 @@ impl Provider for HostProvider {
         if force_pcie && !self.options.coherent {
             return Err(Errno::ENOTSUPP);
         }
-        self.memory.pin(va, len, persistent).map_err(errno)
+        let table = self.memory.pin(va, len, persistent).map_err(errno)?;
+        if self.memory.pinned_bytes(table.runs[0].gpu) > self.options.bar1_size {
+            self.memory.unpin(table.id);
+            return Err(Errno::ENOMEM);
+        }
+        Ok(table)
     }
 
     fn put_pages(&mut self, table: PageTableId) {
@@ -265,6 +272,7 @@ mod tests {
         HostProvider::new(Options {
             gpus: 2,
             coherent: false,
+            bar1_size: 64 << 20,
         })
     }
 
@@ -401,11 +409,31 @@ mod tests {
     #[test]
     fn only_coherent_gpus_can_be_forced_to_pcie() {
         for coherent in [false, true] {
-            let mut gpu = HostProvider::new(Options { gpus: 1, coherent });
+            let mut gpu = HostProvider::new(Options {
+                gpus: 1,
+                coherent,
+                bar1_size: 64 << 20,
+            });
             let va = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
             let forced = gpu.get_pages(va, GPU_PAGE, (0, 0), true, true);
             assert_eq!(forced.err(), (!coherent).then_some(Errno::ENOTSUPP));
         }
+    }
+
+    #[test]
+    fn no_more_can_be_pinned_than_bar1_has_room_for() {
+        let mut gpu = provider();
+        let va = gpu.change(|m| m.alloc(0, 64 << 20, true)).unwrap();
+        let half = pin(&mut gpu, va, 32 << 20);
+        let mut get = |len| {
+            gpu.get_pages(va, len, (0, 0), true, false)
+                .map(|table| table.len)
+        };
+        assert_eq!(get((32 << 20) + GPU_PAGE), Err(Errno::ENOMEM));
+        assert_eq!(get(32 << 20), Ok(32 << 20));
+        assert_eq!(get(GPU_PAGE), Err(Errno::ENOMEM));
+        gpu.put_pages(half.id);
+        pin(&mut gpu, va, 32 << 20);
     }
 
     #[test]

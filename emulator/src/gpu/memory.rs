@@ -130,6 +130,8 @@ pub struct Memory {
     /// cuMemAddressReserve'd ranges: length by start.
     pub(super) reservations: BTreeMap<u64, u64>,
     pub(super) pins: BTreeMap<PageTableId, Pin>,
+    /// Pinned bytes of each GPU.
+    pub(super) pinned: Vec<u64>,
     ids: u64,
 }
 
@@ -144,6 +146,7 @@ impl Memory {
             shared: BTreeMap::new(),
             reservations: BTreeMap::new(),
             pins: BTreeMap::new(),
+            pinned: vec![0; gpus],
             ids: 0,
         }
     }

@@ -37,10 +37,11 @@ pub trait Provider: Send {
     /// among the revoked ones; the caller then zaps its mapping and puts the pages.
     ///
     /// # Errors
-    /// `EINVAL`: not GPU memory of this process, or not all of it, or of two GPUs, or not allowed
-    /// for GPUDirect, or tokens that are not this process's. `EIO`: a token without an address
-    /// space. Error 524 (ENOTSUPP):
-    /// `force_pcie` on a GPU that is not coherent.
+    /// - `EINVAL`: not GPU memory of this process, or not all of it, or of two GPUs, or not allowed
+    ///   for GPUDirect, or tokens that are not this process's.
+    /// - `ENOMEM`: BAR1 has no room.
+    /// - `EIO`: a token without an address space.
+    /// - `ENOTSUPP` (524): `force_pcie` on a GPU that is not coherent.
     fn get_pages(
         &mut self,
         va: u64,

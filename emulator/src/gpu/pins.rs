@@ -54,6 +54,7 @@ impl Memory {
         for run in &runs {
             self.physical.hold(run.object, Holder::Use);
         }
+        self.pinned[runs[0].gpu] += len;
         let id = PageTableId(self.next_id());
         let pin = Pin {
             va,
@@ -71,10 +72,16 @@ impl Memory {
         let Some(pin) = self.pins.remove(&id) else {
             return;
         };
+        self.pinned[pin.runs[0].gpu] -= pin.len;
         for run in &pin.runs {
             self.reap_shared_block(run.object);
             self.physical.release(run.object, Holder::Use);
         }
+    }
+
+    /// Bytes of a GPU that are pinned, each as often as it is.
+    pub fn pinned_bytes(&self, gpu: usize) -> u64 {
+        self.pinned[gpu]
     }
 
     /// A live page table.
@@ -87,8 +94,8 @@ impl Memory {
         })
     }
 
-    /// Whether each page that starts in `[start, end)` holds at least a byte of a live buffer or VMM
-    /// mapping; a page starts at `start`.
+    /// Whether each page that starts in `[start, end)` holds at least a byte of a live buffer or
+    /// VMM mapping; a page starts at `start`.
     fn every_page_holds_memory(&self, start: u64, end: u64, page: u64) -> bool {
         let mut at = start;
         while at < end {
