@@ -114,10 +114,10 @@ impl Pin {
             mapped,
             ..
         } = &*self.shared;
+        let mark = MappedMark::set(&self.shared)?;
         if size == 0 {
             return Err(Error::EmptyRange);
         }
-        let mark = MappedMark::set(&self.shared)?;
         if !may_map {
             return Err(Error::UnalignedMap { address: *address });
         }

@@ -15,7 +15,9 @@ impl Cuda {
         // SAFETY: the signatures are those of the CUDA driver API; the out-pointers are valid.
         unsafe {
             cuda.call::<extern "C" fn(c_uint) -> c_int>("cuInit", |f| f(0));
-            cuda.call::<extern "C" fn(*mut c_int, c_int) -> c_int>("cuDeviceGet", |f| f(&mut device, 0));
+            cuda.call::<extern "C" fn(*mut c_int, c_int) -> c_int>("cuDeviceGet", |f| {
+                f(&mut device, 0)
+            });
             cuda.call::<extern "C" fn(*mut *mut c_void, c_int) -> c_int>(
                 "cuDevicePrimaryCtxRetain",
                 |f| f(&mut context, device),
@@ -25,7 +27,7 @@ impl Cuda {
         cuda
     }
 
-    /// GPU memory, never given back: the process is short-lived.
+    /// GPU memory.
     pub(crate) fn alloc(&self, bytes: usize) -> u64 {
         let mut address = 0;
         // SAFETY: as in `new`.
@@ -35,6 +37,23 @@ impl Cuda {
             });
         }
         address
+    }
+
+    /// Frees what `alloc` gave.
+    pub(crate) fn free(&self, address: u64) {
+        // SAFETY: as in `new`.
+        unsafe { self.call::<extern "C" fn(u64) -> c_int>("cuMemFree_v2", |f| f(address)) }
+    }
+
+    /// Fills GPU memory with zeros.
+    pub(crate) fn clear(&self, address: u64, len: usize) {
+        // SAFETY: as in `new`.
+        unsafe {
+            self.call::<extern "C" fn(u64, u8, usize) -> c_int>("cuMemsetD8_v2", |f| {
+                f(address, 0, len)
+            });
+            self.call::<extern "C" fn() -> c_int>("cuCtxSynchronize", |f| f());
+        }
     }
 
     /// CUDA's own view of `len` bytes of GPU memory.
@@ -56,6 +75,8 @@ impl Cuda {
             self.call::<extern "C" fn(u64, *const u8, usize) -> c_int>("cuMemcpyHtoD_v2", |f| {
                 f(address, bytes.as_ptr(), bytes.len())
             });
+            // A small copy may return before the data has arrived.
+            self.call::<extern "C" fn() -> c_int>("cuCtxSynchronize", |f| f());
         }
     }
 

@@ -1,38 +1,23 @@
 //! The safe core, from Rust, on the emulated machine: who owns what, and for how long.
 
-mod cuda;
-
-use std::path::PathBuf;
-use std::process::Command;
-
-use cuda::Cuda;
+use crate::cuda::Cuda;
 use gdrapi::{Attribute, Error, Gdr, MapFlag, MappingType, Pin, PinFlags, Version};
 
 const PAGE: usize = 1 << 16;
-
-/// Runs the other tests of this file under gdremu.
-#[test]
-fn under_gdremu() {
-    let tests = std::env::current_exe().expect("a path");
-    // …/deps/safe_core-… → …/gdremu
-    let gdremu: PathBuf = tests.ancestors().nth(2).expect("a target folder").join("gdremu");
-    assert!(gdremu.exists(), "no {}: run `cargo build --workspace` first", gdremu.display());
-    let status = Command::new(gdremu)
-        .args(["--".as_ref(), tests.as_os_str(), "--ignored".as_ref()])
-        .status()
-        .expect("gdremu starts");
-    assert!(status.success());
-}
 
 fn pinned(cuda: &Cuda, size: usize) -> (Pin, u64) {
     // Buffers of whole pages plus one, so that an aligned page is inside.
     let address = cuda.alloc(size + PAGE).next_multiple_of(PAGE as u64);
     let gdr = Gdr::open().expect("an emulated driver");
-    (gdr.pin(address, size, PinFlags::DEFAULT).expect("GPU memory"), address)
+    (
+        gdr.pin(address, size, PinFlags::DEFAULT)
+            .expect("GPU memory"),
+        address,
+    )
 }
 
 #[test]
-#[ignore = "under_gdremu runs it"]
+#[ignore = "safe_core_under_gdremu runs it"]
 fn a_mapping_is_gpu_memory() {
     let cuda = Cuda::new();
     let (pin, address) = pinned(&cuda, 2 * PAGE);
@@ -52,22 +37,34 @@ fn a_mapping_is_gpu_memory() {
 }
 
 #[test]
-#[ignore = "under_gdremu runs it"]
+#[ignore = "safe_core_under_gdremu runs it"]
 fn one_mapping_at_a_time() {
     let (pin, _) = pinned(&Cuda::new(), PAGE);
     let first = pin.map(PAGE, MapFlag::Default).expect("the first");
-    assert_eq!(pin.map(PAGE, MapFlag::Default).err(), Some(Error::AlreadyMapped));
-    assert_eq!(pin.info().expect("an answer").mapping_type, MappingType::WriteCombining);
+    assert_eq!(
+        pin.map(PAGE, MapFlag::Default).err(),
+        Some(Error::AlreadyMapped)
+    );
+    assert_eq!(
+        pin.info().expect("an answer").mapping_type,
+        MappingType::WriteCombining
+    );
     first.unmap().expect("nothing against it");
-    assert_eq!(pin.info().expect("an answer").mapping_type, MappingType::None);
+    assert_eq!(
+        pin.info().expect("an answer").mapping_type,
+        MappingType::None
+    );
     assert_eq!(pin.map(0, MapFlag::Default).err(), Some(Error::EmptyRange));
-    let too_long = pin.map(2 * PAGE, MapFlag::Default).expect_err("only one page is pinned");
+    let too_long = pin
+        .map(2 * PAGE, MapFlag::Default)
+        .expect_err("only one page is pinned");
     assert_eq!(too_long.errno(), libc::EINVAL);
-    pin.map(PAGE, MapFlag::WriteCombining).expect("failures leave nothing behind");
+    pin.map(PAGE, MapFlag::WriteCombining)
+        .expect("failures leave nothing behind");
 }
 
 #[test]
-#[ignore = "under_gdremu runs it"]
+#[ignore = "safe_core_under_gdremu runs it"]
 fn owners_may_be_dropped_in_any_order() {
     let cuda = Cuda::new();
     // `pinned` has dropped its Gdr already.
@@ -79,21 +76,29 @@ fn owners_may_be_dropped_in_any_order() {
 }
 
 #[test]
-#[ignore = "under_gdremu runs it"]
+#[ignore = "safe_core_under_gdremu runs it"]
 fn the_driver_answers() {
     let gdr = Gdr::open().expect("an emulated driver");
     assert_eq!(gdr.driver_version(), Ok(Version::new(2, 6)));
     assert_eq!(gdr.attribute(Attribute::UsingDmaBufMmap), Ok(0));
     assert_eq!(gdr.attribute(Attribute::UsePersistentMapping), Ok(1));
-    assert_eq!(gdr.pin(0, PAGE, PinFlags::DEFAULT).err(), Some(Error::EmptyRange));
-    assert_eq!(gdr.pin(1, usize::MAX, PinFlags::DEFAULT).err(), Some(Error::RangeOverflow));
-    let refused = gdr.pin(0x1000, PAGE, PinFlags::DEFAULT).expect_err("no GPU memory");
+    assert_eq!(
+        gdr.pin(0, PAGE, PinFlags::DEFAULT).err(),
+        Some(Error::EmptyRange)
+    );
+    assert_eq!(
+        gdr.pin(1, usize::MAX, PinFlags::DEFAULT).err(),
+        Some(Error::RangeOverflow)
+    );
+    let refused = gdr
+        .pin(0x1000, PAGE, PinFlags::DEFAULT)
+        .expect_err("no GPU memory");
     assert_eq!(refused.errno(), libc::EINVAL);
     gdr.close().expect("nothing against it");
 }
 
 #[test]
-#[ignore = "under_gdremu runs it"]
+#[ignore = "safe_core_under_gdremu runs it"]
 fn a_forked_child_owns_nothing() {
     let (pin, _) = pinned(&Cuda::new(), PAGE);
     let mut mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
@@ -106,7 +111,9 @@ fn a_forked_child_owns_nothing() {
             pin.callback_flag().err(),
             mapping.unmap().err().map(|(_, error)| error),
         ];
-        let all_refused = refused.iter().all(|error| *error == Some(Error::ForkedChild));
+        let all_refused = refused
+            .iter()
+            .all(|error| *error == Some(Error::ForkedChild));
         drop(pin);
         let opens = Gdr::open().is_ok();
         // SAFETY: ends the child at once.
@@ -115,8 +122,13 @@ fn a_forked_child_owns_nothing() {
     let mut status = 0;
     // SAFETY: waits for our own child.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child was served, or could not open a driver of its own");
+    assert_eq!(
+        status, 0,
+        "the child was served, or could not open a driver of its own"
+    );
     let mut back = [0; 6];
-    mapping.read(0, &mut back).expect("the parent's mapping is as it was");
+    mapping
+        .read(0, &mut back)
+        .expect("the parent's mapping is as it was");
     assert_eq!(&back, b"parent");
 }

@@ -1,0 +1,87 @@
+//! Tests that need a driver and a GPU: they run themselves again under gdremu, in each mode that matters.
+
+mod cuda;
+mod model;
+mod safe_core;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Runs the ignored tests whose names contain `filter` on the machine that `options` of gdremu describe.
+fn under_gdremu(options: &[&str], filter: &str) {
+    let tests = std::env::current_exe().expect("a path");
+    // …/deps/emulated-… → …/gdremu
+    let gdremu: PathBuf = tests
+        .ancestors()
+        .nth(2)
+        .expect("a target folder")
+        .join("gdremu");
+    assert!(
+        gdremu.exists(),
+        "no {}: run `cargo build --workspace` first",
+        gdremu.display()
+    );
+    let status = Command::new(gdremu)
+        .args(options)
+        .arg("--")
+        .arg(&tests)
+        .args(["--ignored", "--nocapture", "--test-threads=1", filter])
+        .env("GDREMU_OPTIONS_OF_TEST", options.join(" "))
+        .status()
+        .expect("gdremu starts");
+    assert!(status.success(), "gdremu {}", options.join(" "));
+}
+
+#[test]
+fn safe_core_under_gdremu() {
+    under_gdremu(&[], "safe_core::");
+}
+
+#[test]
+fn model_persistent() {
+    under_gdremu(&["--leak-exit", "9"], "model::");
+}
+
+#[test]
+fn model_traditional() {
+    under_gdremu(&["--traditional", "--leak-exit", "9"], "model::");
+}
+
+#[test]
+fn model_module_defects() {
+    under_gdremu(&["--stale-handle-bug", "--leak-exit", "9"], "model::");
+}
+
+#[test]
+fn model_handles_above_32_bits() {
+    under_gdremu(
+        &["--handle-base", "0x123456789", "--leak-exit", "9"],
+        "model::",
+    );
+}
+
+#[test]
+fn model_coherent() {
+    under_gdremu(&["--platform", "cached", "--leak-exit", "9"], "model::");
+}
+
+#[test]
+fn model_device() {
+    under_gdremu(&["--platform", "device", "--leak-exit", "9"], "model::");
+}
+
+#[test]
+fn model_old_drivers() {
+    for version in ["2.0", "2.3", "2.4"] {
+        under_gdremu(
+            &[
+                "--driver-version",
+                version,
+                "--strict-sizes",
+                "--leak-exit",
+                "9",
+            ],
+            "model::",
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! The C API of the `libgdrapi.so.2` under test, called as a C program calls it, with errno as `Err`.
+//!
+//! Each function that writes a result is given a place with a mark in it, which failures must leave there.
+
+use std::ffi::{CString, c_char, c_int, c_long, c_ulong, c_void};
+use std::path::PathBuf;
+
+use gdrapi::exports::{gdr_info_v1_t, gdr_info_v2_t, gdr_mh_t};
+use libloading::Library as File;
+
+type Answer<T> = Result<T, i32>;
+
+macro_rules! functions {
+    ($($name:ident: fn($($argument:ty),*) -> $result:ty;)+) => {
+        /// The functions, found by name.
+        pub(super) struct Library {
+            $($name: unsafe extern "C" fn($($argument),*) -> $result,)+
+        }
+
+        impl Library {
+            /// Loads `$GDRAPI_LIB`, or the library built with this test, for good.
+            pub(super) fn load() -> Library {
+                let tests = std::env::current_exe().expect("a path");
+                let built = tests.ancestors().nth(2).expect("a target folder").join("libgdrapi.so");
+                let path = std::env::var_os("GDRAPI_LIB").map_or(built, PathBuf::from);
+                // SAFETY: loading a libgdrapi, or the emulation again, has no preconditions; the types are those
+                // of the header, and of the emulation's test functions.
+                unsafe {
+                    let open = |path| File::new(path).unwrap_or_else(|error| panic!("{error}"));
+                    let (library, emulation) = (open(path), open("libcuda.so.1".into()));
+                    let functions = Library {
+                        $($name: *library
+                            .get(stringify!($name))
+                            .or_else(|_| emulation.get(stringify!($name)))
+                            .expect(stringify!($name)),)+
+                    };
+                    std::mem::forget((library, emulation));
+                    functions
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    gdr_open: fn() -> usize;
+    gdr_close: fn(usize) -> c_int;
+    gdr_pin_buffer: fn(usize, c_ulong, usize, u64, u32, *mut gdr_mh_t) -> c_int;
+    gdr_pin_buffer_v2: fn(usize, c_ulong, usize, u32, *mut gdr_mh_t) -> c_int;
+    gdr_unpin_buffer: fn(usize, gdr_mh_t) -> c_int;
+    gdr_get_callback_flag: fn(usize, gdr_mh_t, *mut c_int) -> c_int;
+    gdr_get_info: fn(usize, gdr_mh_t, *mut [u8; 48]) -> c_int;
+    gdr_get_info_v2: fn(usize, gdr_mh_t, *mut gdr_info_v2_t) -> c_int;
+    gdr_map_v2: fn(usize, gdr_mh_t, *mut usize, usize, c_int) -> c_int;
+    gdr_unmap: fn(usize, gdr_mh_t, usize, usize) -> c_int;
+    gdr_copy_to_mapping: fn(gdr_mh_t, usize, *const c_void, usize) -> c_int;
+    gdr_copy_from_mapping: fn(gdr_mh_t, *mut c_void, usize, usize) -> c_int;
+    gdr_driver_get_version: fn(usize, *mut c_int, *mut c_int) -> c_int;
+    gdr_get_attribute: fn(usize, u32, *mut c_int) -> c_int;
+    gdremu_faults_set: fn(*const c_char) -> c_int;
+    gdremu_pins: fn() -> c_long;
+}
+
+fn mh(h: usize) -> gdr_mh_t {
+    gdr_mh_t { h: h as c_ulong }
+}
+
+fn done(errno: c_int) -> Answer<()> {
+    if errno == 0 { Ok(()) } else { Err(errno) }
+}
+
+/// The result, if there is one; else what stands at its place must be the mark still.
+fn told<T: PartialEq + std::fmt::Debug>(errno: c_int, place: T, mark: T) -> Answer<T> {
+    match errno {
+        0 => Ok(place),
+        errno => {
+            assert_eq!(place, mark, "a failing call wrote its result");
+            Err(errno)
+        }
+    }
+}
+
+const MARK: u8 = 0x5a;
+const MARK_INT: c_int = 0x5a5a_5a5a;
+const MARK_WORD: usize = 0x5a5a_5a5a_5a5a_5a5a;
+
+// SAFETY of the calls below: pointers are to places of the right type and size, or of ranges that the caller
+// names; handles may be anything, which is what is being tested.
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
+impl Library {
+    pub(super) fn open(&self) -> usize {
+        unsafe { (self.gdr_open)() }
+    }
+
+    pub(super) fn close(&self, g: usize) -> Answer<()> {
+        done(unsafe { (self.gdr_close)(g) })
+    }
+
+    /// Pins by the old function where there are no flags, so that both are used.
+    pub(super) fn pin(
+        &self,
+        g: usize,
+        address: u64,
+        size: usize,
+        flags: Option<u32>,
+    ) -> Answer<usize> {
+        let mut place = mh(MARK_WORD);
+        let errno = match flags {
+            None => unsafe { (self.gdr_pin_buffer)(g, address, size, 0, 0, &mut place) },
+            Some(flags) => unsafe { (self.gdr_pin_buffer_v2)(g, address, size, flags, &mut place) },
+        };
+        told(errno, place.h as usize, MARK_WORD)
+    }
+
+    pub(super) fn unpin(&self, g: usize, handle: usize) -> Answer<()> {
+        done(unsafe { (self.gdr_unpin_buffer)(g, mh(handle)) })
+    }
+
+    pub(super) fn callback_flag(&self, g: usize, handle: usize) -> Answer<c_int> {
+        let mut place = MARK_INT;
+        let errno = unsafe { (self.gdr_get_callback_flag)(g, mh(handle), &mut place) };
+        told(errno, place, MARK_INT)
+    }
+
+    /// Asks both the new function and the old one, whose struct is shorter.
+    pub(super) fn info(&self, g: usize, handle: usize) -> Answer<gdr_info_v2_t> {
+        let v1 = gdr_info_v1_t {
+            va: 0,
+            mapped_size: 0,
+            page_size: 0,
+            tm_cycles: 0,
+            cycles_per_ms: 0,
+            bits: u32::MAX,
+        };
+        let mark = gdr_info_v2_t {
+            v1,
+            mapping_type: u32::MAX,
+        };
+        let mut place = mark;
+        let errno = unsafe { (self.gdr_get_info_v2)(g, mh(handle), &mut place) };
+        let info = told(errno, place, mark);
+
+        let mut bytes = [MARK; 48];
+        let errno = unsafe { (self.gdr_get_info)(g, mh(handle), &mut bytes) };
+        assert_eq!(
+            bytes[40..],
+            [MARK; 8],
+            "the old gdr_get_info writes 40 bytes"
+        );
+        let old = told(errno, bytes, [MARK; 48]);
+        assert_eq!(
+            old.map(|_| ()),
+            info.map(|_| ()),
+            "both gdr_get_info answer alike"
+        );
+        if let (Ok(old), Ok(info)) = (old, info) {
+            let number =
+                |at: usize| u64::from_ne_bytes(old[at..at + 8].try_into().expect("8 bytes"));
+            assert_eq!((number(0), number(8)), (info.v1.va, info.v1.mapped_size));
+        }
+        info
+    }
+
+    pub(super) fn map(&self, g: usize, handle: usize, size: usize, flags: c_int) -> Answer<usize> {
+        let mut place = MARK_WORD;
+        let errno = unsafe { (self.gdr_map_v2)(g, mh(handle), &mut place, size, flags) };
+        told(errno, place, MARK_WORD)
+    }
+
+    pub(super) fn unmap(&self, g: usize, handle: usize, va: usize, size: usize) -> Answer<()> {
+        done(unsafe { (self.gdr_unmap)(g, mh(handle), va, size) })
+    }
+
+    /// `va` must be mapped for as many bytes, unless the handle is to be refused.
+    pub(super) fn write(&self, handle: usize, va: usize, bytes: &[u8]) -> Answer<()> {
+        let source = bytes.as_ptr().cast();
+        done(unsafe { (self.gdr_copy_to_mapping)(mh(handle), va, source, bytes.len()) })
+    }
+
+    /// As `write`.
+    pub(super) fn read(&self, handle: usize, va: usize, bytes: &mut [u8]) -> Answer<()> {
+        let target = bytes.as_mut_ptr().cast();
+        done(unsafe { (self.gdr_copy_from_mapping)(mh(handle), target, va, bytes.len()) })
+    }
+
+    pub(super) fn version(&self, g: usize) -> Answer<(c_int, c_int)> {
+        let mut place = (MARK_INT, MARK_INT);
+        let errno = unsafe { (self.gdr_driver_get_version)(g, &mut place.0, &mut place.1) };
+        told(errno, place, (MARK_INT, MARK_INT))
+    }
+
+    /// Unlike the others, it writes 0 on failure.
+    pub(super) fn attribute(&self, g: usize, attribute: u32) -> Answer<c_int> {
+        let mut place = MARK_INT;
+        let errno = unsafe { (self.gdr_get_attribute)(g, attribute, &mut place) };
+        told(errno, place, 0)
+    }
+
+    /// Has the emulated driver fail calls, as `--fault` does; the empty list ends it.
+    pub(super) fn set_faults(&self, faults: &str) {
+        let text = CString::new(faults).expect("no NUL");
+        assert_eq!(
+            unsafe { (self.gdremu_faults_set)(text.as_ptr()) },
+            0,
+            "{faults}"
+        );
+    }
+
+    /// Page tables pinned by this process.
+    pub(super) fn pins(&self) -> i64 {
+        unsafe { (self.gdremu_pins)() }
+    }
+}

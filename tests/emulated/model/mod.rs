@@ -1,0 +1,63 @@
+//! Random sequences of calls, right and wrong, against a small reference model of the contract.
+//!
+//! `MODEL_CALLS` says how many calls to make in each mode (default 20,000). A failure is shrunk, and printed with
+//! the seed (`MODEL_SEED`) that brings it back.
+
+mod library;
+mod mode;
+mod ops;
+mod world;
+
+use std::cell::Cell;
+use std::env;
+
+use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestRunner};
+
+use library::Library;
+use mode::Mode;
+use world::World;
+
+use crate::cuda::Cuda;
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+#[test]
+#[ignore = "the model_ tests run it, in each mode"]
+fn behaves_as_the_model() {
+    let wanted = number("MODEL_CALLS").unwrap_or(20_000);
+    let first_seed = number("MODEL_SEED");
+    let mode = Mode::from_env();
+    let (library, cuda) = (Library::load(), Cuda::new());
+    let calls = Cell::new(0);
+    let mut seed = first_seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);
+    while calls.get() < wanted {
+        let config = Config {
+            cases: 16,
+            rng_algorithm: RngAlgorithm::ChaCha,
+            rng_seed: RngSeed::Fixed(seed),
+            failure_persistence: None,
+            max_shrink_iters: 20_000,
+            ..Config::default()
+        };
+        let result = TestRunner::new(config).run(&ops::ops(), |ops| {
+            let mut world = World::new(&library, &cuda, &mode);
+            let run = ops.iter().try_for_each(|op| world.step(op));
+            // Everything is closed also after a failure, for the next attempt.
+            let end = world.end();
+            calls.set(calls.get() + world.calls());
+            run.and(end).map_err(TestCaseError::fail)
+        });
+        if let Err(failure) = result {
+            panic!("MODEL_SEED={seed} in mode {mode:?}: {failure}");
+        }
+        seed += 1;
+    }
+    println!(
+        "model: {} calls in mode {mode:?}, seeds to {seed}",
+        calls.get()
+    );
+}

@@ -1,0 +1,68 @@
+//! The machine that the model expects, from the options that gdremu was started with.
+
+use std::env;
+
+/// What decides how the driver answers.
+#[derive(Debug)]
+pub(super) struct Mode {
+    /// Pins outlive a free of their memory.
+    pub(super) persistent: bool,
+    pub(super) driver: (i32, i32),
+    /// The mapping type that the platform gives by itself.
+    pub(super) default_type: u32,
+}
+
+impl Mode {
+    pub(super) fn from_env() -> Mode {
+        let options = env::var("GDREMU_OPTIONS_OF_TEST").unwrap_or_default();
+        let value = |name: &str| {
+            let mut words = options.split_whitespace().skip_while(|word| *word != name);
+            words.nth(1).map(str::to_owned)
+        };
+        let driver = value("--driver-version").map_or((2, 6), |version| {
+            let (major, minor) = version.split_once('.').expect("X.Y");
+            (major.parse().expect("X"), minor.parse().expect("Y"))
+        });
+        Mode {
+            persistent: !options.contains("--traditional") && driver >= (2, 5),
+            driver,
+            default_type: match value("--platform").as_deref() {
+                Some("cached") => 2,
+                Some("device") => 3,
+                _ => 1,
+            },
+        }
+    }
+
+    /// Whether the driver knows PIN_BUFFER_V2 and its contemporaries.
+    pub(super) fn has_flags(&self) -> bool {
+        self.driver >= (2, 5)
+    }
+
+    /// The type of a mapping asked for with `flags`, or the refusal. A pin over PCIe is never cached.
+    pub(super) fn map_type(&self, flags: i32, over_pcie: bool) -> Result<u32, i32> {
+        let default_type = if over_pcie { 1 } else { self.default_type };
+        let wanted = match flags {
+            0 => return Ok(default_type),
+            1..=3 => flags as u32,
+            _ => return Err(libc::EINVAL),
+        };
+        // Coherent memory can also be mapped write-combined.
+        let possible =
+            wanted == default_type || self.has_flags() && (wanted, default_type) == (1, 2);
+        match (possible, self.has_flags()) {
+            (true, _) => Ok(wanted),
+            (false, true) => Err(libc::EOPNOTSUPP),
+            (false, false) => Err(libc::EINVAL),
+        }
+    }
+
+    /// The value of an attribute.
+    pub(super) fn attribute(&self, attribute: u32) -> Result<i32, i32> {
+        match attribute {
+            1 | 2 => Ok(i32::from(self.persistent)),
+            3 => Ok(0),
+            _ => Err(libc::EINVAL),
+        }
+    }
+}
