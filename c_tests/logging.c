@@ -27,10 +27,14 @@ static void scenario(void)
     handle = pin(g, buffer.address, GPU_PAGE_SIZE);
     va = map(g, handle, GPU_PAGE_SIZE);
     CHECK_OK(gdr_copy_to_mapping(handle, va, "x", 1));
-    CHECK_OK(gdr_unmap(g, handle, (char *)va + 4096, 4096));                            /* a warning */
-    CHECK_ERROR(gdr_pin_buffer(g, 0x1000, GPU_PAGE_SIZE, 0, 0, &handle), EINVAL);       /* an error */
+    CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
+    va = map(g, handle, GPU_PAGE_SIZE);
+    CHECK_OK(gdr_unmap(g, handle, (char *)va + 4096, GPU_PAGE_SIZE)); /* a warning: the address */
+    va = map(g, handle, GPU_PAGE_SIZE);
+    CHECK_OK(gdr_unmap(g, handle, va, 4096)); /* a warning: the size */
+    CHECK_ERROR(gdr_pin_buffer(g, 0x1000, GPU_PAGE_SIZE, 0, 0, &handle), EINVAL); /* an error */
     CHECK_OK(gdr_close(g));
-    CHECK_ERROR(gdr_close(g), EINVAL);                                                  /* another */
+    CHECK_ERROR(gdr_close(g), EINVAL); /* another */
     gpu_free(&buffer);
 }
 
@@ -115,6 +119,15 @@ static void errors_only_by_default(void)
     CHECK(log_of("1", "nonsense")->lines[ERROR] > 0);
 }
 
+/* gdr_unmap warns of each wrong argument, and of nothing else. */
+static void wrong_arguments_are_warned_of(void)
+{
+    struct log *log = log_of("1", "3");
+
+    CHECK_EQUAL(log->lines[WARN], 2);
+    CHECK(strstr(log->text, "gdr_unmap") != NULL);
+}
+
 /* A level shows itself and all that is worse. */
 static void levels(void)
 {
@@ -159,6 +172,7 @@ int main(void)
     silent_by_default();
     errors_only_by_default();
     levels();
+    wrong_arguments_are_warned_of();
     errors_are_actionable();
     debug_tells_what_is_in_use();
     return passed("logging");

@@ -1,12 +1,17 @@
 /* The driver calls behind each function, as gdremu counts them: as few as can be, and none for a wrong call. */
 
-#include "driver_calls.h"
+#include "emulator.h"
 #include "gpu.h"
 
 #undef gdr_get_info
 int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
 
-static take_calls_t *take_calls;
+static struct emulator emulator;
+
+static const char *take_calls(void)
+{
+    return emulator.calls_take();
+}
 
 /* The driver calls that came since the last check. */
 #define CHECK_CALLS(wanted) check_string(__FILE__, __LINE__, "driver calls", take_calls(), (wanted))
@@ -240,9 +245,7 @@ static void wrong_calls_stay_in_the_library(void)
 
 int main(void)
 {
-    take_calls = find_take_calls();
-    if (take_calls == NULL)
-        waive("syscalls", "only gdremu tells the driver calls");
+    emulator = find_emulator("syscalls");
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
 

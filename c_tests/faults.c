@@ -1,0 +1,350 @@
+/*
+ * Driver calls that fail: the caller learns the error, nothing is lost or held for ever, the next call works. gdremu
+ * makes them fail.
+ */
+
+#include "emulator.h"
+#include "fault.h"
+#include "gpu.h"
+
+#undef gdr_get_info
+int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
+
+#define SIZE (2 * GPU_PAGE_SIZE)
+#define UNTOUCHED 0x5a5a5a5aUL
+
+static struct emulator emulator;
+static struct gpu_buffer buffer;
+
+static void faults(const char *list)
+{
+    CHECK_EQUAL(emulator.faults_set(list), 0);
+}
+
+/* Errors that any driver call may give. */
+static const struct {
+    const char *name;
+    int number;
+} errors[] = {
+    {"ENOMEM", ENOMEM}, {"EINVAL", EINVAL}, {"EAGAIN", EAGAIN}, {"EIO", EIO}, {"EPERM", EPERM}, {"EBUSY", EBUSY},
+    {"524", EOPNOTSUPP}, /* the kernel's own ENOTSUPP, which programs have no name for */
+};
+enum { ERRORS = sizeof(errors) / sizeof(errors[0]), ERRORS_OF_LIBC = ERRORS - 1 };
+
+/* Lets the next driver call of that name fail, and tells the error that the API must return. */
+static int fail_next(const char *call, size_t error)
+{
+    char list[64];
+
+    snprintf(list, sizeof(list), "%s:%s@1", call, errors[error].name);
+    faults(list);
+    return errors[error].number;
+}
+
+static void nothing_is_pinned(void)
+{
+    CHECK_EQUAL(emulator.pins(), 0);
+}
+
+static gdr_t open_driver(void)
+{
+    gdr_t g = gdr_open();
+
+    CHECK(g != NULL);
+    return g;
+}
+
+/* The pin works from end to end. */
+static void works(gdr_t g, gdr_mh_t handle)
+{
+    void *va = map(g, handle, SIZE);
+    uint64_t written = 0x0123456789abcdef, seen = 0;
+
+    CHECK_OK(gdr_copy_to_mapping(handle, va, &written, sizeof(written)));
+    gpu_read(&seen, buffer.address, sizeof(seen));
+    CHECK_EQUAL(seen, written);
+    CHECK_EQUAL(info_of(g, handle).mapped, 1);
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+}
+
+static void open_fails(void)
+{
+    static const char *const calls[] = {"OPEN", "GET_VERSION"};
+    int before = open_descriptors();
+    size_t call, error;
+
+    for (call = 0; call < sizeof(calls) / sizeof(calls[0]); call++) {
+        for (error = 0; error < ERRORS; error++) {
+            fail_next(calls[call], error);
+            CHECK(gdr_open() == NULL);
+            CHECK_EQUAL(open_descriptors(), before);
+        }
+    }
+    faults("OPEN:EACCES@1");
+    CHECK(gdr_open() == NULL);
+    faults(NULL);
+    CHECK_OK(gdr_close(open_driver()));
+    CHECK_EQUAL(open_descriptors(), before);
+}
+
+static void pin_fails(gdr_t g)
+{
+    size_t error;
+
+    for (error = 0; error < ERRORS; error++) {
+        gdr_mh_t handle = {UNTOUCHED};
+        int wanted = fail_next("PIN_BUFFER_V2", error);
+
+        CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, SIZE, 0, 0, &handle), wanted);
+        wanted = fail_next("PIN_BUFFER_V2", error);
+        CHECK_ERROR(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, 0, &handle), wanted);
+        CHECK_EQUAL(handle.h, UNTOUCHED);
+        nothing_is_pinned();
+        handle = pin(g, buffer.address, SIZE);
+        works(g, handle);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    }
+}
+
+static void map_fails(gdr_t g)
+{
+    static const struct {
+        const char *call;
+        gdr_map_flags_t flag;
+    } ways[] = {
+        {"MMAP", GDR_MAP_FLAG_DEFAULT},
+        {"GET_INFO_V2", GDR_MAP_FLAG_DEFAULT},
+        {"REQ_MAPPING_TYPE", GDR_MAP_FLAG_REQ_WC_MAPPING},
+        {"MMAP", GDR_MAP_FLAG_REQ_WC_MAPPING},
+        {"GET_INFO_V2", GDR_MAP_FLAG_REQ_WC_MAPPING},
+    };
+    size_t way, error;
+
+    for (way = 0; way < sizeof(ways) / sizeof(ways[0]); way++) {
+        for (error = 0; error < ERRORS; error++) {
+            gdr_mh_t handle = pin(g, buffer.address, SIZE);
+            void *va = (void *)UNTOUCHED;
+            int wanted = fail_next(ways[way].call, error);
+
+            CHECK_ERROR(gdr_map_v2(g, handle, &va, SIZE, ways[way].flag), wanted);
+            CHECK_EQUAL((uintptr_t)va, UNTOUCHED);
+            CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), EINVAL);
+            CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 1), EINVAL);
+            works(g, handle);
+            CHECK_OK(gdr_unpin_buffer(g, handle));
+            nothing_is_pinned();
+        }
+    }
+}
+
+/* A munmap that fails leaves the mapping as it was, to be tried again. */
+static void unmap_fails(gdr_t g)
+{
+    size_t error;
+
+    for (error = 0; error < ERRORS; error++) {
+        gdr_mh_t handle = pin(g, buffer.address, SIZE);
+        void *va = map(g, handle, SIZE);
+        int wanted = fail_next("MUNMAP", error);
+
+        CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), wanted);
+        CHECK_READABLE(va);
+        CHECK_OK(gdr_copy_to_mapping(handle, va, "x", 1));
+        CHECK_EQUAL(info_of(g, handle).mapped, 1);
+        CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+        works(g, handle);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+        nothing_is_pinned();
+    }
+}
+
+/* Whatever the driver says, the handle is invalid afterwards and others are not. */
+static void unpin_fails(gdr_t g)
+{
+    size_t error;
+
+    for (error = 0; error < ERRORS; error++) {
+        gdr_mh_t handle = pin(g, buffer.address, SIZE), other = pin(g, buffer.address, SIZE);
+        int wanted = fail_next("UNPIN_BUFFER", error);
+
+        map(g, handle, SIZE);
+        CHECK_ERROR(gdr_unpin_buffer(g, handle), wanted);
+        CHECK_ERROR(gdr_unpin_buffer(g, handle), EINVAL);
+        CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 0), EINVAL);
+        works(g, other);
+        CHECK_OK(gdr_unpin_buffer(g, other));
+    }
+}
+
+/* A failing unmap or unpin does not keep close from the others; the first error is told. */
+static void close_fails(void)
+{
+    static const char *const calls[] = {"UNPIN_BUFFER", "MUNMAP", "CLOSE"};
+    int before = open_descriptors();
+    size_t call, error;
+
+    for (call = 0; call < sizeof(calls) / sizeof(calls[0]); call++) {
+        for (error = 0; error < ERRORS_OF_LIBC; error++) {
+            gdr_t g = open_driver();
+            gdr_mh_t handles[3];
+            int wanted, i;
+
+            for (i = 0; i < 3; i++) {
+                handles[i] = pin(g, buffer.address, SIZE);
+                map(g, handles[i], SIZE);
+            }
+            wanted = fail_next(calls[call], error);
+            CHECK_ERROR(gdr_close(g), wanted);
+            CHECK_ERROR(gdr_close(g), EINVAL);
+            for (i = 0; i < 3; i++)
+                CHECK_ERROR(gdr_copy_to_mapping(handles[i], &i, &i, 0), EINVAL);
+            CHECK_EQUAL(open_descriptors(), before);
+            faults(NULL);
+        }
+    }
+}
+
+static void info_fails(gdr_t g)
+{
+    unsigned char out[48], untouched[48];
+    size_t error;
+
+    memset(out, 0x5a, sizeof(out));
+    memset(untouched, 0x5a, sizeof(untouched));
+    for (error = 0; error < ERRORS; error++) {
+        gdr_mh_t handle = pin(g, buffer.address, SIZE);
+        int wanted = fail_next("GET_INFO_V2", error);
+
+        CHECK_ERROR(gdr_get_info_v2(g, handle, (gdr_info_v2_t *)(void *)out), wanted);
+        wanted = fail_next("GET_INFO_V2", error);
+        CHECK_ERROR(gdr_get_info(g, handle, (gdr_info_v2_t *)(void *)out), wanted);
+        CHECK_BYTES(out, untouched, sizeof(out));
+        CHECK_EQUAL(info_of(g, handle).mapped_size, SIZE);
+        works(g, handle);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    }
+}
+
+/* The flag may be known without a call; where the call is made, its error is told. */
+static void callback_flag_fails(void)
+{
+    size_t error;
+
+    for (error = 0; error < ERRORS; error++) {
+        gdr_t g = open_driver();
+        gdr_mh_t handle = pin(g, buffer.address, SIZE);
+        int flag = 77, wanted = fail_next("GET_CB_FLAG", error);
+        int result = gdr_get_callback_flag(g, handle, &flag);
+
+        if (result != 0) {
+            CHECK_EQUAL(result, wanted);
+            CHECK_EQUAL(flag, 77);
+        }
+        faults(NULL);
+        CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
+        CHECK_EQUAL(flag, 0);
+        CHECK_OK(gdr_close(g));
+    }
+}
+
+/* EINVAL is how an old driver says that it does not know the attribute. */
+static void attribute_fails(void)
+{
+    size_t error;
+
+    for (error = 0; error < ERRORS; error++) {
+        gdr_t g = open_driver();
+        int value = 77, wanted = fail_next("GET_ATTR", error);
+
+        CHECK_ERROR(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value), wanted == EINVAL ? 0 : wanted);
+        CHECK_EQUAL(value, 0);
+        if (wanted != EINVAL) {
+            CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value));
+            CHECK_EQUAL(value, 1);
+        }
+        CHECK_OK(gdr_close(g));
+        faults(NULL);
+    }
+}
+
+/* Interrupted calls are made again, and nobody notices. */
+static void interruptions_are_overcome(void)
+{
+    gdr_mh_t handle;
+    int value;
+    gdr_t g;
+
+    faults("OPEN:EINTR@1,GET_VERSION:EINTR@1,PIN_BUFFER_V2:EINTR@1,REQ_MAPPING_TYPE:EINTR@1,GET_INFO_V2:EINTR@1,"
+           "GET_ATTR:EINTR@1,GET_CB_FLAG:EINTR@1,UNPIN_BUFFER:EINTR@1");
+    g = open_driver();
+    handle = pin(g, buffer.address, SIZE);
+    works(g, handle);
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value));
+    CHECK_OK(gdr_get_callback_flag(g, handle, &value));
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+    faults(NULL);
+    nothing_is_pinned();
+}
+
+/* A driver that is interrupted for ever is given up. */
+static void endless_interruptions_are_given_up(gdr_t g)
+{
+    gdr_mh_t handle = {UNTOUCHED};
+
+    faults("PIN_BUFFER_V2:EINTR");
+    CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, SIZE, 0, 0, &handle), EINTR);
+    CHECK_EQUAL(handle.h, UNTOUCHED);
+    faults(NULL);
+}
+
+/* FORCE_PCIE that is made to succeed, without losing an error or a pin on the way. */
+static void force_pcie_compat_fails_cleanly(void)
+{
+    gdr_mh_t handle = {UNTOUCHED};
+    size_t error;
+    gdr_t g;
+
+    setenv("GDRCOPY_FORCE_PCIE_COMPAT", "1", 1);
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    g = open_driver();
+    for (error = 0; error < ERRORS; error++) {
+        char list[64];
+
+        snprintf(list, sizeof(list), "PIN_BUFFER_V2:%s@2", errors[error].name);
+        faults(list);
+        CHECK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle) != 0);
+        CHECK_EQUAL(handle.h, UNTOUCHED);
+        nothing_is_pinned();
+    }
+    faults(NULL);
+    CHECK_OK(gdr_close(g));
+}
+
+int main(void)
+{
+    gdr_t g;
+
+    emulator = find_emulator("faults");
+    in_child(force_pcie_compat_fails_cleanly);
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+
+    open_fails();
+    g = open_driver();
+    pin_fails(g);
+    map_fails(g);
+    unmap_fails(g);
+    info_fails(g);
+    unpin_fails(g);
+    endless_interruptions_are_given_up(g);
+    CHECK_OK(gdr_close(g));
+    close_fails();
+    callback_flag_fails();
+    attribute_fails();
+    interruptions_are_overcome();
+
+    gpu_free(&buffer);
+    return passed("faults");
+}
