@@ -95,6 +95,11 @@ fn several_gpus() {
 }
 
 #[test]
+fn many_threads() {
+    assert_passes(&[], "cuda_threads", &[]);
+}
+
+#[test]
 fn forked_children() {
     assert_passes(&[], "cuda_fork", &[]);
 }

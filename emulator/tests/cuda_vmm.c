@@ -14,13 +14,13 @@ static CUmemAllocationProp prop(void)
     return prop;
 }
 
-static void allow(CUdeviceptr address, size_t size)
+static void allow(CUdeviceptr address, size_t size, CUmemAccess_flags flags)
 {
     CUmemAccessDesc access;
 
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = 0;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    access.flags = flags;
     CHECK_EQUAL(cuMemSetAccess(address, size, &access, 1), CUDA_SUCCESS);
 }
 
@@ -43,7 +43,11 @@ static void life(void)
     CHECK_EQUAL(cuMemGetAccess(&flags, &wanted.location, address), CUDA_SUCCESS);
     CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
     CHECK_EQUAL(cuMemcpyHtoD(address, out, 1), CUDA_ERROR_INVALID_VALUE);
-    allow(address, 2 * BLOCK);
+    allow(address, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    CHECK_EQUAL(cuMemcpyDtoH(in, address, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemcpyHtoD(address, out, 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemsetD8(address, 1, 1), CUDA_ERROR_INVALID_VALUE);
+    allow(address, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CHECK_EQUAL(cuMemGetAccess(&flags, &wanted.location, address), CUDA_SUCCESS);
     CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CHECK_EQUAL(cuMemGetAddressRange(&base, &size, address + BLOCK + 1), CUDA_SUCCESS);
@@ -52,7 +56,7 @@ static void life(void)
     /* The same memory at a second address, and after its handle is gone. */
     CHECK_EQUAL(cuMemAddressReserve(&second, 2 * BLOCK, 0, 0, 0), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemMap(second, 2 * BLOCK, 0, handle, 0), CUDA_SUCCESS);
-    allow(second, 2 * BLOCK);
+    allow(second, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CHECK_EQUAL(cuMemRelease(handle), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemcpyHtoD(address + BLOCK - 2, out, 4), CUDA_SUCCESS);
@@ -85,7 +89,7 @@ static void side_by_side(void)
     CHECK_EQUAL(address % (4 * BLOCK), 0);
     CHECK_EQUAL(cuMemMap(address, BLOCK, 0, left, 0), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemMap(address + BLOCK, BLOCK, 0, right, 0), CUDA_SUCCESS);
-    allow(address, 2 * BLOCK);
+    allow(address, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CHECK_EQUAL(cuMemsetD32(address + BLOCK - 8, 0x01020304, 4), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemcpyDtoH(filled, address + BLOCK - 8, 16), CUDA_SUCCESS);
     CHECK(filled[0] == 0x01020304 && filled[1] == 0x01020304 && filled[2] == 0x01020304 && filled[3] == 0x01020304);

@@ -3,12 +3,14 @@
 //! Memory of a pool cannot be pinned unless the pool was created GPUDirect capable, which CUDA can
 //! do since 13.3.
 
+use gdremu::gpu::memory::Access;
+
 use super::args::{In, Out};
 use super::entry::{in_context, with_state};
 use super::error::{Error, Result};
 use super::state::{Allocation, State};
 use super::stream::{self, StreamHandle};
-use super::types::{ALLOCATION_PINNED, PoolProps};
+use super::types::{ALLOCATION_PINNED, AccessDesc, Location, PoolProps};
 use super::{buffer, gpus, vmm};
 
 /// CUmemoryPool.
@@ -178,6 +180,32 @@ pub(super) extern "C" fn cuMemPoolSetAttribute(
             _ => return Err(Error::INVALID_VALUE),
         }
         Ok(())
+    })
+}
+
+/// Every GPU reaches the memory of every other anyway.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemPoolSetAccess(
+    pool: PoolHandle,
+    wanted: In<AccessDesc>,
+    count: usize,
+) -> i32 {
+    with_state("cuMemPoolSetAccess", |state| {
+        state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
+        (0..count).try_for_each(|index| vmm::gpu_at(wanted.at(index)?.location).map(|_| ()))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuMemPoolGetAccess(
+    flags: Out<u32>,
+    pool: PoolHandle,
+    location: In<Location>,
+) -> i32 {
+    with_state("cuMemPoolGetAccess", |state| {
+        state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
+        vmm::gpu_at(location.get()?)?;
+        flags.set(vmm::access_flags(Access::ReadWrite) as u32)
     })
 }
 

@@ -131,7 +131,9 @@ const ENTRIES: &[Entry] = entries! {
     cuMemMap 10020 vmm::cuMemMap;
     cuMemPoolCreate 11020 pool::cuMemPoolCreate;
     cuMemPoolDestroy 11020 pool::cuMemPoolDestroy;
+    cuMemPoolGetAccess 11020 pool::cuMemPoolGetAccess;
     cuMemPoolGetAttribute 11020 pool::cuMemPoolGetAttribute;
+    cuMemPoolSetAccess 11020 pool::cuMemPoolSetAccess;
     cuMemPoolSetAttribute 11020 pool::cuMemPoolSetAttribute;
     cuMemPoolTrimTo 11020 pool::cuMemPoolTrimTo;
     cuMemRelease 10020 vmm::cuMemRelease;
@@ -172,6 +174,7 @@ const ENTRIES: &[Entry] = entries! {
     cuStreamGetCtx 12050 stream::cuStreamGetCtx_v2;
     cuStreamGetFlags 5050 stream::cuStreamGetFlags;
     cuStreamGetPriority 5050 stream::cuStreamGetPriority;
+    cuStreamIsCapturing 10000 stream::cuStreamIsCapturing;
     cuStreamQuery 2000 stream::cuStreamQuery;
     cuStreamSynchronize 2000 stream::cuStreamSynchronize;
     cuStreamWaitEvent 3020 stream::cuStreamWaitEvent;

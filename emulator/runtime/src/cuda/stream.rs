@@ -94,6 +94,15 @@ pub(super) extern "C" fn cuStreamWaitEvent(
     })
 }
 
+/// Nothing is ever captured into a graph.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn cuStreamIsCapturing(stream: StreamHandle, status: Out<u32>) -> i32 {
+    in_context("cuStreamIsCapturing", |state, _| {
+        check(state, stream)?;
+        status.set(0)
+    })
+}
+
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamGetFlags(stream: StreamHandle, flags: Out<u32>) -> i32 {
     in_context("cuStreamGetFlags", |state, _| {

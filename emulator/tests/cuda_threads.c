@@ -1,0 +1,55 @@
+/* Eight threads allocate, fill, read back and free at once: nobody sees another's memory. */
+#include <pthread.h>
+
+#include "cuda_start.h"
+
+enum { THREADS = 8, ROUNDS = 64, LIVE = 6 };
+
+static CUcontext context;
+
+static void *work(void *argument)
+{
+    static const size_t sizes[LIVE] = {1, 700, 5000, 65536, 300000, 3 << 20};
+    unsigned char value = *(unsigned char *)argument, *in;
+    CUdeviceptr buffers[LIVE];
+    int round, i;
+
+    CHECK_EQUAL(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    in = malloc(sizes[LIVE - 1]);
+    CHECK(in != NULL);
+    for (round = 0; round < ROUNDS / (int)slowness(); round++) {
+        for (i = 0; i < LIVE; i++) {
+            CHECK_EQUAL(cuMemAlloc(&buffers[i], sizes[i]), CUDA_SUCCESS);
+            CHECK_EQUAL(cuMemsetD8(buffers[i], value, sizes[i]), CUDA_SUCCESS);
+        }
+        for (i = 0; i < LIVE - (round % 16 != 0); i++) {
+            CHECK_EQUAL(cuMemcpyDtoH(in, buffers[i], sizes[i]), CUDA_SUCCESS);
+            CHECK(in[0] == value && memcmp(in, in + 1, sizes[i] - 1) == 0);
+        }
+        for (i = 0; i < LIVE; i++)
+            CHECK_EQUAL(cuMemFree(buffers[i]), CUDA_SUCCESS);
+    }
+    free(in);
+    return NULL;
+}
+
+int main(void)
+{
+    unsigned char values[THREADS];
+    pthread_t threads[THREADS];
+    size_t before, after, total;
+    int i;
+
+    context = start(0);
+    CHECK_EQUAL(cuMemGetInfo(&before, &total), CUDA_SUCCESS);
+    for (i = 0; i < THREADS; i++) {
+        values[i] = (unsigned char)(i + 1);
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, work, &values[i]), 0);
+    }
+    for (i = 0; i < THREADS; i++)
+        CHECK_EQUAL(pthread_join(threads[i], NULL), 0);
+    CHECK_EQUAL(cuMemGetInfo(&after, &total), CUDA_SUCCESS);
+    CHECK_EQUAL(after, before);
+    puts("ok cuda_threads");
+    return 0;
+}
