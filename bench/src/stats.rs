@@ -1,0 +1,51 @@
+//! Samples, and the three numbers that are told of them.
+#![forbid(unsafe_code)]
+
+use serde::Serialize;
+
+/// Times of the same thing, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Times {
+    /// The shortest.
+    pub(crate) p0: f64,
+    pub(crate) median: f64,
+    pub(crate) p99: f64,
+    pub(crate) samples: usize,
+}
+
+impl Times {
+    /// Of at least one sample.
+    pub(crate) fn of(mut samples: Vec<f64>) -> Times {
+        samples.sort_by(f64::total_cmp);
+        // The nearest rank: the smallest sample that so many percent do not exceed.
+        let percentile = |percent: usize| {
+            let rank = (samples.len() * percent).div_ceil(100);
+            samples[rank.max(1) - 1]
+        };
+        Times {
+            p0: percentile(0),
+            median: percentile(50),
+            p99: percentile(99),
+            samples: samples.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_by_nearest_rank() {
+        let times = Times::of((1..=100).rev().map(f64::from).collect());
+        let expected = Times {
+            p0: 1.0,
+            median: 50.0,
+            p99: 99.0,
+            samples: 100,
+        };
+        assert_eq!(times, expected);
+        assert_eq!(Times::of(vec![7.0]).p99, 7.0);
+        assert_eq!(Times::of(vec![3.0, 1.0, 2.0]).median, 2.0);
+    }
+}
