@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::backend::{self, Backend};
 use crate::error::{Error, Result};
 use crate::log;
-use crate::pin::{P2pTokens, Pin};
+use crate::pin::Pin;
 use crate::settings::Settings;
-use crate::types::{Attribute, PinFlags, Version};
+use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 use crate::{copy, process};
 
 /// An open driver. Cloning it is cheap; it is closed when the last clone is dropped and the last of

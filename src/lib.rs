@@ -24,7 +24,8 @@
 //!
 //! ```text
 //! capi      the C door: argument checks, handles, errno; C's oddities end here
-//! gdr → pin → mapping      the safe core, owners of an open driver, a pin, a mapping
+//! gdr → pin → mapping      the safe core, owners of an open driver, a pin, a mapping; pinned is what the
+//!           last two share
 //! backend   what a driver can do (trait); backend/gdrdrv over the kernel module
 //! region    the CPU addresses of a mapping         uapi   the kernel module's ioctls
 //! transfer  one copy, by the type of the mapping   copy   the copy kernels
@@ -43,6 +44,7 @@ mod gdr;
 mod log;
 mod mapping;
 mod pin;
+mod pinned;
 mod process;
 mod region;
 mod settings;
@@ -54,8 +56,8 @@ mod uapi;
 pub use error::{Error, Result};
 pub use gdr::Gdr;
 pub use mapping::Mapping;
-pub use pin::{P2pTokens, Pin};
-pub use types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
+pub use pin::Pin;
+pub use types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
 pub use uapi::Call;
 
 #[doc(hidden)]

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
-use crate::pin::MappedMark;
+use crate::pinned::MappedMark;
 use crate::region::Region;
 use crate::transfer::Live;
 use crate::types::MappingType;

@@ -2,21 +2,12 @@
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::backend::{Backend, PinRequest, PinnedRange};
+use crate::backend::{Backend, PinRequest};
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
-use crate::types::{GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags};
-
-/// CUDA's peer-to-peer tokens of a buffer, from times when a pin needed them. Zeros mean none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct P2pTokens {
-    /// `p2pToken` of `CUDA_POINTER_ATTRIBUTE_P2P_TOKENS`.
-    pub p2p_token: u64,
-    /// `vaSpaceToken` of the same.
-    pub va_space: u32,
-}
+use crate::pinned::{MappedMark, Pinned};
+use crate::types::{GPU_PAGE_SIZE, Info, MapFlag, P2pTokens, PinFlags};
 
 /// A range of GPU memory that stays where it is, and can be mapped once at a time.
 ///
@@ -24,24 +15,13 @@ pub struct P2pTokens {
 /// taken down first, since kernel modules up to 2.6 mix up their pins otherwise.
 #[derive(Debug)]
 pub struct Pin {
-    shared: Arc<Pinned>,
-}
-
-/// What a pin and its mapping share.
-#[derive(Debug)]
-struct Pinned {
-    range: Box<dyn PinnedRange>,
+    pinned: Arc<Pinned>,
     /// The device address that was asked for.
     address: u64,
     /// Bytes from the first pinned page to that address, where it may be mapped from there.
     head: usize,
     may_map: bool,
-    /// The live mapping's type; `None` while there is no mapping.
-    mapped: AtomicU32,
 }
-
-/// In `Pinned::mapped` while a mapping is being made.
-const IN_THE_MAKING: u32 = u32::MAX;
 
 impl Pin {
     pub(crate) fn new(
@@ -66,15 +46,11 @@ impl Pin {
             flags,
             tokens,
         };
-        let pinned = Pinned {
-            range: backend.pin(&request)?,
+        Ok(Pin {
+            pinned: Pinned::new(backend.pin(&request)?),
             address,
             head: head as usize,
             may_map: unaligned == head,
-            mapped: AtomicU32::new(MappingType::None as u32),
-        };
-        Ok(Pin {
-            shared: Arc::new(pinned),
         })
     }
 
@@ -83,9 +59,7 @@ impl Pin {
     /// # Errors
     /// What the driver answered. In persistent mode it is asked once.
     pub fn info(&self) -> Result<Info> {
-        let mapped = self.shared.mapped.load(Ordering::Acquire);
-        let mapped = MappingType::from_raw(mapped).unwrap_or(MappingType::None);
-        self.shared.range.info(mapped)
+        self.pinned.range().info(self.pinned.mapping_type())
     }
 
     /// Whether the memory was freed while pinned (non-persistent mode; then the mapping is gone too).
@@ -93,7 +67,7 @@ impl Pin {
     /// # Errors
     /// What the driver answered.
     pub fn callback_flag(&self) -> Result<bool> {
-        self.shared.range.callback_flag()
+        self.pinned.range().callback_flag()
     }
 
     /// Maps the first `size` bytes, rounded up to host pages.
@@ -106,61 +80,31 @@ impl Pin {
     /// [`Error::MappingTypeRefused`], or `EOPNOTSUPP` from the driver, where the platform cannot map
     /// as `flag` asks; what else the driver answered (`EINVAL` for more than is pinned).
     pub fn map(&self, size: usize, flag: MapFlag) -> Result<Mapping> {
-        let Pinned {
-            range,
-            address,
-            head,
-            may_map,
-            mapped,
-            ..
-        } = &*self.shared;
-        let mark = MappedMark::set(&self.shared)?;
+        let mark = MappedMark::set(&self.pinned)?;
         if size == 0 {
             return Err(Error::EmptyRange);
         }
-        if !may_map {
-            return Err(Error::UnalignedMap { address: *address });
+        if !self.may_map {
+            let address = self.address;
+            return Err(Error::UnalignedMap { address });
         }
-        let len = size.checked_add(*head).ok_or(Error::RangeOverflow)?;
-        let (region, kind) = range.map(len, flag)?;
-        mapped.store(kind as u32, Ordering::Release);
+        let len = size.checked_add(self.head).ok_or(Error::RangeOverflow)?;
+        let (region, kind) = self.pinned.range().map(len, flag)?;
+        mark.made(kind);
         Ok(Mapping::new(region, kind, mark))
     }
 
     /// Unpins the range, with the driver's answer, if its mapping is gone; otherwise the mapping takes
     /// the pin with it.
     pub fn unpin(self) -> Result<()> {
-        match Arc::into_inner(self.shared) {
-            Some(pinned) => pinned.range.unpin(),
+        match Arc::into_inner(self.pinned) {
+            Some(pinned) => pinned.into_range().unpin(),
             None => Ok(()),
         }
     }
 
     /// The driver's number for the pin.
     pub(crate) fn driver_handle(&self) -> u64 {
-        self.shared.range.handle()
-    }
-}
-
-/// Marks a pin as mapped as long as it exists, and keeps the pin.
-#[derive(Debug)]
-pub(crate) struct MappedMark(Arc<Pinned>);
-
-impl MappedMark {
-    fn set(pinned: &Arc<Pinned>) -> Result<MappedMark> {
-        let none = MappingType::None as u32;
-        pinned
-            .mapped
-            .compare_exchange(none, IN_THE_MAKING, Ordering::AcqRel, Ordering::Acquire)
-            .map(|_| MappedMark(Arc::clone(pinned)))
-            .map_err(|_| Error::AlreadyMapped)
-    }
-}
-
-impl Drop for MappedMark {
-    fn drop(&mut self) {
-        self.0
-            .mapped
-            .store(MappingType::None as u32, Ordering::Release);
+        self.pinned.range().handle()
     }
 }

@@ -19,14 +19,6 @@ pub(crate) struct Mutex<T> {
 }
 
 impl<T> Mutex<T> {
-    pub(crate) const fn new(value: T) -> Mutex<T> {
-        Mutex {
-            inner: std::sync::Mutex::new(value),
-            #[cfg(gdrapi_tsan)]
-            edge: AtomicU32::new(0),
-        }
-    }
-
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         self.guard(inner)
@@ -86,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_panic_does_not_lock_the_others_out() {
-        let mutex = Mutex::new(1);
+        let mutex = Mutex::<i32>::default();
         let panicked = std::thread::scope(|s| {
             s.spawn(|| {
                 let mut guard = mutex.lock();

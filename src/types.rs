@@ -144,6 +144,15 @@ impl PinFlags {
     }
 }
 
+/// CUDA's peer-to-peer tokens of a buffer, from times when a pin needed them. Zeros mean none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct P2pTokens {
+    /// `p2pToken` of `CUDA_POINTER_ATTRIBUTE_P2P_TOKENS`.
+    pub p2p_token: u64,
+    /// `vaSpaceToken` of the same.
+    pub va_space: u32,
+}
+
 /// A question about an open driver. The values are those of the C API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {

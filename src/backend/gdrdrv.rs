@@ -415,7 +415,7 @@ fn round_out(request: &PinRequest) -> Result<PinRequest> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pin::P2pTokens;
+    use crate::types::P2pTokens;
 
     fn range(address: u64, size: u64) -> PinRequest {
         PinRequest {

@@ -7,10 +7,9 @@ use std::fmt::Debug;
 use std::os::fd::RawFd;
 
 use crate::error::{Error, Result};
-use crate::pin::P2pTokens;
 use crate::region::Region;
 use crate::settings::Settings;
-use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
+use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
 
 /// An open way to GPU memory.
 pub(crate) trait Backend: Debug + Send + Sync {

@@ -17,9 +17,8 @@ pub use crate::capi::types::{
 use crate::capi::guard::{caught, guard};
 use crate::capi::{handles, objects};
 use crate::error::{Error, Result};
-use crate::pin::P2pTokens;
 use crate::transfer;
-use crate::types::{Attribute, MapFlag, MappingType, PinFlags, Version};
+use crate::types::{Attribute, MapFlag, MappingType, P2pTokens, PinFlags, Version};
 
 /// A place for a result, which is written on success only.
 struct Out<T>(*mut T);

@@ -7,12 +7,12 @@
 //! Behind a slot stands a [`Cell`], which owns the object. Cells live for ever too and are used again
 //! at once; the object in them remembers its handle, so that a late caller finds it is not his.
 
+use std::any::Any;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use nix::errno::Errno;
 
-use crate::capi::objects::{OpenGdr, PinnedBuffer};
 use crate::capi::slots::{Arena, Slot, state};
 use crate::error::{Error, Result};
 use crate::process::{self, MAX_RANGES, Range};
@@ -61,48 +61,19 @@ fn why_unknown(name: &'static str, handle: usize) -> Error {
 }
 
 /// An object that C programs hold a handle of.
-pub(super) trait Object: Sized + Send + 'static {
-    /// `Slot::state` of a live one.
+pub(super) trait Object: Any + Send {
+    /// What a slot says of itself while it is a live handle of such an object.
     const STATE: u32;
     /// What errors call the argument.
     const ARGUMENT: &'static str;
 
-    /// Its cells that wait for use.
-    fn spare_cells(table: &Table) -> &Mutex<Vec<&'static Cell<Self>>>;
-
-    /// Writes what C programs look for into its slot.
+    /// Writes what C programs look for into the slot.
     fn show(&self, slot: &Slot);
 }
 
-impl Object for OpenGdr {
-    const STATE: u32 = state::GDR;
-    const ARGUMENT: &'static str = "g";
-
-    fn spare_cells(table: &Table) -> &Mutex<Vec<&'static Cell<Self>>> {
-        &table.spare_gdrs
-    }
-
-    fn show(&self, slot: &Slot) {
-        slot.show_descriptor(self.descriptor());
-    }
-}
-
-impl Object for PinnedBuffer {
-    const STATE: u32 = state::PIN;
-    const ARGUMENT: &'static str = "handle";
-
-    fn spare_cells(table: &Table) -> &Mutex<Vec<&'static Cell<Self>>> {
-        &table.spare_pins
-    }
-
-    fn show(&self, slot: &Slot) {
-        slot.show_driver_handle(self.driver_handle());
-    }
-}
-
 /// Where an object lives, with the handle it answers to.
-#[derive(Debug)]
-pub(super) struct Cell<T>(Mutex<Option<(usize, T)>>);
+#[derive(Default)]
+pub(super) struct Cell(Mutex<Option<(usize, Box<dyn Any + Send>)>>);
 
 /// The handles of this process since it first opened a driver.
 pub(super) struct Table {
@@ -112,8 +83,8 @@ pub(super) struct Table {
     /// The same ranges as in the process's page, readable where that was wiped.
     ranges: [Range; MAX_RANGES],
     arenas: Mutex<Vec<Arena>>,
-    spare_gdrs: Mutex<Vec<&'static Cell<OpenGdr>>>,
-    spare_pins: Mutex<Vec<&'static Cell<PinnedBuffer>>>,
+    /// Cells that wait for use.
+    spare: Mutex<Vec<&'static Cell>>,
 }
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
@@ -144,8 +115,7 @@ impl Table {
                 inherited: parent.map_or_else(Vec::new, Table::all_ranges),
                 ranges: Default::default(),
                 arenas: Mutex::default(),
-                spare_gdrs: Mutex::default(),
-                spare_pins: Mutex::default(),
+                spare: Mutex::default(),
             }));
             let expected =
                 parent.map_or(ptr::null_mut(), |parent| ptr::from_ref(parent).cast_mut());
@@ -183,10 +153,10 @@ impl Table {
     pub(super) fn insert<T: Object>(&self, object: T) -> Result<usize> {
         let slot = self.take_slot()?;
         let handle = ptr::from_ref(slot).expose_provenance();
-        let spare = T::spare_cells(self).lock().pop();
-        let cell = spare.unwrap_or_else(|| Box::leak(Box::new(Cell(Mutex::new(None)))));
+        let spare = self.spare.lock().pop();
+        let cell = spare.unwrap_or_else(|| Box::leak(Box::default()));
         object.show(slot);
-        *cell.0.lock() = Some((handle, object));
+        *cell.0.lock() = Some((handle, Box::new(object)));
         slot.publish(T::STATE, ptr::from_ref(cell).expose_provenance());
         Ok(handle)
     }
@@ -227,23 +197,14 @@ impl Table {
     }
 }
 
-/// The live object with this handle: its slot and its cell.
-fn find<T: Object>(handle: usize) -> Result<(&'static Slot, &'static Cell<T>)> {
-    let unknown = || why_unknown(T::ARGUMENT, handle);
-    let slot = slot(handle).ok_or_else(unknown)?;
-    let state = slot.state();
-    let is_live = if T::STATE == state::PIN {
-        state >= state::PIN
-    } else {
-        state == T::STATE
-    };
-    let cell = ptr::with_exposed_provenance::<Cell<T>>(slot.cell());
-    if !is_live || cell.is_null() {
-        return Err(unknown());
-    }
-    // SAFETY: slots of this state point to leaked cells of this type. Between the two loads the slot
-    // may have been freed (the pointer is then null), but not taken again: that is ring lengths away.
-    Ok((slot, unsafe { &*cell }))
+/// The slot and the cell behind this handle. Whether the cell is still the handle's, it says itself.
+fn find<T: Object>(handle: usize) -> Result<(&'static Slot, &'static Cell)> {
+    let slot = slot(handle).filter(|slot| slot.is_live());
+    let cell = slot.map_or(0, Slot::cell);
+    // SAFETY: 0, or the address of a leaked cell, which `insert` published.
+    let cell = unsafe { ptr::with_exposed_provenance::<Cell>(cell).as_ref() };
+    slot.zip(cell)
+        .ok_or_else(|| why_unknown(T::ARGUMENT, handle))
 }
 
 /// Works on the object with this handle; other callers with the same handle wait.
@@ -252,10 +213,13 @@ pub(super) fn with<T: Object, R>(
     work: impl FnOnce(&mut T, &Slot) -> Result<R>,
 ) -> Result<R> {
     let (slot, cell) = find::<T>(handle)?;
-    match &mut *cell.0.lock() {
-        Some((owner, object)) if *owner == handle => work(object, slot),
-        _ => Err(why_unknown(T::ARGUMENT, handle)),
+    if let Some((owner, object)) = &mut *cell.0.lock()
+        && *owner == handle
+        && let Some(object) = object.downcast_mut()
+    {
+        return work(object, slot);
     }
+    Err(why_unknown(T::ARGUMENT, handle))
 }
 
 /// Takes the object with this handle out, if `may` agrees; the handle is stale from then on.
@@ -264,18 +228,21 @@ pub(super) fn take<T: Object>(handle: usize, may: impl FnOnce(&T) -> Result<()>)
     let object = {
         let mut occupant = cell.0.lock();
         match &*occupant {
-            Some((owner, object)) if *owner == handle => may(object)?,
+            Some((owner, object)) if *owner == handle && object.is::<T>() => {
+                object.downcast_ref().map_or(Ok(()), may)?;
+            }
             _ => return Err(why_unknown(T::ARGUMENT, handle)),
         }
         slot.clear();
         occupant.take()
     };
     if let Some(table) = Table::current() {
-        T::spare_cells(table).lock().push(cell);
+        table.spare.lock().push(cell);
         table.give_back(slot);
     }
+    let object = object.and_then(|(_, object)| object.downcast().ok());
     object
-        .map(|(_, object)| object)
+        .map(|object| *object)
         .ok_or(Error::UnknownHandle(T::ARGUMENT))
 }
 
@@ -308,6 +275,7 @@ static AT_UNLOAD: extern "C" fn() = unload;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capi::objects::{OpenGdr, PinnedBuffer};
 
     #[test]
     fn numbers_that_are_no_handles_are_refused() {

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::capi::handles::{self, Table};
-use crate::capi::slots::Slot;
+use crate::capi::handles::{self, Object, Table};
+use crate::capi::slots::{Slot, state};
 use crate::error::{Error, Result};
 use crate::gdr::Gdr;
 use crate::log;
 use crate::mapping::Mapping;
-use crate::pin::{P2pTokens, Pin};
-use crate::types::{Info, MapFlag, MappingType, PinFlags};
+use crate::pin::Pin;
+use crate::types::{Info, MapFlag, MappingType, P2pTokens, PinFlags};
 
 /// Behind a `gdr_t`: an open driver and the handles of its pins.
 #[derive(Debug)]
@@ -28,17 +28,25 @@ pub(super) struct PinnedBuffer {
     owner: usize,
 }
 
-impl OpenGdr {
-    pub(super) fn descriptor(&self) -> i32 {
-        self.gdr.descriptor()
+impl Object for OpenGdr {
+    const STATE: u32 = state::GDR;
+    const ARGUMENT: &'static str = "g";
+
+    fn show(&self, slot: &Slot) {
+        slot.show_descriptor(self.gdr.descriptor());
+    }
+}
+
+impl Object for PinnedBuffer {
+    const STATE: u32 = state::PIN;
+    const ARGUMENT: &'static str = "handle";
+
+    fn show(&self, slot: &Slot) {
+        slot.show_driver_handle(self.pin.driver_handle());
     }
 }
 
 impl PinnedBuffer {
-    pub(super) fn driver_handle(&self) -> u64 {
-        self.pin.driver_handle()
-    }
-
     fn check_owner(&self, g: usize) -> Result<()> {
         if self.owner == g {
             Ok(())

@@ -45,6 +45,11 @@ impl Slot {
         self.state.load(Ordering::Acquire)
     }
 
+    /// Whether it is the handle of an object.
+    pub(super) fn is_live(&self) -> bool {
+        self.state() >= state::GDR
+    }
+
     /// How the slot's pin is mapped; `None` if it is not, or is no pin.
     #[inline(always)]
     pub(super) fn mapping_type(&self) -> Option<MappingType> {
