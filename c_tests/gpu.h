@@ -146,6 +146,41 @@ static inline gdr_info_t info_of(gdr_t g, gdr_mh_t handle)
     return info;
 }
 
+/* ---- The machine, where tests must ask ---- */
+
+/* Whether gdrdrv is version 2.`minor` or later. */
+static inline int driver_is_at_least(gdr_t g, int minor)
+{
+    int major_of_driver, minor_of_driver;
+
+    CHECK_OK(gdr_driver_get_version(g, &major_of_driver, &minor_of_driver));
+    return major_of_driver > 2 || minor_of_driver >= minor;
+}
+
+/* Whether pinned memory outlives its cuMemFree. */
+static inline int is_persistent(gdr_t g)
+{
+    int value;
+
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value));
+    return value;
+}
+
+/* The flag that asks for the type which this platform maps by default. */
+static inline gdr_map_flags_t platform_flag(gdr_t g, gdr_mh_t handle)
+{
+    static const gdr_map_flags_t flags[GDR_MAPPING_TYPE_MAX] = {
+        GDR_MAP_FLAG_DEFAULT, GDR_MAP_FLAG_REQ_WC_MAPPING, GDR_MAP_FLAG_REQ_CACHE_MAPPING,
+        GDR_MAP_FLAG_REQ_DEVICE_MAPPING,
+    };
+    void *va = map(g, handle, 1);
+    gdr_mapping_type_t type = info_of(g, handle).mapping_type;
+
+    CHECK(type > GDR_MAPPING_TYPE_NONE && type < GDR_MAPPING_TYPE_MAX);
+    CHECK_OK(gdr_unmap(g, handle, va, 1));
+    return flags[type];
+}
+
 /* ---- Test data ---- */
 
 /* Bytes that differ from their neighbors and from those of another seed. */

@@ -107,20 +107,27 @@ static void null_arguments_are_refused(void)
     gpu_free(&buffer);
 }
 
-/* Drivers of 2.5 and later take no tokens, and the library keeps them to itself. */
-static void tokens_are_ignored(void)
+/* Drivers of 2.5 and later take no tokens, and the library keeps them to itself; older ones refuse wrong ones. */
+static void tokens(void)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     gdr_t g = gdr_open();
-    gdr_mh_t handle;
+    gdr_mh_t handle = {UNTOUCHED};
+    int result = gdr_pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0x1234, 0x56, &handle);
 
-    CHECK_OK(gdr_pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0x1234, 0x56, &handle));
-    CHECK_EQUAL(info_of(g, handle).mapped_size, GPU_PAGE_SIZE);
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    if (driver_is_at_least(g, 5)) {
+        CHECK_EQUAL(result, 0);
+        CHECK_EQUAL(info_of(g, handle).mapped_size, GPU_PAGE_SIZE);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    } else {
+        CHECK_EQUAL(result, EINVAL);
+        CHECK_EQUAL(handle.h, UNTOUCHED);
+    }
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
 }
 
+/* Drivers before 2.5 know no flags at all. */
 static void unknown_flags_are_ignored(void)
 {
     static const uint32_t flags[] = {2, 0x80000000u, ~(uint32_t)GDR_PIN_FLAG_FORCE_PCIE};
@@ -130,8 +137,11 @@ static void unknown_flags_are_ignored(void)
     size_t i;
 
     for (i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
-        CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, flags[i], &handle));
-        CHECK_OK(gdr_unpin_buffer(g, handle));
+        int result = gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, flags[i], &handle);
+
+        CHECK_EQUAL(result, driver_is_at_least(g, 5) ? 0 : EINVAL);
+        if (result == 0)
+            CHECK_OK(gdr_unpin_buffer(g, handle));
     }
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
@@ -152,7 +162,7 @@ static void force_pcie_succeeds_or_fails_cleanly(void)
         CHECK_EQUAL(known, 1);
         CHECK_OK(gdr_unpin_buffer(g, handle));
     } else {
-        CHECK_EQUAL(result, known ? EOPNOTSUPP : EINVAL);
+        CHECK_EQUAL(result, known && is_persistent(g) ? EOPNOTSUPP : EINVAL);
         CHECK_EQUAL(handle.h, UNTOUCHED);
     }
     handle = pin(g, buffer.address, GPU_PAGE_SIZE);
@@ -172,9 +182,11 @@ static void force_pcie_can_be_made_to_succeed(void)
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     g = gdr_open();
-    CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle));
-    CHECK_EQUAL(info_of(g, handle).va, buffer.address);
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    if (driver_is_at_least(g, 5)) {
+        CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle));
+        CHECK_EQUAL(info_of(g, handle).va, buffer.address);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    }
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
 }
@@ -247,7 +259,7 @@ int main(void)
     ranges_are_rounded_out_to_gpu_pages(MEM_CREATE);
     what_is_not_gpu_memory_is_refused();
     null_arguments_are_refused();
-    tokens_are_ignored();
+    tokens();
     unknown_flags_are_ignored();
     force_pcie_succeeds_or_fails_cleanly();
     memory_may_be_pinned_twice();

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the C tests and runs each of them in several ways; prints a table of programs and ways.
+# Builds the C tests and runs each of them in several ways and on several emulated machines; prints the results as tables.
 set -euo pipefail
 
 usage() {
@@ -8,14 +8,20 @@ usage: c_tests/run.sh [options] [program ...]
 
 Runs the named programs of c_tests, or all of them. Exit status 1 if any failed.
 
-  --ways LIST   of these, separated by commas; all of them if not given:
-                  linked      with the library found on the library path
-                  preloaded   linked with a library that can do nothing, the real one in LD_PRELOAD
-                  sanitized   linked, the program compiled with ASan and UBSan
-                  valgrind    linked, under valgrind's memcheck
-  --lib DIR     take libgdrapi.so.2 from DIR (default: build/lib, which \`make lib\` fills)
-  --real        run on this machine's GPU and /dev/gdrdrv instead of under gdremu
-  -h, --help    this text
+  --ways LIST       of these, separated by commas (default: all; none: only machines):
+                      linked        with the library found on the library path
+                      preloaded     linked with a library that can do nothing, the real one in LD_PRELOAD
+                      sanitized     linked, the program compiled with ASan and UBSan
+                      valgrind      linked, under valgrind's memcheck
+  --machines LIST   linked, on these emulated machines (default: all; none: only ways):
+                      defects       the real module's defects, driver handles beyond 32 bits
+                      traditional   mappings that are not persistent
+                      cached        cached mappings, as on a coherent platform
+                      device        device mappings
+                      2.5 2.4 2.3 2.0   that version of gdrdrv
+  --lib DIR         take libgdrapi.so.2 from DIR (default: build/lib, which \`make lib\` fills)
+  --real            run on this machine's GPU and /dev/gdrdrv instead of under gdremu
+  -h, --help        this text
 END
 }
 
@@ -27,6 +33,7 @@ emulator=$target/release/gdremu
 standin_cuda=$target/release/libgdremu_runtime.so
 
 ways=linked,preloaded,sanitized,valgrind
+machines=defects,traditional,cached,device,2.5,2.4,2.3,2.0
 lib=$root/build/lib
 real=no
 programs=()
@@ -34,14 +41,16 @@ programs=()
 while [ $# -gt 0 ]; do
     case $1 in
     --ways) ways=$2 && shift 2 ;;
+    --machines) machines=$2 && shift 2 ;;
     --lib) lib=$(cd "$2" && pwd) && shift 2 ;;
-    --real) real=yes && shift ;;
+    --real) real=yes machines=none && shift ;;
     -h | --help) usage && exit 0 ;;
     -*) usage >&2 && exit 2 ;;
     *) programs+=("$1") && shift ;;
     esac
 done
-IFS=, read -ra ways <<<"$ways"
+IFS=, read -ra ways <<<"${ways/#none/}"
+IFS=, read -ra machines <<<"${machines/#none/}"
 
 if [ ${#programs[@]} -eq 0 ]; then
     programs=(header_c99 header_cxx17)
@@ -109,11 +118,35 @@ build_all() {
 
 # ---- Running ----
 
-# Programs that are not made for a way.
+# gdremu's exit status where a program ended well, but with buffers still pinned.
+leak=66
+
+# machine WAY: gdremu's options.
+machine() {
+    case $1 in
+    defects) echo --stale-handle-bug --handle-base 0x100000000 ;;
+    traditional) echo --traditional ;;
+    cached | device) echo --platform "$1" ;;
+    2.4) echo --driver-version 2.4 --strict-sizes ;;
+    2.*) echo --driver-version "$1" ;;
+    esac
+}
+
+# applies PROGRAM WAY: whether the program is made for the way.
 applies() {
     case $1:$2 in
-    dlopen:preloaded) return 1 ;; # loads the library for itself, from the library path
+    dlopen:preloaded) return 1 ;; # it loads the library for itself, from the library path
+    open_fails:* | header_*:*) [ -z "$(machine "$2")" ] ;; # they need no driver
     esac
+}
+
+applies_to_any() {
+    local program=$1 way
+    shift
+    for way in "$@"; do
+        applies "$program" "$way" && return 0
+    done
+    return 1
 }
 
 # run_program PROGRAM WAY: its output on stdout and stderr, its exit status.
@@ -123,7 +156,11 @@ run_program() {
     local environment=()
 
     if [ "$real" = no ] && [ "$program" != open_fails ]; then
-        command+=("$emulator" --)
+        # shellcheck disable=SC2207 # The options are words.
+        command+=("$emulator" --leak-exit $leak $(machine "$way") --)
+    fi
+    if [ -n "$(machine "$way")" ]; then
+        environment+=(CHECK_SLOWNESS=100) # not slow, but the same again
     fi
     case $way in
     preloaded)
@@ -146,8 +183,9 @@ run_program() {
 }
 
 failures=()
+waived=()
 
-# verdict PROGRAM WAY: one word for the table. Sets failures.
+# verdict PROGRAM WAY: sets `word` for the table; remembers failures and why tests were waived.
 verdict() {
     local log=$out/logs/$2/$1.log status=0
     mkdir -p "$(dirname "$log")"
@@ -156,32 +194,39 @@ verdict() {
     run_program "$1" "$2" >"$log" 2>&1 || status=$?
     case $status in
     0) word=ok ;;
-    2) word=waived ;;
-    124) word="FAILED (too slow)" && failures+=("$log") ;;
-    *) word="FAILED ($status)" && failures+=("$log") ;;
+    2) word=waived && waived+=("$(grep '^waived' "$log")") ;;
+    "$leak") word=LEAK && failures+=("$log") ;;
+    124) word=TIMEOUT && failures+=("$log") ;;
+    *) word="FAILED $status" && failures+=("$log") ;;
     esac
 }
 
-run_all() {
+# table WAY ...: runs all programs.
+table() {
     local program way word
-    printf '%-30s' program
-    printf '%-12s' "${ways[@]}"
+    [ $# -gt 0 ] || return 0
+    printf '%-29s' program
+    printf '%-12s' "$@"
     echo
     for program in "${programs[@]}"; do
-        printf '%-30s' "$program"
-        for way in "${ways[@]}"; do
+        applies_to_any "$program" "$@" || continue
+        printf '%-29s' "$program"
+        for way in "$@"; do
             verdict "$program" "$way"
             printf '%-12s' "$word"
         done
         echo
     done
+    echo
 }
 
 build_all
-run_all
+table ${ways[@]+"${ways[@]}"}
+table ${machines[@]+"${machines[@]}"}
 
+[ ${#waived[@]} -eq 0 ] || printf '%s\n' "${waived[@]}" | sort -u
 for log in ${failures[@]+"${failures[@]}"}; do
-    printf '\n---- %s\n' "${log#"$root"/}"
+    printf -- '---- %s\n' "${log#"$root"/}"
     tail -n 40 "$log"
 done
 [ ${#failures[@]} -eq 0 ]

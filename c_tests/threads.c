@@ -208,6 +208,8 @@ int main(void)
     buffer = gpu_alloc(MEM_ALLOC, (COPIERS + CHURNERS + 1) * GPU_PAGE_SIZE);
     g = gdr_open();
     CHECK(g != NULL);
+    if (!driver_is_at_least(g, 1))
+        waive("threads", "driver 2.0 serves one thread only");
     copies = rounds(20000);
 
     copies_go_on_while_others_come_and_go();

@@ -9,7 +9,7 @@
  *     gdr_copy_to_mapping, gdr_copy_from_mapping, or plain loads and stores
  *
  * Results. Every function that returns int returns 0 on success, else a
- * positive errno value; errno itself is not set. Output arguments are written
+ * positive errno value; do not look at errno. Output arguments are written
  * only on success, unless a function says otherwise. A NULL, closed, unpinned
  * or never issued gdr_t or gdr_mh_t, and a handle used with another gdr_t than
  * the one that pinned it, are refused with EINVAL and touch nothing. Set
@@ -119,8 +119,8 @@ typedef gdr_info_v2_t gdr_info_t;
  * initializes CUDA nor starts threads. Each call opens an independent
  * connection.
  *
- * Returns NULL where the driver (/dev/gdrdrv) is missing, may not be opened,
- * or is older than MINIMUM_GDRDRV_VERSION; the log says which.
+ * Returns NULL, with errno set, where the driver (/dev/gdrdrv) is missing, may
+ * not be opened, or is older than MINIMUM_GDRDRV_VERSION; the log says which.
  */
 gdr_t gdr_open(void);
 
