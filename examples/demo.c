@@ -86,9 +86,14 @@ static CUdeviceptr aligned_gpu_memory(size_t size)
     return (memory + GPU_PAGE_OFFSET) & GPU_PAGE_MASK;
 }
 
+/* Whether this runs under gdremu, whose functions for tests are then found. */
+static int is_emulated(void)
+{
+    return dlsym(RTLD_DEFAULT, "gdremu_calls_take") != NULL;
+}
+
 static void introduce(gdr_t g, CUdevice device)
 {
-    int emulated = dlsym(RTLD_DEFAULT, "gdremu_calls_take") != NULL;
     int library_major, library_minor, driver_major, driver_minor;
     const char *type;
     char name[256];
@@ -99,7 +104,7 @@ static void introduce(gdr_t g, CUdevice device)
     GDR(gdr_driver_get_version(g, &driver_major, &driver_minor));
     GDR(gdr_get_info(g, pinned, &info));
     GDR(gdr_get_mapping_type_string(info.mapping_type, &type));
-    printf("GPU      %s, %s\n", name, emulated ? "emulated GPU (gdremu): the times are not a GPU's" : "real GPU");
+    printf("GPU      %s: %s\n", name, is_emulated() ? "emulated GPU (gdremu)" : "real GPU");
     printf("library  libgdrapi %d.%d\n", library_major, library_minor);
     printf("driver   gdrdrv %d.%d\n", driver_major, driver_minor);
     printf("mapping  %s, %lu KiB\n\n", type, (unsigned long)(info.mapped_size >> 10));
@@ -259,5 +264,7 @@ int main(void)
     if (!all_work)
         die(MISMATCH, "demo", "copies do not match CUDA's view of the memory");
     printf("\nEvery copy matches CUDA's view of the memory.\n");
+    if (is_emulated())
+        printf("The times are those of this machine's memory, not of a GPU.\n");
     return 0;
 }
