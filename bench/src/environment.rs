@@ -30,9 +30,11 @@ impl Environment {
         let result = work();
         for ((name, _), old) in self.0.iter().zip(old) {
             // SAFETY: as above.
-            match old {
-                Some(value) => unsafe { env::set_var(name, value) },
-                None => unsafe { env::remove_var(name) },
+            unsafe {
+                match old {
+                    Some(value) => env::set_var(name, value),
+                    None => env::remove_var(name),
+                }
             }
         }
         result

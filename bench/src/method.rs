@@ -9,7 +9,7 @@ use crate::cuda::{Cuda, DeviceBuffer};
 use crate::environment::Environment;
 use crate::library::{Handle, Loaded, Mapped};
 use crate::options::Direction;
-use crate::plan::Point;
+use crate::plan::{GUARD, Point};
 
 /// A way to copy between the host buffer and its device buffer.
 #[derive(Debug)]
@@ -82,10 +82,11 @@ impl Method {
     /// Has the library choose its kernel, and start its threads if it has any: both happen at the
     /// first copy that needs them.
     fn settle(&self) {
-        let mut host = vec![0_u8; self.device.len().min(2 << 20)];
+        let mut host = vec![0_u8; self.device.len()];
+        let len = host.len() - GUARD;
         for direction in [Direction::From, Direction::To] {
-            // SAFETY: the vector is as long as the copy, and the device buffer at least so.
-            unsafe { self.copy(direction, host.as_mut_ptr(), 0, host.len()) };
+            // SAFETY: the vector and the device buffer are longer than the copy.
+            unsafe { self.copy(direction, host.as_mut_ptr(), 0, len) };
         }
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct Results {
     pub(crate) setup: Setup,
     /// What the methods are called. Others are compared with the first.
     pub(crate) methods: Vec<String>,
+    /// How many of them are libraries: the first so many.
+    pub(crate) libraries: usize,
     /// One plain 4-byte load from the mapping.
     pub(crate) load: Times,
     pub(crate) rows: Vec<Row>,
@@ -131,6 +133,7 @@ pub(crate) mod tests {
                 cold: false,
             },
             methods: vec!["a".into(), "b".into()],
+            libraries: 2,
             load: Times::of(vec![1000.0]),
             rows: vec![Row {
                 point: Point {

@@ -64,6 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<Results> {
 
     Ok(Results {
         setup: setup(options, cuda, &methods),
+        libraries: methods.len() - options.others.len(),
         methods: methods
             .into_iter()
             .map(|method| method.label.clone())

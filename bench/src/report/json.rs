@@ -38,7 +38,7 @@ struct Line<'a> {
 pub(crate) fn write(results: &Results, file: &Path) -> Result<()> {
     let context = || format!("writing {}", file.display());
     let mut out = BufWriter::new(File::create(file).with_context(context)?);
-    serde_json::to_writer_pretty(&mut out, &document(results)).with_context(context)?;
+    serde_json::to_writer(&mut out, &document(results)).with_context(context)?;
     out.write_all(b"\n")
         .and_then(|()| out.flush())
         .with_context(context)

@@ -41,7 +41,8 @@ fn curves(results: &Results) -> Vec<Curve> {
     let mut curves = Vec::new();
     for direction in [Direction::To, Direction::From] {
         for (i, method) in results.methods.iter().enumerate() {
-            let place = |row: &Row| Some((row.point.size as f64, row.outcomes[i].median()?));
+            let place =
+                |row: &Row| Some((row.point.size as f64, row.outcomes[i].median()?.max(1.0)));
             curves.push(Curve {
                 label: format!("{method}, {}", direction.verb()),
                 points: column(direction).filter_map(place).collect(),

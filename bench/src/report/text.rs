@@ -172,47 +172,21 @@ impl<'a> Section<'a> {
         table(text, &title, &header, lines.collect());
     }
 
-    /// From which size on each other method is faster than the first, at the first alignment.
+    /// From which size on each way that is no library is faster than the first library, at the first
+    /// alignment.
     fn crossovers(&self, text: &mut String, verb: &str) {
-        let Some(alignment) = self.alignments.first() else {
-            return;
-        };
-        let column: Vec<_> = self
-            .rows
-            .iter()
-            .filter(|row| row.point.alignment == *alignment)
-            .collect();
-        text.push('\n');
-        for (i, method) in self.results.methods.iter().enumerate().skip(1) {
-            let known = column
-                .iter()
-                .filter_map(|row| Some((row.point.size, row.ratio(i)?)));
-            let slower = known
-                .clone()
-                .filter(|&(_, ratio)| ratio >= 1.0)
-                .map(|(size, _)| size)
-                .max();
-            let largest = known.map(|(size, _)| size).max();
-            let from = self
-                .sizes
-                .iter()
-                .copied()
-                .find(|&size| slower.is_none_or(|last| size > last));
-            let _ = match (from, largest) {
-                (Some(from), Some(largest)) if from <= largest => {
-                    writeln!(
-                        text,
-                        "{verb}: {method} is faster than {} from {} on",
-                        self.results.methods[0],
-                        bytes(from)
-                    )
-                }
-                _ => writeln!(
-                    text,
-                    "{verb}: {method} is not faster than {} at the largest size measured",
-                    self.results.methods[0]
-                ),
-            };
+        let is_first = |row: &&&Row| Some(&row.point.alignment) == self.alignments.first();
+        let column: Vec<&Row> = self.rows.iter().filter(is_first).copied().collect();
+        let results = self.results;
+        for i in results.libraries..results.methods.len() {
+            let faster = |row: &Row| row.ratio(i).is_some_and(|ratio| ratio < 1.0);
+            let last_faster = column.iter().rev().take_while(|row| faster(row)).last();
+            let from = last_faster.map_or("no size measured".into(), |row| bytes(row.point.size));
+            let (method, first) = (&results.methods[i], &results.methods[0]);
+            let _ = writeln!(
+                text,
+                "\n{verb}: {method} is faster than {first} from here on: {from}"
+            );
         }
     }
 }
@@ -266,8 +240,8 @@ fn ratio(ratio: Option<f64>) -> String {
 /// A size, in the unit that leaves no fraction.
 fn bytes(size: usize) -> String {
     match size {
-        _ if size >= 1 << 20 && size % (1 << 20) == 0 => format!("{} MiB", size >> 20),
-        _ if size >= 1 << 10 && size % (1 << 10) == 0 => format!("{} KiB", size >> 10),
+        _ if size >= 1 << 20 && size.is_multiple_of(1 << 20) => format!("{} MiB", size >> 20),
+        _ if size >= 1 << 10 && size.is_multiple_of(1 << 10) => format!("{} KiB", size >> 10),
         _ => format!("{size} B"),
     }
 }
