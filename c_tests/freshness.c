@@ -1,0 +1,209 @@
+/*
+ * Freshness: what gdr_copy_from_mapping returns is no older than what an earlier call has returned.
+ *
+ * A kernel on the GPU writes a payload, a system-wide fence, then a flag, all in GPU memory, round after round. The CPU
+ * polls the flag through gdr_copy_from_mapping, reads the payload the same way as soon as it has seen the flag, and lets
+ * the kernel go on. A payload that is older than its flag is stale: the CPU took it from a buffer of its own, or loaded
+ * it too early.
+ *
+ * The acknowledgement goes through host memory, so that the library's reads are all that happens in between: no store
+ * to the mapping, no fence.
+ *
+ * Usage: freshness [--rounds N], for each size and alignment; 100,000 of them if not given.
+ */
+
+#include <time.h>
+
+#include "gpu.h"
+
+#define THREADS 128
+#define MAX_PAYLOAD 4096
+/* Where things are in the GPU's buffer. */
+#define FLAG 0
+#define PAYLOAD 4096
+#define BUFFER GPU_PAGE_SIZE
+
+/* Seconds without a new flag after which the kernel counts as lost. */
+#define PATIENCE 20
+
+/*
+ * void produce(uint32_t *payload, uint32_t words, uint32_t *flag, const uint32_t *acknowledged, uint32_t rounds):
+ * one block of threads. Volatile accesses are relaxed accesses of system scope.
+ */
+static const char produce_ptx[] =
+    ".version 7.0\n"
+    ".target sm_70\n"
+    ".address_size 64\n"
+    ".visible .entry produce(.param .u64 payload_arg, .param .u32 words_arg, .param .u64 flag_arg,\n"
+    "                        .param .u64 acknowledged_arg, .param .u32 rounds_arg)\n"
+    "{\n"
+    "    .reg .pred %p;\n"
+    "    .reg .u32 %words, %rounds, %round, %thread, %threads, %word, %seen;\n"
+    "    .reg .u64 %payload, %flag, %acknowledged, %offset, %address;\n"
+    "    ld.param.u64 %payload, [payload_arg];\n"
+    "    ld.param.u32 %words, [words_arg];\n"
+    "    ld.param.u64 %flag, [flag_arg];\n"
+    "    ld.param.u64 %acknowledged, [acknowledged_arg];\n"
+    "    ld.param.u32 %rounds, [rounds_arg];\n"
+    "    mov.u32 %thread, %tid.x;\n"
+    "    mov.u32 %threads, %ntid.x;\n"
+    "    mov.u32 %round, 1;\n"
+    "next_round:\n"
+    /* Each thread stores its share of the payload: the round's number in every word. */
+    "    mov.u32 %word, %thread;\n"
+    "next_word:\n"
+    "    setp.ge.u32 %p, %word, %words;\n"
+    "    @%p bra payload_stored;\n"
+    "    mul.wide.u32 %offset, %word, 4;\n"
+    "    add.u64 %address, %payload, %offset;\n"
+    "    st.volatile.global.u32 [%address], %round;\n"
+    "    add.u32 %word, %word, %threads;\n"
+    "    bra next_word;\n"
+    "payload_stored:\n"
+    "    fence.acq_rel.sys;\n"
+    "    bar.sync 0;\n"
+    "    setp.ne.u32 %p, %thread, 0;\n"
+    "    @%p bra round_done;\n"
+    /* The first thread raises the flag, and waits for the CPU. */
+    "    fence.acq_rel.sys;\n"
+    "    st.volatile.global.u32 [%flag], %round;\n"
+    "wait:\n"
+    "    ld.volatile.global.u32 %seen, [%acknowledged];\n"
+    "    setp.lt.u32 %p, %seen, %round;\n"
+    "    @%p bra wait;\n"
+    "round_done:\n"
+    "    bar.sync 0;\n"
+    "    add.u32 %round, %round, 1;\n"
+    "    setp.le.u32 %p, %round, %rounds;\n"
+    "    @%p bra next_round;\n"
+    "    ret;\n"
+    "}\n";
+
+static CUfunction produce;
+static struct gpu_buffer buffer;
+static gdr_mh_t handle;
+static unsigned char *va;
+
+/* What the CPU has seen last, in host memory at an address of the CPU's and one of the GPU's. */
+static volatile uint32_t *acknowledged;
+static CUdeviceptr acknowledged_on_gpu;
+
+static void load_kernel(void)
+{
+    CUmodule module;
+    CUresult result = cuModuleLoadData(&module, produce_ptx);
+
+    if (result == CUDA_ERROR_NOT_SUPPORTED)
+        waive("freshness", "this GPU runs no kernels");
+    check_cuda(__FILE__, __LINE__, "cuModuleLoadData", result);
+    CUDA(cuModuleGetFunction(&produce, module, "produce"));
+}
+
+static void launch(size_t words, uint32_t rounds)
+{
+    CUdeviceptr payload = buffer.address + PAYLOAD, flag = buffer.address + FLAG;
+    uint32_t word_count = (uint32_t)words;
+    void *arguments[] = {&payload, &word_count, &flag, &acknowledged_on_gpu, &rounds};
+
+    CUDA(cuLaunchKernel(produce, 1, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL));
+}
+
+/* Waits until the flag says `round`; gives up, and ends the kernel, if that takes too long. */
+static void await_flag(uint32_t round)
+{
+    time_t start = time(NULL);
+    unsigned long polls = 0;
+    uint32_t flag = 0;
+
+    do {
+        CHECK_OK(gdr_copy_from_mapping(handle, &flag, va + FLAG, sizeof(flag)));
+        if (++polls % 65536 == 0 && time(NULL) - start > PATIENCE) {
+            *acknowledged = UINT32_MAX;
+            fprintf(stderr, "freshness: round %u never came, the flag says %u\n", round, flag);
+            exit(1);
+        }
+    } while (flag < round);
+    CHECK_EQUAL(flag, round);
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Number of stale payloads of `size` bytes from `alignment` bytes past a cache line on. */
+static uint32_t play(size_t size, size_t alignment, uint32_t rounds)
+{
+    static const unsigned char zeros[BUFFER];
+    static uint32_t wanted[MAX_PAYLOAD / 4 + 64];
+    static unsigned char payload[MAX_PAYLOAD];
+    size_t words = (alignment + size + 3) / 4, i;
+    uint32_t round, stale = 0;
+    double start;
+
+    gpu_write(buffer.address, zeros, sizeof(zeros));
+    *acknowledged = 0;
+    launch(words, rounds);
+    start = seconds();
+    for (round = 1; round <= rounds; round++) {
+        await_flag(round);
+        CHECK_OK(gdr_copy_from_mapping(handle, payload, va + PAYLOAD + alignment, size));
+        for (i = 0; i < words; i++)
+            wanted[i] = round;
+        stale += memcmp(payload, (unsigned char *)wanted + alignment, size) != 0;
+        *acknowledged = round;
+    }
+    printf("%5zu B +%-2zu  rounds %u stale %u  %.0f ns a round\n", size, alignment, rounds, stale,
+           (seconds() - start) / rounds * 1e9);
+    fflush(stdout);
+    CUDA(cuCtxSynchronize());
+    return stale;
+}
+
+static uint32_t rounds_asked_for(int argc, char **argv)
+{
+    if (argc == 1)
+        return 100000;
+    if (argc != 3 || strcmp(argv[1], "--rounds") != 0 || atol(argv[2]) < 1 || atol(argv[2]) >= UINT32_MAX) {
+        fprintf(stderr, "usage: freshness [--rounds N]\n");
+        exit(1);
+    }
+    return (uint32_t)atol(argv[2]);
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t sizes[] = {4, 16, 24, 32, 64, 128, 256, 1024, 4096};
+    static const size_t alignments[] = {0, 1, 4, 60};
+    uint32_t rounds_each = rounds_asked_for(argc, argv);
+    uint64_t stale = 0;
+    void *host_word;
+    size_t i, j;
+    gdr_t g;
+
+    gpu_init();
+    load_kernel();
+    CUDA(cuMemHostAlloc(&host_word, sizeof(uint32_t), CU_MEMHOSTALLOC_DEVICEMAP));
+    CUDA(cuMemHostGetDevicePointer(&acknowledged_on_gpu, host_word, 0));
+    acknowledged = host_word;
+    buffer = gpu_alloc(MEM_ALLOC, BUFFER);
+    g = gdr_open();
+    CHECK(g != NULL);
+    handle = pin(g, buffer.address, BUFFER);
+    va = map(g, handle, BUFFER);
+
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (j = 0; j < sizeof(alignments) / sizeof(alignments[0]); j++)
+            stale += play(sizes[i], alignments[j], rounds_each);
+
+    CHECK_OK(gdr_unmap(g, handle, va, BUFFER));
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+    CUDA(cuMemFreeHost(host_word));
+    CHECK_EQUAL(stale, 0);
+    return passed("freshness");
+}
