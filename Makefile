@@ -41,6 +41,7 @@ demo: lib emulator build/examples/demo ## Copies to and from GPU memory: on a re
 check: ## Runs every test there is.
 	scripts/install-deps.sh
 	$(MAKE) --no-print-directory lib emulator
+	$(CARGO) build --workspace
 	$(CARGO) test --workspace
 	scripts/check-version.sh
 	scripts/check-symbols.sh build/lib/$(shared)
