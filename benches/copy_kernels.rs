@@ -1,0 +1,70 @@
+//! The copy kernels on ordinary, cached memory: what they cost apart from PCIe.
+//!
+//! `cargo bench --bench copy_kernels [-- FILTER]`; names are direction/kernel/bytes, as in
+//! `read/avx2/64`. What counts in the end, GPU memory, is measured by `bench/`.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::measurement::WallTime;
+use criterion::{
+    BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main,
+};
+use gdrapi::copy::{self, Kernel};
+
+/// One word, one line, odd, one page, more than the first cache, more than the second.
+const SIZES: [usize; 6] = [4, 64, 1000, 4 << 10, 64 << 10, 4 << 20];
+
+/// Memory whose first byte starts a cache line.
+struct Aligned(Vec<Line>);
+
+#[derive(Clone)]
+#[repr(align(64))]
+struct Line(#[expect(dead_code, reason = "reached by address")] [u8; 64]);
+
+impl Aligned {
+    fn new(len: usize) -> Aligned {
+        Aligned(vec![Line([0x5a; 64]); len.div_ceil(64)])
+    }
+
+    fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+fn kernels(criterion: &mut Criterion) {
+    for (direction, copy) in [
+        (
+            "write",
+            Kernel::write as unsafe fn(&Kernel, *mut u8, *const u8, usize),
+        ),
+        ("read", Kernel::read),
+    ] {
+        let mut group = criterion.benchmark_group(direction);
+        group.warm_up_time(Duration::from_millis(300));
+        group.measurement_time(Duration::from_secs(1));
+        for kernel in copy::kernels() {
+            for size in SIZES {
+                measure(&mut group, kernel, size, copy);
+            }
+        }
+    }
+}
+
+fn measure(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    kernel: &'static Kernel,
+    size: usize,
+    copy: unsafe fn(&Kernel, *mut u8, *const u8, usize),
+) {
+    let (mut device, mut host) = (Aligned::new(size), Aligned::new(size));
+    group.throughput(Throughput::Bytes(size as u64));
+    group.bench_function(BenchmarkId::new(kernel.name(), size), |bencher| {
+        let (to, from) = (device.as_mut_ptr(), host.as_mut_ptr());
+        // SAFETY: both sides hold `size` bytes in whole lines, and `kernels` gave the kernel out.
+        bencher.iter(|| unsafe { copy(kernel, black_box(to), black_box(from), size) });
+    });
+}
+
+criterion_group!(benches, kernels);
+criterion_main!(benches);
