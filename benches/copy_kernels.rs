@@ -7,9 +7,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::measurement::WallTime;
-use criterion::{
-    BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main,
-};
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use gdrapi::copy::{self, Kernel};
 
 /// One word, one line, odd, one page, more than the first cache, more than the second.
@@ -32,7 +30,13 @@ impl Aligned {
     }
 }
 
-fn kernels(criterion: &mut Criterion) {
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    measure_all(&mut criterion);
+    criterion.final_summary();
+}
+
+fn measure_all(criterion: &mut Criterion) {
     for (direction, copy) in [
         (
             "write",
@@ -65,6 +69,3 @@ fn measure(
         bencher.iter(|| unsafe { copy(kernel, black_box(to), black_box(from), size) });
     });
 }
-
-criterion_group!(benches, kernels);
-criterion_main!(benches);
