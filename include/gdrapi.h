@@ -103,7 +103,7 @@ typedef enum gdr_attr {
 typedef struct gdr_info_v2 {
     uint64_t va;                     /* device address of the first pinned page */
     uint64_t mapped_size;            /* bytes pinned: whole pages; known before gdr_map too */
-    uint32_t page_size;              /* size of those pages: 65536 with gdrdrv */
+    uint32_t page_size;              /* size of those pages: 65536 with gdrdrv, the host's with dma-bufs */
     uint64_t tm_cycles;              /* CPU cycles that the driver took to pin; 0 where unknown */
     uint32_t cycles_per_ms;          /* CPU cycles per millisecond, the unit of tm_cycles; 0 where unknown */
     unsigned mapped : 1;             /* 1: mapped */
@@ -113,14 +113,16 @@ typedef struct gdr_info_v2 {
 typedef gdr_info_v2_t gdr_info_t;
 
 /**
- * Opens the driver.
+ * Opens a way to GPU memory: the kernel driver gdrdrv, or, where that cannot be
+ * used, CUDA's dma-bufs (see GDR_ATTR_USING_DMA_BUF_MMAP).
  *
  * Quiet and without side effects, so it can be used as a probe: it neither
  * initializes CUDA nor starts threads. Each call opens an independent
  * connection.
  *
- * Returns NULL, with errno set, where the driver (/dev/gdrdrv) is missing, may
- * not be opened, or is older than MINIMUM_GDRDRV_VERSION; the log says which.
+ * Returns NULL where neither works: /dev/gdrdrv is missing, may not be opened,
+ * or is older than MINIMUM_GDRDRV_VERSION, and there is no CUDA driver of 13.3
+ * or later. errno tells what is wrong with gdrdrv, the log with both.
  */
 gdr_t gdr_open(void);
 
@@ -144,6 +146,7 @@ int gdr_close(gdr_t g);
  *
  * On success *handle stands for the pin until gdr_unpin_buffer or gdr_close.
  *
+ * EMFILE: dma-bufs take a file descriptor each, and none is left.
  * EINVAL: g or handle invalid; the range is not GPU memory that can be pinned:
  * host or managed memory, freed, too long, of another process, or from an
  * allocation without RDMA support. ENOMEM: out of BAR1 or other resources.
@@ -267,7 +270,8 @@ int gdr_copy_from_mapping(gdr_mh_t handle, void *h_ptr, const void *map_d_ptr, s
 void gdr_runtime_get_version(int *major, int *minor);
 
 /**
- * Tells the version of the kernel driver that g is connected to.
+ * Tells the version of the kernel driver that g is connected to; with dma-bufs,
+ * the version whose features they have, 2.6.
  *
  * EINVAL: g is not open, or an argument is NULL. EACCES: forked child.
  */

@@ -5,6 +5,7 @@ use std::fmt;
 
 use nix::errno::Errno;
 
+use crate::cuda::CudaError;
 use crate::types::{MappingType, Version};
 use crate::uapi::Call;
 
@@ -66,8 +67,30 @@ pub enum Error {
         /// The API version the driver asks for.
         wanted: Version,
     },
-    /// The dma-buf backend was asked for and is not part of this build.
-    NoDmaBuf,
+    /// There is no CUDA driver to load.
+    NoCuda,
+    /// The CUDA driver lacks the function named here.
+    NoCudaFunction(&'static str),
+    /// The CUDA driver cannot map dma-bufs yet. Versions are 1000 × major + 10 × minor.
+    CudaTooOld {
+        /// The driver's version.
+        version: i32,
+        /// The first one that can.
+        needed: i32,
+    },
+    /// The GPU's memory cannot be mapped as a dma-buf.
+    NoDmaBufSupport,
+    /// A map of more than is pinned.
+    OutOfPin,
+    /// The process has no file descriptor left.
+    Descriptors(Errno),
+    /// A call to CUDA failed.
+    Cuda {
+        /// Which call.
+        call: &'static str,
+        /// What it answered.
+        error: CudaError,
+    },
     /// No memory for a further handle.
     OutOfHandles(Errno),
     /// A call to the driver failed.
@@ -108,6 +131,7 @@ impl Error {
             | Error::EmptyRange
             | Error::RangeOverflow
             | Error::OutOfMapping
+            | Error::OutOfPin
             | Error::NotMapped
             | Error::UnalignedMap { .. }
             | Error::UnknownMapFlag(_)
@@ -118,14 +142,20 @@ impl Error {
             Error::ForkedChild => Errno::EACCES,
             Error::AlreadyMapped => Errno::EAGAIN,
             Error::DriverTooOld { .. } | Error::LibraryTooOld { .. } => Errno::EPROTONOSUPPORT,
-            Error::NoDmaBuf => Errno::EOPNOTSUPP,
+            Error::NoCuda => Errno::ENODEV,
+            Error::NoCudaFunction(_) | Error::CudaTooOld { .. } | Error::NoDmaBufSupport => {
+                Errno::EOPNOTSUPP
+            }
+            Error::Cuda { error, .. } => Errno::from_raw(error.errno()),
             // An errno that nix has no name for must not come out as 0, which means success.
             Error::Driver {
                 errno: Errno::UnknownErrno,
                 ..
             }
             | Error::Panicked => Errno::EIO,
-            Error::Driver { errno, .. } | Error::OutOfHandles(errno) => errno,
+            Error::Driver { errno, .. }
+            | Error::OutOfHandles(errno)
+            | Error::Descriptors(errno) => errno,
         }
     }
 }
@@ -189,9 +219,29 @@ impl fmt::Display for Error {
                 "gdrdrv needs a library of API version {wanted}, this one has {}: update the library",
                 Version::API
             ),
-            Error::NoDmaBuf => f.write_str(
-                "GDRCOPY_USE_DMABUF_MMAP=1 asks for the dma-buf backend, which this build lacks: unset it",
+            Error::NoCuda => f.write_str(
+                "no CUDA driver (libcuda.so.1): install the GPU driver, or pass it into the container",
             ),
+            Error::NoCudaFunction(name) => {
+                write!(f, "the CUDA driver has no {name}: update the GPU driver")
+            }
+            Error::CudaTooOld { version, needed } => write!(
+                f,
+                "the GPU driver serves CUDA {}, mapping dma-bufs needs {}: update it, or load the gdrdrv module",
+                CudaVersion(version),
+                CudaVersion(needed)
+            ),
+            Error::NoDmaBufSupport => f.write_str(
+                "this GPU's memory cannot be mapped as a dma-buf: load the gdrdrv module instead",
+            ),
+            Error::OutOfPin => f.write_str("`size` is longer than the pin: map less, or pin more"),
+            Error::Descriptors(errno) => write!(
+                f,
+                "{errno:?}: each pin of the dma-buf backend holds a file descriptor: raise the limit (ulimit -n)"
+            ),
+            Error::Cuda { call, error } => {
+                write!(f, "{call} failed with {error}: {}", cuda_advice(error))
+            }
             Error::OutOfHandles(errno) => write!(
                 f,
                 "no memory for another handle ({errno}): unpin buffers, or raise the address-space limit (ulimit -v)"
@@ -249,6 +299,35 @@ fn advice(call: Call, errno: Errno) -> &'static str {
         (_, Errno::EINTR) => "interrupted by signals again and again: call it again",
         (_, Errno::ENOTTY) => "the driver does not know the call: update it",
         _ => "see the kernel's log (dmesg)",
+    }
+}
+
+/// A CUDA version as CUDA packs it.
+pub(crate) struct CudaVersion(pub(crate) i32);
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
+    }
+}
+
+/// What a user can do about an answer of CUDA.
+fn cuda_advice(error: CudaError) -> &'static str {
+    match error.errno() {
+        libc::EINVAL if error.0 == 1 => {
+            "the range is not GPU memory that can be exported: managed, host or freed memory, longer than the \
+             allocation, or of a memory pool"
+        }
+        libc::EINVAL => {
+            "CUDA is not usable here: a forked child cannot use it, and must be started by exec"
+        }
+        libc::ENOMEM => "BAR1 space or memory is used up: unpin buffers, or pin less",
+        libc::EOPNOTSUPP => {
+            "this GPU cannot do that: FORCE_PCIE works on coherent platforms alone (pass flags = 0, or set \
+             GDRCOPY_FORCE_PCIE_COMPAT=1)"
+        }
+        libc::EPERM => "not permitted: is the memory another process's?",
+        _ => "see the GPU driver's messages (dmesg)",
     }
 }
 

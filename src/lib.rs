@@ -26,19 +26,20 @@
 //! capi      the C door: argument checks, handles, errno; C's oddities end here
 //! gdr → pin → mapping      the safe core, owners of an open driver, a pin, a mapping; pinned is what the
 //!           last two share
-//! backend   what a driver can do (trait); backend/gdrdrv over the kernel module
-//! region    the CPU addresses of a mapping         uapi   the kernel module's ioctls
+//! backend   what a driver can do (trait): gdrdrv over the kernel module, dmabuf over CUDA
+//! region    the CPU addresses of a mapping         uapi, cuda   the calls to module and CUDA
 //! transfer  one copy, by the type of the mapping   copy   the copy kernels
 //! ```
 //!
 //! Beside them stand `process` (what a forked child must know), `types`, `error`, `log`, `settings` and
-//! `sync`. `unsafe` lives in `capi`, `region`, `transfer`, `uapi`, `process` and `copy` alone; the other
+//! `sync`. `unsafe` lives in `capi`, `region`, `transfer`, `uapi`, `cuda`, `process` and `copy` alone; the other
 //! modules forbid it.
 
 mod backend;
 mod capi;
 #[doc(hidden)]
 pub mod copy;
+mod cuda;
 mod error;
 mod gdr;
 mod log;
@@ -53,6 +54,7 @@ mod transfer;
 mod types;
 mod uapi;
 
+pub use cuda::CudaError;
 pub use error::{Error, Result};
 pub use gdr::Gdr;
 pub use mapping::Mapping;

@@ -39,7 +39,11 @@ impl Pin {
             return Err(Error::RangeOverflow);
         }
         let unaligned = address % GPU_PAGE_SIZE;
-        let head = if allow_unaligned_map { unaligned } else { 0 };
+        let head = if allow_unaligned_map {
+            address % backend.page_size()
+        } else {
+            0
+        };
         let request = PinRequest {
             address: address - head,
             size: size as u64 + head,
@@ -50,7 +54,7 @@ impl Pin {
             pinned: Pinned::new(backend.pin(&request)?),
             address,
             head: head as usize,
-            may_map: unaligned == head,
+            may_map: allow_unaligned_map || unaligned == 0,
         })
     }
 

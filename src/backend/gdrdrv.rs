@@ -134,6 +134,10 @@ impl Gdrdrv {
 }
 
 impl Backend for Gdrdrv {
+    fn page_size(&self) -> u64 {
+        GPU_PAGE_SIZE
+    }
+
     fn descriptor(&self) -> RawFd {
         self.device.node.as_ref().map_or(-1, Node::as_raw_fd)
     }

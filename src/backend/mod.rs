@@ -1,12 +1,17 @@
-//! What the library needs from whatever gives it GPU memory: the kernel module today.
+//! What the library needs from whatever gives it GPU memory: the kernel module, or CUDA's dma-bufs.
 #![forbid(unsafe_code)]
 
-pub(crate) mod gdrdrv;
+mod dmabuf;
+mod gdrdrv;
 
 use std::fmt::Debug;
 use std::os::fd::RawFd;
 
-use crate::error::{Error, Result};
+use dmabuf::DmaBuf;
+use gdrdrv::Gdrdrv;
+
+use crate::error::Result;
+use crate::log;
 use crate::region::Region;
 use crate::settings::Settings;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
@@ -18,6 +23,9 @@ pub(crate) trait Backend: Debug + Send + Sync {
 
     /// The driver's version.
     fn version(&self) -> Version;
+
+    /// Bytes of the pages that pins are rounded out to.
+    fn page_size(&self) -> u64;
 
     /// The value of an attribute; what the driver does not know is 0.
     fn attribute(&self, attribute: Attribute) -> Result<i32>;
@@ -59,10 +67,23 @@ pub(crate) trait PinnedRange: Debug + Send + Sync {
     fn unpin(self: Box<Self>) -> Result<()>;
 }
 
-/// Opens the first backend that works here.
+/// Opens the first backend that works here: the kernel module, then dma-bufs, unless these are asked for.
 pub(crate) fn open(settings: &Settings) -> Result<Box<dyn Backend>> {
     if settings.use_dmabuf {
-        return Err(Error::NoDmaBuf);
+        return Ok(Box::new(DmaBuf::open(settings.force_pcie_compat)?));
     }
-    Ok(Box::new(gdrdrv::Gdrdrv::open(settings.force_pcie_compat)?))
+    let no_gdrdrv = match Gdrdrv::open(settings.force_pcie_compat) {
+        Ok(gdrdrv) => return Ok(Box::new(gdrdrv)),
+        Err(error) => error,
+    };
+    match DmaBuf::open(settings.force_pcie_compat) {
+        Ok(dmabuf) => {
+            log::info!("backend gdrdrv is not usable: {no_gdrdrv}");
+            Ok(Box::new(dmabuf))
+        }
+        Err(no_dmabuf) => {
+            log::error!("backend dma-buf is not usable either: {no_dmabuf}");
+            Err(no_gdrdrv)
+        }
+    }
 }

@@ -1,0 +1,218 @@
+//! The backend without a kernel module: CUDA exports GPU memory as a dma-buf, whose descriptor is mapped.
+//!
+//! Needs CUDA 13.3. Opening it asks only for CUDA's version: programs open and close libraries while they
+//! probe, before they fork, and CUDA is unusable in children of a process that has initialised it. So
+//! cuInit and the questions about the GPU come with the first pin.
+#![forbid(unsafe_code)]
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
+use nix::sys::stat::Mode;
+
+use crate::backend::{Backend, PinRequest, PinnedRange};
+use crate::cuda::{self, Device, DeviceAttribute, Driver};
+use crate::error::{Error, Result};
+use crate::log;
+use crate::process;
+use crate::region::Region;
+use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
+
+/// The first CUDA version whose dma-bufs can be mapped: 13.3.
+const NEEDED_CUDA: i32 = 13030;
+
+/// CUDA, ready to export memory.
+#[derive(Debug)]
+pub(crate) struct DmaBuf {
+    driver: &'static Driver,
+    force_pcie_compat: bool,
+    epoch: u64,
+}
+
+impl DmaBuf {
+    /// Loads the CUDA driver and checks that it is new enough. Does not initialise it.
+    pub(crate) fn open(force_pcie_compat: bool) -> Result<DmaBuf> {
+        let driver = cuda::load(NEEDED_CUDA)?;
+        log::debug!("backend dma-buf");
+        Ok(DmaBuf {
+            driver,
+            force_pcie_compat,
+            epoch: process::epoch(),
+        })
+    }
+
+    /// Refuses a device whose memory cannot be mapped as a dma-buf, by name of what it lacks.
+    fn check_support(&self, device: Device) -> Result<()> {
+        let has = |attribute| self.driver.attribute(device, attribute);
+        // Drivers that do not know the exact question are asked the wider one.
+        let can_mmap = has(DeviceAttribute::DmaBufMmap).or_else(|| has(DeviceAttribute::DmaBuf));
+        match can_mmap {
+            Some(0) | None => Err(Error::NoDmaBufSupport),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Exports the pages from `va` on.
+    fn export(&self, device: Device, va: u64, len: usize, over_pcie: bool) -> Result<OwnedFd> {
+        let fd = self
+            .driver
+            .export(device, va, len, over_pcie)
+            .map_err(|error| descriptors_used_up().unwrap_or(error))?;
+        // Drivers hand the descriptor out without this flag, or with it.
+        fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(Error::Descriptors)?;
+        Ok(fd)
+    }
+}
+
+/// CUDA does not say that the process has no descriptor left; the kernel does.
+fn descriptors_used_up() -> Option<Error> {
+    match open(
+        "/dev/null",
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    ) {
+        Err(errno @ (Errno::EMFILE | Errno::ENFILE)) => Some(Error::Descriptors(errno)),
+        _ => None,
+    }
+}
+
+impl Backend for DmaBuf {
+    fn descriptor(&self) -> RawFd {
+        -1
+    }
+
+    fn version(&self) -> Version {
+        // The level whose features this backend has.
+        Version::API
+    }
+
+    fn page_size(&self) -> u64 {
+        process::page_size() as u64
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<i32> {
+        match attribute {
+            Attribute::UsePersistentMapping
+            | Attribute::SupportPinFlagForcePcie
+            | Attribute::UsingDmaBufMmap => Ok(1),
+        }
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn PinnedRange>> {
+        if self.epoch != process::epoch() {
+            return Err(Error::ForkedChild);
+        }
+        let page = self.page_size();
+        let va = request.address - request.address % page;
+        let end = request
+            .address
+            .checked_add(request.size)
+            .and_then(|end| end.checked_next_multiple_of(page))
+            .ok_or(Error::RangeOverflow)?;
+        if end == va {
+            return Err(Error::EmptyRange);
+        }
+        self.driver.init()?;
+        let device = self.driver.device_of(request.address)?;
+        self.check_support(device)?;
+        let coherent = self
+            .driver
+            .attribute(device, DeviceAttribute::HostPageTables)
+            == Some(1);
+        // A GPU that has no other link than PCIe need not be told; it would refuse the flag.
+        let asked = request.flags.force_pcie();
+        let over_pcie = asked && (coherent || !self.force_pcie_compat);
+        let len = usize::try_from(end - va).map_err(|_| Error::RangeOverflow)?;
+        let fd = self.export(device, va, len, over_pcie)?;
+        let kind = if coherent && !asked {
+            MappingType::Caching
+        } else {
+            MappingType::WriteCombining
+        };
+        log::debug!(
+            "pinned {:#x}+{:#x} as dma-buf {}",
+            request.address,
+            request.size,
+            fd.as_raw_fd()
+        );
+        Ok(Box::new(DmaBufPin {
+            fd,
+            va,
+            len,
+            page_size: page as u32,
+            kind,
+            epoch: self.epoch,
+        }))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A dma-buf, which keeps its memory in place until its descriptor is closed.
+#[derive(Debug)]
+struct DmaBufPin {
+    fd: OwnedFd,
+    va: u64,
+    len: usize,
+    page_size: u32,
+    /// The only type it can be mapped as.
+    kind: MappingType,
+    epoch: u64,
+}
+
+impl DmaBufPin {
+    fn check_process(&self) -> Result<()> {
+        if self.epoch == process::epoch() {
+            Ok(())
+        } else {
+            Err(Error::ForkedChild)
+        }
+    }
+}
+
+impl PinnedRange for DmaBufPin {
+    fn handle(&self) -> u64 {
+        self.fd.as_raw_fd() as u64
+    }
+
+    fn info(&self, mapped: MappingType) -> Result<Info> {
+        self.check_process()?;
+        Ok(Info {
+            va: self.va,
+            mapped_size: self.len as u64,
+            page_size: self.page_size,
+            tm_cycles: 0,
+            cycles_per_ms: 0,
+            mapping_type: mapped,
+        })
+    }
+
+    fn callback_flag(&self) -> Result<bool> {
+        // The memory lives as long as the dma-buf.
+        self.check_process().map(|()| false)
+    }
+
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
+        self.check_process()?;
+        let (wanted, given) = (flag.wanted(), self.kind);
+        if wanted != MappingType::None && wanted != given {
+            return Err(Error::MappingTypeRefused { wanted, given });
+        }
+        let len = len
+            .checked_next_multiple_of(process::page_size())
+            .ok_or(Error::RangeOverflow)?;
+        if len > self.len {
+            return Err(Error::OutOfPin);
+        }
+        let region = Region::map(&self.fd, 0, len)?;
+        log::debug!("mapped {:#x}+{len:#x} at {region:?}: {given}", self.va);
+        Ok((region, given))
+    }
+
+    fn unpin(self: Box<Self>) -> Result<()> {
+        self.check_process()
+    }
+}
