@@ -1,0 +1,81 @@
+/* What the library tells about itself and the driver. */
+
+#include "buffer.h"
+#include "tables.h"
+
+#define PARAMS "/proc/driver/gdrdrv/params"
+
+/* What the module's file under /proc says about persistent mapping: 1, 0, or -1 if it does not say. */
+static int persistent_by_params(void)
+{
+    FILE *params = fopen(PARAMS, "r");
+    char line[256], answer[16];
+    int persistent = -1;
+
+    if (params == NULL)
+        return -1;
+    while (fgets(line, sizeof(line), params) != NULL)
+        if (sscanf(line, "Use persistent mapping: %15s", answer) == 1)
+            persistent = strcmp(answer, "yes") == 0;
+    fclose(params);
+    return persistent;
+}
+
+static void every_attribute_answers(gdr_t g)
+{
+    static const char *const names[GDR_ATTR_MAX] = {NULL, "USE_PERSISTENT_MAPPING", "SUPPORT_PIN_FLAG_FORCE_PCIE",
+                                                    "USING_DMA_BUF_MMAP"};
+    int which;
+
+    for (which = 1; which < GDR_ATTR_MAX; which++) {
+        int value = -1, again = -1;
+
+        CHECK_OK(gdr_get_attribute(g, (gdr_attr_t)which, &value));
+        CHECK(value == 0 || value == 1);
+        CHECK_OK(gdr_get_attribute(g, (gdr_attr_t)which, &again));
+        CHECK_EQUAL(again, value);
+        say("GDR_ATTR_%s is %d", names[which], value);
+    }
+}
+
+static void wrong_attributes_are_refused(gdr_t g)
+{
+    static const int wrong[] = {0, GDR_ATTR_MAX, GDR_ATTR_MAX + 1, 1000, -1};
+    size_t i;
+
+    for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        int value = 77;
+
+        CHECK_ERROR(gdr_get_attribute(g, (gdr_attr_t)wrong[i], &value), EINVAL);
+    }
+}
+
+/* The answers fit what is known otherwise. */
+static void answers_are_true(gdr_t g)
+{
+    int told = persistent_by_params();
+
+    descriptor_of(g); /* checks GDR_ATTR_USING_DMA_BUF_MMAP */
+    if (uses_dmabuf(g))
+        CHECK(is_persistent(g));
+    else if (!driver_is_at_least(g, 2, 5))
+        CHECK(!is_persistent(g));
+    else if (told != -1)
+        CHECK_EQUAL(is_persistent(g), told);
+}
+
+static void attributes_sanity(enum memory_kind kind)
+{
+    gdr_t g = open_connection();
+
+    (void)kind;
+    every_attribute_answers(g);
+    wrong_attributes_are_refused(g);
+    answers_are_true(g);
+    close_connection(g);
+}
+
+const struct test attribute_tests[] = {
+    {"attributes_sanity", attributes_sanity, ONE_KIND, 0},
+    END_OF_TESTS,
+};

@@ -1,0 +1,49 @@
+/*
+ * A pinned buffer of GPU memory, and its mapping. Each step checks what the library tells about it.
+ */
+#ifndef SANITY_BUFFER_H
+#define SANITY_BUFFER_H
+
+#include "connection.h"
+#include "gpu_memory.h"
+
+struct buffer {
+    struct gpu_memory memory;
+    gdr_t g;
+    gdr_mh_t handle;
+    unsigned char *va; /* NULL while it is not mapped */
+};
+
+/* How to pin: the functions a program may use. All end the test unless they succeed. */
+typedef gdr_mh_t pin_function(gdr_t g, CUdeviceptr address, size_t size);
+
+gdr_mh_t pin_v1(gdr_t g, CUdeviceptr address, size_t size);
+gdr_mh_t pin_v2(gdr_t g, CUdeviceptr address, size_t size);
+/* Waives the test where the driver or the GPU does not support GDR_PIN_FLAG_FORCE_PCIE. */
+gdr_mh_t pin_force_pcie(gdr_t g, CUdeviceptr address, size_t size);
+
+gdr_info_t info_of(gdr_t g, gdr_mh_t handle);
+
+/* ---- Whole buffers ---- */
+
+/* GPU memory of at least `size` bytes, all of it pinned. */
+struct buffer buffer_pin(gdr_t g, enum memory_kind kind, size_t size, pin_function *pin);
+void buffer_map(struct buffer *buffer);
+void buffer_unmap(struct buffer *buffer);
+void buffer_unpin(struct buffer *buffer);
+
+/* The usual beginning and end. */
+struct buffer buffer_pin_and_map(gdr_t g, enum memory_kind kind, size_t size);
+void buffer_drop(struct buffer *buffer); /* unmapped, unpinned, freed */
+
+/* What the CPU writes through the mapping CUDA reads, and the other way round: all bytes of it, or of its first MiB. */
+void check_views_agree(const struct buffer *buffer, unsigned seed);
+
+/* Fills the buffer through the mapping; checks later, through the mapping alone, that it holds the same still. */
+void put_pattern(const struct buffer *buffer, unsigned seed);
+void check_pattern(const struct buffer *buffer, unsigned seed);
+
+/* Test data: bytes that differ from their neighbors and from those of another seed. */
+void fill(void *bytes, size_t size, unsigned seed);
+
+#endif

@@ -1,0 +1,107 @@
+/* What ends a mapping, and what leaves it alone, within one process. */
+
+#include "buffer.h"
+#include "fault.h"
+#include "invalidation.h"
+#include "tables.h"
+
+#define SIZE (4 * GPU_PAGE_SIZE)
+
+void check_untouchable(const unsigned char *va, size_t size)
+{
+    CHECK_FAULTS(va);
+    CHECK_FAULTS(va + size / 2);
+    CHECK_FAULTS(va + size - 1);
+}
+
+void check_freed_under(const struct buffer *buffer, unsigned seed)
+{
+    int flag = -1;
+
+    CHECK_OK(gdr_get_callback_flag(buffer->g, buffer->handle, &flag));
+    if (is_persistent(buffer->g)) {
+        CHECK_EQUAL(flag, 0);
+        check_pattern(buffer, seed);
+        put_pattern(buffer, seed + 1);
+        check_pattern(buffer, seed + 1);
+    } else {
+        CHECK_EQUAL(flag, 1);
+        check_untouchable(buffer->va, buffer->memory.size);
+    }
+}
+
+/* ---- Tests ---- */
+
+static void invalidation_access_after_gdr_close(enum memory_kind kind)
+{
+    gdr_t g = open_connection();
+    struct buffer buffer;
+    uint64_t written = 42, seen = 0;
+
+    gpu_init();
+    buffer = buffer_pin_and_map(g, kind, SIZE);
+    check_views_agree(&buffer, 1);
+    CHECK_OK(gdr_close(g));
+    check_untouchable(buffer.va, buffer.memory.size);
+
+    /* The memory itself is CUDA's, and stays. */
+    gpu_write(buffer.memory.address, &written, sizeof(written));
+    gpu_read(&seen, buffer.memory.address, sizeof(seen));
+    CHECK_EQUAL(seen, written);
+    gpu_free(&buffer.memory);
+}
+
+static void invalidation_access_after_free(enum memory_kind kind)
+{
+    gdr_t g = open_connection();
+    struct buffer buffer;
+    int flag = -1;
+
+    gpu_init();
+    buffer = buffer_pin_and_map(g, kind, SIZE);
+    put_pattern(&buffer, 1);
+    CHECK_OK(gdr_get_callback_flag(g, buffer.handle, &flag));
+    CHECK_EQUAL(flag, 0);
+    gpu_free(&buffer.memory);
+    check_freed_under(&buffer, 1);
+
+    /* The pin is to be given back all the same. */
+    CHECK_OK(gdr_unmap(g, buffer.handle, buffer.va, buffer.memory.size));
+    CHECK_OK(gdr_unpin_buffer(g, buffer.handle));
+    close_connection(g);
+}
+
+static void invalidation_two_mappings(enum memory_kind kind)
+{
+    gdr_t g = open_connection();
+    struct buffer freed, alive;
+    int flag = -1;
+
+    gpu_init();
+    freed = buffer_pin_and_map(g, kind, SIZE);
+    alive = buffer_pin_and_map(g, kind, SIZE);
+    CHECK(freed.va != alive.va && freed.handle.h != alive.handle.h);
+    put_pattern(&freed, 1);
+    put_pattern(&alive, 2);
+
+    gpu_free(&freed.memory);
+    check_pattern(&alive, 2);
+    check_freed_under(&freed, 1);
+    CHECK_OK(gdr_get_callback_flag(g, alive.handle, &flag));
+    CHECK_EQUAL(flag, 0);
+    check_views_agree(&alive, 3);
+
+    CHECK_OK(gdr_unmap(g, freed.handle, freed.va, freed.memory.size));
+    CHECK_OK(gdr_unpin_buffer(g, freed.handle));
+    check_untouchable(freed.va, freed.memory.size);
+    check_views_agree(&alive, 4);
+    buffer_drop(&alive);
+    close_connection(g);
+}
+
+const struct test invalidation_tests[] = {
+    {"invalidation_access_after_gdr_close", invalidation_access_after_gdr_close, BOTH_KINDS, 0},
+    {"invalidation_access_after_free", invalidation_access_after_free, BOTH_KINDS, 0},
+    {"invalidation_two_mappings", invalidation_two_mappings, BOTH_KINDS, 0},
+    END_OF_TESTS,
+};

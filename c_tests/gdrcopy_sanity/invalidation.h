@@ -1,0 +1,16 @@
+/* What the tests of invalidation have in common. */
+#ifndef SANITY_INVALIDATION_H
+#define SANITY_INVALIDATION_H
+
+#include "buffer.h"
+
+/* A touch of the first byte, of the last, or of one in the middle faults. */
+void check_untouchable(const unsigned char *va, size_t size);
+
+/*
+ * CUDA has freed the memory of a mapped buffer. Persistent: it still holds put_pattern's `seed` and can be used.
+ * Otherwise the callback flag is set and the mapping faults.
+ */
+void check_freed_under(const struct buffer *buffer, unsigned seed);
+
+#endif

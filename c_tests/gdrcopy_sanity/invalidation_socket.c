@@ -1,0 +1,131 @@
+/*
+ * The driver's descriptor, sent to another process over a unix socket, is useless there. The receiver uses it in each
+ * way it has: itself, in the place of its own connection's descriptor, and in a forged connection.
+ */
+
+#include "buffer.h"
+#include "processes.h"
+#include "tables.h"
+
+#include <sys/mman.h>
+
+#define SIZE (4 * GPU_PAGE_SIZE)
+
+/* What a gdr_t and a gdr_mh_t of release 2.6 point to, as far as programs are known to copy it. */
+#define GDR_BYTES 48
+#define HANDLE_BYTES 104
+
+/* The sender's: the test itself. The receiver was started before. */
+static void send_to(struct process *receiver, enum memory_kind kind)
+{
+    gdr_t g = open_connection();
+    struct buffer mapped, pinned;
+
+    gpu_init();
+    mapped = buffer_pin_and_map(g, kind, SIZE);
+    pinned = buffer_pin(g, kind, SIZE, pin_v1);
+    send_descriptor(receiver->socket, descriptor_of(g));
+    send_bytes(receiver->socket, (const void *)pinned.handle.h, HANDLE_BYTES);
+    await(receiver->socket);
+
+    check_views_agree(&mapped, 1);
+    buffer_map(&pinned);
+    check_views_agree(&pinned, 2);
+    buffer_drop(&pinned);
+    buffer_drop(&mapped);
+    close_connection(g);
+    tell(receiver->socket);
+    finish_process(receiver);
+}
+
+/* ---- The receiver ---- */
+
+/* Everything it has to try with. */
+struct receiver {
+    gdr_t own;             /* a connection of its own, whose descriptor is now the sender's */
+    struct buffer buffer;  /* pinned while it still was its own */
+    int descriptor;        /* the sender's */
+    unsigned char handle[HANDLE_BYTES] __attribute__((aligned(16))); /* what a handle of the sender's points to */
+    unsigned char forged[GDR_BYTES] __attribute__((aligned(16)));    /* a connection with the sender's descriptor */
+};
+
+static void receive(struct receiver *receiver, int socket, enum memory_kind kind)
+{
+    receiver->own = open_connection();
+    gpu_init();
+    receiver->buffer = buffer_pin(receiver->own, kind, SIZE, pin_v1);
+    receiver->descriptor = receive_descriptor(socket);
+    receive_bytes(socket, receiver->handle, HANDLE_BYTES);
+
+    memcpy(receiver->forged, (const void *)receiver->own, GDR_BYTES);
+    memcpy(receiver->forged, &receiver->descriptor, sizeof(int));
+    CHECK(dup2(receiver->descriptor, descriptor_of(receiver->own)) >= 0);
+}
+
+static void receiver_done(int socket)
+{
+    tell(socket);
+    await(socket);
+}
+
+static void pin_by_received_descriptor(int socket, void *context)
+{
+    struct receiver receiver;
+    CUdeviceptr address;
+    gdr_mh_t handle = {0};
+
+    receive(&receiver, socket, *(enum memory_kind *)context);
+    address = receiver.buffer.memory.address;
+    CHECK_ERROR(gdr_pin_buffer(receiver.own, (unsigned long)address, SIZE, 0, 0, &handle), EACCES);
+    CHECK_ERROR(gdr_pin_buffer_v2(receiver.own, (unsigned long)address, SIZE, 0, &handle), EACCES);
+    CHECK(gdr_pin_buffer((gdr_t)(void *)receiver.forged, (unsigned long)address, SIZE, 0, 0, &handle) != 0);
+    CHECK_EQUAL(handle.h, 0);
+    receiver_done(socket);
+}
+
+static void map_by_received_descriptor(int socket, void *context)
+{
+    struct receiver receiver;
+    gdr_mh_t senders;
+    void *va = NULL;
+
+    receive(&receiver, socket, *(enum memory_kind *)context);
+    senders.h = (unsigned long)receiver.handle;
+    CHECK(mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, receiver.descriptor, 0) == MAP_FAILED);
+    CHECK_EQUAL(errno, EACCES);
+    CHECK_ERROR(gdr_map(receiver.own, receiver.buffer.handle, &va, SIZE), EACCES);
+    CHECK(gdr_map(receiver.own, senders, &va, SIZE) != 0);
+    CHECK(gdr_map((gdr_t)(void *)receiver.forged, senders, &va, SIZE) != 0);
+    CHECK(va == NULL);
+    receiver_done(socket);
+}
+
+/* ---- Tests ---- */
+
+static void send_to_receiver(enum memory_kind kind, void (*part)(int socket, void *context))
+{
+    gdr_t g = open_connection();
+    struct process receiver;
+
+    if (uses_dmabuf(g))
+        WAIVE("with dma-bufs there is no descriptor of a driver to send");
+    close_connection(g);
+    receiver = start_process(part, &kind);
+    send_to(&receiver, kind);
+}
+
+static void invalidation_unix_sock_shared_fd_gdr_pin_buffer(enum memory_kind kind)
+{
+    send_to_receiver(kind, pin_by_received_descriptor);
+}
+
+static void invalidation_unix_sock_shared_fd_gdr_map(enum memory_kind kind)
+{
+    send_to_receiver(kind, map_by_received_descriptor);
+}
+
+const struct test socket_tests[] = {
+    {"invalidation_unix_sock_shared_fd_gdr_pin_buffer", invalidation_unix_sock_shared_fd_gdr_pin_buffer, BOTH_KINDS, 0},
+    {"invalidation_unix_sock_shared_fd_gdr_map", invalidation_unix_sock_shared_fd_gdr_map, BOTH_KINDS, 0},
+    END_OF_TESTS,
+};

@@ -1,0 +1,184 @@
+/*
+ * Pins end with their owner, however it ends, and with the last descriptor of the driver. The module counts them in a
+ * file, for the whole machine: other programs that pin meanwhile disturb these tests.
+ */
+
+#include "buffer.h"
+#include "processes.h"
+#include "tables.h"
+
+#include <time.h>
+
+#define SIZE (4 * GPU_PAGE_SIZE)
+#define REFCOUNT "/proc/driver/gdrdrv/nv_get_pages_refcount"
+
+/* ---- The count ---- */
+
+/* Page tables pinned now, or -1 if the module does not tell. */
+static long refcount(void)
+{
+    FILE *file = fopen(REFCOUNT, "r");
+    long count = -1;
+
+    if (file == NULL)
+        return -1;
+    if (fscanf(file, "%ld", &count) != 1)
+        count = -1;
+    fclose(file);
+    return count;
+}
+
+/* The kernel may take back what a process held a moment after it ended. */
+static void check_refcount_becomes(long wanted)
+{
+    struct timespec moment = {0, 10 * 1000 * 1000};
+    int tries = 500;
+
+    while (refcount() != wanted && tries-- > 0)
+        nanosleep(&moment, NULL);
+    CHECK_EQUAL(refcount(), wanted);
+}
+
+/* ---- Owners ---- */
+
+struct owner {
+    enum memory_kind kind;
+    int maps;
+};
+
+static struct buffer own(const struct owner *owner)
+{
+    gdr_t g = open_connection();
+    struct buffer buffer;
+
+    gpu_init();
+    buffer = buffer_pin(g, owner->kind, SIZE, pin_v1);
+    if (owner->maps)
+        buffer_map(&buffer);
+    return buffer;
+}
+
+/* Ends without giving anything back. */
+static void end_with_pin(int socket, void *context)
+{
+    own(context);
+    tell(socket);
+    await(socket);
+}
+
+static void give_back(int socket, void *context)
+{
+    struct buffer buffer = own(context);
+
+    tell(socket);
+    await(socket);
+    CHECK_OK(gdr_unpin_buffer(buffer.g, buffer.handle));
+    tell(socket);
+    await(socket);
+    close_connection(buffer.g);
+}
+
+/* Closes the descriptor behind the library's back, and then lives on. */
+static void lose_descriptor(int socket, void *context)
+{
+    struct buffer buffer = own(context);
+
+    tell(socket);
+    await(socket);
+    CHECK(close(descriptor_of(buffer.g)) == 0);
+    tell(socket);
+    await(socket);
+    if (buffer.va != NULL)
+        CHECK_OK(gdr_unmap(buffer.g, buffer.handle, buffer.va, buffer.memory.size));
+    tell(socket);
+    await(socket);
+    _exit(0);
+}
+
+static void inherit(int socket, void *context)
+{
+    (void)context;
+    await_end(socket);
+}
+
+/* Ends without giving anything back, after the child that inherited its descriptor. */
+static void end_after_heir(int socket, void *context)
+{
+    struct process heir;
+
+    own(context);
+    heir = start_process(inherit, NULL);
+    finish_process(&heir);
+    tell(socket);
+    await(socket);
+}
+
+/* ---- The test, which itself holds nothing ---- */
+
+static void step(struct process *owner)
+{
+    tell(owner->socket);
+    await(owner->socket);
+}
+
+static void leakage_pin_pages_fork(enum memory_kind kind)
+{
+    struct owner owner;
+    struct process process;
+    long before = refcount();
+    gdr_t g = open_connection();
+
+    if (uses_dmabuf(g))
+        WAIVE("nothing counts dma-bufs");
+    close_connection(g);
+    if (before < 0)
+        WAIVE(REFCOUNT " does not tell the count; load gdrdrv with dbg_enabled=1");
+    owner.kind = kind;
+    for (owner.maps = 0; owner.maps < 2; owner.maps++) {
+        say("%s pins; the count is %ld", owner.maps ? "mapped" : "unmapped", before);
+
+        process = start_process(give_back, &owner);
+        await(process.socket);
+        check_refcount_becomes(before + 1);
+        step(&process);
+        check_refcount_becomes(before);
+        tell(process.socket);
+        finish_process(&process);
+
+        process = start_process(end_with_pin, &owner);
+        await(process.socket);
+        check_refcount_becomes(before + 1);
+        tell(process.socket);
+        finish_process(&process);
+        check_refcount_becomes(before);
+
+        process = start_process(end_with_pin, &owner);
+        await(process.socket);
+        check_refcount_becomes(before + 1);
+        kill_process(&process);
+        check_refcount_becomes(before);
+
+        process = start_process(end_after_heir, &owner);
+        await(process.socket);
+        check_refcount_becomes(before + 1);
+        tell(process.socket);
+        finish_process(&process);
+        check_refcount_becomes(before);
+
+        process = start_process(lose_descriptor, &owner);
+        await(process.socket);
+        check_refcount_becomes(before + 1);
+        step(&process);
+        check_refcount_becomes(before + owner.maps); /* a mapping holds the file, and so the pin */
+        step(&process);
+        check_refcount_becomes(before);
+        tell(process.socket);
+        finish_process(&process);
+        check_refcount_becomes(before);
+    }
+}
+
+const struct test leakage_tests[] = {
+    {"leakage_pin_pages_fork", leakage_pin_pages_fork, BOTH_KINDS, 0},
+    END_OF_TESTS,
+};

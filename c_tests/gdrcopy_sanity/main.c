@@ -1,0 +1,177 @@
+/*
+ * gdrcopy_sanity: proves a libgdrapi.so.2 and the driver under it, by the tests that users of the original know.
+ *
+ * main.c     which tests to run
+ * runner.c   each in a process of its own
+ * attributes.c, basic.c, data_validation.c, mix_mappings.c, invalidation*.c, leakage.c   the tests
+ * connection.c, gpu_memory.c, buffer.c, processes.c                                      what they are made of
+ */
+
+#include "runner.h"
+#include "tables.h"
+
+int option_gpu = 0;
+int option_verbose = 0;
+
+static int option_summary = 1, option_list = 0, option_extended = 0;
+
+/* ---- All tests, in order ---- */
+
+static const struct test *const tables[] = {
+    attribute_tests,    basic_tests, data_validation_tests, mix_mappings_tests,
+    invalidation_tests, fork_tests,  socket_tests,          leakage_tests,
+};
+
+#define MOST_RUNS 256
+#define LONGEST_NAME 128
+
+static struct run all[MOST_RUNS];
+static size_t all_count = 0;
+
+static void add(const struct test *test, enum memory_kind kind, const char *suffix)
+{
+    static char names[MOST_RUNS][LONGEST_NAME];
+    struct run *run = &all[all_count];
+
+    CHECK(all_count < MOST_RUNS);
+    snprintf(names[all_count], LONGEST_NAME, "%s%s", test->name, suffix);
+    run->name = names[all_count++];
+    run->test = test;
+    run->kind = kind;
+}
+
+static void add_all(void)
+{
+    size_t i;
+    const struct test *test;
+
+    for (i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+        for (test = tables[i]; test->name != NULL; test++) {
+            add(test, CUMEMALLOC, test->variants == BOTH_KINDS ? "_cumemalloc" : "");
+            if (test->variants == BOTH_KINDS)
+                add(test, VMMALLOC, "_vmmalloc");
+        }
+}
+
+/* ---- Those asked for ---- */
+
+static struct run chosen[MOST_RUNS];
+static size_t chosen_count = 0;
+
+static void choose(const struct run *run)
+{
+    CHECK(chosen_count < MOST_RUNS);
+    chosen[chosen_count++] = *run;
+}
+
+static void choose_by_name(const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < all_count; i++)
+        if (strcmp(all[i].name, name) == 0) {
+            choose(&all[i]);
+            return;
+        }
+    fprintf(stderr, "gdrcopy_sanity: there is no test %s; -l -e lists all\n", name);
+    exit(1);
+}
+
+static void choose_default(void)
+{
+    size_t i;
+
+    for (i = 0; i < all_count; i++)
+        if (option_extended || !all[i].test->extended)
+            choose(&all[i]);
+}
+
+/* ---- Command line ---- */
+
+static void print_usage(FILE *stream)
+{
+    fputs("usage: gdrcopy_sanity [options]\n"
+          "\n"
+          "Tests libgdrapi and its driver. Exit status 0 if all tests passed or were waived, 1 if any failed.\n"
+          "\n"
+          "  -v        tell what each test does\n"
+          "  -s        no summary\n"
+          "  -l        list the tests, run none\n"
+          "  -t TEST   run this test only; may be repeated\n"
+          "  -d GPU    number of the GPU (default: 0)\n"
+          "  -e        the extended tests too, which take longer\n"
+          "  -h        this text\n",
+          stream);
+}
+
+static int number_of(const char *text)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+
+    if (*text == '\0' || *end != '\0' || number < 0 || number > 1023) {
+        fprintf(stderr, "gdrcopy_sanity: -d takes the number of a GPU, not \"%s\"\n", text);
+        exit(1);
+    }
+    return (int)number;
+}
+
+static void read_options(int argc, char **argv)
+{
+    int option;
+
+    while ((option = getopt(argc, argv, "vslt:d:eh")) != -1)
+        switch (option) {
+        case 'v':
+            option_verbose = 1;
+            break;
+        case 's':
+            option_summary = 0;
+            break;
+        case 'l':
+            option_list = 1;
+            break;
+        case 't':
+            choose_by_name(optarg);
+            break;
+        case 'd':
+            option_gpu = number_of(optarg);
+            break;
+        case 'e':
+            option_extended = 1;
+            break;
+        case 'h':
+            print_usage(stdout);
+            exit(0);
+        default:
+            print_usage(stderr);
+            exit(1);
+        }
+    if (optind < argc) {
+        print_usage(stderr);
+        exit(1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int failed = 0;
+    size_t i;
+
+    setvbuf(stdout, NULL, _IOLBF, 0); /* in order with stderr and with what the tests print */
+    add_all();
+    read_options(argc, argv);
+    if (chosen_count == 0)
+        choose_default();
+    for (i = 0; i < chosen_count; i++) {
+        if (option_list) {
+            puts(chosen[i].name);
+            continue;
+        }
+        run_in_child(&chosen[i]);
+        failed |= chosen[i].verdict == FAILED;
+    }
+    if (option_summary && !option_list)
+        print_summary(chosen, chosen_count);
+    return failed;
+}

@@ -1,0 +1,153 @@
+#include "processes.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+/* ---- Life of a process ---- */
+
+struct process start_process(void (*part)(int socket, void *context), void *context)
+{
+    struct process process;
+    int sockets[2];
+
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+    fflush(NULL);
+    process.pid = fork();
+    CHECK(process.pid >= 0);
+    if (process.pid == 0) {
+        CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+        close(sockets[0]);
+        part(sockets[1], context);
+        fflush(NULL);
+        _exit(0);
+    }
+    close(sockets[1]);
+    process.socket = sockets[0];
+    return process;
+}
+
+static int wait_for(struct process *process)
+{
+    int status;
+
+    close(process->socket);
+    CHECK(waitpid(process->pid, &status, 0) == process->pid);
+    return status;
+}
+
+void finish_process(struct process *process)
+{
+    int status = wait_for(process);
+
+    if (WIFEXITED(status) && WEXITSTATUS(status) == WAIVED)
+        exit(WAIVED);
+    CHECK(WIFEXITED(status));
+    CHECK_EQUAL(WEXITSTATUS(status), 0);
+}
+
+void kill_process(struct process *process)
+{
+    int status;
+
+    CHECK(kill(process->pid, SIGKILL) == 0);
+    status = wait_for(process);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+/* ---- Talk ---- */
+
+/* A child that finds its parent gone has nothing to say. A parent learns how its child ended. */
+static void other_side_ended(void)
+{
+    int status;
+
+    if (waitpid(-1, &status, 0) > 0) {
+        if (WIFEXITED(status) && WEXITSTATUS(status) == WAIVED)
+            exit(WAIVED);
+        fprintf(stderr, "a child of the test ended early, with wait status %#x\n", (unsigned)status);
+    }
+    exit(1);
+}
+
+void send_bytes(int socket, const void *bytes, size_t size)
+{
+    if (send(socket, bytes, size, MSG_NOSIGNAL) != (ssize_t)size)
+        other_side_ended();
+}
+
+void receive_bytes(int socket, void *bytes, size_t size)
+{
+    if (recv(socket, bytes, size, MSG_WAITALL) != (ssize_t)size)
+        other_side_ended();
+}
+
+void tell(int socket)
+{
+    send_bytes(socket, "", 1);
+}
+
+void await(int socket)
+{
+    char step;
+
+    receive_bytes(socket, &step, 1);
+}
+
+void await_end(int socket)
+{
+    char nothing;
+
+    CHECK(recv(socket, &nothing, 1, 0) <= 0);
+}
+
+/* Room for the control message that carries one descriptor, aligned as it must be. */
+union descriptor_message {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(sizeof(int))];
+};
+
+void send_descriptor(int socket, int descriptor)
+{
+    char byte = 0;
+    struct iovec data = {&byte, 1};
+    union descriptor_message control;
+    struct msghdr message;
+    struct cmsghdr *header;
+
+    memset(&control, 0, sizeof(control));
+    memset(&message, 0, sizeof(message));
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = &control;
+    message.msg_controllen = sizeof(control);
+    header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
+    if (sendmsg(socket, &message, MSG_NOSIGNAL) != 1)
+        other_side_ended();
+}
+
+int receive_descriptor(int socket)
+{
+    char byte;
+    struct iovec data = {&byte, 1};
+    union descriptor_message control;
+    struct msghdr message;
+    struct cmsghdr *header;
+    int descriptor;
+
+    memset(&message, 0, sizeof(message));
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = &control;
+    message.msg_controllen = sizeof(control);
+    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1)
+        other_side_ended();
+    header = CMSG_FIRSTHDR(&message);
+    CHECK(header != NULL && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int)));
+    memcpy(&descriptor, CMSG_DATA(header), sizeof(int));
+    return descriptor;
+}
