@@ -1,0 +1,50 @@
+/*
+ * The original test-suite looks into handles: the driver's descriptor at the start of a gdr_t, the driver's number at
+ * byte 24 of a gdr_mh_t. It copies both to its stack and expects the copies to be refused.
+ */
+
+#include "gpu.h"
+
+int main(void)
+{
+    struct gpu_buffer buffer;
+    unsigned char g_copy[128] __attribute__((aligned(128))), handle_copy[128] __attribute__((aligned(128)));
+    gdr_mh_t handle, other, forged;
+    uint32_t number, other_number;
+    int descriptor, using_dmabuf, i;
+    void *va = NULL;
+    gdr_t g = gdr_open();
+
+    CHECK(g != NULL);
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &using_dmabuf));
+    memcpy(&descriptor, g, sizeof(descriptor));
+    if (using_dmabuf)
+        CHECK_EQUAL(descriptor, -1);
+    else
+        CHECK(descriptor >= 0);
+
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
+    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    other = pin(g, buffer.address + GPU_PAGE_SIZE, GPU_PAGE_SIZE);
+    memcpy(&number, (char *)handle.h + 24, sizeof(number));
+    memcpy(&other_number, (char *)other.h + 24, sizeof(other_number));
+    CHECK(number != other_number);
+
+    memcpy(g_copy, g, 64);
+    memcpy(handle_copy, (void *)handle.h, 128);
+    forged.h = (unsigned long)handle_copy;
+    for (i = 0; i < 2; i++) {
+        gdr_mh_t refused;
+
+        CHECK_ERROR(gdr_pin_buffer((gdr_t)(void *)g_copy, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, 0, &refused),
+                    EINVAL);
+        CHECK_ERROR(gdr_map(g, forged, &va, GPU_PAGE_SIZE), EINVAL);
+        CHECK_ERROR(gdr_unpin_buffer(g, forged), EINVAL);
+        descriptor = -1; /* and with another descriptor in it */
+        memcpy(g_copy, &descriptor, sizeof(descriptor));
+    }
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+    return passed("abi_readable_handles");
+}
