@@ -52,7 +52,9 @@ static void session(void)
     gdr.driver_get_version(g, &driver_major, &driver_minor);
     gdr.runtime_get_version(&library_major, &library_minor);
     CHECK(library_major == 2 && library_minor >= 1);
-    CHECK(driver_major == 2 && driver_minor >= 1);
+    if (driver_major == 2 && driver_minor < 1)
+        waive("abi_nccl", "it needs a driver of 2.1 or later");
+    CHECK_EQUAL(driver_major, 2);
     allocate_use_and_free(&gdr, g);
     CHECK_OK(gdr.close(g));
     CHECK(dlclose(gdr.library) == 0);
