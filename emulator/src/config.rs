@@ -71,9 +71,11 @@ impl Default for DriverConfig {
     }
 }
 
-/// Options of the emulated GPUs and of the stand-in libcuda.
+/// Options of the GPUs, nearly all for emulated ones and the stand-in libcuda.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuConfig {
+    /// Where GPU memory is.
+    pub provider: Provider,
     /// How many GPUs there are.
     pub gpus: u32,
     /// What cuDriverGetVersion answers: 13000 for 13.0.
@@ -91,6 +93,7 @@ pub struct GpuConfig {
 impl Default for GpuConfig {
     fn default() -> Self {
         GpuConfig {
+            provider: Provider::Host,
             gpus: 1,
             cuda_version: 13000,
             mempools: true,
@@ -163,6 +166,16 @@ choice! {
 }
 
 choice! {
+    /// Where GPU memory is.
+    Provider {
+        /// In memory of the host, with a stand-in libcuda.
+        Host = "host",
+        /// On this machine's NVIDIA GPUs, with their own libcuda.
+        Nvidia = "nvidia",
+    }
+}
+
+choice! {
     /// What a dma-buf of GPU memory is good for.
     Dmabuf {
         /// What the CUDA version of the configuration has: mmap from 13.3 on.
@@ -201,6 +214,7 @@ impl Config {
         put("force_pcie", &self.driver.force_pcie);
         put("handle_base", &self.driver.handle_base);
         put("module_defects", &self.driver.module_defects);
+        put("provider", &self.gpu.provider);
         put("gpus", &self.gpu.gpus);
         put("cuda_version", &self.gpu.cuda_version);
         put("mempools", &self.gpu.mempools);
@@ -247,6 +261,7 @@ impl Config {
             "force_pcie" => driver.force_pcie = value.parse()?,
             "handle_base" => driver.handle_base = read(value)?,
             "module_defects" => driver.module_defects = read(value)?,
+            "provider" => gpu.provider = value.parse()?,
             "gpus" => gpu.gpus = read(value)?,
             "cuda_version" => gpu.cuda_version = read(value)?,
             "mempools" => gpu.mempools = read(value)?,
@@ -290,6 +305,7 @@ mod tests {
                 module_defects: true,
             },
             gpu: GpuConfig {
+                provider: Provider::Nvidia,
                 gpus: 8,
                 cuda_version: 13030,
                 mempools: false,

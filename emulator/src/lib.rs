@@ -1,11 +1,13 @@
 //! An emulated machine with gdrdrv and CUDA GPUs, for programs that know nothing of it.
 //!
 //! ```text
-//! gdremu (main.rs)                launcher: options → config, session folder, LD_PRELOAD
+//! gdremu (main.rs)                   launcher: options → config, session folder, LD_PRELOAD
 //!   └─ program
-//!        └─ libgdremu_runtime.so  (runtime/) libc hooks and stand-in libcuda.so.1
-//!             ├─ driver/          gdrdrv: opens, pins, handles, mappings, releases
-//!             └─ gpu/             GPU memory behind the trait Provider
+//!        ├─ libgdremu_runtime.so     (runtime/) on emulated GPUs: a stand-in libcuda.so.1, or
+//!        ├─ libgdremu_nvidia.so      (nvidia/) on real ones: some functions of libcuda replaced;
+//!        │                           in either: (hooks/) libc's functions that reach gdrdrv
+//!        ├─ driver/                  gdrdrv: opens, pins, handles, mappings, releases
+//!        └─ gpu/                     GPU memory behind the trait Provider
 //! ```
 //!
 //! This crate is the part without hooks: state machines that are tested by themselves.

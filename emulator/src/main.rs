@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
 use clap::Parser;
-use gdremu::config;
+use gdremu::config::{self, Provider};
 use gdremu::session::Session;
 
 use options::Options;
@@ -25,6 +25,9 @@ const FAILURE: u8 = 125;
 const CANNOT_RUN: u8 = 126;
 /// The exit status when the program is not there.
 const NOT_FOUND: u8 = 127;
+
+/// The control device of NVIDIA's GPU driver.
+const NVIDIA_DRIVER: &str = "/dev/nvidiactl";
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
@@ -44,7 +47,12 @@ enum End {
 }
 
 fn run(options: &Options) -> Result<End, String> {
-    let runtime = find_runtime()?;
+    if options.provider == Provider::Nvidia && !Path::new(NVIDIA_DRIVER).exists() {
+        return Err(format!(
+            "--provider nvidia: there is no {NVIDIA_DRIVER}, so no NVIDIA GPU with its driver"
+        ));
+    }
+    let runtime = find_runtime(options.provider)?;
     let session = Session::create().map_err(|error| format!("no session folder: {error}"))?;
     let code = run_in(&session, &runtime, options);
     session
@@ -54,20 +62,19 @@ fn run(options: &Options) -> Result<End, String> {
 }
 
 fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, String> {
-    session
-        .install_libcuda(runtime)
-        .map_err(|error| format!("no link to libcuda: {error}"))?;
     let config = options.config(session.folder().to_owned())?;
 
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);
     command.env(config::VARIABLE, config.to_variable());
     command.env("LD_PRELOAD", prepended(runtime.as_os_str(), "LD_PRELOAD"));
-    let libraries = session.libraries();
-    command.env(
-        "LD_LIBRARY_PATH",
-        prepended(libraries.as_os_str(), "LD_LIBRARY_PATH"),
-    );
+    if options.provider == Provider::Host {
+        session
+            .install_libcuda(runtime)
+            .map_err(|error| format!("no link to libcuda: {error}"))?;
+        let libraries = prepended(session.libraries().as_os_str(), "LD_LIBRARY_PATH");
+        command.env("LD_LIBRARY_PATH", libraries);
+    }
     // Programs built with AddressSanitizer insist on being the first library otherwise.
     command.env(
         "ASAN_OPTIONS",
@@ -105,18 +112,21 @@ fn end_like(status: ExitStatus) -> End {
 }
 
 /// The preload library: beside this executable, or where a package puts it.
-fn find_runtime() -> Result<PathBuf, String> {
-    const NAME: &str = "libgdremu_runtime.so";
+fn find_runtime(provider: Provider) -> Result<PathBuf, String> {
+    let name = match provider {
+        Provider::Host => "libgdremu_runtime.so",
+        Provider::Nvidia => "libgdremu_nvidia.so",
+    };
     if let Some(path) = env::var_os("GDREMU_RUNTIME") {
         return Ok(path.into());
     }
     let executable = env::current_exe().map_err(|error| error.to_string())?;
     let folder = executable.parent().ok_or("no folder of my own")?;
-    let candidates = [folder.join(NAME), folder.join("../lib/gdremu").join(NAME)];
+    let candidates = [folder.join(name), folder.join("../lib/gdremu").join(name)];
     let found = candidates.iter().find_map(|path| path.canonicalize().ok());
     found.ok_or_else(|| {
         format!(
-            "{NAME} is neither in {} nor in ../lib/gdremu",
+            "{name} is neither in {} nor in ../lib/gdremu",
             folder.display()
         )
     })

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use gdremu::config::{Config, Dmabuf, DriverConfig, ForcePcie, GpuConfig, Platform};
+use gdremu::config::{Config, Dmabuf, DriverConfig, ForcePcie, GpuConfig, Platform, Provider};
 use gdremu::errno::Errno;
 use gdremu::fault::Faults;
 use gdremu::version::Version;
@@ -14,6 +14,10 @@ use gdremu::version::Version;
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Options {
+    /// GPU memory: host (emulated GPUs) or nvidia (this machine's NVIDIA GPUs and libcuda)
+    #[arg(long, value_name = "WHOSE", default_value = "host")]
+    pub(crate) provider: Provider,
+
     /// Pins do not outlive a free of their memory (always so before driver 2.5)
     #[arg(long)]
     traditional: bool,
@@ -104,7 +108,7 @@ impl Options {
         // The program may change its folder before it first uses the device.
         let trace = self.trace.as_ref().map(std::path::absolute).transpose();
         let Version { major, minor } = self.cuda_version;
-        Ok(Config {
+        let config = Config {
             session,
             trace: trace.map_err(|error| format!("--trace: {error}"))?,
             faults: self.fault.clone(),
@@ -121,6 +125,7 @@ impl Options {
                 module_defects: self.stale_handle_bug,
             },
             gpu: GpuConfig {
+                provider: self.provider,
                 gpus: self.gpus,
                 cuda_version: u32::from(major) * 1000 + u32::from(minor) * 10,
                 mempools: !self.no_mempools,
@@ -128,7 +133,28 @@ impl Options {
                 bar1_size: self.bar1_size,
                 dmabuf: self.dmabuf,
             },
-        })
+        };
+        check(&config).map(|()| config)
+    }
+}
+
+/// Refuses options that say how emulated GPUs are where the GPUs are real.
+fn check(config: &Config) -> Result<(), String> {
+    let (gpu, emulated) = (&config.gpu, GpuConfig::default());
+    let meaningless = [
+        ("--platform", config.driver.platform != Platform::Wc),
+        ("--gpus", gpu.gpus != emulated.gpus),
+        ("--cuda-version", gpu.cuda_version != emulated.cuda_version),
+        ("--no-mempools", gpu.mempools != emulated.mempools),
+        ("--coherent", gpu.coherent != emulated.coherent),
+        ("--bar1-size", gpu.bar1_size != emulated.bar1_size),
+        ("--dmabuf", gpu.dmabuf != emulated.dmabuf),
+    ];
+    match meaningless.iter().find(|(_, given)| *given) {
+        Some((option, _)) if gpu.provider == Provider::Nvidia => Err(format!(
+            "{option} is for emulated GPUs; --provider nvidia takes the machine's as they are"
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -197,6 +223,30 @@ mod tests {
     fn a_cached_platform_is_coherent() {
         assert!(config(&["--platform", "cached"]).gpu.coherent);
         assert!(!config(&["--platform", "device"]).gpu.coherent);
+    }
+
+    #[test]
+    fn real_gpus_are_as_they_are() {
+        let refused = |option: &[&str]| {
+            let all = ["gdremu", "--provider", "nvidia"];
+            let all = all.iter().chain(option).chain(&["--", "true"]);
+            let options = Options::try_parse_from(all).unwrap();
+            options.config("/s".into()).err()
+        };
+        assert_eq!(refused(&["--traditional"]), None);
+        for option in [
+            &["--gpus", "2"] as &[&str],
+            &["--cuda-version", "13.3"],
+            &["--no-mempools"],
+            &["--coherent"],
+            &["--bar1-size", "1G"],
+            &["--dmabuf", "no"],
+            &["--platform", "device"],
+        ] {
+            assert!(refused(option).unwrap().starts_with(option[0]));
+        }
+        let cached = refused(&["--platform", "cached"]).unwrap();
+        assert!(cached.starts_with("--platform"), "{cached}");
     }
 
     #[test]

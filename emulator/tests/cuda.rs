@@ -2,9 +2,18 @@
 
 mod common;
 
+use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
-use common::{GDREMU, compile};
+use common::{GDREMU, built, compile};
+
+/// The preload library, which is the stand-in libcuda too.
+fn runtime() -> &'static OsStr {
+    static RUNTIME: OnceLock<PathBuf> = OnceLock::new();
+    RUNTIME.get_or_init(|| built("gdremu-runtime")).as_os_str()
+}
 
 /// Runs gdremu with these options on a program that tests/`source`.c becomes, with these arguments.
 fn run(
@@ -14,7 +23,8 @@ fn run(
     flavour: &[&str],
     arguments: &[&str],
 ) -> Output {
-    let program = compile(source, build, flavour);
+    let flavour = flavour.iter().map(OsStr::new);
+    let program = compile(source, build, flavour.chain([runtime()]));
     let mut gdremu = Command::new(GDREMU);
     gdremu
         .args(options)

@@ -2,14 +2,16 @@
 //!
 //! One test here is one run of the C program, with the options that it needs.
 
+mod common;
+
+use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
-use std::{env, fs};
 
-/// The launcher.
-const GDREMU: &str = env!("CARGO_BIN_EXE_gdremu");
+use common::{GDREMU, built, compile};
 
 /// Compiler arguments of a build of the C program.
 type Flavour = &'static [&'static str];
@@ -24,51 +26,13 @@ const SANITIZED: Flavour = &[
 /// The preload library, built beside the launcher.
 fn runtime() -> &'static Path {
     static RUNTIME: OnceLock<PathBuf> = OnceLock::new();
-    RUNTIME.get_or_init(|| {
-        let folder = Path::new(GDREMU).parent().unwrap();
-        let target = folder.parent().unwrap();
-        let mut build = Command::new(env!("CARGO"));
-        build
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "gdremu-runtime",
-                "--target-dir",
-            ])
-            .arg(target);
-        if folder.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().unwrap().success());
-        folder.join("libgdremu_runtime.so")
-    })
+    RUNTIME.get_or_init(|| built("gdremu-runtime"))
 }
 
 /// Builds the C program. Each test has its own copy, since tests run side by side.
 fn program(name: &str, flavour: Flavour) -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("device");
-    fs::create_dir_all(&folder).unwrap();
-    let program = folder.join(name);
-    let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
-    compile
-        .args([
-            "-std=gnu11",
-            "-g",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-pthread",
-        ])
-        .args(flavour);
-    compile
-        .arg("-I")
-        .arg(sources.join("../c_tests"))
-        .arg(sources.join("tests/device.c"));
-    compile.arg(runtime()).arg("-o").arg(&program);
-    assert!(compile.status().unwrap().success());
-    program
+    let flavour = flavour.iter().map(OsStr::new);
+    compile("device", name, flavour.chain([runtime().as_os_str()]))
 }
 
 /// Runs gdremu with these options on a program with these arguments.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Provider;
 use super::memory::{Access, Discard, Error, GPU_PAGE, Memory, PageTable, PageTableId, Run};
-use super::mmap::{self, View};
+use super::mmap::{self, Part, View};
 use super::physical::{BLOCK, ObjectId};
 use crate::errno::Errno;
 
@@ -223,7 +223,8 @@ impl Provider for HostProvider {
         let table = self.memory.page_table(table).ok_or(Errno::EINVAL)?;
         let parts = parts(&table, offset, len)?;
         let file = self.file(table.runs[0].gpu)?;
-        mmap::map_shared(file, &parts)
+        let part = |(offset, len)| Part { file, offset, len };
+        mmap::map_parts(&parts.into_iter().map(part).collect::<Vec<_>>())
     }
 
     fn zap(&mut self, addr: usize, len: usize) {

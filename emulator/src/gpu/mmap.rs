@@ -97,20 +97,28 @@ pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
     Ok(aligned)
 }
 
-/// Maps parts of a file, one behind the other, shared, readable and writable, and absent from
-/// forked children.
-pub(super) fn map_shared(file: BorrowedFd<'_>, parts: &[(u64, usize)]) -> Result<usize, Errno> {
-    let len = parts.iter().map(|part| part.1).sum();
+/// Part of a file to be mapped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'a> {
+    pub(super) file: BorrowedFd<'a>,
+    pub(super) offset: u64,
+    pub(super) len: usize,
+}
+
+/// Maps parts of files, one behind the other, shared, readable and writable, and absent from forked
+/// children.
+pub(super) fn map_parts(parts: &[Part<'_>]) -> Result<usize, Errno> {
+    let len = parts.iter().map(|part| part.len).sum();
     let start = reserve(len, page_size())?;
     let mut at = start;
-    for &(offset, len) in parts {
+    for part in parts {
         // SAFETY: the parts fill the reservation just made.
-        if let Err(error) = unsafe { replace(at, len, file, offset) } {
+        if let Err(error) = unsafe { replace(at, part.len, part.file, part.offset) } {
             // SAFETY: nobody else has seen the addresses.
             unsafe { munmap(start, len) };
             return Err(error);
         }
-        at += len;
+        at += part.len;
     }
     Ok(start)
 }
@@ -155,7 +163,7 @@ pub struct View {
 impl View {
     pub(super) fn new(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<View, Errno> {
         let len = usize::try_from(len).map_err(|_| Errno::ENOMEM)?;
-        map_shared(file, &[(offset, len)]).map(|addr| View { addr, len })
+        map_parts(&[Part { file, offset, len }]).map(|addr| View { addr, len })
     }
 
     /// Where `[offset, offset + len)` is mapped, as long as this view lives. Other mappings of the

@@ -2,29 +2,35 @@
 //!
 //! ```text
 //! Provider      what the driver and the libc hooks see: pin pages, map them, zap a mapping
+//!   chosen      Gpu: the provider that the configuration asks for
 //!   host        HostProvider: GPU memory is a memfd per GPU, mapped wherever it is needed
 //!     memory    addresses, buffers, physical objects, page tables: bookkeeping only, no memory
 //! touched
 //!       pins      page tables: who keeps physical memory alive, who is told that it is gone
 //!       vmm       CUDA's virtual memory management
-//!       arena     small buffers sharing one 2 MiB object
 //!       physical  the GPUs' memory, reference-counted
 //!       ranges    free lists of addresses and of physical memory
-//!     mmap      the only file with unsafe code: the calls that make memory appear and fault
+//!   nvidia      NvidiaProvider: memory of the machine's own GPUs
+//!   arena       small buffers sharing one block, for both
+//!   mmap        the calls that make memory appear and fault, for both
 //! ```
 
 pub mod arena;
+mod chosen;
 pub mod host;
 pub mod memory;
 mod mmap;
+pub mod nvidia;
 pub mod physical;
 mod pins;
 pub mod ranges;
 mod vmm;
 
+pub use chosen::Gpu;
 pub use host::HostProvider;
 pub use memory::{PageTable, PageTableId, Run};
 pub use mmap::View;
+pub use nvidia::NvidiaProvider;
 
 use crate::errno::Errno;
 

@@ -56,6 +56,7 @@ pub(super) extern "C" fn cuMemGetHandleForAddressRange(
         let size = size as u64;
         let table = machine
             .gpu
+            .host()
             .change(|memory| memory.export(address, size, host_page()))?;
         handle.set(
             machine
@@ -78,12 +79,12 @@ pub(super) extern "C" fn cuMemExportToShareableHandle(
         check_kind(kind)?;
         let id = ObjectId(handle);
         let mut machine = machine::lock();
-        let object = machine.gpu.memory().object(id)?;
+        let object = machine.gpu.host().memory().object(id)?;
         let len = object.len;
         if flags != 0 || !object.exportable {
             return Err(Error::INVALID_VALUE);
         }
-        machine.gpu.change(|memory| memory.retain(id))?;
+        machine.gpu.host().change(|memory| memory.retain(id))?;
         shareable.set(
             machine
                 .export(Export::Object(id), len)
@@ -107,7 +108,7 @@ pub(super) extern "C" fn cuMemImportFromShareableHandle(
         let Some(Export::Object(id)) = machine.exported(fd) else {
             return Err(Error::INVALID_VALUE);
         };
-        machine.gpu.change(|memory| memory.retain(id))?;
+        machine.gpu.host().change(|memory| memory.retain(id))?;
         handle.set(id.0)
     })
 }

@@ -22,7 +22,7 @@ pub(super) fn fault(function: &str) -> Option<Error> {
 
 /// Uses the GPUs.
 pub(super) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
-    call(&mut machine::lock().gpu)
+    call(machine::lock().gpu.host())
 }
 
 /// Changes the books of the GPUs' memory.
@@ -30,10 +30,10 @@ pub(super) fn change<T>(
     mut call: impl FnMut(&mut Memory) -> std::result::Result<T, memory::Error>,
 ) -> Result<T> {
     let mut machine = machine::lock();
-    match machine.gpu.change(&mut call) {
+    match machine.gpu.host().change(&mut call) {
         Err(memory::Error::NoMemory) => {
             machine.reap_exports(); // What closed descriptors kept is free only then.
-            Ok(machine.gpu.change(call)?)
+            Ok(machine.gpu.host().change(call)?)
         }
         result => Ok(result?),
     }
@@ -43,7 +43,7 @@ pub(super) fn change<T>(
 pub(super) fn free_bytes(gpu: usize) -> u64 {
     let mut machine = machine::lock();
     machine.reap_exports();
-    machine.gpu.memory().free_bytes(gpu)
+    machine.gpu.host().memory().free_bytes(gpu)
 }
 
 /// Takes memory away from the program: pins that lose it are told before anybody else can use the
@@ -52,7 +52,7 @@ pub(super) fn take_away(
     call: impl FnMut(&mut Memory) -> std::result::Result<Vec<PageTableId>, memory::Error>,
 ) -> Result {
     let mut machine = machine::lock();
-    let revoked = machine.gpu.change(call)?;
+    let revoked = machine.gpu.host().change(call)?;
     machine.revoke(&revoked);
     Ok(())
 }

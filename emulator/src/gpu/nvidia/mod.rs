@@ -2,26 +2,31 @@
 //!
 //! ```text
 //! NvidiaProvider   finds the allocations behind a range, keeps them, maps them
-//!   cuda           the real libcuda: which allocation an address belongs to, its export as a descriptor
-//!   rm             the GPU driver's resource manager: import of the descriptor, BAR1 mapping
+//!   buffers        what stands in for the program's cuMemAlloc'ed memory
+//!   cuda           the machine's libcuda: allocations, and descriptors of them
+//!   rm             the GPU driver's resource manager: import of descriptors, BAR1 mappings
 //! ```
 //!
-//! Only memory that CUDA lets us export can be pinned: VMM allocations with POSIX descriptors and GPUDirect RDMA. The
-//! runtime replaces the program's other allocations by such ones.
+//! Only memory that CUDA exports can be pinned: VMM allocations with POSIX descriptors. So the
+//! preload library replaces the program's other allocations by such ones.
 
-mod cuda;
+mod buffers;
+pub mod cuda;
 mod rm;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::sync::{Arc, Weak};
 
 use crate::errno::Errno;
 use crate::gpu::memory::GPU_PAGE;
-use crate::gpu::{PageTable, PageTableId, Provider, mmap};
+use crate::gpu::mmap::{self, Part};
+use crate::gpu::{PageTable, PageTableId, Provider};
 
-use cuda::Cuda;
+use buffers::Buffers;
+use cuda::{Cuda, Status};
 use rm::{Client, Memory};
 
 /// A step on the way to the GPU that failed.
@@ -35,11 +40,19 @@ struct Failure {
 
 impl Failure {
     fn refused(step: &'static str, status: u32) -> Failure {
-        Failure { step, status, errno: Errno::EINVAL }
+        Failure {
+            step,
+            status,
+            errno: Errno::EINVAL,
+        }
     }
 
     fn system(step: &'static str, error: &std::io::Error) -> Failure {
-        Failure { step, status: 0, errno: Errno(error.raw_os_error().unwrap_or(libc::EIO)) }
+        Failure {
+            step,
+            status: 0,
+            errno: Errno(error.raw_os_error().unwrap_or(libc::EIO)),
+        }
     }
 }
 
@@ -57,13 +70,14 @@ impl fmt::Display for Failure {
 }
 
 /// Pins and maps memory of the machine's NVIDIA GPUs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct NvidiaProvider {
-    cuda: Cuda,
-    /// Our client of the resource manager for each GPU, by instance number.
-    clients: BTreeMap<u32, Client>,
+    buffers: Buffers,
     tables: BTreeMap<PageTableId, Table>,
-    next_id: u64,
+    /// Our clients of the resource manager, by GPU. Pinned memory keeps them: they cost
+    /// descriptors, which a program that pins nothing shall not see.
+    clients: BTreeMap<u32, Weak<Client>>,
+    tables_made: u64,
 }
 
 /// A pinned range.
@@ -72,76 +86,129 @@ struct Table {
     va: u64,
     len: u64,
     persistent: bool,
-    parts: Vec<Part>,
+    pieces: Vec<Piece>,
 }
 
 /// The part of a pinned range that lies in one allocation.
 #[derive(Debug)]
-struct Part {
-    instance: u32,
+struct Piece {
     memory: Memory,
     /// Where the part starts in the allocation.
     offset: u64,
     len: u64,
 }
 
+impl Table {
+    fn overlaps(&self, start: u64, end: u64) -> bool {
+        start < self.va + self.len && self.va < end
+    }
+}
+
 impl NvidiaProvider {
-    /// A provider over the real CUDA driver.
+    /// Allocates memory as cuMemAlloc does, but such that it can be pinned. `gpu` is CUDA's number.
     ///
     /// # Errors
-    /// A line that says which part of the driver is missing.
-    pub fn new() -> Result<NvidiaProvider, String> {
-        let cuda = Cuda::load()?;
-        Ok(NvidiaProvider { cuda, clients: BTreeMap::new(), tables: BTreeMap::new(), next_id: 1 })
+    /// What CUDA answers.
+    pub fn alloc(&mut self, libcuda: &Cuda, gpu: i32, len: u64) -> Result<u64, Status> {
+        let tables = &self.tables;
+        if let Some(va) = self
+            .buffers
+            .take(gpu, len, |va, len| pinned(tables, va, len))
+        {
+            return Ok(va);
+        }
+        let (base, block_len) = libcuda.make_block(gpu, Buffers::block_len(len))?;
+        Ok(self.buffers.add_block(gpu, base, block_len, len))
     }
 
-    /// The program freed the allocation at `[va, va + len)`: the pins that lose their memory by it.
-    pub fn freed(&mut self, va: u64, len: u64) -> Vec<PageTableId> {
-        let overlaps = |table: &Table| va < table.va + table.len && table.va < va + len;
+    /// Frees a buffer from [`NvidiaProvider::alloc`] and returns the pins that lose their memory by
+    /// it.
+    ///
+    /// # Errors
+    /// CUDA_ERROR_INVALID_VALUE if no buffer starts there; what CUDA answers.
+    pub fn free(&mut self, libcuda: &Cuda, va: u64) -> Result<Vec<PageTableId>, Status> {
+        let tables = &self.tables;
+        let freed = self.buffers.free(va, |va, len| pinned(tables, va, len));
+        let freed = freed.ok_or(cuda::INVALID_VALUE)?;
+        if let Some((base, len)) = freed.block {
+            libcuda.free_block(base, len)?;
+        }
+        Ok(freed
+            .pages
+            .map_or_else(Vec::new, |(start, end)| self.lost(start, end - start)))
+    }
+
+    /// The buffer from [`NvidiaProvider::alloc`] that an address lies in: its start and the bytes
+    /// that were asked for.
+    pub fn buffer(&self, va: u64) -> Option<(u64, u64)> {
+        self.buffers.find(va)
+    }
+
+    /// The pins that lose their memory when that at `[va, va + len)` is freed.
+    pub fn lost(&self, va: u64, len: u64) -> Vec<PageTableId> {
+        let end = va.saturating_add(len);
         self.tables
             .iter()
-            .filter(|(_, table)| !table.persistent && overlaps(table))
+            .filter(|(_, table)| !table.persistent && table.overlaps(va, end))
             .map(|(id, _)| *id)
             .collect()
     }
 
-    fn pin(&mut self, va: u64, len: u64) -> Result<Vec<Part>, Failure> {
-        let mut parts = Vec::new();
-        let end = va.checked_add(len).ok_or(Failure::refused("a range past the address space", 0))?;
+    /// In a forked child: all that is pinned is the parent's.
+    pub fn after_fork(&mut self) {
+        self.tables.clear();
+        self.clients.clear();
+    }
+
+    fn pin(&mut self, va: u64, len: u64, tokens: (u64, u32)) -> Result<Vec<Piece>, Failure> {
+        let refused = |step| Failure::refused(step, 0);
+        let cuda = Cuda::loaded()?;
+        if tokens != (0, 0) && cuda.tokens(va) != Some(tokens) {
+            return Err(refused(cuda::NOT_GPU_MEMORY));
+        }
+        let end = va.checked_add(len).ok_or(refused(cuda::NOT_GPU_MEMORY))?;
+        let mut pages = (va..end).step_by(GPU_PAGE as usize);
+        if pages.any(|page| self.buffers.is_dead(page)) {
+            return Err(refused(cuda::NOT_GPU_MEMORY));
+        }
+        let mut pieces: Vec<Piece> = Vec::new();
         let mut at = va;
         while at < end {
-            let allocation = self.cuda.allocation(at)?;
-            let exported = self.cuda.export(at)?;
-            let client = self.client(allocation.gpu, &exported)?;
-            let instance = client.0;
-            let memory = client.1.import(&exported)?;
+            let allocation = cuda.allocation(at)?;
+            let exported = cuda.export(at)?;
+            let client = self.client(cuda, allocation.gpu, &exported)?;
+            if pieces
+                .first()
+                .is_some_and(|first| !first.memory.is_of(&client))
+            {
+                return Err(refused(cuda::NOT_GPU_MEMORY)); // Two GPUs.
+            }
             let len = (allocation.base + allocation.len).min(end) - at;
-            parts.push(Part { instance, memory, offset: at - allocation.base, len });
+            pieces.push(Piece {
+                memory: client.import(&exported)?,
+                offset: at - allocation.base,
+                len,
+            });
             at += len;
         }
-        Ok(parts)
+        Ok(pieces)
     }
 
     /// The client for the GPU with this CUDA number, whose memory `exported` is.
-    fn client(&mut self, gpu: i32, exported: &File) -> Result<(u32, &mut Client), Failure> {
+    fn client(&mut self, cuda: &Cuda, gpu: i32, exported: &File) -> Result<Arc<Client>, Failure> {
         let instance = rm::device_instance(exported)?;
-        let minor = self.cuda.device_minor(gpu)?;
-        let client = match self.clients.entry(instance) {
-            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::btree_map::Entry::Vacant(new) => new.insert(Client::new(minor, instance)?),
-        };
-        Ok((instance, client))
-    }
-
-    fn release(&self, parts: Vec<Part>) {
-        for part in parts {
-            if let Some(client) = self.clients.get(&part.instance)
-                && let Err(failure) = client.free(part.memory)
-            {
-                eprintln!("{failure}");
-            }
+        if let Some(client) = self.clients.get(&instance).and_then(Weak::upgrade) {
+            return Ok(client);
         }
+        let client = Arc::new(Client::new(cuda.device_minor(gpu)?, instance)?);
+        self.clients.insert(instance, Arc::downgrade(&client));
+        Ok(client)
     }
+}
+
+/// Whether any byte of `[va, va + len)` is pinned.
+fn pinned(tables: &BTreeMap<PageTableId, Table>, va: u64, len: u64) -> bool {
+    tables.values().any(|table| table.overlaps(va, va + len))
 }
 
 impl Provider for NvidiaProvider {
@@ -149,33 +216,46 @@ impl Provider for NvidiaProvider {
         &mut self,
         va: u64,
         len: u64,
-        _tokens: (u64, u32),
+        tokens: (u64, u32),
         persistent: bool,
         force_pcie: bool,
     ) -> Result<PageTable, Errno> {
+        if matches!(tokens, (1.., 0)) {
+            return Err(Errno::EIO);
+        }
         if force_pcie {
             return Err(Errno::ENOTSUPP); // What a GPU without a coherent link answers.
         }
         if len == 0 || !va.is_multiple_of(GPU_PAGE) || !len.is_multiple_of(GPU_PAGE) {
             return Err(Errno::EINVAL);
         }
-        let parts = self.pin(va, len).map_err(|failure| {
+        let pieces = self.pin(va, len, tokens).map_err(|failure| {
             // CUDA's refusal of an address is the program's mistake, the rest is ours to explain.
             if failure.step != cuda::NOT_GPU_MEMORY {
                 eprintln!("{failure}");
             }
             failure.errno
         })?;
-        let id = PageTableId(self.next_id);
-        self.next_id += 1;
-        self.tables.insert(id, Table { va, len, persistent, parts });
-        Ok(PageTable { id, va, len, runs: Vec::new() })
+        self.tables_made += 1;
+        let id = PageTableId(self.tables_made);
+        let table = Table {
+            va,
+            len,
+            persistent,
+            pieces,
+        };
+        self.tables.insert(id, table);
+        // Its physical addresses are the resource manager's secret.
+        Ok(PageTable {
+            id,
+            va,
+            len,
+            runs: Vec::new(),
+        })
     }
 
     fn put_pages(&mut self, table: PageTableId) {
-        if let Some(table) = self.tables.remove(&table) {
-            self.release(table.parts);
-        }
+        self.tables.remove(&table);
     }
 
     fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno> {
@@ -186,22 +266,28 @@ impl Provider for NvidiaProvider {
         }
         let mut files = Vec::new();
         let mut start = 0;
-        for part in &table.parts {
-            let (first, last) = (offset.max(start), end.min(start + part.len));
+        for piece in &table.pieces {
+            let (first, last) = (offset.max(start), end.min(start + piece.len));
             if first < last {
-                let client = self.clients.get(&part.instance).ok_or(Errno::EIO)?;
-                let bytes = (last - first) as usize;
-                let at = part.offset + first - start;
-                let file = client.prepare_map(&part.memory, at, bytes).map_err(|failure| {
+                let len = (last - first) as usize;
+                let file = piece.memory.prepare_map(piece.offset + first - start, len);
+                let file = file.map_err(|failure| {
                     eprintln!("{failure}");
                     failure.errno
                 })?;
-                files.push((file, bytes));
+                files.push((file, len));
             }
-            start += part.len;
+            start += piece.len;
         }
-        let parts: Vec<_> = files.iter().map(|(file, len)| (file.as_fd(), 0, *len)).collect();
-        mmap::map_files(&parts)
+        let parts: Vec<_> = files
+            .iter()
+            .map(|(file, len)| Part {
+                file: file.as_fd(),
+                offset: 0,
+                len: *len,
+            })
+            .collect();
+        mmap::map_parts(&parts)
     }
 
     fn zap(&mut self, addr: usize, len: usize) {

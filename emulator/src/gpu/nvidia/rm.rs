@@ -1,15 +1,18 @@
-//! The GPU driver's resource manager, as far as it takes to map exported GPU memory through BAR1: the ioctls
-//! of the open kernel driver (580 series) on `/dev/nvidiactl` and `/dev/nvidiaN`.
+//! The GPU driver's resource manager, as far as it takes to map exported GPU memory through BAR1:
+//! the ioctls of the open kernel driver (580 series) on `/dev/nvidiactl` and `/dev/nvidiaN`.
 //!
-//! The vendor documents none of this and may change it from one driver branch to the next, so every status
-//! is checked and every error names the step.
+//! The vendor documents none of this and may change it from one driver branch to the next, so every
+//! status is checked and every error names the step.
 
 use std::fs::{self, File, OpenOptions};
 use std::mem::size_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Failure;
+use crate::errno::Errno;
 
 /// Handle numbers that we choose for our objects.
 const DEVICE: u32 = 0x6764_0001;
@@ -24,6 +27,10 @@ const CLASS_SUBDEVICE: u32 = 0x2080;
 /// Control commands of a client: which device an exported descriptor belongs to; its import.
 const GET_EXPORT_INFO: u32 = 0x3d08;
 const IMPORT: u32 = 0x3d0c;
+
+/// Answers that say that there is no room, in BAR1 above all.
+const NO_RESOURCES: u32 = 0x1a;
+const NO_MEMORY: u32 = 0x51;
 
 /// One ioctl command: its number and its argument.
 trait Command: Default {
@@ -107,12 +114,17 @@ pub(super) struct Client {
     _device: File,
     path: String,
     root: u32,
-    next_memory: u32,
+    memories: AtomicU32,
+    /// The process that it serves. A forked child has the descriptors, but no say.
+    owner: u32,
 }
 
-/// An imported GPU allocation. It keeps the physical memory alive.
+/// An imported GPU allocation. It keeps the physical memory alive until dropped.
 #[derive(Debug)]
-pub(super) struct Memory(u32);
+pub(super) struct Memory {
+    client: Arc<Client>,
+    handle: u32,
+}
 
 /// Which GPU an exported descriptor belongs to.
 pub(super) fn device_instance(exported: &impl AsRawFd) -> Result<u32, Failure> {
@@ -125,7 +137,13 @@ pub(super) fn device_instance(exported: &impl AsRawFd) -> Result<u32, Failure> {
         max_objects: 0,
         metadata: [0; 64],
     };
-    send(&control, "which GPU the memory is of", root, GET_EXPORT_INFO, &mut info)?;
+    send(
+        &control,
+        "which GPU the memory is of",
+        root,
+        GET_EXPORT_INFO,
+        &mut info,
+    )?;
     Ok(info.device_instance)
 }
 
@@ -140,15 +158,37 @@ impl Client {
         // The device's parameters: its instance, and defaults.
         let mut params = [0_u32; 14];
         params[0] = instance;
-        alloc(&control, "device", root, root, DEVICE, CLASS_DEVICE, &mut params)?;
-        alloc(&control, "sub-device", root, DEVICE, SUBDEVICE, CLASS_SUBDEVICE, &mut [0_u32])?;
-        Ok(Client { control, _device: device, path, root, next_memory: FIRST_MEMORY })
+        alloc(
+            &control,
+            "device",
+            root,
+            root,
+            DEVICE,
+            CLASS_DEVICE,
+            &mut params,
+        )?;
+        alloc(
+            &control,
+            "sub-device",
+            root,
+            DEVICE,
+            SUBDEVICE,
+            CLASS_SUBDEVICE,
+            &mut [0_u32],
+        )?;
+        Ok(Client {
+            control,
+            _device: device,
+            path,
+            root,
+            memories: AtomicU32::new(FIRST_MEMORY),
+            owner: std::process::id(),
+        })
     }
 
     /// Imports the allocation that was exported as this descriptor.
-    pub(super) fn import(&mut self, exported: &impl AsRawFd) -> Result<Memory, Failure> {
-        let memory = self.next_memory;
-        self.next_memory += 1;
+    pub(super) fn import(self: &Arc<Self>, exported: &impl AsRawFd) -> Result<Memory, Failure> {
+        let handle = self.memories.fetch_add(1, Ordering::Relaxed);
         let mut import = ImportObjects {
             fd: exported.as_raw_fd(),
             parent: DEVICE,
@@ -157,40 +197,69 @@ impl Client {
             count: 1,
             index: 0,
         };
-        import.objects[0] = memory;
-        send(&self.control, "import of exported memory", self.root, IMPORT, &mut import)?;
-        Ok(Memory(memory))
+        import.objects[0] = handle;
+        send(
+            &self.control,
+            "import of exported memory",
+            self.root,
+            IMPORT,
+            &mut import,
+        )?;
+        Ok(Memory {
+            client: self.clone(),
+            handle,
+        })
+    }
+}
+
+impl Memory {
+    /// Whether it is on the client's GPU.
+    pub(super) fn is_of(&self, client: &Arc<Client>) -> bool {
+        Arc::ptr_eq(&self.client, client)
     }
 
-    /// A file whose mmap gives `len` bytes of an allocation from `offset` on, through BAR1 and write-combined.
-    pub(super) fn prepare_map(&self, memory: &Memory, offset: u64, len: usize) -> Result<File, Failure> {
+    /// A file whose mmap gives `len` bytes of the allocation from `offset` on, through BAR1 and
+    /// write-combined.
+    pub(super) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
         // The kernel remembers what to map with the descriptor, so each mapping has one of its own.
-        let fresh = open(&self.path)?;
+        let fresh = open(&self.client.path)?;
         let mut map = MapMemory {
-            client: self.root,
+            client: self.client.root,
             device: DEVICE,
-            memory: memory.0,
+            memory: self.handle,
             offset,
             length: len as u64,
             fd: fresh.as_raw_fd(),
             ..Default::default()
         };
-        call(&self.control, "BAR1 mapping", &mut map)?;
+        call(&self.client.control, "a BAR1 mapping", &mut map)?;
         Ok(fresh)
     }
+}
 
-    /// Lets go of an allocation.
-    pub(super) fn free(&self, memory: Memory) -> Result<(), Failure> {
-        let mut free =
-            Free { root: self.root, parent: DEVICE, object: memory.0, ..Default::default() };
-        call(&self.control, "free of imported memory", &mut free)
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.client.owner != std::process::id() {
+            return;
+        }
+        let mut free = Free {
+            root: self.client.root,
+            parent: DEVICE,
+            object: self.handle,
+            ..Default::default()
+        };
+        if let Err(failure) = call(&self.client.control, "free of imported memory", &mut free) {
+            eprintln!("{failure}");
+        }
     }
 }
 
 /// The version of the running GPU driver, for messages.
 pub(super) fn driver_version() -> String {
-    fs::read_to_string("/sys/module/nvidia/version")
-        .map_or_else(|_| "of unknown version".into(), |version| version.trim().to_owned())
+    fs::read_to_string("/sys/module/nvidia/version").map_or_else(
+        |_| "of unknown version".into(),
+        |version| version.trim().to_owned(),
+    )
 }
 
 fn open(path: &str) -> Result<File, Failure> {
@@ -209,7 +278,10 @@ fn register(device: &File, control: &File) -> Result<(), Failure> {
 }
 
 fn alloc_client(control: &File) -> Result<u32, Failure> {
-    let mut client = Alloc { class: CLASS_CLIENT, ..Default::default() };
+    let mut client = Alloc {
+        class: CLASS_CLIENT,
+        ..Default::default()
+    };
     call(control, "client", &mut client)?;
     Ok(client.object)
 }
@@ -258,13 +330,18 @@ fn call<C: Command>(file: &File, step: &'static str, command: &mut C) -> Result<
     ioctl(file, step, C::NUMBER, command)?;
     match command.status() {
         0 => Ok(()),
+        status @ (NO_RESOURCES | NO_MEMORY) => Err(Failure {
+            errno: Errno::ENOMEM,
+            ..Failure::refused(step, status)
+        }),
         status => Err(Failure::refused(step, status)),
     }
 }
 
 fn ioctl<T>(file: &File, step: &'static str, number: u8, argument: &mut T) -> Result<(), Failure> {
     const READ_WRITE: u64 = 3;
-    let request = READ_WRITE << 30 | (size_of::<T>() as u64) << 16 | u64::from(b'F') << 8 | u64::from(number);
+    let request =
+        READ_WRITE << 30 | (size_of::<T>() as u64) << 16 | u64::from(b'F') << 8 | u64::from(number);
     // SAFETY: the driver reads and writes one T, and what the pointers in it name; callers keep both alive.
     match unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(argument)) } {
         0 => Ok(()),

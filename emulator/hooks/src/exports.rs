@@ -25,7 +25,7 @@ const DMABUF_MMAP: u32 = 13030;
 
 /// What a descriptor stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Export {
+pub enum Export {
     /// Part of the device address space, as a dma-buf.
     Range(PageTableId),
     /// A physical object, to be imported again.
@@ -166,7 +166,7 @@ impl Machine {
     ///
     /// # Errors
     /// What the file system answers; the hold is given up.
-    pub(crate) fn export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
+    pub fn export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
         self.reap_exports();
         self.exports
             .add(&self.config.session, export, len)
@@ -177,7 +177,7 @@ impl Machine {
     }
 
     /// What CUDA exported under a descriptor.
-    pub(crate) fn exported(&self, fd: c_int) -> Option<Export> {
+    pub fn exported(&self, fd: c_int) -> Option<Export> {
         self.exports.find(fd).map(|(_, export)| export)
     }
 
@@ -221,7 +221,7 @@ impl Machine {
     }
 
     /// Gives up the memory of exports that nobody has any more.
-    pub(crate) fn reap_exports(&mut self) {
+    pub fn reap_exports(&mut self) {
         for export in self.exports.reap() {
             self.release_export(export);
         }
@@ -231,7 +231,7 @@ impl Machine {
         match export {
             Export::Range(table) => self.gpu.put_pages(table),
             Export::Object(object) => {
-                let released = self.gpu.change(|memory| memory.release(object));
+                let released = self.gpu.host().change(|memory| memory.release(object));
                 debug_assert!(released.is_ok(), "an export holds its object");
             }
         }

@@ -20,8 +20,7 @@ use gdremu::config::{self, Config};
 use gdremu::driver::{Access, Caller, Driver, FileId, MapRequest};
 use gdremu::errno::Errno;
 use gdremu::fault::Faults;
-use gdremu::gpu::host::Options;
-use gdremu::gpu::{HostProvider, PageTableId};
+use gdremu::gpu::{Gpu, PageTableId};
 use gdremu::session::{Record, Session};
 use gdremu::trace::Event;
 
@@ -37,14 +36,17 @@ thread_local! {
 }
 
 /// Everything that is emulated for this process.
-pub(crate) struct Machine {
-    pub(crate) config: &'static Config,
-    pub(crate) driver: Driver,
-    pub(crate) gpu: HostProvider,
+pub struct Machine {
+    /// What is emulated.
+    pub config: &'static Config,
+    /// The kernel module.
+    pub driver: Driver,
+    /// GPU memory.
+    pub gpu: Gpu,
     /// Faults of the driver and of CUDA.
-    pub(crate) faults: Faults,
+    pub faults: Faults,
     /// This process was forked from one that had the machine already.
-    pub(crate) forked: bool,
+    pub forked: bool,
     session: Session,
     devices: HashMap<Identity, Device>,
     /// Descriptors that CUDA gave out.
@@ -82,7 +84,7 @@ pub(crate) enum Descriptor {
 }
 
 /// The lock, held.
-pub(crate) struct Guard(MutexGuard<'static, Option<Machine>>);
+pub struct Guard(MutexGuard<'static, Option<Machine>>);
 
 impl Deref for Guard {
     type Target = Machine;
@@ -104,8 +106,11 @@ impl Drop for Guard {
     }
 }
 
-/// Takes the lock. The calling thread must not hold it.
-pub(crate) fn lock() -> Guard {
+/// Takes the lock.
+///
+/// # Panics
+/// If the calling thread holds it.
+pub fn lock() -> Guard {
     assert!(!INSIDE.replace(true), "the machine's lock is not recursive");
     let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     machine.get_or_insert_with(Machine::new);
@@ -113,12 +118,17 @@ pub(crate) fn lock() -> Guard {
 }
 
 /// Takes the lock for a hook; `None` within calls that the emulation itself makes.
-pub(crate) fn enter() -> Option<Guard> {
-    (!INSIDE.get()).then(lock)
+pub fn enter() -> Option<Guard> {
+    (!is_held_here()).then(lock)
+}
+
+/// Whether the calling thread holds the lock: then the emulation itself is calling.
+pub fn is_held_here() -> bool {
+    INSIDE.get()
 }
 
 /// What is emulated.
-pub(crate) fn config() -> &'static Config {
+pub fn config() -> &'static Config {
     static CONFIG: OnceLock<Config> = OnceLock::new();
     CONFIG.get_or_init(|| {
         read_config().unwrap_or_else(|why| {
@@ -152,14 +162,9 @@ impl Machine {
         // SAFETY: asks for a constant of the system.
         let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page_size = u64::try_from(page_size).expect("every system has a page size");
-        let gpu = HostProvider::new(Options {
-            gpus: config.gpu.gpus as usize,
-            coherent: config.gpu.coherent,
-            bar1_size: config.gpu.bar1_size,
-        });
         Machine {
             driver: Driver::new(config.driver.clone(), page_size),
-            gpu,
+            gpu: Gpu::new(&config.gpu),
             faults: config.faults.clone(),
             forked: false,
             session: Session::at(config.session.clone()),
@@ -381,7 +386,7 @@ impl Machine {
     }
 
     /// Memory was freed under pins that are not persistent.
-    pub(crate) fn revoke(&mut self, tables: &[PageTableId]) {
+    pub fn revoke(&mut self, tables: &[PageTableId]) {
         if tables.is_empty() {
             return;
         }
@@ -489,6 +494,7 @@ impl Machine {
     fn after_fork(&mut self) {
         self.driver.forget();
         self.devices.clear();
+        self.gpu.after_fork();
         self.exports.after_fork();
         self.calls.clear();
         self.forked = true;

@@ -1,0 +1,55 @@
+//! Functions for tests to find by `dlsym(RTLD_DEFAULT, …)` and ask.
+
+use std::ffi::{CStr, c_char, c_int, c_long};
+
+use gdremu::config::Provider;
+
+use crate::state;
+
+/// Where the GPU memory is, as `--provider` says it: `host` or `nvidia`.
+#[unsafe(no_mangle)]
+pub extern "C" fn gdremu_provider() -> *const c_char {
+    match state::config().gpu.provider {
+        Provider::Host => c"host",
+        Provider::Nvidia => c"nvidia",
+    }
+    .as_ptr()
+}
+
+/// The driver calls that this process made since the last call of this function, in order and
+/// separated by blanks: `open`, `mmap`, `munmap`, `close`, and the commands by name. The text is
+/// valid until the next call.
+#[unsafe(no_mangle)]
+pub extern "C" fn gdremu_calls_take() -> *const c_char {
+    state::lock().take_calls().as_ptr()
+}
+
+/// Number of page tables that this process has pinned.
+#[unsafe(no_mangle)]
+pub extern "C" fn gdremu_pins() -> c_long {
+    let mut machine = state::lock();
+    machine.reap_all();
+    machine.driver.pins() as c_long
+}
+
+/// Replaces the faults to inject by those of a text as `--fault` takes it; the calls count from 1
+/// again. Returns 0, or -1 if the text is wrong.
+///
+/// # Safety
+/// `text` is NULL, for no faults, or ends with a NUL byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdremu_faults_set(text: *const c_char) -> c_int {
+    let text = if text.is_null() {
+        c""
+    } else {
+        // SAFETY: as the caller promises.
+        unsafe { CStr::from_ptr(text) }
+    };
+    match text.to_str().map(str::parse) {
+        Ok(Ok(faults)) => {
+            state::lock().faults = faults;
+            0
+        }
+        _ => -1,
+    }
+}

@@ -1,0 +1,28 @@
+//! The part of gdremu inside every emulated program, whoever provides its GPU memory. It is linked
+//! into the libraries that are preloaded: `runtime/` and `nvidia/`.
+//!
+//! ```text
+//! hooks/      libc's functions by which programs reach /dev/gdrdrv
+//! state       the machine of this process, behind one lock
+//! exports     descriptors of emulated GPU memory
+//! for_tests   gdremu_* functions, for tests to ask
+//! next        the functions behind the hooks
+//! proc_files  the module's files under /proc
+//! ```
+
+pub mod exports;
+pub mod for_tests;
+mod hooks;
+mod next;
+mod proc_files;
+pub mod state;
+
+/// Runs when the library is loaded.
+extern "C" fn loaded() {
+    next::warm_up();
+    state::watch_forks();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;

@@ -1,0 +1,94 @@
+//! The provider that the configuration chose.
+#![forbid(unsafe_code)]
+
+use super::host::Options;
+use super::{HostProvider, NvidiaProvider, PageTable, PageTableId, Provider};
+use crate::config::{self, GpuConfig};
+use crate::errno::Errno;
+
+/// Where GPU memory is on this machine.
+#[derive(Debug)]
+pub enum Gpu {
+    /// In memory of the host.
+    Host(Box<HostProvider>),
+    /// On the NVIDIA GPUs that are there.
+    Nvidia(NvidiaProvider),
+}
+
+impl Gpu {
+    /// What the configuration asks for.
+    pub fn new(config: &GpuConfig) -> Gpu {
+        match config.provider {
+            config::Provider::Host => Gpu::Host(Box::new(HostProvider::new(Options {
+                gpus: config.gpus as usize,
+                coherent: config.coherent,
+                bar1_size: config.bar1_size,
+            }))),
+            config::Provider::Nvidia => Gpu::Nvidia(NvidiaProvider::default()),
+        }
+    }
+
+    /// The emulated GPUs.
+    ///
+    /// # Panics
+    /// If the GPUs are real: there is no stand-in libcuda then, which alone asks for this.
+    pub fn host(&mut self) -> &mut HostProvider {
+        match self {
+            Gpu::Host(provider) => provider,
+            Gpu::Nvidia(_) => panic!("the preload library is not the one for --provider nvidia"),
+        }
+    }
+
+    /// The real GPUs.
+    ///
+    /// # Panics
+    /// If the GPUs are emulated: nothing replaces functions of libcuda then, which alone asks for
+    /// this.
+    pub fn nvidia(&mut self) -> &mut NvidiaProvider {
+        match self {
+            Gpu::Nvidia(provider) => provider,
+            Gpu::Host(_) => panic!("the preload library is not the one for --provider host"),
+        }
+    }
+
+    /// In a forked child: what is pinned is the parent's.
+    pub fn after_fork(&mut self) {
+        match self {
+            Gpu::Host(_) => {} // Tells by the process's id.
+            Gpu::Nvidia(provider) => provider.after_fork(),
+        }
+    }
+
+    fn provider(&mut self) -> &mut dyn Provider {
+        match self {
+            Gpu::Host(provider) => &mut **provider,
+            Gpu::Nvidia(provider) => provider,
+        }
+    }
+}
+
+impl Provider for Gpu {
+    fn get_pages(
+        &mut self,
+        va: u64,
+        len: u64,
+        tokens: (u64, u32),
+        persistent: bool,
+        force_pcie: bool,
+    ) -> Result<PageTable, Errno> {
+        self.provider()
+            .get_pages(va, len, tokens, persistent, force_pcie)
+    }
+
+    fn put_pages(&mut self, table: PageTableId) {
+        self.provider().put_pages(table);
+    }
+
+    fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno> {
+        self.provider().map(table, offset, len)
+    }
+
+    fn zap(&mut self, addr: usize, len: usize) {
+        self.provider().zap(addr, len);
+    }
+}

@@ -1,0 +1,82 @@
+//! The nvidia provider as far as it goes without a GPU: its functions in the place of those of a
+//! libcuda that only counts (tests/nvidia_libcuda.c), and the launcher's refusals.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{GDREMU, built, compile};
+
+/// Builds the program, linked with a libcuda of its own.
+fn program(name: &str) -> PathBuf {
+    let mut arguments = vec!["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"];
+    // Like NVIDIA's, it calls its own functions, whoever else has some of the same names.
+    arguments.extend(["-Wl,-Bsymbolic", "-Wno-unused-parameter"]);
+    let folder = format!("{name}.lib/libcuda.so.1");
+    let libcuda = compile("nvidia_libcuda", &folder, arguments);
+    let rpath = format!("-Wl,-rpath,{}", libcuda.parent().unwrap().display());
+    compile(
+        "nvidia_functions",
+        name,
+        [libcuda.as_os_str(), rpath.as_ref()],
+    )
+}
+
+/// Runs the program as gdremu would where there is a GPU.
+fn run(way: &str, faults: &str) -> Output {
+    let test = format!("{way}-{}", faults.len());
+    let mut program = Command::new(program(&test));
+    program.arg(way);
+    program.env("LD_PRELOAD", built("gdremu-nvidia"));
+    let config = format!("provider=nvidia;session=/nonexistent;faults={faults};");
+    program.env("GDREMU_CONFIG", config).output().unwrap()
+}
+
+fn assert_passes(way: &str) {
+    let output = run(way, "");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "ok nvidia_functions\n"
+    );
+}
+
+#[test]
+fn linked_programs_get_our_functions() {
+    assert_passes("linked");
+}
+
+#[test]
+fn dlsym_finds_our_functions() {
+    assert_passes("dlsym");
+    assert_passes("next");
+}
+
+#[test]
+fn cu_get_proc_address_finds_our_functions() {
+    assert_passes("cuGetProcAddress");
+    assert_passes("cuGetProcAddress_v2");
+}
+
+#[test]
+fn they_fail_on_demand() {
+    let output = run("linked", "cuMemFree:700@2");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("is 0x2bc, not 0"), "{stderr}");
+}
+
+#[test]
+fn gdremu_says_that_there_is_no_gpu() {
+    if Path::new("/dev/nvidiactl").exists() {
+        return;
+    }
+    let mut gdremu = Command::new(GDREMU);
+    let output = gdremu
+        .args(["--provider", "nvidia", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("/dev/nvidiactl"), "{stderr}");
+}

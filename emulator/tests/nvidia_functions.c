@@ -1,0 +1,223 @@
+/*
+ * The functions that the nvidia provider puts in the place of libcuda's, found in the way that the argument says: linked,
+ * dlsym, cuGetProcAddress, or cuGetProcAddress_v2; then, by name, what else there is to see.
+ */
+#define _GNU_SOURCE
+
+#include "check.h"
+#include "nvidia_libcuda.h"
+
+#include <dlfcn.h>
+
+#define KIB 1024ul
+#define MIB (1024 * KIB)
+
+#undef cuGetProcAddress
+
+/* As this program found them. */
+static CUresult (*alloc)(CUdeviceptr *, size_t);
+static CUresult (*alloc_pitch)(CUdeviceptr *, size_t *, size_t, size_t, unsigned int);
+static CUresult (*free_memory)(CUdeviceptr);
+static CUresult (*address_range)(CUdeviceptr *, size_t *, CUdeviceptr);
+static CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
+static struct libcuda *state;
+
+static void find_linked(void)
+{
+    alloc = cuMemAlloc;
+    alloc_pitch = cuMemAllocPitch;
+    free_memory = cuMemFree;
+    address_range = cuMemGetAddressRange;
+    create = cuMemCreate;
+}
+
+static void find_by_dlsym(void *handle)
+{
+    *(void **)&alloc = dlsym(handle, "cuMemAlloc_v2");
+    *(void **)&alloc_pitch = dlsym(handle, "cuMemAllocPitch_v2");
+    *(void **)&free_memory = dlsym(handle, "cuMemFree_v2");
+    *(void **)&address_range = dlsym(handle, "cuMemGetAddressRange_v2");
+    *(void **)&create = dlsym(handle, "cuMemCreate");
+}
+
+static CUresult (*get_1)(const char *, void **, int, uint64_t);
+static CUresult (*get_2)(const char *, void **, int, uint64_t, CUdriverProcAddressQueryResult *);
+
+static void *find(const char *name)
+{
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    void *function = NULL;
+
+    if (get_1 != NULL) {
+        CHECK_EQUAL(get_1(name, &function, 11030, 0), CUDA_SUCCESS);
+    } else {
+        CHECK_EQUAL(get_2(name, &function, 13000, 0, &status), CUDA_SUCCESS);
+        CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SUCCESS);
+    }
+    return function;
+}
+
+static void find_by_proc_address(void)
+{
+    *(void **)&alloc = find("cuMemAlloc");
+    *(void **)&alloc_pitch = find("cuMemAllocPitch");
+    *(void **)&free_memory = find("cuMemFree");
+    *(void **)&address_range = find("cuMemGetAddressRange");
+    *(void **)&create = find("cuMemCreate");
+}
+
+/* ---- Buffers ---- */
+
+static void small_buffers_share_a_block(void)
+{
+    CUdeviceptr one, other, base;
+    size_t size;
+
+    CHECK_EQUAL(alloc(&one, 100), CUDA_SUCCESS);
+    CHECK_EQUAL(alloc(&other, 64 * KIB), CUDA_SUCCESS);
+    CHECK_EQUAL(other, one + 512);
+    CHECK_EQUAL(state->mappings, 1);
+    CHECK_EQUAL(state->objects, 0); /* The mapping alone keeps it. */
+    CHECK_EQUAL(state->created.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    CHECK_EQUAL(state->created.allocFlags.gpuDirectRDMACapable, 1);
+
+    CHECK_EQUAL(address_range(&base, &size, one + 99), CUDA_SUCCESS);
+    CHECK_EQUAL(base, one);
+    CHECK_EQUAL(size, 100);
+    CHECK_EQUAL(address_range(NULL, &size, other), CUDA_SUCCESS);
+    CHECK_EQUAL(size, 64 * KIB);
+    CHECK_EQUAL(address_range(&base, NULL, 1), CUDA_ERROR_NOT_FOUND);
+
+    CHECK_EQUAL(free_memory(one), CUDA_SUCCESS);
+    CHECK_EQUAL(state->mappings, 1);
+    CHECK_EQUAL(free_memory(other), CUDA_SUCCESS);
+    CHECK_EQUAL(state->mappings, 0);
+    CHECK_EQUAL(state->reservations, 0);
+    CHECK_EQUAL(state->calls_of_alloc, 0);
+}
+
+static void large_buffers_have_their_own(void)
+{
+    CUdeviceptr one, other;
+    size_t pitch;
+
+    CHECK_EQUAL(alloc(&one, 3 * MIB), CUDA_SUCCESS);
+    CHECK_EQUAL(alloc_pitch(&other, &pitch, 1000, 2048, 4), CUDA_SUCCESS);
+    CHECK_EQUAL(pitch, 1024);
+    CHECK_EQUAL(state->mappings, 2);
+    CHECK_EQUAL(free_memory(one), CUDA_SUCCESS);
+    CHECK_EQUAL(free_memory(other), CUDA_SUCCESS);
+    CHECK_EQUAL(state->mappings, 0);
+    CHECK_EQUAL(state->calls_of_alloc, 0);
+}
+
+static void errors_are_libcudas(void)
+{
+    CUdeviceptr address, other;
+    size_t pitch;
+
+    CHECK_EQUAL(alloc(&address, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(alloc(NULL, 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(alloc_pitch(&address, &pitch, 1, 1, 3), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(free_memory(513), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(alloc(&address, 2ul << 40), CUDA_ERROR_OUT_OF_MEMORY);
+
+    CHECK_EQUAL(alloc(&address, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(free_memory(address + 1), CUDA_ERROR_INVALID_VALUE);
+    state->context = 0;
+    CHECK_EQUAL(alloc(&other, 1), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQUAL(free_memory(address), CUDA_ERROR_INVALID_CONTEXT);
+    state->context = 1;
+    CHECK_EQUAL(free_memory(address), CUDA_SUCCESS);
+    CHECK_EQUAL(state->mappings, 0);
+}
+
+/* ---- Memory of the program's making ---- */
+
+static void created_memory_can_be_exported(void)
+{
+    CUmemAllocationProp wanted = {0};
+    CUmemGenericAllocationHandle handle;
+
+    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CHECK_EQUAL(create(&handle, 2 * MIB, &wanted, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(state->created.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    CHECK_EQUAL(state->created.allocFlags.gpuDirectRDMACapable, 1);
+    CHECK_EQUAL(wanted.requestedHandleTypes, 0);
+
+    /* What cannot be both is as the program wants it. */
+    wanted.allocFlags.compressionType = 1;
+    CHECK_EQUAL(create(&handle, 2 * MIB, &wanted, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(state->created.requestedHandleTypes, 0);
+    CHECK_EQUAL(state->created.allocFlags.gpuDirectRDMACapable, 0);
+
+    wanted.allocFlags.compressionType = 0;
+    wanted.location.type = CU_MEM_LOCATION_TYPE_HOST;
+    CHECK_EQUAL(create(&handle, 2 * MIB, &wanted, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(state->created.requestedHandleTypes, 0);
+    CHECK_EQUAL(create(&handle, 2ul << 40, &wanted, 0), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static void other_gpus_are_left_alone(void)
+{
+    CUmemAllocationProp wanted = {0};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address;
+
+    state->exportable = 0;
+    CHECK_EQUAL(alloc(&address, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(state->mappings, 0);
+    CHECK_EQUAL(free_memory(address), CUDA_SUCCESS);
+    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CHECK_EQUAL(create(&handle, 2 * MIB, &wanted, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(state->created.requestedHandleTypes, 0);
+    state->exportable = 1;
+}
+
+/* ---- The hook of dlsym itself ---- */
+
+static void dlsym_is_as_ever(void)
+{
+    void *libc = dlopen("libc.so.6", RTLD_NOW);
+
+    CHECK(dlsym(libc, "cuMemAlloc_v2") == NULL);
+    CHECK(dlerror() != NULL);
+    CHECK(dlerror() == NULL);
+    CHECK(dlsym(libc, "puts") == (void *)puts);
+    CHECK(dlsym(RTLD_DEFAULT, "no_such_function") == NULL);
+    CHECK(strstr(dlerror(), "no_such_function") != NULL);
+    /* Behind libcuda there is no other; behind the preload library there would be. */
+    CHECK(state->next_init == NULL);
+}
+
+int main(int argc, char **argv)
+{
+    const char *way = argc > 1 ? argv[1] : "linked";
+
+    if (strcmp(way, "linked") == 0) {
+        find_linked();
+    } else if (strcmp(way, "dlsym") == 0) {
+        find_by_dlsym(dlopen("libcuda.so.1", RTLD_NOW));
+    } else if (strcmp(way, "next") == 0) {
+        find_by_dlsym(RTLD_NEXT);
+    } else if (strcmp(way, "cuGetProcAddress") == 0) {
+        *(void **)&get_1 = dlsym(RTLD_DEFAULT, "cuGetProcAddress");
+        find_by_proc_address();
+    } else if (strcmp(way, "cuGetProcAddress_v2") == 0) {
+        *(void **)&get_2 = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2");
+        *(void **)&get_2 = find("cuGetProcAddress"); /* as the CUDA runtime does */
+        find_by_proc_address();
+    }
+    state = libcuda();
+    CHECK_EQUAL(cuInit(0), CUDA_SUCCESS);
+
+    small_buffers_share_a_block();
+    large_buffers_have_their_own();
+    errors_are_libcudas();
+    created_memory_can_be_exported();
+    other_gpus_are_left_alone();
+    dlsym_is_as_ever();
+    return passed("nvidia_functions");
+}

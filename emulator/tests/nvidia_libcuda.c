@@ -1,0 +1,200 @@
+/*
+ * A libcuda.so.1 without a GPU, for tests of the functions that the nvidia provider puts in the place of libcuda's. It
+ * counts what is made and freed; there is no memory behind its addresses.
+ */
+#define _GNU_SOURCE
+
+#include "nvidia_libcuda.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#define UNIT (2ul << 20)
+#define EXPORT __attribute__((visibility("default")))
+
+static struct libcuda state = {.context = 1, .exportable = 1};
+static CUdeviceptr next_address = 0x7f0000000000;
+
+EXPORT struct libcuda *libcuda(void)
+{
+    state.next_init = dlsym(RTLD_NEXT, "cuInit");
+    return &state;
+}
+
+EXPORT CUresult cuInit(unsigned int flags)
+{
+    return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuCtxGetDevice(CUdevice *device)
+{
+    *device = 0;
+    return state.context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+EXPORT CUresult cuCtxSynchronize(void)
+{
+    return state.context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    *value = state.exportable;
+    return CUDA_SUCCESS;
+}
+
+/* ---- The functions that are replaced ---- */
+
+EXPORT CUresult cuMemAlloc(CUdeviceptr *address, size_t size)
+{
+    state.calls_of_alloc++;
+    if (address == NULL || size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *address = 512;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemAllocPitch(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+    state.calls_of_alloc++;
+    if (element != 4 && element != 8 && element != 16)
+        return CUDA_ERROR_INVALID_VALUE;
+    *address = 512;
+    *pitch = width * height;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemFree(CUdeviceptr address)
+{
+    state.calls_of_alloc++;
+    return address == 512 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+    if (address < UNIT)
+        return CUDA_ERROR_NOT_FOUND;
+    if (base != NULL)
+        *base = address / UNIT * UNIT;
+    if (size != NULL)
+        *size = UNIT;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
+                            unsigned long long flags)
+{
+    if (size > (1ul << 40))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (prop->allocFlags.compressionType != 0 && prop->allocFlags.gpuDirectRDMACapable)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    state.created = *prop;
+    *handle = (CUmemGenericAllocationHandle)++state.objects;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size)
+{
+    state.mappings--;
+    return CUDA_SUCCESS;
+}
+
+/* ---- What they are made of ---- */
+
+EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+                                              CUmemAllocationGranularity_flags option)
+{
+    *granularity = UNIT;
+    return prop->location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    state.objects--;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr wanted,
+                                    unsigned long long flags)
+{
+    *address = next_address;
+    next_address += size;
+    state.reservations++;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
+{
+    state.reservations--;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                         unsigned long long flags)
+{
+    state.mappings++;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count)
+{
+    return count == 1 && access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- Looking functions up ---- */
+
+#undef cuGetProcAddress
+
+EXPORT CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags);
+EXPORT CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,
+                                    CUdriverProcAddressQueryResult *status)
+{
+    static const struct {
+        const char *name;
+        void *function;
+    } functions[] = {
+        {"cuInit", cuInit},
+        {"cuGetProcAddress", cuGetProcAddress_v2},
+        {"cuMemAlloc", cuMemAlloc},
+        {"cuMemAllocPitch", cuMemAllocPitch},
+        {"cuMemCreate", cuMemCreate},
+        {"cuMemFree", cuMemFree},
+        {"cuMemGetAddressRange", cuMemGetAddressRange},
+        {"cuMemUnmap", cuMemUnmap},
+    };
+    size_t i;
+
+    *function = NULL;
+    for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        if (strcmp(functions[i].name, name) == 0)
+            *function = functions[i].function;
+    }
+    if (status != NULL)
+        *status = *function != NULL ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags)
+{
+    cuGetProcAddress_v2(name, function, version, flags, NULL);
+    return *function != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+/* ---- What takes a GPU ---- */
+
+__attribute__((used)) static CUresult absent(void)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+#define ABSENT(symbol) __asm__(".globl " #symbol "\n.set " #symbol ", absent\n.type " #symbol ", @function")
+
+ABSENT(cuCtxGetCurrent);
+ABSENT(cuCtxSetCurrent);
+ABSENT(cuDeviceGet);
+ABSENT(cuDeviceGetPCIBusId);
+ABSENT(cuDevicePrimaryCtxRelease_v2);
+ABSENT(cuDevicePrimaryCtxRetain);
+ABSENT(cuMemExportToShareableHandle);
+ABSENT(cuMemRetainAllocationHandle);
+ABSENT(cuPointerGetAttribute);

@@ -1,0 +1,18 @@
+/* What the libcuda.so.1 of tests/nvidia_libcuda.c lets tests set and see. */
+#ifndef NVIDIA_LIBCUDA_H
+#define NVIDIA_LIBCUDA_H
+
+#include "cuda_driver.h"
+
+struct libcuda {
+    int context;               /* a context is current */
+    int exportable;            /* the GPU makes memory that can be exported */
+    int calls_of_alloc;        /* of cuMemAlloc, cuMemAllocPitch and cuMemFree */
+    int objects, mappings, reservations; /* alive */
+    CUmemAllocationProp created;         /* the last object's */
+    void *next_init;           /* what dlsym(RTLD_NEXT, "cuInit") finds, called in libcuda */
+};
+
+struct libcuda *libcuda(void);
+
+#endif
