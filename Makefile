@@ -29,7 +29,7 @@ static_libs := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
 
 .PHONY: help
 help: ## Lists these targets.
-	@sed -n 's/^\([a-z_]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
 	@echo
 	@echo "Variables: prefix ($(prefix)), libdir ($(libdir)), includedir ($(includedir)), DESTDIR, CARGO_TARGET_DIR"
 
@@ -75,11 +75,27 @@ build/lib/$(shared):
 
 .PHONY: emulator
 emulator: ## Builds gdremu, which runs programs on an emulated GPU and driver.
-	$(CARGO) build --release --package gdremu --package gdremu-runtime
+	$(CARGO) build --release --package gdremu --package gdremu-runtime --package gdremu-nvidia
 
 build/examples/demo: examples/demo.c include/gdrapi.h c_tests/cuda_driver.h | lib emulator
 	@mkdir -p build/examples
 	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc $(built)/libgdremu_runtime.so
+
+# For scripts/gpu-check.sh on a machine with a GPU, which needs nothing else.
+.PHONY: gpu-bundle
+gpu-bundle: lib emulator build/examples/demo ## Puts all that a check on a real GPU needs into build/gpu.
+	c_tests/run.sh --ways none --machines none
+	$(MAKE) --no-print-directory -f c_tests/gdrcopy_sanity/sanity.mk
+	@rm -rf build/gpu
+	@mkdir -p build/gpu/c_tests
+	$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests emulator/tests/gpu_memory.c -o build/gpu/gpu_memory \
+		-ldl -lc $(built)/libgdremu_runtime.so
+	@install --strip $(built)/gdremu $(built)/libgdremu_nvidia.so build/gpu
+	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
+	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
+	@install build/examples/demo build/c_tests/gdrcopy_sanity build/gpu
+	@install build/c_tests/plain/* build/gpu/c_tests
+	@du -sh build/gpu
 
 # ---- Installing ----
 

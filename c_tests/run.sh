@@ -21,6 +21,8 @@ Runs the named programs of c_tests, or all of them. Exit status 1 if any failed.
                       2.5 2.4 2.3 2.0   that version of gdrdrv
   --lib DIR         take libgdrapi.so.2 from DIR (default: build/lib, which \`make lib\` fills)
   --real            run on this machine's GPU and /dev/gdrdrv instead of under gdremu
+  --provider nvidia run on this machine's GPU under gdremu, which is the driver
+  --prebuilt DIR    build nothing: take gdremu, libgdrapi.so.2 and c_tests/ from DIR, as \`make gpu-bundle\` fills it
   -h, --help        this text
 END
 }
@@ -36,6 +38,8 @@ ways=linked,preloaded,sanitized,valgrind
 machines=defects,traditional,cached,device,2.5,2.4,2.3,2.0
 lib=$root/build/lib
 real=no
+provider=host
+prebuilt=
 programs=()
 
 while [ $# -gt 0 ]; do
@@ -44,15 +48,25 @@ while [ $# -gt 0 ]; do
     --machines) machines=$2 && shift 2 ;;
     --lib) lib=$(cd "$2" && pwd) && shift 2 ;;
     --real) real=yes machines=none && shift ;;
+    --provider) provider=$2 && shift 2 ;;
+    --prebuilt) prebuilt=$(cd "$2" && pwd) && shift 2 ;;
     -h | --help) usage && exit 0 ;;
     -*) usage >&2 && exit 2 ;;
     *) programs+=("$1") && shift ;;
     esac
 done
+plain=$out/plain
+if [ -n "$prebuilt" ]; then
+    plain=$prebuilt/c_tests lib=$prebuilt emulator=$prebuilt/gdremu
+fi
 IFS=, read -ra ways <<<"${ways/#none/}"
 IFS=, read -ra machines <<<"${machines/#none/}"
 
-if [ ${#programs[@]} -eq 0 ]; then
+if [ ${#programs[@]} -eq 0 ] && [ -n "$prebuilt" ]; then
+    for binary in "$plain"/*; do
+        programs+=("$(basename "$binary")")
+    done
+elif [ ${#programs[@]} -eq 0 ]; then
     programs=(header_c99 header_cxx17)
     for source in "$tests"/*.c; do
         programs+=("$(basename "$source" .c)")
@@ -65,7 +79,7 @@ die() {
 }
 
 [ -e "$lib/libgdrapi.so.2" ] || die "no libgdrapi.so.2 in $lib: run \`make lib\` first, or name another place with --lib"
-[ -e "$standin_cuda" ] || die "$standin_cuda is missing: run \`cargo build --release --workspace\` first"
+[ -n "$prebuilt" ] || [ -e "$standin_cuda" ] || die "$standin_cuda is missing: run \`cargo build --release --workspace\` first"
 [[ " ${ways[*]} " != *" valgrind "* ]] || command -v valgrind >/dev/null ||
     die "valgrind is missing: run scripts/install-deps.sh, or leave it out with --ways"
 
@@ -106,7 +120,7 @@ build_all() {
     local program way
     build_absent
     for program in "${programs[@]}"; do
-        build "$program" "$out/plain" -O2 -g
+        build "$program" "$plain" -O2 -g
         for way in "${ways[@]}"; do
             if [ "$way" = sanitized ]; then
                 build "$program" "$out/sanitized" -O1 -g "${sanitizers[@]}"
@@ -117,6 +131,10 @@ build_all() {
 }
 
 # ---- Running ----
+
+# How long a program may run, in seconds.
+limit=600
+[ "$provider" = host ] || limit=60
 
 # gdremu's exit status where a program ended well, but with buffers still pinned.
 leak=66
@@ -151,16 +169,16 @@ applies_to_any() {
 
 # run_program PROGRAM WAY: its output on stdout and stderr, its exit status.
 run_program() {
-    local program=$1 way=$2 binary=$out/plain/$1
-    local library_path=$lib command=(timeout 600)
+    local program=$1 way=$2 binary=$plain/$1
+    local library_path=$lib command=(timeout $limit)
     local environment=()
 
     if [ "$real" = no ] && [ "$program" != open_fails ]; then
         # shellcheck disable=SC2207 # The options are words.
-        command+=("$emulator" --leak-exit $leak $(machine "$way") --)
+        command+=("$emulator" --provider "$provider" --leak-exit $leak $(machine "$way") --)
     fi
-    if [ -n "$(machine "$way")" ]; then
-        environment+=(CHECK_SLOWNESS=100) # not slow, but the same again
+    if [ -n "$(machine "$way")" ] || [ "$provider" = nvidia ]; then
+        environment+=(CHECK_SLOWNESS=100) # not slow, but the same again; or slow, as reads through BAR1 are
     fi
     case $way in
     preloaded)
@@ -220,7 +238,7 @@ table() {
     echo
 }
 
-build_all
+[ -n "$prebuilt" ] || build_all
 table ${ways[@]+"${ways[@]}"}
 table ${machines[@]+"${machines[@]}"}
 

@@ -86,10 +86,25 @@ static CUdeviceptr aligned_gpu_memory(size_t size)
     return (memory + GPU_PAGE_OFFSET) & GPU_PAGE_MASK;
 }
 
-/* Whether this runs under gdremu, whose functions for tests are then found. */
+/* gdremu's --provider, or NULL: gdremu's functions for tests are found only under it. */
+static const char *provider(void)
+{
+    const char *(*ask)(void);
+
+    *(void **)&ask = dlsym(RTLD_DEFAULT, "gdremu_provider");
+    return ask != NULL ? ask() : NULL;
+}
+
 static int is_emulated(void)
 {
-    return dlsym(RTLD_DEFAULT, "gdremu_calls_take") != NULL;
+    return provider() != NULL && strcmp(provider(), "host") == 0;
+}
+
+static const char *kind_of_gpu(void)
+{
+    if (is_emulated())
+        return "emulated GPU (gdremu)";
+    return provider() != NULL ? "real GPU through gdremu's nvidia provider" : "real GPU";
 }
 
 static void introduce(gdr_t g, CUdevice device)
@@ -104,7 +119,7 @@ static void introduce(gdr_t g, CUdevice device)
     GDR(gdr_driver_get_version(g, &driver_major, &driver_minor));
     GDR(gdr_get_info(g, pinned, &info));
     GDR(gdr_get_mapping_type_string(info.mapping_type, &type));
-    printf("GPU      %s: %s\n", name, is_emulated() ? "emulated GPU (gdremu)" : "real GPU");
+    printf("GPU      %s: %s\n", name, kind_of_gpu());
     printf("library  libgdrapi %d.%d\n", library_major, library_minor);
     printf("driver   gdrdrv %d.%d\n", driver_major, driver_minor);
     printf("mapping  %s, %lu KiB\n\n", type, (unsigned long)(info.mapped_size >> 10));

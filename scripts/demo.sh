@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs examples/demo on this machine's GPU if it and gdrdrv work, else on an emulated GPU.
+# Runs examples/demo on this machine's GPU if there is one that works, with gdrdrv or without, else on an emulated GPU.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -13,10 +13,19 @@ has_libcuda() {
     PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'
 }
 
-if [ -e /dev/gdrdrv ] && has_libcuda; then
+# run COMMAND...: runs the demo and ends with it, unless it finds no usable GPU.
+run() {
     status=0
-    build/examples/demo || status=$?
+    "$@" build/examples/demo || status=$?
     [ $status -eq $unusable ] || exit $status
     echo "Going on with an emulated GPU."
+}
+
+if has_libcuda; then
+    if [ -e /dev/gdrdrv ]; then
+        run env
+    elif [ -e /dev/nvidiactl ]; then
+        run "$target/release/gdremu" --provider nvidia --
+    fi
 fi
 exec "$target/release/gdremu" -- build/examples/demo

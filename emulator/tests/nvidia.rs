@@ -66,6 +66,26 @@ fn they_fail_on_demand() {
     assert!(stderr.contains("is 0x2bc, not 0"), "{stderr}");
 }
 
+/// What scripts/gpu-check.sh has real GPUs do, emulated ones do too.
+#[test]
+fn real_and_emulated_gpus_are_used_alike() {
+    let program = compile("gpu_memory", "program", [built("gdremu-runtime")]);
+    for arguments in [
+        &["--", "persistent"] as &[&str],
+        &["--traditional", "--", "traditional"],
+    ] {
+        let (test, options) = arguments.split_last().unwrap();
+        let mut gdremu = Command::new(GDREMU);
+        let output = gdremu
+            .args(options)
+            .arg(&program)
+            .arg(test)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{test}: {output:?}");
+    }
+}
+
 #[test]
 fn gdremu_says_that_there_is_no_gpu() {
     if Path::new("/dev/nvidiactl").exists() {

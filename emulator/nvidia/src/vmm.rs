@@ -16,14 +16,19 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
     call("cuMemCreate", |cuda| {
         // SAFETY: the program's argument.
         let wanted = unsafe { properties.as_ref() };
-        let on_gpu = |wanted: &&AllocationProperties| {
-            let gpu = wanted.gpu();
-            gpu.is_some_and(|gpu| cuda.makes_exportable(gpu))
-        };
-        if let Some(exportable) = wanted.filter(on_gpu).map(|wanted| wanted.exportable()) {
-            // SAFETY: the program's arguments but one.
-            if unsafe { (cuda.create)(handle, size, &exportable, flags) } == 0 {
-                return Ok(());
+        let gpu = wanted
+            .and_then(AllocationProperties::gpu)
+            .filter(|&gpu| cuda.makes_exportable(gpu));
+        if let (Some(wanted), Some(gpu)) = (wanted, gpu) {
+            let exportable = wanted.exportable();
+            // SAFETY: the program's arguments but one; a handle that was made has been written.
+            unsafe {
+                if (cuda.create)(handle, size, &exportable, flags) == 0 {
+                    if let Some(mut machine) = state::enter() {
+                        machine.gpu.nvidia().created(cuda, gpu, *handle);
+                    }
+                    return Ok(());
+                }
             }
         }
         // Some kinds of memory cannot be exported.

@@ -59,17 +59,21 @@ pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
         }
         OwnedFd::from_raw_fd(fd)
     };
-    // SAFETY: plain calls on a descriptor that we own.
+    // SAFETY: a plain call on a descriptor that we own.
+    if unsafe { libc::ftruncate(file.as_raw_fd(), len) } != 0 {
+        return Err(last_errno());
+    }
+    Ok(out_of_the_way(file))
+}
+
+/// The same file under a high number, if there is one left.
+pub(super) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
+    // SAFETY: a plain call on a descriptor that we own; what comes back is ours too.
     unsafe {
-        if libc::ftruncate(file.as_raw_fd(), len) != 0 {
-            return Err(last_errno());
+        match libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) {
+            -1 => file,
+            high => OwnedFd::from_raw_fd(high),
         }
-        let high = libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR);
-        Ok(if high < 0 {
-            file
-        } else {
-            OwnedFd::from_raw_fd(high)
-        })
     }
 }
 

@@ -322,17 +322,28 @@ impl Cuda {
 
     /// A descriptor of the physical memory behind a device address.
     pub(super) fn export(&self, va: u64) -> Result<File, Failure> {
-        let (mut handle, mut fd): (u64, c_int) = (0, -1);
-        // SAFETY: the places are ours; the address is only looked up.
+        let mut object = 0;
+        let address = ptr::without_provenance_mut(va as usize);
+        // SAFETY: the place is ours; the address is only looked up.
+        let status = unsafe { (self.retain_handle)(&mut object, address) };
+        check(
+            "the retaining of an allocation (is it a VMM allocation?)",
+            status,
+        )?;
+        let exported = self.export_object(object);
+        // SAFETY: retained above.
+        unsafe { (self.release)(object) };
+        exported
+    }
+
+    /// A descriptor of a physical object.
+    pub(super) fn export_object(&self, object: u64) -> Result<File, Failure> {
+        let mut fd: c_int = -1;
+        let place = ptr::from_mut(&mut fd).cast();
+        // SAFETY: the place is ours, and so is the descriptor that it gets.
         unsafe {
-            check(
-                "the retaining of an allocation (is it a VMM allocation?)",
-                (self.retain_handle)(&mut handle, ptr::without_provenance_mut(va as usize)),
-            )?;
-            let place = ptr::from_mut(&mut fd).cast();
-            let exported = (self.export_handle)(place, handle, HANDLE_POSIX_FD, 0);
-            (self.release)(handle);
-            check("the export of an allocation", exported)?;
+            let status = (self.export_handle)(place, object, HANDLE_POSIX_FD, 0);
+            check("the export of an allocation", status)?;
             Ok(File::from_raw_fd(fd))
         }
     }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use crate::errno::Errno;
 use crate::gpu::memory::GPU_PAGE;
@@ -74,9 +74,8 @@ impl fmt::Display for Failure {
 pub struct NvidiaProvider {
     buffers: Buffers,
     tables: BTreeMap<PageTableId, Table>,
-    /// Our clients of the resource manager, by GPU. Pinned memory keeps them: they cost
-    /// descriptors, which a program that pins nothing shall not see.
-    clients: BTreeMap<u32, Weak<Client>>,
+    /// Our clients of the resource manager, by CUDA's number of the GPU.
+    clients: BTreeMap<i32, Arc<Client>>,
     tables_made: u64,
 }
 
@@ -118,6 +117,7 @@ impl NvidiaProvider {
             return Ok(va);
         }
         let (base, block_len) = libcuda.make_block(gpu, Buffers::block_len(len))?;
+        self.prepare(libcuda, gpu, || libcuda.export(base));
         Ok(self.buffers.add_block(gpu, base, block_len, len))
     }
 
@@ -142,6 +142,11 @@ impl NvidiaProvider {
     /// that were asked for.
     pub fn buffer(&self, va: u64) -> Option<(u64, u64)> {
         self.buffers.find(va)
+    }
+
+    /// The program has made VMM memory: `object`, on this GPU.
+    pub fn created(&mut self, libcuda: &Cuda, gpu: i32, object: u64) {
+        self.prepare(libcuda, gpu, || libcuda.export_object(object));
     }
 
     /// The pins that lose their memory when that at `[va, va + len)` is freed.
@@ -194,14 +199,33 @@ impl NvidiaProvider {
         Ok(pieces)
     }
 
-    /// The client for the GPU with this CUDA number, whose memory `exported` is.
-    fn client(&mut self, cuda: &Cuda, gpu: i32, exported: &File) -> Result<Arc<Client>, Failure> {
-        let instance = rm::device_instance(exported)?;
-        if let Some(client) = self.clients.get(&instance).and_then(Weak::upgrade) {
-            return Ok(client);
+    /// Opens the GPU as soon as the program has any memory there: descriptors that are opened only
+    /// when it first pins would look like leaks of its own.
+    fn prepare(
+        &mut self,
+        libcuda: &Cuda,
+        gpu: i32,
+        export: impl FnOnce() -> Result<File, Failure>,
+    ) {
+        if !self.clients.contains_key(&gpu) {
+            // What fails here fails again, and is told, when memory is pinned.
+            let _ = export().and_then(|exported| self.client(libcuda, gpu, &exported));
         }
-        let client = Arc::new(Client::new(cuda.device_minor(gpu)?, instance)?);
-        self.clients.insert(instance, Arc::downgrade(&client));
+    }
+
+    /// The client for a GPU, of whose memory `exported` is.
+    fn client(
+        &mut self,
+        libcuda: &Cuda,
+        gpu: i32,
+        exported: &File,
+    ) -> Result<Arc<Client>, Failure> {
+        if let Some(client) = self.clients.get(&gpu) {
+            return Ok(client.clone());
+        }
+        let instance = rm::device_instance(exported)?;
+        let client = Arc::new(Client::new(libcuda.device_minor(gpu)?, instance)?);
+        self.clients.insert(gpu, client.clone());
         Ok(client)
     }
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Failure;
 use crate::errno::Errno;
+use crate::gpu::mmap::out_of_the_way;
 
 /// Handle numbers that we choose for our objects.
 const DEVICE: u32 = 0x6764_0001;
@@ -150,9 +151,9 @@ pub(super) fn device_instance(exported: &impl AsRawFd) -> Result<u32, Failure> {
 impl Client {
     /// A client for the GPU with this device file and instance number.
     pub(super) fn new(minor: u32, instance: u32) -> Result<Client, Failure> {
-        let control = open("/dev/nvidiactl")?;
+        let control = out_of_the_way(open("/dev/nvidiactl")?.into()).into();
         let path = format!("/dev/nvidia{minor}");
-        let device = open(&path)?;
+        let device = out_of_the_way(open(&path)?.into()).into();
         register(&device, &control)?;
         let root = alloc_client(&control)?;
         // The device's parameters: its instance, and defaults.

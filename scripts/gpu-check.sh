@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# scripts/gpu-check.sh [BUNDLE]: tests on this machine's NVIDIA GPU, under gdremu's nvidia provider: no gdrdrv is needed.
+# BUNDLE is what `make gpu-bundle` made, here or on another machine (default: build/gpu); no compiler is needed. Prints a
+# table last. Takes some minutes, on one core, GPU_CHECK_CORE (default: 4, or the last if there are fewer).
+set -uo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+bundle=$(cd "${1:-$root/build/gpu}" && pwd) || exit 2
+logs=$root/build/gpu-check
+gdremu=("$bundle/gdremu" --provider nvidia --leak-exit 66)
+
+die() {
+    echo "gpu-check: $*" >&2
+    exit 2
+}
+
+[ -e /dev/nvidiactl ] || die "this machine has no NVIDIA GPU with its driver (/dev/nvidiactl)"
+[ -x "$bundle/gdremu" ] || die "no gdremu in $bundle: run \`make gpu-bundle\`"
+
+last=$(($(nproc --all) - 1))
+core=${GPU_CHECK_CORE:-$((last < 4 ? last : 4))}
+taskset -cp "$core" $$ >/dev/null || die "core $core cannot be used"
+
+export LD_LIBRARY_PATH="$bundle${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+mkdir -p "$logs"
+table=()
+failed=0
+
+# check NAME SECONDS COMMAND...: runs a command for so long at most.
+check() {
+    local name=$1 limit=$2 log="$logs/${1//[ ,]/_}.log" begin=$SECONDS status=0 word=ok
+    shift 2
+    printf -- '\n---- %s\n' "$name"
+    timeout "$limit" "$@" 2>&1 | tee "$log" | tail -n 60
+    status=${PIPESTATUS[0]}
+    case $status in
+    0) ;;
+    66) word='LEAK' ;;
+    124) word='TIMEOUT' ;;
+    *) word="FAILED $status" ;;
+    esac
+    [ "$status" -eq 0 ] || failed=1
+    table+=("$(printf '%-32s %-12s %4d s' "$name" "$word" $((SECONDS - begin)))")
+}
+
+check "memory" 60 "${gdremu[@]}" -- "$bundle/gpu_memory"
+check "memory, traditional" 60 "${gdremu[@]}" --traditional -- "$bundle/gpu_memory" traditional
+check "demo" 60 "${gdremu[@]}" -- "$bundle/demo"
+check "sanity" 120 "${gdremu[@]}" -- "$bundle/gdrcopy_sanity"
+check "sanity, traditional" 120 "${gdremu[@]}" --traditional -- "$bundle/gdrcopy_sanity"
+check "C tests" 200 "$root/c_tests/run.sh" --prebuilt "$bundle" --provider nvidia --ways linked --machines traditional
+
+printf '\n%s\n' "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1), core $core"
+printf '%s\n' "${table[@]}"
+exit $failed
