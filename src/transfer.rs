@@ -75,13 +75,12 @@ fn publish() {
 pub(crate) unsafe fn to_mapping(kind: MappingType, target: *mut u8, source: *const u8, len: usize) {
     // SAFETY: passed on from the caller.
     unsafe {
-        match kind {
-            MappingType::WriteCombining => copy::write_wc(target, source, len),
-            MappingType::Device => copy::write_device(target, source, len),
-            MappingType::Caching | MappingType::None => copy::write_cached(target, source, len),
+        if copy::write_word(target, source, len) {
+            fence_if_mixed();
+        } else {
+            write_bytes(kind, target, source, len);
         }
     }
-    fence_if_mixed();
 }
 
 /// Copies `len` bytes from a mapping; they are no older than the call, and no older than what earlier
@@ -96,6 +95,39 @@ pub(crate) unsafe fn from_mapping(
     source: *const u8,
     len: usize,
 ) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        if copy::read_word(target, source, len) {
+            fence_if_mixed();
+        } else {
+            read_bytes(kind, target, source, len);
+        }
+    }
+}
+
+/// Copies what is no word. Apart from its caller, which so needs no stack for words.
+///
+/// # Safety
+/// As for [`to_mapping`].
+#[inline(never)]
+unsafe fn write_bytes(kind: MappingType, target: *mut u8, source: *const u8, len: usize) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match kind {
+            MappingType::WriteCombining => copy::write_wc(target, source, len),
+            MappingType::Device => copy::write_device(target, source, len),
+            MappingType::Caching | MappingType::None => copy::write_cached(target, source, len),
+        }
+    }
+    fence_if_mixed();
+}
+
+/// Copies what is no word. Apart from its caller, which so needs no stack for words.
+///
+/// # Safety
+/// As for [`from_mapping`].
+#[inline(never)]
+unsafe fn read_bytes(kind: MappingType, target: *mut u8, source: *const u8, len: usize) {
     // SAFETY: passed on from the caller.
     unsafe {
         match kind {

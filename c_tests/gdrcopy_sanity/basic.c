@@ -10,12 +10,11 @@
 
 /* ---- basic ---- */
 
-static void whole_life(enum memory_kind kind, pin_function *pin)
+static void one_life(enum memory_kind kind, pin_function *pin)
 {
     gdr_t g = open_connection();
     struct buffer buffer, other;
 
-    gpu_init();
     buffer = buffer_pin(g, kind, SIZE, pin);
     other = buffer_pin(g, kind, SIZE, pin);
     CHECK(other.handle.h != buffer.handle.h);
@@ -28,6 +27,17 @@ static void whole_life(enum memory_kind kind, pin_function *pin)
     check_views_agree(&buffer, 1);
     buffer_drop(&buffer);
     close_connection(g);
+}
+
+static void whole_life(enum memory_kind kind, pin_function *pin)
+{
+    int descriptors;
+
+    gpu_init();
+    one_life(kind, pin);
+    descriptors = open_descriptors(); /* only now: CUDA has opened all that it needs */
+    one_life(kind, pin);
+    CHECK_EQUAL(open_descriptors(), descriptors);
 }
 
 static void basic(enum memory_kind kind)

@@ -43,7 +43,7 @@ static void check_refcount_becomes(long wanted)
 
 struct owner {
     enum memory_kind kind;
-    int maps;
+    int maps; /* maps its pin too */
 };
 
 static struct buffer own(const struct owner *owner)
@@ -66,7 +66,7 @@ static void end_with_pin(int socket, void *context)
     await(socket);
 }
 
-static void give_back(int socket, void *context)
+static void unpin(int socket, void *context)
 {
     struct buffer buffer = own(context);
 
@@ -76,6 +76,17 @@ static void give_back(int socket, void *context)
     tell(socket);
     await(socket);
     close_connection(buffer.g);
+}
+
+static void close_without_unpin(int socket, void *context)
+{
+    struct buffer buffer = own(context);
+
+    tell(socket);
+    await(socket);
+    close_connection(buffer.g);
+    tell(socket);
+    await(socket);
 }
 
 /* Closes the descriptor behind the library's back, and then lives on. */
@@ -115,67 +126,73 @@ static void end_after_heir(int socket, void *context)
 
 /* ---- The test, which itself holds nothing ---- */
 
-static void step(struct process *owner)
+static long unpinned; /* the count without the pin of the owner under test */
+
+static struct process start_owner(void (*part)(int socket, void *context), struct owner *owner)
 {
-    tell(owner->socket);
-    await(owner->socket);
+    struct process process = start_process(part, owner);
+
+    await(process.socket);
+    check_refcount_becomes(unpinned + 1);
+    return process;
+}
+
+static void next_step(struct process *process, long pins_then)
+{
+    tell(process->socket);
+    await(process->socket);
+    check_refcount_becomes(unpinned + pins_then);
+}
+
+static void end(struct process *process)
+{
+    tell(process->socket);
+    finish_process(process);
+    check_refcount_becomes(unpinned);
+}
+
+static void owners_end(struct owner *owner)
+{
+    struct process process;
+
+    process = start_owner(unpin, owner);
+    next_step(&process, 0);
+    end(&process);
+
+    process = start_owner(close_without_unpin, owner);
+    next_step(&process, 0);
+    end(&process);
+
+    process = start_owner(lose_descriptor, owner);
+    next_step(&process, owner->maps); /* a mapping holds the driver's file, and so the pin */
+    next_step(&process, 0);
+    end(&process);
+
+    process = start_owner(end_with_pin, owner);
+    end(&process);
+
+    process = start_owner(end_after_heir, owner);
+    end(&process);
+
+    process = start_owner(end_with_pin, owner);
+    kill_process(&process);
+    check_refcount_becomes(unpinned);
 }
 
 static void leakage_pin_pages_fork(enum memory_kind kind)
 {
-    struct owner owner;
-    struct process process;
-    long before = refcount();
     gdr_t g = open_connection();
+    struct owner owner;
 
     if (uses_dmabuf(g))
         WAIVE("nothing counts dma-bufs");
     close_connection(g);
-    if (before < 0)
+    unpinned = refcount();
+    if (unpinned < 0)
         WAIVE(REFCOUNT " does not tell the count; load gdrdrv with dbg_enabled=1");
     owner.kind = kind;
-    for (owner.maps = 0; owner.maps < 2; owner.maps++) {
-        say("%s pins; the count is %ld", owner.maps ? "mapped" : "unmapped", before);
-
-        process = start_process(give_back, &owner);
-        await(process.socket);
-        check_refcount_becomes(before + 1);
-        step(&process);
-        check_refcount_becomes(before);
-        tell(process.socket);
-        finish_process(&process);
-
-        process = start_process(end_with_pin, &owner);
-        await(process.socket);
-        check_refcount_becomes(before + 1);
-        tell(process.socket);
-        finish_process(&process);
-        check_refcount_becomes(before);
-
-        process = start_process(end_with_pin, &owner);
-        await(process.socket);
-        check_refcount_becomes(before + 1);
-        kill_process(&process);
-        check_refcount_becomes(before);
-
-        process = start_process(end_after_heir, &owner);
-        await(process.socket);
-        check_refcount_becomes(before + 1);
-        tell(process.socket);
-        finish_process(&process);
-        check_refcount_becomes(before);
-
-        process = start_process(lose_descriptor, &owner);
-        await(process.socket);
-        check_refcount_becomes(before + 1);
-        step(&process);
-        check_refcount_becomes(before + owner.maps); /* a mapping holds the file, and so the pin */
-        step(&process);
-        check_refcount_becomes(before);
-        tell(process.socket);
-        finish_process(&process);
-        check_refcount_becomes(before);
-    }
+    for (owner.maps = 0; owner.maps < 2; owner.maps++)
+        owners_end(&owner);
 }
 
 const struct test leakage_tests[] = {

@@ -5,29 +5,37 @@
 
 #define SIZE (4 * GPU_PAGE_SIZE)
 
-/* A type of mapping, and how to ask for it. */
-struct type {
+/* A way to ask for a mapping. */
+struct way {
     const char *name;
-    gdr_map_flags_t flag;
-    gdr_mapping_type_t type;
+    gdr_pin_flags_t pin_flag;
+    gdr_map_flags_t map_flag;
+    gdr_mapping_type_t type; /* the mapping's then; NONE: the driver chooses */
 };
 
-static const struct type types[] = {
-    {"write-combining", GDR_MAP_FLAG_REQ_WC_MAPPING, GDR_MAPPING_TYPE_WC},
-    {"cached", GDR_MAP_FLAG_REQ_CACHE_MAPPING, GDR_MAPPING_TYPE_CACHING},
-    {"device", GDR_MAP_FLAG_REQ_DEVICE_MAPPING, GDR_MAPPING_TYPE_DEVICE},
+static const struct way ways[] = {
+    {"write-combining", GDR_PIN_FLAG_DEFAULT, GDR_MAP_FLAG_REQ_WC_MAPPING, GDR_MAPPING_TYPE_WC},
+    {"cached", GDR_PIN_FLAG_DEFAULT, GDR_MAP_FLAG_REQ_CACHE_MAPPING, GDR_MAPPING_TYPE_CACHING},
+    {"device", GDR_PIN_FLAG_DEFAULT, GDR_MAP_FLAG_REQ_DEVICE_MAPPING, GDR_MAPPING_TYPE_DEVICE},
+    {"forced PCIe", GDR_PIN_FLAG_FORCE_PCIE, GDR_MAP_FLAG_DEFAULT, GDR_MAPPING_TYPE_NONE},
 };
 
-/* A second pin of the same memory, mapped so; false if the platform has no such mapping. */
-static int map_again(const struct buffer *first, const struct type *type, struct buffer *second)
+/* Pins the same memory again and maps it so; false if the platform refuses. */
+static int map_again(const struct buffer *first, const struct way *way, struct buffer *second)
 {
     void *va = NULL;
     int result;
 
     *second = *first;
-    second->handle = pin_v1(first->g, first->memory.address, first->memory.size);
-    CHECK(second->handle.h != first->handle.h);
-    result = gdr_map_v2(first->g, second->handle, &va, first->memory.size, type->flag);
+    second->handle.h = 0;
+    result = gdr_pin_buffer_v2(first->g, (unsigned long)first->memory.address, first->memory.size, way->pin_flag,
+                               &second->handle);
+    if (result != 0) {
+        CHECK(way->pin_flag != GDR_PIN_FLAG_DEFAULT);
+        return 0;
+    }
+    CHECK(second->handle.h != 0 && second->handle.h != first->handle.h);
+    result = gdr_map_v2(first->g, second->handle, &va, first->memory.size, way->map_flag);
     if (result != 0) {
         /* EINVAL: from drivers before 2.5, and where the pin decides the type. */
         CHECK(result == EOPNOTSUPP || result == EINVAL);
@@ -35,9 +43,10 @@ static int map_again(const struct buffer *first, const struct type *type, struct
         buffer_unpin(second);
         return 0;
     }
+    CHECK(va != NULL && va != first->va);
     second->va = va;
-    CHECK(second->va != first->va);
-    CHECK_EQUAL(info_of(first->g, second->handle).mapping_type, type->type);
+    if (way->type != GDR_MAPPING_TYPE_NONE)
+        CHECK_EQUAL(info_of(first->g, second->handle).mapping_type, way->type);
     return 1;
 }
 
@@ -61,21 +70,21 @@ static void data_validation_mix_mappings(enum memory_kind kind)
 {
     gdr_t g = open_connection();
     struct buffer first, second;
-    gdr_mapping_type_t its_type;
+    gdr_mapping_type_t type;
     int others = 0;
     size_t i;
 
     gpu_init();
     first = buffer_pin_and_map(g, kind, SIZE);
-    its_type = info_of(g, first.handle).mapping_type;
-    for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        if (!map_again(&first, &types[i], &second)) {
-            CHECK(types[i].type != its_type); /* asked for by name, the default type is there too */
-            say("no %s mapping", types[i].name);
+    type = info_of(g, first.handle).mapping_type;
+    for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        if (!map_again(&first, &ways[i], &second)) {
+            CHECK(ways[i].type != type); /* the default type can be asked for by name, too */
+            say("no %s mapping", ways[i].name);
             continue;
         }
-        say("%s mapping", types[i].name);
-        others += types[i].type != its_type;
+        say("%s mapping", ways[i].name);
+        others += info_of(g, second.handle).mapping_type != type;
         see_each_other(&first, &second);
         CHECK_OK(gdr_unmap(g, second.handle, second.va, second.memory.size));
         buffer_unpin(&second);

@@ -8,6 +8,7 @@
 //! at once; the object in them remembers its handle, so that a late caller finds it is not his.
 
 use std::any::Any;
+use std::hint;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -24,10 +25,16 @@ use crate::types::MappingType;
 fn slot(handle: usize) -> Option<&'static Slot> {
     let page = process::page()?;
     let is_ours = page.handles[0].contains(handle) || in_later_range(&page.handles, handle);
+    if !is_ours || !handle.is_multiple_of(size_of::<Slot>()) {
+        return None;
+    }
     // SAFETY: the address is a multiple of the slot size in a range of committed slots that stays
-    // readable for the life of the process; a Slot is made of atomics, valid whatever they hold.
-    (is_ours && handle.is_multiple_of(size_of::<Slot>()))
-        .then(|| unsafe { &*ptr::with_exposed_provenance::<Slot>(handle) })
+    // readable for the life of the process; a Slot is made of atomics, valid whatever they hold. No
+    // range holds address 0: said here, it need not be tested again.
+    unsafe {
+        hint::assert_unchecked(handle != 0);
+        Some(&*ptr::with_exposed_provenance::<Slot>(handle))
+    }
 }
 
 #[cold]

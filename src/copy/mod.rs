@@ -59,6 +59,47 @@ use machine::fence;
 /// Bytes of one cache line, the largest unit that crosses PCIe undivided.
 const LINE: usize = 64;
 
+/// Copies a naturally aligned word of 1, 2, 4 or 8 bytes to a mapping of any type, by one store.
+///
+/// Returns false, with nothing done, if the copy is no such word.
+///
+/// # Safety
+/// As for [`write_wc`].
+#[inline(always)]
+pub unsafe fn write_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
+    let is_word = is_word(dst.addr(), len);
+    if is_word {
+        // SAFETY: the caller vouches for the ranges, and `dst` is aligned to `len`.
+        unsafe { stores::of_width(dst, src, len) }
+        fence::after_write();
+    }
+    is_word
+}
+
+/// Copies a naturally aligned word of 1, 2, 4 or 8 bytes of a mapping of any type, by one load.
+///
+/// Returns false, with nothing done, if the copy is no such word.
+///
+/// # Safety
+/// As for [`read_wc`].
+#[inline(always)]
+pub unsafe fn read_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
+    let is_word = is_word(src.addr(), len);
+    if is_word {
+        fence::before_read();
+        // SAFETY: the caller vouches for the ranges, and `src` is aligned to `len`.
+        unsafe { loads::of_width(dst, src, len) }
+    }
+    is_word
+}
+
+/// Whether `len` bytes at `addr` are one naturally aligned word of 1, 2, 4 or 8 bytes.
+#[inline(always)]
+fn is_word(addr: usize, len: usize) -> bool {
+    let low = len.wrapping_sub(1);
+    low < 8 && (addr | len) & low == 0
+}
+
 /// Copies `len` bytes of host memory to a write-combining mapping.
 ///
 /// # Safety
@@ -134,28 +175,28 @@ pub fn full_fence() {
     fence::full();
 }
 
-/// What every write does: a single store if that is the copy, else `copy_all`; then the fence.
+/// What every write does: a single store if that is the copy, else `copy_all`; the fence behind.
 ///
 /// # Safety
 /// As for [`write_wc`].
 #[inline(always)]
 unsafe fn write(dst: *mut u8, src: *const u8, len: usize, copy_all: impl FnOnce()) {
     // SAFETY: the caller vouches for the ranges.
-    if unsafe { !stores::natural(dst, src, len) } {
+    if unsafe { !write_word(dst, src, len) } {
         copy_all();
+        fence::after_write();
     }
-    fence::after_write();
 }
 
-/// What every read does: the fence; then a single load if that is the copy, else `copy_all`.
+/// What every read does: the fence in front; a single load if that is the copy, else `copy_all`.
 ///
 /// # Safety
 /// As for [`read_wc`].
 #[inline(always)]
 unsafe fn read(dst: *mut u8, src: *const u8, len: usize, copy_all: impl FnOnce()) {
-    fence::before_read();
     // SAFETY: the caller vouches for the ranges.
-    if unsafe { !loads::natural(dst, src, len) } {
+    if unsafe { !read_word(dst, src, len) } {
+        fence::before_read();
         copy_all();
     }
 }

@@ -6,34 +6,25 @@
 
 use super::LINE;
 
-/// Makes the copy if it is one naturally aligned word: exactly one store of that width.
-///
-/// Returns whether it was.
+/// One store of `len` bytes: 1, 2, 4 or 8.
 ///
 /// # Safety
-/// As for [`super::write_wc`].
+/// As for [`super::write_wc`], and `dst` must be aligned to `len`.
 #[inline(always)]
-pub(super) unsafe fn natural(dst: *mut u8, src: *const u8, len: usize) -> bool {
-    if !is_natural(dst.addr(), len) {
-        return false;
-    }
-    // SAFETY: `dst` is aligned to `len`; the caller vouches for the two ranges.
+pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller vouches for the two ranges and the alignment.
     unsafe {
-        match len {
-            1 => word::<u8>(dst, src),
-            2 => word::<u16>(dst, src),
-            4 => word::<u32>(dst, src),
-            _ => word::<u64>(dst, src),
+        // Flags of 4 and 8 bytes come first: they are what is waited for.
+        if len & 4 != 0 {
+            word::<u32>(dst, src);
+        } else if len & 8 != 0 {
+            word::<u64>(dst, src);
+        } else if len & 2 != 0 {
+            word::<u16>(dst, src);
+        } else {
+            word::<u8>(dst, src);
         }
     }
-    true
-}
-
-/// Whether `len` bytes at `addr` are one naturally aligned word of 1, 2, 4 or 8 bytes.
-#[inline(always)]
-pub(super) fn is_natural(addr: usize, len: usize) -> bool {
-    let low = len.wrapping_sub(1);
-    low < 8 && (addr | len) & low == 0
 }
 
 /// One store of a `T` that the compiler neither splits, merges nor drops.

@@ -214,7 +214,7 @@ impl Cuda {
         told(unsafe { (self.context_device)(&mut gpu) }).map(|()| gpu)
     }
 
-    /// Whether memory of a GPU can be made that [`Cuda::export`] works on.
+    /// Whether memory of a GPU can be made that can be exported and pinned.
     pub fn makes_exportable(&self, gpu: c_int) -> bool {
         [
             DEVICE_ATTRIBUTE_POSIX_FD_SUPPORTED,

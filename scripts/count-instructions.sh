@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Counts the instructions of small copies, from the C entry to the return, under gdremu and callgrind.
+# Fails if a 4-byte write through a valid write-combining handle takes more than 40.
+#
+#   scripts/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
+#
+# valgrind's CPU has no AVX-512: copies of more than a word take the avx2 kernel.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+lib=${1:-build/lib}
+built=${CARGO_TARGET_DIR:-target}/release
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+die() {
+    echo "count-instructions: $*" >&2
+    exit 1
+}
+
+[ -e "$lib/libgdrapi.so.2" ] || die "no libgdrapi.so.2 in $lib: run \`make lib\` first"
+[ -e "$built/gdremu" ] || die "no gdremu in $built: run \`make emulator\` first"
+command -v valgrind >/dev/null || die "valgrind is missing: run scripts/install-deps.sh"
+
+# Copies SIZE bytes COUNT times.
+cat >"$work/copies.c" <<'END'
+#include "gpu.h"
+
+int main(int argc, char **argv)
+{
+    static _Alignas(64) unsigned char host[4096];
+    int is_write = argc > 3 && strcmp(argv[1], "write") == 0;
+    size_t size = strtoul(argv[2], NULL, 10);
+    long count = atol(argv[3]);
+    struct gpu_buffer buffer;
+    gdr_mh_t handle;
+    void *va;
+    gdr_t g;
+
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    g = gdr_open();
+    CHECK(g != NULL);
+    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    va = map(g, handle, GPU_PAGE_SIZE);
+    while (count-- > 0)
+        CHECK_OK(is_write ? gdr_copy_to_mapping(handle, va, host, size) : gdr_copy_from_mapping(handle, host, va, size));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+    return 0;
+}
+END
+gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/copies.c" -o "$work/copies" \
+    -L"$lib" -l:libgdrapi.so.2 -lc "$built/libgdremu_runtime.so"
+
+# executed DIRECTION SIZE COUNT: instructions inside that many copies.
+executed() {
+    LD_LIBRARY_PATH=$lib "$built/gdremu" -- valgrind --tool=callgrind --callgrind-out-file=/dev/null \
+        --toggle-collect='gdr_copy_*_mapping' "$work/copies" "$@" >"$work/log" 2>&1 || die "$(cat "$work/log")"
+    sed -n 's/.*Collected : \([0-9]*\)$/\1/p' "$work/log"
+}
+
+# The first copy, which chooses the kernel, does not count.
+printf '%-10s %6s  %s\n' direction bytes instructions
+for direction in write read; do
+    for size in 4 8 64; do
+        each=$((($(executed $direction $size 1001) - $(executed $direction $size 1)) / 1000))
+        printf '%-10s %6d  %d\n' $direction $size $each
+        [ $direction != write ] || [ $size != 4 ] || four_byte_write=$each
+    done
+done
+
+[ "$four_byte_write" -gt 0 ] || die "nothing was counted"
+[ "$four_byte_write" -le 40 ] || die "a 4-byte write takes $four_byte_write instructions, more than 40"
