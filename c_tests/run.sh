@@ -21,8 +21,8 @@ Runs the named programs of c_tests, or all of them. Exit status 1 if any failed.
                       2.5 2.4 2.3 2.0   that version of gdrdrv
   --lib DIR         take libgdrapi.so.2 from DIR (default: build/lib, which \`make lib\` fills)
   --real            run on this machine's GPU and /dev/gdrdrv instead of under gdremu
-  --provider nvidia run on this machine's GPU under gdremu, which is the driver
-  --prebuilt DIR    build nothing: take gdremu, libgdrapi.so.2 and c_tests/ from DIR, as \`make gpu-bundle\` fills it
+  --provider nvidia run on this machine's GPU under gdremu, which is the driver; put it before --machines
+  --prebuilt DIR    linked only, and build nothing: take gdremu, libgdrapi.so.2 and c_tests/ from DIR, as \`make gpu-bundle\` fills it
   -h, --help        this text
 END
 }
@@ -48,8 +48,12 @@ while [ $# -gt 0 ]; do
     --machines) machines=$2 && shift 2 ;;
     --lib) lib=$(cd "$2" && pwd) && shift 2 ;;
     --real) real=yes machines=none && shift ;;
-    --provider) provider=$2 && shift 2 ;;
-    --prebuilt) prebuilt=$(cd "$2" && pwd) && shift 2 ;;
+    --provider)
+        provider=$2
+        [ "$provider" = host ] || machines=defects,traditional,2.5,2.4,2.3,2.0
+        shift 2
+        ;;
+    --prebuilt) prebuilt=$(cd "$2" && pwd) ways=linked && shift 2 ;;
     -h | --help) usage && exit 0 ;;
     -*) usage >&2 && exit 2 ;;
     *) programs+=("$1") && shift ;;
@@ -152,7 +156,7 @@ machine() {
 
 # loads_by_itself PROGRAM: whether it takes the library from the library path by dlopen.
 loads_by_itself() {
-    ! readelf --dynamic "$out/plain/$1" | grep 'NEEDED.*libgdrapi' >/dev/null
+    ! readelf --dynamic "$plain/$1" | grep 'NEEDED.*libgdrapi' >/dev/null
 }
 
 # applies PROGRAM WAY: whether the program is made for the way.
