@@ -98,7 +98,11 @@ gcc "$stage/program.c" -o "$stage/program" -I"$root/usr/include" "$root/usr/lib/
 
 told=$(cargo rustc --quiet --release --package gdrapi --lib --crate-type staticlib -- --print native-static-libs 2>&1 |
     sed -n 's/.*native-static-libs: //p')
-[ -z "$told" ] || [ "$told" = "$private" ] || die "Libs.private is '$private', but rustc says '$told'"
+as_set() {
+    tr ' ' '\n' <<<"$1" | LC_ALL=C sort -u
+}
+[ -n "$told" ] || die "rustc does not say what the static library needs"
+[ "$(as_set "$told")" = "$(as_set "$private")" ] || die "Libs.private is '$private', but rustc says '$told'"
 
 make --no-print-directory --silent uninstall prefix=/usr libdir=/usr/lib DESTDIR="$root"
 [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"

@@ -19,6 +19,14 @@ pub(crate) struct Mutex<T> {
 }
 
 impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Mutex<T> {
+        Mutex {
+            inner: std::sync::Mutex::new(value),
+            #[cfg(gdrapi_tsan)]
+            edge: AtomicU32::new(0),
+        }
+    }
+
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         self.guard(inner)

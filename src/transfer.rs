@@ -1,14 +1,18 @@
-//! One copy: the kernel that suits the mapping's type, and a full fence behind it while mappings of
-//! several types are live.
+//! One copy: the kernel that suits the mapping's type, by several threads where the user wants it
+//! (`parallel`), and a full fence behind it while mappings of several types are live.
 //!
 //! Accesses through mappings of different types pass each other in the CPU, so that a program that
 //! writes through one and reads the same GPU memory through another would read old data. Almost every
 //! process has one type alone: copies read one flag that changes only when that changes.
 
+mod parallel;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::copy;
 use crate::types::MappingType;
+
+use parallel::Copy;
 
 /// Live mappings, a 21-bit field a mapping type.
 static LIVE: AtomicU64 = AtomicU64::new(0);
@@ -113,13 +117,39 @@ pub(crate) unsafe fn from_mapping(
 unsafe fn write_bytes(kind: MappingType, target: *mut u8, source: *const u8, len: usize) {
     // SAFETY: passed on from the caller.
     unsafe {
+        if len < parallel::WORTHWHILE {
+            write_alone(kind, target, source, len);
+        } else {
+            let device = target.addr();
+            let copy = write_alone;
+            Copy {
+                copy,
+                kind,
+                target,
+                source,
+                len,
+                device,
+            }
+            .run();
+        }
+    }
+    fence_if_mixed();
+}
+
+/// Copies by the calling thread.
+///
+/// # Safety
+/// As for [`to_mapping`].
+#[inline(always)]
+unsafe fn write_alone(kind: MappingType, target: *mut u8, source: *const u8, len: usize) {
+    // SAFETY: passed on from the caller.
+    unsafe {
         match kind {
             MappingType::WriteCombining => copy::write_wc(target, source, len),
             MappingType::Device => copy::write_device(target, source, len),
             MappingType::Caching | MappingType::None => copy::write_cached(target, source, len),
         }
     }
-    fence_if_mixed();
 }
 
 /// Copies what is no word. Apart from its caller, which so needs no stack for words.
@@ -130,13 +160,39 @@ unsafe fn write_bytes(kind: MappingType, target: *mut u8, source: *const u8, len
 unsafe fn read_bytes(kind: MappingType, target: *mut u8, source: *const u8, len: usize) {
     // SAFETY: passed on from the caller.
     unsafe {
+        if len < parallel::WORTHWHILE {
+            read_alone(kind, target, source, len);
+        } else {
+            let device = source.addr();
+            let copy = read_alone;
+            Copy {
+                copy,
+                kind,
+                target,
+                source,
+                len,
+                device,
+            }
+            .run();
+        }
+    }
+    fence_if_mixed();
+}
+
+/// Copies by the calling thread.
+///
+/// # Safety
+/// As for [`from_mapping`].
+#[inline(always)]
+unsafe fn read_alone(kind: MappingType, target: *mut u8, source: *const u8, len: usize) {
+    // SAFETY: passed on from the caller.
+    unsafe {
         match kind {
             MappingType::WriteCombining => copy::read_wc(target, source, len),
             MappingType::Device => copy::read_device(target, source, len),
             MappingType::Caching | MappingType::None => copy::read_cached(target, source, len),
         }
     }
-    fence_if_mixed();
 }
 
 #[inline(always)]

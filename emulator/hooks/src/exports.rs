@@ -48,6 +48,8 @@ struct Live {
 pub(crate) struct Exports {
     live: HashMap<Identity, Live>,
     made: u64,
+    /// With so many it is worth looking for those that nobody has any more.
+    reap_at: usize,
 }
 
 impl Exports {
@@ -167,7 +169,11 @@ impl Machine {
     /// # Errors
     /// What the file system answers; the hold is given up.
     pub fn export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
-        self.reap_exports();
+        // Each look costs a system call an export: doubling keeps the sum of them small.
+        if self.exports.live.len() >= self.exports.reap_at {
+            self.reap_exports();
+            self.exports.reap_at = 2 * self.exports.live.len() + 16;
+        }
         self.exports
             .add(&self.config.session, export, len)
             .map_err(|error| {

@@ -49,7 +49,8 @@ pub(super) extern "C" fn cuMemGetHandleForAddressRange(
         if kind != DMA_BUF_FD || flags & !known != 0 {
             return Err(Error::INVALID_VALUE);
         }
-        if config.dmabuf == Dmabuf::No {
+        // A GPU that has PCIe alone refuses the flag.
+        if config.dmabuf == Dmabuf::No || flags & MAPPING_TYPE_PCIE != 0 && !config.coherent {
             return Err(Error::NOT_SUPPORTED);
         }
         let mut machine = machine::lock();

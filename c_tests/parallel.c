@@ -1,0 +1,169 @@
+/*
+ * GDRCOPY_THREADS: no thread unless it asks for some, that many for a large copy, none left behind, none in a forked
+ * child. Not linked with the library, which is loaded by hand, so that it can be unloaded.
+ */
+
+#include <dirent.h>
+#include <dlfcn.h>
+
+#include "gpu.h"
+
+#define LARGE (1UL << 20)
+#define BUFFER (8UL << 20)
+
+static void *library;
+static gdr_t (*open_driver)(void);
+static int (*close_driver)(gdr_t);
+static int (*pin_buffer)(gdr_t, unsigned long, size_t, uint64_t, uint32_t, gdr_mh_t *);
+static int (*map_buffer)(gdr_t, gdr_mh_t, void **, size_t);
+static int (*copy_to)(gdr_mh_t, void *, const void *, size_t);
+static int (*copy_from)(gdr_mh_t, void *, const void *, size_t);
+
+static struct gpu_buffer buffer;
+static gdr_t g;
+static gdr_mh_t handle;
+static unsigned char *va;
+static unsigned char source[BUFFER], seen[BUFFER];
+
+static int threads_of_this_process(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *entry;
+    int threads = 0;
+
+    CHECK(tasks != NULL);
+    while ((entry = readdir(tasks)) != NULL)
+        threads += entry->d_name[0] != '.';
+    closedir(tasks);
+    return threads;
+}
+
+static void find(const char *name, void *function)
+{
+    *(void **)function = dlsym(library, name);
+    CHECK(*(void **)function != NULL);
+}
+
+static void load(void)
+{
+    library = dlopen("libgdrapi.so.2", RTLD_NOW | RTLD_LOCAL);
+    CHECK(library != NULL);
+    find("gdr_open", &open_driver);
+    find("gdr_close", &close_driver);
+    find("gdr_pin_buffer", &pin_buffer);
+    find("gdr_map", &map_buffer);
+    find("gdr_copy_to_mapping", &copy_to);
+    find("gdr_copy_from_mapping", &copy_from);
+}
+
+static void open_and_map(void)
+{
+    void *address = NULL;
+
+    g = open_driver();
+    CHECK(g != NULL);
+    CHECK_OK(pin_buffer(g, (unsigned long)buffer.address, BUFFER, 0, 0, &handle));
+    CHECK_OK(map_buffer(g, handle, &address, BUFFER));
+    va = address;
+}
+
+/* Copies `size` bytes there and back, from and to odd addresses, under CUDA's eyes. */
+static void copy_both_ways(size_t size, unsigned seed)
+{
+    fill(source, BUFFER, seed);
+    CHECK_OK(copy_to(handle, va + 4, source + 1, size));
+    gpu_read(seen, buffer.address + 4, size);
+    CHECK_BYTES(seen, source + 1, size);
+    memset(seen, 0, BUFFER);
+    CHECK_OK(copy_from(handle, seen + 3, va + 4, size));
+    CHECK_BYTES(seen + 3, source + 1, size);
+    CHECK_EQUAL(seen[2], 0);
+    CHECK_EQUAL(seen[3 + size], 0);
+}
+
+/* A process that asks for `asked` (NULL: for nothing) has so many threads after a large copy. */
+static void check_threads(const char *asked, int threads)
+{
+    int before;
+
+    if (asked != NULL)
+        CHECK(setenv("GDRCOPY_THREADS", asked, 1) == 0);
+    else
+        unsetenv("GDRCOPY_THREADS");
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, BUFFER);
+    load();
+    open_and_map();
+    before = threads_of_this_process();
+    copy_both_ways(LARGE - 1, 1);
+    CHECK_EQUAL(threads_of_this_process(), before);
+    copy_both_ways(LARGE, 2);
+    CHECK_EQUAL(threads_of_this_process(), before + threads - 1);
+    copy_both_ways(BUFFER - 4, 3);
+    copy_both_ways(3 * LARGE + 12345, 4);
+    CHECK_EQUAL(threads_of_this_process(), before + threads - 1);
+    CHECK_OK(close_driver(g));
+    CHECK(dlclose(library) == 0);
+    /* Not if somebody else keeps it loaded. */
+    if (dlopen("libgdrapi.so.2", RTLD_NOW | RTLD_NOLOAD) == NULL)
+        CHECK_EQUAL(threads_of_this_process(), before);
+    gpu_free(&buffer);
+}
+
+static void one_thread_unless_asked_for(void)
+{
+    check_threads(NULL, 1);
+}
+
+static void one_thread(void)
+{
+    check_threads("1", 1);
+}
+
+static void four_threads(void)
+{
+    check_threads("4", 4);
+}
+
+static void nonsense_is_one_thread(void)
+{
+    check_threads("-4", 1);
+}
+
+/* The helpers stay with the process that started them. */
+static void copy_in_a_child(void)
+{
+    int before = threads_of_this_process();
+
+    CHECK_EQUAL(before, 1);
+    CHECK_ERROR(copy_to(handle, va, source, LARGE), EACCES);
+    g = open_driver();
+    CHECK(g != NULL);
+    CHECK_OK(close_driver(g));
+    CHECK_EQUAL(threads_of_this_process(), before);
+}
+
+static void a_child_has_no_helpers(void)
+{
+    CHECK(setenv("GDRCOPY_THREADS", "3", 1) == 0);
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, BUFFER);
+    load();
+    open_and_map();
+    copy_both_ways(BUFFER - 4, 5);
+    in_child(copy_in_a_child);
+    copy_both_ways(BUFFER - 4, 6);
+    CHECK_OK(close_driver(g));
+    gpu_free(&buffer);
+    /* Ends with the library loaded and the helpers waiting. */
+}
+
+int main(void)
+{
+    in_child(one_thread_unless_asked_for);
+    in_child(one_thread);
+    in_child(four_threads);
+    in_child(nonsense_is_one_thread);
+    in_child(a_child_has_no_helpers);
+    return passed("parallel");
+}

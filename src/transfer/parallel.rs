@@ -1,0 +1,444 @@
+//! Large copies by several threads, for those who ask for it: `GDRCOPY_THREADS=N`.
+//!
+//! One core copies at the rate of its own buffers, a fraction of what PCIe carries. The first large
+//! copy of a process starts N - 1 helpers; from then on each large copy is cut into chunks that its
+//! caller and the helpers take in turn. A copy waits for no helper to wake up, only for those that
+//! are at work on a chunk of it. While one copy has the helpers, others are made by their callers
+//! alone, and so are all copies of a forked child, which has inherited the helpers' data without them.
+//!
+//! The helpers are plain POSIX threads: a thread of the standard library has destructors of its own,
+//! which would keep the library loaded after dlclose.
+
+use std::cell::UnsafeCell;
+use std::env;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use crate::log;
+use crate::sync::Mutex;
+use crate::types::MappingType;
+
+/// Copies of fewer bytes are over before a second thread is awake.
+pub(super) const WORTHWHILE: usize = 1 << 20;
+
+/// Bytes of device memory that one thread copies at a time. A multiple of the cache line: no line is
+/// shared.
+const CHUNK: usize = 128 << 10;
+
+/// More than any machine's PCIe has use for.
+const MAX_THREADS: usize = 128;
+
+/// One copy: what to call, and for which bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copy {
+    /// Copies a part of it, with the fences that a copy of its own needs.
+    pub(super) copy: unsafe fn(kind: MappingType, target: *mut u8, source: *const u8, len: usize),
+    pub(super) kind: MappingType,
+    pub(super) target: *mut u8,
+    pub(super) source: *const u8,
+    pub(super) len: usize,
+    /// Whichever of the two addresses is the mapping's.
+    pub(super) device: usize,
+}
+
+impl Copy {
+    /// Makes the whole copy, with the process's helpers if it has any to spare.
+    ///
+    /// # Safety
+    /// `copy` must be sound for the rest.
+    pub(super) unsafe fn run(self) {
+        if let Some(mut pool) = POOL.try_lock() {
+            let pool = pool.get_or_insert_with(Pool::of_process);
+            if pool.is_usable() {
+                // SAFETY: passed on from the caller.
+                return unsafe { pool.run(self) };
+            }
+        }
+        // SAFETY: passed on from the caller.
+        unsafe { self.part(0..self.len) }
+    }
+
+    /// # Safety
+    /// As for [`Copy::run`]; the bytes must be some of the copy's.
+    unsafe fn part(&self, bytes: Range<usize>) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let (target, source) = (self.target.add(bytes.start), self.source.add(bytes.start));
+            (self.copy)(self.kind, target, source, bytes.len());
+        }
+    }
+
+    fn chunks(&self) -> usize {
+        (self.device % CHUNK + self.len).div_ceil(CHUNK)
+    }
+
+    /// The bytes of a chunk. Chunks begin and end at multiples of their size in device memory.
+    fn chunk(&self, index: usize) -> Range<usize> {
+        let before = self.device % CHUNK;
+        let start = (index * CHUNK).saturating_sub(before);
+        start..((index + 1) * CHUNK - before).min(self.len)
+    }
+}
+
+/// The helpers, once there was a large copy; none among them if nobody asked for any.
+static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+
+/// Threads that wait for work.
+struct Pool {
+    threads: Vec<libc::pthread_t>,
+    /// Owned: freed when the threads are gone.
+    shared: *mut Shared,
+    /// The process that started them.
+    process: u32,
+}
+
+// SAFETY: a thread may be joined by any other, and what is behind `shared` is made for sharing.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    /// As many helpers as `GDRCOPY_THREADS` says, less the caller.
+    fn of_process() -> Pool {
+        Pool::start(threads_asked_for() - 1)
+    }
+
+    fn start(helpers: usize) -> Pool {
+        let shared = Box::into_raw(Box::new(Shared::new()));
+        // SAFETY: the semaphore is in its place for good, and nobody knows it yet.
+        unsafe { libc::sem_init((*shared).work.get(), 0, 0) };
+        let threads: Vec<_> = (0..helpers).map_while(|_| start_helper(shared)).collect();
+        if threads.len() < helpers {
+            log::warning!(
+                "GDRCOPY_THREADS: no more than {} threads start",
+                threads.len() + 1
+            );
+        }
+        Pool {
+            threads,
+            shared,
+            process: std::process::id(),
+        }
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.threads.is_empty() && self.process == std::process::id()
+    }
+
+    /// # Safety
+    /// As for [`Copy::run`].
+    unsafe fn run(&mut self, copy: Copy) {
+        // SAFETY: freed by `join` alone.
+        let shared = unsafe { &*self.shared };
+        let wanted = self.threads.len().min(copy.chunks() - 1);
+        // SAFETY: the gate is closed and nobody inside; the pool is ours alone. The caller vouches
+        // for the copy.
+        unsafe {
+            *shared.copy.get() = MaybeUninit::new(copy);
+            shared.next_chunk.store(0, Ordering::Relaxed);
+            shared.gate.open();
+            for _ in 0..wanted {
+                libc::sem_post(shared.work.get());
+            }
+            shared.take_chunks();
+        }
+        shared.gate.close();
+    }
+
+    /// Ends the helpers.
+    fn join(self) {
+        // SAFETY: freed below, when the last thread that knows it is gone.
+        let shared = unsafe { &*self.shared };
+        shared.end.store(true, Ordering::Release);
+        for _ in &self.threads {
+            // SAFETY: the semaphore was initialized by `start`.
+            unsafe { libc::sem_post(shared.work.get()) };
+        }
+        for thread in self.threads {
+            // SAFETY: the thread is ours, and joined once.
+            unsafe { libc::pthread_join(thread, ptr::null_mut()) };
+        }
+        // SAFETY: nobody waits for the semaphore any more, and nobody else owns the box.
+        unsafe {
+            libc::sem_destroy(shared.work.get());
+            drop(Box::from_raw(self.shared));
+        }
+    }
+}
+
+/// Ends the helpers when the library is unloaded, and at the end of the process.
+extern "C" fn unload() {
+    // Who copies at such a time is on its own; and a child has nobody to join.
+    let pool = POOL.try_lock().and_then(|mut pool| pool.take());
+    match pool {
+        Some(pool) if pool.process == std::process::id() => pool.join(),
+        _ => (),
+    }
+}
+
+// The section holds pointers to functions of this type; the loader calls them at dlclose and at exit.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_UNLOAD: extern "C" fn() = unload;
+
+/// The number of threads that may make one copy, the caller's among them.
+fn threads_asked_for() -> usize {
+    let Some(text) = env::var_os("GDRCOPY_THREADS") else {
+        return 1;
+    };
+    let number = text.to_str().and_then(|text| text.trim().parse().ok());
+    let number = number.filter(|number| (1..=MAX_THREADS).contains(number));
+    number.unwrap_or_else(|| {
+        log::warning!("GDRCOPY_THREADS={text:?} is no number from 1 to {MAX_THREADS}: taken for 1");
+        1
+    })
+}
+
+/// What the helpers know.
+struct Shared {
+    /// Posted once for each helper that is wanted.
+    work: UnsafeCell<libc::sem_t>,
+    gate: Gate,
+    /// The copy in progress. Written while the gate is closed and nobody inside, read inside.
+    copy: UnsafeCell<MaybeUninit<Copy>>,
+    next_chunk: AtomicUsize,
+    end: AtomicBool,
+}
+
+// SAFETY: the semaphore is made for sharing; the gate keeps the writer of `copy` and its readers apart,
+// and the addresses in it are for every thread that the copy is shared with.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new() -> Shared {
+        Shared {
+            // SAFETY: sem_t is made of numbers alone; it is initialized before use.
+            work: UnsafeCell::new(unsafe { MaybeUninit::zeroed().assume_init() }),
+            gate: Gate(AtomicU32::new(0)),
+            copy: UnsafeCell::new(MaybeUninit::uninit()),
+            next_chunk: AtomicUsize::new(0),
+            end: AtomicBool::new(false),
+        }
+    }
+
+    /// Copies one chunk after another, until all are taken.
+    ///
+    /// # Safety
+    /// The caller has opened the gate, or has been let in.
+    unsafe fn take_chunks(&self) {
+        // SAFETY: the copy was written before the gate opened, and stays while somebody is inside.
+        let copy = unsafe { (*self.copy.get()).assume_init() };
+        loop {
+            let index = self.next_chunk.fetch_add(1, Ordering::Relaxed);
+            if index >= copy.chunks() {
+                return;
+            }
+            // SAFETY: `Pool::run` was told that the copy is sound; the chunk is this thread's alone.
+            unsafe { copy.part(copy.chunk(index)) }
+        }
+    }
+}
+
+/// Lets helpers in while there is a copy to share, and tells when all have left.
+struct Gate(AtomicU32);
+
+/// The gate is open. The bits below count who is inside.
+const OPEN: u32 = 1 << 31;
+
+impl Gate {
+    fn open(&self) {
+        // Release: who is let in sees the copy.
+        self.0.store(OPEN, Ordering::Release);
+    }
+
+    /// Lets nobody in any more, and waits until those inside have left.
+    fn close(&self) {
+        self.0.fetch_and(!OPEN, Ordering::Relaxed);
+        let mut looks = 0_u32;
+        // Acquire: what those inside have read is read, what they have written is there.
+        while self.0.load(Ordering::Acquire) != 0 {
+            looks += 1;
+            if looks.is_multiple_of(1024) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn enter(&self) -> bool {
+        let one_more = |inside: u32| (inside & OPEN != 0).then(|| inside + 1);
+        self.0
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more)
+            .is_ok()
+    }
+
+    fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Starts a helper that no signal of the program's disturbs.
+fn start_helper(shared: *mut Shared) -> Option<libc::pthread_t> {
+    // SAFETY: plain calls on local variables; what the thread is given outlives it.
+    unsafe {
+        let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        libc::sigfillset(blocked.as_mut_ptr());
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
+            libc::sigdelset(blocked.as_mut_ptr(), fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), before.as_mut_ptr());
+        let mut thread = MaybeUninit::uninit();
+        let failed = libc::pthread_create(thread.as_mut_ptr(), ptr::null(), help, shared.cast());
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+        (failed == 0).then(|| thread.assume_init())
+    }
+}
+
+/// What a helper does. It touches nothing thread-local, whose first use may wait for the loader, and
+/// so for a dlclose that waits for the helper.
+extern "C" fn help(shared: *mut c_void) -> *mut c_void {
+    // SAFETY: what `start_helper` was given; freed when this thread has been joined.
+    let shared = unsafe { &*shared.cast::<Shared>() };
+    loop {
+        // SAFETY: the semaphore was initialized before the thread was started.
+        if unsafe { libc::sem_wait(shared.work.get()) } != 0 {
+            continue; // Interrupted.
+        }
+        if shared.end.load(Ordering::Acquire) {
+            return ptr::null_mut();
+        }
+        if shared.gate.enter() {
+            // SAFETY: just let in.
+            unsafe { shared.take_chunks() }
+            shared.gate.leave();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Copies by the C library, as for a cached mapping.
+    unsafe fn copy_bytes(_: MappingType, target: *mut u8, source: *const u8, len: usize) {
+        // SAFETY: passed on from the caller.
+        unsafe { target.copy_from_nonoverlapping(source, len) }
+    }
+
+    fn copy_between(target: &mut [u8], source: &[u8]) -> Copy {
+        assert_eq!(target.len(), source.len());
+        Copy {
+            copy: copy_bytes,
+            kind: MappingType::Caching,
+            target: target.as_mut_ptr(),
+            source: source.as_ptr(),
+            len: source.len(),
+            device: target.as_ptr().addr(),
+        }
+    }
+
+    fn pattern(len: usize, seed: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 7 + i / 251 + seed) as u8).collect()
+    }
+
+    #[test]
+    fn chunks_are_the_whole_copy_and_share_no_line() {
+        for (device, len) in [
+            (0, CHUNK),
+            (0, CHUNK + 1),
+            (1, CHUNK),
+            (CHUNK - 1, 1),
+            (CHUNK - 1, 2),
+            (5 * CHUNK + 77, 1 << 20),
+        ] {
+            let copy = Copy {
+                len,
+                device,
+                ..copy_between(&mut [], &[])
+            };
+            let mut end = 0;
+            for index in 0..copy.chunks() {
+                let chunk = copy.chunk(index);
+                assert_eq!(chunk.start, end);
+                assert!(!chunk.is_empty());
+                assert!(index == 0 || (device + chunk.start).is_multiple_of(CHUNK));
+                end = chunk.end;
+            }
+            assert_eq!(end, len);
+        }
+    }
+
+    #[test]
+    fn helpers_copy_every_byte_again_and_again() {
+        let mut pool = Pool::start(3);
+        assert_eq!(pool.threads.len(), 3);
+        for round in 0..50 {
+            let source = pattern(CHUNK * (1 + round % 9) + round, round);
+            let mut target = vec![0; source.len()];
+            // SAFETY: two buffers of one length.
+            unsafe { pool.run(copy_between(&mut target, &source)) };
+            assert!(target == source, "round {round}");
+        }
+        pool.join();
+    }
+
+    #[test]
+    fn helpers_do_a_part_of_the_work() {
+        use std::sync::atomic::AtomicU32;
+        static BY_OTHERS: AtomicU32 = AtomicU32::new(0);
+        static CALLER: AtomicUsize = AtomicUsize::new(0);
+        unsafe fn slow_copy(_: MappingType, _: *mut u8, _: *const u8, _: usize) {
+            // SAFETY: no arguments.
+            if unsafe { libc::pthread_self() } as usize != CALLER.load(Ordering::Relaxed) {
+                BY_OTHERS.fetch_add(1, Ordering::Relaxed);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // SAFETY: no arguments.
+        CALLER.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
+        let mut pool = Pool::start(2);
+        // While the caller sleeps in one of its chunks, a helper comes in time for another.
+        let copy = Copy {
+            copy: slow_copy,
+            len: 64 * CHUNK,
+            ..copy_between(&mut [], &[])
+        };
+        // SAFETY: `slow_copy` touches no memory.
+        unsafe { pool.run(copy) };
+        assert_ne!(BY_OTHERS.load(Ordering::Relaxed), 0);
+        pool.join();
+    }
+
+    #[test]
+    fn a_forked_child_copies_alone() {
+        let pool = Pool::start(2);
+        assert!(pool.is_usable());
+        // SAFETY: the child touches no lock and leaves by _exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(pool.is_usable())) }
+        }
+        let mut status = 0;
+        // SAFETY: waits for our own child.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert!(libc::WIFEXITED(status));
+        assert_eq!(libc::WEXITSTATUS(status), 0);
+        pool.join();
+    }
+
+    #[test]
+    fn nobody_is_started_unless_asked_for() {
+        let source = pattern(2 * WORTHWHILE, 3);
+        let mut target = vec![0; source.len()];
+        // SAFETY: two buffers of one length.
+        unsafe { copy_between(&mut target, &source).run() };
+        assert!(target == source);
+        if env::var_os("GDRCOPY_THREADS").is_none() {
+            let pool = POOL.lock();
+            assert!(pool.as_ref().is_none_or(|pool| pool.threads.is_empty()));
+        }
+    }
+}
