@@ -23,7 +23,7 @@ fn compare(other: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Ou
     command.arg(format!("--lib=ours={}", ours.display()));
     command.arg(format!("--lib=other={}", other.display()));
     command.args([
-        "--sizes=1,64,1000,4K",
+        "--sizes=1,64,1000,1M",
         "--alignments=0,20,63",
         "--host-alignments=0,3",
     ]);
@@ -49,6 +49,7 @@ fn the_same_file_twice_is_two_libraries() {
         &files[1],
         "--with=memcpy,cumemcpy",
         "--kernel-matrix",
+        "--variant=GDRCOPY_THREADS=3",
         "--cold",
     ];
     let output = compare(&built().join("libgdrapi.so"), &arguments, &[]);
@@ -58,7 +59,9 @@ fn the_same_file_twice_is_two_libraries() {
     let methods = results["methods"].as_array().unwrap();
     assert_eq!(methods[0], "ours");
     assert_eq!(methods[1], "other");
-    assert!(methods.iter().any(|method| method == "ours isa=portable"));
+    for variant in ["ours isa=portable", "ours threads=3"] {
+        assert!(methods.iter().any(|method| method == variant), "{variant}");
+    }
     assert_eq!(methods.last().unwrap(), "cuMemcpy");
     let rows = results["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * 4 * 3 * 2);

@@ -5,6 +5,7 @@
 //! and each byte is stored once.
 
 use super::LINE;
+use super::machine::prefetch;
 
 /// One store of `len` bytes: 1, 2, 4 or 8.
 ///
@@ -53,6 +54,13 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
     }
 }
 
+/// Writes of this size and more fetch their source ahead of use: most of it is in no cache, and the
+/// CPU's own prefetchers stop at every page. Gains some 5% where measured, with an H200.
+const PREFETCHED: usize = 4 << 20;
+
+/// How many bytes ahead; twice as many gain the same.
+const AHEAD: usize = 1 << 10;
+
 /// Copies whole lines by `store_line`, and what stands before and after them by stores of at most
 /// one `W`.
 ///
@@ -67,10 +75,14 @@ pub(super) unsafe fn by_line<W>(
     store_line: impl Fn(*mut u8, *const u8),
 ) {
     let mut rest = Rest { dst, src, len };
+    let is_prefetched = len >= PREFETCHED;
     // SAFETY: the caller vouches for the two ranges.
     unsafe {
         rest.climb::<W>(LINE);
         while rest.len >= LINE {
+            if is_prefetched {
+                prefetch(rest.src.wrapping_add(AHEAD));
+            }
             store_line(rest.dst, rest.src);
             rest.advance(LINE);
         }

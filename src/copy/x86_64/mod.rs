@@ -18,6 +18,8 @@ mod sse41;
 
 pub(super) use cpu::Cpu;
 
+use core::arch::asm;
+
 use super::kernel::Kernel;
 use super::{LINE, loads, portable, stores};
 
@@ -55,3 +57,12 @@ pub(super) static KERNELS: [&Kernel; 6] = [
         read: avx2::read,
     },
 ];
+
+/// Fetches the line at `src` into all caches. The address may be anything: this never faults.
+#[inline(always)]
+pub(super) fn prefetch(src: *const u8) {
+    // SAFETY: PREFETCHT0 is part of x86-64, and a hint that changes neither registers nor flags.
+    unsafe {
+        asm!("prefetcht0 [{}]", in(reg) src, options(nostack, preserves_flags, readonly));
+    }
+}
