@@ -31,6 +31,7 @@ gdr_mh_t pin_force_pcie(gdr_t g, CUdeviceptr address, size_t size)
     CHECK_OK(gdr_get_attribute(g, GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, &supported));
     result = gdr_pin_buffer_v2(g, (unsigned long)address, size, GDR_PIN_FLAG_FORCE_PCIE, &handle);
     if (result == 0) {
+        CHECK(supported || getenv("GDRCOPY_FORCE_PCIE_COMPAT") != NULL);
         CHECK(handle.h != 0);
         return handle;
     }

@@ -19,6 +19,7 @@ void check_freed_under(const struct buffer *buffer, unsigned seed)
     int flag = -1;
 
     CHECK_OK(gdr_get_callback_flag(buffer->g, buffer->handle, &flag));
+    CHECK_EQUAL(info_of(buffer->g, buffer->handle).va, buffer->memory.address);
     if (is_persistent(buffer->g)) {
         CHECK_EQUAL(flag, 0);
         check_pattern(buffer, seed);
