@@ -64,11 +64,11 @@ static void basic_with_tokens(enum memory_kind kind)
     struct buffer buffer;
 
     if (is_persistent(g))
-        WAIVE("persistent mapping has no tokens");
+        waive_test("persistent mapping has no tokens");
     gpu_init();
     buffer.memory = gpu_alloc(kind, SIZE);
     if (cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, buffer.memory.address) != CUDA_SUCCESS)
-        WAIVE("CUDA has no tokens for this memory");
+        waive_test("CUDA has no tokens for this memory");
     say("token %#llx, address space %#x", tokens.p2pToken, tokens.vaSpaceToken);
     buffer.g = g;
     buffer.va = NULL;
@@ -211,7 +211,7 @@ static void basic_small_buffers_mapping(enum memory_kind kind)
     (void)kind;
     gpu_init();
     if (!allocate_neighbors(pieces, &count, &first, &second))
-        WAIVE("CUDA puts no two small buffers into one GPU page");
+        waive_test("CUDA puts no two small buffers into one GPU page");
     one = small_map(g, pieces[first].address);
     other = small_map(g, pieces[second].address);
     CHECK(one.handle.h != other.handle.h && one.page != other.page);
@@ -263,7 +263,7 @@ static void basic_child_thread_pins_buffer(enum memory_kind kind)
     CHECK(pthread_create(&thread, NULL, pin_in_thread, &job) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     if (job.result == EACCES && !driver_is_at_least(g, 2, 1))
-        WAIVE("gdrdrv 2.0 serves only the thread that opened it");
+        waive_test("gdrdrv 2.0 serves only the thread that opened it");
     CHECK_EQUAL(job.result, 0);
     CHECK(job.handle.h != 0);
 

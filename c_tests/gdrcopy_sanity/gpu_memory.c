@@ -64,9 +64,9 @@ static void create(struct gpu_memory *memory, size_t size)
     size_t granularity;
 
     if (!has_attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
-        WAIVE("the GPU has no virtual memory management (cuMemCreate)");
+        waive_test("the GPU has no virtual memory management (cuMemCreate)");
     if (!has_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
-        WAIVE("memory from cuMemCreate cannot be pinned on this GPU");
+        waive_test("memory from cuMemCreate cannot be pinned on this GPU");
     memset(&prop, 0, sizeof(prop));
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
