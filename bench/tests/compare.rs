@@ -5,22 +5,26 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The folder that `cargo build --workspace` fills.
-fn built() -> PathBuf {
+/// What cargo has built, for tests or otherwise.
+fn built(file: &str) -> PathBuf {
     let compare = Path::new(env!("CARGO_BIN_EXE_compare"));
-    compare.parent().expect("a target folder").to_owned()
+    let file = compare.parent().expect("a target folder").join(file);
+    assert!(
+        file.exists(),
+        "no {}: run `cargo build --workspace` first",
+        file.display()
+    );
+    file
 }
+
+const GDREMU: &str = "gdremu";
+const OURS: &str = "deps/libgdrapi.so";
 
 /// Compares the library of this workspace with the one in `other`.
 fn compare(other: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
-    let (gdremu, ours) = (built().join("gdremu"), built().join("libgdrapi.so"));
-    for file in [&gdremu, &ours] {
-        let missing = || format!("no {}: run `cargo build --workspace` first", file.display());
-        assert!(file.exists(), "{}", missing());
-    }
-    let mut command = Command::new(gdremu);
+    let mut command = Command::new(built(GDREMU));
     command.arg("--").arg(env!("CARGO_BIN_EXE_compare"));
-    command.arg(format!("--lib=ours={}", ours.display()));
+    command.arg(format!("--lib=ours={}", built(OURS).display()));
     command.arg(format!("--lib=other={}", other.display()));
     command.args([
         "--sizes=1,64,1000,1M",
@@ -52,7 +56,7 @@ fn the_same_file_twice_is_two_libraries() {
         "--variant=GDRCOPY_THREADS=3",
         "--cold",
     ];
-    let output = compare(&built().join("libgdrapi.so"), &arguments, &[]);
+    let output = compare(&built(OURS), &arguments, &[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
 
     let results: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
@@ -96,7 +100,7 @@ fn wrong_copies_get_no_ratio_and_status_1() {
     let folder = tempfile::tempdir().unwrap();
     let library = faulty_library(folder.path());
     let behind = folder.path().join("behind.so");
-    std::fs::copy(built().join("libgdrapi.so"), &behind).unwrap();
+    std::fs::copy(built(OURS), &behind).unwrap();
     let json = folder.path().join("c.json");
     for (fault, direction) in [("short", "to"), ("long", "to"), ("wrong", "from")] {
         let output = compare(
