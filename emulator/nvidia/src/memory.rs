@@ -1,6 +1,6 @@
 //! cuMemAlloc and its like: the program's buffers lie in memory that can be exported.
 
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint, c_void};
 
 use gdremu::gpu::nvidia::cuda::{Cuda, Status, told};
 
@@ -111,5 +111,25 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
             }
         }
         Ok(())
+    })
+}
+
+/// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+const SYNC_MEMOPS: c_int = 6;
+
+/// CUDA knows SYNC_MEMOPS for its own buffers alone. Programs that set it on those that stand in for them
+/// must not fail for that; their small copies stay asynchronous, as `emulator/README.md` says.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn cuPointerSetAttribute(
+    value: *const c_void,
+    attribute: c_int,
+    address: u64,
+) -> Status {
+    call("cuPointerSetAttribute", |cuda| {
+        if attribute == SYNC_MEMOPS && !value.is_null() && buffer(address).is_some() {
+            return Ok(());
+        }
+        // SAFETY: the program's arguments.
+        unsafe { told((cuda.set_pointer_attribute)(value, attribute, address)) }
     })
 }

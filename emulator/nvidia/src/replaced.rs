@@ -36,6 +36,7 @@ const ENTRIES: &[Entry] = entries! {
     "cuMemFree" 3020 memory::cuMemFree_v2;
     "cuMemGetAddressRange" 3020 memory::cuMemGetAddressRange_v2;
     "cuMemUnmap" 10020 vmm::cuMemUnmap;
+    "cuPointerSetAttribute" 6000 memory::cuPointerSetAttribute;
 };
 
 /// What stands in for a symbol of libcuda.

@@ -145,6 +145,7 @@ functions! {
     device_attribute = "cuDeviceGetAttribute": fn(*mut c_int, c_int, c_int);
     pci_bus_id = "cuDeviceGetPCIBusId": fn(*mut u8, c_int, c_int);
     pointer_attribute = "cuPointerGetAttribute": fn(*mut c_void, c_int, u64);
+    set_pointer_attribute = "cuPointerSetAttribute": fn(*const c_void, c_int, u64);
     alloc = "cuMemAlloc_v2": fn(*mut u64, usize);
     alloc_pitch = "cuMemAllocPitch_v2": fn(*mut u64, *mut usize, usize, usize, c_uint);
     free = "cuMemFree_v2": fn(u64);
