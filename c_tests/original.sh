@@ -9,18 +9,17 @@ usage() {
     cat <<END
 usage: c_tests/original.sh [options] DIR [program ...]
 
-Runs the original's programs (${programs[*]}) that are in DIR, or those named, with this
-libgdrapi in place of theirs, on every machine that gdremu emulates. Exit status 1 if one of them failed, 2 if there
-is nothing to run.
+Runs the original's programs that are in DIR, or those named, with this libgdrapi in place of theirs, on every machine
+that gdremu emulates. Exit status 1 if one of them failed, 2 if there is nothing to run.
 
   --lib LIB           take libgdrapi.so.2 from the folder LIB (default: build/lib, which \`make lib\` fills)
-  --machines LIST     of these, separated by commas (default: all): $(
-        IFS=,
-        echo "${machines[*]}"
-    )
+  --machines LIST     of these, separated by commas (default: all):
+                      $(printf '%s ' "${machines[@]}")
   --real              run on this machine's GPU and driver instead
   --timeout SECONDS   for each run (default: 300)
   -h, --help          this text
+
+Programs: ${programs[*]}
 
 In the table: ok, or FAILED and the exit status (128 + N: ended by signal N), with the numbers of tests that passed,
 failed and were waived, where the program counts them; "no kernels": it launches a GPU kernel, which gdremu cannot run;

@@ -42,14 +42,6 @@ static size_t round_up(size_t value, size_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* Without it a small cuMemcpy may return before the memory has changed. */
-static void make_copies_synchronous(CUdeviceptr address)
-{
-    unsigned int on = 1;
-
-    CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
-}
-
 static void allocate(struct gpu_memory *memory, size_t size)
 {
     memory->size = round_up(size, GPU_PAGE_SIZE);
@@ -92,7 +84,6 @@ struct gpu_memory gpu_alloc(enum memory_kind kind, size_t size)
         create(&memory, size);
     else
         allocate(&memory, size);
-    make_copies_synchronous(memory.allocation);
     return memory;
 }
 
@@ -104,7 +95,6 @@ struct gpu_memory gpu_alloc_small(size_t size)
     memory.size = size;
     CUDA(cuMemAlloc(&memory.allocation, size));
     memory.address = memory.allocation;
-    make_copies_synchronous(memory.allocation);
     return memory;
 }
 
@@ -127,5 +117,5 @@ void gpu_read(void *destination, CUdeviceptr source, size_t size)
 void gpu_write(CUdeviceptr destination, const void *source, size_t size)
 {
     CUDA(cuMemcpyHtoD(destination, source, size));
-    CUDA(cuCtxSynchronize());
+    CUDA(cuCtxSynchronize()); /* small copies return before the data has arrived */
 }

@@ -9,6 +9,7 @@
 struct process start_process(void (*part)(int socket, void *context), void *context)
 {
     struct process process;
+    pid_t parent = getpid();
     int sockets[2];
 
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
@@ -17,6 +18,8 @@ struct process start_process(void (*part)(int socket, void *context), void *cont
     CHECK(process.pid >= 0);
     if (process.pid == 0) {
         CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+        if (getppid() != parent)
+            _exit(1); /* it died before that */
         close(sockets[0]);
         part(sockets[1], context);
         fflush(NULL);
