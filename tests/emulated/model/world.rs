@@ -400,6 +400,7 @@ impl<'a> World<'a> {
         agree("map", said.map(|_| ()), mapped.map(|_| ()))?;
         if let (Ok(va), Ok((len, kind))) = (said, mapped) {
             self.pins[pin].state = State::Mapped { va, len, kind };
+            return self.info(pin, Owner::Right);
         }
         Ok(())
     }
