@@ -9,6 +9,9 @@ use gdrapi::copy;
 mod bytes;
 #[path = "copy_kernels/edges.rs"]
 mod edges;
+#[cfg(target_arch = "x86_64")]
+#[path = "copy_kernels/fences.rs"]
+mod fences;
 #[path = "copy_kernels/subject.rs"]
 mod subject;
 #[cfg(target_arch = "x86_64")]
@@ -111,8 +114,10 @@ fn read_untorn(subject: Subject, len: usize) {
 #[test]
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(miri, ignore = "Miri has no signals")]
-fn every_access_is_natural_and_every_byte_stored_once() {
+fn every_access_is_natural_once_and_fenced() {
     trace::check(&Subject::all(), &bytes::alignments());
+    // In one test: signal handlers are the process's.
+    fences::check(&Subject::all());
 }
 
 #[test]

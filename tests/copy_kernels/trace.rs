@@ -84,7 +84,7 @@ impl Trace {
     }
 }
 
-unsafe fn protect(page: *mut u8, rights: c_int) {
+pub(crate) unsafe fn protect(page: *mut u8, rights: c_int) {
     // SAFETY: the caller passes its own page.
     let result = unsafe { libc::mprotect(page.cast(), PAGE, rights) };
     assert_eq!(result, 0, "mprotect");
@@ -118,10 +118,10 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+pub(crate) type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// Installs a handler and returns the one before it.
-fn handle(signal: c_int, handler: Handler) -> libc::sigaction {
+pub(crate) fn handle(signal: c_int, handler: Handler) -> libc::sigaction {
     // SAFETY: a zeroed sigaction is a valid one, and the handler has the form of SA_SIGINFO.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
