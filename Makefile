@@ -37,17 +37,22 @@ help: ## Lists these targets.
 demo: lib emulator build/examples/demo ## Copies to and from GPU memory: on a real GPU if there is one, else on an emulated one.
 	@scripts/demo.sh
 
+# Calls that the model-based test makes in each of its nine runs: a million in all.
+MODEL_CALLS ?= 112000
+
 .PHONY: check
 check: ## Runs every test there is.
 	scripts/install-deps.sh
 	$(MAKE) --no-print-directory lib emulator
 	$(CARGO) build --workspace
-	$(CARGO) test --workspace
+	MODEL_CALLS=$(MODEL_CALLS) $(CARGO) test --workspace
 	scripts/check-version.sh
 	scripts/check-symbols.sh build/lib/$(shared)
 	scripts/check-install.sh
 	c_tests/run.sh
+	c_tests/gdrcopy_sanity/run.sh
 	scripts/check-threads.sh
+	scripts/count-instructions.sh
 	tests/cross/run.sh
 
 .PHONY: clean
