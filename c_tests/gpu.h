@@ -53,6 +53,11 @@ static inline size_t round_up(size_t value, size_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
+static inline size_t round_down(size_t value, size_t unit)
+{
+    return value / unit * unit;
+}
+
 static inline struct gpu_buffer gpu_create(size_t size)
 {
     struct gpu_buffer buffer = {0};
@@ -155,6 +160,21 @@ static inline int driver_is_at_least(gdr_t g, int minor)
 
     CHECK_OK(gdr_driver_get_version(g, &major_of_driver, &minor_of_driver));
     return major_of_driver > 2 || minor_of_driver >= minor;
+}
+
+/* Whether GPU memory is mapped as a dma-buf, without gdrdrv. */
+static inline int uses_dmabuf(gdr_t g)
+{
+    int value;
+
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &value));
+    return value;
+}
+
+/* What pins are rounded out to: pages of the GPU, or of the host as dma-bufs are. */
+static inline size_t pin_page(gdr_t g)
+{
+    return uses_dmabuf(g) ? (size_t)sysconf(_SC_PAGESIZE) : GPU_PAGE_SIZE;
 }
 
 /* Whether pinned memory outlives its cuMemFree. */

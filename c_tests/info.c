@@ -25,7 +25,7 @@ static void both_tell_the_same(gdr_t g, gdr_mh_t handle, CUdeviceptr va, size_t 
     CHECK_OK(gdr_get_info_v2(g, handle, &v2));
     CHECK_EQUAL(v2.va, va);
     CHECK_EQUAL(v2.mapped_size, size);
-    CHECK_EQUAL(v2.page_size, GPU_PAGE_SIZE);
+    CHECK_EQUAL(v2.page_size, pin_page(g));
     CHECK_EQUAL(v2.mapped, type != GDR_MAPPING_TYPE_NONE);
     CHECK_EQUAL(v2.wc_mapping, type == GDR_MAPPING_TYPE_WC);
     CHECK_EQUAL(v2.mapping_type, type);
@@ -72,7 +72,7 @@ static void sizes_are_those_of_the_pin(void)
     gdr_t g = gdr_open();
     gdr_mh_t small = pin(g, buffer.address + 100, 8), whole = pin(g, buffer.address, 2 * GPU_PAGE_SIZE);
 
-    both_tell_the_same(g, small, buffer.address, GPU_PAGE_SIZE, GDR_MAPPING_TYPE_NONE);
+    both_tell_the_same(g, small, buffer.address, pin_page(g), GDR_MAPPING_TYPE_NONE);
     map(g, whole, 4096);
     CHECK_EQUAL(info_of(g, whole).mapped_size, 2 * GPU_PAGE_SIZE);
     CHECK_OK(gdr_close(g));

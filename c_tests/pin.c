@@ -9,7 +9,7 @@
 struct attempt {
     size_t offset; /* from the start of a buffer of 512 KiB */
     size_t size;
-    size_t pages; /* GPU pages that it takes */
+    size_t pages; /* GPU pages that it takes with gdrdrv */
 };
 
 static const struct attempt good[] = {
@@ -23,7 +23,17 @@ static const struct attempt good[] = {
     {12345, 0, 1},                    /* the driver takes an unaligned size of 0 for one page */
 };
 
-static void ranges_are_rounded_out_to_gpu_pages(enum gpu_memory kind)
+/* The bytes of the pages that a pin takes; one page for a size of 0. */
+static size_t pinned_bytes(gdr_t g, const struct attempt *attempt)
+{
+    size_t page = pin_page(g), size = attempt->size > 0 ? attempt->size : 1;
+
+    if (!uses_dmabuf(g))
+        return attempt->pages * GPU_PAGE_SIZE;
+    return round_up(attempt->offset + size, page) - round_down(attempt->offset, page);
+}
+
+static void ranges_are_rounded_out_to_pages(enum gpu_memory kind)
 {
     struct gpu_buffer buffer = gpu_alloc(kind, 512 * KIB);
     gdr_t g = gdr_open();
@@ -42,9 +52,9 @@ static void ranges_are_rounded_out_to_gpu_pages(enum gpu_memory kind)
                 CHECK_OK(gdr_pin_buffer(g, address, good[i].size, 0, 0, &handle));
             CHECK(handle.h != 0);
             info = info_of(g, handle);
-            CHECK_EQUAL(info.va, address & GPU_PAGE_MASK);
-            CHECK_EQUAL(info.mapped_size, good[i].pages * GPU_PAGE_SIZE);
-            CHECK_EQUAL(info.page_size, GPU_PAGE_SIZE);
+            CHECK_EQUAL(info.va, round_down(address, pin_page(g)));
+            CHECK_EQUAL(info.mapped_size, pinned_bytes(g, &good[i]));
+            CHECK_EQUAL(info.page_size, pin_page(g));
             CHECK_OK(gdr_unpin_buffer(g, handle));
         }
     }
@@ -222,9 +232,9 @@ static void buffers_may_share_a_page(void)
 
     CHECK(head.h != tail.h);
     CHECK_EQUAL(info_of(g, head).va, buffer.address);
-    CHECK_EQUAL(info_of(g, tail).va, buffer.address);
+    CHECK_EQUAL(info_of(g, tail).va, round_down(buffer.address + 4 * KIB, pin_page(g)));
     CHECK_OK(gdr_unpin_buffer(g, head));
-    CHECK_EQUAL(info_of(g, tail).mapped_size, GPU_PAGE_SIZE);
+    CHECK_EQUAL(info_of(g, tail).mapped_size, pin_page(g));
     CHECK_OK(gdr_unpin_buffer(g, tail));
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
@@ -255,8 +265,8 @@ int main(void)
 {
     in_child(force_pcie_can_be_made_to_succeed);
     gpu_init();
-    ranges_are_rounded_out_to_gpu_pages(MEM_ALLOC);
-    ranges_are_rounded_out_to_gpu_pages(MEM_CREATE);
+    ranges_are_rounded_out_to_pages(MEM_ALLOC);
+    ranges_are_rounded_out_to_pages(MEM_CREATE);
     what_is_not_gpu_memory_is_refused();
     null_arguments_are_refused();
     tokens();

@@ -19,6 +19,9 @@ Runs the named programs of c_tests, or all of them. Exit status 1 if any failed.
                       cached        cached mappings, as on a coherent platform
                       device        device mappings
                       2.5 2.4 2.3 2.0   that version of gdrdrv
+                      dmabuf        no gdrdrv; CUDA 13.3, whose dma-bufs can be mapped
+                      dmabuf-3gpus dmabuf-coherent   the same with 3 GPUs, or on a coherent platform
+                      dmabuf-many   the same; the program dmabuf alone, with 10,000 pins at once and 100,000 rounds
   --lib DIR         take libgdrapi.so.2 from DIR (default: build/lib, which \`make lib\` fills)
   --real            run on this machine's GPU and /dev/gdrdrv instead of under gdremu
   --provider nvidia run on this machine's GPU under gdremu, which is the driver; put it before --machines
@@ -35,7 +38,7 @@ emulator=$target/release/gdremu
 standin_cuda=$target/release/libgdremu_runtime.so
 
 ways=linked,preloaded,sanitized,valgrind
-machines=defects,traditional,cached,device,2.5,2.4,2.3,2.0
+machines=defects,traditional,cached,device,2.5,2.4,2.3,2.0,dmabuf,dmabuf-3gpus,dmabuf-coherent,dmabuf-many
 lib=$root/build/lib
 real=no
 provider=host
@@ -136,9 +139,10 @@ build_all() {
 
 # ---- Running ----
 
-# How long a program may run, in seconds.
+# How long a program may run, in seconds; and on the machine with the full counts.
 limit=300
 [ "$provider" = host ] || limit=60
+limit_of_many=1200
 
 # gdremu's exit status where a program ended well, but with buffers still pinned.
 leak=66
@@ -151,6 +155,9 @@ machine() {
     cached | device) echo --platform "$1" ;;
     2.4) echo --driver-version 2.4 --strict-sizes ;;
     2.*) echo --driver-version "$1" ;;
+    dmabuf | dmabuf-many) echo --no-gdrdrv --cuda-version 13.3 ;;
+    dmabuf-3gpus) echo --no-gdrdrv --cuda-version 13.3 --gpus 3 ;;
+    dmabuf-coherent) echo --no-gdrdrv --cuda-version 13.3 --coherent ;;
     esac
 }
 
@@ -163,6 +170,7 @@ loads_by_itself() {
 applies() {
     case $1:$2 in
     *:preloaded) ! loads_by_itself "$1" ;;
+    *:dmabuf-many) [ "$1" = dmabuf ] ;;
     open_fails:* | header_*:*) [ -z "$(machine "$2")" ] ;; # they need no driver
     esac
 }
@@ -182,12 +190,15 @@ run_program() {
     local library_path=$lib command=(timeout $limit)
     local environment=()
 
+    if [ "$way" = dmabuf-many ]; then
+        command=(timeout $limit_of_many)
+    elif [ -n "$(machine "$way")" ] || [ "$provider" = nvidia ]; then
+        environment+=(CHECK_SLOWNESS=100) # not slow, but the same again; or slow, as reads through BAR1 are
+    fi
+
     if [ "$real" = no ] && [ "$program" != open_fails ]; then
         # shellcheck disable=SC2207 # The options are words.
         command+=("$emulator" --provider "$provider" --leak-exit $leak $(machine "$way") --)
-    fi
-    if [ -n "$(machine "$way")" ] || [ "$provider" = nvidia ]; then
-        environment+=(CHECK_SLOWNESS=100) # not slow, but the same again; or slow, as reads through BAR1 are
     fi
     case $way in
     preloaded)
@@ -231,19 +242,26 @@ verdict() {
     esac
 }
 
+# cell TEXT WAY: one of the column of that way.
+cell() {
+    printf '%-*s' $((${#2} < 11 ? 12 : ${#2} + 2)) "$1"
+}
+
 # table WAY ...: runs all programs.
 table() {
     local program way word
     [ $# -gt 0 ] || return 0
     printf '%-29s' program
-    printf '%-12s' "$@"
+    for way in "$@"; do
+        cell "$way" "$way"
+    done
     echo
     for program in "${programs[@]}"; do
         applies_to_any "$program" "$@" || continue
         printf '%-29s' "$program"
         for way in "$@"; do
             verdict "$program" "$way"
-            printf '%-12s' "$word"
+            cell "$word" "$way"
         done
         echo
     done

@@ -88,9 +88,10 @@ static void allowed(void)
         unsigned char *va = map(g, handle, ranges[i].size);
         gdr_info_t info = info_of(g, handle);
 
-        CHECK_EQUAL(info.va, address & GPU_PAGE_MASK);
+        CHECK_EQUAL(info.va, round_down(address, pin_page(g)));
         CHECK_EQUAL(info.mapped, 1);
         CUDA(cuMemsetD8(buffer.address, 0xee, buffer.size));
+        CUDA(cuCtxSynchronize()); /* A memset may return before it is done. */
         shows_the_range(handle, va + (address - info.va), address, ranges[i].size);
         CHECK_OK(gdr_unmap(g, handle, va, ranges[i].size));
         CHECK_FAULTS(va + (address - info.va) + ranges[i].size - 1);
@@ -106,6 +107,7 @@ static void allowed_but_not_everything(void)
     struct gpu_buffer buffer;
     gdr_mh_t handle;
     void *va = UNTOUCHED;
+    size_t rest; /* from the pinned address to the end of its page */
     gdr_t g;
 
     setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", "1", 1);
@@ -118,12 +120,13 @@ static void allowed_but_not_everything(void)
     CHECK_ERROR(gdr_map(g, handle, &va, GPU_PAGE_SIZE + 1), EINVAL);
     CHECK_OK(gdr_unpin_buffer(g, handle));
 
+    rest = round_up(4096 + 4096, pin_page(g)) - 4096;
     handle = pin(g, buffer.address + 4096, 4096);
     CHECK_ERROR(gdr_map(g, handle, &va, 0), EINVAL);
-    CHECK_ERROR(gdr_map(g, handle, &va, GPU_PAGE_SIZE - 4096 + 1), EINVAL);
+    CHECK_ERROR(gdr_map(g, handle, &va, rest + 1), EINVAL);
     CHECK_ERROR(gdr_map(g, handle, &va, SIZE_MAX), EINVAL);
     CHECK(va == UNTOUCHED);
-    CHECK_OK(gdr_unmap(g, handle, map(g, handle, GPU_PAGE_SIZE - 4096), 0));
+    CHECK_OK(gdr_unmap(g, handle, map(g, handle, rest), 0));
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
 }
