@@ -1,6 +1,7 @@
 //! Tests that need a driver and a GPU: they run themselves again under gdremu, in each mode that matters.
 
 mod cuda;
+mod gates;
 mod model;
 mod safe_core;
 
@@ -9,6 +10,11 @@ use std::process::Command;
 
 /// Runs the ignored tests whose names contain `filter` on the machine that `options` of gdremu describe.
 fn under_gdremu(options: &[&str], filter: &str) {
+    under_gdremu_with(options, filter, "");
+}
+
+/// The same, with what an ignored test of `gates` is to find.
+fn under_gdremu_with(options: &[&str], filter: &str, outcome: &str) {
     let tests = std::env::current_exe().expect("a path");
     // …/deps/emulated-… → …/gdremu
     let gdremu: PathBuf = tests
@@ -27,6 +33,7 @@ fn under_gdremu(options: &[&str], filter: &str) {
         .arg(&tests)
         .args(["--ignored", "--nocapture", "--test-threads=1", filter])
         .env("GDREMU_OPTIONS_OF_TEST", options.join(" "))
+        .env("OUTCOME_OF_TEST", outcome)
         .status()
         .expect("gdremu starts");
     assert!(status.success(), "gdremu {}", options.join(" "));
@@ -35,6 +42,14 @@ fn under_gdremu(options: &[&str], filter: &str) {
 #[test]
 fn safe_core_under_gdremu() {
     under_gdremu(&[], "safe_core::");
+}
+
+#[test]
+fn gates() {
+    for (options, outcome) in gates::MACHINES {
+        let options: Vec<_> = options.split(' ').collect();
+        under_gdremu_with(&options, "gates::", &outcome.to_code());
+    }
 }
 
 #[test]
