@@ -20,6 +20,7 @@ static CUresult (*alloc_pitch)(CUdeviceptr *, size_t *, size_t, size_t, unsigned
 static CUresult (*free_memory)(CUdeviceptr);
 static CUresult (*address_range)(CUdeviceptr *, size_t *, CUdeviceptr);
 static CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
+static CUresult (*set_attribute)(const void *, CUpointer_attribute, CUdeviceptr);
 static struct libcuda *state;
 
 static void find_linked(void)
@@ -29,6 +30,7 @@ static void find_linked(void)
     free_memory = cuMemFree;
     address_range = cuMemGetAddressRange;
     create = cuMemCreate;
+    set_attribute = cuPointerSetAttribute;
 }
 
 static void find_by_dlsym(void *handle)
@@ -38,6 +40,7 @@ static void find_by_dlsym(void *handle)
     *(void **)&free_memory = dlsym(handle, "cuMemFree_v2");
     *(void **)&address_range = dlsym(handle, "cuMemGetAddressRange_v2");
     *(void **)&create = dlsym(handle, "cuMemCreate");
+    *(void **)&set_attribute = dlsym(handle, "cuPointerSetAttribute");
 }
 
 static CUresult (*get_1)(const char *, void **, int, uint64_t);
@@ -64,6 +67,7 @@ static void find_by_proc_address(void)
     *(void **)&free_memory = find("cuMemFree");
     *(void **)&address_range = find("cuMemGetAddressRange");
     *(void **)&create = find("cuMemCreate");
+    *(void **)&set_attribute = find("cuPointerSetAttribute");
 }
 
 /* ---- Buffers ---- */
@@ -71,6 +75,7 @@ static void find_by_proc_address(void)
 static void small_buffers_share_a_block(void)
 {
     CUdeviceptr one, other, base;
+    unsigned int on = 1;
     size_t size;
 
     CHECK_EQUAL(alloc(&one, 100), CUDA_SUCCESS);
@@ -87,6 +92,10 @@ static void small_buffers_share_a_block(void)
     CHECK_EQUAL(address_range(NULL, &size, other), CUDA_SUCCESS);
     CHECK_EQUAL(size, 64 * KIB);
     CHECK_EQUAL(address_range(&base, NULL, 1), CUDA_ERROR_NOT_FOUND);
+
+    CHECK_EQUAL(set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, one + 99), CUDA_SUCCESS);
+    CHECK_EQUAL(set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 1), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(set_attribute(&on, CU_POINTER_ATTRIBUTE_IS_MANAGED, one), CUDA_ERROR_NOT_SUPPORTED);
 
     CHECK_EQUAL(free_memory(one), CUDA_SUCCESS);
     CHECK_EQUAL(state->mappings, 1);

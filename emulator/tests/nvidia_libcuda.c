@@ -45,6 +45,12 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, C
 
 /* ---- The functions that are replaced ---- */
 
+/* As for VMM memory, the only kind that there is when all else is replaced. */
+EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 EXPORT CUresult cuMemAlloc(CUdeviceptr *address, size_t size)
 {
     state.calls_of_alloc++;
@@ -161,6 +167,7 @@ EXPORT CUresult cuGetProcAddress_v2(const char *name, void **function, int versi
         {"cuMemFree", cuMemFree},
         {"cuMemGetAddressRange", cuMemGetAddressRange},
         {"cuMemUnmap", cuMemUnmap},
+        {"cuPointerSetAttribute", cuPointerSetAttribute},
     };
     size_t i;
 
