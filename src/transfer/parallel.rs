@@ -50,7 +50,10 @@ impl Copy {
     /// # Safety
     /// `copy` must be sound for the rest.
     pub(super) unsafe fn run(self) {
-        if let Some(mut pool) = POOL.try_lock() {
+        // Who has not asked for threads shares nothing with other copies, not even a look at the pool.
+        if threads() > 1
+            && let Some(mut pool) = POOL.try_lock()
+        {
             let pool = pool.get_or_insert_with(Pool::of_process);
             if pool.is_usable() {
                 // SAFETY: passed on from the caller.
@@ -101,7 +104,7 @@ unsafe impl Send for Pool {}
 impl Pool {
     /// As many helpers as `GDRCOPY_THREADS` says, less the caller.
     fn of_process() -> Pool {
-        Pool::start(threads_asked_for() - 1)
+        Pool::start(threads() - 1)
     }
 
     fn start(helpers: usize) -> Pool {
@@ -182,7 +185,22 @@ extern "C" fn unload() {
 #[unsafe(link_section = ".fini_array")]
 static AT_UNLOAD: extern "C" fn() = unload;
 
-/// The number of threads that may make one copy, the caller's among them.
+/// What [`threads_asked_for`] said; 0 before it was asked.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of threads that may make one copy, the caller's among them. Read once.
+fn threads() -> usize {
+    match THREADS.load(Ordering::Relaxed) {
+        0 => {
+            let threads = threads_asked_for();
+            THREADS.store(threads, Ordering::Relaxed);
+            threads
+        }
+        threads => threads,
+    }
+}
+
+/// What the environment says, 1 where it does not say.
 fn threads_asked_for() -> usize {
     let Some(text) = env::var_os("GDRCOPY_THREADS") else {
         return 1;
