@@ -9,10 +9,14 @@ use std::str::FromStr;
 use crate::abi::MappingType;
 use crate::errno::Errno;
 use crate::fault::Faults;
+use crate::per_gpu::PerGpu;
 use crate::version::Version;
 
 /// The environment variable that carries a [`Config`].
 pub const VARIABLE: &str = "GDREMU_CONFIG";
+
+/// The first CUDA version in which a dma-buf of GPU memory can be mapped.
+const DMABUF_MMAP: u32 = 13030;
 
 /// What is emulated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,10 +88,28 @@ pub struct GpuConfig {
     pub mempools: bool,
     /// CPU and GPU are joined by a coherent link, as on Grace Hopper.
     pub coherent: bool,
+    /// The GPUs serve GPUDirect RDMA: their memory can be pinned.
+    pub rdma: PerGpu<YesNo>,
     /// Bytes of each GPU that can be pinned at a time.
-    pub bar1_size: u64,
+    pub bar1_size: PerGpu<u64>,
     /// What can be done with GPU memory as a dma-buf.
-    pub dmabuf: Dmabuf,
+    pub dmabuf: PerGpu<Dmabuf>,
+}
+
+impl GpuConfig {
+    /// Whether memory of this GPU can be exported as a dma-buf.
+    pub fn exports_dmabufs(&self, gpu: usize) -> bool {
+        *self.dmabuf.of(gpu) != Dmabuf::No
+    }
+
+    /// Whether a dma-buf of this GPU's memory can be mapped.
+    pub fn maps_dmabufs(&self, gpu: usize) -> bool {
+        match self.dmabuf.of(gpu) {
+            Dmabuf::Auto => self.cuda_version >= DMABUF_MMAP,
+            Dmabuf::Mmap => true,
+            Dmabuf::No | Dmabuf::Export => false,
+        }
+    }
 }
 
 impl Default for GpuConfig {
@@ -98,8 +120,9 @@ impl Default for GpuConfig {
             cuda_version: 13000,
             mempools: true,
             coherent: false,
-            bar1_size: 1 << 37,
-            dmabuf: Dmabuf::Auto,
+            rdma: PerGpu::all(YesNo::Yes),
+            bar1_size: PerGpu::all(1 << 37),
+            dmabuf: PerGpu::all(Dmabuf::Auto),
         }
     }
 }
@@ -176,6 +199,16 @@ choice! {
 }
 
 choice! {
+    /// Whether a GPU can do something.
+    YesNo {
+        /// It can.
+        Yes = "yes",
+        /// It cannot.
+        No = "no",
+    }
+}
+
+choice! {
     /// What a dma-buf of GPU memory is good for.
     Dmabuf {
         /// What the CUDA version of the configuration has: mmap from 13.3 on.
@@ -219,6 +252,7 @@ impl Config {
         put("cuda_version", &self.gpu.cuda_version);
         put("mempools", &self.gpu.mempools);
         put("coherent", &self.gpu.coherent);
+        put("rdma", &self.gpu.rdma);
         put("bar1_size", &self.gpu.bar1_size);
         put("dmabuf", &self.gpu.dmabuf);
         text
@@ -266,6 +300,7 @@ impl Config {
             "cuda_version" => gpu.cuda_version = read(value)?,
             "mempools" => gpu.mempools = read(value)?,
             "coherent" => gpu.coherent = read(value)?,
+            "rdma" => gpu.rdma = value.parse()?,
             "bar1_size" => gpu.bar1_size = read(value)?,
             "dmabuf" => gpu.dmabuf = value.parse()?,
             _ => return Err("unknown".into()),
@@ -310,8 +345,9 @@ mod tests {
                 cuda_version: 13030,
                 mempools: false,
                 coherent: true,
-                bar1_size: 1 << 28,
-                dmabuf: Dmabuf::Export,
+                rdma: "no,yes".parse().unwrap(),
+                bar1_size: "268435456,1024".parse().unwrap(),
+                dmabuf: "export,no,auto".parse().unwrap(),
             },
         };
         assert_eq!(Config::from_variable(&config.to_variable()), Ok(config));

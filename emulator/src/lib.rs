@@ -18,6 +18,7 @@ pub mod driver;
 pub mod errno;
 pub mod fault;
 pub mod gpu;
+pub mod per_gpu;
 pub mod session;
 pub mod trace;
 pub mod version;

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use gdremu::config::{Config, Dmabuf, DriverConfig, ForcePcie, GpuConfig, Platform, Provider};
+use gdremu::config::{
+    Config, Dmabuf, DriverConfig, ForcePcie, GpuConfig, Platform, Provider, YesNo,
+};
 use gdremu::errno::Errno;
 use gdremu::fault::Faults;
+use gdremu::per_gpu::PerGpu;
 use gdremu::version::Version;
 
 /// Runs a program on an emulated machine with /dev/gdrdrv and CUDA GPUs.
@@ -86,13 +89,17 @@ pub(crate) struct Options {
     #[arg(long)]
     coherent: bool,
 
-    /// Bytes of each GPU that can be pinned at a time, with K, M, G or T
-    #[arg(long, value_name = "BYTES", default_value = "128G", value_parser = bytes)]
-    bar1_size: u64,
+    /// GPUDirect RDMA: yes or no, of each GPU between commas; the last is for the rest
+    #[arg(long, value_name = "LIST", default_value = "yes")]
+    rdma: PerGpu<YesNo>,
 
-    /// GPU memory as dma-bufs: auto (by CUDA version), no, export (but not mmap), or mmap
-    #[arg(long, value_name = "WHAT", default_value = "auto")]
-    dmabuf: Dmabuf,
+    /// Bytes of each GPU that can be pinned at a time, with K, M, G or T; a list as in --rdma
+    #[arg(long, value_name = "LIST", default_value = "128G", value_parser = bytes_of_each)]
+    bar1_size: PerGpu<u64>,
+
+    /// GPU memory as dma-bufs: auto (by CUDA version), no, export (but not mmap), or mmap; a list as in --rdma
+    #[arg(long, value_name = "LIST", default_value = "auto")]
+    dmabuf: PerGpu<Dmabuf>,
 
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -130,16 +137,19 @@ impl Options {
                 cuda_version: u32::from(major) * 1000 + u32::from(minor) * 10,
                 mempools: !self.no_mempools,
                 coherent: self.coherent || self.platform == Platform::Cached,
-                bar1_size: self.bar1_size,
-                dmabuf: self.dmabuf,
+                rdma: self.rdma.clone(),
+                bar1_size: self.bar1_size.clone(),
+                dmabuf: self.dmabuf.clone(),
             },
         };
-        check(&config).map(|()| config)
+        check_emulated(&config)?;
+        check_lists(&config.gpu)?;
+        Ok(config)
     }
 }
 
 /// Refuses options that say how emulated GPUs are where the GPUs are real.
-fn check(config: &Config) -> Result<(), String> {
+fn check_emulated(config: &Config) -> Result<(), String> {
     let (gpu, emulated) = (&config.gpu, GpuConfig::default());
     let meaningless = [
         ("--platform", config.driver.platform != Platform::Wc),
@@ -147,6 +157,7 @@ fn check(config: &Config) -> Result<(), String> {
         ("--cuda-version", gpu.cuda_version != emulated.cuda_version),
         ("--no-mempools", gpu.mempools != emulated.mempools),
         ("--coherent", gpu.coherent != emulated.coherent),
+        ("--rdma", gpu.rdma != emulated.rdma),
         ("--bar1-size", gpu.bar1_size != emulated.bar1_size),
         ("--dmabuf", gpu.dmabuf != emulated.dmabuf),
     ];
@@ -155,6 +166,22 @@ fn check(config: &Config) -> Result<(), String> {
             "{option} is for emulated GPUs; --provider nvidia takes the machine's as they are"
         )),
         _ => Ok(()),
+    }
+}
+
+/// Refuses lists that are longer than there are GPUs.
+fn check_lists(gpu: &GpuConfig) -> Result<(), String> {
+    let lists = [
+        ("--rdma", gpu.rdma.count()),
+        ("--bar1-size", gpu.bar1_size.count()),
+        ("--dmabuf", gpu.dmabuf.count()),
+    ];
+    let longest = (gpu.gpus as usize).max(1);
+    match lists.iter().find(|(_, values)| *values > longest) {
+        Some((option, values)) => Err(format!(
+            "{option} has {values} values for {longest} GPUs: give fewer, or more --gpus"
+        )),
+        None => Ok(()),
     }
 }
 
@@ -182,6 +209,10 @@ fn bytes(text: &str) -> Result<u64, String> {
     number
         .checked_mul(1 << shift)
         .ok_or_else(|| "too large".into())
+}
+
+fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {
+    PerGpu::read(text, bytes)
 }
 
 #[cfg(test)]
@@ -213,7 +244,10 @@ mod tests {
             config(&["--handle-base", "0x100000000"]).driver.handle_base,
             1 << 32
         );
-        assert_eq!(config(&["--bar1-size", "256M"]).gpu.bar1_size, 256 << 20);
+        assert_eq!(
+            *config(&["--bar1-size", "256M"]).gpu.bar1_size.of(0),
+            256 << 20
+        );
         assert_eq!(config(&["--cuda-version", "13.3"]).gpu.cuda_version, 13030);
         assert!(bytes("99999999T").is_err());
         assert!(bytes("").is_err());
@@ -223,6 +257,31 @@ mod tests {
     fn a_cached_platform_is_coherent() {
         assert!(config(&["--platform", "cached"]).gpu.coherent);
         assert!(!config(&["--platform", "device"]).gpu.coherent);
+    }
+
+    #[test]
+    fn each_gpu_can_be_of_its_own_kind() {
+        let gpu = config(&[
+            "--gpus",
+            "3",
+            "--dmabuf",
+            "mmap,no",
+            "--bar1-size",
+            "1G,2M,4K",
+        ])
+        .gpu;
+        assert_eq!([0, 1, 2].map(|i| gpu.maps_dmabufs(i)), [true, false, false]);
+        assert_eq!(
+            [0, 1, 2].map(|i| *gpu.bar1_size.of(i)),
+            [1 << 30, 2 << 20, 4 << 10]
+        );
+        let all = ["gdremu", "--gpus", "2", "--rdma", "no,yes,no", "--", "true"];
+        let options = Options::try_parse_from(all).unwrap();
+        let refused = options.config("/s".into()).unwrap_err();
+        assert!(
+            refused.starts_with("--rdma has 3 values for 2 GPUs"),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -239,6 +298,7 @@ mod tests {
             &["--cuda-version", "13.3"],
             &["--no-mempools"],
             &["--coherent"],
+            &["--rdma", "no"],
             &["--bar1-size", "1G"],
             &["--dmabuf", "no"],
             &["--platform", "device"],

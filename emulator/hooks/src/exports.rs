@@ -13,15 +13,11 @@ use std::os::fd::IntoRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use gdremu::config::Dmabuf;
 use gdremu::errno::Errno;
 use gdremu::gpu::physical::ObjectId;
 use gdremu::gpu::{PageTableId, Provider};
 
 use crate::state::{Identity, Machine, file_status};
-
-/// The first CUDA version whose dma-bufs can be mapped.
-const DMABUF_MMAP: u32 = 13030;
 
 /// What a descriptor stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,7 +196,9 @@ impl Machine {
             let Export::Range(table) = export else {
                 return Err(Errno::ENODEV);
             };
-            if !machine.maps_dmabufs() {
+            let gpu = machine.gpu.host().memory().page_table(table);
+            let gpu = gpu.ok_or(Errno::EINVAL)?.runs[0].gpu;
+            if !machine.config.gpu.maps_dmabufs(gpu) {
                 return Err(Errno::ENOTSUPP);
             }
             // SAFETY: asks for a constant of the system.
@@ -216,14 +214,6 @@ impl Machine {
             Ok(addr as u64)
         });
         Some(mapped.map(|addr| addr as usize))
-    }
-
-    fn maps_dmabufs(&self) -> bool {
-        match self.config.gpu.dmabuf {
-            Dmabuf::Auto => self.config.gpu.cuda_version >= DMABUF_MMAP,
-            Dmabuf::Mmap => true,
-            Dmabuf::No | Dmabuf::Export => false,
-        }
     }
 
     /// Gives up the memory of exports that nobody has any more.

@@ -22,7 +22,8 @@ impl Gpu {
             config::Provider::Host => Gpu::Host(Box::new(HostProvider::new(Options {
                 gpus: config.gpus as usize,
                 coherent: config.coherent,
-                bar1_size: config.bar1_size,
+                rdma: config.rdma.clone(),
+                bar1_size: config.bar1_size.clone(),
             }))),
             config::Provider::Nvidia => Gpu::Nvidia(NvidiaProvider::default()),
         }

@@ -9,7 +9,9 @@ use super::Provider;
 use super::memory::{Access, Discard, Error, GPU_PAGE, Memory, PageTable, PageTableId, Run};
 use super::mmap::{self, Part, View};
 use super::physical::{BLOCK, ObjectId};
+use crate::config::YesNo;
 use crate::errno::Errno;
+use crate::per_gpu::PerGpu;
 
 /// Bytes of each GPU's memory. They are host memory only once touched.
 pub const GPU_BYTES: u64 = 16 << 30;
@@ -21,14 +23,16 @@ const WINDOW: u64 = 128 << 20;
 const FREED: u8 = 0xDD;
 
 /// What kind of GPUs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How many.
     pub gpus: usize,
     /// Whether the CPU can map GPU memory cached (Grace-Hopper): FORCE_PCIE pins exist there.
     pub coherent: bool,
+    /// Which of them serve GPUDirect RDMA.
+    pub rdma: PerGpu<YesNo>,
     /// Bytes of each GPU that can be pinned at a time: the size of its BAR1.
-    pub bar1_size: u64,
+    pub bar1_size: PerGpu<u64>,
 }
 
 /// Emulated GPUs in host memory.
@@ -67,8 +71,8 @@ impl HostProvider {
     pub fn new(options: Options) -> Self {
         HostProvider {
             memory: Memory::new(options.gpus, GPU_BYTES),
-            options,
             files: (0..options.gpus).map(|_| None).collect(),
+            options,
             views: BTreeMap::new(),
             windows: Vec::new(),
             owner: None,
@@ -207,11 +211,21 @@ impl Provider for HostProvider {
             return Err(Errno::ENOTSUPP);
         }
         let table = self.memory.pin(va, len, persistent).map_err(errno)?;
-        if self.memory.pinned_bytes(table.runs[0].gpu) > self.options.bar1_size {
-            self.memory.unpin(table.id);
-            return Err(Errno::ENOMEM);
+        let gpu = table.runs[0].gpu;
+        let refused = if *self.options.rdma.of(gpu) == YesNo::No {
+            Some(Errno::EINVAL)
+        } else if self.memory.pinned_bytes(gpu) > *self.options.bar1_size.of(gpu) {
+            Some(Errno::ENOMEM)
+        } else {
+            None
+        };
+        match refused {
+            Some(errno) => {
+                self.memory.unpin(table.id);
+                Err(errno)
+            }
+            None => Ok(table),
         }
-        Ok(table)
     }
 
     fn put_pages(&mut self, table: PageTableId) {
@@ -273,7 +287,8 @@ mod tests {
         HostProvider::new(Options {
             gpus: 2,
             coherent: false,
-            bar1_size: 64 << 20,
+            rdma: PerGpu::all(YesNo::Yes),
+            bar1_size: PerGpu::all(64 << 20),
         })
     }
 
@@ -413,7 +428,8 @@ mod tests {
             let mut gpu = HostProvider::new(Options {
                 gpus: 1,
                 coherent,
-                bar1_size: 64 << 20,
+                rdma: PerGpu::all(YesNo::Yes),
+                bar1_size: PerGpu::all(64 << 20),
             });
             let va = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
             let forced = gpu.get_pages(va, GPU_PAGE, (0, 0), true, true);
@@ -435,6 +451,22 @@ mod tests {
         assert_eq!(get(GPU_PAGE), Err(Errno::ENOMEM));
         gpu.put_pages(half.id);
         pin(&mut gpu, va, 32 << 20);
+    }
+
+    #[test]
+    fn gpus_without_gpudirect_rdma_are_not_pinned_the_others_are() {
+        let mut gpu = HostProvider::new(Options {
+            gpus: 2,
+            coherent: false,
+            rdma: "no,yes".parse().unwrap(),
+            bar1_size: PerGpu::all(64 << 20),
+        });
+        let first = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
+        let second = gpu.change(|m| m.alloc(1, BLOCK, true)).unwrap();
+        let refused = gpu.get_pages(first, GPU_PAGE, (0, 0), true, false);
+        assert_eq!(refused.err(), Some(Errno::EINVAL));
+        assert_eq!(gpu.memory().pinned_bytes(0), 0);
+        pin(&mut gpu, second, GPU_PAGE);
     }
 
     #[test]

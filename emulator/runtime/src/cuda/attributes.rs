@@ -1,6 +1,6 @@
 //! Device attributes by number, those of a GPU of compute capability 9.0 for PCIe.
 
-use gdremu::config::Dmabuf;
+use gdremu::config::YesNo;
 
 use super::error::{Error, Result};
 use super::{device, gpus};
@@ -8,10 +8,7 @@ use super::{device, gpus};
 pub(super) const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
 pub(super) const COMPUTE_CAPABILITY_MINOR: i32 = 76;
 
-/// The first CUDA version in which a dma-buf of GPU memory can be mapped.
-const DMABUF_MMAP: u32 = 13030;
-
-/// The first CUDA version that can be asked about it.
+/// The first CUDA version that can be asked whether a dma-buf of GPU memory can be mapped.
 const DMABUF_MMAP_ATTRIBUTE: u32 = 13050;
 
 /// Attributes that are the same on every emulated GPU: (number, value).
@@ -76,11 +73,9 @@ const FIXED: &[(i32, i32)] = &[
     (105, 0),        // HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED
     (106, 32),       // MAX_BLOCKS_PER_MULTIPROCESSOR
     (107, 0),        // GENERIC_COMPRESSION_SUPPORTED
-    (110, 1),        // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
     (111, 1024),     // RESERVED_SHARED_MEMORY_PER_BLOCK
     (113, 0),        // READ_ONLY_HOST_REGISTER_SUPPORTED
     (114, 0),        // TIMELINE_SEMAPHORE_INTEROP_SUPPORTED
-    (116, 1),        // GPU_DIRECT_RDMA_SUPPORTED
     (117, 1),        // GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS: from the host
     (118, 100),      // GPU_DIRECT_RDMA_WRITES_ORDERING: for the owner
     (119, 0),        // MEMPOOL_SUPPORTED_HANDLE_TYPES
@@ -102,20 +97,18 @@ const FIXED: &[(i32, i32)] = &[
 /// INVALID_VALUE for a number that the emulated driver does not know.
 pub(super) fn value(gpu: usize, attribute: i32) -> Result<i32> {
     let config = gpus::config();
-    let version = config.cuda_version;
     let coherent = i32::from(config.coherent);
     Ok(match attribute {
         33 => (device::bus(gpu) & 0xff) as i32, // PCI_BUS_ID
         85 => gpu as i32,                       // MULTI_GPU_BOARD_GROUP_ID
         // HOST_NATIVE_ATOMIC_SUPPORTED, PAGEABLE_MEMORY_ACCESS and its USES_HOST_PAGE_TABLES
         86 | 88 | 100 => coherent,
+        // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED and GPU_DIRECT_RDMA_SUPPORTED
+        110 | 116 => i32::from(*config.rdma.of(gpu) == YesNo::Yes),
         115 => i32::from(config.mempools), // MEMORY_POOLS_SUPPORTED
-        124 => i32::from(config.dmabuf != Dmabuf::No), // DMA_BUF_SUPPORTED
-        152 if version >= DMABUF_MMAP_ATTRIBUTE => match config.dmabuf {
-            Dmabuf::Auto => i32::from(version >= DMABUF_MMAP),
-            Dmabuf::No | Dmabuf::Export => 0,
-            Dmabuf::Mmap => 1,
-        },
+        124 => i32::from(config.exports_dmabufs(gpu)), // DMA_BUF_SUPPORTED
+        // DMA_BUF_MMAP_SUPPORTED
+        152 if config.cuda_version >= DMABUF_MMAP_ATTRIBUTE => i32::from(config.maps_dmabufs(gpu)),
         _ => FIXED
             .iter()
             .find(|(number, _)| *number == attribute)

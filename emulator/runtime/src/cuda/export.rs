@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
-use gdremu::config::Dmabuf;
 use gdremu::errno::Errno;
+use gdremu::gpu::Provider;
 use gdremu::gpu::physical::ObjectId;
 
 use super::args::{Out, Untyped};
@@ -50,7 +50,7 @@ pub(super) extern "C" fn cuMemGetHandleForAddressRange(
             return Err(Error::INVALID_VALUE);
         }
         // A GPU that has PCIe alone refuses the flag.
-        if config.dmabuf == Dmabuf::No || flags & MAPPING_TYPE_PCIE != 0 && !config.coherent {
+        if flags & MAPPING_TYPE_PCIE != 0 && !config.coherent {
             return Err(Error::NOT_SUPPORTED);
         }
         let mut machine = machine::lock();
@@ -59,6 +59,10 @@ pub(super) extern "C" fn cuMemGetHandleForAddressRange(
             .gpu
             .host()
             .change(|memory| memory.export(address, size, host_page()))?;
+        if !config.exports_dmabufs(table.runs[0].gpu) {
+            machine.gpu.put_pages(table.id);
+            return Err(Error::NOT_SUPPORTED);
+        }
         handle.set(
             machine
                 .export(Export::Range(table.id), size)
