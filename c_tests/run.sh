@@ -22,6 +22,7 @@ Runs the named programs of c_tests, or all of them. Exit status 1 if any failed.
                       dmabuf        no gdrdrv; CUDA 13.3, whose dma-bufs can be mapped
                       dmabuf-3gpus dmabuf-coherent   the same with 3 GPUs, or on a coherent platform
                       dmabuf-many   the same; the program dmabuf alone, with 10,000 pins at once and 100,000 rounds
+                      dmabuf-mixed  4 GPUs, of which two cannot map dma-bufs; the program dmabuf_mixed alone
   --lib DIR         take libgdrapi.so.2 from DIR (default: build/lib, which \`make lib\` fills)
   --real            run on this machine's GPU and /dev/gdrdrv instead of under gdremu
   --provider nvidia run on this machine's GPU under gdremu, which is the driver; put it before --machines
@@ -38,7 +39,7 @@ emulator=$target/release/gdremu
 standin_cuda=$target/release/libgdremu_runtime.so
 
 ways=linked,preloaded,sanitized,valgrind
-machines=defects,traditional,cached,device,2.5,2.4,2.3,2.0,dmabuf,dmabuf-3gpus,dmabuf-coherent,dmabuf-many
+machines=defects,traditional,cached,device,2.5,2.4,2.3,2.0,dmabuf,dmabuf-3gpus,dmabuf-coherent,dmabuf-many,dmabuf-mixed
 lib=$root/build/lib
 real=no
 provider=host
@@ -157,6 +158,7 @@ machine() {
     2.*) echo --driver-version "$1" ;;
     dmabuf | dmabuf-many) echo --no-gdrdrv --cuda-version 13.3 ;;
     dmabuf-3gpus) echo --no-gdrdrv --cuda-version 13.3 --gpus 3 ;;
+    dmabuf-mixed) echo --no-gdrdrv --cuda-version 13.5 --gpus 4 --dmabuf no,mmap,export,mmap ;;
     dmabuf-coherent) echo --no-gdrdrv --cuda-version 13.3 --coherent ;;
     esac
 }
@@ -171,6 +173,8 @@ applies() {
     case $1:$2 in
     *:preloaded) ! loads_by_itself "$1" ;;
     *:dmabuf-many) [ "$1" = dmabuf ] ;;
+    dmabuf_mixed:*) [ "$2" = dmabuf-mixed ] || [ "$real" = yes ] ;;
+    *:dmabuf-mixed) false ;;
     open_fails:* | header_*:*) [ -z "$(machine "$2")" ] ;; # they need no driver
     esac
 }

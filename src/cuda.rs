@@ -57,6 +57,13 @@ pub(crate) enum DeviceAttribute {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Device(c_int);
 
+impl Device {
+    /// CUDA's number of it, as `CUDA_VISIBLE_DEVICES` leaves them.
+    pub(crate) fn ordinal(self) -> i32 {
+        self.0
+    }
+}
+
 const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 const HANDLE_TYPE_DMA_BUF_FD: c_int = 1;
 const RANGE_FLAG_PCIE: c_ulonglong = 1;

@@ -79,7 +79,10 @@ pub enum Error {
         needed: i32,
     },
     /// The GPU's memory cannot be mapped as a dma-buf.
-    NoDmaBufSupport,
+    NoDmaBufSupport {
+        /// CUDA's number of the GPU.
+        gpu: i32,
+    },
     /// A map of more than is pinned.
     OutOfPin,
     /// The process has no file descriptor left.
@@ -143,7 +146,7 @@ impl Error {
             Error::AlreadyMapped => Errno::EAGAIN,
             Error::DriverTooOld { .. } | Error::LibraryTooOld { .. } => Errno::EPROTONOSUPPORT,
             Error::NoCuda => Errno::ENODEV,
-            Error::NoCudaFunction(_) | Error::CudaTooOld { .. } | Error::NoDmaBufSupport => {
+            Error::NoCudaFunction(_) | Error::CudaTooOld { .. } | Error::NoDmaBufSupport { .. } => {
                 Errno::EOPNOTSUPP
             }
             Error::Cuda { error, .. } => Errno::from_raw(error.errno()),
@@ -231,8 +234,10 @@ impl fmt::Display for Error {
                 CudaVersion(version),
                 CudaVersion(needed)
             ),
-            Error::NoDmaBufSupport => f.write_str(
-                "this GPU's memory cannot be mapped as a dma-buf: load the gdrdrv module instead",
+            Error::NoDmaBufSupport { gpu } => write!(
+                f,
+                "the memory of GPU {gpu} cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), \
+                 or use a GPU that supports it"
             ),
             Error::OutOfPin => f.write_str("`size` is longer than the pin: map less, or pin more"),
             Error::Descriptors(errno) => write!(
@@ -291,6 +296,10 @@ fn advice(call: Call, errno: Errno) -> &'static str {
         }
         (Call::ReqMappingType, Errno::EOPNOTSUPP) => {
             "the platform cannot map so: use GDR_MAP_FLAG_DEFAULT"
+        }
+        (Call::Mmap, Errno::EOPNOTSUPP) => {
+            "this GPU's memory cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), or use a \
+             GPU that supports it"
         }
         (Call::Mmap, Errno::EINVAL) => "`size` is longer than the pin, or its GPU memory was freed",
         (Call::Mmap, Errno::ENOMEM) => {

@@ -48,7 +48,9 @@ impl DmaBuf {
         // Drivers that do not know the exact question are asked the wider one.
         let can_mmap = has(DeviceAttribute::DmaBufMmap).or_else(|| has(DeviceAttribute::DmaBuf));
         match can_mmap {
-            Some(0) | None => Err(Error::NoDmaBufSupport),
+            Some(0) | None => Err(Error::NoDmaBufSupport {
+                gpu: device.ordinal(),
+            }),
             Some(_) => Ok(()),
         }
     }
