@@ -3,23 +3,18 @@
 //!
 //! ```text
 //! options → plan (the points of the sweep) → sweep: at each point verify, then measure all methods
-//!   methods    method.rs over library.rs (a libgdrapi file), cuda.rs, and plain memcpy
+//!   methods    method.rs over a libgdrapi file, CUDA, and plain memcpy
 //!   results    results.rs, printed by report/{text,json,svg}.rs
 //! ```
 //!
-//! README.md describes how it measures, and why so.
+//! Libraries, CUDA, the clock and the checks are those of tools/. README.md describes how it measures, and why so.
 
-mod clock;
-mod cpu;
-mod cuda;
 mod environment;
-mod library;
 mod method;
 mod options;
 mod plan;
 mod report;
 mod results;
-mod stats;
 mod sweep;
 mod verify;
 

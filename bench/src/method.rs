@@ -3,11 +3,11 @@
 use std::ffi::c_int;
 
 use anyhow::{Context, Result};
+use gdrcopy_tools::clock::Clock;
+use gdrcopy_tools::cuda::{DeviceBuffer, Gpu, Memory};
+use gdrcopy_tools::library::{Handle, Library, Mapped, MappingType};
 
-use crate::clock::Clock;
-use crate::cuda::{Cuda, DeviceBuffer};
 use crate::environment::Environment;
-use crate::library::{Handle, Loaded, Mapped};
 use crate::options::Direction;
 use crate::plan::{GUARD, Point};
 
@@ -38,14 +38,14 @@ impl Method {
     /// No other thread may read or write the environment meanwhile.
     pub(crate) unsafe fn library(
         label: String,
-        cuda: &'static Cuda,
+        gpu: &'static Gpu,
         len: usize,
         environment: &Environment,
-        load: impl FnOnce() -> Result<Loaded>,
+        load: impl FnOnce() -> Result<&'static Library>,
     ) -> Result<Method> {
         let make = || -> Result<Method> {
-            let device = DeviceBuffer::alloc(cuda, len)?;
-            let way = Way::Library(Mapped::new(load()?, &device)?);
+            let device = DeviceBuffer::alloc(gpu, Memory::Alloc, len)?;
+            let way = Way::Library(Mapped::new(load()?, &device, MappingType::Default)?);
             let method = Method {
                 label: label.clone(),
                 way,
@@ -59,9 +59,13 @@ impl Method {
     }
 
     /// The C library's memcpy, on a mapping that this library makes.
-    pub(crate) fn memcpy(cuda: &'static Cuda, len: usize, library: Loaded) -> Result<Method> {
-        let device = DeviceBuffer::alloc(cuda, len)?;
-        let way = Way::Memcpy(Mapped::new(library, &device)?);
+    pub(crate) fn memcpy(
+        gpu: &'static Gpu,
+        len: usize,
+        library: &'static Library,
+    ) -> Result<Method> {
+        let device = DeviceBuffer::alloc(gpu, Memory::Alloc, len)?;
+        let way = Way::Memcpy(Mapped::new(library, &device, MappingType::Default)?);
         Ok(Method {
             label: "memcpy".into(),
             way,
@@ -70,8 +74,8 @@ impl Method {
     }
 
     /// CUDA's synchronous copies.
-    pub(crate) fn cumemcpy(cuda: &'static Cuda, len: usize) -> Result<Method> {
-        let device = DeviceBuffer::alloc(cuda, len)?;
+    pub(crate) fn cumemcpy(gpu: &'static Gpu, len: usize) -> Result<Method> {
+        let device = DeviceBuffer::alloc(gpu, Memory::Alloc, len)?;
         Ok(Method {
             label: "cuMemcpy".into(),
             way: Way::CuMemcpy,

@@ -2,12 +2,13 @@
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Parser, ValueEnum};
+use gdrcopy_tools::bytes::Bytes;
+use gdrcopy_tools::cpu::CpuList;
+use gdrcopy_tools::options::NamedFile;
 use serde::Serialize;
 
-use crate::cpu::CpuList;
 use crate::environment::Environment;
 
 /// Times copies to and from mapped GPU memory through several libgdrapi files, side by side.
@@ -121,53 +122,6 @@ impl Direction {
     }
 }
 
-/// A file and the name it goes by.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct NamedFile {
-    pub(crate) label: String,
-    pub(crate) file: PathBuf,
-}
-
-impl FromStr for NamedFile {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (label, file) = match text.split_once('=') {
-            Some((label, file)) => (label, file),
-            None => (text.rsplit('/').next().unwrap_or(text), text),
-        };
-        if label.is_empty() || file.is_empty() {
-            return Err("neither the label nor the file may be empty".into());
-        }
-        Ok(NamedFile {
-            label: label.to_owned(),
-            file: file.into(),
-        })
-    }
-}
-
-/// A number of bytes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Bytes(pub(crate) usize);
-
-impl FromStr for Bytes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (digits, shift) = match text.as_bytes().last() {
-            Some(b'K') => (&text[..text.len() - 1], 10),
-            Some(b'M') => (&text[..text.len() - 1], 20),
-            Some(b'G') => (&text[..text.len() - 1], 30),
-            _ => (text, 0),
-        };
-        let number: usize = digits.parse().map_err(|error| format!("{error}"))?;
-        if number > usize::MAX >> shift {
-            return Err("too large".into());
-        }
-        Ok(Bytes(number << shift))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,24 +135,5 @@ mod tests {
         let alignments: Vec<_> = options.alignments.iter().map(|bytes| bytes.0).collect();
         assert_eq!(alignments, [0, 1, 4, 8, 20, 32, 63]);
         assert_eq!(options.direction, [Direction::To, Direction::From]);
-    }
-
-    #[test]
-    fn files_take_a_label_or_their_own_name() {
-        let named = |text: &str| text.parse::<NamedFile>().map(|named| named.label);
-        assert_eq!(named("ours=/x/libgdrapi.so").as_deref(), Ok("ours"));
-        assert_eq!(named("/x/libgdrapi.so.2").as_deref(), Ok("libgdrapi.so.2"));
-        assert!(named("=x").is_err());
-        assert!(named("x=").is_err());
-    }
-
-    #[test]
-    fn bytes_with_and_without_units() {
-        assert_eq!("5000".parse(), Ok(Bytes(5000)));
-        assert_eq!("64K".parse(), Ok(Bytes(65536)));
-        assert_eq!("2G".parse(), Ok(Bytes(2 << 30)));
-        for wrong in ["", "K", "-1", "1k", "99999999999G"] {
-            assert!(wrong.parse::<Bytes>().is_err(), "{wrong}");
-        }
     }
 }

@@ -1,11 +1,11 @@
 //! What was measured, and the ratios that may be told of it.
 #![forbid(unsafe_code)]
 
+use gdrcopy_tools::stats::Times;
 use serde::Serialize;
 
 use crate::options::Direction;
 use crate::plan::Point;
-use crate::stats::Times;
 
 /// Loads faster than this come out of the CPU's own caches: there is no round trip to compare with.
 const FASTEST_ROUND_TRIP: f64 = 200.0;

@@ -5,17 +5,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
+use gdrcopy_tools::clock::Clock;
+use gdrcopy_tools::cuda::{Gpu, PinnedBuffer};
+use gdrcopy_tools::library::Loader;
+use gdrcopy_tools::stats::Times;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::clock::Clock;
-use crate::cuda::{Cuda, PinnedBuffer};
 use crate::environment::Environment;
-use crate::library::Loader;
 use crate::method::Method;
 use crate::options::{Direction, Options, Other};
 use crate::plan::{self, LINE, Point};
 use crate::results::{Outcome, Results, Row, Setup};
-use crate::stats::Times;
 use crate::verify::Checker;
 
 /// Fewest samples of which a median is told.
@@ -35,11 +35,11 @@ pub(crate) fn run(options: &Options) -> Result<Results> {
         Some(cpus) => cpus.allow_all()?,
         None => eprintln!("compare: not tied to a CPU (--cpu): times may vary threefold"),
     }
-    let cuda = Cuda::open(options.gpu)?;
+    let gpu = Gpu::open(options.gpu)?;
     let points = plan::points(options);
     ensure!(!points.is_empty(), "there is nothing to measure");
     let longest = |len: fn(&Point) -> usize| points.iter().map(len).max().unwrap_or(0);
-    let methods = methods(options, cuda, longest(Point::device_len).max(2 << 20))?;
+    let methods = methods(options, gpu, longest(Point::device_len).max(2 << 20))?;
     if let Some(cpus) = &options.cpu {
         cpus.settle_on_first()?;
     }
@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<Results> {
         cold: options.cold,
         share: Duration::from_secs(options.budget).as_nanos() as f64 / points.len() as f64,
     };
-    let mut host = PinnedBuffer::alloc(cuda, longest(Point::host_len))?;
+    let mut host = PinnedBuffer::alloc(gpu, longest(Point::host_len))?;
     let mut loads = bench.loads(&methods[0]);
     let mut rows: Vec<Row> = Vec::new();
     let progress = progress(points.len());
@@ -63,7 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<Results> {
     loads.extend(bench.loads(&methods[0]));
 
     Ok(Results {
-        setup: setup(options, cuda, &methods),
+        setup: setup(options, gpu, &methods),
         libraries: methods.len() - options.others.len(),
         methods: methods
             .into_iter()
@@ -75,13 +75,13 @@ pub(crate) fn run(options: &Options) -> Result<Results> {
 }
 
 /// Opens everything that is to be compared, the first library first.
-fn methods(options: &Options, cuda: &'static Cuda, len: usize) -> Result<Vec<Method>> {
+fn methods(options: &Options, gpu: &'static Gpu, len: usize) -> Result<Vec<Method>> {
     let first = &options.libraries[0];
     let mut loader = Loader::default();
     let mut open = |label: String, file: &Path, environment: &Environment| {
         // SAFETY: this is the only thread so far that looks at the environment: drivers read it in
         // the calls that this thread makes.
-        unsafe { Method::library(label, cuda, len, environment, || loader.load(file)) }
+        unsafe { Method::library(label, gpu, len, environment, || loader.load(file)) }
     };
     let mut methods = Vec::new();
     for library in &options.libraries {
@@ -107,8 +107,8 @@ fn methods(options: &Options, cuda: &'static Cuda, len: usize) -> Result<Vec<Met
     }
     for other in &options.others {
         methods.push(match other {
-            Other::Memcpy => Method::memcpy(cuda, len, loader.load(&first.file)?)?,
-            Other::CuMemcpy => Method::cumemcpy(cuda, len)?,
+            Other::Memcpy => Method::memcpy(gpu, len, loader.load(&first.file)?)?,
+            Other::CuMemcpy => Method::cumemcpy(gpu, len)?,
         });
     }
     Ok(methods)
@@ -302,13 +302,13 @@ fn progress(points: usize) -> ProgressBar {
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn setup(options: &Options, cuda: &Cuda, methods: &[Method]) -> Setup {
+fn setup(options: &Options, gpu: &Gpu, methods: &[Method]) -> Setup {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Setup {
         command: env::args().collect::<Vec<_>>().join(" "),
         time: now.map_or(0, |since| since.as_secs()),
-        gpu: cuda.gpu_name.clone(),
-        cuda_version: cuda.version,
+        gpu: gpu.device().name.clone(),
+        cuda_version: gpu.version,
         cpu_model: cpu_model().unwrap_or_else(|_| "unknown".into()),
         cpu: options.cpu.as_ref().map(|cpus| cpus.first()),
         mapping_type: methods[0].mapping_type().unwrap_or("none").into(),

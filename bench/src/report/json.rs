@@ -6,10 +6,10 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use gdrcopy_tools::stats::Times;
 use serde::Serialize;
 
 use crate::results::{Results, Row, Setup};
-use crate::stats::Times;
 
 /// The results, with the ratios.
 #[derive(Serialize)]

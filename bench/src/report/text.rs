@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use gdrcopy_tools::bytes::Bytes;
+
 use crate::options::Direction;
 use crate::plan::Point;
 use crate::results::{Outcome, Results, Row};
@@ -133,7 +135,9 @@ impl<'a> Section<'a> {
                     .find(at)
                     .map_or(String::new(), |row| cell(row))
             });
-            std::iter::once(bytes(size)).chain(of_size).collect()
+            std::iter::once(Bytes(size).to_string())
+                .chain(of_size)
+                .collect()
         });
         table(text, title, &header, lines.collect());
     }
@@ -153,7 +157,7 @@ impl<'a> Section<'a> {
             .iter()
             .filter(|row| row.point.alignment == alignment);
         let lines = rows.map(|row| {
-            let mut line = vec![bytes(row.point.size)];
+            let mut line = vec![Bytes(row.point.size).to_string()];
             for (i, outcome) in row.outcomes.iter().enumerate() {
                 line.extend(match outcome {
                     Outcome::Timed(times) => [
@@ -181,7 +185,9 @@ impl<'a> Section<'a> {
         for i in results.libraries..results.methods.len() {
             let faster = |row: &Row| row.ratio(i).is_some_and(|ratio| ratio < 1.0);
             let last_faster = column.iter().rev().take_while(|row| faster(row)).last();
-            let from = last_faster.map_or("no size measured".into(), |row| bytes(row.point.size));
+            let from = last_faster.map_or("no size measured".into(), |row| {
+                Bytes(row.point.size).to_string()
+            });
             let (method, first) = (&results.methods[i], &results.methods[0]);
             let _ = writeln!(
                 text,
@@ -237,20 +243,11 @@ fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))
 }
 
-/// A size, in the unit that leaves no fraction.
-fn bytes(size: usize) -> String {
-    match size {
-        _ if size >= 1 << 20 && size.is_multiple_of(1 << 20) => format!("{} MiB", size >> 20),
-        _ if size >= 1 << 10 && size.is_multiple_of(1 << 10) => format!("{} KiB", size >> 10),
-        _ => format!("{size} B"),
-    }
-}
-
 fn describe(point: &Point) -> String {
     format!(
         "{} of {}, {} past a line, host {} past a line",
         point.direction.verb(),
-        bytes(point.size),
+        Bytes(point.size),
         point.alignment,
         point.host_alignment
     )

@@ -5,17 +5,20 @@ use serde::Serialize;
 
 /// Times of the same thing, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Times {
+pub struct Times {
     /// The shortest.
-    pub(crate) p0: f64,
-    pub(crate) median: f64,
-    pub(crate) p99: f64,
-    pub(crate) samples: usize,
+    pub p0: f64,
+    /// Half of them are no longer.
+    pub median: f64,
+    /// 99 of 100 are no longer.
+    pub p99: f64,
+    /// How many they are.
+    pub samples: usize,
 }
 
 impl Times {
-    /// Of at least one sample.
-    pub(crate) fn of(mut samples: Vec<f64>) -> Times {
+    /// Percentiles of at least one sample.
+    pub fn of(mut samples: Vec<f64>) -> Times {
         samples.sort_by(f64::total_cmp);
         // The nearest rank: the smallest sample that so many percent do not exceed.
         let percentile = |percent: usize| {

@@ -9,21 +9,21 @@ use nix::unistd::Pid;
 
 /// CPU numbers, at least one.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CpuList(Vec<usize>);
+pub struct CpuList(Vec<usize>);
 
 impl CpuList {
     /// Lets the calling thread, and those that it starts from now on, run on all of them.
-    pub(crate) fn allow_all(&self) -> Result<()> {
+    pub fn allow_all(&self) -> Result<()> {
         restrict_to(&self.0)
     }
 
     /// Ties the calling thread to the first of them.
-    pub(crate) fn settle_on_first(&self) -> Result<()> {
+    pub fn settle_on_first(&self) -> Result<()> {
         restrict_to(&self.0[..1])
     }
 
     /// The CPU that measures.
-    pub(crate) fn first(&self) -> usize {
+    pub fn first(&self) -> usize {
         self.0[0]
     }
 }

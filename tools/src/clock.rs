@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Turns what [`now`] counts into nanoseconds.
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     ns_per_tick: f64,
     /// Ticks that pass between two looks with nothing between them.
     overhead: f64,
@@ -16,7 +16,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     /// Compares the counter with the system's clock for some 50 ms.
-    pub(crate) fn calibrate() -> Clock {
+    pub fn calibrate() -> Clock {
         let (start, first) = (Instant::now(), now());
         while start.elapsed() < Duration::from_millis(50) {
             std::hint::spin_loop();
@@ -32,7 +32,7 @@ impl Clock {
 
     /// Nanoseconds that `work` takes, less what the clock takes.
     #[inline(always)]
-    pub(crate) fn time(&self, work: impl FnOnce()) -> f64 {
+    pub fn time(&self, work: impl FnOnce()) -> f64 {
         let start = now();
         work();
         let end = now();

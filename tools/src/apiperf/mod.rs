@@ -1,0 +1,16 @@
+//! `gdrcopy apiperf`.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+/// The options of `gdrcopy apiperf`.
+#[derive(Debug, Args)]
+pub struct Options {}
+
+/// Runs it.
+pub fn run(_options: &Options) -> Result<ExitCode> {
+    bail!("this build has no apiperf")
+}

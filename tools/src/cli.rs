@@ -1,0 +1,90 @@
+//! The command line: `gdrcopy TOOL OPTIONS`, or `gdrcopy_TOOL OPTIONS` through a link of that name.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::{apiperf, copybw, copylat, doctor, failure, pplat};
+
+/// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
+///
+/// Each tool can also be called by the name gdrcopy_TOOL. Exit status: 0, 1 if something failed,
+/// 2 for wrong options, 130 after Ctrl-C.
+#[derive(Debug, Parser)]
+#[command(name = "gdrcopy", version)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub tool: Tool,
+}
+
+/// One tool each, with its options.
+#[derive(Debug, Subcommand)]
+pub enum Tool {
+    /// Bandwidth of copies to and from a mapped GPU buffer
+    Copybw(copybw::Options),
+    /// Latency of copies of all sizes
+    Copylat(copylat::Options),
+    /// Time of the calls that pin and map
+    Apiperf(apiperf::Options),
+    /// Latency of a ping-pong between CPU and GPU
+    Pplat(pplat::Options),
+    /// Tells whether and how gdrcopy works on this machine, and what to do where it does not
+    Doctor(doctor::Options),
+}
+
+/// What the names of links begin with.
+const PREFIX: &str = "gdrcopy_";
+
+/// Runs the tool that the command line asks for.
+pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    // Clap ends the process: with 0 for --help and --version, with 2 for wrong options.
+    let cli = Cli::parse_from(with_tool(arguments.collect()));
+    let (tool, result) = match &cli.tool {
+        Tool::Copybw(options) => ("copybw", copybw::run(options)),
+        Tool::Copylat(options) => ("copylat", copylat::run(options)),
+        Tool::Apiperf(options) => ("apiperf", apiperf::run(options)),
+        Tool::Pplat(options) => ("pplat", pplat::run(options)),
+        Tool::Doctor(options) => ("doctor", doctor::run(options)),
+    };
+    result.unwrap_or_else(|error| failure::report(tool, &error))
+}
+
+/// The command line with the tool that the program's own name tells.
+fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let name = arguments
+        .first()
+        .and_then(|path| Path::new(path).file_name());
+    let tool = name.and_then(|name| name.to_str()?.strip_prefix(PREFIX));
+    if let Some(tool) = tool.map(OsString::from) {
+        arguments[0] = "gdrcopy".into();
+        arguments.insert(1, tool);
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn arguments(words: &str) -> Vec<OsString> {
+        words.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn links_name_the_tool() {
+        let linked = with_tool(arguments("/usr/bin/gdrcopy_copybw -s 1"));
+        assert_eq!(linked, arguments("gdrcopy copybw -s 1"));
+        let plain = arguments("./gdrcopy copybw -s 1");
+        assert_eq!(with_tool(plain.clone()), plain);
+    }
+}

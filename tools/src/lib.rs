@@ -1,0 +1,30 @@
+//! The command `gdrcopy`, which measures and examines CPU access to GPU memory through any libgdrapi.
+//!
+//! ```text
+//! main.rs → cli.rs            which tool, and its options; options.rs has those that tools share
+//!   copybw/  copylat/  apiperf/  pplat/  doctor/     one folder a tool: its options, and `run`
+//!     subject.rs              a library, and a buffer that it has pinned and mapped
+//!       library/              libgdrapi files and their calls
+//!       cuda/                 the CUDA driver: GPUs, buffers, CUDA's own copies
+//!     clock, stats, floor     how long things take, and how long they take at least
+//!     verify, cpu, numa, bytes, chart, interrupt
+//! ```
+//!
+//! Everything goes through the C ABI: the libraries are loaded from files, and never linked.
+
+pub mod apiperf;
+pub mod bytes;
+pub mod cli;
+pub mod clock;
+pub mod copybw;
+pub mod copylat;
+pub mod cpu;
+pub mod cuda;
+pub mod doctor;
+pub mod failure;
+pub mod library;
+pub mod options;
+pub mod pplat;
+pub mod stats;
+pub mod subject;
+pub mod verify;

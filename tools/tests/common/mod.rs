@@ -1,0 +1,55 @@
+//! Runs `gdrcopy` as users do, on emulated machines.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What cargo has built, for tests or otherwise.
+pub(crate) fn built(file: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    let file = program.parent().expect("a target folder").join(file);
+    assert!(
+        file.exists(),
+        "no {}: run `cargo build --workspace` first",
+        file.display()
+    );
+    file
+}
+
+/// The library of this workspace.
+pub(crate) fn library() -> PathBuf {
+    built("deps/libgdrapi.so")
+}
+
+/// `gdremu MACHINE -- gdrcopy ARGUMENTS`, to be run.
+pub(crate) fn gdrcopy(machine: &[&str], arguments: &[&str]) -> Command {
+    let mut command = Command::new(built("gdremu"));
+    command.args(machine).arg("--");
+    command.arg(env!("CARGO_BIN_EXE_gdrcopy")).args(arguments);
+    command
+}
+
+/// Runs a command, and what it said.
+pub(crate) fn run(command: &mut Command) -> Said {
+    let output = command.output().expect("gdremu starts");
+    Said::from(output)
+}
+
+/// How a program ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    /// None if a signal ended it.
+    pub(crate) status: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Said {
+        Said {
+            status: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
