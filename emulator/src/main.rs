@@ -5,6 +5,7 @@
 //! ```
 
 mod child;
+mod files;
 mod options;
 
 use std::env;
@@ -68,7 +69,9 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     command.args(&options.program[1..]);
     command.env(config::VARIABLE, config.to_variable());
     command.env("LD_PRELOAD", prepended(runtime.as_os_str(), "LD_PRELOAD"));
-    if options.provider == Provider::Host {
+    files::install(session, &config, &options.files)
+        .map_err(|error| format!("no files for the program: {error}"))?;
+    if options.provider == Provider::Host && !options.no_libcuda {
         session
             .install_libcuda(runtime)
             .map_err(|error| format!("no link to libcuda: {error}"))?;

@@ -76,6 +76,21 @@ impl Session {
         self.folder.join("lib")
     }
 
+    /// The folder of the files that stand for those of the machine: `/proc/modules` is `proc/modules` in it.
+    pub fn files(&self) -> PathBuf {
+        self.folder.join("files")
+    }
+
+    /// Where the file belongs that stands for `path`, an absolute one. The folders above it are there.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
+        let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
+        fs::create_dir_all(place.parent().unwrap_or(&self.folder))?;
+        Ok(place)
+    }
+
     /// Puts the stand-in libcuda where the dynamic loader will find it by either of its names.
     ///
     /// # Errors

@@ -42,6 +42,42 @@ static void files_exist(void)
     CHECK_FAILS(open("/proc/driver/gdrdrv/params", O_RDWR), EACCES);
 }
 
+static void reads(const char *path, const char *wanted)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC), at = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    FILE *stream = fopen(path, "r");
+    struct statx statx_status;
+    struct stat status;
+    char text[64] = "";
+
+    CHECK(fd >= 0);
+    CHECK_EQUAL(read(fd, text, sizeof(text) - 1), strlen(wanted));
+    CHECK_STRING(text, wanted);
+    CHECK(stream != NULL);
+    CHECK(fgets(text, sizeof(text), stream) != NULL);
+    CHECK_STRING(text, wanted);
+    CHECK_EQUAL(access(path, R_OK), 0);
+    CHECK_EQUAL(stat(path, &status), 0);
+    CHECK_EQUAL(status.st_size, strlen(wanted));
+    CHECK_EQUAL(statx(AT_FDCWD, path, 0, STATX_BASIC_STATS, &statx_status), 0);
+    CHECK_EQUAL(statx_status.stx_size, strlen(wanted));
+    CHECK_EQUAL(fclose(stream), 0);
+    CHECK_EQUAL(close(at), 0);
+    CHECK_EQUAL(close(fd), 0);
+}
+
+/* The emulated GPUs' PCI devices, and what --file asks for. */
+static void files_of_the_machine(void)
+{
+    struct stat status;
+
+    reads("/sys/bus/pci/devices/0000:1b:00.0/vendor", "0x10de\n");
+    reads("/sys/bus/pci/devices/0000:2b:00.0/numa_node", "0\n");
+    reads("/sys/module/no_such_module/version", "Linux\n");
+    CHECK_EQUAL(stat("/proc/self/maps", &status), 0);
+    CHECK_FAILS(stat("/sys/module/no_such_module/other", &status), ENOENT);
+}
+
 static void files_absent(void)
 {
     struct stat status;
@@ -585,6 +621,7 @@ static const struct {
 } tests[] = {
     {"files_exist", files_exist},
     {"files_absent", files_absent},
+    {"files_of_the_machine", files_of_the_machine},
     {"open_is_refused", open_is_refused},
     {"maps_gpu_memory", maps_gpu_memory},
     {"protection_is_kept", protection_is_kept},

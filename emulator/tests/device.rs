@@ -75,6 +75,7 @@ macro_rules! tests {
 tests! {
     files_exist: [];
     files_absent: ["--no-gdrdrv"];
+    files_of_the_machine: ["--gpus", "2", "--file", "/sys/module/no_such_module/version=/proc/sys/kernel/ostype"];
     open_is_refused: ["--gdrdrv-errno", "EACCES"];
     maps_gpu_memory: [];
     protection_is_kept: [];

@@ -2,7 +2,7 @@
 //! into the libraries that are preloaded: `runtime/` and `nvidia/`.
 //!
 //! ```text
-//! hooks/      libc's functions by which programs reach /dev/gdrdrv
+//! hooks/      libc's functions by which programs reach /dev/gdrdrv, and files of the emulated machine
 //! state       the machine of this process, behind one lock
 //! exports     descriptors of emulated GPU memory
 //! for_tests   gdremu_* functions, for tests to ask

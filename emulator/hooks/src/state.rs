@@ -138,6 +138,13 @@ pub fn config() -> &'static Config {
     })
 }
 
+/// The session, unless this process was not started by gdremu at all.
+pub(crate) fn session() -> Option<&'static Session> {
+    static SESSION: OnceLock<Option<Session>> = OnceLock::new();
+    let session = || read_config().ok().map(|config| Session::at(config.session));
+    SESSION.get_or_init(session).as_ref()
+}
+
 /// Who is calling.
 pub(crate) fn caller() -> Caller {
     // SAFETY: these calls only read the ids of the calling thread.

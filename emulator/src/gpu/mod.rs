@@ -11,6 +11,7 @@
 //!       physical  the GPUs' memory, reference-counted
 //!       ranges    free lists of addresses and of physical memory
 //!   nvidia      NvidiaProvider: memory of the machine's own GPUs
+//!   pci         where emulated GPUs are on the bus
 //!   arena       small buffers sharing one block, for both
 //!   mmap        the calls that make memory appear and fault, for both
 //! ```
@@ -21,6 +22,7 @@ pub mod host;
 pub mod memory;
 mod mmap;
 pub mod nvidia;
+pub mod pci;
 pub mod physical;
 mod pins;
 pub mod ranges;

@@ -7,6 +7,7 @@ use gdremu::errno::Errno;
 use libc::mode_t;
 
 use super::paths::{Target, target};
+use super::stand_ins::at_stand_in;
 use super::{answer, device_fds};
 use crate::next;
 use crate::state::{self, Descriptor};
@@ -16,6 +17,9 @@ const MAJOR: c_uint = 240;
 
 fn mode(target: Target) -> mode_t {
     match target {
+        Target::Device if state::config().driver.open_errno == Some(Errno::EACCES) => {
+            libc::S_IFCHR | 0o600
+        }
         Target::Device => libc::S_IFCHR | 0o666,
         Target::ProcFolder => libc::S_IFDIR | 0o555,
         Target::Params | Target::Refcount => libc::S_IFREG | 0o444,
@@ -24,12 +28,7 @@ fn mode(target: Target) -> mode_t {
 
 fn check_access(target: Target, wanted: c_int) -> Result<c_int, Errno> {
     let driver = &state::config().driver;
-    let forbidden = target == Target::Device && driver.open_errno == Some(Errno::EACCES);
-    let allowed = if forbidden {
-        0
-    } else {
-        (mode(target) & 0o7) as c_int
-    };
+    let allowed = (mode(target) & 0o7) as c_int;
     if !driver.loaded {
         Err(Errno::ENOENT)
     } else if wanted & !allowed != 0 {
@@ -48,7 +47,7 @@ macro_rules! access {
             unsafe {
                 match target(path) {
                     Some(target) => answer(check_access(target, wanted)),
-                    None => next::$name()(path, wanted),
+                    None => at_stand_in(path, |path| next::$name()(path, wanted)),
                 }
             }
         }
@@ -68,7 +67,7 @@ unsafe extern "C" fn faccessat(
     unsafe {
         match target(path) {
             Some(target) => answer(check_access(target, wanted)),
-            None => next::faccessat()(folder, path, wanted, flags),
+            None => at_stand_in(path, |path| next::faccessat()(folder, path, wanted, flags)),
         }
     }
 }
@@ -109,7 +108,7 @@ macro_rules! stat {
             unsafe {
                 match target(path) {
                     Some(target) => answer(fill(target, status)),
-                    None => next::$name()($($before,)* path, status, $($after,)*),
+                    None => at_stand_in(path, |path| next::$name()($($before,)* path, status, $($after,)*)),
                 }
             }
         }
@@ -178,7 +177,9 @@ unsafe extern "C" fn statx(
     // zeros are values.
     unsafe {
         let Some(target) = target(path) else {
-            return next::statx()(folder, path, flags, mask, status);
+            return at_stand_in(path, |path| {
+                next::statx()(folder, path, flags, mask, status)
+            });
         };
         if !state::config().driver.loaded {
             return answer(Err(Errno::ENOENT));

@@ -6,6 +6,7 @@ use gdremu::errno::Errno;
 use libc::{FILE, mode_t};
 
 use super::paths::{Target, target};
+use super::stand_ins::at_stand_in;
 use super::{answer, device_fds, told};
 use crate::next;
 use crate::proc_files;
@@ -44,7 +45,7 @@ macro_rules! open {
             unsafe {
                 target(path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| next::$name()(path, flags, mode))
+                    .unwrap_or_else(|| at_stand_in(path, |path| next::$name()(path, flags, mode)))
             }
         }
     )*};
@@ -61,7 +62,7 @@ macro_rules! open_2 {
             unsafe {
                 target(path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| next::$name()(path, flags))
+                    .unwrap_or_else(|| at_stand_in(path, |path| next::$name()(path, flags)))
             }
         }
     )*};
@@ -83,7 +84,7 @@ macro_rules! openat {
             unsafe {
                 target(path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| next::$name()(folder, path, flags, mode))
+                    .unwrap_or_else(|| at_stand_in(path, |path| next::$name()(folder, path, flags, mode)))
             }
         }
     )*};
@@ -100,7 +101,7 @@ macro_rules! openat_2 {
             unsafe {
                 target(path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| next::$name()(folder, path, flags))
+                    .unwrap_or_else(|| at_stand_in(path, |path| next::$name()(folder, path, flags)))
             }
         }
     )*};
@@ -115,7 +116,9 @@ macro_rules! fopen {
         unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
-                let Some(target) = target(path) else { return next::$name()(path, mode) };
+                let Some(target) = target(path) else {
+                    return at_stand_in(path, |path| next::$name()(path, mode));
+                };
                 let flags = match CStr::from_ptr(mode).to_bytes() {
                     [b'r', rest @ ..] if rest.contains(&b'+') => libc::O_RDWR,
                     [b'r', ..] => libc::O_RDONLY,

@@ -8,6 +8,7 @@ mod files;
 mod io;
 mod memory;
 mod paths;
+mod stand_ins;
 
 use std::ffi::c_int;
 

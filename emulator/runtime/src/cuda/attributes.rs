@@ -1,9 +1,10 @@
 //! Device attributes by number, those of a GPU of compute capability 9.0 for PCIe.
 
 use gdremu::config::YesNo;
+use gdremu::gpu::pci;
 
 use super::error::{Error, Result};
-use super::{device, gpus};
+use super::gpus;
 
 pub(super) const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
 pub(super) const COMPUTE_CAPABILITY_MINOR: i32 = 76;
@@ -99,8 +100,8 @@ pub(super) fn value(gpu: usize, attribute: i32) -> Result<i32> {
     let config = gpus::config();
     let coherent = i32::from(config.coherent);
     Ok(match attribute {
-        33 => (device::bus(gpu) & 0xff) as i32, // PCI_BUS_ID
-        85 => gpu as i32,                       // MULTI_GPU_BOARD_GROUP_ID
+        33 => (pci::bus(gpu) & 0xff) as i32, // PCI_BUS_ID
+        85 => gpu as i32,                    // MULTI_GPU_BOARD_GROUP_ID
         // HOST_NATIVE_ATOMIC_SUPPORTED, PAGEABLE_MEMORY_ACCESS and its USES_HOST_PAGE_TABLES
         86 | 88 | 100 => coherent,
         // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED and GPU_DIRECT_RDMA_SUPPORTED

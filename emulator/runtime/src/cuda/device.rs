@@ -3,6 +3,7 @@
 use std::ffi::c_char;
 
 use gdremu::gpu::host::GPU_BYTES;
+use gdremu::gpu::pci;
 
 use super::args::{In, Out};
 use super::attributes;
@@ -10,18 +11,6 @@ use super::entry::initialised;
 use super::error::Error;
 use super::gpus;
 use super::types::Uuid;
-
-/// PCI buses of the GPUs: the first has this number, each next one is 16 further on.
-const FIRST_BUS: usize = 0x1b;
-
-/// The PCI bus of a GPU.
-pub(super) fn bus(gpu: usize) -> usize {
-    FIRST_BUS + 16 * gpu
-}
-
-fn pci_address(gpu: usize) -> String {
-    format!("{:04X}:{:02X}:00.0", bus(gpu) >> 8, bus(gpu) & 0xff)
-}
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetCount(count: Out<i32>) -> i32 {
@@ -94,7 +83,7 @@ pub(super) extern "C" fn cuDeviceComputeCapability(
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device: i32) -> i32 {
     initialised("cuDeviceGetPCIBusId", || {
-        let address = pci_address(gpus::by_ordinal(device)?);
+        let address = pci::address(gpus::by_ordinal(device)?);
         if len <= address.len() as i32 {
             return Err(Error::INVALID_VALUE);
         }
@@ -107,7 +96,7 @@ pub(super) extern "C" fn cuDeviceGetByPCIBusId(device: Out<i32>, text: In<c_char
     initialised("cuDeviceGetByPCIBusId", || {
         device.check()?;
         let wanted = pci_fields(text.text()?).ok_or(Error::INVALID_VALUE)?;
-        let gpu = (0..gpus::count()).find(|&gpu| wanted == (0, bus(gpu) as u64, 0, 0));
+        let gpu = (0..gpus::count()).find(|&gpu| wanted == (0, pci::bus(gpu) as u64, 0, 0));
         device.set(gpu.ok_or(Error::INVALID_DEVICE)? as i32)
     })
 }

@@ -1,0 +1,39 @@
+//! Files under /proc and /sys that the emulated machine has its own version of, in the session's folder.
+
+use std::ffi::{CStr, CString, OsStr, c_char};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use crate::next;
+use crate::state;
+
+/// Makes a call with the path of the file that stands for the one at `path`, or else with `path`.
+///
+/// # Safety
+/// `path` is NULL or ends with a NUL byte.
+pub(super) unsafe fn at_stand_in<R>(
+    path: *const c_char,
+    call: impl FnOnce(*const c_char) -> R,
+) -> R {
+    // SAFETY: as the caller promises.
+    match unsafe { stand_in(path) } {
+        Some(file) => call(file.as_ptr()),
+        None => call(path),
+    }
+}
+
+unsafe fn stand_in(path: *const c_char) -> Option<CString> {
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller of `at_stand_in` promises.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if !path.starts_with(b"/proc/") && !path.starts_with(b"/sys/") {
+        return None;
+    }
+    let file = state::session()?
+        .files()
+        .join(OsStr::from_bytes(&path[1..]));
+    let file = CString::new(file.into_os_string().into_vec()).ok()?;
+    // SAFETY: a path that ends with a NUL byte.
+    (unsafe { next::access()(file.as_ptr(), libc::F_OK) } == 0).then_some(file)
+}

@@ -1,0 +1,15 @@
+//! Where the emulated GPUs are on the PCI bus.
+#![forbid(unsafe_code)]
+
+/// The bus of the first GPU; each next one is 16 further on.
+const FIRST_BUS: usize = 0x1b;
+
+/// The PCI bus of a GPU, counted through all domains.
+pub fn bus(gpu: usize) -> usize {
+    FIRST_BUS + 16 * gpu
+}
+
+/// The PCI address of a GPU, with capital letters as CUDA writes it.
+pub fn address(gpu: usize) -> String {
+    format!("{:04X}:{:02X}:00.0", bus(gpu) >> 8, bus(gpu) & 0xff)
+}
