@@ -7,7 +7,8 @@
 //!        ├─ libgdremu_nvidia.so      (nvidia/) on real ones: some functions of libcuda replaced;
 //!        │                           in either: (hooks/) libc's functions that reach gdrdrv
 //!        ├─ driver/                  gdrdrv: opens, pins, handles, mappings, releases
-//!        └─ gpu/                     GPU memory behind the trait Provider
+//!        ├─ gpu/                     GPU memory behind the trait Provider
+//!        └─ ptx/                     kernels for emulated GPUs
 //! ```
 //!
 //! This crate is the part without hooks: state machines that are tested by themselves.
@@ -19,6 +20,7 @@ pub mod errno;
 pub mod fault;
 pub mod gpu;
 pub mod per_gpu;
+pub mod ptx;
 pub mod session;
 pub mod trace;
 pub mod version;
