@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * /dev/emugpu: see emugpu_uapi.h.
+ */
+#include <linux/miscdevice.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/uaccess.h>
+#include <linux/version.h>
+
+#include "emugpu.h"
+
+DEFINE_MUTEX(emugpu_lock);
+
+static bool owns(struct emugpu_space *space)
+{
+	return space->owner == task_tgid(current);
+}
+
+static int device_open(struct inode *inode, struct file *file)
+{
+	struct emugpu_space *space;
+
+	mutex_lock(&emugpu_lock);
+	space = space_of_caller() ? NULL : space_new(file->f_mapping);
+	mutex_unlock(&emugpu_lock);
+	if (!space)
+		return -EBUSY; /* A process has one GPU address space. */
+	file->private_data = space;
+	return 0;
+}
+
+/* A process that ends loses its memory, also if children have inherited the file. */
+static int device_flush(struct file *file, fl_owner_t id)
+{
+	struct emugpu_space *space = file->private_data;
+
+	if (current->flags & PF_EXITING && owns(space)) {
+		mutex_lock(&emugpu_lock);
+		space_end(space);
+		mutex_unlock(&emugpu_lock);
+	}
+	return 0;
+}
+
+static int device_release(struct inode *inode, struct file *file)
+{
+	struct emugpu_space *space = file->private_data;
+
+	mutex_lock(&emugpu_lock);
+	space_end(space);
+	space_free(space);
+	mutex_unlock(&emugpu_lock);
+	return 0;
+}
+
+/* What a command's argument holds. */
+union argument {
+	struct emugpu_create create;
+	struct emugpu_map map;
+	struct emugpu_range range;
+	struct emugpu_status status;
+	struct emugpu_inject inject;
+	u32 handle;
+};
+
+static int run(struct emugpu_space *space, unsigned int command, union argument *argument)
+{
+	switch (command) {
+	case EMUGPU_CREATE:
+		return space_create(space, &argument->create);
+	case EMUGPU_MAP:
+		return space_map(space, &argument->map);
+	case EMUGPU_UNMAP:
+		return space_unmap(space, argument->range.va, argument->range.size);
+	case EMUGPU_RELEASE:
+		return space_release(space, argument->handle);
+	case EMUGPU_RENEW:
+		return space_renew(space, argument->range.va, argument->range.size);
+	case EMUGPU_STATUS:
+		argument->status.bytes = bar_bytes();
+		argument->status.free_bytes = bar_free_bytes();
+		argument->status.page_tables = pins_count();
+		return 0;
+	case EMUGPU_INJECT:
+		if (argument->inject.error < 0 || argument->inject.error > MAX_ERRNO ||
+		    argument->inject.pin_delay > USEC_PER_SEC || argument->inject.callback_delay > USEC_PER_SEC)
+			return -EINVAL;
+		space->inject = argument->inject;
+		return 0;
+	default:
+		return -ENOTTY;
+	}
+}
+
+static long device_ioctl(struct file *file, unsigned int command, unsigned long address)
+{
+	struct emugpu_space *space = file->private_data;
+	void __user *user = (void __user *)address;
+	union argument argument = {};
+	size_t size = _IOC_SIZE(command);
+	int result;
+
+	if (!owns(space))
+		return -EACCES;
+	if (size > sizeof(argument))
+		return -ENOTTY;
+	if (_IOC_DIR(command) & _IOC_WRITE && copy_from_user(&argument, user, size))
+		return -EFAULT;
+	mutex_lock(&emugpu_lock);
+	result = space->ended ? -ENODEV : run(space, command, &argument);
+	mutex_unlock(&emugpu_lock);
+	if (!result && _IOC_DIR(command) & _IOC_READ && copy_to_user(user, &argument, size))
+		return -EFAULT;
+	return result;
+}
+
+/* Gives the CPU the GPU page that it touched, as far as the mapping reaches. */
+static vm_fault_t view_fault(struct vm_fault *fault)
+{
+	const u32 pages = EMUGPU_PAGE_SIZE / PAGE_SIZE;
+	struct vm_area_struct *vma = fault->vma;
+	u64 offset = (u64)fault->pgoff << PAGE_SHIFT;
+	u32 page = (u32)offset / EMUGPU_PAGE_SIZE;
+	pgoff_t first = round_down(fault->pgoff, pages);
+	vm_fault_t result = VM_FAULT_SIGBUS;
+	struct emugpu_object *object;
+	unsigned long at;
+	u32 i;
+
+	mutex_lock(&emugpu_lock);
+	object = space_object(vma->vm_file->private_data, offset >> 32);
+	if (object && page < object->count) {
+		for (i = 0; i < pages; i++) {
+			if (first + i < vma->vm_pgoff || first + i >= vma->vm_pgoff + vma_pages(vma))
+				continue;
+			at = vma->vm_start + ((first + i - vma->vm_pgoff) << PAGE_SHIFT);
+			result = vmf_insert_pfn(vma, at, PHYS_PFN(bar_address(object->pages[page])) + i);
+			if (result & VM_FAULT_ERROR)
+				break;
+		}
+	}
+	mutex_unlock(&emugpu_lock);
+	return result;
+}
+
+static const struct vm_operations_struct view_operations = { .fault = view_fault };
+
+static int device_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	const unsigned long flags = VM_PFNMAP | VM_IO | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP;
+
+	if (!owns(file->private_data))
+		return -EACCES;
+	if (!(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_set(vma, flags);
+#else
+	vma->vm_flags |= flags;
+#endif
+	vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
+	vma->vm_ops = &view_operations;
+	return 0;
+}
+
+static const struct file_operations operations = {
+	.owner = THIS_MODULE,
+	.open = device_open,
+	.flush = device_flush,
+	.release = device_release,
+	.unlocked_ioctl = device_ioctl,
+	.mmap = device_mmap,
+};
+
+static struct miscdevice device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "emugpu",
+	.fops = &operations,
+	.mode = 0666,
+};
+
+static int __init emugpu_init(void)
+{
+	int error = bar_init();
+
+	if (error)
+		return error;
+	error = misc_register(&device);
+	if (error) {
+		bar_exit();
+		return error;
+	}
+	pr_info("emugpu: %llu MiB of memory\n", bar_bytes() >> 20);
+	return 0;
+}
+
+static void __exit emugpu_exit(void)
+{
+	misc_deregister(&device);
+	WARN(pins_count() || bar_free_bytes() != bar_bytes(), "emugpu: %llu page tables were never put back\n",
+	     pins_count());
+	bar_exit();
+}
+
+module_init(emugpu_init);
+module_exit(emugpu_exit);
+
+MODULE_DESCRIPTION("GPU driver without a GPU, for tests of its peers");
+MODULE_LICENSE("Dual MIT/GPL");

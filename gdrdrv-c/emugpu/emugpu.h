@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * emugpu: a GPU driver without a GPU. It provides the pinning interface of nv-p2p.h over memory of a PCI device.
+ *
+ *   device.c   /dev/emugpu: files, commands, mmap
+ *     space.c  address spaces: objects, and where they are mapped
+ *     pin.c    nvidia_p2p_*: page tables, who holds them, who is told that their memory is gone
+ *     bar.c    the memory: 64 KiB pages, counted
+ *
+ * Locks, each taken before those below it:
+ *   mmap_lock      of a process, when it touches an object: device.c's fault handler
+ *   emugpu_lock    spaces, objects, mappings, and the list of page tables. Free callbacks run with it held, as
+ *                  those of the real driver run with its locks held: a client that calls back, or that waits
+ *                  here with a lock which its callback takes, hangs
+ *   (bar.c's own)  counts of pages
+ */
+#ifndef EMUGPU_H
+#define EMUGPU_H
+
+#include <linux/fs.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/pid.h>
+#include <linux/types.h>
+
+#include "emugpu_uapi.h"
+
+extern struct mutex emugpu_lock;
+
+/* ---- bar.c ---- */
+
+int bar_init(void);
+void bar_exit(void);
+u64 bar_bytes(void);
+u64 bar_free_bytes(void);
+
+/* Takes `count` zeroed pages, physically scattered, with one reference each. */
+int bar_take(u32 *pages, u32 count);
+void bar_get(u32 page);
+void bar_put(u32 page);
+bool bar_is_shared(u32 page);
+phys_addr_t bar_address(u32 page);
+
+/* ---- space.c ---- */
+
+/* Physical memory. */
+struct emugpu_object {
+	struct emugpu_space *space;
+	u32 handle; /* 0 once released */
+	u32 flags;
+	u32 holders; /* the handle, and mappings */
+	u32 count;
+	u32 pages[];
+};
+
+/* The GPU address space of a process. */
+struct emugpu_space {
+	struct list_head node; /* in the list of all spaces */
+	struct list_head mappings;
+	struct pid *owner;
+	struct address_space *views; /* what the CPU has mapped of it */
+	struct emugpu_inject inject;
+	bool ended;
+};
+
+struct emugpu_space *space_new(struct address_space *views);
+/* Frees all memory; the space stays, empty for good. */
+void space_end(struct emugpu_space *space);
+void space_free(struct emugpu_space *space);
+/* The space of the calling process, or NULL. */
+struct emugpu_space *space_of_caller(void);
+
+int space_create(struct emugpu_space *space, struct emugpu_create *create);
+int space_map(struct emugpu_space *space, const struct emugpu_map *map);
+int space_unmap(struct emugpu_space *space, u64 va, u64 size);
+int space_release(struct emugpu_space *space, u32 handle);
+int space_renew(struct emugpu_space *space, u64 va, u64 size);
+
+/* The object of a handle, or NULL. */
+struct emugpu_object *space_object(struct emugpu_space *space, u32 handle);
+/* The page at an address if it can be pinned, else -EINVAL. */
+int space_page(struct emugpu_space *space, u64 va, u32 *page);
+
+/* ---- pin.c ---- */
+
+/* Runs the free callbacks of ordinary pins with a page in the range. */
+void pins_lose(struct emugpu_space *space, u64 va, u64 size);
+u64 pins_count(void);
+
+#endif

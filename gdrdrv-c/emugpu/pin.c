@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * nvidia_p2p_*: what other modules call.
+ */
+#include <linux/delay.h>
+#include <linux/export.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/version.h>
+
+#include "emugpu.h"
+#include "nv-p2p.h"
+
+/* A page table that a client holds. */
+struct pin {
+	struct nvidia_p2p_page_table table;
+	struct list_head node;
+	struct emugpu_space *space; /* of an ordinary pin; a persistent one may outlive it */
+	u64 va;
+	u64 size;
+	void (*free_callback)(void *data); /* NULL: persistent */
+	void *data;
+	bool revoked; /* its free callback is running, and has to free it */
+	u32 *numbers; /* of the pages */
+	struct nvidia_p2p_page *pages;
+};
+
+/* All pins but the revoked ones. */
+static LIST_HEAD(pins);
+
+/* Revoked ones, too. */
+static atomic_t count = ATOMIC_INIT(0);
+
+static u8 uuid[16] = "GPU-emulated";
+
+u64 pins_count(void)
+{
+	return atomic_read(&count);
+}
+
+static void free_pin(struct pin *pin)
+{
+	u32 i;
+
+	for (i = 0; i < pin->table.entries; i++)
+		bar_put(pin->numbers[i]);
+	kvfree(pin->table.pages);
+	kvfree(pin->pages);
+	kvfree(pin->numbers);
+	kfree(pin);
+	atomic_dec(&count);
+}
+
+static struct pin *new_pin(u64 va, u64 size)
+{
+	size_t pages = size / EMUGPU_PAGE_SIZE;
+	struct pin *pin = kzalloc(sizeof(*pin), GFP_KERNEL);
+
+	if (!pin)
+		return NULL;
+	atomic_inc(&count);
+	pin->va = va;
+	pin->size = size;
+	pin->table.version = NVIDIA_P2P_PAGE_TABLE_VERSION;
+	pin->table.page_size = NVIDIA_P2P_PAGE_SIZE_64KB;
+	pin->table.gpu_uuid = uuid;
+	pin->table.pages = kvcalloc(pages, sizeof(*pin->table.pages), GFP_KERNEL);
+	pin->pages = kvcalloc(pages, sizeof(*pin->pages), GFP_KERNEL);
+	pin->numbers = kvcalloc(pages, sizeof(*pin->numbers), GFP_KERNEL);
+	if (pin->table.pages && pin->pages && pin->numbers)
+		return pin;
+	free_pin(pin);
+	return NULL;
+}
+
+/* Takes the pages of the pin's range. */
+static int fill(struct pin *pin, struct emugpu_space *space)
+{
+	u64 va;
+	u32 i;
+	int error;
+
+	for (va = pin->va; va < pin->va + pin->size; va += EMUGPU_PAGE_SIZE) {
+		i = pin->table.entries;
+		error = space_page(space, va, &pin->numbers[i]);
+		if (error)
+			return error;
+		bar_get(pin->numbers[i]);
+		pin->pages[i].physical_address = bar_address(pin->numbers[i]);
+		pin->table.pages[i] = &pin->pages[i];
+		pin->table.entries++;
+	}
+	return 0;
+}
+
+/* Whether this pin is the one to fail (EMUGPU_INJECT). */
+static int injected(struct emugpu_space *space)
+{
+	if (!space->inject.nth || --space->inject.nth)
+		return 0;
+	return -space->inject.error;
+}
+
+static int get_pages(u64 va, u64 size, struct nvidia_p2p_page_table **table, void (*free_callback)(void *data),
+		     void *data)
+{
+	struct emugpu_space *space;
+	struct pin *pin;
+	u32 delay;
+	int error;
+
+	if (!va || !size || va % EMUGPU_PAGE_SIZE || size % EMUGPU_PAGE_SIZE || size > bar_bytes() || va + size < va)
+		return -EINVAL;
+	pin = new_pin(va, size);
+	if (!pin)
+		return -ENOMEM;
+	pin->free_callback = free_callback;
+	pin->data = data;
+
+	mutex_lock(&emugpu_lock);
+	space = space_of_caller();
+	error = space ? injected(space) : -EINVAL;
+	if (!error)
+		error = fill(pin, space);
+	if (error) {
+		mutex_unlock(&emugpu_lock);
+		free_pin(pin);
+		return error;
+	}
+	pin->space = space;
+	list_add(&pin->node, &pins);
+	*table = &pin->table;
+	delay = space->inject.pin_delay;
+	mutex_unlock(&emugpu_lock);
+
+	/* From here on the free callback can run. */
+	if (delay)
+		usleep_range(delay, delay + delay / 8 + 1);
+	return 0;
+}
+
+/* Undoes it, unless the free callback was faster. */
+static int put_pages(u64 va, struct nvidia_p2p_page_table *table, bool persistent)
+{
+	struct pin *pin, *found = NULL;
+
+	mutex_lock(&emugpu_lock); /* No callback is running then. */
+	list_for_each_entry(pin, &pins, node)
+		if (&pin->table == table && pin->va == va && !pin->free_callback == persistent) {
+			found = pin;
+			list_del(&pin->node);
+			break;
+		}
+	mutex_unlock(&emugpu_lock);
+	if (!found)
+		return -EINVAL;
+	free_pin(found);
+	return 0;
+}
+
+void pins_lose(struct emugpu_space *space, u64 va, u64 size)
+{
+	struct pin *pin, *next;
+	LIST_HEAD(lost);
+
+	list_for_each_entry_safe(pin, next, &pins, node)
+		if (pin->free_callback && pin->space == space && pin->va < va + size && va < pin->va + pin->size)
+			list_move_tail(&pin->node, &lost);
+	list_for_each_entry_safe(pin, next, &lost, node) {
+		if (space->inject.callback_delay)
+			usleep_range(space->inject.callback_delay, space->inject.callback_delay * 9 / 8 + 1);
+		list_del(&pin->node);
+		pin->revoked = true;
+		pin->free_callback(pin->data);
+	}
+}
+
+int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 length,
+			 struct nvidia_p2p_page_table **page_table, void (*free_callback)(void *data),
+			 void *data)
+{
+	u32 process = task_tgid_vnr(current);
+
+	if (p2p_token && !va_space)
+		return -EIO;
+	if ((p2p_token || va_space) && (p2p_token != ((u64)process << 16 | 1) || va_space != process))
+		return -EINVAL;
+	if (!page_table || !free_callback)
+		return -EINVAL;
+	return get_pages(virtual_address, length, page_table, free_callback, data);
+}
+EXPORT_SYMBOL(nvidia_p2p_get_pages);
+
+int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address, struct nvidia_p2p_page_table *page_table)
+{
+	return put_pages(virtual_address, page_table, false);
+}
+EXPORT_SYMBOL(nvidia_p2p_put_pages);
+
+int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table)
+{
+	struct pin *pin = container_of(page_table, struct pin, table);
+
+	if (WARN(!pin->revoked, "emugpu: free_page_table outside a free callback\n"))
+		return -EINVAL;
+	free_pin(pin);
+	return 0;
+}
+EXPORT_SYMBOL(nvidia_p2p_free_page_table);
+
+#ifdef NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
+int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length, struct nvidia_p2p_page_table **page_table,
+				    u32 flags)
+{
+#ifdef NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING
+	if (flags == NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING)
+		return -ENOTSUPP; /* Only GPUs with a coherent link have another way. */
+#endif
+	if (!page_table || flags)
+		return -EINVAL;
+	return get_pages(virtual_address, length, page_table, NULL, NULL);
+}
+EXPORT_SYMBOL(nvidia_p2p_get_pages_persistent);
+
+int nvidia_p2p_put_pages_persistent(u64 virtual_address, struct nvidia_p2p_page_table *page_table, u32 flags)
+{
+	return flags ? -EINVAL : put_pages(virtual_address, page_table, true);
+}
+EXPORT_SYMBOL(nvidia_p2p_put_pages_persistent);
+#endif

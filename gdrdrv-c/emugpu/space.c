@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * Address spaces: objects, and where they are mapped. Everything here runs with emugpu_lock held.
+ */
+#include <linux/idr.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+#include "emugpu.h"
+
+/* Addresses of GPUs have 57 bits at most. */
+#define LAST_ADDRESS (1ULL << 57)
+
+/* Objects by handle: those of all spaces, so that offsets of the device node have one meaning. */
+static DEFINE_IDR(objects);
+
+static LIST_HEAD(spaces);
+
+/* Part of an object in the address space. */
+struct mapping {
+	struct list_head node; /* in address order */
+	u64 va;
+	u64 size;
+	struct emugpu_object *object;
+	u32 first; /* page of the object */
+};
+
+static bool is_range(u64 va, u64 size)
+{
+	return va && size && !(va % EMUGPU_PAGE_SIZE) && !(size % EMUGPU_PAGE_SIZE) && va < LAST_ADDRESS &&
+	       size <= LAST_ADDRESS - va;
+}
+
+/* ---- Spaces ---- */
+
+struct emugpu_space *space_new(struct address_space *views)
+{
+	struct emugpu_space *space = kzalloc(sizeof(*space), GFP_KERNEL);
+
+	if (!space)
+		return NULL;
+	INIT_LIST_HEAD(&space->mappings);
+	space->owner = get_pid(task_tgid(current));
+	space->views = views;
+	list_add(&space->node, &spaces);
+	return space;
+}
+
+struct emugpu_space *space_of_caller(void)
+{
+	struct emugpu_space *space;
+
+	list_for_each_entry(space, &spaces, node)
+		if (space->owner == task_tgid(current) && !space->ended)
+			return space;
+	return NULL;
+}
+
+static void drop(struct emugpu_object *object)
+{
+	u32 i;
+
+	if (--object->holders)
+		return;
+	for (i = 0; i < object->count; i++)
+		bar_put(object->pages[i]);
+	kvfree(object);
+}
+
+/* Takes pages of an object from the CPU: the next touch asks for them again. */
+static void zap_views(struct emugpu_object *object, u32 handle, u32 first, u32 count)
+{
+	unmap_mapping_range(object->space->views, EMUGPU_OFFSET(handle) + (u64)first * EMUGPU_PAGE_SIZE,
+			    (u64)count * EMUGPU_PAGE_SIZE, 1);
+}
+
+static void unmap(struct emugpu_space *space, struct mapping *mapping)
+{
+	list_del(&mapping->node);
+	pins_lose(space, mapping->va, mapping->size);
+	drop(mapping->object);
+	kfree(mapping);
+}
+
+static void release(struct emugpu_object *object)
+{
+	u32 handle = object->handle;
+
+	idr_remove(&objects, handle);
+	object->handle = 0;
+	zap_views(object, handle, 0, object->count);
+	drop(object);
+}
+
+void space_end(struct emugpu_space *space)
+{
+	struct emugpu_object *object;
+	struct mapping *mapping, *next;
+	int handle;
+
+	space->ended = true;
+	list_for_each_entry_safe(mapping, next, &space->mappings, node)
+		unmap(space, mapping);
+	idr_for_each_entry(&objects, object, handle)
+		if (object->space == space)
+			release(object);
+}
+
+void space_free(struct emugpu_space *space)
+{
+	list_del(&space->node);
+	put_pid(space->owner);
+	kfree(space);
+}
+
+/* ---- Objects ---- */
+
+struct emugpu_object *space_object(struct emugpu_space *space, u32 handle)
+{
+	struct emugpu_object *object = idr_find(&objects, handle);
+
+	return object && object->space == space ? object : NULL;
+}
+
+int space_create(struct emugpu_space *space, struct emugpu_create *create)
+{
+	struct emugpu_object *object;
+	u32 count;
+	int handle, error;
+
+	if (create->flags & ~EMUGPU_RDMA || !is_range(EMUGPU_PAGE_SIZE, create->size) ||
+	    create->size > EMUGPU_OFFSET(1) - EMUGPU_PAGE_SIZE)
+		return -EINVAL;
+	count = create->size / EMUGPU_PAGE_SIZE;
+	object = kvzalloc(struct_size(object, pages, count), GFP_KERNEL);
+	if (!object)
+		return -ENOMEM;
+	object->space = space;
+	object->flags = create->flags;
+	object->holders = 1;
+	error = bar_take(object->pages, count);
+	if (error) {
+		kvfree(object);
+		return error;
+	}
+	object->count = count;
+
+	/* Cyclic: a stale handle finds nothing for a long time. */
+	handle = idr_alloc_cyclic(&objects, object, 1, 0, GFP_KERNEL);
+	if (handle < 0) {
+		drop(object);
+		return handle;
+	}
+	object->handle = handle;
+	create->handle = handle;
+	return 0;
+}
+
+int space_release(struct emugpu_space *space, u32 handle)
+{
+	struct emugpu_object *object = space_object(space, handle);
+
+	if (!object)
+		return -ENOENT;
+	release(object);
+	return 0;
+}
+
+/* ---- Mappings ---- */
+
+/* The first mapping that ends behind an address, or NULL. */
+static struct mapping *find(struct emugpu_space *space, u64 va)
+{
+	struct mapping *mapping;
+
+	list_for_each_entry(mapping, &space->mappings, node)
+		if (va < mapping->va + mapping->size)
+			return mapping;
+	return NULL;
+}
+
+/* The mapping with an address in it, or NULL. */
+static struct mapping *at(struct emugpu_space *space, u64 va)
+{
+	struct mapping *mapping = find(space, va);
+
+	return mapping && mapping->va <= va ? mapping : NULL;
+}
+
+static u32 *page_slot(struct mapping *mapping, u64 va)
+{
+	return &mapping->object->pages[mapping->first + (va - mapping->va) / EMUGPU_PAGE_SIZE];
+}
+
+int space_map(struct emugpu_space *space, const struct emugpu_map *map)
+{
+	struct emugpu_object *object = space_object(space, map->handle);
+	struct mapping *mapping, *next = find(space, map->va);
+
+	if (!object)
+		return -ENOENT;
+	if (!is_range(map->va, map->size) || map->offset % EMUGPU_PAGE_SIZE || map->padding ||
+	    map->offset >= EMUGPU_OFFSET(1) ||
+	    (map->offset + map->size) / EMUGPU_PAGE_SIZE > object->count)
+		return -EINVAL;
+	if (next && next->va < map->va + map->size)
+		return -EEXIST;
+	mapping = kmalloc(sizeof(*mapping), GFP_KERNEL);
+	if (!mapping)
+		return -ENOMEM;
+	mapping->va = map->va;
+	mapping->size = map->size;
+	mapping->object = object;
+	mapping->first = map->offset / EMUGPU_PAGE_SIZE;
+	object->holders++;
+	list_add_tail(&mapping->node, next ? &next->node : &space->mappings);
+	return 0;
+}
+
+int space_unmap(struct emugpu_space *space, u64 va, u64 size)
+{
+	struct mapping *mapping;
+	u64 end = va + size, next = va;
+
+	if (!is_range(va, size))
+		return -EINVAL;
+	while (next < end) {
+		mapping = at(space, next);
+		if (!mapping || mapping->va != next)
+			return -EINVAL;
+		next += mapping->size;
+	}
+	if (next != end)
+		return -EINVAL;
+	while (va < end) {
+		mapping = at(space, va);
+		va += mapping->size;
+		unmap(space, mapping);
+	}
+	return 0;
+}
+
+int space_page(struct emugpu_space *space, u64 va, u32 *page)
+{
+	struct mapping *mapping = at(space, va);
+
+	if (!mapping || !(mapping->object->flags & EMUGPU_RDMA))
+		return -EINVAL;
+	*page = *page_slot(mapping, va);
+	return 0;
+}
+
+/* Puts a new page in the place of one that is pinned. */
+static void replace(struct mapping *mapping, u32 *slot, u32 fresh)
+{
+	struct emugpu_object *object = mapping->object;
+
+	bar_put(*slot);
+	*slot = fresh;
+	if (object->handle)
+		zap_views(object, object->handle, slot - object->pages, 1);
+}
+
+int space_renew(struct emugpu_space *space, u64 va, u64 size)
+{
+	struct mapping *mapping;
+	u32 count, used = 0, *fresh, *slot;
+	u64 page;
+	int error;
+
+	if (!is_range(va, size))
+		return -EINVAL;
+	for (page = va; page < va + size; page += EMUGPU_PAGE_SIZE)
+		if (!at(space, page))
+			return -EINVAL;
+
+	/* As many as may be needed, before anything changes. */
+	count = size / EMUGPU_PAGE_SIZE;
+	fresh = kvmalloc_array(count, sizeof(*fresh), GFP_KERNEL);
+	if (!fresh)
+		return -ENOMEM;
+	error = bar_take(fresh, count);
+	if (error)
+		goto free;
+
+	pins_lose(space, va, size);
+	for (page = va; page < va + size; page += EMUGPU_PAGE_SIZE) {
+		mapping = at(space, page);
+		slot = page_slot(mapping, page);
+		if (bar_is_shared(*slot))
+			replace(mapping, slot, fresh[used++]);
+	}
+	while (used < count)
+		bar_put(fresh[used++]);
+free:
+	kvfree(fresh);
+	return error;
+}

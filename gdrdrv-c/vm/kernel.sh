@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# kernel.sh [6.1|6.12]: fetches that Debian kernel and its headers, once, and prints the folder that they are in:
+#
+#   release   what `uname -r` says in it
+#   vmlinuz   to boot
+#   headers   to build modules against
+#   lib       its modules
+#
+# Nothing is installed. Linux 6.12 is Debian 12's from bookworm-backports, which apt must know of.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+series=${1:-6.1}
+folder=$root/build/gdrdrv-c/kernel/$series
+architecture=$(dpkg --print-architecture)
+
+if [ -e "$folder/complete" ]; then
+    echo "$folder"
+    exit 0
+fi
+
+die() {
+    echo "kernel.sh: $*" >&2
+    exit 1
+}
+
+# The newest package linux-image-SERIES… that apt knows, less its variants.
+newest() {
+    apt-cache pkgnames "linux-image-$series." | grep -E "^linux-image-[0-9.]+(-[0-9]+|\+deb[0-9+a-z]*)?-$architecture\$" |
+        sort -V | tail -n 1
+}
+
+# depends PACKAGE PATTERN: the packages of that kind that it depends on.
+depends() {
+    apt-cache depends "$1" | sed -n "s/ *Depends: \($2\)\$/\1/p"
+}
+
+# Sets `image` and `headers`, downloads them and what the headers consist of.
+fetch() {
+    image=$(newest)
+    [ -n "$image" ] || return 1
+    headers=${image/image/headers}
+    # shellcheck disable=SC2046 # Words.
+    apt-get download -qq "$image" "$headers" $(depends "$headers" 'linux-headers-.*-common') \
+        $(depends "$headers" 'linux-kbuild-.*') 2>apt.log
+}
+
+rm -rf "$folder"
+mkdir -p "$folder"
+cd "$folder"
+# Lists that are old, or not there yet, name packages that are gone.
+fetch || {
+    $([ "$(id -u)" -eq 0 ] || echo sudo) apt-get update -qq >&2
+    fetch || die "apt has no Linux $series for $architecture: $(cat apt.log)"
+}
+for package in *.deb; do
+    dpkg-deb --extract "$package" .
+    rm "$package"
+done
+
+release=${image#linux-image-}
+echo "$release" >release
+ln -s "boot/vmlinuz-$release" vmlinuz
+ln -s "usr/src/$headers" headers
+# The headers name each other by the places that they are installed in.
+sed -i "s|/usr/|$folder/usr/|" "usr/src/$headers/Makefile"
+depmod --basedir "$folder" "$release"
+touch complete
+echo "$folder"

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Boots a Debian kernel with gdrdrv and emugpu, and runs a command in it.
+set -euo pipefail
+
+usage() {
+    cat <<END
+usage: gdrdrv-c/vm/run.sh [options] -- COMMAND [ARGUMENT ...]
+
+Runs a command, as root, in a virtual machine with /dev/gdrdrv and /dev/emugpu, in this very folder: the machine sees
+the files of this one, and what it writes is gone with it. The command's output and exit status are passed through.
+Afterwards the modules are unloaded.
+
+  --traditional     pins are not persistent (the module's use_persistent_mapping=0)
+  --kernel SERIES   6.1, or 6.12 from Debian's backports (default: 6.1)
+  --cpus N          default: 2
+  --memory MIB      default: 1024
+  --timeout S       end the machine after so many seconds (default: 600)
+  --no-modules      load neither module
+  --dmesg FILE      leave the kernel's messages there
+  -h, --help        this text
+
+Exit status 121: the command ended with 0, but the kernel complained, a page table stayed pinned, or a module could not
+be unloaded. 124: it took too long. 125: the machine died.
+END
+}
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+
+series=6.1
+cpus=2
+memory=1024
+limit=600
+persistent=1
+with_modules=yes
+keep_dmesg=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --traditional) persistent=0 && shift ;;
+    --kernel) series=$2 && shift 2 ;;
+    --cpus) cpus=$2 && shift 2 ;;
+    --memory) memory=$2 && shift 2 ;;
+    --timeout) limit=$2 && shift 2 ;;
+    --no-modules) with_modules=no && shift ;;
+    --dmesg) keep_dmesg=$2 && shift 2 ;;
+    -h | --help) usage && exit 0 ;;
+    --) shift && break ;;
+    *) usage >&2 && exit 2 ;;
+    esac
+done
+[ $# -gt 0 ] || { usage >&2 && exit 2; }
+
+"$root/scripts/apt-install.sh" qemu-system-x86 seabios busybox-static cpio kmod libelf1 make gcc >&2
+kernel=$("$here/kernel.sh" "$series")
+initramfs=$("$here/initramfs.sh" "$kernel")
+modules=
+[ "$with_modules" = no ] || modules=$("$here/modules.sh" "$kernel")
+
+job=$(mktemp -d "$root/build/gdrdrv-c/job.XXXXXX")
+trap 'rm -rf "$job"' EXIT
+
+cat >"$job/settings" <<END
+job=$job
+modules=${modules:+/host$modules}
+parameters="use_persistent_mapping=$persistent dbg_enabled=1"
+END
+{
+    printf 'cd %q\n' "$PWD"
+    printf 'export PATH=%q HOME=%q\n' "$PATH" "${HOME:-/root}"
+    printf 'exec'
+    printf ' %q' "$@"
+    echo
+} >"$job/command"
+
+# Where the processor cannot virtualise, /dev/kvm is of no use even if it is there.
+if grep -qwE 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
+    accelerator=(-accel kvm -cpu host)
+else
+    # QEMU 7.2 garbles the flags of cmpxchg16b, which Linux 6.12 looks at; the others cost time.
+    accelerator=(-accel "tcg,thread=$([ "$cpus" -gt 1 ] && echo multi || echo single)"
+        -cpu max,cx16=off,smap=off,smep=off,la57=off)
+fi
+
+machine=(
+    timeout --signal=KILL "$limit"
+    qemu-system-x86_64 "${accelerator[@]}" -smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot
+    -kernel "$kernel/vmlinuz" -initrd "$initramfs"
+    -append "console=ttyS0 loglevel=4 panic=-1 oops=panic mitigations=off net.ifnames=0"
+    -object memory-backend-ram,id=gpumem,size=1G,share=on -device ivshmem-plain,memdev=gpumem
+    -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap
+    -device virtio-9p-pci,fsdev=host,mount_tag=host
+    -fsdev local,id=job,path="$job",security_model=none
+    -device virtio-9p-pci,fsdev=job,mount_tag=job
+    -serial "file:$job/console" -serial stdio
+)
+
+# Multi-threaded emulation loses a boot now and then, before the first program runs.
+for _ in 1 2 3; do
+    ended=0
+    "${machine[@]}" </dev/null || ended=$?
+    [ ! -e "$job/started" ] || break
+done
+
+[ -z "$keep_dmesg" ] || cat "$job/dmesg" >"$keep_dmesg" 2>/dev/null || true
+if [ ! -e "$job/status" ]; then
+    [ "$ended" -ne 137 ] || exit 124
+    echo "gdrdrv-c/vm/run.sh: the virtual machine died; its console:" >&2
+    tail -n 60 "$job/console" >&2
+    exit 125
+fi
+
+complaints=$(
+    cat "$job/complaints" 2>/dev/null || true
+    grep -nE 'WARNING|BUG|Oops|Call Trace|refcount_t|KASAN|UBSAN|kmemleak:|x86/PAT|locking|hung' "$job/dmesg" || true
+)
+if [ -n "$complaints" ]; then
+    printf 'gdrdrv-c/vm/run.sh: %s\n' "$complaints" >&2
+    tail -n 60 "$job/dmesg" >&2
+fi
+status=$(cat "$job/status")
+[ "$status" -ne 0 ] || [ -z "$complaints" ] || status=121
+exit "$status"
