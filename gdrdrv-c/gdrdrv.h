@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * What the parts of gdrdrv share. A call goes down:
+ *
+ *   main.c  open, close → commands.c  ioctl → pin.c   pins and their handles → pages.c  the GPU driver
+ *                         map.c       mmap, page faults ← pin.c
+ *
+ * Locks, from the outermost to the innermost:
+ *
+ *   mmap_lock        of the process: held by the kernel around mmap and page faults
+ *   gdr_file.lock    the list of pins, the next handle, what kind of mapping a pin has or shall have
+ *   gdr_pin.gate     whether the pages may be mapped. Page tables of the CPU are filled under it, so that none is
+ *                    once `live` is false
+ *
+ * No lock is held across a call of the GPU driver, nor while pages are taken out of mappings: both wait for other
+ * threads in the GPU driver, which may be about to call gdr_pin_revoke(). That one takes the gate alone.
+ * Memory of user space is copied without a lock, too: the copy may fault and take the mmap_lock.
+ */
+#ifndef GDRDRV_H
+#define GDRDRV_H
+
+#include <linux/atomic.h>
+#include <linux/completion.h>
+#include <linux/fs.h>
+#include <linux/kref.h>
+#include <linux/mutex.h>
+#include <linux/pid.h>
+#include <linux/printk.h>
+#include <linux/rwsem.h>
+#include <linux/sched.h>
+#include <linux/types.h>
+#include <linux/xarray.h>
+
+#include "gdrdrv_uapi.h"
+
+struct nvidia_p2p_page_table;
+
+/* An open /dev/gdrdrv. */
+struct gdr_file {
+	struct pid *owner;            /* the thread group that opened it */
+	struct address_space mapping; /* its mappings, by handle: apart from those of other opens */
+
+	struct mutex lock;            /* of all that follows */
+	struct xarray pins;           /* by handle */
+	u64 next_handle;
+	bool closed;                  /* the owner has no descriptor left */
+};
+
+/* A pinned range of GPU memory. Referred to by its file's list, and by each vma that maps it. */
+struct gdr_pin {
+	struct kref refs;
+	struct gdr_file *file;
+	u64 handle;
+	u64 va;                       /* bytes, both multiples of a GPU page */
+	u64 size;
+	u64 offset;                   /* bytes from va to the address that was asked for */
+	u64 p2p_token;
+	u32 va_space;
+	bool persistent;              /* outlives a free of its memory: never revoked */
+	bool force_pcie;
+	bool cacheable;               /* the CPU may map it cached */
+	u64 pin_ns;                   /* how long the GPU driver took */
+
+	u32 requested_type;           /* under file->lock */
+	u32 mapping_type;             /* under file->lock; what the vmas have */
+	atomic_t vmas;                /* that map it, whole or in part. From 0 to 1 under file->lock and gate */
+
+	struct rw_semaphore gate;
+	bool live;                    /* under gate: table is there, and may be mapped */
+	bool wc_reserved;             /* under gate */
+	struct nvidia_p2p_page_table *table;
+
+	bool revoked;                 /* gdr_pin_revoke() has begun */
+	struct completion revocation; /* … and has ended */
+};
+
+/* main.c */
+
+extern bool gdr_use_persistent_mapping;
+extern int gdr_dbg_enabled;
+extern int gdr_info_enabled;
+
+/* Only the process that opened a file may use it; its pid is no proof, as it may be another process's by now. */
+static inline bool gdr_file_is_callers(const struct gdr_file *file)
+{
+	return task_tgid(current) == file->owner;
+}
+
+#define gdr_dbg(format, ...)                                            \
+	do {                                                            \
+		if (gdr_dbg_enabled)                                    \
+			pr_info_ratelimited(format "\n", ##__VA_ARGS__); \
+	} while (0)
+
+#define gdr_info(format, ...)                                           \
+	do {                                                            \
+		if (gdr_info_enabled)                                   \
+			pr_info_ratelimited(format "\n", ##__VA_ARGS__); \
+	} while (0)
+
+#define gdr_err(format, ...) pr_err_ratelimited(format "\n", ##__VA_ARGS__)
+
+/* commands.c */
+
+long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg);
+
+/* pin.c */
+
+struct gdr_pin_request {
+	u64 addr;
+	u64 size;
+	u64 p2p_token;
+	u32 va_space;
+	bool force_pcie;
+};
+
+int gdr_pin_create(struct gdr_file *file, const struct gdr_pin_request *request, u64 *handle);
+int gdr_pin_remove(struct gdr_file *file, u64 handle);
+void gdr_pin_remove_all(struct gdr_file *file);
+void gdr_pin_revoke(void *pin);
+void gdr_pin_get(struct gdr_pin *pin);
+void gdr_pin_put(struct gdr_pin *pin);
+
+/* The pin of a handle, exactly, or NULL. It stays for as long as file->lock is held. */
+static inline struct gdr_pin *gdr_pin_find(struct gdr_file *file, u64 handle)
+{
+	lockdep_assert_held(&file->lock);
+	return xa_load(&file->pins, handle);
+}
+
+/* pages.c */
+
+bool gdr_pages_can_persist(void);
+bool gdr_pages_can_force_pcie(void);
+int gdr_pages_get(struct gdr_pin *pin);
+int gdr_pages_check(struct gdr_pin *pin);
+u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset);
+void gdr_pages_put(struct gdr_pin *pin);
+void gdr_pages_free(struct gdr_pin *pin);
+int gdr_pages_tables(void);
+
+/* map.c */
+
+int gdr_mmap(struct file *filp, struct vm_area_struct *vma);
+void gdr_map_end(struct gdr_pin *pin);
+bool gdr_map_can_have(const struct gdr_pin *pin, u32 type);
+u32 gdr_map_type(struct gdr_pin *pin);
+
+/* proc.c */
+
+int gdr_proc_create(void);
+void gdr_proc_remove(void);
+
+#endif
