@@ -195,6 +195,20 @@ choice! {
         Host = "host",
         /// On this machine's NVIDIA GPUs, with their own libcuda.
         Nvidia = "nvidia",
+        /// In the test kernel's emugpu module, with a stand-in libcuda and the real gdrdrv.
+        Emugpu = "emugpu",
+    }
+}
+
+impl Provider {
+    /// Whether the GPUs are emulated, and hence libcuda, too.
+    pub fn emulates_gpus(self) -> bool {
+        self != Provider::Nvidia
+    }
+
+    /// Whether gdrdrv is emulated; otherwise programs find the machine's.
+    pub fn emulates_gdrdrv(self) -> bool {
+        self != Provider::Emugpu
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::{fs, io};
 
-use gdremu::config::{Config, Provider};
+use gdremu::config::Config;
 use gdremu::gpu::pci;
 use gdremu::session::Session;
 
@@ -43,7 +43,7 @@ impl FromStr for StandIn {
 /// # Errors
 /// What the file system answers.
 pub(crate) fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Result<()> {
-    if config.gpu.provider == Provider::Host {
+    if config.gpu.provider.emulates_gpus() {
         for gpu in 0..config.gpu.gpus as usize {
             for (name, text) in pci_device(config, gpu) {
                 let address = pci::address(gpu).to_lowercase();

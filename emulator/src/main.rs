@@ -16,6 +16,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use clap::Parser;
 use gdremu::config::{self, Provider};
+use gdremu::gpu::emugpu;
 use gdremu::session::Session;
 
 use options::Options;
@@ -53,6 +54,12 @@ fn run(options: &Options) -> Result<End, String> {
             "--provider nvidia: there is no {NVIDIA_DRIVER}, so no NVIDIA GPU with its driver"
         ));
     }
+    if options.provider == Provider::Emugpu && !Path::new(emugpu::DEVICE).exists() {
+        return Err(format!(
+            "--provider emugpu: there is no {}: gdrdrv-c/vm/run.sh starts a machine that has it",
+            emugpu::DEVICE
+        ));
+    }
     let runtime = find_runtime(options.provider)?;
     let session = Session::create().map_err(|error| format!("no session folder: {error}"))?;
     let code = run_in(&session, &runtime, options);
@@ -71,7 +78,7 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     command.env("LD_PRELOAD", prepended(runtime.as_os_str(), "LD_PRELOAD"));
     files::install(session, &config, &options.files)
         .map_err(|error| format!("no files for the program: {error}"))?;
-    if options.provider == Provider::Host && !options.no_libcuda {
+    if options.provider.emulates_gpus() && !options.no_libcuda {
         session
             .install_libcuda(runtime)
             .map_err(|error| format!("no link to libcuda: {error}"))?;
@@ -117,7 +124,7 @@ fn end_like(status: ExitStatus) -> End {
 /// The preload library: beside this executable, or where a package puts it.
 fn find_runtime(provider: Provider) -> Result<PathBuf, String> {
     let name = match provider {
-        Provider::Host => "libgdremu_runtime.so",
+        Provider::Host | Provider::Emugpu => "libgdremu_runtime.so",
         Provider::Nvidia => "libgdremu_nvidia.so",
     };
     if let Some(path) = env::var_os("GDREMU_RUNTIME") {

@@ -19,7 +19,8 @@ use crate::files::StandIn;
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Options {
-    /// GPU memory: host (emulated GPUs) or nvidia (this machine's NVIDIA GPUs and libcuda)
+    /// GPU memory: host (emulated GPUs), nvidia (this machine's NVIDIA GPUs and libcuda) or emugpu (the test
+    /// kernel's module of that name, and the real gdrdrv)
     #[arg(long, value_name = "WHOSE", default_value = "host")]
     pub(crate) provider: Provider,
 
@@ -153,6 +154,7 @@ impl Options {
             },
         };
         self.check_emulated(&config)?;
+        self.check_kernel(&config)?;
         check_lists(&config.gpu)?;
         Ok(config)
     }
@@ -176,6 +178,33 @@ impl Options {
                 "{option} is for emulated GPUs; --provider nvidia takes the machine's as they are"
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses options that say how an emulated gdrdrv is, or a PCI device, where the kernel has them.
+    fn check_kernel(&self, config: &Config) -> Result<(), String> {
+        let (gpu, emulated) = (&config.gpu, GpuConfig::default());
+        let meaningless = [
+            ("--trace", self.trace.is_some()),
+            ("--leak-exit", self.leak_exit.is_some()),
+            ("--gpus", gpu.gpus != emulated.gpus),
+            ("--coherent", gpu.coherent != emulated.coherent),
+            ("--rdma", gpu.rdma != emulated.rdma),
+            ("--bar1-size", gpu.bar1_size != emulated.bar1_size),
+        ];
+        if gpu.provider != Provider::Emugpu {
+            return Ok(());
+        }
+        if config.driver != DriverConfig::default() {
+            return Err(
+                "with --provider emugpu, gdrdrv is the kernel's: see its module parameters".into(),
+            );
+        }
+        match meaningless.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(format!(
+                "{option} is not for --provider emugpu, which takes the kernel's gdrdrv and GPU as they are"
+            )),
+            None => Ok(()),
         }
     }
 }
@@ -319,6 +348,28 @@ mod tests {
         }
         let cached = refused(&["--platform", "cached"]).unwrap();
         assert!(cached.starts_with("--platform"), "{cached}");
+    }
+
+    #[test]
+    fn the_kernels_gdrdrv_is_as_it_is() {
+        let refused = |option: &[&str]| {
+            let all = ["gdremu", "--provider", "emugpu"];
+            let all = all.iter().chain(option).chain(&["--", "true"]);
+            let options = Options::try_parse_from(all).unwrap();
+            options.config("/s".into()).err()
+        };
+        assert_eq!(refused(&["--cuda-version", "13.3"]), None);
+        for option in [
+            &["--gpus", "2"] as &[&str],
+            &["--leak-exit", "1"],
+            &["--trace", "calls.json"],
+            &["--bar1-size", "1G"],
+        ] {
+            assert!(refused(option).unwrap().starts_with(option[0]));
+        }
+        for option in [&["--traditional"] as &[&str], &["--handle-base", "1"]] {
+            assert!(refused(option).unwrap().contains("module parameters"));
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
  * The memory: BAR 2 of QEMU's ivshmem-plain device, or a range of RAM that the kernel was started without.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * emugpu: a GPU driver without a GPU. It provides the pinning interface of nv-p2p.h over memory of a PCI device.
  *

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
  * Address spaces: objects, and where they are mapped. Everything here runs with emugpu_lock held.
  */

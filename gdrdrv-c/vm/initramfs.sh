@@ -3,7 +3,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-kernel=$1
+kernel=$(realpath "$1")
 release=$(cat "$kernel/release")
 image=$kernel/initramfs.cpio
 

@@ -5,7 +5,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 source=$(dirname "$here")
-kernel=$1
+kernel=$(realpath "$1")
 out=$kernel/modules
 
 # build NAME FOLDER [variable=value ...]: from a copy, so that the sources stay clean.

@@ -6,12 +6,13 @@ use gdremu::config::Provider;
 
 use crate::state;
 
-/// Where the GPU memory is, as `--provider` says it: `host` or `nvidia`.
+/// Where the GPU memory is, as `--provider` says it: `host`, `nvidia` or `emugpu`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdremu_provider() -> *const c_char {
     match state::config().gpu.provider {
         Provider::Host => c"host",
         Provider::Nvidia => c"nvidia",
+        Provider::Emugpu => c"emugpu",
     }
     .as_ptr()
 }

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 pub const ALIGN: u64 = 512;
 
 /// Slots of one arena by their offset in it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Arena {
     len: u64,
     slots: BTreeMap<u64, Slot>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Slot {
     len: u64,
     /// Freed while pinned: what a mapping still shows must not become another buffer's memory.

@@ -9,7 +9,7 @@ use crate::errno::Errno;
 /// Where GPU memory is on this machine.
 #[derive(Debug)]
 pub enum Gpu {
-    /// In memory of the host.
+    /// Emulated: in memory of the host, or in the test kernel's.
     Host(Box<HostProvider>),
     /// On the NVIDIA GPUs that are there.
     Nvidia(NvidiaProvider),
@@ -18,13 +18,15 @@ pub enum Gpu {
 impl Gpu {
     /// What the configuration asks for.
     pub fn new(config: &GpuConfig) -> Gpu {
+        let options = || Options {
+            gpus: config.gpus as usize,
+            coherent: config.coherent,
+            rdma: config.rdma.clone(),
+            bar1_size: config.bar1_size.clone(),
+        };
         match config.provider {
-            config::Provider::Host => Gpu::Host(Box::new(HostProvider::new(Options {
-                gpus: config.gpus as usize,
-                coherent: config.coherent,
-                rdma: config.rdma.clone(),
-                bar1_size: config.bar1_size.clone(),
-            }))),
+            config::Provider::Host => Gpu::Host(Box::new(HostProvider::new(options()))),
+            config::Provider::Emugpu => Gpu::Host(Box::new(HostProvider::in_kernel(options()))),
             config::Provider::Nvidia => Gpu::Nvidia(NvidiaProvider::default()),
         }
     }
@@ -48,7 +50,7 @@ impl Gpu {
     pub fn nvidia(&mut self) -> &mut NvidiaProvider {
         match self {
             Gpu::Nvidia(provider) => provider,
-            Gpu::Host(_) => panic!("the preload library is not the one for --provider host"),
+            Gpu::Host(_) => panic!("the preload library is the one for --provider nvidia"),
         }
     }
 

@@ -1,11 +1,11 @@
-//! GPUs made of the host's memory: one memfd per GPU, device addresses that the CPU cannot touch.
+//! Emulated GPUs: their memory is in files, their addresses are such that the CPU cannot touch.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use super::Provider;
+use super::backing::{Backing, Memfds};
+use super::emugpu::Emugpu;
 use super::memory::{Access, Discard, Error, GPU_PAGE, Memory, PageTable, PageTableId, Run};
 use super::mmap::{self, Part, View};
 use super::physical::{BLOCK, ObjectId};
@@ -35,13 +35,12 @@ pub struct Options {
     pub bar1_size: PerGpu<u64>,
 }
 
-/// Emulated GPUs in host memory.
+/// Emulated GPUs.
 #[derive(Debug)]
 pub struct HostProvider {
     memory: Memory,
     options: Options,
-    /// The memory of each GPU, from its first use on.
-    files: Vec<Option<OwnedFd>>,
+    backing: Box<dyn Backing>,
     views: BTreeMap<ObjectId, Arc<View>>,
     /// Reserved device addresses: (start, length).
     windows: Vec<(u64, u64)>,
@@ -67,12 +66,22 @@ impl Span {
 }
 
 impl HostProvider {
-    /// GPUs without any memory in use yet.
+    /// GPUs in memory of the host, without any in use yet.
     pub fn new(options: Options) -> Self {
+        let memfds = Memfds::new(options.gpus);
+        Self::over(options, Box::new(memfds))
+    }
+
+    /// A GPU in memory of the test kernel's emugpu module.
+    pub fn in_kernel(options: Options) -> Self {
+        Self::over(options, Box::new(Emugpu::default()))
+    }
+
+    fn over(options: Options, backing: Box<dyn Backing>) -> Self {
         HostProvider {
             memory: Memory::new(options.gpus, GPU_BYTES),
-            files: (0..options.gpus).map(|_| None).collect(),
             options,
+            backing,
             views: BTreeMap::new(),
             windows: Vec::new(),
             owner: None,
@@ -84,23 +93,28 @@ impl HostProvider {
         &self.memory
     }
 
-    /// Changes the books, then scrubs what memory the change freed. `change` is repeated if it ran
-    /// out of device addresses.
+    /// Changes the books, then the memory as they say. `change` is repeated if it ran out of device
+    /// addresses.
     ///
     /// # Errors
-    /// What `change` answers; [`Error::NoMemory`] if the host has no address space left.
+    /// What `change` answers; [`Error::NoMemory`] if the host has no address space left, or the
+    /// memory cannot follow the books: they are as before then.
     pub fn change<T>(
         &mut self,
         mut change: impl FnMut(&mut Memory) -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.owner.get_or_insert_with(std::process::id);
+        let before = self.backing.pins_by_itself().then(|| self.memory.clone());
         let result = loop {
             match change(&mut self.memory) {
                 Err(Error::NoAddresses(len)) => self.add_window(len)?,
                 result => break result,
             }
         };
-        self.scrub();
+        if self.follow_books().is_err() {
+            self.memory = before.expect("memory of the host follows");
+            return Err(Error::NoMemory);
+        }
         result
     }
 
@@ -139,22 +153,25 @@ impl HostProvider {
         Ok(())
     }
 
-    fn scrub(&mut self) {
+    /// Does to the memory what was done in the books, and scrubs what is free now.
+    fn follow_books(&mut self) -> Result<(), Errno> {
+        let steps = self.memory.take_steps();
+        self.backing.carry_out(&steps)?;
         for discard in self.memory.take_discarded() {
             match discard {
                 Discard::Object(run) => {
                     self.views.remove(&run.object);
-                    if let Some(file) = &self.files[run.gpu] {
-                        mmap::punch(file.as_fd(), run.offset, run.len);
-                    }
+                    self.backing.forget(run);
                 }
-                Discard::Part(run) => {
+                Discard::Part(run) if !self.backing.pins_by_itself() => {
                     if let Ok(span) = self.span(run) {
                         span.view.fill(span.offset, run.len, FREED);
                     }
                 }
+                Discard::Part(_) => {}
             }
         }
+        Ok(())
     }
 
     fn span(&mut self, run: Run) -> Result<Span, Error> {
@@ -166,8 +183,9 @@ impl HostProvider {
         let view = match self.views.get(&run.object) {
             Some(view) => Arc::clone(view),
             None => {
-                let file = self.file(run.gpu).map_err(|_| Error::NoMemory)?;
-                let view = Arc::new(View::new(file, start, len).map_err(|_| Error::NoMemory)?);
+                let at = self.backing.start(run.object, object);
+                let file = self.backing.file(run.gpu).map_err(|_| Error::NoMemory)?;
+                let view = Arc::new(View::new(file, at, len).map_err(|_| Error::NoMemory)?);
                 self.views.insert(run.object, Arc::clone(&view));
                 view
             }
@@ -177,17 +195,6 @@ impl HostProvider {
             offset: run.offset - start,
             len: run.len as usize,
         })
-    }
-
-    fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno> {
-        if self.files[gpu].is_none() {
-            let name = CString::new(format!("gdremu-gpu{gpu}")).map_err(|_| Errno::EINVAL)?;
-            self.files[gpu] = Some(mmap::memory_file(&name, GPU_BYTES)?);
-        }
-        self.files[gpu]
-            .as_ref()
-            .map(AsFd::as_fd)
-            .ok_or(Errno::ENODEV)
     }
 }
 
@@ -230,14 +237,23 @@ impl Provider for HostProvider {
 
     fn put_pages(&mut self, table: PageTableId) {
         self.memory.unpin(table);
-        self.scrub();
+        self.follow_books().expect("giving memory back needs none");
     }
 
     fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno> {
         let table = self.memory.page_table(table).ok_or(Errno::EINVAL)?;
-        let parts = parts(&table, offset, len)?;
-        let file = self.file(table.runs[0].gpu)?;
-        let part = |(offset, len)| Part { file, offset, len };
+        let mut parts = parts(&table, offset, len)?;
+        for part in &mut parts {
+            let object = self.memory.physical_object(part.object);
+            let object = object.ok_or(Errno::EINVAL)?;
+            part.offset = self.backing.start(part.object, object) + (part.offset - object.start);
+        }
+        let file = self.backing.file(table.runs[0].gpu)?;
+        let part = |run: Run| Part {
+            file,
+            offset: run.offset,
+            len: run.len as usize,
+        };
         mmap::map_parts(&parts.into_iter().map(part).collect::<Vec<_>>())
     }
 
@@ -249,7 +265,7 @@ impl Provider for HostProvider {
 }
 
 /// Where `[offset, offset + len)` of a page table is in its GPU's memory.
-fn parts(table: &PageTable, mut offset: u64, len: usize) -> Result<Vec<(u64, usize)>, Errno> {
+fn parts(table: &PageTable, mut offset: u64, len: usize) -> Result<Vec<Run>, Errno> {
     let mut left = len as u64;
     if left == 0 || offset.checked_add(left).is_none_or(|end| end > table.len) {
         return Err(Errno::EINVAL);
@@ -262,7 +278,11 @@ fn parts(table: &PageTable, mut offset: u64, len: usize) -> Result<Vec<(u64, usi
         }
         let here = left.min(run.len - offset);
         if here > 0 {
-            parts.push((run.offset + offset, here as usize));
+            parts.push(Run {
+                offset: run.offset + offset,
+                len: here,
+                ..*run
+            });
         }
         left -= here;
         offset = 0;

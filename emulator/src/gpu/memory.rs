@@ -11,6 +11,7 @@ use super::physical::{BLOCK, Holder, Object, ObjectId, Physical};
 use super::ranges::Ranges;
 
 pub use super::physical::{Discard, Run};
+pub use super::step::Step;
 
 /// Pages of a GPU as its driver pins them.
 pub const GPU_PAGE: u64 = 64 << 10;
@@ -79,7 +80,7 @@ pub enum Access {
 }
 
 /// Part of the address space with memory behind it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Mapping {
     pub(super) id: u64,
     pub(super) len: u64,
@@ -91,14 +92,14 @@ pub(super) struct Mapping {
 }
 
 /// A cuMemAlloc'd buffer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Buffer {
     id: u64,
     len: u64,
 }
 
 /// A block that small buffers share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct SharedBlock {
     va: u64,
     gpu: usize,
@@ -107,7 +108,7 @@ struct SharedBlock {
 }
 
 /// A pin and whether the program's free has been reported for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pin {
     pub(super) va: u64,
     pub(super) len: u64,
@@ -117,7 +118,7 @@ pub(super) struct Pin {
 }
 
 /// Everything about the memory of this process's GPUs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Memory {
     pub(super) physical: Physical,
     /// Addresses that nothing uses.
@@ -132,6 +133,8 @@ pub struct Memory {
     pub(super) pins: BTreeMap<PageTableId, Pin>,
     /// Pinned bytes of each GPU.
     pub(super) pinned: Vec<u64>,
+    /// What has happened since [`Memory::take_steps`].
+    pub(super) steps: Vec<Step>,
     ids: u64,
 }
 
@@ -147,6 +150,7 @@ impl Memory {
             reservations: BTreeMap::new(),
             pins: BTreeMap::new(),
             pinned: vec![0; gpus],
+            steps: Vec::new(),
             ids: 0,
         }
     }
@@ -165,6 +169,11 @@ impl Memory {
     /// handed out again by the next allocation.
     pub fn take_discarded(&mut self) -> Vec<Discard> {
         self.physical.take_discarded()
+    }
+
+    /// What memory was made and mapped since the last call, in order.
+    pub fn take_steps(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.steps)
     }
 
     /// A live physical object, by whatever keeps it alive.
@@ -242,6 +251,13 @@ impl Memory {
                 vmm: None,
             },
         );
+        self.steps.push(Step::Created { object, len, rdma });
+        self.steps.push(Step::Mapped {
+            va,
+            len,
+            object,
+            offset: 0,
+        });
         Ok((va, object))
     }
 
@@ -271,6 +287,7 @@ impl Memory {
             if !pinned {
                 self.physical.discard(Run { len, ..run });
             }
+            self.note_emptied(va, len);
             self.drop_empty_block(object);
         } else {
             self.unmap_blocks(start);
@@ -315,6 +332,10 @@ impl Memory {
     fn unmap_blocks(&mut self, va: u64) {
         let mapping = self.mappings.remove(&va).expect("mapped");
         self.addresses.give(va, mapping.len);
+        self.steps.push(Step::Unmapped {
+            va,
+            len: mapping.len,
+        });
         self.physical.release(mapping.object, Holder::Use);
     }
 
@@ -416,6 +437,20 @@ impl Memory {
         buffer_end
             .max(mapping_end)
             .filter(|&live_until| live_until > start)
+    }
+
+    /// Notes which pages of a block lost their last byte when `[va, va + len)` was freed.
+    fn note_emptied(&mut self, va: u64, len: u64) {
+        let mut at = va / GPU_PAGE * GPU_PAGE;
+        while at < va + len {
+            if self.memory_end(at, at + GPU_PAGE).is_none() {
+                self.steps.push(Step::Emptied {
+                    va: at,
+                    len: GPU_PAGE,
+                });
+            }
+            at += GPU_PAGE;
+        }
     }
 
     pub(super) fn next_id(&mut self) -> u64 {

@@ -3,13 +3,16 @@
 //! ```text
 //! Provider      what the driver and the libc hooks see: pin pages, map them, zap a mapping
 //!   chosen      Gpu: the provider that the configuration asks for
-//!   host        HostProvider: GPU memory is a memfd per GPU, mapped wherever it is needed
+//!   host        HostProvider: emulated GPUs, whose memory is mapped wherever it is needed
 //!     memory    addresses, buffers, physical objects, page tables: bookkeeping only, no memory
 //! touched
 //!       pins      page tables: who keeps physical memory alive, who is told that it is gone
 //!       vmm       CUDA's virtual memory management
 //!       physical  the GPUs' memory, reference-counted
 //!       ranges    free lists of addresses and of physical memory
+//!     backing   where that memory is: a memfd per GPU
+//!       emugpu  or in the test kernel's module of that name
+//!       step    what changes of the books ask of it
 //!   nvidia      NvidiaProvider: memory of the machine's own GPUs
 //!   pci         where emulated GPUs are on the bus
 //!   arena       small buffers sharing one block, for both
@@ -17,7 +20,9 @@
 //! ```
 
 pub mod arena;
+mod backing;
 mod chosen;
+pub mod emugpu;
 pub mod host;
 pub mod memory;
 mod mmap;
@@ -26,6 +31,7 @@ pub mod pci;
 pub mod physical;
 mod pins;
 pub mod ranges;
+pub mod step;
 mod vmm;
 
 pub use chosen::Gpu;

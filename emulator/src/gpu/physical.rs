@@ -36,7 +36,7 @@ pub enum Discard {
 }
 
 /// One allocation of physical memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Object {
     /// Which GPU.
     pub gpu: usize,
@@ -64,7 +64,7 @@ pub enum Holder {
 }
 
 /// The memory of all GPUs.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Physical {
     free: Vec<Ranges>,
     objects: BTreeMap<ObjectId, Object>,

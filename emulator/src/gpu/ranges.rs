@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// Free ranges by start. Touching ranges are always merged.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Ranges {
     free: BTreeMap<u64, u64>,
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::memory::{Access, Error, Mapping, Memory, PageTableId};
 use super::physical::{BLOCK, Holder, Object, ObjectId};
+use super::step::Step;
 
 impl Memory {
     /// Creates a physical object with one handle. `len` is a multiple of 2 MiB.
@@ -22,9 +23,12 @@ impl Memory {
         if len == 0 || !len.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
         }
-        self.physical
+        let object = self
+            .physical
             .create(gpu, len, rdma, exportable, Holder::Handle)
-            .ok_or(Error::NoMemory)
+            .ok_or(Error::NoMemory)?;
+        self.steps.push(Step::Created { object, len, rdma });
+        Ok(object)
     }
 
     /// The object behind a live handle.
@@ -143,6 +147,12 @@ impl Memory {
                 vmm,
             },
         );
+        self.steps.push(Step::Mapped {
+            va,
+            len,
+            object: handle,
+            offset,
+        });
         Ok(())
     }
 
@@ -158,6 +168,7 @@ impl Memory {
             .map(|at| self.mappings.remove(at).expect("just seen").object)
             .collect();
         let revoked = self.revoke(va, len);
+        self.steps.push(Step::Unmapped { va, len });
         for object in objects {
             self.physical.release(object, Holder::Use);
         }

@@ -2,6 +2,8 @@
 
 use std::ffi::{CStr, c_char};
 
+use crate::state;
+
 /// A file of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
@@ -15,11 +17,18 @@ pub(super) enum Target {
     Refcount,
 }
 
-/// The module's file that an absolute path names, if any.
+/// The emulated module's file that an absolute path names, if any.
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
 pub(super) unsafe fn target(path: *const c_char) -> Option<Target> {
+    // SAFETY: as the caller promises.
+    unsafe { by_name(path) }.filter(|_| state::config().gpu.provider.emulates_gdrdrv())
+}
+
+/// # Safety
+/// As for [`target`].
+unsafe fn by_name(path: *const c_char) -> Option<Target> {
     // SAFETY: reads one byte of a text that ends with a NUL byte.
     if path.is_null() || unsafe { *path } != b'/' as c_char {
         return None;
@@ -57,7 +66,7 @@ mod tests {
 
     fn of(path: &CStr) -> Option<Target> {
         // SAFETY: a C string.
-        unsafe { target(path.as_ptr()) }
+        unsafe { by_name(path.as_ptr()) }
     }
 
     #[test]
@@ -85,6 +94,6 @@ mod tests {
             assert_eq!(of(path), None, "{path:?}");
         }
         // SAFETY: NULL is allowed.
-        assert_eq!(unsafe { target(std::ptr::null()) }, None);
+        assert_eq!(unsafe { by_name(std::ptr::null()) }, None);
     }
 }

@@ -1,0 +1,188 @@
+//! GPU memory in the kernel: `/dev/emugpu` of the test module `gdrdrv-c/emugpu`, whose commands
+//! `emugpu_uapi.h` describes. What is pinned there, gdrdrv pins; the books do not see it.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::backing::Backing;
+use super::mmap;
+use super::physical::{Object, ObjectId, Run};
+use super::step::Step;
+use crate::errno::Errno;
+
+/// The device.
+pub const DEVICE: &str = "/dev/emugpu";
+
+/// Pages of the object may be pinned.
+const RDMA: u32 = 1;
+
+#[repr(C)]
+struct Create {
+    size: u64,
+    flags: u32,
+    handle: u32,
+}
+
+#[repr(C)]
+struct Map {
+    va: u64,
+    size: u64,
+    offset: u64,
+    handle: u32,
+    padding: u32,
+}
+
+#[repr(C)]
+struct Range {
+    va: u64,
+    size: u64,
+}
+
+const WRITE: u32 = 1;
+const READ: u32 = 2;
+
+const fn command<T>(direction: u32, number: u32) -> u32 {
+    direction << 30 | (size_of::<T>() as u32) << 16 | (b'e' as u32) << 8 | number
+}
+
+const CREATE: u32 = command::<Create>(READ | WRITE, 1);
+const MAP: u32 = command::<Map>(WRITE, 2);
+const UNMAP: u32 = command::<Range>(WRITE, 3);
+const RELEASE: u32 = command::<u32>(WRITE, 4);
+const RENEW: u32 = command::<Range>(WRITE, 5);
+
+/// The GPU memory of this process.
+#[derive(Debug, Default)]
+pub(super) struct Emugpu {
+    /// Opened at the first use, by the process whose memory it is to be.
+    device: Option<OwnedFd>,
+    handles: BTreeMap<ObjectId, u32>,
+}
+
+impl Emugpu {
+    fn device(&mut self) -> Result<BorrowedFd<'_>, Errno> {
+        if self.device.is_none() {
+            let open = OpenOptions::new().read(true).write(true).open(DEVICE);
+            let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
+            let file: File = open.map_err(errno)?;
+            self.device = Some(mmap::out_of_the_way(file.into()));
+        }
+        self.device.as_ref().map(AsFd::as_fd).ok_or(Errno::ENODEV)
+    }
+
+    fn call<T>(&mut self, command: u32, argument: &mut T) -> Result<(), Errno> {
+        let device = self.device()?;
+        // SAFETY: the argument is of the type that the command's number was made from, and the kernel
+        // reads and writes so many bytes.
+        let result = unsafe { libc::ioctl(device.as_raw_fd(), command.into(), argument) };
+        if result == 0 {
+            Ok(())
+        } else {
+            let error = std::io::Error::last_os_error();
+            Err(Errno(error.raw_os_error().unwrap_or(libc::EIO)))
+        }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Errno> {
+        match *step {
+            Step::Created { object, len, rdma } => {
+                let flags = if rdma { RDMA } else { 0 };
+                let mut create = Create {
+                    size: len,
+                    flags,
+                    handle: 0,
+                };
+                self.call(CREATE, &mut create)?;
+                self.handles.insert(object, create.handle);
+                Ok(())
+            }
+            Step::Mapped {
+                va,
+                len,
+                object,
+                offset,
+            } => {
+                let handle = *self.handles.get(&object).ok_or(Errno::ENOENT)?;
+                let mut map = Map {
+                    va,
+                    size: len,
+                    offset,
+                    handle,
+                    padding: 0,
+                };
+                self.call(MAP, &mut map)
+            }
+            Step::Unmapped { va, len } => self.call(UNMAP, &mut Range { va, size: len }),
+            Step::Emptied { va, len } => match self.call(RENEW, &mut Range { va, size: len }) {
+                // The next buffer there shares its page with a pin, as it may on a real GPU.
+                Err(Errno::ENOMEM) => Ok(()),
+                result => result,
+            },
+        }
+    }
+
+    fn release(&mut self, object: ObjectId) -> Result<(), Errno> {
+        let mut handle = self.handles.remove(&object).ok_or(Errno::ENOENT)?;
+        self.call(RELEASE, &mut handle)
+    }
+
+    /// Takes a step back. Only steps that make and map something can be followed by one that fails.
+    fn undo(&mut self, step: &Step) {
+        let undone = match *step {
+            Step::Created { object, .. } => self.release(object),
+            Step::Mapped { va, len, .. } => self.call(UNMAP, &mut Range { va, size: len }),
+            Step::Unmapped { .. } | Step::Emptied { .. } => Ok(()),
+        };
+        debug_assert_eq!(undone, Ok(()), "{step:?}");
+    }
+}
+
+impl Backing for Emugpu {
+    fn carry_out(&mut self, steps: &[Step]) -> Result<(), Errno> {
+        for (i, step) in steps.iter().enumerate() {
+            if let Err(error) = self.step(step) {
+                steps[..i].iter().rev().for_each(|done| self.undo(done));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, _gpu: usize) -> Result<BorrowedFd<'_>, Errno> {
+        self.device()
+    }
+
+    fn start(&self, id: ObjectId, _object: &Object) -> u64 {
+        let handle = self.handles.get(&id).copied().unwrap_or_default();
+        u64::from(handle) << 32
+    }
+
+    fn forget(&mut self, run: Run) {
+        let released = self.release(run.object);
+        debug_assert_eq!(released, Ok(()), "{run:?}");
+    }
+
+    fn pins_by_itself(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_those_of_the_header() {
+        assert_eq!(
+            [CREATE, MAP, UNMAP, RELEASE, RENEW],
+            [
+                0xC010_6501,
+                0x4020_6502,
+                0x4010_6503,
+                0x4004_6504,
+                0x4010_6505
+            ]
+        );
+    }
+}
