@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use anyhow::{Context, Result};
 use gdrcopy_tools::clock::Clock;
 use gdrcopy_tools::cuda::{DeviceBuffer, Gpu, Memory};
+use gdrcopy_tools::floor;
 use gdrcopy_tools::library::{Handle, Library, Mapped, MappingType};
 
 use crate::environment::Environment;
@@ -102,18 +103,11 @@ impl Method {
         }
     }
 
-    /// Nanoseconds of one plain 4-byte load from this offset of the mapping.
-    pub(crate) fn time_load(&self, clock: &Clock, offset: usize) -> Option<f64> {
+    /// Nanoseconds of plain loads from its mapping; none if it has no mapping.
+    pub(crate) fn loads(&self, clock: &Clock) -> Vec<f64> {
         match &self.way {
-            Way::Library(mapped) | Way::Memcpy(mapped) => {
-                let word = mapped.at(offset).cast::<u32>();
-                assert!(word.is_aligned());
-                // SAFETY: an aligned word of the mapping.
-                Some(clock.time(|| unsafe {
-                    word.read_volatile();
-                }))
-            }
-            Way::CuMemcpy => None,
+            Way::Library(mapped) | Way::Memcpy(mapped) => floor::loads(mapped, clock),
+            Way::CuMemcpy => Vec::new(),
         }
     }
 

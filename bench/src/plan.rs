@@ -1,15 +1,13 @@
 //! The points of a sweep, and where in the buffers each of them copies.
 #![forbid(unsafe_code)]
 
+use gdrcopy_tools::floor::{self, LINE};
 use serde::Serialize;
 
 use crate::options::{Direction, Options};
 
 /// Bytes on each side of a copy that must stay as they were.
 pub(crate) const GUARD: usize = 128;
-
-/// Bytes of a cache line.
-pub(crate) const LINE: usize = 64;
 
 /// Space over which small copies are spread, so that a read finds no line that an earlier one left in
 /// the CPU's buffers.
@@ -62,7 +60,7 @@ impl Point {
 
     /// Round trips that a read takes at least: 16 lines can be under way at a time.
     pub(crate) fn round_trips(&self) -> usize {
-        self.lines().div_ceil(16)
+        floor::round_trips(self.lines())
     }
 
     fn stride(&self) -> usize {

@@ -1,14 +1,12 @@
 //! What was measured, and the ratios that may be told of it.
 #![forbid(unsafe_code)]
 
+use gdrcopy_tools::floor;
 use gdrcopy_tools::stats::Times;
 use serde::Serialize;
 
 use crate::options::Direction;
 use crate::plan::Point;
-
-/// Loads faster than this come out of the CPU's own caches: there is no round trip to compare with.
-const FASTEST_ROUND_TRIP: f64 = 200.0;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Results {
@@ -84,7 +82,7 @@ impl Row {
 impl Results {
     /// Nanoseconds of one round trip to the GPU and back; none on a machine where loads make none.
     pub(crate) fn round_trip(&self) -> Option<f64> {
-        Some(self.load.median).filter(|&ns| ns >= FASTEST_ROUND_TRIP)
+        floor::round_trip(&self.load)
     }
 
     /// Nanoseconds that a read takes at least; writes wait for nobody.

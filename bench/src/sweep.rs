@@ -7,14 +7,15 @@ use std::{env, fs};
 use anyhow::{Context, Result, ensure};
 use gdrcopy_tools::clock::Clock;
 use gdrcopy_tools::cuda::{Gpu, PinnedBuffer};
+use gdrcopy_tools::floor::LINE;
 use gdrcopy_tools::library::Loader;
+use gdrcopy_tools::progress;
 use gdrcopy_tools::stats::Times;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::environment::Environment;
 use crate::method::Method;
 use crate::options::{Direction, Options, Other};
-use crate::plan::{self, LINE, Point};
+use crate::plan::{self, Point};
 use crate::results::{Outcome, Results, Row, Setup};
 use crate::verify::Checker;
 
@@ -22,8 +23,6 @@ use crate::verify::Checker;
 const MIN_REPETITIONS: usize = 21;
 /// More samples tell nothing more.
 const MAX_REPETITIONS: usize = 501;
-/// Samples of the round trip, before the sweep and again after it.
-const LOADS: usize = 501;
 /// A method is left out where its calls take longer than this many nanoseconds …
 const SLOW: f64 = 2e6;
 /// … and this many times as long as the first method's.
@@ -50,9 +49,9 @@ pub(crate) fn run(options: &Options) -> Result<Results> {
         share: Duration::from_secs(options.budget).as_nanos() as f64 / points.len() as f64,
     };
     let mut host = PinnedBuffer::alloc(gpu, longest(Point::host_len))?;
-    let mut loads = bench.loads(&methods[0]);
+    let mut loads = methods[0].loads(&bench.clock);
     let mut rows: Vec<Row> = Vec::new();
-    let progress = progress(points.len());
+    let progress = progress::bar(points.len());
     for point in points {
         progress.set_message(format!("{} {} B", point.direction.verb(), point.size));
         let outcomes = bench.measure(&methods, point, &mut host, rows.last())?;
@@ -60,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<Results> {
         progress.inc(1);
     }
     progress.finish_and_clear();
-    loads.extend(bench.loads(&methods[0]));
+    loads.extend(methods[0].loads(&bench.clock));
 
     Ok(Results {
         setup: setup(options, gpu, &methods),
@@ -123,14 +122,6 @@ struct Bench {
 }
 
 impl Bench {
-    /// Times of plain loads from lines that nobody has read before.
-    fn loads(&self, method: &Method) -> Vec<f64> {
-        let lines = (0..LOADS).map(|i| i * LINE);
-        lines
-            .filter_map(|at| method.time_load(&self.clock, at))
-            .collect()
-    }
-
     /// Verifies and times every method at this point. `smaller` is the row before it.
     fn measure(
         &self,
@@ -294,12 +285,6 @@ fn flush(memory: &[u8]) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = memory;
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-}
-
-fn progress(points: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}");
-    ProgressBar::new(points as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 fn setup(options: &Options, gpu: &Gpu, methods: &[Method]) -> Setup {

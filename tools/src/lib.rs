@@ -14,17 +14,26 @@
 
 pub mod apiperf;
 pub mod bytes;
+pub mod chart;
 pub mod cli;
 pub mod clock;
 pub mod copybw;
+pub mod copying;
 pub mod copylat;
 pub mod cpu;
 pub mod cuda;
 pub mod doctor;
+pub mod ending;
 pub mod failure;
+pub mod floor;
+pub mod interrupt;
 pub mod library;
+pub mod numa;
 pub mod options;
 pub mod pplat;
+pub mod progress;
+pub mod session;
 pub mod stats;
 pub mod subject;
+pub mod table;
 pub mod verify;

@@ -1,4 +1,4 @@
-//! Samples, and the three numbers that are told of them.
+//! Samples, and the four numbers that are told of them.
 #![forbid(unsafe_code)]
 
 use serde::Serialize;
@@ -12,6 +12,8 @@ pub struct Times {
     pub median: f64,
     /// 99 of 100 are no longer.
     pub p99: f64,
+    /// Their sum, divided by their number.
+    pub mean: f64,
     /// How many they are.
     pub samples: usize,
 }
@@ -29,6 +31,7 @@ impl Times {
             p0: percentile(0),
             median: percentile(50),
             p99: percentile(99),
+            mean: samples.iter().sum::<f64>() / samples.len() as f64,
             samples: samples.len(),
         }
     }
@@ -45,6 +48,7 @@ mod tests {
             p0: 1.0,
             median: 50.0,
             p99: 99.0,
+            mean: 50.5,
             samples: 100,
         };
         assert_eq!(times, expected);

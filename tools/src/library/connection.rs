@@ -246,6 +246,12 @@ impl Mapped {
         self.handle
     }
 
+    /// Bytes that are mapped.
+    #[expect(clippy::len_without_is_empty, reason = "a mapping is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Where the byte at this offset of the buffer is mapped.
     pub fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset < self.len);
