@@ -140,10 +140,17 @@ fn unknown_entry_points_are_told_by_name() {
 }
 
 #[test]
-fn kernels_are_refused_by_name() {
-    let output = run(&[], "cuda_streams", "told", &[], &[]);
+fn kernels() {
+    assert_passes(&[], "cuda_kernels", &[]);
+}
+
+#[test]
+fn what_kernels_do_wrong_is_told_by_line() {
+    let output = run(&[], "cuda_kernels", "told", &[], &[]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("sqrt.rn.f32 is not among"), "{output:?}");
     assert!(
-        String::from_utf8_lossy(&output.stderr).contains("cuLaunchKernel"),
+        told.contains("kernel poke, line 31 of its module"),
         "{output:?}"
     );
 }

@@ -37,6 +37,11 @@ impl<T> Out<T> {
         }
     }
 
+    /// What C cast to a pointer where it passes a number.
+    pub(super) fn number(self) -> usize {
+        self.0.addr()
+    }
+
     /// Refuses NULL before anything is done.
     pub(super) fn check(self) -> Result {
         if self.0.is_null() {
@@ -68,9 +73,32 @@ impl Out<c_char> {
 }
 
 /// Where an argument is read.
-#[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct In<T>(*const T);
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T> In<T> {
+    /// No argument.
+    pub(super) fn null() -> Self {
+        In(std::ptr::null())
+    }
+
+    pub(super) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// What C cast to a pointer where it passes a number.
+    pub(super) fn number(self) -> usize {
+        self.0.addr()
+    }
+}
 
 impl<T: Copy> In<T> {
     /// Reads the argument.

@@ -3,7 +3,7 @@
 use gdremu::gpu::host::GPU_BYTES;
 
 use super::args::Out;
-use super::entry::{Current, in_context};
+use super::entry::{Current, in_context, in_idle_context};
 use super::error::{Error, Result};
 use super::state::{Allocation, ContextHandle, State};
 use super::{gpus, host, pool};
@@ -63,7 +63,7 @@ fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemFree_v2(address: u64) -> i32 {
-    in_context("cuMemFree", |state, _| {
+    in_idle_context("cuMemFree", |state, _| {
         match host::free_managed(state, address as usize) {
             Err(Error::INVALID_VALUE) => free(state, address),
             result => result,

@@ -1,13 +1,15 @@
 //! Contexts, and which one is current in the calling thread.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use super::args::{In, Out};
-use super::entry::{current, in_context, with_state};
+use super::entry::{current, in_context, in_idle_context, initialised, with_state};
 use super::error::{Error, Result};
 use super::primary::CONTEXT_FLAGS;
-use super::state::{Context, ContextHandle, STACK, State};
-use super::{buffer, gpus, host};
+use super::state::{self, Context, ContextHandle, STACK, State};
+use super::{buffer, gpus, host, work};
 
 /// Contexts behave as since CUDA 3.2: they float between threads.
 const API_VERSION: u32 = 3020;
@@ -20,6 +22,8 @@ pub(super) fn create(state: &mut State, gpu: usize, flags: u32) -> ContextHandle
         gpu,
         flags,
         peers: BTreeSet::new(),
+        failed: None,
+        stop: Arc::default(),
     })
 }
 
@@ -33,19 +37,25 @@ fn live(state: &State, context: ContextHandle) -> Result<&Context> {
     state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)
 }
 
-/// Ends a context and everything that belongs to it.
+/// Ends a context and everything that belongs to it, kernels first.
 ///
 /// # Errors
 /// INVALID_CONTEXT.
-pub(super) fn destroy(state: &mut State, context: ContextHandle) -> Result {
-    state
-        .contexts
-        .remove(context)
-        .ok_or(Error::INVALID_CONTEXT)?;
+pub(super) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
+    let ended = state.contexts.remove(context);
+    ended
+        .ok_or(Error::INVALID_CONTEXT)?
+        .stop
+        .store(true, Ordering::Relaxed);
+    let mut state = work::end(state, context);
     state.streams.retain(|stream| stream.context != context);
     state.events.retain(|event| event.context != context);
-    host::free_all_of(state, context);
-    buffer::free_all_of(state, context)
+    state.modules.retain(|module| module.context != context);
+    state
+        .functions
+        .retain(|function| function.context != context);
+    host::free_all_of(&mut state, context);
+    buffer::free_all_of(&mut state, context)
 }
 
 /// cuCtxCreate in all its versions.
@@ -94,7 +104,8 @@ pub(super) extern "C" fn cuCtxCreate_v4(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxDestroy_v2(context: ContextHandle) -> i32 {
-    with_state("cuCtxDestroy", |state| {
+    initialised("cuCtxDestroy", || {
+        let state = state::lock();
         if state
             .primaries
             .values()
@@ -195,10 +206,18 @@ pub(super) extern "C" fn cuCtxGetApiVersion(context: ContextHandle, version: Out
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxSynchronize() -> i32 {
-    in_context("cuCtxSynchronize", |_, _| Ok(()))
+    in_idle_context("cuCtxSynchronize", |_, _| Ok(()))
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxSynchronize_v2(context: ContextHandle) -> i32 {
-    with_state("cuCtxSynchronize", |state| live(state, context).map(|_| ()))
+    if context == 0 {
+        return cuCtxSynchronize();
+    }
+    initialised("cuCtxSynchronize", || {
+        let state = state::lock();
+        live(&state, context)?;
+        let all = work::all_of(&state, context);
+        work::wait(state, context, &all).map(drop)
+    })
 }

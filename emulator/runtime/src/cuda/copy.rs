@@ -10,6 +10,7 @@ use super::entry::{current, initialised};
 use super::error::{Error, Result};
 use super::state::{self, ContextHandle, State};
 use super::stream::{self, StreamHandle};
+use super::work::{self, When};
 use super::{gpus, host};
 
 /// What the address of one side of a copy may be.
@@ -24,7 +25,12 @@ enum Side {
 /// Memory of one side of a copy or fill, in address order.
 pub(super) enum Memory {
     Gpu(Vec<Span>),
-    Host(*mut u8, usize),
+    Host {
+        start: usize,
+        len: usize,
+        /// CUDA knows nothing of it: copies do not return before they have used it.
+        pageable: bool,
+    },
 }
 
 impl Memory {
@@ -32,8 +38,14 @@ impl Memory {
     pub(super) fn pieces(&self) -> Vec<(*mut u8, usize)> {
         match self {
             Memory::Gpu(spans) => spans.iter().map(|span| (span.bytes(), span.len)).collect(),
-            Memory::Host(start, len) => vec![(*start, *len)],
+            Memory::Host { start, len, .. } => {
+                vec![(ptr::with_exposed_provenance_mut(*start), *len)]
+            }
         }
+    }
+
+    fn is_pageable(&self) -> bool {
+        matches!(self, Memory::Host { pageable: true, .. })
     }
 }
 
@@ -52,10 +64,11 @@ fn resolve(state: &State, address: u64, len: usize, side: Side, need: Access) ->
     if side == Side::Device && !known && len > 0 {
         return Err(Error::INVALID_VALUE);
     }
-    Ok(Memory::Host(
-        ptr::with_exposed_provenance_mut(address as usize),
+    Ok(Memory::Host {
+        start: address as usize,
         len,
-    ))
+        pageable: !known,
+    })
 }
 
 /// Memory that CUDA knows, to be written.
@@ -63,21 +76,33 @@ pub(super) fn device_memory(state: &State, address: u64, len: usize) -> Result<M
     resolve(state, address, len, Side::Device, Access::ReadWrite)
 }
 
+/// In the default stream, and done when the call returns.
+const NOW: (StreamHandle, When) = (0, When::Now);
+
 /// Copies `len` bytes. The lock is not held while memory is touched: a wrong host address faults as
 /// in the program.
-fn copy(name: &str, to: (Side, u64), from: (Side, u64), len: usize, stream: StreamHandle) -> i32 {
+fn copy(
+    name: &str,
+    to: (Side, u64),
+    from: (Side, u64),
+    len: usize,
+    (stream, when): (StreamHandle, When),
+) -> i32 {
     initialised(name, || {
-        let (destination, source) = {
-            let state = state::lock();
-            current(&state)?;
-            stream::check(&state, stream)?;
-            (
-                resolve(&state, to.1, len, to.0, Access::ReadWrite)?,
-                resolve(&state, from.1, len, from.0, Access::Read)?,
-            )
+        let state = state::lock();
+        let current = current(&state)?;
+        stream::check(&state, stream)?;
+        let destination = resolve(&state, to.1, len, to.0, Access::ReadWrite)?;
+        let source = resolve(&state, from.1, len, from.0, Access::Read)?;
+        let when = if destination.is_pageable() || source.is_pageable() {
+            When::Now
+        } else {
+            when
         };
-        copy_pieces(&destination.pieces(), &source.pieces());
-        Ok(())
+        work::submit(state, current, stream, when, move || {
+            copy_pieces(&destination.pieces(), &source.pieces());
+            Ok(())
+        })
     })
 }
 
@@ -108,7 +133,7 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpy(to: u64, from: u64, size: usize) -> i32 {
-    copy("cuMemcpy", (Side::Any, to), (Side::Any, from), size, 0)
+    copy("cuMemcpy", (Side::Any, to), (Side::Any, from), size, NOW)
 }
 
 #[unsafe(no_mangle)]
@@ -123,7 +148,7 @@ pub(super) extern "C" fn cuMemcpyAsync(
         (Side::Any, to),
         (Side::Any, from),
         size,
-        stream,
+        (stream, When::InOrder),
     )
 }
 
@@ -134,7 +159,7 @@ pub(super) extern "C" fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> i32
         (Side::Device, to),
         (Side::Any, from),
         size,
-        0,
+        NOW,
     )
 }
 
@@ -150,7 +175,7 @@ pub(super) extern "C" fn cuMemcpyHtoDAsync_v2(
         (Side::Device, to),
         (Side::Any, from),
         size,
-        stream,
+        (stream, When::InOrder),
     )
 }
 
@@ -161,7 +186,7 @@ pub(super) extern "C" fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> i32
         (Side::Any, to),
         (Side::Device, from),
         size,
-        0,
+        NOW,
     )
 }
 
@@ -177,7 +202,7 @@ pub(super) extern "C" fn cuMemcpyDtoHAsync_v2(
         (Side::Any, to),
         (Side::Device, from),
         size,
-        stream,
+        (stream, When::InOrder),
     )
 }
 
@@ -188,7 +213,7 @@ pub(super) extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> i32
         (Side::Device, to),
         (Side::Device, from),
         size,
-        0,
+        (0, When::InOrder),
     )
 }
 
@@ -204,7 +229,7 @@ pub(super) extern "C" fn cuMemcpyDtoDAsync_v2(
         (Side::Device, to),
         (Side::Device, from),
         size,
-        stream,
+        (stream, When::InOrder),
     )
 }
 
@@ -245,6 +270,6 @@ pub(super) extern "C" fn cuMemcpyPeerAsync(
         (Side::Device, to),
         (Side::Device, from),
         size,
-        stream,
+        (stream, When::InOrder),
     )
 }

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::error::{Error, Result};
 use super::gpus;
 use super::state::{self, ContextHandle, State};
+use super::work;
 
 /// Runs a function that needs nothing.
 pub(super) fn always(name: &str, call: impl FnOnce() -> Result) -> i32 {
@@ -41,6 +42,16 @@ pub(super) fn in_context(name: &str, call: impl FnOnce(&mut State, Current) -> R
     })
 }
 
+/// The same for a function that waits for all work of the context, as those do that free memory.
+pub(super) fn in_idle_context(name: &str, call: impl FnOnce(&mut State, Current) -> Result) -> i32 {
+    initialised(name, || {
+        let state = state::lock();
+        let current = current(&state)?;
+        let work = work::all_of(&state, current.context);
+        call(&mut *work::wait(state, current.context, &work)?, current)
+    })
+}
+
 /// The calling thread's context.
 #[derive(Clone, Copy)]
 pub(super) struct Current {
@@ -53,15 +64,19 @@ pub(super) struct Current {
 /// The calling thread's context.
 ///
 /// # Errors
-/// INVALID_CONTEXT: none. CONTEXT_IS_DESTROYED: one that no longer exists.
+/// INVALID_CONTEXT: none. CONTEXT_IS_DESTROYED: one that no longer exists. What a kernel of the
+/// context did wrong.
 pub(super) fn current(state: &State) -> Result<Current> {
     let context = state::STACK
         .with(|stack| stack.top())
         .ok_or(Error::INVALID_CONTEXT)?;
-    let gpu = state
-        .contexts
-        .get(context)
-        .ok_or(Error::CONTEXT_IS_DESTROYED)?
-        .gpu;
-    Ok(Current { context, gpu })
+    let found = state.contexts.get(context);
+    let found = found.ok_or(Error::CONTEXT_IS_DESTROYED)?;
+    match found.failed {
+        Some(error) => Err(error),
+        None => Ok(Current {
+            context,
+            gpu: found.gpu,
+        }),
+    }
 }

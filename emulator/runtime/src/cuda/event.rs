@@ -1,12 +1,14 @@
-//! Events: the time at which the calling thread passed them.
+//! Events: the time at which their stream passed them.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::args::Out;
-use super::entry::{in_context, with_state};
-use super::error::Error;
-use super::state::ContextHandle;
+use super::entry::{current, in_context, initialised, with_state};
+use super::error::{Error, Result};
+use super::state::{self, ContextHandle, State};
 use super::stream::{self, StreamHandle};
+use super::work::{self, Point};
 
 /// CUevent.
 pub(super) type EventHandle = usize;
@@ -20,19 +22,45 @@ const DISABLE_TIMING: u32 = 0x2;
 pub(super) struct Event {
     pub(super) context: ContextHandle,
     flags: u32,
-    recorded: Option<Instant>,
+    recorded: Option<Recorded>,
+}
+
+/// What the last cuEventRecord left.
+#[derive(Debug)]
+struct Recorded {
+    /// Its place in a queue, if the stream had work before it.
+    point: Option<Point>,
+    /// When the stream passed it.
+    time: Arc<OnceLock<Instant>>,
 }
 
 impl Event {
-    /// When it was recorded.
+    /// The place that its stream has not passed yet.
+    pub(super) fn pending(&self, state: &State) -> Option<Point> {
+        let point = self.recorded.as_ref()?.point;
+        point.filter(|point| !work::is_passed(state, point))
+    }
+
+    /// When it was passed.
     ///
     /// # Errors
-    /// INVALID_HANDLE: never, or made without timing.
-    fn time(&self) -> super::error::Result<Instant> {
-        self.recorded
-            .filter(|_| self.flags & DISABLE_TIMING == 0)
-            .ok_or(Error::INVALID_HANDLE)
+    /// INVALID_HANDLE: never recorded, or made without timing. NOT_READY: not yet.
+    fn time(&self) -> Result<Instant> {
+        let recorded = self.recorded.as_ref();
+        let recorded = recorded.filter(|_| self.flags & DISABLE_TIMING == 0);
+        let time = &recorded.ok_or(Error::INVALID_HANDLE)?.time;
+        time.get().copied().ok_or(Error::NOT_READY)
     }
+}
+
+/// An event by its handle.
+///
+/// # Errors
+/// INVALID_HANDLE; what its context has failed with.
+fn find(state: &State, event: EventHandle) -> Result<&Event> {
+    let event = state.events.get(event).ok_or(Error::INVALID_HANDLE)?;
+    work::check(state, event.context)?;
+    Ok(event)
 }
 
 #[unsafe(no_mangle)]
@@ -63,10 +91,27 @@ pub(super) extern "C" fn cuEventDestroy_v2(event: EventHandle) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> i32 {
-    in_context("cuEventRecord", |state, _| {
-        stream::check(state, stream)?;
+    initialised("cuEventRecord", || {
+        let mut state = state::lock();
+        let current = current(&state)?;
+        stream::check(&state, stream)?;
+        find(&state, event)?;
+        let time = Arc::new(OnceLock::new());
+        let point = if work::before(&state, current, stream).is_empty() {
+            time.get_or_init(Instant::now);
+            None
+        } else {
+            let time = Arc::clone(&time);
+            let pass = move || {
+                time.get_or_init(Instant::now);
+                Ok(())
+            };
+            let point = work::enqueue(state, current, stream, Vec::new(), pass)?;
+            state = state::lock();
+            Some(point)
+        };
         let event = state.events.get_mut(event).ok_or(Error::INVALID_HANDLE)?;
-        event.recorded = Some(Instant::now());
+        event.recorded = Some(Recorded { point, time });
         Ok(())
     })
 }
@@ -86,17 +131,21 @@ pub(super) extern "C" fn cuEventRecordWithFlags(
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventQuery(event: EventHandle) -> i32 {
     with_state("cuEventQuery", |state| {
-        state
-            .events
-            .get(event)
-            .map(|_| ())
-            .ok_or(Error::INVALID_HANDLE)
+        match find(state, event)?.pending(state) {
+            Some(_) => Err(Error::NOT_READY),
+            None => Ok(()),
+        }
     })
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventSynchronize(event: EventHandle) -> i32 {
-    cuEventQuery(event)
+    initialised("cuEventSynchronize", || {
+        let state = state::lock();
+        let found = find(&state, event)?;
+        let (context, pending) = (found.context, found.pending(&state));
+        work::wait(state, context, pending.as_slice()).map(drop)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -106,12 +155,7 @@ pub(super) extern "C" fn cuEventElapsedTime(
     end: EventHandle,
 ) -> i32 {
     with_state("cuEventElapsedTime", |state| {
-        let start = state
-            .events
-            .get(start)
-            .ok_or(Error::INVALID_HANDLE)?
-            .time()?;
-        let end = state.events.get(end).ok_or(Error::INVALID_HANDLE)?.time()?;
+        let (start, end) = (find(state, start)?.time()?, find(state, end)?.time()?);
         let elapsed = match end.checked_duration_since(start) {
             Some(elapsed) => elapsed.as_secs_f32(),
             None => -start.duration_since(end).as_secs_f32(),

@@ -5,6 +5,7 @@ use super::entry::{current, initialised};
 use super::error::{Error, Result};
 use super::state;
 use super::stream::{self, StreamHandle};
+use super::work::{self, When};
 
 /// Fills `count` elements with `value`, whose bytes are in memory order.
 fn fill<const SIZE: usize>(
@@ -15,18 +16,18 @@ fn fill<const SIZE: usize>(
     stream: StreamHandle,
 ) -> i32 {
     initialised(name, || {
-        let memory = {
-            let state = state::lock();
-            current(&state)?;
-            stream::check(&state, stream)?;
-            let len = count.checked_mul(SIZE).ok_or(Error::INVALID_VALUE)?;
-            aligned::<SIZE>(address)?;
-            device_memory(&state, address, len)?
-        };
-        for (start, len) in memory.pieces() {
-            fill_piece(start, len, value);
-        }
-        Ok(())
+        let state = state::lock();
+        let current = current(&state)?;
+        stream::check(&state, stream)?;
+        let len = count.checked_mul(SIZE).ok_or(Error::INVALID_VALUE)?;
+        aligned::<SIZE>(address)?;
+        let memory = device_memory(&state, address, len)?;
+        work::submit(state, current, stream, When::InOrder, move || {
+            for (start, len) in memory.pieces() {
+                fill_piece(start, len, value);
+            }
+            Ok(())
+        })
     })
 }
 

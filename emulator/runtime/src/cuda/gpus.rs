@@ -4,6 +4,7 @@ use gdremu::config::GpuConfig;
 use gdremu::gpu::HostProvider;
 use gdremu::gpu::memory::{self, Memory, PageTableId};
 
+use super::address_space;
 use super::error::{Error, Result};
 use crate::state as machine;
 
@@ -30,13 +31,15 @@ pub(super) fn change<T>(
     mut call: impl FnMut(&mut Memory) -> std::result::Result<T, memory::Error>,
 ) -> Result<T> {
     let mut machine = machine::lock();
-    match machine.gpu.host().change(&mut call) {
+    let result = match machine.gpu.host().change(&mut call) {
         Err(memory::Error::NoMemory) => {
             machine.reap_exports(); // What closed descriptors kept is free only then.
-            Ok(machine.gpu.host().change(call)?)
+            machine.gpu.host().change(call)
         }
-        result => Ok(result?),
-    }
+        result => result,
+    };
+    address_space::changed();
+    Ok(result?)
 }
 
 /// Free bytes of a GPU.
@@ -53,6 +56,7 @@ pub(super) fn take_away(
 ) -> Result {
     let mut machine = machine::lock();
     let revoked = machine.gpu.host().change(call)?;
+    address_space::changed();
     machine.revoke(&revoked);
     Ok(())
 }

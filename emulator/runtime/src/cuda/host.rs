@@ -3,8 +3,9 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
+use super::address_space;
 use super::args::Out;
-use super::entry::{Current, in_context};
+use super::entry::{Current, in_context, in_idle_context};
 use super::error::{Error, Result};
 use super::state::{ContextHandle, State};
 
@@ -66,6 +67,7 @@ fn alloc(state: &mut State, current: Current, len: usize, kind: Kind, flags: u32
 fn insert(state: &mut State, current: Current, address: usize, len: usize, kind: Kind, flags: u32) {
     let id = (1 << 63) | state.next_id();
     let Current { context, gpu } = current;
+    address_space::changed();
     state.host.insert(
         address,
         HostRange {
@@ -83,6 +85,7 @@ fn free(state: &mut State, address: usize, kind: Kind) -> Result {
     let range = state.host.get(&address).filter(|range| range.kind == kind);
     let layout = layout(range.ok_or(Error::INVALID_VALUE)?.len)?;
     state.host.remove(&address);
+    address_space::changed();
     if kind != Kind::Registered {
         // SAFETY: `alloc` allocated it with this layout, and it has just left the table.
         unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address), layout) };
@@ -129,7 +132,7 @@ pub(super) extern "C" fn cuMemHostAlloc(address: Out<usize>, size: usize, flags:
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemFreeHost(address: usize) -> i32 {
-    in_context("cuMemFreeHost", |state, _| {
+    in_idle_context("cuMemFreeHost", |state, _| {
         free(state, address, Kind::Allocated)
     })
 }
@@ -164,7 +167,7 @@ pub(super) extern "C" fn cuMemHostRegister_v2(address: usize, size: usize, flags
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemHostUnregister(address: usize) -> i32 {
-    in_context("cuMemHostUnregister", |state, _| {
+    in_idle_context("cuMemHostUnregister", |state, _| {
         free(state, address, Kind::Registered).map_err(|_| Error::HOST_MEMORY_NOT_REGISTERED)
     })
 }

@@ -1,4 +1,4 @@
-//! Stream-ordered allocation. As every stream is done at once, so are allocation and free.
+//! Stream-ordered allocation, which is done at once; a free waits for its turn.
 //!
 //! Memory of a pool cannot be pinned unless the pool was created GPUDirect capable, which CUDA can
 //! do since 13.3.
@@ -6,11 +6,12 @@
 use gdremu::gpu::memory::Access;
 
 use super::args::{In, Out};
-use super::entry::{in_context, with_state};
+use super::entry::{current, in_context, initialised, with_state};
 use super::error::{Error, Result};
-use super::state::{Allocation, State};
+use super::state::{self, Allocation, State};
 use super::stream::{self, StreamHandle};
 use super::types::{ALLOCATION_PINNED, AccessDesc, Location, PoolProps};
+use super::work::{self, When};
 use super::{buffer, gpus, vmm};
 
 /// CUmemoryPool.
@@ -261,10 +262,17 @@ fn alloc(
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> i32 {
-    in_context("cuMemFreeAsync", |state, _| {
+    initialised("cuMemFreeAsync", || {
+        let state = state::lock();
+        let current = current(&state)?;
         check_supported()?;
-        stream::check(state, stream)?;
-        buffer::free(state, address)
+        stream::check(&state, stream)?;
+        if !state.allocations.contains_key(&address) {
+            return Err(Error::INVALID_VALUE);
+        }
+        work::submit(state, current, stream, When::InOrder, move || {
+            buffer::free(&mut state::lock(), address)
+        })
     })
 }
 

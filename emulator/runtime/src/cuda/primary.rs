@@ -1,11 +1,13 @@
 //! Primary contexts: one per GPU, shared by everybody who retains it.
 
+use std::sync::MutexGuard;
+
 use super::args::Out;
 use super::context;
-use super::entry::with_state;
+use super::entry::{initialised, with_state};
 use super::error::{Error, Result};
 use super::gpus;
-use super::state::{ContextHandle, State};
+use super::state::{self, ContextHandle, State};
 
 /// Flags that a context may have.
 pub(super) const CONTEXT_FLAGS: u32 = 0xff;
@@ -29,7 +31,8 @@ pub(super) extern "C" fn cuDevicePrimaryCtxRetain(handle: Out<ContextHandle>, de
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> i32 {
-    with_state("cuDevicePrimaryCtxRelease", |state| {
+    initialised("cuDevicePrimaryCtxRelease", || {
+        let mut state = state::lock();
         let gpu = gpus::by_ordinal(device)?;
         let primary = state
             .primaries
@@ -47,9 +50,8 @@ pub(super) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDevicePrimaryCtxReset_v2(device: i32) -> i32 {
-    with_state("cuDevicePrimaryCtxReset", |state| {
-        let gpu = gpus::by_ordinal(device)?;
-        destroy(state, gpu)
+    initialised("cuDevicePrimaryCtxReset", || {
+        destroy(state::lock(), gpus::by_ordinal(device)?)
     })
 }
 
@@ -87,7 +89,7 @@ pub(super) extern "C" fn cuDevicePrimaryCtxGetState(
 }
 
 /// Ends a primary context with all that it owns; who has it current or retained finds it destroyed.
-fn destroy(state: &mut State, gpu: usize) -> Result {
+fn destroy(mut state: MutexGuard<'static, State>, gpu: usize) -> Result {
     let context = state.primaries.get_mut(&gpu).and_then(|primary| {
         primary.retained = 0;
         primary.context.take()

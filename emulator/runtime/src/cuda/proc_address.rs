@@ -7,8 +7,8 @@ use super::args::{In, Out};
 use super::entry::always;
 use super::error::{Error, Result};
 use super::{
-    buffer, context, copy, device, error, event, export, fill, gpus, host, init, kernel, peer,
-    pointer, pool, primary, stream, unversioned, vmm,
+    buffer, context, copy, device, error, event, export, fill, gpus, host, init, kernel, module,
+    peer, pointer, pool, primary, stream, unversioned, vmm,
 };
 
 /// CUdriverProcAddressQueryResult.
@@ -94,14 +94,18 @@ const ENTRIES: &[Entry] = entries! {
     cuEventRecordWithFlags 11010 event::cuEventRecordWithFlags;
     cuEventSynchronize 2000 event::cuEventSynchronize;
     cuFlushGPUDirectRDMAWrites 11030 peer::cuFlushGPUDirectRDMAWrites;
+    cuFuncGetAttribute 2020 module::cuFuncGetAttribute;
+    cuFuncSetAttribute 9000 module::cuFuncSetAttribute;
     cuGetErrorName 6000 error::cuGetErrorName;
     cuGetErrorString 6000 error::cuGetErrorString;
     cuGetProcAddress 11030 cuGetProcAddress;
     cuGetProcAddress 12000 cuGetProcAddress_v2;
     cuInit 2000 init::cuInit;
+    cuLaunchCooperativeKernel 9000 kernel::cuLaunchCooperativeKernel;
     cuLaunchHostFunc 10000 stream::cuLaunchHostFunc;
     cuLaunchHostFunc 13010 stream::cuLaunchHostFunc_v2;
     cuLaunchKernel 4000 kernel::cuLaunchKernel;
+    cuLaunchKernelEx 11060 kernel::cuLaunchKernelEx;
     cuMemAddressFree 10020 vmm::cuMemAddressFree;
     cuMemAddressReserve 10020 vmm::cuMemAddressReserve;
     cuMemAlloc 3020 buffer::cuMemAlloc_v2;
@@ -156,12 +160,12 @@ const ENTRIES: &[Entry] = entries! {
     cuMemsetD32Async 3020 fill::cuMemsetD32Async;
     cuMemsetD8 3020 fill::cuMemsetD8_v2;
     cuMemsetD8Async 3020 fill::cuMemsetD8Async;
-    cuModuleGetFunction 2000 kernel::cuModuleGetFunction;
-    cuModuleGetGlobal 3020 kernel::cuModuleGetGlobal_v2;
-    cuModuleLoad 2000 kernel::cuModuleLoad;
-    cuModuleLoadData 2000 kernel::cuModuleLoadData;
-    cuModuleLoadDataEx 2010 kernel::cuModuleLoadDataEx;
-    cuModuleUnload 2000 kernel::cuModuleUnload;
+    cuModuleGetFunction 2000 module::cuModuleGetFunction;
+    cuModuleGetGlobal 3020 module::cuModuleGetGlobal_v2;
+    cuModuleLoad 2000 module::cuModuleLoad;
+    cuModuleLoadData 2000 module::cuModuleLoadData;
+    cuModuleLoadDataEx 2010 module::cuModuleLoadDataEx;
+    cuModuleUnload 2000 module::cuModuleUnload;
     cuPointerGetAttribute 4000 pointer::cuPointerGetAttribute;
     cuPointerGetAttributes 7000 pointer::cuPointerGetAttributes;
     cuPointerSetAttribute 6000 pointer::cuPointerSetAttribute;

@@ -1,19 +1,21 @@
-//! What the stand-in remembers: contexts, streams, events, and who allocated what. One lock for all
+//! What the stand-in remembers: contexts, streams, events, modules, and who allocated what. One lock for all
 //! of it; where the emulated machine is needed too, this lock is taken first.
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::{Error, Result};
 use super::event::Event;
 use super::handles::Handles;
 use super::host::HostRange;
+use super::module::{Function, Module};
 use super::pool::Pool;
 use super::stream::Stream;
+use super::work::{Queue, QueueId};
 
 /// CUcontext.
 pub(super) type ContextHandle = usize;
@@ -26,6 +28,10 @@ pub(super) struct Context {
     pub(super) flags: u32,
     /// Contexts whose memory this one may use (cuCtxEnablePeerAccess).
     pub(super) peers: BTreeSet<ContextHandle>,
+    /// What a kernel did wrong: the answer of every call from then on.
+    pub(super) failed: Option<Error>,
+    /// Ends the kernels that run.
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 /// A GPU's primary context.
@@ -56,6 +62,10 @@ pub(super) struct State {
     pub(super) host: BTreeMap<usize, HostRange>,
     pub(super) streams: Handles<Stream, 0xC2>,
     pub(super) events: Handles<Event, 0xC3>,
+    pub(super) modules: Handles<Module, 0xC5>,
+    pub(super) functions: Handles<Function, 0xC6>,
+    /// Streams that have not done all their work.
+    pub(super) queues: BTreeMap<QueueId, Queue>,
     pub(super) pools: Handles<Pool, 0xC4>,
     /// The default and the current pool of each GPU.
     pub(super) default_pools: BTreeMap<usize, usize>,
@@ -78,6 +88,9 @@ static STATE: Mutex<State> = Mutex::new(State {
     host: BTreeMap::new(),
     streams: Handles::new(),
     events: Handles::new(),
+    modules: Handles::new(),
+    functions: Handles::new(),
+    queues: BTreeMap::new(),
     pools: Handles::new(),
     default_pools: BTreeMap::new(),
     current_pools: BTreeMap::new(),
@@ -85,7 +98,7 @@ static STATE: Mutex<State> = Mutex::new(State {
 });
 
 /// Takes the lock. Never held while the program's memory is touched or its functions run: both may
-/// not come back.
+/// not come back. The same goes for kernels.
 pub(super) fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,15 +1,19 @@
-//! Streams. All work is done at once, in the calling thread.
+//! Streams.
 
 use super::args::Out;
 use super::entry::{current, in_context, initialised, with_state};
 use super::error::{Error, Result};
 use super::event::EventHandle;
 use super::state::{self, ContextHandle, State};
+use super::work::{self, When};
 
-/// CUstream. 0, 1 and 2 are the default streams.
+/// CUstream. 0, 1 and 2 are the default streams, which are the same here.
 pub(super) type StreamHandle = usize;
 
 const LAST_DEFAULT: StreamHandle = 2;
+
+/// Flag of cuStreamCreate.
+const NON_BLOCKING: u32 = 1;
 
 /// The highest priority of a stream; the lowest is 0.
 const GREATEST_PRIORITY: i32 = -5;
@@ -20,6 +24,13 @@ pub(super) struct Stream {
     pub(super) context: ContextHandle,
     pub(super) flags: u32,
     pub(super) priority: i32,
+}
+
+impl Stream {
+    /// Whether it and the default stream wait for each other.
+    pub(super) fn is_blocking(&self) -> bool {
+        self.flags & NON_BLOCKING == 0
+    }
 }
 
 /// # Errors
@@ -45,7 +56,7 @@ pub(super) extern "C" fn cuStreamCreateWithPriority(
 ) -> i32 {
     in_context("cuStreamCreateWithPriority", |state, current| {
         stream.check()?;
-        if flags > 1 {
+        if flags & !NON_BLOCKING != 0 {
             return Err(Error::INVALID_VALUE);
         }
         let priority = priority.clamp(GREATEST_PRIORITY, 0);
@@ -70,12 +81,26 @@ pub(super) extern "C" fn cuStreamDestroy_v2(stream: StreamHandle) -> i32 {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamSynchronize(stream: StreamHandle) -> i32 {
-    in_context("cuStreamSynchronize", |state, _| check(state, stream))
+    initialised("cuStreamSynchronize", || {
+        let state = state::lock();
+        let current = current(&state)?;
+        work::check_stream(&state, current, stream)?;
+        let context = work::context(&state, current, stream);
+        let before = work::before(&state, current, stream);
+        work::wait(state, context, &before).map(drop)
+    })
 }
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamQuery(stream: StreamHandle) -> i32 {
-    in_context("cuStreamQuery", |state, _| check(state, stream))
+    in_context("cuStreamQuery", |state, current| {
+        work::check_stream(state, current, stream)?;
+        if work::before(state, current, stream).is_empty() {
+            Ok(())
+        } else {
+            Err(Error::NOT_READY)
+        }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -84,13 +109,17 @@ pub(super) extern "C" fn cuStreamWaitEvent(
     event: EventHandle,
     _flags: u32,
 ) -> i32 {
-    in_context("cuStreamWaitEvent", |state, _| {
-        check(state, stream)?;
-        state
-            .events
-            .get(event)
-            .map(|_| ())
-            .ok_or(Error::INVALID_HANDLE)
+    initialised("cuStreamWaitEvent", || {
+        let state = state::lock();
+        let current = current(&state)?;
+        check(&state, stream)?;
+        let event = state.events.get(event).ok_or(Error::INVALID_HANDLE)?;
+        match event.pending(&state) {
+            Some(point) => {
+                work::enqueue(state, current, stream, vec![point], || Ok(())).map(|_| ())
+            }
+            None => Ok(()),
+        }
     })
 }
 
@@ -160,16 +189,16 @@ pub(super) extern "C" fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: 
     })
 }
 
-/// Runs `function` if the stream exists, with nothing locked.
-fn run(name: &str, stream: StreamHandle, function: impl FnOnce()) -> i32 {
+/// Runs `function` in the stream's turn, with nothing locked.
+fn run(name: &str, stream: StreamHandle, function: impl FnOnce() + Send + 'static) -> i32 {
     initialised(name, || {
-        {
-            let state = state::lock();
-            current(&state)?;
-            check(&state, stream)?;
-        }
-        function();
-        Ok(())
+        let state = state::lock();
+        let current = current(&state)?;
+        check(&state, stream)?;
+        work::submit(state, current, stream, When::InOrder, || {
+            function();
+            Ok(())
+        })
     })
 }
 
@@ -180,12 +209,12 @@ pub(super) extern "C" fn cuLaunchHostFunc(
     data: usize,
 ) -> i32 {
     match function {
-        Some(function) => run("cuLaunchHostFunc", stream, || function(data)),
+        Some(function) => run("cuLaunchHostFunc", stream, move || function(data)),
         None => Error::INVALID_VALUE.0,
     }
 }
 
-/// How the caller waits makes no difference: the function has run.
+/// How the caller waits makes no difference.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn cuLaunchHostFunc_v2(
     stream: StreamHandle,
@@ -204,9 +233,9 @@ pub(super) extern "C" fn cuStreamAddCallback(
     flags: u32,
 ) -> i32 {
     match callback {
-        Some(callback) if flags == 0 => {
-            run("cuStreamAddCallback", stream, || callback(stream, 0, data))
-        }
+        Some(callback) if flags == 0 => run("cuStreamAddCallback", stream, move || {
+            callback(stream, 0, data)
+        }),
         _ => Error::INVALID_VALUE.0,
     }
 }

@@ -1,0 +1,16 @@
+//! Counts the changes of what addresses mean, so that kernels that run look again.
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that memory came, went or changed its access.
+pub(super) fn changed() {
+    CHANGES.fetch_add(1, Ordering::SeqCst);
+}
+
+/// How often it has changed.
+pub(super) fn changes() -> u64 {
+    CHANGES.load(Ordering::SeqCst)
+}
