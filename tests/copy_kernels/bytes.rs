@@ -4,23 +4,34 @@ use std::env;
 
 use crate::subject::Subject;
 
-/// The longest copy; Miri takes too long for more.
+/// All copies are checked up to this size; Miri takes too long for more.
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
+
+/// Some longer ones: several batches of lines, whole and not.
+const LONGER: &[usize] = if cfg!(miri) {
+    &[]
+} else {
+    &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST]
+};
+const LONGEST: usize = if cfg!(miri) { MAX_LEN } else { 9_000 };
 
 /// Bytes that must survive on either side of a copy: more than the widest store.
 const GUARD: usize = 128;
 const POISON: u8 = 0xff;
-const ROOM: usize = GUARD + 64 + MAX_LEN + GUARD;
+const ROOM: usize = GUARD + 64 + LONGEST + GUARD;
 
 #[repr(align(64))]
 struct Arena([u8; ROOM]);
+
+/// Alignments where cuts differ.
+const DIFFERING: [usize; 10] = [0, 1, 4, 7, 8, 16, 22, 31, 32, 63];
 
 /// The alignments to check: all, or in builds with debug assertions those where cuts differ.
 pub(crate) fn alignments() -> Vec<usize> {
     if cfg!(miri) {
         vec![0, 1, 36, 63]
     } else if cfg!(debug_assertions) && env::var_os("GDRCOPY_TEST_ALL").is_none() {
-        vec![0, 1, 4, 7, 8, 16, 22, 31, 32, 63]
+        DIFFERING.to_vec()
     } else {
         (0..64).collect()
     }
@@ -50,9 +61,11 @@ fn check(name: &str, copy: impl Fn(*mut u8, *const u8, usize)) {
         *byte = (at % 251) as u8; // Never POISON, and no period that the alignments share.
     }
 
-    for len in 0..=MAX_LEN {
-        for &to in &alignments {
-            for &from in &alignments {
+    let all = (0..=MAX_LEN).map(|len| (len, alignments.as_slice()));
+    let longer = LONGER.iter().map(|&len| (len, DIFFERING.as_slice()));
+    for (len, alignments) in all.chain(longer) {
+        for &to in alignments {
+            for &from in alignments {
                 let (start, end) = (GUARD + to, GUARD + to + len);
                 // From pointers to the arenas, since reads may load more than the range.
                 let source = src.0.as_ptr().wrapping_add(GUARD + from);
