@@ -14,6 +14,16 @@ const PANEL_HEIGHT: u32 = 600;
 const TITLE_HEIGHT: u32 = 50;
 const FONT: &str = "sans-serif";
 
+/// Told apart on white also by those who see few colors: Okabe and Ito's, without yellow.
+const COLORS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+];
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
@@ -96,8 +106,11 @@ fn draw_panel(area: &Area, panel: &Panel, (smallest, largest): (f64, f64)) -> Dr
     for (i, curve) in panel.curves.iter().enumerate() {
         let color = match curve.is_limit {
             true => BLACK.to_rgba(),
-            false => Palette99::pick(i).to_rgba(),
+            false => COLORS[i % COLORS.len()].to_rgba(),
         };
+        // A curve of one point is no line, but a dot.
+        let dots = curve.points.iter();
+        chart.draw_series(dots.map(|&point| Circle::new(point, 2, color.filled())))?;
         chart
             .draw_series(LineSeries::new(
                 curve.points.iter().copied(),
