@@ -31,4 +31,13 @@ static inline struct emulator find_emulator(const char *test)
     return emulator;
 }
 
+/* Whether the GPU is one of gdremu's own: its kernels are interpreted. */
+static inline int gpu_is_emulated(void)
+{
+    const char *(*provider)(void);
+
+    *(void **)&provider = dlsym(RTLD_DEFAULT, "gdremu_provider");
+    return provider != NULL && strcmp(provider(), "nvidia") != 0;
+}
+
 #endif
