@@ -78,7 +78,7 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     command.env("LD_PRELOAD", prepended(runtime.as_os_str(), "LD_PRELOAD"));
     files::install(session, &config, &options.files)
         .map_err(|error| format!("no files for the program: {error}"))?;
-    if options.provider.emulates_gpus() && !options.no_libcuda {
+    if options.provider.emulates_gpus() {
         session
             .install_libcuda(runtime)
             .map_err(|error| format!("no link to libcuda: {error}"))?;

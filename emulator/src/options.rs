@@ -104,10 +104,6 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIST", default_value = "auto")]
     dmabuf: PerGpu<Dmabuf>,
 
-    /// There is no CUDA driver for programs to load
-    #[arg(long)]
-    pub(crate) no_libcuda: bool,
-
     /// The program finds a copy of FILE at PATH, which is under /proc or /sys; can be given again
     #[arg(long = "file", value_name = "PATH=FILE")]
     pub(crate) files: Vec<StandIn>,
@@ -153,32 +149,10 @@ impl Options {
                 dmabuf: self.dmabuf.clone(),
             },
         };
-        self.check_emulated(&config)?;
+        check_emulated(&config)?;
         self.check_kernel(&config)?;
         check_lists(&config.gpu)?;
         Ok(config)
-    }
-
-    /// Refuses options that say how emulated GPUs are where the GPUs are real.
-    fn check_emulated(&self, config: &Config) -> Result<(), String> {
-        let (gpu, emulated) = (&config.gpu, GpuConfig::default());
-        let meaningless = [
-            ("--platform", config.driver.platform != Platform::Wc),
-            ("--gpus", gpu.gpus != emulated.gpus),
-            ("--cuda-version", gpu.cuda_version != emulated.cuda_version),
-            ("--no-mempools", gpu.mempools != emulated.mempools),
-            ("--coherent", gpu.coherent != emulated.coherent),
-            ("--rdma", gpu.rdma != emulated.rdma),
-            ("--bar1-size", gpu.bar1_size != emulated.bar1_size),
-            ("--dmabuf", gpu.dmabuf != emulated.dmabuf),
-            ("--no-libcuda", self.no_libcuda),
-        ];
-        match meaningless.iter().find(|(_, given)| *given) {
-            Some((option, _)) if gpu.provider == Provider::Nvidia => Err(format!(
-                "{option} is for emulated GPUs; --provider nvidia takes the machine's as they are"
-            )),
-            _ => Ok(()),
-        }
     }
 
     /// Refuses options that say how an emulated gdrdrv is, or a PCI device, where the kernel has them.
@@ -206,6 +180,27 @@ impl Options {
             )),
             None => Ok(()),
         }
+    }
+}
+
+/// Refuses options that say how emulated GPUs are where the GPUs are real.
+fn check_emulated(config: &Config) -> Result<(), String> {
+    let (gpu, emulated) = (&config.gpu, GpuConfig::default());
+    let meaningless = [
+        ("--platform", config.driver.platform != Platform::Wc),
+        ("--gpus", gpu.gpus != emulated.gpus),
+        ("--cuda-version", gpu.cuda_version != emulated.cuda_version),
+        ("--no-mempools", gpu.mempools != emulated.mempools),
+        ("--coherent", gpu.coherent != emulated.coherent),
+        ("--rdma", gpu.rdma != emulated.rdma),
+        ("--bar1-size", gpu.bar1_size != emulated.bar1_size),
+        ("--dmabuf", gpu.dmabuf != emulated.dmabuf),
+    ];
+    match meaningless.iter().find(|(_, given)| *given) {
+        Some((option, _)) if gpu.provider == Provider::Nvidia => Err(format!(
+            "{option} is for emulated GPUs; --provider nvidia takes the machine's as they are"
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -341,7 +336,6 @@ mod tests {
             &["--rdma", "no"],
             &["--bar1-size", "1G"],
             &["--dmabuf", "no"],
-            &["--no-libcuda"],
             &["--platform", "device"],
         ] {
             assert!(refused(option).unwrap().starts_with(option[0]));
