@@ -13,8 +13,4 @@ pub use driver::{CudaError, Driver};
 pub use gpu::{Device, Gpu};
 pub use host::PinnedBuffer;
 
-#[expect(
-    unused_imports,
-    reason = "pplat and doctor declare tables of their own"
-)]
 pub(crate) use driver::functions;

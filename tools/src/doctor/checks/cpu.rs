@@ -1,0 +1,51 @@
+//! The CPU: which copy kernel this project's library takes, and pages.
+#![forbid(unsafe_code)]
+
+use gdrapi::copy;
+use nix::unistd::{SysconfVar, sysconf};
+
+use super::super::finding::Finding;
+use crate::cuda::GPU_PAGE;
+
+pub(super) fn findings() -> Vec<Finding> {
+    vec![kernel(), pages()]
+}
+
+fn kernel() -> Finding {
+    let subject = "copy kernel";
+    let names: Vec<_> = copy::kernels().map(|kernel| kernel.name()).collect();
+    let (chosen, all) = (copy::isa_name(), names.join(", "));
+    if let Some(refused) = copy::isa_refused() {
+        return Finding::warning(
+            subject,
+            format!(
+                "{chosen}, not the {} that GDRCOPY_ISA asks for",
+                refused.display()
+            ),
+            format!("unset GDRCOPY_ISA, or set it to one that this CPU has: {all}"),
+        );
+    }
+    match (chosen, names.first()) {
+        ("portable", Some(&best)) if best != chosen => Finding::warning(
+            subject,
+            "portable, as GDRCOPY_ISA asks: reads are slow",
+            format!("unset GDRCOPY_ISA; the best one of this CPU is {best}"),
+        ),
+        _ => Finding::ok(subject, format!("{chosen}, of {all}")),
+    }
+}
+
+fn pages() -> Finding {
+    let subject = "pages";
+    match sysconf(SysconfVar::PAGE_SIZE) {
+        Ok(Some(size)) => Finding::ok(
+            subject,
+            format!(
+                "{} KiB on the host, {} KiB on the GPU",
+                size >> 10,
+                GPU_PAGE >> 10
+            ),
+        ),
+        _ => Finding::unknown(subject, "sysconf does not tell"),
+    }
+}

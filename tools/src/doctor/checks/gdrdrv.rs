@@ -1,0 +1,184 @@
+//! The kernel module: is it there, may this user open it, does it fit the library.
+#![forbid(unsafe_code)]
+
+use gdrapi::Version;
+use nix::errno::Errno;
+
+use super::super::finding::Finding;
+use super::super::system::files;
+use super::super::system::gdrdrv::{Gdrdrv, NODE, Node, Versions};
+use super::Ways;
+
+/// The first release with persistent mappings, and with the attributes that tell of them.
+const PERSISTENT_SINCE: Version = Version::new(2, 5);
+
+/// Whether it can be used.
+pub(super) fn works(module: &Gdrdrv) -> bool {
+    module.versions.as_ref().is_ok_and(fits)
+}
+
+fn fits(versions: &Versions) -> bool {
+    versions.module >= Version::OLDEST_GDRDRV && versions.oldest_library <= Version::API
+}
+
+pub(super) fn findings(module: &Gdrdrv, ways: Ways, container: Option<&str>) -> Vec<Finding> {
+    let mut findings = vec![node(module, ways, container)];
+    match &module.versions {
+        Err(errno) if module.node.is_ok() => findings.push(refused(*errno, ways, container)),
+        Err(_) => {}
+        Ok(versions) => findings.push(version(versions, ways)),
+    }
+    match &module.params {
+        Some(params) => findings.extend([persistence(params), flavour(params)]),
+        None => findings.push(Finding::unknown(
+            "persistent mapping",
+            "no /proc/driver/gdrdrv/params to tell",
+        )),
+    }
+    findings
+}
+
+fn node(module: &Gdrdrv, ways: Ways, container: Option<&str>) -> Finding {
+    let subject = "device node";
+    match &module.node {
+        Ok(node) if node.is_device => Finding::ok(subject, describe(node)),
+        Ok(_) => Finding::problem_if(
+            ways.need_gdrdrv(),
+            subject,
+            format!("{NODE} is no device"),
+            format!("remove it; {}", make_node(container)),
+        ),
+        Err(Errno::ENOENT) => Finding::problem_if(
+            ways.need_gdrdrv(),
+            subject,
+            match module.loaded {
+                Some(true) => format!("the module is loaded, but there is no {NODE}"),
+                _ => format!("there is no {NODE}, and the module is not loaded"),
+            },
+            match module.loaded {
+                Some(true) => make_node(container),
+                _ => load_module(container),
+            },
+        ),
+        Err(errno) => Finding::problem_if(
+            ways.need_gdrdrv(),
+            subject,
+            format!("{NODE}: {errno}"),
+            "see to it that /dev can be searched by this user",
+        ),
+    }
+}
+
+fn describe(node: &Node) -> String {
+    let Node {
+        mode, owner, group, ..
+    } = node;
+    format!("{NODE}, mode {mode:03o}, owner {owner}:{group}")
+}
+
+fn make_node(container: Option<&str>) -> String {
+    match container {
+        Some(_) => {
+            "pass it into the container: --device=/dev/gdrdrv, or NVIDIA_GDRCOPY=enabled with \
+                    NVIDIA's container toolkit"
+                .into()
+        }
+        None => "make it: mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0"
+            .into(),
+    }
+}
+
+fn load_module(container: Option<&str>) -> String {
+    match container {
+        Some(_) => "load it on the host (modprobe gdrdrv), and pass it into the container: \
+                    --device=/dev/gdrdrv"
+            .into(),
+        None => "install and load it (package gdrdrv-dkms, modprobe gdrdrv); with GPU driver 610 or later it is \
+                 not needed"
+            .into(),
+    }
+}
+
+/// The node is there, but opening it or asking for the version fails.
+fn refused(errno: Errno, ways: Ways, container: Option<&str>) -> Finding {
+    let remedy = match errno {
+        Errno::EACCES => "let everybody read and write it: chmod 666 /dev/gdrdrv, and a udev rule that keeps it so".into(),
+        Errno::EPERM => match container {
+            Some(_) => "the container's device cgroup forbids it: start the container with --device=/dev/gdrdrv".into(),
+            None => "a device cgroup forbids it: allow it in the service (DeviceAllow=/dev/gdrdrv rw) or the job".to_owned(),
+        },
+        Errno::ENXIO | Errno::ENODEV => {
+            format!("the node is stale or the module is not loaded: modprobe gdrdrv, then {}", make_node(container))
+        }
+        Errno::EMFILE | Errno::ENFILE => "raise the limit of open files (ulimit -n)".into(),
+        _ => "see the kernel's log (dmesg), and load the module anew".into(),
+    };
+    Finding::problem_if(
+        ways.need_gdrdrv(),
+        "opening it",
+        format!("{errno:?} ({})", errno.desc()),
+        remedy,
+    )
+}
+
+fn version(versions: &Versions, ways: Ways) -> Finding {
+    let subject = "module version";
+    let Versions {
+        module,
+        oldest_library,
+    } = versions;
+    if *module < Version::OLDEST_GDRDRV {
+        return Finding::problem_if(
+            ways.need_gdrdrv(),
+            subject,
+            format!("{module} is too old"),
+            format!(
+                "update the module to {} or later (package gdrdrv-dkms)",
+                Version::OLDEST_GDRDRV
+            ),
+        );
+    }
+    if *oldest_library > Version::API {
+        return Finding::problem_if(
+            ways.need_gdrdrv(),
+            subject,
+            format!("{module} serves libraries of version {oldest_library} and later alone"),
+            format!(
+                "update libgdrapi, or take a module that serves {}",
+                Version::API
+            ),
+        );
+    }
+    if *module < PERSISTENT_SINCE {
+        return Finding::warning(
+            subject,
+            format!("{module}, without persistent mappings and pin flags"),
+            format!("update the module to {PERSISTENT_SINCE} or later"),
+        );
+    }
+    Finding::ok(
+        subject,
+        format!("{module}, for libraries from {oldest_library} on"),
+    )
+}
+
+fn persistence(params: &str) -> Finding {
+    let subject = "persistent mapping";
+    match files::field(params, "Use persistent mapping") {
+        Some("yes") => Finding::ok(subject, "on"),
+        Some(_) => Finding::warning(
+            subject,
+            "off: mappings die with a cudaFree of their memory",
+            "load the module with use_persistent_mapping=1 (GPU driver 535 or later)",
+        ),
+        None => Finding::unknown(subject, "not told by /proc/driver/gdrdrv/params"),
+    }
+}
+
+fn flavour(params: &str) -> Finding {
+    let subject = "built for";
+    match files::field(params, "Built for NVIDIA driver flavor") {
+        Some(flavour) => Finding::ok(subject, format!("the {flavour} GPU driver")),
+        None => Finding::unknown(subject, "not told by /proc/driver/gdrdrv/params"),
+    }
+}

@@ -1,0 +1,104 @@
+//! The kernel module: its device node, its version, its parameters.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use gdrapi::Version;
+use nix::errno::Errno;
+
+use super::files;
+
+/// The device node.
+pub(in super::super) const NODE: &str = "/dev/gdrdrv";
+
+/// GET_VERSION, the one command that every release of the module knows.
+const GET_VERSION: u64 = 0xC008_DAFF;
+
+/// What is known of the module.
+#[derive(Debug)]
+pub(in super::super) struct Gdrdrv {
+    /// The node, or why it cannot be looked at.
+    pub(in super::super) node: Result<Node, Errno>,
+    /// Whether the module is loaded.
+    pub(in super::super) loaded: Option<bool>,
+    /// What it answers when it is opened and asked for its version, or which errno.
+    pub(in super::super) versions: Result<Versions, Errno>,
+    /// Its parameters, as /proc/driver/gdrdrv/params tells them.
+    pub(in super::super) params: Option<String>,
+}
+
+/// The node.
+#[derive(Debug)]
+pub(in super::super) struct Node {
+    pub(in super::super) is_device: bool,
+    /// Permissions, as chmod takes them.
+    pub(in super::super) mode: u32,
+    pub(in super::super) owner: u32,
+    pub(in super::super) group: u32,
+}
+
+/// What the module answers to GET_VERSION.
+#[derive(Debug)]
+pub(in super::super) struct Versions {
+    pub(in super::super) module: Version,
+    /// The oldest library that it serves.
+    pub(in super::super) oldest_library: Version,
+}
+
+/// Asks for all of it.
+pub(in super::super) fn ask() -> Gdrdrv {
+    let params = files::text("/proc/driver/gdrdrv/params");
+    Gdrdrv {
+        node: node(),
+        loaded: match params {
+            Some(_) => Some(true),
+            None => files::module_loaded("gdrdrv"),
+        },
+        versions: versions(),
+        params,
+    }
+}
+
+fn node() -> Result<Node, Errno> {
+    let metadata = fs::metadata(NODE).map_err(errno)?;
+    Ok(Node {
+        is_device: metadata.file_type().is_char_device(),
+        mode: metadata.mode() & 0o7777,
+        owner: metadata.uid(),
+        group: metadata.gid(),
+    })
+}
+
+fn versions() -> Result<Versions, Errno> {
+    let device: File = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(NODE)
+        .map_err(errno)?;
+    let mut answer = [0u32; 2];
+    // SAFETY: the command writes two words, of which there are two; the descriptor is open.
+    let result = unsafe {
+        libc::ioctl(
+            device.as_raw_fd(),
+            GET_VERSION as libc::Ioctl,
+            answer.as_mut_ptr(),
+        )
+    };
+    Errno::result(result)?;
+    let [module, oldest_library] = answer.map(version);
+    Ok(Versions {
+        module,
+        oldest_library,
+    })
+}
+
+/// The module packs the major version into the upper half.
+fn version(packed: u32) -> Version {
+    Version::new(packed >> 16, packed & 0xffff)
+}
+
+fn errno(error: io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+}

@@ -1,0 +1,697 @@
+//! `gdrcopy doctor` on emulated machines, each with a problem: it finds the problem, and says what to do.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Said, gdrcopy, library, run};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What doctor told as JSON.
+struct Report {
+    status: Option<i32>,
+    json: Value,
+}
+
+impl Report {
+    fn of(said: Said) -> Report {
+        let json = serde_json::from_str(&said.stdout);
+        let json = json.unwrap_or_else(|error| panic!("{error}: {said:?}"));
+        Report {
+            status: said.status,
+            json,
+        }
+    }
+
+    /// The findings of sections whose title starts so.
+    fn findings(&self, section: &str) -> Vec<&Value> {
+        let sections = self.json["sections"].as_array().unwrap();
+        let these = sections
+            .iter()
+            .filter(|other| other["title"].as_str().unwrap().starts_with(section));
+        these
+            .flat_map(|section| section["findings"].as_array().unwrap())
+            .collect()
+    }
+
+    /// Asserts that there is such a finding, whose value and remedy contain these words.
+    #[track_caller]
+    fn finds(&self, verdict: &str, section: &str, subject: &str, words: &[&str]) {
+        let said = |finding: &Value| format!("{} → {}", finding["value"], finding["remedy"]);
+        let found = self.findings(section).into_iter().any(|finding| {
+            finding["subject"] == subject
+                && finding["verdict"] == verdict
+                && words.iter().all(|word| said(finding).contains(word))
+        });
+        assert!(
+            found,
+            "{verdict} {section}/{subject} {words:?} in {:#}",
+            self.json
+        );
+    }
+
+    /// Asserts how many problems there are, and that the exit status says whether there are any.
+    #[track_caller]
+    fn has_problems(&self, count: usize) {
+        assert_eq!(self.json["problems"], count, "{:#}", self.json);
+        assert_eq!(self.json["usable"], count == 0);
+        assert_eq!(self.status, Some(i32::from(count > 0)));
+    }
+}
+
+/// A folder with libraries of this name, for LD_LIBRARY_PATH.
+fn folder_of(library: &Path) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(library, folder.path().join("libgdrapi.so.2")).unwrap();
+    folder
+}
+
+/// doctor on a machine where this project's library is the one on the path.
+fn doctor(machine: &[&str], arguments: &[&str]) -> Report {
+    let folder = folder_of(&library());
+    let arguments = [&["doctor", "--json"], arguments].concat();
+    let mut command = gdrcopy(machine, &arguments);
+    command.env("LD_LIBRARY_PATH", folder.path());
+    Report::of(run(&mut command))
+}
+
+/// Compiles a library from C.
+fn compile(source: &str, name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut compile = Command::new("cc");
+    compile.args([
+        "-std=gnu11",
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname,libgdrapi.so.2",
+        "-I",
+    ]);
+    compile.arg(root.join("include")).arg(root.join(source));
+    compile.arg("-o").arg(&output).arg("-ldl");
+    assert!(compile.status().unwrap().success(), "{compile:?}");
+    output
+}
+
+/// A file with this text, for gdremu's --file.
+fn stand_in(folder: &TempDir, path: &str, text: &str) -> String {
+    let file = folder.path().join(path.replace('/', "_"));
+    fs::write(&file, text).unwrap();
+    format!("--file={path}={}", file.display())
+}
+
+const PCI: &str = "/sys/bus/pci/devices/0000:1b:00.0";
+
+// ---- Nothing wrong ----
+
+#[test]
+fn a_healthy_machine_has_no_problem() {
+    for machine in [
+        &[] as &[&str],
+        &["--gpus", "3"],
+        &["--no-gdrdrv", "--cuda-version", "13.5", "--dmabuf", "mmap"],
+        &["--platform", "cached"],
+    ] {
+        doctor(machine, &[]).has_problems(0);
+    }
+    let report = doctor(&["--gpus", "2"], &[]);
+    report.finds("ok", "gdrdrv", "module version", &["2.6"]);
+    report.finds("ok", "gdrdrv", "persistent mapping", &["on"]);
+    report.finds("ok", "GPU driver and CUDA", "CUDA", &["13.0"]);
+    report.finds(
+        "ok",
+        "GPU 1: gdremu GPU at 0000:2b:00.0",
+        "BAR1 size",
+        &["128 GiB"],
+    );
+    report.finds("ok", "GPU 1", "PCIe link", &["generation 5, 16 lanes"]);
+    report.finds("ok", "GPU 1", "NUMA node", &["0"]);
+    report.finds(
+        "ok",
+        "libgdrapi",
+        "loaded",
+        &["libgdrapi.so.2", "this project's, 2.6"],
+    );
+    report.finds(
+        "ok",
+        "self-test",
+        "passed",
+        &["GPU 1", "write-combining mapping of gdrdrv"],
+    );
+    assert_eq!(report.findings("self-test").len(), 2);
+}
+
+#[test]
+fn one_gpu_can_be_asked_for() {
+    let report = doctor(&["--gpus", "3"], &["--gpu", "2"]);
+    assert_eq!(report.findings("self-test").len(), 1);
+    report.finds("ok", "self-test", "passed", &["GPU 2"]);
+    let report = doctor(&["--gpus", "3"], &["--gpu", "3"]);
+    report.has_problems(1);
+    report.finds(
+        "problem",
+        "self-test",
+        "not run",
+        &["no GPU 3", "CUDA has 3"],
+    );
+}
+
+#[test]
+fn coherent_platforms_and_dma_bufs_are_told() {
+    let report = doctor(&["--platform", "cached"], &[]);
+    report.finds("ok", "GPU 0", "platform", &["coherent"]);
+    report.finds("ok", "self-test", "passed", &["cached mapping of gdrdrv"]);
+    let report = doctor(&["--no-gdrdrv", "--cuda-version", "13.3"], &[]);
+    report.finds(
+        "warning",
+        "gdrdrv",
+        "device node",
+        &["no /dev/gdrdrv", "modprobe"],
+    );
+    report.finds("ok", "self-test", "passed", &["mapping of a dma-buf"]);
+}
+
+// ---- The module ----
+
+#[test]
+fn missing_module() {
+    let report = doctor(&["--no-gdrdrv"], &[]);
+    report.has_problems(3);
+    report.finds(
+        "problem",
+        "gdrdrv",
+        "device node",
+        &["no /dev/gdrdrv", "modprobe gdrdrv"],
+    );
+    report.finds(
+        "problem",
+        "GPU driver and CUDA",
+        "dma-buf backend",
+        &["13.0", "13.3", "610"],
+    );
+    report.finds(
+        "problem",
+        "self-test",
+        "failed",
+        &["gdr_open", "the library says", "modprobe"],
+    );
+}
+
+#[test]
+fn missing_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let modules = stand_in(&folder, "/proc/modules", "gdrdrv 24576 0 - Live 0x0\n");
+    let mut command = gdrcopy(&["--no-gdrdrv", &modules], &["doctor", "--json"]);
+    let report = Report::of(run(command.env("container", "podman")));
+    report.finds(
+        "problem",
+        "gdrdrv",
+        "device node",
+        &["loaded, but", "--device=/dev/gdrdrv"],
+    );
+    report.finds("ok", "machine", "container", &["host"]);
+}
+
+#[test]
+fn refused_device() {
+    for (errno, words) in [
+        ("EACCES", &["EACCES", "chmod 666"]),
+        ("EPERM", &["EPERM", "device cgroup"]),
+        ("ENXIO", &["ENXIO", "modprobe gdrdrv"]),
+        ("EMFILE", &["EMFILE", "ulimit -n"]),
+    ] {
+        let report = doctor(&["--gdrdrv-errno", errno], &[]);
+        report.has_problems(3);
+        report.finds("problem", "gdrdrv", "opening it", words);
+    }
+    let report = doctor(&["--gdrdrv-errno", "EACCES", "--cuda-version", "13.3"], &[]);
+    report.has_problems(0);
+    report.finds("warning", "gdrdrv", "opening it", &["EACCES"]);
+    report.finds("ok", "gdrdrv", "device node", &["mode 600"]);
+}
+
+#[test]
+fn old_module() {
+    let report = doctor(&["--driver-version", "1.9"], &[]);
+    report.has_problems(3);
+    report.finds(
+        "problem",
+        "gdrdrv",
+        "module version",
+        &["1.9 is too old", "update the module"],
+    );
+    let report = doctor(&["--driver-version", "2.4"], &[]);
+    report.has_problems(0);
+    report.finds(
+        "warning",
+        "gdrdrv",
+        "module version",
+        &["2.4", "update the module to 2.5"],
+    );
+}
+
+#[test]
+fn module_that_wants_a_newer_library() {
+    let report = doctor(&["--min-api-version", "3.0"], &[]);
+    report.has_problems(3);
+    report.finds(
+        "problem",
+        "gdrdrv",
+        "module version",
+        &["3.0 and later", "update libgdrapi"],
+    );
+}
+
+#[test]
+fn mappings_that_are_not_persistent() {
+    let report = doctor(&["--traditional"], &[]);
+    report.has_problems(0);
+    report.finds(
+        "warning",
+        "gdrdrv",
+        "persistent mapping",
+        &["off", "use_persistent_mapping=1"],
+    );
+}
+
+// ---- The GPU driver and CUDA ----
+
+#[test]
+fn old_cuda() {
+    let report = doctor(&["--no-gdrdrv", "--cuda-version", "12.2"], &[]);
+    report.finds(
+        "problem",
+        "GPU driver and CUDA",
+        "dma-buf backend",
+        &["12.2", "13.3", "update the GPU driver"],
+    );
+    let report = doctor(&["--cuda-version", "12.2"], &[]);
+    report.has_problems(0);
+}
+
+#[test]
+fn no_cuda_driver() {
+    // Under gdremu there is always one. Here, what looks like one keeps the machine's own, if any, away.
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("libcuda.so.1"), "no library").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    command.args(["doctor", "--json", "--lib"]).arg(library());
+    let report = Report::of(run(command.env("LD_LIBRARY_PATH", folder.path())));
+    report.finds(
+        "problem",
+        "GPU driver and CUDA",
+        "CUDA",
+        &["libcuda.so.1", "install the GPU driver"],
+    );
+    report.finds("unknown", "self-test", "not run", &["no GPU"]);
+    assert_eq!(report.status, Some(1));
+}
+
+#[test]
+fn no_gpu() {
+    let report = doctor(&["--gpus", "0"], &[]);
+    report.has_problems(1);
+    report.finds(
+        "problem",
+        "GPU driver and CUDA",
+        "GPUs",
+        &["no GPU", "CUDA_VISIBLE_DEVICES"],
+    );
+}
+
+#[test]
+fn cuda_that_does_not_start() {
+    let report = doctor(&["--fault", "cuInit:803"], &[]);
+    report.has_problems(1);
+    report.finds(
+        "problem",
+        "GPU driver and CUDA",
+        "GPUs",
+        &["cuInit", "803", "nvidia-smi"],
+    );
+}
+
+#[test]
+fn drivers_are_told_by_their_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let version =
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n";
+    let version = stand_in(&folder, "/proc/driver/nvidia/version", version);
+    let modules = stand_in(
+        &folder,
+        "/proc/modules",
+        "nvidia_peermem 20480 0 - Live 0x0\n",
+    );
+    let report = doctor(&[&version, &modules], &[]);
+    report.finds(
+        "ok",
+        "GPU driver and CUDA",
+        "GPU driver",
+        &["580.95.05, open kernel modules"],
+    );
+    report.finds("ok", "GPU driver and CUDA", "nvidia-peermem", &["loaded"]);
+    let modules = stand_in(&folder, "/proc/modules", "nvidia 1 0 - Live 0x0\n");
+    let report = doctor(&[&modules], &[]);
+    report.finds(
+        "ok",
+        "GPU driver and CUDA",
+        "nvidia-peermem",
+        &["not loaded"],
+    );
+}
+
+// ---- GPUs ----
+
+#[test]
+fn no_gpudirect_rdma() {
+    let report = doctor(&["--gpus", "2", "--rdma", "yes,no"], &[]);
+    report.has_problems(2);
+    report.finds("ok", "GPU 0", "GPUDirect RDMA", &["supported"]);
+    report.finds("ok", "self-test", "passed", &["GPU 0"]);
+    report.finds(
+        "problem",
+        "GPU 1",
+        "GPUDirect RDMA",
+        &["cannot pin", "CUDA_VISIBLE_DEVICES"],
+    );
+    report.finds(
+        "warning",
+        "GPU 1",
+        "RDMA with VMM",
+        &["cuMemCreate", "cuMemAlloc"],
+    );
+    report.finds(
+        "problem",
+        "self-test",
+        "failed",
+        &["GPU 1", "gdr_pin_buffer"],
+    );
+}
+
+#[test]
+fn small_bar1() {
+    let report = doctor(&["--bar1-size", "256M"], &[]);
+    report.has_problems(0);
+    report.finds(
+        "warning",
+        "GPU 0",
+        "BAR1 size",
+        &["256 MiB", "Resizable BAR"],
+    );
+    let report = doctor(&["--bar1-size", "512K"], &[]);
+    report.has_problems(1);
+    report.finds(
+        "problem",
+        "self-test",
+        "failed",
+        &["gdr_pin_buffer", "BAR1"],
+    );
+}
+
+#[test]
+fn no_dma_bufs() {
+    for what in ["no", "export"] {
+        let machine = ["--no-gdrdrv", "--cuda-version", "13.5", "--dmabuf", what];
+        let report = doctor(&machine, &[]);
+        report.has_problems(3);
+        report.finds("problem", "GPU 0", "dma-buf", &["modprobe gdrdrv"]);
+        report.finds("problem", "gdrdrv", "device node", &[]);
+    }
+    let machine = [
+        "--no-gdrdrv",
+        "--cuda-version",
+        "13.5",
+        "--gpus",
+        "2",
+        "--dmabuf",
+        "no,mmap",
+    ];
+    let report = doctor(&machine, &[]);
+    report.has_problems(2);
+    report.finds("warning", "gdrdrv", "device node", &[]);
+    report.finds("problem", "GPU 0", "dma-buf", &["cannot be exported"]);
+    report.finds(
+        "problem",
+        "self-test",
+        "failed",
+        &["GPU 0", "cannot be mapped as a dma-buf"],
+    );
+    report.finds("ok", "self-test", "passed", &["GPU 1"]);
+}
+
+#[test]
+fn no_memory_pools() {
+    let report = doctor(&["--no-mempools"], &[]);
+    report.has_problems(0);
+    report.finds("ok", "GPU 0", "memory pools", &["none"]);
+}
+
+#[test]
+fn narrow_and_slow_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let width = stand_in(&folder, &format!("{PCI}/current_link_width"), "4\n");
+    let report = doctor(&[&width], &[]);
+    report.has_problems(0);
+    report.finds("warning", "GPU 0", "PCIe link", &["4 lanes, of 16", "slot"]);
+    let speed = stand_in(
+        &folder,
+        &format!("{PCI}/current_link_speed"),
+        "2.5 GT/s PCIe\n",
+    );
+    let report = doctor(&[&speed], &[]);
+    report.finds(
+        "ok",
+        "GPU 0",
+        "PCIe link",
+        &["generation 1", "generation 5 when busy"],
+    );
+}
+
+#[test]
+fn far_numa_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let far = stand_in(&folder, &format!("{PCI}/numa_node"), "77\n");
+    let report = doctor(&[&far], &[]);
+    match Path::new("/sys/devices/system/cpu/cpu0/node0").exists() {
+        true => report.finds(
+            "warning",
+            "GPU 0",
+            "NUMA node",
+            &["77", "numactl --cpunodebind=77"],
+        ),
+        false => report.finds("ok", "GPU 0", "NUMA node", &["77"]),
+    }
+    let none = stand_in(&folder, &format!("{PCI}/numa_node"), "-1\n");
+    doctor(&[&none], &[]).finds("unknown", "GPU 0", "NUMA node", &[]);
+}
+
+// ---- The process ----
+
+#[test]
+fn few_descriptors() {
+    let doctor = env!("CARGO_BIN_EXE_gdrcopy");
+    for (machine, limit) in [
+        (&[] as &[&str], 64),
+        (&["--no-gdrdrv", "--cuda-version", "13.3"], 512),
+    ] {
+        let mut command = Command::new(common::built("gdremu"));
+        command.args(machine).args(["--", "sh", "-c"]);
+        command.arg(format!("ulimit -n {limit}; exec {doctor} doctor --json"));
+        let folder = folder_of(&library());
+        let report = Report::of(run(command.env("LD_LIBRARY_PATH", folder.path())));
+        report.has_problems(0);
+        report.finds(
+            "warning",
+            "machine",
+            "open files",
+            &[&limit.to_string(), "ulimit -n"],
+        );
+    }
+}
+
+#[test]
+fn copy_kernels_that_the_cpu_has_not() {
+    let mut command = gdrcopy(
+        &[],
+        &["doctor", "--json", "--lib", library().to_str().unwrap()],
+    );
+    let report = Report::of(run(command.env("GDRCOPY_ISA", "abacus")));
+    report.has_problems(0);
+    report.finds(
+        "warning",
+        "machine",
+        "copy kernel",
+        &["abacus", "unset GDRCOPY_ISA"],
+    );
+    report.finds("ok", "libgdrapi", "environment", &["GDRCOPY_ISA=abacus"]);
+}
+
+#[test]
+fn forced_dma_bufs() {
+    let mut command = gdrcopy(
+        &[],
+        &["doctor", "--json", "--lib", library().to_str().unwrap()],
+    );
+    let report = Report::of(run(command.env("GDRCOPY_USE_DMABUF_MMAP", "1")));
+    report.has_problems(2);
+    report.finds(
+        "problem",
+        "GPU driver and CUDA",
+        "dma-buf backend",
+        &["13.3"],
+    );
+    report.finds("ok", "gdrdrv", "module version", &["2.6"]);
+}
+
+// ---- The library ----
+
+#[test]
+fn another_library_first_on_the_path() {
+    let foreign = folder_of(&compile("bench/tests/faulty.c", "another-first.so"));
+    let ours = folder_of(&library());
+    let path = format!("{}:{}", foreign.path().display(), ours.path().display());
+    let mut command = gdrcopy(&[], &["doctor", "--json"]);
+    command.env("LD_LIBRARY_PATH", path);
+    command
+        .env("FAULTY_BEHIND", library())
+        .env("FAULTY", "not at all");
+    let report = Report::of(run(&mut command));
+    report.has_problems(0);
+    let (theirs, here) = (
+        foreign.path().to_str().unwrap(),
+        ours.path().to_str().unwrap(),
+    );
+    report.finds("ok", "libgdrapi", "on the path", &[theirs, "another one"]);
+    report.finds("ok", "libgdrapi", "on the path", &[here, "this project's"]);
+    report.finds(
+        "warning",
+        "libgdrapi",
+        "loaded",
+        &[theirs, "comes before", here, "LD_LIBRARY_PATH"],
+    );
+}
+
+#[test]
+fn preloaded_library() {
+    let preloaded = folder_of(&library());
+    let file = preloaded.path().join("libgdrapi.so.2");
+    let mut command = gdrcopy(&[], &["doctor", "--json"]);
+    let report = Report::of(run(command.env("LD_PRELOAD", &file)));
+    report.has_problems(0);
+    let file = file.to_str().unwrap();
+    report.finds("ok", "libgdrapi", "on the path", &[file, "LD_PRELOAD"]);
+    report.finds("ok", "libgdrapi", "loaded", &[file]);
+}
+
+#[test]
+fn library_that_copies_wrongly() {
+    let faulty = compile("bench/tests/faulty.c", "copies-wrongly.so");
+    for (fault, words) in [
+        ("short", ["GPU 0", "gdr_copy_to_mapping", "1048575"]),
+        ("wrong", ["GPU 0", "gdr_copy_from_mapping", "1048575"]),
+    ] {
+        let arguments = ["doctor", "--json", "--lib", faulty.to_str().unwrap()];
+        let mut command = gdrcopy(&[], &arguments);
+        command.env("FAULTY_BEHIND", library()).env("FAULTY", fault);
+        let report = Report::of(run(&mut command));
+        report.has_problems(1);
+        report.finds("problem", "self-test", "failed", &words);
+        report.finds(
+            "problem",
+            "self-test",
+            "failed",
+            &["do not use this library"],
+        );
+    }
+}
+
+#[test]
+fn library_that_dies() {
+    let dying = compile("c_tests/absent/libgdrapi.c", "dies.so");
+    let report = doctor(&[], &["--lib", dying.to_str().unwrap()]);
+    report.has_problems(2);
+    report.finds("problem", "libgdrapi", "--lib", &["died", "SIGABRT"]);
+    report.finds("problem", "self-test", "failed", &["died", "SIGABRT"]);
+}
+
+#[test]
+fn file_that_is_no_library() {
+    let report = doctor(&[], &["--lib", "/dev/null"]);
+    report.has_problems(2);
+    report.finds(
+        "problem",
+        "libgdrapi",
+        "--lib",
+        &["/dev/null", "name a libgdrapi file"],
+    );
+}
+
+#[test]
+fn calls_that_fail() {
+    for (fault, words) in [
+        ("PIN_BUFFER_V2:ENOMEM", ["gdr_pin_buffer", "BAR1"]),
+        ("MMAP:ENOMEM", ["gdr_map", "max_map_count"]),
+    ] {
+        let report = doctor(&["--fault", fault], &[]);
+        report.has_problems(1);
+        report.finds("problem", "self-test", "failed", &words);
+    }
+}
+
+// ---- The report ----
+
+#[test]
+fn the_page_says_what_the_json_says() {
+    let folder = folder_of(&library());
+    let page = |machine: &[&str], colour: &[(&str, &str)]| {
+        let mut command = gdrcopy(machine, &["doctor"]);
+        command.env("LD_LIBRARY_PATH", folder.path());
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        run(command.envs(colour.iter().copied()))
+    };
+    let well = page(&[], &[]);
+    assert_eq!(well.status, Some(0), "{well:?}");
+    assert!(
+        well.stdout.contains("gdrcopy works here: no problems"),
+        "{well:?}"
+    );
+    assert!(
+        !well.stdout.contains('\x1b'),
+        "no colour without a terminal"
+    );
+
+    let ill = page(&["--gdrdrv-errno", "EACCES"], &[]);
+    assert_eq!(ill.status, Some(1), "{ill:?}");
+    assert!(
+        ill.stdout
+            .contains("gdrcopy does not work here: 3 problems"),
+        "{ill:?}"
+    );
+    assert!(ill.stdout.contains("PROBLEM  opening it"), "{ill:?}");
+    assert!(
+        ill.stdout
+            .contains("→ let everybody read and write it: chmod 666"),
+        "{ill:?}"
+    );
+
+    let coloured = page(&[], &[("CLICOLOR_FORCE", "1")]);
+    assert!(coloured.stdout.contains('\x1b'), "{coloured:?}");
+    let plain = page(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]);
+    assert!(!plain.stdout.contains('\x1b'), "{plain:?}");
+}
+
+#[test]
+fn wrong_options_are_usage_errors() {
+    for wrong in [
+        &["--gpu", "first"] as &[&str],
+        &["--lib"],
+        &["--json=maybe"],
+    ] {
+        let said = run(&mut gdrcopy(&[], &[&["doctor"], wrong].concat()));
+        assert_eq!(said.status, Some(2), "{said:?}");
+        assert_eq!(said.stdout, "");
+    }
+}
