@@ -14,7 +14,7 @@ use crate::{apiperf, copybw, copylat, doctor, failure, pplat};
 /// Each tool can also be called by the name gdrcopy_TOOL. Exit status: 0, 1 if something failed,
 /// 2 for wrong options, 130 after Ctrl-C.
 #[derive(Debug, Parser)]
-#[command(name = "gdrcopy", version)]
+#[command(name = "gdrcopy", version, disable_help_subcommand = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -37,7 +37,7 @@ pub enum Tool {
 }
 
 /// What the names of links begin with.
-const PREFIX: &str = "gdrcopy_";
+pub const LINK_PREFIX: &str = "gdrcopy_";
 
 /// Runs the tool that the command line asks for.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
@@ -58,7 +58,7 @@ fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let name = arguments
         .first()
         .and_then(|path| Path::new(path).file_name());
-    let tool = name.and_then(|name| name.to_str()?.strip_prefix(PREFIX));
+    let tool = name.and_then(|name| name.to_str()?.strip_prefix(LINK_PREFIX));
     if let Some(tool) = tool.map(OsString::from) {
         arguments[0] = "gdrcopy".into();
         arguments.insert(1, tool);

@@ -1,16 +1,21 @@
 //! The command `gdrcopy`, which measures and examines CPU access to GPU memory through any libgdrapi.
 //!
 //! ```text
-//! main.rs → cli.rs            which tool, and its options; options.rs has those that tools share
-//!   copybw/  copylat/  apiperf/  pplat/  doctor/     one folder a tool: its options, and `run`
-//!     subject.rs              a library, and a buffer that it has pinned and mapped
-//!       library/              libgdrapi files and their calls
-//!       cuda/                 the CUDA driver: GPUs, buffers, CUDA's own copies
-//!     clock, stats, floor     how long things take, and how long they take at least
-//!     verify, cpu, numa, bytes, chart, interrupt
+//! main.rs → cli.rs        which tool, and its options; options.rs has those that tools share
+//!   copybw/ copylat/ apiperf/ pplat/ doctor/     one folder a tool: its options, and `run`
+//!     session.rs          the GPU, the libraries, a description of both
+//!       subject.rs        a library, and a buffer that it has pinned and mapped
+//!         library/        libgdrapi files and their calls
+//!         cuda/           the CUDA driver: GPUs, buffers, CUDA's own copies
+//!     copying/            copies: made, checked, timed in turn, reported
+//!       clock, stats, floor, verify    how long things take, and at least; is every byte right?
+//!     table, chart, progress, ending   what users see
+//!     cpu, numa, interrupt, failure    where it runs, and how it ends
 //! ```
 //!
-//! Everything goes through the C ABI: the libraries are loaded from files, and never linked.
+//! Man pages and shell completions come out of the same definitions: examples/generate.rs.
+//!
+//! Everything goes through the C ABI: libraries are loaded from files, and never linked.
 
 pub mod apiperf;
 pub mod bytes;

@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args, ValueEnum};
 
 use crate::cpu::CpuList;
 use crate::cuda::Memory;
@@ -51,12 +52,12 @@ pub struct Target {
     #[arg(
         long,
         action = ArgAction::Set,
-        value_parser = BoolishValueParser::new(),
+        value_parser = PossibleValuesParser::new(["yes", "no"]).map(|answer| answer == "yes"),
         num_args = 0..=1,
         require_equals = true,
         default_value = "yes",
         default_missing_value = "yes",
-        value_name = "yes|no"
+        value_name = "ANSWER"
     )]
     pub verify: bool,
 }

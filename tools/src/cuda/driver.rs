@@ -66,7 +66,7 @@ impl Driver {
         }
         // SAFETY: loading a CUDA driver is what CUDA programs do first.
         let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL) }
-            .context("no CUDA driver; without a GPU, run it under gdremu")?;
+            .context("no CUDA driver: install NVIDIA's; without a GPU, run this under gdremu")?;
         let driver = Driver {
             library,
             functions: OnceLock::new(),
