@@ -4,6 +4,7 @@
  */
 
 #include "buffer.h"
+#include "fault.h"
 #include "processes.h"
 #include "tables.h"
 
@@ -93,11 +94,14 @@ static void close_without_unpin(int socket, void *context)
 static void lose_descriptor(int socket, void *context)
 {
     struct buffer buffer = own(context);
+    int holds;
 
     tell(socket);
     await(socket);
     CHECK(close(descriptor_of(buffer.g)) == 0);
-    tell(socket);
+    /* A mapping that is left holds the driver's file, and so the pin; or the module has ended it with the descriptor. */
+    holds = buffer.va != NULL && fault_at(buffer.va) == 0;
+    send_bytes(socket, &holds, sizeof(holds));
     await(socket);
     if (buffer.va != NULL)
         CHECK_OK(gdr_unmap(buffer.g, buffer.handle, buffer.va, buffer.memory.size));
@@ -154,6 +158,7 @@ static void end(struct process *process)
 static void owners_end(struct owner *owner)
 {
     struct process process;
+    int holds;
 
     process = start_owner(unpin, owner);
     next_step(&process, 0);
@@ -164,7 +169,9 @@ static void owners_end(struct owner *owner)
     end(&process);
 
     process = start_owner(lose_descriptor, owner);
-    next_step(&process, owner->maps); /* a mapping holds the driver's file, and so the pin */
+    tell(process.socket);
+    receive_bytes(process.socket, &holds, sizeof(holds));
+    check_refcount_becomes(unpinned + holds);
     next_step(&process, 0);
     end(&process);
 

@@ -85,7 +85,7 @@ machine=(
     timeout --signal=KILL "$limit"
     qemu-system-x86_64 "${accelerator[@]}" -smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot
     -kernel "$kernel/vmlinuz" -initrd "$initramfs"
-    -append "console=ttyS0 loglevel=4 panic=-1 oops=panic mitigations=off net.ifnames=0"
+    -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off net.ifnames=0"
     -object memory-backend-ram,id=gpumem,size=1G,share=on -device ivshmem-plain,memdev=gpumem
     -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap
     -device virtio-9p-pci,fsdev=host,mount_tag=host
@@ -109,13 +109,14 @@ if [ ! -e "$job/status" ]; then
     exit 125
 fi
 
+# The console has had every warning, the messages may have lost old ones.
 complaints=$(
     cat "$job/complaints" 2>/dev/null || true
-    grep -nE 'WARNING|BUG|Oops|Call Trace|refcount_t|KASAN|UBSAN|kmemleak:|x86/PAT|locking|hung' "$job/dmesg" || true
+    grep -hE 'WARNING|BUG|Oops|Call Trace|refcount_t|KASAN|UBSAN|kmemleak:|x86/PAT|locking|hung|stall' "$job/console" || true
 )
 if [ -n "$complaints" ]; then
     printf 'gdrdrv-c/vm/run.sh: %s\n' "$complaints" >&2
-    tail -n 60 "$job/dmesg" >&2
+    tail -n 60 "$job/console" >&2
 fi
 status=$(cat "$job/status")
 [ "$status" -ne 0 ] || [ -z "$complaints" ] || status=121

@@ -6,6 +6,9 @@ use gdremu::config::Provider;
 
 use crate::state;
 
+/// The kernel's count of pinned page tables.
+const REFCOUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
+
 /// Where the GPU memory is, as `--provider` says it: `host`, `nvidia` or `emugpu`.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdremu_provider() -> *const c_char {
@@ -25,9 +28,15 @@ pub extern "C" fn gdremu_calls_take() -> *const c_char {
     state::lock().take_calls().as_ptr()
 }
 
-/// Number of page tables that this process has pinned.
+/// Number of page tables that this process has pinned; with the kernel's gdrdrv, that the machine
+/// has, or -1 if the module does not tell.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdremu_pins() -> c_long {
+    if !state::config().gpu.provider.emulates_gdrdrv() {
+        let told = std::fs::read_to_string(REFCOUNT).ok();
+        let count = told.and_then(|text| text.trim().parse().ok());
+        return count.unwrap_or(-1);
+    }
     let mut machine = state::lock();
     machine.reap_all();
     machine.driver.pins() as c_long

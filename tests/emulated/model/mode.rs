@@ -10,6 +10,8 @@ pub(super) struct Mode {
     pub(super) driver: (i32, i32),
     /// The mapping type that the platform gives by itself.
     pub(super) default_type: u32,
+    /// Driver calls can be made to fail: the driver is gdremu's.
+    pub(super) faults: bool,
 }
 
 impl Mode {
@@ -31,6 +33,7 @@ impl Mode {
                 Some("device") => 3,
                 _ => 1,
             },
+            faults: value("--provider").as_deref() != Some("emugpu"),
         }
     }
 

@@ -103,12 +103,15 @@ pub(super) enum NamedRange {
 
 const PAGE: usize = 1 << 16;
 
-pub(super) fn ops() -> impl Strategy<Value = Vec<Op>> {
-    prop::collection::vec(op(), 1..400)
+/// Operations; without `faults`, every driver call behind them does as the driver means to.
+pub(super) fn ops(faults: bool) -> impl Strategy<Value = Vec<Op>> {
+    prop::collection::vec(op(faults), 1..400)
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op(faults: bool) -> impl Strategy<Value = Op> {
     let index = || 0..1000_usize;
+    let fault = || fault().prop_map(move |fault| fault.filter(|_| faults));
+    let fault_of = |calls| fault_of(calls).prop_map(move |fault| fault.filter(|_| faults));
     prop_oneof![
         2 => fault().prop_map(|fault| Op::Open { fault }),
         1 => (index(), fault_of(&["CLOSE", "UNPIN_BUFFER"])).prop_map(|(g, fault)| Op::Close { g, fault }),
