@@ -83,13 +83,7 @@ fn compile(source: &str, name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut compile = Command::new("cc");
-    compile.args([
-        "-std=gnu11",
-        "-shared",
-        "-fPIC",
-        "-Wl,-soname,libgdrapi.so.2",
-        "-I",
-    ]);
+    compile.args(["-std=gnu11", "-shared", "-fPIC", "-I"]);
     compile.arg(root.join("include")).arg(root.join(source));
     compile.arg("-o").arg(&output).arg("-ldl");
     assert!(compile.status().unwrap().success(), "{compile:?}");
@@ -277,6 +271,27 @@ fn mappings_that_are_not_persistent() {
     );
 }
 
+#[test]
+fn kernel_that_takes_signed_modules_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let lockdown = stand_in(
+        &folder,
+        "/sys/kernel/security/lockdown",
+        "none [integrity] confidentiality\n",
+    );
+    let report = doctor(&["--no-gdrdrv", &lockdown], &[]);
+    let advice = match report.findings("machine")[0]["value"] == "none" {
+        true => "mokutil",
+        false => "on the host", // who loads modules for a container
+    };
+    report.finds(
+        "problem",
+        "gdrdrv",
+        "device node",
+        &["modprobe gdrdrv", advice],
+    );
+}
+
 // ---- The GPU driver and CUDA ----
 
 #[test]
@@ -409,6 +424,31 @@ fn small_bar1() {
         "failed",
         &["gdr_pin_buffer", "BAR1"],
     );
+}
+
+#[test]
+fn bar1_in_use_is_told_by_nvml() {
+    let folder = tempfile::tempdir().unwrap();
+    // Without this one, a GPU driver of the machine's own would tell its version.
+    let version = stand_in(&folder, "/proc/driver/nvidia/version", "NVRM\n");
+    let nvml = compile("tools/tests/nvml.c", "libnvidia-ml.so.1");
+    fs::copy(&nvml, folder.path().join("libnvidia-ml.so.1")).unwrap();
+    for (used, verdict, words) in [
+        ("1024", "ok", &["1 GiB used, 127 GiB free"] as &[&str]),
+        ("131000", "warning", &["127 GiB used, 72 MiB free", "fuser"]),
+    ] {
+        let library = library();
+        let arguments = ["doctor", "--json", "--lib", library.to_str().unwrap()];
+        let mut command = gdrcopy(&[&version], &arguments);
+        command.env("LD_LIBRARY_PATH", folder.path());
+        command
+            .env("NVML_GPU", "0000:1b:00.0")
+            .env("NVML_BAR1_USED", used);
+        let report = Report::of(run(&mut command));
+        report.has_problems(0);
+        report.finds(verdict, "GPU 0", "BAR1 use", words);
+        report.finds("ok", "GPU driver and CUDA", "GPU driver", &["580.1"]);
+    }
 }
 
 #[test]

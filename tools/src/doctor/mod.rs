@@ -22,8 +22,9 @@ use clap::Args;
 
 use probe::Probe;
 
-/// Exit status: 0 if gdrcopy is usable, 1 if not, 2 for wrong options.
+/// The options of `gdrcopy doctor`.
 #[derive(Debug, Args)]
+#[command(after_help = "Exit status: 0 if gdrcopy is usable, 1 if not, 2 for wrong options.")]
 pub struct Options {
     /// The GPU to test, by CUDA's number; can be given again. Without it, all
     #[arg(short = 'd', long = "gpu", value_name = "N")]
@@ -33,7 +34,7 @@ pub struct Options {
     #[arg(long = "lib", value_name = "FILE")]
     library: Option<PathBuf>,
 
-    /// Tell the report as JSON
+    /// Tell the report as JSON: usable, problems, warnings, and sections of findings (subject, verdict, value, remedy)
     #[arg(long)]
     json: bool,
 

@@ -57,7 +57,7 @@ fn node(module: &Gdrdrv, ways: Ways, container: Option<&str>) -> Finding {
             },
             match module.loaded {
                 Some(true) => make_node(container),
-                _ => load_module(container),
+                _ => load_module(module, container),
             },
         ),
         Err(errno) => Finding::problem_if(
@@ -88,15 +88,19 @@ fn make_node(container: Option<&str>) -> String {
     }
 }
 
-fn load_module(container: Option<&str>) -> String {
-    match container {
-        Some(_) => "load it on the host (modprobe gdrdrv), and pass it into the container: \
-                    --device=/dev/gdrdrv"
-            .into(),
-        None => "install and load it (package gdrdrv-dkms, modprobe gdrdrv); with GPU driver 610 or later it is \
-                 not needed"
-            .into(),
+fn load_module(module: &Gdrdrv, container: Option<&str>) -> String {
+    if container.is_some() {
+        return "load it on the host (modprobe gdrdrv), and pass it into the container: --device=/dev/gdrdrv"
+            .into();
     }
+    let mut remedy = String::from(match module.installed {
+        Some(true) => "load it: modprobe gdrdrv",
+        _ => "install it for this kernel (package gdrdrv-dkms) and load it (modprobe gdrdrv)",
+    });
+    if module.signed_only {
+        remedy += "; this kernel takes signed modules alone: enrol the key that DKMS signs with (mokutil --import)";
+    }
+    remedy + ". GPU driver 610 and later can do without"
 }
 
 /// The node is there, but opening it or asking for the version fails.

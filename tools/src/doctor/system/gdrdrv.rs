@@ -23,6 +23,10 @@ pub(in super::super) struct Gdrdrv {
     pub(in super::super) node: Result<Node, Errno>,
     /// Whether the module is loaded.
     pub(in super::super) loaded: Option<bool>,
+    /// Whether it is installed for this kernel.
+    pub(in super::super) installed: Option<bool>,
+    /// The kernel loads no modules but signed ones.
+    pub(in super::super) signed_only: bool,
     /// What it answers when it is opened and asked for its version, or which errno.
     pub(in super::super) versions: Result<Versions, Errno>,
     /// Its parameters, as /proc/driver/gdrdrv/params tells them.
@@ -56,9 +60,24 @@ pub(in super::super) fn ask() -> Gdrdrv {
             Some(_) => Some(true),
             None => files::module_loaded("gdrdrv"),
         },
+        installed: installed(),
+        signed_only: signed_only(),
         versions: versions(),
         params,
     }
+}
+
+fn installed() -> Option<bool> {
+    let kernel = files::text("/proc/sys/kernel/osrelease")?;
+    let modules = files::text(format!("/lib/modules/{kernel}/modules.dep"))?;
+    Some(modules.contains("/gdrdrv.ko"))
+}
+
+fn signed_only() -> bool {
+    // The state in force stands between brackets.
+    let locked = files::text("/sys/kernel/security/lockdown");
+    let locked = locked.is_some_and(|states| !states.contains("[none]"));
+    locked || files::text("/sys/module/module/parameters/sig_enforce").as_deref() == Some("Y")
 }
 
 fn node() -> Result<Node, Errno> {
