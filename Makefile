@@ -7,6 +7,8 @@ prefix ?= /usr/local
 exec_prefix ?= $(prefix)
 libdir ?= $(exec_prefix)/lib
 includedir ?= $(prefix)/include
+bindir ?= $(exec_prefix)/bin
+datadir ?= $(prefix)/share
 DESTDIR ?=
 
 CARGO ?= cargo
@@ -21,6 +23,7 @@ version := $(major).$(minor)
 
 built := $(CARGO_TARGET_DIR)/release
 shared := libgdrapi.so.$(version)
+tool_links := $(addprefix gdrcopy_,copybw copylat apiperf pplat doctor)
 
 # What a program needs beside libgdrapi.a; scripts/check-install.sh holds it against rustc.
 static_libs := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
@@ -29,9 +32,9 @@ static_libs := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
 
 .PHONY: help
 help: ## Lists these targets.
-	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-14s %s\n", $$1, $$2 }'
 	@echo
-	@echo "Variables: prefix ($(prefix)), libdir ($(libdir)), includedir ($(includedir)), DESTDIR, CARGO_TARGET_DIR"
+	@echo "Variables: prefix ($(prefix)), libdir ($(libdir)), includedir ($(includedir)), bindir ($(bindir)), datadir ($(datadir)), DESTDIR, CARGO_TARGET_DIR"
 
 .PHONY: demo
 demo: lib emulator build/examples/demo ## Copies to and from GPU memory: on a real GPU if there is one, else on an emulated one.
@@ -82,20 +85,32 @@ build/lib/$(shared):
 emulator: ## Builds gdremu, which runs programs on an emulated GPU and driver.
 	$(CARGO) build --release --package gdremu --package gdremu-runtime --package gdremu-nvidia
 
+.PHONY: tools
+tools: ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
+	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy --example generate
+	@rm -rf build/tools
+	@mkdir -p build/tools/bin
+	@install -m 0755 $(built)/gdrcopy build/tools/bin/gdrcopy
+	@for link in $(tool_links); do ln -s gdrcopy build/tools/bin/$$link; done
+	@$(built)/examples/generate build/tools/share
+
+build/tools/bin/gdrcopy:
+	$(MAKE) --no-print-directory tools
+
 build/examples/demo: examples/demo.c include/gdrapi.h c_tests/cuda_driver.h | lib emulator
 	@mkdir -p build/examples
 	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc $(built)/libgdremu_runtime.so
 
 # For scripts/gpu-check.sh on a machine with a GPU, which needs nothing else.
 .PHONY: gpu-bundle
-gpu-bundle: lib emulator build/examples/demo ## Puts all that a check on a real GPU needs into build/gpu.
+gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a real GPU needs into build/gpu.
 	c_tests/run.sh --ways none --machines none
 	$(MAKE) --no-print-directory -f c_tests/gdrcopy_sanity/sanity.mk
 	@rm -rf build/gpu
 	@mkdir -p build/gpu/c_tests
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests emulator/tests/gpu_memory.c -o build/gpu/gpu_memory \
 		-ldl -lc $(built)/libgdremu_runtime.so
-	@install --strip $(built)/gdremu $(built)/libgdremu_nvidia.so build/gpu
+	@install --strip $(built)/gdremu $(built)/libgdremu_nvidia.so $(built)/gdrcopy build/gpu
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
 	@install build/examples/demo build/c_tests/gdrcopy_sanity build/gpu
@@ -112,7 +127,8 @@ fill = sed -e 's|@prefix@|$(prefix)|' \
 	-e 's|@version@|$(version)|' -e 's|@major@|$(major)|' -e 's|@static_libs@|$(static_libs)|'
 
 .PHONY: install
-install: lib_install ## Installs the libraries, the header, and files for pkg-config and CMake.
+install: lib_install ## Installs the libraries, the header, files for pkg-config and CMake, and the tools if they were built.
+	@if [ -e build/tools ]; then $(MAKE) --no-print-directory tools_install; fi
 
 .PHONY: lib_install
 lib_install: build/lib/$(shared)
@@ -127,8 +143,22 @@ lib_install: build/lib/$(shared)
 	$(fill) cmake/gdrcopy-config.cmake.in > $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config.cmake
 	$(fill) cmake/gdrcopy-config-version.cmake.in > $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config-version.cmake
 
+.PHONY: tools_install
+tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(datadir)
+	install -m 0755 build/tools/bin/gdrcopy $(DESTDIR)$(bindir)/gdrcopy
+	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
+	cd build/tools/share && find . -type f -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(datadir))/{} \;
+
+# Where completions of the program and of its links are.
+completions := $(foreach name,gdrcopy $(tool_links),bash-completion/completions/$(name) \
+	zsh/site-functions/_$(name) fish/vendor_completions.d/$(name).fish)
+
 .PHONY: uninstall
 uninstall: ## Removes what install put there.
+	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links))
+	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1))
+	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))
 	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(shared) libgdrapi.so.$(major) libgdrapi.so libgdrapi.a)
 	rm -f $(addprefix $(DESTDIR)$(libdir)/pkgconfig/,gdrcopy.pc gdrapi.pc) $(DESTDIR)$(includedir)/gdrapi.h
 	rm -rf $(DESTDIR)$(libdir)/cmake/gdrcopy
