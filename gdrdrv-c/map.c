@@ -195,7 +195,7 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 	u32 type;
 	int err;
 
-	if (!(vma->vm_flags & VM_SHARED)) {
+	if (!(vma->vm_flags & VM_MAYSHARE)) { /* VM_SHARED is for files open for writing */
 		gdr_info("mappings of GPU memory are shared ones: pass MAP_SHARED");
 		return -EINVAL;
 	}

@@ -1,0 +1,248 @@
+/*
+ * /dev/gdrdrv and /dev/emugpu for the tests: a function a call, which returns 0 or an errno.
+ */
+#ifndef DEVICE_H
+#define DEVICE_H
+
+#include "check.h"
+
+#include "../emugpu/emugpu_uapi.h"
+#include "../gdrdrv_uapi.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
+#define GPU_PAGE ((uint64_t)GDRDRV_GPU_PAGE_SIZE)
+
+/* ---- GPU memory ---- */
+
+struct gpu_memory {
+    uint64_t va;
+    uint64_t size;
+    uint32_t object;
+    unsigned char *view; /* as the GPU sees it */
+};
+
+/* This process's GPU. Forked children get one of their own. */
+static inline int gpu(void)
+{
+    static int fd;
+    static pid_t owner;
+
+    if (owner != getpid()) {
+        fd = open(EMUGPU_DEVICE, O_RDWR | O_CLOEXEC);
+        CHECK(fd >= 0);
+        owner = getpid();
+    }
+    return fd;
+}
+
+static inline struct gpu_memory gpu_alloc(uint64_t size)
+{
+    static uint64_t next = 0x200000000000;
+    struct emugpu_create create = {.size = size, .flags = EMUGPU_RDMA};
+    struct emugpu_map map = {.size = size};
+    struct gpu_memory memory = {.size = size};
+
+    CHECK(ioctl(gpu(), EMUGPU_CREATE, &create) == 0);
+    memory.object = map.handle = create.handle;
+    memory.va = map.va = __atomic_fetch_add(&next, size + GPU_PAGE, __ATOMIC_RELAXED);
+    CHECK(ioctl(gpu(), EMUGPU_MAP, &map) == 0);
+    memory.view = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, gpu(), (off_t)EMUGPU_OFFSET(create.handle));
+    CHECK(memory.view != MAP_FAILED);
+    return memory;
+}
+
+static inline void gpu_free(struct gpu_memory memory)
+{
+    struct emugpu_range range = {memory.va, memory.size};
+
+    CHECK(munmap(memory.view, memory.size) == 0);
+    CHECK(ioctl(gpu(), EMUGPU_UNMAP, &range) == 0);
+    CHECK(ioctl(gpu(), EMUGPU_RELEASE, &memory.object) == 0);
+}
+
+/* Takes all GPU memory but so much, so that what is freed is soon somebody else's. */
+static inline void gpu_leave_free(uint64_t bytes)
+{
+    struct emugpu_status status;
+
+    CHECK(ioctl(gpu(), EMUGPU_STATUS, &status) == 0);
+    CHECK(status.free_bytes > bytes);
+    (void)gpu_alloc(status.free_bytes - bytes);
+}
+
+static inline void gpu_delay(uint32_t pin_microseconds, uint32_t callback_microseconds)
+{
+    struct emugpu_inject inject = {.pin_delay = pin_microseconds, .callback_delay = callback_microseconds};
+
+    CHECK(ioctl(gpu(), EMUGPU_INJECT, &inject) == 0);
+}
+
+/* ---- The driver ---- */
+
+static inline int driver_open(void)
+{
+    int fd = open(GDRDRV_DEVICE, O_RDWR | O_CLOEXEC);
+
+    CHECK(fd >= 0);
+    return fd;
+}
+
+static inline int command(int fd, unsigned long number, void *argument)
+{
+    return ioctl(fd, number, argument) == 0 ? 0 : errno;
+}
+
+static inline int pin(int fd, uint64_t addr, uint64_t size, uint64_t *handle)
+{
+    struct gdrdrv_pin_buffer a = {.addr = addr, .size = size};
+    int error = command(fd, GDRDRV_IOC_PIN_BUFFER, &a);
+
+    if (error == 0)
+        *handle = a.handle;
+    return error;
+}
+
+static inline uint64_t pinned(int fd, struct gpu_memory memory)
+{
+    uint64_t handle;
+
+    CHECK_OK(pin(fd, memory.va, memory.size, &handle));
+    return handle;
+}
+
+static inline int unpin(int fd, uint64_t handle)
+{
+    struct gdrdrv_unpin_buffer a = {handle};
+
+    return command(fd, GDRDRV_IOC_UNPIN_BUFFER, &a);
+}
+
+static inline int info(int fd, uint64_t handle, struct gdrdrv_get_info_v2 *info)
+{
+    memset(info, 0, sizeof(*info));
+    info->handle = handle;
+    return command(fd, GDRDRV_IOC_GET_INFO_V2, info);
+}
+
+static inline int callback_flag(int fd, uint64_t handle, uint32_t *flag)
+{
+    struct gdrdrv_get_cb_flag a = {.handle = handle};
+    int error = command(fd, GDRDRV_IOC_GET_CB_FLAG, &a);
+
+    if (error == 0)
+        *flag = a.flag;
+    return error;
+}
+
+static inline int request_type(int fd, uint64_t handle, uint32_t type)
+{
+    struct gdrdrv_req_mapping_type a = {handle, type};
+
+    return command(fd, GDRDRV_IOC_REQ_MAPPING_TYPE, &a);
+}
+
+static inline int map(int fd, uint64_t handle, size_t size, unsigned char **va)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(handle * PAGE));
+
+    if (at == MAP_FAILED)
+        return errno;
+    *va = at;
+    return 0;
+}
+
+static inline unsigned char *mapped(int fd, uint64_t handle, size_t size)
+{
+    unsigned char *va = NULL;
+
+    CHECK_OK(map(fd, handle, size, &va));
+    return va;
+}
+
+/* Whether pins outlive a free of their memory. */
+static inline int persistent(int fd)
+{
+    struct gdrdrv_get_attr a = {.attr = GDRDRV_ATTR_USE_PERSISTENT_MAPPING};
+
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_ATTR, &a));
+    return (int)a.val;
+}
+
+/* Page tables that are pinned, in all processes. */
+static inline long page_tables(void)
+{
+    FILE *file = fopen("/proc/driver/gdrdrv/nv_get_pages_refcount", "r");
+    long count;
+
+    CHECK(file != NULL); /* else load the module with dbg_enabled=1 */
+    CHECK(fscanf(file, "%ld", &count) == 1);
+    fclose(file);
+    return count;
+}
+
+/* ---- Touching memory, from any thread ---- */
+
+static __thread sigjmp_buf touch_return;
+
+static void touch_failed(int signal)
+{
+    siglongjmp(touch_return, signal);
+}
+
+static inline void catch_faults(void)
+{
+    struct sigaction action = {.sa_handler = touch_failed, .sa_flags = SA_NODEFER};
+
+    CHECK(sigaction(SIGBUS, &action, NULL) == 0);
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+}
+
+/* Reads a byte. Returns the signal that this raised, or 0. */
+__attribute__((noinline)) static int touch(const volatile unsigned char *address, unsigned char *value)
+{
+    int signal = sigsetjmp(touch_return, 0);
+
+    if (signal == 0)
+        *value = *address;
+    return signal;
+}
+
+static inline void check_signal(const unsigned char *va, size_t size, int wanted)
+{
+    unsigned char value;
+    size_t i;
+
+    for (i = 0; i < size; i += PAGE)
+        CHECK_EQUAL(touch(va + i, &value), wanted);
+}
+
+/* Every page of the range raises SIGBUS. */
+#define CHECK_GONE(va, size) check_signal(va, size, SIGBUS)
+
+/* Every page of the range holds this value. */
+#define CHECK_SHOWS(va, size, value) check_shows(__LINE__, va, size, value)
+
+static inline void check_shows(int line, const unsigned char *va, size_t size, unsigned char wanted)
+{
+    unsigned char value = 0;
+    size_t i;
+
+    for (i = 0; i < size; i += PAGE) {
+        int signal = touch(va + i, &value);
+
+        if (signal != 0 || value != wanted) {
+            fprintf(stderr, "line %d: at %#zx: signal %d, value %#x, not %#x\n", line, i, signal, value, wanted);
+            exit(1);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * Processes that end without a word: what they had pinned is given back at once, whoever else holds a descriptor.
+ */
+
+#include "device.h"
+
+#define PINS 1000
+#define CHILDREN 300
+#define PARENT_PINS 8
+
+/* Pins a thousand pages, maps every other one, and says so. Its own child keeps the descriptor. */
+static void hoarder(int told)
+{
+    struct gpu_memory memory = gpu_alloc(PINS * GPU_PAGE);
+    int fd = driver_open(), i;
+    uint64_t handle;
+    unsigned char value;
+
+    for (i = 0; i < PINS; i++) {
+        CHECK_OK(pin(fd, memory.va + (uint64_t)i * GPU_PAGE, GPU_PAGE, &handle));
+        if (i % 2)
+            CHECK_EQUAL(touch(mapped(fd, handle, GPU_PAGE), &value), 0);
+    }
+    CHECK_EQUAL(page_tables(), PINS);
+    if (fork() == 0) {
+        pause();
+        _exit(0);
+    }
+    CHECK(write(told, "", 1) == 1);
+    pause();
+}
+
+static void killed_with_a_thousand_pins(void)
+{
+    int told[2], status;
+    pid_t child;
+    char byte;
+
+    CHECK(pipe(told) == 0);
+    child = fork();
+    if (child == 0) {
+        CHECK(setpgid(0, 0) == 0);
+        hoarder(told[1]);
+    }
+    CHECK(close(told[1]) == 0);
+    CHECK(read(told[0], &byte, 1) == 1);
+    CHECK(kill(child, SIGKILL) == 0);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_EQUAL(page_tables(), 0);
+    CHECK(kill(-child, SIGKILL) == 0);
+    CHECK(close(told[0]) == 0);
+}
+
+static struct gpu_memory memory[PARENT_PINS];
+static uint64_t handles[PARENT_PINS];
+static unsigned char *va[PARENT_PINS];
+static int parents_fd;
+static int storm_over;
+
+static void storm_child(int number)
+{
+    unsigned char argument[64] = {0}, value;
+    int fd;
+
+    CHECK_ERROR(command(parents_fd, GDRDRV_IOC_GET_VERSION, argument), EACCES);
+    CHECK_EQUAL(touch(va[0], &value), SIGSEGV);
+    if (number % 3 == 0) {
+        struct gpu_memory own = gpu_alloc(GPU_PAGE);
+
+        fd = driver_open();
+        memset(own.view, number, GPU_PAGE);
+        CHECK_SHOWS(mapped(fd, pinned(fd, own), GPU_PAGE), GPU_PAGE, (unsigned char)number);
+    }
+    if (number % 3 == 1)
+        close(parents_fd);
+    if (number % 2)
+        raise(SIGKILL);
+    _exit(0);
+}
+
+/* Pins, maps and unpins meanwhile. */
+static void *busy(void *unused)
+{
+    struct gpu_memory more = gpu_alloc(4 * GPU_PAGE);
+
+    (void)unused;
+    while (!__atomic_load_n(&storm_over, __ATOMIC_RELAXED)) {
+        uint64_t handle = pinned(parents_fd, more);
+        unsigned char *at = mapped(parents_fd, handle, 4 * GPU_PAGE);
+
+        CHECK_SHOWS(at, 4 * GPU_PAGE, 0);
+        CHECK_OK(unpin(parents_fd, handle));
+        CHECK_GONE(at, 4 * GPU_PAGE);
+        CHECK(munmap(at, 4 * GPU_PAGE) == 0);
+    }
+    gpu_free(more);
+    return NULL;
+}
+
+static void fork_storm(void)
+{
+    pthread_t thread;
+    int i, running = 0, status;
+
+    parents_fd = driver_open();
+    for (i = 0; i < PARENT_PINS; i++) {
+        memory[i] = gpu_alloc(GPU_PAGE);
+        memset(memory[i].view, 0x10 + i, GPU_PAGE);
+        handles[i] = pinned(parents_fd, memory[i]);
+        va[i] = mapped(parents_fd, handles[i], GPU_PAGE);
+    }
+    CHECK(pthread_create(&thread, NULL, busy, NULL) == 0);
+    for (i = 0; i < CHILDREN; i++) {
+        pid_t child = fork();
+
+        CHECK(child >= 0);
+        if (child == 0)
+            storm_child(i);
+        if (++running == 16) {
+            CHECK(wait(&status) > 0);
+            CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
+            running--;
+        }
+    }
+    while (wait(&status) > 0)
+        CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
+    __atomic_store_n(&storm_over, 1, __ATOMIC_RELAXED);
+    CHECK(pthread_join(thread, NULL) == 0);
+
+    CHECK_EQUAL(page_tables(), PARENT_PINS);
+    for (i = 0; i < PARENT_PINS; i++)
+        CHECK_SHOWS(va[i], GPU_PAGE, (unsigned char)(0x10 + i));
+    CHECK(close(parents_fd) == 0);
+    CHECK_EQUAL(page_tables(), 0);
+    for (i = 0; i < PARENT_PINS; i++)
+        CHECK_GONE(va[i], GPU_PAGE);
+}
+
+int main(void)
+{
+    catch_faults();
+    killed_with_a_thousand_pins();
+    fork_storm();
+    return passed("killed");
+}

@@ -1,0 +1,176 @@
+/*
+ * One thread frees the memory of a pin, which another thread maps and reads, while a third unpins it or closes the
+ * device. Whoever comes first: a read gives the pin's own data or SIGBUS, never those of the next allocation; nothing
+ * is left mapped, and nothing is given back twice.
+ *
+ * usage: races [rounds]
+ */
+
+#include "device.h"
+
+#include <sched.h>
+
+#define SIZE (2 * GPU_PAGE)
+#define OURS 0x11
+#define THEIRS 0x5e
+
+static long rounds_wanted = 10000;
+
+/* Of the round. */
+static struct gpu_memory memory;
+static uint64_t handle;
+static int fd;
+static int closes; /* instead of unpinning */
+static unsigned char *mapping; /* NULL if mmap was too late */
+
+static pthread_barrier_t begin, end;
+
+/* What happened how often. */
+static long mapped_in_time, read_in_time;
+
+/* Lets this thread come a little later, by another time in each round. */
+static void dawdle(unsigned int *seed)
+{
+    volatile unsigned int left = (unsigned int)rand_r(seed) % 2000;
+
+    while (left > 0)
+        left--;
+}
+
+static void map_and_read(void)
+{
+    unsigned char *va = NULL, value;
+    int error = map(fd, handle, SIZE, &va), signal;
+    size_t at = 0;
+
+    mapping = NULL;
+    if (error) {
+        CHECK(error == EINVAL || (closes && error == EBADF));
+        return;
+    }
+    mapping = va;
+    mapped_in_time++;
+    while ((signal = touch(va + at, &value)) == 0) {
+        CHECK_EQUAL(value, OURS);
+        read_in_time++;
+        at = (at + PAGE) % SIZE;
+        if (at == 0)
+            sched_yield(); /* three threads, on two processors */
+    }
+    CHECK_EQUAL(signal, SIGBUS);
+}
+
+static void unpin_or_close(void)
+{
+    if (closes)
+        CHECK(close(fd) == 0);
+    else
+        CHECK_OK(unpin(fd, handle));
+}
+
+static void *repeated(void *part)
+{
+    unsigned int seed = part == map_and_read ? 1 : 2;
+    long round;
+
+    for (round = 0; round < rounds_wanted; round++) {
+        pthread_barrier_wait(&begin);
+        dawdle(&seed);
+        ((void (*)(void))part)();
+        pthread_barrier_wait(&end);
+    }
+    return NULL;
+}
+
+static void free_against_map_against_unpin(void)
+{
+    pthread_t mapper, unpinner;
+    unsigned int seed = 3;
+    long round;
+
+    pthread_barrier_init(&begin, NULL, 3);
+    pthread_barrier_init(&end, NULL, 3);
+    CHECK(pthread_create(&mapper, NULL, repeated, map_and_read) == 0);
+    CHECK(pthread_create(&unpinner, NULL, repeated, unpin_or_close) == 0);
+    fd = driver_open();
+    for (round = 0; round < rounds_wanted; round++) {
+        struct gpu_memory next;
+
+        memory = gpu_alloc(SIZE);
+        memset(memory.view, OURS, SIZE);
+        handle = pinned(fd, memory);
+        closes = round % 4 == 3;
+
+        pthread_barrier_wait(&begin);
+        dawdle(&seed);
+        gpu_free(memory);
+        next = gpu_alloc(SIZE);
+        memset(next.view, THEIRS, SIZE);
+        pthread_barrier_wait(&end);
+
+        if (mapping) {
+            CHECK_GONE(mapping, SIZE);
+            CHECK(munmap(mapping, SIZE) == 0);
+        }
+        CHECK_EQUAL(page_tables(), 0);
+        gpu_free(next);
+        if (closes)
+            fd = driver_open();
+    }
+    pthread_join(mapper, NULL);
+    pthread_join(unpinner, NULL);
+    CHECK(close(fd) == 0);
+    /* Else nothing was raced. */
+    CHECK(mapped_in_time > 0 && mapped_in_time <= rounds_wanted);
+    CHECK(read_in_time > 0);
+}
+
+static void *freer(void *unused)
+{
+    unsigned int seed = (unsigned int)memory.va;
+
+    (void)unused;
+    dawdle(&seed);
+    gpu_free(memory);
+    return NULL;
+}
+
+/* The GPU driver takes its time, so that memory is freed before a pin is made, and unpinned while its loss is told. */
+static void free_against_pin(void)
+{
+    long round, made = 0;
+
+    fd = driver_open();
+    for (round = 0; round < rounds_wanted / 10; round++) {
+        pthread_t thread;
+        int error;
+
+        gpu_delay((uint32_t)(round % 7) * 50, (uint32_t)(round % 5) * 50);
+        memory = gpu_alloc(SIZE);
+        CHECK(pthread_create(&thread, NULL, freer, NULL) == 0);
+        error = pin(fd, memory.va, SIZE, &handle);
+        if (error == 0) {
+            made++;
+            CHECK_OK(unpin(fd, handle));
+        } else {
+            CHECK_EQUAL(error, EINVAL);
+        }
+        pthread_join(thread, NULL);
+        CHECK_EQUAL(page_tables(), 0);
+    }
+    gpu_delay(0, 0);
+    CHECK(made > 0);
+    CHECK(close(fd) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        rounds_wanted = atol(argv[1]);
+    catch_faults();
+    gpu_leave_free(3 * SIZE);
+    free_against_map_against_unpin();
+    free_against_pin();
+    printf("%ld rounds, mapped in time in %ld, %ld reads\n", rounds_wanted, mapped_in_time, read_in_time);
+    return passed("races");
+}
