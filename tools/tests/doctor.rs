@@ -53,12 +53,19 @@ impl Report {
         );
     }
 
-    /// Asserts how many problems there are, and that the exit status says whether there are any.
+    /// Asserts how many problems there are, that the exit status says whether there are any, and that
+    /// there is something to do about each, and about each warning.
     #[track_caller]
     fn has_problems(&self, count: usize) {
         assert_eq!(self.json["problems"], count, "{:#}", self.json);
         assert_eq!(self.json["usable"], count == 0);
         assert_eq!(self.status, Some(i32::from(count > 0)));
+        let bad = |finding: &&Value| {
+            ["warning", "problem"].contains(&finding["verdict"].as_str().unwrap())
+        };
+        for finding in self.findings("").into_iter().filter(bad) {
+            assert!(!finding["remedy"].as_str().unwrap().is_empty(), "{finding}");
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! `gdrcopy doctor`: whether and how gdrcopy works on this machine, and what to do where it does not.
+//! `gdrcopy doctor`: whether and how gdrcopy works on this machine, and what to do where it does
+//! not.
 //!
 //! ```text
 //! run            mod.rs       → checks → render
@@ -34,7 +35,8 @@ pub struct Options {
     #[arg(long = "lib", value_name = "FILE")]
     library: Option<PathBuf>,
 
-    /// Tell the report as JSON: usable, problems, warnings, and sections of findings (subject, verdict, value, remedy)
+    /// Tell the report as JSON: usable, problems, warnings, and sections of findings (subject,
+    /// verdict, value, remedy)
     #[arg(long)]
     json: bool,
 

@@ -30,7 +30,8 @@ pub(super) const SIZE: usize = 1 << 20;
 const USING_DMA_BUF_MMAP: i32 = 3;
 
 /// What to do when a probe cannot be started.
-pub(super) const NOT_STARTED: &str = "doctor starts itself for this: let it have a process, and room in the folder for temporary files";
+pub(super) const NOT_STARTED: &str = "doctor starts itself for this: let it have a process, and \
+    room in the folder for temporary files";
 
 /// How long a probe may take; loading CUDA on a machine with many GPUs takes seconds.
 const LIMIT: Duration = Duration::from_secs(120);

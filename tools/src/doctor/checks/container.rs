@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
-use super::super::finding::Finding;
+use crate::doctor::finding::Finding;
 
 /// Marks in the names of the first process's cgroups.
 const MARKS: [(&str, &str); 5] = [

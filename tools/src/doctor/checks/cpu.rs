@@ -4,8 +4,8 @@
 use gdrapi::copy;
 use nix::unistd::{SysconfVar, sysconf};
 
-use super::super::finding::Finding;
 use crate::cuda::GPU_PAGE;
+use crate::doctor::finding::Finding;
 
 pub(super) fn findings() -> Vec<Finding> {
     vec![kernel(), pages()]

@@ -1,11 +1,11 @@
 //! The GPU driver, CUDA, and the modules beside them.
 #![forbid(unsafe_code)]
 
-use super::super::finding::Finding;
-use super::super::system::cuda::{Cuda, Gpu};
-use super::super::system::files;
-use super::super::system::nvml::Nvml;
 use super::Ways;
+use crate::doctor::finding::Finding;
+use crate::doctor::system::cuda::{Cuda, Gpu};
+use crate::doctor::system::files;
+use crate::doctor::system::nvml::Nvml;
 
 /// The first CUDA version whose dma-bufs can be mapped: 13.3.
 const DMABUF_SINCE: i32 = 13030;
@@ -26,11 +26,15 @@ pub(super) fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
 pub(super) fn findings(cuda: &Cuda, nvml: Option<&Nvml>, ways: Ways) -> Vec<Finding> {
     let mut findings = vec![gpu_driver(nvml)];
     match &cuda.version {
-        Ok(version) => findings.push(Finding::ok("CUDA", format!("{}, by the driver", of(*version)))),
+        Ok(version) => findings.push(Finding::ok(
+            "CUDA",
+            format!("{}, by the driver", of(*version)),
+        )),
         Err(why) => findings.push(Finding::problem(
             "CUDA",
             format!("no CUDA driver: {why}"),
-            "install the GPU driver's libcuda.so.1; into containers NVIDIA's container toolkit brings it (--gpus all)",
+            "install the GPU driver's libcuda.so.1; into containers NVIDIA's container toolkit \
+             brings it (--gpus all)",
         )),
     }
     if let Ok(version) = cuda.version {
@@ -102,13 +106,15 @@ fn gpus(cuda: &Cuda) -> Finding {
         Ok([]) => Finding::problem(
             subject,
             "CUDA sees no GPU",
-            "is CUDA_VISIBLE_DEVICES right, and does nvidia-smi show one? A container needs --gpus all",
+            "is CUDA_VISIBLE_DEVICES right, and does nvidia-smi show one? A container needs \
+             --gpus all",
         ),
         Ok(gpus) => Finding::ok(subject, gpus.len().to_string()),
         Err(why) => Finding::problem(
             subject,
             format!("CUDA cannot be used: {why}"),
-            "does nvidia-smi work? After an update of the driver, load its kernel module anew or boot",
+            "does nvidia-smi work? After an update of the driver, load its kernel module anew \
+             or boot",
         ),
     }
 }
@@ -119,7 +125,8 @@ fn peermem() -> Finding {
         Some(true) => Finding::ok(subject, "loaded"),
         Some(false) => Finding::ok(
             subject,
-            "not loaded; gdrcopy does without, RDMA network cards may want it (modprobe nvidia-peermem)",
+            "not loaded; gdrcopy does without, RDMA network cards may want it (modprobe \
+             nvidia-peermem)",
         ),
         None => Finding::unknown(subject, "no /proc/modules to tell"),
     }

@@ -4,10 +4,10 @@
 use gdrapi::Version;
 use nix::errno::Errno;
 
-use super::super::finding::Finding;
-use super::super::system::files;
-use super::super::system::gdrdrv::{Gdrdrv, NODE, Node, Versions};
 use super::Ways;
+use crate::doctor::finding::Finding;
+use crate::doctor::system::files;
+use crate::doctor::system::gdrdrv::{Gdrdrv, NODE, Node, Versions};
 
 /// The first release with persistent mappings, and with the attributes that tell of them.
 const PERSISTENT_SINCE: Version = Version::new(2, 5);
@@ -53,7 +53,8 @@ fn node(module: &Gdrdrv, ways: Ways, container: Option<&str>) -> Finding {
             subject,
             match module.loaded {
                 Some(true) => format!("the module is loaded, but there is no {NODE}"),
-                _ => format!("there is no {NODE}, and the module is not loaded"),
+                Some(false) => format!("there is no {NODE}, and the module is not loaded"),
+                None => format!("there is no {NODE}"),
             },
             match module.loaded {
                 Some(true) => make_node(container),
@@ -77,20 +78,19 @@ fn describe(node: &Node) -> String {
 }
 
 fn make_node(container: Option<&str>) -> String {
-    match container {
+    String::from(match container {
         Some(_) => {
-            "pass it into the container: --device=/dev/gdrdrv, or NVIDIA_GDRCOPY=enabled with \
-                    NVIDIA's container toolkit"
-                .into()
+            "pass it into the container: --device=/dev/gdrdrv, or NVIDIA_GDRCOPY=enabled with NVIDIA's \
+             container toolkit"
         }
-        None => "make it: mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0"
-            .into(),
-    }
+        None => "make it: mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0",
+    })
 }
 
 fn load_module(module: &Gdrdrv, container: Option<&str>) -> String {
     if container.is_some() {
-        return "load it on the host (modprobe gdrdrv), and pass it into the container: --device=/dev/gdrdrv"
+        return "load it on the host (modprobe gdrdrv), and pass it into the container: \
+            --device=/dev/gdrdrv"
             .into();
     }
     let mut remedy = String::from(match module.installed {
@@ -98,24 +98,31 @@ fn load_module(module: &Gdrdrv, container: Option<&str>) -> String {
         _ => "install it for this kernel (package gdrdrv-dkms) and load it (modprobe gdrdrv)",
     });
     if module.signed_only {
-        remedy += "; this kernel takes signed modules alone: enrol the key that DKMS signs with (mokutil --import)";
+        remedy += "; this kernel takes signed modules alone: enrol the key that DKMS signs with \
+            (mokutil --import)";
     }
     remedy + ". GPU driver 610 and later can do without"
 }
 
 /// The node is there, but opening it or asking for the version fails.
 fn refused(errno: Errno, ways: Ways, container: Option<&str>) -> Finding {
+    let stale = format!("modprobe gdrdrv, then {}", make_node(container));
     let remedy = match errno {
-        Errno::EACCES => "let everybody read and write it: chmod 666 /dev/gdrdrv, and a udev rule that keeps it so".into(),
-        Errno::EPERM => match container {
-            Some(_) => "the container's device cgroup forbids it: start the container with --device=/dev/gdrdrv".into(),
-            None => "a device cgroup forbids it: allow it in the service (DeviceAllow=/dev/gdrdrv rw) or the job".to_owned(),
-        },
-        Errno::ENXIO | Errno::ENODEV => {
-            format!("the node is stale or the module is not loaded: modprobe gdrdrv, then {}", make_node(container))
+        Errno::EACCES => {
+            "let everybody read and write it: chmod 666 /dev/gdrdrv, and a udev rule that keeps \
+             it so"
         }
-        Errno::EMFILE | Errno::ENFILE => "raise the limit of open files (ulimit -n)".into(),
-        _ => "see the kernel's log (dmesg), and load the module anew".into(),
+        Errno::EPERM if container.is_some() => {
+            "the container's device cgroup forbids it: start the container with \
+             --device=/dev/gdrdrv"
+        }
+        Errno::EPERM => {
+            "a device cgroup forbids it: allow it in the service (DeviceAllow=/dev/gdrdrv rw) \
+             or the job"
+        }
+        Errno::ENXIO | Errno::ENODEV => &stale,
+        Errno::EMFILE | Errno::ENFILE => "raise the limit of open files (ulimit -n)",
+        _ => "see the kernel's log (dmesg), and load the module anew",
     };
     Finding::problem_if(
         ways.need_gdrdrv(),

@@ -1,12 +1,12 @@
 //! One GPU: what it can do, and how it is connected.
 #![forbid(unsafe_code)]
 
-use super::super::finding::{Finding, Section};
-use super::super::system::cpus;
-use super::super::system::cuda::Gpu;
-use super::super::system::nvml::{Bar1, Nvml};
-use super::super::system::pci::{self, Pci};
 use super::{Ways, driver};
+use crate::doctor::finding::{Finding, Section};
+use crate::doctor::system::cpus;
+use crate::doctor::system::cuda::Gpu;
+use crate::doctor::system::nvml::{Bar1, Nvml};
+use crate::doctor::system::pci::{self, Pci};
 use crate::numa;
 
 /// A BAR1 below this is one that was not resized: GPUs come with 256 MiB at most then.
@@ -74,7 +74,8 @@ fn dmabuf(gpu: &Gpu, ways: Ways) -> Finding {
         return Finding::problem(
             subject,
             value,
-            "load gdrdrv (modprobe gdrdrv); dma-bufs take the open kernel modules of the GPU driver",
+            "load gdrdrv (modprobe gdrdrv); dma-bufs take the open kernel modules of the GPU \
+             driver",
         );
     }
     Finding::ok(subject, value)

@@ -4,9 +4,9 @@
 use std::env;
 use std::path::Path;
 
-use super::super::finding::Finding;
-use super::super::probe::{self, Loaded, Probe};
-use super::super::system::loader::{self, Candidate};
+use crate::doctor::finding::Finding;
+use crate::doctor::probe::{self, Loaded, Probe};
+use crate::doctor::system::loader::{self, Candidate};
 
 pub(super) fn findings(asked_for: Option<&Path>) -> Vec<Finding> {
     let candidates = loader::candidates();
@@ -54,7 +54,8 @@ fn loaded(subject: &'static str, asked_for: Option<&Path>, candidates: &[Candida
             match asked_for {
                 Some(_) => "name a libgdrapi file of this machine's kind",
                 None => {
-                    "install libgdrapi (make install), then run ldconfig or put its folder on LD_LIBRARY_PATH"
+                    "install libgdrapi (make install), then run ldconfig or put its folder on \
+                     LD_LIBRARY_PATH"
                 }
             },
         ),
@@ -74,7 +75,8 @@ fn judge(subject: &'static str, library: &Loaded, candidates: &[Candidate]) -> F
             format!("{value} comes before {}", ours.file.display()),
             match ours.file.parent() {
                 Some(folder) => format!(
-                    "put {} first on LD_LIBRARY_PATH, or take the other one off the path; LD_PRELOAD={} covers it, too",
+                    "put {} first on LD_LIBRARY_PATH, or take the other one off the path; \
+                     LD_PRELOAD={} covers it, too",
                     folder.display(),
                     ours.file.display()
                 ),

@@ -6,8 +6,8 @@ use std::fs;
 use nix::libc::rlim_t;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use super::super::finding::Finding;
 use super::Ways;
+use crate::doctor::finding::Finding;
 
 /// Descriptors below which programs run into the limit by themselves, and with a pin each.
 const FEW: rlim_t = 256;
@@ -59,7 +59,8 @@ fn locked_memory() -> Finding {
         return Finding::warning(
             subject,
             format!("{value}, but this machine's RDMA network card does"),
-            "raise the limit: ulimit -l unlimited (LimitMEMLOCK= in a service, --ulimit memlock=-1 for a container)",
+            "raise the limit: ulimit -l unlimited (LimitMEMLOCK= in a service, --ulimit \
+             memlock=-1 for a container)",
         );
     }
     Finding::ok(subject, value)

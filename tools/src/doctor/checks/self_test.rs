@@ -3,10 +3,10 @@
 
 use nix::errno::Errno;
 
-use super::super::Options;
-use super::super::finding::Finding;
-use super::super::probe::{self, Answer, Failure, Probe, Told};
-use super::super::system::cuda::Gpu;
+use crate::doctor::Options;
+use crate::doctor::finding::Finding;
+use crate::doctor::probe::{self, Answer, Failure, Probe, Told};
+use crate::doctor::system::cuda::Gpu;
 
 /// Lines of the library's log that a remedy quotes at most.
 const LOG_LINES: usize = 2;
@@ -64,7 +64,8 @@ fn judge(number: i32, told: &Told) -> Finding {
     Finding::ok(
         "passed",
         format!(
-            "GPU {number}: {} KiB written and read back through a {mapping} mapping of {way}, as CUDA sees them",
+            "GPU {number}: {} KiB written and read back through a {mapping} mapping of {way}, \
+             as CUDA sees them",
             probe::SIZE >> 10
         ),
     )

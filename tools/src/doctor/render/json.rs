@@ -3,11 +3,11 @@
 
 use std::io::{self, Write};
 
-use super::super::finding::Report;
+use crate::doctor::finding::Report;
 
 /// `{"usable", "problems", "warnings", "sections": [{"title", "findings": [{"subject", "verdict",
 /// "value", "remedy"}]}]}`.
-pub(in super::super) fn json(report: &Report) -> io::Result<()> {
+pub(in crate::doctor) fn json(report: &Report) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, report)?;
     writeln!(out)

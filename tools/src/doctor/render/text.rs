@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
-use super::super::finding::{Report, Verdict};
+use crate::doctor::finding::{Report, Verdict};
 
 /// How a verdict looks.
 fn mark(verdict: Verdict) -> (&'static str, Style) {
@@ -18,7 +18,7 @@ fn mark(verdict: Verdict) -> (&'static str, Style) {
 }
 
 /// Tells it on stdout, without colour where that is no terminal or NO_COLOR is set.
-pub(in super::super) fn text(report: &Report) -> io::Result<()> {
+pub(in crate::doctor) fn text(report: &Report) -> io::Result<()> {
     page(report, &mut anstream::stdout().lock())
 }
 
@@ -66,8 +66,8 @@ fn count(number: usize, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::finding::{Finding, Section};
     use super::*;
+    use crate::doctor::finding::{Finding, Section};
 
     #[test]
     fn remedies_stand_below_what_they_are_for() {

@@ -38,38 +38,38 @@ const NO_DEVICE: c_int = 100;
 
 /// What is known of CUDA.
 #[derive(Debug)]
-pub(in super::super) struct Cuda {
+pub(in crate::doctor) struct Cuda {
     /// The CUDA version that the driver serves, 1000 times the major one and 10 times the minor one,
     /// or why there is no driver.
-    pub(in super::super) version: Result<c_int, String>,
+    pub(in crate::doctor) version: Result<c_int, String>,
     /// The GPUs, or why CUDA cannot be used.
-    pub(in super::super) gpus: Result<Vec<Gpu>, String>,
+    pub(in crate::doctor) gpus: Result<Vec<Gpu>, String>,
 }
 
 /// A GPU, and what the driver says that it can do. `None` is what this driver cannot be asked.
 #[derive(Debug)]
-pub(in super::super) struct Gpu {
+pub(in crate::doctor) struct Gpu {
     /// CUDA's number of it.
-    pub(in super::super) number: c_int,
-    pub(in super::super) name: String,
+    pub(in crate::doctor) number: c_int,
+    pub(in crate::doctor) name: String,
     /// As sysfs has it, `0000:1b:00.0`.
-    pub(in super::super) pci_address: String,
+    pub(in crate::doctor) pci_address: String,
     /// Bytes.
-    pub(in super::super) memory: u64,
-    pub(in super::super) rdma: Option<bool>,
+    pub(in crate::doctor) memory: u64,
+    pub(in crate::doctor) rdma: Option<bool>,
     /// GPUDirect RDMA of memory from cuMemCreate.
-    pub(in super::super) rdma_with_vmm: Option<bool>,
-    pub(in super::super) memory_pools: Option<bool>,
-    pub(in super::super) dmabuf: Option<bool>,
-    pub(in super::super) dmabuf_mmap: Option<bool>,
+    pub(in crate::doctor) rdma_with_vmm: Option<bool>,
+    pub(in crate::doctor) memory_pools: Option<bool>,
+    pub(in crate::doctor) dmabuf: Option<bool>,
+    pub(in crate::doctor) dmabuf_mmap: Option<bool>,
     /// CPU and GPU are joined by a coherent link.
-    pub(in super::super) coherent: Option<bool>,
+    pub(in crate::doctor) coherent: Option<bool>,
     /// Windows' driver model for GPUs without a display.
-    pub(in super::super) tcc: Option<bool>,
+    pub(in crate::doctor) tcc: Option<bool>,
 }
 
 /// Asks for all of it.
-pub(in super::super) fn ask() -> Cuda {
+pub(in crate::doctor) fn ask() -> Cuda {
     let driver = match Driver::load() {
         Ok(driver) => driver,
         Err(error) => {

@@ -6,25 +6,25 @@ use std::path::Path;
 use std::str::FromStr;
 
 /// The text of a file, without the end of its last line.
-pub(in super::super) fn text(path: impl AsRef<Path>) -> Option<String> {
+pub(in crate::doctor) fn text(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim_end().to_owned())
 }
 
 /// The number that a file holds.
-pub(in super::super) fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
+pub(in crate::doctor) fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
     text(path)?.parse().ok()
 }
 
 /// What stands behind `key` and a colon in a text of such lines.
-pub(in super::super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+pub(in crate::doctor) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines()
         .find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':'))
         .map(str::trim)
 }
 
 /// Whether the kernel has loaded a module, or has it built in; `None` if it does not tell.
-pub(in super::super) fn module_loaded(name: &str) -> Option<bool> {
+pub(in crate::doctor) fn module_loaded(name: &str) -> Option<bool> {
     let modules = text("/proc/modules")?;
     let listed = modules
         .lines()

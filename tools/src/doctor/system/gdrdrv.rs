@@ -11,48 +11,48 @@ use nix::errno::Errno;
 use super::files;
 
 /// The device node.
-pub(in super::super) const NODE: &str = "/dev/gdrdrv";
+pub(in crate::doctor) const NODE: &str = "/dev/gdrdrv";
 
 /// GET_VERSION, the one command that every release of the module knows.
 const GET_VERSION: u64 = 0xC008_DAFF;
 
 /// What is known of the module.
 #[derive(Debug)]
-pub(in super::super) struct Gdrdrv {
+pub(in crate::doctor) struct Gdrdrv {
     /// The node, or why it cannot be looked at.
-    pub(in super::super) node: Result<Node, Errno>,
+    pub(in crate::doctor) node: Result<Node, Errno>,
     /// Whether the module is loaded.
-    pub(in super::super) loaded: Option<bool>,
+    pub(in crate::doctor) loaded: Option<bool>,
     /// Whether it is installed for this kernel.
-    pub(in super::super) installed: Option<bool>,
+    pub(in crate::doctor) installed: Option<bool>,
     /// The kernel loads no modules but signed ones.
-    pub(in super::super) signed_only: bool,
+    pub(in crate::doctor) signed_only: bool,
     /// What it answers when it is opened and asked for its version, or which errno.
-    pub(in super::super) versions: Result<Versions, Errno>,
+    pub(in crate::doctor) versions: Result<Versions, Errno>,
     /// Its parameters, as /proc/driver/gdrdrv/params tells them.
-    pub(in super::super) params: Option<String>,
+    pub(in crate::doctor) params: Option<String>,
 }
 
 /// The node.
 #[derive(Debug)]
-pub(in super::super) struct Node {
-    pub(in super::super) is_device: bool,
+pub(in crate::doctor) struct Node {
+    pub(in crate::doctor) is_device: bool,
     /// Permissions, as chmod takes them.
-    pub(in super::super) mode: u32,
-    pub(in super::super) owner: u32,
-    pub(in super::super) group: u32,
+    pub(in crate::doctor) mode: u32,
+    pub(in crate::doctor) owner: u32,
+    pub(in crate::doctor) group: u32,
 }
 
 /// What the module answers to GET_VERSION.
 #[derive(Debug)]
-pub(in super::super) struct Versions {
-    pub(in super::super) module: Version,
+pub(in crate::doctor) struct Versions {
+    pub(in crate::doctor) module: Version,
     /// The oldest library that it serves.
-    pub(in super::super) oldest_library: Version,
+    pub(in crate::doctor) oldest_library: Version,
 }
 
 /// Asks for all of it.
-pub(in super::super) fn ask() -> Gdrdrv {
+pub(in crate::doctor) fn ask() -> Gdrdrv {
     let params = files::text("/proc/driver/gdrdrv/params");
     Gdrdrv {
         node: node(),

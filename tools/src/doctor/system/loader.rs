@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The name that programs ask for.
-pub(in super::super) const SONAME: &str = "libgdrapi.so.2";
+pub(in crate::doctor) const SONAME: &str = "libgdrapi.so.2";
 
 /// What the loader searches when no other place has the library.
 const DEFAULT_FOLDERS: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
@@ -17,15 +17,15 @@ const MARK_OF_OURS: &[u8] = b"GDRCOPY_ISA";
 
 /// A libgdrapi that the loader could take.
 #[derive(Debug, PartialEq)]
-pub(in super::super) struct Candidate {
+pub(in crate::doctor) struct Candidate {
     /// How the loader comes to it.
-    pub(in super::super) place: &'static str,
-    pub(in super::super) file: PathBuf,
+    pub(in crate::doctor) place: &'static str,
+    pub(in crate::doctor) file: PathBuf,
 }
 
 /// All that are there, those that win first. The paths built into programs (RUNPATH), which come
 /// before the loader's cache, no other program can know.
-pub(in super::super) fn candidates() -> Vec<Candidate> {
+pub(in crate::doctor) fn candidates() -> Vec<Candidate> {
     let found = |place| move |file: PathBuf| Candidate { place, file };
     let mut all = Vec::new();
     all.extend(preloaded().map(found("LD_PRELOAD")));
@@ -43,7 +43,7 @@ pub(in super::super) fn candidates() -> Vec<Candidate> {
 }
 
 /// Whether a file is this project's library.
-pub(in super::super) fn is_ours(file: &Path) -> bool {
+pub(in crate::doctor) fn is_ours(file: &Path) -> bool {
     fs::read(file).is_ok_and(|bytes| {
         bytes
             .windows(MARK_OF_OURS.len())
@@ -52,7 +52,7 @@ pub(in super::super) fn is_ours(file: &Path) -> bool {
 }
 
 /// The file behind all links.
-pub(in super::super) fn real(file: &Path) -> PathBuf {
+pub(in crate::doctor) fn real(file: &Path) -> PathBuf {
     file.canonicalize().unwrap_or_else(|_| file.to_owned())
 }
 

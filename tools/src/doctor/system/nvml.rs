@@ -10,17 +10,17 @@ type Device = *mut c_void;
 /// `nvmlBAR1Memory_t`, all in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
-pub(in super::super) struct Bar1 {
-    pub(in super::super) total: c_ulonglong,
-    pub(in super::super) free: c_ulonglong,
-    pub(in super::super) used: c_ulonglong,
+pub(in crate::doctor) struct Bar1 {
+    pub(in crate::doctor) total: c_ulonglong,
+    pub(in crate::doctor) free: c_ulonglong,
+    pub(in crate::doctor) used: c_ulonglong,
 }
 
 const _: () = assert!(size_of::<Bar1>() == 24);
 
 /// The library, initialised. It stays loaded.
 #[derive(Debug)]
-pub(in super::super) struct Nvml {
+pub(in crate::doctor) struct Nvml {
     device: unsafe extern "C" fn(*const c_char, *mut Device) -> c_int,
     bar1: unsafe extern "C" fn(Device, *mut Bar1) -> c_int,
     driver_version: unsafe extern "C" fn(*mut c_char, c_uint) -> c_int,
@@ -28,7 +28,7 @@ pub(in super::super) struct Nvml {
 
 impl Nvml {
     /// Loads it; `None` if it is not there or does not work.
-    pub(in super::super) fn load() -> Option<Nvml> {
+    pub(in crate::doctor) fn load() -> Option<Nvml> {
         // SAFETY: NVML may be loaded at any time; the types are those of its API.
         unsafe {
             let library = Library::open(Some("libnvidia-ml.so.1"), RTLD_NOW | RTLD_LOCAL).ok()?;
@@ -49,7 +49,7 @@ impl Nvml {
     }
 
     /// BAR1 of the GPU at this PCI address.
-    pub(in super::super) fn bar1(&self, pci_address: &str) -> Option<Bar1> {
+    pub(in crate::doctor) fn bar1(&self, pci_address: &str) -> Option<Bar1> {
         let address = CString::new(pci_address).ok()?;
         let (mut device, mut bar1) = (ptr::null_mut(), Bar1::default());
         // SAFETY: the address is a C string, the others are local variables.
@@ -60,7 +60,7 @@ impl Nvml {
     }
 
     /// The version of the GPU driver, as `580.95.05`.
-    pub(in super::super) fn driver_version(&self) -> Option<String> {
+    pub(in crate::doctor) fn driver_version(&self) -> Option<String> {
         let mut text = [0u8; 96];
         // SAFETY: the text is a local variable, of the length that NVML is told.
         let result =

@@ -7,18 +7,18 @@ use super::files;
 
 /// What sysfs says of it.
 #[derive(Debug, Default, PartialEq)]
-pub(in super::super) struct Pci {
+pub(in crate::doctor) struct Pci {
     /// Bytes of its largest range of memory, which is what NVIDIA calls BAR1.
-    pub(in super::super) bar1: Option<u64>,
-    pub(in super::super) speed: Option<String>,
-    pub(in super::super) max_speed: Option<String>,
+    pub(in crate::doctor) bar1: Option<u64>,
+    pub(in crate::doctor) speed: Option<String>,
+    pub(in crate::doctor) max_speed: Option<String>,
     /// Lanes.
-    pub(in super::super) width: Option<u32>,
-    pub(in super::super) max_width: Option<u32>,
+    pub(in crate::doctor) width: Option<u32>,
+    pub(in crate::doctor) max_width: Option<u32>,
 }
 
 /// Asks for the device at this address.
-pub(in super::super) fn ask(address: &str) -> Pci {
+pub(in crate::doctor) fn ask(address: &str) -> Pci {
     let folder: PathBuf = Path::new("/sys/bus/pci/devices").join(address);
     Pci {
         bar1: files::text(folder.join("resource")).and_then(|text| largest_memory(&text)),
@@ -30,7 +30,7 @@ pub(in super::super) fn ask(address: &str) -> Pci {
 }
 
 /// The PCIe generation of a link of that speed, as sysfs writes speeds.
-pub(in super::super) fn generation(speed: &str) -> Option<u32> {
+pub(in crate::doctor) fn generation(speed: &str) -> Option<u32> {
     let transfers = speed.split(' ').next()?;
     Some(match transfers.trim_end_matches(".0") {
         "2.5" => 1,
