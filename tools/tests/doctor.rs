@@ -411,6 +411,14 @@ fn no_gpudirect_rdma() {
         "failed",
         &["GPU 1", "gdr_pin_buffer"],
     );
+    let report = doctor(&["--rdma", "no", "--gdrdrv-errno", "EACCES"], &[]);
+    report.finds("problem", "GPU 0", "GPUDirect RDMA", &["cannot pin"]);
+    let report = doctor(
+        &["--rdma", "no", "--no-gdrdrv", "--cuda-version", "13.3"],
+        &[],
+    );
+    report.has_problems(0);
+    report.finds("warning", "GPU 0", "GPUDirect RDMA", &["cannot pin"]);
 }
 
 #[test]

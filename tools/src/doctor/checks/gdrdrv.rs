@@ -30,6 +30,7 @@ pub(super) fn findings(module: &Gdrdrv, ways: Ways, container: Option<&str>) -> 
     }
     match &module.params {
         Some(params) => findings.extend([persistence(params), flavour(params)]),
+        None if module.node.is_err() => {}
         None => findings.push(Finding::unknown(
             "persistent mapping",
             "no /proc/driver/gdrdrv/params to tell",

@@ -37,7 +37,7 @@ fn rdma(gpu: &Gpu, ways: Ways) -> Finding {
     match gpu.rdma {
         Some(true) => Finding::ok(subject, "supported"),
         Some(false) => Finding::problem_if(
-            !driver::gpu_maps_dmabufs(gpu) || ways.gdrdrv && !ways.dmabuf_forced,
+            !(ways.need_dmabuf() && ways.dmabuf && driver::gpu_maps_dmabufs(gpu)),
             subject,
             "not supported: gdrdrv cannot pin this GPU's memory",
             "take a data-centre or RTX PRO GPU, or leave this one out (CUDA_VISIBLE_DEVICES)",

@@ -8,9 +8,6 @@ use crate::doctor::finding::Finding;
 use crate::doctor::probe::{self, Answer, Failure, Probe, Told};
 use crate::doctor::system::cuda::Gpu;
 
-/// Lines of the library's log that a remedy quotes at most.
-const LOG_LINES: usize = 2;
-
 pub(super) fn findings(options: &Options, gpus: &[Gpu]) -> Vec<Finding> {
     let all = gpus.iter().map(|gpu| gpu.number);
     let numbers: Vec<_> = match options.gpus.is_empty() {
@@ -75,15 +72,13 @@ fn remedy(failure: &Failure, log: &str) -> String {
     if failure.corrupted {
         return "do not use this library here: try another one (--lib), and report it".into();
     }
-    let errors: Vec<_> = log
+    // The last line is what everything before led to.
+    let last = log
         .lines()
         .filter_map(|line| line.strip_prefix("ERR:"))
-        .map(str::trim)
-        .collect();
-    // The last lines are what everything before led to.
-    if !errors.is_empty() {
-        let last = &errors[errors.len().saturating_sub(LOG_LINES)..];
-        return format!("the library says: {}", last.join("; "));
+        .next_back();
+    if let Some(line) = last {
+        return format!("the library says: {}", line.trim());
     }
     match failure.errno.map(Errno::from_raw) {
         Some(Errno::ENOMEM) => "BAR1 or memory is used up: end programs that hold pins",
