@@ -14,7 +14,12 @@ use crate::{apiperf, copybw, copylat, doctor, failure, pplat};
 /// Each tool can also be called by the name gdrcopy_TOOL. Exit status: 0, 1 if something failed,
 /// 2 for wrong options, 130 after Ctrl-C.
 #[derive(Debug, Parser)]
-#[command(name = "gdrcopy", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(
+    name = "gdrcopy",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

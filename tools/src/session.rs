@@ -94,6 +94,7 @@ impl Session {
     /// # Errors
     /// One of these fails; the message says what to do.
     pub fn open(tool: &'static str, target: &Target, len: usize) -> Result<Session> {
+        let interrupt = Interrupt::listen()?;
         if let Some(cpus) = &target.cpu {
             cpus.allow_all()?;
         }
@@ -128,7 +129,7 @@ impl Session {
             subjects,
             gpu,
             setup,
-            interrupt: Interrupt::listen()?,
+            interrupt,
         })
     }
 }

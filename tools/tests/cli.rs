@@ -2,7 +2,10 @@
 
 mod common;
 
-use common::{gdrcopy, run};
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use common::{gdrcopy, library, run};
 
 const TOOLS: [&str; 5] = ["copybw", "copylat", "apiperf", "pplat", "doctor"];
 
@@ -20,10 +23,76 @@ fn wrong_options_are_told_with_status_2() {
 fn help_is_given_without_a_gpu() {
     for tool in TOOLS {
         for option in ["-h", "--help"] {
-            let said =
-                run(std::process::Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args([tool, option]));
+            let said = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args([tool, option]));
             assert_eq!(said.status, Some(0), "{tool}: {said:?}");
             assert!(said.stdout.contains("Usage: gdrcopy"), "{tool}: {said:?}");
         }
     }
+}
+
+#[test]
+fn links_name_the_tool() {
+    let folder = tempfile::tempdir().unwrap();
+    for tool in TOOLS {
+        let link = folder.path().join(format!("gdrcopy_{tool}"));
+        symlink(env!("CARGO_BIN_EXE_gdrcopy"), &link).unwrap();
+        let said = run(Command::new(&link).arg("-h"));
+        assert!(
+            said.stdout.contains(&format!("Usage: gdrcopy {tool}")),
+            "{said:?}"
+        );
+        let said = run(Command::new(&link).arg("--version"));
+        assert!(said.stdout.contains(env!("CARGO_PKG_VERSION")), "{said:?}");
+    }
+}
+
+#[test]
+fn without_a_cuda_driver_there_is_an_explanation() {
+    let library = library();
+    for tool in ["copybw", "copylat", "apiperf"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+        let said = run(command.args([tool, "--lib", library.to_str().unwrap()]));
+        assert_eq!(said.status, Some(1), "{tool}: {said:?}");
+        assert!(said.stderr.contains("no CUDA driver"), "{tool}: {said:?}");
+        assert!(!said.stderr.contains("panicked"), "{tool}: {said:?}");
+    }
+}
+
+#[test]
+fn the_library_is_the_loader_s_choice() {
+    let folder = tempfile::tempdir().unwrap();
+    symlink(library(), folder.path().join("libgdrapi.so.2")).unwrap();
+    let few = ["copybw", "-w", "10", "-r", "10"];
+    let said = run(gdrcopy(&[], &few).env("LD_LIBRARY_PATH", folder.path()));
+    assert_eq!(said.status, Some(0), "{said:?}");
+    let file = library().canonicalize().unwrap();
+    assert!(said.stdout.contains(file.to_str().unwrap()), "{said:?}");
+
+    let said = run(gdrcopy(&[], &few).env_remove("LD_LIBRARY_PATH"));
+    assert_eq!(said.status, Some(1), "{said:?}");
+    assert!(said.stderr.contains("--lib"), "{said:?}");
+}
+
+#[test]
+fn a_file_that_is_no_library_is_named() {
+    let program = env!("CARGO_BIN_EXE_gdrcopy");
+    for file in [program, "/nowhere/libgdrapi.so"] {
+        let said = run(&mut gdrcopy(&[], &["copybw", "--lib", file]));
+        assert_eq!(said.status, Some(1), "{said:?}");
+        assert!(said.stderr.contains(file), "{said:?}");
+    }
+    let one = format!("--lib={}", library().display());
+    let said = run(&mut gdrcopy(&[], &["copybw", &one, &one, &one]));
+    assert_eq!(said.status, Some(2), "{said:?}");
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_told() {
+    let one = format!("--lib={}", library().display());
+    let said = run(&mut gdrcopy(
+        &["--gpus", "2"],
+        &["copylat", &one, "-d", "2"],
+    ));
+    assert_eq!(said.status, Some(1), "{said:?}");
+    assert!(said.stderr.contains("no GPU 2; CUDA has 2"), "{said:?}");
 }

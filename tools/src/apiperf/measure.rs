@@ -96,10 +96,8 @@ pub(super) fn run(session: Session, options: &Options) -> Result<Results> {
     let progress = progress::bar(sizes.len());
     for size in sizes {
         progress.set_message(format!("{size} B"));
-        let measured = measure(&pinners, size, options, &clock, &session.interrupt)?;
-        results
-            .rows
-            .extend(measured.map(|libraries| Row { size, libraries }));
+        let libraries = measure(&pinners, size, options, &clock, &session.interrupt)?;
+        results.rows.push(Row { size, libraries });
         progress.inc(1);
         if session.interrupt.asked() {
             results.interrupted = true;
@@ -116,14 +114,14 @@ fn doubling(largest: usize) -> impl Iterator<Item = usize> {
         .take_while(move |&size| size <= largest)
 }
 
-/// Times of this size, the libraries in turn. None if the user wants to end before there are any.
+/// Times of this size, the libraries in turn. One turn is made even if the user wants to end.
 fn measure(
     pinners: &[Pinner],
     size: usize,
     options: &Options,
     clock: &Clock,
     interrupt: &Interrupt,
-) -> Result<Option<Vec<LibraryTimes>>> {
+) -> Result<Vec<LibraryTimes>> {
     let mapping = options.target.mapping;
     for _ in 0..options.warmup {
         for pinner in pinners {
@@ -132,9 +130,6 @@ fn measure(
     }
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); pinners.len()];
     for turn in 0..options.iterations {
-        if interrupt.asked() {
-            break;
-        }
         for place in 0..pinners.len() {
             let library = match turn % 2 {
                 0 => place,
@@ -142,16 +137,12 @@ fn measure(
             };
             samples[library].push(sample(&pinners[library], size, mapping, clock)?);
         }
+        if interrupt.asked() {
+            break;
+        }
     }
-    if samples.iter().any(Vec::is_empty) {
-        return Ok(None);
-    }
-    Ok(Some(
-        samples
-            .iter()
-            .map(|samples| LibraryTimes::of(samples))
-            .collect(),
-    ))
+    let times = samples.iter().map(|samples| LibraryTimes::of(samples));
+    Ok(times.collect())
 }
 
 /// Pins and maps so many bytes, and gives them back.

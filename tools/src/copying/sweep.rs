@@ -96,17 +96,16 @@ impl Sweep {
         let progress = progress::bar(copies.len());
         for (copy, iterations) in copies {
             progress.set_message(format!("{} {} B", copy.direction.name(), copy.size));
-            if let Some(outcomes) = bench.measure(&methods, copy, iterations)? {
-                let functions = methods.iter().map(|method| method.function(copy.direction));
-                let both = functions.zip(outcomes);
-                results.rows.push(Row {
-                    copy,
-                    iterations,
-                    results: both
-                        .map(|(function, outcome)| MethodResult { function, outcome })
-                        .collect(),
-                });
-            }
+            let functions = methods.iter().map(|method| method.function(copy.direction));
+            let outcomes = bench.measure(&methods, copy, iterations)?;
+            results.rows.push(Row {
+                copy,
+                iterations,
+                results: functions
+                    .zip(outcomes)
+                    .map(|(function, outcome)| MethodResult { function, outcome })
+                    .collect(),
+            });
             progress.inc(1);
             if session.interrupt.asked() {
                 results.interrupted = true;

@@ -67,8 +67,7 @@ impl Bench {
         })
     }
 
-    /// What each method makes of the copy, made `iterations` times. None if the user wants to end
-    /// before there is something to tell.
+    /// What each method makes of the copy, made `iterations` times, at least 1.
     ///
     /// # Errors
     /// A call of CUDA's or of a library's fails.
@@ -77,7 +76,7 @@ impl Bench {
         methods: &[Method],
         copy: Copy,
         iterations: usize,
-    ) -> Result<Option<Vec<Outcome>>> {
+    ) -> Result<Vec<Outcome>> {
         let mut wrong = vec![None; methods.len()];
         if self.verify {
             for (method, wrong) in methods.iter().zip(&mut wrong) {
@@ -89,9 +88,6 @@ impl Bench {
         let times = in_turn(sound.len(), iterations, &interrupt, |i, calls| {
             self.sample(&methods[sound[i]], copy, calls)
         })?;
-        let Some(times) = times else {
-            return Ok(None);
-        };
         let mut outcomes: Vec<_> = wrong.into_iter().map(Outcome::checked).collect();
         for (i, times) in sound.into_iter().zip(times) {
             outcomes[i].times = Some(times);
@@ -102,7 +98,7 @@ impl Bench {
                 }
             }
         }
-        Ok(Some(outcomes))
+        Ok(outcomes)
     }
 
     /// Nanoseconds a call.
@@ -120,10 +116,10 @@ impl Bench {
     }
 }
 
-/// Divides so many iterations into samples, and has the methods take turns, one sample each, the
-/// order reversed at every other turn: what disturbs the machine disturbs all of them. `sample` is
-/// told a method and a number of calls, and tells how long each call took. None if the user wants to
-/// end before each method has a sample.
+/// Divides so many iterations, at least 1, into samples, and has the methods take turns, one sample
+/// each, the order reversed at every other turn: what disturbs the machine disturbs all of them.
+/// `sample` is told a method and a number of calls, and tells how long each call took. One turn is made
+/// even if the user wants to end.
 ///
 /// # Errors
 /// Those of `sample`.
@@ -132,7 +128,7 @@ pub fn in_turn(
     iterations: usize,
     interrupt: &Interrupt,
     mut sample: impl FnMut(usize, usize) -> Result<f64>,
-) -> Result<Option<Vec<Times>>> {
+) -> Result<Vec<Times>> {
     let turns = iterations.min(SAMPLES);
     let mut samples = vec![Vec::new(); methods];
     // Caches, TLBs and branch predictors get to know each of them.
@@ -140,9 +136,6 @@ pub fn in_turn(
         sample(method, 1)?;
     }
     for turn in 0..turns {
-        if interrupt.asked() {
-            break;
-        }
         let calls = iterations * (turn + 1) / turns - iterations * turn / turns;
         for place in 0..methods {
             let method = match turn % 2 {
@@ -151,11 +144,11 @@ pub fn in_turn(
             };
             samples[method].push(sample(method, calls)?);
         }
+        if interrupt.asked() {
+            break;
+        }
     }
-    if samples.iter().any(Vec::is_empty) {
-        return Ok(None);
-    }
-    Ok(Some(samples.into_iter().map(Times::of).collect()))
+    Ok(samples.into_iter().map(Times::of).collect())
 }
 
 #[cfg(test)]
@@ -172,7 +165,7 @@ mod tests {
             order.push(method);
             Ok(count as f64)
         });
-        let times = times.unwrap().unwrap();
+        let times = times.unwrap();
         // One call more each, to warm up.
         assert_eq!(calls, [251, 251]);
         assert_eq!(order[..8], [0, 1, 0, 1, 1, 0, 0, 1]);
@@ -184,7 +177,6 @@ mod tests {
     fn few_iterations_are_few_samples() {
         let interrupt = Interrupt::listen().unwrap();
         let times = in_turn(1, 3, &interrupt, |_, calls| Ok(calls as f64));
-        assert_eq!(times.unwrap().unwrap()[0].samples, 3);
-        assert_eq!(in_turn(1, 0, &interrupt, |_, _| Ok(1.0)).unwrap(), None);
+        assert_eq!(times.unwrap()[0].samples, 3);
     }
 }

@@ -53,3 +53,19 @@ impl From<Output> for Said {
         }
     }
 }
+
+/// Builds the library that spoils copies as FAULTY says, before the one that FAULTY_BEHIND names.
+pub(crate) fn faulty_library(folder: &Path) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let library = folder.join("faulty.so");
+    let status = Command::new("gcc")
+        .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&library)
+        .arg(root.join("bench/tests/faulty.c"))
+        .arg("-I")
+        .arg(root.join("include"))
+        .arg("-ldl")
+        .status();
+    assert!(status.expect("gcc starts").success());
+    library
+}

@@ -1,0 +1,134 @@
+//! apiperf: a line for each size, and a histogram of the pins.
+
+mod common;
+
+use common::{gdrcopy, library, run};
+use serde_json::Value;
+
+#[test]
+fn calls_and_sizes_are_listed() {
+    let library = library();
+    let said = run(&mut gdrcopy(
+        &[],
+        &[
+            "apiperf",
+            "-s",
+            "256K",
+            "-n",
+            "20",
+            "-w",
+            "2",
+            "--lib",
+            library.to_str().unwrap(),
+        ],
+    ));
+    assert_eq!(said.status, Some(0), "{said:?}");
+    let header = said.stdout.lines().find(|line| line.starts_with("Size(B)"));
+    let names: Vec<_> = header
+        .expect("a header")
+        .split_whitespace()
+        .skip(2)
+        .collect();
+    let calls = ["pin", "map", "get_info", "unmap", "unpin"];
+    assert_eq!(names, calls.map(|call| format!("{call}.Time(us)")));
+    for size in ["65536", "131072", "262144"] {
+        let line = said.stdout.lines().find(|line| line.starts_with(size));
+        let cells: Vec<_> = line.expect(size).split_whitespace().skip(2).collect();
+        assert_eq!(cells.len(), 5, "{said:?}");
+        assert!(
+            cells.iter().all(|cell| cell.parse::<f64>().is_ok()),
+            "{cells:?}"
+        );
+        assert!(
+            said.stdout
+                .contains(&format!("histogram of pin, {size} bytes"))
+        );
+    }
+    // Ten bars a size, twenty pins in each histogram.
+    let bars: Vec<_> = said
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with('['))
+        .collect();
+    assert_eq!(bars.len(), 30);
+    let counts = bars.iter().map(|bar| {
+        let behind = bar.split_once(']').unwrap().1;
+        behind
+            .split_whitespace()
+            .next()
+            .unwrap()
+            .parse::<usize>()
+            .unwrap()
+    });
+    assert_eq!(counts.sum::<usize>(), 60);
+}
+
+#[test]
+fn two_libraries_have_ratios() {
+    let (a, b) = (
+        format!("a={}", library().display()),
+        format!("b={}", library().display()),
+    );
+    let options = ["apiperf", "-s", "64K", "-n", "10", "--lib", &a, "--lib", &b];
+    let said = run(&mut gdrcopy(&[], &options));
+    assert!(said.stdout.contains("P50 ratio"), "{said:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("plot.svg");
+    let said = run(gdrcopy(&[], &options)
+        .args(["--format=json", "--plot"])
+        .arg(&plot));
+    let document: Value = serde_json::from_str(&said.stdout).unwrap();
+    let records = document["records"].as_array().unwrap();
+    assert_eq!(records.len(), 2 * 5);
+    for record in records {
+        assert_eq!(
+            record["ratio"].is_number(),
+            record["library"] == "b",
+            "{record}"
+        );
+        assert_eq!(record["samples"], 10);
+    }
+    assert_eq!(document["pins"][0]["ns"].as_array().unwrap().len(), 10);
+    assert!(std::fs::read_to_string(plot).unwrap().contains("b, unpin"));
+}
+
+#[test]
+fn pins_and_mappings_are_given_back() {
+    let library = library();
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let machine = [
+        "--trace",
+        trace.path().to_str().unwrap(),
+        "--leak-exit",
+        "99",
+    ];
+    let said = run(&mut gdrcopy(
+        &machine,
+        &[
+            "apiperf",
+            "-s",
+            "64K",
+            "-n",
+            "10",
+            "-w",
+            "3",
+            "--lib",
+            library.to_str().unwrap(),
+        ],
+    ));
+    assert_eq!(said.status, Some(0), "{said:?}");
+    let trace = std::fs::read_to_string(trace.path()).unwrap();
+    let count = |call: &str| trace.matches(&format!("\"{call}\"")).count();
+    // One pin shows that the buffer can be pinned, then 3 warm up and 10 are timed.
+    assert_eq!(count("PIN_BUFFER") + count("PIN_BUFFER_V2"), 14, "{trace}");
+    assert_eq!(count("mmap"), 14);
+    assert_eq!(count("UNPIN_BUFFER"), 14);
+}
+
+#[test]
+fn less_than_a_page_or_no_iteration_is_wrong_usage() {
+    for options in [["-s", "65535"], ["-n", "0"]] {
+        let said = run(gdrcopy(&[], &["apiperf"]).args(options));
+        assert_eq!(said.status, Some(2), "{options:?}: {said:?}");
+    }
+}

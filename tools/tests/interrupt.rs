@@ -1,0 +1,73 @@
+//! Ctrl-C: the results so far, everything given back, status 130.
+
+mod common;
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Said, gdrcopy, library};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// Runs a tool that would take hours, and sends it this signal as soon as it has mapped its buffer.
+fn interrupted(name: &str, options: &[&str], signal: Signal) -> Said {
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let machine = [
+        "--leak-exit",
+        "99",
+        "--trace",
+        trace.path().to_str().unwrap(),
+    ];
+    let library = library();
+    let child = gdrcopy(&machine, &[name, "--lib", library.to_str().unwrap()])
+        .args(["--format", "json"])
+        .args(options)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until_mapped(trace.path());
+    kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+    Said::from(child.wait_with_output().unwrap())
+}
+
+fn wait_until_mapped(trace: &Path) {
+    for _ in 0..3000 {
+        if std::fs::read_to_string(trace).unwrap().contains("mmap") {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("nothing was mapped within 30 s");
+}
+
+#[test]
+fn what_was_measured_is_told() {
+    let endless = "1000000000";
+    for (name, options) in [
+        ("copybw", ["-s", "1", "-w", endless]),
+        ("copylat", ["-s", "64K", "-w", "100000000"]),
+        ("apiperf", ["-s", "64K", "-n", endless]),
+    ] {
+        let said = interrupted(name, &options, Signal::SIGINT);
+        assert_eq!(said.status, Some(130), "{name}: {said:?}");
+        assert!(said.stderr.contains("interrupted"), "{name}: {said:?}");
+        assert!(!said.stderr.contains("leak"), "{name}: {said:?}");
+        let document: Value = serde_json::from_str(&said.stdout).expect(name);
+        assert_eq!(document["interrupted"], true, "{name}");
+        let first = &document["records"][0];
+        assert!(first["p50_ns"].is_number(), "{name}: {first}");
+    }
+}
+
+#[test]
+fn a_plain_kill_is_no_different() {
+    let said = interrupted(
+        "copylat",
+        &["-s", "64K", "-w", "100000000"],
+        Signal::SIGTERM,
+    );
+    assert_eq!(said.status, Some(130), "{said:?}");
+}
