@@ -46,6 +46,15 @@ pub(crate) const MACHINES: &[(&str, Outcome)] = &[
         Outcome::Refused(libc::ENOENT),
     ),
     ("--no-gdrdrv --cuda-version 13.3", Outcome::DmaBuf),
+    // Opening asks no GPU, which would take a cuInit: what each can do, its pins tell.
+    (
+        "--no-gdrdrv --cuda-version 13.5 --gpus 2 --dmabuf no,mmap",
+        Outcome::DmaBuf,
+    ),
+    (
+        "--no-gdrdrv --cuda-version 13.5 --dmabuf no",
+        Outcome::DmaBuf,
+    ),
     ("--driver-version 1.9 --cuda-version 13.3", Outcome::DmaBuf),
     ("--gdrdrv-errno EACCES --cuda-version 13.3", Outcome::DmaBuf),
     ("--cuda-version 13.3", Outcome::Gdrdrv),

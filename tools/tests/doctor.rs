@@ -543,6 +543,16 @@ fn far_numa_node() {
     doctor(&[&none], &[]).finds("unknown", "GPU 0", "NUMA node", &[]);
 }
 
+#[test]
+fn windows_drives_the_gpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = "Linux version 5.15.167.4-microsoft-standard-WSL2 (root@build) #1 SMP\n";
+    let kernel = stand_in(&folder, "/proc/version", kernel);
+    let report = doctor(&[&kernel], &[]);
+    report.finds("problem", "GPU 0", "platform", &["WSL", "Linux itself"]);
+    assert_eq!(report.status, Some(1));
+}
+
 // ---- The process ----
 
 #[test]
