@@ -150,7 +150,7 @@ fn what_kernels_do_wrong_is_told_by_line() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("sqrt.rn.f32 is not among"), "{output:?}");
     assert!(
-        told.contains("kernel poke, line 31 of its module"),
+        told.contains("kernel poke, line 40 of its module"),
         "{output:?}"
     );
 }

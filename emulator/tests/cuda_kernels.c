@@ -1,4 +1,5 @@
 /* Kernels: what they compute, that the CPU can talk to them while they run, and what comes after them. */
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -31,6 +32,16 @@ static const char kernels_ptx[] = HEADER
     "    add.u32 %r, %r, 1;\n"
     "    st.release.sys.global.u32 [%result], %r;\n"
     "    ret;\n"
+    "}\n"
+    /* Reads *word for ever, and says by *begun that it has begun. */
+    ".visible .entry watch(.param .u64 word, .param .u64 begun)\n"
+    "{\n"
+    "    .reg .u32 %r; .reg .u64 %word, %begun;\n"
+    "    ld.param.u64 %word, [word]; ld.param.u64 %begun, [begun];\n"
+    "again:\n"
+    "    ld.volatile.global.u32 %r, [%word];\n"
+    "    st.volatile.global.u32 [%begun], 1;\n"
+    "    bra again;\n"
     "}\n"
     /* *word = value, whatever is at that address. */
     ".visible .entry poke(.param .u64 word, .param .u32 value)\n"
@@ -118,7 +129,7 @@ static void results(void)
         CUdeviceptr words;
         uint32_t first;
     } packed;
-    size_t size = sizeof(packed);
+    size_t size = offsetof(__typeof__(packed), first) + sizeof(first);
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_BUFFER_POINTER, &packed,
                      CU_LAUNCH_PARAM_END};
     CUfunction count = kernel("count");
@@ -135,8 +146,8 @@ static void results(void)
     CHECK_EQUAL(cuMemcpyDtoH(words, buffer, sizeof(words)), CUDA_SUCCESS);
     for (i = 0; i < BLOCKS * THREADS; i++)
         CHECK_EQUAL(words[i], 7 + i);
-    size = 4;
-    CHECK_EQUAL(cuLaunchKernel(count, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_INVALID_VALUE);
+    size = sizeof(packed); /* Padding is no parameter. */
+    CHECK_EQUAL(cuLaunchKernel(count, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
 }
 
@@ -245,13 +256,49 @@ static void failures(void)
     }
     CHECK_EQUAL(unknown_to_cuda, 0);
 
-    /* Memory that has gone is no memory: of a kernel that runs, too. */
+    /* Memory that has gone is no memory. */
     CHECK_EQUAL(cuMemAlloc(&buffer, 4), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
     CHECK_EQUAL(launch("poke", NULL, (void *)(uintptr_t)buffer, 5), CUDA_SUCCESS);
     CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
     CHECK_EQUAL(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
     start(0);
+}
+
+/* An unmap does not wait, and the kernel that is reading the memory finds it gone. */
+static void unmapped_in_use(void)
+{
+    const size_t size = 2 << 20;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READ};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address;
+    volatile uint32_t *begun = host_word();
+
+    CHECK_EQUAL(cuMemCreate(&handle, size, &prop, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemAddressReserve(&address, size, 0, 0, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemMap(address, size, 0, handle, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemSetAccess(address, size, &access, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(launch("watch", NULL, (void *)(uintptr_t)address, (uintptr_t)begun), CUDA_SUCCESS);
+    while (*begun == 0)
+        ;
+    CHECK_EQUAL(cuMemUnmap(address, size), CUDA_SUCCESS);
+    CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK_EQUAL(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+    start(0);
+    CHECK_EQUAL(cuMemAddressFree(address, size), CUDA_SUCCESS);
+
+    /* What may be read only is not written. */
+    CHECK_EQUAL(cuMemAddressReserve(&address, size, 0, 0, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemMap(address, size, 0, handle, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemSetAccess(address, size, &access, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(launch("poke", NULL, (void *)(uintptr_t)address, 5), CUDA_SUCCESS);
+    CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK_EQUAL(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+    start(0);
+    CHECK_EQUAL(cuMemUnmap(address, size), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemAddressFree(address, size), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemRelease(handle), CUDA_SUCCESS);
 }
 
 /* The end of a context is the end of its kernels, and of what waits for them. */
@@ -277,6 +324,7 @@ int main(void)
     results();
     order();
     failures();
+    unmapped_in_use();
     endless();
     /* The end of the program, too. */
     CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_SUCCESS);

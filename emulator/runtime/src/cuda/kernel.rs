@@ -98,8 +98,11 @@ fn parameters(kernel: &Kernel, each: In<In<u8>>, extra: In<In<u8>>) -> Result<Ve
         }
         index += 2;
     }
-    let buffer = buffer.filter(|_| each.is_null() && len >= bytes.len());
+    let buffer = buffer.filter(|_| each.is_null());
     let buffer = buffer.ok_or(Error::INVALID_VALUE)?;
+    if len != bytes.len() {
+        return Err(Error::LAUNCH_OUT_OF_RESOURCES); // As NVIDIA's driver says, also of padding.
+    }
     for (offset, byte) in bytes.iter_mut().enumerate() {
         *byte = buffer.at(offset)?;
     }
