@@ -50,6 +50,7 @@ check "demo" 60 "${gdremu[@]}" --leak-exit $leak -- "$bundle/demo"
 check "sanity" 120 "${gdremu[@]}" -- "$bundle/gdrcopy_sanity"
 check "sanity, traditional" 120 "${gdremu[@]}" --traditional -- "$bundle/gdrcopy_sanity"
 check "C tests" 200 "$root/c_tests/run.sh" --prebuilt "$bundle" --provider nvidia --ways linked --machines traditional
+check "tools" 220 env GPU_CHECK_CORE="$core" "$root/scripts/gpu-tools.sh" "$logs/tools" "$bundle"
 
 printf '\n%s\n' "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1), core $core"
 printf '%s\n' "${table[@]}"

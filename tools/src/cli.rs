@@ -18,7 +18,8 @@ use crate::{apiperf, copybw, copylat, doctor, failure, pplat};
     name = "gdrcopy",
     version,
     propagate_version = true,
-    disable_help_subcommand = true
+    disable_help_subcommand = true,
+    args_override_self = true // As with getopt: the last one counts.
 )]
 pub struct Cli {
     /// What to do.

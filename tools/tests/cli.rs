@@ -31,6 +31,19 @@ fn help_is_given_without_a_gpu() {
 }
 
 #[test]
+fn the_last_of_equal_options_counts() {
+    let one = format!("--lib={}", library().display());
+    let said = run(&mut gdrcopy(
+        &[],
+        &[
+            "copybw", &one, "-s", "1M", "-s", "64K", "-w", "0", "-r", "1", "-r", "10",
+        ],
+    ));
+    assert_eq!(said.status, Some(0), "{said:?}");
+    assert!(said.stdout.contains("65536 bytes in pages"), "{said:?}");
+}
+
+#[test]
 fn links_name_the_tool() {
     let folder = tempfile::tempdir().unwrap();
     for tool in TOOLS {

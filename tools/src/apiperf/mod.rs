@@ -23,7 +23,6 @@ use crate::session::Session;
 
 /// The options of `gdrcopy apiperf`.
 #[derive(Debug, Args)]
-#[command(args_override_self = true)] // As with getopt: the last one counts.
 pub struct Options {
     /// Bytes of the largest buffer; the smallest is one GPU page of 64 KiB
     #[arg(short, long, default_value = "16777216", value_name = "BYTES")]

@@ -20,7 +20,6 @@ use crate::session::Session;
 ///
 /// Sizes are bytes, or end in K, M or G.
 #[derive(Debug, Args)]
-#[command(args_override_self = true)] // As with getopt: the last one counts.
 pub struct Options {
     /// Bytes of the GPU buffer
     #[arg(short, long, default_value = "131072", value_name = "BYTES")]

@@ -18,7 +18,6 @@ use crate::session::Session;
 
 /// The options of `gdrcopy copylat`.
 #[derive(Debug, Args)]
-#[command(args_override_self = true)] // As with getopt: the last one counts.
 pub struct Options {
     /// Bytes of the GPU buffer, and of the largest copy
     #[arg(short, long, default_value = "16777216", value_name = "BYTES")]
