@@ -50,11 +50,16 @@ while [ $# -gt 0 ]; do
 done
 [ $# -gt 0 ] || { usage >&2 && exit 2; }
 
+# Several machines may be started at a time; what they need is made by the first.
+mkdir -p "$root/build/gdrdrv-c"
+exec {lock}>"$root/build/gdrdrv-c/lock"
+flock "$lock"
 "$root/scripts/apt-install.sh" qemu-system-x86 seabios busybox-static cpio kmod libelf1 make gcc >&2
 kernel=$("$here/kernel.sh" "$series")
 initramfs=$("$here/initramfs.sh" "$kernel")
 modules=
 [ "$with_modules" = no ] || modules=$("$here/modules.sh" "$kernel")
+exec {lock}>&-
 
 job=$(mktemp -d "$root/build/gdrdrv-c/job.XXXXXX")
 trap 'rm -rf "$job"' EXIT
