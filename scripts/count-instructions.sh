@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Counts the instructions of small copies, from the C entry to the return, under gdremu and callgrind.
-# Fails if a 4-byte write through a valid write-combining handle takes more than 40.
+# Fails if a 4-byte write through a valid write-combining handle takes more than 44: 40 at most up to the store itself,
+# and the fence, a look at one flag and the return behind it.
 #
 #   scripts/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
 #
@@ -71,4 +72,4 @@ for direction in write read; do
 done
 
 [ "$four_byte_write" -gt 0 ] || die "nothing was counted"
-[ "$four_byte_write" -le 40 ] || die "a 4-byte write takes $four_byte_write instructions, more than 40"
+[ "$four_byte_write" -le 44 ] || die "a 4-byte write takes $four_byte_write instructions, more than 44"

@@ -81,8 +81,11 @@ pub(crate) unsafe fn to_mapping(kind: MappingType, target: *mut u8, source: *con
     unsafe {
         if copy::write_word(target, source, len) {
             fence_if_mixed();
+        } else if is_plain(kind, len) {
+            copy::write_wc(target, source, len);
+            fence_if_mixed();
         } else {
-            write_bytes(kind, target, source, len);
+            write_otherwise(kind, target, source, len);
         }
     }
 }
@@ -103,18 +106,30 @@ pub(crate) unsafe fn from_mapping(
     unsafe {
         if copy::read_word(target, source, len) {
             fence_if_mixed();
+        } else if is_plain(kind, len) {
+            copy::read_wc(target, source, len);
+            fence_if_mixed();
         } else {
-            read_bytes(kind, target, source, len);
+            read_otherwise(kind, target, source, len);
         }
     }
 }
 
-/// Copies what is no word. Apart from its caller, which so needs no stack for words.
+/// Whether a copy is as almost all are: through a write-combining mapping, and of one thread.
 ///
+/// These are inlined into the C functions, which then store nothing but return addresses. The CPU runs on
+/// behind a store fence, but its later stores wait in line behind it, those to the stack as well: the more
+/// of them, the sooner a row of small writes stands still. Of 16 writes of 16 bytes in a row, each took 10 ns
+/// instead of 27 with an H200.
+#[inline(always)]
+fn is_plain(kind: MappingType, len: usize) -> bool {
+    len < parallel::WORTHWHILE && kind == MappingType::WriteCombining
+}
+
 /// # Safety
 /// As for [`to_mapping`].
 #[inline(never)]
-unsafe fn write_bytes(kind: MappingType, target: *mut u8, source: *const u8, len: usize) {
+unsafe fn write_otherwise(kind: MappingType, target: *mut u8, source: *const u8, len: usize) {
     // SAFETY: passed on from the caller.
     unsafe {
         if len < parallel::WORTHWHILE {
@@ -152,12 +167,10 @@ unsafe fn write_alone(kind: MappingType, target: *mut u8, source: *const u8, len
     }
 }
 
-/// Copies what is no word. Apart from its caller, which so needs no stack for words.
-///
 /// # Safety
 /// As for [`from_mapping`].
 #[inline(never)]
-unsafe fn read_bytes(kind: MappingType, target: *mut u8, source: *const u8, len: usize) {
+unsafe fn read_otherwise(kind: MappingType, target: *mut u8, source: *const u8, len: usize) {
     // SAFETY: passed on from the caller.
     unsafe {
         if len < parallel::WORTHWHILE {

@@ -9,19 +9,29 @@ use super::kernel::Kernel;
 use super::machine::{Cpu, KERNELS};
 use super::portable;
 
-/// The kernel in use, null before the first copy.
+/// The kernel in use: `FIRST` before the first copy.
 ///
 /// Choosing has no side effect and gives the same answer every time, so threads may race for it,
 /// and a fork in its middle leaves nothing half done. The kernels are constants: publishing one
 /// needs no ordering.
-static SELECTED: AtomicPtr<Kernel> = AtomicPtr::new(ptr::null_mut());
+static SELECTED: AtomicPtr<Kernel> = AtomicPtr::new(ptr::from_ref(&FIRST).cast_mut());
+
+/// Stands in for the kernel that it chooses at its first copy, so that no other copy has to ask
+/// whether one is chosen.
+static FIRST: Kernel = Kernel {
+    name: "first",
+    runs: |_| true,
+    // SAFETY: what is asked of the caller is what the chosen kernel asks, which this CPU runs.
+    write: |dst, src, len| unsafe { (select().write)(dst, src, len) },
+    // SAFETY: as above.
+    read: |dst, src, len| unsafe { (select().read)(dst, src, len) },
+};
 
 /// The kernel that copies of write-combining mappings use.
-#[inline]
+#[inline(always)]
 pub(super) fn selected() -> &'static Kernel {
-    let selected = SELECTED.load(Ordering::Relaxed);
-    // SAFETY: a pointer that is not null was made from a `&'static Kernel` in `select`.
-    unsafe { selected.as_ref() }.unwrap_or_else(select)
+    // SAFETY: the pointer was made from a `&'static Kernel`, here and in `select`.
+    unsafe { &*SELECTED.load(Ordering::Relaxed) }
 }
 
 #[cold]
@@ -52,7 +62,10 @@ pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
 
 /// The name of the kernel in use, as `GDRCOPY_ISA` spells it.
 pub fn isa_name() -> &'static str {
-    selected().name
+    match selected() {
+        first if ptr::eq(first, &FIRST) => select().name,
+        kernel => kernel.name,
+    }
 }
 
 /// What `GDRCOPY_ISA` asks for, if that is no kernel which this CPU runs.

@@ -105,7 +105,7 @@ fn is_word(addr: usize, len: usize) -> bool {
 /// # Safety
 /// `src` must be readable and `dst` a mapping writable for `len` bytes, and the two must not
 /// overlap.
-#[inline]
+#[inline(always)]
 pub unsafe fn write_wc(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller vouches for the ranges, the selection for the CPU.
     unsafe {
@@ -120,7 +120,7 @@ pub unsafe fn write_wc(dst: *mut u8, src: *const u8, len: usize) {
 /// # Safety
 /// `dst` must be writable for `len` bytes, and `src` a mapping readable in all the 64-byte lines
 /// that its `len` bytes touch. The two must not overlap.
-#[inline]
+#[inline(always)]
 pub unsafe fn read_wc(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller vouches for the ranges, the selection for the CPU.
     unsafe { read(dst, src, len, || (dispatch::selected().read)(dst, src, len)) }

@@ -79,13 +79,14 @@ pub(super) unsafe fn by_line<W>(
     // SAFETY: the caller vouches for the two ranges.
     unsafe {
         rest.climb::<W>(LINE);
-        while rest.len >= LINE {
+        let lines = rest.len - rest.len % LINE;
+        for at in (0..lines).step_by(LINE) {
             if is_prefetched {
-                prefetch(rest.src.wrapping_add(AHEAD));
+                prefetch(rest.src.wrapping_add(at + AHEAD));
             }
-            store_line(rest.dst, rest.src);
-            rest.advance(LINE);
+            store_line(rest.dst.add(at), rest.src.add(at));
         }
+        rest.advance(lines);
         rest.descend::<W>();
     }
 }

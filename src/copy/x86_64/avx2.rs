@@ -1,12 +1,12 @@
-//! AVX2: 32-byte streaming loads and non-temporal stores.
+//! AVX2: 32-byte streaming loads and stores.
 //!
 //! # Safety
 //! The functions need a CPU with AVX2, and an operating system that saves the YMM registers.
 
 use core::arch::asm;
-use core::arch::x86_64::{__m128i, __m256i, _mm256_loadu_si256, _mm256_storeu_si256};
+use core::arch::x86_64::{__m128i, __m256i, _mm256_storeu_si256};
 
-use super::{LINE, loads, stores};
+use super::{loads, stores};
 
 const BLOCK: usize = size_of::<__m256i>();
 
@@ -15,7 +15,9 @@ const BLOCK: usize = size_of::<__m256i>();
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller vouches for the CPU and the two ranges.
-    unsafe { stores::by_line::<__m128i>(dst, src, len, |to, from| store_line(to, from)) }
+    unsafe {
+        stores::by_line::<__m128i>(dst, src, len, |to, from| stores::line::<__m256i>(to, from))
+    }
 }
 
 /// # Safety
@@ -24,24 +26,6 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller vouches for the CPU and the two ranges.
     unsafe { loads::by_line::<BLOCK>(dst, src, len, |to, from| copy_block(to, from)) }
-}
-
-/// # Safety
-/// Needs AVX2, a readable `src` and a writable, aligned line `dst`.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn store_line(dst: *mut u8, src: *const u8) {
-    for at in (0..LINE).step_by(BLOCK) {
-        // SAFETY: the block lies in both lines, and on the device side at a multiple of its size.
-        unsafe {
-            let block = _mm256_loadu_si256(src.add(at).cast());
-            asm!(
-                "vmovntdq [{}], {}",
-                in(reg) dst.add(at), in(ymm_reg) block,
-                options(nostack, preserves_flags)
-            );
-        }
-    }
 }
 
 /// # Safety

@@ -1,4 +1,4 @@
-//! AVX-512: streaming loads and non-temporal stores of whole lines.
+//! AVX-512: streaming loads and stores of whole lines.
 //!
 //! # Safety
 //! The functions need a CPU with AVX-512 F and BW, and an operating system that saves the ZMM and
@@ -6,8 +6,7 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{
-    __m128i, __m512i, _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_setzero_si512,
-    _mm512_storeu_si512,
+    __m128i, __m512i, _mm512_mask_storeu_epi8, _mm512_setzero_si512, _mm512_storeu_si512,
 };
 
 use super::{LINE, stores};
@@ -17,7 +16,9 @@ use super::{LINE, stores};
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller vouches for the CPU and the two ranges.
-    unsafe { stores::by_line::<__m128i>(dst, src, len, |to, from| store_line(to, from)) }
+    unsafe {
+        stores::by_line::<__m128i>(dst, src, len, |to, from| stores::line::<__m512i>(to, from))
+    }
 }
 
 /// Lines that are loaded before the first of them is stored: as many as a core has under way.
@@ -125,20 +126,4 @@ unsafe fn load_line(src: *const u8) -> __m512i {
         );
     }
     line
-}
-
-/// # Safety
-/// Needs AVX-512 F, a readable `src` and a writable, aligned line `dst`.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn store_line(dst: *mut u8, src: *const u8) {
-    // SAFETY: the caller vouches for the CPU and for both sides.
-    unsafe {
-        let line = _mm512_loadu_si512(src.cast());
-        asm!(
-            "vmovntdq [{}], {}",
-            in(reg) dst, in(zmm_reg) line,
-            options(nostack, preserves_flags)
-        );
-    }
 }

@@ -13,8 +13,8 @@ pub(in super::super) fn before_read() {
     full();
 }
 
-/// Pushes out the stores of a write: write-combining and non-temporal stores are otherwise held
-/// back, and pass each other.
+/// Pushes out the stores of a write: those to a write-combining mapping are otherwise held back, and
+/// pass each other. The CPU does not wait for it, where measured: only its later stores do.
 #[inline(always)]
 pub(in super::super) fn after_write() {
     // SAFETY: SFENCE is part of x86-64 and touches neither memory, registers nor flags.

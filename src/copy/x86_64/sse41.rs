@@ -1,12 +1,12 @@
-//! SSE4.1: 16-byte streaming loads and non-temporal stores.
+//! SSE4.1: 16-byte streaming loads and stores.
 //!
 //! # Safety
 //! The functions need a CPU with SSE4.1.
 
 use core::arch::asm;
-use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
+use core::arch::x86_64::{__m128i, _mm_storeu_si128};
 
-use super::{LINE, loads, stores};
+use super::{loads, stores};
 
 const BLOCK: usize = size_of::<__m128i>();
 
@@ -15,7 +15,9 @@ const BLOCK: usize = size_of::<__m128i>();
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller vouches for the CPU and the two ranges.
-    unsafe { stores::by_line::<__m128i>(dst, src, len, |to, from| store_line(to, from)) }
+    unsafe {
+        stores::by_line::<__m128i>(dst, src, len, |to, from| stores::line::<__m128i>(to, from))
+    }
 }
 
 /// # Safety
@@ -24,24 +26,6 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller vouches for the CPU and the two ranges.
     unsafe { loads::by_line::<BLOCK>(dst, src, len, |to, from| copy_block(to, from)) }
-}
-
-/// # Safety
-/// Needs SSE4.1, a readable `src` and a writable, aligned line `dst`.
-#[inline]
-#[target_feature(enable = "sse4.1")]
-unsafe fn store_line(dst: *mut u8, src: *const u8) {
-    for at in (0..LINE).step_by(BLOCK) {
-        // SAFETY: the block lies in both lines, and on the device side at a multiple of its size.
-        unsafe {
-            let block = _mm_loadu_si128(src.add(at).cast());
-            asm!(
-                "movntdq [{}], {}",
-                in(reg) dst.add(at), in(xmm_reg) block,
-                options(nostack, preserves_flags)
-            );
-        }
-    }
 }
 
 /// # Safety
