@@ -195,6 +195,7 @@ fn shifts_by_more_than_there_are_bits_leave_none() {
         -1
     );
     assert_eq!(result("mov.u64 %d2, -8; shr.u64 %d1, %d2, 64;", 0), 0);
+    assert_eq!(result("mov.u64 %d2, -8; shl.b64 %d1, %d2, 64;", 0), 0);
 }
 
 #[test]
@@ -274,6 +275,17 @@ fn every_thread_of_every_block_runs_once() {
 }
 
 #[test]
+fn blocks_run_side_by_side_as_far_as_there_is_room() {
+    let body = "atom.add.u32 %r1, [%d0], 1; add.u32 %r1, %r1, 1; red.max.u32 [%d0+4], %r1;\n\
+                again: sub.u32 %r0, %r0, 1; setp.ne.u32 %p0, %r0, 0; @%p0 bra again;\n\
+                red.add.u32 [%d0], -1; red.add.u32 [%d0+8], 1;";
+    // Blocks of 20 threads in room for 64.
+    let memory = ran_by(body, [50, 1, 1], [20, 1, 1], 100);
+    let words: Vec<_> = (0..3).map(|index| memory.word(index)).collect();
+    assert_eq!(words, [0, 60, 1000]);
+}
+
+#[test]
 fn a_thread_that_waits_for_another_does_not_keep_it_from_running() {
     let body = "mov.u32 %r1, %tid.x; setp.eq.u32 %p0, %r1, 3; @%p0 bra raise;\n\
                 wait: ld.volatile.global.u32 %r2, [%d0]; setp.eq.u32 %p1, %r2, 0; @%p1 bra wait;\n\
@@ -296,7 +308,7 @@ fn barriers_hold_all_threads_until_the_last_has_come() {
 
 #[test]
 fn threads_that_have_ended_are_not_waited_for() {
-    let body = "mov.u32 %r1, %tid.x; setp.lt.u32 %p0, %r1, 3; @%p0 ret;\n\
+    let body = "mov.u32 %r1, %tid.x; setp.ge.u32 %p0, %r1, 5; @%p0 ret;\n\
                 barrier.sync 1; red.add.u32 [%d0], 1;";
     assert_eq!(ran_by(body, [1; 3], [8, 1, 1], 0).word(0), 5);
 }
