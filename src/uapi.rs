@@ -299,6 +299,15 @@ macro_rules! layout {
             assert!(size_of::<$type>() == $size);
             $(assert!(offset_of!($type, $field) == $offset);)+
         };
+
+        #[cfg(test)]
+        impl module_header::Layout for $type {
+            const FIELDS: &[(&str, usize, usize)] = &[$((
+                stringify!($field),
+                offset_of!($type, $field),
+                module_header::size_of_field(|argument: &$type| &argument.$field),
+            )),+];
+        }
     };
 }
 
@@ -313,6 +322,9 @@ layout!(GetAttr, 8, attr @ 0, val @ 4);
 layout!(PinBufferV2, 32, addr @ 0, size @ 8, flags @ 16, pad @ 20, handle @ 24);
 layout!(ReqMappingType, 16, handle @ 0, mapping_type @ 8);
 layout!(GetVersion, 8, gdrdrv_version @ 0, minimum_gdr_api_version @ 4);
+
+#[cfg(test)]
+mod module_header;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,32 @@
+#!/bin/sh
+# nvidia-symvers.sh KERNEL | FILE: prints the versions of the symbols that an installed nvidia.ko, or a module's file,
+# exports for us, in the form of a Module.symvers.
+set -eu
+
+case $1 in
+*.ko*) module=$1 ;;
+*) module=$(modinfo -k "$1" -F filename nvidia 2>/dev/null) ;;
+esac
+[ -n "$module" ] || exit 1
+
+plain=$(mktemp)
+trap 'rm -f "$plain"' EXIT
+case $module in
+*.xz) xz -dc "$module" ;;
+*.zst) zstd -dc "$module" ;;
+*.gz) gzip -dc "$module" ;;
+*) cat "$module" ;;
+esac >"$plain"
+
+# value, section and name of each. Kernels before 5.19 have the version as the value, later ones in the section.
+objdump -t "$plain" | awk '$NF ~ /^__crc_nvidia_p2p_/ { print $1, $(NF - 2), $NF }' |
+    while read -r value section name; do
+        case $section in
+        '*ABS*') version=$(printf %s "$value" | tail -c 8) ;;
+        *)
+            version=$(objcopy -O binary --only-section="$section" "$plain" /dev/stdout |
+                od -A n -t x4 -j "$((0x$value))" -N 4 | tr -d ' ')
+            ;;
+        esac
+        printf '0x%s\t%s\tnvidia\tEXPORT_SYMBOL\t\n' "$version" "${name#__crc_}"
+    done

@@ -1,0 +1,96 @@
+//! `gdrdrv-c/gdrdrv_uapi.h` declares the same interface in C, for the kernel module: a C compiler compares.
+#![forbid(unsafe_code)]
+
+use super::*;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::sys::ioctl::ioctl_num_type as Number;
+
+/// The fields of an argument: name, offset, size.
+pub(super) trait Layout {
+    const FIELDS: &[(&str, usize, usize)];
+}
+
+pub(super) const fn size_of_field<T, F>(_: fn(&T) -> &F) -> usize {
+    size_of::<F>()
+}
+
+/// What must hold of a command and of its argument, in C.
+fn assertions<T: Layout>(name: &str, number: Number) -> String {
+    let mut facts = vec![
+        format!("GDRDRV_IOC_{} == {number:#x}", name.to_uppercase()),
+        format!("sizeof(struct gdrdrv_{name}) == {}", size_of::<T>()),
+    ];
+    for (field, offset, size) in T::FIELDS {
+        let it = format!("struct gdrdrv_{name}");
+        facts.push(format!("offsetof({it}, {field}) == {offset}"));
+        facts.push(format!("sizeof((({it} *)0)->{field}) == {size}"));
+    }
+    facts
+        .iter()
+        .map(|fact| format!("_Static_assert({fact}, \"{fact}\");\n"))
+        .collect()
+}
+
+fn all_assertions() -> String {
+    [
+        "#include <stddef.h>\n#include \"gdrdrv_uapi.h\"\n".to_owned(),
+        assertions::<PinBuffer>("pin_buffer", number::PIN_BUFFER),
+        assertions::<UnpinBuffer>("unpin_buffer", number::UNPIN_BUFFER),
+        assertions::<GetCbFlag>("get_cb_flag", number::GET_CB_FLAG),
+        assertions::<GetInfo>("get_info", number::GET_INFO),
+        assertions::<GetInfoV2>("get_info_v2", number::GET_INFO_V2),
+        assertions::<GetAttr>("get_attr", number::GET_ATTR),
+        assertions::<PinBufferV2>("pin_buffer_v2", number::PIN_BUFFER_V2),
+        assertions::<ReqMappingType>("req_mapping_type", number::REQ_MAPPING_TYPE),
+        assertions::<GetVersion>("get_version", number::GET_VERSION),
+    ]
+    .concat()
+}
+
+/// Compiles a C source beside the module's header; answers with the compiler's complaints.
+fn compile(source: &str) -> std::result::Result<(), String> {
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("gdrdrv-c");
+    let mut compiler = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
+        .args(["-x", "c", "-", "-I"])
+        .arg(include)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a C compiler called cc");
+    let mut input = compiler.stdin.take().expect("a pipe");
+    input
+        .write_all(source.as_bytes())
+        .expect("a compiler that reads");
+    drop(input);
+    let output = compiler.wait_with_output().expect("a compiler that ends");
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+#[test]
+fn the_modules_header_agrees() {
+    compile(&all_assertions()).unwrap_or_else(|complaints| panic!("{complaints}"));
+}
+
+#[test]
+fn a_difference_from_the_modules_header_would_be_found() {
+    let right = all_assertions();
+    for fact in [
+        "sizeof(((struct gdrdrv_get_cb_flag *)0)->flag) == 4",
+        "offsetof(struct gdrdrv_pin_buffer, handle) == 32",
+        "GDRDRV_IOC_GET_INFO == 0xc008da04",
+    ] {
+        let wrong = right.replace(fact, &format!("{fact}2"));
+        assert_ne!(wrong, right, "{fact}");
+        let complaints = compile(&wrong).expect_err("a static assertion that fails");
+        assert!(complaints.contains(fact), "{complaints}");
+    }
+}
