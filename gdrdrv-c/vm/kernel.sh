@@ -6,7 +6,7 @@
 #   headers   to build modules against
 #   lib       its modules
 #
-# Nothing is installed. Linux 6.12 is Debian 12's from bookworm-backports, which apt must know of.
+# Nothing is installed. Linux 6.12 comes from Debian 12's backports, which apt need not have among its sources.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,7 +27,7 @@ die() {
 
 # The newest package linux-image-SERIES… that apt knows, less its variants.
 newest() {
-    apt-cache pkgnames "linux-image-$series." | grep -E "^linux-image-[0-9.]+(-[0-9]+|\+deb[0-9+a-z]*)?-$architecture\$" |
+    apt-cache pkgnames "linux-image-$series." | grep -E "^linux-image-[0-9.]+(-[0-9]+|\+deb[0-9+.a-z]*)?-$architecture\$" |
         sort -V | tail -n 1
 }
 
@@ -49,6 +49,22 @@ fetch() {
 rm -rf "$folder"
 mkdir -p "$folder"
 cd "$folder"
+
+if [ "$series" != 6.1 ]; then
+    # The mirror of the sources that there are, in an apt of its own.
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
+    [ -n "$mirror" ] || die "apt has no Debian 12 among its sources"
+    mkdir -p apt/lists/partial apt/cache/archives/partial
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror bookworm-backports main" >apt/sources.list
+    cat >apt/apt.conf <<END
+Dir::Etc::SourceList "$folder/apt/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::State::Lists "$folder/apt/lists";
+Dir::Cache "$folder/apt/cache";
+END
+    export APT_CONFIG=$folder/apt/apt.conf
+fi
+
 # Lists that are old, or not there yet, name packages that are gone.
 fetch || {
     $([ "$(id -u)" -eq 0 ] || echo sudo) apt-get update -qq >&2
@@ -65,6 +81,7 @@ ln -s "boot/vmlinuz-$release" vmlinuz
 ln -s "usr/src/$headers" headers
 # The headers name each other by the places that they are installed in.
 sed -i "s|/usr/|$folder/usr/|" "usr/src/$headers/Makefile"
+rm -rf apt
 depmod --basedir "$folder" "$release"
 touch complete
 echo "$folder"

@@ -301,6 +301,8 @@ const _: () = assert!(BLOCK.is_multiple_of(GPU_PAGE), "whole pages in a block");
 
 #[cfg(test)]
 mod tests {
+    use super::super::physical::Object;
+    use super::super::step::Step;
     use super::*;
 
     fn provider() -> HostProvider {
@@ -499,5 +501,50 @@ mod tests {
         assert!(gpu.is_device_address(large + 4 * WINDOW - 1));
         let local = 0u8;
         assert!(!gpu.is_device_address(&raw const local as u64));
+    }
+
+    /// A device without any memory.
+    #[derive(Debug)]
+    struct Full;
+
+    impl Backing for Full {
+        fn carry_out(&mut self, steps: &[Step]) -> Result<(), Errno> {
+            let creates = |step: &Step| matches!(step, Step::Created { .. });
+            if steps.iter().any(creates) {
+                return Err(Errno::ENOMEM);
+            }
+            Ok(())
+        }
+
+        fn file(&mut self, _gpu: usize) -> Result<std::os::fd::BorrowedFd<'_>, Errno> {
+            Err(Errno::ENODEV)
+        }
+
+        fn start(&self, _id: ObjectId, _object: &Object) -> u64 {
+            0
+        }
+
+        fn forget(&mut self, run: Run) {
+            panic!("{run:?} never was");
+        }
+
+        fn pins_by_itself(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn what_the_memory_refuses_never_was_in_the_books() {
+        let options = provider().options;
+        let mut gpu = HostProvider::over(options, Box::new(Full));
+        let free = gpu.memory().free_bytes(0);
+        for len in [1, BLOCK] {
+            assert_eq!(gpu.change(|m| m.alloc(0, len, true)), Err(Error::NoMemory));
+        }
+        let created = gpu.change(|m| m.create(0, BLOCK, true, false));
+        assert_eq!(created, Err(Error::NoMemory));
+        assert_eq!(gpu.memory().free_bytes(0), free);
+        let va = gpu.change(|m| m.reserve(BLOCK, 0, 0)).unwrap();
+        assert_eq!(gpu.change(|m| m.unreserve(va, BLOCK)), Ok(()));
     }
 }

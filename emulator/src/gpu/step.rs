@@ -41,3 +41,93 @@ pub enum Step {
         len: u64,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::{GPU_PAGE, Memory};
+    use super::super::physical::BLOCK;
+    use super::*;
+
+    const BASE: u64 = 0x7f00_0000_0000;
+
+    fn memory() -> Memory {
+        let mut memory = Memory::new(1, 64 << 20);
+        memory.add_window(BASE, 1 << 30);
+        memory
+    }
+
+    #[test]
+    fn a_large_buffer_is_an_object_of_its_own() {
+        let mut memory = memory();
+        let va = memory.alloc(0, BLOCK, true).unwrap();
+        let [
+            Step::Created {
+                object,
+                len: BLOCK,
+                rdma: true,
+            },
+            mapped,
+        ] = memory.take_steps()[..]
+        else {
+            panic!("not created and mapped");
+        };
+        let wanted = Step::Mapped {
+            va,
+            len: BLOCK,
+            object,
+            offset: 0,
+        };
+        assert_eq!(mapped, wanted);
+        memory.free(va).unwrap();
+        assert_eq!(memory.take_steps(), [Step::Unmapped { va, len: BLOCK }]);
+    }
+
+    #[test]
+    fn small_buffers_empty_the_pages_that_nobody_shares() {
+        let mut memory = memory();
+        let a = memory.alloc(0, GPU_PAGE + 512, true).unwrap();
+        let b = memory.alloc(0, 2 * GPU_PAGE, true).unwrap();
+        memory.take_steps();
+        memory.free(a).unwrap();
+        // Its second page holds the start of the other.
+        let first = Step::Emptied {
+            va: BASE,
+            len: GPU_PAGE,
+        };
+        assert_eq!(memory.take_steps(), [first]);
+        memory.free(b).unwrap();
+        let rest = [1, 2, 3].map(|page| Step::Emptied {
+            va: BASE + page * GPU_PAGE,
+            len: GPU_PAGE,
+        });
+        let block = Step::Unmapped {
+            va: BASE,
+            len: BLOCK,
+        };
+        assert_eq!(memory.take_steps(), [&rest[..], &[block]].concat());
+    }
+
+    #[test]
+    fn vmm_memory_comes_and_goes_as_the_program_says() {
+        let mut memory = memory();
+        let va = memory.reserve(BLOCK, 0, 0).unwrap();
+        let object = memory.create(0, 2 * BLOCK, false, false).unwrap();
+        memory.map(va, BLOCK, BLOCK, object).unwrap();
+        memory.unmap(va, BLOCK).unwrap();
+        let steps = [
+            Step::Created {
+                object,
+                len: 2 * BLOCK,
+                rdma: false,
+            },
+            Step::Mapped {
+                va,
+                len: BLOCK,
+                object,
+                offset: BLOCK,
+            },
+            Step::Unmapped { va, len: BLOCK },
+        ];
+        assert_eq!(memory.take_steps(), steps);
+    }
+}
