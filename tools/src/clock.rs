@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Turns what [`now`] counts into nanoseconds.
+/// Turns what the counter says into nanoseconds.
 #[derive(Debug)]
 pub struct Clock {
     ns_per_tick: f64,

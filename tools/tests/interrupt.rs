@@ -11,7 +11,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// Runs a tool that would take hours, and sends it this signal as soon as it has mapped its buffer.
+/// Iterations that take minutes.
+const ENDLESS: &str = "1000000000";
+
+/// Runs a tool, and sends it this signal as soon as it has mapped its buffer.
 fn interrupted(name: &str, options: &[&str], signal: Signal) -> Said {
     let trace = tempfile::NamedTempFile::new().unwrap();
     let machine = [
@@ -45,11 +48,11 @@ fn wait_until_mapped(trace: &Path) {
 
 #[test]
 fn what_was_measured_is_told() {
-    let endless = "1000000000";
-    for (name, options) in [
-        ("copybw", ["-s", "1", "-w", endless]),
-        ("copylat", ["-s", "64K", "-w", "100000000"]),
-        ("apiperf", ["-s", "64K", "-n", endless]),
+    // How many samples each would take: copies are divided into 100.
+    for (name, options, samples) in [
+        ("copybw", ["-s", "1", "-w", ENDLESS], 100),
+        ("copylat", ["-s", "64K", "-w", ENDLESS], 100),
+        ("apiperf", ["-s", "64K", "-n", ENDLESS], 1_000_000_000),
     ] {
         let said = interrupted(name, &options, Signal::SIGINT);
         assert_eq!(said.status, Some(130), "{name}: {said:?}");
@@ -59,15 +62,12 @@ fn what_was_measured_is_told() {
         assert_eq!(document["interrupted"], true, "{name}");
         let first = &document["records"][0];
         assert!(first["p50_ns"].is_number(), "{name}: {first}");
+        assert!(first["samples"].as_u64() < Some(samples), "{name}: {first}");
     }
 }
 
 #[test]
 fn a_plain_kill_is_no_different() {
-    let said = interrupted(
-        "copylat",
-        &["-s", "64K", "-w", "100000000"],
-        Signal::SIGTERM,
-    );
+    let said = interrupted("copylat", &["-s", "64K", "-w", ENDLESS], Signal::SIGTERM);
     assert_eq!(said.status, Some(130), "{said:?}");
 }
