@@ -182,12 +182,9 @@ impl Setup {
 
     /// What stands above a chart.
     pub fn title(&self) -> String {
-        let types: Vec<_> = self
-            .libraries
-            .iter()
-            .map(|library| library.mapping_type)
-            .collect();
-        format!("{}, {} mapping", self.gpu_name(), types[0])
+        let types = self.libraries.iter().map(|library| library.mapping_type);
+        let mapping = types.take(1).map(|name| format!(", {name} mapping"));
+        self.gpu_name().to_owned() + &mapping.collect::<String>()
     }
 }
 

@@ -16,8 +16,8 @@ mod sweep;
 mod time;
 
 pub use method::Method;
-pub use sweep::{MethodResult, Results, Row, Sweep, powers_of_two};
-pub use time::{Bench, Outcome, SAMPLES, in_turn};
+pub use sweep::{MethodResult, Results, Row, Sweep, mib_per_second, powers_of_two};
+pub use time::{Bench, Outcome};
 
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ impl Direction {
 }
 
 /// One kind of copy.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Copy {
     /// Which way.
     pub direction: Direction,

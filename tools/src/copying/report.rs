@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::{Copy, Direction, Results, Row};
+use super::{Copy, Direction, Results, Row, mib_per_second};
 use crate::chart::{self, Curve, Panel};
 use crate::stats::Times;
 
@@ -108,13 +108,18 @@ pub fn plot(results: &Results, file: &Path) -> Result<()> {
         |row, method| Some(row.times(method)?.median),
         |copy| results.floor(copy),
     );
-    let bandwidth = curves(results, Row::bandwidth, |copy| {
-        Some(copy.size as f64 / (1 << 20) as f64 / (results.floor(copy)? / 1e9))
-    });
+    // By the median, too: means would tell of interruptions.
+    let bandwidth = curves(
+        results,
+        |row, method| mib_per_second(row.copy.size, row.times(method)?.median),
+        |copy| mib_per_second(copy.size, results.floor(copy)?),
+    );
     let panels =
-        [("ns a call, median", latency), ("MiB/s", bandwidth)].map(|(quantity, curves)| Panel {
-            quantity: quantity.into(),
-            curves,
+        [("ns a call, median", latency), ("MiB/s, median", bandwidth)].map(|(quantity, curves)| {
+            Panel {
+                quantity: quantity.into(),
+                curves,
+            }
         });
     chart::write(file, &results.setup.title(), &panels)
 }

@@ -1,7 +1,6 @@
 //! Many kinds of copies, one after the other.
 
 use anyhow::Result;
-use serde::Serialize;
 
 use super::{Bench, Copy, Direction, Method, Outcome};
 use crate::floor;
@@ -57,18 +56,13 @@ pub struct Row {
 }
 
 /// What one method made of a copy.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct MethodResult {
     /// The function that was called.
     pub function: &'static str,
     /// What came of it.
     pub outcome: Outcome,
 }
-
-/// Bytes of a MiB.
-const MIB: f64 = (1 << 20) as f64;
-/// Nanoseconds of a second.
-const SECOND: f64 = 1e9;
 
 impl Sweep {
     /// Measures all of it, or until the user wants to end.
@@ -137,6 +131,12 @@ impl Sweep {
     }
 }
 
+/// The bandwidth of copies of so many bytes that take so many nanoseconds; none if they take no time.
+pub fn mib_per_second(bytes: usize, ns: f64) -> Option<f64> {
+    let (mib, seconds) = (bytes as f64 / f64::from(1 << 20), ns / 1e9);
+    (seconds > 0.0).then(|| mib / seconds)
+}
+
 /// 1, 2, 4, 8, … up to this number.
 pub fn powers_of_two(largest: usize) -> impl Iterator<Item = usize> {
     (0..=largest.max(1).ilog2()).map(|exponent| 1 << exponent)
@@ -156,8 +156,7 @@ impl Row {
 
     /// MiB a second, by the mean.
     pub fn bandwidth(&self, method: usize) -> Option<f64> {
-        let ns = self.times(method)?.mean;
-        (ns > 0.0).then(|| self.copy.size as f64 / MIB / (ns / SECOND))
+        mib_per_second(self.copy.size, self.times(method)?.mean)
     }
 }
 

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use anyhow::Result;
-use serde::Serialize;
 
 use super::check::{self, GUARD};
 use super::{Copy, Method};
@@ -12,16 +11,15 @@ use crate::interrupt::Interrupt;
 use crate::stats::Times;
 
 /// Samples that the iterations are divided into, where there are so many.
-pub const SAMPLES: usize = 100;
+const SAMPLES: usize = 100;
 
 /// What the GPU sets its memory to in order to own it.
 const COLD: u8 = 0x5c;
 
 /// What a method made of a copy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Nanoseconds a call; none if a byte was wrong.
-    #[serde(flatten)]
     pub times: Option<Times>,
     /// What was wrong.
     pub wrong: Option<String>,
@@ -123,7 +121,7 @@ impl Bench {
 ///
 /// # Errors
 /// Those of `sample`.
-pub fn in_turn(
+fn in_turn(
     methods: usize,
     iterations: usize,
     interrupt: &Interrupt,
