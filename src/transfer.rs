@@ -144,6 +144,7 @@ unsafe fn write_otherwise(kind: MappingType, target: *mut u8, source: *const u8,
                 source,
                 len,
                 device,
+                chunk_size: parallel::WRITTEN_AT_A_TIME,
             }
             .run();
         }
@@ -185,6 +186,7 @@ unsafe fn read_otherwise(kind: MappingType, target: *mut u8, source: *const u8, 
                 source,
                 len,
                 device,
+                chunk_size: parallel::READ_AT_A_TIME,
             }
             .run();
         }

@@ -24,9 +24,13 @@ use crate::types::MappingType;
 /// Copies of fewer bytes are over before a second thread is awake.
 pub(super) const WORTHWHILE: usize = 1 << 20;
 
-/// Bytes of device memory that one thread copies at a time. A multiple of the cache line: no line is
-/// shared.
-const CHUNK: usize = 128 << 10;
+/// Bytes of device memory that one thread writes at a time: each chunk ends with a fence.
+pub(super) const WRITTEN_AT_A_TIME: usize = 128 << 10;
+
+/// Bytes that one thread reads at a time, which takes 20 times as long: while a helper still wakes up, the
+/// others take more chunks. With 8 threads and an H200, reads of 1 MiB and of 16 MiB took a fifth less time
+/// by it than in chunks of the size of writes; writes took up to 9% more.
+pub(super) const READ_AT_A_TIME: usize = 16 << 10;
 
 /// More than any machine's PCIe has use for.
 const MAX_THREADS: usize = 128;
@@ -42,6 +46,8 @@ pub(super) struct Copy {
     pub(super) len: usize,
     /// Whichever of the two addresses is the mapping's.
     pub(super) device: usize,
+    /// Bytes that one thread copies at a time. A multiple of the cache line: no line is shared.
+    pub(super) chunk_size: usize,
 }
 
 impl Copy {
@@ -75,14 +81,15 @@ impl Copy {
     }
 
     fn chunks(&self) -> usize {
-        (self.device % CHUNK + self.len).div_ceil(CHUNK)
+        (self.device % self.chunk_size + self.len).div_ceil(self.chunk_size)
     }
 
     /// The bytes of a chunk. Chunks begin and end at multiples of their size in device memory.
     fn chunk(&self, index: usize) -> Range<usize> {
-        let before = self.device % CHUNK;
-        let start = (index * CHUNK).saturating_sub(before);
-        start..((index + 1) * CHUNK - before).min(self.len)
+        let size = self.chunk_size;
+        let before = self.device % size;
+        let start = (index * size).saturating_sub(before);
+        start..((index + 1) * size - before).min(self.len)
     }
 }
 
@@ -345,6 +352,8 @@ mod tests {
         unsafe { target.copy_from_nonoverlapping(source, len) }
     }
 
+    const CHUNK: usize = READ_AT_A_TIME;
+
     fn copy_between(target: &mut [u8], source: &[u8]) -> Copy {
         assert_eq!(target.len(), source.len());
         Copy {
@@ -354,6 +363,7 @@ mod tests {
             source: source.as_ptr(),
             len: source.len(),
             device: target.as_ptr().addr(),
+            chunk_size: CHUNK,
         }
     }
 
