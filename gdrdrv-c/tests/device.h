@@ -215,33 +215,26 @@ __attribute__((noinline)) static int touch(const volatile unsigned char *address
     return signal;
 }
 
-static inline void check_signal(const unsigned char *va, size_t size, int wanted)
-{
-    unsigned char value;
-    size_t i;
-
-    for (i = 0; i < size; i += PAGE)
-        CHECK_EQUAL(touch(va + i, &value), wanted);
-}
-
 /* Every page of the range raises SIGBUS. */
-#define CHECK_GONE(va, size) check_signal(va, size, SIGBUS)
+#define CHECK_GONE(va, size) check_pages(__FILE__, __LINE__, va, size, SIGBUS, 0)
 
-/* Every page of the range holds this value. */
-#define CHECK_SHOWS(va, size, value) check_shows(__LINE__, va, size, value)
+/* Every page of the range starts with this value. */
+#define CHECK_SHOWS(va, size, value) check_pages(__FILE__, __LINE__, va, size, 0, value)
 
-static inline void check_shows(int line, const unsigned char *va, size_t size, unsigned char wanted)
+static inline void check_pages(const char *file, int line, const unsigned char *va, size_t size, int signal,
+                               unsigned char value)
 {
-    unsigned char value = 0;
     size_t i;
 
     for (i = 0; i < size; i += PAGE) {
-        int signal = touch(va + i, &value);
+        unsigned char got = 0;
+        int raised = touch(va + i, &got);
 
-        if (signal != 0 || value != wanted) {
-            fprintf(stderr, "line %d: at %#zx: signal %d, value %#x, not %#x\n", line, i, signal, value, wanted);
-            exit(1);
-        }
+        if (raised == signal && (signal != 0 || got == value))
+            continue;
+        fprintf(stderr, "%s:%d: at %#zx: signal %d and value %#x, not %d and %#x\n", file, line, i, raised, got, signal,
+                value);
+        exit(1);
     }
 }
 
