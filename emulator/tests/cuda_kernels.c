@@ -64,13 +64,19 @@ static volatile uint32_t *host_word(void)
     return word;
 }
 
+/* Of the current context. Loaded once: NVIDIA's driver may wait for running kernels when it loads one. */
+static CUmodule loaded;
+
+static void load(void)
+{
+    CHECK_EQUAL(cuModuleLoadData(&loaded, kernels_ptx), CUDA_SUCCESS);
+}
+
 static CUfunction kernel(const char *name)
 {
-    CUmodule module;
     CUfunction function;
 
-    CHECK_EQUAL(cuModuleLoadData(&module, kernels_ptx), CUDA_SUCCESS);
-    CHECK_EQUAL(cuModuleGetFunction(&function, module, name), CUDA_SUCCESS);
+    CHECK_EQUAL(cuModuleGetFunction(&function, loaded, name), CUDA_SUCCESS);
     return function;
 }
 
@@ -146,7 +152,7 @@ static void results(void)
     CHECK_EQUAL(cuMemcpyDtoH(words, buffer, sizeof(words)), CUDA_SUCCESS);
     for (i = 0; i < BLOCKS * THREADS; i++)
         CHECK_EQUAL(words[i], 7 + i);
-    size = sizeof(packed); /* Padding is no parameter. */
+    size = sizeof(packed); /* With padding, which is no parameter. */
     CHECK_EQUAL(cuLaunchKernel(count, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
 }
@@ -161,8 +167,8 @@ static void note(void *order)
 /* While a kernel waits for the CPU, calls return and their work follows in order. */
 static void order(void)
 {
-    volatile uint32_t *flag = host_word(), *result = host_word(), *copied = host_word();
-    uint32_t noted[3] = {0};
+    volatile uint32_t *flag = host_word(), *result = host_word(), *copied = host_word(), *elsewhere = host_word();
+    uint32_t noted[3] = {0}, pageable = 17;
     CUstream stream, independent;
     CUevent before, after;
     float milliseconds = -1;
@@ -199,6 +205,25 @@ static void order(void)
     CHECK(milliseconds > 0);
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_SUCCESS);
 
+    /* A stream that waits for the default stream has nothing to do itself, until it is given something. */
+    *flag = *result = 0;
+    CHECK_EQUAL(launch("wait", NULL, flag, (uintptr_t)result), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemcpyAsync((uintptr_t)copied, (uintptr_t)result, 4, stream), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    CHECK_EQUAL(cuMemcpyAsync((uintptr_t)elsewhere, (uintptr_t)&pageable, 4, stream), CUDA_SUCCESS);
+    pageable = 0; /* The copy has its own by now. */
+    CHECK_EQUAL(cuMemsetD32Async((uintptr_t)elsewhere + 4, 9, 1, independent), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamSynchronize(independent), CUDA_SUCCESS);
+    CHECK_EQUAL(elsewhere[0], 0);
+    CHECK_EQUAL(elsewhere[1], 9);
+    CHECK_EQUAL(*result, 0);
+    __atomic_store_n(flag, 7, __ATOMIC_RELEASE);
+    CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    CHECK_EQUAL(*copied, 8);
+    CHECK_EQUAL(elsewhere[0], 17);
+
     /* A stream may go before its work is done. */
     *flag = *result = 0;
     CHECK_EQUAL(launch("wait", stream, flag, (uintptr_t)result), CUDA_SUCCESS);
@@ -219,114 +244,164 @@ static void order(void)
     CHECK_EQUAL(cuStreamDestroy(independent), CUDA_SUCCESS);
 }
 
-/* What a kernel does wrong, every call answers from then on, until the context is reset. */
-static void failures(void)
+/* ---- What kernels do wrong ---- */
+
+/* Every call answers from then on what a kernel did wrong; only another process can go on. */
+static void expect_failure(CUresult result)
 {
-    static uint32_t unknown_to_cuda;
-    volatile uint32_t *word = host_word();
-    struct {
-        const char *kernel;
-        uintptr_t address;
-        CUresult result;
-    } failures[] = {
-        {"poke", 64, CUDA_ERROR_ILLEGAL_ADDRESS},
-        {"poke", (uintptr_t)&unknown_to_cuda, CUDA_ERROR_ILLEGAL_ADDRESS},
-        {"poke", (uintptr_t)word + 4096, CUDA_ERROR_ILLEGAL_ADDRESS},
-        {"poke", (uintptr_t)word + 2, CUDA_ERROR_MISALIGNED_ADDRESS},
-        {"fail", 0, CUDA_ERROR_LAUNCH_FAILED},
-    };
     CUdeviceptr buffer;
     CUcontext context;
-    size_t i;
 
-    for (i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
-        CHECK_EQUAL(launch(failures[i].kernel, NULL, (void *)failures[i].address, 5), CUDA_SUCCESS);
-        CHECK_EQUAL(cuCtxSynchronize(), failures[i].result);
-        CHECK_EQUAL(cuMemAlloc(&buffer, 4), failures[i].result);
-        CHECK_EQUAL(cuStreamQuery(NULL), failures[i].result);
-        CHECK_EQUAL(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
-        CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-        CHECK_EQUAL(cuCtxSetCurrent(context), CUDA_SUCCESS);
-        word = host_word();
-        CHECK_EQUAL(launch("poke", NULL, word, 5), CUDA_SUCCESS);
-        CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
-        CHECK_EQUAL(*word, 5);
-        failures[2].address = (uintptr_t)word + 4096;
-        failures[3].address = (uintptr_t)word + 2;
-    }
-    CHECK_EQUAL(unknown_to_cuda, 0);
+    CHECK_EQUAL(cuCtxSynchronize(), result);
+    CHECK_EQUAL(cuMemAlloc(&buffer, 4), result);
+    CHECK_EQUAL(cuStreamQuery(NULL), result);
+    CHECK_EQUAL(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), result);
+}
 
-    /* Memory that has gone is no memory. */
+static void no_memory(void)
+{
+    CHECK_EQUAL(launch("poke", NULL, (void *)64, 5), CUDA_SUCCESS);
+    expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void unknown_to_cuda(void)
+{
+    static uint32_t word;
+
+    CHECK_EQUAL(launch("poke", NULL, &word, 5), CUDA_SUCCESS);
+    expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK_EQUAL(word, 0);
+}
+
+static void behind_the_end(void)
+{
+    CHECK_EQUAL(launch("poke", NULL, host_word() + 1024, 5), CUDA_SUCCESS);
+    expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void freed(void)
+{
+    CUdeviceptr buffer;
+
     CHECK_EQUAL(cuMemAlloc(&buffer, 4), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
     CHECK_EQUAL(launch("poke", NULL, (void *)(uintptr_t)buffer, 5), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
-    CHECK_EQUAL(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
-    start(0);
+    expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/* An unmap does not wait, and the kernel that is reading the memory finds it gone. */
-static void unmapped_in_use(void)
+static void misaligned(void)
 {
-    const size_t size = 2 << 20;
+    CHECK_EQUAL(launch("poke", NULL, (char *)host_word() + 2, 5), CUDA_SUCCESS);
+    expect_failure(CUDA_ERROR_MISALIGNED_ADDRESS);
+}
+
+static void trapped(void)
+{
+    CHECK_EQUAL(launch("fail", NULL, NULL, 0), CUDA_SUCCESS);
+    expect_failure(CUDA_ERROR_LAUNCH_FAILED);
+}
+
+static const size_t mapped = 2 << 20;
+
+/* Memory that kernels may read. */
+static CUdeviceptr read_only(void)
+{
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
     CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READ};
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
-    volatile uint32_t *begun = host_word();
 
-    CHECK_EQUAL(cuMemCreate(&handle, size, &prop, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemAddressReserve(&address, size, 0, 0, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemMap(address, size, 0, handle, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemSetAccess(address, size, &access, 1), CUDA_SUCCESS);
-    CHECK_EQUAL(launch("watch", NULL, (void *)(uintptr_t)address, (uintptr_t)begun), CUDA_SUCCESS);
-    while (*begun == 0)
-        ;
-    CHECK_EQUAL(cuMemUnmap(address, size), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
-    CHECK_EQUAL(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
-    start(0);
-    CHECK_EQUAL(cuMemAddressFree(address, size), CUDA_SUCCESS);
-
-    /* What may be read only is not written. */
-    CHECK_EQUAL(cuMemAddressReserve(&address, size, 0, 0, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemMap(address, size, 0, handle, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemSetAccess(address, size, &access, 1), CUDA_SUCCESS);
-    CHECK_EQUAL(launch("poke", NULL, (void *)(uintptr_t)address, 5), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
-    CHECK_EQUAL(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
-    start(0);
-    CHECK_EQUAL(cuMemUnmap(address, size), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemAddressFree(address, size), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemRelease(handle), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemCreate(&handle, mapped, &prop, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemAddressReserve(&address, mapped, 0, 0, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemMap(address, mapped, 0, handle, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemSetAccess(address, mapped, &access, 1), CUDA_SUCCESS);
+    return address;
 }
+
+static void written_read_only(void)
+{
+    CHECK_EQUAL(launch("poke", NULL, (void *)(uintptr_t)read_only(), 5), CUDA_SUCCESS);
+    expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void await(const volatile uint32_t *begun)
+{
+    while (__atomic_load_n(begun, __ATOMIC_ACQUIRE) == 0)
+        ;
+}
+
+/* An unmap does not wait: the kernel that is reading the memory finds it gone. */
+static void unmapped_in_use(void)
+{
+    volatile uint32_t *begun = host_word();
+    CUdeviceptr address = read_only();
+
+    CHECK_EQUAL(launch("watch", NULL, (void *)(uintptr_t)address, (uintptr_t)begun), CUDA_SUCCESS);
+    await(begun);
+    CHECK_EQUAL(cuMemUnmap(address, mapped), CUDA_SUCCESS);
+    expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+/* In a process of its own, before this one has CUDA. */
+static void failure(void (*happens)(void))
+{
+    pid_t child = fork();
+    int status;
+
+    CHECK(child >= 0);
+    if (child == 0) {
+        start(0);
+        load();
+        happens();
+        exit(0);
+    }
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    CHECK_EQUAL(status, 0);
+}
+
+/* ---- Kernels that do not end ---- */
 
 /* The end of a context is the end of its kernels, and of what waits for them. */
 static void endless(void)
 {
     uint32_t noted[3] = {0};
+    volatile uint32_t *word, *begun;
     CUcontext context;
+    CUmodule others = loaded;
 
     CHECK_EQUAL(cuCtxCreate(&context, 0, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_SUCCESS);
+    load();
+    word = host_word();
+    begun = host_word();
+    CHECK_EQUAL(launch("watch", NULL, word, (uintptr_t)begun), CUDA_SUCCESS);
     CHECK_EQUAL(cuLaunchHostFunc(NULL, note, noted), CUDA_SUCCESS);
+    await(begun);
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(cuCtxDestroy(context), CUDA_SUCCESS);
     CHECK_EQUAL(noted[0], 0);
     CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS); /* The context below it has nothing to do. */
+    loaded = others;
 }
 
 int main(void)
 {
-    start(0);
+    failure(no_memory);
+    failure(unknown_to_cuda);
+    failure(behind_the_end);
+    failure(freed);
+    failure(misaligned);
+    failure(trapped);
+    failure(written_read_only);
+    failure(unmapped_in_use);
 
+    start(0);
+    load();
     modules();
     results();
     order();
-    failures();
-    unmapped_in_use();
     endless();
-    /* The end of the program, too. */
+    /* The end of the program ends them, too. */
     CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_SUCCESS);
     puts("ok cuda_kernels");
     return 0;

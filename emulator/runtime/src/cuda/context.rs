@@ -15,16 +15,19 @@ use super::{buffer, gpus, host, work};
 const API_VERSION: u32 = 3020;
 
 /// Makes a context; nobody has it current yet.
-pub(super) fn create(state: &mut State, gpu: usize, flags: u32) -> ContextHandle {
+///
+/// # Errors
+/// What a kernel did wrong.
+pub(super) fn create(state: &mut State, gpu: usize, flags: u32) -> Result<ContextHandle> {
+    state.check()?;
     let id = state.next_id();
-    state.contexts.add(Context {
+    Ok(state.contexts.add(Context {
         id,
         gpu,
         flags,
         peers: BTreeSet::new(),
-        failed: None,
         stop: Arc::default(),
-    })
+    }))
 }
 
 /// A context by its handle; 0 is the current one.
@@ -66,7 +69,7 @@ fn create_current(name: &str, handle: Out<ContextHandle>, flags: u32, device: i3
         if flags & !CONTEXT_FLAGS != 0 {
             return Err(Error::INVALID_VALUE);
         }
-        let context = create(state, gpu, flags);
+        let context = create(state, gpu, flags)?;
         STACK.with(|stack| stack.push(context))?;
         handle.set(context)
     })

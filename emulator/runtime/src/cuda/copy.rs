@@ -31,6 +31,8 @@ pub(super) enum Memory {
         /// CUDA knows nothing of it: copies do not return before they have used it.
         pageable: bool,
     },
+    /// What was in host memory when the program said so.
+    Staged(Vec<u8>),
 }
 
 impl Memory {
@@ -41,11 +43,28 @@ impl Memory {
             Memory::Host { start, len, .. } => {
                 vec![(ptr::with_exposed_provenance_mut(*start), *len)]
             }
+            Memory::Staged(bytes) => vec![(bytes.as_ptr().cast_mut(), bytes.len())],
         }
     }
 
     fn is_pageable(&self) -> bool {
         matches!(self, Memory::Host { pageable: true, .. })
+    }
+
+    /// The same, with a copy of its own of what the program may change after the call.
+    fn staged(self) -> Memory {
+        match self {
+            Memory::Host {
+                len,
+                pageable: true,
+                ..
+            } => {
+                let mut bytes = vec![0; len];
+                copy_pieces(&[(bytes.as_mut_ptr(), len)], &self.pieces());
+                Memory::Staged(bytes)
+            }
+            other => other,
+        }
     }
 }
 
@@ -94,10 +113,17 @@ fn copy(
         stream::check(&state, stream)?;
         let destination = resolve(&state, to.1, len, to.0, Access::ReadWrite)?;
         let source = resolve(&state, from.1, len, from.0, Access::Read)?;
-        let when = if destination.is_pageable() || source.is_pageable() {
+        let when = if destination.is_pageable() {
             When::Now
         } else {
             when
+        };
+        let (state, source) = if when == When::Now || work::is_idle(&state, current, stream) {
+            (state, source)
+        } else {
+            drop(state);
+            let source = source.staged();
+            (state::lock(), source)
         };
         work::submit(state, current, stream, when, move || {
             copy_pieces(&destination.pieces(), &source.pieces());

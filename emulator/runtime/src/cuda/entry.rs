@@ -64,19 +64,13 @@ pub(super) struct Current {
 /// The calling thread's context.
 ///
 /// # Errors
-/// INVALID_CONTEXT: none. CONTEXT_IS_DESTROYED: one that no longer exists. What a kernel of the
-/// context did wrong.
+/// INVALID_CONTEXT: none. CONTEXT_IS_DESTROYED: one that no longer exists. What a kernel did wrong.
 pub(super) fn current(state: &State) -> Result<Current> {
     let context = state::STACK
         .with(|stack| stack.top())
         .ok_or(Error::INVALID_CONTEXT)?;
+    state.check()?;
     let found = state.contexts.get(context);
-    let found = found.ok_or(Error::CONTEXT_IS_DESTROYED)?;
-    match found.failed {
-        Some(error) => Err(error),
-        None => Ok(Current {
-            context,
-            gpu: found.gpu,
-        }),
-    }
+    let gpu = found.ok_or(Error::CONTEXT_IS_DESTROYED)?.gpu;
+    Ok(Current { context, gpu })
 }

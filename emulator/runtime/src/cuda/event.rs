@@ -97,7 +97,7 @@ pub(super) extern "C" fn cuEventRecord(event: EventHandle, stream: StreamHandle)
         stream::check(&state, stream)?;
         find(&state, event)?;
         let time = Arc::new(OnceLock::new());
-        let point = if work::before(&state, current, stream).is_empty() {
+        let point = if work::is_idle(&state, current, stream) {
             time.get_or_init(Instant::now);
             None
         } else {

@@ -100,10 +100,9 @@ fn parameters(kernel: &Kernel, each: In<In<u8>>, extra: In<In<u8>>) -> Result<Ve
     }
     let buffer = buffer.filter(|_| each.is_null());
     let buffer = buffer.ok_or(Error::INVALID_VALUE)?;
-    if len != bytes.len() {
-        return Err(Error::LAUNCH_OUT_OF_RESOURCES); // As NVIDIA's driver says, also of padding.
-    }
-    for (offset, byte) in bytes.iter_mut().enumerate() {
+    // As NVIDIA's driver has it: what is missing is taken as it is, and more is refused, be it padding.
+    let given = bytes.get_mut(..len).ok_or(Error::LAUNCH_OUT_OF_RESOURCES)?;
+    for (offset, byte) in given.iter_mut().enumerate() {
         *byte = buffer.at(offset)?;
     }
     Ok(bytes)

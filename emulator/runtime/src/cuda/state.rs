@@ -28,8 +28,6 @@ pub(super) struct Context {
     pub(super) flags: u32,
     /// Contexts whose memory this one may use (cuCtxEnablePeerAccess).
     pub(super) peers: BTreeSet<ContextHandle>,
-    /// What a kernel did wrong: the answer of every call from then on.
-    pub(super) failed: Option<Error>,
     /// Ends the kernels that run.
     pub(super) stop: Arc<AtomicBool>,
 }
@@ -64,6 +62,8 @@ pub(super) struct State {
     pub(super) events: Handles<Event, 0xC3>,
     pub(super) modules: Handles<Module, 0xC5>,
     pub(super) functions: Handles<Function, 0xC6>,
+    /// What a kernel did wrong, for good, as with NVIDIA's driver: only a new process can go on.
+    pub(super) failed: Option<Error>,
     /// Streams that have not done all their work.
     pub(super) queues: BTreeMap<QueueId, Queue>,
     pub(super) pools: Handles<Pool, 0xC4>,
@@ -74,6 +74,12 @@ pub(super) struct State {
 }
 
 impl State {
+    /// # Errors
+    /// What a kernel did wrong.
+    pub(super) fn check(&self) -> Result {
+        self.failed.map_or(Ok(()), Err)
+    }
+
     /// A number that was not given out before.
     pub(super) fn next_id(&mut self) -> u64 {
         self.ids += 1;
@@ -90,6 +96,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     events: Handles::new(),
     modules: Handles::new(),
     functions: Handles::new(),
+    failed: None,
     queues: BTreeMap::new(),
     pools: Handles::new(),
     default_pools: BTreeMap::new(),

@@ -86,8 +86,8 @@ pub(super) extern "C" fn cuStreamSynchronize(stream: StreamHandle) -> i32 {
         let current = current(&state)?;
         work::check_stream(&state, current, stream)?;
         let context = work::context(&state, current, stream);
-        let before = work::before(&state, current, stream);
-        work::wait(state, context, &before).map(drop)
+        let work = work::of_stream(&state, current, stream);
+        work::wait(state, context, &work).map(drop)
     })
 }
 
@@ -95,7 +95,7 @@ pub(super) extern "C" fn cuStreamSynchronize(stream: StreamHandle) -> i32 {
 pub(super) extern "C" fn cuStreamQuery(stream: StreamHandle) -> i32 {
     in_context("cuStreamQuery", |state, current| {
         work::check_stream(state, current, stream)?;
-        if work::before(state, current, stream).is_empty() {
+        if work::of_stream(state, current, stream).is_empty() {
             Ok(())
         } else {
             Err(Error::NOT_READY)

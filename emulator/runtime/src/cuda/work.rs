@@ -87,8 +87,19 @@ pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> 
     queue(state, current, stream).0.context
 }
 
+/// What the stream has been given, for the default stream also what it waits for. NVIDIA's driver
+/// tells no more either when it is asked about a stream, or to wait for one.
+pub(super) fn of_stream(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
+    let (id, _) = queue(state, current, stream);
+    if id.stream == 0 {
+        before(state, current, stream)
+    } else {
+        ends(state, |other, _| *other == id)
+    }
+}
+
 /// All that work given to the stream now would have to wait for.
-pub(super) fn before(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
+fn before(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
     let (id, blocking) = queue(state, current, stream);
     ends(state, |other, queue| {
         let default = id.stream == 0 || other.stream == 0;
@@ -122,7 +133,7 @@ pub(super) fn is_passed(state: &State, point: &Point) -> bool {
 /// Waits until all points are passed.
 ///
 /// # Errors
-/// The error that the context has failed with, now or before.
+/// As [`check`] afterwards.
 pub(super) fn wait(mut state: Locked, context: ContextHandle, points: &[Point]) -> Result<Locked> {
     while !points.iter().all(|point| is_passed(&state, point)) {
         state = changed(state);
@@ -132,20 +143,22 @@ pub(super) fn wait(mut state: Locked, context: ContextHandle, points: &[Point]) 
 }
 
 /// # Errors
-/// The error that the context has failed with; CONTEXT_IS_DESTROYED.
+/// What a kernel did wrong; CONTEXT_IS_DESTROYED.
 pub(super) fn check(state: &State, context: ContextHandle) -> Result {
+    state.check()?;
     let context = state.contexts.get(context);
-    match context.ok_or(Error::CONTEXT_IS_DESTROYED)?.failed {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
+    context.map(|_| ()).ok_or(Error::CONTEXT_IS_DESTROYED)
+}
+
+/// Whether nothing is before what the stream is given now.
+pub(super) fn is_idle(state: &State, current: Current, stream: StreamHandle) -> bool {
+    before(state, current, stream).is_empty()
 }
 
 /// Has the stream do something: at once, in the calling thread, if nothing is before it.
 ///
 /// # Errors
-/// What the job answers, if it is done before this returns; the error that the context has failed
-/// with.
+/// What the job answers, if it is done before this returns; what a kernel did wrong.
 pub(super) fn submit(
     state: Locked,
     current: Current,
@@ -222,7 +235,7 @@ fn serve(id: QueueId) {
             queue.tasks.pop_front();
         }
         if let Err(error) = result {
-            fail(&mut state, id.context, error);
+            fail(&mut state, error);
         }
         CHANGED.notify_all();
     }
@@ -239,13 +252,16 @@ fn changed(state: Locked) -> Locked {
     CHANGED.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A context that has failed does nothing any more, and answers every call with the error.
-fn fail(state: &mut State, context: ContextHandle, error: Error) {
-    if let Some(failed) = state.contexts.get_mut(context) {
-        failed.failed.get_or_insert(error);
-        failed.stop.store(true, Ordering::Relaxed);
+/// After a failure nothing is done any more, in no context, and calls answer the error.
+fn fail(state: &mut State, error: Error) {
+    state.failed.get_or_insert(error);
+    let contexts: Vec<_> = state.queues.keys().map(|id| id.context).collect();
+    for context in contexts {
+        if let Some(context) = state.contexts.get(context) {
+            context.stop.store(true, Ordering::Relaxed);
+        }
+        drop_waiting(state, context);
     }
-    drop_waiting(state, context);
 }
 
 /// Ends the work of a context that is no more: kernels are stopped, what waits is dropped.
