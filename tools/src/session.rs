@@ -182,9 +182,8 @@ impl Setup {
 
     /// What stands above a chart.
     pub fn title(&self) -> String {
-        let types = self.libraries.iter().map(|library| library.mapping_type);
-        let mapping = types.take(1).map(|name| format!(", {name} mapping"));
-        self.gpu_name().to_owned() + &mapping.collect::<String>()
+        let mapping = self.libraries.first().map(|library| library.mapping_type);
+        format!("{}, {} mapping", self.gpu_name(), mapping.unwrap_or("no"))
     }
 }
 

@@ -1,4 +1,5 @@
 //! Results for people.
+#![forbid(unsafe_code)]
 
 use std::fmt::Write;
 
