@@ -108,6 +108,11 @@ fn copylat_has_its_columns() {
         "cuMemcpyHtoD",
         "cuMemcpyDtoH",
     ];
+    assert_eq!(
+        said.stdout.matches(" calls each size\nTest").count(),
+        2,
+        "{said:?}"
+    );
     for function in functions {
         let lines = said
             .stdout
@@ -161,6 +166,14 @@ fn plots_have_a_line_for_each_library_and_direction() {
             assert!(svg.contains(text), "{name}: {text}");
         }
     }
+}
+
+#[test]
+fn results_are_told_also_where_they_cannot_be_drawn() {
+    let said = tool(&[], "copybw", &["--plot", "/nowhere/plot.svg"]);
+    assert_eq!(said.status, Some(1), "{said:?}");
+    assert!(said.stdout.contains("write BW: "), "{said:?}");
+    assert!(said.stderr.contains("/nowhere/plot.svg"), "{said:?}");
 }
 
 /// Runs a tool with a library that spoils copies.

@@ -24,7 +24,7 @@ pub(super) fn render(results: &Results) -> String {
         let Some(first) = rows.first() else {
             continue;
         };
-        let _ = writeln!(
+        let _ = write!(
             text,
             "\n{}: {} calls each size",
             direction.name(),
