@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# modules.sh KERNEL: builds emugpu and gdrdrv for a folder of kernel.sh's, warnings being errors, and prints the
-# folder that they are in.
+# modules.sh KERNEL [BRANCH]: builds emugpu and gdrdrv for a folder of kernel.sh's, warnings being errors, and prints
+# the folder that they are in. BRANCH is that of the GPU driver whose nv-p2p.h emugpu has (default: 580).
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 source=$(dirname "$here")
 kernel=$(realpath "$1")
-out=$kernel/modules
+branch=${2:-580}
+out=$kernel/modules-$branch
 
 # build NAME FOLDER [variable=value ...]: from a copy, so that the sources stay clean.
 build() {
@@ -15,7 +16,7 @@ build() {
     mkdir -p "$out/$name"
     # Files that have not changed keep their times: then nothing is built again.
     cp --update --preserve=timestamps "$folder"/*.[ch] "$folder/Kbuild" "$out/$name"
-    make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS=-Werror CONFIG_DEBUG_INFO_BTF_MODULES= "$@" modules \
+    make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" modules \
         >"$out/$name.log" 2>&1 || {
         cat "$out/$name.log" >&2
         exit 1

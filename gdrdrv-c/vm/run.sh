@@ -12,6 +12,7 @@ Afterwards the modules are unloaded.
 
   --traditional     pins are not persistent (the module's use_persistent_mapping=0)
   --kernel SERIES   6.1, or 6.12 from Debian's backports (default: 6.1)
+  --branch NUMBER   of the GPU driver that emugpu is like: 515, 535, 570 or 580 (default; emugpu/nv-p2p.h)
   --cpus N          default: 2
   --memory MIB      default: 1024
   --timeout S       end the machine after so many seconds (default: 600)
@@ -28,9 +29,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 
 series=6.1
+branch=580
 cpus=2
 memory=1024
 limit=600
+boot_limit=120
 persistent=1
 with_modules=yes
 keep_dmesg=
@@ -38,6 +41,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --traditional) persistent=0 && shift ;;
     --kernel) series=$2 && shift 2 ;;
+    --branch) branch=$2 && shift 2 ;;
     --cpus) cpus=$2 && shift 2 ;;
     --memory) memory=$2 && shift 2 ;;
     --timeout) limit=$2 && shift 2 ;;
@@ -58,7 +62,7 @@ flock "$lock"
 kernel=$("$here/kernel.sh" "$series")
 initramfs=$("$here/initramfs.sh" "$kernel")
 modules=
-[ "$with_modules" = no ] || modules=$("$here/modules.sh" "$kernel")
+[ "$with_modules" = no ] || modules=$("$here/modules.sh" "$kernel" "$branch")
 exec {lock}>&-
 
 job=$(mktemp -d "$root/build/gdrdrv-c/job.XXXXXX")
@@ -87,7 +91,7 @@ else
 fi
 
 machine=(
-    timeout --signal=KILL "$limit"
+    timeout --kill-after=10 "$limit"
     qemu-system-x86_64 "${accelerator[@]}" -smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot
     -kernel "$kernel/vmlinuz" -initrd "$initramfs"
     -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off net.ifnames=0"
@@ -99,16 +103,30 @@ machine=(
     -serial "file:$job/console" -serial stdio
 )
 
-# Multi-threaded emulation loses a boot now and then, before the first program runs.
+# Waits until the first program runs; not for long, and not for a machine that has ended.
+await_start() {
+    local tries=$((boot_limit * 5))
+    while [ ! -e "$job/started" ] && [ $tries -gt 0 ] && kill -0 "$1" 2>/dev/null; do
+        sleep 0.2
+        tries=$((tries - 1))
+    done
+    [ -e "$job/started" ]
+}
+
+# Multi-threaded emulation loses a boot now and then: it is tried again.
 for _ in 1 2 3; do
     ended=0
-    "${machine[@]}" </dev/null || ended=$?
+    "${machine[@]}" </dev/null &
+    trap 'kill $!; rm -rf "$job"' EXIT
+    await_start $! || kill $! 2>/dev/null || true
+    wait $! || ended=$?
+    trap 'rm -rf "$job"' EXIT
     [ ! -e "$job/started" ] || break
 done
 
 [ -z "$keep_dmesg" ] || cat "$job/dmesg" >"$keep_dmesg" 2>/dev/null || true
 if [ ! -e "$job/status" ]; then
-    [ "$ended" -ne 137 ] || exit 124
+    [ "$ended" -ne 124 ] || { echo "gdrdrv-c/vm/run.sh: not done after $limit s" >&2 && exit 124; }
     echo "gdrdrv-c/vm/run.sh: the virtual machine died; its console:" >&2
     tail -n 60 "$job/console" >&2
     exit 125
