@@ -136,6 +136,9 @@ impl Method {
         for (i, offset) in offsets[..batch].iter_mut().enumerate() {
             *offset = point.device_offset(first + i);
         }
+        if let Way::Library(mapped) | Way::Memcpy(mapped) = &self.way {
+            floor::drain(mapped);
+        }
         let mut ns = 0.0;
         // SAFETY: passed on from the caller.
         unsafe {

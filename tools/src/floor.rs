@@ -1,5 +1,7 @@
 //! How long a read takes at least: round trips to the GPU and back.
 
+use std::sync::atomic::{Ordering, fence};
+
 use crate::clock::Clock;
 use crate::library::Mapped;
 use crate::stats::Times;
@@ -29,6 +31,15 @@ pub fn loads(mapped: &Mapped, clock: &Clock) -> Vec<f64> {
             })
         })
         .collect()
+}
+
+/// Waits until no earlier write to a mapping is under way: what is timed next finds the CPU's store buffer
+/// empty, whoever wrote before.
+pub fn drain(mapped: &Mapped) {
+    fence(Ordering::SeqCst);
+    // SAFETY: an aligned word of the mapping. Its data come back behind all writes before it, and
+    // the clock's first look waits for them.
+    unsafe { mapped.at(0).cast::<u32>().read_volatile() };
 }
 
 /// Nanoseconds of one round trip; none on a machine where loads make none.
