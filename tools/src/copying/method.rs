@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use super::{Copy, Direction};
 use crate::clock::Clock;
 use crate::cuda::{CudaError, DeviceBuffer, PinnedBuffer};
+use crate::floor;
 use crate::library::Mapped;
 use crate::subject::Subject;
 
@@ -18,12 +19,14 @@ pub struct Method<'a> {
     pub label: &'a str,
     /// The GPU buffer, as CUDA sees it.
     pub buffer: &'a DeviceBuffer,
-    way: Way<'a>,
+    /// The GPU buffer, as the CPU sees it.
+    mapped: &'a Mapped,
+    way: Way,
 }
 
 #[derive(Debug)]
-enum Way<'a> {
-    Library(&'a Mapped),
+enum Way {
+    Library,
     CuMemcpy,
 }
 
@@ -33,7 +36,8 @@ impl<'a> Method<'a> {
         Method {
             label: &subject.named.label,
             buffer: &subject.buffer,
-            way: Way::Library(&subject.mapped),
+            mapped: &subject.mapped,
+            way: Way::Library,
         }
     }
 
@@ -42,6 +46,7 @@ impl<'a> Method<'a> {
         Method {
             label: "cuMemcpy",
             buffer: &subject.buffer,
+            mapped: &subject.mapped,
             way: Way::CuMemcpy,
         }
     }
@@ -49,11 +54,16 @@ impl<'a> Method<'a> {
     /// The function that it calls.
     pub fn function(&self, direction: Direction) -> &'static str {
         match (&self.way, direction) {
-            (Way::Library(_), Direction::Write) => "gdr_copy_to_mapping",
-            (Way::Library(_), Direction::Read) => "gdr_copy_from_mapping",
+            (Way::Library, Direction::Write) => "gdr_copy_to_mapping",
+            (Way::Library, Direction::Read) => "gdr_copy_from_mapping",
             (Way::CuMemcpy, Direction::Write) => "cuMemcpyHtoD",
             (Way::CuMemcpy, Direction::Read) => "cuMemcpyDtoH",
         }
+    }
+
+    /// Waits until what other methods have written has left the CPU: they are not to pay for each other.
+    pub fn drain(&self) {
+        floor::drain(self.mapped);
     }
 
     /// Makes so many calls, between the buffer and the host memory at this offset. Nanoseconds that
@@ -77,16 +87,16 @@ impl<'a> Method<'a> {
         } = copy;
         assert!(offset + size <= self.buffer.len());
         let ns = match (&self.way, direction) {
-            (Way::Library(mapped), Direction::Write) => {
-                let (write, handle) = (mapped.copy_to(), mapped.handle());
-                let device = mapped.at(offset).cast();
+            (Way::Library, Direction::Write) => {
+                let (write, handle) = (self.mapped.copy_to(), self.mapped.handle());
+                let device = self.mapped.at(offset).cast();
                 // SAFETY: both ranges were checked above, and the host's is borrowed mutably.
                 let call = || unsafe { write(handle, device, host.cast(), size) };
                 self.timed(direction, calls, clock, call)?
             }
-            (Way::Library(mapped), Direction::Read) => {
-                let (read, handle) = (mapped.copy_from(), mapped.handle());
-                let device = mapped.at(offset).cast();
+            (Way::Library, Direction::Read) => {
+                let (read, handle) = (self.mapped.copy_from(), self.mapped.handle());
+                let device = self.mapped.at(offset).cast();
                 // SAFETY: as above.
                 let call = || unsafe { read(handle, host.cast(), device, size) };
                 self.timed(direction, calls, clock, call)?
@@ -122,7 +132,7 @@ impl<'a> Method<'a> {
         });
         let function = self.function(direction);
         match self.way {
-            Way::Library(_) => ensure!(answers == 0, "{function}: {}", Errno::from_raw(answers)),
+            Way::Library => ensure!(answers == 0, "{function}: {}", Errno::from_raw(answers)),
             Way::CuMemcpy => ensure!(answers == 0, "{function}: error {answers}"),
         }
         Ok(ns)

@@ -103,6 +103,7 @@ impl Bench {
     fn sample(&mut self, method: &Method, copy: Copy, calls: usize) -> Result<f64> {
         let Bench { host, clock, .. } = self;
         if !self.cold {
+            method.drain();
             return method.time(copy, host, GUARD, calls, clock);
         }
         let mut ns = 0.0;
