@@ -15,6 +15,7 @@
 #define THEIRS 0x5e
 
 static long rounds_wanted;
+static int outlives_free; /* the pin does, being persistent */
 
 /* Of the round. */
 static struct gpu_memory memory;
@@ -22,6 +23,7 @@ static uint64_t handle;
 static int fd;
 static int closes; /* instead of unpinning */
 static unsigned char *mapping; /* NULL if mmap was too late */
+static int ended; /* what ends the mapping has returned */
 
 static pthread_barrier_t begin, end;
 
@@ -50,8 +52,14 @@ static void map_and_read(void)
     }
     mapping = va;
     mapped_in_time++;
-    while ((signal = touch(va + at, &value)) == 0) {
+    for (;;) {
+        int over = __atomic_load_n(&ended, __ATOMIC_ACQUIRE);
+
+        signal = touch(va + at, &value);
+        if (signal != 0)
+            break;
         CHECK_EQUAL(value, OURS);
+        CHECK(!over);
         read_in_time++;
         at = (at + PAGE) % SIZE;
         if (at == 0)
@@ -66,6 +74,7 @@ static void unpin_or_close(void)
         CHECK(close(fd) == 0);
     else
         CHECK_OK(unpin(fd, handle));
+    __atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
 }
 
 static void *repeated(void *part)
@@ -100,10 +109,13 @@ static void free_against_map_against_unpin(void)
         memset(memory.view, OURS, SIZE);
         handle = pinned(fd, memory);
         closes = round % 4 == 3;
+        ended = 0;
 
         pthread_barrier_wait(&begin);
         dawdle(&seed);
         gpu_free(memory);
+        if (!outlives_free)
+            __atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
         next = gpu_alloc(SIZE);
         memset(next.view, THEIRS, SIZE);
         pthread_barrier_wait(&end);
@@ -166,8 +178,9 @@ static void free_against_pin(void)
 int main(int argc, char **argv)
 {
     fd = driver_open();
+    outlives_free = persistent(fd);
     /* Persistent pins are never revoked: fewer things can meet. */
-    rounds_wanted = argc > 1 ? atol(argv[1]) : persistent(fd) ? 2000 : 10000;
+    rounds_wanted = argc > 1 ? atol(argv[1]) : outlives_free ? 2000 : 10000;
     CHECK(close(fd) == 0);
     catch_faults();
     gpu_leave_free(3 * SIZE);
