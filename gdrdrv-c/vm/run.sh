@@ -13,6 +13,7 @@ Afterwards the modules are unloaded.
   --traditional     pins are not persistent (the module's use_persistent_mapping=0)
   --kernel SERIES   6.1, or 6.12 from Debian's backports (default: 6.1)
   --branch NUMBER   of the GPU driver that emugpu is like: 515, 535, 570 or 580 (default; emugpu/nv-p2p.h)
+  --reserved-ram    GPU memory is 256 MiB of RAM, kept from the kernel, instead of a PCI device's
   --cpus N          default: 2
   --memory MIB      default: 1024
   --timeout S       end the machine after so many seconds (default: 600)
@@ -34,6 +35,7 @@ cpus=2
 memory=1024
 limit=600
 boot_limit=120
+reserved=no
 persistent=1
 with_modules=yes
 keep_dmesg=
@@ -42,6 +44,7 @@ while [ $# -gt 0 ]; do
     --traditional) persistent=0 && shift ;;
     --kernel) series=$2 && shift 2 ;;
     --branch) branch=$2 && shift 2 ;;
+    --reserved-ram) reserved=yes && shift ;;
     --cpus) cpus=$2 && shift 2 ;;
     --memory) memory=$2 && shift 2 ;;
     --timeout) limit=$2 && shift 2 ;;
@@ -68,10 +71,21 @@ exec {lock}>&-
 job=$(mktemp -d "$root/build/gdrdrv-c/job.XXXXXX")
 trap 'rm -rf "$job"' EXIT
 
+if [ "$reserved" = yes ]; then
+    gpu_memory=()
+    kernel_parameters="memmap=256M\$0x20000000"
+    emugpu_parameters="reserved_base=0x20000000 reserved_size=0x10000000"
+else
+    gpu_memory=(-object "memory-backend-ram,id=gpumem,size=1G,share=on" -device "ivshmem-plain,memdev=gpumem")
+    kernel_parameters=
+    emugpu_parameters=
+fi
+
 cat >"$job/settings" <<END
 job=$job
 modules=${modules:+/host$modules}
-parameters="use_persistent_mapping=$persistent dbg_enabled=1"
+emugpu_parameters="$emugpu_parameters"
+gdrdrv_parameters="use_persistent_mapping=$persistent dbg_enabled=1"
 END
 {
     printf 'cd %q\n' "$PWD"
@@ -94,8 +108,8 @@ machine=(
     timeout --kill-after=10 "$limit"
     qemu-system-x86_64 "${accelerator[@]}" -smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot
     -kernel "$kernel/vmlinuz" -initrd "$initramfs"
-    -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off net.ifnames=0"
-    -object memory-backend-ram,id=gpumem,size=1G,share=on -device ivshmem-plain,memdev=gpumem
+    -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off $kernel_parameters"
+    ${gpu_memory[@]+"${gpu_memory[@]}"}
     -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap
     -device virtio-9p-pci,fsdev=host,mount_tag=host
     -fsdev local,id=job,path="$job",security_model=none
