@@ -190,7 +190,7 @@ fn interrupted_it_tells_what_it_has() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let tool = wait_for(|| tool_that_listens(gdremu.id()));
+    let tool = wait_for(|| tool_that_plays(gdremu.id()));
     let killed = Command::new("kill").args(["-INT", &tool]).status();
     assert!(killed.unwrap().success());
     let said = Said::from(gdremu.wait_with_output().unwrap());
@@ -199,16 +199,17 @@ fn interrupted_it_tells_what_it_has() {
     assert!(said.stderr.contains("interrupted"), "{said:?}");
 }
 
-/// The process that gdremu runs, as soon as it has a handler for SIGINT.
-fn tool_that_listens(gdremu: u32) -> Option<String> {
+/// The process that gdremu runs, as soon as its kernel has a thread.
+fn tool_that_plays(gdremu: u32) -> Option<String> {
     let children = fs::read_to_string(format!("/proc/{gdremu}/task/{gdremu}/children")).ok()?;
     let tool = children.split_whitespace().next()?.to_owned();
-    let status = fs::read_to_string(format!("/proc/{tool}/status")).ok()?;
-    let caught = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigCgt:"))?;
-    let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
-    (caught & 1 << (libc::SIGINT - 1) != 0).then_some(tool)
+    let threads = fs::read_dir(format!("/proc/{tool}/task")).ok()?;
+    let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).ok();
+    threads
+        .flatten()
+        .filter_map(name)
+        .any(|name| name.trim() == "gdremu-stream")
+        .then_some(tool)
 }
 
 fn wait_for<T>(look: impl Fn() -> Option<T>) -> T {

@@ -135,6 +135,9 @@ impl Game<'_> {
         let running = self.kernel.launch(board, play)?;
         let mut wrong = 0;
         for round in 1..=play.rounds {
+            if self.interrupt.asked() {
+                break;
+            }
             fill(&mut self.expected, round);
             let mut outcome = Ok(Answer::Given);
             let time = self.clock.time(|| {
