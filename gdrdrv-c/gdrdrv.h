@@ -33,6 +33,10 @@
 
 #include "gdrdrv_uapi.h"
 
+#ifndef CONFIG_64BIT
+#error "Handles have 64 bits, and so must page offsets."
+#endif
+
 struct nvidia_p2p_page_table;
 
 /* An open /dev/gdrdrv. */
