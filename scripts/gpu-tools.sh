@@ -50,7 +50,7 @@ measured=(--cpu "$core" "${libraries[@]}")
 tool doctor 15 doctor --lib "$bundle/libgdrapi.so.2"
 tool copybw 10 copybw "${measured[@]}"
 tool copybw-sweep 30 copybw --sweep 4M --size 4M "${measured[@]}" --plot "$folder/copybw.svg"
-tool copylat 60 copylat --cumemcpy --writes 2000 "${measured[@]}" --plot "$folder/copylat.svg"
+tool copylat 60 copylat --cumemcpy "${measured[@]}" --plot "$folder/copylat.svg"
 tool apiperf 20 apiperf "${measured[@]}" --plot "$folder/apiperf.svg"
 for mode in 0 1; do
     tool "pplat-mode$mode" 10 pplat --mode "$mode" "${measured[@]}"

@@ -7,6 +7,7 @@ use gdrcopy_tools::clock::Clock;
 use gdrcopy_tools::cuda::{DeviceBuffer, Gpu, Memory};
 use gdrcopy_tools::floor;
 use gdrcopy_tools::library::{Handle, Library, Mapped, MappingType};
+use gdrcopy_tools::stats::Times;
 
 use crate::environment::Environment;
 use crate::options::Direction;
@@ -104,10 +105,10 @@ impl Method {
     }
 
     /// Nanoseconds of plain loads from its mapping; none if it has no mapping.
-    pub(crate) fn loads(&self, clock: &Clock) -> Vec<f64> {
+    pub(crate) fn loads(&self, clock: &Clock) -> Option<Times> {
         match &self.way {
-            Way::Library(mapped) | Way::Memcpy(mapped) => floor::loads(mapped, clock),
-            Way::CuMemcpy => Vec::new(),
+            Way::Library(mapped) | Way::Memcpy(mapped) => Some(floor::loads(mapped, clock)),
+            Way::CuMemcpy => None,
         }
     }
 

@@ -49,7 +49,12 @@ pub(crate) fn run(options: &Options) -> Result<Results> {
         share: Duration::from_secs(options.budget).as_nanos() as f64 / points.len() as f64,
     };
     let mut host = PinnedBuffer::alloc(gpu, longest(Point::host_len))?;
-    let mut loads = methods[0].loads(&bench.clock);
+    let loads = || {
+        methods[0]
+            .loads(&bench.clock)
+            .context("the first method is a library")
+    };
+    let before = loads()?;
     let mut rows: Vec<Row> = Vec::new();
     let progress = progress::bar(points.len());
     for point in points {
@@ -59,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<Results> {
         progress.inc(1);
     }
     progress.finish_and_clear();
-    loads.extend(methods[0].loads(&bench.clock));
+    let load = before.shorter(loads()?);
 
     Ok(Results {
         setup: setup(options, gpu, &methods),
@@ -68,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<Results> {
             .into_iter()
             .map(|method| method.label.clone())
             .collect(),
-        load: Times::of(loads),
+        load,
         rows,
     })
 }

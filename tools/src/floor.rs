@@ -19,18 +19,20 @@ const LOADS: usize = 501;
 const FASTEST_ROUND_TRIP: f64 = 200.0;
 
 /// Nanoseconds of plain 4-byte loads from a mapping, each from a line that nobody has read before.
-pub fn loads(mapped: &Mapped, clock: &Clock) -> Vec<f64> {
+///
+/// They come out a tenth longer now and then, for a while. A floor is the shorter of two such looks,
+/// before and after what it is for.
+pub fn loads(mapped: &Mapped, clock: &Clock) -> Times {
     let lines = (mapped.len() / LINE).min(LOADS);
     let words = (0..lines).map(|line| mapped.at(line * LINE).cast::<u32>());
-    words
-        .map(|word| {
-            assert!(word.is_aligned());
-            // SAFETY: an aligned word of the mapping.
-            clock.time(|| unsafe {
-                word.read_volatile();
-            })
+    let times = words.map(|word| {
+        assert!(word.is_aligned());
+        // SAFETY: an aligned word of the mapping.
+        clock.time(|| unsafe {
+            word.read_volatile();
         })
-        .collect()
+    });
+    Times::of(times.collect())
 }
 
 /// Waits until no earlier write to a mapping is under way: what is timed next finds the CPU's store buffer

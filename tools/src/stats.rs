@@ -35,11 +35,27 @@ impl Times {
             samples: samples.len(),
         }
     }
+
+    /// These or those, whichever have the smaller median.
+    pub fn shorter(self, other: Times) -> Times {
+        if other.median < self.median {
+            other
+        } else {
+            self
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_shorter_ones_have_the_smaller_median() {
+        let (short, long) = (Times::of(vec![1.0, 9.0]), Times::of(vec![2.0, 3.0]));
+        assert_eq!(short.shorter(long), short);
+        assert_eq!(long.shorter(short), short);
+    }
 
     #[test]
     fn percentiles_by_nearest_rank() {

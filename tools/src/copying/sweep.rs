@@ -82,7 +82,7 @@ impl Sweep {
             setup: session.setup.clone(),
             verified: self.verify,
             methods: methods.iter().map(|method| method.label.into()).collect(),
-            load: Times::of(floor::loads(&subjects[0].mapped, &bench.clock)),
+            load: floor::loads(&subjects[0].mapped, &bench.clock),
             rows: Vec::new(),
             interrupted: false,
         };
@@ -107,6 +107,8 @@ impl Sweep {
             }
         }
         progress.finish_and_clear();
+        let load = floor::loads(&subjects[0].mapped, &bench.clock);
+        results.load = results.load.shorter(load);
         Ok(results)
     }
 
