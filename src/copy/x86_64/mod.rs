@@ -1,15 +1,16 @@
 //! x86-64: the kernels, best first.
 //!
 //! The order is measured (one H200 on PCIe Gen5 x16, an AVX-512 Xeon, BAR1 write-combined):
-//! AVX-512 reads 64 KiB at 1.01 GB/s, AVX2 at 0.82, SSE4.1 at 0.67; plain loads never overlap and reach
-//! 0.06. Writes differ less, by a third below 1 KiB, by some percent above 16 KiB.
+//! AVX-512 reads 64 KiB at 1.02 GB/s, AVX2 at 0.82, SSE4.1 at 0.67; plain loads never overlap and reach
+//! 0.06. Bursts of small writes differ several times, large writes by some percent.
 //!
 //! Stores are plain ones. The mapping's type has the CPU combine them, as it would non-temporal ones:
 //! large copies run at the same rate with either. But of small writes in a row the CPU takes more in
 //! plain stores before it stands still: 16 of 256 bytes took 24 ns each, not 90.
 //!
 //! MOVDIR64B stands behind `portable`, which runs anywhere, and so is only reached by
-//! `GDRCOPY_ISA=movdir64b`: up to 4 KiB it gains 1%, or nothing, and loses 11 to 37% from 16 KiB up.
+//! `GDRCOPY_ISA=movdir64b`: it is slower up to 1 MiB, in bursts of small writes many times, and no faster
+//! beyond.
 
 mod avx2;
 mod avx512;
