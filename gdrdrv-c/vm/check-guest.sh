@@ -10,7 +10,7 @@ set -u
 mode=$1 gdremu=$2 lib=$3 model=$4
 root=$(cd "$(dirname "$0")/../.." && pwd)
 refcount=/proc/driver/gdrdrv/nv_get_pages_refcount
-limit=120
+limit=300
 
 # Calls of the model-based test; loops of the C tests, a hundredth of what they are elsewhere.
 export MODEL_CALLS=${MODEL_CALLS:-5000} CHECK_SLOWNESS=100

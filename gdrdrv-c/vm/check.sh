@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
     cat <<END
-usage: gdrdrv-c/vm/check.sh [--kernel 6.1|6.12]
+usage: gdrdrv-c/vm/check.sh [--kernel 6.1|6.12|debug]
 
 Two or three machines at a time, with two processors each. The last line is "N passed, N failed"; exit status 1 if any failed.
 \`make lib emulator\` comes first.
@@ -48,12 +48,14 @@ model=$(cd "$root" && cargo test --quiet --no-run --package gdrapi --test emulat
 rm -rf "$logs"
 mkdir -p "$logs"
 failures=0
+limit=1000
+[ "$series" != debug ] || limit=3000
 
 # start NAME OPTION ... -- COMMAND ...: on a machine of its own, meanwhile.
 start() {
     local name=$1
     shift
-    "$here/run.sh" --kernel "$series" --timeout 1000 --dmesg "$logs/$name.dmesg" "$@" >"$logs/$name.log" 2>&1 &
+    "$here/run.sh" --kernel "$series" --timeout $limit --dmesg "$logs/$name.dmesg" "$@" >"$logs/$name.log" 2>&1 &
     machines[$name]=$!
 }
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# kernel.sh [6.1|6.12]: fetches that Debian kernel and its headers, once, and prints the folder that they are in:
+# kernel.sh [6.1|6.12|debug]: fetches that Debian kernel and its headers, once, and prints the folder that they are in:
 #
 #   release   what `uname -r` says in it
 #   vmlinuz   to boot
 #   headers   to build modules against
 #   lib       its modules
 #
-# Nothing is installed. Linux 6.12 comes from Debian 12's backports, which apt need not have among its sources.
+# Nothing is installed. `debug` is built here (debug-kernel.sh). Linux 6.12 comes from Debian 12's backports, which apt need not have among its sources.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -47,6 +47,11 @@ fetch() {
 }
 
 rm -rf "$folder"
+if [ "$series" = debug ]; then
+    "$here/debug-kernel.sh" "$folder"
+    echo "$folder"
+    exit 0
+fi
 mkdir -p "$folder"
 cd "$folder"
 

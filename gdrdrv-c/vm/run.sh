@@ -11,11 +11,12 @@ the files of this one, and what it writes is gone with it. The command's output 
 Afterwards the modules are unloaded.
 
   --traditional     pins are not persistent (the module's use_persistent_mapping=0)
-  --kernel SERIES   6.1, or 6.12 from Debian's backports (default: 6.1)
+  --kernel SERIES   6.1, 6.12 from Debian's backports, or debug: 6.1 with lockdep, KASAN and kmemleak, built here,
+                    which takes a quarter of an hour (default: 6.1)
   --branch NUMBER   of the GPU driver that emugpu is like: 515, 535, 570 or 580 (default; emugpu/nv-p2p.h)
   --reserved-ram    GPU memory is 256 MiB of RAM, kept from the kernel, instead of a PCI device's
   --cpus N          default: 2
-  --memory MIB      default: 1024
+  --memory MIB      default: 1024, and 2048 for the debug kernel
   --timeout S       end the machine after so many seconds (default: 600)
   --no-modules      load neither module
   --dmesg FILE      leave the kernel's messages there
@@ -32,9 +33,9 @@ root=$(cd "$here/../.." && pwd)
 series=6.1
 branch=580
 cpus=2
-memory=1024
+memory=
 limit=600
-boot_limit=120
+boot_limit=200
 reserved=no
 persistent=1
 with_modules=yes
@@ -56,6 +57,7 @@ while [ $# -gt 0 ]; do
     esac
 done
 [ $# -gt 0 ] || { usage >&2 && exit 2; }
+[ -n "$memory" ] || memory=$([ "$series" = debug ] && echo 2048 || echo 1024)
 
 # Several machines may be started at a time; what they need is made by the first.
 mkdir -p "$root/build/gdrdrv-c"
@@ -108,7 +110,7 @@ machine=(
     timeout --kill-after=10 "$limit"
     qemu-system-x86_64 "${accelerator[@]}" -smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot
     -kernel "$kernel/vmlinuz" -initrd "$initramfs"
-    -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off $kernel_parameters"
+    -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off rcupdate.rcu_cpu_stall_timeout=120 $kernel_parameters"
     ${gpu_memory[@]+"${gpu_memory[@]}"}
     -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap
     -device virtio-9p-pci,fsdev=host,mount_tag=host
@@ -139,22 +141,24 @@ for _ in 1 2 3; do
 done
 
 [ -z "$keep_dmesg" ] || cat "$job/dmesg" >"$keep_dmesg" 2>/dev/null || true
-if [ ! -e "$job/status" ]; then
-    [ "$ended" -ne 124 ] || { echo "gdrdrv-c/vm/run.sh: not done after $limit s" >&2 && exit 124; }
-    echo "gdrdrv-c/vm/run.sh: the virtual machine died; its console:" >&2
-    tail -n 60 "$job/console" >&2
-    exit 125
-fi
 
 # The console has had every warning, the messages may have lost old ones.
 complaints=$(
     cat "$job/complaints" 2>/dev/null || true
-    grep -hE 'WARNING|BUG|Oops|Call Trace|refcount_t|KASAN|UBSAN|kmemleak:|x86/PAT|locking|hung|stall' "$job/console" || true
+    sed '1,/vm: the modules are next/d' "$job/console" | grep -E 'WARNING|BUG|Oops|Call Trace|refcount_t|KASAN|UBSAN|kmemleak:|x86/PAT|locking|hung|stall' || true
 )
 if [ -n "$complaints" ]; then
     printf 'gdrdrv-c/vm/run.sh: %s\n' "$complaints" >&2
     tail -n 60 "$job/console" >&2
 fi
+
+if [ ! -e "$job/status" ]; then
+    [ "$ended" -ne 124 ] || { echo "gdrdrv-c/vm/run.sh: not done after $limit s" >&2 && exit 124; }
+    echo "gdrdrv-c/vm/run.sh: the virtual machine died" >&2
+    [ -n "$complaints" ] || tail -n 60 "$job/console" >&2
+    exit 125
+fi
+
 status=$(cat "$job/status")
 [ "$status" -ne 0 ] || [ -z "$complaints" ] || status=121
 exit "$status"
