@@ -158,6 +158,14 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 completions := $(foreach name,gdrcopy $(tool_links),bash-completion/completions/$(name) \
 	zsh/site-functions/_$(name) fish/vendor_completions.d/$(name).fish)
 
+.PHONY: driver
+driver: ## Builds the kernel module of gdrdrv-c.
+	$(MAKE) -C gdrdrv-c $@
+
+.PHONY: drv_install
+drv_install: ## Installs it.
+	$(MAKE) -C gdrdrv-c $@
+
 .PHONY: uninstall
 uninstall: ## Removes what install put there.
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links))
