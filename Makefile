@@ -163,7 +163,7 @@ driver: ## Builds the kernel module of gdrdrv-c.
 	$(MAKE) -C gdrdrv-c $@
 
 .PHONY: drv_install
-drv_install: ## Installs it.
+drv_install: ## Installs that module.
 	$(MAKE) -C gdrdrv-c $@
 
 .PHONY: uninstall
