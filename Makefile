@@ -46,7 +46,7 @@ MODEL_CALLS ?= 112000
 .PHONY: check
 check: ## Runs every test there is.
 	scripts/install-deps.sh
-	$(MAKE) --no-print-directory lib emulator
+	$(MAKE) --no-print-directory lib emulator tools
 	$(CARGO) build --workspace
 	MODEL_CALLS=$(MODEL_CALLS) $(CARGO) test --workspace
 	scripts/check-version.sh

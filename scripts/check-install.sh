@@ -104,7 +104,16 @@ as_set() {
 [ -n "$told" ] || die "rustc does not say what the static library needs"
 [ "$(as_set "$told")" = "$(as_set "$private")" ] || die "Libs.private is '$private', but rustc says '$told'"
 
+# The tools run by the names of their links, and have man pages. What else there is, uninstall must find.
+make --no-print-directory --silent tools_install prefix=/usr DESTDIR="$root"
+for tool in copybw copylat apiperf pplat doctor; do
+    help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"
+    [[ $help == *"Usage: gdrcopy $tool"* ]] || die "gdrcopy_$tool is another tool: $help"
+    [ -s "$root/usr/share/man/man1/gdrcopy_$tool.1" ] || die "gdrcopy_$tool has no man page"
+done
+[ -s "$root/usr/share/bash-completion/completions/gdrcopy" ] || die "bash has no completions"
+
 make --no-print-directory --silent uninstall prefix=/usr libdir=/usr/lib DESTDIR="$root"
 [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 
-echo "install: files, pkg-config, $(command -v cmake >/dev/null && echo "CMake, ")shared and static linking"
+echo "install: files, pkg-config, $(command -v cmake >/dev/null && echo "CMake, ")shared and static linking, tools"

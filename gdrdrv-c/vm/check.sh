@@ -79,8 +79,8 @@ start traditional --traditional -- "$here/check-guest.sh" traditional "$gdremu" 
 finish persistent "the library, pins that outlive a free"
 finish traditional "the library, pins that end with a free"
 
-start module-persistent -- "$root/gdrdrv-c/tests/run.sh" answers stale_handles mappings owners killed
-start module-515 --branch 515 -- "$root/gdrdrv-c/tests/run.sh" answers stale_handles mappings owners killed
+start module-persistent -- "$root/gdrdrv-c/tests/run.sh" answers stale_handles mappings memory_types owners killed
+start module-515 --branch 515 -- "$root/gdrdrv-c/tests/run.sh" answers stale_handles mappings memory_types owners killed
 start module-traditional --traditional -- "$root/gdrdrv-c/tests/run.sh"
 finish module-persistent "the module, pins that outlive a free"
 finish module-515 "the module, a GPU driver without persistent pins"
