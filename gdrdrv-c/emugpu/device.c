@@ -10,6 +10,11 @@
 #include <linux/version.h>
 
 #include "emugpu.h"
+#include "nv-p2p.h"
+
+static int branch = NV_P2P_BRANCH;
+module_param(branch, int, 0444);
+MODULE_PARM_DESC(branch, "of the GPU driver whose interface this one has, for tests to read");
 
 DEFINE_MUTEX(emugpu_lock);
 
