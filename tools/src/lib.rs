@@ -9,7 +9,7 @@
 //!         cuda/           the CUDA driver: GPUs, buffers, CUDA's own copies
 //!     copying/            copies: made, checked, timed in turn, reported
 //!       clock, stats, floor, verify    how long things take, and at least; is every byte right?
-//!     table, chart, progress, ending   what users see
+//!     table, records, chart, progress, ending   what users see
 //!     cpu, numa, interrupt, failure    where it runs, and how it ends
 //! ```
 //!
@@ -37,6 +37,7 @@ pub mod numa;
 pub mod options;
 pub mod pplat;
 pub mod progress;
+pub mod records;
 pub mod session;
 pub mod stats;
 pub mod subject;

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::measure::{CALLS, LibraryTimes, Results, Row};
 use crate::chart::{self, Curve, Panel};
+use crate::records::lines_of_csv;
 use crate::session::Setup;
 use crate::table::Table;
 
@@ -163,11 +164,7 @@ pub(super) fn json(results: &Results) -> Result<String> {
 
 /// The results as lines of CSV.
 pub(super) fn csv(results: &Results) -> Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for record in records(results) {
-        writer.serialize(record)?;
-    }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    lines_of_csv(records(results))
 }
 
 fn records(results: &Results) -> Vec<Record<'_>> {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{Copy, Direction, Results, Row, mib_per_second};
 use crate::chart::{self, Curve, Panel};
+use crate::records::lines_of_csv;
 use crate::stats::Times;
 
 /// Everything, as one JSON document.
@@ -64,11 +65,7 @@ pub fn json(results: &Results) -> Result<String> {
 /// # Errors
 /// None that can be expected.
 pub fn csv(results: &Results) -> Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for record in records(results) {
-        writer.serialize(record)?;
-    }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    lines_of_csv(records(results))
 }
 
 fn records(results: &Results) -> Vec<Record<'_>> {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Place;
 use super::game::{Player, Results};
+use crate::records::lines_of_csv;
 use crate::session::Setup;
 use crate::table::Table;
 
@@ -109,11 +110,7 @@ pub(super) fn json(results: &Results) -> Result<String> {
 /// # Errors
 /// None that can be expected.
 pub(super) fn csv(results: &Results) -> Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for record in records(results) {
-        writer.serialize(record)?;
-    }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    lines_of_csv(records(results))
 }
 
 fn records<'a>(results: &'a Results) -> Vec<Record<'a>> {
