@@ -39,6 +39,18 @@ pub(super) struct LaunchConfig {
 const _: () = assert!(size_of::<LaunchConfig>() == 56);
 
 impl LaunchConfig {
+    /// Without attributes.
+    fn plain(grid: [u32; 3], block: [u32; 3], shared_bytes: u32, stream: StreamHandle) -> Self {
+        LaunchConfig {
+            grid,
+            block,
+            shared_bytes,
+            stream,
+            attributes: 0,
+            attribute_count: 0,
+        }
+    }
+
     /// # Errors
     /// INVALID_VALUE: no GPU can do that; COOPERATIVE_LAUNCH_TOO_LARGE: not all of it side by side.
     fn check(&self, kernel: &Kernel, max_dynamic_shared: u32, cooperative: bool) -> Result {
@@ -184,14 +196,8 @@ pub(super) extern "C" fn cuLaunchKernel(
     parameters: In<In<u8>>,
     extra: In<In<u8>>,
 ) -> i32 {
-    let config = LaunchConfig {
-        grid: [grid_x, grid_y, grid_z],
-        block: [block_x, block_y, block_z],
-        shared_bytes,
-        stream,
-        attributes: 0,
-        attribute_count: 0,
-    };
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    let config = LaunchConfig::plain(grid, block, shared_bytes, stream);
     launch("cuLaunchKernel", function, config, false, parameters, extra)
 }
 
@@ -229,14 +235,8 @@ pub(super) extern "C" fn cuLaunchCooperativeKernel(
     stream: StreamHandle,
     parameters: In<In<u8>>,
 ) -> i32 {
-    let config = LaunchConfig {
-        grid: [grid_x, grid_y, grid_z],
-        block: [block_x, block_y, block_z],
-        shared_bytes,
-        stream,
-        attributes: 0,
-        attribute_count: 0,
-    };
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    let config = LaunchConfig::plain(grid, block, shared_bytes, stream);
     launch(
         "cuLaunchCooperativeKernel",
         function,
