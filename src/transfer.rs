@@ -117,7 +117,7 @@ pub(crate) unsafe fn from_mapping(
 
 /// Whether a copy is as almost all are: through a write-combining mapping, and of one thread.
 ///
-/// These are inlined into the C functions, which then store nothing but return addresses. The CPU runs on
+/// These are inlined into the C functions, which then store little but return addresses. The CPU runs on
 /// behind a store fence, but its later stores wait in line behind it, those to the stack as well: the more
 /// of them, the sooner a row of small writes stands still. Of 16 writes of 16 bytes in a row, each took 10 ns
 /// instead of 27 with an H200.
