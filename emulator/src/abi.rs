@@ -129,7 +129,7 @@ impl Command {
 }
 
 /// One member of an argument.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Field {
     /// Its name.
     pub name: &'static str,

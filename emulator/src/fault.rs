@@ -1,13 +1,14 @@
-//! Calls that fail on purpose: `PIN_BUFFER_V2:ENOMEM@3,MMAP:EAGAIN@1`.
+//! Calls that fail or answer wrongly on purpose: `PIN_BUFFER_V2:ENOMEM@3,GET_INFO_V2:MAPPING_TYPE=4@1`.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::abi::{Argument, Command, Field};
 use crate::errno::Errno;
 
-/// Which calls of one name fail.
+/// Which calls of one name are faulty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Every,
@@ -15,19 +16,41 @@ enum Which {
     From(u64),
 }
 
+/// What a faulty call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// It fails and does nothing else.
+    Fail(Errno),
+    /// It does its work, and then this field of its argument has this value.
+    Answer(&'static Field, u64),
+}
+
 /// One entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fault {
     call: String,
-    error: Errno,
+    effect: Effect,
     which: Which,
+}
+
+/// The fields that a driver command shall answer with, whatever it found out.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Answers(Vec<(&'static Field, u64)>);
+
+impl Answers {
+    /// Puts them into the answer of a command.
+    pub fn put(&self, argument: &mut Argument) {
+        for (field, value) in &self.0 {
+            argument.set(field, *value);
+        }
+    }
 }
 
 /// The faults to inject, and how often each named call was made so far.
 ///
-/// An entry is `NAME:ERROR` (every call fails), `NAME:ERROR@N` (the Nth, from 1) or `NAME:ERROR@N+`
-/// (the Nth and all after it). NAME is a driver command, `OPEN`, `MMAP`, `MUNMAP`, `CLOSE`, or a
-/// function of CUDA, in any case; ERROR an errno's name or a number.
+/// An entry is `NAME:EFFECT` (every call), `NAME:EFFECT@N` (the Nth, from 1) or `NAME:EFFECT@N+` (the
+/// Nth and all after it). NAME is a driver command, `OPEN`, `MMAP`, `MUNMAP`, `CLOSE`, or a function
+/// of CUDA, in any case. EFFECT is an errno's name or a number, or, for a driver command, `FIELD=VALUE`.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     list: Vec<Fault>,
@@ -35,24 +58,36 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Counts a call of this name and tells the error that it shall fail with, if any.
+    /// Counts a call of this name and returns the error that it shall fail with, if any.
     pub fn take(&mut self, call: &str) -> Option<Errno> {
+        self.take_answers(call).err()
+    }
+
+    /// Counts a driver command of this name and returns the fields that its answer shall have.
+    ///
+    /// # Errors
+    /// What the command shall fail with.
+    pub fn take_answers(&mut self, call: &str) -> Result<Answers, Errno> {
+        let mut answers = Answers::default();
         if self.list.is_empty() {
-            return None;
+            return Ok(answers);
         }
         let call = call.to_ascii_uppercase();
         let made = self.made.entry(call.clone()).or_default();
         *made += 1;
         let made = *made;
-        self.list
-            .iter()
-            .filter(|fault| fault.call == call)
-            .find(|fault| match fault.which {
-                Which::Every => true,
-                Which::Nth(n) => made == n,
-                Which::From(n) => made >= n,
-            })
-            .map(|fault| fault.error)
+        let faults = self.list.iter().filter(|fault| fault.call == call);
+        for fault in faults.filter(|fault| match fault.which {
+            Which::Every => true,
+            Which::Nth(n) => made == n,
+            Which::From(n) => made >= n,
+        }) {
+            match fault.effect {
+                Effect::Fail(errno) => return Err(errno),
+                Effect::Answer(field, value) => answers.0.push((field, value)),
+            }
+        }
+        Ok(answers)
     }
 }
 
@@ -82,11 +117,13 @@ impl FromStr for Faults {
 }
 
 fn parse_entry(entry: &str) -> Result<Fault, String> {
-    let wrong = |what: &str| format!("fault \"{entry}\": {what} (NAME:ERROR[@N[+]])");
+    let wrong = |what: &str| {
+        format!("fault \"{entry}\": {what} (NAME:ERROR[@N[+]] or COMMAND:FIELD=VALUE[@N[+]])")
+    };
     let (call, rest) = entry.split_once(':').ok_or_else(|| wrong("no error"))?;
-    let (error, which) = match rest.split_once('@') {
+    let (effect, which) = match rest.split_once('@') {
         None => (rest, Which::Every),
-        Some((error, nth)) => {
+        Some((effect, nth)) => {
             let (digits, from) = match nth.strip_suffix('+') {
                 Some(digits) => (digits, true),
                 None => (nth, false),
@@ -96,22 +133,41 @@ fn parse_entry(entry: &str) -> Result<Fault, String> {
                 .ok()
                 .filter(|n| *n > 0)
                 .ok_or_else(|| wrong("N is from 1"))?;
-            (error, if from { Which::From(n) } else { Which::Nth(n) })
+            (effect, if from { Which::From(n) } else { Which::Nth(n) })
         }
     };
-    let error = Errno::parse(error).ok_or_else(|| wrong("unknown error"))?;
+    let effect = match effect.split_once('=') {
+        None => Effect::Fail(Errno::parse(effect).ok_or_else(|| wrong("unknown error"))?),
+        Some((name, value)) => Effect::Answer(
+            find_field(call, name).ok_or_else(|| wrong("no such field of a command"))?,
+            value.parse().map_err(|_| wrong("VALUE is a number"))?,
+        ),
+    };
     Ok(Fault {
         call: call.to_ascii_uppercase(),
-        error,
+        effect,
         which,
     })
+}
+
+/// A field of a command's argument.
+fn find_field(command: &str, name: &str) -> Option<&'static Field> {
+    let named = |found: &Command| found.name().eq_ignore_ascii_case(command);
+    let fields = Command::ALL.into_iter().find(named)?.fields();
+    fields
+        .iter()
+        .find(|field| field.name.eq_ignore_ascii_case(name))
 }
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, fault) in self.list.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
-            write!(f, "{comma}{}:{}", fault.call, fault.error)?;
+            write!(f, "{comma}{}:", fault.call)?;
+            match fault.effect {
+                Effect::Fail(errno) => write!(f, "{errno}")?,
+                Effect::Answer(field, value) => write!(f, "{}={value}", field.name)?,
+            }
             match fault.which {
                 Which::Every => {}
                 Which::Nth(n) => write!(f, "@{n}")?,
@@ -153,8 +209,26 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_the_nth_answer_are_replaced_and_no_others() {
+        use crate::abi::get_info::{MAPPED, VA, WC_MAPPING};
+        let list = "get_info:mapped=0@2,GET_INFO:WC_MAPPING=7@2,GET_INFO:EIO@3";
+        let mut faults: Faults = list.parse().unwrap();
+        let mut answer = || {
+            let mut argument = Argument::default();
+            argument.set(&VA, 3);
+            argument.set(&MAPPED, 1);
+            faults.take_answers("GET_INFO")?.put(&mut argument);
+            Ok([VA, MAPPED, WC_MAPPING].map(|field| argument.get(&field)))
+        };
+        assert_eq!(answer(), Ok([3, 1, 0]));
+        assert_eq!(answer(), Ok([3, 0, 7]));
+        assert_eq!(answer(), Err(Errno::EIO));
+        assert_eq!(answer(), Ok([3, 1, 0]));
+    }
+
+    #[test]
     fn text_is_read_back() {
-        let text = "MMAP:EAGAIN@2,CLOSE:EIO,GET_INFO:524@3+";
+        let text = "MMAP:EAGAIN@2,CLOSE:EIO,GET_INFO:524@3+,GET_INFO_V2:MAPPING_TYPE=4@1";
         let faults: Faults = text.parse().unwrap();
         assert_eq!(faults.to_string().parse::<Faults>().unwrap(), faults);
         assert_eq!(faults.to_string(), text.replace("524", "ENOTSUPP"));
@@ -162,7 +236,15 @@ mod tests {
 
     #[test]
     fn mistakes_are_told() {
-        for wrong in ["MMAP", "MMAP:EWHAT", "MMAP:EIO@0", "MMAP:EIO@x"] {
+        for wrong in [
+            "MMAP",
+            "MMAP:EWHAT",
+            "MMAP:EIO@0",
+            "MMAP:EIO@x",
+            "MMAP:MAPPING_TYPE=1",
+            "GET_INFO:MAPPING_TYPE=1",
+            "GET_INFO_V2:MAPPING_TYPE=wc",
+        ] {
             assert!(
                 wrong.parse::<Faults>().unwrap_err().contains(wrong),
                 "{wrong}"

@@ -64,7 +64,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ERRNO", value_parser = errno)]
     gdrdrv_errno: Option<Errno>,
 
-    /// Calls that fail, as NAME:ERROR[@N[+]],…: every call, the Nth, or all from the Nth on
+    /// Faulty calls, as NAME:ERROR[@N[+]],…: every call fails, the Nth, or all from the Nth on;
+    /// COMMAND:FIELD=VALUE[@N[+]] changes the command's answer
     #[arg(long, value_name = "LIST", default_value = "")]
     fault: Faults,
 

@@ -603,6 +603,35 @@ static void faults(void)
     CHECK_EQUAL(set(NULL), 0);
 }
 
+/* Under --fault "GET_INFO_V2:MAPPING_TYPE=4@2,GET_INFO_V2:MAPPING_TYPE=0@3,GET_INFO:MAPPED=0@1,UNPIN_BUFFER:EINVAL@1". */
+static void wrong_answers(void)
+{
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+    int fd = open_device();
+    uint64_t handle = pin(fd, memory, GPU_PAGE);
+    char *mapping = map(fd, handle, GPU_PAGE);
+    static const uint32_t types[] = {1, 4, 0, 1};
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        struct info info = {.handle = handle};
+        CHECK_EQUAL(ioctl(fd, GET_INFO_V2, &info), 0);
+        CHECK_EQUAL(info.va, memory);
+        CHECK_EQUAL(info.mapping_type, types[i]);
+    }
+    CHECK_EQUAL(mapped(fd, handle), 0);
+    CHECK_EQUAL(mapped(fd, handle), 1);
+
+    CHECK_FAILS(unpin(fd, handle), EINVAL);
+    CHECK_EQUAL(pins(), 1);
+    CHECK_EQUAL(refcount(), 1);
+    CHECK_EQUAL(mapped(fd, handle), 1);
+    CHECK_READABLE(mapping);
+    CHECK_EQUAL(unpin(fd, handle), 0);
+    CHECK_EQUAL(pins(), 0);
+    CHECK_EQUAL(fault_at(mapping), SIGBUS);
+    CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
+}
+
 /* Ends with two pins; `how` says in which way. */
 static void leaks(const char *how)
 {
@@ -640,6 +669,7 @@ static const struct {
     {"free_under_a_pin", free_under_a_pin},
     {"free_keeps_memory", free_keeps_memory},
     {"faults", faults},
+    {"wrong_answers", wrong_answers},
 };
 
 int main(int argc, char **argv)

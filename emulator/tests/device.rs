@@ -94,6 +94,7 @@ tests! {
     free_under_a_pin: ["--traditional"];
     free_keeps_memory: [];
     faults: ["--fault", "OPEN:EMFILE@1,PIN_BUFFER:ENOMEM@2,MMAP:EAGAIN@1,MUNMAP:EPERM@1,CLOSE:EIO@1"];
+    wrong_answers: ["--fault", "GET_INFO_V2:MAPPING_TYPE=4@2,GET_INFO_V2:MAPPING_TYPE=0@3,GET_INFO:MAPPED=0@1,UNPIN_BUFFER:EINVAL@1"];
 }
 
 #[test]

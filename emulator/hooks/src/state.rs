@@ -261,12 +261,12 @@ impl Machine {
         let command = Command::from_number(number);
         let name = command.map_or("ioctl", Command::name);
         let begin = Instant::now();
-        let result = match self.faults.take(name) {
-            Some(errno) => Err(errno),
-            None => self
-                .driver
-                .ioctl(&mut self.gpu, file, caller(), number, argument),
-        };
+        let result = self.faults.take_answers(name).and_then(|answers| {
+            self.driver
+                .ioctl(&mut self.gpu, file, caller(), number, argument)?;
+            answers.put(argument);
+            Ok(())
+        });
         let arguments: Vec<_> = match command {
             None => vec![("command", number.into())],
             Some(command) => command
