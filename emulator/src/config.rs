@@ -40,6 +40,8 @@ pub struct DriverConfig {
     pub loaded: bool,
     /// What opening the device fails with.
     pub open_errno: Option<Errno>,
+    /// The module is bound to nv-p2p-dummy: it opens, but no pin succeeds.
+    pub p2p_dummy: bool,
     /// The version that the module is of.
     pub version: Version,
     /// The oldest library that it says it serves.
@@ -63,6 +65,7 @@ impl Default for DriverConfig {
         DriverConfig {
             loaded: true,
             open_errno: None,
+            p2p_dummy: false,
             version: Version::new(2, 6),
             min_api_version: Version::new(2, 0),
             traditional: false,
@@ -253,6 +256,7 @@ impl Config {
         if let Some(errno) = self.driver.open_errno {
             put("open_errno", &errno);
         }
+        put("p2p_dummy", &self.driver.p2p_dummy);
         put("version", &self.driver.version);
         put("min_api_version", &self.driver.min_api_version);
         put("traditional", &self.driver.traditional);
@@ -301,6 +305,7 @@ impl Config {
             "open_errno" => {
                 driver.open_errno = Some(Errno::parse(value).ok_or("no errno")?);
             }
+            "p2p_dummy" => driver.p2p_dummy = read(value)?,
             "version" => driver.version = value.parse()?,
             "min_api_version" => driver.min_api_version = value.parse()?,
             "traditional" => driver.traditional = read(value)?,
@@ -344,6 +349,7 @@ mod tests {
             driver: DriverConfig {
                 loaded: false,
                 open_errno: Some(Errno::ENXIO),
+                p2p_dummy: true,
                 version: Version::new(2, 3),
                 min_api_version: Version::new(3, 0),
                 traditional: true,

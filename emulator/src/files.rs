@@ -1,5 +1,5 @@
 //! Files under /proc and /sys that the program shall find as the emulated machine has them: those of
-//! the GPUs' PCI devices, and what `--file` names.
+//! the GPUs' PCI devices, the holders of nv-p2p-dummy, and what `--file` names.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -51,6 +51,9 @@ pub(crate) fn install(session: &Session, config: &Config, files: &[StandIn]) -> 
                 fs::write(session.stand_in(&path)?, text)?;
             }
         }
+    }
+    if config.driver.loaded && config.driver.p2p_dummy {
+        fs::create_dir(session.stand_in(Path::new("/sys/module/nv_p2p_dummy/holders/gdrdrv"))?)?;
     }
     for StandIn { path, file } in files {
         let place = session.stand_in(path)?;

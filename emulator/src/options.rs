@@ -60,6 +60,10 @@ pub(crate) struct Options {
     #[arg(long)]
     no_gdrdrv: bool,
 
+    /// The kernel module is bound to nv-p2p-dummy instead of NVIDIA's driver: every pin fails with EINVAL
+    #[arg(long)]
+    nv_p2p_dummy: bool,
+
     /// Opening /dev/gdrdrv fails so
     #[arg(long, value_name = "ERRNO", value_parser = errno)]
     gdrdrv_errno: Option<Errno>,
@@ -130,6 +134,7 @@ impl Options {
             driver: DriverConfig {
                 loaded: !self.no_gdrdrv,
                 open_errno: self.gdrdrv_errno,
+                p2p_dummy: self.nv_p2p_dummy,
                 version: self.driver_version,
                 min_api_version: self.min_api_version,
                 traditional: self.traditional,

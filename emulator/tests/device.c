@@ -3,6 +3,7 @@
  */
 #include "raw.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -76,6 +77,40 @@ static void files_of_the_machine(void)
     reads("/sys/module/no_such_module/version", "Linux\n");
     CHECK_EQUAL(stat("/proc/self/maps", &status), 0);
     CHECK_FAILS(stat("/sys/module/no_such_module/other", &status), ENOENT);
+}
+
+/* Under --nv-p2p-dummy. */
+static void bound_to_nv_p2p_dummy(void)
+{
+    static const char holders[] = "/sys/module/nv_p2p_dummy/holders";
+    struct pin_v1 v1 = {.addr = gpu_memory(ALIGNED_SIZE), .size = GPU_PAGE};
+    struct pin_v2 v2 = {.addr = v1.addr, .size = GPU_PAGE};
+    struct dirent *entry;
+    struct stat status;
+    int fd = open_device(), folder, found = 0;
+
+    CHECK_FAILS(ioctl(fd, PIN_BUFFER, &v1), EINVAL);
+    CHECK_FAILS(ioctl(fd, PIN_BUFFER_V2, &v2), EINVAL);
+    CHECK_EQUAL(pins(), 0);
+
+    CHECK_EQUAL(access("/sys/module/nv_p2p_dummy/holders/gdrdrv", F_OK), 0);
+    CHECK_EQUAL(stat("/sys/module/nv_p2p_dummy/holders/gdrdrv", &status), 0);
+    CHECK(S_ISDIR(status.st_mode));
+    CHECK_FAILS(access("/sys/module/nv_p2p_dummy/holders/nvidia", F_OK), ENOENT);
+    folder = open("/sys/module/nv_p2p_dummy/holders/gdrdrv", O_RDONLY | O_DIRECTORY);
+    CHECK(folder >= 0);
+    CHECK_EQUAL(close(folder), 0);
+    DIR *list = opendir(holders);
+    CHECK(list != NULL);
+    while ((entry = readdir(list)) != NULL)
+        if (entry->d_name[0] != '.') {
+            CHECK_STRING(entry->d_name, "gdrdrv");
+            found++;
+        }
+    CHECK_EQUAL(found, 1);
+    CHECK_EQUAL(closedir(list), 0);
+    CHECK(opendir("/sys/module/no_such_module") == NULL);
+    CHECK_EQUAL(errno, ENOENT);
 }
 
 static void files_absent(void)
@@ -649,6 +684,7 @@ static const struct {
     void (*run)(void);
 } tests[] = {
     {"files_exist", files_exist},
+    {"bound_to_nv_p2p_dummy", bound_to_nv_p2p_dummy},
     {"files_absent", files_absent},
     {"files_of_the_machine", files_of_the_machine},
     {"open_is_refused", open_is_refused},

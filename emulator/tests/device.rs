@@ -74,6 +74,7 @@ macro_rules! tests {
 
 tests! {
     files_exist: [];
+    bound_to_nv_p2p_dummy: ["--nv-p2p-dummy"];
     files_absent: ["--no-gdrdrv"];
     files_of_the_machine: ["--gpus", "2", "--file", "/sys/module/no_such_module/version=/proc/sys/kernel/ostype"];
     open_is_refused: ["--gdrdrv-errno", "EACCES"];

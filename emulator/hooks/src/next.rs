@@ -71,6 +71,7 @@ next! {
     __openat64_2: OpenAt2;
     fopen: FOpen;
     fopen64: FOpen;
+    opendir: unsafe extern "C" fn(*const c_char) -> *mut libc::DIR;
     access: Access;
     eaccess: Access;
     euidaccess: Access;

@@ -143,6 +143,10 @@ impl Driver {
             return Err(Errno::EINVAL);
         }
 
+        if self.config.p2p_dummy {
+            return Err(Errno::EINVAL);
+        }
+
         let persistent = self.config.persistent();
         let begin = Instant::now();
         let table = gpu

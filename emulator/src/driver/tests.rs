@@ -245,6 +245,19 @@ impl Bench {
 // Opening.
 
 #[test]
+fn every_pin_fails_when_the_module_is_bound_to_nv_p2p_dummy() {
+    let mut bench = bench(DriverConfig {
+        p2p_dummy: true,
+        ..DriverConfig::default()
+    });
+    let pin = bench.pin_v1(MEMORY.start, GPU_PAGE, (0, 0));
+    assert_eq!(pin, Err(Errno::EINVAL));
+    assert_eq!(bench.pin_v2(MEMORY.start, GPU_PAGE, 0), Err(Errno::EINVAL));
+    assert_eq!(bench.attribute(abi::ATTR_USE_PERSISTENT_MAPPING), Ok(1));
+    assert_eq!(bench.driver.pins(), 0);
+}
+
+#[test]
 fn without_the_module_there_is_no_device() {
     let mut driver = Driver::new(
         DriverConfig {

@@ -1,4 +1,4 @@
-//! Opening and closing: open, fopen, close, dup, fcntl.
+//! Opening and closing: open, fopen, opendir, close, dup, fcntl.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
@@ -7,7 +7,7 @@ use libc::{FILE, mode_t};
 
 use super::paths::{Target, target};
 use super::stand_ins::at_stand_in;
-use super::{answer, device_fds, told};
+use super::{answer, device_fds, last_errno, told};
 use crate::next;
 use crate::proc_files;
 use crate::state::{self, Descriptor, Guard};
@@ -134,6 +134,20 @@ macro_rules! fopen {
 }
 
 fopen!(fopen, fopen64);
+
+/// Lists the machine's own directory if there is one: that of the emulated machine has only the
+/// entries that are emulated.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
+    // SAFETY: the program's argument, handed on as it is.
+    unsafe {
+        let real = next::opendir()(path);
+        if real.is_null() && last_errno() == Errno::ENOENT {
+            return at_stand_in(path, |path| next::opendir()(path));
+        }
+        real
+    }
+}
 
 /// Closes what may be a device; `run` closes.
 fn close_device(fd: c_int, run: impl FnOnce() -> c_int) -> c_int {
