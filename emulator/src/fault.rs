@@ -49,7 +49,7 @@ impl Answers {
 /// The faults to inject, and how often each named call was made so far.
 ///
 /// An entry is `NAME:EFFECT` (every call), `NAME:EFFECT@N` (the Nth, from 1) or `NAME:EFFECT@N+` (the
-/// Nth and all after it). NAME is a driver command, `OPEN`, `MMAP`, `MUNMAP`, `CLOSE`, or a function
+/// Nth and all after it). NAME is a driver command, `OPEN`, `MMAP`, `MUNMAP`, `MMAP_FIXED`, `CLOSE`, or a function
 /// of CUDA, in any case. EFFECT is an errno's name or a number, or, for a driver command, `FIELD=VALUE`.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {

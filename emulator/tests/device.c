@@ -261,6 +261,105 @@ static void lost_mappings(void)
     CHECK_EQUAL(pins(), 0);
 }
 
+/* Replaces part of a mapping as the library does: by a mapping of an empty file, which raises SIGBUS. */
+static void cover(char *address, size_t size)
+{
+    int empty = memfd_create("empty", MFD_CLOEXEC);
+
+    CHECK(empty >= 0);
+    CHECK(mmap(address, size, PROT_NONE, MAP_SHARED | MAP_FIXED, empty, 0) == address);
+    CHECK_EQUAL(mprotect(address, size, PROT_READ), 0);
+    CHECK_EQUAL(close(empty), 0);
+}
+
+/* A mapping that something else was mapped over is as good as unmapped. */
+static void covered_mappings(void)
+{
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+    int fd = open_device();
+    uint64_t handle = pin(fd, memory, 4 * GPU_PAGE);
+    char *mapping = map(fd, handle, 4 * GPU_PAGE);
+
+    /* Whole, while the pin lives, and again after that. */
+    calls();
+    cover(mapping, 4 * GPU_PAGE);
+    CHECK_STRING(calls(), "mmap_fixed");
+    CHECK_EQUAL(fault_at(mapping), SIGBUS);
+    CHECK_EQUAL(mapped(fd, handle), 0);
+    cover(mapping, 4 * GPU_PAGE);
+    CHECK_EQUAL(munmap(mapping, 4 * GPU_PAGE), 0);
+    CHECK_STRING(calls(), "GET_INFO");
+
+    /* In part: the head up to the middle of a page, then the middle, then the rest. */
+    mapping = map(fd, handle, 4 * GPU_PAGE);
+    cover(mapping, GPU_PAGE - 1);
+    CHECK_EQUAL(mapped(fd, handle), 0);
+    CHECK_EQUAL(fault_at(mapping), SIGBUS);
+    CHECK_READABLE(mapping + GPU_PAGE);
+    cover(mapping + 2 * GPU_PAGE, GPU_PAGE);
+    CHECK_READABLE(mapping + GPU_PAGE);
+    CHECK_READABLE(mapping + 3 * GPU_PAGE);
+    CHECK_EQUAL(unpin(fd, handle), 0);
+    CHECK_READABLE(mapping + 3 * GPU_PAGE);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(munmap(mapping, 4 * GPU_PAGE), 0);
+    CHECK_EQUAL(pins(), 0);
+
+    /* Covered: an UNPIN finds nothing to take away. Not covered: it takes all of it. */
+    fd = open_device();
+    handle = pin(fd, memory, GPU_PAGE);
+    mapping = map(fd, handle, GPU_PAGE);
+    CHECK(mmap(mapping, GPU_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mapping);
+    CHECK_EQUAL(unpin(fd, handle), 0);
+    CHECK_READABLE(mapping);
+    CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
+
+    /* The last part of the last mapping releases a device that is closed. */
+    handle = pin(fd, memory, 2 * GPU_PAGE);
+    mapping = map(fd, handle, 2 * GPU_PAGE);
+    CHECK_EQUAL(close(fd), 0);
+    cover(mapping, GPU_PAGE);
+    CHECK_EQUAL(pins(), 1);
+    CHECK_EQUAL(refcount(), 1);
+    cover(mapping + GPU_PAGE, GPU_PAGE);
+    CHECK_EQUAL(pins(), 0);
+    CHECK_EQUAL(refcount(), 0);
+    CHECK_EQUAL(munmap(mapping, 2 * GPU_PAGE), 0);
+
+    /* A cover that fails changes nothing. */
+    int (*set)(const char *);
+    *(void **)&set = gdremu("gdremu_faults_set");
+    fd = open_device();
+    handle = pin(fd, memory, GPU_PAGE);
+    mapping = map(fd, handle, GPU_PAGE);
+    CHECK_FAILS(mmap(mapping, GPU_PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, -1, 0), EBADF);
+    CHECK_EQUAL(set("MMAP_FIXED:ENOMEM@1"), 0);
+    CHECK_FAILS(mmap(mapping, GPU_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), ENOMEM);
+    CHECK_READABLE(mapping);
+    CHECK_EQUAL(mapped(fd, handle), 1);
+    CHECK_EQUAL(munmap(mapping, 100), 0);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(pins(), 1);
+    CHECK_EQUAL(munmap(mapping, GPU_PAGE - 100), 0);
+    CHECK_EQUAL(pins(), 0);
+}
+
+/* Under --module-defects: a cover after the UNPIN marks the oldest other pin unmapped, as a munmap does. */
+static void late_cover(void)
+{
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+    int fd = open_device();
+    uint64_t oldest = pin(fd, memory, GPU_PAGE), handle = pin(fd, memory, GPU_PAGE);
+    char *first = map(fd, oldest, GPU_PAGE), *second = map(fd, handle, GPU_PAGE);
+
+    CHECK_EQUAL(unpin(fd, handle), 0);
+    CHECK_EQUAL(mapped(fd, oldest), 1);
+    cover(second, GPU_PAGE);
+    CHECK_EQUAL(mapped(fd, oldest), 0);
+    CHECK_EQUAL(munmap(first, GPU_PAGE), 0);
+    CHECK_EQUAL(munmap(second, GPU_PAGE), 0);
+}
+
 static void every_way_to_close(void)
 {
     CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
@@ -694,6 +793,8 @@ static const struct {
     {"unpin_takes_pages_away", unpin_takes_pages_away},
     {"mapping_outlives_close", mapping_outlives_close},
     {"lost_mappings", lost_mappings},
+    {"covered_mappings", covered_mappings},
+    {"late_cover", late_cover},
     {"every_way_to_close", every_way_to_close},
     {"forked_children", forked_children},
     {"sent_over_a_socket", sent_over_a_socket},

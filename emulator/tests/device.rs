@@ -84,6 +84,8 @@ tests! {
     unpin_takes_pages_away: [];
     mapping_outlives_close: [];
     lost_mappings: [];
+    covered_mappings: [];
+    late_cover: ["--module-defects"];
     every_way_to_close: [];
     forked_children: [];
     sent_over_a_socket: [];

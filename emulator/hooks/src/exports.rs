@@ -17,7 +17,7 @@ use gdremu::errno::Errno;
 use gdremu::gpu::physical::ObjectId;
 use gdremu::gpu::{PageTableId, Provider};
 
-use crate::state::{Identity, Machine, file_status};
+use crate::state::{Identity, Machine, file_status, page_size};
 
 /// What a descriptor stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,10 +201,8 @@ impl Machine {
             if !machine.config.gpu.maps_dmabufs(gpu) {
                 return Err(Errno::ENOTSUPP);
             }
-            // SAFETY: asks for a constant of the system.
-            let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
             let len = len
-                .checked_next_multiple_of(page_size)
+                .checked_next_multiple_of(page_size())
                 .ok_or(Errno::ENOMEM)?;
             let addr = machine.gpu.map(table, offset, len)?;
             if let Some(live) = machine.exports.live.get_mut(&identity) {

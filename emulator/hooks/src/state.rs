@@ -156,6 +156,13 @@ pub(crate) fn caller() -> Caller {
     }
 }
 
+/// The size of a page of memory.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: asks for a constant of the system.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).expect("every system has a page size")
+}
+
 /// The file behind a descriptor, with its size in blocks.
 pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
@@ -166,11 +173,8 @@ pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
 impl Machine {
     fn new() -> Machine {
         let config = config();
-        // SAFETY: asks for a constant of the system.
-        let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-        let page_size = u64::try_from(page_size).expect("every system has a page size");
         Machine {
-            driver: Driver::new(config.driver.clone(), page_size),
+            driver: Driver::new(config.driver.clone(), page_size() as u64),
             gpu: Gpu::new(&config.gpu),
             faults: config.faults.clone(),
             forked: false,
@@ -327,16 +331,17 @@ impl Machine {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Runs munmap, or whatever else takes a range of addresses away, and does what follows from it
-    /// for the mappings there.
-    pub(crate) fn munmap(
+    /// Runs a call that takes a range of addresses away, and does what follows from it for the
+    /// mappings there.
+    pub(crate) fn take_away(
         &mut self,
+        name: &'static str,
         addr: usize,
         len: usize,
         run: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let arguments = [("address", addr as u64), ("length", len as u64)];
-        self.call("munmap", &arguments, |machine| {
+        self.call(name, &arguments, |machine| {
             run()?;
             machine.unmapped(addr, len);
             Ok(0)
@@ -344,8 +349,9 @@ impl Machine {
         .map(|_| ())
     }
 
-    /// A range of addresses was unmapped.
+    /// A range of addresses was unmapped, by whole pages.
     pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
+        let len = len.next_multiple_of(page_size());
         let touched = self.driver.unmapped(addr, len);
         self.exports.unmapped(addr, len);
         self.publish_bounds();

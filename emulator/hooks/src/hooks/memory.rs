@@ -47,7 +47,7 @@ macro_rules! mmap {
                 return mapped;
             }
             if flags & libc::MAP_FIXED != 0 && mapped_range::may_touch(addr as usize, len) {
-                return map_over(addr as usize, len, run);
+                return cover(addr as usize, len, run);
             }
             run()
         }
@@ -122,16 +122,21 @@ fn failed(errno: Errno) -> *mut c_void {
     libc::MAP_FAILED
 }
 
-/// A mapping at a fixed address takes away what was there.
-fn map_over(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_void {
-    let Some(mut machine) = state::enter() else {
-        return run();
-    };
-    let mapped = run();
-    if mapped != libc::MAP_FAILED {
-        machine.unmapped(addr, len);
+/// A mapping at a fixed address takes away what was there, as munmap does.
+fn cover(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    match state::enter() {
+        Some(mut machine) if machine.maps(addr, len) => {
+            let run = || match run() {
+                libc::MAP_FAILED => Err(last_errno()),
+                _ => Ok(()),
+            };
+            match machine.take_away("mmap_fixed", addr, len, run) {
+                Ok(()) => addr as *mut c_void,
+                Err(errno) => failed(errno),
+            }
+        }
+        _ => run(),
     }
-    mapped
 }
 
 #[unsafe(no_mangle)]
@@ -144,7 +149,8 @@ unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
     }
     match state::enter() {
         Some(mut machine) if machine.maps(addr, len) => {
-            answer(machine.munmap(addr, len, || told(run())).map(|()| 0))
+            let run = || told(run());
+            answer(machine.take_away("munmap", addr, len, run).map(|()| 0))
         }
         _ => run(),
     }
