@@ -46,12 +46,18 @@ static void stack(void)
     CHECK_EQUAL(cuCtxCreate(&first, 0, 7), CUDA_ERROR_INVALID_DEVICE);
 }
 
+static CUdeviceptr others[2];
+
 static void *in_thread(void *context)
 {
     CUdeviceptr address;
 
     CHECK(current() == NULL);
     CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_ERROR_INVALID_CONTEXT);
+    /* What another thread made, and managed memory, can be freed without a context. */
+    CHECK_EQUAL(cuMemFree(others[0]), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemFree(others[0]), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemFree(others[1]), CUDA_SUCCESS);
     CHECK_EQUAL(cuCtxSetCurrent((CUcontext)context), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_SUCCESS);
     return NULL;
@@ -63,6 +69,8 @@ static void threads(void)
     pthread_t thread;
 
     CHECK_EQUAL(cuCtxCreate(&context, 0, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemAlloc(&others[0], 1), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemAllocManaged(&others[1], 1, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
     CHECK_EQUAL(pthread_create(&thread, NULL, in_thread, context), 0);
     CHECK_EQUAL(pthread_join(thread, NULL), 0);
     CHECK(current() == context);

@@ -34,7 +34,39 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 
 EXPORT CUresult cuCtxSynchronize(void)
 {
+    state.waits += state.context;
     return state.context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
+{
+    *context = state.context ? (CUcontext)&state : NULL;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxSetCurrent(CUcontext context)
+{
+    state.context = context != NULL;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    state.retained++;
+    *context = (CUcontext)&state;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    state.retained--;
+    return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
@@ -196,12 +228,7 @@ __attribute__((used)) static CUresult absent(void)
 
 #define ABSENT(symbol) __asm__(".globl " #symbol "\n.set " #symbol ", absent\n.type " #symbol ", @function")
 
-ABSENT(cuCtxGetCurrent);
-ABSENT(cuCtxSetCurrent);
-ABSENT(cuDeviceGet);
 ABSENT(cuDeviceGetPCIBusId);
-ABSENT(cuDevicePrimaryCtxRelease_v2);
-ABSENT(cuDevicePrimaryCtxRetain);
 ABSENT(cuMemExportToShareableHandle);
 ABSENT(cuMemRetainAllocationHandle);
 ABSENT(cuPointerGetAttribute);

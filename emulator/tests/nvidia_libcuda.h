@@ -6,6 +6,8 @@
 
 struct libcuda {
     int context;               /* a context is current */
+    int retained;              /* primary contexts */
+    int waits;                 /* for a context */
     int exportable;            /* the GPU makes memory that can be exported */
     int calls_of_alloc;        /* of cuMemAlloc, cuMemAllocPitch and cuMemFree */
     int objects, mappings, reservations; /* alive */

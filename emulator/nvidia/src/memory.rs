@@ -76,14 +76,13 @@ fn buffer(va: u64) -> Option<(u64, u64)> {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
     call("cuMemFree", |cuda| {
-        let ours = buffer(address).is_some_and(|(start, _)| start == address);
-        if !ours {
+        let gpu = state::enter().and_then(|mut machine| machine.gpu.nvidia().gpu_of(address));
+        let Some(gpu) = gpu else {
             // SAFETY: the program's argument.
             return told(unsafe { (cuda.free)(address) });
-        }
+        };
         // What uses the memory comes to its end first, as with the real function.
-        // SAFETY: waits, and touches nothing.
-        told(unsafe { (cuda.synchronize)() })?;
+        cuda.wait_for(gpu)?;
         let mut machine = state::lock();
         let lost = machine.gpu.nvidia().free(cuda, address)?;
         machine.revoke(&lost);

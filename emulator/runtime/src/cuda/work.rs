@@ -112,6 +112,11 @@ pub(super) fn all_of(state: &State, context: ContextHandle) -> Vec<Point> {
     ends(state, |id, _| id.context == context)
 }
 
+/// All work there is.
+pub(super) fn all(state: &State) -> Vec<Point> {
+    ends(state, |_, _| true)
+}
+
 /// The ends of the queues that `wanted` picks.
 fn ends(state: &State, wanted: impl Fn(&QueueId, &Queue) -> bool) -> Vec<Point> {
     let end = |(id, queue): (&QueueId, &Queue)| {
@@ -134,12 +139,18 @@ pub(super) fn is_passed(state: &State, point: &Point) -> bool {
 ///
 /// # Errors
 /// As [`check`] afterwards.
-pub(super) fn wait(mut state: Locked, context: ContextHandle, points: &[Point]) -> Result<Locked> {
+pub(super) fn wait(state: Locked, context: ContextHandle, points: &[Point]) -> Result<Locked> {
+    let state = passed(state, points);
+    check(&state, context)?;
+    Ok(state)
+}
+
+/// Waits until all points are passed, whatever became of their contexts.
+pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
     while !points.iter().all(|point| is_passed(&state, point)) {
         state = changed(state);
     }
-    check(&state, context)?;
-    Ok(state)
+    state
 }
 
 /// # Errors

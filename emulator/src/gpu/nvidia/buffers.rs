@@ -109,6 +109,12 @@ impl Buffers {
         (va - start < len).then_some((start, len))
     }
 
+    /// The GPU of the buffer that starts at an address.
+    pub(super) fn gpu_of(&self, va: u64) -> Option<i32> {
+        self.live.get(&va)?;
+        self.blocks.range(..=va).next_back().map(|(_, b)| b.gpu)
+    }
+
     /// Whether a GPU page of a block has no byte of a live buffer in it.
     pub(super) fn is_dead(&self, page: u64) -> bool {
         let block = self.blocks.range(..=page).next_back();

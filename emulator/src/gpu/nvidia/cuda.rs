@@ -376,6 +376,18 @@ impl Cuda {
             .unwrap_or(gpu as u32))
     }
 
+    /// Waits for what a GPU does in the calling thread's context; without one, in the primary one.
+    ///
+    /// # Errors
+    /// What CUDA answers.
+    pub fn wait_for(&self, gpu: c_int) -> Result<(), Status> {
+        self.in_context(gpu, || {
+            // SAFETY: waits, and touches nothing.
+            check("the wait for a GPU", unsafe { (self.synchronize)() })
+        })
+        .map_err(|failure| failure.status)
+    }
+
     /// Works in the GPU's primary context where the thread has none, and leaves the thread as it
     /// was.
     fn in_context(

@@ -144,6 +144,11 @@ impl NvidiaProvider {
         self.buffers.find(va)
     }
 
+    /// The GPU of the buffer that starts at an address.
+    pub fn gpu_of(&self, va: u64) -> Option<i32> {
+        self.buffers.gpu_of(va)
+    }
+
     /// The program has made VMM memory: `object`, on this GPU.
     pub fn created(&mut self, libcuda: &Cuda, gpu: i32, object: u64) {
         self.prepare(libcuda, gpu, || libcuda.export_object(object));
