@@ -1,15 +1,18 @@
 //! The CUDA driver, loaded when the dma-buf backend needs it and never before.
 //!
 //! Result codes stay plain integers: a driver newer than this library may answer with any number. The
-//! library stays loaded once it is: others in the process use it too.
+//! library stays loaded once it is: others in the process use it too. No state here is locked while it
+//! is made, so that a child forked in the middle finds none that would make it wait.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libloading::Library;
-use once_cell::sync::OnceCell;
+use once_cell::race::OnceBox;
 
 use crate::error::{CudaVersion, Error, Result};
 use crate::log;
@@ -34,7 +37,8 @@ impl CudaError {
 
 impl fmt::Display for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match DRIVER.get().and_then(|driver| driver.error_name(self.0)) {
+        let driver = DRIVER.get().and_then(|loaded| loaded.as_ref().ok());
+        match driver.and_then(|driver| driver.error_name(self.0)) {
             Some(name) => write!(f, "{} ({})", name.to_string_lossy(), self.0),
             None => write!(f, "CUDA error {}", self.0),
         }
@@ -64,6 +68,8 @@ impl Device {
     }
 }
 
+const NOT_INITIALIZED: c_uint = 3;
+const POINTER_ATTRIBUTE_CONTEXT: c_int = 1;
 const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 const HANDLE_TYPE_DMA_BUF_FD: c_int = 1;
 const RANGE_FLAG_PCIE: c_ulonglong = 1;
@@ -76,23 +82,20 @@ macro_rules! functions {
         #[derive(Debug)]
         pub(crate) struct Driver {
             $($name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
-            /// Outcome of cuInit, which is called once.
-            initialised: OnceCell<()>,
+            /// Whether cuInit has succeeded.
+            is_initialized: AtomicBool,
         }
 
         impl Driver {
-            fn from_library(library: Library) -> Result<Driver> {
-                let driver = Driver {
+            fn from_library(library: &Library) -> Result<Driver> {
+                Ok(Driver {
                     $($name: {
                         // SAFETY: the driver API gives the symbol this type.
                         let symbol = unsafe { library.get($symbol) };
                         *symbol.map_err(|_| Error::NoCudaFunction($symbol))?
                     },)+
-                    initialised: OnceCell::new(),
-                };
-                // Never unloaded: others in the process may rely on it by now.
-                std::mem::forget(library);
-                Ok(driver)
+                    is_initialized: AtomicBool::new(false),
+                })
             }
         }
     };
@@ -101,6 +104,7 @@ macro_rules! functions {
 functions! {
     error_name = "cuGetErrorName": fn(c_uint, *mut *const c_char);
     init = "cuInit": fn(c_uint);
+    device_count = "cuDeviceGetCount": fn(*mut c_int);
     device = "cuDeviceGet": fn(*mut c_int, c_int);
     device_attribute = "cuDeviceGetAttribute": fn(*mut c_int, c_int, c_int);
     pointer_attribute = "cuPointerGetAttribute": fn(*mut c_void, c_int, c_ulonglong);
@@ -112,25 +116,42 @@ functions! {
     export = "cuMemGetHandleForAddressRange": fn(*mut c_void, c_ulonglong, usize, c_int, c_ulonglong);
 }
 
-static DRIVER: OnceCell<Driver> = OnceCell::new();
+/// The CUDA driver once it is loaded, or why it cannot be used.
+static DRIVER: OnceBox<Result<Driver>> = OnceBox::new();
 
-/// The CUDA driver, loaded now if need be, if it is of this version or later (1000 × major + 10 × minor). It is
-/// asked for its version, which needs no cuInit, and for nothing else.
+/// The CUDA driver, loaded now if need be, if it is of this version or later (1000 × major + 10 × minor).
+/// Only its version is asked for, which needs no cuInit.
 pub(crate) fn load(needed: i32) -> Result<&'static Driver> {
-    DRIVER.get_or_try_init(|| {
-        // The name with the version is the driver's own; the other one comes with the toolkit.
-        let library = ["libcuda.so.1", "libcuda.so"]
-            .into_iter()
-            // SAFETY: loading the CUDA driver has no preconditions.
-            .find_map(|name| unsafe { Library::new(name) }.ok());
-        let library = library.ok_or(Error::NoCuda)?;
-        let version = version(&library)?;
-        if version < needed {
-            return Err(Error::CudaTooOld { version, needed });
+    let loaded = match DRIVER.get() {
+        Some(loaded) => loaded,
+        None => {
+            let library = open_library().ok_or(Error::NoCuda)?;
+            // Two threads may come here at once: both load the same library, and one result is kept.
+            DRIVER.get_or_init(|| Box::new(use_library(&library, needed)))
         }
-        log::debug!("CUDA {}", CudaVersion(version));
-        Driver::from_library(library)
+    };
+    loaded.as_ref().map_err(|error| *error)
+}
+
+/// Loads the library, which then stays loaded.
+fn open_library() -> Option<ManuallyDrop<Library>> {
+    // The name with the version is the driver's own; the other one comes with the toolkit.
+    let mut names = ["libcuda.so.1", "libcuda.so"].into_iter();
+    names.find_map(|name| {
+        // SAFETY: loading the CUDA driver has no preconditions.
+        let library = unsafe { Library::new(name) };
+        let library = library.inspect_err(|error| log::debug!("{name}: {error}"));
+        library.map(ManuallyDrop::new).ok()
     })
+}
+
+fn use_library(library: &Library, needed: i32) -> Result<Driver> {
+    let version = version(library)?;
+    if version < needed {
+        return Err(Error::CudaTooOld { version, needed });
+    }
+    log::debug!("CUDA {}", CudaVersion(version));
+    Driver::from_library(library)
 }
 
 fn version(library: &Library) -> Result<i32> {
@@ -156,28 +177,57 @@ fn check(call: &'static str, result: c_uint) -> Result<()> {
 }
 
 impl Driver {
-    /// Has CUDA initialised in this process, once.
+    /// Initializes CUDA in this process, unless that was done before.
     pub(crate) fn init(&self) -> Result<()> {
-        self.initialised
+        if !self.is_initialized.load(Ordering::Relaxed) {
             // SAFETY: cuInit takes flags, of which there are none.
-            .get_or_try_init(|| check("cuInit", unsafe { (self.init)(0) }))
-            .copied()
+            check("cuInit", unsafe { (self.init)(0) })?;
+            self.is_initialized.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The number of GPUs, if the process has initialized CUDA; does not initialize it.
+    pub(crate) fn device_count_if_initialized(&self) -> Result<Option<i32>> {
+        let mut count = 0;
+        // SAFETY: the place is ours.
+        match unsafe { (self.device_count)(&mut count) } {
+            NOT_INITIALIZED => Ok(None),
+            result => check("cuDeviceGetCount", result).map(|()| Some(count)),
+        }
+    }
+
+    /// The GPU with this number.
+    pub(crate) fn device(&self, ordinal: i32) -> Result<Device> {
+        let mut device = 0;
+        // SAFETY: the place is ours.
+        check("cuDeviceGet", unsafe {
+            (self.device)(&mut device, ordinal)
+        })?;
+        Ok(Device(device))
     }
 
     /// The device whose memory is at this address.
     pub(crate) fn device_of(&self, address: u64) -> Result<Device> {
-        let (mut ordinal, mut device): (c_int, c_int) = (0, 0);
+        let mut ordinal: c_int = 0;
         let place = ptr::from_mut(&mut ordinal).cast();
-        // SAFETY: the attribute is an int, and the places are ours.
-        unsafe {
-            let attribute = POINTER_ATTRIBUTE_DEVICE_ORDINAL;
-            check(
-                "cuPointerGetAttribute",
-                (self.pointer_attribute)(place, attribute, address),
-            )?;
-            check("cuDeviceGet", (self.device)(&mut device, ordinal))?;
+        let attribute = POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        // SAFETY: the attribute is an int, and the place is ours.
+        let result = unsafe { (self.pointer_attribute)(place, attribute, address) };
+        check("cuPointerGetAttribute", result)?;
+        self.device(ordinal)
+    }
+
+    /// The context that the memory at this address was allocated in; null for memory that belongs to none
+    /// (from cuMemCreate or a memory pool).
+    fn context_of(&self, address: u64) -> Context {
+        let mut context: Context = ptr::null_mut();
+        let place = ptr::from_mut(&mut context).cast();
+        // SAFETY: the attribute is a CUcontext, and the place is ours.
+        match unsafe { (self.pointer_attribute)(place, POINTER_ATTRIBUTE_CONTEXT, address) } {
+            0 => context,
+            _ => ptr::null_mut(),
         }
-        Ok(Device(device))
     }
 
     /// An attribute of a device, or `None` if the driver does not know it.
@@ -197,20 +247,27 @@ impl Driver {
         over_pcie: bool,
     ) -> Result<OwnedFd> {
         let flags = if over_pcie { RANGE_FLAG_PCIE } else { 0 };
-        let mut fd: c_int = -1;
-        self.in_context(device, || {
+        self.in_context(device, address, || {
+            let mut fd: c_int = -1;
             let place = ptr::from_mut(&mut fd).cast();
             // SAFETY: the handle is an int; the range is only looked up.
             check("cuMemGetHandleForAddressRange", unsafe {
                 (self.export)(place, address, len, HANDLE_TYPE_DMA_BUF_FD, flags)
-            })
-        })?;
-        // SAFETY: the descriptor is new and ours.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+            })?;
+            // SAFETY: the descriptor is new and ours.
+            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        })
     }
 
     /// Works with a context of the device current in the calling thread, and leaves the thread as it was.
-    fn in_context(&self, device: Device, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// The context of the memory itself comes before the device's primary one, which might have to be
+    /// created for the purpose: that takes GPU memory and hundreds of milliseconds.
+    fn in_context<T>(
+        &self,
+        device: Device,
+        address: u64,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let (mut before, mut current_device) = (ptr::null_mut(), -1);
         // SAFETY: the places are ours; what is retained is released.
         unsafe {
@@ -221,19 +278,21 @@ impl Driver {
             if current_device == device.0 {
                 return work();
             }
-            let mut primary = ptr::null_mut();
-            check(
-                "cuDevicePrimaryCtxRetain",
-                (self.retain_context)(&mut primary, device.0),
-            )?;
-            let result =
-                check("cuCtxSetCurrent", (self.set_context)(primary)).and_then(|()| work());
-            let restored = check("cuCtxSetCurrent", (self.set_context)(before));
-            let released = check(
-                "cuDevicePrimaryCtxRelease",
-                (self.release_context)(device.0),
-            );
-            result.and(restored).and(released)
+            let mut context = self.context_of(address);
+            let is_primary = context.is_null();
+            if is_primary {
+                let result = (self.retain_context)(&mut context, device.0);
+                check("cuDevicePrimaryCtxRetain", result)?;
+            }
+            let set = |context| check("cuCtxSetCurrent", (self.set_context)(context));
+            let result = set(context).and_then(|()| work());
+            let restored = set(before);
+            let released = match is_primary {
+                true => (self.release_context)(device.0),
+                false => 0,
+            };
+            let released = check("cuDevicePrimaryCtxRelease", released);
+            result.and_then(|value| restored.and(released).map(|()| value))
         }
     }
 

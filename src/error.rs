@@ -32,12 +32,16 @@ pub enum Error {
     OutOfMapping,
     /// The pin is mapped already.
     AlreadyMapped,
+    /// The driver took the mapping away while it was being made.
+    MappingRevoked,
     /// The pin is not mapped.
     NotMapped,
-    /// Its address does not start a GPU page, so the pin cannot be mapped.
+    /// Its address does not start a page, so the pin cannot be mapped.
     UnalignedMap {
         /// The pinned device address.
         address: u64,
+        /// Size of the backend's pages in bytes.
+        page_size: u64,
     },
     /// No such map flag.
     UnknownMapFlag(i32),
@@ -57,6 +61,8 @@ pub enum Error {
         /// The driver in use.
         driver: Version,
     },
+    /// gdrdrv was built against `nv-p2p-dummy` in place of the GPU driver.
+    DummyGpuDriver,
     /// The driver is older than 2.0.
     DriverTooOld {
         /// The driver in use.
@@ -82,6 +88,11 @@ pub enum Error {
     NoDmaBufSupport {
         /// CUDA's number of the GPU.
         gpu: i32,
+    },
+    /// CUDA is initialized in this process, and shows no GPU whose memory can be mapped as a dma-buf.
+    NoDmaBufGpu {
+        /// How many GPUs CUDA shows.
+        gpus: i32,
     },
     /// A map of more than is pinned.
     OutOfPin,
@@ -143,12 +154,13 @@ impl Error {
             | Error::MappingTypeRefused { .. }
             | Error::PinFlagsNeedNewerDriver { .. } => Errno::EINVAL,
             Error::ForkedChild => Errno::EACCES,
-            Error::AlreadyMapped => Errno::EAGAIN,
+            Error::AlreadyMapped | Error::MappingRevoked => Errno::EAGAIN,
             Error::DriverTooOld { .. } | Error::LibraryTooOld { .. } => Errno::EPROTONOSUPPORT,
-            Error::NoCuda => Errno::ENODEV,
-            Error::NoCudaFunction(_) | Error::CudaTooOld { .. } | Error::NoDmaBufSupport { .. } => {
-                Errno::EOPNOTSUPP
-            }
+            Error::NoCuda | Error::DummyGpuDriver => Errno::ENODEV,
+            Error::NoCudaFunction(_)
+            | Error::CudaTooOld { .. }
+            | Error::NoDmaBufSupport { .. }
+            | Error::NoDmaBufGpu { .. } => Errno::EOPNOTSUPP,
             Error::Cuda { error, .. } => Errno::from_raw(error.errno()),
             // An errno that nix has no name for must not come out as 0, which means success.
             Error::Driver {
@@ -189,11 +201,15 @@ impl fmt::Display for Error {
             Error::AlreadyMapped => {
                 f.write_str("the buffer is mapped already: unmap it first, or use that mapping")
             }
+            Error::MappingRevoked => f.write_str(
+                "the driver took the mapping away again, as it does when the GPU memory is freed while it is \
+                 being mapped: map live memory",
+            ),
             Error::NotMapped => f.write_str("the buffer is not mapped: call gdr_map first"),
-            Error::UnalignedMap { address } => write!(
+            Error::UnalignedMap { address, page_size } => write!(
                 f,
-                "device address {address:#x} is not 64 KiB aligned, so its pin cannot be mapped: align it, \
-                 or set GDRCOPY_ALLOW_UNALIGNED_MAP=1"
+                "device address {address:#x} is not a multiple of {page_size}, so its pin cannot be mapped: \
+                 align it, or set GDRCOPY_ALLOW_UNALIGNED_MAP=1"
             ),
             Error::UnknownMapFlag(flag) => {
                 write!(f, "`flags` = {flag} is no gdr_map_flags_t value (0 to 3)")
@@ -211,6 +227,10 @@ impl fmt::Display for Error {
             Error::PinFlagsNeedNewerDriver { driver } => write!(
                 f,
                 "pin flags need gdrdrv 2.5, this is {driver}: pass flags = 0, or update the driver"
+            ),
+            Error::DummyGpuDriver => f.write_str(
+                "gdrdrv is bound to nv-p2p-dummy, so every pin fails: unload both modules (rmmod gdrdrv \
+                 nv_p2p_dummy), rebuild gdrdrv against the GPU driver's sources, and load it after nvidia",
             ),
             Error::DriverTooOld { driver } => write!(
                 f,
@@ -238,6 +258,11 @@ impl fmt::Display for Error {
                 f,
                 "the memory of GPU {gpu} cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), \
                  or use a GPU that supports it"
+            ),
+            Error::NoDmaBufGpu { gpus } => write!(
+                f,
+                "none of the {gpus} GPUs that CUDA shows has memory that can be mapped as a dma-buf: load the \
+                 gdrdrv module (modprobe gdrdrv), or use a GPU that supports it"
             ),
             Error::OutOfPin => f.write_str("`size` is longer than the pin: map less, or pin more"),
             Error::Descriptors(errno) => write!(

@@ -1,22 +1,24 @@
-//! An open way to GPU memory.
+//! An open connection to a source of GPU memory.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsStr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::backend::{self, Backend};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::log;
 use crate::pin::Pin;
+use crate::process::{self, Owner};
 use crate::settings::Settings;
 use crate::types::{Attribute, P2pTokens, PinFlags, Version};
-use crate::{copy, process};
+use crate::{copy, transfer};
 
 /// An open driver. Cloning it is cheap; it is closed when the last clone is dropped and the last of
 /// its pins is gone.
 ///
 /// It may be used from any thread. A forked child must open its own: every call on an inherited one
-/// fails with [`Error::ForkedChild`] and touches nothing.
+/// fails with [`Error::ForkedChild`](crate::Error::ForkedChild) and touches nothing.
 #[derive(Clone, Debug)]
 pub struct Gdr {
     shared: Arc<Shared>,
@@ -25,35 +27,29 @@ pub struct Gdr {
 #[derive(Debug)]
 struct Shared {
     backend: Box<dyn Backend>,
-    settings: Settings,
-    epoch: u64,
+    allow_unaligned_map: bool,
+    owner: Owner,
 }
 
 impl Gdr {
-    /// Opens the driver. Starts no thread, does not touch CUDA, prints nothing unless logging is on.
+    /// Opens the driver. Creates no thread, does not initialize CUDA, prints nothing unless logging is
+    /// on. Reads the environment variables, all of them.
     ///
     /// # Errors
-    /// [`Error::Driver`] with what opening `/dev/gdrdrv` answered; [`Error::DriverTooOld`] below 2.0;
-    /// [`Error::LibraryTooOld`] where the driver serves only newer API versions than 2.6.
+    /// [`Error::Driver`](crate::Error::Driver) with what opening `/dev/gdrdrv` answered; [`Error::DriverTooOld`](crate::Error::DriverTooOld) below 2.0;
+    /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld) where the driver serves only newer API versions than 2.6;
+    /// [`Error::DummyGpuDriver`](crate::Error::DummyGpuDriver) where it was loaded without a GPU driver.
     pub fn open() -> Result<Gdr> {
-        process::enter().map_err(Error::OutOfHandles)?;
+        process::enter()?;
         let settings = Settings::from_env();
+        log::set_level(settings.log_level);
         let backend = backend::open(&settings)?;
-        log::debug!(
-            "copy kernels for write-combined mappings: {}",
-            copy::isa_name()
-        );
-        if let Some(name) = copy::isa_refused() {
-            let used = copy::isa_name();
-            log::warning!(
-                "GDRCOPY_ISA={}: no kernel of this machine, using {used}",
-                name.display()
-            );
-        }
+        select_copy_routine(settings.isa.as_deref());
+        transfer::set_threads(settings.threads.as_deref());
         let shared = Shared {
             backend,
-            settings,
-            epoch: process::epoch(),
+            allow_unaligned_map: settings.allow_unaligned_map,
+            owner: Owner::current(),
         };
         Ok(Gdr {
             shared: Arc::new(shared),
@@ -62,23 +58,23 @@ impl Gdr {
 
     /// The driver's version.
     pub fn driver_version(&self) -> Result<Version> {
-        self.check_process()?;
+        self.shared.owner.check()?;
         Ok(self.shared.backend.version())
     }
 
-    /// The value of an attribute; 0 where the driver does not know it.
+    /// Returns the value of an attribute; 0 if the driver does not know it.
     ///
     /// # Errors
     /// What the driver answered. It is asked once for each attribute.
     pub fn attribute(&self, attribute: Attribute) -> Result<i32> {
-        self.check_process()?;
+        self.shared.owner.check()?;
         self.shared.backend.attribute(attribute)
     }
 
     /// Pins `size` bytes of GPU memory from device address `address` on, rounded out to pages of 64 KiB.
     ///
     /// # Errors
-    /// [`Error::EmptyRange`] for address 0; otherwise what the driver answered: `EINVAL` for memory
+    /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0; otherwise what the driver answered: `EINVAL` for memory
     /// that cannot be pinned, `ENOMEM` when BAR1 is used up.
     pub fn pin(&self, address: u64, size: usize, flags: PinFlags) -> Result<Pin> {
         self.pin_with_tokens(address, size, flags, P2pTokens::default())
@@ -92,19 +88,14 @@ impl Gdr {
         flags: PinFlags,
         tokens: P2pTokens,
     ) -> Result<Pin> {
-        self.check_process()?;
+        self.shared.owner.check()?;
         if flags.unknown() != 0 {
-            log::warning!(
-                "pin flags {:#x} have no meaning and are ignored",
-                flags.unknown()
-            );
+            log::warning!("pin flags {:#x} are unknown and ignored", flags.unknown());
         }
-        let Shared {
-            backend, settings, ..
-        } = &*self.shared;
+        let shared = &*self.shared;
         Pin::new(
-            &**backend,
-            settings.allow_unaligned_map,
+            &*shared.backend,
+            shared.allow_unaligned_map,
             address,
             size,
             flags,
@@ -114,7 +105,7 @@ impl Gdr {
 
     /// Closes the driver, if this is its last clone and its last pin is gone, with the driver's answer.
     pub fn close(self) -> Result<()> {
-        self.check_process()?;
+        self.shared.owner.check()?;
         match Arc::into_inner(self.shared) {
             Some(shared) => shared.backend.close(),
             None => Ok(()),
@@ -125,12 +116,16 @@ impl Gdr {
     pub(crate) fn descriptor(&self) -> RawFd {
         self.shared.backend.descriptor()
     }
+}
 
-    fn check_process(&self) -> Result<()> {
-        if self.shared.epoch == process::epoch() {
-            Ok(())
-        } else {
-            Err(Error::ForkedChild)
-        }
+/// Selects the copy routine for write-combined mappings, and logs it where that is news.
+fn select_copy_routine(request: Option<&OsStr>) {
+    let Some(selected) = copy::select(request).map(|routine| routine.name()) else {
+        return;
+    };
+    if let Some(request) = request.filter(|&request| request != selected) {
+        let request = request.display();
+        log::warning!("GDRCOPY_ISA={request}: not supported by this CPU; using {selected}");
     }
+    log::debug!("copy routines for write-combined mappings: {selected}");
 }

@@ -68,6 +68,12 @@ impl Mapping {
         self.region.read(self.kind, offset, target)
     }
 
+    /// Takes the GPU memory away and leaves the addresses reserved, so that a stale pointer into the
+    /// mapping raises SIGBUS as long as the process lives.
+    pub(crate) fn retire(mut self) -> std::result::Result<(), (Mapping, Error)> {
+        self.region.retire().map_err(|error| (self, error))
+    }
+
     /// Unmaps it, with the kernel's answer; where that is an error, the mapping comes back as it was.
     pub fn unmap(mut self) -> std::result::Result<(), (Mapping, Error)> {
         self.region.unmap().map_err(|error| (self, error))

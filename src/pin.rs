@@ -7,20 +7,19 @@ use crate::backend::{Backend, PinRequest};
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use crate::pinned::{MappedMark, Pinned};
-use crate::types::{GPU_PAGE_SIZE, Info, MapFlag, P2pTokens, PinFlags};
+use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 
 /// A range of GPU memory that stays where it is, and can be mapped once at a time.
 ///
 /// The driver's pin lasts until both the `Pin` and its [`Mapping`] are gone: a mapping is always
-/// taken down first, since kernel modules up to 2.6 mix up their pins otherwise.
+/// taken down first, because gdrdrv modules up to 2.6 otherwise corrupt their list of pins.
 #[derive(Debug)]
 pub struct Pin {
     pinned: Arc<Pinned>,
-    /// The device address that was asked for.
-    address: u64,
-    /// Bytes from the first pinned page to that address, where it may be mapped from there.
+    /// Bytes from the start of the mapping to the pinned address.
     head: usize,
-    may_map: bool,
+    /// Why it cannot be mapped, if so.
+    refusal: Option<Error>,
 }
 
 impl Pin {
@@ -38,11 +37,11 @@ impl Pin {
         if address.checked_add(size as u64).is_none() {
             return Err(Error::RangeOverflow);
         }
-        let unaligned = address % GPU_PAGE_SIZE;
-        let head = if allow_unaligned_map {
-            address % backend.page_size()
-        } else {
-            0
+        let page_size = backend.page_size();
+        let (head, refusal) = match (address % page_size, allow_unaligned_map) {
+            (0, _) => (0, None),
+            (offset, true) => (offset, None),
+            (_, false) => (0, Some(Error::UnalignedMap { address, page_size })),
         };
         let request = PinRequest {
             address: address - head,
@@ -52,13 +51,12 @@ impl Pin {
         };
         Ok(Pin {
             pinned: Pinned::new(backend.pin(&request)?),
-            address,
             head: head as usize,
-            may_map: allow_unaligned_map || unaligned == 0,
+            refusal,
         })
     }
 
-    /// What is known of the pin, mapped or not.
+    /// Describes the pin, mapped or not.
     ///
     /// # Errors
     /// What the driver answered. In persistent mode it is asked once.
@@ -66,7 +64,7 @@ impl Pin {
         self.pinned.range().info(self.pinned.mapping_type())
     }
 
-    /// Whether the memory was freed while pinned (non-persistent mode; then the mapping is gone too).
+    /// Returns whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too).
     ///
     /// # Errors
     /// What the driver answered.
@@ -76,11 +74,13 @@ impl Pin {
 
     /// Maps the first `size` bytes, rounded up to host pages.
     ///
-    /// With `GDRCOPY_ALLOW_UNALIGNED_MAP=1` the pinned address need not be 64 KiB aligned: the mapping
-    /// then starts at [`Info::va`], the page before, and `size` counts from the pinned address.
+    /// The pinned address must start a page: of 64 KiB with gdrdrv, of the host's page size with dma-bufs.
+    /// With `GDRCOPY_ALLOW_UNALIGNED_MAP=1` it need not: the mapping then starts at [`Info::va`], the
+    /// page before, and `size` counts from the pinned address.
     ///
     /// # Errors
     /// [`Error::AlreadyMapped`]; [`Error::UnalignedMap`]; [`Error::EmptyRange`] for size 0;
+    /// [`Error::MappingRevoked`] if the memory is freed in the middle;
     /// [`Error::MappingTypeRefused`], or `EOPNOTSUPP` from the driver, where the platform cannot map
     /// as `flag` asks; what else the driver answered (`EINVAL` for more than is pinned).
     pub fn map(&self, size: usize, flag: MapFlag) -> Result<Mapping> {
@@ -88,9 +88,8 @@ impl Pin {
         if size == 0 {
             return Err(Error::EmptyRange);
         }
-        if !self.may_map {
-            let address = self.address;
-            return Err(Error::UnalignedMap { address });
+        if let Some(refusal) = self.refusal {
+            return Err(refusal);
         }
         let len = size.checked_add(self.head).ok_or(Error::RangeOverflow)?;
         let (region, kind) = self.pinned.range().map(len, flag)?;
@@ -98,11 +97,18 @@ impl Pin {
         Ok(Mapping::new(region, kind, mark))
     }
 
-    /// Unpins the range, with the driver's answer, if its mapping is gone; otherwise the mapping takes
-    /// the pin with it.
-    pub fn unpin(self) -> Result<()> {
-        match Arc::into_inner(self.pinned) {
-            Some(pinned) => pinned.into_range().unpin(),
+    /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped.
+    ///
+    /// # Errors
+    /// What the driver answered, with the pin, which is as it was: it can be unpinned again.
+    pub fn unpin(mut self) -> std::result::Result<(), (Pin, Error)> {
+        self.release().map_err(|error| (self, error))
+    }
+
+    /// [`Pin::unpin`] for callers that keep the pin. After success it is only good for being dropped.
+    pub(crate) fn release(&mut self) -> Result<()> {
+        match Arc::get_mut(&mut self.pinned) {
+            Some(pinned) => pinned.range().unpin(),
             None => Ok(()),
         }
     }

@@ -8,20 +8,22 @@ use crate::backend::PinnedRange;
 use crate::error::{Error, Result};
 use crate::types::MappingType;
 
-/// A pin of the driver's, which lasts until nobody holds it any more.
+/// A pin of the driver, which lasts as long as a `Pin` or a mapping holds it.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     range: Box<dyn PinnedRange>,
-    /// The live mapping's type; `None` while there is no mapping.
+    /// The live mapping's type, or one of the values below.
     mapped: AtomicU32,
 }
 
+/// In `Pinned::mapped` while there is no mapping.
+const NOT_MAPPED: u32 = 0;
 /// In `Pinned::mapped` while a mapping is being made.
-const IN_THE_MAKING: u32 = u32::MAX;
+const BEING_MAPPED: u32 = u32::MAX;
 
 impl Pinned {
     pub(crate) fn new(range: Box<dyn PinnedRange>) -> Arc<Pinned> {
-        let mapped = AtomicU32::new(MappingType::None as u32);
+        let mapped = AtomicU32::new(NOT_MAPPED);
         Arc::new(Pinned { range, mapped })
     }
 
@@ -29,14 +31,9 @@ impl Pinned {
         &*self.range
     }
 
-    pub(crate) fn into_range(self) -> Box<dyn PinnedRange> {
-        self.range
-    }
-
     /// How it is mapped now.
-    pub(crate) fn mapping_type(&self) -> MappingType {
-        let mapped = self.mapped.load(Ordering::Acquire);
-        MappingType::from_raw(mapped).unwrap_or(MappingType::None)
+    pub(crate) fn mapping_type(&self) -> Option<MappingType> {
+        MappingType::from_raw(self.mapped.load(Ordering::Acquire))
     }
 }
 
@@ -47,10 +44,10 @@ pub(crate) struct MappedMark(Arc<Pinned>);
 impl MappedMark {
     /// Sets the mark on a pin that has none.
     pub(crate) fn set(pinned: &Arc<Pinned>) -> Result<MappedMark> {
-        let none = MappingType::None as u32;
+        let (acq_rel, acquire) = (Ordering::AcqRel, Ordering::Acquire);
         pinned
             .mapped
-            .compare_exchange(none, IN_THE_MAKING, Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(NOT_MAPPED, BEING_MAPPED, acq_rel, acquire)
             .map(|_| MappedMark(Arc::clone(pinned)))
             .map_err(|_| Error::AlreadyMapped)
     }
@@ -63,6 +60,6 @@ impl MappedMark {
 
 impl Drop for MappedMark {
     fn drop(&mut self) {
-        self.made(MappingType::None);
+        self.0.mapped.store(NOT_MAPPED, Ordering::Release);
     }
 }

@@ -1,32 +1,188 @@
 //! Which process this is: what a forked child must know before it touches anything inherited.
 //!
 //! A child inherits copies of all our state, but neither the mappings nor the right to use the
-//! driver's descriptor. One page of memory tells the two apart at the cost of a load: the kernel hands
-//! it to every child zeroed (`MADV_WIPEONFORK`). In it stand the process's *epoch*, which every object
-//! remembers and compares, and the address ranges of the C handles, so that in a child the range
-//! check of the copy path fails by itself.
+//! driver's descriptor. One page of memory distinguishes the two at the cost of a load: the kernel
+//! hands it to every child zeroed (`MADV_WIPEONFORK`). It holds the process's *epoch*, which every
+//! [`Owner`] remembers and compares, and the address range of the C handles, so that in a child the
+//! range check of the copy path fails by itself.
 
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use nix::errno::Errno;
 
-/// Most ranges of handle memory a process can have.
-pub(crate) const MAX_RANGES: usize = 16;
+use crate::error::{Error, Result};
+
+/// The process that an object belongs to. Objects that must not be used across a fork keep one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    epoch: u64,
+}
+
+impl Owner {
+    /// The calling process.
+    pub(crate) fn current() -> Owner {
+        Owner { epoch: epoch() }
+    }
+
+    /// Whether the calling process is the owner, and not a child forked off from it.
+    #[inline]
+    pub(crate) fn is_current(self) -> bool {
+        self.epoch == epoch()
+    }
+
+    /// # Errors
+    /// [`Error::ForkedChild`] in a child forked off from the owner.
+    #[inline]
+    pub(crate) fn check(self) -> Result<()> {
+        if self.is_current() {
+            Ok(())
+        } else {
+            Err(Error::ForkedChild)
+        }
+    }
+}
+
+/// A file descriptor that only its owner closes: a forked child leaves its copy alone.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    /// `None` only while being dropped.
+    fd: Option<OwnedFd>,
+    owner: Owner,
+}
+
+impl Descriptor {
+    pub(crate) fn new(fd: OwnedFd) -> Descriptor {
+        Descriptor {
+            fd: Some(fd),
+            owner: Owner::current(),
+        }
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Gives the number up without closing it.
+    pub(crate) fn into_raw(mut self) -> Option<RawFd> {
+        self.fd.take().map(IntoRawFd::into_raw_fd)
+    }
+}
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        if !self.owner.is_current() {
+            let _ = self.fd.take().map(IntoRawFd::into_raw_fd);
+        }
+    }
+}
+
+/// A value of which each process has one of its own. A forked child that asks for it gets a new one:
+/// it may have inherited its parent's in the middle of a change, with a locked mutex in it.
+#[derive(Debug)]
+pub(crate) struct PerProcess<T: 'static> {
+    latest: AtomicPtr<Generation<T>>,
+}
+
+#[derive(Debug)]
+struct Generation<T: 'static> {
+    owner: Owner,
+    value: T,
+    /// The parent process's, which a child can neither use nor free.
+    parent: *mut Generation<T>,
+}
+
+impl<T> PerProcess<T> {
+    pub(crate) const fn new() -> PerProcess<T> {
+        PerProcess {
+            latest: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    fn generation(&self) -> Option<&'static Generation<T>> {
+        // SAFETY: null, or a box that `get` published, which only `free` takes back; its caller
+        // ensures that no reference is in use.
+        unsafe { self.latest.load(Ordering::SeqCst).as_ref() }
+    }
+
+    /// The value of this process, or of the ancestor that made one last.
+    pub(crate) fn latest(&self) -> Option<&'static T> {
+        self.generation().map(|generation| &generation.value)
+    }
+
+    /// The value of this process, if it has made one.
+    pub(crate) fn current(&self) -> Option<&'static T> {
+        let generation = self.generation().filter(|latest| latest.owner.is_current());
+        generation.map(|generation| &generation.value)
+    }
+
+    /// The value of this process, made now if need be; `make` gets the parent's.
+    pub(crate) fn get(&self, make: impl Fn(Option<&'static T>) -> T) -> &'static T {
+        loop {
+            if let Some(value) = self.current() {
+                return value;
+            }
+            let parent = self.latest.load(Ordering::SeqCst);
+            let fresh = Box::into_raw(Box::new(Generation {
+                owner: Owner::current(),
+                value: make(self.latest()),
+                parent,
+            }));
+            let published =
+                self.latest
+                    .compare_exchange(parent, fresh, Ordering::SeqCst, Ordering::SeqCst);
+            if published.is_err() {
+                // SAFETY: another thread published first, so no one has seen ours.
+                drop(unsafe { Box::from_raw(fresh) });
+            }
+        }
+    }
+
+    /// Frees the value of this process, if it has one and `may` agrees; a later `get` makes a new one.
+    ///
+    /// # Safety
+    /// Where `may`, called after the value has become unreachable, returns true, no reference to the
+    /// value is in use.
+    pub(crate) unsafe fn free(&self, may: impl FnOnce(&T) -> bool) {
+        let Some(generation) = self.generation().filter(|latest| latest.owner.is_current()) else {
+            return;
+        };
+        self.latest.store(generation.parent, Ordering::SeqCst);
+        let address = ptr::from_ref(generation).cast_mut();
+        if may(&generation.value) {
+            // SAFETY: made by `Box::into_raw` in `get`; unreachable, and unused by contract.
+            drop(unsafe { Box::from_raw(address) });
+        } else {
+            // Put back, unless another thread has made a new one already.
+            let (parent, seq_cst) = (generation.parent, Ordering::SeqCst);
+            let _ = self
+                .latest
+                .compare_exchange(parent, address, seq_cst, seq_cst);
+        }
+    }
+}
 
 /// A range of addresses; readers take no lock.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(crate) struct Range {
+pub(crate) struct AddressRange {
     base: AtomicUsize,
     len: AtomicUsize,
 }
 
-impl Range {
-    /// Publishes the range. It may be called again to make it empty (`len` = 0), never to move it.
+impl AddressRange {
+    /// Publishes the range. It may be called again to make it longer or empty, never to move it while
+    /// it is not empty.
     pub(crate) fn set(&self, base: usize, len: usize) {
         self.base.store(base, Ordering::Relaxed);
-        // Release: who sees the length sees the base and the memory behind it.
+        // Release: a reader that sees the length sees the base and the memory behind it.
         self.len.store(len, Ordering::Release);
     }
 
@@ -50,7 +206,7 @@ impl Range {
 #[repr(C, align(64))]
 pub(crate) struct Page {
     /// Memory that C handles point into.
-    pub(crate) handles: [Range; MAX_RANGES],
+    pub(crate) handles: AddressRange,
     epoch: AtomicU64,
 }
 
@@ -64,20 +220,23 @@ static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 #[inline(always)]
 pub(crate) fn page() -> Option<&'static Page> {
     // SAFETY: PAGE is null or points to a page that `new_page` made and that is never unmapped; a Page
-    // is made of atomics alone, for which any content is valid.
+    // consists of atomics, for which any content is valid.
     unsafe { PAGE.load(Ordering::Acquire).as_ref() }
 }
 
 /// This process's epoch, or 0 as long as it has opened nothing itself.
-pub(crate) fn epoch() -> u64 {
+fn epoch() -> u64 {
     page().map_or(0, |page| page.epoch.load(Ordering::Acquire))
 }
 
 /// Gives the process an epoch if it has none yet, and returns the page.
-pub(crate) fn enter() -> Result<&'static Page, Errno> {
+///
+/// # Errors
+/// [`Error::OutOfHandles`] if there is no memory for the page.
+pub(crate) fn enter() -> Result<&'static Page> {
     let page = match page() {
         Some(page) => page,
-        None => publish(new_page(wipe_on_fork)?),
+        None => publish(new_page(wipe_on_fork).map_err(Error::OutOfHandles)?),
     };
     if page.epoch.load(Ordering::Acquire) == 0 {
         let next = LAST_EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
@@ -100,7 +259,7 @@ fn publish(fresh: NonNull<Page>) -> &'static Page {
         )
         .map_or_else(
             |first| {
-                // SAFETY: `fresh` was mapped by `new_page` and nobody else knows it.
+                // SAFETY: `fresh` was mapped by `new_page` and no one else has its address.
                 unsafe { libc::munmap(fresh.as_ptr().cast(), page_size()) };
                 first
             },
@@ -111,7 +270,7 @@ fn publish(fresh: NonNull<Page>) -> &'static Page {
 }
 
 /// A zeroed page of memory that `protect` makes children see zeroed.
-fn new_page(protect: fn(NonNull<Page>) -> Result<(), Errno>) -> Result<NonNull<Page>, Errno> {
+fn new_page(protect: fn(NonNull<Page>) -> nix::Result<()>) -> nix::Result<NonNull<Page>> {
     // SAFETY: a new private mapping at an address of the kernel's choice touches no other memory.
     let address = unsafe {
         libc::mmap(
@@ -128,14 +287,14 @@ fn new_page(protect: fn(NonNull<Page>) -> Result<(), Errno>) -> Result<NonNull<P
     }
     let page = NonNull::new(address.cast()).ok_or(Errno::ENOMEM)?;
     protect(page).inspect_err(|_| {
-        // SAFETY: the page was just mapped and nobody else knows it.
+        // SAFETY: the page was just mapped and no one else has its address.
         unsafe { libc::munmap(address, page_size()) };
     })?;
     Ok(page)
 }
 
 /// Asks the kernel to hand the page to children zeroed.
-fn wipe_on_fork(page: NonNull<Page>) -> Result<(), Errno> {
+fn wipe_on_fork(page: NonNull<Page>) -> nix::Result<()> {
     // SAFETY: the page is ours, private and anonymous, as the advice demands.
     match unsafe { libc::madvise(page.as_ptr().cast(), page_size(), libc::MADV_WIPEONFORK) } {
         0 => Ok(()),
@@ -145,11 +304,11 @@ fn wipe_on_fork(page: NonNull<Page>) -> Result<(), Errno> {
 }
 
 /// Has libc clear the process's page in every child made by `fork`.
-fn clear_in_child(_: NonNull<Page>) -> Result<(), Errno> {
+fn clear_in_child(_: NonNull<Page>) -> nix::Result<()> {
     extern "C" fn clear() {
         if let Some(page) = page() {
             page.epoch.store(0, Ordering::Release);
-            page.handles.iter().for_each(|range| range.set(0, 0));
+            page.handles.set(0, 0);
         }
     }
     // SAFETY: the handler touches atomics only. glibc drops it when the library is unloaded.
@@ -159,7 +318,7 @@ fn clear_in_child(_: NonNull<Page>) -> Result<(), Errno> {
     }
 }
 
-/// Bytes a page of host memory.
+/// Size of a host page in bytes.
 pub(crate) fn page_size() -> usize {
     // SAFETY: sysconf has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
@@ -178,7 +337,7 @@ mod tests {
     fn in_child() -> (i32, bool) {
         let page = enter().expect("memory for a page");
         assert_ne!(epoch(), 0);
-        let range = &page.handles[MAX_RANGES - 1];
+        let range = &page.handles;
         range.set(0x1000, 0x100);
         assert!(range.contains(0x10ff));
         assert!(!range.contains(0x1100));

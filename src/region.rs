@@ -1,14 +1,18 @@
 //! The CPU addresses of a mapping: made by mmap of the driver's descriptor, given back by munmap,
-//! read and written by the copy kernels.
+//! read and written by the copy routines.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd;
 
 use memmap2::{MmapOptions, MmapRaw};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 use crate::error::{Error, Result};
-use crate::process;
+use crate::log;
+use crate::process::Owner;
 use crate::transfer;
 use crate::types::MappingType;
 use crate::uapi::Call;
@@ -18,9 +22,10 @@ use crate::uapi::Call;
 /// Dropping it unmaps it, except in a forked child: there the kernel has already left it out, and
 /// something else may stand at its address.
 pub(crate) struct Region {
+    // Unmapped by our own call: memmap2's destructor reports no error and does not know about forks.
     raw: ManuallyDrop<MmapRaw>,
     is_mapped: bool,
-    epoch: u64,
+    owner: Owner,
 }
 
 impl Region {
@@ -37,7 +42,7 @@ impl Region {
                 Ok(Region {
                     raw,
                     is_mapped: true,
-                    epoch: process::epoch(),
+                    owner: Owner::current(),
                 })
             }
             Err(error) => {
@@ -60,16 +65,48 @@ impl Region {
 
     /// Unmaps it; where that fails, it stays as it was.
     pub(crate) fn unmap(&mut self) -> Result<()> {
-        if self.epoch != process::epoch() {
-            return Err(Error::ForkedChild);
-        }
-        // SAFETY: the range is the one that mmap returned, and `is_mapped` sees to it that nothing
-        // touches it from now on.
+        self.owner.check()?;
+        // SAFETY: the range is the one that mmap returned, and while `is_mapped` is false nothing here
+        // touches it.
         if self.is_mapped && unsafe { libc::munmap(self.address().cast(), self.len()) } != 0 {
             return Err(Error::driver(Call::Munmap, nix::errno::Errno::last_raw()));
         }
         self.is_mapped = false;
         Ok(())
+    }
+
+    /// Takes the driver's memory away, but keeps the addresses reserved: touching them raises SIGBUS, as
+    /// it does with the driver's own revoked mappings, and no later mmap is placed where stale pointers
+    /// point to. They stay reserved for the life of the process.
+    ///
+    /// Where that fails, the region is unmapped; where that fails too, it stays as it was.
+    pub(crate) fn retire(&mut self) -> Result<()> {
+        self.owner.check()?;
+        if !self.is_mapped {
+            return Ok(());
+        }
+        match self.replace_by_empty_file() {
+            Ok(()) => {
+                self.is_mapped = false;
+                Ok(())
+            }
+            Err(errno) => {
+                log::debug!("{self:?} is unmapped instead of made to raise SIGBUS: {errno}");
+                self.unmap()
+            }
+        }
+    }
+
+    /// Maps an empty file in its place: all of it lies behind the file's end.
+    fn replace_by_empty_file(&self) -> nix::Result<()> {
+        let empty = memfd_create(c"gdrapi-closed-mapping", MFdFlags::MFD_CLOEXEC)?;
+        let (address, len) = (NonZeroUsize::new(self.address().addr()), self.len());
+        let len = NonZeroUsize::new(len).ok_or(nix::errno::Errno::EINVAL)?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+        // SAFETY: the range is the one that mmap returned and is still mapped, so that nothing else of
+        // the process is replaced.
+        unsafe { mmap(address, len, protection, flags, empty, 0) }.map(drop)
     }
 
     /// Copies `source` to the bytes from `offset` on.
@@ -89,6 +126,7 @@ impl Region {
     }
 
     fn checked(&self, offset: usize, len: usize) -> Result<*mut u8> {
+        self.owner.check()?;
         if !self.is_mapped {
             return Err(Error::NotMapped);
         }
@@ -102,7 +140,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // Nobody to tell: `unmap` is there for those who want to know.
+        // A destructor has no one to return the error to; callers that want it call `unmap`.
         let _ = self.unmap();
     }
 }
@@ -128,7 +166,7 @@ mod tests {
 
     #[test]
     fn copies_stay_inside() {
-        let page = process::page_size();
+        let page = crate::process::page_size();
         let region = Region::map(&memory(page), 0, page).expect("a page can be mapped");
         let kind = MappingType::WriteCombining;
         assert_eq!(region.write(kind, page - 4, b"tail"), Ok(()));
@@ -147,9 +185,34 @@ mod tests {
         );
     }
 
+    /// Whether anything is mapped at the address.
+    fn is_mapped(address: *mut u8, len: usize) -> bool {
+        // SAFETY: msync changes no memory; it only looks for mappings.
+        unsafe { libc::msync(address.cast(), len, libc::MS_ASYNC) == 0 }
+    }
+
+    #[test]
+    fn a_retired_region_stays_reserved_and_an_unmapped_one_does_not() {
+        let page = crate::process::page_size();
+        let file = memory(page);
+        let mut retired = Region::map(&file, 0, page).expect("a page can be mapped");
+        let address = retired.address();
+        assert_eq!(retired.retire(), Ok(()));
+        let mut byte = [0];
+        let kind = MappingType::WriteCombining;
+        assert_eq!(retired.read(kind, 0, &mut byte), Err(Error::NotMapped));
+        drop(retired);
+        assert!(is_mapped(address, page));
+
+        let mut unmapped = Region::map(&file, 0, page).expect("a page can be mapped");
+        let address = unmapped.address();
+        assert_eq!(unmapped.unmap(), Ok(()));
+        assert!(!is_mapped(address, page));
+    }
+
     #[test]
     fn lengths_beyond_the_address_space_are_out_of_memory() {
-        let page = process::page_size();
+        let page = crate::process::page_size();
         let len = usize::MAX - page + 1;
         let error = Region::map(&memory(page), 0, len).expect_err("no such room");
         assert_eq!(error.errno(), libc::ENOMEM);

@@ -7,68 +7,67 @@
 
 mod parallel;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::copy;
+use crate::process::{Owner, PerProcess};
+use crate::sync::Mutex;
 use crate::types::MappingType;
 
 use parallel::Copy;
+pub(crate) use parallel::{end_threads, set_threads};
 
-/// Live mappings, a 21-bit field a mapping type.
-static LIVE: AtomicU64 = AtomicU64::new(0);
+/// The number of live mappings of each type.
+type Counts = [usize; 3];
 
-/// Whether two types are live. Apart from `LIVE`, so that copies do not share its cache line.
+static LIVE: PerProcess<Mutex<Counts>> = PerProcess::new();
+
+/// Whether mappings of two types are live. Stored while `LIVE` is locked.
 static MIXED: Flag = Flag(AtomicBool::new(false));
 
 #[repr(align(128))]
 struct Flag(AtomicBool);
 
-const FIELD_BITS: u32 = 21;
-
-/// One mapping of this type, as `LIVE` counts it. `None` is no type of a live mapping.
-fn unit(kind: MappingType) -> u64 {
-    match kind {
-        MappingType::None => 0,
-        kind => 1 << ((kind as u32 - 1) * FIELD_BITS),
-    }
-}
-
-fn is_mixed(live: u64) -> bool {
-    let count = |field| (live >> (field * FIELD_BITS)) & ((1 << FIELD_BITS) - 1);
-    (0..3).filter(|&field| count(field) != 0).count() > 1
-}
-
 /// Counts a mapping as live as long as it exists.
 #[derive(Debug)]
-pub(crate) struct Live(MappingType);
+pub(crate) struct Live {
+    kind: MappingType,
+    owner: Owner,
+}
 
 impl Live {
     pub(crate) fn new(kind: MappingType) -> Live {
-        LIVE.fetch_add(unit(kind), Ordering::SeqCst);
-        publish();
-        Live(kind)
+        count(kind, |live| *live += 1);
+        Live {
+            kind,
+            owner: Owner::current(),
+        }
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        LIVE.fetch_sub(unit(self.0), Ordering::SeqCst);
-        publish();
+        // A forked child has counted none of the mappings that it has inherited.
+        if self.owner.is_current() {
+            count(self.kind, |live| *live -= 1);
+        }
     }
 }
 
-/// Brings the flag up to date. Whoever stores last looks again, so that the flag ends right whatever
-/// the order in which threads come here.
-fn publish() {
-    loop {
-        let mixed = is_mixed(LIVE.load(Ordering::SeqCst));
-        if MIXED.0.load(Ordering::SeqCst) != mixed {
-            MIXED.0.store(mixed, Ordering::SeqCst);
-        }
-        if is_mixed(LIVE.load(Ordering::SeqCst)) == mixed {
-            return;
-        }
-    }
+fn count(kind: MappingType, change: impl FnOnce(&mut usize)) {
+    let mut counts = LIVE.get(|_| Mutex::default()).lock();
+    change(&mut counts[kind as usize - 1]);
+    let types = counts.iter().filter(|&&live| live != 0).count();
+    MIXED.0.store(types > 1, Ordering::SeqCst);
+}
+
+/// Frees the counts when the library is unloaded.
+///
+/// # Safety
+/// No mapping is live if `may` returns true, and no other thread makes one.
+pub(crate) unsafe fn unload(may: impl FnOnce() -> bool) {
+    // SAFETY: references to the counts live as long as a call that maps or unmaps.
+    unsafe { LIVE.free(|_| may()) }
 }
 
 /// Copies `len` bytes to a mapping; they are on their way to the GPU when it returns.
@@ -163,7 +162,7 @@ unsafe fn write_alone(kind: MappingType, target: *mut u8, source: *const u8, len
         match kind {
             MappingType::WriteCombining => copy::write_wc(target, source, len),
             MappingType::Device => copy::write_device(target, source, len),
-            MappingType::Caching | MappingType::None => copy::write_cached(target, source, len),
+            MappingType::Caching => copy::write_cached(target, source, len),
         }
     }
 }
@@ -205,7 +204,7 @@ unsafe fn read_alone(kind: MappingType, target: *mut u8, source: *const u8, len:
         match kind {
             MappingType::WriteCombining => copy::read_wc(target, source, len),
             MappingType::Device => copy::read_device(target, source, len),
-            MappingType::Caching | MappingType::None => copy::read_cached(target, source, len),
+            MappingType::Caching => copy::read_cached(target, source, len),
         }
     }
 }
@@ -222,18 +221,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_type_is_not_mixed_two_are() {
-        use MappingType::{Caching, Device, WriteCombining};
-        let wc = unit(WriteCombining);
-        assert!(!is_mixed(0));
-        assert!(!is_mixed(2 * wc));
-        assert!(!is_mixed(0x1f_ffff * wc));
-        assert!(is_mixed(wc + unit(Caching)));
-        assert!(is_mixed(unit(Device) + unit(Caching)));
-    }
-
-    #[test]
-    fn the_flag_follows_whatever_the_order() {
+    fn mappings_are_mixed_while_two_types_are_live() {
+        let is_mixed = || MIXED.0.load(Ordering::SeqCst);
         let threads: Vec<_> = [MappingType::WriteCombining, MappingType::Caching]
             .into_iter()
             .cycle()
@@ -243,15 +232,15 @@ mod tests {
         for thread in threads {
             thread.join().expect("no panic");
         }
-        let kept = [
-            Live::new(MappingType::WriteCombining),
-            Live::new(MappingType::Caching),
-        ];
-        assert!(MIXED.0.load(Ordering::SeqCst));
-        drop(kept);
-        assert_eq!(
-            MIXED.0.load(Ordering::SeqCst),
-            is_mixed(LIVE.load(Ordering::SeqCst))
-        );
+        assert!(!is_mixed());
+        let one = Live::new(MappingType::Device);
+        let two = Live::new(MappingType::Device);
+        assert!(!is_mixed());
+        let other = Live::new(MappingType::Caching);
+        drop(one);
+        assert!(is_mixed());
+        drop(two);
+        assert!(!is_mixed());
+        drop(other);
     }
 }

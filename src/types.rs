@@ -1,4 +1,4 @@
-//! The words this library speaks: versions, flags, attributes, mapping types, what is known of a pin.
+//! Public types shared by all modules: versions, flags, attributes, mapping types, the description of a pin.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -38,12 +38,11 @@ impl fmt::Display for Version {
     }
 }
 
-/// How the CPU caches a mapping of GPU memory. The values are those of the C API and of the driver.
+/// How the CPU caches a mapping of GPU memory. The values are those of the C API and of the driver,
+/// where 0 stands for "not mapped".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MappingType {
-    /// Not mapped.
-    None = 0,
     /// Write-combining: stores gather in the CPU's write buffers, loads are uncached round trips.
     WriteCombining = 1,
     /// Cached like ordinary memory (coherent platforms such as Grace-Hopper and POWER9).
@@ -56,7 +55,6 @@ impl MappingType {
     /// The type with this value in the C API, if there is one.
     pub const fn from_raw(raw: u32) -> Option<MappingType> {
         match raw {
-            0 => Some(MappingType::None),
             1 => Some(MappingType::WriteCombining),
             2 => Some(MappingType::Caching),
             3 => Some(MappingType::Device),
@@ -64,20 +62,26 @@ impl MappingType {
         }
     }
 
-    /// The type's name as the C API spells it, with a closing NUL.
-    pub(crate) const fn c_name(self) -> &'static std::ffi::CStr {
-        match self {
-            MappingType::None => c"None",
-            MappingType::WriteCombining => c"Write Combining",
-            MappingType::Caching => c"Caching",
-            MappingType::Device => c"Device",
+    /// The type that the driver answers for a mapping; `None` if it has taken the mapping away.
+    ///
+    /// A type that this library does not know is copied through as device memory is: naturally
+    /// aligned accesses of at most 8 bytes suit every kind of memory.
+    pub(crate) const fn from_driver(raw: u32) -> Option<MappingType> {
+        match (raw, MappingType::from_raw(raw)) {
+            (0, _) => None,
+            (_, None) => Some(MappingType::Device),
+            (_, known) => known,
         }
     }
 }
 
 impl fmt::Display for MappingType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.c_name().to_string_lossy())
+        f.write_str(match self {
+            MappingType::WriteCombining => "Write Combining",
+            MappingType::Caching => "Caching",
+            MappingType::Device => "Device",
+        })
     }
 }
 
@@ -107,13 +111,13 @@ impl MapFlag {
         }
     }
 
-    /// The mapping type asked for; [`MappingType::None`] leaves it to the driver.
-    pub(crate) const fn wanted(self) -> MappingType {
+    /// The mapping type asked for; `None` leaves it to the driver.
+    pub(crate) const fn wanted(self) -> Option<MappingType> {
         match self {
-            MapFlag::Default => MappingType::None,
-            MapFlag::WriteCombining => MappingType::WriteCombining,
-            MapFlag::Caching => MappingType::Caching,
-            MapFlag::Device => MappingType::Device,
+            MapFlag::Default => None,
+            MapFlag::WriteCombining => Some(MappingType::WriteCombining),
+            MapFlag::Caching => Some(MappingType::Caching),
+            MapFlag::Device => Some(MappingType::Device),
         }
     }
 }
@@ -176,21 +180,21 @@ impl Attribute {
     }
 }
 
-/// What is known of a pin.
+/// The description of a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Device address of the first pinned page: at most the address that was pinned.
     pub va: u64,
     /// Pinned bytes: the range rounded out to pages.
     pub mapped_size: u64,
-    /// Bytes a page.
+    /// Size of a page in bytes.
     pub page_size: u32,
     /// CPU cycles the driver spent pinning.
     pub tm_cycles: u64,
-    /// Cycles of that clock a millisecond.
+    /// Frequency of that clock in kHz.
     pub cycles_per_ms: u32,
-    /// How the pin is mapped now.
-    pub mapping_type: MappingType,
+    /// How the pin is mapped now; `None` while it is not mapped.
+    pub mapping_type: Option<MappingType>,
 }
 
 #[cfg(test)]
@@ -199,19 +203,29 @@ mod tests {
 
     #[test]
     fn values_of_the_c_api_come_back() {
-        for raw in 0..4 {
+        for raw in 1..4 {
             assert_eq!(MappingType::from_raw(raw).map(|t| t as u32), Some(raw));
             let flag = MapFlag::from_raw(raw as i32).expect("a flag of the C API");
-            assert_eq!(flag.wanted() as u32, raw);
-        }
-        for raw in 1..4 {
+            assert_eq!(flag.wanted(), MappingType::from_raw(raw));
             assert_eq!(Attribute::from_raw(raw).map(|a| a as u32), Some(raw));
         }
+        assert_eq!(MappingType::from_raw(0), None);
         assert_eq!(MappingType::from_raw(4), None);
+        assert_eq!(MapFlag::from_raw(0).map(MapFlag::wanted), Some(None));
         assert_eq!(MapFlag::from_raw(4), None);
         assert_eq!(MapFlag::from_raw(-1), None);
         assert_eq!(Attribute::from_raw(0), None);
         assert_eq!(Attribute::from_raw(4), None);
+    }
+
+    #[test]
+    fn unknown_mapping_types_of_a_driver_are_device_memory() {
+        assert_eq!(MappingType::from_driver(0), None);
+        let caching = Some(MappingType::Caching);
+        assert_eq!(MappingType::from_driver(2), caching);
+        for raw in [3, 4, u32::MAX] {
+            assert_eq!(MappingType::from_driver(raw), Some(MappingType::Device));
+        }
     }
 
     #[test]

@@ -5,16 +5,21 @@
 use std::ffi::CStr;
 use std::fmt;
 use std::mem::{offset_of, size_of};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, access};
 
 use crate::error::{Error, Result};
+use crate::process::{Descriptor, Owner};
 
 /// The module's device node.
 const DEVICE: &CStr = c"/dev/gdrdrv";
+
+/// What the kernel shows while gdrdrv uses symbols of the module `nv-p2p-dummy`.
+const DUMMY_HOLDER: &CStr = c"/sys/module/nv_p2p_dummy/holders/gdrdrv";
 
 /// The ioctl type byte of all nine commands.
 const MAGIC: u8 = 0xDA;
@@ -47,7 +52,7 @@ impl fmt::Display for Call {
         f.write_str(match self {
             Call::Open => "open of /dev/gdrdrv",
             Call::Close => "close of /dev/gdrdrv",
-            Call::Mmap => "mmap of /dev/gdrdrv",
+            Call::Mmap => "mmap",
             Call::Munmap => "munmap",
             Call::PinBuffer => "ioctl PIN_BUFFER",
             Call::UnpinBuffer => "ioctl UNPIN_BUFFER",
@@ -190,33 +195,36 @@ mod ioctl {
     command!(get_version, number::GET_VERSION, super::GetVersion);
 }
 
-/// An open `/dev/gdrdrv`. Dropping it closes it.
+/// An open `/dev/gdrdrv`. Dropping it closes it, except in a forked child.
 #[derive(Debug)]
-pub(crate) struct Node(OwnedFd);
+pub(crate) struct Node(Descriptor);
 
 impl Node {
     /// Opens the device node.
     pub(crate) fn open() -> Result<Node> {
         let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
-        retry(Call::Open, || open(DEVICE, flags, Mode::empty())).map(Node)
+        let fd = retry(Call::Open, || open(DEVICE, flags, Mode::empty()))?;
+        Ok(Node(Descriptor::new(fd)))
     }
 
-    /// Closes it and tells how that went. The descriptor is gone in any case.
+    /// Whether gdrdrv got its GPU driver's symbols from `nv-p2p-dummy`, a module that only serves to
+    /// build it: then it opens, and refuses every pin.
+    pub(crate) fn is_bound_to_dummy() -> bool {
+        access(DUMMY_HOLDER, AccessFlags::F_OK).is_ok()
+    }
+
+    /// The process that opened it.
+    pub(crate) fn owner(&self) -> Owner {
+        self.0.owner()
+    }
+
+    /// Closes it and returns the kernel's answer. The descriptor is gone in any case.
     pub(crate) fn close(self) -> Result<()> {
+        self.owner().check()?;
         // Not repeated after EINTR: Linux has released the number then, another thread may own it.
-        nix::unistd::close(self.0.into_raw_fd())
-            .map_err(|errno| Error::driver(Call::Close, errno as i32))
-    }
-
-    /// Gives the descriptor up without closing it.
-    pub(crate) fn forget(self) {
-        let _ = self.0.into_raw_fd();
-    }
-}
-
-impl AsFd for Node {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.0.into_raw().map_or(Ok(()), |fd| {
+            nix::unistd::close(fd).map_err(|errno| Error::driver(Call::Close, errno as i32))
+        })
     }
 }
 
@@ -262,7 +270,7 @@ commands! {
     get_version(GetVersion) = GetVersion;
 }
 
-/// Repeats a call that signals interrupt, so many times.
+/// Retries on `EINTR`, at most `MAX_INTERRUPTIONS` times.
 fn retry<T>(call: Call, mut attempt: impl FnMut() -> nix::Result<T>) -> Result<T> {
     let mut interruptions = 0;
     loop {
@@ -352,11 +360,8 @@ mod tests {
 
     #[test]
     fn a_wrong_descriptor_is_an_error_of_every_command() {
-        let node = Node(
-            std::fs::File::open("/dev/null")
-                .expect("every machine has it")
-                .into(),
-        );
+        let null = std::fs::File::open("/dev/null").expect("every system has it");
+        let node = Node(Descriptor::new(null.into()));
         let errno = |result: Result<()>| result.map_err(|e| e.errno());
         assert_eq!(
             errno(node.get_version(&mut GetVersion::default())),

@@ -18,8 +18,6 @@ mod subject;
 #[path = "copy_kernels/trace.rs"]
 mod trace;
 
-use std::env;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -121,35 +119,12 @@ fn every_access_is_natural_once_and_fenced() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "Miri starts no processes")]
-fn gdrcopy_isa_forces_a_kernel() {
+fn copy_routines_are_found_by_name_and_the_best_one_otherwise() {
     let best = copy::kernels().next().expect("a kernel").name();
     for kernel in copy::kernels() {
-        assert_eq!(
-            isa_when_asked_for(kernel.name()),
-            format!("{} None", kernel.name())
-        );
+        let name = kernel.name();
+        assert_eq!(copy::find(Some(name.as_ref())).name(), name);
     }
-    assert_eq!(
-        isa_when_asked_for("abacus"),
-        format!("{best} Some(\"abacus\")")
-    );
-}
-
-/// What a process that has `GDRCOPY_ISA` in its environment says of its kernel.
-fn isa_when_asked_for(name: &str) -> String {
-    let output = Command::new(env::current_exe().expect("the path of this test"))
-        .args(["--exact", "--ignored", "--nocapture", "tell_the_isa"])
-        .env("GDRCOPY_ISA", name)
-        .output()
-        .expect("this test runs");
-    let output = String::from_utf8(output.stdout).expect("text");
-    let answer = output.lines().find_map(|line| line.split_once("ISA: "));
-    answer.expect("an answer").1.to_owned()
-}
-
-#[test]
-#[ignore = "speaks for gdrcopy_isa_forces_a_kernel"]
-fn tell_the_isa() {
-    println!("ISA: {} {:?}", copy::isa_name(), copy::isa_refused());
+    assert_eq!(copy::find(Some("abacus".as_ref())).name(), best);
+    assert_eq!(copy::find(None).name(), best);
 }

@@ -1,11 +1,12 @@
 //! The backend without a kernel module: CUDA exports GPU memory as a dma-buf, whose descriptor is mapped.
 //!
-//! Needs CUDA 13.3. Opening it asks only for CUDA's version: programs open and close libraries while they
-//! probe, before they fork, and CUDA is unusable in children of a process that has initialised it. So
-//! cuInit and the questions about the GPU come with the first pin.
+//! Needs CUDA 13.3. Opening it never calls cuInit: programs open and close libraries while they probe,
+//! before they fork, and CUDA is unusable in children of a process that has initialized it. So cuInit
+//! comes with the first pin. Where the program has initialized CUDA already, opening asks the GPUs
+//! whether their memory can be mapped: programs take a handle for a promise that pins work.
 #![forbid(unsafe_code)]
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
@@ -15,7 +16,7 @@ use crate::backend::{Backend, PinRequest, PinnedRange};
 use crate::cuda::{self, Device, DeviceAttribute, Driver};
 use crate::error::{Error, Result};
 use crate::log;
-use crate::process;
+use crate::process::{self, Descriptor, Owner};
 use crate::region::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
 
@@ -27,22 +28,32 @@ const NEEDED_CUDA: i32 = 13030;
 pub(crate) struct DmaBuf {
     driver: &'static Driver,
     force_pcie_compat: bool,
-    epoch: u64,
+    owner: Owner,
 }
 
 impl DmaBuf {
-    /// Loads the CUDA driver and checks that it is new enough. Does not initialise it.
+    /// Loads the CUDA driver, and checks that it is new enough and, where it is initialized, that it
+    /// shows a GPU whose memory can be mapped. Does not initialize it.
     pub(crate) fn open(force_pcie_compat: bool) -> Result<DmaBuf> {
-        let driver = cuda::load(NEEDED_CUDA)?;
-        log::debug!("backend dma-buf");
-        Ok(DmaBuf {
-            driver,
+        let backend = DmaBuf {
+            driver: cuda::load(NEEDED_CUDA)?,
             force_pcie_compat,
-            epoch: process::epoch(),
-        })
+            owner: Owner::current(),
+        };
+        if let Some(gpus) = backend.driver.device_count_if_initialized()? {
+            let is_mappable = |gpu| {
+                let device = backend.driver.device(gpu)?;
+                backend.check_support(device)
+            };
+            if !(0..gpus).any(|gpu| is_mappable(gpu).is_ok()) {
+                return Err(Error::NoDmaBufGpu { gpus });
+            }
+        }
+        log::debug!("backend dma-buf");
+        Ok(backend)
     }
 
-    /// Refuses a device whose memory cannot be mapped as a dma-buf, by name of what it lacks.
+    /// Refuses a device whose memory cannot be mapped as a dma-buf.
     fn check_support(&self, device: Device) -> Result<()> {
         let has = |attribute| self.driver.attribute(device, attribute);
         // Drivers that do not know the exact question are asked the wider one.
@@ -56,14 +67,14 @@ impl DmaBuf {
     }
 
     /// Exports the pages from `va` on.
-    fn export(&self, device: Device, va: u64, len: usize, over_pcie: bool) -> Result<OwnedFd> {
+    fn export(&self, device: Device, va: u64, len: usize, over_pcie: bool) -> Result<Descriptor> {
         let fd = self
             .driver
             .export(device, va, len, over_pcie)
             .map_err(|error| descriptors_used_up().unwrap_or(error))?;
         // Drivers hand the descriptor out without this flag, or with it.
         fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(Error::Descriptors)?;
-        Ok(fd)
+        Ok(Descriptor::new(fd))
     }
 }
 
@@ -102,9 +113,7 @@ impl Backend for DmaBuf {
     }
 
     fn pin(&self, request: &PinRequest) -> Result<Box<dyn PinnedRange>> {
-        if self.epoch != process::epoch() {
-            return Err(Error::ForkedChild);
-        }
+        self.owner.check()?;
         let page = self.page_size();
         let va = request.address - request.address % page;
         let end = request
@@ -144,7 +153,6 @@ impl Backend for DmaBuf {
             len,
             page_size: page as u32,
             kind,
-            epoch: self.epoch,
         }))
     }
 
@@ -156,23 +164,12 @@ impl Backend for DmaBuf {
 /// A dma-buf, which keeps its memory in place until its descriptor is closed.
 #[derive(Debug)]
 struct DmaBufPin {
-    fd: OwnedFd,
+    fd: Descriptor,
     va: u64,
     len: usize,
     page_size: u32,
     /// The only type it can be mapped as.
     kind: MappingType,
-    epoch: u64,
-}
-
-impl DmaBufPin {
-    fn check_process(&self) -> Result<()> {
-        if self.epoch == process::epoch() {
-            Ok(())
-        } else {
-            Err(Error::ForkedChild)
-        }
-    }
 }
 
 impl PinnedRange for DmaBufPin {
@@ -180,8 +177,8 @@ impl PinnedRange for DmaBufPin {
         self.fd.as_raw_fd() as u64
     }
 
-    fn info(&self, mapped: MappingType) -> Result<Info> {
-        self.check_process()?;
+    fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
+        self.fd.owner().check()?;
         Ok(Info {
             va: self.va,
             mapped_size: self.len as u64,
@@ -194,13 +191,13 @@ impl PinnedRange for DmaBufPin {
 
     fn callback_flag(&self) -> Result<bool> {
         // The memory lives as long as the dma-buf.
-        self.check_process().map(|()| false)
+        self.fd.owner().check().map(|()| false)
     }
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
-        self.check_process()?;
-        let (wanted, given) = (flag.wanted(), self.kind);
-        if wanted != MappingType::None && wanted != given {
+        self.fd.owner().check()?;
+        let given = self.kind;
+        if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != given) {
             return Err(Error::MappingTypeRefused { wanted, given });
         }
         let len = len
@@ -214,7 +211,8 @@ impl PinnedRange for DmaBufPin {
         Ok((region, given))
     }
 
-    fn unpin(self: Box<Self>) -> Result<()> {
-        self.check_process()
+    fn unpin(&self) -> Result<()> {
+        // Closing the descriptor unpins the memory.
+        self.fd.owner().check()
     }
 }

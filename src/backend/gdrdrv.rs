@@ -1,7 +1,7 @@
 //! The backend over the kernel module: versions 2.0 to 2.6 and those that stay compatible.
 //!
-//! What is asked once is not asked again: the version and the attributes for each open; what is known
-//! of a pin once it is known that nothing changes behind our back (persistent mapping).
+//! Answers are cached: the version and the attributes for each open, the description of a pin in
+//! persistent mode, where nothing changes it behind our back.
 #![forbid(unsafe_code)]
 
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use crate::backend::{Backend, PinRequest, PinnedRange};
 use crate::error::{Error, Result};
 use crate::log;
-use crate::process;
+use crate::process::{self, Owner};
 use crate::region::Region;
 use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags, Version};
 use crate::uapi::{
@@ -41,7 +41,7 @@ struct Device {
     /// Answers to GET_ATTR: [`Attribute::UsePersistentMapping`] and
     /// [`Attribute::SupportPinFlagForcePcie`].
     attributes: [Answer; 2],
-    epoch: u64,
+    owner: Owner,
 }
 
 /// A yes or no that is asked for at most once.
@@ -62,7 +62,7 @@ impl Answer {
 }
 
 impl Gdrdrv {
-    /// Opens `/dev/gdrdrv` and checks that the module and this library understand each other.
+    /// Opens `/dev/gdrdrv` and checks that module and library versions are compatible.
     pub(crate) fn open(force_pcie_compat: bool) -> Result<Gdrdrv> {
         let node = Node::open()?;
         let mut answer = GetVersion::default();
@@ -75,13 +75,15 @@ impl Gdrdrv {
         if wanted > Version::API {
             return Err(Error::LibraryTooOld { wanted });
         }
+        if Node::is_bound_to_dummy() {
+            return Err(Error::DummyGpuDriver);
+        }
         log::debug!("backend gdrdrv {version} (/dev/gdrdrv), serves API {wanted} and later");
-        let epoch = process::epoch();
         let device = Device {
+            owner: node.owner(),
             node: Some(node),
             version,
             attributes: Default::default(),
-            epoch,
         };
         Ok(Gdrdrv {
             device: Arc::new(device),
@@ -109,9 +111,8 @@ impl Gdrdrv {
         Ok(GdrdrvPin {
             device: Arc::clone(device),
             handle,
-            request: rounded,
             facts: OnceLock::new(),
-            requested_type: AtomicU32::new(MappingType::None as u32),
+            requested_type: AtomicU32::new(NO_TYPE),
             released: AtomicBool::new(false),
         })
     }
@@ -175,9 +176,7 @@ impl Backend for Gdrdrv {
 
 impl Device {
     fn node(&self) -> Result<&Node> {
-        if self.epoch != process::epoch() {
-            return Err(Error::ForkedChild);
-        }
+        self.owner.check()?;
         self.node.as_ref().ok_or(Error::UnknownHandle("g"))
     }
 
@@ -231,33 +230,20 @@ impl Device {
     }
 }
 
-impl Drop for Device {
-    fn drop(&mut self) {
-        if let Some(node) = self.node.take() {
-            // The descriptor a child inherited is its own copy: closing it is right there as well, but
-            // "touch nothing" is the rule for inherited handles.
-            if self.epoch == process::epoch() {
-                drop(node)
-            } else {
-                node.forget()
-            }
-        }
-    }
-}
-
 /// A pin of the module.
 #[derive(Debug)]
 struct GdrdrvPin {
     device: Arc<Device>,
     handle: u64,
-    /// As passed to the driver.
-    request: PinRequest,
-    /// What the driver said of it and never changes.
+    /// The driver's description, of which only the mapping type changes.
     facts: OnceLock<Info>,
-    /// The mapping type the driver was last told to give it.
+    /// The mapping type last requested from the driver, or `NO_TYPE`.
     requested_type: AtomicU32,
     released: AtomicBool,
 }
+
+/// The value of REQ_MAPPING_TYPE that leaves the type to the driver.
+const NO_TYPE: u32 = 0;
 
 impl GdrdrvPin {
     /// Asks the driver.
@@ -275,8 +261,7 @@ impl GdrdrvPin {
                 page_size: argument.page_size,
                 tm_cycles: argument.tm_cycles,
                 cycles_per_ms: argument.tsc_khz,
-                mapping_type: MappingType::from_raw(argument.mapping_type)
-                    .unwrap_or(MappingType::None),
+                mapping_type: MappingType::from_driver(argument.mapping_type),
             }
         } else {
             let mut argument = GetInfo {
@@ -291,9 +276,9 @@ impl GdrdrvPin {
                 tm_cycles: argument.tm_cycles,
                 cycles_per_ms: argument.tsc_khz,
                 mapping_type: match (argument.mapped, argument.wc_mapping) {
-                    (0, _) => MappingType::None,
-                    (_, 0) => MappingType::Caching,
-                    _ => MappingType::WriteCombining,
+                    (0, _) => None,
+                    (_, 0) => Some(MappingType::Caching),
+                    _ => Some(MappingType::WriteCombining),
                 },
             }
         };
@@ -302,30 +287,20 @@ impl GdrdrvPin {
         Ok(info)
     }
 
-    /// Tells the driver which type to map next, unless it knows.
-    fn request_type(&self, wanted: MappingType) -> Result<()> {
-        if self.device.version < PIN_V2
-            || self.requested_type.load(Ordering::Relaxed) == wanted as u32
-        {
+    /// Asks the driver to use this type for the next mapping, unless that was the last request.
+    fn request_type(&self, wanted: Option<MappingType>) -> Result<()> {
+        let wanted = wanted.map_or(NO_TYPE, |wanted| wanted as u32);
+        let requested = self.requested_type.load(Ordering::Relaxed);
+        if self.device.version < PIN_V2 || requested == wanted {
             return Ok(());
         }
         let mut argument = ReqMappingType {
             handle: self.handle,
-            mapping_type: wanted as u32,
+            mapping_type: wanted,
         };
         self.device.node()?.req_mapping_type(&mut argument)?;
-        self.requested_type.store(wanted as u32, Ordering::Relaxed);
+        self.requested_type.store(wanted, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn release(&self) -> Result<()> {
-        if self.released.swap(true, Ordering::Relaxed) {
-            return Ok(());
-        }
-        let node = self.device.node()?;
-        node.unpin_buffer(&mut UnpinBuffer {
-            handle: self.handle,
-        })
     }
 }
 
@@ -334,7 +309,7 @@ impl PinnedRange for GdrdrvPin {
         self.handle
     }
 
-    fn info(&self, mapped: MappingType) -> Result<Info> {
+    fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         self.device.node()?;
         let Some(&facts) = self.facts.get() else {
             return self.ask();
@@ -375,27 +350,34 @@ impl PinnedRange for GdrdrvPin {
         self.request_type(wanted)?;
         let region = Region::map(node, offset, len)?;
         // On failure `region` is unmapped by going out of scope.
-        let given = self.ask()?.mapping_type;
-        if wanted != MappingType::None && wanted != given {
+        let Info {
+            va, mapping_type, ..
+        } = self.ask()?;
+        let given = mapping_type.ok_or(Error::MappingRevoked)?;
+        if let Some(wanted) = wanted.filter(|&wanted| wanted != given) {
             return Err(Error::MappingTypeRefused { wanted, given });
         }
-        log::debug!(
-            "mapped {:#x}+{:#x} at {region:?}: {given}",
-            self.request.address,
-            self.request.size
-        );
+        log::debug!("mapped {va:#x}+{len:#x} at {region:?}: {given}");
         Ok((region, given))
     }
 
-    fn unpin(self: Box<Self>) -> Result<()> {
-        self.release()
+    fn unpin(&self) -> Result<()> {
+        if self.released.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let node = self.device.node()?;
+        node.unpin_buffer(&mut UnpinBuffer {
+            handle: self.handle,
+        })?;
+        self.released.store(true, Ordering::Relaxed);
+        Ok(())
     }
 }
 
 impl Drop for GdrdrvPin {
     fn drop(&mut self) {
-        // A forked child's copy of a pin is not the child's: its refusal is nothing to report.
-        if let Err(error @ Error::Driver { .. }) = self.release() {
+        // In a forked child the pin is the parent's: that refusal is no error.
+        if let Err(error @ Error::Driver { .. }) = self.unpin() {
             log::warning!("unpin of driver handle {:#x}: {error}", self.handle);
         }
     }

@@ -1,4 +1,4 @@
-//! What the library needs from whatever gives it GPU memory: the kernel module, or CUDA's dma-bufs.
+//! What the library needs from a source of GPU memory: the kernel module, or CUDA's dma-bufs.
 #![forbid(unsafe_code)]
 
 mod dmabuf;
@@ -16,7 +16,7 @@ use crate::region::Region;
 use crate::settings::Settings;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
 
-/// An open way to GPU memory.
+/// An open connection to a source of GPU memory.
 pub(crate) trait Backend: Debug + Send + Sync {
     /// The descriptor that stands for it, or -1. Shown to C programs, not used by them.
     fn descriptor(&self) -> RawFd;
@@ -24,7 +24,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// The driver's version.
     fn version(&self) -> Version;
 
-    /// Bytes of the pages that pins are rounded out to.
+    /// Size in bytes of the pages that pins are rounded out to, and that mappings begin at.
     fn page_size(&self) -> u64;
 
     /// The value of an attribute; what the driver does not know is 0.
@@ -54,17 +54,17 @@ pub(crate) trait PinnedRange: Debug + Send + Sync {
     /// The driver's number for it.
     fn handle(&self) -> u64;
 
-    /// What is known of it; `mapped` says how it is mapped now.
-    fn info(&self, mapped: MappingType) -> Result<Info>;
+    /// Describes it; `mapped` is the type of its live mapping.
+    fn info(&self, mapped: Option<MappingType>) -> Result<Info>;
 
-    /// Whether its memory was freed meanwhile.
+    /// Returns whether its memory has been freed.
     fn callback_flag(&self) -> Result<bool>;
 
-    /// Maps its first `len` bytes, rounded up to host pages, and tells which type the mapping has.
+    /// Maps its first `len` bytes, rounded up to host pages, and returns the type of the mapping.
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)>;
 
-    /// Unpins it, with the driver's answer. It is gone in any case.
-    fn unpin(self: Box<Self>) -> Result<()>;
+    /// Unpins it. After an error it is still pinned; after success it is only good for being dropped.
+    fn unpin(&self) -> Result<()>;
 }
 
 /// Opens the first backend that works here: the kernel module, then dma-bufs, unless these are asked for.

@@ -5,7 +5,7 @@
 //! function reads or writes; handles may be anything.
 #![expect(clippy::missing_safety_doc, reason = "said once, above")]
 
-use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::ptr;
 
 use nix::errno::Errno;
@@ -15,7 +15,7 @@ pub use crate::capi::types::{
 };
 
 use crate::capi::guard::{caught, guard};
-use crate::capi::{handles, objects};
+use crate::capi::{calls, handles, origin};
 use crate::error::{Error, Result};
 use crate::transfer;
 use crate::types::{Attribute, MapFlag, MappingType, P2pTokens, PinFlags, Version};
@@ -24,7 +24,9 @@ use crate::types::{Attribute, MapFlag, MappingType, P2pTokens, PinFlags, Version
 struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    fn new(place: *mut T, name: &'static str) -> Result<Out<T>> {
+    /// # Safety
+    /// `place` is NULL, or valid for writes while the `Out` lives.
+    unsafe fn new(place: *mut T, name: &'static str) -> Result<Out<T>> {
         if place.is_null() {
             Err(Error::Null(name))
         } else {
@@ -33,15 +35,19 @@ impl<T> Out<T> {
     }
 
     fn set(self, value: T) {
-        // SAFETY: not NULL, so that the caller says it is valid.
+        // SAFETY: not NULL, so valid for writes by the contract of `new`.
         unsafe { self.0.write(value) }
     }
 }
 
-/// Opens the driver; NULL (and errno) when no way to GPU memory works.
+/// Opens a backend; NULL (and errno) if none works.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_open() -> gdr_t {
-    match caught("gdr_open", objects::open) {
+    match caught("gdr_open", || {
+        let handle = calls::open()?;
+        origin::log();
+        Ok(handle)
+    }) {
         Ok(handle) => ptr::with_exposed_provenance_mut(handle),
         Err(error) => {
             Errno::set_raw(error.errno());
@@ -50,13 +56,13 @@ pub extern "C" fn gdr_open() -> gdr_t {
     }
 }
 
-/// Gives back all pins and mappings, and closes the driver.
+/// Releases all pins and mappings, and closes the driver.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_close(g: gdr_t) -> c_int {
-    guard("gdr_close", || objects::close(g.addr()))
+    guard("gdr_close", || calls::close(g.addr()))
 }
 
-/// Pins a buffer; the tokens matter to drivers before 2.5 alone.
+/// Pins a buffer; only drivers before 2.5 look at the tokens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_pin_buffer(
     g: gdr_t,
@@ -67,12 +73,13 @@ pub unsafe extern "C" fn gdr_pin_buffer(
     handle: *mut gdr_mh_t,
 ) -> c_int {
     guard("gdr_pin_buffer", || {
-        let out = Out::new(handle, "handle")?;
+        // SAFETY: what the header asks of callers.
+        let out = unsafe { Out::new(handle, "handle") }?;
         let tokens = P2pTokens {
             p2p_token,
             va_space,
         };
-        let handle = objects::pin(g.addr(), addr, size, PinFlags::DEFAULT, tokens)?;
+        let handle = calls::pin(g.addr(), addr, size, PinFlags::DEFAULT, tokens)?;
         out.set(gdr_mh_t {
             h: handle as c_ulong,
         });
@@ -90,9 +97,10 @@ pub unsafe extern "C" fn gdr_pin_buffer_v2(
     handle: *mut gdr_mh_t,
 ) -> c_int {
     guard("gdr_pin_buffer_v2", || {
-        let out = Out::new(handle, "handle")?;
+        // SAFETY: what the header asks of callers.
+        let out = unsafe { Out::new(handle, "handle") }?;
         let flags = PinFlags::from_bits(flags);
-        let handle = objects::pin(g.addr(), addr, size, flags, P2pTokens::default())?;
+        let handle = calls::pin(g.addr(), addr, size, flags, P2pTokens::default())?;
         out.set(gdr_mh_t {
             h: handle as c_ulong,
         });
@@ -100,15 +108,15 @@ pub unsafe extern "C" fn gdr_pin_buffer_v2(
     })
 }
 
-/// Unmaps where need be, and unpins.
+/// Unmaps if mapped, and unpins.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_unpin_buffer(g: gdr_t, handle: gdr_mh_t) -> c_int {
     guard("gdr_unpin_buffer", || {
-        objects::unpin(g.addr(), handle.h as usize)
+        calls::unpin(g.addr(), handle.h as usize)
     })
 }
 
-/// Whether the memory of a pin was freed meanwhile.
+/// Returns whether the pinned memory has been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_callback_flag(
     g: gdr_t,
@@ -116,13 +124,14 @@ pub unsafe extern "C" fn gdr_get_callback_flag(
     flag: *mut c_int,
 ) -> c_int {
     guard("gdr_get_callback_flag", || {
-        let out = Out::new(flag, "flag")?;
-        out.set(objects::callback_flag(g.addr(), handle.h as usize)?.into());
+        // SAFETY: what the header asks of callers.
+        let out = unsafe { Out::new(flag, "flag") }?;
+        out.set(calls::callback_flag(g.addr(), handle.h as usize)?.into());
         Ok(())
     })
 }
 
-/// What is known of a pin, for programs built before 2.4: writes 40 bytes.
+/// Describes a pin, for programs built before 2.4: writes 40 bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_info(
     g: gdr_t,
@@ -130,13 +139,14 @@ pub unsafe extern "C" fn gdr_get_info(
     info: *mut gdr_info_v1_t,
 ) -> c_int {
     guard("gdr_get_info", || {
-        let out = Out::new(info, "info")?;
-        out.set(objects::info(g.addr(), handle.h as usize)?.into());
+        // SAFETY: what the header asks of callers.
+        let out = unsafe { Out::new(info, "info") }?;
+        out.set(calls::info(g.addr(), handle.h as usize)?.into());
         Ok(())
     })
 }
 
-/// What is known of a pin.
+/// Describes a pin.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_info_v2(
     g: gdr_t,
@@ -144,13 +154,14 @@ pub unsafe extern "C" fn gdr_get_info_v2(
     info: *mut gdr_info_v2_t,
 ) -> c_int {
     guard("gdr_get_info_v2", || {
-        let out = Out::new(info, "info")?;
-        out.set(objects::info(g.addr(), handle.h as usize)?.into());
+        // SAFETY: what the header asks of callers.
+        let out = unsafe { Out::new(info, "info") }?;
+        out.set(calls::info(g.addr(), handle.h as usize)?.into());
         Ok(())
     })
 }
 
-/// Maps a pin as the platform likes.
+/// Maps a pin with the platform's default type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_map(
     g: gdr_t,
@@ -158,10 +169,11 @@ pub unsafe extern "C" fn gdr_map(
     va: *mut *mut c_void,
     size: usize,
 ) -> c_int {
-    map("gdr_map", g, handle, va, size, MapFlag::Default as c_int)
+    // SAFETY: what the header asks of callers.
+    unsafe { map("gdr_map", g, handle, va, size, MapFlag::Default as c_int) }
 }
 
-/// Maps a pin as the flag says.
+/// Maps a pin with the type that the flag requests.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_map_v2(
     g: gdr_t,
@@ -170,10 +182,13 @@ pub unsafe extern "C" fn gdr_map_v2(
     size: usize,
     flags: c_int,
 ) -> c_int {
-    map("gdr_map_v2", g, handle, ptr_va, size, flags)
+    // SAFETY: what the header asks of callers.
+    unsafe { map("gdr_map_v2", g, handle, ptr_va, size, flags) }
 }
 
-fn map(
+/// # Safety
+/// `va` is NULL or valid for writes.
+unsafe fn map(
     name: &str,
     g: gdr_t,
     handle: gdr_mh_t,
@@ -182,9 +197,10 @@ fn map(
     flags: c_int,
 ) -> c_int {
     guard(name, || {
-        let out = Out::new(va, "va")?;
+        // SAFETY: what the header asks of callers.
+        let out = unsafe { Out::new(va, "va") }?;
         let flag = MapFlag::from_raw(flags).ok_or(Error::UnknownMapFlag(flags))?;
-        out.set(objects::map(g.addr(), handle.h as usize, size, flag)?.cast());
+        out.set(calls::map(g.addr(), handle.h as usize, size, flag)?.cast());
         Ok(())
     })
 }
@@ -193,7 +209,7 @@ fn map(
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_unmap(g: gdr_t, handle: gdr_mh_t, va: *mut c_void, size: usize) -> c_int {
     guard("gdr_unmap", || {
-        objects::unmap(g.addr(), handle.h as usize, va.addr(), size)
+        calls::unmap(g.addr(), handle.h as usize, va.addr(), size)
     })
 }
 
@@ -207,11 +223,12 @@ pub unsafe extern "C" fn gdr_copy_to_mapping(
 ) -> c_int {
     match handles::mapping_type(handle.h as usize) {
         Some(kind) if !map_d_ptr.is_null() && !h_ptr.is_null() => {
-            // SAFETY: the caller says so much of the two ranges; the type is the mapping's.
+            // SAFETY: by the header the ranges are valid, `map_d_ptr`'s in the mapping of `handle`, whose type
+            // this is.
             unsafe { transfer::to_mapping(kind, map_d_ptr.cast(), h_ptr.cast(), size) };
             0
         }
-        _ => odd_copy_to(handle, map_d_ptr, h_ptr, size),
+        _ => reject_copy_to(handle, map_d_ptr, h_ptr, size),
     }
 }
 
@@ -229,39 +246,39 @@ pub unsafe extern "C" fn gdr_copy_from_mapping(
             unsafe { transfer::from_mapping(kind, h_ptr.cast(), map_d_ptr.cast(), size) };
             0
         }
-        _ => odd_copy_from(handle, h_ptr, map_d_ptr, size),
+        _ => reject_copy_from(handle, h_ptr, map_d_ptr, size),
     }
 }
 
-// A copy that moves nothing is the last thing that the copy functions call. With their own signature
-// and calling convention, it costs the other copies no instruction.
+// Cold paths for zero-size and invalid copies: tail calls with the same signature and calling convention,
+// so that the hot path needs no frame.
 
-/// A copy to a mapping that moves nothing.
+/// A copy to a mapping of no bytes, or an invalid one.
 #[cold]
 #[inline(never)]
-extern "C" fn odd_copy_to(
+extern "C" fn reject_copy_to(
     handle: gdr_mh_t,
     map_d_ptr: *mut c_void,
     _h_ptr: *const c_void,
     size: usize,
 ) -> c_int {
-    odd_copy("gdr_copy_to_mapping", handle, map_d_ptr, size)
+    reject_copy("gdr_copy_to_mapping", handle, map_d_ptr, size)
 }
 
-/// A copy from a mapping that moves nothing.
+/// A copy from a mapping of no bytes, or an invalid one.
 #[cold]
 #[inline(never)]
-extern "C" fn odd_copy_from(
+extern "C" fn reject_copy_from(
     handle: gdr_mh_t,
     _h_ptr: *mut c_void,
     map_d_ptr: *const c_void,
     size: usize,
 ) -> c_int {
-    odd_copy("gdr_copy_from_mapping", handle, map_d_ptr, size)
+    reject_copy("gdr_copy_from_mapping", handle, map_d_ptr, size)
 }
 
-/// A copy that moves nothing: of no bytes, or wrong.
-fn odd_copy(name: &str, handle: gdr_mh_t, map_d_ptr: *const c_void, size: usize) -> c_int {
+/// A copy of no bytes, or an invalid one.
+fn reject_copy(name: &str, handle: gdr_mh_t, map_d_ptr: *const c_void, size: usize) -> c_int {
     let handle = handle.h as usize;
     guard(name, || match handles::mapping_type(handle) {
         None => Err(handles::why_not_mapped(handle)),
@@ -278,7 +295,8 @@ fn odd_copy(name: &str, handle: gdr_mh_t, map_d_ptr: *const c_void, size: usize)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_runtime_get_version(major: *mut c_int, minor: *mut c_int) {
     for (place, number) in [(major, Version::API.major), (minor, Version::API.minor)] {
-        if let Ok(out) = Out::new(place, "version") {
+        // SAFETY: what the header asks of callers.
+        if let Ok(out) = unsafe { Out::new(place, "version") } {
             out.set(number as c_int);
         }
     }
@@ -292,8 +310,9 @@ pub unsafe extern "C" fn gdr_driver_get_version(
     minor: *mut c_int,
 ) -> c_int {
     guard("gdr_driver_get_version", || {
-        let (major, minor) = (Out::new(major, "major")?, Out::new(minor, "minor")?);
-        let version = objects::gdr(g.addr())?.driver_version()?;
+        // SAFETY: what the header asks of callers.
+        let (major, minor) = unsafe { (Out::new(major, "major")?, Out::new(minor, "minor")?) };
+        let version = calls::gdr(g.addr())?.driver_version()?;
         major.set(version.major as c_int);
         minor.set(version.minor as c_int);
         Ok(())
@@ -304,10 +323,11 @@ pub unsafe extern "C" fn gdr_driver_get_version(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c_int) -> c_int {
     guard("gdr_get_attribute", || {
-        let out = Out::new(v, "v")?;
+        // SAFETY: what the header asks of callers.
+        let out = unsafe { Out::new(v, "v") }?;
         let value = Attribute::from_raw(attr)
             .ok_or(Error::UnknownAttribute(attr))
-            .and_then(|attribute| objects::gdr(g.addr())?.attribute(attribute));
+            .and_then(|attribute| calls::gdr(g.addr())?.attribute(attribute));
         out.set(value.unwrap_or(0));
         value.map(drop)
     })
@@ -320,10 +340,16 @@ pub unsafe extern "C" fn gdr_get_mapping_type_string(
     pstr: *mut *const c_char,
 ) -> c_int {
     guard("gdr_get_mapping_type_string", || {
-        let out = Out::new(pstr, "pstr")?;
-        let kind = MappingType::from_raw(mapping_type)
-            .ok_or(Error::UnknownMappingType(mapping_type as c_uint))?;
-        out.set(kind.c_name().as_ptr());
+        // SAFETY: what the header asks of callers.
+        let out = unsafe { Out::new(pstr, "pstr") }?;
+        let name = match (mapping_type, MappingType::from_raw(mapping_type)) {
+            (0, _) => c"None",
+            (_, Some(MappingType::WriteCombining)) => c"Write Combining",
+            (_, Some(MappingType::Caching)) => c"Caching",
+            (_, Some(MappingType::Device)) => c"Device",
+            (unknown, None) => return Err(Error::UnknownMappingType(unknown)),
+        };
+        out.set(name.as_ptr());
         Ok(())
     })
 }

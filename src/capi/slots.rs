@@ -1,7 +1,7 @@
 //! The memory that handles point into: slots, each of them one handle's, and the ring they are taken from.
 //!
-//! Slots are taken in turn around a ring of two million, so that a stale handle stays stale for a long
-//! time. The address space is never given back while the library is loaded; the physical memory behind
+//! Slots are taken in turn around a ring of eight million, so that a stale handle stays stale for a long
+//! time. The address space is not released while the library is loaded; the physical memory behind
 //! long-dead slots is, and then reads as zeros, which is a free slot.
 
 use std::mem::{offset_of, size_of};
@@ -14,15 +14,15 @@ use crate::types::MappingType;
 
 /// What a handle points to.
 ///
-/// The test-suite of the original library looks at two fields of its private structs: the descriptor
+/// The test suite of NVIDIA's libgdrapi 2.6 looks at two fields of its private structs: the descriptor
 /// at the start of a `gdr_t`, the driver's number at byte 24 of a `gdr_mh_t`.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Slot {
     descriptor: AtomicI32,
     state: AtomicU32,
-    /// The address of the object's [`Cell`].
-    cell: AtomicUsize,
+    /// The address of the `Holder` of its object.
+    holder: AtomicUsize,
     _unused: u64,
     driver_handle: AtomicU32,
 }
@@ -30,7 +30,7 @@ pub(super) struct Slot {
 const _: () = assert!(size_of::<Slot>() == 128);
 const _: () = assert!(offset_of!(Slot, descriptor) == 0 && offset_of!(Slot, driver_handle) == 24);
 
-/// What a slot says of itself. Memory that was never used, or was given back, reads as `FREE`.
+/// The states of a slot. Memory that was never used, or was released, reads as `FREE`.
 pub(super) mod state {
     pub(in crate::capi) const FREE: u32 = 0;
     pub(in crate::capi) const TAKEN: u32 = 1;
@@ -64,9 +64,9 @@ impl Slot {
         }
     }
 
-    /// The address of the object's cell; 0 if the slot has been cleared.
-    pub(super) fn cell(&self) -> usize {
-        self.cell.load(Ordering::Relaxed)
+    /// The address of the holder of its object; 0 if the slot has been cleared.
+    pub(super) fn holder(&self) -> usize {
+        self.holder.load(Ordering::Relaxed)
     }
 
     pub(super) fn show_descriptor(&self, descriptor: i32) {
@@ -74,20 +74,20 @@ impl Slot {
     }
 
     pub(super) fn show_driver_handle(&self, handle: u64) {
-        // C programs of old print it as a 32-bit number.
+        // Old C programs print it as a 32-bit number.
         self.driver_handle.store(handle as u32, Ordering::Relaxed);
     }
 
     /// Opens (or with `None`, closes) the pin's copy path.
-    pub(super) fn show_mapping(&self, kind: MappingType) {
-        self.state
-            .store(state::PIN + kind as u32, Ordering::Release);
+    pub(super) fn show_mapping(&self, mapping_type: Option<MappingType>) {
+        let mapped = mapping_type.map_or(0, |mapping_type| mapping_type as u32);
+        self.state.store(state::PIN + mapped, Ordering::Release);
     }
 
-    /// Makes the slot a live handle of the object in this cell.
-    pub(super) fn publish(&self, state: u32, cell: usize) {
-        self.cell.store(cell, Ordering::Relaxed);
-        // Release: who sees the state sees the cell.
+    /// Makes the slot a live handle of the object in this holder.
+    pub(super) fn publish(&self, state: u32, holder: usize) {
+        self.holder.store(holder, Ordering::Relaxed);
+        // Release: a reader that sees the state sees the holder.
         self.state.store(state, Ordering::Release);
     }
 
@@ -96,7 +96,7 @@ impl Slot {
         self.state.store(state::TAKEN, Ordering::Release);
         self.descriptor.store(0, Ordering::Relaxed);
         self.driver_handle.store(0, Ordering::Relaxed);
-        self.cell.store(0, Ordering::Relaxed);
+        self.holder.store(0, Ordering::Relaxed);
         self.state.store(state::FREE, Ordering::Release);
     }
 }
@@ -106,7 +106,7 @@ impl Slot {
 pub(super) struct Arena {
     base: usize,
     slots: usize,
-    /// Slots that are readable and writable: the first so many.
+    /// The number of slots, from the first on, that are readable and writable.
     committed: usize,
     /// Where to look for the next free one.
     next: usize,
@@ -117,9 +117,9 @@ pub(super) struct Arena {
 
 /// Slots that are committed at once, and whose memory is given back together: 1 MiB.
 const STEP: usize = (1 << 20) / size_of::<Slot>();
-/// Slots of a full-size arena: 256 MiB of address space. Half of them may live at once, so that a dead
-/// one rests for at least a million pins.
-const FULL: usize = 2 << 20;
+/// Slots of a full-size arena: 1 GiB of address space. Half of them may live at once, so that a dead
+/// one rests for at least four million pins.
+const FULL: usize = 8 << 20;
 
 impl Arena {
     /// Reserves address space: as much as the process may have.
@@ -158,22 +158,13 @@ impl Arena {
         self.live == 0
     }
 
-    /// Where it is.
-    pub(super) fn base(&self) -> usize {
-        self.base
-    }
-
-    /// Whether the address is one of its slots'.
-    pub(super) fn contains(&self, address: usize) -> bool {
-        address.wrapping_sub(self.base) < self.slots * size_of::<Slot>()
-    }
-
     fn slot(&self, index: usize) -> &'static Slot {
         // SAFETY: callers pass committed indices; that memory is zeroed at first and stays mapped.
         unsafe { &*ptr::with_exposed_provenance(self.base + index * size_of::<Slot>()) }
     }
 
-    /// The next free slot; none when half of them live. `publish` learns of newly committed memory.
+    /// The next free slot; none when half of them are live. `publish` is called with the range in use when
+    /// that grows.
     pub(super) fn take(
         &mut self,
         publish: impl Fn(usize, usize),
@@ -233,7 +224,7 @@ impl Arena {
         }
     }
 
-    /// Gives the memory of a step back if all its slots are dead: they go on reading as `FREE`.
+    /// Releases the memory of a step if all its slots are dead: they continue to read as `FREE`.
     fn trim(&mut self, step: usize) {
         if self.live_in_step[step] == 0 {
             let bytes = STEP * size_of::<Slot>();
@@ -247,7 +238,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the reservation is ours; whoever drops it has seen to it that no handle points into it.
+        // SAFETY: the reservation is ours; it is dropped with the table, when no handle is live and no
+        // call in progress.
         unsafe {
             let bytes = self.slots * size_of::<Slot>();
             libc::munmap(ptr::with_exposed_provenance_mut(self.base), bytes);
@@ -267,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_slot_rests_for_a_million_turns() {
+    fn a_dead_slot_is_not_taken_for_a_million_turns() {
         let mut arena = Arena::reserve().expect("address space");
         let first = take(&mut arena);
         let address = ptr::from_ref(first).addr();

@@ -25,10 +25,10 @@ pub struct gdr_mh_t {
     pub h: c_ulong,
 }
 
-/// A mapping type, as passed in.
+/// A value of the C enumeration of this name, which C callers may set to anything.
 pub type gdr_mapping_type_t = c_uint;
 
-/// An attribute, as passed in.
+/// A value of the C enumeration of this name, which C callers may set to anything.
 pub type gdr_attr_t = c_uint;
 
 /// What was known of a pin before 2.4. The symbol `gdr_get_info` writes this and no byte more.
@@ -39,11 +39,11 @@ pub struct gdr_info_v1_t {
     pub va: u64,
     /// Pinned bytes.
     pub mapped_size: u64,
-    /// Bytes a page.
+    /// Size of a page in bytes.
     pub page_size: u32,
     /// CPU cycles the driver spent pinning.
     pub tm_cycles: u64,
-    /// Cycles of that clock a millisecond.
+    /// Frequency of that clock in kHz.
     pub cycles_per_ms: u32,
     /// The bit-fields `mapped` (bit 0) and `wc_mapping` (bit 1).
     pub bits: c_uint,
@@ -73,8 +73,8 @@ const _: () = {
 
 impl From<Info> for gdr_info_v1_t {
     fn from(info: Info) -> gdr_info_v1_t {
-        let mapped = c_uint::from(info.mapping_type != MappingType::None);
-        let wc_mapping = c_uint::from(info.mapping_type == MappingType::WriteCombining);
+        let mapped = c_uint::from(info.mapping_type.is_some());
+        let wc_mapping = c_uint::from(info.mapping_type == Some(MappingType::WriteCombining));
         gdr_info_v1_t {
             va: info.va,
             mapped_size: info.mapped_size,
@@ -90,7 +90,9 @@ impl From<Info> for gdr_info_v2_t {
     fn from(info: Info) -> gdr_info_v2_t {
         gdr_info_v2_t {
             v1: info.into(),
-            mapping_type: info.mapping_type as c_uint,
+            mapping_type: info
+                .mapping_type
+                .map_or(0, |mapping_type| mapping_type as c_uint),
         }
     }
 }
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bits_tell_mapped_and_write_combining() {
+    fn info_bits_are_mapped_and_write_combining() {
         let bits = |mapping_type| {
             let info = Info {
                 va: 1,
@@ -112,9 +114,9 @@ mod tests {
             };
             gdr_info_v2_t::from(info).v1.bits
         };
-        assert_eq!(bits(MappingType::None), 0b00);
-        assert_eq!(bits(MappingType::WriteCombining), 0b11);
-        assert_eq!(bits(MappingType::Caching), 0b01);
-        assert_eq!(bits(MappingType::Device), 0b01);
+        assert_eq!(bits(None), 0b00);
+        assert_eq!(bits(Some(MappingType::WriteCombining)), 0b11);
+        assert_eq!(bits(Some(MappingType::Caching)), 0b01);
+        assert_eq!(bits(Some(MappingType::Device)), 0b01);
     }
 }

@@ -2,8 +2,7 @@
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use std::env;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 
 use super::kernel::Kernel;
 use super::machine::{Cpu, KERNELS};
@@ -22,9 +21,9 @@ static FIRST: Kernel = Kernel {
     name: "first",
     runs: |_| true,
     // SAFETY: what is asked of the caller is what the chosen kernel asks, which this CPU runs.
-    write: |dst, src, len| unsafe { (select().write)(dst, src, len) },
+    write: |dst, src, len| unsafe { (select_best().write)(dst, src, len) },
     // SAFETY: as above.
-    read: |dst, src, len| unsafe { (select().read)(dst, src, len) },
+    read: |dst, src, len| unsafe { (select_best().read)(dst, src, len) },
 };
 
 /// The kernel that copies of write-combining mappings use.
@@ -34,21 +33,42 @@ pub(super) fn selected() -> &'static Kernel {
     unsafe { &*SELECTED.load(Ordering::Relaxed) }
 }
 
-#[cold]
-fn select() -> &'static Kernel {
-    let kernel = choose(env::var_os("GDRCOPY_ISA"));
+/// Has copies use the kernel that `GDRCOPY_ISA` names, the best one without a request or if the CPU does
+/// not run it. Returns that kernel, if it is not the one in use already.
+pub fn select(request: Option<&OsStr>) -> Option<&'static Kernel> {
+    let name = selected().name;
+    // Asking the CPU takes microseconds in a virtual machine: ask again only for a change.
+    if request.is_some_and(|request| request == name) || request.is_none() && name == best().name {
+        return None;
+    }
+    let kernel = find(request);
     SELECTED.store(ptr::from_ref(kernel).cast_mut(), Ordering::Relaxed);
-    kernel
+    Some(kernel)
 }
 
-/// The kernel called `request`, or the best one if there is no request that the CPU can serve.
-fn choose(request: Option<OsString>) -> &'static Kernel {
-    let mut kernels = kernels();
-    let best = kernels.next().unwrap_or(&portable::KERNEL);
-    match request {
-        Some(name) if name != best.name => kernels.find(|k| name == k.name).unwrap_or(best),
-        _ => best,
+#[cold]
+fn select_best() -> &'static Kernel {
+    SELECTED.store(ptr::from_ref(best()).cast_mut(), Ordering::Relaxed);
+    best()
+}
+
+/// The best kernel that this CPU runs.
+fn best() -> &'static Kernel {
+    static BEST: AtomicPtr<Kernel> = AtomicPtr::new(ptr::null_mut());
+    // SAFETY: null, or made from a `&'static Kernel` below.
+    if let Some(best) = unsafe { BEST.load(Ordering::Relaxed).as_ref() } {
+        return best;
     }
+    let best = kernels().next().unwrap_or(&portable::KERNEL);
+    BEST.store(ptr::from_ref(best).cast_mut(), Ordering::Relaxed);
+    best
+}
+
+/// The kernel with this name if the CPU runs it, else the best one.
+pub fn find(request: Option<&OsStr>) -> &'static Kernel {
+    request
+        .and_then(|name| kernels().find(|kernel| name == kernel.name))
+        .unwrap_or_else(best)
 }
 
 /// All kernels that this CPU runs, the best one first.
@@ -58,17 +78,4 @@ pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
         .iter()
         .copied()
         .filter(move |kernel| (kernel.runs)(&cpu))
-}
-
-/// The name of the kernel in use, as `GDRCOPY_ISA` spells it.
-pub fn isa_name() -> &'static str {
-    match selected() {
-        first if ptr::eq(first, &FIRST) => select().name,
-        kernel => kernel.name,
-    }
-}
-
-/// What `GDRCOPY_ISA` asks for, if that is no kernel which this CPU runs.
-pub fn isa_refused() -> Option<OsString> {
-    env::var_os("GDRCOPY_ISA").filter(|name| name != isa_name())
 }

@@ -49,7 +49,7 @@ mod machine;
 #[path = "generic.rs"]
 mod machine;
 
-pub use dispatch::{isa_name, isa_refused, kernels};
+pub use dispatch::{find, kernels, select};
 pub use kernel::Kernel;
 
 use core::ptr;

@@ -10,8 +10,7 @@
 //! which would keep the library loaded after dlclose.
 
 use std::cell::UnsafeCell;
-use std::env;
-use std::ffi::c_void;
+use std::ffi::{OsStr, c_void};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr;
@@ -177,9 +176,9 @@ impl Pool {
     }
 }
 
-/// Ends the helpers when the library is unloaded, and at the end of the process.
-extern "C" fn unload() {
-    // Who copies at such a time is on its own; and a child has nobody to join.
+/// Ends the helpers, when the library is unloaded and at the end of the process.
+pub(crate) fn end_threads() {
+    // Copies during unload are not supported; and a child has no thread to join.
     let pool = POOL.try_lock().and_then(|mut pool| pool.take());
     match pool {
         Some(pool) if pool.process == std::process::id() => pool.join(),
@@ -187,37 +186,23 @@ extern "C" fn unload() {
     }
 }
 
-// The section holds pointers to functions of this type; the loader calls them at dlclose and at exit.
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static AT_UNLOAD: extern "C" fn() = unload;
+/// The number of threads that may make one copy, the caller's among them.
+static THREADS: AtomicUsize = AtomicUsize::new(1);
 
-/// What [`threads_asked_for`] said; 0 before it was asked.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-/// The number of threads that may make one copy, the caller's among them. Read once.
 fn threads() -> usize {
-    match THREADS.load(Ordering::Relaxed) {
-        0 => {
-            let threads = threads_asked_for();
-            THREADS.store(threads, Ordering::Relaxed);
-            threads
-        }
-        threads => threads,
-    }
+    THREADS.load(Ordering::Relaxed)
 }
 
-/// What the environment says, 1 where it does not say.
-fn threads_asked_for() -> usize {
-    let Some(text) = env::var_os("GDRCOPY_THREADS") else {
-        return 1;
-    };
-    let number = text.to_str().and_then(|text| text.trim().parse().ok());
+/// Lets this many threads share a large copy, as `GDRCOPY_THREADS` says: 1 if it is not set.
+pub(crate) fn set_threads(request: Option<&OsStr>) {
+    let number = request.map_or(Some(1), |text| text.to_str()?.trim().parse().ok());
     let number = number.filter(|number| (1..=MAX_THREADS).contains(number));
-    number.unwrap_or_else(|| {
-        log::warning!("GDRCOPY_THREADS={text:?} is no number from 1 to {MAX_THREADS}: taken for 1");
+    let threads = number.unwrap_or_else(|| {
+        let text = request.unwrap_or_default();
+        log::warning!("GDRCOPY_THREADS={text:?} is not a number from 1 to {MAX_THREADS}; using 1");
         1
-    })
+    });
+    THREADS.store(threads, Ordering::Relaxed);
 }
 
 /// What the helpers know.
@@ -458,15 +443,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_started_unless_asked_for() {
+    fn no_thread_is_created_by_default() {
         let source = pattern(2 * WORTHWHILE, 3);
         let mut target = vec![0; source.len()];
         // SAFETY: two buffers of one length.
         unsafe { copy_between(&mut target, &source).run() };
         assert!(target == source);
-        if env::var_os("GDRCOPY_THREADS").is_none() {
-            let pool = POOL.lock();
-            assert!(pool.as_ref().is_none_or(|pool| pool.threads.is_empty()));
-        }
+        let pool = POOL.lock();
+        assert!(pool.as_ref().is_none_or(|pool| pool.threads.is_empty()));
     }
 }

@@ -16,11 +16,7 @@ mod subject;
 use subject::Subject;
 
 fn main() {
-    println!(
-        "kernel in use: {}, refused: {:?}",
-        copy::isa_name(),
-        copy::isa_refused()
-    );
+    println!("best copy routine: {}", copy::find(None).name());
     for subject in Subject::all() {
         bytes::check_writes(subject);
         bytes::check_reads(subject);

@@ -357,15 +357,10 @@ impl<'a> World<'a> {
         if !is_owner || self.pins[pin].state == State::Gone {
             return agree("unpin", said, Err(libc::EINVAL));
         }
-        // The handle is stale from here on, whatever the driver said.
-        self.pins[pin].state = State::Gone;
-        agree(
-            "unpin",
-            said,
-            fault
-                .filter(|errno| *errno != libc::EINTR)
-                .map_or(Ok(()), Err),
-        )
+        let refusal = fault.filter(|errno| *errno != libc::EINTR);
+        // If the driver refuses, the handle stays valid; the mapping is gone in any case.
+        self.pins[pin].state = refusal.map_or(State::Gone, |_| State::Pinned);
+        agree("unpin", said, refusal.map_or(Ok(()), Err))
     }
 
     fn map(

@@ -14,8 +14,9 @@ pub(super) fn findings() -> Vec<Finding> {
 fn kernel() -> Finding {
     let subject = "copy kernel";
     let names: Vec<_> = copy::kernels().map(|kernel| kernel.name()).collect();
-    let (chosen, all) = (copy::isa_name(), names.join(", "));
-    if let Some(refused) = copy::isa_refused() {
+    let request = std::env::var_os("GDRCOPY_ISA");
+    let (chosen, all) = (copy::find(request.as_deref()).name(), names.join(", "));
+    if let Some(refused) = request.filter(|name| name != chosen) {
         return Finding::warning(
             subject,
             format!(

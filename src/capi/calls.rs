@@ -1,0 +1,139 @@
+//! The calls of C programs, on objects behind handles, in whatever order they come.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeSet;
+
+use crate::capi::handles::{self, Table};
+use crate::capi::objects::{OpenGdr, PinnedBuffer};
+use crate::capi::slots::Slot;
+use crate::error::{Error, Result};
+use crate::gdr::Gdr;
+use crate::log;
+use crate::process::page_size;
+use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
+
+/// Opens the driver and gives it a handle.
+pub(super) fn open() -> Result<usize> {
+    let pins = BTreeSet::new();
+    let gdr = Gdr::open()?;
+    Table::enter()?.insert(OpenGdr { gdr, pins })
+}
+
+/// Releases all pins of `g`, then closes it. Goes on after errors; the first one counts.
+pub(super) fn close(g: usize) -> Result<()> {
+    let OpenGdr { gdr, pins } = handles::take::<OpenGdr>(g, |_, _| Ok(()))?;
+    let mut result = Ok(());
+    for handle in pins {
+        // An unpin of another thread may be first.
+        if let Ok(mut buffer) = handles::take::<PinnedBuffer>(handle, |_, _| Ok(())) {
+            result = result.and(buffer.release());
+        }
+    }
+    result.and(gdr.close())
+}
+
+/// The driver behind `g`, for work that other users of `g` need not wait for.
+pub(super) fn gdr(g: usize) -> Result<Gdr> {
+    handles::with(g, |open: &mut OpenGdr, _| Ok(open.gdr.clone()))
+}
+
+/// Pins a buffer and gives it a handle.
+pub(super) fn pin(
+    g: usize,
+    address: u64,
+    size: usize,
+    flags: PinFlags,
+    tokens: P2pTokens,
+) -> Result<usize> {
+    let pin = gdr(g)?.pin_with_tokens(address, size, flags, tokens)?;
+    let handle = Table::enter()?.insert(PinnedBuffer {
+        mapping: None,
+        pin,
+        gdr: g,
+        mapped_size: 0,
+    })?;
+    let registered = handles::with(g, |open: &mut OpenGdr, _| Ok(open.pins.insert(handle)));
+    if let Err(closed) = registered {
+        // Another thread has closed `g` in the meantime.
+        drop(handles::take::<PinnedBuffer>(handle, |_, _| Ok(())));
+        return Err(closed);
+    }
+    Ok(handle)
+}
+
+/// Unmaps a buffer if it is mapped, and unpins it. If the driver refuses, the handle stays valid, so that
+/// the caller can try again.
+pub(super) fn unpin(g: usize, handle: usize) -> Result<()> {
+    gdr(g)?;
+    handles::take(handle, |buffer: &mut PinnedBuffer, slot| {
+        buffer.check_gdr(g)?;
+        slot.show_mapping(None);
+        let result = buffer.release();
+        // What could not be taken away is still mapped.
+        slot.show_mapping(
+            buffer
+                .mapping
+                .as_ref()
+                .map(|mapping| mapping.mapping_type()),
+        );
+        result
+    })?;
+    // A close of another thread may be first.
+    let _ = handles::with(g, |open: &mut OpenGdr, _| Ok(open.pins.remove(&handle)));
+    Ok(())
+}
+
+/// Works on a buffer of `g`.
+fn with_buffer<R>(
+    g: usize,
+    handle: usize,
+    work: impl FnOnce(&mut PinnedBuffer, &Slot) -> Result<R>,
+) -> Result<R> {
+    gdr(g)?;
+    handles::with(handle, |buffer: &mut PinnedBuffer, slot| {
+        buffer.check_gdr(g)?;
+        work(buffer, slot)
+    })
+}
+
+/// Describes a buffer.
+pub(super) fn info(g: usize, handle: usize) -> Result<Info> {
+    with_buffer(g, handle, |buffer, _| buffer.pin.info())
+}
+
+/// Returns whether the memory of a buffer has been freed.
+pub(super) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
+    with_buffer(g, handle, |buffer, _| buffer.pin.callback_flag())
+}
+
+/// Maps a buffer and opens its copy path.
+pub(super) fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
+    with_buffer(g, handle, |buffer, slot| {
+        let mapping = buffer.pin.map(size, flag)?;
+        let address = mapping.as_mut_ptr();
+        slot.show_mapping(Some(mapping.mapping_type()));
+        buffer.mapping = Some(mapping);
+        buffer.mapped_size = size;
+        Ok(address)
+    })
+}
+
+/// Closes a buffer's copy path and unmaps what was mapped, whatever range the caller names: DPDK passes
+/// the device address, others a size of their own.
+pub(super) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<()> {
+    with_buffer(g, handle, |buffer, slot| {
+        let mapping = buffer.mapping.as_ref().ok_or(Error::NotMapped)?;
+        let (address, mapping_type) = (mapping.as_mut_ptr(), mapping.mapping_type());
+        let mapped = buffer.mapped_size;
+        let pages = |size: usize| size.checked_next_multiple_of(page_size());
+        if va != address.addr() || pages(size) != pages(mapped) {
+            log::warning!(
+                "gdr_unmap: called for {va:#x}+{size:#x}, unmapping what gdr_map made: {address:p}+{mapped:#x}"
+            );
+        }
+        slot.show_mapping(None);
+        buffer
+            .unmap()
+            .inspect_err(|_| slot.show_mapping(Some(mapping_type)))
+    })
+}

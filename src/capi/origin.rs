@@ -1,0 +1,29 @@
+//! Which file the running library was loaded from.
+
+use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
+
+use crate::log;
+
+/// Logs the version and the path of the library: several libgdrapi may be installed.
+pub(super) fn log() {
+    let version = env!("CARGO_PKG_VERSION");
+    log::debug!("libgdrapi {version} (gdrapi) from {}", path());
+}
+
+fn path() -> String {
+    let address: *const c_void = (path as fn() -> String as *const ()).cast();
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: dladdr accepts any address, and fills the struct in if it returns other than 0. The name
+    // is a C string that lives as long as the library is loaded.
+    unsafe {
+        if libc::dladdr(address, info.as_mut_ptr()) == 0
+            || info.assume_init_ref().dli_fname.is_null()
+        {
+            return "an unknown file".into();
+        }
+        CStr::from_ptr(info.assume_init_ref().dli_fname)
+            .to_string_lossy()
+            .into_owned()
+    }
+}
