@@ -99,7 +99,7 @@ typedef enum gdr_attr {
     GDR_ATTR_MAX = 4                           /* one past the last attribute */
 } gdr_attr_t;
 
-/* What gdr_get_info tells about a pinned buffer. */
+/* What gdr_get_info reports about a pinned buffer. */
 typedef struct gdr_info_v2 {
     uint64_t va;                     /* device address of the first pinned page */
     uint64_t mapped_size;            /* bytes pinned: whole pages; known before gdr_map too */
@@ -113,22 +113,25 @@ typedef struct gdr_info_v2 {
 typedef gdr_info_v2_t gdr_info_t;
 
 /**
- * Opens a way to GPU memory: the kernel driver gdrdrv, or, where that cannot be
- * used, CUDA's dma-bufs (see GDR_ATTR_USING_DMA_BUF_MMAP).
+ * Opens a connection to GPU memory: through the kernel driver gdrdrv or, if
+ * that cannot be used, CUDA's dma-bufs (see GDR_ATTR_USING_DMA_BUF_MMAP).
  *
- * Quiet and without side effects, so it can be used as a probe: it neither
- * initializes CUDA nor starts threads. Each call opens an independent
- * connection.
+ * Suitable as a probe: it prints nothing unless logging is enabled, does not
+ * initialize CUDA and creates no threads. It may load libcuda, which then stays
+ * loaded. Each call opens an independent connection, and reads the environment
+ * variables.
  *
- * Returns NULL where neither works: /dev/gdrdrv is missing, may not be opened,
- * or is older than MINIMUM_GDRDRV_VERSION, and there is no CUDA driver of 13.3
- * or later. errno tells what is wrong with gdrdrv, the log with both.
+ * Returns NULL if neither works. gdrdrv: /dev/gdrdrv is missing, may not be
+ * opened, is older than MINIMUM_GDRDRV_VERSION, or was loaded without a GPU
+ * driver. dma-bufs: there is no CUDA driver of 13.3 or later; or CUDA is
+ * initialized in this process, and no GPU's memory can be mapped. errno is what
+ * is wrong with gdrdrv; the log says what is wrong with both.
  */
 gdr_t gdr_open(void);
 
 /**
  * Closes g; buffers still pinned or mapped are unmapped and unpinned first.
- * Touching one of its mappings afterwards faults.
+ * Touching one of those mappings afterwards raises SIGBUS.
  *
  * Returns 0, or the first error that the driver gave; g is closed and
  * everything released in any case. EINVAL: g is not open. EACCES: forked child.
@@ -139,8 +142,9 @@ int gdr_close(gdr_t g);
  * Pins GPU memory of this process, so that it stays in place and can be mapped.
  *
  * addr may be any device address and size any number of bytes: the range is
- * rounded out to whole GPU pages. To be mapped by gdr_map, addr must be a
- * multiple of GPU_PAGE_SIZE (unless GDRCOPY_ALLOW_UNALIGNED_MAP=1 is set).
+ * rounded out to whole pages. To be mapped by gdr_map, addr must be a multiple
+ * of GPU_PAGE_SIZE; with dma-bufs, of the system's page size (unless
+ * GDRCOPY_ALLOW_UNALIGNED_MAP=1 is set).
  * Memory pinned twice has two independent handles. p2p_token and va_space are
  * for drivers before 2.5; pass 0.
  *
@@ -163,18 +167,20 @@ int gdr_pin_buffer(gdr_t g, unsigned long addr, size_t size, uint64_t p2p_token,
 int gdr_pin_buffer_v2(gdr_t g, unsigned long addr, size_t size, uint32_t flags, gdr_mh_t *handle);
 
 /**
- * Unpins the buffer, after unmapping it where it is mapped. The handle is
- * invalid from then on, even if the driver reports an error.
+ * Unpins the buffer, after unmapping it if it is mapped; touching that mapping
+ * afterwards raises SIGBUS. The handle is invalid from then on. If the driver
+ * reports an error, that is returned and the handle stays valid, for another
+ * attempt or for gdr_close.
  *
  * EINVAL: not a pin of g. EACCES: forked child.
  */
 int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle);
 
 /**
- * Tells whether the GPU memory was freed underneath the pin: *flag is then 1,
- * and the mapping must not be touched any more. Always 0 with persistent
- * mapping (GDR_ATTR_USE_PERSISTENT_MAPPING), where the memory lives on until it
- * is unpinned.
+ * Reports whether the GPU memory was freed while pinned: *flag is then 1, and
+ * the mapping must not be touched any more. Always 0 with persistent mapping
+ * (GDR_ATTR_USE_PERSISTENT_MAPPING), where the memory stays alive until it is
+ * unpinned.
  *
  * EINVAL: not a pin of g, or flag is NULL. EACCES: forked child.
  */
@@ -204,20 +210,20 @@ int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size);
  * page size, for reading and writing. flags is one gdr_map_flags_t.
  *
  * On success *ptr_va is the CPU address of the buffer's first page, and
- * gdr_get_info tells the type that the mapping really has.
+ * gdr_get_info reports the type of the mapping.
  *
- * EAGAIN: mapped already. EOPNOTSUPP: the platform has no mapping of that type.
+ * EAGAIN: mapped already, or the memory was freed at the same time. EOPNOTSUPP: the platform has no mapping of that type.
  * EINVAL: not a pin of g; ptr_va is NULL; unknown flag; size is 0 or more than
- * is pinned; the pinned address is not a multiple of GPU_PAGE_SIZE. ENOMEM: no
+ * is pinned; the pinned address is not aligned (see gdr_pin_buffer). ENOMEM: no
  * address space left. EACCES: forked child.
  */
 int gdr_map_v2(gdr_t g, gdr_mh_t handle, void **ptr_va, size_t size, int flags);
 
 /**
- * Unmaps the buffer; touching the mapping afterwards faults.
+ * Unmaps the buffer; its addresses are free for other uses afterwards.
  *
- * What gdr_map mapped is unmapped, whatever va and size say; where they differ
- * from it a warning is logged.
+ * What gdr_map mapped is unmapped, whatever va and size are; if they differ
+ * from it, a warning is logged.
  *
  * EINVAL: not a pin of g, or not mapped. EACCES: forked child.
  */
@@ -227,12 +233,17 @@ int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size);
  * Writes size bytes from h_ptr to map_d_ptr, an address inside the mapping of
  * handle. Either pointer may have any alignment.
  *
- * Every byte of the range is written exactly once, and nothing outside it. A
- * write of 1, 2, 4 or 8 bytes to a naturally aligned address is one store of
- * that width. All data has left the CPU before the call returns, so the data
- * of two calls reaches the GPU in the order of the calls: write the payload
- * with one call and the flag that announces it with the next. Within one call
- * there is no order.
+ * Nothing outside the range is written. On write-combining and device mappings
+ * every byte of it is written exactly once; on cached mappings some may be
+ * written twice. A write of 1, 2, 4 or 8 bytes to a naturally aligned address is
+ * one store of that width, on every mapping.
+ *
+ * The data reaches the GPU after everything that this thread has stored before
+ * the call, and before everything that it stores after it, through this library
+ * or otherwise: write the payload with one call and the flag that announces it
+ * with the next. Within one call there is no order. The call pushes the data
+ * out, but does not wait until it has arrived: to be sure of that, read some of
+ * it back.
  *
  * The bounds of the mapping are not checked. size 0 succeeds and touches
  * nothing.
@@ -246,10 +257,11 @@ int gdr_copy_to_mapping(gdr_mh_t handle, void *map_d_ptr, const void *h_ptr, siz
  * Reads size bytes from map_d_ptr, an address inside the mapping of handle, to
  * h_ptr. Either pointer may have any alignment.
  *
- * The data is never older than the start of the call, and it is read after
- * everything that earlier calls of the same thread have read: poll a flag with
- * one call and read the payload it announces with the next. A read of 1, 2, 4
- * or 8 bytes from a naturally aligned address is one load of that width.
+ * The data is never older than the start of the call. It is read after
+ * everything that this thread has read before the call, and before everything
+ * that it reads after it: poll a flag with one call and read the payload it
+ * announces with the next. A read of 1, 2, 4 or 8 bytes from a naturally
+ * aligned address is one load of that width.
  *
  * The bounds of the mapping are not checked. size 0 succeeds and touches
  * nothing.
@@ -263,22 +275,22 @@ int gdr_copy_to_mapping(gdr_mh_t handle, void *map_d_ptr, const void *h_ptr, siz
 int gdr_copy_from_mapping(gdr_mh_t handle, void *h_ptr, const void *map_d_ptr, size_t size);
 
 /**
- * Tells the version of the library that is running, which need not be the one
+ * Returns the version of the library that is running, which need not be the one
  * compiled against (GDR_API_MAJOR_VERSION, GDR_API_MINOR_VERSION). A NULL
- * argument is left out.
+ * argument is ignored.
  */
 void gdr_runtime_get_version(int *major, int *minor);
 
 /**
- * Tells the version of the kernel driver that g is connected to; with dma-bufs,
- * the version whose features they have, 2.6.
+ * Returns the version of the kernel driver that g is connected to; with
+ * dma-bufs, the version whose features they have, 2.6.
  *
  * EINVAL: g is not open, or an argument is NULL. EACCES: forked child.
  */
 int gdr_driver_get_version(gdr_t g, int *major, int *minor);
 
 /**
- * Tells an attribute of g in *v. On failure *v is 0.
+ * Stores an attribute of g in *v. On failure *v is 0.
  *
  * EINVAL: g is not open, attr is not an attribute, or v is NULL. EACCES: forked
  * child.
@@ -286,8 +298,8 @@ int gdr_driver_get_version(gdr_t g, int *major, int *minor);
 int gdr_get_attribute(gdr_t g, gdr_attr_t attr, int *v);
 
 /**
- * Names a mapping type: *pstr becomes "None", "Write Combining", "Caching" or
- * "Device", a constant that stays valid as long as the library is loaded.
+ * Returns the name of a mapping type in *pstr: "None", "Write Combining",
+ * "Caching" or "Device", a constant that is valid while the library is loaded.
  *
  * EINVAL: mapping_type is not a type, or pstr is NULL.
  */
