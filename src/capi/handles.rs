@@ -7,7 +7,6 @@
 //! A slot points to a [`Holder`], which owns the object. Holders are used again at once, so the object in
 //! them is stored with its handle: a caller that comes late with a stale handle finds another one.
 
-use std::hint;
 use std::ptr;
 
 use nix::errno::Errno;
@@ -19,26 +18,39 @@ use crate::process::{self, AddressRange, PerProcess};
 use crate::sync::Mutex;
 use crate::types::MappingType;
 
-/// The slot at this address, if it is one of this process's.
+/// Whether there is a slot of this process at this address.
 #[inline(always)]
-fn slot(handle: usize) -> Option<&'static Slot> {
-    let page = process::page()?;
-    if !page.handles.contains(handle) || !handle.is_multiple_of(size_of::<Slot>()) {
-        return None;
-    }
+fn is_slot(handle: usize) -> bool {
+    let in_range = process::page().is_some_and(|page| page.handles.contains(handle));
+    in_range && handle.is_multiple_of(size_of::<Slot>())
+}
+
+/// The slot at this address.
+///
+/// # Safety
+/// [`is_slot`] returned true for it.
+#[inline(always)]
+unsafe fn slot_at(handle: usize) -> &'static Slot {
     // SAFETY: the address is a multiple of the slot size in the range of committed slots, which stays
-    // readable while the library is loaded; a Slot consists of atomics, valid whatever they hold. The
-    // range does not include address 0: stated here, it need not be tested again.
-    unsafe {
-        hint::assert_unchecked(handle != 0);
-        Some(&*ptr::with_exposed_provenance::<Slot>(handle))
-    }
+    // readable while the library is loaded; a Slot consists of atomics, valid whatever they hold.
+    unsafe { &*ptr::with_exposed_provenance::<Slot>(handle) }
+}
+
+/// The slot at this address, if there is one of this process.
+fn slot(handle: usize) -> Option<&'static Slot> {
+    // SAFETY: `is_slot` returned true.
+    is_slot(handle).then(|| unsafe { slot_at(handle) })
 }
 
 /// How the pin with this handle is mapped; `None` for everything that is not a mapped pin of this process.
 #[inline(always)]
 pub(super) fn mapping_type(handle: usize) -> Option<MappingType> {
-    slot(handle)?.mapping_type()
+    if !is_slot(handle) {
+        return None;
+    }
+    // Not through `slot`, whose Option costs a test for a handle of 0, which is in no range.
+    // SAFETY: `is_slot` returned true.
+    unsafe { slot_at(handle) }.mapping_type()
 }
 
 /// Why [`mapping_type`] returned `None`.
