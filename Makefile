@@ -112,8 +112,10 @@ gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a
 	$(MAKE) --no-print-directory -f c_tests/gdrcopy_sanity/sanity.mk
 	@rm -rf build/gpu
 	@mkdir -p build/gpu/c_tests
-	$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests emulator/tests/gpu_memory.c -o build/gpu/gpu_memory \
-		-ldl -lc $(built)/libgdremu_runtime.so
+	for test in gpu_memory nvidia_relocate; do \
+		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests emulator/tests/$$test.c -o build/gpu/$$test \
+			-ldl -lc $(built)/libgdremu_runtime.so || exit 1; \
+	done
 	@install --strip $(built)/gdremu $(built)/libgdremu_nvidia.so $(built)/gdrcopy build/gpu
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so

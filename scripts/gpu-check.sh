@@ -46,6 +46,7 @@ check() {
 
 check "memory" 60 "${gdremu[@]}" --leak-exit $leak -- "$bundle/gpu_memory"
 check "memory, traditional" 60 "${gdremu[@]}" --leak-exit $leak --traditional -- "$bundle/gpu_memory" traditional
+check "hooks of UCX's kind" 60 "${gdremu[@]}" --leak-exit $leak -- "$bundle/nvidia_relocate"
 check "demo" 60 "${gdremu[@]}" --leak-exit $leak -- "$bundle/demo"
 check "sanity" 120 "${gdremu[@]}" -- "$bundle/gdrcopy_sanity"
 check "sanity, traditional" 120 "${gdremu[@]}" --traditional -- "$bundle/gdrcopy_sanity"

@@ -8,25 +8,21 @@ use std::process::{Command, Output};
 
 use common::{GDREMU, built, compile};
 
-/// Builds the program, linked with a libcuda of its own.
-fn program(name: &str) -> PathBuf {
+/// Builds a program, linked with a libcuda of its own.
+fn program(source: &str, name: &str) -> PathBuf {
     let mut arguments = vec!["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"];
     // Like NVIDIA's, it calls its own functions, whoever else has some of the same names.
     arguments.extend(["-Wl,-Bsymbolic", "-Wno-unused-parameter"]);
     let folder = format!("{name}.lib/libcuda.so.1");
     let libcuda = compile("nvidia_libcuda", &folder, arguments);
     let rpath = format!("-Wl,-rpath,{}", libcuda.parent().unwrap().display());
-    compile(
-        "nvidia_functions",
-        name,
-        [libcuda.as_os_str(), rpath.as_ref()],
-    )
+    compile(source, name, [libcuda.as_os_str(), rpath.as_ref()])
 }
 
-/// Runs the program as gdremu would where there is a GPU.
-fn run(way: &str, faults: &str) -> Output {
+/// Runs a program as gdremu would where there is a GPU.
+fn run(source: &str, way: &str, faults: &str) -> Output {
     let test = format!("{way}-{}", faults.len());
-    let mut program = Command::new(program(&test));
+    let mut program = Command::new(program(source, &test));
     program.arg(way);
     program.env("LD_PRELOAD", built("gdremu-nvidia"));
     let config = format!("provider=nvidia;session=/nonexistent;faults={faults};");
@@ -34,7 +30,7 @@ fn run(way: &str, faults: &str) -> Output {
 }
 
 fn assert_passes(way: &str) {
-    let output = run(way, "");
+    let output = run("nvidia_functions", way, "");
     assert!(output.status.success(), "{output:?}");
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
@@ -59,9 +55,23 @@ fn cu_get_proc_address_finds_our_functions() {
     assert_passes("cuGetProcAddress_v2");
 }
 
+/// UCX writes its functions into the entries of every loaded object, ours included.
+#[test]
+fn hooks_in_our_own_entries_do_not_reach_what_lookups_find() {
+    let output = run("nvidia_relocate", "all", "");
+    assert!(output.status.success(), "{output:?}");
+    let program = compile("nvidia_relocate", "emulated", [built("gdremu-runtime")]);
+    let output = Command::new(GDREMU)
+        .arg("--")
+        .arg(program)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 #[test]
 fn they_fail_on_demand() {
-    let output = run("linked", "cuMemFree:700@2");
+    let output = run("nvidia_functions", "linked", "cuMemFree:700@2");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("is 0x2bc, not 0"), "{stderr}");
 }

@@ -10,8 +10,7 @@ use crate::state;
 const REFCOUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
 
 /// Where the GPU memory is, as `--provider` says it: `host`, `nvidia` or `emugpu`.
-#[unsafe(no_mangle)]
-pub extern "C" fn gdremu_provider() -> *const c_char {
+pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
     match state::config().gpu.provider {
         Provider::Host => c"host",
         Provider::Nvidia => c"nvidia",
@@ -23,15 +22,13 @@ pub extern "C" fn gdremu_provider() -> *const c_char {
 /// The driver calls that this process made since the last call of this function, in order and
 /// separated by blanks: `open`, `mmap`, `munmap`, `close`, and the commands by name. The text is
 /// valid until the next call.
-#[unsafe(no_mangle)]
-pub extern "C" fn gdremu_calls_take() -> *const c_char {
+pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
     state::lock().take_calls().as_ptr()
 }
 
 /// Number of page tables that this process has pinned; with the kernel's gdrdrv, that the machine
 /// has, or -1 if the module does not tell.
-#[unsafe(no_mangle)]
-pub extern "C" fn gdremu_pins() -> c_long {
+pub(crate) extern "C" fn gdremu_pins() -> c_long {
     if !state::config().gpu.provider.emulates_gdrdrv() {
         let told = std::fs::read_to_string(REFCOUNT).ok();
         let count = told.and_then(|text| text.trim().parse().ok());
@@ -47,8 +44,7 @@ pub extern "C" fn gdremu_pins() -> c_long {
 ///
 /// # Safety
 /// `text` is NULL, for no faults, or ends with a NUL byte.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gdremu_faults_set(text: *const c_char) -> c_int {
+pub(crate) unsafe extern "C" fn gdremu_faults_set(text: *const c_char) -> c_int {
     let text = if text.is_null() {
         c""
     } else {

@@ -21,6 +21,9 @@ static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     naked_asm!(
+        "mov eax, 0", // As all exported functions begin, see gdremu_hooks::export.
+        "mov eax, 0",
+        "mov eax, 0",
         "push rdi",
         "push rsi",
         "sub rsp, 8", // Calls are made with the stack at a multiple of 16.

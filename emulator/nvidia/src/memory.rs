@@ -22,7 +22,6 @@ fn alloc(cuda: &Cuda, size: usize) -> Result<Option<u64>, Status> {
     allocated.transpose()
 }
 
-#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) -> Status {
     call("cuMemAlloc", |cuda| {
         let wrong = address.is_null() || size == 0;
@@ -38,7 +37,6 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     })
 }
 
-#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
     address: *mut u64,
     pitch: *mut usize,
@@ -73,7 +71,6 @@ fn buffer(va: u64) -> Option<(u64, u64)> {
     state::enter()?.gpu.nvidia().buffer(va)
 }
 
-#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
     call("cuMemFree", |cuda| {
         let gpu = state::enter().and_then(|mut machine| machine.gpu.nvidia().gpu_of(address));
@@ -90,7 +87,6 @@ pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
     base: *mut u64,
     size: *mut usize,
@@ -118,7 +114,6 @@ const SYNC_MEMOPS: c_int = 6;
 
 /// CUDA knows SYNC_MEMOPS for its own buffers alone. Programs that set it on those that stand in for them
 /// must not fail for that; their small copies stay asynchronous, as `emulator/README.md` says.
-#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuPointerSetAttribute(
     value: *const c_void,
     attribute: c_int,

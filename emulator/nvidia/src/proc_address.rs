@@ -22,7 +22,6 @@ unsafe fn replace(name: *const c_char, function: *mut *mut c_void, version: c_in
     }
 }
 
-#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuGetProcAddress(
     name: *const c_char,
     function: *mut *mut c_void,
@@ -39,7 +38,6 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     name: *const c_char,
     function: *mut *mut c_void,

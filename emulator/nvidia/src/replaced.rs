@@ -2,8 +2,6 @@
 
 use std::ffi::c_void;
 
-use crate::{memory, proc_address, vmm};
-
 /// A replaced function.
 struct Entry {
     /// As cuGetProcAddress knows it.
@@ -17,17 +15,19 @@ struct Entry {
 
 macro_rules! entries {
     ($($name:literal $since:literal $module:ident::$symbol:ident;)*) => {
-        &[$(Entry {
+        gdremu_hooks::export! { $($module::$symbol;)* }
+
+        const ENTRIES: &[Entry] = &[$(Entry {
             name: $name,
             since: $since,
             symbol: stringify!($symbol),
-            address: || $module::$symbol as *mut c_void,
-        }),*]
+            address: || $symbol as *mut c_void,
+        }),*];
     };
 }
 
-/// Later versions of a function stand behind earlier ones.
-const ENTRIES: &[Entry] = entries! {
+// Later versions of a function stand behind earlier ones.
+entries! {
     "cuGetProcAddress" 11030 proc_address::cuGetProcAddress;
     "cuGetProcAddress" 12000 proc_address::cuGetProcAddress_v2;
     "cuMemAlloc" 3020 memory::cuMemAlloc_v2;
@@ -37,7 +37,7 @@ const ENTRIES: &[Entry] = entries! {
     "cuMemGetAddressRange" 3020 memory::cuMemGetAddressRange_v2;
     "cuMemUnmap" 10020 vmm::cuMemUnmap;
     "cuPointerSetAttribute" 6000 memory::cuPointerSetAttribute;
-};
+}
 
 /// What stands in for a symbol of libcuda.
 pub(crate) fn by_symbol(symbol: &[u8]) -> Option<*mut c_void> {
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn symbols_are_libcudas() {
-        let ours = memory::cuMemAlloc_v2 as *mut c_void;
+        let ours = cuMemAlloc_v2 as *mut c_void;
         assert_eq!(by_symbol(b"cuMemAlloc_v2"), Some(ours));
         assert_eq!(by_symbol(b"cuMemAlloc"), None, "that has 32-bit addresses");
         assert_eq!(by_symbol(b"cuInit"), None);
@@ -69,11 +69,11 @@ mod tests {
 
     #[test]
     fn names_are_of_a_version() {
-        let ours = memory::cuMemAlloc_v2 as *mut c_void;
+        let ours = cuMemAlloc_v2 as *mut c_void;
         assert_eq!(by_name(b"cuMemAlloc", 13000), Some(ours));
         assert_eq!(by_name(b"cuMemAlloc", 2000), None);
-        let first = proc_address::cuGetProcAddress as *mut c_void;
-        let second = proc_address::cuGetProcAddress_v2 as *mut c_void;
+        let first = cuGetProcAddress as *mut c_void;
+        let second = cuGetProcAddress_v2 as *mut c_void;
         assert_eq!(by_name(b"cuGetProcAddress", 11080), Some(first));
         assert_eq!(by_name(b"cuGetProcAddress", 12000), Some(second));
     }

@@ -6,7 +6,6 @@ use gdremu::gpu::nvidia::cuda::{AllocationProperties, Status, told};
 use crate::entry::call;
 use crate::state;
 
-#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuMemCreate(
     handle: *mut u64,
     size: usize,
@@ -37,7 +36,6 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> Status {
     call("cuMemUnmap", |cuda| {
         // SAFETY: the program's arguments.

@@ -21,6 +21,7 @@ pub(crate) fn built(package: &str) -> PathBuf {
     folder.join(format!("lib{}.so", package.replace('-', "_")))
 }
 
+#[allow(dead_code, reason = "not every test has a program of its own")]
 /// Compiles `tests/{source}.c`, with more compiler arguments, and returns what it became. `name`
 /// tells builds of one source apart: tests run side by side.
 pub(crate) fn compile<A: AsRef<OsStr>>(

@@ -41,8 +41,7 @@ fn check_access(target: Target, wanted: c_int) -> Result<c_int, Errno> {
 /// Spellings of access(2).
 macro_rules! access {
     ($($name:ident),*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(path: *const c_char, wanted: c_int) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, wanted: c_int) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
                 match target(path) {
@@ -56,8 +55,7 @@ macro_rules! access {
 
 access!(access, eaccess, euidaccess);
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn faccessat(
+pub(crate) unsafe extern "C" fn faccessat(
     folder: c_int,
     path: *const c_char,
     wanted: c_int,
@@ -97,8 +95,7 @@ unsafe fn fill(target: Target, status: *mut libc::stat) -> Result<c_int, Errno> 
 /// Functions that fill a `struct stat` for a path: its name, its other arguments in order.
 macro_rules! stat {
     ($($name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*);)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        pub(crate) unsafe extern "C" fn $name(
             $($before: $before_type,)*
             path: *const c_char,
             status: *mut libc::stat,
@@ -140,8 +137,7 @@ fn is_device(fd: c_int) -> bool {
 /// Functions that fill a `struct stat` for a descriptor.
 macro_rules! fstat {
     ($($name:ident($($before:ident: $before_type:ty),*);)*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        pub(crate) unsafe extern "C" fn $name(
             $($before: $before_type,)*
             fd: c_int,
             status: *mut libc::stat,
@@ -165,8 +161,7 @@ fstat! {
     __fxstat64(version: c_int);
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn statx(
+pub(crate) unsafe extern "C" fn statx(
     folder: c_int,
     path: *const c_char,
     flags: c_int,

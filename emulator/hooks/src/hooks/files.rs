@@ -39,8 +39,7 @@ fn open_proc(machine: &mut Guard, target: Target, flags: c_int) -> Result<c_int,
 /// Spellings of open(2).
 macro_rules! open {
     ($($name:ident),*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
                 target(path)
@@ -56,8 +55,7 @@ open!(open, open64, __open, __open64);
 /// Spellings of open(2) without a mode, from programs built with `_FORTIFY_SOURCE`.
 macro_rules! open_2 {
     ($($name:ident),*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(path: *const c_char, flags: c_int) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
                 target(path)
@@ -73,8 +71,7 @@ open_2!(__open_2, __open64_2);
 /// Spellings of openat(2).
 macro_rules! openat {
     ($($name:ident),*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        pub(crate) unsafe extern "C" fn $name(
             folder: c_int,
             path: *const c_char,
             flags: c_int,
@@ -95,8 +92,7 @@ openat!(openat, openat64);
 /// Spellings of openat(2) without a mode.
 macro_rules! openat_2 {
     ($($name:ident),*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
                 target(path)
@@ -112,8 +108,7 @@ openat_2!(__openat_2, __openat64_2);
 /// Spellings of fopen(3).
 macro_rules! fopen {
     ($($name:ident),*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
                 let Some(target) = target(path) else {
@@ -137,8 +132,7 @@ fopen!(fopen, fopen64);
 
 /// Lists the machine's own directory if there is one: that of the emulated machine has only the
 /// entries that are emulated.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
+pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
     // SAFETY: the program's argument, handed on as it is.
     unsafe {
         let real = next::opendir()(path);
@@ -164,8 +158,7 @@ fn close_device(fd: c_int, run: impl FnOnce() -> c_int) -> c_int {
 /// Spellings of close(2).
 macro_rules! close {
     ($($name:ident),*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(fd: c_int) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(fd: c_int) -> c_int {
             // SAFETY: the program's argument, handed on as it is.
             let run = || unsafe { next::$name()(fd) };
             if device_fds::may_be(fd) { close_device(fd, run) } else { run() }
@@ -196,16 +189,14 @@ fn close_devices(first: c_uint, last: c_uint, run: impl FnOnce() -> c_int) -> c_
     result
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     close_devices(first, last, || {
         // SAFETY: the program's arguments, handed on as they are.
         unsafe { next::close_range()(first, last, flags) }
     })
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn closefrom(first: c_int) {
+pub(crate) unsafe extern "C" fn closefrom(first: c_int) {
     close_devices(first.max(0) as c_uint, c_uint::MAX, || {
         // SAFETY: the program's argument, handed on as it is.
         unsafe { next::closefrom()(first) };
@@ -221,8 +212,7 @@ fn duplicated(old: c_int, new: c_int) -> c_int {
     new
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn dup(old: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn dup(old: c_int) -> c_int {
     // SAFETY: the program's argument, handed on as it is.
     duplicated(old, unsafe { next::dup()(old) })
 }
@@ -243,20 +233,17 @@ fn replace(old: c_int, new: c_int, run: impl FnOnce() -> c_int) -> c_int {
     duplicated(old, result)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: the program's arguments, handed on as they are.
     replace(old, new, || unsafe { next::dup2()(old, new) })
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __dup2(old: c_int, new: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn __dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: the program's arguments, handed on as they are.
     replace(old, new, || unsafe { next::__dup2()(old, new) })
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: the program's arguments, handed on as they are.
     replace(old, new, || unsafe { next::dup3()(old, new, flags) })
 }
@@ -264,8 +251,7 @@ unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 /// Spellings of fcntl(2); its last argument is a number or a pointer, or absent.
 macro_rules! fcntl {
     ($($name:ident),*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: usize) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: usize) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             let result = unsafe { next::$name()(fd, command, argument) };
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {

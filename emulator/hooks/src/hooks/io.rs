@@ -12,8 +12,7 @@ use crate::state::{self, Descriptor};
 /// No program has anything mapped below this address.
 const LOWEST_ADDRESS: usize = 4096;
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // The kernel looks at the lower half alone.
     let number = request as u32;
     if abi::is_gdrdrv(number) {

@@ -26,8 +26,7 @@ struct Arguments {
 /// Spellings of mmap(2).
 macro_rules! mmap {
     ($($name:ident),*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        pub(crate) unsafe extern "C" fn $name(
             addr: *mut c_void,
             len: size_t,
             protection: c_int,
@@ -139,8 +138,7 @@ fn cover(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_v
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
+pub(crate) unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
     // SAFETY: the program's arguments, handed on as they are.
     let run = || unsafe { next::munmap()(addr, len) };
     let addr = addr as usize;
@@ -156,8 +154,7 @@ unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mremap(
+pub(crate) unsafe extern "C" fn mremap(
     old: *mut c_void,
     old_len: size_t,
     new_len: size_t,

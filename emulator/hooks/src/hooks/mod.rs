@@ -3,10 +3,10 @@
 //! A hook first finds out, at the cost of a look at memory, whether a call may concern the emulation
 //! at all; if not, it goes straight to the next definition.
 
-mod exists;
-mod files;
-mod io;
-mod memory;
+pub(crate) mod exists;
+pub(crate) mod files;
+pub(crate) mod io;
+pub(crate) mod memory;
 mod paths;
 mod stand_ins;
 

@@ -11,7 +11,6 @@ use super::{gpus, host, pool, work};
 /// Rows of pitched memory start at multiples of this.
 const PITCH: usize = 512;
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> i32 {
     in_context("cuMemGetInfo", |_, current| {
         free.set(gpus::free_bytes(current.gpu) as usize)?;
@@ -19,7 +18,6 @@ pub(super) extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) ->
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemAlloc_v2(address: Out<u64>, size: usize) -> i32 {
     in_context("cuMemAlloc", |state, current| {
         address.check()?;
@@ -27,7 +25,6 @@ pub(super) extern "C" fn cuMemAlloc_v2(address: Out<u64>, size: usize) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemAllocPitch_v2(
     address: Out<u64>,
     pitch: Out<usize>,
@@ -62,7 +59,6 @@ fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
 }
 
 /// Needs no current context, as NVIDIA's driver needs none: a thread may free what another made.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemFree_v2(address: u64) -> i32 {
     initialised("cuMemFree", || {
         let state = state::lock();
@@ -116,7 +112,6 @@ pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
         .try_for_each(|address| free(state, address))
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemGetAddressRange_v2(
     base: Out<u64>,
     size: Out<usize>,

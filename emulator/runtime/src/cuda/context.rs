@@ -75,7 +75,6 @@ fn create_current(name: &str, handle: Out<ContextHandle>, flags: u32, device: i3
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxCreate_v2(
     handle: Out<ContextHandle>,
     flags: u32,
@@ -84,7 +83,6 @@ pub(super) extern "C" fn cuCtxCreate_v2(
     create_current("cuCtxCreate", handle, flags, device)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxCreate_v3(
     handle: Out<ContextHandle>,
     _affinities: In<u8>,
@@ -95,7 +93,6 @@ pub(super) extern "C" fn cuCtxCreate_v3(
     create_current("cuCtxCreate", handle, flags, device)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxCreate_v4(
     handle: Out<ContextHandle>,
     _parameters: In<u8>,
@@ -105,7 +102,6 @@ pub(super) extern "C" fn cuCtxCreate_v4(
     create_current("cuCtxCreate", handle, flags, device)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxDestroy_v2(context: ContextHandle) -> i32 {
     initialised("cuCtxDestroy", || {
         let state = state::lock();
@@ -126,7 +122,6 @@ pub(super) extern "C" fn cuCtxDestroy_v2(context: ContextHandle) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxPushCurrent_v2(context: ContextHandle) -> i32 {
     with_state("cuCtxPushCurrent", |state| {
         state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
@@ -134,7 +129,6 @@ pub(super) extern "C" fn cuCtxPushCurrent_v2(context: ContextHandle) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxPopCurrent_v2(handle: Out<ContextHandle>) -> i32 {
     with_state("cuCtxPopCurrent", |_| {
         let context = STACK
@@ -145,7 +139,6 @@ pub(super) extern "C" fn cuCtxPopCurrent_v2(handle: Out<ContextHandle>) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxSetCurrent(context: ContextHandle) -> i32 {
     with_state("cuCtxSetCurrent", |state| {
         if context != 0 {
@@ -162,28 +155,24 @@ pub(super) extern "C" fn cuCtxSetCurrent(context: ContextHandle) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetCurrent(handle: Out<ContextHandle>) -> i32 {
     with_state("cuCtxGetCurrent", |_| {
         handle.set(STACK.with(|stack| stack.top()).unwrap_or(0))
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetDevice(device: Out<i32>) -> i32 {
     in_context("cuCtxGetDevice", |_, current| {
         device.set(current.gpu as i32)
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetDevice_v2(device: Out<i32>, context: ContextHandle) -> i32 {
     with_state("cuCtxGetDevice", |state| {
         device.set(live(state, context)?.gpu as i32)
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetFlags(flags: Out<u32>) -> i32 {
     in_context("cuCtxGetFlags", |state, current| {
         let context = state
@@ -194,12 +183,10 @@ pub(super) extern "C" fn cuCtxGetFlags(flags: Out<u32>) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetId(context: ContextHandle, id: Out<u64>) -> i32 {
     with_state("cuCtxGetId", |state| id.set(live(state, context)?.id))
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetApiVersion(context: ContextHandle, version: Out<u32>) -> i32 {
     with_state("cuCtxGetApiVersion", |state| {
         live(state, context)?;
@@ -207,12 +194,10 @@ pub(super) extern "C" fn cuCtxGetApiVersion(context: ContextHandle, version: Out
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxSynchronize() -> i32 {
     in_idle_context("cuCtxSynchronize", |_, _| Ok(()))
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxSynchronize_v2(context: ContextHandle) -> i32 {
     if context == 0 {
         return cuCtxSynchronize();

@@ -157,12 +157,10 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
     }
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpy(to: u64, from: u64, size: usize) -> i32 {
     copy("cuMemcpy", (Side::Any, to), (Side::Any, from), size, NOW)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyAsync(
     to: u64,
     from: u64,
@@ -178,7 +176,6 @@ pub(super) extern "C" fn cuMemcpyAsync(
     )
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> i32 {
     copy(
         "cuMemcpyHtoD",
@@ -189,7 +186,6 @@ pub(super) extern "C" fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> i32
     )
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyHtoDAsync_v2(
     to: u64,
     from: u64,
@@ -205,7 +201,6 @@ pub(super) extern "C" fn cuMemcpyHtoDAsync_v2(
     )
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> i32 {
     copy(
         "cuMemcpyDtoH",
@@ -216,7 +211,6 @@ pub(super) extern "C" fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> i32
     )
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyDtoHAsync_v2(
     to: u64,
     from: u64,
@@ -232,7 +226,6 @@ pub(super) extern "C" fn cuMemcpyDtoHAsync_v2(
     )
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> i32 {
     copy(
         "cuMemcpyDtoD",
@@ -243,7 +236,6 @@ pub(super) extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> i32
     )
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyDtoDAsync_v2(
     to: u64,
     from: u64,
@@ -259,7 +251,6 @@ pub(super) extern "C" fn cuMemcpyDtoDAsync_v2(
     )
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyPeer(
     to: u64,
     to_context: ContextHandle,
@@ -270,7 +261,6 @@ pub(super) extern "C" fn cuMemcpyPeer(
     cuMemcpyPeerAsync(to, to_context, from, from_context, size, 0)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemcpyPeerAsync(
     to: u64,
     to_context: ContextHandle,

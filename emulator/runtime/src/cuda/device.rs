@@ -12,12 +12,10 @@ use super::error::Error;
 use super::gpus;
 use super::types::Uuid;
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetCount(count: Out<i32>) -> i32 {
     initialised("cuDeviceGetCount", || count.set(gpus::count() as i32))
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> i32 {
     initialised("cuDeviceGet", || {
         device.check()?;
@@ -26,7 +24,6 @@ pub(super) extern "C" fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i32) -> i32 {
     initialised("cuDeviceGetName", || {
         gpus::by_ordinal(device)?;
@@ -34,7 +31,6 @@ pub(super) extern "C" fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i3
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetUuid_v2(uuid: Out<Uuid>, device: i32) -> i32 {
     initialised("cuDeviceGetUuid", || {
         let gpu = gpus::by_ordinal(device)?;
@@ -44,7 +40,6 @@ pub(super) extern "C" fn cuDeviceGetUuid_v2(uuid: Out<Uuid>, device: i32) -> i32
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) -> i32 {
     initialised("cuDeviceTotalMem", || {
         gpus::by_ordinal(device)?;
@@ -52,7 +47,6 @@ pub(super) extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) -> 
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32) -> i32 {
     initialised("cuDeviceGetAttribute", || {
         value.check()?;
@@ -61,7 +55,6 @@ pub(super) extern "C" fn cuDeviceGetAttribute(value: Out<i32>, attribute: i32, d
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceComputeCapability(
     major: Out<i32>,
     minor: Out<i32>,
@@ -80,7 +73,6 @@ pub(super) extern "C" fn cuDeviceComputeCapability(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device: i32) -> i32 {
     initialised("cuDeviceGetPCIBusId", || {
         let address = pci::address(gpus::by_ordinal(device)?);
@@ -91,7 +83,6 @@ pub(super) extern "C" fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetByPCIBusId(device: Out<i32>, text: In<c_char>) -> i32 {
     initialised("cuDeviceGetByPCIBusId", || {
         device.check()?;

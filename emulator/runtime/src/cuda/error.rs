@@ -107,12 +107,10 @@ fn tell(error: i32, to: Out<*const c_char>, pick: impl Fn(&Text) -> &'static CSt
     found.map(|_| ()).ok_or(Error::INVALID_VALUE)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuGetErrorName(error: i32, text: Out<*const c_char>) -> i32 {
     always("cuGetErrorName", || tell(error, text, |text| text.name))
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuGetErrorString(error: i32, text: Out<*const c_char>) -> i32 {
     always("cuGetErrorString", || tell(error, text, |text| text.text))
 }

@@ -63,7 +63,6 @@ fn find(state: &State, event: EventHandle) -> Result<&Event> {
     Ok(event)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventCreate(event: Out<EventHandle>, flags: u32) -> i32 {
     in_context("cuEventCreate", |state, current| {
         event.check()?;
@@ -78,7 +77,6 @@ pub(super) extern "C" fn cuEventCreate(event: Out<EventHandle>, flags: u32) -> i
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventDestroy_v2(event: EventHandle) -> i32 {
     with_state("cuEventDestroy", |state| {
         state
@@ -89,7 +87,6 @@ pub(super) extern "C" fn cuEventDestroy_v2(event: EventHandle) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> i32 {
     initialised("cuEventRecord", || {
         let mut state = state::lock();
@@ -116,7 +113,6 @@ pub(super) extern "C" fn cuEventRecord(event: EventHandle, stream: StreamHandle)
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventRecordWithFlags(
     event: EventHandle,
     stream: StreamHandle,
@@ -128,7 +124,6 @@ pub(super) extern "C" fn cuEventRecordWithFlags(
     cuEventRecord(event, stream)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventQuery(event: EventHandle) -> i32 {
     with_state("cuEventQuery", |state| {
         match find(state, event)?.pending(state) {
@@ -138,7 +133,6 @@ pub(super) extern "C" fn cuEventQuery(event: EventHandle) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventSynchronize(event: EventHandle) -> i32 {
     initialised("cuEventSynchronize", || {
         let state = state::lock();
@@ -148,7 +142,6 @@ pub(super) extern "C" fn cuEventSynchronize(event: EventHandle) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventElapsedTime(
     milliseconds: Out<f32>,
     start: EventHandle,
@@ -164,7 +157,6 @@ pub(super) extern "C" fn cuEventElapsedTime(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuEventElapsedTime_v2(
     milliseconds: Out<f32>,
     start: EventHandle,

@@ -32,7 +32,6 @@ fn host_page() -> u64 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemGetHandleForAddressRange(
     handle: Untyped,
     address: u64,
@@ -71,7 +70,6 @@ pub(super) extern "C" fn cuMemGetHandleForAddressRange(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemExportToShareableHandle(
     shareable: Untyped,
     handle: u64,
@@ -99,7 +97,6 @@ pub(super) extern "C" fn cuMemExportToShareableHandle(
 }
 
 /// Takes back what this process exported: its memory is no other process's.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemImportFromShareableHandle(
     handle: Out<u64>,
     shareable: usize,

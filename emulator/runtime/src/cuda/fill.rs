@@ -54,22 +54,18 @@ fn fill_piece<const SIZE: usize>(start: *mut u8, len: usize, value: [u8; SIZE]) 
     }
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemsetD8_v2(address: u64, value: u8, count: usize) -> i32 {
     fill("cuMemsetD8", address, [value], count, 0)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemsetD16_v2(address: u64, value: u16, count: usize) -> i32 {
     fill("cuMemsetD16", address, value.to_ne_bytes(), count, 0)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemsetD32_v2(address: u64, value: u32, count: usize) -> i32 {
     fill("cuMemsetD32", address, value.to_ne_bytes(), count, 0)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemsetD8Async(
     address: u64,
     value: u8,
@@ -79,7 +75,6 @@ pub(super) extern "C" fn cuMemsetD8Async(
     fill("cuMemsetD8Async", address, [value], count, stream)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemsetD16Async(
     address: u64,
     value: u16,
@@ -95,7 +90,6 @@ pub(super) extern "C" fn cuMemsetD16Async(
     )
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemsetD32Async(
     address: u64,
     value: u32,

@@ -114,12 +114,10 @@ pub(super) fn free_all_of(state: &mut State, context: ContextHandle) {
     }
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemAllocHost_v2(address: Out<usize>, size: usize) -> i32 {
     cuMemHostAlloc(address, size, 0)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemHostAlloc(address: Out<usize>, size: usize, flags: u32) -> i32 {
     in_context("cuMemHostAlloc", |state, current| {
         address.check()?;
@@ -130,14 +128,12 @@ pub(super) extern "C" fn cuMemHostAlloc(address: Out<usize>, size: usize, flags:
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemFreeHost(address: usize) -> i32 {
     in_idle_context("cuMemFreeHost", |state, _| {
         free(state, address, Kind::Allocated)
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemAllocManaged(address: Out<u64>, size: usize, flags: u32) -> i32 {
     in_context("cuMemAllocManaged", |state, current| {
         address.check()?;
@@ -149,7 +145,6 @@ pub(super) extern "C" fn cuMemAllocManaged(address: Out<u64>, size: usize, flags
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemHostRegister_v2(address: usize, size: usize, flags: u32) -> i32 {
     in_context("cuMemHostRegister", |state, current| {
         let end = address.checked_add(size).ok_or(Error::INVALID_VALUE)?;
@@ -165,14 +160,12 @@ pub(super) extern "C" fn cuMemHostRegister_v2(address: usize, size: usize, flags
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemHostUnregister(address: usize) -> i32 {
     in_idle_context("cuMemHostUnregister", |state, _| {
         free(state, address, Kind::Registered).map_err(|_| Error::HOST_MEMORY_NOT_REGISTERED)
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemHostGetDevicePointer_v2(
     device: Out<u64>,
     address: usize,
@@ -188,7 +181,6 @@ pub(super) extern "C" fn cuMemHostGetDevicePointer_v2(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemHostGetFlags(flags: Out<u32>, address: usize) -> i32 {
     in_context("cuMemHostGetFlags", |state, _| {
         let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;

@@ -5,7 +5,6 @@ use super::entry::always;
 use super::error::Error;
 use super::{gpus, state};
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuInit(flags: u32) -> i32 {
     always("cuInit", || {
         if flags != 0 {
@@ -18,7 +17,6 @@ pub(super) extern "C" fn cuInit(flags: u32) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDriverGetVersion(version: Out<i32>) -> i32 {
     always("cuDriverGetVersion", || {
         version.set(gpus::config().cuda_version as i32)

@@ -182,7 +182,6 @@ fn tell(kernel: &Kernel, stopped: Stopped) -> Error {
     error
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuLaunchKernel(
     function: FunctionHandle,
     grid_x: u32,
@@ -202,7 +201,6 @@ pub(super) extern "C" fn cuLaunchKernel(
 }
 
 /// Attributes of a launch change nothing here.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuLaunchKernelEx(
     config: In<LaunchConfig>,
     function: FunctionHandle,
@@ -222,7 +220,6 @@ pub(super) extern "C" fn cuLaunchKernelEx(
     }
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuLaunchCooperativeKernel(
     function: FunctionHandle,
     grid_x: u32,

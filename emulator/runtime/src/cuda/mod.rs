@@ -3,6 +3,7 @@
 //! ```text
 //! init device primary context peer buffer host copy fill vmm pool pointer stream event module
 //! kernel export proc_address   one topic each: the exported functions and what only they need
+//!   exported the table of them all, and their exported entry points
 //!   entry    the bodies of all run inside one of its functions: errors and panics become CUresults
 //!   args     pointers from C, checked and used nowhere else
 //!   work     what streams have not done yet, once a kernel was launched
@@ -30,6 +31,7 @@ mod entry;
 mod error;
 mod event;
 mod export;
+mod exported;
 mod fill;
 mod gpus;
 mod handles;

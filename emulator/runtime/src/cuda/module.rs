@@ -98,18 +98,15 @@ fn text(image: In<u8>) -> Result<String> {
     }
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuModuleLoad(module: Out<ModuleHandle>, file: In<c_char>) -> i32 {
     let text = || fs::read_to_string(file.text()?).map_err(|_| Error::FILE_NOT_FOUND);
     load("cuModuleLoad", module, text, |_| ())
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuModuleLoadData(module: Out<ModuleHandle>, image: In<u8>) -> i32 {
     load("cuModuleLoadData", module, || text(image), |_| ())
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuModuleLoadDataEx(
     module: Out<ModuleHandle>,
     image: In<u8>,
@@ -132,7 +129,6 @@ pub(super) extern "C" fn cuModuleLoadDataEx(
 }
 
 /// A kernel that is running goes on.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuModuleUnload(module: ModuleHandle) -> i32 {
     in_context("cuModuleUnload", |state, _| {
         state.modules.remove(module).ok_or(Error::INVALID_HANDLE)?;
@@ -141,7 +137,6 @@ pub(super) extern "C" fn cuModuleUnload(module: ModuleHandle) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuModuleGetFunction(
     function: Out<FunctionHandle>,
     module: ModuleHandle,
@@ -170,7 +165,6 @@ pub(super) extern "C" fn cuModuleGetFunction(
 }
 
 /// There are no variables in global memory.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuModuleGetGlobal_v2(
     _address: Out<u64>,
     _size: Out<usize>,
@@ -183,7 +177,6 @@ pub(super) extern "C" fn cuModuleGetGlobal_v2(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuFuncGetAttribute(
     value: Out<i32>,
     attribute: u32,
@@ -207,7 +200,6 @@ pub(super) extern "C" fn cuFuncGetAttribute(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuFuncSetAttribute(
     function: FunctionHandle,
     attribute: u32,

@@ -6,7 +6,6 @@ use super::error::Error;
 use super::gpus;
 use super::state::ContextHandle;
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceCanAccessPeer(can: Out<i32>, device: i32, peer: i32) -> i32 {
     initialised("cuDeviceCanAccessPeer", || {
         let other = gpus::by_ordinal(device)? != gpus::by_ordinal(peer)?;
@@ -14,7 +13,6 @@ pub(super) extern "C" fn cuDeviceCanAccessPeer(can: Out<i32>, device: i32, peer:
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetP2PAttribute(
     value: Out<i32>,
     attribute: i32,
@@ -35,7 +33,6 @@ pub(super) extern "C" fn cuDeviceGetP2PAttribute(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxEnablePeerAccess(peer: ContextHandle, flags: u32) -> i32 {
     in_context("cuCtxEnablePeerAccess", |state, current| {
         if flags != 0 {
@@ -57,7 +54,6 @@ pub(super) extern "C" fn cuCtxEnablePeerAccess(peer: ContextHandle, flags: u32) 
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxDisablePeerAccess(peer: ContextHandle) -> i32 {
     in_context("cuCtxDisablePeerAccess", |state, current| {
         state.contexts.get(peer).ok_or(Error::INVALID_CONTEXT)?;
@@ -75,7 +71,6 @@ pub(super) extern "C" fn cuCtxDisablePeerAccess(peer: ContextHandle) -> i32 {
 
 /// The CPU's writes through a mapping and the GPU's view of them are the same memory here: nothing
 /// is in flight.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuFlushGPUDirectRDMAWrites(target: u32, scope: u32) -> i32 {
     in_context("cuFlushGPUDirectRDMAWrites", |_, _| match (target, scope) {
         (0, 100 | 200) => Ok(()),

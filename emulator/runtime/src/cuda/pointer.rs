@@ -140,7 +140,6 @@ fn access(state: &State, address: u64, place: &Place) -> u32 {
     vmm::access_flags(access) as u32
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuPointerGetAttribute(data: Untyped, attribute: u32, address: u64) -> i32 {
     with_state("cuPointerGetAttribute", |state| {
         get(state, data, attribute, address)
@@ -149,7 +148,6 @@ pub(super) extern "C" fn cuPointerGetAttribute(data: Untyped, attribute: u32, ad
 
 /// Attributes that the memory does not have, and all those of memory that CUDA does not know, read
 /// as 0.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuPointerGetAttributes(
     count: u32,
     attributes: In<u32>,
@@ -180,7 +178,6 @@ fn set_nothing(data: Untyped, attribute: u32) -> Result {
 }
 
 /// SYNC_MEMOPS is all that can be set. Copies are synchronous anyway.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuPointerSetAttribute(
     value: In<u32>,
     attribute: u32,

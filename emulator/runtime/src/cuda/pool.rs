@@ -76,7 +76,6 @@ fn current_pool(state: &mut State, gpu: usize) -> PoolHandle {
         .unwrap_or_else(|| default_pool(state, gpu))
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetDefaultMemPool(pool: Out<PoolHandle>, device: i32) -> i32 {
     with_state("cuDeviceGetDefaultMemPool", |state| {
         let gpu = gpus::by_ordinal(device)?;
@@ -85,7 +84,6 @@ pub(super) extern "C" fn cuDeviceGetDefaultMemPool(pool: Out<PoolHandle>, device
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceGetMemPool(pool: Out<PoolHandle>, device: i32) -> i32 {
     with_state("cuDeviceGetMemPool", |state| {
         let gpu = gpus::by_ordinal(device)?;
@@ -94,7 +92,6 @@ pub(super) extern "C" fn cuDeviceGetMemPool(pool: Out<PoolHandle>, device: i32) 
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDeviceSetMemPool(device: i32, pool: PoolHandle) -> i32 {
     with_state("cuDeviceSetMemPool", |state| {
         let gpu = gpus::by_ordinal(device)?;
@@ -109,7 +106,6 @@ pub(super) extern "C" fn cuDeviceSetMemPool(device: i32, pool: PoolHandle) -> i3
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemPoolCreate(pool: Out<PoolHandle>, props: In<PoolProps>) -> i32 {
     with_state("cuMemPoolCreate", |state| {
         pool.check()?;
@@ -125,7 +121,6 @@ pub(super) extern "C" fn cuMemPoolCreate(pool: Out<PoolHandle>, props: In<PoolPr
 }
 
 /// Memory of the pool stays valid until it is freed.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemPoolDestroy(pool: PoolHandle) -> i32 {
     with_state("cuMemPoolDestroy", |state| {
         if state.default_pools.values().any(|&default| default == pool) {
@@ -137,7 +132,6 @@ pub(super) extern "C" fn cuMemPoolDestroy(pool: PoolHandle) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemPoolTrimTo(pool: PoolHandle, _keep: usize) -> i32 {
     with_state("cuMemPoolTrimTo", |state| {
         state
@@ -148,7 +142,6 @@ pub(super) extern "C" fn cuMemPoolTrimTo(pool: PoolHandle, _keep: usize) -> i32 
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemPoolGetAttribute(
     pool: PoolHandle,
     attribute: u32,
@@ -166,7 +159,6 @@ pub(super) extern "C" fn cuMemPoolGetAttribute(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemPoolSetAttribute(
     pool: PoolHandle,
     attribute: u32,
@@ -185,7 +177,6 @@ pub(super) extern "C" fn cuMemPoolSetAttribute(
 }
 
 /// Every GPU reaches the memory of every other anyway.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemPoolSetAccess(
     pool: PoolHandle,
     wanted: In<AccessDesc>,
@@ -197,7 +188,6 @@ pub(super) extern "C" fn cuMemPoolSetAccess(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemPoolGetAccess(
     flags: Out<u32>,
     pool: PoolHandle,
@@ -210,7 +200,6 @@ pub(super) extern "C" fn cuMemPoolGetAccess(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemAllocAsync(
     address: Out<u64>,
     size: usize,
@@ -223,7 +212,6 @@ pub(super) extern "C" fn cuMemAllocAsync(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemAllocFromPoolAsync(
     address: Out<u64>,
     size: usize,
@@ -260,7 +248,6 @@ fn alloc(
     address.set(va)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> i32 {
     initialised("cuMemFreeAsync", || {
         let state = state::lock();

@@ -12,7 +12,6 @@ use super::state::{self, ContextHandle, State};
 /// Flags that a context may have.
 pub(super) const CONTEXT_FLAGS: u32 = 0xff;
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDevicePrimaryCtxRetain(handle: Out<ContextHandle>, device: i32) -> i32 {
     with_state("cuDevicePrimaryCtxRetain", |state| {
         handle.check()?;
@@ -29,7 +28,6 @@ pub(super) extern "C" fn cuDevicePrimaryCtxRetain(handle: Out<ContextHandle>, de
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> i32 {
     initialised("cuDevicePrimaryCtxRelease", || {
         let mut state = state::lock();
@@ -48,14 +46,12 @@ pub(super) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDevicePrimaryCtxReset_v2(device: i32) -> i32 {
     initialised("cuDevicePrimaryCtxReset", || {
         destroy(state::lock(), gpus::by_ordinal(device)?)
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) -> i32 {
     with_state("cuDevicePrimaryCtxSetFlags", |state| {
         let gpu = gpus::by_ordinal(device)?;
@@ -74,7 +70,6 @@ pub(super) extern "C" fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) 
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuDevicePrimaryCtxGetState(
     device: i32,
     flags: Out<u32>,

@@ -6,10 +6,8 @@ use std::ptr;
 use super::args::{In, Out};
 use super::entry::always;
 use super::error::{Error, Result};
-use super::{
-    buffer, context, copy, device, error, event, export, fill, gpus, host, init, kernel, module,
-    peer, pointer, pool, primary, stream, unversioned, vmm,
-};
+use super::exported::ENTRIES;
+use super::gpus;
 
 /// CUdriverProcAddressQueryResult.
 const FOUND: u32 = 0;
@@ -18,171 +16,6 @@ const VERSION_NOT_SUFFICIENT: u32 = 2;
 
 /// Flags: legacy or per-thread default stream, which are the same here.
 const FLAGS: u64 = 0x3;
-
-/// A function and the CUDA version that it came with.
-struct Entry {
-    name: &'static str,
-    since: u32,
-    address: fn() -> *const c_void,
-}
-
-macro_rules! entries {
-    ($($name:ident $since:literal $function:path;)*) => {
-        &[$(Entry {
-            name: stringify!($name),
-            since: $since,
-            address: || $function as *const c_void,
-        }),*]
-    };
-}
-
-/// Every exported function, by name and version.
-const ENTRIES: &[Entry] = entries! {
-    cuCtxCreate 2000 unversioned::cuCtxCreate;
-    cuCtxCreate 3020 context::cuCtxCreate_v2;
-    cuCtxCreate 11040 context::cuCtxCreate_v3;
-    cuCtxCreate 12050 context::cuCtxCreate_v4;
-    cuCtxDestroy 2000 unversioned::cuCtxDestroy;
-    cuCtxDestroy 4000 context::cuCtxDestroy_v2;
-    cuCtxDisablePeerAccess 4000 peer::cuCtxDisablePeerAccess;
-    cuCtxEnablePeerAccess 4000 peer::cuCtxEnablePeerAccess;
-    cuCtxGetApiVersion 3020 context::cuCtxGetApiVersion;
-    cuCtxGetCurrent 4000 context::cuCtxGetCurrent;
-    cuCtxGetDevice 2000 context::cuCtxGetDevice;
-    cuCtxGetDevice 13000 context::cuCtxGetDevice_v2;
-    cuCtxGetFlags 7000 context::cuCtxGetFlags;
-    cuCtxGetId 12000 context::cuCtxGetId;
-    cuCtxGetStreamPriorityRange 5050 stream::cuCtxGetStreamPriorityRange;
-    cuCtxPopCurrent 2000 unversioned::cuCtxPopCurrent;
-    cuCtxPopCurrent 4000 context::cuCtxPopCurrent_v2;
-    cuCtxPushCurrent 2000 unversioned::cuCtxPushCurrent;
-    cuCtxPushCurrent 4000 context::cuCtxPushCurrent_v2;
-    cuCtxSetCurrent 4000 context::cuCtxSetCurrent;
-    cuCtxSynchronize 2000 context::cuCtxSynchronize;
-    cuCtxSynchronize 13000 context::cuCtxSynchronize_v2;
-    cuDeviceCanAccessPeer 4000 peer::cuDeviceCanAccessPeer;
-    cuDeviceComputeCapability 2000 device::cuDeviceComputeCapability;
-    cuDeviceGet 2000 device::cuDeviceGet;
-    cuDeviceGetAttribute 2000 device::cuDeviceGetAttribute;
-    cuDeviceGetByPCIBusId 4010 device::cuDeviceGetByPCIBusId;
-    cuDeviceGetCount 2000 device::cuDeviceGetCount;
-    cuDeviceGetDefaultMemPool 11020 pool::cuDeviceGetDefaultMemPool;
-    cuDeviceGetMemPool 11020 pool::cuDeviceGetMemPool;
-    cuDeviceGetName 2000 device::cuDeviceGetName;
-    cuDeviceGetP2PAttribute 8000 peer::cuDeviceGetP2PAttribute;
-    cuDeviceGetPCIBusId 4010 device::cuDeviceGetPCIBusId;
-    cuDeviceGetUuid 9020 unversioned::cuDeviceGetUuid;
-    cuDeviceGetUuid 11040 device::cuDeviceGetUuid_v2;
-    cuDevicePrimaryCtxGetState 7000 primary::cuDevicePrimaryCtxGetState;
-    cuDevicePrimaryCtxRelease 7000 unversioned::cuDevicePrimaryCtxRelease;
-    cuDevicePrimaryCtxRelease 11000 primary::cuDevicePrimaryCtxRelease_v2;
-    cuDevicePrimaryCtxReset 7000 unversioned::cuDevicePrimaryCtxReset;
-    cuDevicePrimaryCtxReset 11000 primary::cuDevicePrimaryCtxReset_v2;
-    cuDevicePrimaryCtxRetain 7000 primary::cuDevicePrimaryCtxRetain;
-    cuDevicePrimaryCtxSetFlags 7000 unversioned::cuDevicePrimaryCtxSetFlags;
-    cuDevicePrimaryCtxSetFlags 11000 primary::cuDevicePrimaryCtxSetFlags_v2;
-    cuDeviceSetMemPool 11020 pool::cuDeviceSetMemPool;
-    cuDeviceTotalMem 3020 device::cuDeviceTotalMem_v2;
-    cuDriverGetVersion 2020 init::cuDriverGetVersion;
-    cuEventCreate 2000 event::cuEventCreate;
-    cuEventDestroy 2000 unversioned::cuEventDestroy;
-    cuEventDestroy 4000 event::cuEventDestroy_v2;
-    cuEventElapsedTime 2000 event::cuEventElapsedTime;
-    cuEventElapsedTime 12080 event::cuEventElapsedTime_v2;
-    cuEventQuery 2000 event::cuEventQuery;
-    cuEventRecord 2000 event::cuEventRecord;
-    cuEventRecordWithFlags 11010 event::cuEventRecordWithFlags;
-    cuEventSynchronize 2000 event::cuEventSynchronize;
-    cuFlushGPUDirectRDMAWrites 11030 peer::cuFlushGPUDirectRDMAWrites;
-    cuFuncGetAttribute 2020 module::cuFuncGetAttribute;
-    cuFuncSetAttribute 9000 module::cuFuncSetAttribute;
-    cuGetErrorName 6000 error::cuGetErrorName;
-    cuGetErrorString 6000 error::cuGetErrorString;
-    cuGetProcAddress 11030 cuGetProcAddress;
-    cuGetProcAddress 12000 cuGetProcAddress_v2;
-    cuInit 2000 init::cuInit;
-    cuLaunchCooperativeKernel 9000 kernel::cuLaunchCooperativeKernel;
-    cuLaunchHostFunc 10000 stream::cuLaunchHostFunc;
-    cuLaunchHostFunc 13010 stream::cuLaunchHostFunc_v2;
-    cuLaunchKernel 4000 kernel::cuLaunchKernel;
-    cuLaunchKernelEx 11060 kernel::cuLaunchKernelEx;
-    cuMemAddressFree 10020 vmm::cuMemAddressFree;
-    cuMemAddressReserve 10020 vmm::cuMemAddressReserve;
-    cuMemAlloc 3020 buffer::cuMemAlloc_v2;
-    cuMemAllocAsync 11020 pool::cuMemAllocAsync;
-    cuMemAllocFromPoolAsync 11020 pool::cuMemAllocFromPoolAsync;
-    cuMemAllocHost 3020 host::cuMemAllocHost_v2;
-    cuMemAllocManaged 6000 host::cuMemAllocManaged;
-    cuMemAllocPitch 3020 buffer::cuMemAllocPitch_v2;
-    cuMemCreate 10020 vmm::cuMemCreate;
-    cuMemExportToShareableHandle 10020 export::cuMemExportToShareableHandle;
-    cuMemFree 3020 buffer::cuMemFree_v2;
-    cuMemFreeAsync 11020 pool::cuMemFreeAsync;
-    cuMemFreeHost 2000 host::cuMemFreeHost;
-    cuMemGetAccess 10020 vmm::cuMemGetAccess;
-    cuMemGetAddressRange 3020 buffer::cuMemGetAddressRange_v2;
-    cuMemGetAllocationGranularity 10020 vmm::cuMemGetAllocationGranularity;
-    cuMemGetAllocationPropertiesFromHandle 10020 vmm::cuMemGetAllocationPropertiesFromHandle;
-    cuMemGetHandleForAddressRange 11070 export::cuMemGetHandleForAddressRange;
-    cuMemGetInfo 3020 buffer::cuMemGetInfo_v2;
-    cuMemHostAlloc 2020 host::cuMemHostAlloc;
-    cuMemHostGetDevicePointer 3020 host::cuMemHostGetDevicePointer_v2;
-    cuMemHostGetFlags 2030 host::cuMemHostGetFlags;
-    cuMemHostRegister 4000 unversioned::cuMemHostRegister;
-    cuMemHostRegister 6050 host::cuMemHostRegister_v2;
-    cuMemHostUnregister 4000 host::cuMemHostUnregister;
-    cuMemImportFromShareableHandle 10020 export::cuMemImportFromShareableHandle;
-    cuMemMap 10020 vmm::cuMemMap;
-    cuMemPoolCreate 11020 pool::cuMemPoolCreate;
-    cuMemPoolDestroy 11020 pool::cuMemPoolDestroy;
-    cuMemPoolGetAccess 11020 pool::cuMemPoolGetAccess;
-    cuMemPoolGetAttribute 11020 pool::cuMemPoolGetAttribute;
-    cuMemPoolSetAccess 11020 pool::cuMemPoolSetAccess;
-    cuMemPoolSetAttribute 11020 pool::cuMemPoolSetAttribute;
-    cuMemPoolTrimTo 11020 pool::cuMemPoolTrimTo;
-    cuMemRelease 10020 vmm::cuMemRelease;
-    cuMemRetainAllocationHandle 11000 vmm::cuMemRetainAllocationHandle;
-    cuMemSetAccess 10020 vmm::cuMemSetAccess;
-    cuMemUnmap 10020 vmm::cuMemUnmap;
-    cuMemcpy 4000 copy::cuMemcpy;
-    cuMemcpyAsync 4000 copy::cuMemcpyAsync;
-    cuMemcpyDtoD 3020 copy::cuMemcpyDtoD_v2;
-    cuMemcpyDtoDAsync 3020 copy::cuMemcpyDtoDAsync_v2;
-    cuMemcpyDtoH 3020 copy::cuMemcpyDtoH_v2;
-    cuMemcpyDtoHAsync 3020 copy::cuMemcpyDtoHAsync_v2;
-    cuMemcpyHtoD 3020 copy::cuMemcpyHtoD_v2;
-    cuMemcpyHtoDAsync 3020 copy::cuMemcpyHtoDAsync_v2;
-    cuMemcpyPeer 4000 copy::cuMemcpyPeer;
-    cuMemcpyPeerAsync 4000 copy::cuMemcpyPeerAsync;
-    cuMemsetD16 3020 fill::cuMemsetD16_v2;
-    cuMemsetD16Async 3020 fill::cuMemsetD16Async;
-    cuMemsetD32 3020 fill::cuMemsetD32_v2;
-    cuMemsetD32Async 3020 fill::cuMemsetD32Async;
-    cuMemsetD8 3020 fill::cuMemsetD8_v2;
-    cuMemsetD8Async 3020 fill::cuMemsetD8Async;
-    cuModuleGetFunction 2000 module::cuModuleGetFunction;
-    cuModuleGetGlobal 3020 module::cuModuleGetGlobal_v2;
-    cuModuleLoad 2000 module::cuModuleLoad;
-    cuModuleLoadData 2000 module::cuModuleLoadData;
-    cuModuleLoadDataEx 2010 module::cuModuleLoadDataEx;
-    cuModuleUnload 2000 module::cuModuleUnload;
-    cuPointerGetAttribute 4000 pointer::cuPointerGetAttribute;
-    cuPointerGetAttributes 7000 pointer::cuPointerGetAttributes;
-    cuPointerSetAttribute 6000 pointer::cuPointerSetAttribute;
-    cuStreamAddCallback 5000 stream::cuStreamAddCallback;
-    cuStreamCreate 2000 stream::cuStreamCreate;
-    cuStreamCreateWithPriority 5050 stream::cuStreamCreateWithPriority;
-    cuStreamDestroy 2000 unversioned::cuStreamDestroy;
-    cuStreamDestroy 4000 stream::cuStreamDestroy_v2;
-    cuStreamGetCtx 9020 stream::cuStreamGetCtx;
-    cuStreamGetCtx 12050 stream::cuStreamGetCtx_v2;
-    cuStreamGetFlags 5050 stream::cuStreamGetFlags;
-    cuStreamGetPriority 5050 stream::cuStreamGetPriority;
-    cuStreamIsCapturing 10000 stream::cuStreamIsCapturing;
-    cuStreamQuery 2000 stream::cuStreamQuery;
-    cuStreamSynchronize 2000 stream::cuStreamSynchronize;
-    cuStreamWaitEvent 3020 stream::cuStreamWaitEvent;
-};
 
 /// The newest function of this name that CUDA `version` has.
 fn look_up(name: &str, version: u32) -> std::result::Result<*const c_void, u32> {
@@ -220,7 +53,6 @@ fn query(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u6
 }
 
 /// The form of CUDA 11.3, which cannot tell why there is no function.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuGetProcAddress(
     name: In<c_char>,
     function: Out<*const c_void>,
@@ -236,7 +68,6 @@ pub(super) extern "C" fn cuGetProcAddress(
 }
 
 /// Succeeds with NULL and a status where there is no such function.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuGetProcAddress_v2(
     name: In<c_char>,
     function: Out<*const c_void>,

@@ -43,12 +43,10 @@ pub(super) fn check(state: &State, stream: StreamHandle) -> Result {
     }
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamCreate(stream: Out<StreamHandle>, flags: u32) -> i32 {
     cuStreamCreateWithPriority(stream, flags, 0)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamCreateWithPriority(
     stream: Out<StreamHandle>,
     flags: u32,
@@ -68,7 +66,6 @@ pub(super) extern "C" fn cuStreamCreateWithPriority(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamDestroy_v2(stream: StreamHandle) -> i32 {
     with_state("cuStreamDestroy", |state| {
         state
@@ -79,7 +76,6 @@ pub(super) extern "C" fn cuStreamDestroy_v2(stream: StreamHandle) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamSynchronize(stream: StreamHandle) -> i32 {
     initialised("cuStreamSynchronize", || {
         let state = state::lock();
@@ -91,7 +87,6 @@ pub(super) extern "C" fn cuStreamSynchronize(stream: StreamHandle) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamQuery(stream: StreamHandle) -> i32 {
     in_context("cuStreamQuery", |state, current| {
         work::check_stream(state, current, stream)?;
@@ -103,7 +98,6 @@ pub(super) extern "C" fn cuStreamQuery(stream: StreamHandle) -> i32 {
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamWaitEvent(
     stream: StreamHandle,
     event: EventHandle,
@@ -124,7 +118,6 @@ pub(super) extern "C" fn cuStreamWaitEvent(
 }
 
 /// Nothing is ever captured into a graph.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamIsCapturing(stream: StreamHandle, status: Out<u32>) -> i32 {
     in_context("cuStreamIsCapturing", |state, _| {
         check(state, stream)?;
@@ -132,7 +125,6 @@ pub(super) extern "C" fn cuStreamIsCapturing(stream: StreamHandle, status: Out<u
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamGetFlags(stream: StreamHandle, flags: Out<u32>) -> i32 {
     in_context("cuStreamGetFlags", |state, _| {
         check(state, stream)?;
@@ -140,7 +132,6 @@ pub(super) extern "C" fn cuStreamGetFlags(stream: StreamHandle, flags: Out<u32>)
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamGetPriority(stream: StreamHandle, priority: Out<i32>) -> i32 {
     in_context("cuStreamGetPriority", |state, _| {
         check(state, stream)?;
@@ -153,7 +144,6 @@ pub(super) extern "C" fn cuStreamGetPriority(stream: StreamHandle, priority: Out
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamGetCtx(stream: StreamHandle, context: Out<ContextHandle>) -> i32 {
     in_context("cuStreamGetCtx", |state, current| {
         check(state, stream)?;
@@ -167,7 +157,6 @@ pub(super) extern "C" fn cuStreamGetCtx(stream: StreamHandle, context: Out<Conte
 }
 
 /// There are no green contexts.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamGetCtx_v2(
     stream: StreamHandle,
     context: Out<ContextHandle>,
@@ -180,7 +169,6 @@ pub(super) extern "C" fn cuStreamGetCtx_v2(
     result
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) -> i32 {
     in_context("cuCtxGetStreamPriorityRange", |_, _| {
         least.set_if_wanted(0);
@@ -202,7 +190,6 @@ fn run(name: &str, stream: StreamHandle, function: impl FnOnce() + Send + 'stati
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuLaunchHostFunc(
     stream: StreamHandle,
     function: Option<extern "C" fn(usize)>,
@@ -215,7 +202,6 @@ pub(super) extern "C" fn cuLaunchHostFunc(
 }
 
 /// How the caller waits makes no difference.
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuLaunchHostFunc_v2(
     stream: StreamHandle,
     function: Option<extern "C" fn(usize)>,
@@ -225,7 +211,6 @@ pub(super) extern "C" fn cuLaunchHostFunc_v2(
     cuLaunchHostFunc(stream, function, data)
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuStreamAddCallback(
     stream: StreamHandle,
     callback: Option<extern "C" fn(StreamHandle, i32, usize)>,

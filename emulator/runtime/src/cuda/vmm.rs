@@ -36,7 +36,6 @@ fn without_flags(flags: u64) -> Result {
     }
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemGetAllocationGranularity(
     granularity: Out<usize>,
     prop: In<AllocationProp>,
@@ -51,7 +50,6 @@ pub(super) extern "C" fn cuMemGetAllocationGranularity(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemCreate(
     handle: Out<u64>,
     size: usize,
@@ -70,14 +68,12 @@ pub(super) extern "C" fn cuMemCreate(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemRelease(handle: u64) -> i32 {
     initialised("cuMemRelease", || {
         gpus::change(|memory| memory.release(ObjectId(handle)))
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemRetainAllocationHandle(
     handle: Out<u64>,
     address: *mut c_void,
@@ -88,7 +84,6 @@ pub(super) extern "C" fn cuMemRetainAllocationHandle(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemGetAllocationPropertiesFromHandle(
     prop: Out<AllocationProp>,
     handle: u64,
@@ -111,7 +106,6 @@ pub(super) extern "C" fn cuMemGetAllocationPropertiesFromHandle(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemAddressReserve(
     address: Out<u64>,
     size: usize,
@@ -128,14 +122,12 @@ pub(super) extern "C" fn cuMemAddressReserve(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemAddressFree(address: u64, size: usize) -> i32 {
     initialised("cuMemAddressFree", || {
         gpus::change(|memory| memory.unreserve(address, size as u64))
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemMap(
     address: u64,
     size: usize,
@@ -149,14 +141,12 @@ pub(super) extern "C" fn cuMemMap(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemUnmap(address: u64, size: usize) -> i32 {
     initialised("cuMemUnmap", || {
         gpus::take_away(|memory| memory.unmap(address, size as u64))
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemSetAccess(
     address: u64,
     size: usize,
@@ -181,7 +171,6 @@ pub(super) extern "C" fn cuMemSetAccess(
     })
 }
 
-#[unsafe(no_mangle)]
 pub(super) extern "C" fn cuMemGetAccess(
     flags: Out<u64>,
     location: In<Location>,

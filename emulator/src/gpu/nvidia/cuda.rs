@@ -13,6 +13,8 @@ use crate::errno::Errno;
 /// The step that fails when an address is no GPU memory of the process.
 pub(super) const NOT_GPU_MEMORY: &str = "the search for the allocation of a device address";
 
+type DlOpen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+
 /// CUresult: 0 is success.
 pub type Status = c_uint;
 
@@ -182,8 +184,15 @@ impl Cuda {
     pub fn get() -> Option<&'static Cuda> {
         static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
         let load = || {
-            // SAFETY: loading the CUDA driver has no preconditions.
-            let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
+            // SAFETY: libc has a function of this name and type; loading the CUDA driver has no
+            // preconditions.
+            let library = unsafe {
+                // By dlsym: tools such as UCX write their own dlopen into the relocated entries of
+                // every object, and it would run under the caller's lock.
+                let dlopen = libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr());
+                let dlopen = mem::transmute::<*mut c_void, DlOpen>(dlopen);
+                dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW)
+            };
             if library.is_null() {
                 return Err("no libcuda.so.1 can be loaded".into());
             }

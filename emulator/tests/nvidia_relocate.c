@@ -1,0 +1,232 @@
+/*
+ * Hooks CUDA's and libc's functions as UCX's reloc mode does: by writing its own functions into the relocated entries of
+ * every loaded object, and finding the real ones by dlsym on first use. Then allocates and frees as programs do: linked,
+ * by dlsym, by cuGetProcAddress, and with the argument cudart=PATH by that CUDA runtime.
+ */
+#define _GNU_SOURCE
+
+#include "check.h"
+#include "cuda_driver.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Deeper than any program calls; far less than the stack takes. */
+#define TOO_DEEP 100
+
+static int calls_of_alloc, calls_of_free, calls_of_mmap, calls_of_dlopen, depth;
+
+static void *real(const char *name)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+
+    CHECK(found != NULL);
+    return found;
+}
+
+static CUresult my_alloc(CUdeviceptr *address, size_t size)
+{
+    static CUresult (*next)(CUdeviceptr *, size_t);
+    CUresult result;
+
+    CHECK(++depth < TOO_DEEP);
+    calls_of_alloc++;
+    if (next == NULL)
+        *(void **)&next = real("cuMemAlloc_v2");
+    result = next(address, size);
+    depth--;
+    return result;
+}
+
+static CUresult my_free(CUdeviceptr address)
+{
+    static CUresult (*next)(CUdeviceptr);
+    CUresult result;
+
+    CHECK(++depth < TOO_DEEP);
+    calls_of_free++;
+    if (next == NULL)
+        *(void **)&next = real("cuMemFree_v2");
+    result = next(address);
+    depth--;
+    return result;
+}
+
+static void *my_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    static void *(*next)(void *, size_t, int, int, int, off_t);
+    void *result;
+
+    CHECK(++depth < TOO_DEEP);
+    calls_of_mmap++;
+    if (next == NULL)
+        *(void **)&next = real("mmap");
+    result = next(address, size, protection, flags, fd, offset);
+    depth--;
+    return result;
+}
+
+static void *my_dlopen(const char *name, int flags);
+
+static const struct {
+    const char *symbol;
+    void *function;
+} hooks[] = {
+    {"cuMemAlloc_v2", my_alloc},
+    {"cuMemFree_v2", my_free},
+    {"mmap", my_mmap},
+    {"dlopen", my_dlopen},
+};
+
+static void *entry(const struct dl_phdr_info *object, const ElfW(Dyn) *dynamic, ElfW(Sxword) tag)
+{
+    for (; dynamic->d_tag != DT_NULL; dynamic++)
+        if (dynamic->d_tag == tag) {
+            ElfW(Addr) value = dynamic->d_un.d_ptr;
+            int is_size = tag == DT_RELASZ || tag == DT_PLTRELSZ;
+
+            return (void *)(is_size || value >= object->dlpi_addr ? value : object->dlpi_addr + value);
+        }
+    return NULL;
+}
+
+static void relocate(ElfW(Addr) base, const ElfW(Rela) *relocation, size_t size, const ElfW(Sym) *symbols,
+                     const char *names)
+{
+    const ElfW(Rela) *end = relocation + size / sizeof(*relocation);
+    uintptr_t page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    for (; relocation < end; relocation++) {
+        const char *name = names + symbols[ELF64_R_SYM(relocation->r_info)].st_name;
+
+        for (size_t i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++)
+            if (strcmp(name, hooks[i].symbol) == 0) {
+                void **slot = (void **)(base + relocation->r_offset);
+                void *page = (void *)((uintptr_t)slot & ~(page_size - 1));
+
+                CHECK_EQUAL(mprotect(page, page_size, PROT_READ | PROT_WRITE), 0);
+                *slot = hooks[i].function;
+            }
+    }
+}
+
+static int relocate_object(struct dl_phdr_info *object, size_t size, void *unused)
+{
+    (void)size;
+    (void)unused;
+    for (int i = 0; i < object->dlpi_phnum; i++)
+        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC && strstr(object->dlpi_name, "vdso") == NULL) {
+            const ElfW(Dyn) *dynamic = (void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+            const ElfW(Sym) *symbols = entry(object, dynamic, DT_SYMTAB);
+            const char *names = entry(object, dynamic, DT_STRTAB);
+
+            if (symbols != NULL && names != NULL && strstr(object->dlpi_name, "ld-linux") == NULL) {
+                relocate(object->dlpi_addr, entry(object, dynamic, DT_JMPREL),
+                         (size_t)entry(object, dynamic, DT_PLTRELSZ), symbols, names);
+                relocate(object->dlpi_addr, entry(object, dynamic, DT_RELA),
+                         (size_t)entry(object, dynamic, DT_RELASZ), symbols, names);
+            }
+        }
+    return 0;
+}
+
+/* What is loaded later is hooked, too. */
+static void *my_dlopen(const char *name, int flags)
+{
+    static void *(*next)(const char *, int);
+    void *library;
+
+    calls_of_dlopen++;
+    if (next == NULL)
+        *(void **)&next = real("dlopen");
+    library = next(name, flags);
+    dl_iterate_phdr(relocate_object, NULL);
+    return library;
+}
+
+static void use(CUresult (*alloc)(CUdeviceptr *, size_t), CUresult (*release)(CUdeviceptr))
+{
+    CUdeviceptr small, large;
+
+    CHECK_EQUAL(alloc(&small, 1000), CUDA_SUCCESS);
+    CHECK_EQUAL(alloc(&large, 4 << 20), CUDA_SUCCESS);
+    CHECK_EQUAL(release(small), CUDA_SUCCESS);
+    CHECK_EQUAL(release(large), CUDA_SUCCESS);
+    CHECK_EQUAL(depth, 0);
+}
+
+static void by_dlsym(void)
+{
+    CUresult (*alloc)(CUdeviceptr *, size_t);
+    CUresult (*release)(CUdeviceptr);
+
+    *(void **)&alloc = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
+    *(void **)&release = dlsym(RTLD_DEFAULT, "cuMemFree_v2");
+    /* dlsym answers what an object exports, whatever was written into others. */
+    CHECK(alloc != my_alloc && release != my_free);
+    use(alloc, release);
+}
+
+#undef cuGetProcAddress
+
+static void by_proc_address(void)
+{
+    CUresult (*get)(const char *, void **, int, uint64_t, CUdriverProcAddressQueryResult *);
+    CUresult (*alloc)(CUdeviceptr *, size_t);
+    CUresult (*release)(CUdeviceptr);
+
+    *(void **)&get = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2");
+    CHECK_EQUAL(get("cuMemAlloc", (void **)&alloc, 12000, 0, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(get("cuMemFree", (void **)&release, 12000, 0, NULL), CUDA_SUCCESS);
+    CHECK(alloc != my_alloc && release != my_free);
+    use(alloc, release);
+}
+
+static void by_runtime(const char *path)
+{
+    void *runtime = dlopen(path, RTLD_NOW), *memory;
+    int (*alloc)(void **, size_t), (*release)(void *), (*copy)(void *, const void *, size_t, int);
+    char text[6] = "hello";
+
+    CHECK(runtime != NULL);
+    *(void **)&alloc = dlsym(runtime, "cudaMalloc");
+    *(void **)&release = dlsym(runtime, "cudaFree");
+    *(void **)&copy = dlsym(runtime, "cudaMemcpy");
+    CHECK_EQUAL(alloc(&memory, 1 << 20), 0);
+    CHECK_EQUAL(copy(memory, text, sizeof(text), 4), 0);
+    memset(text, 0, sizeof(text));
+    CHECK_EQUAL(copy(text, memory, sizeof(text), 4), 0);
+    CHECK_STRING(text, "hello");
+    CHECK_EQUAL(release(memory), 0);
+    CHECK_EQUAL(depth, 0);
+}
+
+int main(int argc, char **argv)
+{
+    CUcontext context;
+    void *memory;
+
+    CHECK_EQUAL(cuInit(0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    dl_iterate_phdr(relocate_object, NULL);
+
+    use(cuMemAlloc, cuMemFree);
+    CHECK_EQUAL(calls_of_alloc, 2);
+    CHECK_EQUAL(calls_of_free, 2);
+    CHECK_EQUAL(calls_of_dlopen, 0); /* gdremu's own are not for hooks to see */
+    by_dlsym();
+    by_proc_address();
+
+    calls_of_mmap = 0;
+    memory = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    CHECK_EQUAL(calls_of_mmap, 1);
+    CHECK_EQUAL(munmap(memory, 4096), 0);
+
+    if (argc > 1 && strncmp(argv[1], "cudart=", 7) == 0)
+        by_runtime(argv[1] + 7);
+    return passed("nvidia_relocate");
+}
