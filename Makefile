@@ -23,6 +23,7 @@ version := $(major).$(minor)
 
 built := $(CARGO_TARGET_DIR)/release
 shared := libgdrapi.so.$(version)
+preload := libgdrapi-preload.so
 tool_links := $(addprefix gdrcopy_,copybw copylat apiperf pplat doctor)
 
 # What a program needs beside libgdrapi.a; scripts/check-install.sh holds it against rustc.
@@ -80,9 +81,18 @@ lib: ## Builds the shared and the static library into build/lib.
 	@install -m 0644 $(built)/libgdrapi.a build/lib/libgdrapi.a
 	@ln -sf $(shared) build/lib/libgdrapi.so.$(major)
 	@ln -sf libgdrapi.so.$(major) build/lib/libgdrapi.so
+	@$(empty_object) -Wl,-soname,libgdrapi.so -o build/lib/needed.so
+	@$(empty_object) -Wl,-soname,libgdrapi.so.$(major) -Wl,--no-as-needed build/lib/needed.so \
+		-Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -o build/lib/$(preload)
+	@rm build/lib/needed.so
+
+# For LD_PRELOAD: an object with the library's SONAME that needs the library by its other name, from its own directory
+# (by DT_RPATH: LD_LIBRARY_PATH would come before a RUNPATH). The loader then has an object for both names. libgdrapi.so
+# must not be the SONAME: ldconfig would point that link, which linkers use, at this object.
+empty_object = $(CC) -shared -nostdlib -x c /dev/null -x none
 
 # Installing, which often runs as root, builds only what is not there yet.
-build/lib/$(shared):
+build/lib/$(shared) build/lib/$(preload):
 	$(MAKE) --no-print-directory lib
 
 .PHONY: emulator
@@ -117,6 +127,7 @@ gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a
 	@install --strip $(built)/gdremu $(built)/libgdremu_nvidia.so $(built)/gdrcopy build/gpu
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
+	@install --strip build/lib/$(preload) build/gpu
 	@install build/examples/demo build/c_tests/gdrcopy_sanity build/gpu
 	@install build/c_tests/plain/* build/gpu/c_tests
 	@du -sh build/gpu
@@ -135,9 +146,10 @@ install: lib_install ## Installs the libraries, the header, files for pkg-config
 	@if [ -e build/tools ]; then $(MAKE) --no-print-directory tools_install; fi
 
 .PHONY: lib_install
-lib_install: build/lib/$(shared)
+lib_install: build/lib/$(shared) build/lib/$(preload)
 	install -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gdrcopy $(DESTDIR)$(includedir)
 	install -m 0755 build/lib/$(shared) $(DESTDIR)$(libdir)/$(shared)
+	install -m 0755 build/lib/$(preload) $(DESTDIR)$(libdir)/$(preload)
 	install -m 0644 build/lib/libgdrapi.a $(DESTDIR)$(libdir)/libgdrapi.a
 	ln -sf $(shared) $(DESTDIR)$(libdir)/libgdrapi.so.$(major)
 	ln -sf libgdrapi.so.$(major) $(DESTDIR)$(libdir)/libgdrapi.so
@@ -171,6 +183,6 @@ uninstall: ## Removes what install put there.
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links))
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1))
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))
-	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(shared) libgdrapi.so.$(major) libgdrapi.so libgdrapi.a)
+	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(shared) libgdrapi.so.$(major) libgdrapi.so $(preload) libgdrapi.a)
 	rm -f $(addprefix $(DESTDIR)$(libdir)/pkgconfig/,gdrcopy.pc gdrapi.pc) $(DESTDIR)$(includedir)/gdrapi.h
 	rm -rf $(DESTDIR)$(libdir)/cmake/gdrcopy
