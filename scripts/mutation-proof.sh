@@ -34,7 +34,7 @@ model() {
     for option in '' --stale-handle-bug '--handle-base 0x123456789' '--platform cached'; do
         # shellcheck disable=SC2086 # The options are words.
         GDRAPI_LIB=$work/lib/libgdrapi.so.2 GDREMU_OPTIONS_OF_TEST=$option MODEL_CALLS=8000 RUST_BACKTRACE=0 \
-            timeout 300 "$target/debug/gdremu" --leak-exit 9 $option -- "$emulated" --ignored model:: >/dev/null 2>&1 ||
+            build/c_tests/watched "$target/debug/gdremu" --leak-exit 9 $option -- "$emulated" --ignored model:: >/dev/null 2>&1 ||
             echo "model${option:+($option)}"
     done
 }
