@@ -78,7 +78,8 @@ if [ ${#programs[@]} -eq 0 ] && [ -n "$prebuilt" ]; then
         programs+=("$(basename "$binary")")
     done
 elif [ ${#programs[@]} -eq 0 ]; then
-    programs=(header_c99 header_cxx17)
+    programs=(header_c99)
+    ! command -v g++ >/dev/null || programs+=(header_cxx17)
     for source in "$tests"/*.c; do
         programs+=("$(basename "$source" .c)")
     done

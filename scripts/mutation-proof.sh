@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # scripts/mutation-proof.sh [MUTANT …]: puts each deliberate defect of tests/mutants into a copy of the library, one at a
-# time, and tells which tests find it. Exit status 1 if one stays hidden. Takes a minute or two for each.
+# time, and prints which tests find it. Exit status 1 if one stays hidden. Takes a minute or two for each.
+#
+#   scripts/mutation-proof.sh --some N    N of them, others each day: all have their turn
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,7 +43,14 @@ model() {
 
 hidden=0
 mutants=("$@")
-[ $# -gt 0 ] || mutants=(tests/mutants/*.patch)
+[ $# -gt 0 ] && [ "$1" != --some ] || mutants=(tests/mutants/*.patch)
+if [ "${1:-}" = --some ]; then
+    all=("${mutants[@]}") mutants=()
+    first=$(($(date +%s) / 86400 * $2))
+    for ((i = first; i < first + $2; i++)); do
+        mutants+=("${all[i % ${#all[@]}]}")
+    done
+fi
 for mutant in "${mutants[@]}"; do
     fresh_tree
     patch --quiet --directory "$work/tree" --strip 1 <"$mutant"
