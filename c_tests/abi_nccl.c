@@ -1,6 +1,10 @@
 /*
- * NCCL: loads libgdrapi.so, asks both versions right after opening and ignores the answer's status, finds its address
- * by the old gdr_get_info as info.va - address, and lets CPU threads dereference the mapping.
+ * NCCL loads libgdrapi.so and lets CPU threads dereference the mapping, at info.va - address.
+ *
+ * Up to 2.30 it asks both versions right after opening, ignoring the answer's status, and uses the old gdr_get_info. From
+ * 2.31 on it takes gdr_pin_buffer_v2, gdr_get_info_v2 and gdr_get_attribute where the library has them, asks for the
+ * driver's version only without dma-bufs, and pins by gdr_pin_buffer_v2 with any driver. Its GPUNetIO loads libgdrapi.so.2,
+ * and where attribute 2 promises pins over PCIe, they must work.
  */
 
 #include "loaded.h"
@@ -16,33 +20,42 @@ struct info {
     unsigned wc_mapping : 1;
 };
 
-static void allocate_use_and_free(const struct loaded *gdr, gdr_t g)
+/* What the GPU sees of a store of the CPU's through the mapping, at info.va - address. */
+static void store_and_read_back(CUdeviceptr address, uint64_t va, void *mapping, uint64_t value)
 {
-    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    volatile uint64_t *flag = (volatile uint64_t *)((char *)mapping + (va - address));
+    uint64_t seen;
+
+    CHECK_EQUAL(va, address);
+    *flag = value;
+    __sync_synchronize();
+    gpu_read(&seen, address, sizeof(seen));
+    CHECK_EQUAL(seen, value);
+}
+
+static void release(const struct loaded *gdr, gdr_t g, gdr_mh_t handle, void *mapping)
+{
+    CHECK_OK(gdr->unmap(g, handle, mapping, GPU_PAGE_SIZE));
+    CHECK_OK(gdr->unpin_buffer(g, handle));
+}
+
+/* ---- Up to 2.30 ---- */
+
+static void use_v1(const struct loaded *gdr, gdr_t g, CUdeviceptr address)
+{
     struct info info;
     gdr_mh_t handle;
     void *mapping;
-    volatile uint64_t *flag;
-    uint64_t seen;
 
-    CHECK_OK(gdr->pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, 0, &handle));
+    CHECK_OK(gdr->pin_buffer(g, (unsigned long)address, GPU_PAGE_SIZE, 0, 0, &handle));
     CHECK_OK(gdr->map(g, handle, &mapping, GPU_PAGE_SIZE));
     CHECK_OK(gdr->get_info(g, handle, &info));
-    flag = (volatile uint64_t *)((char *)mapping + (info.va - buffer.address));
-    CHECK_EQUAL(info.va, buffer.address);
     CHECK_EQUAL(info.mapped, 1);
-
-    *flag = 0x1122334455667788;
-    __sync_synchronize();
-    gpu_read(&seen, buffer.address, sizeof(seen));
-    CHECK_EQUAL(seen, 0x1122334455667788);
-
-    CHECK_OK(gdr->unmap(g, handle, mapping, GPU_PAGE_SIZE));
-    CHECK_OK(gdr->unpin_buffer(g, handle));
-    gpu_free(&buffer);
+    store_and_read_back(address, info.va, mapping, 0x1122334455667788);
+    release(gdr, g, handle, mapping);
 }
 
-static void session(void)
+static void session_up_to_2_30(CUdeviceptr address)
 {
     struct loaded gdr = load_gdrapi("libgdrapi.so", RTLD_NOW);
     int library_major, library_minor, driver_major, driver_minor;
@@ -52,18 +65,87 @@ static void session(void)
     gdr.driver_get_version(g, &driver_major, &driver_minor);
     gdr.runtime_get_version(&library_major, &library_minor);
     CHECK(library_major == 2 && library_minor >= 1);
-    if (driver_major == 2 && driver_minor < 1)
-        waive("abi_nccl", "it needs a driver of 2.1 or later");
     CHECK_EQUAL(driver_major, 2);
-    allocate_use_and_free(&gdr, g);
+    if (driver_minor >= 1) /* it gives up on 2.0 */
+        use_v1(&gdr, g, address);
+    CHECK_OK(gdr.close(g));
+    CHECK(dlclose(gdr.library) == 0);
+}
+
+/* ---- From 2.31 on ---- */
+
+static void use_v2(const struct loaded *gdr, gdr_t g, CUdeviceptr address)
+{
+    gdr_info_v2_t info;
+    gdr_mh_t handle;
+    void *mapping;
+
+    CHECK_OK(gdr->pin_buffer_v2(g, (unsigned long)address, GPU_PAGE_SIZE, GDR_PIN_FLAG_DEFAULT, &handle));
+    CHECK_OK(gdr->map(g, handle, &mapping, GPU_PAGE_SIZE));
+    CHECK_OK(gdr->get_info_v2(g, handle, &info));
+    CHECK_EQUAL(info.mapped, 1);
+    CHECK(info.mapping_type != GDR_MAPPING_TYPE_NONE);
+    store_and_read_back(address, info.va, mapping, 0x8877665544332211);
+    release(gdr, g, handle, mapping);
+}
+
+static void session_from_2_31(CUdeviceptr address)
+{
+    struct loaded gdr = load_gdrapi("libgdrapi.so", RTLD_NOW);
+    int major, minor, dmabuf = -1;
+    gdr_t g = gdr.open();
+
+    CHECK(g != NULL);
+    gdr.runtime_get_version(&major, &minor);
+    CHECK(major == 2 && minor >= 6); /* else it asks no attribute, and the version always */
+    CHECK_OK(gdr.get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &dmabuf));
+    if (dmabuf == 0) {
+        CHECK_OK(gdr.driver_get_version(g, &major, &minor));
+        CHECK_EQUAL(major, 2);
+    }
+    use_v2(&gdr, g, address); /* whatever the driver's version: 2.0 has no such command */
+    CHECK_OK(gdr.close(g));
+    CHECK(dlclose(gdr.library) == 0);
+}
+
+/* ---- GPUNetIO ---- */
+
+static void session_of_gpunetio(CUdeviceptr address)
+{
+    struct loaded gdr = load_gdrapi("libgdrapi.so.2", RTLD_NOW);
+    int force_pcie = -1, result;
+    gdr_t g = gdr.open();
+    gdr_mh_t handle;
+    void *mapping;
+
+    CHECK(g != NULL);
+    CHECK_OK(gdr.get_attribute(g, GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, &force_pcie));
+    CHECK(force_pcie == 0 || force_pcie == 1);
+    result = gdr.pin_buffer_v2(g, (unsigned long)address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
+    if (result == 0) {
+        CHECK_EQUAL(force_pcie, 1);
+        CHECK_OK(gdr.map(g, handle, &mapping, GPU_PAGE_SIZE));
+        store_and_read_back(address, address, mapping, 0x1234567812345678);
+        release(&gdr, g, handle, mapping);
+    } else {
+        CHECK(result == EINVAL || result == EOPNOTSUPP); /* there is no other link, or the driver does not know the flag */
+    }
     CHECK_OK(gdr.close(g));
     CHECK(dlclose(gdr.library) == 0);
 }
 
 int main(void)
 {
+    struct gpu_buffer buffer;
+    int round;
+
     gpu_init();
-    session();
-    session(); /* loaded anew */
+    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    for (round = 0; round < 2; round++) { /* loaded again */
+        session_up_to_2_30(buffer.address);
+        session_from_2_31(buffer.address);
+        session_of_gpunetio(buffer.address);
+    }
+    gpu_free(&buffer);
     return passed("abi_nccl");
 }

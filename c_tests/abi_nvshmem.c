@@ -1,30 +1,49 @@
 /*
- * NVSHMEM: loads libgdrapi.so.2, insists on its header's major version and at least its minor one, passes the old
- * gdr_get_info a struct of today's type, pins whole pages and maps less, and does its atomics by plain loads and
- * stores at address - info.va.
+ * NVSHMEM loads libgdrapi.so.2, pins whole pages and maps less, and does its atomics by plain loads and stores at
+ * address - info.va.
+ *
+ * Up to 3.7 it insists on its header's major version and at least its minor one, and passes the old gdr_get_info a struct of
+ * today's type. From 3.8 on the major version must match; it pins over PCIe where it can, maps by gdr_map_v2, reads the
+ * mapping's type, and tries again to unpin what it could not.
  */
 
+#include "emulator.h"
 #include "loaded.h"
 
-static void session(void)
+/* An atomic of the CPU's on what the copy functions wrote, as the GPU sees it. */
+static void count_up(const struct loaded *gdr, gdr_mh_t handle, void *mapping, uint64_t va, CUdeviceptr address)
+{
+    volatile uint64_t *counter = (volatile uint64_t *)((char *)mapping + (address - va));
+    uint64_t seen, sent = 41;
+
+    CHECK_OK(gdr->copy_to_mapping(handle, (void *)counter, &sent, sizeof(sent)));
+    *counter = *counter + 1;
+    __sync_synchronize();
+    gpu_read(&seen, address, sizeof(seen));
+    CHECK_EQUAL(seen, 42);
+}
+
+static gdr_t start(const struct loaded *gdr, int minor_wanted)
+{
+    int major, minor;
+    gdr_t g;
+
+    gdr->runtime_get_version(&major, &minor);
+    CHECK(major == GDR_API_MAJOR_VERSION && minor >= minor_wanted);
+    g = gdr->open();
+    CHECK(g != NULL);
+    CHECK_OK(gdr->driver_get_version(g, &major, &minor));
+    CHECK_EQUAL(major, 2);
+    return g;
+}
+
+static void session_up_to_3_7(CUdeviceptr address)
 {
     struct loaded gdr = load_gdrapi("libgdrapi.so.2", RTLD_LAZY);
-    struct gpu_buffer buffer = gpu_alloc(MEM_CREATE, 4 * GPU_PAGE_SIZE);
-    CUdeviceptr address = buffer.address + GPU_PAGE_SIZE;
-    int major, minor;
+    gdr_t g = start(&gdr, GDR_API_MINOR_VERSION);
     gdr_info_t info;
     gdr_mh_t handle;
     void *mapping;
-    volatile uint64_t *counter;
-    uint64_t seen, sent = 41;
-    gdr_t g;
-
-    gdr.runtime_get_version(&major, &minor);
-    CHECK(major == GDR_API_MAJOR_VERSION && minor >= GDR_API_MINOR_VERSION);
-    g = gdr.open();
-    CHECK(g != NULL);
-    CHECK_OK(gdr.driver_get_version(g, &major, &minor));
-    CHECK_EQUAL(major, 2);
 
     CHECK_OK(gdr.pin_buffer(g, (unsigned long)address, 2 * GPU_PAGE_SIZE, 0, 0, &handle));
     CHECK_OK(gdr.map(g, handle, &mapping, GPU_PAGE_SIZE + 8));
@@ -32,25 +51,77 @@ static void session(void)
     CHECK_OK(gdr.get_info(g, handle, &info));
     CHECK_EQUAL(info.mapping_type, 0x5a5a5a5a); /* the old entry does not know it */
     CHECK_EQUAL(info.mapped_size, 2 * GPU_PAGE_SIZE);
-
-    counter = (volatile uint64_t *)((char *)mapping + (address - info.va));
-    CHECK_OK(gdr.copy_to_mapping(handle, (void *)counter, &sent, sizeof(sent)));
-    *counter = *counter + 1;
-    __sync_synchronize();
-    gpu_read(&seen, address, sizeof(seen));
-    CHECK_EQUAL(seen, 42);
-
+    count_up(&gdr, handle, mapping, info.va, address);
     CHECK_OK(gdr.unmap(g, handle, mapping, GPU_PAGE_SIZE + 8));
     CHECK_OK(gdr.unpin_buffer(g, handle));
     CHECK_OK(gdr.close(g));
     CHECK(dlclose(gdr.library) == 0);
-    gpu_free(&buffer);
+}
+
+/* Over PCIe, or as it goes. */
+static gdr_mh_t pin_from_3_8(const struct loaded *gdr, gdr_t g, CUdeviceptr address, size_t size)
+{
+    int force_pcie = 0, result = -1;
+    gdr_mh_t handle;
+
+    CHECK_OK(gdr->get_attribute(g, GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, &force_pcie));
+    if (force_pcie)
+        result = gdr->pin_buffer_v2(g, (unsigned long)address, size, GDR_PIN_FLAG_FORCE_PCIE, &handle);
+    if (result != 0)
+        CHECK_OK(gdr->pin_buffer_v2(g, (unsigned long)address, size, GDR_PIN_FLAG_DEFAULT, &handle));
+    return handle;
+}
+
+/* Under gdremu the driver refuses once; the handle is kept, and the next try succeeds. */
+static void unpin_with_retry(const struct loaded *gdr, gdr_t g, gdr_mh_t handle)
+{
+    int (*faults_set)(const char *list), dmabuf = 0, failures = 0;
+
+    CHECK_OK(gdr->get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &dmabuf));
+    *(void **)&faults_set = dmabuf ? NULL : dlsym(RTLD_DEFAULT, "gdremu_faults_set");
+    if (faults_set != NULL)
+        CHECK_EQUAL(faults_set("UNPIN_BUFFER:EBUSY@1"), 0);
+    while (gdr->unpin_buffer(g, handle) != 0)
+        CHECK(++failures < 3);
+    if (faults_set != NULL) {
+        CHECK_EQUAL(failures, driver_is_gdremus());
+        CHECK_EQUAL(faults_set(NULL), 0);
+    }
+    CHECK_ERROR(gdr->unpin_buffer(g, handle), EINVAL);
+}
+
+static void session_from_3_8(CUdeviceptr address)
+{
+    struct loaded gdr = load_gdrapi("libgdrapi.so.2", RTLD_LAZY);
+    gdr_t g = start(&gdr, 0);
+    gdr_mh_t handle = pin_from_3_8(&gdr, g, address, 2 * GPU_PAGE_SIZE);
+    gdr_info_v2_t info;
+    void *mapping;
+
+    CHECK_OK(gdr.map_v2(g, handle, &mapping, GPU_PAGE_SIZE + 8, GDR_MAP_FLAG_DEFAULT));
+    CHECK_OK(gdr.get_info_v2(g, handle, &info));
+    CHECK(info.mapping_type == GDR_MAPPING_TYPE_WC || info.mapping_type == GDR_MAPPING_TYPE_CACHING ||
+          info.mapping_type == GDR_MAPPING_TYPE_DEVICE);
+    CHECK(info.va <= address && address - info.va < GPU_PAGE_SIZE);
+    CHECK_EQUAL(info.mapped_size, 2 * GPU_PAGE_SIZE);
+    count_up(&gdr, handle, mapping, info.va, address);
+    CHECK_OK(gdr.unmap(g, handle, mapping, GPU_PAGE_SIZE + 8));
+    unpin_with_retry(&gdr, g, handle);
+    CHECK_OK(gdr.close(g));
+    CHECK(dlclose(gdr.library) == 0);
 }
 
 int main(void)
 {
+    struct gpu_buffer buffer;
+    int round;
+
     gpu_init();
-    session();
-    session();
+    buffer = gpu_alloc(MEM_CREATE, 4 * GPU_PAGE_SIZE);
+    for (round = 0; round < 2; round++) {
+        session_up_to_3_7(buffer.address + GPU_PAGE_SIZE);
+        session_from_3_8(buffer.address + GPU_PAGE_SIZE);
+    }
+    gpu_free(&buffer);
     return passed("abi_nvshmem");
 }

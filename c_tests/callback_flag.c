@@ -56,8 +56,8 @@ static void freed_memory_is_gone(enum gpu_memory kind)
     CHECK_EQUAL(flag, 1);
     CHECK_OK(gdr_get_callback_flag(g, unmapped, &flag));
     CHECK_EQUAL(flag, 1);
-    CHECK_FAULTS(va);
-    CHECK_FAULTS((char *)va + 4 * GPU_PAGE_SIZE - 1);
+    CHECK_GONE(va);
+    CHECK_GONE((char *)va + 4 * GPU_PAGE_SIZE - 1);
     CHECK_OK(gdr_unmap(g, handle, va, 4 * GPU_PAGE_SIZE));
     CHECK_ERROR(gdr_map(g, handle, &second, 4 * GPU_PAGE_SIZE), EINVAL);
     CHECK_ERROR(gdr_map(g, unmapped, &second, GPU_PAGE_SIZE), EINVAL);

@@ -8,6 +8,8 @@
 
 #include <setjmp.h>
 #include <signal.h>
+#include <stdint.h>
+#include <sys/mman.h>
 
 static sigjmp_buf fault_return;
 
@@ -35,6 +37,34 @@ __attribute__((noinline, no_sanitize("address"))) static int fault_at(const vola
 }
 
 #define CHECK_READABLE(address) CHECK_EQUAL(fault_at(address), 0)
-#define CHECK_FAULTS(address) CHECK(fault_at(address) != 0)
+/* The mapping was taken away under its owner, who may still hold pointers into it: the range is in nobody else's use. */
+#define CHECK_GONE(address) CHECK_EQUAL(fault_at(address), SIGBUS)
+/* Nothing is mapped there. */
+#define CHECK_UNMAPPED(address)                                                                                        \
+    do {                                                                                                               \
+        CHECK_EQUAL(fault_at(address), SIGSEGV);                                                                       \
+        CHECK(!is_reserved(address));                                                                                  \
+    } while (0)
+
+static inline void *host_page_of(const void *address)
+{
+    return (void *)((uintptr_t)address / (uintptr_t)sysconf(_SC_PAGESIZE) * (uintptr_t)sysconf(_SC_PAGESIZE));
+}
+
+/* Whether there is a mapping at that address, of whatever kind. */
+static inline int is_reserved(const void *address)
+{
+    return msync(host_page_of(address), 1, MS_ASYNC) == 0 || errno != ENOMEM;
+}
+
+/* A new mapping that would like to be there is put elsewhere. */
+static inline void check_new_mappings_avoid(const void *address)
+{
+    void *memory = mmap(host_page_of(address), 1, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(memory != MAP_FAILED);
+    CHECK(memory != host_page_of(address));
+    CHECK(munmap(memory, 1) == 0);
+}
 
 #endif

@@ -153,22 +153,46 @@ static void unmap_fails(gdr_t g)
     }
 }
 
-/* Whatever the driver says, the handle is invalid afterwards and others are not. */
+/* The pin is still the driver's, so the handle lives on, and the caller can try again. Its mapping is gone already. */
 static void unpin_fails(gdr_t g)
 {
     size_t error;
 
     for (error = 0; error < ERRORS; error++) {
         gdr_mh_t handle = pin(g, buffer.address, SIZE), other = pin(g, buffer.address, SIZE);
+        char *va = map(g, handle, SIZE);
         int wanted = fail_next("UNPIN_BUFFER", error);
 
-        map(g, handle, SIZE);
         CHECK_ERROR(gdr_unpin_buffer(g, handle), wanted);
+        CHECK_GONE(va);
+        CHECK_EQUAL(emulator.pins(), 2);
+        CHECK_EQUAL(info_of(g, handle).mapped, 0);
+        works(g, handle);
+        works(g, other);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
         CHECK_ERROR(gdr_unpin_buffer(g, handle), EINVAL);
         CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 0), EINVAL);
+        CHECK_EQUAL(emulator.pins(), 1);
         works(g, other);
         CHECK_OK(gdr_unpin_buffer(g, other));
+        nothing_is_pinned();
     }
+}
+
+/* Nobody tries again: close gives everything back. */
+static void close_after_a_failed_unpin(void)
+{
+    int before = open_descriptors();
+    gdr_t g = open_driver();
+    gdr_mh_t handle = pin(g, buffer.address, SIZE);
+
+    faults("UNPIN_BUFFER:EIO@1");
+    CHECK_ERROR(gdr_unpin_buffer(g, handle), EIO);
+    CHECK_OK(gdr_close(g));
+    CHECK_ERROR(gdr_unpin_buffer(g, handle), EINVAL);
+    CHECK_EQUAL(open_descriptors(), before);
+    nothing_is_pinned();
+    faults(NULL);
 }
 
 /* A failing unmap or unpin does not keep close from the others; the first error is told. */
@@ -357,6 +381,7 @@ int main(void)
     endless_interruptions_are_given_up(g);
     CHECK_OK(gdr_close(g));
     close_fails();
+    close_after_a_failed_unpin();
     callback_flag_fails();
     attribute_fails(persistent);
     interruptions_are_overcome();

@@ -18,12 +18,15 @@ struct loaded {
     int (*pin_buffer_v2)(gdr_t, unsigned long, size_t, uint32_t, gdr_mh_t *);
     int (*unpin_buffer)(gdr_t, gdr_mh_t);
     int (*get_info)(gdr_t, gdr_mh_t, void *); /* the old one, by its symbol */
+    int (*get_info_v2)(gdr_t, gdr_mh_t, gdr_info_v2_t *);
     int (*map)(gdr_t, gdr_mh_t, void **, size_t);
+    int (*map_v2)(gdr_t, gdr_mh_t, void **, size_t, gdr_map_flags_t);
     int (*unmap)(gdr_t, gdr_mh_t, void *, size_t);
     int (*copy_to_mapping)(gdr_mh_t, void *, const void *, size_t);
     int (*copy_from_mapping)(gdr_mh_t, void *, const void *, size_t);
     void (*runtime_get_version)(int *, int *);
     int (*driver_get_version)(gdr_t, int *, int *);
+    int (*get_attribute)(gdr_t, gdr_attr_t, int *);
 };
 
 static inline void *loaded_symbol(void *library, const char *name)
@@ -50,12 +53,15 @@ static inline struct loaded load_gdrapi(const char *name, int flags)
     LOAD(pin_buffer_v2);
     LOAD(unpin_buffer);
     LOAD(get_info);
+    LOAD(get_info_v2);
     LOAD(map);
+    LOAD(map_v2);
     LOAD(unmap);
     LOAD(copy_to_mapping);
     LOAD(copy_from_mapping);
     LOAD(runtime_get_version);
     LOAD(driver_get_version);
+    LOAD(get_attribute);
 #undef LOAD
     return gdr;
 }

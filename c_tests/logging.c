@@ -1,6 +1,7 @@
 /* What the library writes to stderr: nothing unless GDRCOPY_ENABLE_LOGGING is set, then by GDRCOPY_LOG_LEVEL. */
 
 #include "gpu.h"
+#include "logged.h"
 
 /* Whether this machine works without gdrdrv. */
 static int dmabuf;
@@ -62,7 +63,7 @@ static void count_lines(struct log *log)
 }
 
 /* Runs the scenario in a child with these two variables (NULL: unset), and returns what it wrote to stderr. */
-static struct log *log_of(const char *enable, const char *level)
+static struct log *lines_of(const char *enable, const char *level)
 {
     static struct log log;
     size_t filled = 0;
@@ -102,8 +103,8 @@ static struct log *log_of(const char *enable, const char *level)
 
 static void silent_by_default(void)
 {
-    CHECK_STRING(log_of(NULL, NULL)->text, "");
-    CHECK_STRING(log_of(NULL, "1")->text, "");
+    CHECK_STRING(lines_of(NULL, NULL)->text, "");
+    CHECK_STRING(lines_of(NULL, "1")->text, "");
 }
 
 /* Any value switches logging on, and errors are told by default. */
@@ -113,19 +114,19 @@ static void errors_only_by_default(void)
     size_t i;
 
     for (i = 0; i < sizeof(on) / sizeof(on[0]); i++) {
-        struct log *log = log_of(on[i], NULL);
+        struct log *log = lines_of(on[i], NULL);
 
         CHECK(log->lines[ERROR] > 0);
         CHECK_EQUAL(log->lines[WARN] + log->lines[INFO] + log->lines[DEBUG], 0);
     }
-    CHECK_EQUAL(log_of("1", "nonsense")->lines[WARN], 0);
-    CHECK(log_of("1", "nonsense")->lines[ERROR] > 0);
+    CHECK_EQUAL(lines_of("1", "nonsense")->lines[WARN], 0);
+    CHECK(lines_of("1", "nonsense")->lines[ERROR] > 0);
 }
 
 /* gdr_unmap warns of each wrong argument, and of nothing else. */
 static void wrong_arguments_are_warned_of(void)
 {
-    struct log *log = log_of("1", "3");
+    struct log *log = lines_of("1", "3");
 
     CHECK_EQUAL(log->lines[WARN], 2);
     CHECK(strstr(log->text, "gdr_unmap") != NULL);
@@ -138,7 +139,7 @@ static void levels(void)
     int level, shown;
 
     for (level = DEBUG; level <= ERROR; level++) {
-        struct log *log = log_of("1", names[level]);
+        struct log *log = lines_of("1", names[level]);
 
         for (shown = DEBUG; shown <= ERROR; shown++) {
             if (shown < level)
@@ -152,7 +153,7 @@ static void levels(void)
 /* An error names the call and the errno, or what CUDA answered. */
 static void errors_are_actionable(void)
 {
-    struct log *log = log_of("1", "4");
+    struct log *log = lines_of("1", "4");
 
     CHECK(strstr(log->text, "gdr_pin_buffer") != NULL);
     CHECK(strstr(log->text, "gdr_close") != NULL);
@@ -162,7 +163,7 @@ static void errors_are_actionable(void)
 /* The debug log tells what is in use. */
 static void debug_tells_what_is_in_use(void)
 {
-    struct log *log = log_of("1", "1");
+    struct log *log = lines_of("1", "1");
 
     CHECK(strstr(log->text, dmabuf ? "backend dma-buf" : "gdrdrv") != NULL);
     CHECK(strstr(log->text, dmabuf ? "CUDA 1" : "2.") != NULL); /* the driver's version */
@@ -187,9 +188,31 @@ static int find_dmabuf(void)
     return WEXITSTATUS(status);
 }
 
+static void open_and_close(void)
+{
+    CHECK_OK(gdr_close(gdr_open()));
+}
+
+/* GDRCOPY_ISA names what every machine has. It may come too late, which is no reason to say that it is not there. */
+static void a_known_isa_is_no_warning(void)
+{
+    unsetenv("GDRCOPY_ISA");
+    open_and_close();
+    setenv("GDRCOPY_ISA", "portable", 1);
+    CHECK_STRING(log_of(open_and_close, "3"), "");
+}
+
+static void an_unknown_isa_is_warned_of(void)
+{
+    setenv("GDRCOPY_ISA", "abacus", 1);
+    CHECK_LOGGED(log_of(open_and_close, "3"), "abacus");
+}
+
 int main(void)
 {
     dmabuf = find_dmabuf();
+    in_child(a_known_isa_is_no_warning);
+    in_child(an_unknown_isa_is_warned_of);
     silent_by_default();
     errors_only_by_default();
     levels();

@@ -80,8 +80,11 @@ static void close_unmaps_and_unpins(enum gpu_memory kind)
     for (i = 0; i < PINS; i++) {
         char byte = 0;
 
-        if (va[i] != NULL)
-            CHECK_FAULTS(va[i]);
+        if (va[i] != NULL) {
+            CHECK_GONE(va[i]);
+            CHECK_GONE((char *)va[i] + GPU_PAGE_SIZE - 1);
+            check_new_mappings_avoid(va[i]);
+        }
         CHECK_ERROR(gdr_copy_to_mapping(handles[i], &byte, &byte, 1), EINVAL);
     }
     gpu_free(&buffer);

@@ -16,7 +16,6 @@ that gdremu emulates. Exit status 1 if one of them failed, 2 if there is nothing
   --machines LIST     of these, separated by commas (default: all):
                       $(printf '%s ' "${machines[@]}")
   --real              run on this machine's GPU and driver instead
-  --timeout SECONDS   for each run (default: 300)
   -h, --help          this text
 
 Programs: ${programs[*]}
@@ -60,7 +59,6 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 emulator=${CARGO_TARGET_DIR:-$root/target}/release/gdremu
 logs=$root/build/c_tests/logs/original
 lib=$root/build/lib
-limit=300
 real=no
 folder=
 chosen=()
@@ -70,7 +68,6 @@ while [ $# -gt 0 ]; do
     --lib) lib=$2 && shift 2 ;;
     --machines) IFS=, read -ra machines <<<"$2" && shift 2 ;;
     --real) real=yes && shift ;;
-    --timeout) limit=$2 && shift 2 ;;
     -h | --help) usage && exit 0 ;;
     -*) usage >&2 && exit 2 ;;
     *)
@@ -100,7 +97,7 @@ run_on() {
     # shellcheck disable=SC2046 # The options and arguments are words.
     [ "$machine" = real ] || command=("$emulator" $(emulation "$machine") --)
     env LD_LIBRARY_PATH="$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" LD_PRELOAD="$lib/libgdrapi.so.2" \
-        timeout "$limit" ${command[@]+"${command[@]}"} "$folder/$program" $(arguments "$program")
+        "$root/build/c_tests/watched" ${command[@]+"${command[@]}"} "$folder/$program" $(arguments "$program")
 }
 
 # counts LOG: what gdrcopy_sanity's summary says.
@@ -123,7 +120,7 @@ verdict() {
     run_on "$1" "$2" >"$log" 2>&1 </dev/null || status=$?
     case $status in
     0) word=ok$(counts "$log") ;;
-    124) word=TIMEOUT ;;
+    124) word=HANGS ;;
     *) word="FAILED $status$(counts "$log")" ;;
     esac
     [ $status -eq 0 ] || failures+=("$log")
@@ -133,6 +130,7 @@ found=0
 for program in "${chosen[@]}"; do
     [ ! -x "$folder/$program" ] || found=1
 done
+make --no-print-directory --silent -C "$root" build/c_tests/watched
 [ $found -eq 1 ] || die "none of ${chosen[*]} is in $folder"
 
 printf '%-14s' machine

@@ -10,7 +10,7 @@ Runs the named programs of c_tests, or all of them. Exit status 1 if any failed.
 
   --ways LIST       of these, separated by commas (default: all; none: only machines):
                       linked        with the library found on the library path
-                      preloaded     linked with a library that can do nothing, the real one in LD_PRELOAD
+                      preloaded     linked with a library that can do nothing, or loading it; the real one in LD_PRELOAD
                       sanitized     linked, the program compiled with ASan and UBSan
                       valgrind      linked, under valgrind's memcheck
   --machines LIST   linked, on these emulated machines (default: all; none: only ways):
@@ -22,7 +22,9 @@ Runs the named programs of c_tests, or all of them. Exit status 1 if any failed.
                       dmabuf        no gdrdrv; CUDA 13.3, whose dma-bufs can be mapped
                       dmabuf-3gpus dmabuf-coherent   the same with 3 GPUs, or on a coherent platform
                       dmabuf-many   the same; the program dmabuf alone, with 10,000 pins at once and 100,000 rounds
-                      dmabuf-mixed  4 GPUs, of which two cannot map dma-bufs; the program dmabuf_mixed alone
+                      dmabuf-mixed  4 GPUs, of which two cannot map dma-bufs; only dmabuf_mixed and dmabuf_open
+                      dmabuf-none dmabuf-export   no GPU can, as CUDA 13.5 reports, or as CUDA 13.3 does not; only dmabuf_open
+                      nv-p2p-dummy nv-p2p-dummy-dmabuf   gdrdrv cannot pin: no other way, or dma-bufs; only nv_p2p_dummy
   --lib DIR         take libgdrapi.so.2 from DIR (default: build/lib, which \`make lib\` fills)
   --real            run on this machine's GPU and /dev/gdrdrv instead of under gdremu
   --provider nvidia run on this machine's GPU under gdremu, which is the driver; put it before --machines
@@ -40,6 +42,7 @@ standin_cuda=$target/release/libgdremu_runtime.so
 
 ways=linked,preloaded,sanitized,valgrind
 machines=defects,traditional,cached,device,2.5,2.4,2.3,2.0,dmabuf,dmabuf-3gpus,dmabuf-coherent,dmabuf-many,dmabuf-mixed
+machines+=,dmabuf-none,dmabuf-export,nv-p2p-dummy,nv-p2p-dummy-dmabuf
 lib=$root/build/lib
 real=no
 provider=host
@@ -63,9 +66,9 @@ while [ $# -gt 0 ]; do
     *) programs+=("$1") && shift ;;
     esac
 done
-plain=$out/plain
+plain=$out/plain watched=$out/watched
 if [ -n "$prebuilt" ]; then
-    plain=$prebuilt/c_tests lib=$prebuilt emulator=$prebuilt/gdremu
+    plain=$prebuilt/c_tests lib=$prebuilt emulator=$prebuilt/gdremu watched=$prebuilt/watched
 fi
 IFS=, read -ra ways <<<"${ways/#none/}"
 IFS=, read -ra machines <<<"${machines/#none/}"
@@ -75,7 +78,8 @@ if [ ${#programs[@]} -eq 0 ] && [ -n "$prebuilt" ]; then
         programs+=("$(basename "$binary")")
     done
 elif [ ${#programs[@]} -eq 0 ]; then
-    programs=(header_c99 header_cxx17)
+    programs=(header_c99)
+    ! command -v g++ >/dev/null || programs+=(header_cxx17)
     for source in "$tests"/*.c; do
         programs+=("$(basename "$source" .c)")
     done
@@ -116,6 +120,7 @@ build() {
 # The library that aborts in every function.
 build_absent() {
     mkdir -p "$out/absent"
+    ln -sf libgdrapi.so.2 "$out/absent/libgdrapi.so"
     gcc -std=c99 "${warnings[@]}" -shared -fPIC -Wl,-soname,libgdrapi.so.2 "$tests/absent/libgdrapi.c" -o "$out/absent/libgdrapi.so.2"
 }
 
@@ -126,6 +131,7 @@ check_sanitized() {
 
 build_all() {
     local program way
+    make --no-print-directory --silent -C "$root" build/c_tests/watched
     build_absent
     for program in "${programs[@]}"; do
         build "$program" "$plain" -O2 -g
@@ -139,11 +145,6 @@ build_all() {
 }
 
 # ---- Running ----
-
-# How long a program may run, in seconds; and on the machine with the full counts.
-limit=300
-[ "$provider" = host ] || limit=60
-limit_of_many=1200
 
 # gdremu's exit status where a program ended well, but with buffers still pinned.
 leak=66
@@ -160,6 +161,10 @@ machine() {
     dmabuf-3gpus) echo --no-gdrdrv --cuda-version 13.3 --gpus 3 ;;
     dmabuf-mixed) echo --no-gdrdrv --cuda-version 13.5 --gpus 4 --dmabuf no,mmap,export,mmap ;;
     dmabuf-coherent) echo --no-gdrdrv --cuda-version 13.3 --coherent ;;
+    dmabuf-none) echo --no-gdrdrv --cuda-version 13.5 --gpus 2 --dmabuf no,export ;;
+    dmabuf-export) echo --no-gdrdrv --cuda-version 13.3 --dmabuf export ;;
+    nv-p2p-dummy) echo --nv-p2p-dummy ;;
+    nv-p2p-dummy-dmabuf) echo --nv-p2p-dummy --cuda-version 13.3 ;;
     esac
 }
 
@@ -171,10 +176,13 @@ loads_by_itself() {
 # applies PROGRAM WAY: whether the program is made for the way.
 applies() {
     case $1:$2 in
-    *:preloaded) ! loads_by_itself "$1" ;;
+    dlopen:preloaded) false ;; # it unloads the library, too
     *:dmabuf-many) [ "$1" = dmabuf ] ;;
     dmabuf_mixed:*) [ "$2" = dmabuf-mixed ] || [ "$real" = yes ] ;;
-    *:dmabuf-mixed) false ;;
+    dmabuf_open:*) [[ $2 == dmabuf* ]] || [ "$real" = yes ] ;;
+    *:dmabuf-mixed | *:dmabuf-none | *:dmabuf-export) false ;;
+    nv_p2p_dummy:*) [[ $2 == nv-p2p-dummy* ]] ;;
+    *:nv-p2p-dummy*) false ;;
     open_fails:* | header_*:*) [ -z "$(machine "$2")" ] ;; # they need no driver
     esac
 }
@@ -191,33 +199,32 @@ applies_to_any() {
 # run_program PROGRAM WAY: its output on stdout and stderr, its exit status.
 run_program() {
     local program=$1 way=$2 binary=$plain/$1
-    local library_path=$lib command=(timeout $limit)
-    local environment=()
+    local library_path=$lib command=("$watched")
+    local environment=() leaks=(--leak-exit $leak)
 
-    if [ "$way" = dmabuf-many ]; then
-        command=(timeout $limit_of_many)
-    elif [ -n "$(machine "$way")" ] || [ "$provider" = nvidia ]; then
+    if [ "$way" != dmabuf-many ] && { [ -n "$(machine "$way")" ] || [ "$provider" = nvidia ]; }; then
         environment+=(CHECK_SLOWNESS=100) # not slow, but the same again; or slow, as reads through BAR1 are
     fi
 
     if [ "$real" = no ] && [ "$program" != open_fails ]; then
+        [ "$program" != never_closed ] || leaks=()
         # shellcheck disable=SC2207 # The options are words.
-        command+=("$emulator" --provider "$provider" --leak-exit $leak $(machine "$way") --)
+        command+=("$emulator" --provider "$provider" ${leaks[@]+"${leaks[@]}"} $(machine "$way") --)
     fi
     case $way in
     preloaded)
         library_path=$out/absent
-        environment+=(LD_PRELOAD="$lib/libgdrapi.so.2")
+        environment+=(LD_PRELOAD="$lib/libgdrapi-preload.so")
         ;;
     sanitized)
         binary=$out/sanitized/$program
-        environment+=(UBSAN_OPTIONS=print_stacktrace=1 LSAN_OPTIONS="suppressions=$tests/lsan.supp:print_suppressions=0")
+        environment+=(UBSAN_OPTIONS=print_stacktrace=1)
         # What an unloaded library leaves behind has no names left to tell it by; valgrind, which keeps them, judges it.
         ! loads_by_itself "$program" || environment+=(ASAN_OPTIONS=detect_leaks=0)
         ;;
     valgrind)
         environment+=(CHECK_SLOWNESS=100)
-        command+=(valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite
+        command+=(valgrind --quiet --fair-sched=yes --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite
             --keep-debuginfo=yes --suppressions="$tests/valgrind.supp")
         ;;
     esac
@@ -241,7 +248,7 @@ verdict() {
         grep -q "^ok " "$log" && word=LEAK || word=FAILED
         failures+=("$log")
         ;;
-    124) word=TIMEOUT && failures+=("$log") ;;
+    124) word=HANGS && failures+=("$log") ;;
     *) word="FAILED $status" && failures+=("$log") ;;
     esac
 }

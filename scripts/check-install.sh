@@ -29,6 +29,7 @@ files() {
 ./usr/include/gdrapi.h
 ./usr/$1/cmake/gdrcopy/gdrcopy-config-version.cmake
 ./usr/$1/cmake/gdrcopy/gdrcopy-config.cmake
+./usr/$1/libgdrapi-preload.so
 ./usr/$1/libgdrapi.a
 ./usr/$1/libgdrapi.so -> libgdrapi.so.2
 ./usr/$1/libgdrapi.so.2 -> libgdrapi.so.2.6
@@ -87,6 +88,8 @@ END
         "$stage/cmake/build/with_static" || die "a program linked statically by CMake does not work"
     fi
 done
+
+scripts/check-preload.sh "$stage/lib/usr/lib"
 
 # The static library, with the libraries that the .pc file says it needs, which are those that rustc says.
 root=$stage/lib

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # scripts/mutation-proof.sh [MUTANT …]: puts each deliberate defect of tests/mutants into a copy of the library, one at a
-# time, and tells which tests find it. Exit status 1 if one stays hidden. Takes a minute or two for each.
+# time, and prints which tests find it. Exit status 1 if one stays hidden. Takes a minute or two for each.
+#
+#   scripts/mutation-proof.sh --some N    N of them, others each day: all have their turn
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,14 +36,21 @@ model() {
     for option in '' --stale-handle-bug '--handle-base 0x123456789' '--platform cached'; do
         # shellcheck disable=SC2086 # The options are words.
         GDRAPI_LIB=$work/lib/libgdrapi.so.2 GDREMU_OPTIONS_OF_TEST=$option MODEL_CALLS=8000 RUST_BACKTRACE=0 \
-            timeout 300 "$target/debug/gdremu" --leak-exit 9 $option -- "$emulated" --ignored model:: >/dev/null 2>&1 ||
+            build/c_tests/watched "$target/debug/gdremu" --leak-exit 9 $option -- "$emulated" --ignored model:: >/dev/null 2>&1 ||
             echo "model${option:+($option)}"
     done
 }
 
 hidden=0
 mutants=("$@")
-[ $# -gt 0 ] || mutants=(tests/mutants/*.patch)
+[ $# -gt 0 ] && [ "$1" != --some ] || mutants=(tests/mutants/*.patch)
+if [ "${1:-}" = --some ]; then
+    all=("${mutants[@]}") mutants=()
+    first=$(($(date +%s) / 86400 * $2))
+    for ((i = first; i < first + $2; i++)); do
+        mutants+=("${all[i % ${#all[@]}]}")
+    done
+fi
 for mutant in "${mutants[@]}"; do
     fresh_tree
     patch --quiet --directory "$work/tree" --strip 1 <"$mutant"

@@ -1,24 +1,16 @@
 //! `compare` as users run it, on an emulated GPU.
 
+#[path = "../../tests/built/mod.rs"]
+mod built;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use built::built;
 use serde_json::Value;
 
-/// What cargo has built, for tests or otherwise.
-fn built(file: &str) -> PathBuf {
-    let compare = Path::new(env!("CARGO_BIN_EXE_compare"));
-    let file = compare.parent().expect("a target folder").join(file);
-    assert!(
-        file.exists(),
-        "no {}: run `cargo build --workspace` first",
-        file.display()
-    );
-    file
-}
-
 const GDREMU: &str = "gdremu";
-const OURS: &str = "deps/libgdrapi.so";
+const OURS: &str = "libgdrapi.so";
 
 /// Compares the library of this workspace with the one in `other`.
 fn compare(other: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {

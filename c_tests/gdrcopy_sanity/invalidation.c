@@ -7,11 +7,11 @@
 
 #define SIZE (4 * GPU_PAGE_SIZE)
 
-void check_untouchable(const unsigned char *va, size_t size)
+void check_untouchable(const unsigned char *va, size_t size, int signal)
 {
-    CHECK_FAULTS(va);
-    CHECK_FAULTS(va + size / 2);
-    CHECK_FAULTS(va + size - 1);
+    CHECK_EQUAL(fault_at(va), signal);
+    CHECK_EQUAL(fault_at(va + size / 2), signal);
+    CHECK_EQUAL(fault_at(va + size - 1), signal);
 }
 
 void check_freed_under(const struct buffer *buffer, unsigned seed)
@@ -27,7 +27,7 @@ void check_freed_under(const struct buffer *buffer, unsigned seed)
         check_pattern(buffer, seed + 1);
     } else {
         CHECK_EQUAL(flag, 1);
-        check_untouchable(buffer->va, buffer->memory.size);
+        check_untouchable(buffer->va, buffer->memory.size, SIGBUS);
     }
 }
 
@@ -43,7 +43,7 @@ static void invalidation_access_after_gdr_close(enum memory_kind kind)
     buffer = buffer_pin_and_map(g, kind, SIZE);
     check_views_agree(&buffer, 1);
     CHECK_OK(gdr_close(g));
-    check_untouchable(buffer.va, buffer.memory.size);
+    check_untouchable(buffer.va, buffer.memory.size, SIGBUS);
 
     /* The memory itself is CUDA's, and stays. */
     gpu_write(buffer.memory.address, &written, sizeof(written));
@@ -94,7 +94,7 @@ static void invalidation_two_mappings(enum memory_kind kind)
 
     CHECK_OK(gdr_unmap(g, freed.handle, freed.va, freed.memory.size));
     CHECK_OK(gdr_unpin_buffer(g, freed.handle));
-    check_untouchable(freed.va, freed.memory.size);
+    check_untouchable(freed.va, freed.memory.size, SIGSEGV);
     check_views_agree(&alive, 4);
     buffer_drop(&alive);
     close_connection(g);

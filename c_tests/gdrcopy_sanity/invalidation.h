@@ -4,8 +4,11 @@
 
 #include "buffer.h"
 
-/* A touch of the first byte, of the last, or of one in the middle faults. */
-void check_untouchable(const unsigned char *va, size_t size);
+/*
+ * A touch of the first byte, of the last, or of one in the middle raises the signal: SIGBUS where a mapping was taken away
+ * under its owner, SIGSEGV where there is none.
+ */
+void check_untouchable(const unsigned char *va, size_t size, int signal);
 
 /*
  * CUDA has freed the memory of a mapped buffer. Persistent: it still holds put_pattern's `seed` and can be used.

@@ -4,6 +4,8 @@
 #include "processes.h"
 #include "tables.h"
 
+#include <signal.h>
+
 #define SIZE (4 * GPU_PAGE_SIZE)
 
 /* A parent with a mapped buffer and one that is only pinned. */
@@ -55,10 +57,10 @@ static void touch_before_and_after_free(int socket, void *context)
 {
     const struct family *family = context;
 
-    check_untouchable(family->mapped.va, family->mapped.memory.size);
+    check_untouchable(family->mapped.va, family->mapped.memory.size, SIGSEGV);
     tell(socket);
     await(socket);
-    check_untouchable(family->mapped.va, family->mapped.memory.size);
+    check_untouchable(family->mapped.va, family->mapped.memory.size, SIGSEGV);
 }
 
 static void invalidation_fork_access_after_free(enum memory_kind kind)
@@ -92,7 +94,7 @@ static void everything_fails(int socket, void *context)
     (void)socket;
     handles[0] = family->mapped.handle;
     handles[1] = family->pinned.handle;
-    check_untouchable(family->mapped.va, family->mapped.memory.size);
+    check_untouchable(family->mapped.va, family->mapped.memory.size, SIGSEGV);
     CHECK(gdr_pin_buffer(family->g, (unsigned long)family->mapped.memory.address, SIZE, 0, 0, &fresh) != 0);
     CHECK(gdr_pin_buffer_v2(family->g, (unsigned long)family->mapped.memory.address, SIZE, 0, &fresh) != 0);
     CHECK_EQUAL(fresh.h, 0);
@@ -103,7 +105,7 @@ static void everything_fails(int socket, void *context)
         gdr_unmap(family->g, handles[i], family->mapped.va, SIZE); /* there is nothing to unmap; some say 0 to it */
         CHECK(gdr_unpin_buffer(family->g, handles[i]) != 0);
     }
-    check_untouchable(family->mapped.va, family->mapped.memory.size);
+    check_untouchable(family->mapped.va, family->mapped.memory.size, SIGSEGV);
 }
 
 static void closing_fails(int socket, void *context)

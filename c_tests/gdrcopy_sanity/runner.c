@@ -1,11 +1,9 @@
 #include "runner.h"
 
-#include <signal.h>
+#include "watchdog.h"
+
 #include <stdarg.h>
 #include <time.h>
-
-/* How long a test may take. Far more than any needs, also in a virtual machine: it is there to end a hang. */
-#define TIME_LIMIT_S 120
 
 const char *running_test = "";
 
@@ -37,30 +35,28 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* The wait status of the child. A child that does not end in time is killed; *late says so. SIGCHLD is blocked. */
-static int wait_status(pid_t child, const sigset_t *sigchld, int *late)
+/* The wait status of the child. A child that hangs is killed with its group; *hung says so. SIGCHLD is blocked. */
+static int wait_status(pid_t child, const sigset_t *sigchld, int *hung)
 {
-    double deadline = now_s() + TIME_LIMIT_S * (double)slowness();
+    struct watchdog dog = {child, 0, 0};
+    struct timespec second = {1, 0};
     int status;
 
-    *late = 0;
-    while (waitpid(child, &status, *late ? 0 : WNOHANG) != child) {
-        struct timespec poll = {1, 0};
-
-        sigtimedwait(sigchld, NULL, &poll);
-        if (now_s() > deadline) {
-            kill(child, SIGKILL);
-            *late = 1;
+    *hung = 0;
+    while (waitpid(child, &status, *hung ? 0 : WNOHANG) != child) {
+        if (sigtimedwait(sigchld, NULL, &second) == -1 && watchdog_sees_hang(&dog)) {
+            kill(-child, SIGKILL);
+            *hung = 1;
         }
     }
     return status;
 }
 
 /* Tells of a failure here, since the test itself may not have been able to. */
-static enum verdict judge(const char *name, int status, int late)
+static enum verdict judge(const char *name, int status, int hung)
 {
-    if (late)
-        fprintf(stderr, "%s: FAILED: took longer than %d s\n", name, TIME_LIMIT_S);
+    if (hung)
+        fprintf(stderr, "%s: FAILED: hangs\n", name);
     else if (WIFSIGNALED(status))
         fprintf(stderr, "%s: FAILED: %s\n", name, strsignal(WTERMSIG(status)));
     else if (WEXITSTATUS(status) == 0)
@@ -78,7 +74,7 @@ void run_in_child(struct run *run)
     double start = now_s();
     sigset_t sigchld, before;
     pid_t child;
-    int status, late;
+    int status, hung;
 
     running_test = run->name;
     sigemptyset(&sigchld);
@@ -89,12 +85,13 @@ void run_in_child(struct run *run)
     CHECK(child >= 0);
     if (child == 0) {
         sigprocmask(SIG_SETMASK, &before, NULL);
+        watchdog_enter_group();
         run->test->run(run->kind);
         exit(0);
     }
-    status = wait_status(child, &sigchld, &late);
+    status = wait_status(child, &sigchld, &hung);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    run->verdict = judge(run->name, status, late);
+    run->verdict = judge(run->name, status, hung);
     say("%s after %.3f s", words[run->verdict], now_s() - start);
 }
 

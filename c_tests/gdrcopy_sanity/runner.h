@@ -14,7 +14,7 @@ struct run {
     enum verdict verdict;
 };
 
-/* Runs it and sets its verdict. A crash, a signal and a test that takes too long are failures of this test alone. */
+/* Runs it and sets its verdict. A crash, a signal and a hang are failures of this test alone. */
 void run_in_child(struct run *run);
 
 /* Prints the counts, then the names behind each count that is not 0. */

@@ -11,7 +11,7 @@ SANITY_CFLAGS ?= -O2 -g
 sanity_folder := c_tests/gdrcopy_sanity
 sanity_program ?= build/c_tests/gdrcopy_sanity
 sanity_sources := $(wildcard $(sanity_folder)/*.c)
-sanity_headers := $(wildcard $(sanity_folder)/*.h) c_tests/check.h c_tests/fault.h c_tests/cuda_driver.h include/gdrapi.h
+sanity_headers := $(wildcard $(sanity_folder)/*.h) c_tests/check.h c_tests/fault.h c_tests/watchdog.h c_tests/cuda_driver.h include/gdrapi.h
 
 .PHONY: gdrcopy_sanity
 gdrcopy_sanity: $(sanity_program) ## Builds the sanity program into build/c_tests.

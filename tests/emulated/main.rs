@@ -1,11 +1,12 @@
 //! Tests that need a driver and a GPU: they run themselves again under gdremu, in each mode that matters.
 
+#[path = "../built/mod.rs"]
+mod built;
 mod cuda;
 mod gates;
 mod model;
 mod safe_core;
 
-use std::path::PathBuf;
 use std::process::Command;
 
 /// Runs the ignored tests whose names contain `filter` on the machine that `options` of gdremu describe.
@@ -16,18 +17,7 @@ fn under_gdremu(options: &[&str], filter: &str) {
 /// The same, with what an ignored test of `gates` is to find.
 fn under_gdremu_with(options: &[&str], filter: &str, outcome: &str) {
     let tests = std::env::current_exe().expect("a path");
-    // …/deps/emulated-… → …/gdremu
-    let gdremu: PathBuf = tests
-        .ancestors()
-        .nth(2)
-        .expect("a target folder")
-        .join("gdremu");
-    assert!(
-        gdremu.exists(),
-        "no {}: run `cargo build --workspace` first",
-        gdremu.display()
-    );
-    let status = Command::new(gdremu)
+    let status = Command::new(built::built("gdremu"))
         .args(options)
         .arg("--")
         .arg(&tests)

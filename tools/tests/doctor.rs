@@ -217,6 +217,26 @@ fn missing_node() {
 }
 
 #[test]
+fn module_bound_to_nv_p2p_dummy() {
+    let folder = tempfile::tempdir().unwrap();
+    let holder = stand_in(&folder, "/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
+    let words = ["nv-p2p-dummy", "modprobe -r", "blacklist"];
+    let report = doctor(&[&holder], &[]);
+    report.finds("problem", "gdrdrv", "bound to", &words);
+    report.finds(
+        "problem",
+        "GPU driver and CUDA",
+        "dma-buf backend",
+        &["13.3"],
+    );
+    assert_eq!(report.status, Some(1));
+
+    let report = doctor(&[&holder, "--cuda-version", "13.3"], &[]);
+    report.finds("warning", "gdrdrv", "bound to", &words);
+    assert_eq!(report.status, Some(0));
+}
+
+#[test]
 fn refused_device() {
     for (errno, words) in [
         ("EACCES", &["EACCES", "chmod 666"]),
@@ -649,6 +669,41 @@ fn preloaded_library() {
     let file = file.to_str().unwrap();
     report.finds("ok", "libgdrapi", "on the path", &[file, "LD_PRELOAD"]);
     report.finds("ok", "libgdrapi", "loaded", &[file]);
+}
+
+#[test]
+fn library_beside_the_program() {
+    // As `make tools` leaves them, and as they are installed.
+    for (bin, lib) in [("tools/bin", "lib"), ("bin", "lib64")] {
+        let root = tempfile::tempdir().unwrap();
+        let (bin, lib) = (root.path().join(bin), root.path().join(lib));
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(&lib).unwrap();
+        let program = bin.join("gdrcopy");
+        fs::copy(env!("CARGO_BIN_EXE_gdrcopy"), &program).unwrap();
+        let doctor = || {
+            let mut command = Command::new(common::built("gdremu"));
+            command.arg("--").arg(&program).args(["doctor", "--json"]);
+            Report::of(run(&mut command))
+        };
+        doctor().finds("problem", "libgdrapi", "loaded", &["no library found"]);
+
+        let file = lib.join("libgdrapi.so.2");
+        fs::copy(library(), &file).unwrap();
+        let report = doctor();
+        report.has_problems(0);
+        let file = file.to_str().unwrap();
+        let words = [file, "this project's, 2.6", "beside gdrcopy"];
+        report.finds("ok", "libgdrapi", "loaded", &words);
+
+        // The loader's own search comes first.
+        let found = folder_of(&library());
+        let mut command = Command::new(common::built("gdremu"));
+        command.arg("--").arg(&program).args(["doctor", "--json"]);
+        let report = Report::of(run(command.env("LD_LIBRARY_PATH", found.path())));
+        let found = found.path().to_str().unwrap();
+        report.finds("ok", "libgdrapi", "loaded", &[found]);
+    }
 }
 
 #[test]

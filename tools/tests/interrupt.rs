@@ -3,7 +3,7 @@
 mod common;
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use common::{Said, gdrcopy, library};
@@ -24,26 +24,25 @@ fn interrupted(name: &str, options: &[&str], signal: Signal) -> Said {
         trace.path().to_str().unwrap(),
     ];
     let library = library();
-    let child = gdrcopy(&machine, &[name, "--lib", library.to_str().unwrap()])
+    let mut child = gdrcopy(&machine, &[name, "--lib", library.to_str().unwrap()])
         .args(["--format", "json"])
         .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_until_mapped(trace.path());
+    wait_until_mapped(trace.path(), &mut child);
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
     Said::from(child.wait_with_output().unwrap())
 }
 
-fn wait_until_mapped(trace: &Path) {
-    for _ in 0..3000 {
-        if std::fs::read_to_string(trace).unwrap().contains("mmap") {
-            return;
-        }
+/// Returns only then; a tool that maps nothing is done soon, as `child` tells.
+fn wait_until_mapped(trace: &Path, child: &mut Child) {
+    while !std::fs::read_to_string(trace).unwrap().contains("mmap") {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "nothing was mapped: {ended:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("nothing was mapped within 30 s");
 }
 
 #[test]

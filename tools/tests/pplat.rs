@@ -12,7 +12,7 @@ use common::{Said, gdrcopy, library, run};
 use serde_json::Value;
 
 /// Few enough rounds and threads for a GPU that is interpreted.
-const SMALL: [&str; 6] = ["-t", "20", "-B", "2", "-T", "3"];
+const SMALL: [&str; 8] = ["-t", "20", "-B", "2", "-T", "3", "-u", "0"];
 
 /// Runs it with this workspace's library.
 fn pplat(options: &[&str]) -> Said {
@@ -179,18 +179,29 @@ fn interrupted_it_tells_what_it_has() {
             file.to_str().unwrap(),
             "-t",
             "1000000000",
+            "-u",
+            "0",
             "-B",
             "1",
             "-T",
             "1",
         ],
     );
-    let gdremu = command
+    let mut gdremu = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let tool = wait_for(|| tool_that_plays(gdremu.id()));
+    let tool = loop {
+        match tool_that_plays(gdremu.id()) {
+            Some(tool) => break tool,
+            None => {
+                let ended = gdremu.try_wait().unwrap();
+                assert!(ended.is_none(), "it never played: {ended:?}");
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    };
     let killed = Command::new("kill").args(["-INT", &tool]).status();
     assert!(killed.unwrap().success());
     let said = Said::from(gdremu.wait_with_output().unwrap());
@@ -210,15 +221,6 @@ fn tool_that_plays(gdremu: u32) -> Option<String> {
         .filter_map(name)
         .any(|name| name.trim() == "gdremu-stream")
         .then_some(tool)
-}
-
-fn wait_for<T>(look: impl Fn() -> Option<T>) -> T {
-    loop {
-        match look() {
-            Some(found) => return found,
-            None => thread::sleep(Duration::from_millis(10)),
-        }
-    }
 }
 
 #[test]

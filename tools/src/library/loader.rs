@@ -5,6 +5,7 @@
 //! a copy of its own. They are never unloaded.
 
 use std::collections::HashSet;
+use std::env;
 use std::ffi::{CStr, c_int, c_void};
 use std::fs;
 use std::mem::MaybeUninit;
@@ -57,17 +58,42 @@ impl Loader {
     }
 
     /// Loads the library that programs get which are linked with libgdrapi: the loader searches for
-    /// it.
+    /// it. Where it finds none, the one that was built or installed with this program.
     ///
     /// # Errors
     /// There is none, or it cannot be loaded.
     pub fn load_default(&mut self) -> Result<&'static Library> {
-        let api = open(Path::new(SONAME)).context(
-            "no library found; name one with --lib, or put its folder on LD_LIBRARY_PATH",
+        let found = open(Path::new(SONAME)).or_else(|error| match beside_this_program() {
+            Some(file) => open(&file),
+            None => Err(error),
+        });
+        let api = found.context(
+            "no library found; name one with --lib, or put its directory on LD_LIBRARY_PATH",
         )?;
         let file = file_of(api.open as *const c_void).unwrap_or_else(|| SONAME.into());
         Ok(Box::leak(Box::new(Library { api, file })))
     }
+}
+
+/// The library that was installed, or built by `make lib`, with this program.
+pub fn beside_this_program() -> Option<PathBuf> {
+    let program = env::current_exe().ok()?.canonicalize().ok()?;
+    directories_beside(program.parent()?)
+        .map(|directory| directory.join(SONAME))
+        .find(|file| file.exists())
+}
+
+/// Where libraries are that belong to programs in `bin`.
+fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
+    let triplet = format!("{}-linux-gnu", env::consts::ARCH);
+    // PREFIX/bin, with the names that distributions give to the other directory; build/tools/bin.
+    let directories = [
+        "../lib".into(),
+        "../lib64".into(),
+        format!("../lib/{triplet}"),
+        "../../lib".into(),
+    ];
+    directories.map(|directory| bin.join(directory)).into_iter()
 }
 
 impl Library {

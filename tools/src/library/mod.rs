@@ -6,4 +6,4 @@ mod loader;
 
 pub use api::{CopyFrom, CopyTo, Handle, Info};
 pub use connection::{CallError, Connection, Mapped, MappingType};
-pub use loader::{Library, Loader};
+pub use loader::{Library, Loader, beside_this_program};

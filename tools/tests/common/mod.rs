@@ -1,24 +1,17 @@
 //! Runs `gdrcopy` as users do, on emulated machines.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+#[path = "../../../tests/built/mod.rs"]
+mod built;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What cargo has built, for tests or otherwise.
-pub(crate) fn built(file: &str) -> PathBuf {
-    let program = Path::new(env!("CARGO_BIN_EXE_gdrcopy"));
-    let file = program.parent().expect("a target folder").join(file);
-    assert!(
-        file.exists(),
-        "no {}: run `cargo build --workspace` first",
-        file.display()
-    );
-    file
-}
+pub(crate) use built::built;
 
 /// The library of this workspace.
 pub(crate) fn library() -> PathBuf {
-    built("deps/libgdrapi.so")
+    built("libgdrapi.so")
 }
 
 /// `gdremu MACHINE -- gdrcopy ARGUMENTS`, to be run.

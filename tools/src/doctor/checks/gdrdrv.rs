@@ -14,7 +14,7 @@ const PERSISTENT_SINCE: Version = Version::new(2, 5);
 
 /// Whether it can be used.
 pub(super) fn works(module: &Gdrdrv) -> bool {
-    module.versions.as_ref().is_ok_and(fits)
+    module.versions.as_ref().is_ok_and(fits) && !module.bound_to_dummy
 }
 
 fn fits(versions: &Versions) -> bool {
@@ -27,6 +27,9 @@ pub(super) fn findings(module: &Gdrdrv, ways: Ways, container: Option<&str>) -> 
         Err(errno) if module.node.is_ok() => findings.push(refused(*errno, ways, container)),
         Err(_) => {}
         Ok(versions) => findings.push(version(versions, ways)),
+    }
+    if module.bound_to_dummy {
+        findings.push(dummy(ways));
     }
     match &module.params {
         Some(params) => findings.extend([persistence(params), flavour(params)]),
@@ -130,6 +133,18 @@ fn refused(errno: Errno, ways: Ways, container: Option<&str>) -> Finding {
         "opening it",
         format!("{errno:?} ({})", errno.desc()),
         remedy,
+    )
+}
+
+/// A module that opens and refuses every pin with EINVAL.
+fn dummy(ways: Ways) -> Finding {
+    Finding::problem_if(
+        ways.need_gdrdrv(),
+        "bound to",
+        "nv-p2p-dummy, with which no GPU memory can be pinned",
+        "unload both (modprobe -r gdrdrv nv-p2p-dummy), keep the latter away (blacklist nv-p2p-dummy \
+         in /etc/modprobe.d), build gdrdrv against the sources of the GPU driver in use, and load it \
+         (modprobe gdrdrv)",
     )
 }
 

@@ -73,18 +73,29 @@ fn judge(subject: &'static str, library: &Loaded, candidates: &[Candidate]) -> F
         Some(ours) if !loader::is_ours(file) => Finding::warning(
             subject,
             format!("{value} comes before {}", ours.file.display()),
-            match ours.file.parent() {
-                Some(folder) => format!(
-                    "put {} first on LD_LIBRARY_PATH, or take the other one off the path; \
-                     LD_PRELOAD={} covers it, too",
-                    folder.display(),
-                    ours.file.display()
-                ),
-                None => "take the other one off the path".into(),
-            },
+            cover_with(ours.file.parent().unwrap_or(Path::new("/"))),
+        ),
+        Some(ours) if ours.place == loader::BESIDE => Finding::ok(
+            subject,
+            format!(
+                "{value}, beside gdrcopy; programs find it with its directory on LD_LIBRARY_PATH"
+            ),
         ),
         _ => Finding::ok(subject, value),
     }
+}
+
+/// How to put the library in this directory before another one.
+fn cover_with(directory: &Path) -> String {
+    let preload = directory.join(loader::PRELOAD_OBJECT);
+    let mut remedy = format!(
+        "put {} first on LD_LIBRARY_PATH, or take the other one off the path",
+        directory.display()
+    );
+    if preload.exists() {
+        remedy += &format!("; LD_PRELOAD={} covers it, too", preload.display());
+    }
+    remedy
 }
 
 /// The environment variables that change what the library does.

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
 use gdrapi::Version;
 use nix::errno::Errno;
@@ -27,6 +28,8 @@ pub(in crate::doctor) struct Gdrdrv {
     pub(in crate::doctor) installed: Option<bool>,
     /// The kernel loads no modules but signed ones.
     pub(in crate::doctor) signed_only: bool,
+    /// It takes the functions that pin GPU memory from nv-p2p-dummy, which has none.
+    pub(in crate::doctor) bound_to_dummy: bool,
     /// What it answers when it is opened and asked for its version, or which errno.
     pub(in crate::doctor) versions: Result<Versions, Errno>,
     /// Its parameters, as /proc/driver/gdrdrv/params tells them.
@@ -62,6 +65,7 @@ pub(in crate::doctor) fn ask() -> Gdrdrv {
         },
         installed: installed(),
         signed_only: signed_only(),
+        bound_to_dummy: Path::new("/sys/module/nv_p2p_dummy/holders/gdrdrv").exists(),
         versions: versions(),
         params,
     }

@@ -6,8 +6,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::library::beside_this_program;
+
+/// The place of a library that the tools find, and programs do not.
+pub(in crate::doctor) const BESIDE: &str = "its place beside gdrcopy";
+
 /// The name that programs ask for.
 pub(in crate::doctor) const SONAME: &str = "libgdrapi.so.2";
+
+/// The empty object for LD_PRELOAD, which needs the library beside it.
+pub(in crate::doctor) const PRELOAD_OBJECT: &str = "libgdrapi-preload.so";
 
 /// What the loader searches when no other place has the library.
 const DEFAULT_FOLDERS: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
@@ -32,6 +40,9 @@ pub(in crate::doctor) fn candidates() -> Vec<Candidate> {
     all.extend(library_path().map(found("LD_LIBRARY_PATH")));
     all.extend(cached().into_iter().map(found("the loader's cache")));
     all.extend(default_folders().map(found("a default folder")));
+    if all.iter().all(|candidate| !candidate.file.exists()) {
+        all.extend(beside_this_program().map(found(BESIDE)));
+    }
     let mut seen = Vec::new();
     all.retain(|candidate| {
         let file = real(&candidate.file);
@@ -59,10 +70,16 @@ pub(in crate::doctor) fn real(file: &Path) -> PathBuf {
 fn preloaded() -> impl Iterator<Item = PathBuf> {
     let list = env::var("LD_PRELOAD").unwrap_or_default();
     let files: Vec<PathBuf> = list.split([':', ' ']).map(PathBuf::from).collect();
-    files.into_iter().filter(|file| {
-        let name = file.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| name.starts_with("libgdrapi.so"))
-    })
+    files.into_iter().filter_map(of_preloaded)
+}
+
+/// The library that comes with a preloaded file.
+fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
+    let name = file.file_name()?.to_str()?;
+    match name {
+        PRELOAD_OBJECT => Some(file.with_file_name("libgdrapi.so")),
+        name => name.starts_with("libgdrapi.so").then_some(file),
+    }
 }
 
 fn library_path() -> impl Iterator<Item = PathBuf> {
@@ -106,6 +123,20 @@ fn default_folders() -> impl Iterator<Item = PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_preload_object_brings_the_library_beside_it() {
+        let brought = |file: &str| of_preloaded(file.into());
+        assert_eq!(
+            brought("/a/libgdrapi-preload.so"),
+            Some("/a/libgdrapi.so".into())
+        );
+        assert_eq!(
+            brought("/a/libgdrapi.so.2"),
+            Some("/a/libgdrapi.so.2".into())
+        );
+        assert_eq!(brought("/a/libother.so"), None);
+    }
 
     #[test]
     fn the_cache_is_listed_by_name() {

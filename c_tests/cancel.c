@@ -1,0 +1,199 @@
+/*
+ * A thread that was cancelled, and does not know yet, calls the library: the call comes to its end, and the thread ends at
+ * its own next cancellation point. Many functions open, close or write on the way, which are cancellation points.
+ */
+
+#include "gpu.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+
+#define SIZE GPU_PAGE_SIZE
+#define UNTOUCHED 77
+
+static struct gpu_buffer buffer;
+static sem_t cancelled;
+
+/* What the calls work on: each makes what the next one takes. */
+static gdr_t g;
+static gdr_mh_t handle;
+static void *va;
+static char host[256];
+
+#undef gdr_get_info
+int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
+
+static int call_open(void) { return (g = gdr_open()) != NULL ? 0 : ENODEV; }
+static int call_close(void) { return gdr_close(g); }
+static int call_close_again(void) { return gdr_close(g) == EINVAL ? 0 : EPROTO; }
+static int call_pin(void) { return gdr_pin_buffer(g, (unsigned long)buffer.address, SIZE, 0, 0, &handle); }
+static int call_pin_v2(void) { return gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, 0, &handle); }
+static int call_map(void) { return gdr_map(g, handle, &va, SIZE); }
+static int call_map_v2(void) { return gdr_map_v2(g, handle, &va, SIZE, GDR_MAP_FLAG_DEFAULT); }
+static int call_unmap(void) { return gdr_unmap(g, handle, va, SIZE); }
+static int call_unmap_warned(void) { return gdr_unmap(g, handle, va, 1); }
+static int call_unpin(void) { return gdr_unpin_buffer(g, handle); }
+static int call_copy_to(void) { return gdr_copy_to_mapping(handle, va, host, sizeof(host)); }
+static int call_copy_from(void) { return gdr_copy_from_mapping(handle, host, va, sizeof(host)); }
+
+static int call_pin_wrong(void)
+{
+    gdr_mh_t none;
+
+    return gdr_pin_buffer(g, 0, SIZE, 0, 0, &none) == EINVAL ? 0 : EPROTO;
+}
+
+static int call_info(void)
+{
+    gdr_info_t info;
+
+    return gdr_get_info(g, handle, &info);
+}
+
+static int call_info_v2(void)
+{
+    gdr_info_t info;
+
+    return gdr_get_info_v2(g, handle, &info);
+}
+
+static int call_callback_flag(void)
+{
+    int flag;
+
+    return gdr_get_callback_flag(g, handle, &flag);
+}
+
+static int call_runtime_version(void)
+{
+    int major = 0, minor;
+
+    gdr_runtime_get_version(&major, &minor);
+    return major == 2 ? 0 : EPROTO;
+}
+
+static int call_driver_version(void)
+{
+    int major, minor;
+
+    return gdr_driver_get_version(g, &major, &minor);
+}
+
+static int call_attribute(void)
+{
+    int value;
+
+    return gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value);
+}
+
+static int call_type_string(void)
+{
+    const char *name;
+
+    return gdr_get_mapping_type_string(GDR_MAPPING_TYPE_WC, &name);
+}
+
+#define CALL(function) {#function, call_##function}
+static const struct call {
+    const char *name;
+    int (*function)(void);
+} calls[] = {
+    CALL(open), CALL(runtime_version), CALL(driver_version), CALL(attribute), CALL(type_string), CALL(pin_wrong),
+    CALL(pin), CALL(info), CALL(info_v2), CALL(callback_flag),
+    CALL(map), CALL(copy_to), CALL(copy_from), CALL(unmap), CALL(map_v2), CALL(unmap_warned), CALL(unpin),
+    CALL(pin_v2), CALL(map), CALL(unpin), /* a pin that is mapped */
+    CALL(pin), CALL(map), CALL(close), CALL(close_again), /* and a connection with such a pin */
+};
+
+static int result, went_on;
+
+static void *calling(void *argument)
+{
+    const struct call *call = argument;
+    int state;
+
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0);
+    CHECK(sem_wait(&cancelled) == 0);
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL) == 0);
+    result = call->function();
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state) == 0);
+    CHECK_EQUAL(state, PTHREAD_CANCEL_ENABLE);
+    pthread_testcancel();
+    went_on = 1;
+    return NULL;
+}
+
+static void with_a_pending_cancellation(const struct call *call)
+{
+    pthread_t thread;
+    void *end;
+
+    result = UNTOUCHED;
+    went_on = 0;
+    CHECK(pthread_create(&thread, NULL, calling, (void *)(uintptr_t)call) == 0);
+    CHECK(pthread_cancel(thread) == 0);
+    CHECK(sem_post(&cancelled) == 0);
+    CHECK(pthread_join(thread, &end) == 0);
+    if (result != 0 || went_on)
+        fprintf(stderr, "%s:\n", call->name);
+    CHECK_OK(result);
+    CHECK(!went_on);
+    CHECK(end == PTHREAD_CANCELED);
+}
+
+/* Whoever has switched cancellation off finds it off. */
+static void the_state_is_kept(void)
+{
+    int state;
+
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0);
+    CHECK_OK(gdr_close(gdr_open()));
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state) == 0);
+    CHECK_EQUAL(state, PTHREAD_CANCEL_DISABLE);
+}
+
+static void every_call(void)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        with_a_pending_cancellation(&calls[i]);
+}
+
+/* Log lines are written, too. */
+static void every_call_with_a_log(void)
+{
+    int log = open("/dev/null", O_WRONLY), stderr_before = dup(STDERR_FILENO);
+
+    CHECK(log >= 0 && stderr_before >= 0);
+    setenv("GDRCOPY_ENABLE_LOGGING", "1", 1);
+    setenv("GDRCOPY_LOG_LEVEL", "1", 1);
+    dup2(log, STDERR_FILENO);
+    every_call();
+    dup2(stderr_before, STDERR_FILENO);
+    unsetenv("GDRCOPY_ENABLE_LOGGING");
+    close(log);
+    close(stderr_before);
+}
+
+int main(void)
+{
+    int before;
+    gdr_t probe = gdr_open();
+
+    CHECK(probe != NULL);
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    if (!driver_is_at_least(probe, 2))
+        waive("cancel", "this driver serves the thread that opened it only");
+    CHECK_OK(gdr_close(probe));
+    CHECK(sem_init(&cancelled, 0, 0) == 0);
+    before = open_descriptors();
+    every_call();
+    every_call_with_a_log();
+    the_state_is_kept();
+    CHECK_EQUAL(open_descriptors(), before);
+    gpu_free(&buffer);
+    return passed("cancel");
+}

@@ -1,0 +1,112 @@
+/*
+ * gdr_open without gdrdrv. While CUDA is not initialized it asks no GPU, and never initializes CUDA itself: the process may
+ * yet fork. Once CUDA is, a connection is a promise: there is none where no GPU's dma-bufs can be mapped.
+ */
+
+#include "gpu.h"
+#include "logged.h"
+
+static void open_once(void)
+{
+    gdr_t g = gdr_open();
+
+    if (g != NULL)
+        CHECK_OK(gdr_close(g));
+}
+
+/* Whether CUDA says that it can map a GPU's dma-bufs; before CUDA 13.5 it says only whether there are any. */
+static int can_map(CUdevice device)
+{
+    int can = 0;
+
+    if (cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED, device) != CUDA_SUCCESS)
+        CUDA(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, device));
+    return can;
+}
+
+static int gpus_that_can(void)
+{
+    int count, can = 0, i;
+
+    CUDA(cuDeviceGetCount(&count));
+    for (i = 0; i < count; i++) {
+        CUdevice device;
+
+        CUDA(cuDeviceGet(&device, i));
+        can += can_map(device);
+    }
+    return can;
+}
+
+static void before_cuda_is_initialized(void)
+{
+    gdr_t g = gdr_open();
+    int count;
+
+    CHECK(g != NULL);
+    if (!uses_dmabuf(g))
+        waive("dmabuf_open", "gdr_open chose gdrdrv");
+    CHECK_EQUAL(cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_OK(gdr_close(g));
+}
+
+static void afterwards(void)
+{
+    int before = open_descriptors(), i;
+
+    CUDA(cuInit(0));
+    for (i = 0; i < 3; i++) {
+        gdr_t g = gdr_open();
+
+        CHECK_EQUAL(g != NULL, gpus_that_can() > 0);
+        if (g != NULL)
+            CHECK_OK(gdr_close(g));
+    }
+    CHECK_EQUAL(open_descriptors(), before);
+    if (gpus_that_can() == 0)
+        CHECK_LOGGED(log_of(open_once, "4"), "dma-buf");
+    else
+        CHECK_STRING(log_of(open_once, "3"), "");
+}
+
+/* ---- Where CUDA does not say that a GPU cannot, its mmap does ---- */
+
+static gdr_mh_t handle;
+static gdr_t g;
+
+static void map_fails(void)
+{
+    void *va = NULL;
+
+    CHECK_OK(gdr_close(gdr_open())); /* reads the settings */
+    CHECK(gdr_map(g, handle, &va, GPU_PAGE_SIZE) != 0);
+    CHECK(va == NULL);
+}
+
+static void the_log_of_a_failing_map(void)
+{
+    struct gpu_buffer buffer;
+    void *va = NULL;
+
+    gpu_init();
+    if (!can_map(0) || (g = gdr_open()) == NULL)
+        return;
+    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    if (gdr_map(g, handle, &va, GPU_PAGE_SIZE) != 0) {
+        const char *log = log_of(map_fails, "4");
+
+        CHECK_LOGGED(log, "mmap");
+        CHECK_NOT_LOGGED(log, "mmap of /dev/gdrdrv");
+    }
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+int main(void)
+{
+    before_cuda_is_initialized();
+    afterwards();
+    the_log_of_a_failing_map();
+    return passed("dmabuf_open");
+}

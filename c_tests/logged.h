@@ -1,0 +1,67 @@
+/*
+ * What the library logs while a function runs.
+ */
+#ifndef LOGGED_H
+#define LOGGED_H
+
+#include "check.h"
+
+static FILE *logged_file;
+static int logged_stderr;
+
+/* Back to the real stderr, and what was written meanwhile. */
+static inline const char *logged_end(void)
+{
+    static char text[1 << 16];
+
+    fflush(stderr);
+    dup2(logged_stderr, STDERR_FILENO);
+    close(logged_stderr);
+    rewind(logged_file);
+    text[fread(text, 1, sizeof(text) - 1, logged_file)] = '\0';
+    fclose(logged_file);
+    logged_file = NULL;
+    return text;
+}
+
+/* A check that failed meanwhile ended the program: its message must be seen. */
+static void logged_show(void)
+{
+    if (logged_file != NULL)
+        fputs(logged_end(), stderr);
+}
+
+/* The lines from this level on, "1" (debug) to "4" (errors), valid until the next call. The settings are read by gdr_open. */
+static inline const char *log_of(void (*part)(void), const char *level)
+{
+    static int registered;
+    const char *text;
+
+    if (!registered++)
+        CHECK(atexit(logged_show) == 0);
+    setenv("GDRCOPY_ENABLE_LOGGING", "1", 1);
+    setenv("GDRCOPY_LOG_LEVEL", level, 1);
+    logged_stderr = dup(STDERR_FILENO);
+    CHECK(logged_stderr >= 0);
+    logged_file = tmpfile();
+    CHECK(logged_file != NULL);
+    CHECK(dup2(fileno(logged_file), STDERR_FILENO) >= 0);
+    part();
+    text = logged_end();
+    unsetenv("GDRCOPY_ENABLE_LOGGING");
+    unsetenv("GDRCOPY_LOG_LEVEL");
+    return text;
+}
+
+/* The log must contain `wanted`, or must not. */
+static inline void check_log(const char *file, int line, const char *log, const char *wanted, int contains)
+{
+    if ((strstr(log, wanted) != NULL) == contains)
+        return;
+    fprintf(stderr, "%s:%d: \"%s\" is %s the log:\n%s", file, line, wanted, contains ? "not in" : "in", log);
+    exit(1);
+}
+#define CHECK_LOGGED(log, wanted) check_log(__FILE__, __LINE__, log, wanted, 1)
+#define CHECK_NOT_LOGGED(log, text) check_log(__FILE__, __LINE__, log, text, 0)
+
+#endif

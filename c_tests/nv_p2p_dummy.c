@@ -1,0 +1,54 @@
+/*
+ * gdrdrv that is bound to nv-p2p-dummy: it opens, and refuses every pin. gdr_open goes on to dma-bufs, or returns NULL with
+ * the remedy in its log. gdremu shows such a machine.
+ */
+
+#include "logged.h"
+#include "gpu.h"
+
+static int maps_dmabufs(void)
+{
+    int version;
+
+    CUDA(cuDriverGetVersion(&version));
+    return version >= 13030;
+}
+
+static void open_once(void)
+{
+    gdr_t g = gdr_open();
+
+    CHECK_EQUAL(g != NULL, maps_dmabufs());
+    if (g != NULL) {
+        CHECK(uses_dmabuf(g));
+        CHECK_OK(gdr_close(g));
+    }
+}
+
+int main(void)
+{
+    int before = open_descriptors();
+    const char *log;
+
+    CHECK(access("/dev/gdrdrv", R_OK | W_OK) == 0);
+    CHECK(access("/sys/module/nv_p2p_dummy/holders/gdrdrv", F_OK) == 0);
+    log = log_of(open_once, maps_dmabufs() ? "1" : "4");
+    CHECK_LOGGED(log, "nv-p2p-dummy");
+    CHECK_EQUAL(open_descriptors(), before);
+
+    if (maps_dmabufs()) {
+        struct gpu_buffer buffer;
+        gdr_mh_t handle;
+        gdr_t g;
+
+        gpu_init();
+        buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+        g = gdr_open();
+        CHECK(g != NULL);
+        handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+        CHECK_OK(gdr_unmap(g, handle, map(g, handle, GPU_PAGE_SIZE), GPU_PAGE_SIZE));
+        CHECK_OK(gdr_close(g));
+        gpu_free(&buffer);
+    }
+    return passed("nv_p2p_dummy");
+}

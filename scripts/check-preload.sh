@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Checks which libgdrapi a program gets, linked with it or loading it by either name, with each recipe of the README, while
+# another libgdrapi is on LD_LIBRARY_PATH or in the loader's cache. Needs no driver.
+#
+#   scripts/check-preload.sh [DIR]    the library and its preload object are in DIR (default: build/lib)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+lib=$(cd "${1:-build/lib}" && pwd)
+work=$(mktemp -d)
+cache=$(mktemp /tmp/gdrXXXXXXXX) # as long a name as /etc/ld.so.cache
+trap 'rm -rf "$work" "$cache"' EXIT
+
+die() {
+    echo "check-preload: $*" >&2
+    exit 1
+}
+
+# The other library. Programs print the minor version of the library that they get.
+mkdir "$work/other"
+cat >"$work/other.c" <<'END_OF_FILE'
+void gdr_runtime_get_version(int *major, int *minor)
+{
+    *major = 2;
+    *minor = 1;
+}
+END_OF_FILE
+gcc -shared -fPIC -Wl,-soname,libgdrapi.so.2 "$work/other.c" -o "$work/other/libgdrapi.so.2"
+ln -s libgdrapi.so.2 "$work/other/libgdrapi.so"
+
+cat >"$work/linked.c" <<'END_OF_FILE'
+#include <gdrapi.h>
+#include <stdio.h>
+
+int main(void)
+{
+    int major, minor;
+
+    gdr_runtime_get_version(&major, &minor);
+    printf("%d\n", minor);
+    return 0;
+}
+END_OF_FILE
+cat >"$work/dlopened.c" <<'END_OF_FILE'
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    void *library = dlopen(argv[argc - 1], RTLD_NOW | RTLD_LOCAL);
+    void (*version)(int *, int *);
+    int major, minor;
+
+    *(void **)&version = library != NULL ? dlsym(library, "gdr_runtime_get_version") : NULL;
+    if (version == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 1;
+    }
+    version(&major, &minor);
+    printf("%d\n", minor);
+    return 0;
+}
+END_OF_FILE
+gcc -Iinclude "$work/linked.c" -o "$work/linked" -L"$work/other" -l:libgdrapi.so.2
+gcc "$work/dlopened.c" -o "$work/dlopened" -ldl
+
+# A loader with a cache of its own, in which there is the other library: by that name it is the system's.
+loader=$(readelf --program-headers "$work/linked" | sed -n 's/.*program interpreter: \(.*\)\]/\1/p')
+sed "s|/etc/ld.so.cache|$cache|" "$loader" >"$work/loader"
+chmod +x "$work/loader"
+PATH=$PATH:/sbin:/usr/sbin ldconfig -X -C "$cache" -f /dev/null "$work/other"
+
+# got PLACE PROGRAM PRELOAD LIBRARY_PATH: the library that the program gets while the other one is in that place.
+got() {
+    local command=("$work/linked") path=$4
+    [ "$2" = linked ] || command=("$work/dlopened" "$2")
+    if [ "$1" = cache ]; then
+        command=("$work/loader" "${command[@]}")
+    else
+        path=${path:+$path:}$work/other
+    fi
+    case $(env LD_PRELOAD="$3" LD_LIBRARY_PATH="$path" "${command[@]}") in
+    6) echo this ;;
+    1) echo other ;;
+    *) die "$2: neither library" ;;
+    esac
+}
+
+# expect PROGRAM PRELOAD LIBRARY_PATH WANTED, with the other library in both places.
+expect() {
+    local place
+    for place in path cache; do
+        [ "$(got $place "$1" "$2" "$3")" = "$4" ] ||
+            die "$1 with LD_PRELOAD='$2' LD_LIBRARY_PATH='$3', another library in the $place: not $4 library"
+    done
+}
+
+for program in linked libgdrapi.so libgdrapi.so.2; do
+    expect $program '' '' other # else the cases below prove nothing
+    expect $program '' "$lib" this
+    expect $program "$lib/libgdrapi-preload.so" '' this
+done
+expect linked "$lib/libgdrapi.so.2" '' this
+expect libgdrapi.so.2 "$lib/libgdrapi.so.2" '' this
+expect libgdrapi.so "$lib/libgdrapi.so.2" '' other # which the README warns of
+
+# ldconfig makes links by SONAME. The object must get none, and take none away.
+mkdir "$work/installed"
+cp -a "$lib"/libgdrapi*.so* "$work/installed"
+links() {
+    find "$work/installed" -type l -printf '%p -> %l\n' | sort
+}
+before=$(links)
+PATH=$PATH:/sbin:/usr/sbin ldconfig -n "$work/installed"
+[ "$(links)" = "$before" ] || die "ldconfig changes links:"$'\n'"$(links)"
+
+echo "preload: linked, libgdrapi.so and libgdrapi.so.2, with another library on the path and in the loader's cache"
