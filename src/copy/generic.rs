@@ -13,10 +13,6 @@ impl Cpu {
     }
 }
 
-/// Fetches the line at `src` into the caches. Left to the CPU: nothing has been measured.
-#[inline(always)]
-pub(super) fn prefetch(_src: *const u8) {}
-
 /// The strongest fence that the language has.
 pub(super) mod fence {
     use core::sync::atomic::{Ordering, fence};

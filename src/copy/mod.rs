@@ -28,7 +28,7 @@ mod loads;
 mod portable;
 mod stores;
 
-// Each machine brings `KERNELS`, `Cpu`, `fence` and `prefetch`. Miri knows no inline assembly.
+// Each machine brings `KERNELS`, `Cpu` and `fence`. Miri knows no inline assembly.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[path = "aarch64/mod.rs"]
 mod machine;

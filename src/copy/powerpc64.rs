@@ -29,10 +29,6 @@ impl Cpu {
     }
 }
 
-/// Fetches the line at `src` into the caches. Left to the CPU: nothing has been measured.
-#[inline(always)]
-pub(super) fn prefetch(_src: *const u8) {}
-
 /// The fences of POWER. A sequentially consistent fence is SYNC, the only one that orders accesses
 /// to memory of every type.
 pub(super) mod fence {
