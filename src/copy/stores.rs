@@ -5,6 +5,7 @@
 //! and each byte is stored once.
 
 use super::LINE;
+use super::kernel::BlockFn;
 
 /// One store of `len` bytes: 1, 2, 4 or 8.
 ///
@@ -57,15 +58,9 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
 /// one `W`.
 ///
 /// # Safety
-/// As for [`super::write_wc`]. `store_line(dst, src)` must be sound for each 64-byte-aligned line
-/// `dst` of the range.
+/// As for [`super::write_wc`]. `store_line` must copy a line.
 #[inline(always)]
-pub(super) unsafe fn by_line<W>(
-    dst: *mut u8,
-    src: *const u8,
-    len: usize,
-    store_line: impl Fn(*mut u8, *const u8),
-) {
+pub(super) unsafe fn by_line<W>(dst: *mut u8, src: *const u8, len: usize, store_line: BlockFn) {
     let mut rest = Rest { dst, src, len };
     // SAFETY: the caller vouches for the two ranges.
     unsafe {

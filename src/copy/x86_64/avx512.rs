@@ -15,10 +15,17 @@ use super::{LINE, stores};
 /// Needs AVX-512 F and BW; the ranges are as for [`write_wc`](crate::copy::write_wc).
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the CPU and the two ranges.
-    unsafe {
-        stores::by_line::<__m128i>(dst, src, len, |to, from| stores::line::<__m512i>(to, from))
-    }
+    // SAFETY: contract of this function.
+    unsafe { stores::by_line::<__m128i>(dst, src, len, store_line) }
+}
+
+/// # Safety
+/// Needs AVX-512 F, a readable `src` and a writable, aligned line `dst`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn store_line(dst: *mut u8, src: *const u8) {
+    // SAFETY: contract of this function.
+    unsafe { stores::line::<__m512i>(dst, src) }
 }
 
 /// Lines that are loaded before the first of them is stored: as many as a core has under way.
