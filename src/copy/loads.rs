@@ -77,11 +77,11 @@ pub(super) unsafe fn by_line<const BLOCK: usize>(
 
 /// Room for a line of device memory that is wanted in part.
 #[repr(align(64))]
-struct StackLine(MaybeUninit<[u8; LINE]>);
+pub(super) struct StackLine(MaybeUninit<[u8; LINE]>);
 
 impl StackLine {
     #[inline(always)]
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         StackLine(MaybeUninit::uninit())
     }
 
@@ -90,7 +90,12 @@ impl StackLine {
     /// # Safety
     /// As for [`by_line`].
     #[inline(always)]
-    unsafe fn load<const BLOCK: usize>(&mut self, src: *const u8, len: usize, copy_block: BlockFn) {
+    pub(super) unsafe fn load<const BLOCK: usize>(
+        &mut self,
+        src: *const u8,
+        len: usize,
+        copy_block: BlockFn,
+    ) {
         let offset = src.addr() % LINE;
         let first = offset - offset % BLOCK;
         let device_line = src.wrapping_sub(offset);
@@ -108,7 +113,7 @@ impl StackLine {
     /// # Safety
     /// They must have been loaded, and `dst` be writable for `len` bytes.
     #[inline(always)]
-    unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+    pub(super) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
         if len > 0 {
             // SAFETY: the bytes lie inside the line, where `load` put them.
             unsafe {

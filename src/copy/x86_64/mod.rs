@@ -17,7 +17,8 @@ mod sse41;
 pub(super) use cpu::Cpu;
 
 use super::kernel::Kernel;
-use super::{LINE, loads, portable, stores};
+use super::loads::{self, StackLine};
+use super::{LINE, portable, stores};
 
 pub(super) static KERNELS: [&Kernel; 4] = [
     &Kernel {
