@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::copy;
 use crate::types::MappingType;
 
-use parallel::Copy;
+use parallel::Job;
 
 /// Live mappings, a 21-bit field a mapping type.
 static LIVE: AtomicU64 = AtomicU64::new(0);
@@ -137,7 +137,7 @@ unsafe fn write_otherwise(kind: MappingType, target: *mut u8, source: *const u8,
         } else {
             let device = target.addr();
             let copy = write_alone;
-            Copy {
+            Job {
                 copy,
                 kind,
                 target,
@@ -179,7 +179,7 @@ unsafe fn read_otherwise(kind: MappingType, target: *mut u8, source: *const u8, 
         } else {
             let device = source.addr();
             let copy = read_alone;
-            Copy {
+            Job {
                 copy,
                 kind,
                 target,
