@@ -14,7 +14,7 @@ use crate::process::{Owner, PerProcess};
 use crate::sync::Mutex;
 use crate::types::MappingType;
 
-use parallel::Copy;
+use parallel::Job;
 pub(crate) use parallel::{end_threads, set_threads};
 
 /// The number of live mappings of each type.
@@ -136,7 +136,7 @@ unsafe fn write_otherwise(kind: MappingType, target: *mut u8, source: *const u8,
         } else {
             let device = target.addr();
             let copy = write_alone;
-            Copy {
+            Job {
                 copy,
                 kind,
                 target,
@@ -178,7 +178,7 @@ unsafe fn read_otherwise(kind: MappingType, target: *mut u8, source: *const u8, 
         } else {
             let device = source.addr();
             let copy = read_alone;
-            Copy {
+            Job {
                 copy,
                 kind,
                 target,

@@ -12,6 +12,9 @@ mod edges;
 #[cfg(target_arch = "x86_64")]
 #[path = "copy_kernels/fences.rs"]
 mod fences;
+#[cfg(target_arch = "x86_64")]
+#[path = "copy_kernels/masked.rs"]
+mod masked;
 #[path = "copy_kernels/subject.rs"]
 mod subject;
 #[cfg(target_arch = "x86_64")]
@@ -116,6 +119,7 @@ fn every_access_is_natural_once_and_fenced() {
     trace::check(&Subject::all(), &bytes::alignments());
     // In one test: signal handlers are the process's.
     fences::check(&Subject::all());
+    masked::check(&Subject::all());
 }
 
 #[test]

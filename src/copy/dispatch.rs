@@ -20,15 +20,34 @@ static SELECTED: AtomicPtr<Kernel> = AtomicPtr::new(ptr::from_ref(&FIRST).cast_m
 static FIRST: Kernel = Kernel {
     name: "first",
     runs: |_| true,
-    // SAFETY: what is asked of the caller is what the chosen kernel asks, which this CPU runs.
+    // SAFETY: the ranges are those of the chosen routine, which this CPU runs.
     write: |dst, src, len| unsafe { (select_best().write)(dst, src, len) },
     // SAFETY: as above.
     read: |dst, src, len| unsafe { (select_best().read)(dst, src, len) },
 };
 
-/// The kernel that copies of write-combining mappings use.
+/// Writes to a write-combining mapping by the selected routine.
+///
+/// # Safety
+/// As for [`write_wc`](super::write_wc).
 #[inline(always)]
-pub(super) fn selected() -> &'static Kernel {
+pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function; the selected routine is one that this CPU runs.
+    unsafe { (selected().write)(dst, src, len) }
+}
+
+/// Reads from a write-combining mapping by the selected routine.
+///
+/// # Safety
+/// As for [`read_wc`](super::read_wc).
+#[inline(always)]
+pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function; the selected routine is one that this CPU runs.
+    unsafe { (selected().read)(dst, src, len) }
+}
+
+#[inline(always)]
+fn selected() -> &'static Kernel {
     // SAFETY: the pointer was made from a `&'static Kernel`, here and in `select`.
     unsafe { &*SELECTED.load(Ordering::Relaxed) }
 }

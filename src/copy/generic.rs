@@ -13,21 +13,14 @@ impl Cpu {
     }
 }
 
-/// Fetches the line at `src` into the caches. Left to the CPU: nothing has been measured.
-#[inline(always)]
-pub(super) fn prefetch(_src: *const u8) {}
-
-/// The strongest fence that the language has.
+/// The strongest fence that the language has, on both sides of reads and writes.
 pub(super) mod fence {
     use core::sync::atomic::{Ordering, fence};
 
-    pub(in super::super) fn before_read() {
-        full();
-    }
-
-    pub(in super::super) fn after_write() {
-        full();
-    }
+    pub(in super::super) use full as after_read;
+    pub(in super::super) use full as after_write;
+    pub(in super::super) use full as before_read;
+    pub(in super::super) use full as before_write;
 
     pub(in super::super) fn full() {
         fence(Ordering::SeqCst);

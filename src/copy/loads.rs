@@ -8,6 +8,7 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 use super::LINE;
+use super::kernel::BlockFn;
 
 /// One load of `len` bytes: 1, 2, 4 or 8.
 ///
@@ -47,14 +48,13 @@ pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
 /// Copies by loads of aligned blocks of `BLOCK` bytes, a divisor of the line.
 ///
 /// # Safety
-/// As for [`super::read_wc`]. `copy_block(dst, src)` must be sound for each aligned block `src`
-/// that holds a byte of the range and any `BLOCK` writable bytes at `dst`.
+/// As for [`super::read_wc`]. `copy_block` must copy `BLOCK` bytes.
 #[inline(always)]
 pub(super) unsafe fn by_line<const BLOCK: usize>(
     dst: *mut u8,
     src: *const u8,
     len: usize,
-    copy_block: impl Fn(*mut u8, *const u8),
+    copy_block: BlockFn,
 ) {
     let head = (src.addr().wrapping_neg() % LINE).min(len);
     let tail = (len - head) % LINE;
@@ -64,11 +64,11 @@ pub(super) unsafe fn by_line<const BLOCK: usize>(
 
     // SAFETY: head, lines and tail make up the range that the caller vouches for.
     unsafe {
-        head_line.load::<BLOCK>(src, head, &copy_block);
+        head_line.load::<BLOCK>(src, head, copy_block);
         for at in lines.clone().step_by(BLOCK) {
             copy_block(dst.add(at), src.add(at));
         }
-        tail_line.load::<BLOCK>(src.add(lines.end), tail, &copy_block);
+        tail_line.load::<BLOCK>(src.add(lines.end), tail, copy_block);
 
         head_line.store(dst, src, head);
         tail_line.store(dst.add(lines.end), src.add(lines.end), tail);
@@ -77,11 +77,11 @@ pub(super) unsafe fn by_line<const BLOCK: usize>(
 
 /// Room for a line of device memory that is wanted in part.
 #[repr(align(64))]
-struct StackLine(MaybeUninit<[u8; LINE]>);
+pub(super) struct StackLine(MaybeUninit<[u8; LINE]>);
 
 impl StackLine {
     #[inline(always)]
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         StackLine(MaybeUninit::uninit())
     }
 
@@ -90,11 +90,11 @@ impl StackLine {
     /// # Safety
     /// As for [`by_line`].
     #[inline(always)]
-    unsafe fn load<const BLOCK: usize>(
+    pub(super) unsafe fn load<const BLOCK: usize>(
         &mut self,
         src: *const u8,
         len: usize,
-        copy_block: &impl Fn(*mut u8, *const u8),
+        copy_block: BlockFn,
     ) {
         let offset = src.addr() % LINE;
         let first = offset - offset % BLOCK;
@@ -113,7 +113,7 @@ impl StackLine {
     /// # Safety
     /// They must have been loaded, and `dst` be writable for `len` bytes.
     #[inline(always)]
-    unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+    pub(super) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
         if len > 0 {
             // SAFETY: the bytes lie inside the line, where `load` put them.
             unsafe {

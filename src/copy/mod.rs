@@ -3,24 +3,29 @@
 //! A copy runs down through these files in one direction:
 //!
 //! ```text
-//! write_wc, read_wc, …   mod.rs        a function for each mapping type and direction
-//! write, read            mod.rs        what every copy does: single accesses, and the fence
-//! selected               dispatch.rs   which kernel this CPU gets, chosen once
+//! write_word, read_word  mod.rs        one access, for a mapping of any type
+//! write_wc, read_wc, …   mod.rs        everything else, a function per mapping type and direction
+//! write, read            dispatch.rs   which copy routine this CPU gets, chosen once
 //! Kernel                 x86_64/, aarch64/, powerpc64.rs, portable.rs   one instruction set each
-//! by_line                stores.rs, loads.rs   the cut into aligned pieces that kernels share
+//! by_line                stores.rs, loads.rs   the cut into aligned pieces that routines share
 //! ```
 //!
-//! The rules, whatever the kernel:
+//! The rules, whatever the routine:
 //!
 //! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte
 //!   line, and never through a reference: the GPU may change it at any time. Cached mappings take
 //!   any access, and so the C library's `memcpy`.
-//! - 1, 2, 4 and 8 bytes, naturally aligned on the device side, are one access of that width.
-//! - A write stores every byte once and nothing outside its range. It is pushed out on return, so
-//!   that a flag written by a second call arrives after the payload of the first.
-//! - A read returns data no older than the start of the call, and comes after every read of
-//!   earlier calls of the thread. It may load whole lines around its range: one uncached load costs
-//!   a microsecond whatever its width, so loads are wide and few, and overlap.
+//! - 1, 2, 4 and 8 bytes, naturally aligned on the device side, are one access of that width:
+//!   callers try `write_word` and `read_word` first.
+//! - A write stores every byte once and nothing outside its range. It is a release: it comes after
+//!   the thread's earlier loads and stores, and before its later stores. Nothing holds it back on
+//!   return.
+//! - A read is an acquire: it comes before the thread's later loads and stores, and after its
+//!   earlier reads. It returns data no older than the start of the call. It may load whole lines
+//!   around its range: one uncached load costs a microsecond whatever its width, so loads are wide
+//!   and few, and overlap.
+//!
+//! `fence` of each CPU states by which instructions, and how far, the two orders hold there.
 
 mod dispatch;
 mod kernel;
@@ -28,7 +33,7 @@ mod loads;
 mod portable;
 mod stores;
 
-// Each machine brings `KERNELS`, `Cpu`, `fence` and `prefetch`. Miri knows no inline assembly.
+// Each machine brings `KERNELS`, `Cpu` and `fence`. Miri knows no inline assembly.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[path = "aarch64/mod.rs"]
 mod machine;
@@ -54,6 +59,7 @@ pub use kernel::Kernel;
 
 use core::ptr;
 
+use kernel::CopyFn;
 use machine::fence;
 
 /// Bytes of one cache line, the largest unit that crosses PCIe undivided.
@@ -69,7 +75,9 @@ const LINE: usize = 64;
 pub unsafe fn write_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let is_word = is_word(dst.addr(), len);
     if is_word {
-        // SAFETY: the caller vouches for the ranges, and `dst` is aligned to `len`.
+        fence::before_write();
+        // SAFETY: `src` is readable and `dst` writable for `len` bytes: contract of this function.
+        // `dst` is aligned to `len`: `is_word`.
         unsafe { stores::of_width(dst, src, len) }
         fence::after_write();
     }
@@ -87,8 +95,10 @@ pub unsafe fn read_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let is_word = is_word(src.addr(), len);
     if is_word {
         fence::before_read();
-        // SAFETY: the caller vouches for the ranges, and `src` is aligned to `len`.
+        // SAFETY: `src` is readable and `dst` writable for `len` bytes: contract of this function.
+        // `src` is aligned to `len`: `is_word`.
         unsafe { loads::of_width(dst, src, len) }
+        fence::after_read();
     }
     is_word
 }
@@ -107,12 +117,8 @@ fn is_word(addr: usize, len: usize) -> bool {
 /// overlap.
 #[inline(always)]
 pub unsafe fn write_wc(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the ranges, the selection for the CPU.
-    unsafe {
-        write(dst, src, len, || {
-            (dispatch::selected().write)(dst, src, len)
-        })
-    }
+    // SAFETY: contract of this function.
+    unsafe { write(dispatch::write, dst, src, len) }
 }
 
 /// Copies `len` bytes of a write-combining mapping to host memory.
@@ -122,8 +128,8 @@ pub unsafe fn write_wc(dst: *mut u8, src: *const u8, len: usize) {
 /// that its `len` bytes touch. The two must not overlap.
 #[inline(always)]
 pub unsafe fn read_wc(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the ranges, the selection for the CPU.
-    unsafe { read(dst, src, len, || (dispatch::selected().read)(dst, src, len)) }
+    // SAFETY: contract of this function.
+    unsafe { read(dispatch::read, dst, src, len) }
 }
 
 /// Copies `len` bytes of host memory to a cached mapping.
@@ -132,8 +138,8 @@ pub unsafe fn read_wc(dst: *mut u8, src: *const u8, len: usize) {
 /// As for [`write_wc`].
 #[inline]
 pub unsafe fn write_cached(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the ranges.
-    unsafe { write(dst, src, len, || ptr::copy_nonoverlapping(src, dst, len)) }
+    // SAFETY: contract of this function.
+    unsafe { write(memcpy, dst, src, len) }
 }
 
 /// Copies `len` bytes of a cached mapping to host memory.
@@ -142,8 +148,8 @@ pub unsafe fn write_cached(dst: *mut u8, src: *const u8, len: usize) {
 /// As for [`read_wc`].
 #[inline]
 pub unsafe fn read_cached(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the ranges.
-    unsafe { read(dst, src, len, || ptr::copy_nonoverlapping(src, dst, len)) }
+    // SAFETY: contract of this function.
+    unsafe { read(memcpy, dst, src, len) }
 }
 
 /// Copies `len` bytes of host memory to a mapping of device memory type, by naturally aligned
@@ -153,8 +159,8 @@ pub unsafe fn read_cached(dst: *mut u8, src: *const u8, len: usize) {
 /// As for [`write_wc`].
 #[inline]
 pub unsafe fn write_device(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the ranges.
-    unsafe { write(dst, src, len, || portable::write(dst, src, len)) }
+    // SAFETY: contract of this function.
+    unsafe { write(portable::write, dst, src, len) }
 }
 
 /// Copies `len` bytes of a mapping of device memory type to host memory, by naturally aligned
@@ -164,39 +170,47 @@ pub unsafe fn write_device(dst: *mut u8, src: *const u8, len: usize) {
 /// As for [`read_wc`].
 #[inline]
 pub unsafe fn read_device(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the ranges.
-    unsafe { read(dst, src, len, || portable::read(dst, src, len)) }
+    // SAFETY: contract of this function.
+    unsafe { read(portable::read, dst, src, len) }
 }
 
 /// Orders every memory access before it against every one after it, whatever the mapping types:
-/// what a copy owes while mappings of several types are in use.
+/// required after each copy while mappings of several types are live.
 #[inline]
 pub fn full_fence() {
     fence::full();
 }
 
-/// What every write does: a single store if that is the copy, else `copy_all`; the fence behind.
+/// Writes by `copy`, between the fences of a write.
 ///
 /// # Safety
-/// As for [`write_wc`].
+/// As for [`write_wc`]; `copy` must be sound for the ranges.
 #[inline(always)]
-unsafe fn write(dst: *mut u8, src: *const u8, len: usize, copy_all: impl FnOnce()) {
-    // SAFETY: the caller vouches for the ranges.
-    if unsafe { !write_word(dst, src, len) } {
-        copy_all();
-        fence::after_write();
-    }
+unsafe fn write(copy: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
+    fence::before_write();
+    // SAFETY: contract of this function.
+    unsafe { copy(dst, src, len) }
+    fence::after_write();
 }
 
-/// What every read does: the fence in front; a single load if that is the copy, else `copy_all`.
+/// Reads by `copy`, between the fences of a read.
 ///
 /// # Safety
-/// As for [`read_wc`].
+/// As for [`read_wc`]; `copy` must be sound for the ranges.
 #[inline(always)]
-unsafe fn read(dst: *mut u8, src: *const u8, len: usize, copy_all: impl FnOnce()) {
-    // SAFETY: the caller vouches for the ranges.
-    if unsafe { !read_word(dst, src, len) } {
-        fence::before_read();
-        copy_all();
-    }
+unsafe fn read(copy: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
+    fence::before_read();
+    // SAFETY: contract of this function.
+    unsafe { copy(dst, src, len) }
+    fence::after_read();
+}
+
+/// The C library's memcpy.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes, and the two must not overlap.
+#[inline(always)]
+unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { ptr::copy_nonoverlapping(src, dst, len) }
 }

@@ -16,8 +16,8 @@ pub(super) static KERNELS: [&Kernel; 2] = [
 /// # Safety
 /// As for [`write_wc`](crate::copy::write_wc).
 unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the two ranges.
-    unsafe { stores::by_line::<u32>(dst, src, len, |to, from| stores::line::<u32>(to, from)) }
+    // SAFETY: contract of this function.
+    unsafe { stores::by_line::<u32>(dst, src, len, stores::line::<u32>) }
 }
 
 /// The instruction sets that kernels need beyond the base of POWER: none.
@@ -29,24 +29,16 @@ impl Cpu {
     }
 }
 
-/// Fetches the line at `src` into the caches. Left to the CPU: nothing has been measured.
-#[inline(always)]
-pub(super) fn prefetch(_src: *const u8) {}
-
 /// The fences of POWER. A sequentially consistent fence is SYNC, the only one that orders accesses
-/// to memory of every type.
+/// to memory of every type: LWSYNC orders those to cacheable memory only. Behind a write it also
+/// ends the merging of its stores with later ones.
 pub(super) mod fence {
     use core::sync::atomic::{Ordering, fence};
 
-    #[inline(always)]
-    pub(in super::super) fn before_read() {
-        full();
-    }
-
-    #[inline(always)]
-    pub(in super::super) fn after_write() {
-        full();
-    }
+    pub(in super::super) use full as after_read;
+    pub(in super::super) use full as after_write;
+    pub(in super::super) use full as before_read;
+    pub(in super::super) use full as before_write;
 
     #[inline(always)]
     pub(in super::super) fn full() {

@@ -5,7 +5,7 @@
 //! and each byte is stored once.
 
 use super::LINE;
-use super::machine::prefetch;
+use super::kernel::BlockFn;
 
 /// One store of `len` bytes: 1, 2, 4 or 8.
 ///
@@ -54,36 +54,19 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Writes of this size and more fetch their source ahead of use: most of it is in no cache, and the
-/// CPU's own prefetchers stop at every page. Gains up to 1% where measured, with an H200.
-const PREFETCHED: usize = 4 << 20;
-
-/// How many bytes ahead; twice as many gain the same.
-const AHEAD: usize = 1 << 10;
-
 /// Copies whole lines by `store_line`, and what stands before and after them by stores of at most
 /// one `W`.
 ///
 /// # Safety
-/// As for [`super::write_wc`]. `store_line(dst, src)` must be sound for each 64-byte-aligned line
-/// `dst` of the range.
+/// As for [`super::write_wc`]. `store_line` must copy a line.
 #[inline(always)]
-pub(super) unsafe fn by_line<W>(
-    dst: *mut u8,
-    src: *const u8,
-    len: usize,
-    store_line: impl Fn(*mut u8, *const u8),
-) {
+pub(super) unsafe fn by_line<W>(dst: *mut u8, src: *const u8, len: usize, store_line: BlockFn) {
     let mut rest = Rest { dst, src, len };
-    let is_prefetched = len >= PREFETCHED;
     // SAFETY: the caller vouches for the two ranges.
     unsafe {
         rest.climb::<W>(LINE);
         let lines = rest.len - rest.len % LINE;
         for at in (0..lines).step_by(LINE) {
-            if is_prefetched {
-                prefetch(rest.src.wrapping_add(at + AHEAD));
-            }
             store_line(rest.dst.add(at), rest.src.add(at));
         }
         rest.advance(lines);

@@ -36,7 +36,7 @@ const MAX_THREADS: usize = 128;
 
 /// One copy: what to call, and for which bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Copy {
+pub(super) struct Job {
     /// Copies a part of it, with the fences that a copy of its own needs.
     pub(super) copy: unsafe fn(kind: MappingType, target: *mut u8, source: *const u8, len: usize),
     pub(super) kind: MappingType,
@@ -49,7 +49,7 @@ pub(super) struct Copy {
     pub(super) chunk_size: usize,
 }
 
-impl Copy {
+impl Job {
     /// Makes the whole copy, with the process's helpers if it has any to spare.
     ///
     /// # Safety
@@ -70,7 +70,7 @@ impl Copy {
     }
 
     /// # Safety
-    /// As for [`Copy::run`]; the bytes must be some of the copy's.
+    /// As for [`Job::run`]; the bytes must be some of the copy's.
     unsafe fn part(&self, bytes: Range<usize>) {
         // SAFETY: passed on from the caller.
         unsafe {
@@ -136,15 +136,15 @@ impl Pool {
     }
 
     /// # Safety
-    /// As for [`Copy::run`].
-    unsafe fn run(&mut self, copy: Copy) {
+    /// As for [`Job::run`].
+    unsafe fn run(&mut self, job: Job) {
         // SAFETY: freed by `join` alone.
         let shared = unsafe { &*self.shared };
-        let wanted = self.threads.len().min(copy.chunks() - 1);
+        let wanted = self.threads.len().min(job.chunks() - 1);
         // SAFETY: the gate is closed and nobody inside; the pool is ours alone. The caller vouches
         // for the copy.
         unsafe {
-            *shared.copy.get() = MaybeUninit::new(copy);
+            *shared.job.get() = MaybeUninit::new(job);
             shared.next_chunk.store(0, Ordering::Relaxed);
             shared.gate.open();
             for _ in 0..wanted {
@@ -211,12 +211,12 @@ struct Shared {
     work: UnsafeCell<libc::sem_t>,
     gate: Gate,
     /// The copy in progress. Written while the gate is closed and nobody inside, read inside.
-    copy: UnsafeCell<MaybeUninit<Copy>>,
+    job: UnsafeCell<MaybeUninit<Job>>,
     next_chunk: AtomicUsize,
     end: AtomicBool,
 }
 
-// SAFETY: the semaphore is made for sharing; the gate keeps the writer of `copy` and its readers apart,
+// SAFETY: the semaphore is made for sharing; the gate keeps the writer of `job` and its readers apart,
 // and the addresses in it are for every thread that the copy is shared with.
 unsafe impl Sync for Shared {}
 
@@ -226,7 +226,7 @@ impl Shared {
             // SAFETY: sem_t is made of numbers alone; it is initialized before use.
             work: UnsafeCell::new(unsafe { MaybeUninit::zeroed().assume_init() }),
             gate: Gate(AtomicU32::new(0)),
-            copy: UnsafeCell::new(MaybeUninit::uninit()),
+            job: UnsafeCell::new(MaybeUninit::uninit()),
             next_chunk: AtomicUsize::new(0),
             end: AtomicBool::new(false),
         }
@@ -238,14 +238,14 @@ impl Shared {
     /// The caller has opened the gate, or has been let in.
     unsafe fn take_chunks(&self) {
         // SAFETY: the copy was written before the gate opened, and stays while somebody is inside.
-        let copy = unsafe { (*self.copy.get()).assume_init() };
+        let job = unsafe { (*self.job.get()).assume_init() };
         loop {
             let index = self.next_chunk.fetch_add(1, Ordering::Relaxed);
-            if index >= copy.chunks() {
+            if index >= job.chunks() {
                 return;
             }
             // SAFETY: `Pool::run` was told that the copy is sound; the chunk is this thread's alone.
-            unsafe { copy.part(copy.chunk(index)) }
+            unsafe { job.part(job.chunk(index)) }
         }
     }
 }
@@ -339,9 +339,9 @@ mod tests {
 
     const CHUNK: usize = READ_AT_A_TIME;
 
-    fn copy_between(target: &mut [u8], source: &[u8]) -> Copy {
+    fn copy_between(target: &mut [u8], source: &[u8]) -> Job {
         assert_eq!(target.len(), source.len());
-        Copy {
+        Job {
             copy: copy_bytes,
             kind: MappingType::Caching,
             target: target.as_mut_ptr(),
@@ -366,14 +366,14 @@ mod tests {
             (CHUNK - 1, 2),
             (5 * CHUNK + 77, 1 << 20),
         ] {
-            let copy = Copy {
+            let job = Job {
                 len,
                 device,
                 ..copy_between(&mut [], &[])
             };
             let mut end = 0;
-            for index in 0..copy.chunks() {
-                let chunk = copy.chunk(index);
+            for index in 0..job.chunks() {
+                let chunk = job.chunk(index);
                 assert_eq!(chunk.start, end);
                 assert!(!chunk.is_empty());
                 assert!(index == 0 || (device + chunk.start).is_multiple_of(CHUNK));
@@ -413,13 +413,13 @@ mod tests {
         CALLER.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
         let mut pool = Pool::start(2);
         // While the caller sleeps in one of its chunks, a helper comes in time for another.
-        let copy = Copy {
+        let job = Job {
             copy: slow_copy,
             len: 64 * CHUNK,
             ..copy_between(&mut [], &[])
         };
         // SAFETY: `slow_copy` touches no memory.
-        unsafe { pool.run(copy) };
+        unsafe { pool.run(job) };
         assert_ne!(BY_OTHERS.load(Ordering::Relaxed), 0);
         pool.join();
     }

@@ -68,18 +68,29 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
+/// Raises SIGTRAP in front of each instruction of `work`.
+///
+/// # Safety
+/// A handler for SIGTRAP must be installed.
+pub(crate) unsafe fn single_step(work: impl FnOnce()) {
+    // SAFETY: the trap flag is set and cleared in this thread only, whose SIGTRAP is handled.
+    unsafe {
+        std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
+        work();
+        std::arch::asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq");
+    }
+}
+
 /// Steps through `copy`, whose device side is the page, and returns what happened.
 fn stepped(page: &LonePage, copy: impl FnOnce(*mut u8)) -> Vec<Event> {
     let start = page.start();
     PAGE_START.store(start, Ordering::Relaxed);
     // Room for all, so that the handlers allocate nothing.
     *EVENTS.lock().expect("one thread") = Vec::with_capacity(1 << 12);
-    // SAFETY: the page is ours; the trap flag is set and cleared in this thread alone.
+    // SAFETY: the page is the test's own; SIGTRAP is handled.
     unsafe {
         protect(start, PROT_NONE);
-        std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
-        copy(start);
-        std::arch::asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq");
+        single_step(|| copy(start));
         protect(start, PROT_READ | PROT_WRITE);
     }
     std::mem::take(&mut *EVENTS.lock().expect("one thread"))

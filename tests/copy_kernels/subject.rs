@@ -1,4 +1,5 @@
-//! What is tested: all kernels of this CPU, and the public copies of each mapping type.
+//! What is tested: all kernels of this CPU, and the public copies of each mapping type. Words go
+//! first through the functions for words, as the library's callers do it.
 
 use crate::copy::{self, Kernel};
 
@@ -30,8 +31,11 @@ impl Subject {
     /// # Safety
     /// As for [`copy::write_wc`].
     pub(crate) unsafe fn write(self, dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: the caller vouches for the ranges; the kernels came from `copy::kernels`.
+        // SAFETY: contract of this function; the kernels came from `copy::kernels`.
         unsafe {
+            if copy::write_word(dst, src, len) {
+                return;
+            }
             match self {
                 Subject::Kernel(kernel) => kernel.write(dst, src, len),
                 Subject::WriteCombining => copy::write_wc(dst, src, len),
@@ -44,8 +48,11 @@ impl Subject {
     /// # Safety
     /// As for [`copy::read_wc`].
     pub(crate) unsafe fn read(self, dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: the caller vouches for the ranges; the kernels came from `copy::kernels`.
+        // SAFETY: contract of this function; the kernels came from `copy::kernels`.
         unsafe {
+            if copy::read_word(dst, src, len) {
+                return;
+            }
             match self {
                 Subject::Kernel(kernel) => kernel.read(dst, src, len),
                 Subject::WriteCombining => copy::read_wc(dst, src, len),

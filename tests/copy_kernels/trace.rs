@@ -170,8 +170,6 @@ fn widths(subject: Subject) -> Option<(usize, usize)> {
             "sse41" => Some((16, 16)),
             "avx2" => Some((32, 32)),
             "avx512" => Some((64, 64)),
-            "movdir64b" if is_x86_feature_detected!("avx512bw") => Some((64, 64)),
-            "movdir64b" => Some((32, 64)),
             name => unreachable!("no widths are known for {name}"),
         },
         Subject::Device => Some((8, 8)),

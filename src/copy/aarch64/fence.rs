@@ -1,4 +1,7 @@
-//! The fences of AArch64, for the full system: the GPU is outside of every smaller domain.
+//! The fences of AArch64.
+//!
+//! Normal memory orders nothing by itself, whatever its cacheability: every order is a DMB, for the
+//! full system, since the GPU is outside of every smaller shareability domain.
 
 use core::arch::asm;
 
@@ -9,12 +12,31 @@ pub(in super::super) fn before_read() {
     full();
 }
 
-/// Orders the stores of a write before those of all writes after it: Normal-NC stores otherwise
-/// pass each other.
+/// Makes a read an acquire: its loads come before every later load and store of the thread.
+#[inline(always)]
+pub(in super::super) fn after_read() {
+    // SAFETY: DMB touches neither memory, registers nor flags.
+    unsafe { asm!("dmb ld", options(nostack, preserves_flags)) }
+}
+
+/// Makes a write a release: its stores come after every earlier load and store of the thread. DMB ST
+/// would let them pass the loads.
+#[inline(always)]
+pub(in super::super) fn before_write() {
+    full();
+}
+
+/// Orders the stores of a write before every later store, and pushes them out.
+///
+/// DMB orders but does not push: a CPU may hold Normal-NC stores back to merge them with later ones.
+/// DGH (HINT #6) asks it to stop waiting; CPUs without FEAT_DGH take it for a NOP and keep the
+/// stores for as long as their buffers do. DSB ST would push on those too, but stalls the thread
+/// until the stores have completed: a round trip for each flag, on cached mappings as well, where
+/// nothing is held back.
 #[inline(always)]
 pub(in super::super) fn after_write() {
-    // SAFETY: DMB touches neither memory, registers nor flags.
-    unsafe { asm!("dmb st", options(nostack, preserves_flags)) }
+    // SAFETY: DMB and HINT touch neither memory, registers nor flags.
+    unsafe { asm!("dmb st", "hint #6", options(nostack, preserves_flags)) }
 }
 
 /// Orders all loads and stores before it against all after it.

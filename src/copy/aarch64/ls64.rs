@@ -13,15 +13,15 @@ use super::{loads, stores};
 /// # Safety
 /// Needs LS64; the ranges are as for [`write_wc`](crate::copy::write_wc).
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the CPU and the two ranges.
-    unsafe { stores::by_line::<uint8x16_t>(dst, src, len, |to, from| store_line(to, from)) }
+    // SAFETY: contract of this function.
+    unsafe { stores::by_line::<uint8x16_t>(dst, src, len, store_line) }
 }
 
 /// # Safety
 /// Needs LS64; the ranges are as for [`read_wc`](crate::copy::read_wc).
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the CPU and the two ranges.
-    unsafe { loads::by_line::<64>(dst, src, len, |to, from| load_line(to, from)) }
+    // SAFETY: contract of this function.
+    unsafe { loads::by_line::<64>(dst, src, len, load_line) }
 }
 
 // The assembler of stable Rust has no LS64, so the two instructions are spelt as their encodings

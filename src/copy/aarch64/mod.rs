@@ -7,14 +7,13 @@ mod cpu;
 pub(super) mod fence;
 mod ls64;
 mod neon;
-mod pair;
 
 pub(super) use cpu::Cpu;
 
 use super::kernel::Kernel;
-use super::{LINE, loads, portable, stores};
+use super::{loads, portable, stores};
 
-pub(super) static KERNELS: [&Kernel; 4] = [
+pub(super) static KERNELS: [&Kernel; 3] = [
     &Kernel {
         name: "ls64",
         runs: |cpu| cpu.ls64,
@@ -27,15 +26,5 @@ pub(super) static KERNELS: [&Kernel; 4] = [
         write: neon::write,
         read: neon::read,
     },
-    &Kernel {
-        name: "pair",
-        runs: |_| true,
-        write: pair::write,
-        read: pair::read,
-    },
     &portable::KERNEL,
 ];
-
-/// Fetches the line at `src` into the caches. Left to the CPU: nothing has been measured.
-#[inline(always)]
-pub(super) fn prefetch(_src: *const u8) {}

@@ -8,15 +8,15 @@ use super::{loads, stores};
 /// # Safety
 /// As for [`write_wc`](crate::copy::write_wc).
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the two ranges.
-    unsafe { stores::by_line::<uint8x16_t>(dst, src, len, |to, from| copy_line(to, from)) }
+    // SAFETY: contract of this function.
+    unsafe { stores::by_line::<uint8x16_t>(dst, src, len, copy_line) }
 }
 
 /// # Safety
 /// As for [`read_wc`](crate::copy::read_wc).
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the two ranges.
-    unsafe { loads::by_line::<64>(dst, src, len, |to, from| copy_line(to, from)) }
+    // SAFETY: contract of this function.
+    unsafe { loads::by_line::<64>(dst, src, len, copy_line) }
 }
 
 /// # Safety

@@ -14,18 +14,25 @@ const BLOCK: usize = size_of::<__m256i>();
 /// Needs AVX2; the ranges are as for [`write_wc`](crate::copy::write_wc).
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the CPU and the two ranges.
-    unsafe {
-        stores::by_line::<__m128i>(dst, src, len, |to, from| stores::line::<__m256i>(to, from))
-    }
+    // SAFETY: contract of this function.
+    unsafe { stores::by_line::<__m128i>(dst, src, len, store_line) }
+}
+
+/// # Safety
+/// Needs AVX2, a readable `src` and a writable, aligned line `dst`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn store_line(dst: *mut u8, src: *const u8) {
+    // SAFETY: contract of this function.
+    unsafe { stores::line::<__m256i>(dst, src) }
 }
 
 /// # Safety
 /// Needs AVX2; the ranges are as for [`read_wc`](crate::copy::read_wc).
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the CPU and the two ranges.
-    unsafe { loads::by_line::<BLOCK>(dst, src, len, |to, from| copy_block(to, from)) }
+    // SAFETY: contract of this function.
+    unsafe { loads::by_line::<BLOCK>(dst, src, len, copy_block) }
 }
 
 /// # Safety

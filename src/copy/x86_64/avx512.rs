@@ -9,16 +9,23 @@ use core::arch::x86_64::{
     __m128i, __m512i, _mm512_mask_storeu_epi8, _mm512_setzero_si512, _mm512_storeu_si512,
 };
 
-use super::{LINE, stores};
+use super::{LINE, StackLine, stores};
 
 /// # Safety
 /// Needs AVX-512 F and BW; the ranges are as for [`write_wc`](crate::copy::write_wc).
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the CPU and the two ranges.
-    unsafe {
-        stores::by_line::<__m128i>(dst, src, len, |to, from| stores::line::<__m512i>(to, from))
-    }
+    // SAFETY: contract of this function.
+    unsafe { stores::by_line::<__m128i>(dst, src, len, store_line) }
+}
+
+/// # Safety
+/// Needs AVX-512 F, a readable `src` and a writable, aligned line `dst`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn store_line(dst: *mut u8, src: *const u8) {
+    // SAFETY: contract of this function.
+    unsafe { stores::line::<__m512i>(dst, src) }
 }
 
 /// Lines that are loaded before the first of them is stored: as many as a core has under way.
@@ -41,8 +48,12 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     let end = len - tail;
     let batches_end = end - (end - head) % (BATCH * LINE);
 
-    // SAFETY: head, batches, lines and tail make up the range that the caller vouches for.
+    // SAFETY: head, batches, lines and tail make up the range of this function's contract.
     unsafe {
+        // Calls that end this function: it keeps no stack frame.
+        if head > 0 && crosses_page(dst, src) {
+            return read_head_by_stack(dst, src, len, head);
+        }
         copy_part(dst, src, head);
         for at in (head..batches_end).step_by(BATCH * LINE) {
             if at > head {
@@ -51,7 +62,10 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
             copy_batch(dst.add(at), src.add(at));
         }
         for at in (batches_end..end).step_by(LINE) {
-            _mm512_storeu_si512(dst.add(at).cast(), load_line(src.add(at)));
+            copy_line(dst.add(at), src.add(at));
+        }
+        if tail > 0 && crosses_page(dst.add(end), src.add(end)) {
+            return copy_part_by_stack(dst.add(end), src.add(end), tail);
         }
         copy_part(dst.add(end), src.add(end), tail);
     }
@@ -109,6 +123,54 @@ unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {
             _mm512_mask_storeu_epi8(dst.wrapping_sub(offset).cast(), wanted, line);
         }
     }
+}
+
+/// Whether the masked store of [`copy_part`] would cross a page. If one of the two may not be
+/// touched, or was not yet, the CPU suppresses the fault by microcode, which takes longer than all
+/// the rest of a small copy. Host buffers often start or end at a page.
+#[inline]
+fn crosses_page(dst: *mut u8, src: *const u8) -> bool {
+    const SMALLEST_PAGE: usize = 4096;
+    let stored_to = dst.addr().wrapping_sub(src.addr() % LINE);
+    stored_to % SMALLEST_PAGE > SMALLEST_PAGE - LINE
+}
+
+/// [`read`] of a range whose first `head` bytes, up to a line, must not be stored under a mask.
+///
+/// # Safety
+/// As for [`read`].
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn read_head_by_stack(dst: *mut u8, src: *const u8, len: usize, head: usize) {
+    // SAFETY: contract of this function; `head` is at most `len`.
+    unsafe {
+        copy_part_by_stack(dst, src, head);
+        read(dst.add(head), src.add(head), len - head);
+    }
+}
+
+/// [`copy_part`] without a masked store.
+///
+/// # Safety
+/// As for [`copy_part`].
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn copy_part_by_stack(dst: *mut u8, src: *const u8, len: usize) {
+    let mut line = StackLine::new();
+    // SAFETY: contract of this function.
+    unsafe {
+        line.load::<LINE>(src, len, copy_line);
+        line.store(dst, src, len);
+    }
+}
+
+/// # Safety
+/// Needs AVX-512 F, a readable, aligned line `src` and a writable line `dst`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn copy_line(dst: *mut u8, src: *const u8) {
+    // SAFETY: contract of this function.
+    unsafe { _mm512_storeu_si512(dst.cast(), load_line(src)) }
 }
 
 /// # Safety

@@ -9,7 +9,6 @@ pub(in super::super) struct Cpu {
     pub(super) avx2: bool,
     /// AVX-512 F and BW.
     pub(super) avx512: bool,
-    pub(super) movdir64b: bool,
 }
 
 impl Cpu {
@@ -22,7 +21,6 @@ impl Cpu {
 struct Words {
     leaf1_ecx: u32,
     leaf7_ebx: u32,
-    leaf7_ecx: u32,
     /// The register states that the operating system saves; 0 if it does not say.
     xcr0: u64,
 }
@@ -36,17 +34,15 @@ impl Words {
         // OSXSAVE says that XGETBV may be used.
         unsafe {
             let leaf1_ecx = __cpuid(1).ecx;
-            let (leaf7_ebx, leaf7_ecx) = if __cpuid(0).eax >= 7 {
-                let leaf7 = __cpuid_count(7, 0);
-                (leaf7.ebx, leaf7.ecx)
+            let leaf7_ebx = if __cpuid(0).eax >= 7 {
+                __cpuid_count(7, 0).ebx
             } else {
-                (0, 0)
+                0
             };
             let xcr0 = if bit(leaf1_ecx, OSXSAVE) { xcr0() } else { 0 };
             Words {
                 leaf1_ecx,
                 leaf7_ebx,
-                leaf7_ecx,
                 xcr0,
             }
         }
@@ -62,7 +58,6 @@ impl Words {
             sse41: bit(self.leaf1_ecx, 19),
             avx2: bit(self.leaf1_ecx, 28) && bit(self.leaf7_ebx, 5) && saves_ymm,
             avx512: avx512f && avx512bw && saves_zmm,
-            movdir64b: bit(self.leaf7_ecx, 28),
         }
     }
 }
@@ -86,14 +81,12 @@ mod tests {
     const ALL: Words = Words {
         leaf1_ecx: u32::MAX,
         leaf7_ebx: u32::MAX,
-        leaf7_ecx: u32::MAX,
         xcr0: u64::MAX,
     };
     const EVERYTHING: Cpu = Cpu {
         sse41: true,
         avx2: true,
         avx512: true,
-        movdir64b: true,
     };
 
     #[test]
@@ -143,19 +136,6 @@ mod tests {
                 .decode(),
                 expected,
                 "leaf 7 EBX {n}"
-            );
-            let expected = Cpu {
-                movdir64b: n != 28,
-                ..EVERYTHING
-            };
-            assert_eq!(
-                Words {
-                    leaf7_ecx: without,
-                    ..ALL
-                }
-                .decode(),
-                expected,
-                "leaf 7 ECX {n}"
             );
         }
     }

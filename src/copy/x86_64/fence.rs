@@ -1,6 +1,11 @@
 //! The fences of x86-64.
+//!
+//! The CPU's own order, by which loads are not reordered with loads, stores with stores, nor stores
+//! with earlier loads, is promised for write-back (WB) memory only. Write-combining (WC) stores are
+//! gathered in buffers of their own and pass each other; WC loads may run ahead of their turn.
 
 use core::arch::asm;
+use core::sync::atomic::{Ordering, compiler_fence};
 
 /// Makes the loads of a read fresh, and later than those of all reads before it.
 ///
@@ -11,6 +16,33 @@ use core::arch::asm;
 #[inline(always)]
 pub(in super::super) fn before_read() {
     full();
+}
+
+/// Makes a read an acquire, without an instruction.
+///
+/// Later stores leave the CPU after they have retired, and so after the loads of the read have
+/// returned. Later loads from WB memory may run early, but retire in order and are repeated if their
+/// line is taken away before. Later loads through a WC mapping's own pointer are not: they come
+/// after the read only behind the fence of another read, or an MFENCE.
+#[inline(always)]
+pub(in super::super) fn after_read() {
+    compiler_fence(Ordering::Acquire);
+}
+
+/// Makes a write a release, without an instruction.
+///
+/// Promised by the manuals: SFENCE makes every store before it visible before any store after it,
+/// whatever their memory types. So all stores up to the end of the thread's previous write, WB and
+/// WC, come before the stores of this one, and the SFENCE of this one puts those and all WB stores
+/// in between before every later store.
+///
+/// Not promised: that the WB stores since the last SFENCE come before the WC stores of this write.
+/// That rests on the store buffer, which stores leave in program order: a WB store is in the cache,
+/// where the GPU's coherent reads find it, before a later WC store enters the buffer from which it
+/// goes to the GPU. Earlier loads have returned before any later store leaves.
+#[inline(always)]
+pub(in super::super) fn before_write() {
+    compiler_fence(Ordering::Release);
 }
 
 /// Pushes out the stores of a write: those to a write-combining mapping are otherwise held back, and

@@ -7,26 +7,20 @@
 //! Stores are plain ones. The mapping's type has the CPU combine them, as it would non-temporal ones:
 //! large copies run at the same rate with either. But of small writes in a row the CPU takes more in
 //! plain stores before it stands still: 16 of 256 bytes took 24 ns each, not 90.
-//!
-//! MOVDIR64B stands behind `portable`, which runs anywhere, and so is only reached by
-//! `GDRCOPY_ISA=movdir64b`: it is slower up to 1 MiB, in bursts of small writes many times, and no faster
-//! beyond.
 
 mod avx2;
 mod avx512;
 mod cpu;
 pub(super) mod fence;
-mod movdir64b;
 mod sse41;
 
 pub(super) use cpu::Cpu;
 
-use core::arch::asm;
-
 use super::kernel::Kernel;
-use super::{LINE, loads, portable, stores};
+use super::loads::{self, StackLine};
+use super::{LINE, portable, stores};
 
-pub(super) static KERNELS: [&Kernel; 6] = [
+pub(super) static KERNELS: [&Kernel; 4] = [
     &Kernel {
         name: "avx512",
         runs: |cpu| cpu.avx512,
@@ -46,26 +40,4 @@ pub(super) static KERNELS: [&Kernel; 6] = [
         read: sse41::read,
     },
     &portable::KERNEL,
-    // MOVDIR64B only writes: one entry for each instruction set that may read beside it.
-    &Kernel {
-        name: "movdir64b",
-        runs: |cpu| cpu.movdir64b && cpu.avx512,
-        write: movdir64b::write,
-        read: avx512::read,
-    },
-    &Kernel {
-        name: "movdir64b",
-        runs: |cpu| cpu.movdir64b && cpu.avx2 && !cpu.avx512,
-        write: movdir64b::write,
-        read: avx2::read,
-    },
 ];
-
-/// Fetches the line at `src` into all caches. The address may be anything: this never faults.
-#[inline(always)]
-pub(super) fn prefetch(src: *const u8) {
-    // SAFETY: PREFETCHT0 is part of x86-64, and a hint that changes neither registers nor flags.
-    unsafe {
-        asm!("prefetcht0 [{}]", in(reg) src, options(nostack, preserves_flags, readonly));
-    }
-}
