@@ -1,191 +1,43 @@
-//! Public types shared by all modules: versions, flags, attributes, mapping types, the description of a pin.
+//! The types of `include/gdrapi.h`.
 #![forbid(unsafe_code)]
+#![expect(non_camel_case_types, reason = "they carry their C names")]
 
-use std::fmt;
+use std::ffi::{c_uint, c_ulong};
+use std::mem::{offset_of, size_of};
 
-/// Size of a GPU page in bytes: pins are rounded out to it.
-pub(crate) const GPU_PAGE_SIZE: u64 = 1 << 16;
+use crate::types::{Info, MappingType};
 
-/// A version `major.minor` of the driver or of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    /// Changes when old programs stop working.
-    pub major: u32,
-    /// Changes when something is added.
-    pub minor: u32,
+/// An open driver. Opaque; its first four bytes are the driver's file descriptor.
+#[derive(Debug)]
+#[repr(C)]
+pub struct gdr {
+    _opaque: [u8; 0],
 }
 
-impl Version {
-    /// The API level this library implements: 2.6.
-    pub const API: Version = Version::new(2, 6);
-    /// The oldest kernel module this library works with: 2.0.
-    pub const OLDEST_GDRDRV: Version = Version::new(2, 0);
+/// Handle of an open driver.
+pub type gdr_t = *mut gdr;
 
-    /// The version `major.minor`.
-    pub const fn new(major: u32, minor: u32) -> Version {
-        Version { major, minor }
-    }
-
-    /// Splits the driver's packed form, `major << 16 | minor`.
-    pub(crate) const fn unpack(packed: u32) -> Version {
-        Version::new(packed >> 16, packed & 0xffff)
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
-/// How the CPU caches a mapping of GPU memory. The values are those of the C API and of the driver,
-/// where 0 stands for "not mapped".
+/// Handle of a pinned buffer, passed by value. `h` is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum MappingType {
-    /// Write-combining: stores gather in the CPU's write buffers, loads are uncached round trips.
-    WriteCombining = 1,
-    /// Cached like ordinary memory (coherent platforms such as Grace-Hopper and POWER9).
-    Caching = 2,
-    /// Device memory: naturally aligned accesses of at most 8 bytes (some arm64 platforms).
-    Device = 3,
+#[repr(C)]
+pub struct gdr_mh_t {
+    /// Address of at least 128 readable bytes.
+    pub h: c_ulong,
 }
 
-impl MappingType {
-    /// The type with this value in the C API, if there is one.
-    pub const fn from_raw(raw: u32) -> Option<MappingType> {
-        match raw {
-            1 => Some(MappingType::WriteCombining),
-            2 => Some(MappingType::Caching),
-            3 => Some(MappingType::Device),
-            _ => None,
-        }
-    }
+/// A value of the C enumeration of this name, which C callers may set to anything.
+pub type gdr_mapping_type_t = c_uint;
 
-    /// The type that the driver answers for a mapping; `None` if it has taken the mapping away.
-    ///
-    /// A type that this library does not know is copied through as device memory is: naturally
-    /// aligned accesses of at most 8 bytes suit every kind of memory.
-    pub(crate) const fn from_driver(raw: u32) -> Option<MappingType> {
-        match (raw, MappingType::from_raw(raw)) {
-            (0, _) => None,
-            (_, None) => Some(MappingType::Device),
-            (_, known) => known,
-        }
-    }
-}
+/// A value of the C enumeration of this name, which C callers may set to anything.
+pub type gdr_attr_t = c_uint;
 
-impl fmt::Display for MappingType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            MappingType::WriteCombining => "Write Combining",
-            MappingType::Caching => "Caching",
-            MappingType::Device => "Device",
-        })
-    }
-}
-
-/// Which kind of mapping a caller asks for. The values are those of the C API.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MapFlag {
-    /// What the platform gives by itself.
-    #[default]
-    Default,
-    /// Write-combining, or an error.
-    WriteCombining,
-    /// Cached, or an error.
-    Caching,
-    /// Device memory, or an error.
-    Device,
-}
-
-impl MapFlag {
-    /// The flag with this value in the C API, if there is one.
-    pub const fn from_raw(raw: i32) -> Option<MapFlag> {
-        match raw {
-            0 => Some(MapFlag::Default),
-            1 => Some(MapFlag::WriteCombining),
-            2 => Some(MapFlag::Caching),
-            3 => Some(MapFlag::Device),
-            _ => None,
-        }
-    }
-
-    /// The mapping type asked for; `None` leaves it to the driver.
-    pub(crate) const fn wanted(self) -> Option<MappingType> {
-        match self {
-            MapFlag::Default => None,
-            MapFlag::WriteCombining => Some(MappingType::WriteCombining),
-            MapFlag::Caching => Some(MappingType::Caching),
-            MapFlag::Device => Some(MappingType::Device),
-        }
-    }
-}
-
-/// How to pin a buffer. The bits are those of the C API.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PinFlags(pub(crate) u32);
-
-impl PinFlags {
-    /// Nothing special.
-    pub const DEFAULT: PinFlags = PinFlags(0);
-    /// Go through PCIe also where the CPU and the GPU have a coherent link.
-    pub const FORCE_PCIE: PinFlags = PinFlags(1);
-
-    /// The flags with these bits in the C API. Unknown bits are kept, and ignored by the driver call.
-    pub const fn from_bits(bits: u32) -> PinFlags {
-        PinFlags(bits)
-    }
-
-    /// Whether the pin must go through PCIe.
-    pub const fn force_pcie(self) -> bool {
-        self.0 & PinFlags::FORCE_PCIE.0 != 0
-    }
-
-    /// The bits that have no meaning.
-    pub(crate) const fn unknown(self) -> u32 {
-        self.0 & !PinFlags::FORCE_PCIE.0
-    }
-}
-
-/// CUDA's peer-to-peer tokens of a buffer, from times when a pin needed them. Zeros mean none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct P2pTokens {
-    /// `p2pToken` of `CUDA_POINTER_ATTRIBUTE_P2P_TOKENS`.
-    pub p2p_token: u64,
-    /// `vaSpaceToken` of the same.
-    pub va_space: u32,
-}
-
-/// A question about an open driver. The values are those of the C API.
+/// What was known of a pin before 2.4. The symbol `gdr_get_info` writes this and no byte more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attribute {
-    /// 1 if pinned memory stays alive and mapped until it is unpinned, even when it is freed before.
-    UsePersistentMapping = 1,
-    /// 1 if [`PinFlags::FORCE_PCIE`] can work.
-    SupportPinFlagForcePcie = 2,
-    /// 1 if the dma-buf backend is in use, 0 with gdrdrv.
-    UsingDmaBufMmap = 3,
-}
-
-impl Attribute {
-    /// The attribute with this value in the C API, if there is one.
-    pub const fn from_raw(raw: u32) -> Option<Attribute> {
-        match raw {
-            1 => Some(Attribute::UsePersistentMapping),
-            2 => Some(Attribute::SupportPinFlagForcePcie),
-            3 => Some(Attribute::UsingDmaBufMmap),
-            _ => None,
-        }
-    }
-}
-
-/// The description of a pin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Info {
-    /// Device address of the first pinned page: at most the address that was pinned.
+#[repr(C)]
+pub struct gdr_info_v1_t {
+    /// Device address of the first pinned page.
     pub va: u64,
-    /// Pinned bytes: the range rounded out to pages.
+    /// Pinned bytes.
     pub mapped_size: u64,
     /// Size of a page in bytes.
     pub page_size: u32,
@@ -193,8 +45,56 @@ pub struct Info {
     pub tm_cycles: u64,
     /// Frequency of that clock in kHz.
     pub cycles_per_ms: u32,
-    /// How the pin is mapped now; `None` while it is not mapped.
-    pub mapping_type: Option<MappingType>,
+    /// The bit-fields `mapped` (bit 0) and `wc_mapping` (bit 1).
+    pub bits: c_uint,
+}
+
+/// What is known of a pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct gdr_info_v2_t {
+    /// The fields that were there before.
+    pub v1: gdr_info_v1_t,
+    /// How it is mapped.
+    pub mapping_type: gdr_mapping_type_t,
+}
+
+const _: () = {
+    assert!(size_of::<gdr_mh_t>() == 8 && size_of::<gdr_info_v1_t>() == 40);
+    assert!(offset_of!(gdr_info_v1_t, va) == 0 && offset_of!(gdr_info_v1_t, mapped_size) == 8);
+    assert!(
+        offset_of!(gdr_info_v1_t, page_size) == 16 && offset_of!(gdr_info_v1_t, tm_cycles) == 24
+    );
+    assert!(
+        offset_of!(gdr_info_v1_t, cycles_per_ms) == 32 && offset_of!(gdr_info_v1_t, bits) == 36
+    );
+    assert!(size_of::<gdr_info_v2_t>() == 48 && offset_of!(gdr_info_v2_t, mapping_type) == 40);
+};
+
+impl From<Info> for gdr_info_v1_t {
+    fn from(info: Info) -> gdr_info_v1_t {
+        let mapped = c_uint::from(info.mapping_type.is_some());
+        let wc_mapping = c_uint::from(info.mapping_type == Some(MappingType::WriteCombining));
+        gdr_info_v1_t {
+            va: info.va,
+            mapped_size: info.mapped_size,
+            page_size: info.page_size,
+            tm_cycles: info.tm_cycles,
+            cycles_per_ms: info.cycles_per_ms,
+            bits: mapped | wc_mapping << 1,
+        }
+    }
+}
+
+impl From<Info> for gdr_info_v2_t {
+    fn from(info: Info) -> gdr_info_v2_t {
+        gdr_info_v2_t {
+            v1: info.into(),
+            mapping_type: info
+                .mapping_type
+                .map_or(0, |mapping_type| mapping_type as c_uint),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -202,43 +102,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_the_c_api_come_back() {
-        for raw in 1..4 {
-            assert_eq!(MappingType::from_raw(raw).map(|t| t as u32), Some(raw));
-            let flag = MapFlag::from_raw(raw as i32).expect("a flag of the C API");
-            assert_eq!(flag.wanted(), MappingType::from_raw(raw));
-            assert_eq!(Attribute::from_raw(raw).map(|a| a as u32), Some(raw));
-        }
-        assert_eq!(MappingType::from_raw(0), None);
-        assert_eq!(MappingType::from_raw(4), None);
-        assert_eq!(MapFlag::from_raw(0).map(MapFlag::wanted), Some(None));
-        assert_eq!(MapFlag::from_raw(4), None);
-        assert_eq!(MapFlag::from_raw(-1), None);
-        assert_eq!(Attribute::from_raw(0), None);
-        assert_eq!(Attribute::from_raw(4), None);
-    }
-
-    #[test]
-    fn unknown_mapping_types_of_a_driver_are_device_memory() {
-        assert_eq!(MappingType::from_driver(0), None);
-        let caching = Some(MappingType::Caching);
-        assert_eq!(MappingType::from_driver(2), caching);
-        for raw in [3, 4, u32::MAX] {
-            assert_eq!(MappingType::from_driver(raw), Some(MappingType::Device));
-        }
-    }
-
-    #[test]
-    fn packed_versions_compare_by_major_then_minor() {
-        assert_eq!(Version::unpack(0x0002_0006), Version::API);
-        assert!(Version::new(1, 9) < Version::OLDEST_GDRDRV);
-        assert!(Version::new(2, 99) < Version::new(3, 0));
-    }
-
-    #[test]
-    fn only_the_lowest_pin_flag_has_a_meaning() {
-        assert!(PinFlags::from_bits(3).force_pcie());
-        assert_eq!(PinFlags::from_bits(3).unknown(), 2);
-        assert!(!PinFlags::from_bits(2).force_pcie());
+    fn info_bits_are_mapped_and_write_combining() {
+        let bits = |mapping_type| {
+            let info = Info {
+                va: 1,
+                mapped_size: 2,
+                page_size: 3,
+                tm_cycles: 4,
+                cycles_per_ms: 5,
+                mapping_type,
+            };
+            gdr_info_v2_t::from(info).v1.bits
+        };
+        assert_eq!(bits(None), 0b00);
+        assert_eq!(bits(Some(MappingType::WriteCombining)), 0b11);
+        assert_eq!(bits(Some(MappingType::Caching)), 0b01);
+        assert_eq!(bits(Some(MappingType::Device)), 0b01);
     }
 }
