@@ -1,7 +1,8 @@
 //! Large copies by several threads, for those who ask for it: `GDRCOPY_THREADS=N`.
 //!
 //! One core copies at the rate of its own buffers, a fraction of what PCIe carries. The first large
-//! copy of a process starts N - 1 helpers; from then on each large copy is cut into chunks that its
+//! copy of a process starts N - 1 helpers, or fewer if its thread is bound to fewer than N CPUs, to
+//! which they are bound too; from then on each large copy is cut into chunks that its
 //! caller and the helpers take in turn. A copy waits for no helper to wake up, only for those that
 //! are at work on a chunk of it. While one copy has the helpers, others are made by their callers
 //! alone, and so are all copies of a forked child, which has inherited the helpers' data without them.
@@ -192,14 +193,15 @@ extern "C" fn unload() {
 #[unsafe(link_section = ".fini_array")]
 static AT_UNLOAD: extern "C" fn() = unload;
 
-/// What [`threads_asked_for`] said; 0 before it was asked.
+/// What [`threads`] returns; 0 before its first call.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of threads that may make one copy, the caller's among them. Read once.
+/// The number of threads that may make one copy, the caller's among them. Found out once, at the
+/// first large copy, whose thread passes its CPU affinity on to the helpers.
 fn threads() -> usize {
     match THREADS.load(Ordering::Relaxed) {
         0 => {
-            let threads = threads_asked_for();
+            let threads = threads_allowed(threads_asked_for());
             THREADS.store(threads, Ordering::Relaxed);
             threads
         }
@@ -218,6 +220,24 @@ fn threads_asked_for() -> usize {
         log::warning!("GDRCOPY_THREADS={text:?} is no number from 1 to {MAX_THREADS}: taken for 1");
         1
     })
+}
+
+/// At most one thread for each CPU that the calling thread may use: more would wait for each other.
+fn threads_allowed(asked_for: usize) -> usize {
+    // Fails where the kernel knows more CPUs than this has bits.
+    let mut cpus = [0_u64; 128];
+    // SAFETY: the kernel writes no more than the size that it is given.
+    let result =
+        unsafe { libc::sched_getaffinity(0, size_of_val(&cpus), cpus.as_mut_ptr().cast()) };
+    let allowed: usize = cpus.iter().map(|word| word.count_ones() as usize).sum();
+    if asked_for == 1 || result != 0 || asked_for <= allowed {
+        return asked_for;
+    }
+    log::warning!(
+        "GDRCOPY_THREADS={asked_for}: the thread that copies is bound to {allowed} CPUs, using \
+         {allowed} threads; bind it to more (taskset, numactl, the job launcher) or ask for fewer"
+    );
+    allowed
 }
 
 /// What the helpers know.
@@ -455,6 +475,29 @@ mod tests {
         assert!(libc::WIFEXITED(status));
         assert_eq!(libc::WEXITSTATUS(status), 0);
         pool.join();
+    }
+
+    #[test]
+    fn threads_are_no_more_than_the_cpus_of_the_caller() {
+        std::thread::spawn(|| {
+            let all = threads_allowed(MAX_THREADS);
+            // SAFETY: a zeroed set is an empty one; the kernel fills it in, and takes one CPU of it.
+            unsafe {
+                let mut cpus: libc::cpu_set_t = MaybeUninit::zeroed().assume_init();
+                let size = size_of_val(&cpus);
+                assert_eq!(libc::sched_getaffinity(0, size, &mut cpus), 0);
+                assert_eq!(all, MAX_THREADS.min(libc::CPU_COUNT(&cpus) as usize));
+                let is_allowed = |cpu: &usize| libc::CPU_ISSET(*cpu, &cpus);
+                let first = (0..8 * size).find(is_allowed).expect("a CPU");
+                libc::CPU_ZERO(&mut cpus);
+                libc::CPU_SET(first, &mut cpus);
+                assert_eq!(libc::sched_setaffinity(0, size, &cpus), 0);
+            }
+            assert_eq!(threads_allowed(8), 1);
+            assert_eq!(threads_allowed(1), 1);
+        })
+        .join()
+        .expect("no panic");
     }
 
     #[test]
