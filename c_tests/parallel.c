@@ -1,10 +1,11 @@
 /*
- * GDRCOPY_THREADS: no thread unless it asks for some, that many for a large copy, none left behind, none in a forked
- * child. Not linked with the library, which is loaded by hand, so that it can be unloaded.
+ * GDRCOPY_THREADS: no thread unless it asks for some, that many for a large copy but no more than the copying thread has
+ * CPUs, none left behind, none in a forked child. Not linked with the library, which is loaded by hand, so that it can be unloaded.
  */
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <sched.h>
 
 #include "gpu.h"
 
@@ -120,9 +121,26 @@ static void one_thread(void)
     check_threads("1", 1);
 }
 
-static void four_threads(void)
+static void four_threads_or_one_per_cpu(void)
 {
-    check_threads("4", 4);
+    cpu_set_t cpus;
+
+    CHECK(sched_getaffinity(0, sizeof(cpus), &cpus) == 0);
+    check_threads("4", CPU_COUNT(&cpus) < 4 ? CPU_COUNT(&cpus) : 4);
+}
+
+static void one_thread_on_one_cpu(void)
+{
+    cpu_set_t cpus;
+    int cpu = 0;
+
+    CHECK(sched_getaffinity(0, sizeof(cpus), &cpus) == 0);
+    while (!CPU_ISSET(cpu, &cpus))
+        cpu++;
+    CPU_ZERO(&cpus);
+    CPU_SET(cpu, &cpus);
+    CHECK(sched_setaffinity(0, sizeof(cpus), &cpus) == 0);
+    check_threads("4", 1);
 }
 
 static void nonsense_is_one_thread(void)
@@ -162,7 +180,8 @@ int main(void)
 {
     in_child(one_thread_unless_asked_for);
     in_child(one_thread);
-    in_child(four_threads);
+    in_child(four_threads_or_one_per_cpu);
+    in_child(one_thread_on_one_cpu);
     in_child(nonsense_is_one_thread);
     in_child(a_child_has_no_helpers);
     return passed("parallel");

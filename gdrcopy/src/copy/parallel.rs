@@ -1,7 +1,8 @@
 //! Large copies by several threads, for those who ask for it: `GDRCOPY_THREADS=N`.
 //!
 //! One core copies at the rate of its own buffers, a fraction of what PCIe carries. The first large
-//! copy of a process starts N - 1 helpers; from then on each large copy is cut into chunks that its
+//! copy of a process starts N - 1 helpers, or fewer if its thread is bound to fewer than N CPUs, to
+//! which they are bound too; from then on each large copy is cut into chunks that its
 //! caller and the helpers take in turn. A copy waits for no helper to wake up, only for those that
 //! are at work on a chunk of it. While one copy has the helpers, others are made by their callers
 //! alone, and so are all copies of a forked child, which has inherited the helpers' data without them.
@@ -108,9 +109,10 @@ struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// As many helpers as `GDRCOPY_THREADS` says, less the caller.
+    /// The helpers that `GDRCOPY_THREADS` asks for, as far as the calling thread may use CPUs for them: they
+    /// inherit its CPU affinity.
     fn of_process() -> Pool {
-        Pool::start(threads() - 1)
+        Pool::start(threads_allowed(threads()) - 1)
     }
 
     fn start(helpers: usize) -> Pool {
@@ -203,6 +205,24 @@ pub(crate) fn set_threads(request: Option<&OsStr>) {
         1
     });
     THREADS.store(threads, Ordering::Relaxed);
+}
+
+/// At most one thread for each CPU that the calling thread may use: more would wait for each other.
+fn threads_allowed(asked_for: usize) -> usize {
+    // Fails where the kernel knows more CPUs than this has bits.
+    let mut cpus = [0_u64; 128];
+    // SAFETY: the kernel writes no more than the size that it is given.
+    let result =
+        unsafe { libc::sched_getaffinity(0, size_of_val(&cpus), cpus.as_mut_ptr().cast()) };
+    let allowed: usize = cpus.iter().map(|word| word.count_ones() as usize).sum();
+    if asked_for == 1 || result != 0 || asked_for <= allowed {
+        return asked_for;
+    }
+    log::warning!(
+        "GDRCOPY_THREADS={asked_for}: the thread that copies is bound to {allowed} CPUs, using \
+         {allowed} threads; bind it to more (taskset, numactl, the job launcher) or ask for fewer"
+    );
+    allowed
 }
 
 /// What the helpers know.
@@ -440,6 +460,29 @@ mod tests {
         assert!(libc::WIFEXITED(status));
         assert_eq!(libc::WEXITSTATUS(status), 0);
         pool.join();
+    }
+
+    #[test]
+    fn threads_are_no_more_than_the_cpus_of_the_caller() {
+        std::thread::spawn(|| {
+            let all = threads_allowed(MAX_THREADS);
+            // SAFETY: a zeroed set is an empty one; the kernel fills it in, and takes one CPU of it.
+            unsafe {
+                let mut cpus: libc::cpu_set_t = MaybeUninit::zeroed().assume_init();
+                let size = size_of_val(&cpus);
+                assert_eq!(libc::sched_getaffinity(0, size, &mut cpus), 0);
+                assert_eq!(all, MAX_THREADS.min(libc::CPU_COUNT(&cpus) as usize));
+                let is_allowed = |cpu: &usize| libc::CPU_ISSET(*cpu, &cpus);
+                let first = (0..8 * size).find(is_allowed).expect("a CPU");
+                libc::CPU_ZERO(&mut cpus);
+                libc::CPU_SET(first, &mut cpus);
+                assert_eq!(libc::sched_setaffinity(0, size, &cpus), 0);
+            }
+            assert_eq!(threads_allowed(8), 1);
+            assert_eq!(threads_allowed(1), 1);
+        })
+        .join()
+        .expect("no panic");
     }
 
     #[test]

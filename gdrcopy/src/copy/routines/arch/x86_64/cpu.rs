@@ -9,6 +9,8 @@ pub(in super::super) struct Cpu {
     pub(super) avx2: bool,
     /// AVX-512 F and BW.
     pub(super) avx512: bool,
+    /// Made by Intel.
+    pub(super) intel: bool,
 }
 
 impl Cpu {
@@ -19,6 +21,8 @@ impl Cpu {
 
 /// The words of CPUID and XGETBV that tell.
 struct Words {
+    /// EBX, EDX and ECX of leaf 0.
+    vendor: [u32; 3],
     leaf1_ecx: u32,
     leaf7_ebx: u32,
     /// The register states that the operating system saves; 0 if it does not say.
@@ -27,20 +31,28 @@ struct Words {
 
 const OSXSAVE: u32 = 27;
 
+const INTEL: [u32; 3] = [
+    u32::from_le_bytes(*b"Genu"),
+    u32::from_le_bytes(*b"ineI"),
+    u32::from_le_bytes(*b"ntel"),
+];
+
 impl Words {
     #[allow(unused_unsafe, reason = "CPUID became safe to call after Rust 1.89")]
     fn read() -> Self {
         // SAFETY: every x86-64 CPU has CPUID; leaf 7 is read only where leaf 0 announces it, and
         // OSXSAVE says that XGETBV may be used.
         unsafe {
+            let leaf0 = __cpuid(0);
             let leaf1_ecx = __cpuid(1).ecx;
-            let leaf7_ebx = if __cpuid(0).eax >= 7 {
+            let leaf7_ebx = if leaf0.eax >= 7 {
                 __cpuid_count(7, 0).ebx
             } else {
                 0
             };
             let xcr0 = if bit(leaf1_ecx, OSXSAVE) { xcr0() } else { 0 };
             Words {
+                vendor: [leaf0.ebx, leaf0.edx, leaf0.ecx],
                 leaf1_ecx,
                 leaf7_ebx,
                 xcr0,
@@ -58,6 +70,7 @@ impl Words {
             sse41: bit(self.leaf1_ecx, 19),
             avx2: bit(self.leaf1_ecx, 28) && bit(self.leaf7_ebx, 5) && saves_ymm,
             avx512: avx512f && avx512bw && saves_zmm,
+            intel: self.vendor == INTEL,
         }
     }
 }
@@ -79,6 +92,7 @@ mod tests {
     use super::*;
 
     const ALL: Words = Words {
+        vendor: INTEL,
         leaf1_ecx: u32::MAX,
         leaf7_ebx: u32::MAX,
         xcr0: u64::MAX,
@@ -87,6 +101,7 @@ mod tests {
         sse41: true,
         avx2: true,
         avx512: true,
+        intel: true,
     };
 
     #[test]
@@ -102,6 +117,19 @@ mod tests {
                 ..EVERYTHING
             };
             assert_eq!(words.decode(), expected, "without bit {state} of XCR0");
+        }
+    }
+
+    #[test]
+    fn every_word_of_the_vendor_is_compared() {
+        for n in 0..3 {
+            let mut vendor = INTEL;
+            vendor[n] ^= 1;
+            let expected = Cpu {
+                intel: false,
+                ..EVERYTHING
+            };
+            assert_eq!(Words { vendor, ..ALL }.decode(), expected, "word {n}");
         }
     }
 
@@ -141,10 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn detection_agrees_with_the_standard_library() {
+    fn detection_agrees_with_the_standard_library_and_linux() {
         let cpu = Cpu::detect();
         assert_eq!(cpu.sse41, std::is_x86_feature_detected!("sse4.1"));
         assert_eq!(cpu.avx2, std::is_x86_feature_detected!("avx2"));
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").expect("cpuinfo");
+        assert_eq!(cpu.intel, cpuinfo.contains("GenuineIntel"));
         let avx512f = std::is_x86_feature_detected!("avx512f");
         assert_eq!(
             cpu.avx512,
