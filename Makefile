@@ -89,7 +89,7 @@ all: lib
 
 .PHONY: lib
 lib: ## Builds the shared and the static library into build/lib.
-	$(CARGO) build --release --package gdrapi
+	$(CARGO) build --release --package libgdrapi
 	@mkdir -p build/lib
 	@install -m 0755 $(built)/libgdrapi.so build/lib/$(shared)
 	@install -m 0644 $(built)/libgdrapi.a build/lib/libgdrapi.a

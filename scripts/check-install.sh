@@ -99,7 +99,7 @@ gcc "$stage/program.c" -o "$stage/program" -I"$root/usr/include" "$root/usr/lib/
 "$stage/program" || die "a program linked statically does not work"
 ! readelf --dynamic "$stage/program" | grep libgdrapi || die "the static program needs the shared library"
 
-told=$(cargo rustc --quiet --release --package gdrapi --lib --crate-type staticlib -- --print native-static-libs 2>&1 |
+told=$(cargo rustc --quiet --release --package libgdrapi --lib --crate-type staticlib -- --print native-static-libs 2>&1 |
     sed -n 's/.*native-static-libs: //p')
 as_set() {
     tr ' ' '\n' <<<"$1" | LC_ALL=C sort -u

@@ -12,7 +12,7 @@ mkdir -p "$out"
 env RUSTC_BOOTSTRAP=1 \
     RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gdrapi_tsan" \
     CARGO_TARGET_DIR="$target/tsan" \
-    cargo rustc --package gdrapi --lib --crate-type staticlib --release --target x86_64-unknown-linux-gnu
+    cargo rustc --package libgdrapi --lib --crate-type staticlib --release --target x86_64-unknown-linux-gnu
 
 # gcc's runtime has no names of its own for these, and intercepts the plain ones.
 objcopy --redefine-sym __tsan_memcpy=memcpy --redefine-sym __tsan_memmove=memmove \

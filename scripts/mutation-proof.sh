@@ -12,7 +12,7 @@ mkdir -p "$work/lib"
 
 cargo build --quiet --workspace
 make --no-print-directory lib emulator >/dev/null
-emulated=$(cargo test --quiet --package gdrapi --test emulated --no-run --message-format json |
+emulated=$(cargo test --quiet --package libgdrapi --test emulated --no-run --message-format json |
     sed -n 's/.*"executable":"\([^"]*\/emulated-[^"]*\)".*/\1/p')
 
 # The copy of the tree, without the defects of the last mutant.
@@ -24,7 +24,7 @@ fresh_tree() {
 
 # Each prints the names of the tests that fail.
 unit_tests() {
-    (cd "$work/tree" && CARGO_TARGET_DIR=$work/target cargo test --quiet --package gdrapi --lib --test copy_kernels --no-fail-fast 2>&1) |
+    (cd "$work/tree" && CARGO_TARGET_DIR=$work/target cargo test --quiet --package libgdrapi --lib --test copy_kernels --no-fail-fast 2>&1) |
         sed -n 's/^    \([a-z_0-9:]*\)$/\1/p' | sort -u
 }
 c_tests() {
@@ -54,7 +54,7 @@ fi
 for mutant in "${mutants[@]}"; do
     fresh_tree
     patch --quiet --directory "$work/tree" --strip 1 <"$mutant"
-    (cd "$work/tree" && CARGO_TARGET_DIR=$work/target cargo build --quiet --release --package gdrapi 2>/dev/null)
+    (cd "$work/tree" && CARGO_TARGET_DIR=$work/target cargo build --quiet --release --package libgdrapi 2>/dev/null)
     install "$work/target/release/libgdrapi.so" "$work/lib/libgdrapi.so.2"
     ln -sf libgdrapi.so.2 "$work/lib/libgdrapi.so"
     caught=$( (unit_tests; c_tests; model) | paste -sd' ')

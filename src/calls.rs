@@ -3,42 +3,41 @@
 
 use std::collections::BTreeSet;
 
-use crate::capi::handles::{self, Table};
-use crate::capi::objects::{OpenGdr, PinnedBuffer};
-use crate::capi::slots::Slot;
+use gdrcopy::sys::fork::page_size;
+use gdrcopy::{Gdr, Info, MapFlag, P2pTokens, PinFlags, log};
+
 use crate::error::{Error, Result};
-use crate::gdr::Gdr;
-use crate::log;
-use crate::process::page_size;
-use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
+use crate::handles::{self, Table};
+use crate::objects::{GdrEntry, PinEntry};
+use crate::slots::Slot;
 
 /// Opens the driver and gives it a handle.
-pub(super) fn open() -> Result<usize> {
+pub(crate) fn open() -> Result<usize> {
     let pins = BTreeSet::new();
     let gdr = Gdr::open()?;
-    Table::enter()?.insert(OpenGdr { gdr, pins })
+    Table::enter()?.insert(GdrEntry { gdr, pins })
 }
 
 /// Releases all pins of `g`, then closes it. Goes on after errors; the first one counts.
-pub(super) fn close(g: usize) -> Result<()> {
-    let OpenGdr { gdr, pins } = handles::take::<OpenGdr>(g, |_, _| Ok(()))?;
+pub(crate) fn close(g: usize) -> Result<()> {
+    let GdrEntry { gdr, pins } = handles::take::<GdrEntry>(g, |_, _| Ok(()))?;
     let mut result = Ok(());
     for handle in pins {
         // An unpin of another thread may be first.
-        if let Ok(mut buffer) = handles::take::<PinnedBuffer>(handle, |_, _| Ok(())) {
+        if let Ok(mut buffer) = handles::take::<PinEntry>(handle, |_, _| Ok(())) {
             result = result.and(buffer.release());
         }
     }
-    result.and(gdr.close())
+    result.and(gdr.close().map_err(Error::from))
 }
 
 /// The driver behind `g`, for work that other users of `g` need not wait for.
-pub(super) fn gdr(g: usize) -> Result<Gdr> {
-    handles::with(g, |open: &mut OpenGdr, _| Ok(open.gdr.clone()))
+pub(crate) fn gdr(g: usize) -> Result<Gdr> {
+    handles::with(g, |open: &mut GdrEntry, _| Ok(open.gdr.clone()))
 }
 
 /// Pins a buffer and gives it a handle.
-pub(super) fn pin(
+pub(crate) fn pin(
     g: usize,
     address: u64,
     size: usize,
@@ -46,16 +45,16 @@ pub(super) fn pin(
     tokens: P2pTokens,
 ) -> Result<usize> {
     let pin = gdr(g)?.pin_with_tokens(address, size, flags, tokens)?;
-    let handle = Table::enter()?.insert(PinnedBuffer {
+    let handle = Table::enter()?.insert(PinEntry {
         mapping: None,
         pin,
         gdr: g,
         mapped_size: 0,
     })?;
-    let registered = handles::with(g, |open: &mut OpenGdr, _| Ok(open.pins.insert(handle)));
+    let registered = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.insert(handle)));
     if let Err(closed) = registered {
         // Another thread has closed `g` in the meantime.
-        drop(handles::take::<PinnedBuffer>(handle, |_, _| Ok(())));
+        drop(handles::take::<PinEntry>(handle, |_, _| Ok(())));
         return Err(closed);
     }
     Ok(handle)
@@ -63,9 +62,9 @@ pub(super) fn pin(
 
 /// Unmaps a buffer if it is mapped, and unpins it. If the driver refuses, the handle stays valid, so that
 /// the caller can try again.
-pub(super) fn unpin(g: usize, handle: usize) -> Result<()> {
+pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     gdr(g)?;
-    handles::take(handle, |buffer: &mut PinnedBuffer, slot| {
+    handles::take(handle, |buffer: &mut PinEntry, slot| {
         buffer.check_gdr(g)?;
         slot.show_mapping(None);
         let result = buffer.release();
@@ -79,7 +78,7 @@ pub(super) fn unpin(g: usize, handle: usize) -> Result<()> {
         result
     })?;
     // A close of another thread may be first.
-    let _ = handles::with(g, |open: &mut OpenGdr, _| Ok(open.pins.remove(&handle)));
+    let _ = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.remove(&handle)));
     Ok(())
 }
 
@@ -87,27 +86,27 @@ pub(super) fn unpin(g: usize, handle: usize) -> Result<()> {
 fn with_buffer<R>(
     g: usize,
     handle: usize,
-    work: impl FnOnce(&mut PinnedBuffer, &Slot) -> Result<R>,
+    work: impl FnOnce(&mut PinEntry, &Slot) -> Result<R>,
 ) -> Result<R> {
     gdr(g)?;
-    handles::with(handle, |buffer: &mut PinnedBuffer, slot| {
+    handles::with(handle, |buffer: &mut PinEntry, slot| {
         buffer.check_gdr(g)?;
         work(buffer, slot)
     })
 }
 
 /// Describes a buffer.
-pub(super) fn info(g: usize, handle: usize) -> Result<Info> {
-    with_buffer(g, handle, |buffer, _| buffer.pin.info())
+pub(crate) fn info(g: usize, handle: usize) -> Result<Info> {
+    with_buffer(g, handle, |buffer, _| Ok(buffer.pin.info()?))
 }
 
 /// Returns whether the memory of a buffer has been freed.
-pub(super) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
-    with_buffer(g, handle, |buffer, _| buffer.pin.callback_flag())
+pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
+    with_buffer(g, handle, |buffer, _| Ok(buffer.pin.callback_flag()?))
 }
 
 /// Maps a buffer and opens its copy path.
-pub(super) fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
+pub(crate) fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
     with_buffer(g, handle, |buffer, slot| {
         let mapping = buffer.pin.map(size, flag)?;
         let address = mapping.as_mut_ptr();
@@ -120,9 +119,9 @@ pub(super) fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result
 
 /// Closes a buffer's copy path and unmaps what was mapped, whatever range the caller names: DPDK passes
 /// the device address, others a size of their own.
-pub(super) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<()> {
+pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<()> {
     with_buffer(g, handle, |buffer, slot| {
-        let mapping = buffer.mapping.as_ref().ok_or(Error::NotMapped)?;
+        let mapping = buffer.mapping.as_ref().ok_or(gdrcopy::Error::NotMapped)?;
         let (address, mapping_type) = (mapping.as_mut_ptr(), mapping.mapping_type());
         let mapped = buffer.mapped_size;
         let pages = |size: usize| size.checked_next_multiple_of(page_size());

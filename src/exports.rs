@@ -8,17 +8,14 @@
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::ptr;
 
+use gdrcopy::{Attribute, MapFlag, MappingType, P2pTokens, PinFlags, Version, copy};
 use nix::errno::Errno;
 
-pub use crate::capi::types::{
-    gdr, gdr_attr_t, gdr_info_v1_t, gdr_info_v2_t, gdr_mapping_type_t, gdr_mh_t, gdr_t,
-};
+use crate::types::{gdr_attr_t, gdr_info_v1_t, gdr_info_v2_t, gdr_mapping_type_t, gdr_mh_t, gdr_t};
 
-use crate::capi::guard::{caught, guard};
-use crate::capi::{calls, handles, origin};
 use crate::error::{Error, Result};
-use crate::transfer;
-use crate::types::{Attribute, MapFlag, MappingType, P2pTokens, PinFlags, Version};
+use crate::guard::{caught, guard};
+use crate::{calls, handles, origin};
 
 /// A place for a result, which is written on success only.
 struct Out<T>(*mut T);
@@ -222,10 +219,10 @@ pub unsafe extern "C" fn gdr_copy_to_mapping(
     size: usize,
 ) -> c_int {
     match handles::mapping_type(handle.h as usize) {
-        Some(kind) if !map_d_ptr.is_null() && !h_ptr.is_null() => {
+        Some(mapping_type) if !map_d_ptr.is_null() && !h_ptr.is_null() => {
             // SAFETY: by the header the ranges are valid, `map_d_ptr`'s in the mapping of `handle`, whose type
             // this is.
-            unsafe { transfer::to_mapping(kind, map_d_ptr.cast(), h_ptr.cast(), size) };
+            unsafe { copy::to_mapping(mapping_type, map_d_ptr.cast(), h_ptr.cast(), size) };
             0
         }
         _ => reject_copy_to(handle, map_d_ptr, h_ptr, size),
@@ -241,9 +238,9 @@ pub unsafe extern "C" fn gdr_copy_from_mapping(
     size: usize,
 ) -> c_int {
     match handles::mapping_type(handle.h as usize) {
-        Some(kind) if !map_d_ptr.is_null() && !h_ptr.is_null() => {
+        Some(mapping_type) if !map_d_ptr.is_null() && !h_ptr.is_null() => {
             // SAFETY: as in `gdr_copy_to_mapping`.
-            unsafe { transfer::from_mapping(kind, h_ptr.cast(), map_d_ptr.cast(), size) };
+            unsafe { copy::from_mapping(mapping_type, h_ptr.cast(), map_d_ptr.cast(), size) };
             0
         }
         _ => reject_copy_from(handle, h_ptr, map_d_ptr, size),
@@ -327,7 +324,7 @@ pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c
         let out = unsafe { Out::new(v, "v") }?;
         let value = Attribute::from_raw(attr)
             .ok_or(Error::UnknownAttribute(attr))
-            .and_then(|attribute| calls::gdr(g.addr())?.attribute(attribute));
+            .and_then(|attribute| Ok(calls::gdr(g.addr())?.attribute(attribute)?));
         out.set(value.unwrap_or(0));
         value.map(drop)
     })

@@ -1,15 +1,18 @@
 //! The boundary of every C function but the two copies: results become errno and a log line, panics
 //! end here, and the thread cannot be canceled in between.
+#![forbid(unsafe_code)]
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gdrcopy::log;
+use gdrcopy::sys::cancel::Deferred;
+
 use crate::error::{Error, Result};
-use crate::log;
 
 /// Runs the body of the C function `name`. An error is logged and becomes its errno, success is 0.
-pub(super) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
+pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
     match caught(name, body) {
         Ok(()) => 0,
         Err(error) => error.errno(),
@@ -17,7 +20,7 @@ pub(super) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
 }
 
 /// Runs the body of the C function `name`, logs an error, and makes one of a panic.
-pub(super) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _call = Call::enter();
     // Unwind safe: locks do not poison, and what they protect is valid at every step.
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
@@ -32,40 +35,23 @@ pub(super) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether no thread is inside a call.
-pub(super) fn is_idle() -> bool {
+pub(crate) fn is_idle() -> bool {
     CALLS.load(Ordering::SeqCst) == 0
 }
 
-/// A call in progress: counted, and not to be canceled.
-///
-/// glibc cancels a thread by unwinding its stack. Through Rust frames that aborts the process, and it
-/// would leave descriptors and handles behind. A pending cancellation takes effect after the call.
-pub(super) struct Call {
-    cancel_state: c_int,
-}
-
-unsafe extern "C" {
-    fn pthread_setcancelstate(state: c_int, old_state: *mut c_int) -> c_int;
-}
-
-const PTHREAD_CANCEL_DISABLE: c_int = 1;
+/// A call in progress: counted, and not to be canceled in the middle.
+pub(crate) struct Call(#[expect(dead_code, reason = "for its drop")] Deferred);
 
 impl Call {
-    pub(super) fn enter() -> Call {
+    pub(crate) fn enter() -> Call {
         CALLS.fetch_add(1, Ordering::SeqCst);
-        let mut cancel_state = 0;
-        // SAFETY: the place is ours; POSIX defines the function for every thread.
-        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancel_state) };
-        Call { cancel_state }
+        Call(Deferred::new())
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
         CALLS.fetch_sub(1, Ordering::SeqCst);
-        let mut disabled = 0;
-        // SAFETY: as in `enter`; the state is the one that the thread came with.
-        unsafe { pthread_setcancelstate(self.cancel_state, &mut disabled) };
     }
 }
 
@@ -77,7 +63,7 @@ mod tests {
     fn results_become_errno() {
         assert_eq!(guard("gdr_test", || Ok(())), 0);
         assert_eq!(
-            guard("gdr_test", || Err(Error::AlreadyMapped)),
+            guard("gdr_test", || Err(gdrcopy::Error::AlreadyMapped.into())),
             libc::EAGAIN
         );
     }

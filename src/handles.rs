@@ -9,19 +9,19 @@
 
 use std::ptr;
 
+use gdrcopy::MappingType;
+use gdrcopy::sync::Mutex;
+use gdrcopy::sys::fork::{self, AddressRange, PerProcess};
 use nix::errno::Errno;
 
-use crate::capi::objects::{Kind, Object};
-use crate::capi::slots::{Arena, Slot, state};
 use crate::error::{Error, Result};
-use crate::process::{self, AddressRange, PerProcess};
-use crate::sync::Mutex;
-use crate::types::MappingType;
+use crate::objects::{Kind, Object};
+use crate::slots::{Arena, Slot, state};
 
 /// Whether there is a slot of this process at this address.
 #[inline(always)]
 fn is_slot(handle: usize) -> bool {
-    let in_range = process::page().is_some_and(|page| page.handles.contains(handle));
+    let in_range = fork::page().is_some_and(|page| page.handles.contains(handle));
     in_range && handle.is_multiple_of(size_of::<Slot>())
 }
 
@@ -44,7 +44,7 @@ fn slot(handle: usize) -> Option<&'static Slot> {
 
 /// How the pin with this handle is mapped; `None` for everything that is not a mapped pin of this process.
 #[inline(always)]
-pub(super) fn mapping_type(handle: usize) -> Option<MappingType> {
+pub(crate) fn mapping_type(handle: usize) -> Option<MappingType> {
     if !is_slot(handle) {
         return None;
     }
@@ -55,9 +55,9 @@ pub(super) fn mapping_type(handle: usize) -> Option<MappingType> {
 
 /// Why [`mapping_type`] returned `None`.
 #[cold]
-pub(super) fn why_not_mapped(handle: usize) -> Error {
+pub(crate) fn why_not_mapped(handle: usize) -> Error {
     match slot(handle).map(Slot::state) {
-        Some(state::PIN) => Error::NotMapped,
+        Some(state::PIN) => gdrcopy::Error::NotMapped.into(),
         _ => why_unknown("handle", handle),
     }
 }
@@ -66,7 +66,7 @@ pub(super) fn why_not_mapped(handle: usize) -> Error {
 #[cold]
 fn why_unknown(name: &'static str, handle: usize) -> Error {
     if Table::is_inherited(handle) {
-        Error::ForkedChild
+        gdrcopy::Error::ForkedChild.into()
     } else {
         Error::UnknownHandle(name)
     }
@@ -74,10 +74,10 @@ fn why_unknown(name: &'static str, handle: usize) -> Error {
 
 /// The place of an object, with the handle that stands for it.
 #[derive(Default)]
-pub(super) struct Holder(Mutex<Option<(usize, Object)>>);
+pub(crate) struct Holder(Mutex<Option<(usize, Object)>>);
 
 /// The handles of one process.
-pub(super) struct Table {
+pub(crate) struct Table {
     /// Handle memory of the processes that this one was forked off from.
     inherited: Vec<std::ops::Range<usize>>,
     /// The same range as in the process's page, readable where that was wiped.
@@ -102,8 +102,8 @@ static TABLE: PerProcess<Table> = PerProcess::new();
 impl Table {
     /// This process's table, made now if need be. It takes nothing over from a parent process but the
     /// knowledge which handles were the parent's.
-    pub(super) fn enter() -> Result<&'static Table> {
-        process::enter()?;
+    pub(crate) fn enter() -> Result<&'static Table> {
+        fork::enter()?;
         Ok(TABLE.get(|parent| Table {
             inherited: parent.map_or_else(Vec::new, Table::all_ranges),
             range: AddressRange::default(),
@@ -130,7 +130,7 @@ impl Table {
     }
 
     /// Gives the object a handle.
-    pub(super) fn insert<T: Kind>(&self, object: T) -> Result<usize> {
+    pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<usize> {
         let (slot, holder) = self.take_slot()?;
         let handle = ptr::from_ref(slot).expose_provenance();
         object.show(slot);
@@ -145,17 +145,17 @@ impl Table {
     fn take_slot(&self) -> Result<(&'static Slot, usize)> {
         let mut state = self.state.lock();
         if state.arena.is_none() {
-            state.arena = Some(Arena::reserve().map_err(Error::OutOfHandles)?);
+            state.arena = Some(Arena::reserve().map_err(out_of_handles)?);
         }
         let publish = |base, len| {
             self.range.set(base, len);
-            if let Some(page) = process::page() {
+            if let Some(page) = fork::page() {
                 page.handles.set(base, len);
             }
         };
         let arena = state.arena.as_mut().map(|arena| arena.take(publish));
-        let slot = arena.transpose().map_err(Error::OutOfHandles)?.flatten();
-        let slot = slot.ok_or(Error::OutOfHandles(Errno::ENOMEM))?;
+        let slot = arena.transpose().map_err(out_of_handles)?.flatten();
+        let slot = slot.ok_or(out_of_handles(Errno::ENOMEM))?;
         let holder = state.spare.pop().unwrap_or_else(|| {
             let holder = Box::<Holder>::default();
             let address = ptr::from_ref(&*holder).expose_provenance();
@@ -173,6 +173,10 @@ impl Table {
             arena.give_back(ptr::from_ref(slot).addr());
         }
     }
+}
+
+fn out_of_handles(errno: Errno) -> Error {
+    gdrcopy::Error::OutOfHandles(errno).into()
 }
 
 /// The slot and the holder behind this handle. The caller must see whether the holder is still the handle's.
@@ -194,7 +198,7 @@ fn object_of<T: Kind>(place: &mut Option<(usize, Object)>, handle: usize) -> Res
 }
 
 /// Works on the object with this handle; other callers with the same handle wait.
-pub(super) fn with<T: Kind, R>(
+pub(crate) fn with<T: Kind, R>(
     handle: usize,
     work: impl FnOnce(&mut T, &Slot) -> Result<R>,
 ) -> Result<R> {
@@ -205,7 +209,7 @@ pub(super) fn with<T: Kind, R>(
 
 /// Takes the object with this handle out after `work` on it; the handle is stale from then on. If `work`
 /// fails, the object stays.
-pub(super) fn take<T: Kind>(
+pub(crate) fn take<T: Kind>(
     handle: usize,
     work: impl FnOnce(&mut T, &Slot) -> Result<()>,
 ) -> Result<T> {
@@ -228,13 +232,13 @@ pub(super) fn take<T: Kind>(
 /// # Safety
 /// Where `is_idle`, called after the table has become unreachable, returns true, no thread is inside a
 /// function of this module.
-pub(super) unsafe fn unload(is_idle: impl Fn() -> bool) -> bool {
+pub(crate) unsafe fn unload(is_idle: impl Fn() -> bool) -> bool {
     let mut freed = false;
     let may = |table: &Table| {
         let state = table.state.try_lock();
         let is_empty = |arena: &Arena| arena.is_empty();
         freed = is_idle() && state.is_some_and(|state| state.arena.as_ref().is_none_or(is_empty));
-        if freed && let Some(page) = process::page() {
+        if freed && let Some(page) = fork::page() {
             page.handles.set(0, 0);
         }
         freed
@@ -247,7 +251,7 @@ pub(super) unsafe fn unload(is_idle: impl Fn() -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capi::objects::{OpenGdr, PinnedBuffer};
+    use crate::objects::{GdrEntry, PinEntry};
 
     #[test]
     fn numbers_that_are_no_handles_are_refused() {
@@ -263,9 +267,9 @@ mod tests {
             &raw const TABLE as usize,
         ] {
             assert!(mapping_type(forged).is_none());
-            let found = with::<PinnedBuffer, _>(forged, |_, _| Ok(()));
+            let found = with::<PinEntry, _>(forged, |_, _| Ok(()));
             assert_eq!(found, Err(Error::UnknownHandle("handle")));
-            let found = with::<OpenGdr, _>(forged, |_, _| Ok(()));
+            let found = with::<GdrEntry, _>(forged, |_, _| Ok(()));
             assert_eq!(found, Err(Error::UnknownHandle("g")));
         }
     }

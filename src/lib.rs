@@ -1,4 +1,6 @@
-//! The C API layer: `include/gdrapi.h` on one side, the safe core on the other.
+//! libgdrapi: `include/gdrapi.h` on one side, the crate `gdrcopy` on the other.
+//!
+//! A call goes down through these modules and then into the crate:
 //!
 //! ```text
 //! exports   the 17 functions, in the header's order: arguments in, errno out
@@ -9,15 +11,17 @@
 //! objects   what stands behind a handle
 //! slots     the readable memory that handles point into
 //! origin    which file the library was loaded from
+//! error     what can go wrong
 //! unload    what happens at dlclose
 //! ```
 
 mod calls;
+mod error;
 pub mod exports;
 mod guard;
 mod handles;
 mod objects;
 mod origin;
 mod slots;
-mod types;
+pub mod types;
 mod unload;

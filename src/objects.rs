@@ -3,39 +3,38 @@
 
 use std::collections::BTreeSet;
 
-use crate::capi::slots::{Slot, state};
+use gdrcopy::{Gdr, Mapping, Pin};
+
 use crate::error::{Error, Result};
-use crate::gdr::Gdr;
-use crate::mapping::Mapping;
-use crate::pin::Pin;
+use crate::slots::{Slot, state};
 
 /// Behind a `gdr_t`: an open driver and the handles of its pins.
 #[derive(Debug)]
-pub(super) struct OpenGdr {
-    pub(super) gdr: Gdr,
-    pub(super) pins: BTreeSet<usize>,
+pub(crate) struct GdrEntry {
+    pub(crate) gdr: Gdr,
+    pub(crate) pins: BTreeSet<usize>,
 }
 
 /// Behind a `gdr_mh_t`: a pin, its mapping while it has one, and the handle of its `gdr_t`.
 #[derive(Debug)]
-pub(super) struct PinnedBuffer {
+pub(crate) struct PinEntry {
     // Dropped in this order: unmapped first, then unpinned.
-    pub(super) mapping: Option<Mapping>,
-    pub(super) pin: Pin,
-    pub(super) gdr: usize,
+    pub(crate) mapping: Option<Mapping>,
+    pub(crate) pin: Pin,
+    pub(crate) gdr: usize,
     /// The size that gdr_map was called with.
-    pub(super) mapped_size: usize,
+    pub(crate) mapped_size: usize,
 }
 
 /// What a handle can stand for.
 #[derive(Debug)]
-pub(super) enum Object {
-    Gdr(OpenGdr),
-    Pin(PinnedBuffer),
+pub(crate) enum Object {
+    Gdr(GdrEntry),
+    Pin(PinEntry),
 }
 
 /// One kind of object.
-pub(super) trait Kind: Sized {
+pub(crate) trait Kind: Sized {
     /// The state of a slot while it is a live handle of such an object.
     const STATE: u32;
     /// What errors call the argument.
@@ -48,7 +47,7 @@ pub(super) trait Kind: Sized {
     fn show(&self, slot: &Slot);
 }
 
-impl Kind for OpenGdr {
+impl Kind for GdrEntry {
     const STATE: u32 = state::GDR;
     const ARGUMENT: &'static str = "g";
 
@@ -56,14 +55,14 @@ impl Kind for OpenGdr {
         Object::Gdr(self)
     }
 
-    fn from_object(object: Object) -> Option<OpenGdr> {
+    fn from_object(object: Object) -> Option<GdrEntry> {
         match object {
             Object::Gdr(gdr) => Some(gdr),
             Object::Pin(_) => None,
         }
     }
 
-    fn of(object: &mut Object) -> Option<&mut OpenGdr> {
+    fn of(object: &mut Object) -> Option<&mut GdrEntry> {
         match object {
             Object::Gdr(gdr) => Some(gdr),
             Object::Pin(_) => None,
@@ -75,7 +74,7 @@ impl Kind for OpenGdr {
     }
 }
 
-impl Kind for PinnedBuffer {
+impl Kind for PinEntry {
     const STATE: u32 = state::PIN;
     const ARGUMENT: &'static str = "handle";
 
@@ -83,14 +82,14 @@ impl Kind for PinnedBuffer {
         Object::Pin(self)
     }
 
-    fn from_object(object: Object) -> Option<PinnedBuffer> {
+    fn from_object(object: Object) -> Option<PinEntry> {
         match object {
             Object::Pin(pin) => Some(pin),
             Object::Gdr(_) => None,
         }
     }
 
-    fn of(object: &mut Object) -> Option<&mut PinnedBuffer> {
+    fn of(object: &mut Object) -> Option<&mut PinEntry> {
         match object {
             Object::Pin(pin) => Some(pin),
             Object::Gdr(_) => None,
@@ -102,8 +101,8 @@ impl Kind for PinnedBuffer {
     }
 }
 
-impl PinnedBuffer {
-    pub(super) fn check_gdr(&self, g: usize) -> Result<()> {
+impl PinEntry {
+    pub(crate) fn check_gdr(&self, g: usize) -> Result<()> {
         if self.gdr == g {
             Ok(())
         } else {
@@ -112,28 +111,29 @@ impl PinnedBuffer {
     }
 
     /// Unmaps it; an error leaves it mapped.
-    pub(super) fn unmap(&mut self) -> Result<()> {
-        self.end_mapping(Mapping::unmap)?.ok_or(Error::NotMapped)
+    pub(crate) fn unmap(&mut self) -> Result<()> {
+        let ended = self.end_mapping(Mapping::unmap)?;
+        Ok(ended.ok_or(gdrcopy::Error::NotMapped)?)
     }
 
     /// Takes the mapping away if there is one, then unpins. After an error it is pinned as before; and
     /// mapped, if the mapping could not be taken away.
-    pub(super) fn release(&mut self) -> Result<()> {
+    pub(crate) fn release(&mut self) -> Result<()> {
         self.end_mapping(Mapping::retire)?;
-        self.pin.release()
+        Ok(self.pin.release()?)
     }
 
     /// Ends the mapping in this way, if there is one; an error leaves it mapped.
     fn end_mapping(
         &mut self,
-        end: fn(Mapping) -> std::result::Result<(), (Mapping, Error)>,
+        end: fn(Mapping) -> std::result::Result<(), (Mapping, gdrcopy::Error)>,
     ) -> Result<Option<()>> {
         let Some(mapping) = self.mapping.take() else {
             return Ok(None);
         };
         end(mapping).map(Some).map_err(|(mapping, error)| {
             self.mapping = Some(mapping);
-            error
+            error.into()
         })
     }
 }

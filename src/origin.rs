@@ -3,10 +3,10 @@
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
 
-use crate::log;
+use gdrcopy::log;
 
 /// Logs the version and the path of the library: several libgdrapi may be installed.
-pub(super) fn log() {
+pub(crate) fn log() {
     let version = env!("CARGO_PKG_VERSION");
     log::debug!("libgdrapi {version} (gdrapi) from {}", path());
 }

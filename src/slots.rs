@@ -8,9 +8,8 @@ use std::mem::{offset_of, size_of};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
+use gdrcopy::MappingType;
 use nix::errno::Errno;
-
-use crate::types::MappingType;
 
 /// What a handle points to.
 ///
@@ -18,7 +17,7 @@ use crate::types::MappingType;
 /// at the start of a `gdr_t`, the driver's number at byte 24 of a `gdr_mh_t`.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     descriptor: AtomicI32,
     state: AtomicU32,
     /// The address of the `Holder` of its object.
@@ -31,28 +30,28 @@ const _: () = assert!(size_of::<Slot>() == 128);
 const _: () = assert!(offset_of!(Slot, descriptor) == 0 && offset_of!(Slot, driver_handle) == 24);
 
 /// The states of a slot. Memory that was never used, or was released, reads as `FREE`.
-pub(super) mod state {
-    pub(in crate::capi) const FREE: u32 = 0;
-    pub(in crate::capi) const TAKEN: u32 = 1;
-    pub(in crate::capi) const GDR: u32 = 2;
+pub(crate) mod state {
+    pub(crate) const FREE: u32 = 0;
+    pub(crate) const TAKEN: u32 = 1;
+    pub(crate) const GDR: u32 = 2;
     /// A pin that is not mapped. With a mapping type added: mapped so.
-    pub(in crate::capi) const PIN: u32 = 4;
+    pub(crate) const PIN: u32 = 4;
 }
 
 impl Slot {
     #[inline(always)]
-    pub(super) fn state(&self) -> u32 {
+    pub(crate) fn state(&self) -> u32 {
         self.state.load(Ordering::Acquire)
     }
 
     /// Whether it is the handle of an object.
-    pub(super) fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.state() >= state::GDR
     }
 
     /// How the slot's pin is mapped; `None` if it is not, or is no pin.
     #[inline(always)]
-    pub(super) fn mapping_type(&self) -> Option<MappingType> {
+    pub(crate) fn mapping_type(&self) -> Option<MappingType> {
         const WC: u32 = state::PIN + MappingType::WriteCombining as u32;
         const CACHING: u32 = state::PIN + MappingType::Caching as u32;
         const DEVICE: u32 = state::PIN + MappingType::Device as u32;
@@ -65,34 +64,34 @@ impl Slot {
     }
 
     /// The address of the holder of its object; 0 if the slot has been cleared.
-    pub(super) fn holder(&self) -> usize {
+    pub(crate) fn holder(&self) -> usize {
         self.holder.load(Ordering::Relaxed)
     }
 
-    pub(super) fn show_descriptor(&self, descriptor: i32) {
+    pub(crate) fn show_descriptor(&self, descriptor: i32) {
         self.descriptor.store(descriptor, Ordering::Relaxed);
     }
 
-    pub(super) fn show_driver_handle(&self, handle: u64) {
+    pub(crate) fn show_driver_handle(&self, handle: u64) {
         // Old C programs print it as a 32-bit number.
         self.driver_handle.store(handle as u32, Ordering::Relaxed);
     }
 
     /// Opens (or with `None`, closes) the pin's copy path.
-    pub(super) fn show_mapping(&self, mapping_type: Option<MappingType>) {
+    pub(crate) fn show_mapping(&self, mapping_type: Option<MappingType>) {
         let mapped = mapping_type.map_or(0, |mapping_type| mapping_type as u32);
         self.state.store(state::PIN + mapped, Ordering::Release);
     }
 
     /// Makes the slot a live handle of the object in this holder.
-    pub(super) fn publish(&self, state: u32, holder: usize) {
+    pub(crate) fn publish(&self, state: u32, holder: usize) {
         self.holder.store(holder, Ordering::Relaxed);
         // Release: a reader that sees the state sees the holder.
         self.state.store(state, Ordering::Release);
     }
 
     /// Makes the handle stale.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.state.store(state::TAKEN, Ordering::Release);
         self.descriptor.store(0, Ordering::Relaxed);
         self.driver_handle.store(0, Ordering::Relaxed);
@@ -103,7 +102,7 @@ impl Slot {
 
 /// Slots of one reservation of address space, taken in turn.
 #[derive(Debug)]
-pub(super) struct Arena {
+pub(crate) struct Arena {
     base: usize,
     slots: usize,
     /// The number of slots, from the first on, that are readable and writable.
@@ -123,7 +122,7 @@ const FULL: usize = 8 << 20;
 
 impl Arena {
     /// Reserves address space: as much as the process may have.
-    pub(super) fn reserve() -> std::result::Result<Arena, Errno> {
+    pub(crate) fn reserve() -> std::result::Result<Arena, Errno> {
         let mut slots = FULL;
         loop {
             // SAFETY: a new private mapping at an address of the kernel's choice touches no other memory.
@@ -154,7 +153,7 @@ impl Arena {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.live == 0
     }
 
@@ -165,7 +164,7 @@ impl Arena {
 
     /// The next free slot; none when half of them are live. `publish` is called with the range in use when
     /// that grows.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         publish: impl Fn(usize, usize),
     ) -> std::result::Result<Option<&'static Slot>, Errno> {
@@ -215,7 +214,7 @@ impl Arena {
     }
 
     /// Takes back the slot at this address, which was cleared.
-    pub(super) fn give_back(&mut self, address: usize) {
+    pub(crate) fn give_back(&mut self, address: usize) {
         let step = (address - self.base) / size_of::<Slot>() / STEP;
         self.live -= 1;
         self.live_in_step[step] -= 1;

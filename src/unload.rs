@@ -1,9 +1,10 @@
 //! What happens when the library is unloaded by dlclose, and at the end of the process: the loader calls
 //! the function here in both cases, and does not say which it is.
 
-use crate::capi::guard::{self, Call};
-use crate::capi::handles;
-use crate::transfer;
+use gdrcopy::copy;
+
+use crate::guard::{self, Call};
+use crate::handles;
 
 /// Ends the helper threads of large copies; frees the handles' memory if none is open and no other
 /// thread is inside a call. What stays is one page, which copies look at without being counted as calls.
@@ -11,13 +12,13 @@ extern "C" fn unload() {
     {
         // Joining threads is a cancellation point.
         let _not_canceled = Call::enter();
-        transfer::end_threads();
+        copy::end_threads();
     }
     // SAFETY: a call counts itself before it looks the table up. So if none is in progress after the
     // table has become unreachable, none has a reference to it.
     if unsafe { handles::unload(guard::is_idle) } {
         // SAFETY: no handle is open, so no mapping is live.
-        unsafe { transfer::unload(guard::is_idle) };
+        unsafe { copy::mixed::unload(guard::is_idle) };
     }
 }
 

@@ -17,7 +17,7 @@ fn prototypes() -> String {
     let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("a valid config");
     let bindings = cbindgen::Builder::new()
         .with_config(config)
-        .with_src(root().join("src/capi/exports.rs"))
+        .with_src(root().join("src/exports.rs"))
         .generate()
         .expect("sources that cbindgen can read");
     let mut text = Vec::new();
@@ -85,7 +85,7 @@ fn versions_agree() {
             .parse::<u32>()
             .expect("a number")
     };
-    let api = gdrapi::Version::API;
+    let api = gdrcopy::Version::API;
     assert_eq!(
         (
             value("GDR_API_MAJOR_VERSION"),
@@ -93,7 +93,7 @@ fn versions_agree() {
         ),
         (api.major, api.minor)
     );
-    let oldest = gdrapi::Version::OLDEST_GDRDRV;
+    let oldest = gdrcopy::Version::OLDEST_GDRDRV;
     assert_eq!(value("MINIMUM_GDRDRV_MAJOR_VERSION"), oldest.major);
     assert_eq!(value("MINIMUM_GDRDRV_MINOR_VERSION"), oldest.minor);
     let package = env!("CARGO_PKG_VERSION");

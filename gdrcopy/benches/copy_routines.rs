@@ -1,6 +1,6 @@
-//! The copy kernels on ordinary, cached memory: what they cost apart from PCIe.
+//! The copy routines on ordinary, cached memory: what they cost apart from PCIe.
 //!
-//! `cargo bench --bench copy_kernels [-- FILTER]`; names are direction/kernel/bytes, as in
+//! `cargo bench --bench copy_routines [-- FILTER]`; names are direction/routine/bytes, as in
 //! `read/avx2/64`. What counts in the end, GPU memory, is measured by `bench/`.
 
 use std::hint::black_box;
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
-use gdrapi::copy::{self, Kernel};
+use gdrcopy::copy::routines::{self, Routine};
 
-/// One line, odd, one page, more than the first cache, more than the second. Words need no kernel.
+/// One line, odd, one page, more than the first cache, more than the second. Words need no routine.
 const SIZES: [usize; 5] = [64, 1000, 4 << 10, 64 << 10, 4 << 20];
 
 /// Memory whose first byte starts a cache line.
@@ -40,16 +40,16 @@ fn measure_all(criterion: &mut Criterion) {
     for (direction, copy) in [
         (
             "write",
-            Kernel::write as unsafe fn(&Kernel, *mut u8, *const u8, usize),
+            routines::write_by as unsafe fn(&Routine, *mut u8, *const u8, usize),
         ),
-        ("read", Kernel::read),
+        ("read", routines::read_by),
     ] {
         let mut group = criterion.benchmark_group(direction);
         group.warm_up_time(Duration::from_millis(300));
         group.measurement_time(Duration::from_secs(1));
-        for kernel in copy::kernels() {
+        for routine in routines::supported() {
             for size in SIZES {
-                measure(&mut group, kernel, size, copy);
+                measure(&mut group, routine, size, copy);
             }
         }
     }
@@ -57,15 +57,15 @@ fn measure_all(criterion: &mut Criterion) {
 
 fn measure(
     group: &mut BenchmarkGroup<'_, WallTime>,
-    kernel: &'static Kernel,
+    routine: &'static Routine,
     size: usize,
-    copy: unsafe fn(&Kernel, *mut u8, *const u8, usize),
+    copy: unsafe fn(&Routine, *mut u8, *const u8, usize),
 ) {
     let (mut device, mut host) = (Aligned::new(size), Aligned::new(size));
     group.throughput(Throughput::Bytes(size as u64));
-    group.bench_function(BenchmarkId::new(kernel.name(), size), |bencher| {
+    group.bench_function(BenchmarkId::new(routine.name(), size), |bencher| {
         let (to, from) = (device.as_mut_ptr(), host.as_mut_ptr());
-        // SAFETY: both sides hold `size` bytes in whole lines, and `kernels` gave the kernel out.
-        bencher.iter(|| unsafe { copy(kernel, black_box(to), black_box(from), size) });
+        // SAFETY: both sides hold `size` bytes in whole lines, and `supported` gave the routine out.
+        bencher.iter(|| unsafe { copy(routine, black_box(to), black_box(from), size) });
     });
 }

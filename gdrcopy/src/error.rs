@@ -1,27 +1,20 @@
 //! Everything that can go wrong, the errno it becomes, and what the user can do about it.
 #![forbid(unsafe_code)]
 
+use std::ffi::{CStr, c_uint};
 use std::fmt;
 
 use nix::errno::Errno;
 
-use crate::cuda::CudaError;
 use crate::types::{MappingType, Version};
-use crate::uapi::Call;
 
-/// What this library's fallible functions return.
+/// What the fallible functions of this crate return.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. [`Error::errno`] is what the C functions return; the text says what to do.
+/// Why a call failed. The text says what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// A pointer argument, named here, is NULL.
-    Null(&'static str),
-    /// The argument named here is not a live handle.
-    UnknownHandle(&'static str),
-    /// The pin belongs to another open driver.
-    ForeignPin,
     /// The handle was made before this process was forked off.
     ForkedChild,
     /// A pin or a map of no bytes, or of address 0.
@@ -43,12 +36,6 @@ pub enum Error {
         /// Size of the backend's pages in bytes.
         page_size: u64,
     },
-    /// No such map flag.
-    UnknownMapFlag(i32),
-    /// No such attribute.
-    UnknownAttribute(u32),
-    /// No such mapping type.
-    UnknownMappingType(u32),
     /// The driver gave another mapping type than the one asked for.
     MappingTypeRefused {
         /// The type asked for.
@@ -114,8 +101,78 @@ pub enum Error {
         /// What it answered.
         errno: Errno,
     },
-    /// A defect of this library; please report it.
-    Panicked,
+}
+
+/// The calls to the driver, as errors and logs name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each is the call of that name")]
+pub enum Call {
+    Open,
+    Close,
+    Mmap,
+    Munmap,
+    PinBuffer,
+    UnpinBuffer,
+    GetCbFlag,
+    GetInfo,
+    GetInfoV2,
+    GetAttr,
+    PinBufferV2,
+    ReqMappingType,
+    GetVersion,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Call::Open => "open of /dev/gdrdrv",
+            Call::Close => "close of /dev/gdrdrv",
+            Call::Mmap => "mmap",
+            Call::Munmap => "munmap",
+            Call::PinBuffer => "ioctl PIN_BUFFER",
+            Call::UnpinBuffer => "ioctl UNPIN_BUFFER",
+            Call::GetCbFlag => "ioctl GET_CB_FLAG",
+            Call::GetInfo => "ioctl GET_INFO",
+            Call::GetInfoV2 => "ioctl GET_INFO_V2",
+            Call::GetAttr => "ioctl GET_ATTR",
+            Call::PinBufferV2 => "ioctl PIN_BUFFER_V2",
+            Call::ReqMappingType => "ioctl REQ_MAPPING_TYPE",
+            Call::GetVersion => "ioctl GET_VERSION",
+        })
+    }
+}
+
+/// A CUresult that is not success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CudaError {
+    /// The number.
+    pub code: c_uint,
+    /// What the CUDA driver calls it, where it knows it.
+    pub(crate) name: Option<&'static CStr>,
+}
+
+impl CudaError {
+    /// The errno that stands for it: the table of `docs/compatibility.md`.
+    pub fn errno(self) -> i32 {
+        match self.code {
+            1 => libc::EINVAL,           // INVALID_VALUE
+            2 => libc::ENOMEM,           // OUT_OF_MEMORY
+            3 | 4 | 201 => libc::EINVAL, // NOT_INITIALIZED, DEINITIALIZED, INVALID_CONTEXT
+            800 => libc::EPERM,          // NOT_PERMITTED
+            801 => libc::EOPNOTSUPP,     // NOT_SUPPORTED
+            _ => libc::EIO,
+        }
+    }
+}
+
+impl fmt::Display for CudaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name {
+            Some(name) => write!(f, "{} ({})", name.to_string_lossy(), self.code),
+            None => write!(f, "CUDA error {}", self.code),
+        }
+    }
 }
 
 /// `ENOTSUPP`, an error number of the kernel's own that it should not show to programs.
@@ -139,18 +196,12 @@ impl Error {
 
     fn kind(&self) -> Errno {
         match *self {
-            Error::Null(_)
-            | Error::UnknownHandle(_)
-            | Error::ForeignPin
-            | Error::EmptyRange
+            Error::EmptyRange
             | Error::RangeOverflow
             | Error::OutOfMapping
             | Error::OutOfPin
             | Error::NotMapped
             | Error::UnalignedMap { .. }
-            | Error::UnknownMapFlag(_)
-            | Error::UnknownAttribute(_)
-            | Error::UnknownMappingType(_)
             | Error::MappingTypeRefused { .. }
             | Error::PinFlagsNeedNewerDriver { .. } => Errno::EINVAL,
             Error::ForkedChild => Errno::EACCES,
@@ -166,8 +217,7 @@ impl Error {
             Error::Driver {
                 errno: Errno::UnknownErrno,
                 ..
-            }
-            | Error::Panicked => Errno::EIO,
+            } => Errno::EIO,
             Error::Driver { errno, .. }
             | Error::OutOfHandles(errno)
             | Error::Descriptors(errno) => errno,
@@ -178,14 +228,6 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Error::Null(argument) => write!(f, "`{argument}` is NULL: pass a valid pointer"),
-            Error::UnknownHandle(argument) => write!(
-                f,
-                "`{argument}` is not a live handle: it was never handed out, or was closed or unpinned before"
-            ),
-            Error::ForeignPin => f.write_str(
-                "`handle` belongs to another gdr_t: pass the one its buffer was pinned with",
-            ),
             Error::ForkedChild => f.write_str(
                 "the handle belongs to the parent process: a forked child must call gdr_open and pin for itself",
             ),
@@ -211,15 +253,6 @@ impl fmt::Display for Error {
                 "device address {address:#x} is not a multiple of {page_size}, so its pin cannot be mapped: \
                  align it, or set GDRCOPY_ALLOW_UNALIGNED_MAP=1"
             ),
-            Error::UnknownMapFlag(flag) => {
-                write!(f, "`flags` = {flag} is no gdr_map_flags_t value (0 to 3)")
-            }
-            Error::UnknownAttribute(attribute) => {
-                write!(f, "`attr` = {attribute} is no gdr_attr_t value (1 to 3)")
-            }
-            Error::UnknownMappingType(raw) => {
-                write!(f, "{raw} is no gdr_mapping_type_t value (0 to 3)")
-            }
             Error::MappingTypeRefused { wanted, given } => write!(
                 f,
                 "asked for a {wanted} mapping, the driver gave {given}: map with GDR_MAP_FLAG_DEFAULT"
@@ -279,7 +312,6 @@ impl fmt::Display for Error {
             Error::Driver { call, errno } => {
                 write!(f, "{} failed with {errno:?} ({}): {}", call, errno.desc(), advice(call, errno))
             }
-            Error::Panicked => f.write_str("internal error of gdrapi: please report it"),
         }
     }
 }
@@ -300,7 +332,7 @@ fn advice(call: Call, errno: Errno) -> &'static str {
             "the container's device cgroup forbids it: pass --device=/dev/gdrdrv"
         }
         (Call::Open, Errno::ENXIO | Errno::ENODEV) => {
-            "the device node is stale: load the module (modprobe gdrdrv) and make the node anew"
+            "the device node is stale: load the module (modprobe gdrdrv) and recreate the device node"
         }
         (_, Errno::EMFILE | Errno::ENFILE) => "too many open files: raise the limit (ulimit -n)",
         (_, Errno::EACCES) => {
@@ -330,7 +362,7 @@ fn advice(call: Call, errno: Errno) -> &'static str {
         (Call::Mmap, Errno::ENOMEM) => {
             "out of address space or mappings (vm.max_map_count): map less"
         }
-        (_, Errno::EINTR) => "interrupted by signals again and again: call it again",
+        (_, Errno::EINTR) => "repeatedly interrupted by signals; retry the call",
         (_, Errno::ENOTTY) => "the driver does not know the call: update it",
         _ => "see the kernel's log (dmesg)",
     }
@@ -348,7 +380,7 @@ impl fmt::Display for CudaVersion {
 /// What a user can do about an answer of CUDA.
 fn cuda_advice(error: CudaError) -> &'static str {
     match error.errno() {
-        libc::EINVAL if error.0 == 1 => {
+        libc::EINVAL if error.code == 1 => {
             "the range is not GPU memory that can be exported: managed, host or freed memory, longer than the \
              allocation, or of a memory pool"
         }
@@ -373,7 +405,6 @@ mod tests {
     fn no_error_is_success() {
         let unnamed = Error::driver(Call::Mmap, 9999);
         assert_eq!(unnamed.errno(), libc::EIO);
-        assert_eq!(Error::Panicked.errno(), libc::EIO);
     }
 
     #[test]
@@ -389,6 +420,21 @@ mod tests {
         let text = Error::driver(Call::Open, libc::ENOENT).to_string();
         for part in ["/dev/gdrdrv", "ENOENT", "modprobe gdrdrv"] {
             assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+    }
+
+    #[test]
+    fn cuda_errors_are_never_success() {
+        for (code, errno) in [
+            (1, libc::EINVAL),
+            (2, libc::ENOMEM),
+            (201, libc::EINVAL),
+            (800, libc::EPERM),
+            (801, libc::EOPNOTSUPP),
+            (304, libc::EIO),
+            (u32::MAX, libc::EIO),
+        ] {
+            assert_eq!(CudaError { code, name: None }.errno(), errno);
         }
     }
 }

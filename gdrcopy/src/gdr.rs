@@ -6,13 +6,13 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::backend::{self, Backend};
+use crate::copy::{self, routines};
 use crate::error::Result;
 use crate::log;
 use crate::pin::Pin;
-use crate::process::{self, Owner};
 use crate::settings::Settings;
+use crate::sys::fork::{self, Owner};
 use crate::types::{Attribute, P2pTokens, PinFlags, Version};
-use crate::{copy, transfer};
 
 /// An open driver. Cloning it is cheap; it is closed when the last clone is dropped and the last of
 /// its pins is gone.
@@ -40,12 +40,12 @@ impl Gdr {
     /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld) where the driver serves only newer API versions than 2.6;
     /// [`Error::DummyGpuDriver`](crate::Error::DummyGpuDriver) where it was loaded without a GPU driver.
     pub fn open() -> Result<Gdr> {
-        process::enter()?;
+        fork::enter()?;
         let settings = Settings::from_env();
         log::set_level(settings.log_level);
         let backend = backend::open(&settings)?;
         select_copy_routine(settings.isa.as_deref());
-        transfer::set_threads(settings.threads.as_deref());
+        copy::set_threads(settings.threads.as_deref());
         let shared = Shared {
             backend,
             allow_unaligned_map: settings.allow_unaligned_map,
@@ -113,14 +113,15 @@ impl Gdr {
     }
 
     /// What C programs find where they expect the driver's descriptor.
-    pub(crate) fn descriptor(&self) -> RawFd {
+    #[doc(hidden)]
+    pub fn descriptor(&self) -> RawFd {
         self.shared.backend.descriptor()
     }
 }
 
 /// Selects the copy routine for write-combined mappings, and logs it where that is news.
 fn select_copy_routine(request: Option<&OsStr>) {
-    let Some(selected) = copy::select(request).map(|routine| routine.name()) else {
+    let Some(selected) = routines::select(request).map(|routine| routine.name()) else {
         return;
     };
     if let Some(request) = request.filter(|&request| request != selected) {

@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::settings;
+use crate::sys::cancel::Deferred;
 
 /// Log severity, with the numbers that `GDRCOPY_LOG_LEVEL` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub enum Level {
     Debug = 1,
     Info = 2,
     Warn = 3,
@@ -38,7 +39,7 @@ pub(crate) fn set_level(lowest: Option<u8>) {
 }
 
 /// Whether lines of this level are shown.
-pub(crate) fn enabled(level: Level) -> bool {
+pub fn enabled(level: Level) -> bool {
     if THRESHOLD.load(Ordering::Relaxed) == UNREAD {
         // An error before the first open.
         set_level(settings::log_level());
@@ -48,7 +49,9 @@ pub(crate) fn enabled(level: Level) -> bool {
 
 /// Writes one line, in one `write`, so that lines of several threads and processes do not mix. No
 /// standard stream is involved: a forked child may inherit their locks locked.
-pub(crate) fn line(level: Level, text: fmt::Arguments<'_>) {
+pub fn line(level: Level, text: fmt::Arguments<'_>) {
+    // Writing is a cancellation point.
+    let _deferred = Deferred::new();
     let errno = nix::errno::Errno::last();
     let line = format!("{}{text}\n", level.prefix());
     // If stderr is closed, there is no place left to report that.
@@ -57,23 +60,33 @@ pub(crate) fn line(level: Level, text: fmt::Arguments<'_>) {
 }
 
 /// Writes a line if lines of its level are printed; evaluates the arguments only then.
-macro_rules! at {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! log_at {
     ($level:ident, $($text:tt)+) => {
         if $crate::log::enabled($crate::log::Level::$level) {
             $crate::log::line($crate::log::Level::$level, format_args!($($text)+))
         }
     };
 }
-macro_rules! debug {
-    ($($text:tt)+) => { $crate::log::at!(Debug, $($text)+) };
+#[doc(hidden)]
+#[macro_export]
+macro_rules! log_debug {
+    ($($text:tt)+) => { $crate::log_at!(Debug, $($text)+) };
 }
-macro_rules! info {
-    ($($text:tt)+) => { $crate::log::at!(Info, $($text)+) };
+#[doc(hidden)]
+#[macro_export]
+macro_rules! log_info {
+    ($($text:tt)+) => { $crate::log_at!(Info, $($text)+) };
 }
-macro_rules! warning {
-    ($($text:tt)+) => { $crate::log::at!(Warn, $($text)+) };
+#[doc(hidden)]
+#[macro_export]
+macro_rules! log_warning {
+    ($($text:tt)+) => { $crate::log_at!(Warn, $($text)+) };
 }
-macro_rules! error {
-    ($($text:tt)+) => { $crate::log::at!(Error, $($text)+) };
+#[doc(hidden)]
+#[macro_export]
+macro_rules! log_error {
+    ($($text:tt)+) => { $crate::log_at!(Error, $($text)+) };
 }
-pub(crate) use {at, debug, error, info, warning};
+pub use {log_debug as debug, log_error as error, log_info as info, log_warning as warning};

@@ -1,10 +1,10 @@
 //! A mapping of pinned GPU memory into the CPU's address space.
 #![forbid(unsafe_code)]
 
+use crate::copy::mixed::Live;
 use crate::error::{Error, Result};
-use crate::pinned::MappedMark;
-use crate::region::Region;
-use crate::transfer::Live;
+use crate::pin_state::MappingGuard;
+use crate::sys::mmap::Region;
 use crate::types::MappingType;
 
 /// GPU memory at addresses of this process. It keeps its pin, and is unmapped when dropped.
@@ -16,12 +16,12 @@ pub struct Mapping {
     // Dropped in this order: the addresses first, the pin last.
     region: Region,
     _live: Live,
-    _of_pin: MappedMark,
+    _of_pin: MappingGuard,
     kind: MappingType,
 }
 
 impl Mapping {
-    pub(crate) fn new(region: Region, kind: MappingType, of_pin: MappedMark) -> Mapping {
+    pub(crate) fn new(region: Region, kind: MappingType, of_pin: MappingGuard) -> Mapping {
         Mapping {
             region,
             _live: Live::new(kind),
@@ -70,7 +70,8 @@ impl Mapping {
 
     /// Takes the GPU memory away and leaves the addresses reserved, so that a stale pointer into the
     /// mapping raises SIGBUS as long as the process lives.
-    pub(crate) fn retire(mut self) -> std::result::Result<(), (Mapping, Error)> {
+    #[doc(hidden)]
+    pub fn retire(mut self) -> std::result::Result<(), (Mapping, Error)> {
         self.region.retire().map_err(|error| (self, error))
     }
 

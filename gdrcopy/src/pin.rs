@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::backend::{Backend, PinRequest};
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
-use crate::pinned::{MappedMark, Pinned};
+use crate::pin_state::{MappingGuard, PinState};
 use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 
 /// A range of GPU memory that stays where it is, and can be mapped once at a time.
@@ -15,7 +15,7 @@ use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 /// taken down first, because gdrdrv modules up to 2.6 otherwise corrupt their list of pins.
 #[derive(Debug)]
 pub struct Pin {
-    pinned: Arc<Pinned>,
+    pinned: Arc<PinState>,
     /// Bytes from the start of the mapping to the pinned address.
     head: usize,
     /// Why it cannot be mapped, if so.
@@ -50,7 +50,7 @@ impl Pin {
             tokens,
         };
         Ok(Pin {
-            pinned: Pinned::new(backend.pin(&request)?),
+            pinned: PinState::new(backend.pin(&request)?),
             head: head as usize,
             refusal,
         })
@@ -84,7 +84,7 @@ impl Pin {
     /// [`Error::MappingTypeRefused`], or `EOPNOTSUPP` from the driver, where the platform cannot map
     /// as `flag` asks; what else the driver answered (`EINVAL` for more than is pinned).
     pub fn map(&self, size: usize, flag: MapFlag) -> Result<Mapping> {
-        let mark = MappedMark::set(&self.pinned)?;
+        let mark = MappingGuard::set(&self.pinned)?;
         if size == 0 {
             return Err(Error::EmptyRange);
         }
@@ -106,7 +106,8 @@ impl Pin {
     }
 
     /// [`Pin::unpin`] for callers that keep the pin. After success it is only good for being dropped.
-    pub(crate) fn release(&mut self) -> Result<()> {
+    #[doc(hidden)]
+    pub fn release(&mut self) -> Result<()> {
         match Arc::get_mut(&mut self.pinned) {
             Some(pinned) => pinned.range().unpin(),
             None => Ok(()),
@@ -114,7 +115,8 @@ impl Pin {
     }
 
     /// The driver's number for the pin.
-    pub(crate) fn driver_handle(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn driver_handle(&self) -> u64 {
         self.pinned.range().handle()
     }
 }

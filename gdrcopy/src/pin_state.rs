@@ -4,30 +4,30 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::backend::PinnedRange;
+use crate::backend::BackendPin;
 use crate::error::{Error, Result};
 use crate::types::MappingType;
 
 /// A pin of the driver, which lasts as long as a `Pin` or a mapping holds it.
 #[derive(Debug)]
-pub(crate) struct Pinned {
-    range: Box<dyn PinnedRange>,
+pub(crate) struct PinState {
+    range: Box<dyn BackendPin>,
     /// The live mapping's type, or one of the values below.
     mapped: AtomicU32,
 }
 
-/// In `Pinned::mapped` while there is no mapping.
+/// In `PinState::mapped` while there is no mapping.
 const NOT_MAPPED: u32 = 0;
-/// In `Pinned::mapped` while a mapping is being made.
+/// In `PinState::mapped` while a mapping is being made.
 const BEING_MAPPED: u32 = u32::MAX;
 
-impl Pinned {
-    pub(crate) fn new(range: Box<dyn PinnedRange>) -> Arc<Pinned> {
+impl PinState {
+    pub(crate) fn new(range: Box<dyn BackendPin>) -> Arc<PinState> {
         let mapped = AtomicU32::new(NOT_MAPPED);
-        Arc::new(Pinned { range, mapped })
+        Arc::new(PinState { range, mapped })
     }
 
-    pub(crate) fn range(&self) -> &dyn PinnedRange {
+    pub(crate) fn range(&self) -> &dyn BackendPin {
         &*self.range
     }
 
@@ -39,16 +39,16 @@ impl Pinned {
 
 /// Marks a pin as mapped as long as it exists, and keeps the pin.
 #[derive(Debug)]
-pub(crate) struct MappedMark(Arc<Pinned>);
+pub(crate) struct MappingGuard(Arc<PinState>);
 
-impl MappedMark {
+impl MappingGuard {
     /// Sets the mark on a pin that has none.
-    pub(crate) fn set(pinned: &Arc<Pinned>) -> Result<MappedMark> {
+    pub(crate) fn set(pinned: &Arc<PinState>) -> Result<MappingGuard> {
         let (acq_rel, acquire) = (Ordering::AcqRel, Ordering::Acquire);
         pinned
             .mapped
             .compare_exchange(NOT_MAPPED, BEING_MAPPED, acq_rel, acquire)
-            .map(|_| MappedMark(Arc::clone(pinned)))
+            .map(|_| MappingGuard(Arc::clone(pinned)))
             .map_err(|_| Error::AlreadyMapped)
     }
 
@@ -58,7 +58,7 @@ impl MappedMark {
     }
 }
 
-impl Drop for MappedMark {
+impl Drop for MappingGuard {
     fn drop(&mut self) {
         self.0.mapped.store(NOT_MAPPED, Ordering::Release);
     }

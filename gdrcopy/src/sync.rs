@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Built with `--cfg gdrapi_tsan`, it shows its ordering to ThreadSanitizer by a word of its own: the
 /// slow path of the standard library's mutex is precompiled without instrumentation, and so invisible.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T> {
+pub struct Mutex<T> {
     inner: std::sync::Mutex<T>,
     #[cfg(gdrapi_tsan)]
     edge: AtomicU32,
 }
 
 impl<T> Mutex<T> {
-    pub(crate) const fn new(value: T) -> Mutex<T> {
+    pub const fn new(value: T) -> Mutex<T> {
         Mutex {
             inner: std::sync::Mutex::new(value),
             #[cfg(gdrapi_tsan)]
@@ -27,13 +27,13 @@ impl<T> Mutex<T> {
         }
     }
 
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         self.guard(inner)
     }
 
     /// The guard, unless somebody holds the mutex.
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         match self.inner.try_lock() {
             Ok(inner) => Some(self.guard(inner)),
             Err(std::sync::TryLockError::Poisoned(inner)) => Some(self.guard(inner.into_inner())),
@@ -53,7 +53,7 @@ impl<T> Mutex<T> {
 }
 
 /// Access to what a [`Mutex`] protects, until it is dropped.
-pub(crate) struct Guard<'a, T> {
+pub struct Guard<'a, T> {
     #[cfg(gdrapi_tsan)]
     edge: &'a AtomicU32,
     inner: std::sync::MutexGuard<'a, T>,

@@ -1,24 +1,24 @@
-//! Every copy kernel that this CPU runs, held against a byte-wise copy and against the rules for
+//! Every copy routine that this CPU runs, held against a byte-wise copy and against the rules for
 //! accesses to device memory.
 //!
 //! Builds with debug assertions thin the alignments out, unless `GDRCOPY_TEST_ALL` is set.
 
-use gdrapi::copy;
+use gdrcopy::copy::routines as copy;
 
-#[path = "copy_kernels/bytes.rs"]
+#[path = "copy_routines/bytes.rs"]
 mod bytes;
-#[path = "copy_kernels/edges.rs"]
+#[path = "copy_routines/edges.rs"]
 mod edges;
 #[cfg(target_arch = "x86_64")]
-#[path = "copy_kernels/fences.rs"]
+#[path = "copy_routines/fences.rs"]
 mod fences;
 #[cfg(target_arch = "x86_64")]
-#[path = "copy_kernels/masked.rs"]
+#[path = "copy_routines/masked.rs"]
 mod masked;
-#[path = "copy_kernels/subject.rs"]
+#[path = "copy_routines/subject.rs"]
 mod subject;
 #[cfg(target_arch = "x86_64")]
-#[path = "copy_kernels/trace.rs"]
+#[path = "copy_routines/trace.rs"]
 mod trace;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -124,9 +124,9 @@ fn every_access_is_natural_once_and_fenced() {
 
 #[test]
 fn copy_routines_are_found_by_name_and_the_best_one_otherwise() {
-    let best = copy::kernels().next().expect("a kernel").name();
-    for kernel in copy::kernels() {
-        let name = kernel.name();
+    let best = copy::supported().next().expect("a routine").name();
+    for routine in copy::supported() {
+        let name = routine.name();
         assert_eq!(copy::find(Some(name.as_ref())).name(), name);
     }
     assert_eq!(copy::find(Some("abacus".as_ref())).name(), best);

@@ -1,16 +1,20 @@
-//! The checks of `tests/copy_kernels` as one single-threaded program, for `run.sh`.
+//! The checks of `gdrcopy/tests/copy_routines` as one single-threaded program, for `run.sh`.
 //!
 //! Debian 12's qemu-user hangs when a program for these machines creates a thread, which rules out
 //! the test harness of Rust.
 
-#[path = "../../src/copy/mod.rs"]
-pub mod copy;
+/// The part of the crate that is tested, at its path there.
+#[path = "../../gdrcopy/src/copy"]
+pub mod copy {
+    pub mod routines;
+    pub use routines::*;
+}
 
-#[path = "../copy_kernels/bytes.rs"]
+#[path = "../../gdrcopy/tests/copy_routines/bytes.rs"]
 mod bytes;
-#[path = "../copy_kernels/edges.rs"]
+#[path = "../../gdrcopy/tests/copy_routines/edges.rs"]
 mod edges;
-#[path = "../copy_kernels/subject.rs"]
+#[path = "../../gdrcopy/tests/copy_routines/subject.rs"]
 mod subject;
 
 use subject::Subject;

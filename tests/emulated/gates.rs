@@ -2,7 +2,7 @@
 
 use std::env;
 
-use gdrapi::{Attribute, Gdr};
+use gdrcopy::{Attribute, Gdr};
 
 /// What opening must come to: a backend, or an errno.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! The safe core, from Rust, on the emulated machine: who owns what, and for how long.
 
 use crate::cuda::Cuda;
-use gdrapi::{Attribute, Error, Gdr, MapFlag, MappingType, Pin, PinFlags, Version};
+use gdrcopy::{Attribute, Error, Gdr, MapFlag, MappingType, Pin, PinFlags, Version};
 
 const PAGE: usize = 1 << 16;
 

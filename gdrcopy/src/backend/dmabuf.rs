@@ -12,12 +12,12 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
 
-use crate::backend::{Backend, PinRequest, PinnedRange};
-use crate::cuda::{self, Device, DeviceAttribute, Driver};
+use crate::backend::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
 use crate::log;
-use crate::process::{self, Descriptor, Owner};
-use crate::region::Region;
+use crate::sys::cuda::{self, Device, DeviceAttribute, Driver};
+use crate::sys::fork::{self, Descriptor, Owner};
+use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
 
 /// The first CUDA version whose dma-bufs can be mapped: 13.3.
@@ -101,7 +101,7 @@ impl Backend for DmaBuf {
     }
 
     fn page_size(&self) -> u64 {
-        process::page_size() as u64
+        fork::page_size() as u64
     }
 
     fn attribute(&self, attribute: Attribute) -> Result<i32> {
@@ -112,7 +112,7 @@ impl Backend for DmaBuf {
         }
     }
 
-    fn pin(&self, request: &PinRequest) -> Result<Box<dyn PinnedRange>> {
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn BackendPin>> {
         self.owner.check()?;
         let page = self.page_size();
         let va = request.address - request.address % page;
@@ -172,7 +172,7 @@ struct DmaBufPin {
     kind: MappingType,
 }
 
-impl PinnedRange for DmaBufPin {
+impl BackendPin for DmaBufPin {
     fn handle(&self) -> u64 {
         self.fd.as_raw_fd() as u64
     }
@@ -201,7 +201,7 @@ impl PinnedRange for DmaBufPin {
             return Err(Error::MappingTypeRefused { wanted, given });
         }
         let len = len
-            .checked_next_multiple_of(process::page_size())
+            .checked_next_multiple_of(fork::page_size())
             .ok_or(Error::RangeOverflow)?;
         if len > self.len {
             return Err(Error::OutOfPin);

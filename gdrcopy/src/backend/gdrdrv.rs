@@ -8,16 +8,16 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::backend::{Backend, PinRequest, PinnedRange};
+use crate::backend::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
 use crate::log;
-use crate::process::{self, Owner};
-use crate::region::Region;
-use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags, Version};
-use crate::uapi::{
-    GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, Node, PinBuffer, PinBufferV2,
+use crate::sys::fork;
+use crate::sys::gdrdrv::{
+    DeviceFile, GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, PinBuffer, PinBufferV2,
     ReqMappingType, UnpinBuffer,
 };
+use crate::sys::mmap::Region;
+use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags, Version};
 
 /// The first driver with GET_INFO_V2.
 const INFO_V2: Version = Version::new(2, 4);
@@ -28,20 +28,18 @@ const PIN_V2: Version = Version::new(2, 5);
 /// The module, open.
 #[derive(Debug)]
 pub(crate) struct Gdrdrv {
-    device: Arc<Device>,
+    connection: Arc<Connection>,
     force_pcie_compat: bool,
 }
 
 /// What the pins of one open share. Closed when the last of them is gone.
 #[derive(Debug)]
-struct Device {
-    /// `None` once it is closed.
-    node: Option<Node>,
+struct Connection {
+    file: DeviceFile,
     version: Version,
     /// Answers to GET_ATTR: [`Attribute::UsePersistentMapping`] and
     /// [`Attribute::SupportPinFlagForcePcie`].
     attributes: [Answer; 2],
-    owner: Owner,
 }
 
 /// A yes or no that is asked for at most once.
@@ -64,9 +62,9 @@ impl Answer {
 impl Gdrdrv {
     /// Opens `/dev/gdrdrv` and checks that module and library versions are compatible.
     pub(crate) fn open(force_pcie_compat: bool) -> Result<Gdrdrv> {
-        let node = Node::open()?;
+        let file = DeviceFile::open()?;
         let mut answer = GetVersion::default();
-        node.get_version(&mut answer)?;
+        file.get_version(&mut answer)?;
         let version = Version::unpack(answer.gdrdrv_version);
         if version < Version::OLDEST_GDRDRV {
             return Err(Error::DriverTooOld { driver: version });
@@ -75,41 +73,40 @@ impl Gdrdrv {
         if wanted > Version::API {
             return Err(Error::LibraryTooOld { wanted });
         }
-        if Node::is_bound_to_dummy() {
+        if DeviceFile::is_bound_to_dummy() {
             return Err(Error::DummyGpuDriver);
         }
         log::debug!("backend gdrdrv {version} (/dev/gdrdrv), serves API {wanted} and later");
-        let device = Device {
-            owner: node.owner(),
-            node: Some(node),
+        let connection = Connection {
+            file,
             version,
             attributes: Default::default(),
         };
         Ok(Gdrdrv {
-            device: Arc::new(device),
+            connection: Arc::new(connection),
             force_pcie_compat,
         })
     }
 
     fn pin_as_asked(&self, request: &PinRequest) -> Result<GdrdrvPin> {
-        let device = &self.device;
+        let connection = &self.connection;
         let mut rounded = *request;
-        if device.version < PIN_V2 {
+        if connection.version < PIN_V2 {
             if request.flags != PinFlags::DEFAULT {
                 return Err(Error::PinFlagsNeedNewerDriver {
-                    driver: device.version,
+                    driver: connection.version,
                 });
             }
             rounded = round_out(request)?;
         }
-        let handle = device.pin(&rounded)?;
+        let handle = connection.pin(&rounded)?;
         log::debug!(
             "pinned {:#x}+{:#x} as driver handle {handle:#x}",
             request.address,
             request.size
         );
         Ok(GdrdrvPin {
-            device: Arc::clone(device),
+            connection: Arc::clone(connection),
             handle,
             facts: OnceLock::new(),
             requested_type: AtomicU32::new(NO_TYPE),
@@ -140,21 +137,21 @@ impl Backend for Gdrdrv {
     }
 
     fn descriptor(&self) -> RawFd {
-        self.device.node.as_ref().map_or(-1, Node::as_raw_fd)
+        self.connection.file.as_raw_fd()
     }
 
     fn version(&self) -> Version {
-        self.device.version
+        self.connection.version
     }
 
     fn attribute(&self, attribute: Attribute) -> Result<i32> {
         match attribute {
             Attribute::UsingDmaBufMmap => Ok(0),
-            asked => self.device.attribute(asked).map(i32::from),
+            asked => self.connection.attribute(asked).map(i32::from),
         }
     }
 
-    fn pin(&self, request: &PinRequest) -> Result<Box<dyn PinnedRange>> {
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn BackendPin>> {
         let force_pcie = request.flags.force_pcie();
         let pin = match self.pin_as_asked(request) {
             Err(refusal @ Error::Driver { .. }) if force_pcie && self.force_pcie_compat => {
@@ -166,22 +163,22 @@ impl Backend for Gdrdrv {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        match Arc::into_inner(self.device) {
-            Some(mut device) => device.node.take().map_or(Ok(()), Node::close),
+        match Arc::into_inner(self.connection) {
+            Some(connection) => connection.file.close(),
             // A call in another thread still uses it; the last one closes it.
             None => Ok(()),
         }
     }
 }
 
-impl Device {
-    fn node(&self) -> Result<&Node> {
-        self.owner.check()?;
-        self.node.as_ref().ok_or(Error::UnknownHandle("g"))
+impl Connection {
+    fn file(&self) -> Result<&DeviceFile> {
+        self.file.owner().check()?;
+        Ok(&self.file)
     }
 
     fn pin(&self, request: &PinRequest) -> Result<u64> {
-        let node = self.node()?;
+        let file = self.file()?;
         if self.version >= PIN_V2 {
             let mut argument = PinBufferV2 {
                 addr: request.address,
@@ -189,7 +186,7 @@ impl Device {
                 flags: request.flags.0 & PinFlags::FORCE_PCIE.0,
                 ..Default::default()
             };
-            return node.pin_buffer_v2(&mut argument).map(|()| argument.handle);
+            return file.pin_buffer_v2(&mut argument).map(|()| argument.handle);
         }
         let mut argument = PinBuffer {
             addr: request.address,
@@ -198,7 +195,7 @@ impl Device {
             va_space: request.tokens.va_space,
             ..Default::default()
         };
-        node.pin_buffer(&mut argument).map(|()| argument.handle)
+        file.pin_buffer(&mut argument).map(|()| argument.handle)
     }
 
     fn attribute(&self, attribute: Attribute) -> Result<bool> {
@@ -213,7 +210,7 @@ impl Device {
         let value = if self.version < PIN_V2 {
             false
         } else {
-            match self.node()?.get_attr(&mut argument) {
+            match self.file()?.get_attr(&mut argument) {
                 Ok(()) => argument.val != 0,
                 // A driver that does not know the attribute does not have the feature.
                 Err(error) if [libc::EINVAL, libc::ENOTTY].contains(&error.errno()) => false,
@@ -233,7 +230,7 @@ impl Device {
 /// A pin of the module.
 #[derive(Debug)]
 struct GdrdrvPin {
-    device: Arc<Device>,
+    connection: Arc<Connection>,
     handle: u64,
     /// The driver's description, of which only the mapping type changes.
     facts: OnceLock<Info>,
@@ -248,13 +245,13 @@ const NO_TYPE: u32 = 0;
 impl GdrdrvPin {
     /// Asks the driver.
     fn ask(&self) -> Result<Info> {
-        let node = self.device.node()?;
-        let info = if self.device.version >= INFO_V2 {
+        let file = self.connection.file()?;
+        let info = if self.connection.version >= INFO_V2 {
             let mut argument = GetInfoV2 {
                 handle: self.handle,
                 ..Default::default()
             };
-            node.get_info_v2(&mut argument)?;
+            file.get_info_v2(&mut argument)?;
             Info {
                 va: argument.va,
                 mapped_size: argument.mapped_size,
@@ -268,7 +265,7 @@ impl GdrdrvPin {
                 handle: self.handle,
                 ..Default::default()
             };
-            node.get_info(&mut argument)?;
+            file.get_info(&mut argument)?;
             Info {
                 va: argument.va,
                 mapped_size: argument.mapped_size,
@@ -291,31 +288,31 @@ impl GdrdrvPin {
     fn request_type(&self, wanted: Option<MappingType>) -> Result<()> {
         let wanted = wanted.map_or(NO_TYPE, |wanted| wanted as u32);
         let requested = self.requested_type.load(Ordering::Relaxed);
-        if self.device.version < PIN_V2 || requested == wanted {
+        if self.connection.version < PIN_V2 || requested == wanted {
             return Ok(());
         }
         let mut argument = ReqMappingType {
             handle: self.handle,
             mapping_type: wanted,
         };
-        self.device.node()?.req_mapping_type(&mut argument)?;
+        self.connection.file()?.req_mapping_type(&mut argument)?;
         self.requested_type.store(wanted, Ordering::Relaxed);
         Ok(())
     }
 }
 
-impl PinnedRange for GdrdrvPin {
+impl BackendPin for GdrdrvPin {
     fn handle(&self) -> u64 {
         self.handle
     }
 
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
-        self.device.node()?;
+        self.connection.file()?;
         let Some(&facts) = self.facts.get() else {
             return self.ask();
         };
         // Only now can the attribute spare a call.
-        if self.device.attribute(Attribute::UsePersistentMapping)? {
+        if self.connection.attribute(Attribute::UsePersistentMapping)? {
             return Ok(Info {
                 mapping_type: mapped,
                 ..facts
@@ -325,20 +322,20 @@ impl PinnedRange for GdrdrvPin {
     }
 
     fn callback_flag(&self) -> Result<bool> {
-        let node = self.device.node()?;
-        if self.device.is_known_persistent() {
+        let file = self.connection.file()?;
+        if self.connection.is_known_persistent() {
             return Ok(false);
         }
         let mut argument = GetCbFlag {
             handle: self.handle,
             flag: 0,
         };
-        node.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
+        file.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
     }
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
-        let node = self.device.node()?;
-        let page = process::page_size();
+        let file = self.connection.file()?;
+        let page = fork::page_size();
         let len = len
             .checked_next_multiple_of(page)
             .ok_or(Error::RangeOverflow)?;
@@ -348,7 +345,7 @@ impl PinnedRange for GdrdrvPin {
             .ok_or(Error::RangeOverflow)?;
         let wanted = flag.wanted();
         self.request_type(wanted)?;
-        let region = Region::map(node, offset, len)?;
+        let region = Region::map(file, offset, len)?;
         // On failure `region` is unmapped by going out of scope.
         let Info {
             va, mapping_type, ..
@@ -365,8 +362,8 @@ impl PinnedRange for GdrdrvPin {
         if self.released.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let node = self.device.node()?;
-        node.unpin_buffer(&mut UnpinBuffer {
+        let file = self.connection.file()?;
+        file.unpin_buffer(&mut UnpinBuffer {
             handle: self.handle,
         })?;
         self.released.store(true, Ordering::Relaxed);

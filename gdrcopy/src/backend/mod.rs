@@ -12,8 +12,8 @@ use gdrdrv::Gdrdrv;
 
 use crate::error::Result;
 use crate::log;
-use crate::region::Region;
 use crate::settings::Settings;
+use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
 
 /// An open connection to a source of GPU memory.
@@ -31,7 +31,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
     fn attribute(&self, attribute: Attribute) -> Result<i32>;
 
     /// Pins the range, rounded out to pages.
-    fn pin(&self, range: &PinRequest) -> Result<Box<dyn PinnedRange>>;
+    fn pin(&self, range: &PinRequest) -> Result<Box<dyn BackendPin>>;
 
     /// Closes it, with the driver's answer; pins must be gone.
     fn close(self: Box<Self>) -> Result<()>;
@@ -50,7 +50,7 @@ pub(crate) struct PinRequest {
 }
 
 /// A pinned range. Dropping it unpins it.
-pub(crate) trait PinnedRange: Debug + Send + Sync {
+pub(crate) trait BackendPin: Debug + Send + Sync {
     /// The driver's number for it.
     fn handle(&self) -> u64;
 

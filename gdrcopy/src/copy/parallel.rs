@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::log;
 use crate::sync::Mutex;
+use crate::sys::fork::Owner;
 use crate::types::MappingType;
 
 /// Copies of fewer bytes are over before a second thread is awake.
@@ -39,10 +40,10 @@ const MAX_THREADS: usize = 128;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     /// Copies a part of it, with the fences that a copy of its own needs.
-    pub(super) copy: unsafe fn(kind: MappingType, target: *mut u8, source: *const u8, len: usize),
-    pub(super) kind: MappingType,
-    pub(super) target: *mut u8,
-    pub(super) source: *const u8,
+    pub(super) copy: unsafe fn(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize),
+    pub(super) mapping_type: MappingType,
+    pub(super) dst: *mut u8,
+    pub(super) src: *const u8,
     pub(super) len: usize,
     /// Whichever of the two addresses is the mapping's.
     pub(super) device: usize,
@@ -56,27 +57,27 @@ impl Job {
     /// # Safety
     /// `copy` must be sound for the rest.
     pub(super) unsafe fn run(self) {
-        // Who has not asked for threads shares nothing with other copies, not even a look at the pool.
+        // When GDRCOPY_THREADS is unset, do not touch the shared pool.
         if threads() > 1
             && let Some(mut pool) = POOL.try_lock()
         {
             let pool = pool.get_or_insert_with(Pool::of_process);
             if pool.is_usable() {
-                // SAFETY: passed on from the caller.
+                // SAFETY: contract of this function.
                 return unsafe { pool.run(self) };
             }
         }
-        // SAFETY: passed on from the caller.
+        // SAFETY: contract of this function.
         unsafe { self.part(0..self.len) }
     }
 
     /// # Safety
     /// As for [`Job::run`]; the bytes must be some of the copy's.
     unsafe fn part(&self, bytes: Range<usize>) {
-        // SAFETY: passed on from the caller.
+        // SAFETY: contract of this function.
         unsafe {
-            let (target, source) = (self.target.add(bytes.start), self.source.add(bytes.start));
-            (self.copy)(self.kind, target, source, bytes.len());
+            let (dst, src) = (self.dst.add(bytes.start), self.src.add(bytes.start));
+            (self.copy)(self.mapping_type, dst, src, bytes.len());
         }
     }
 
@@ -93,7 +94,7 @@ impl Job {
     }
 }
 
-/// The helpers, once there was a large copy; none among them if nobody asked for any.
+/// The helpers, once there was a large copy for which some were requested.
 static POOL: Mutex<Option<Pool>> = Mutex::new(None);
 
 /// Threads that wait for work.
@@ -102,7 +103,7 @@ struct Pool {
     /// Owned: freed when the threads are gone.
     shared: *mut Shared,
     /// The process that started them.
-    process: u32,
+    owner: Owner,
 }
 
 // SAFETY: a thread may be joined by any other, and what is behind `shared` is made for sharing.
@@ -122,19 +123,20 @@ impl Pool {
         let threads: Vec<_> = (0..helpers).map_while(|_| start_helper(shared)).collect();
         if threads.len() < helpers {
             log::warning!(
-                "GDRCOPY_THREADS: no more than {} threads start",
-                threads.len() + 1
+                "GDRCOPY_THREADS: could only start {} of {} threads",
+                threads.len() + 1,
+                helpers + 1
             );
         }
         Pool {
             threads,
             shared,
-            process: std::process::id(),
+            owner: Owner::current(),
         }
     }
 
     fn is_usable(&self) -> bool {
-        !self.threads.is_empty() && self.process == std::process::id()
+        !self.threads.is_empty() && self.owner.is_current()
     }
 
     /// # Safety
@@ -179,11 +181,12 @@ impl Pool {
 }
 
 /// Ends the helpers, when the library is unloaded and at the end of the process.
-pub(crate) fn end_threads() {
+#[doc(hidden)]
+pub fn end_threads() {
     // Copies during unload are not supported; and a child has no thread to join.
     let pool = POOL.try_lock().and_then(|mut pool| pool.take());
     match pool {
-        Some(pool) if pool.process == std::process::id() => pool.join(),
+        Some(pool) if pool.owner.is_current() => pool.join(),
         _ => (),
     }
 }
@@ -352,22 +355,22 @@ mod tests {
     use super::*;
 
     /// Copies by the C library, as for a cached mapping.
-    unsafe fn copy_bytes(_: MappingType, target: *mut u8, source: *const u8, len: usize) {
-        // SAFETY: passed on from the caller.
-        unsafe { target.copy_from_nonoverlapping(source, len) }
+    unsafe fn copy_bytes(_: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: contract of this function.
+        unsafe { dst.copy_from_nonoverlapping(src, len) }
     }
 
     const CHUNK: usize = READ_AT_A_TIME;
 
-    fn copy_between(target: &mut [u8], source: &[u8]) -> Job {
-        assert_eq!(target.len(), source.len());
+    fn copy_between(dst: &mut [u8], src: &[u8]) -> Job {
+        assert_eq!(dst.len(), src.len());
         Job {
             copy: copy_bytes,
-            kind: MappingType::Caching,
-            target: target.as_mut_ptr(),
-            source: source.as_ptr(),
-            len: source.len(),
-            device: target.as_ptr().addr(),
+            mapping_type: MappingType::Caching,
+            dst: dst.as_mut_ptr(),
+            src: src.as_ptr(),
+            len: src.len(),
+            device: dst.as_ptr().addr(),
             chunk_size: CHUNK,
         }
     }
@@ -408,11 +411,11 @@ mod tests {
         let mut pool = Pool::start(3);
         assert_eq!(pool.threads.len(), 3);
         for round in 0..50 {
-            let source = pattern(CHUNK * (1 + round % 9) + round, round);
-            let mut target = vec![0; source.len()];
+            let src = pattern(CHUNK * (1 + round % 9) + round, round);
+            let mut dst = vec![0; src.len()];
             // SAFETY: two buffers of one length.
-            unsafe { pool.run(copy_between(&mut target, &source)) };
-            assert!(target == source, "round {round}");
+            unsafe { pool.run(copy_between(&mut dst, &src)) };
+            assert!(dst == src, "round {round}");
         }
         pool.join();
     }
@@ -446,6 +449,7 @@ mod tests {
 
     #[test]
     fn a_forked_child_copies_alone() {
+        crate::sys::fork::enter().expect("memory for a page");
         let pool = Pool::start(2);
         assert!(pool.is_usable());
         // SAFETY: the child touches no lock and leaves by _exit.
@@ -487,11 +491,11 @@ mod tests {
 
     #[test]
     fn no_thread_is_created_by_default() {
-        let source = pattern(2 * WORTHWHILE, 3);
-        let mut target = vec![0; source.len()];
+        let src = pattern(2 * WORTHWHILE, 3);
+        let mut dst = vec![0; src.len()];
         // SAFETY: two buffers of one length.
-        unsafe { copy_between(&mut target, &source).run() };
-        assert!(target == source);
+        unsafe { copy_between(&mut dst, &src).run() };
+        assert!(dst == src);
         let pool = POOL.lock();
         assert!(pool.as_ref().is_none_or(|pool| pool.threads.is_empty()));
     }

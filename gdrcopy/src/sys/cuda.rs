@@ -5,7 +5,6 @@
 //! is made, so that a child forked in the middle finds none that would make it wait.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
-use std::fmt;
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
@@ -14,36 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libloading::Library;
 use once_cell::race::OnceBox;
 
-use crate::error::{CudaVersion, Error, Result};
+use crate::error::{CudaError, CudaVersion, Error, Result};
 use crate::log;
-
-/// A CUresult that is not success.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CudaError(pub c_uint);
-
-impl CudaError {
-    /// The errno that stands for it: the table of `docs/compatibility.md`.
-    pub fn errno(self) -> i32 {
-        match self.0 {
-            1 => libc::EINVAL,           // INVALID_VALUE
-            2 => libc::ENOMEM,           // OUT_OF_MEMORY
-            3 | 4 | 201 => libc::EINVAL, // NOT_INITIALIZED, DEINITIALIZED, INVALID_CONTEXT
-            800 => libc::EPERM,          // NOT_PERMITTED
-            801 => libc::EOPNOTSUPP,     // NOT_SUPPORTED
-            _ => libc::EIO,
-        }
-    }
-}
-
-impl fmt::Display for CudaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let driver = DRIVER.get().and_then(|loaded| loaded.as_ref().ok());
-        match driver.and_then(|driver| driver.error_name(self.0)) {
-            Some(name) => write!(f, "{} ({})", name.to_string_lossy(), self.0),
-            None => write!(f, "CUDA error {}", self.0),
-        }
-    }
-}
 
 /// Attributes of a device.
 #[derive(Clone, Copy, Debug)]
@@ -161,27 +132,33 @@ fn version(library: &Library) -> Result<i32> {
     unsafe {
         let function = library.get::<unsafe extern "C" fn(*mut c_int) -> c_uint>(NAME);
         let function = function.map_err(|_| Error::NoCudaFunction(NAME))?;
-        check(NAME, function(&mut version))?;
-    }
-    Ok(version)
-}
-
-fn check(call: &'static str, result: c_uint) -> Result<()> {
-    match result {
-        0 => Ok(()),
-        code => Err(Error::Cuda {
-            call,
-            error: CudaError(code),
-        }),
+        match function(&mut version) {
+            0 => Ok(version),
+            code => {
+                let error = CudaError { code, name: None };
+                Err(Error::Cuda { call: NAME, error })
+            }
+        }
     }
 }
 
 impl Driver {
+    fn check(&self, call: &'static str, result: c_uint) -> Result<()> {
+        match result {
+            0 => Ok(()),
+            code => {
+                let name = self.error_name(code);
+                let error = CudaError { code, name };
+                Err(Error::Cuda { call, error })
+            }
+        }
+    }
+
     /// Initializes CUDA in this process, unless that was done before.
     pub(crate) fn init(&self) -> Result<()> {
         if !self.is_initialized.load(Ordering::Relaxed) {
             // SAFETY: cuInit takes flags, of which there are none.
-            check("cuInit", unsafe { (self.init)(0) })?;
+            self.check("cuInit", unsafe { (self.init)(0) })?;
             self.is_initialized.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -193,7 +170,7 @@ impl Driver {
         // SAFETY: the place is ours.
         match unsafe { (self.device_count)(&mut count) } {
             NOT_INITIALIZED => Ok(None),
-            result => check("cuDeviceGetCount", result).map(|()| Some(count)),
+            result => self.check("cuDeviceGetCount", result).map(|()| Some(count)),
         }
     }
 
@@ -201,7 +178,7 @@ impl Driver {
     pub(crate) fn device(&self, ordinal: i32) -> Result<Device> {
         let mut device = 0;
         // SAFETY: the place is ours.
-        check("cuDeviceGet", unsafe {
+        self.check("cuDeviceGet", unsafe {
             (self.device)(&mut device, ordinal)
         })?;
         Ok(Device(device))
@@ -214,7 +191,7 @@ impl Driver {
         let attribute = POINTER_ATTRIBUTE_DEVICE_ORDINAL;
         // SAFETY: the attribute is an int, and the place is ours.
         let result = unsafe { (self.pointer_attribute)(place, attribute, address) };
-        check("cuPointerGetAttribute", result)?;
+        self.check("cuPointerGetAttribute", result)?;
         self.device(ordinal)
     }
 
@@ -251,7 +228,7 @@ impl Driver {
             let mut fd: c_int = -1;
             let place = ptr::from_mut(&mut fd).cast();
             // SAFETY: the handle is an int; the range is only looked up.
-            check("cuMemGetHandleForAddressRange", unsafe {
+            self.check("cuMemGetHandleForAddressRange", unsafe {
                 (self.export)(place, address, len, HANDLE_TYPE_DMA_BUF_FD, flags)
             })?;
             // SAFETY: the descriptor is new and ours.
@@ -271,9 +248,9 @@ impl Driver {
         let (mut before, mut current_device) = (ptr::null_mut(), -1);
         // SAFETY: the places are ours; what is retained is released.
         unsafe {
-            check("cuCtxGetCurrent", (self.context)(&mut before))?;
+            self.check("cuCtxGetCurrent", (self.context)(&mut before))?;
             if !before.is_null() {
-                check("cuCtxGetDevice", (self.context_device)(&mut current_device))?;
+                self.check("cuCtxGetDevice", (self.context_device)(&mut current_device))?;
             }
             if current_device == device.0 {
                 return work();
@@ -282,16 +259,16 @@ impl Driver {
             let is_primary = context.is_null();
             if is_primary {
                 let result = (self.retain_context)(&mut context, device.0);
-                check("cuDevicePrimaryCtxRetain", result)?;
+                self.check("cuDevicePrimaryCtxRetain", result)?;
             }
-            let set = |context| check("cuCtxSetCurrent", (self.set_context)(context));
+            let set = |context| self.check("cuCtxSetCurrent", (self.set_context)(context));
             let result = set(context).and_then(|()| work());
             let restored = set(before);
             let released = match is_primary {
                 true => (self.release_context)(device.0),
                 false => 0,
             };
-            let released = check("cuDevicePrimaryCtxRelease", released);
+            let released = self.check("cuDevicePrimaryCtxRelease", released);
             result.and_then(|value| restored.and(released).map(|()| value))
         }
     }
@@ -302,26 +279,6 @@ impl Driver {
         unsafe {
             ((self.error_name)(code, &mut name) == 0 && !name.is_null())
                 .then(|| CStr::from_ptr(name))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_code_is_success_and_unknown_ones_are_harmless() {
-        for (code, errno) in [
-            (1, libc::EINVAL),
-            (2, libc::ENOMEM),
-            (201, libc::EINVAL),
-            (800, libc::EPERM),
-            (801, libc::EOPNOTSUPP),
-            (304, libc::EIO),
-            (u32::MAX, libc::EIO),
-        ] {
-            assert_eq!(CudaError(code).errno(), errno);
         }
     }
 }

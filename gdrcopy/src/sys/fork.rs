@@ -87,7 +87,7 @@ impl Drop for Descriptor {
 /// A value of which each process has one of its own. A forked child that asks for it gets a new one:
 /// it may have inherited its parent's in the middle of a change, with a locked mutex in it.
 #[derive(Debug)]
-pub(crate) struct PerProcess<T: 'static> {
+pub struct PerProcess<T: 'static> {
     latest: AtomicPtr<Generation<T>>,
 }
 
@@ -100,7 +100,8 @@ struct Generation<T: 'static> {
 }
 
 impl<T> PerProcess<T> {
-    pub(crate) const fn new() -> PerProcess<T> {
+    #[expect(clippy::new_without_default, reason = "for statics")]
+    pub const fn new() -> PerProcess<T> {
         PerProcess {
             latest: AtomicPtr::new(ptr::null_mut()),
         }
@@ -113,18 +114,18 @@ impl<T> PerProcess<T> {
     }
 
     /// The value of this process, or of the ancestor that made one last.
-    pub(crate) fn latest(&self) -> Option<&'static T> {
+    pub fn latest(&self) -> Option<&'static T> {
         self.generation().map(|generation| &generation.value)
     }
 
     /// The value of this process, if it has made one.
-    pub(crate) fn current(&self) -> Option<&'static T> {
+    pub fn current(&self) -> Option<&'static T> {
         let generation = self.generation().filter(|latest| latest.owner.is_current());
         generation.map(|generation| &generation.value)
     }
 
     /// The value of this process, made now if need be; `make` gets the parent's.
-    pub(crate) fn get(&self, make: impl Fn(Option<&'static T>) -> T) -> &'static T {
+    pub fn get(&self, make: impl Fn(Option<&'static T>) -> T) -> &'static T {
         loop {
             if let Some(value) = self.current() {
                 return value;
@@ -150,7 +151,7 @@ impl<T> PerProcess<T> {
     /// # Safety
     /// Where `may`, called after the value has become unreachable, returns true, no reference to the
     /// value is in use.
-    pub(crate) unsafe fn free(&self, may: impl FnOnce(&T) -> bool) {
+    pub unsafe fn free(&self, may: impl FnOnce(&T) -> bool) {
         let Some(generation) = self.generation().filter(|latest| latest.owner.is_current()) else {
             return;
         };
@@ -172,7 +173,7 @@ impl<T> PerProcess<T> {
 /// A range of addresses; readers take no lock.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(crate) struct AddressRange {
+pub struct AddressRange {
     base: AtomicUsize,
     len: AtomicUsize,
 }
@@ -180,14 +181,14 @@ pub(crate) struct AddressRange {
 impl AddressRange {
     /// Publishes the range. It may be called again to make it longer or empty, never to move it while
     /// it is not empty.
-    pub(crate) fn set(&self, base: usize, len: usize) {
+    pub fn set(&self, base: usize, len: usize) {
         self.base.store(base, Ordering::Relaxed);
         // Release: a reader that sees the length sees the base and the memory behind it.
         self.len.store(len, Ordering::Release);
     }
 
     /// The addresses in it.
-    pub(crate) fn bounds(&self) -> std::ops::Range<usize> {
+    pub fn bounds(&self) -> std::ops::Range<usize> {
         let len = self.len.load(Ordering::Acquire);
         let base = self.base.load(Ordering::Relaxed);
         base..base + len
@@ -195,7 +196,7 @@ impl AddressRange {
 
     /// Whether the address lies in the range.
     #[inline(always)]
-    pub(crate) fn contains(&self, address: usize) -> bool {
+    pub fn contains(&self, address: usize) -> bool {
         let len = self.len.load(Ordering::Acquire);
         address.wrapping_sub(self.base.load(Ordering::Relaxed)) < len
     }
@@ -204,9 +205,9 @@ impl AddressRange {
 /// What reads as zeros in a forked child.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub(crate) struct Page {
+pub struct Page {
     /// Memory that C handles point into.
-    pub(crate) handles: AddressRange,
+    pub handles: AddressRange,
     epoch: AtomicU64,
 }
 
@@ -218,7 +219,7 @@ static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// The page, if there is one.
 #[inline(always)]
-pub(crate) fn page() -> Option<&'static Page> {
+pub fn page() -> Option<&'static Page> {
     // SAFETY: PAGE is null or points to a page that `new_page` made and that is never unmapped; a Page
     // consists of atomics, for which any content is valid.
     unsafe { PAGE.load(Ordering::Acquire).as_ref() }
@@ -233,7 +234,7 @@ fn epoch() -> u64 {
 ///
 /// # Errors
 /// [`Error::OutOfHandles`] if there is no memory for the page.
-pub(crate) fn enter() -> Result<&'static Page> {
+pub fn enter() -> Result<&'static Page> {
     let page = match page() {
         Some(page) => page,
         None => publish(new_page(wipe_on_fork).map_err(Error::OutOfHandles)?),
@@ -319,7 +320,7 @@ fn clear_in_child(_: NonNull<Page>) -> nix::Result<()> {
 }
 
 /// Size of a host page in bytes.
-pub(crate) fn page_size() -> usize {
+pub fn page_size() -> usize {
     // SAFETY: sysconf has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }

@@ -3,7 +3,6 @@
 //! Every call goes through libc's symbols, so that it can be interposed.
 
 use std::ffi::CStr;
-use std::fmt;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -12,8 +11,8 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, access};
 
-use crate::error::{Error, Result};
-use crate::process::{Descriptor, Owner};
+use crate::error::{Call, Error, Result};
+use crate::sys::fork::{Descriptor, Owner};
 
 /// The module's device node.
 const DEVICE: &CStr = c"/dev/gdrdrv";
@@ -26,46 +25,6 @@ const MAGIC: u8 = 0xDA;
 
 /// How often a call that signals interrupt is repeated before `EINTR` is passed on.
 const MAX_INTERRUPTIONS: u32 = 100;
-
-/// The calls to the driver, as errors and logs name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each is the call of that name")]
-pub enum Call {
-    Open,
-    Close,
-    Mmap,
-    Munmap,
-    PinBuffer,
-    UnpinBuffer,
-    GetCbFlag,
-    GetInfo,
-    GetInfoV2,
-    GetAttr,
-    PinBufferV2,
-    ReqMappingType,
-    GetVersion,
-}
-
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Call::Open => "open of /dev/gdrdrv",
-            Call::Close => "close of /dev/gdrdrv",
-            Call::Mmap => "mmap",
-            Call::Munmap => "munmap",
-            Call::PinBuffer => "ioctl PIN_BUFFER",
-            Call::UnpinBuffer => "ioctl UNPIN_BUFFER",
-            Call::GetCbFlag => "ioctl GET_CB_FLAG",
-            Call::GetInfo => "ioctl GET_INFO",
-            Call::GetInfoV2 => "ioctl GET_INFO_V2",
-            Call::GetAttr => "ioctl GET_ATTR",
-            Call::PinBufferV2 => "ioctl PIN_BUFFER_V2",
-            Call::ReqMappingType => "ioctl REQ_MAPPING_TYPE",
-            Call::GetVersion => "ioctl GET_VERSION",
-        })
-    }
-}
 
 /// Argument of PIN_BUFFER.
 #[derive(Clone, Copy, Debug, Default)]
@@ -197,14 +156,14 @@ mod ioctl {
 
 /// An open `/dev/gdrdrv`. Dropping it closes it, except in a forked child.
 #[derive(Debug)]
-pub(crate) struct Node(Descriptor);
+pub(crate) struct DeviceFile(Descriptor);
 
-impl Node {
+impl DeviceFile {
     /// Opens the device node.
-    pub(crate) fn open() -> Result<Node> {
+    pub(crate) fn open() -> Result<DeviceFile> {
         let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
         let fd = retry(Call::Open, || open(DEVICE, flags, Mode::empty()))?;
-        Ok(Node(Descriptor::new(fd)))
+        Ok(DeviceFile(Descriptor::new(fd)))
     }
 
     /// Whether gdrdrv got its GPU driver's symbols from `nv-p2p-dummy`, a module that only serves to
@@ -228,7 +187,7 @@ impl Node {
     }
 }
 
-impl AsRawFd for Node {
+impl AsRawFd for DeviceFile {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
@@ -236,7 +195,7 @@ impl AsRawFd for Node {
 
 macro_rules! commands {
     ($($(#[$doc:meta])* $name:ident($argument:ty) = $call:ident;)+) => {
-        impl Node {
+        impl DeviceFile {
             $(
                 $(#[$doc])*
                 pub(crate) fn $name(&self, argument: &mut $argument) -> Result<()> {
@@ -361,18 +320,18 @@ mod tests {
     #[test]
     fn a_wrong_descriptor_is_an_error_of_every_command() {
         let null = std::fs::File::open("/dev/null").expect("every system has it");
-        let node = Node(Descriptor::new(null.into()));
+        let file = DeviceFile(Descriptor::new(null.into()));
         let errno = |result: Result<()>| result.map_err(|e| e.errno());
         assert_eq!(
-            errno(node.get_version(&mut GetVersion::default())),
+            errno(file.get_version(&mut GetVersion::default())),
             Err(libc::ENOTTY)
         );
         assert_eq!(
-            errno(node.pin_buffer_v2(&mut PinBufferV2::default())),
+            errno(file.pin_buffer_v2(&mut PinBufferV2::default())),
             Err(libc::ENOTTY)
         );
         assert_eq!(
-            errno(node.unpin_buffer(&mut UnpinBuffer::default())),
+            errno(file.unpin_buffer(&mut UnpinBuffer::default())),
             Err(libc::ENOTTY)
         );
     }

@@ -10,12 +10,11 @@ use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
-use crate::error::{Error, Result};
+use crate::copy;
+use crate::error::{Call, Error, Result};
 use crate::log;
-use crate::process::Owner;
-use crate::transfer;
+use crate::sys::fork::Owner;
 use crate::types::MappingType;
-use crate::uapi::Call;
 
 /// Mapped GPU memory. Raw memory, never a Rust reference: the GPU writes it at any time.
 ///
@@ -113,7 +112,7 @@ impl Region {
     pub(crate) fn write(&self, kind: MappingType, offset: usize, source: &[u8]) -> Result<()> {
         let target = self.checked(offset, source.len())?;
         // SAFETY: `checked` saw that the range lies in the mapping, which lives as long as `self`.
-        unsafe { transfer::to_mapping(kind, target, source.as_ptr(), source.len()) };
+        unsafe { copy::to_mapping(kind, target, source.as_ptr(), source.len()) };
         Ok(())
     }
 
@@ -121,7 +120,7 @@ impl Region {
     pub(crate) fn read(&self, kind: MappingType, offset: usize, target: &mut [u8]) -> Result<()> {
         let source = self.checked(offset, target.len())?;
         // SAFETY: as in `write`.
-        unsafe { transfer::from_mapping(kind, target.as_mut_ptr(), source, target.len()) };
+        unsafe { copy::from_mapping(kind, target.as_mut_ptr(), source, target.len()) };
         Ok(())
     }
 
@@ -166,7 +165,7 @@ mod tests {
 
     #[test]
     fn copies_stay_inside() {
-        let page = crate::process::page_size();
+        let page = crate::sys::fork::page_size();
         let region = Region::map(&memory(page), 0, page).expect("a page can be mapped");
         let kind = MappingType::WriteCombining;
         assert_eq!(region.write(kind, page - 4, b"tail"), Ok(()));
@@ -193,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_retired_region_stays_reserved_and_an_unmapped_one_does_not() {
-        let page = crate::process::page_size();
+        let page = crate::sys::fork::page_size();
         let file = memory(page);
         let mut retired = Region::map(&file, 0, page).expect("a page can be mapped");
         let address = retired.address();
@@ -212,7 +211,7 @@ mod tests {
 
     #[test]
     fn lengths_beyond_the_address_space_are_out_of_memory() {
-        let page = crate::process::page_size();
+        let page = crate::sys::fork::page_size();
         let len = usize::MAX - page + 1;
         let error = Region::map(&memory(page), 0, len).expect_err("no such room");
         assert_eq!(error.errno(), libc::ENOMEM);

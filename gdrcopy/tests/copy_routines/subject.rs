@@ -1,11 +1,11 @@
-//! What is tested: all kernels of this CPU, and the public copies of each mapping type. Words go
+//! What is tested: all routines of this CPU, and the public copies of each mapping type. Words go
 //! first through the functions for words, as the library's callers do it.
 
-use crate::copy::{self, Kernel};
+use crate::copy::{self, Routine};
 
 #[derive(Clone, Copy)]
 pub(crate) enum Subject {
-    Kernel(&'static Kernel),
+    Routine(&'static Routine),
     WriteCombining,
     Cached,
     Device,
@@ -13,15 +13,15 @@ pub(crate) enum Subject {
 
 impl Subject {
     pub(crate) fn all() -> Vec<Subject> {
-        let kernels = copy::kernels().map(Subject::Kernel);
-        kernels
+        let routines = copy::supported().map(Subject::Routine);
+        routines
             .chain([Subject::WriteCombining, Subject::Cached, Subject::Device])
             .collect()
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Subject::Kernel(kernel) => kernel.name(),
+            Subject::Routine(routine) => routine.name(),
             Subject::WriteCombining => "write_wc, read_wc",
             Subject::Cached => "write_cached, read_cached",
             Subject::Device => "write_device, read_device",
@@ -31,13 +31,13 @@ impl Subject {
     /// # Safety
     /// As for [`copy::write_wc`].
     pub(crate) unsafe fn write(self, dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: contract of this function; the kernels came from `copy::kernels`.
+        // SAFETY: contract of this function; the routines came from `copy::supported`.
         unsafe {
             if copy::write_word(dst, src, len) {
                 return;
             }
             match self {
-                Subject::Kernel(kernel) => kernel.write(dst, src, len),
+                Subject::Routine(routine) => copy::write_by(routine, dst, src, len),
                 Subject::WriteCombining => copy::write_wc(dst, src, len),
                 Subject::Cached => copy::write_cached(dst, src, len),
                 Subject::Device => copy::write_device(dst, src, len),
@@ -48,13 +48,13 @@ impl Subject {
     /// # Safety
     /// As for [`copy::read_wc`].
     pub(crate) unsafe fn read(self, dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: contract of this function; the kernels came from `copy::kernels`.
+        // SAFETY: contract of this function; the routines came from `copy::supported`.
         unsafe {
             if copy::read_word(dst, src, len) {
                 return;
             }
             match self {
-                Subject::Kernel(kernel) => kernel.read(dst, src, len),
+                Subject::Routine(routine) => copy::read_by(routine, dst, src, len),
                 Subject::WriteCombining => copy::read_wc(dst, src, len),
                 Subject::Cached => copy::read_cached(dst, src, len),
                 Subject::Device => copy::read_device(dst, src, len),

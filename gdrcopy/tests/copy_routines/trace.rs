@@ -165,7 +165,7 @@ pub(crate) fn check(subjects: &[Subject], alignments: &[usize]) {
 /// accessed in any way.
 fn widths(subject: Subject) -> Option<(usize, usize)> {
     match subject {
-        Subject::Kernel(kernel) => match kernel.name() {
+        Subject::Routine(routine) => match routine.name() {
             "portable" => Some((8, 8)),
             "sse41" => Some((16, 16)),
             "avx2" => Some((32, 32)),

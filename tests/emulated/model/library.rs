@@ -5,10 +5,37 @@
 use std::ffi::{CString, c_char, c_int, c_long, c_ulong, c_void};
 use std::path::PathBuf;
 
-use gdrapi::exports::{gdr_info_v1_t, gdr_info_v2_t, gdr_mh_t};
 use libloading::Library as File;
 
 type Answer<T> = Result<T, i32>;
+
+/// `gdr_mh_t`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+pub(super) struct gdr_mh_t {
+    pub(super) h: c_ulong,
+}
+
+/// What the symbol `gdr_get_info` writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+pub(super) struct gdr_info_v1_t {
+    pub(super) va: u64,
+    pub(super) mapped_size: u64,
+    pub(super) page_size: u32,
+    pub(super) tm_cycles: u64,
+    pub(super) cycles_per_ms: u32,
+    /// `mapped` in bit 0, `wc_mapping` in bit 1.
+    pub(super) bits: u32,
+}
+
+/// `gdr_info_v2_t`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+pub(super) struct gdr_info_v2_t {
+    pub(super) v1: gdr_info_v1_t,
+    pub(super) mapping_type: u32,
+}
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) -> $result:ty;)+) => {

@@ -1,4 +1,4 @@
-//! Loads from device memory: how every kernel cuts a read.
+//! Loads from device memory: how every copy routine cuts a read.
 //!
 //! Each load is an aligned block that covers bytes of the range, and stays inside the lines which
 //! the range touches. The part lines at both ends go through a line on the stack: their loads are
@@ -7,8 +7,7 @@
 use core::mem::MaybeUninit;
 use core::ptr;
 
-use super::LINE;
-use super::kernel::BlockFn;
+use super::routine::{BlockFn, LINE};
 
 /// One load of `len` bytes: 1, 2, 4 or 8.
 ///

@@ -1,14 +1,16 @@
-//! Copying between host memory and mapped GPU memory.
+//! The copies themselves, a function per mapping type and direction, each with its fences.
 //!
 //! A copy runs down through these files in one direction:
 //!
 //! ```text
 //! write_word, read_word  mod.rs        one access, for a mapping of any type
-//! write_wc, read_wc, …   mod.rs        everything else, a function per mapping type and direction
-//! write, read            dispatch.rs   which copy routine this CPU gets, chosen once
-//! Kernel                 x86_64/, aarch64/, powerpc64.rs, portable.rs   one instruction set each
+//! write_wc, read_wc, …   mod.rs        everything else
+//! write, read            dispatch.rs   which copy routine this CPU gets, selected once
+//! Routine                arch/, portable.rs    one instruction set each
 //! by_line                stores.rs, loads.rs   the cut into aligned pieces that routines share
 //! ```
+//!
+//! This directory depends on nothing else of the crate: `tests/cross` builds it for other CPUs.
 //!
 //! The rules, whatever the routine:
 //!
@@ -27,43 +29,21 @@
 //!
 //! `fence` of each CPU states by which instructions, and how far, the two orders hold there.
 
+mod arch;
 mod dispatch;
-mod kernel;
 mod loads;
 mod portable;
+mod routine;
 mod stores;
-
-// Each machine brings `KERNELS`, `Cpu` and `fence`. Miri knows no inline assembly.
-#[cfg(all(target_arch = "aarch64", not(miri)))]
-#[path = "aarch64/mod.rs"]
-mod machine;
-#[cfg(all(target_arch = "powerpc64", not(miri)))]
-#[path = "powerpc64.rs"]
-mod machine;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[path = "x86_64/mod.rs"]
-mod machine;
-#[cfg(any(
-    miri,
-    not(any(
-        target_arch = "aarch64",
-        target_arch = "powerpc64",
-        target_arch = "x86_64"
-    ))
-))]
-#[path = "generic.rs"]
-mod machine;
-
-pub use dispatch::{find, kernels, select};
-pub use kernel::Kernel;
 
 use core::ptr;
 
-use kernel::CopyFn;
-use machine::fence;
+pub use arch::supported;
+pub use dispatch::{find, select};
+pub use routine::Routine;
 
-/// Bytes of one cache line, the largest unit that crosses PCIe undivided.
-const LINE: usize = 64;
+use arch::fence;
+use routine::CopyFn;
 
 /// Copies a naturally aligned word of 1, 2, 4 or 8 bytes to a mapping of any type, by one store.
 ///
@@ -213,4 +193,24 @@ unsafe fn read(copy: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { ptr::copy_nonoverlapping(src, dst, len) }
+}
+
+/// [`write_wc`] by this routine.
+///
+/// # Safety
+/// As for [`write_wc`]; the routine must be one of [`supported`].
+#[doc(hidden)]
+pub unsafe fn write_by(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { write(routine.write, dst, src, len) }
+}
+
+/// [`read_wc`] by this routine.
+///
+/// # Safety
+/// As for [`read_wc`]; the routine must be one of [`supported`].
+#[doc(hidden)]
+pub unsafe fn read_by(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { read(routine.read, dst, src, len) }
 }

@@ -1,12 +1,11 @@
 //! Plain loads and stores of at most 8 bytes: runs on every CPU, and suits memory that takes no
 //! wider access.
 
-use super::kernel::Kernel;
+use super::routine::Routine;
 use super::{loads, stores};
 
-pub(super) static KERNEL: Kernel = Kernel {
+pub(super) static ROUTINE: Routine = Routine {
     name: "portable",
-    runs: |_| true,
     write,
     read,
 };

@@ -1,11 +1,10 @@
-//! Stores to device memory: how every kernel cuts a write.
+//! Stores to device memory: how every copy routine cuts a write.
 //!
 //! A write climbs a ladder of naturally aligned stores, each twice as wide, up to the alignment of
-//! the kernel's widest store, runs on with that, and climbs down again. No store straddles a line,
+//! the routine's widest store, runs on with that, and climbs down again. No store straddles a line,
 //! and each byte is stored once.
 
-use super::LINE;
-use super::kernel::BlockFn;
+use super::routine::{BlockFn, LINE};
 
 /// One store of `len` bytes: 1, 2, 4 or 8.
 ///

@@ -1,7 +1,7 @@
-//! The CPU: which copy kernel this project's library takes, and pages.
+//! The CPU: which copy routine this project's library takes, and pages.
 #![forbid(unsafe_code)]
 
-use gdrapi::copy;
+use gdrcopy::copy::routines;
 use nix::unistd::{SysconfVar, sysconf};
 
 use crate::cuda::GPU_PAGE;
@@ -13,9 +13,11 @@ pub(super) fn findings() -> Vec<Finding> {
 
 fn kernel() -> Finding {
     let subject = "copy kernel";
-    let names: Vec<_> = copy::kernels().map(|kernel| kernel.name()).collect();
+    let names: Vec<_> = routines::supported()
+        .map(|routine| routine.name())
+        .collect();
     let request = std::env::var_os("GDRCOPY_ISA");
-    let (chosen, all) = (copy::find(request.as_deref()).name(), names.join(", "));
+    let (chosen, all) = (routines::find(request.as_deref()).name(), names.join(", "));
     if let Some(refused) = request.filter(|name| name != chosen) {
         return Finding::warning(
             subject,

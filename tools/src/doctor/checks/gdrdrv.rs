@@ -1,7 +1,7 @@
 //! The kernel module: is it there, may this user open it, does it fit the library.
 #![forbid(unsafe_code)]
 
-use gdrapi::Version;
+use gdrcopy::Version;
 use nix::errno::Errno;
 
 use super::Ways;

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use gdrapi::Version;
+use gdrcopy::Version;
 use nix::errno::Errno;
 
 use super::files;

@@ -1,28 +1,23 @@
-//! Machines without kernels of their own.
+//! Fallback for architectures without specialized routines.
 
-use super::kernel::Kernel;
-use super::portable;
+use crate::copy::routines::portable;
+use crate::copy::routines::routine::Routine;
 
-pub(super) static KERNELS: [&Kernel; 1] = [&portable::KERNEL];
-
-pub(super) struct Cpu;
-
-impl Cpu {
-    pub(super) fn detect() -> Self {
-        Cpu
-    }
+/// The routines, best first.
+pub fn supported() -> impl Iterator<Item = &'static Routine> {
+    [&portable::ROUTINE].into_iter()
 }
 
-/// The strongest fence that the language has, on both sides of reads and writes.
-pub(super) mod fence {
+/// A SeqCst fence on both sides of reads and writes.
+pub(crate) mod fence {
     use core::sync::atomic::{Ordering, fence};
 
-    pub(in super::super) use full as after_read;
-    pub(in super::super) use full as after_write;
-    pub(in super::super) use full as before_read;
-    pub(in super::super) use full as before_write;
+    pub(crate) use full as after_read;
+    pub(crate) use full as after_write;
+    pub(crate) use full as before_read;
+    pub(crate) use full as before_write;
 
-    pub(in super::super) fn full() {
+    pub(crate) fn full() {
         fence(Ordering::SeqCst);
     }
 }

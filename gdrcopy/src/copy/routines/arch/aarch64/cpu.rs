@@ -3,8 +3,8 @@
 use core::arch::asm;
 use core::ffi::c_ulong;
 
-/// The instruction sets that kernels need beyond the base of AArch64, which has NEON.
-pub(in super::super) struct Cpu {
+/// The instruction sets that routines need beyond the base of AArch64, which has NEON.
+pub(super) struct Cpu {
     /// LD64B and ST64B.
     pub(super) ls64: bool,
 }
@@ -21,7 +21,7 @@ unsafe extern "C" {
 }
 
 impl Cpu {
-    pub(in super::super) fn detect() -> Self {
+    pub(super) fn detect() -> Self {
         Cpu {
             ls64: getauxval(AT_HWCAP3) & HWCAP3_LS64 != 0 && id_register_has_ls64(),
         }

@@ -8,17 +8,17 @@
 use core::arch::aarch64::uint8x16_t;
 use core::arch::asm;
 
-use super::{loads, stores};
+use crate::copy::routines::{loads, stores};
 
 /// # Safety
-/// Needs LS64; the ranges are as for [`write_wc`](crate::copy::write_wc).
+/// Needs LS64; the ranges are as for `write_wc`.
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<uint8x16_t>(dst, src, len, store_line) }
 }
 
 /// # Safety
-/// Needs LS64; the ranges are as for [`read_wc`](crate::copy::read_wc).
+/// Needs LS64; the ranges are as for `read_wc`.
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<64>(dst, src, len, load_line) }

@@ -1,30 +1,33 @@
-//! AArch64: the kernels, those of the widest accesses first. None of them has been measured.
+//! AArch64: the routines, those of the widest accesses first. None of them has been measured.
 //!
-//! LS64 is right for write-combined mappings of a real BAR alone: it faults on ordinary memory,
+//! LS64 is right for write-combined mappings of a real BAR only: it faults on ordinary memory,
 //! where `GDRCOPY_ISA=neon` helps.
 
 mod cpu;
-pub(super) mod fence;
+pub(crate) mod fence;
 mod ls64;
 mod neon;
 
-pub(super) use cpu::Cpu;
+use cpu::Cpu;
 
-use super::kernel::Kernel;
-use super::{loads, portable, stores};
+use crate::copy::routines::portable;
+use crate::copy::routines::routine::Routine;
 
-pub(super) static KERNELS: [&Kernel; 3] = [
-    &Kernel {
-        name: "ls64",
-        runs: |cpu| cpu.ls64,
-        write: ls64::write,
-        read: ls64::read,
-    },
-    &Kernel {
-        name: "neon",
-        runs: |_| true,
-        write: neon::write,
-        read: neon::read,
-    },
-    &portable::KERNEL,
-];
+static LS64: Routine = Routine {
+    name: "ls64",
+    write: ls64::write,
+    read: ls64::read,
+};
+
+static NEON: Routine = Routine {
+    name: "neon",
+    write: neon::write,
+    read: neon::read,
+};
+
+/// The routines that this CPU runs, best first.
+pub fn supported() -> impl Iterator<Item = &'static Routine> {
+    let cpu = Cpu::detect();
+    let neon = [&NEON, &portable::ROUTINE];
+    cpu.ls64.then_some(&LS64).into_iter().chain(neon)
+}

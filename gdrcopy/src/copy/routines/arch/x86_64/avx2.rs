@@ -1,4 +1,4 @@
-//! AVX2: 32-byte streaming loads and stores.
+//! AVX2: 32-byte streaming loads, plain stores.
 //!
 //! # Safety
 //! The functions need a CPU with AVX2, and an operating system that saves the YMM registers.
@@ -6,12 +6,12 @@
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, __m256i, _mm256_storeu_si256};
 
-use super::{loads, stores};
+use crate::copy::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m256i>();
 
 /// # Safety
-/// Needs AVX2; the ranges are as for [`write_wc`](crate::copy::write_wc).
+/// Needs AVX2; the ranges are as for `write_wc`.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -28,7 +28,7 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
 }
 
 /// # Safety
-/// Needs AVX2; the ranges are as for [`read_wc`](crate::copy::read_wc).
+/// Needs AVX2; the ranges are as for `read_wc`.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.

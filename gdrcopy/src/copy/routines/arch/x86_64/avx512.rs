@@ -1,4 +1,4 @@
-//! AVX-512: streaming loads and stores of whole lines.
+//! AVX-512: streaming loads and plain stores of whole lines.
 //!
 //! # Safety
 //! The functions need a CPU with AVX-512 F and BW, and an operating system that saves the ZMM and
@@ -9,10 +9,12 @@ use core::arch::x86_64::{
     __m128i, __m512i, _mm512_mask_storeu_epi8, _mm512_setzero_si512, _mm512_storeu_si512,
 };
 
-use super::{LINE, StackLine, stores};
+use crate::copy::routines::loads::StackLine;
+use crate::copy::routines::routine::LINE;
+use crate::copy::routines::stores;
 
 /// # Safety
-/// Needs AVX-512 F and BW; the ranges are as for [`write_wc`](crate::copy::write_wc).
+/// Needs AVX-512 F and BW; the ranges are as for `write_wc`.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -40,7 +42,7 @@ const BATCH: usize = 16;
 /// by it where measured, with an H200. The first batch goes without: its stores may end after the call.
 ///
 /// # Safety
-/// Needs AVX-512 F and BW; the ranges are as for [`read_wc`](crate::copy::read_wc).
+/// Needs AVX-512 F and BW; the ranges are as for `read_wc`.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     let head = (src.addr().wrapping_neg() % LINE).min(len);
@@ -109,7 +111,7 @@ fn fetch_for_stores(dst: *const u8) {
 /// Copies the `len` bytes at `src`, all of one line.
 ///
 /// # Safety
-/// Needs AVX-512 F and BW; the ranges are as for [`read_wc`](crate::copy::read_wc).
+/// Needs AVX-512 F and BW; the ranges are as for `read_wc`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {

@@ -2,9 +2,9 @@
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
-/// The instruction sets that kernels need.
+/// The instruction sets that routines need.
 #[derive(Debug, PartialEq)]
-pub(in super::super) struct Cpu {
+pub(super) struct Cpu {
     pub(super) sse41: bool,
     pub(super) avx2: bool,
     /// AVX-512 F and BW.
@@ -14,12 +14,12 @@ pub(in super::super) struct Cpu {
 }
 
 impl Cpu {
-    pub(in super::super) fn detect() -> Self {
+    pub(super) fn detect() -> Self {
         Words::read().decode()
     }
 }
 
-/// The words of CPUID and XGETBV that tell.
+/// The words of CPUID and XGETBV that describe the CPU.
 struct Words {
     /// EBX, EDX and ECX of leaf 0.
     vendor: [u32; 3],

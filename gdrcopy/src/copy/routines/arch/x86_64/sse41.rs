@@ -1,4 +1,4 @@
-//! SSE4.1: 16-byte streaming loads and stores.
+//! SSE4.1: 16-byte streaming loads, plain stores.
 //!
 //! # Safety
 //! The functions need a CPU with SSE4.1.
@@ -6,12 +6,12 @@
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_storeu_si128};
 
-use super::{loads, stores};
+use crate::copy::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m128i>();
 
 /// # Safety
-/// Needs SSE4.1; the ranges are as for [`write_wc`](crate::copy::write_wc).
+/// Needs SSE4.1; the ranges are as for `write_wc`.
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -19,7 +19,7 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs SSE4.1; the ranges are as for [`read_wc`](crate::copy::read_wc).
+/// Needs SSE4.1; the ranges are as for `read_wc`.
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.

@@ -1,0 +1,37 @@
+//! What each architecture brings: the routines that the CPU supports, best first, and the fences.
+
+// Miri knows no inline assembly.
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+mod aarch64;
+#[cfg(any(
+    miri,
+    not(any(
+        target_arch = "aarch64",
+        target_arch = "powerpc64",
+        target_arch = "x86_64"
+    ))
+))]
+mod generic;
+#[cfg(all(target_arch = "powerpc64", not(miri)))]
+mod powerpc64;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86_64;
+
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+use aarch64 as this;
+#[cfg(any(
+    miri,
+    not(any(
+        target_arch = "aarch64",
+        target_arch = "powerpc64",
+        target_arch = "x86_64"
+    ))
+))]
+use generic as this;
+#[cfg(all(target_arch = "powerpc64", not(miri)))]
+use powerpc64 as this;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use x86_64 as this;
+
+pub(super) use this::fence;
+pub use this::supported;

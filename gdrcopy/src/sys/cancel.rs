@@ -1,0 +1,38 @@
+//! Threads that are canceled.
+
+use std::ffi::c_int;
+
+/// Defers the cancellation of the calling thread (`pthread_cancel`) as long as it exists.
+///
+/// glibc cancels a thread by unwinding its stack. Through Rust frames that aborts the process, and it
+/// would leave descriptors and handles behind.
+#[derive(Debug)]
+pub struct Deferred {
+    state_before: c_int,
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, state_before: *mut c_int) -> c_int;
+}
+
+/// The value in glibc and musl.
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+impl Deferred {
+    /// Defers it from now on.
+    #[expect(clippy::new_without_default, reason = "it changes the thread")]
+    pub fn new() -> Deferred {
+        let mut state_before = 0;
+        // SAFETY: the place is ours; POSIX defines the function for every thread.
+        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut state_before) };
+        Deferred { state_before }
+    }
+}
+
+impl Drop for Deferred {
+    fn drop(&mut self) {
+        let mut deferred = 0;
+        // SAFETY: as in `new`; the state is the one that the thread was in before.
+        unsafe { pthread_setcancelstate(self.state_before, &mut deferred) };
+    }
+}

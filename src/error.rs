@@ -1,0 +1,79 @@
+//! What can go wrong in a C function: the errors of the crate, and those that only C callers can make.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+/// What the fallible functions of the C API layer return.
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+/// Why a C function failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Error {
+    /// An error of the crate.
+    Gdrcopy(gdrcopy::Error),
+    /// A pointer argument, named here, is NULL.
+    Null(&'static str),
+    /// The argument named here is not a live handle.
+    UnknownHandle(&'static str),
+    /// The pin belongs to another `gdr_t`.
+    ForeignPin,
+    /// No such map flag.
+    UnknownMapFlag(i32),
+    /// No such attribute.
+    UnknownAttribute(u32),
+    /// No such mapping type.
+    UnknownMappingType(u32),
+    /// A defect of this library.
+    Panicked,
+}
+
+impl From<gdrcopy::Error> for Error {
+    fn from(error: gdrcopy::Error) -> Error {
+        Error::Gdrcopy(error)
+    }
+}
+
+impl Error {
+    /// The positive errno value that the function returns.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            Error::Gdrcopy(error) => error.errno(),
+            Error::Panicked => libc::EIO,
+            Error::Null(_)
+            | Error::UnknownHandle(_)
+            | Error::ForeignPin
+            | Error::UnknownMapFlag(_)
+            | Error::UnknownAttribute(_)
+            | Error::UnknownMappingType(_) => libc::EINVAL,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Error::Gdrcopy(error) => error.fmt(f),
+            Error::Null(argument) => write!(f, "`{argument}` is NULL: pass a valid pointer"),
+            Error::UnknownHandle(argument) => write!(
+                f,
+                "`{argument}` is not a live handle: it was never issued, or was closed or unpinned before"
+            ),
+            Error::ForeignPin => f.write_str(
+                "`handle` belongs to another gdr_t: pass the one its buffer was pinned with",
+            ),
+            Error::UnknownMapFlag(flag) => {
+                write!(
+                    f,
+                    "`flags` = {flag} is not a gdr_map_flags_t value (0 to 3)"
+                )
+            }
+            Error::UnknownAttribute(attribute) => {
+                write!(f, "`attr` = {attribute} is not a gdr_attr_t value (1 to 3)")
+            }
+            Error::UnknownMappingType(raw) => {
+                write!(f, "{raw} is not a gdr_mapping_type_t value (0 to 3)")
+            }
+            Error::Panicked => f.write_str("internal error of libgdrapi: please report it"),
+        }
+    }
+}
