@@ -97,7 +97,7 @@ fn methods(options: &Options, gpu: &'static Gpu, len: usize) -> Result<Vec<Metho
     }
     let mut variants = options.variants.clone();
     if options.kernel_matrix {
-        let names = gdrcopy::copy::routines::supported().map(|routine| routine.name());
+        let names = gdrcopy::routines::supported().map(|routine| routine.name());
         let environments = names.map(|name| format!("GDRCOPY_ISA={name}").parse());
         variants.extend(
             environments

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
-use gdrcopy::copy::routines::{self, Routine};
+use gdrcopy::routines::{self, Routine};
 
 /// One line, odd, one page, more than the first cache, more than the second. Words need no routine.
 const SIZES: [usize; 5] = [64, 1000, 4 << 10, 64 << 10, 4 << 20];
@@ -40,9 +40,9 @@ fn measure_all(criterion: &mut Criterion) {
     for (direction, copy) in [
         (
             "write",
-            routines::write_by as unsafe fn(&Routine, *mut u8, *const u8, usize),
+            routines::write_wc as unsafe fn(&Routine, *mut u8, *const u8, usize),
         ),
-        ("read", routines::read_by),
+        ("read", routines::read_wc),
     ] {
         let mut group = criterion.benchmark_group(direction);
         group.warm_up_time(Duration::from_millis(300));

@@ -1,12 +1,11 @@
 //! An open connection to a source of GPU memory.
 #![forbid(unsafe_code)]
 
-use std::ffi::OsStr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::backend::{self, Backend};
-use crate::copy::{self, routines};
+use crate::copy;
 use crate::error::Result;
 use crate::log;
 use crate::pin::Pin;
@@ -44,7 +43,7 @@ impl Gdr {
         let settings = Settings::from_env();
         log::set_level(settings.log_level);
         let backend = backend::open(&settings)?;
-        select_copy_routine(settings.isa.as_deref());
+        copy::select_routine(settings.isa.as_deref());
         copy::set_threads(settings.threads.as_deref());
         let shared = Shared {
             backend,
@@ -117,16 +116,4 @@ impl Gdr {
     pub fn descriptor(&self) -> RawFd {
         self.shared.backend.descriptor()
     }
-}
-
-/// Selects the copy routine for write-combined mappings, and logs it where that is news.
-fn select_copy_routine(request: Option<&OsStr>) {
-    let Some(selected) = routines::select(request).map(|routine| routine.name()) else {
-        return;
-    };
-    if let Some(request) = request.filter(|&request| request != selected) {
-        let request = request.display();
-        log::warning!("GDRCOPY_ISA={request}: not supported by this CPU; using {selected}");
-    }
-    log::debug!("copy routines for write-combined mappings: {selected}");
 }

@@ -24,12 +24,13 @@
 //! ```text
 //! gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
 //! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf over CUDA
-//! copy                  one copy: word or not, mapping type, threads; routines are the instructions
+//! copy                  one copy: word or not, mapping type, threads
 //! sys                   mmap, the calls to the module and to CUDA, forked children
+//! routines              the instructions of a copy, for each architecture; hot is what each copy reads
 //! error, types, log, settings, sync
 //! ```
 //!
-//! `unsafe` is in `copy` and `sys` only; the other modules forbid it. What is public but hidden here
+//! `unsafe` is in `copy`, `sys`, `routines` and `hot` only; the other modules forbid it. What is public but hidden here
 //! serves the C library (`libgdrapi`), which is built on this crate.
 
 mod backend;
@@ -37,11 +38,14 @@ mod backend;
 pub mod copy;
 mod error;
 mod gdr;
+mod hot;
 #[doc(hidden)]
 pub mod log;
 mod mapping;
 mod pin;
 mod pin_state;
+#[doc(hidden)]
+pub mod routines;
 mod settings;
 #[doc(hidden)]
 pub mod sync;

@@ -1,6 +1,7 @@
 //! A mapping of pinned GPU memory into the CPU's address space.
 #![forbid(unsafe_code)]
 
+use crate::copy;
 use crate::copy::mixed::Live;
 use crate::error::{Error, Result};
 use crate::pin_state::MappingGuard;
@@ -17,16 +18,16 @@ pub struct Mapping {
     region: Region,
     _live: Live,
     _of_pin: MappingGuard,
-    kind: MappingType,
+    mapping_type: MappingType,
 }
 
 impl Mapping {
-    pub(crate) fn new(region: Region, kind: MappingType, of_pin: MappingGuard) -> Mapping {
+    pub(crate) fn new(region: Region, mapping_type: MappingType, of_pin: MappingGuard) -> Mapping {
         Mapping {
             region,
-            _live: Live::new(kind),
+            _live: Live::new(mapping_type),
             _of_pin: of_pin,
-            kind,
+            mapping_type,
         }
     }
 
@@ -43,29 +44,29 @@ impl Mapping {
 
     /// How the CPU caches it.
     pub fn mapping_type(&self) -> MappingType {
-        self.kind
+        self.mapping_type
     }
 
-    /// Copies `source` to the GPU memory from byte `offset` of the mapping on.
+    /// Copies `src` to the GPU memory from byte `offset` of the mapping on.
     ///
     /// All bytes are on their way to the GPU, in front of those of any later call, when it returns.
     /// 1, 2, 4 and 8 bytes at a multiple of their number are one store.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`]; nothing is written then.
-    pub fn write(&mut self, offset: usize, source: &[u8]) -> Result<()> {
-        self.region.write(self.kind, offset, source)
+    pub fn write(&mut self, offset: usize, src: &[u8]) -> Result<()> {
+        copy::write(&self.region, self.mapping_type, offset, src)
     }
 
-    /// Copies the GPU memory from byte `offset` of the mapping on to `target`.
+    /// Copies the GPU memory from byte `offset` of the mapping on to `dst`.
     ///
     /// The bytes are no older than the call, and no older than what earlier calls of this thread
     /// returned. 1, 2, 4 and 8 bytes at a multiple of their number are one load.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`]; nothing is read then.
-    pub fn read(&self, offset: usize, target: &mut [u8]) -> Result<()> {
-        self.region.read(self.kind, offset, target)
+    pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<()> {
+        copy::read(&self.region, self.mapping_type, offset, dst)
     }
 
     /// Takes the GPU memory away and leaves the addresses reserved, so that a stale pointer into the

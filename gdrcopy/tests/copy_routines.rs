@@ -3,7 +3,7 @@
 //!
 //! Builds with debug assertions thin the alignments out, unless `GDRCOPY_TEST_ALL` is set.
 
-use gdrcopy::copy::routines as copy;
+use gdrcopy::routines;
 
 #[path = "copy_routines/bytes.rs"]
 mod bytes;
@@ -124,11 +124,11 @@ fn every_access_is_natural_once_and_fenced() {
 
 #[test]
 fn copy_routines_are_found_by_name_and_the_best_one_otherwise() {
-    let best = copy::supported().next().expect("a routine").name();
-    for routine in copy::supported() {
+    let best = routines::supported().next().expect("a routine").name();
+    for routine in routines::supported() {
         let name = routine.name();
-        assert_eq!(copy::find(Some(name.as_ref())).name(), name);
+        assert_eq!(routines::find(Some(name.as_ref())).name(), name);
     }
-    assert_eq!(copy::find(Some("abacus".as_ref())).name(), best);
-    assert_eq!(copy::find(None).name(), best);
+    assert_eq!(routines::find(Some("abacus".as_ref())).name(), best);
+    assert_eq!(routines::find(None).name(), best);
 }

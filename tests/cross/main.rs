@@ -3,12 +3,8 @@
 //! Debian 12's qemu-user hangs when a program for these machines creates a thread, which rules out
 //! the test harness of Rust.
 
-/// The part of the crate that is tested, at its path there.
-#[path = "../../gdrcopy/src/copy"]
-pub mod copy {
-    pub mod routines;
-    pub use routines::*;
-}
+#[path = "../../gdrcopy/src/routines/mod.rs"]
+pub mod routines;
 
 #[path = "../../gdrcopy/tests/copy_routines/bytes.rs"]
 mod bytes;
@@ -20,12 +16,12 @@ mod subject;
 use subject::Subject;
 
 fn main() {
-    println!("best copy routine: {}", copy::find(None).name());
+    println!("best copy routine: {}", routines::best().name());
     for subject in Subject::all() {
         bytes::check_writes(subject);
         bytes::check_reads(subject);
         edges::check(subject);
         println!("ok: {}", subject.name());
     }
-    copy::full_fence();
+    routines::full_fence();
 }

@@ -5,9 +5,10 @@
 //! copy ends with a full fence. Almost every process has mappings of one type only: copies read one
 //! flag, which changes only when that changes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::copy::routines;
+use crate::hot::HOT;
+use crate::routines;
 use crate::sync::Mutex;
 use crate::sys::fork::{Owner, PerProcess};
 use crate::types::MappingType;
@@ -15,13 +16,8 @@ use crate::types::MappingType;
 /// The number of live mappings of each type.
 type Counts = [usize; 3];
 
+/// `HOT.mixed` is stored while it is locked.
 static LIVE: PerProcess<Mutex<Counts>> = PerProcess::new();
-
-/// Whether mappings of two types are live. Stored while `LIVE` is locked.
-static MIXED: Flag = Flag(AtomicBool::new(false));
-
-#[repr(align(128))]
-struct Flag(AtomicBool);
 
 /// Counts a mapping as live as long as it exists.
 #[derive(Debug)]
@@ -53,7 +49,7 @@ fn count(kind: MappingType, change: impl FnOnce(&mut usize)) {
     let mut counts = LIVE.get(|_| Mutex::default()).lock();
     change(&mut counts[kind as usize - 1]);
     let types = counts.iter().filter(|&&live| live != 0).count();
-    MIXED.0.store(types > 1, Ordering::SeqCst);
+    HOT.mixed.store(types > 1, Ordering::SeqCst);
 }
 
 /// Frees the counts, when the library is unloaded.
@@ -69,7 +65,7 @@ pub unsafe fn unload(may: impl FnOnce() -> bool) {
 /// The fence behind every copy.
 #[inline(always)]
 pub(super) fn fence_if_mixed() {
-    if MIXED.0.load(Ordering::Relaxed) {
+    if HOT.mixed.load(Ordering::Relaxed) {
         routines::full_fence();
     }
 }
@@ -80,7 +76,7 @@ mod tests {
 
     #[test]
     fn mappings_are_mixed_while_two_types_are_live() {
-        let is_mixed = || MIXED.0.load(Ordering::SeqCst);
+        let is_mixed = || HOT.mixed.load(Ordering::SeqCst);
         let threads: Vec<_> = [MappingType::WriteCombining, MappingType::Caching]
             .into_iter()
             .cycle()

@@ -4,8 +4,14 @@
 #[doc(hidden)]
 pub mod mixed;
 mod parallel;
-pub mod routines;
 
+use std::ffi::OsStr;
+
+use crate::error::Result;
+use crate::hot::HOT;
+use crate::log;
+use crate::routines;
+use crate::sys::mmap::Region;
 use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
@@ -27,7 +33,7 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
         if routines::write_word(dst, src, len) {
             fence_if_mixed();
         } else if is_plain(mapping_type, len) {
-            routines::write_wc(dst, src, len);
+            routines::write_wc(HOT.routine(), dst, src, len);
             fence_if_mixed();
         } else {
             write_otherwise(mapping_type, dst, src, len);
@@ -48,7 +54,7 @@ pub unsafe fn from_mapping(mapping_type: MappingType, dst: *mut u8, src: *const 
         if routines::read_word(dst, src, len) {
             fence_if_mixed();
         } else if is_plain(mapping_type, len) {
-            routines::read_wc(dst, src, len);
+            routines::read_wc(HOT.routine(), dst, src, len);
             fence_if_mixed();
         } else {
             read_otherwise(mapping_type, dst, src, len);
@@ -101,7 +107,7 @@ unsafe fn write_alone(mapping_type: MappingType, dst: *mut u8, src: *const u8, l
     // SAFETY: contract of this function.
     unsafe {
         match mapping_type {
-            MappingType::WriteCombining => routines::write_wc(dst, src, len),
+            MappingType::WriteCombining => routines::write_wc(HOT.routine(), dst, src, len),
             MappingType::Device => routines::write_device(dst, src, len),
             MappingType::Caching => routines::write_cached(dst, src, len),
         }
@@ -143,9 +149,55 @@ unsafe fn read_alone(mapping_type: MappingType, dst: *mut u8, src: *const u8, le
     // SAFETY: contract of this function.
     unsafe {
         match mapping_type {
-            MappingType::WriteCombining => routines::read_wc(dst, src, len),
+            MappingType::WriteCombining => routines::read_wc(HOT.routine(), dst, src, len),
             MappingType::Device => routines::read_device(dst, src, len),
             MappingType::Caching => routines::read_cached(dst, src, len),
         }
     }
+}
+
+/// Copies `src` to the bytes of the region from `offset` on.
+pub(crate) fn write(
+    region: &Region,
+    mapping_type: MappingType,
+    offset: usize,
+    src: &[u8],
+) -> Result<()> {
+    let dst = region.range(offset, src.len())?;
+    // SAFETY: `range` found the bytes inside the region, which is mapped as long as it is borrowed.
+    unsafe { to_mapping(mapping_type, dst, src.as_ptr(), src.len()) };
+    Ok(())
+}
+
+/// Copies the bytes of the region from `offset` on to `dst`.
+pub(crate) fn read(
+    region: &Region,
+    mapping_type: MappingType,
+    offset: usize,
+    dst: &mut [u8],
+) -> Result<()> {
+    let src = region.range(offset, dst.len())?;
+    // SAFETY: as in `write`.
+    unsafe { from_mapping(mapping_type, dst.as_mut_ptr(), src, dst.len()) };
+    Ok(())
+}
+
+/// Has copies use the routine that `GDRCOPY_ISA` names, the best one without a request or if the CPU does
+/// not run it.
+pub(crate) fn select_routine(request: Option<&OsStr>) {
+    let name = HOT.routine().name();
+    let best = routines::best().name();
+    if request.map_or(name == best, |request| request == name) {
+        return;
+    }
+    let routine = routines::find(request);
+    if let Some(request) = request.filter(|&request| request != routine.name()) {
+        let (request, used) = (request.display(), routine.name());
+        log::warning!("GDRCOPY_ISA={request}: not supported by this CPU; using {used}");
+    }
+    HOT.set_routine(routine);
+    log::debug!(
+        "copy routine for write-combined mappings: {}",
+        routine.name()
+    );
 }

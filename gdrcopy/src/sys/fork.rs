@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
+use crate::hot::HOT;
 
 /// The process that an object belongs to. Objects that must not be used across a fork keep one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,18 +212,15 @@ pub struct Page {
     epoch: AtomicU64,
 }
 
-/// The page, once the process (or an ancestor) has opened a driver. Never taken back.
-static PAGE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
-
 /// The last epoch given out; children inherit it and count on.
 static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// The page, if there is one.
 #[inline(always)]
 pub fn page() -> Option<&'static Page> {
-    // SAFETY: PAGE is null or points to a page that `new_page` made and that is never unmapped; a Page
+    // SAFETY: null, or a page that `new_page` made and that is never unmapped; a Page
     // consists of atomics, for which any content is valid.
-    unsafe { PAGE.load(Ordering::Acquire).as_ref() }
+    unsafe { HOT.page.load(Ordering::Acquire).cast::<Page>().as_ref() }
 }
 
 /// This process's epoch, or 0 as long as it has opened nothing itself.
@@ -251,10 +249,11 @@ pub fn enter() -> Result<&'static Page> {
 
 /// Makes `fresh` the process's page, unless another thread was first.
 fn publish(fresh: NonNull<Page>) -> &'static Page {
-    let page = PAGE
+    let page = HOT
+        .page
         .compare_exchange(
             ptr::null_mut(),
-            fresh.as_ptr(),
+            fresh.as_ptr().cast(),
             Ordering::AcqRel,
             Ordering::Acquire,
         )
@@ -262,7 +261,7 @@ fn publish(fresh: NonNull<Page>) -> &'static Page {
             |first| {
                 // SAFETY: `fresh` was mapped by `new_page` and no one else has its address.
                 unsafe { libc::munmap(fresh.as_ptr().cast(), page_size()) };
-                first
+                first.cast()
             },
             |_| fresh.as_ptr(),
         );
@@ -362,13 +361,13 @@ mod tests {
     fn a_child_finds_the_page_empty() {
         assert_eq!(in_child(), (0, false), "wiped by the kernel");
 
-        let address = PAGE.load(Ordering::Acquire);
+        let address = HOT.page.load(Ordering::Acquire);
         // SAFETY: the page is ours; the advice only undoes what `wipe_on_fork` asked for.
         let kept = unsafe { libc::madvise(address.cast(), page_size(), libc::MADV_KEEPONFORK) };
         assert_eq!(kept, 0);
         assert_ne!(in_child(), (0, false), "kept: the test sees the difference");
 
-        clear_in_child(NonNull::new(address).expect("published")).expect("a handler more");
+        clear_in_child(NonNull::new(address.cast()).expect("published")).expect("a handler more");
         assert_eq!(in_child(), (0, false), "cleared by the handler");
     }
 }

@@ -10,11 +10,9 @@ use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
-use crate::copy;
 use crate::error::{Call, Error, Result};
 use crate::log;
 use crate::sys::fork::Owner;
-use crate::types::MappingType;
 
 /// Mapped GPU memory. Raw memory, never a Rust reference: the GPU writes it at any time.
 ///
@@ -108,23 +106,11 @@ impl Region {
         unsafe { mmap(address, len, protection, flags, empty, 0) }.map(drop)
     }
 
-    /// Copies `source` to the bytes from `offset` on.
-    pub(crate) fn write(&self, kind: MappingType, offset: usize, source: &[u8]) -> Result<()> {
-        let target = self.checked(offset, source.len())?;
-        // SAFETY: `checked` saw that the range lies in the mapping, which lives as long as `self`.
-        unsafe { copy::to_mapping(kind, target, source.as_ptr(), source.len()) };
-        Ok(())
-    }
-
-    /// Copies the bytes from `offset` on to `target`.
-    pub(crate) fn read(&self, kind: MappingType, offset: usize, target: &mut [u8]) -> Result<()> {
-        let source = self.checked(offset, target.len())?;
-        // SAFETY: as in `write`.
-        unsafe { copy::from_mapping(kind, target.as_mut_ptr(), source, target.len()) };
-        Ok(())
-    }
-
-    fn checked(&self, offset: usize, len: usize) -> Result<*mut u8> {
+    /// Address of the `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`] if they are not all inside; [`Error::NotMapped`]; [`Error::ForkedChild`].
+    pub(crate) fn range(&self, offset: usize, len: usize) -> Result<*mut u8> {
         self.owner.check()?;
         if !self.is_mapped {
             return Err(Error::NotMapped);
@@ -164,24 +150,23 @@ mod tests {
     }
 
     #[test]
-    fn copies_stay_inside() {
+    fn ranges_are_inside_or_refused() {
         let page = crate::sys::fork::page_size();
         let region = Region::map(&memory(page), 0, page).expect("a page can be mapped");
-        let kind = MappingType::WriteCombining;
-        assert_eq!(region.write(kind, page - 4, b"tail"), Ok(()));
-        let mut back = [0; 4];
-        assert_eq!(region.read(kind, page - 4, &mut back), Ok(()));
-        assert_eq!(&back, b"tail");
-        assert_eq!(
-            region.write(kind, page - 3, b"tail"),
-            Err(Error::OutOfMapping)
-        );
-        assert_eq!(region.write(kind, page, b""), Ok(()));
-        assert_eq!(region.write(kind, page + 1, b""), Err(Error::OutOfMapping));
-        assert_eq!(
-            region.read(kind, usize::MAX, &mut back),
-            Err(Error::OutOfMapping)
-        );
+        let offset = |offset, len| {
+            let address = region.range(offset, len)?;
+            Ok(address.addr() - region.address().addr())
+        };
+        assert_eq!(offset(page - 4, 4), Ok(page - 4));
+        assert_eq!(offset(page, 0), Ok(page));
+        for (start, len) in [
+            (page - 3, 4),
+            (page + 1, 0),
+            (usize::MAX, 4),
+            (4, usize::MAX),
+        ] {
+            assert_eq!(offset(start, len), Err(Error::OutOfMapping));
+        }
     }
 
     /// Whether anything is mapped at the address.
@@ -197,9 +182,7 @@ mod tests {
         let mut retired = Region::map(&file, 0, page).expect("a page can be mapped");
         let address = retired.address();
         assert_eq!(retired.retire(), Ok(()));
-        let mut byte = [0];
-        let kind = MappingType::WriteCombining;
-        assert_eq!(retired.read(kind, 0, &mut byte), Err(Error::NotMapped));
+        assert_eq!(retired.range(0, 1), Err(Error::NotMapped));
         drop(retired);
         assert!(is_mapped(address, page));
 

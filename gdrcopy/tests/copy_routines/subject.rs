@@ -1,7 +1,7 @@
 //! What is tested: all routines of this CPU, and the public copies of each mapping type. Words go
 //! first through the functions for words, as the library's callers do it.
 
-use crate::copy::{self, Routine};
+use crate::routines::{self, Routine};
 
 #[derive(Clone, Copy)]
 pub(crate) enum Subject {
@@ -13,7 +13,7 @@ pub(crate) enum Subject {
 
 impl Subject {
     pub(crate) fn all() -> Vec<Subject> {
-        let routines = copy::supported().map(Subject::Routine);
+        let routines = routines::supported().map(Subject::Routine);
         routines
             .chain([Subject::WriteCombining, Subject::Cached, Subject::Device])
             .collect()
@@ -29,35 +29,35 @@ impl Subject {
     }
 
     /// # Safety
-    /// As for [`copy::write_wc`].
+    /// As for [`routines::write_wc`].
     pub(crate) unsafe fn write(self, dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: contract of this function; the routines came from `copy::supported`.
+        // SAFETY: contract of this function; the routines came from `routines::supported`.
         unsafe {
-            if copy::write_word(dst, src, len) {
+            if routines::write_word(dst, src, len) {
                 return;
             }
             match self {
-                Subject::Routine(routine) => copy::write_by(routine, dst, src, len),
-                Subject::WriteCombining => copy::write_wc(dst, src, len),
-                Subject::Cached => copy::write_cached(dst, src, len),
-                Subject::Device => copy::write_device(dst, src, len),
+                Subject::Routine(routine) => routines::write_wc(routine, dst, src, len),
+                Subject::WriteCombining => routines::write_wc(routines::best(), dst, src, len),
+                Subject::Cached => routines::write_cached(dst, src, len),
+                Subject::Device => routines::write_device(dst, src, len),
             }
         }
     }
 
     /// # Safety
-    /// As for [`copy::read_wc`].
+    /// As for [`routines::read_wc`].
     pub(crate) unsafe fn read(self, dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: contract of this function; the routines came from `copy::supported`.
+        // SAFETY: contract of this function; the routines came from `routines::supported`.
         unsafe {
-            if copy::read_word(dst, src, len) {
+            if routines::read_word(dst, src, len) {
                 return;
             }
             match self {
-                Subject::Routine(routine) => copy::read_by(routine, dst, src, len),
-                Subject::WriteCombining => copy::read_wc(dst, src, len),
-                Subject::Cached => copy::read_cached(dst, src, len),
-                Subject::Device => copy::read_device(dst, src, len),
+                Subject::Routine(routine) => routines::read_wc(routine, dst, src, len),
+                Subject::WriteCombining => routines::read_wc(routines::best(), dst, src, len),
+                Subject::Cached => routines::read_cached(dst, src, len),
+                Subject::Device => routines::read_device(dst, src, len),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The CPU: which copy routine this project's library takes, and pages.
 #![forbid(unsafe_code)]
 
-use gdrcopy::copy::routines;
+use gdrcopy::routines;
 use nix::unistd::{SysconfVar, sysconf};
 
 use crate::cuda::GPU_PAGE;

@@ -9,9 +9,9 @@ use core::arch::x86_64::{
     __m128i, __m512i, _mm512_mask_storeu_epi8, _mm512_setzero_si512, _mm512_storeu_si512,
 };
 
-use crate::copy::routines::loads::StackLine;
-use crate::copy::routines::routine::LINE;
-use crate::copy::routines::stores;
+use crate::routines::loads::StackLine;
+use crate::routines::routine::LINE;
+use crate::routines::stores;
 
 /// # Safety
 /// Needs AVX-512 F and BW; the ranges are as for `write_wc`.

@@ -6,7 +6,7 @@
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_storeu_si128};
 
-use crate::copy::routines::{loads, stores};
+use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m128i>();
 

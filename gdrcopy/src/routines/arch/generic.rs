@@ -1,7 +1,7 @@
 //! Fallback for architectures without specialized routines.
 
-use crate::copy::routines::portable;
-use crate::copy::routines::routine::Routine;
+use crate::routines::portable;
+use crate::routines::routine::Routine;
 
 /// The routines, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {

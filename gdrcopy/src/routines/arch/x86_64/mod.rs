@@ -19,8 +19,8 @@ mod sse41;
 
 use cpu::Cpu;
 
-use crate::copy::routines::portable;
-use crate::copy::routines::routine::Routine;
+use crate::routines::portable;
+use crate::routines::routine::Routine;
 
 static AVX512: Routine = Routine {
     name: "avx512",

@@ -5,8 +5,7 @@
 //! ```text
 //! write_word, read_word  mod.rs        one access, for a mapping of any type
 //! write_wc, read_wc, …   mod.rs        everything else
-//! write, read            dispatch.rs   which copy routine this CPU gets, selected once
-//! Routine                arch/, portable.rs    one instruction set each
+//! Routine                arch/, portable.rs    one instruction set each; select.rs finds the best one
 //! by_line                stores.rs, loads.rs   the cut into aligned pieces that routines share
 //! ```
 //!
@@ -30,17 +29,17 @@
 //! `fence` of each CPU states by which instructions, and how far, the two orders hold there.
 
 mod arch;
-mod dispatch;
 mod loads;
 mod portable;
 mod routine;
+mod select;
 mod stores;
 
 use core::ptr;
 
 pub use arch::supported;
-pub use dispatch::{find, select};
 pub use routine::Routine;
+pub use select::{best, find};
 
 use arch::fence;
 use routine::CopyFn;
@@ -94,22 +93,22 @@ fn is_word(addr: usize, len: usize) -> bool {
 ///
 /// # Safety
 /// `src` must be readable and `dst` a mapping writable for `len` bytes, and the two must not
-/// overlap.
+/// overlap. The CPU must run the routine: [`best`], [`find`] and [`supported`] return no other.
 #[inline(always)]
-pub unsafe fn write_wc(dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn write_wc(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { write(dispatch::write, dst, src, len) }
+    unsafe { write(routine.write, dst, src, len) }
 }
 
 /// Copies `len` bytes of a write-combining mapping to host memory.
 ///
 /// # Safety
 /// `dst` must be writable for `len` bytes, and `src` a mapping readable in all the 64-byte lines
-/// that its `len` bytes touch. The two must not overlap.
+/// that its `len` bytes touch. The two must not overlap. The CPU must run the routine.
 #[inline(always)]
-pub unsafe fn read_wc(dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn read_wc(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { read(dispatch::read, dst, src, len) }
+    unsafe { read(routine.read, dst, src, len) }
 }
 
 /// Copies `len` bytes of host memory to a cached mapping.
@@ -193,24 +192,4 @@ unsafe fn read(copy: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { ptr::copy_nonoverlapping(src, dst, len) }
-}
-
-/// [`write_wc`] by this routine.
-///
-/// # Safety
-/// As for [`write_wc`]; the routine must be one of [`supported`].
-#[doc(hidden)]
-pub unsafe fn write_by(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe { write(routine.write, dst, src, len) }
-}
-
-/// [`read_wc`] by this routine.
-///
-/// # Safety
-/// As for [`read_wc`]; the routine must be one of [`supported`].
-#[doc(hidden)]
-pub unsafe fn read_by(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe { read(routine.read, dst, src, len) }
 }

@@ -6,7 +6,7 @@
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, __m256i, _mm256_storeu_si256};
 
-use crate::copy::routines::{loads, stores};
+use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m256i>();
 

@@ -10,8 +10,8 @@ mod neon;
 
 use cpu::Cpu;
 
-use crate::copy::routines::portable;
-use crate::copy::routines::routine::Routine;
+use crate::routines::portable;
+use crate::routines::routine::Routine;
 
 static LS64: Routine = Routine {
     name: "ls64",

@@ -1,7 +1,7 @@
 //! POWER: 4-byte stores and 8-byte loads, which NVIDIA's libgdrapi 2.6 uses. Not measured here.
 
-use crate::copy::routines::routine::Routine;
-use crate::copy::routines::{portable, stores};
+use crate::routines::routine::Routine;
+use crate::routines::{portable, stores};
 
 static POWER: Routine = Routine {
     name: "power",

@@ -8,7 +8,7 @@
 use core::arch::aarch64::uint8x16_t;
 use core::arch::asm;
 
-use crate::copy::routines::{loads, stores};
+use crate::routines::{loads, stores};
 
 /// # Safety
 /// Needs LS64; the ranges are as for `write_wc`.

@@ -3,7 +3,7 @@
 use core::arch::aarch64::uint8x16_t;
 use core::arch::asm;
 
-use crate::copy::routines::{loads, stores};
+use crate::routines::{loads, stores};
 
 /// # Safety
 /// As for `write_wc`.

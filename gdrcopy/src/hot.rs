@@ -1,0 +1,57 @@
+//! What every copy reads, on one cache line.
+//!
+//! It is written when a driver is opened, and when a mapping of another type is made or the last one of a
+//! type goes; copies on other CPUs keep the line in their caches.
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use crate::routines::{self, Routine};
+
+/// A line, and its neighbor, which some CPUs fetch along with it.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct Hot {
+    /// The copy routine for write-combining mappings.
+    routine: AtomicPtr<Routine>,
+    /// The process's page: see `sys::fork`.
+    pub(crate) page: AtomicPtr<()>,
+    /// Whether mappings of two types are live: see `copy::mixed`.
+    pub(crate) mixed: AtomicBool,
+}
+
+pub(crate) static HOT: Hot = Hot {
+    routine: AtomicPtr::new(ptr::from_ref(&FIRST).cast_mut()),
+    page: AtomicPtr::new(ptr::null_mut()),
+    mixed: AtomicBool::new(false),
+};
+
+impl Hot {
+    /// The selected routine, which this CPU runs. The routines are constants: no ordering is needed.
+    #[inline(always)]
+    pub(crate) fn routine(&self) -> &'static Routine {
+        // SAFETY: made from a `&'static Routine`, here and in `set_routine`.
+        unsafe { &*self.routine.load(Ordering::Relaxed) }
+    }
+
+    /// Selects a routine that this CPU runs.
+    pub(crate) fn set_routine(&self, routine: &'static Routine) {
+        let routine = ptr::from_ref(routine).cast_mut();
+        self.routine.store(routine, Ordering::Relaxed);
+    }
+}
+
+/// Stands in for the best routine before one is selected, so that copies need not test for that.
+static FIRST: Routine = Routine::new(
+    "first",
+    // SAFETY: the ranges are as the best routine needs them, which this CPU runs.
+    |dst, src, len| unsafe { select_best().write_unfenced(dst, src, len) },
+    // SAFETY: as above.
+    |dst, src, len| unsafe { select_best().read_unfenced(dst, src, len) },
+);
+
+#[cold]
+fn select_best() -> &'static Routine {
+    HOT.set_routine(routines::best());
+    routines::best()
+}

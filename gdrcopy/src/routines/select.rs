@@ -1,0 +1,31 @@
+//! Which copy routine to use: the best one that the CPU runs, or the one that `GDRCOPY_ISA` names.
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::ffi::OsStr;
+
+use super::arch;
+use super::portable;
+use super::routine::Routine;
+
+/// The best routine that this CPU runs.
+///
+/// Asking the CPU takes microseconds in a virtual machine, so the answer is kept. It has no side effect
+/// and is the same every time: threads may race for it, and a fork in its middle leaves nothing half done.
+pub fn best() -> &'static Routine {
+    static BEST: AtomicPtr<Routine> = AtomicPtr::new(ptr::null_mut());
+    // SAFETY: null, or made from a `&'static Routine` below.
+    if let Some(best) = unsafe { BEST.load(Ordering::Relaxed).as_ref() } {
+        return best;
+    }
+    let best = arch::supported().next().unwrap_or(&portable::ROUTINE);
+    BEST.store(ptr::from_ref(best).cast_mut(), Ordering::Relaxed);
+    best
+}
+
+/// The routine with this name if the CPU runs it, else the best one.
+pub fn find(request: Option<&OsStr>) -> &'static Routine {
+    request
+        .and_then(|name| arch::supported().find(|routine| name == routine.name))
+        .unwrap_or_else(best)
+}
