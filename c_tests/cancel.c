@@ -189,6 +189,7 @@ int main(void)
         waive("cancel", "this driver serves the thread that opened it only");
     CHECK_OK(gdr_close(probe));
     CHECK(sem_init(&cancelled, 0, 0) == 0);
+    every_call();
     before = open_descriptors();
     every_call();
     every_call_with_a_log();

@@ -195,10 +195,11 @@ static void close_after_a_failed_unpin(void)
     faults(NULL);
 }
 
-/* A failing unmap or unpin does not keep close from the others; the first error is told. */
+/* A call that fails does not keep close from the others; the first error is returned. */
 static void close_fails(void)
 {
-    static const char *const calls[] = {"UNPIN_BUFFER", "MUNMAP", "CLOSE"};
+    /* Mappings are replaced in place; where that fails, they are unmapped. */
+    static const char *const calls[] = {"UNPIN_BUFFER:%s@1", "MMAP_FIXED:ENOMEM@1,MUNMAP:%s@1", "CLOSE:%s@1"};
     int before = open_descriptors();
     size_t call, error;
 
@@ -206,14 +207,16 @@ static void close_fails(void)
         for (error = 0; error < ERRORS_OF_LIBC; error++) {
             gdr_t g = open_driver();
             gdr_mh_t handles[3];
-            int wanted, i;
+            char list[64];
+            int i;
 
             for (i = 0; i < 3; i++) {
                 handles[i] = pin(g, buffer.address, SIZE);
                 map(g, handles[i], SIZE);
             }
-            wanted = fail_next(calls[call], error);
-            CHECK_ERROR(gdr_close(g), wanted);
+            snprintf(list, sizeof(list), calls[call], errors[error].name);
+            faults(list);
+            CHECK_ERROR(gdr_close(g), errors[error].number);
             CHECK_ERROR(gdr_close(g), EINVAL);
             for (i = 0; i < 3; i++)
                 CHECK_ERROR(gdr_copy_to_mapping(handles[i], &i, &i, 0), EINVAL);
@@ -221,6 +224,20 @@ static void close_fails(void)
             faults(NULL);
         }
     }
+}
+
+/* Without memory for what holds the place of a mapping, there is no mapping at least. */
+static void mappings_that_cannot_be_replaced_are_unmapped(gdr_t g)
+{
+    gdr_mh_t handle = pin(g, buffer.address, SIZE);
+    char *va = map(g, handle, SIZE);
+
+    faults("MMAP_FIXED:ENOMEM@1");
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_UNMAPPED(va);
+    CHECK_UNMAPPED(va + SIZE - 1);
+    faults(NULL);
+    nothing_is_pinned();
 }
 
 static void info_fails(gdr_t g)
@@ -378,6 +395,7 @@ int main(void)
     unmap_fails(g);
     info_fails(g);
     unpin_fails(g);
+    mappings_that_cannot_be_replaced_are_unmapped(g);
     endless_interruptions_are_given_up(g);
     CHECK_OK(gdr_close(g));
     close_fails();
