@@ -131,12 +131,17 @@ fn functions_fail_on_demand() {
 }
 
 #[test]
-fn unknown_entry_points_are_told_by_name() {
-    let output = run(&[], "cuda_init", "told", &[], &[]);
-    assert!(
-        String::from_utf8_lossy(&output.stderr).contains("cuMakeCoffee"),
-        "{output:?}"
-    );
+fn unknown_entry_points_are_printed_on_request_only() {
+    for (options, printed) in [(&[] as &[&str], false), (&["--log-missing"], true)] {
+        let output = run(options, "cuda_init", "missing", &[], &[]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(stderr.contains("cuMakeCoffee"), printed, "{output:?}");
+    }
+}
+
+#[test]
+fn memory_for_other_processes() {
+    assert_passes(&[], "cuda_ipc", &[]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A stand-in for libcuda.so.1: the driver API over the emulated GPUs.
 //!
 //! ```text
-//! init device primary context peer buffer host copy fill vmm pool pointer stream event module
+//! init device primary context peer buffer host copy fill vmm pool pointer stream event module ipc
 //! kernel export proc_address   one topic each: the exported functions and what only they need
 //!   exported the table of them all, and their exported entry points
 //!   entry    the bodies of all run inside one of its functions: errors and panics become CUresults
@@ -37,6 +37,7 @@ mod gpus;
 mod handles;
 mod host;
 mod init;
+mod ipc;
 mod kernel;
 mod kernel_memory;
 mod module;
