@@ -140,6 +140,14 @@ fn unknown_entry_points_are_printed_on_request_only() {
 }
 
 #[test]
+fn the_management_library_says_what_libcuda_says() {
+    let options = ["--gpus", "2", "--bar1-size", "64M"];
+    assert_passes(&options, "nvml", &[]);
+    let coherent = ["--gpus", "2", "--bar1-size", "64M", "--coherent"];
+    assert_passes(&coherent, "nvml", &["coherent"]);
+}
+
+#[test]
 fn memory_for_other_processes() {
     assert_passes(&[], "cuda_ipc", &[]);
 }

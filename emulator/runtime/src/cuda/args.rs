@@ -55,6 +55,11 @@ impl<T> Out<T> {
         self.0.addr()
     }
 
+    /// The same place, for what the program has put there.
+    pub(super) fn as_in(self) -> In<T> {
+        In(self.0)
+    }
+
     /// Refuses NULL before anything is done.
     pub(super) fn check(self) -> Result {
         if self.0.is_null() {

@@ -1,4 +1,4 @@
-//! Every function of CUDA as programs find it: as a symbol, or by name and version.
+//! Every function of CUDA as programs find it: as a symbol, or by name and version. And those of NVML.
 
 use std::ffi::c_void;
 
@@ -176,4 +176,47 @@ entries! {
     cuStreamQuery 2000 stream::cuStreamQuery;
     cuStreamSynchronize 2000 stream::cuStreamSynchronize;
     cuStreamWaitEvent 3020 stream::cuStreamWaitEvent;
+}
+
+gdremu_hooks::export! {
+    nvml::nvmlDeviceGetBAR1MemoryInfo;
+    nvml::nvmlDeviceGetCount;
+    nvml::nvmlDeviceGetCount_v2;
+    nvml::nvmlDeviceGetCudaComputeCapability;
+    nvml::nvmlDeviceGetCurrPcieLinkGeneration;
+    nvml::nvmlDeviceGetCurrPcieLinkWidth;
+    nvml::nvmlDeviceGetFieldValues;
+    nvml::nvmlDeviceGetGpuFabricInfo;
+    nvml::nvmlDeviceGetGpuFabricInfoV;
+    nvml::nvmlDeviceGetHandleByIndex;
+    nvml::nvmlDeviceGetHandleByIndex_v2;
+    nvml::nvmlDeviceGetHandleByPciBusId;
+    nvml::nvmlDeviceGetHandleByPciBusId_v2;
+    nvml::nvmlDeviceGetHandleByUUID;
+    nvml::nvmlDeviceGetIndex;
+    nvml::nvmlDeviceGetMaxMigDeviceCount;
+    nvml::nvmlDeviceGetMaxPcieLinkGeneration;
+    nvml::nvmlDeviceGetMaxPcieLinkWidth;
+    nvml::nvmlDeviceGetMemoryInfo;
+    nvml::nvmlDeviceGetMigMode;
+    nvml::nvmlDeviceGetMinorNumber;
+    nvml::nvmlDeviceGetName;
+    nvml::nvmlDeviceGetNvLinkCapability;
+    nvml::nvmlDeviceGetNvLinkRemotePciInfo;
+    nvml::nvmlDeviceGetNvLinkRemotePciInfo_v2;
+    nvml::nvmlDeviceGetNvLinkState;
+    nvml::nvmlDeviceGetP2PStatus;
+    nvml::nvmlDeviceGetPciInfo;
+    nvml::nvmlDeviceGetPciInfo_v2;
+    nvml::nvmlDeviceGetPciInfo_v3;
+    nvml::nvmlDeviceGetUUID;
+    nvml::nvmlErrorString;
+    nvml::nvmlInit;
+    nvml::nvmlInitWithFlags;
+    nvml::nvmlInit_v2;
+    nvml::nvmlShutdown;
+    nvml::nvmlSystemGetCudaDriverVersion;
+    nvml::nvmlSystemGetCudaDriverVersion_v2;
+    nvml::nvmlSystemGetDriverVersion;
+    nvml::nvmlSystemGetNVMLVersion;
 }

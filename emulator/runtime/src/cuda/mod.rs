@@ -3,6 +3,7 @@
 //! ```text
 //! init device primary context peer buffer host copy fill vmm pool pointer stream event module ipc
 //! kernel export proc_address   one topic each: the exported functions and what only they need
+//! nvml     the functions of libnvidia-ml.so.1
 //!   exported the table of them all, and their exported entry points
 //!   entry    the bodies of all run inside one of its functions: errors and panics become CUresults
 //!   args     pointers from C, checked and used nowhere else
@@ -41,6 +42,7 @@ mod ipc;
 mod kernel;
 mod kernel_memory;
 mod module;
+mod nvml;
 mod peer;
 mod pointer;
 mod pool;
