@@ -25,7 +25,9 @@ pub struct Config {
     pub session: PathBuf,
     /// Where each driver call is told as a line of JSON.
     pub trace: Option<PathBuf>,
-    /// Calls that fail on purpose.
+    /// Names that cuGetProcAddress does not find are printed on stderr.
+    pub log_missing: bool,
+    /// Calls that fail or answer wrongly on purpose.
     pub faults: Faults,
     /// The kernel module.
     pub driver: DriverConfig,
@@ -251,6 +253,7 @@ impl Config {
         if let Some(trace) = &self.trace {
             put("trace", &trace.display());
         }
+        put("log_missing", &self.log_missing);
         put("faults", &self.faults);
         put("loaded", &self.driver.loaded);
         if let Some(errno) = self.driver.open_errno {
@@ -300,6 +303,7 @@ impl Config {
         match key {
             "session" => self.session = value.into(),
             "trace" => self.trace = Some(value.into()),
+            "log_missing" => self.log_missing = read(value)?,
             "faults" => self.faults = value.parse()?,
             "loaded" => driver.loaded = read(value)?,
             "open_errno" => {
@@ -345,6 +349,7 @@ mod tests {
         let config = Config {
             session: "/tmp/a;b=c%3B d".into(),
             trace: Some("/tmp/trace".into()),
+            log_missing: true,
             faults: "MMAP:EAGAIN@1,OPEN:EMFILE".parse().unwrap(),
             driver: DriverConfig {
                 loaded: false,

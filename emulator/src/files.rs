@@ -64,10 +64,15 @@ pub(crate) fn install(session: &Session, config: &Config, files: &[StandIn]) -> 
 }
 
 /// The files of a GPU's PCI device: name and text.
-fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 7] {
+fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
     let line = |text: &str| format!("{text}\n");
+    let number = |number: u32| line(&format!("{number:#06x}"));
     [
-        ("vendor", line("0x10de")),
+        ("vendor", number(pci::VENDOR)),
+        ("device", number(pci::DEVICE)),
+        ("subsystem_vendor", number(pci::VENDOR)),
+        ("subsystem_device", number(pci::SUBSYSTEM)),
+        ("class", line("0x030200")), // A 3D controller.
         ("resource", resource(gpu, *config.gpu.bar1_size.of(gpu))),
         ("numa_node", line("0")),
         ("current_link_speed", line("32.0 GT/s PCIe")),

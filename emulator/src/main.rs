@@ -80,8 +80,8 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
         .map_err(|error| format!("no files for the program: {error}"))?;
     if options.provider.emulates_gpus() {
         session
-            .install_libcuda(runtime)
-            .map_err(|error| format!("no link to libcuda: {error}"))?;
+            .install_stand_in(runtime)
+            .map_err(|error| format!("no link to the stand-in libcuda: {error}"))?;
         let libraries = prepended(session.libraries().as_os_str(), "LD_LIBRARY_PATH");
         command.env("LD_LIBRARY_PATH", libraries);
     }

@@ -77,6 +77,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
+    /// Print the names of CUDA functions that a program asks cuGetProcAddress for in vain
+    #[arg(long)]
+    log_missing: bool,
+
     /// Exit with N if a process ended with pins of its own
     #[arg(long, value_name = "N")]
     pub(crate) leak_exit: Option<u8>,
@@ -130,6 +134,7 @@ impl Options {
         let config = Config {
             session,
             trace: trace.map_err(|error| format!("--trace: {error}"))?,
+            log_missing: self.log_missing,
             faults: self.fault.clone(),
             driver: DriverConfig {
                 loaded: !self.no_gdrdrv,
@@ -201,6 +206,7 @@ fn check_emulated(config: &Config) -> Result<(), String> {
         ("--rdma", gpu.rdma != emulated.rdma),
         ("--bar1-size", gpu.bar1_size != emulated.bar1_size),
         ("--dmabuf", gpu.dmabuf != emulated.dmabuf),
+        ("--log-missing", config.log_missing),
     ];
     match meaningless.iter().find(|(_, given)| *given) {
         Some((option, _)) if gpu.provider == Provider::Nvidia => Err(format!(
@@ -343,6 +349,7 @@ mod tests {
             &["--bar1-size", "1G"],
             &["--dmabuf", "no"],
             &["--platform", "device"],
+            &["--log-missing"],
         ] {
             assert!(refused(option).unwrap().starts_with(option[0]));
         }

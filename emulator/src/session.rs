@@ -91,13 +91,20 @@ impl Session {
         Ok(place)
     }
 
-    /// Puts the stand-in libcuda where the dynamic loader will find it by either of its names.
+    /// Puts the library that stands in for NVIDIA's where the dynamic loader will find it by any of
+    /// their names.
     ///
     /// # Errors
     /// What the file system answers.
-    pub fn install_libcuda(&self, library: &Path) -> io::Result<()> {
-        symlink(library, self.libraries().join("libcuda.so.1"))?;
-        symlink(library, self.libraries().join("libcuda.so"))
+    pub fn install_stand_in(&self, library: &Path) -> io::Result<()> {
+        let names = [
+            "libcuda.so",
+            "libcuda.so.1",
+            "libnvidia-ml.so",
+            "libnvidia-ml.so.1",
+        ];
+        let mut names = names.iter();
+        names.try_for_each(|name| symlink(library, self.libraries().join(name)))
     }
 
     /// Opens a device: its record and the locked descriptor for the program.

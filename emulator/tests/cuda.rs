@@ -131,12 +131,25 @@ fn functions_fail_on_demand() {
 }
 
 #[test]
-fn unknown_entry_points_are_told_by_name() {
-    let output = run(&[], "cuda_init", "told", &[], &[]);
-    assert!(
-        String::from_utf8_lossy(&output.stderr).contains("cuMakeCoffee"),
-        "{output:?}"
-    );
+fn unknown_entry_points_are_printed_on_request_only() {
+    for (options, printed) in [(&[] as &[&str], false), (&["--log-missing"], true)] {
+        let output = run(options, "cuda_init", "missing", &[], &[]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(stderr.contains("cuMakeCoffee"), printed, "{output:?}");
+    }
+}
+
+#[test]
+fn the_management_library_says_what_libcuda_says() {
+    let options = ["--gpus", "2", "--bar1-size", "64M"];
+    assert_passes(&options, "nvml", &[]);
+    let coherent = ["--gpus", "2", "--bar1-size", "64M", "--coherent"];
+    assert_passes(&coherent, "nvml", &["coherent"]);
+}
+
+#[test]
+fn memory_for_other_processes() {
+    assert_passes(&[], "cuda_ipc", &[]);
 }
 
 #[test]

@@ -47,6 +47,7 @@ static void stack(void)
 }
 
 static CUdeviceptr others[2];
+static void *others_host;
 
 static void *in_thread(void *context)
 {
@@ -58,6 +59,7 @@ static void *in_thread(void *context)
     CHECK_EQUAL(cuMemFree(others[0]), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemFree(others[0]), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemFree(others[1]), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemFreeHost(others_host), CUDA_SUCCESS);
     CHECK_EQUAL(cuCtxSetCurrent((CUcontext)context), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_SUCCESS);
     return NULL;
@@ -71,6 +73,7 @@ static void threads(void)
     CHECK_EQUAL(cuCtxCreate(&context, 0, 0), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemAlloc(&others[0], 1), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemAllocManaged(&others[1], 1, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemHostAlloc(&others_host, 1, 0), CUDA_SUCCESS);
     CHECK_EQUAL(pthread_create(&thread, NULL, in_thread, context), 0);
     CHECK_EQUAL(pthread_join(thread, NULL), 0);
     CHECK(current() == context);

@@ -1,4 +1,5 @@
 /* What CUDA tells about an address. */
+#define _GNU_SOURCE
 #include "cuda_start.h"
 
 static void of_a_buffer(CUcontext context)
@@ -47,10 +48,38 @@ static void of_a_buffer(CUcontext context)
     CHECK_EQUAL(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, buffer), CUDA_ERROR_INVALID_VALUE);
 }
 
+CUresult cuMemRangeGetAttribute(void *data, size_t size, int attribute, CUdeviceptr address, size_t count);
+
+/* Attributes 1 to 8 of managed memory that nobody gave any advice on, as on an H200. */
+static void ranges(CUdeviceptr managed)
+{
+    static const int wanted[] = {0, -2, -2, -2, 0, -2, 0, -2};
+    int value, list[3] = {7, 7, 7};
+
+    for (int i = 1; i <= 8; i++) {
+        CHECK_EQUAL(cuMemRangeGetAttribute(&value, sizeof(value), i, managed, 100), CUDA_SUCCESS);
+        CHECK_EQUAL(value, wanted[i - 1]);
+    }
+    CHECK_EQUAL(cuMemRangeGetAttribute(list, 2 * sizeof(int), 3, managed, 1), CUDA_SUCCESS);
+    CHECK(list[0] == -2 && list[1] == -2 && list[2] == 7);
+    CHECK_EQUAL(cuMemRangeGetAttribute(&value, 8, 2, managed, 100), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemRangeGetAttribute(&value, 4, 9, managed, 100), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemRangeGetAttribute(&value, 4, 1, managed + 50, 51), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemRangeGetAttribute(&value, 4, 1, (uintptr_t)&value, 1), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Tools that know the heap, such as UCX, would take the memory for the program's own. */
+static int is_in_heap(CUdeviceptr address)
+{
+    extern char end;
+
+    return address >= (uintptr_t)&end && address < (uintptr_t)sbrk(0);
+}
+
 static void of_host_memory(void)
 {
     CUdeviceptr managed;
-    unsigned int flag = 7, type = 0;
+    unsigned int flag = 7, type = 0, on = 1;
     int rdma = -1;
     void *host, *same;
 
@@ -66,6 +95,13 @@ static void of_host_memory(void)
     CHECK_EQUAL(flag, 1);
     CHECK_EQUAL(cuPointerGetAttribute(&rdma, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, managed), CUDA_SUCCESS);
     CHECK_EQUAL(rdma, 0);
+    /* As NVIDIA's driver 580 answers on an H200. */
+    CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, managed + 99), CUDA_SUCCESS);
+    CHECK_EQUAL(cuPointerGetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, managed), CUDA_SUCCESS);
+    CHECK_EQUAL(flag, 1);
+    CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 4096), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(is_in_heap(managed), 0);
+    ranges(managed);
     CHECK_EQUAL(cuMemFree(managed), CUDA_SUCCESS);
 }
 

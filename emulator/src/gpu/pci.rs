@@ -1,6 +1,14 @@
 //! Where the emulated GPUs are on the PCI bus.
 #![forbid(unsafe_code)]
 
+/// NVIDIA, as a maker of PCI devices.
+pub const VENDOR: u32 = 0x10de;
+
+/// The kind of GPU, and of the board that it is on.
+pub const DEVICE: u32 = 0x2331;
+/// See [`DEVICE`].
+pub const SUBSYSTEM: u32 = 0x1626;
+
 /// The bus of the first GPU; each next one is 16 further on.
 const FIRST_BUS: usize = 0x1b;
 

@@ -37,9 +37,27 @@ impl<T> Out<T> {
         }
     }
 
+    /// Stores an array.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for NULL.
+    pub(super) fn set_all(self, values: impl Iterator<Item = T>) -> Result {
+        self.check()?;
+        for (index, value) in values.enumerate() {
+            // SAFETY: not NULL, so as many Ts of the program as the call says.
+            unsafe { self.0.add(index).write_unaligned(value) };
+        }
+        Ok(())
+    }
+
     /// What C cast to a pointer where it passes a number.
     pub(super) fn number(self) -> usize {
         self.0.addr()
+    }
+
+    /// The same place, for what the program has put there.
+    pub(super) fn as_in(self) -> In<T> {
+        In(self.0)
     }
 
     /// Refuses NULL before anything is done.

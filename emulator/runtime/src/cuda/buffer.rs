@@ -3,10 +3,11 @@
 use gdremu::gpu::host::GPU_BYTES;
 
 use super::args::Out;
-use super::entry::{Current, in_context, initialised};
+use super::entry::{Current, freeing, in_context, initialised};
 use super::error::{Error, Result};
-use super::state::{self, Allocation, ContextHandle, State};
-use super::{gpus, host, pool, work};
+use super::host::Kind;
+use super::state::{Allocation, ContextHandle, State};
+use super::{gpus, host, pool};
 
 /// Rows of pitched memory start at multiples of this.
 const PITCH: usize = 512;
@@ -58,30 +59,21 @@ fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
     Ok(address)
 }
 
-/// Needs no current context, as NVIDIA's driver needs none: a thread may free what another made.
 pub(super) extern "C" fn cuMemFree_v2(address: u64) -> i32 {
-    initialised("cuMemFree", || {
-        let state = state::lock();
-        let work = match owner(&state, address) {
-            Some(context) => work::all_of(&state, context),
-            None => work::all(&state),
-        };
-        let mut state = work::passed(state, &work);
-        state.check()?;
-        match host::free_managed(&mut state, address as usize) {
-            Err(Error::INVALID_VALUE) => free(&mut state, address),
-            result => result,
+    if address == 0 {
+        return initialised("cuMemFree", || Ok(()));
+    }
+    let owner = |state: &State| match state.allocations.get(&address) {
+        Some(allocation) => Ok(allocation.context),
+        None => host::owner(state, address as usize, Kind::Managed).map(Some),
+    };
+    freeing("cuMemFree", owner, |state| {
+        if state.allocations.contains_key(&address) {
+            free(state, address)
+        } else {
+            host::free(state, address as usize, Kind::Managed)
         }
     })
-}
-
-/// The context that memory is freed with; none for memory from a pool and for what is no memory.
-fn owner(state: &State, address: u64) -> Option<ContextHandle> {
-    let managed = || state.host.get(&(address as usize));
-    match state.allocations.get(&address) {
-        Some(allocation) => allocation.context,
-        None => managed().map(|range| range.context),
-    }
 }
 
 /// Frees a buffer, from a pool or not.

@@ -183,6 +183,17 @@ pub(super) extern "C" fn cuCtxGetFlags(flags: Out<u32>) -> i32 {
     })
 }
 
+pub(super) extern "C" fn cuCtxSetFlags(flags: u32) -> i32 {
+    in_context("cuCtxSetFlags", |state, current| {
+        if flags & !CONTEXT_FLAGS != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        let context = state.contexts.get_mut(current.context);
+        context.ok_or(Error::INVALID_CONTEXT)?.flags = flags;
+        Ok(())
+    })
+}
+
 pub(super) extern "C" fn cuCtxGetId(context: ContextHandle, id: Out<u64>) -> i32 {
     with_state("cuCtxGetId", |state| id.set(live(state, context)?.id))
 }

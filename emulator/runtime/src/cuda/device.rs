@@ -8,9 +8,12 @@ use gdremu::gpu::pci;
 use super::args::{In, Out};
 use super::attributes;
 use super::entry::initialised;
-use super::error::Error;
+use super::error::{Error, Result};
 use super::gpus;
 use super::types::Uuid;
+
+/// The name of every emulated GPU.
+pub(super) const NAME: &str = "gdremu GPU";
 
 pub(super) extern "C" fn cuDeviceGetCount(count: Out<i32>) -> i32 {
     initialised("cuDeviceGetCount", || count.set(gpus::count() as i32))
@@ -27,17 +30,20 @@ pub(super) extern "C" fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> i32 {
 pub(super) extern "C" fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i32) -> i32 {
     initialised("cuDeviceGetName", || {
         gpus::by_ordinal(device)?;
-        name.set_text("gdremu GPU", len)
+        name.set_text(NAME, len)
     })
 }
 
 pub(super) extern "C" fn cuDeviceGetUuid_v2(uuid: Out<Uuid>, device: i32) -> i32 {
     initialised("cuDeviceGetUuid", || {
-        let gpu = gpus::by_ordinal(device)?;
-        uuid.set(Uuid([
-            b'g', b'd', b'r', b'e', b'm', b'u', 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu as u8,
-        ]))
+        uuid.set(self::uuid(gpus::by_ordinal(device)?))
     })
+}
+
+pub(super) fn uuid(gpu: usize) -> Uuid {
+    Uuid([
+        b'g', b'd', b'r', b'e', b'm', b'u', 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu as u8,
+    ])
 }
 
 pub(super) extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) -> i32 {
@@ -86,10 +92,26 @@ pub(super) extern "C" fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device
 pub(super) extern "C" fn cuDeviceGetByPCIBusId(device: Out<i32>, text: In<c_char>) -> i32 {
     initialised("cuDeviceGetByPCIBusId", || {
         device.check()?;
-        let wanted = pci_fields(text.text()?).ok_or(Error::INVALID_VALUE)?;
-        let gpu = (0..gpus::count()).find(|&gpu| wanted == (0, pci::bus(gpu) as u64, 0, 0));
+        let gpu = at_pci_address(text.text()?)?;
         device.set(gpu.ok_or(Error::INVALID_DEVICE)? as i32)
     })
+}
+
+/// The GPU at a PCI address, if there is one.
+///
+/// # Errors
+/// INVALID_VALUE for what is no PCI address.
+pub(super) fn at_pci_address(text: &str) -> Result<Option<usize>> {
+    let wanted = pci_fields(text).ok_or(Error::INVALID_VALUE)?;
+    let address = |gpu| {
+        (
+            (pci::bus(gpu) >> 8) as u64,
+            (pci::bus(gpu) & 0xff) as u64,
+            0,
+            0,
+        )
+    };
+    Ok((0..gpus::count()).find(|&gpu| wanted == address(gpu)))
 }
 
 /// Reads `[domain:]bus:device[.function]`, all hexadecimal.

@@ -52,6 +52,25 @@ pub(super) fn in_idle_context(name: &str, call: impl FnOnce(&mut State, Current)
     })
 }
 
+/// Runs a function that frees memory, after all work of the context that `owner` finds, or of all
+/// contexts. It needs no current one: a thread may free what another one made.
+pub(super) fn freeing(
+    name: &str,
+    owner: impl FnOnce(&State) -> Result<Option<ContextHandle>>,
+    call: impl FnOnce(&mut State) -> Result,
+) -> i32 {
+    initialised(name, || {
+        let state = state::lock();
+        let work = match owner(&state)? {
+            Some(context) => work::all_of(&state, context),
+            None => work::all(&state),
+        };
+        let mut state = work::passed(state, &work);
+        state.check()?;
+        call(&mut state)
+    })
+}
+
 /// The calling thread's context.
 #[derive(Clone, Copy)]
 pub(super) struct Current {

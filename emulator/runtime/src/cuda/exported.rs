@@ -1,4 +1,4 @@
-//! Every function of CUDA as programs find it: as a symbol, or by name and version.
+//! Every function of CUDA as programs find it: as a symbol, or by name and version. And those of NVML.
 
 use std::ffi::c_void;
 
@@ -42,6 +42,7 @@ entries! {
     cuCtxPushCurrent 2000 unversioned::cuCtxPushCurrent;
     cuCtxPushCurrent 4000 context::cuCtxPushCurrent_v2;
     cuCtxSetCurrent 4000 context::cuCtxSetCurrent;
+    cuCtxSetFlags 12010 context::cuCtxSetFlags;
     cuCtxSynchronize 2000 context::cuCtxSynchronize;
     cuCtxSynchronize 13000 context::cuCtxSynchronize_v2;
     cuDeviceCanAccessPeer 4000 peer::cuDeviceCanAccessPeer;
@@ -85,11 +86,15 @@ entries! {
     cuGetProcAddress 11030 proc_address::cuGetProcAddress;
     cuGetProcAddress 12000 proc_address::cuGetProcAddress_v2;
     cuInit 2000 init::cuInit;
+    cuIpcCloseMemHandle 4010 ipc::cuIpcCloseMemHandle;
+    cuIpcGetMemHandle 4010 ipc::cuIpcGetMemHandle;
+    cuIpcOpenMemHandle 11000 ipc::cuIpcOpenMemHandle_v2;
     cuLaunchCooperativeKernel 9000 kernel::cuLaunchCooperativeKernel;
     cuLaunchHostFunc 10000 stream::cuLaunchHostFunc;
     cuLaunchHostFunc 13010 stream::cuLaunchHostFunc_v2;
     cuLaunchKernel 4000 kernel::cuLaunchKernel;
     cuLaunchKernelEx 11060 kernel::cuLaunchKernelEx;
+    cuLibraryGetGlobal 12000 module::cuLibraryGetGlobal;
     cuMemAddressFree 10020 vmm::cuMemAddressFree;
     cuMemAddressReserve 10020 vmm::cuMemAddressReserve;
     cuMemAlloc 3020 buffer::cuMemAlloc_v2;
@@ -119,11 +124,16 @@ entries! {
     cuMemMap 10020 vmm::cuMemMap;
     cuMemPoolCreate 11020 pool::cuMemPoolCreate;
     cuMemPoolDestroy 11020 pool::cuMemPoolDestroy;
+    cuMemPoolExportPointer 11020 ipc::cuMemPoolExportPointer;
+    cuMemPoolExportToShareableHandle 11020 ipc::cuMemPoolExportToShareableHandle;
     cuMemPoolGetAccess 11020 pool::cuMemPoolGetAccess;
     cuMemPoolGetAttribute 11020 pool::cuMemPoolGetAttribute;
+    cuMemPoolImportFromShareableHandle 11020 ipc::cuMemPoolImportFromShareableHandle;
+    cuMemPoolImportPointer 11020 ipc::cuMemPoolImportPointer;
     cuMemPoolSetAccess 11020 pool::cuMemPoolSetAccess;
     cuMemPoolSetAttribute 11020 pool::cuMemPoolSetAttribute;
     cuMemPoolTrimTo 11020 pool::cuMemPoolTrimTo;
+    cuMemRangeGetAttribute 8000 pointer::cuMemRangeGetAttribute;
     cuMemRelease 10020 vmm::cuMemRelease;
     cuMemRetainAllocationHandle 11000 vmm::cuMemRetainAllocationHandle;
     cuMemSetAccess 10020 vmm::cuMemSetAccess;
@@ -166,4 +176,47 @@ entries! {
     cuStreamQuery 2000 stream::cuStreamQuery;
     cuStreamSynchronize 2000 stream::cuStreamSynchronize;
     cuStreamWaitEvent 3020 stream::cuStreamWaitEvent;
+}
+
+gdremu_hooks::export! {
+    nvml::nvmlDeviceGetBAR1MemoryInfo;
+    nvml::nvmlDeviceGetCount;
+    nvml::nvmlDeviceGetCount_v2;
+    nvml::nvmlDeviceGetCudaComputeCapability;
+    nvml::nvmlDeviceGetCurrPcieLinkGeneration;
+    nvml::nvmlDeviceGetCurrPcieLinkWidth;
+    nvml::nvmlDeviceGetFieldValues;
+    nvml::nvmlDeviceGetGpuFabricInfo;
+    nvml::nvmlDeviceGetGpuFabricInfoV;
+    nvml::nvmlDeviceGetHandleByIndex;
+    nvml::nvmlDeviceGetHandleByIndex_v2;
+    nvml::nvmlDeviceGetHandleByPciBusId;
+    nvml::nvmlDeviceGetHandleByPciBusId_v2;
+    nvml::nvmlDeviceGetHandleByUUID;
+    nvml::nvmlDeviceGetIndex;
+    nvml::nvmlDeviceGetMaxMigDeviceCount;
+    nvml::nvmlDeviceGetMaxPcieLinkGeneration;
+    nvml::nvmlDeviceGetMaxPcieLinkWidth;
+    nvml::nvmlDeviceGetMemoryInfo;
+    nvml::nvmlDeviceGetMigMode;
+    nvml::nvmlDeviceGetMinorNumber;
+    nvml::nvmlDeviceGetName;
+    nvml::nvmlDeviceGetNvLinkCapability;
+    nvml::nvmlDeviceGetNvLinkRemotePciInfo;
+    nvml::nvmlDeviceGetNvLinkRemotePciInfo_v2;
+    nvml::nvmlDeviceGetNvLinkState;
+    nvml::nvmlDeviceGetP2PStatus;
+    nvml::nvmlDeviceGetPciInfo;
+    nvml::nvmlDeviceGetPciInfo_v2;
+    nvml::nvmlDeviceGetPciInfo_v3;
+    nvml::nvmlDeviceGetUUID;
+    nvml::nvmlErrorString;
+    nvml::nvmlInit;
+    nvml::nvmlInitWithFlags;
+    nvml::nvmlInit_v2;
+    nvml::nvmlShutdown;
+    nvml::nvmlSystemGetCudaDriverVersion;
+    nvml::nvmlSystemGetCudaDriverVersion_v2;
+    nvml::nvmlSystemGetDriverVersion;
+    nvml::nvmlSystemGetNVMLVersion;
 }

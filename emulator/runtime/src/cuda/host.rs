@@ -1,16 +1,16 @@
 //! Host memory that CUDA allocates or knows, and managed memory, which is host memory here: the CPU
 //! may touch it, and it cannot be pinned through the driver, as on real GPUs.
+//!
+//! It is mapped for CUDA alone: tools that know the program's heap must not take it for that. By raw
+//! system calls: functions that tools put into the place of mmap and munmap would run under our lock.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr;
 
 use super::address_space;
 use super::args::Out;
-use super::entry::{Current, in_context, in_idle_context};
+use super::entry::{Current, freeing, in_context, in_idle_context, initialised};
 use super::error::{Error, Result};
 use super::state::{ContextHandle, State};
-
-/// Allocations start at pages.
-const PAGE: usize = 4096;
 
 /// Flags of cuMemHostAlloc: portable, mapped, write-combined.
 const ALLOC_FLAGS: u32 = 0x7;
@@ -28,6 +28,7 @@ pub(super) struct HostRange {
     pub(super) gpu: usize,
     /// As for device memory, different for every range of this process.
     pub(super) id: u64,
+    pub(super) sync_memops: bool,
 }
 
 /// Where the memory comes from.
@@ -47,19 +48,30 @@ pub(super) fn find(state: &State, address: usize) -> Option<(usize, &HostRange)>
     (address - start < range.len).then_some((start, range))
 }
 
-fn layout(len: usize) -> Result<Layout> {
-    Layout::from_size_align(len, PAGE).map_err(|_| Error::OUT_OF_MEMORY)
+/// The range that an address is in.
+pub(super) fn find_mut(state: &mut State, address: usize) -> Option<&mut HostRange> {
+    let (&start, range) = state.host.range_mut(..=address).next_back()?;
+    (address - start < range.len).then_some(range)
+}
+
+/// Fresh zeroed pages.
+fn map(len: usize) -> Result<usize> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let anywhere = ptr::null_mut::<u8>();
+    // SAFETY: no address is asked for, so nothing is replaced.
+    let address = unsafe { libc::syscall(libc::SYS_mmap, anywhere, len, protection, flags, -1, 0) };
+    if address == -1 {
+        return Err(Error::OUT_OF_MEMORY);
+    }
+    Ok(address as usize)
 }
 
 fn alloc(state: &mut State, current: Current, len: usize, kind: Kind, flags: u32) -> Result<usize> {
     if len == 0 {
         return Err(Error::INVALID_VALUE);
     }
-    // SAFETY: the length is not 0.
-    let address = unsafe { alloc_zeroed(layout(len)?) }.expose_provenance();
-    if address == 0 {
-        return Err(Error::OUT_OF_MEMORY);
-    }
+    let address = map(len)?;
     insert(state, current, address, len, kind, flags);
     Ok(address)
 }
@@ -77,28 +89,34 @@ fn insert(state: &mut State, current: Current, address: usize, len: usize, kind:
             context,
             gpu,
             id,
+            sync_memops: false,
         },
     );
 }
 
-fn free(state: &mut State, address: usize, kind: Kind) -> Result {
-    let range = state.host.get(&address).filter(|range| range.kind == kind);
-    let layout = layout(range.ok_or(Error::INVALID_VALUE)?.len)?;
-    state.host.remove(&address);
-    address_space::changed();
-    if kind != Kind::Registered {
-        // SAFETY: `alloc` allocated it with this layout, and it has just left the table.
-        unsafe { dealloc(std::ptr::with_exposed_provenance_mut(address), layout) };
-    }
-    Ok(())
-}
-
-/// cuMemFree of managed memory.
+/// The context of memory of a kind that starts at an address.
 ///
 /// # Errors
 /// INVALID_VALUE if none starts there.
-pub(super) fn free_managed(state: &mut State, address: usize) -> Result {
-    free(state, address, Kind::Managed)
+pub(super) fn owner(state: &State, address: usize, kind: Kind) -> Result<ContextHandle> {
+    let range = state.host.get(&address).filter(|range| range.kind == kind);
+    range.map(|range| range.context).ok_or(Error::INVALID_VALUE)
+}
+
+/// Frees memory of a kind.
+///
+/// # Errors
+/// INVALID_VALUE if none starts there.
+pub(super) fn free(state: &mut State, address: usize, kind: Kind) -> Result {
+    let range = state.host.get(&address).filter(|range| range.kind == kind);
+    let len = range.ok_or(Error::INVALID_VALUE)?.len;
+    state.host.remove(&address);
+    address_space::changed();
+    if kind != Kind::Registered {
+        // SAFETY: `map` made it with this length, and it has just left the table.
+        unsafe { libc::syscall(libc::SYS_munmap, address, len) };
+    }
+    Ok(())
 }
 
 /// Frees the host memory of a context that ends.
@@ -129,7 +147,11 @@ pub(super) extern "C" fn cuMemHostAlloc(address: Out<usize>, size: usize, flags:
 }
 
 pub(super) extern "C" fn cuMemFreeHost(address: usize) -> i32 {
-    in_idle_context("cuMemFreeHost", |state, _| {
+    if address == 0 {
+        return initialised("cuMemFreeHost", || Ok(()));
+    }
+    let owner = |state: &State| owner(state, address, Kind::Allocated).map(Some);
+    freeing("cuMemFreeHost", owner, |state| {
         free(state, address, Kind::Allocated)
     })
 }

@@ -1,8 +1,9 @@
 //! A stand-in for libcuda.so.1: the driver API over the emulated GPUs.
 //!
 //! ```text
-//! init device primary context peer buffer host copy fill vmm pool pointer stream event module
+//! init device primary context peer buffer host copy fill vmm pool pointer stream event module ipc
 //! kernel export proc_address   one topic each: the exported functions and what only they need
+//! nvml     the functions of libnvidia-ml.so.1
 //!   exported the table of them all, and their exported entry points
 //!   entry    the bodies of all run inside one of its functions: errors and panics become CUresults
 //!   args     pointers from C, checked and used nowhere else
@@ -37,9 +38,11 @@ mod gpus;
 mod handles;
 mod host;
 mod init;
+mod ipc;
 mod kernel;
 mod kernel_memory;
 mod module;
+mod nvml;
 mod peer;
 mod pointer;
 mod pool;

@@ -219,3 +219,13 @@ pub(super) extern "C" fn cuFuncSetAttribute(
         Ok(())
     })
 }
+
+/// CUlibrary: none can be loaded, so every handle is wrong.
+pub(super) extern "C" fn cuLibraryGetGlobal(
+    _address: Out<u64>,
+    _size: Out<usize>,
+    _library: usize,
+    _name: In<c_char>,
+) -> i32 {
+    initialised("cuLibraryGetGlobal", || Err(Error::INVALID_HANDLE))
+}

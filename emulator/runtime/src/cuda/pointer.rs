@@ -8,7 +8,7 @@ use super::error::{Error, Result};
 use super::host::{self, HostRange, Kind};
 use super::state::State;
 use super::types::{HANDLE_POSIX_FD, P2pTokens};
-use super::{gpus, vmm};
+use super::{gpus, ipc, vmm};
 
 /// CUmemorytype.
 const HOST: u32 = 1;
@@ -64,10 +64,11 @@ fn get_device(state: &State, data: Untyped, attribute: u32, address: u64, place:
         7 => data.of().set(place.id), // BUFFER_ID
         8 => data.of().set(0u32),     // IS_MANAGED
         DEVICE_ORDINAL => data.of().set(place.gpu as i32),
-        10 => data.of().set(0i32),       // IS_LEGACY_CUDA_IPC_CAPABLE
-        11 => data.of().set(place.base), // RANGE_START_ADDR
-        12 => data.of().set(place.len as usize), // RANGE_SIZE
-        13 => data.of().set(1i32),       // MAPPED
+        // IS_LEGACY_CUDA_IPC_CAPABLE
+        10 => data.of().set(i32::from(ipc::is_capable(allocation))),
+        11 => data.of().set(place.base),          // RANGE_START_ADDR
+        12 => data.of().set(place.len as usize),  // RANGE_SIZE
+        13 => data.of().set(1i32),                // MAPPED
         14 => data.of().set(handle_types(place)), // ALLOWED_HANDLE_TYPES
         15 => data.of().set(i32::from(place.rdma)), // IS_GPU_DIRECT_RDMA_CAPABLE
         16 => data.of().set(access(state, address, place)), // ACCESS_FLAGS
@@ -76,10 +77,10 @@ fn get_device(state: &State, data: Untyped, attribute: u32, address: u64, place:
                 .and_then(|allocation| allocation.pool)
                 .unwrap_or(0),
         ), // MEMPOOL_HANDLE
-        18 => data.of().set(place.len as usize), // MAPPING_SIZE
-        19 => data.of().set(place.base), // MAPPING_BASE_ADDR
-        20 => data.of().set(place.object.0), // MEMORY_BLOCK_ID
-        21 => data.of().set(0i32),       // IS_HW_DECOMPRESS_CAPABLE
+        18 => data.of().set(place.len as usize),  // MAPPING_SIZE
+        19 => data.of().set(place.base),          // MAPPING_BASE_ADDR
+        20 => data.of().set(place.object.0),      // MEMORY_BLOCK_ID
+        21 => data.of().set(0i32),                // IS_HW_DECOMPRESS_CAPABLE
         _ => Err(Error::INVALID_VALUE),
     }
 }
@@ -96,7 +97,7 @@ fn get_host(
         1 => data.of().set(range.context),                       // CONTEXT
         2 => data.of().set(if managed { DEVICE } else { HOST }), // MEMORY_TYPE
         3 | 4 => data.of().set(address),                         // DEVICE_POINTER, HOST_POINTER
-        SYNC_MEMOPS => data.of().set(0u32),
+        SYNC_MEMOPS => data.of().set(u32::from(range.sync_memops)),
         7 => data.of().set(range.id),           // BUFFER_ID
         8 => data.of().set(u32::from(managed)), // IS_MANAGED
         DEVICE_ORDINAL => data.of().set(range.gpu as i32),
@@ -166,6 +167,35 @@ pub(super) extern "C" fn cuPointerGetAttributes(
     })
 }
 
+/// An attribute of managed memory; the advice that it tells of cannot be given here.
+pub(super) extern "C" fn cuMemRangeGetAttribute(
+    data: Untyped,
+    size: usize,
+    attribute: u32,
+    address: u64,
+    count: usize,
+) -> i32 {
+    with_state("cuMemRangeGetAttribute", |state| {
+        data.check()?;
+        let managed = host::find(state, address as usize)
+            .filter(|(_, range)| range.kind == Kind::Managed)
+            .filter(|(start, range)| count > 0 && count <= start + range.len - address as usize);
+        managed.ok_or(Error::INVALID_VALUE)?;
+        let numbers = size / size_of::<i32>();
+        match attribute {
+            // READ_MOSTLY, and the types of PREFERRED_LOCATION and LAST_PREFETCH_LOCATION
+            1 | 5 | 7 if size == 4 => data.of().set(0i32),
+            // PREFERRED_LOCATION, LAST_PREFETCH_LOCATION, and their ids
+            2 | 4 | 6 | 8 if size == 4 => data.of().set(NO_DEVICE),
+            // ACCESSED_BY: a list
+            3 if size > 0 && size % size_of::<i32>() == 0 => {
+                data.of().set_all(std::iter::repeat_n(NO_DEVICE, numbers))
+            }
+            _ => Err(Error::INVALID_VALUE),
+        }
+    })
+}
+
 /// Stores what an attribute is for memory that CUDA does not know.
 fn set_nothing(data: Untyped, attribute: u32) -> Result {
     match attribute {
@@ -188,9 +218,16 @@ pub(super) extern "C" fn cuPointerSetAttribute(
         if attribute != SYNC_MEMOPS {
             return Err(Error::INVALID_VALUE);
         }
-        let place = gpus::with(|gpu| gpu.memory().place(address)).ok_or(Error::INVALID_VALUE)?;
-        if let Some(allocation) = state.allocations.get_mut(&place.base) {
-            allocation.sync_memops = value != 0;
+        match gpus::with(|gpu| gpu.memory().place(address)) {
+            Some(place) => {
+                if let Some(allocation) = state.allocations.get_mut(&place.base) {
+                    allocation.sync_memops = value != 0;
+                }
+            }
+            None => {
+                let range = host::find_mut(state, address as usize);
+                range.ok_or(Error::INVALID_VALUE)?.sync_memops = value != 0;
+            }
         }
         Ok(())
     })

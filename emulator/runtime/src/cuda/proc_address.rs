@@ -8,6 +8,7 @@ use super::entry::always;
 use super::error::{Error, Result};
 use super::exported::ENTRIES;
 use super::gpus;
+use crate::state as machine;
 
 /// CUdriverProcAddressQueryResult.
 const FOUND: u32 = 0;
@@ -27,7 +28,9 @@ fn look_up(name: &str, version: u32) -> std::result::Result<*const c_void, u32> 
         Some(entry) => Ok((entry.address)()),
         None if named().next().is_some() => Err(VERSION_NOT_SUFFICIENT),
         None => {
-            eprintln!("gdremu: cuGetProcAddress: the stand-in libcuda has no \"{name}\"");
+            if machine::config().log_missing {
+                eprintln!("gdremu: cuGetProcAddress: the stand-in libcuda has no \"{name}\"");
+            }
             Err(NOT_FOUND)
         }
     }

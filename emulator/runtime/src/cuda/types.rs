@@ -61,6 +61,22 @@ pub(super) struct P2pTokens {
     pub(super) va_space: u32,
 }
 
+/// CUipcMemHandle.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct IpcHandle {
+    pub(super) process: u64,
+    pub(super) base: u64,
+    pub(super) len: u64,
+    pub(super) id: u64,
+    pub(super) unused: [u64; 4],
+}
+
+/// CUmemPoolPtrExportData.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct PoolExport(pub(super) [u8; 64]);
+
 /// CUuuid.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -72,4 +88,5 @@ const _: () = {
     assert!(size_of::<AccessDesc>() == 12);
     assert!(size_of::<PoolProps>() == 88);
     assert!(size_of::<P2pTokens>() == 16);
+    assert!(size_of::<IpcHandle>() == 64);
 };
