@@ -16,7 +16,7 @@ build() {
     mkdir -p "$out/$name"
     # Files that have not changed keep their times: then nothing is built again.
     cp --update --preserve=timestamps "$folder"/*.[ch] "$folder/Kbuild" "$out/$name"
-    make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" modules \
+    make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch" CC=gcc CONFIG_DEBUG_INFO_BTF_MODULES= CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT= "$@" modules \
         >"$out/$name.log" 2>&1 || {
         cat "$out/$name.log" >&2
         exit 1
