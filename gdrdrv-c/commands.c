@@ -6,7 +6,7 @@
 
 #include "gdrdrv.h"
 
-/* GET_INFO tells times in ticks: of a nanosecond. */
+/* GET_INFO gives times in ticks, of a nanosecond here. */
 #define GDR_TICKS_PER_MS 1000000
 
 union gdr_argument {
@@ -25,8 +25,8 @@ struct gdr_command {
 	unsigned int number;
 	size_t size;
 	int (*run)(struct gdr_file *file, union gdr_argument *arg);
-	/* For commands whose answer must arrive. */
-	void (*undo)(struct gdr_file *file, union gdr_argument *arg);
+	bool answers;   /* by the argument: others have no reason to fail once they are done */
+	size_t handle;  /* where the argument has that of a new pin, which is undone if it does not arrive; else 0 */
 };
 
 static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg)
@@ -44,11 +44,6 @@ static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg)
 		return -EINVAL;
 	}
 	return gdr_pin_create(file, &request, &a->handle);
-}
-
-static void gdr_undo_pin_buffer(struct gdr_file *file, union gdr_argument *arg)
-{
-	gdr_pin_remove(file, arg->pin_buffer.handle);
 }
 
 static int gdr_pin_buffer_v2(struct gdr_file *file, union gdr_argument *arg)
@@ -71,11 +66,6 @@ static int gdr_pin_buffer_v2(struct gdr_file *file, union gdr_argument *arg)
 	return gdr_pin_create(file, &request, &a->handle);
 }
 
-static void gdr_undo_pin_buffer_v2(struct gdr_file *file, union gdr_argument *arg)
-{
-	gdr_pin_remove(file, arg->pin_buffer_v2.handle);
-}
-
 static int gdr_unpin_buffer(struct gdr_file *file, union gdr_argument *arg)
 {
 	return gdr_pin_remove(file, arg->unpin_buffer.handle);
@@ -89,7 +79,7 @@ static int gdr_get_cb_flag(struct gdr_file *file, union gdr_argument *arg)
 	mutex_lock(&file->lock);
 	pin = gdr_pin_find(file, a->handle);
 	if (pin)
-		a->flag = READ_ONCE(pin->revoked);
+		a->flag = READ_ONCE(pin->fate) == GDR_REVOKED;
 	mutex_unlock(&file->lock);
 	return pin ? 0 : -EINVAL;
 }
@@ -158,12 +148,10 @@ static int gdr_req_mapping_type(struct gdr_file *file, union gdr_argument *arg)
 
 	mutex_lock(&file->lock);
 	pin = gdr_pin_find(file, a->handle);
-	if (!pin)
+	if (!pin || a->mapping_type > GDRDRV_MAPPING_TYPE_DEVICE)
 		err = -EINVAL;
 	else if (gdr_map_type(pin) != GDRDRV_MAPPING_TYPE_NONE)
 		err = -EBUSY;
-	else if (a->mapping_type > GDRDRV_MAPPING_TYPE_DEVICE)
-		err = -EINVAL;
 	else if (!gdr_map_can_have(pin, a->mapping_type))
 		err = -EOPNOTSUPP;
 	else
@@ -185,17 +173,18 @@ static int gdr_get_version(struct gdr_file *file, union gdr_argument *arg)
 /* The whole argument is copied, whatever the number says of its size. */
 #define GDR_COMMAND(NAME, name) \
 	.number = GDRDRV_IOC_##NAME, .size = sizeof(struct gdrdrv_##name), .run = gdr_##name
+#define GDR_HANDLE(name) .answers = true, .handle = offsetof(struct gdrdrv_##name, handle)
 
 static const struct gdr_command gdr_commands[] = {
-	{ GDR_COMMAND(PIN_BUFFER, pin_buffer), .undo = gdr_undo_pin_buffer },
+	{ GDR_COMMAND(PIN_BUFFER, pin_buffer), GDR_HANDLE(pin_buffer) },
 	{ GDR_COMMAND(UNPIN_BUFFER, unpin_buffer) },
-	{ GDR_COMMAND(GET_CB_FLAG, get_cb_flag) },
-	{ GDR_COMMAND(GET_INFO, get_info) },
-	{ GDR_COMMAND(GET_INFO_V2, get_info_v2) },
-	{ GDR_COMMAND(GET_ATTR, get_attr) },
-	{ GDR_COMMAND(PIN_BUFFER_V2, pin_buffer_v2), .undo = gdr_undo_pin_buffer_v2 },
+	{ GDR_COMMAND(GET_CB_FLAG, get_cb_flag), .answers = true },
+	{ GDR_COMMAND(GET_INFO, get_info), .answers = true },
+	{ GDR_COMMAND(GET_INFO_V2, get_info_v2), .answers = true },
+	{ GDR_COMMAND(GET_ATTR, get_attr), .answers = true },
+	{ GDR_COMMAND(PIN_BUFFER_V2, pin_buffer_v2), GDR_HANDLE(pin_buffer_v2) },
 	{ GDR_COMMAND(REQ_MAPPING_TYPE, req_mapping_type) },
-	{ GDR_COMMAND(GET_VERSION, get_version) },
+	{ GDR_COMMAND(GET_VERSION, get_version), .answers = true },
 };
 
 static const struct gdr_command *gdr_command(unsigned int number)
@@ -229,11 +218,11 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg)
 		return -EFAULT;
 	err = command->run(file, &argument);
 	gdr_dbg("command %#x: %d", number, err);
-	if (err)
+	if (err || !command->answers)
 		return err;
 	if (copy_to_user(user, &argument, command->size)) {
-		if (command->undo)
-			command->undo(file, &argument);
+		if (command->handle)
+			gdr_pin_remove(file, *(u64 *)((char *)&argument + command->handle));
 		return -EFAULT;
 	}
 	return 0;

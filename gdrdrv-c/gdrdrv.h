@@ -13,7 +13,7 @@
  *                    once `live` is false
  *
  * No lock is held across a call of the GPU driver, nor while pages are taken out of mappings: both wait for other
- * threads in the GPU driver, which may be about to call gdr_pin_revoke(). That one takes the gate alone.
+ * threads in the GPU driver, which may be about to call gdr_pin_revoke(). That takes only the gate.
  * Memory of user space is copied without a lock, too: the copy may fault and take the mmap_lock.
  */
 #ifndef GDRDRV_H
@@ -24,7 +24,6 @@
 #include <linux/fs.h>
 #include <linux/kref.h>
 #include <linux/mutex.h>
-#include <linux/pid.h>
 #include <linux/printk.h>
 #include <linux/rwsem.h>
 #include <linux/sched.h>
@@ -41,16 +40,23 @@ struct nvidia_p2p_page_table;
 
 /* An open /dev/gdrdrv. */
 struct gdr_file {
-	struct pid *owner;            /* the thread group that opened it */
+	pid_t owner;                  /* the thread group that opened it, */
+	u64 owner_start;              /* and when that began: another may have its number by now */
 	struct address_space mapping; /* its mappings, by handle: apart from those of other opens */
 
 	struct mutex lock;            /* of all that follows */
 	struct xarray pins;           /* by handle */
 	u64 next_handle;
-	bool closed;                  /* the owner has no descriptor left */
 };
 
-/* A pinned range of GPU memory. Referred to by its file's list, and by each vma that maps it. */
+/* Which side gives an ordinary pin's pages back. */
+enum gdr_fate {
+	GDR_PINNED,                   /* whichever comes first */
+	GDR_REVOKED,                  /* gdr_pin_revoke(), which has begun */
+	GDR_ORPHANED,                 /* gdr_pin_revoke(), some day: we have given the pin up, but the GPU driver has not */
+};
+
+/* A pinned range of GPU memory. Referred to by its file's list or, once orphaned, the GPU driver; by each vma, too. */
 struct gdr_pin {
 	struct kref refs;
 	struct gdr_file *file;
@@ -74,8 +80,8 @@ struct gdr_pin {
 	bool wc_reserved;             /* under gate */
 	struct nvidia_p2p_page_table *table;
 
-	bool revoked;                 /* gdr_pin_revoke() has begun */
-	struct completion revocation; /* … and has ended */
+	enum gdr_fate fate;           /* changed by xchg() and cmpxchg() */
+	struct completion revocation; /* of a pin that was not orphaned: gdr_pin_revoke() has ended */
 };
 
 /* main.c */
@@ -84,21 +90,22 @@ extern bool gdr_use_persistent_mapping;
 extern int gdr_dbg_enabled;
 extern int gdr_info_enabled;
 
-/* Only the process that opened a file may use it; its pid is no proof, as it may be another process's by now. */
+/* Only the process that opened a file may use it. */
 static inline bool gdr_file_is_callers(const struct gdr_file *file)
 {
-	return task_tgid(current) == file->owner;
+	return current->tgid == file->owner && current->group_leader->start_boottime == file->owner_start;
 }
 
-#define gdr_dbg(format, ...)                                            \
-	do {                                                            \
-		if (gdr_dbg_enabled)                                    \
-			pr_info_ratelimited(format "\n", ##__VA_ARGS__); \
+/* A trace with gaps is none: not rate-limited, as it is off unless asked for. */
+#define gdr_dbg(format, ...)                                             \
+	do {                                                             \
+		if (gdr_dbg_enabled)                                     \
+			pr_info(format "\n", ##__VA_ARGS__);             \
 	} while (0)
 
-#define gdr_info(format, ...)                                           \
-	do {                                                            \
-		if (gdr_info_enabled)                                   \
+#define gdr_info(format, ...)                                            \
+	do {                                                             \
+		if (gdr_info_enabled)                                    \
 			pr_info_ratelimited(format "\n", ##__VA_ARGS__); \
 	} while (0)
 
@@ -139,12 +146,13 @@ bool gdr_pages_can_force_pcie(void);
 int gdr_pages_get(struct gdr_pin *pin);
 int gdr_pages_check(struct gdr_pin *pin);
 u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset);
-void gdr_pages_put(struct gdr_pin *pin);
+bool gdr_pages_put(struct gdr_pin *pin);
 void gdr_pages_free(struct gdr_pin *pin);
 int gdr_pages_tables(void);
 
 /* map.c */
 
+void gdr_map_init(void);
 int gdr_mmap(struct file *filp, struct vm_area_struct *vma);
 void gdr_map_end(struct gdr_pin *pin);
 bool gdr_map_can_have(const struct gdr_pin *pin, u32 type);

@@ -2,10 +2,9 @@
 /* The module, its parameters, and opening and closing the device. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/cdev.h>
-#include <linux/device.h>
-#include <linux/fdtable.h>
+#include <linux/miscdevice.h>
 #include <linux/module.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "gdrdrv.h"
@@ -15,7 +14,7 @@ module_param_named(use_persistent_mapping, gdr_use_persistent_mapping, bool, 044
 MODULE_PARM_DESC(use_persistent_mapping, "pins outlive a free of their memory, where the GPU driver can do that (1)");
 
 int gdr_dbg_enabled;
-module_param_named(dbg_enabled, gdr_dbg_enabled, int, 0444);
+module_param_named(dbg_enabled, gdr_dbg_enabled, int, 0644);
 MODULE_PARM_DESC(dbg_enabled, "log every step, and have nv_get_pages_refcount in /proc/driver/gdrdrv (0)");
 
 int gdr_info_enabled;
@@ -28,7 +27,8 @@ static int gdr_open(struct inode *inode, struct file *filp)
 
 	if (!file)
 		return -ENOMEM;
-	file->owner = get_pid(task_tgid(current));
+	file->owner = current->tgid;
+	file->owner_start = current->group_leader->start_boottime;
 	mutex_init(&file->lock);
 	xa_init(&file->pins);
 
@@ -42,26 +42,16 @@ static int gdr_open(struct inode *inode, struct file *filp)
 	return 0;
 }
 
-static int gdr_same_file(const void *filp, struct file *other, unsigned int fd)
-{
-	return filp == other;
-}
-
 /*
- * A descriptor is being closed, and is out of its table already. When it was the owner's last one, everything is
- * given back: release would wait for its mappings, and for descriptors that forked children have inherited.
+ * A descriptor is being closed. The owner's death ends its pins, so that copies of the descriptor in other processes
+ * cannot keep them; the last of its threads is on its way out then, and no thread is inside mmap().
  */
 static int gdr_flush(struct file *filp, fl_owner_t descriptors)
 {
 	struct gdr_file *file = filp->private_data;
 
-	if (!gdr_file_is_callers(file) || iterate_fd(descriptors, 0, gdr_same_file, filp))
-		return 0;
-
-	mutex_lock(&file->lock);
-	file->closed = true; /* for a pin that another thread is about to make */
-	mutex_unlock(&file->lock);
-	gdr_pin_remove_all(file);
+	if (gdr_file_is_callers(file) && current->flags & PF_EXITING && !atomic_read(&current->signal->live))
+		gdr_pin_remove_all(file);
 	return 0;
 }
 
@@ -72,7 +62,6 @@ static int gdr_release(struct inode *inode, struct file *filp)
 
 	gdr_pin_remove_all(file);
 	xa_destroy(&file->pins);
-	put_pid(file->owner);
 	kfree(file);
 	return 0;
 }
@@ -86,61 +75,46 @@ static const struct file_operations gdr_fops = {
 	.release = gdr_release,
 };
 
-static struct class gdr_class = {
+static struct miscdevice gdr_device = {
+	.minor = MISC_DYNAMIC_MINOR,
 	.name = KBUILD_MODNAME,
+	.fops = &gdr_fops,
+	.mode = 0666, /* it gives a process access only to its own GPU memory */
 };
 
-static dev_t gdr_number;
-static struct cdev gdr_cdev;
+/* Installers and containers make the node from the number in /proc/devices, where misc devices are not. */
+static int gdr_major;
 
 static int __init gdr_init(void)
 {
-	struct device *device;
-	int err;
+	int err = gdr_proc_create();
 
-	err = alloc_chrdev_region(&gdr_number, 0, 1, KBUILD_MODNAME);
 	if (err)
 		return err;
-	err = class_register(&gdr_class);
-	if (err)
-		goto unregister_number;
-	err = gdr_proc_create();
-	if (err)
-		goto unregister_class;
-
-	cdev_init(&gdr_cdev, &gdr_fops);
-	gdr_cdev.owner = THIS_MODULE;
-	err = cdev_add(&gdr_cdev, gdr_number, 1);
+	gdr_map_init();
+	gdr_major = register_chrdev(0, KBUILD_MODNAME, &gdr_fops);
+	err = min(gdr_major, 0);
 	if (err)
 		goto remove_proc;
-	device = device_create(&gdr_class, NULL, gdr_number, NULL, KBUILD_MODNAME);
-	if (IS_ERR(device)) {
-		err = PTR_ERR(device);
-		goto remove_cdev;
-	}
-
-	pr_info("version %d.%d, device number %d:%d, persistent mapping: %s\n", GDRDRV_MAJOR_VERSION,
-		GDRDRV_MINOR_VERSION, MAJOR(gdr_number), MINOR(gdr_number), gdr_pages_can_persist() ? "yes" : "no");
+	err = misc_register(&gdr_device);
+	if (err)
+		goto unregister;
+	pr_info("version %d.%d, device number %d:0, persistent mapping: %s\n", GDRDRV_MAJOR_VERSION,
+		GDRDRV_MINOR_VERSION, gdr_major, gdr_pages_can_persist() ? "yes" : "no");
 	return 0;
 
-remove_cdev:
-	cdev_del(&gdr_cdev);
+unregister:
+	unregister_chrdev(gdr_major, KBUILD_MODNAME);
 remove_proc:
 	gdr_proc_remove();
-unregister_class:
-	class_unregister(&gdr_class);
-unregister_number:
-	unregister_chrdev_region(gdr_number, 1);
 	return err;
 }
 
 static void __exit gdr_exit(void)
 {
-	device_destroy(&gdr_class, gdr_number);
-	cdev_del(&gdr_cdev);
+	misc_deregister(&gdr_device);
+	unregister_chrdev(gdr_major, KBUILD_MODNAME);
 	gdr_proc_remove();
-	class_unregister(&gdr_class);
-	unregister_chrdev_region(gdr_number, 1);
 	if (gdr_pages_tables())
 		pr_err("%d page tables were not given back\n", gdr_pages_tables());
 }

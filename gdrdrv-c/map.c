@@ -5,17 +5,16 @@
  * The kernel finds a mapping's ranges for us, wherever munmap and mremap have left them: they are the vmas of the
  * file's address_space at the pin's handle. It does so only from the end of mmap on. A zap must not miss one that
  * is on its way, hence:
- *   - pins that can be revoked are mapped by page faults, which find the vma in place;
- *   - persistent ones are mapped at once, so that no copy has to wait for a page fault, and only the process itself
- *     ends them: it waits for its own mmaps.
+ *   - pins that can be revoked are mapped by page faults, which find the vma in place: a revocation comes with locks
+ *     of the GPU driver held, and cannot wait for mmap;
+ *   - persistent ones are mapped at once, whole runs of pages at a time, and a zap waits for mmaps on their way.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/io.h>
+#include <linux/mem_encrypt.h>
 #include <linux/mm.h>
-#ifdef CONFIG_ARM64
-#include <asm/cputype.h>
-#endif
+#include <linux/pci.h>
 
 #include "gdrdrv.h"
 
@@ -42,52 +41,40 @@ static void gdr_unreserve_wc(struct gdr_pin *pin, u64 end)
 	}
 }
 
-/* On x86, pages inserted one by one get the type that their physical range was reserved with, else uncached. */
-static int gdr_reserve_wc(struct gdr_pin *pin)
+/*
+ * On x86, pages get the type that their physical range is reserved with. Where that fails, as another driver has a part
+ * of the range with another type, they get what there is.
+ */
+static void gdr_reserve_wc(struct gdr_pin *pin)
 {
 	u64 offset, run;
 	int err;
 
-	if (pin->wc_reserved)
-		return 0;
-	for (offset = 0; offset < pin->size; offset += run) {
+	for (offset = 0; offset < pin->size && !pin->wc_reserved; offset += run) {
 		run = gdr_run(pin, offset);
 		err = arch_io_reserve_memtype_wc(gdr_pages_address(pin, offset), run);
 		if (err) {
+			gdr_info("handle %#llx cannot be write-combining everywhere: %d", pin->handle, err);
 			gdr_unreserve_wc(pin, offset);
-			return err;
+			return;
 		}
 	}
 	pin->wc_reserved = true;
-	return 0;
 }
 
-/*
- * Arm's Cortex-A78AE, the cores of BlueField-3, cannot take normal memory behind PCIe. It is in other machines,
- * too, for which device memory is right as well, if slow.
- */
-static bool gdr_must_be_device(void)
-{
-#ifdef CONFIG_ARM64
-	return read_cpuid_implementor() == ARM_CPU_IMP_ARM && read_cpuid_part_number() == 0xD42;
-#else
-	return false;
-#endif
-}
+/* BlueField-3 cannot take normal memory behind PCIe. */
+static bool gdr_must_be_device;
 
-bool gdr_map_can_have(const struct gdr_pin *pin, u32 type)
+void gdr_map_init(void)
 {
-	switch (type) {
-	case GDRDRV_MAPPING_TYPE_NONE:
-		return true;
-	case GDRDRV_MAPPING_TYPE_WC:
-		return !gdr_must_be_device();
-	case GDRDRV_MAPPING_TYPE_CACHING:
-		return pin->cacheable;
-	case GDRDRV_MAPPING_TYPE_DEVICE:
-		return gdr_must_be_device();
-	default:
-		return false;
+	static const unsigned int bluefield3[] = { 0xa2da, 0xa2db };
+	struct pci_dev *device;
+	size_t i;
+
+	for (i = 0; IS_ENABLED(CONFIG_ARM64) && i < ARRAY_SIZE(bluefield3); i++) {
+		device = pci_get_device(PCI_VENDOR_ID_MELLANOX, bluefield3[i], NULL);
+		gdr_must_be_device |= device != NULL;
+		pci_dev_put(device);
 	}
 }
 
@@ -95,16 +82,37 @@ static u32 gdr_best_type(const struct gdr_pin *pin)
 {
 	if (pin->cacheable)
 		return GDRDRV_MAPPING_TYPE_CACHING;
-	return gdr_must_be_device() ? GDRDRV_MAPPING_TYPE_DEVICE : GDRDRV_MAPPING_TYPE_WC;
+	return gdr_must_be_device ? GDRDRV_MAPPING_TYPE_DEVICE : GDRDRV_MAPPING_TYPE_WC;
+}
+
+bool gdr_map_can_have(const struct gdr_pin *pin, u32 type)
+{
+	switch (type) {
+	case GDRDRV_MAPPING_TYPE_WC:
+		return !gdr_must_be_device;
+	case GDRDRV_MAPPING_TYPE_CACHING:
+		return pin->cacheable;
+	case GDRDRV_MAPPING_TYPE_DEVICE:
+		return gdr_must_be_device;
+	default:
+		return type == GDRDRV_MAPPING_TYPE_NONE;
+	}
 }
 
 static pgprot_t gdr_protection(u32 type, pgprot_t protection)
 {
 	switch (type) {
 	case GDRDRV_MAPPING_TYPE_WC:
+#if defined(CONFIG_X86) && !defined(GDR_NVIDIA_IS_OPENSOURCE)
+		/* The same without GPL-only symbols. */
+		return __pgprot(__sme_clr(pgprot_val(protection)) | cachemode2protval(_PAGE_CACHE_MODE_WC));
+#else
 		return pgprot_decrypted(pgprot_writecombine(protection));
+#endif
+#ifdef CONFIG_ARM64
 	case GDRDRV_MAPPING_TYPE_DEVICE:
 		return pgprot_decrypted(pgprot_device(protection));
+#endif
 	default:
 		return protection;
 	}
@@ -124,6 +132,42 @@ u32 gdr_map_type(struct gdr_pin *pin)
 }
 
 /* ---- Pages ---- */
+
+static void gdr_set_vm_flags(struct vm_area_struct *vma, unsigned long flags)
+{
+#ifdef GDR_HAVE_VM_FLAGS_INIT
+	vm_flags_init(vma, flags); /* no one else sees the vma yet */
+#else
+	vma->vm_flags = flags;
+#endif
+}
+
+/* Fills the page tables of a vma in mmap, before the kernel can find it. The pin must be live, its gate be held. */
+static int gdr_fill_at_once(struct vm_area_struct *vma)
+{
+	struct gdr_pin *pin = vma->vm_private_data;
+	u64 size = vma->vm_end - vma->vm_start, offset, run;
+	int err;
+
+	for (offset = 0; offset < size; offset += run) {
+		run = min(gdr_run(pin, offset), size - offset);
+		err = remap_pfn_range(vma, vma->vm_start + offset, PHYS_PFN(gdr_pages_address(pin, offset)), run,
+				      vma->vm_page_prot);
+		if (err)
+			return err;
+	}
+#ifdef VM_PAT
+	/*
+	 * A whole vma gets a reservation of its own, which munmap finds by the page table until Linux 6.15: in vain,
+	 * and with a warning, where a zap has emptied that. The pin's reservation will do.
+	 */
+	if (vma->vm_flags & VM_PAT) {
+		gdr_set_vm_flags(vma, vma->vm_flags & ~VM_PAT);
+		arch_io_free_memtype_wc(gdr_pages_address(pin, 0), size);
+	}
+#endif
+	return 0;
+}
 
 /* Fills the page tables of a part of a vma. The pin must be live, its gate be held. */
 static vm_fault_t gdr_fill(struct vm_area_struct *vma, unsigned long start, unsigned long end)
@@ -180,15 +224,6 @@ static const struct vm_operations_struct gdr_vm_ops = {
 
 /* ---- Mapping ---- */
 
-static void gdr_add_vm_flags(struct vm_area_struct *vma, unsigned long flags)
-{
-#ifdef GDR_HAVE_VM_FLAGS_SET
-	vm_flags_set(vma, flags);
-#else
-	vma->vm_flags |= flags;
-#endif
-}
-
 /* With file->lock held, and the gate. */
 static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 {
@@ -209,16 +244,13 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 	}
 
 	type = pin->requested_type ?: gdr_best_type(pin);
-	if (type == GDRDRV_MAPPING_TYPE_WC) {
-		err = gdr_reserve_wc(pin);
-		if (err)
-			return err;
-	}
+	if (type == GDRDRV_MAPPING_TYPE_WC)
+		gdr_reserve_wc(pin);
 	vma->vm_page_prot = gdr_protection(type, vma->vm_page_prot);
 	vma->vm_private_data = pin;
-	gdr_add_vm_flags(vma, VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
-	if (pin->persistent) {
-		err = vm_fault_to_errno(gdr_fill(vma, vma->vm_start, vma->vm_end), 0);
+	gdr_set_vm_flags(vma, vma->vm_flags | VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	if (pin->persistent && (pin->wc_reserved || type != GDRDRV_MAPPING_TYPE_WC)) {
+		err = gdr_fill_at_once(vma);
 		if (err)
 			return err;
 	}
@@ -253,27 +285,26 @@ int gdr_mmap(struct file *filp, struct vm_area_struct *vma)
 	return err;
 }
 
-/* No mmap of this process that is on its way now is after this. */
-static void gdr_wait_for_mmaps(void)
-{
-	if (current->mm) {
-		mmap_read_lock(current->mm);
-		mmap_read_unlock(current->mm);
-	}
-}
-
-/* Ends all access to a pin's pages; those who touch its mappings get SIGBUS. Can be called again, and at once. */
+/* Ends all access to a pin's pages: touches of its mappings raise SIGBUS. Can be called again, and at once. */
 void gdr_map_end(struct gdr_pin *pin)
 {
 	down_write(&pin->gate);
-	if (pin->live && pin->wc_reserved)
-		gdr_unreserve_wc(pin, pin->size);
 	pin->live = false;
 	up_write(&pin->gate);
 
-	if (!atomic_read(&pin->vmas))
-		return;
-	if (pin->persistent)
-		gdr_wait_for_mmaps();
+	/*
+	 * For mmaps of the pin on their way. Only threads of the owner make them. If there are any, this is one of them
+	 * that unpins: the owner's death and the file's release come after all mmaps.
+	 */
+	if (pin->persistent && current->mm) {
+		mmap_read_lock(current->mm);
+		mmap_read_unlock(current->mm);
+	}
 	unmap_mapping_range(&pin->file->mapping, (loff_t)pin->handle << PAGE_SHIFT, pin->size, 1);
+
+	down_write(&pin->gate);
+	if (pin->wc_reserved)
+		gdr_unreserve_wc(pin, pin->size);
+	pin->wc_reserved = false;
+	up_write(&pin->gate);
 }

@@ -5,8 +5,10 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/ioport.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 
 #include <nv-p2p.h>
 
@@ -24,47 +26,14 @@ int gdr_pages_tables(void)
 	return atomic_read(&gdr_tables);
 }
 
-#ifdef NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
-
 bool gdr_pages_can_persist(void)
 {
+#if defined(NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API) || defined(NVIDIA_P2P_CAP_PERSISTENT_PAGES)
 	return gdr_use_persistent_mapping;
-}
-
-static int gdr_get_persistent(struct gdr_pin *pin)
-{
-	u32 flags = 0;
-
-#ifdef NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING
-	if (pin->force_pcie)
-		flags = NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING;
-#endif
-	return nvidia_p2p_get_pages_persistent(pin->va, pin->size, &pin->table, flags);
-}
-
-static int gdr_put_persistent(struct gdr_pin *pin)
-{
-	return nvidia_p2p_put_pages_persistent(pin->va, pin->table, 0);
-}
-
 #else
-
-bool gdr_pages_can_persist(void)
-{
 	return false;
-}
-
-static int gdr_get_persistent(struct gdr_pin *pin)
-{
-	return -EOPNOTSUPP;
-}
-
-static int gdr_put_persistent(struct gdr_pin *pin)
-{
-	return -EOPNOTSUPP;
-}
-
 #endif
+}
 
 bool gdr_pages_can_force_pcie(void)
 {
@@ -75,21 +44,45 @@ bool gdr_pages_can_force_pcie(void)
 #endif
 }
 
+static int gdr_get(struct gdr_pin *pin)
+{
+#ifdef NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
+	u32 flags = 0;
+
+#ifdef NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING
+	if (pin->force_pcie)
+		flags = NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING;
+#endif
+	if (pin->persistent)
+		return nvidia_p2p_get_pages_persistent(pin->va, pin->size, &pin->table, flags);
+#endif
+	/* Older GPU drivers take it as the wish for a persistent pin that there is no callback. */
+	return nvidia_p2p_get_pages(pin->p2p_token, pin->va_space, pin->va, pin->size, &pin->table,
+				    pin->persistent ? NULL : gdr_pin_revoke, pin);
+}
+
+static int gdr_put(struct gdr_pin *pin)
+{
+#ifdef NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
+	if (pin->persistent)
+		return nvidia_p2p_put_pages_persistent(pin->va, pin->table, 0);
+#endif
+	return nvidia_p2p_put_pages(pin->p2p_token, pin->va_space, pin->va, pin->table);
+}
+
 int gdr_pages_get(struct gdr_pin *pin)
 {
-	u64 start = ktime_get_ns();
+	struct timespec64 start, end;
 	int err;
 
+	ktime_get_raw_ts64(&start);
 	/* Counted before, as gdr_pages_free() may run before we get to see the success. */
 	atomic_inc(&gdr_tables);
-	if (pin->persistent)
-		err = gdr_get_persistent(pin);
-	else
-		err = nvidia_p2p_get_pages(pin->p2p_token, pin->va_space, pin->va, pin->size, &pin->table,
-					   gdr_pin_revoke, pin);
+	err = gdr_get(pin);
 	if (err)
 		atomic_dec(&gdr_tables);
-	pin->pin_ns = ktime_get_ns() - start;
+	ktime_get_raw_ts64(&end);
+	pin->pin_ns = timespec64_to_ns(&end) - timespec64_to_ns(&start);
 	return err;
 }
 
@@ -99,13 +92,18 @@ static bool gdr_table_fits(const struct nvidia_p2p_page_table *table, u64 size)
 	       table->entries >= size >> GDRDRV_GPU_PAGE_SHIFT;
 }
 
+/* The page attributes of x86 have no cached type for memory that is no RAM of the machine's. */
 static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 {
+	if (IS_ENABLED(CONFIG_X86))
+		return false;
 #if NVIDIA_P2P_PAGE_TABLE_VERSION >= GDR_TABLE_WITH_FLAGS
 	return table->flags & GDR_TABLE_CPU_CACHEABLE;
+#elif defined(GDR_NVIDIA_IS_OPENSOURCE)
+	/* Memory that the kernel knows as RAM: POWER9, Grace. */
+	return page_is_ram(PHYS_PFN(table->pages[0]->physical_address));
 #else
-	/* Memory with page structs is memory of the machine's own kind: POWER9, Grace. */
-	return !IS_ENABLED(CONFIG_X86) && pfn_valid(PHYS_PFN(table->pages[0]->physical_address));
+	return false; /* page_is_ram() is a GPL-only symbol */
 #endif
 }
 
@@ -135,26 +133,34 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 }
 
 /*
- * Gives the pages back, or waits until gdr_pin_revoke() has done so. After this, the GPU driver does not know the
- * pin any more.
+ * Gives the pages back, or waits until gdr_pin_revoke() has done so. After this, the GPU driver does not know the pin
+ * any more, and this returns true; else it keeps the caller's reference, and drops it in gdr_pin_revoke().
  */
-void gdr_pages_put(struct gdr_pin *pin)
+bool gdr_pages_put(struct gdr_pin *pin)
 {
-	int err = 0;
+	if (pin->persistent) {
+		int err = gdr_put(pin);
 
-	if (pin->persistent)
-		err = gdr_put_persistent(pin);
-	else if (!READ_ONCE(pin->revoked))
-		/* Which a revocation may overtake: this waits for it then, and fails. */
-		err = nvidia_p2p_put_pages(pin->p2p_token, pin->va_space, pin->va, pin->table);
-
-	if (READ_ONCE(pin->revoked)) {
-		wait_for_completion(&pin->revocation);
-		return;
+		if (err)
+			gdr_err("the GPU driver does not take %#llx back: %d", pin->va, err);
+		else
+			atomic_dec(&gdr_tables);
+		return true;
 	}
-	if (err)
-		gdr_err("the GPU driver does not take pages back: %d", err);
-	atomic_dec(&gdr_tables);
+	/* In other processes than the owner, the GPU driver finds no such pin, does nothing, and answers 0. */
+	if (gdr_file_is_callers(pin->file) && READ_ONCE(pin->fate) == GDR_PINNED && !gdr_put(pin) &&
+	    READ_ONCE(pin->fate) == GDR_PINNED) {
+		atomic_dec(&gdr_tables);
+		return true;
+	}
+	__module_get(THIS_MODULE); /* for the callback */
+	if (cmpxchg(&pin->fate, GDR_PINNED, GDR_ORPHANED) == GDR_PINNED) {
+		gdr_info("the GPU driver keeps %#llx pinned until its memory is freed", pin->va);
+		return false;
+	}
+	module_put(THIS_MODULE);
+	wait_for_completion(&pin->revocation);
+	return true;
 }
 
 /* Gives revoked pages back. */

@@ -4,6 +4,7 @@
 
 #include <linux/limits.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/overflow.h>
 #include <linux/slab.h>
 
@@ -49,9 +50,7 @@ static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *hand
 	mutex_lock(&file->lock);
 	pin->handle = file->next_handle;
 	next = pin->handle + max(1ULL, pin->size >> PAGE_SHIFT);
-	if (file->closed)
-		err = -EBADF;
-	else if (next > LLONG_MAX >> PAGE_SHIFT) /* offsets of mmap end there */
+	if (next > LLONG_MAX >> PAGE_SHIFT) /* offsets of mmap end there */
 		err = -ENOMEM;
 	else
 		err = xa_insert(&file->pins, pin->handle, pin, GFP_KERNEL_ACCOUNT);
@@ -67,8 +66,8 @@ static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *hand
 static void gdr_pin_end(struct gdr_pin *pin)
 {
 	gdr_map_end(pin);
-	gdr_pages_put(pin);
-	gdr_pin_put(pin);
+	if (gdr_pages_put(pin))
+		gdr_pin_put(pin);
 }
 
 int gdr_pin_create(struct gdr_file *file, const struct gdr_pin_request *request, u64 *handle)
@@ -157,7 +156,13 @@ void gdr_pin_revoke(void *data)
 {
 	struct gdr_pin *pin = data;
 
-	WRITE_ONCE(pin->revoked, true);
+	if (xchg(&pin->fate, GDR_REVOKED) == GDR_ORPHANED) {
+		/* Its mappings have ended, and its file may be gone. */
+		gdr_pages_free(pin);
+		gdr_pin_put(pin);
+		module_put(THIS_MODULE);
+		return;
+	}
 	gdr_map_end(pin);
 	gdr_pages_free(pin);
 	complete(&pin->revocation); /* gdr_pages_put() may be waiting to free the pin */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * The memory: BAR 2 of QEMU's ivshmem-plain device, or a range of RAM that the kernel was started without.
+ * The memory: BAR 2 of QEMU's ivshmem-plain device. No page stays mapped here: a mapping would give it a memory type,
+ * which would hide what type a client's mapping has.
  */
 #include <linux/bitmap.h>
 #include <linux/io.h>
@@ -12,25 +13,17 @@
 
 #include "emugpu.h"
 
-static ulong reserved_base;
-module_param(reserved_base, ulong, 0444);
-MODULE_PARM_DESC(reserved_base, "physical address of reserved RAM (memmap=SIZE$ADDRESS) to use instead of a PCI device");
-
-static ulong reserved_size;
-module_param(reserved_size, ulong, 0444);
-MODULE_PARM_DESC(reserved_size, "its bytes");
-
 #define IVSHMEM_VENDOR 0x1af4
 #define IVSHMEM_DEVICE 0x1110
 #define IVSHMEM_BAR 2
 
-/* Pages next to each other that are handed out one after the other, at most. */
-#define LONGEST_RUN 8
+static uint longest_run = 8;
+module_param(longest_run, uint, 0444);
+MODULE_PARM_DESC(longest_run, "pages next to each other that are handed out one after the other, at most (8)");
 
 static struct {
 	struct pci_dev *device;
 	phys_addr_t base;
-	void __iomem *mapped;
 	u32 count;
 
 	spinlock_t lock;
@@ -56,7 +49,7 @@ static int find_device(u64 *size)
 
 	bar.device = pci_get_device(IVSHMEM_VENDOR, IVSHMEM_DEVICE, NULL);
 	if (!bar.device) {
-		pr_err("emugpu: no ivshmem-plain device, and no reserved_base given\n");
+		pr_err("emugpu: no ivshmem-plain device\n");
 		return -ENODEV;
 	}
 	error = pci_enable_device(bar.device);
@@ -73,44 +66,34 @@ disable:
 	pci_disable_device(bar.device);
 put:
 	pci_dev_put(bar.device);
-	bar.device = NULL;
 	return error;
 }
 
 int bar_init(void)
 {
-	u64 size = reserved_size;
-	int error = -ENOMEM;
+	u64 size;
+	int error = find_device(&size);
 
+	if (error)
+		return error;
+	longest_run = max(longest_run, 1U);
 	spin_lock_init(&bar.lock);
 	bar.random = 2463534242;
-	bar.base = reserved_base;
-	if (!reserved_base) {
-		error = find_device(&size);
-		if (error)
-			return error;
-	}
 	bar.count = size / EMUGPU_PAGE_SIZE;
 	bar.free = bar.count;
 	bar.references = vzalloc(array_size(bar.count, sizeof(*bar.references)));
-	bar.mapped = ioremap_wc(bar.base, size);
-	if (bar.count && bar.references && bar.mapped)
+	if (bar.references)
 		return 0;
-	pr_err("emugpu: %llu bytes at %pa cannot be used\n", size, &bar.base);
 	bar_exit();
 	return -ENOMEM;
 }
 
 void bar_exit(void)
 {
-	if (bar.mapped)
-		iounmap(bar.mapped);
 	vfree(bar.references);
-	if (bar.device) {
-		pci_release_region(bar.device, IVSHMEM_BAR);
-		pci_disable_device(bar.device);
-		pci_dev_put(bar.device);
-	}
+	pci_release_region(bar.device, IVSHMEM_BAR);
+	pci_disable_device(bar.device);
+	pci_dev_put(bar.device);
 }
 
 u64 bar_bytes(void)
@@ -123,11 +106,11 @@ u64 bar_free_bytes(void)
 	return (u64)READ_ONCE(bar.free) * EMUGPU_PAGE_SIZE;
 }
 
-/* Runs of one to LONGEST_RUN pages, each somewhere else. There is a free page. */
+/* Runs of one to longest_run pages, each somewhere else. There is a free page. */
 static u32 take_one(void)
 {
 	if (!bar.run_left) {
-		bar.run_left = 1 + random() % LONGEST_RUN;
+		bar.run_left = 1 + random() % longest_run;
 		bar.next = random() % bar.count;
 	}
 	while (bar.references[bar.next])
@@ -137,8 +120,20 @@ static u32 take_one(void)
 	return bar.next;
 }
 
+static int clear_page_of_bar(u32 page)
+{
+	void __iomem *mapped = ioremap_wc(bar_address(page), EMUGPU_PAGE_SIZE);
+
+	if (!mapped)
+		return -ENOMEM;
+	memset_io(mapped, 0, EMUGPU_PAGE_SIZE);
+	iounmap(mapped);
+	return 0;
+}
+
 int bar_take(u32 *pages, u32 count)
 {
+	int error = 0;
 	u32 i;
 
 	spin_lock(&bar.lock);
@@ -151,9 +146,11 @@ int bar_take(u32 *pages, u32 count)
 		pages[i] = take_one();
 	spin_unlock(&bar.lock);
 
-	for (i = 0; i < count; i++)
-		memset_io(bar.mapped + (u64)pages[i] * EMUGPU_PAGE_SIZE, 0, EMUGPU_PAGE_SIZE);
-	return 0;
+	for (i = 0; i < count && !error; i++)
+		error = clear_page_of_bar(pages[i]);
+	for (i = 0; i < count && error; i++)
+		bar_put(pages[i]);
+	return error;
 }
 
 void bar_get(u32 page)

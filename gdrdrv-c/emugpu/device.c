@@ -20,7 +20,7 @@ DEFINE_MUTEX(emugpu_lock);
 
 static bool owns(struct emugpu_space *space)
 {
-	return space->owner == task_tgid(current);
+	return is_caller(&space->owner);
 }
 
 static int device_open(struct inode *inode, struct file *file)
@@ -36,25 +36,12 @@ static int device_open(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* A process that ends loses its memory, also if children have inherited the file. */
-static int device_flush(struct file *file, fl_owner_t id)
-{
-	struct emugpu_space *space = file->private_data;
-
-	if (current->flags & PF_EXITING && owns(space)) {
-		mutex_lock(&emugpu_lock);
-		space_end(space);
-		mutex_unlock(&emugpu_lock);
-	}
-	return 0;
-}
-
+/* The last holder's end frees the memory, as on a real GPU: forked children that inherit the file keep it. */
 static int device_release(struct inode *inode, struct file *file)
 {
 	struct emugpu_space *space = file->private_data;
 
 	mutex_lock(&emugpu_lock);
-	space_end(space);
 	space_free(space);
 	mutex_unlock(&emugpu_lock);
 	return 0;
@@ -114,7 +101,7 @@ static long device_ioctl(struct file *file, unsigned int command, unsigned long 
 	if (_IOC_DIR(command) & _IOC_WRITE && copy_from_user(&argument, user, size))
 		return -EFAULT;
 	mutex_lock(&emugpu_lock);
-	result = space->ended ? -ENODEV : run(space, command, &argument);
+	result = run(space, command, &argument);
 	mutex_unlock(&emugpu_lock);
 	if (!result && _IOC_DIR(command) & _IOC_READ && copy_to_user(user, &argument, size))
 		return -EFAULT;
@@ -161,11 +148,11 @@ static int device_mmap(struct file *file, struct vm_area_struct *vma)
 	if (!(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-	vm_flags_set(vma, flags);
+	vm_flags_init(vma, vma->vm_flags | flags);
 #else
 	vma->vm_flags |= flags;
 #endif
-	vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
+	vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
 	vma->vm_ops = &view_operations;
 	return 0;
 }
@@ -173,7 +160,6 @@ static int device_mmap(struct file *file, struct vm_area_struct *vma)
 static const struct file_operations operations = {
 	.owner = THIS_MODULE,
 	.open = device_open,
-	.flush = device_flush,
 	.release = device_release,
 	.unlocked_ioctl = device_ioctl,
 	.mmap = device_mmap,

@@ -4,7 +4,7 @@
  *
  *   device.c   /dev/emugpu: files, commands, mmap
  *     space.c  address spaces: objects, and where they are mapped
- *     pin.c    nvidia_p2p_*: page tables, who holds them, who is told that their memory is gone
+ *     pin.c    nvidia_p2p_*: page tables, who holds them, whose free callback runs
  *     bar.c    the memory: 64 KiB pages, counted
  *
  * Locks, each taken before those below it:
@@ -20,12 +20,30 @@
 #include <linux/fs.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
-#include <linux/pid.h>
+#include <linux/sched.h>
 #include <linux/types.h>
 
 #include "emugpu_uapi.h"
 
 extern struct mutex emugpu_lock;
+
+/* A process. Its number alone is no proof: it may be another's by now. */
+struct process {
+	pid_t tgid;
+	u64 start;
+};
+
+static inline struct process caller(void)
+{
+	return (struct process){ current->tgid, current->group_leader->start_boottime };
+}
+
+static inline bool is_caller(const struct process *process)
+{
+	const struct process this = caller();
+
+	return process->tgid == this.tgid && process->start == this.start;
+}
 
 /* ---- bar.c ---- */
 
@@ -57,15 +75,13 @@ struct emugpu_object {
 struct emugpu_space {
 	struct list_head node; /* in the list of all spaces */
 	struct list_head mappings;
-	struct pid *owner;
+	struct process owner;
 	struct address_space *views; /* what the CPU has mapped of it */
 	struct emugpu_inject inject;
-	bool ended;
 };
 
 struct emugpu_space *space_new(struct address_space *views);
-/* Frees all memory; the space stays, empty for good. */
-void space_end(struct emugpu_space *space);
+/* Frees its memory, too. */
 void space_free(struct emugpu_space *space);
 /* The space of the calling process, or NULL. */
 struct emugpu_space *space_of_caller(void);

@@ -56,6 +56,7 @@ struct emugpu_inject {
 	__s32 error; /* with this errno, a positive number */
 	__u32 pin_delay;      /* microseconds between the making of a pin and its return to the client */
 	__u32 callback_delay; /* microseconds between the loss of memory and the free callback */
+	__u32 nth_put; /* from 1: unpin, counted from now on, that fails with ENOMEM and does nothing; 0 for none */
 };
 
 /* A new object, zeroed, with a handle. ENOMEM, or EINVAL for unknown flags. */

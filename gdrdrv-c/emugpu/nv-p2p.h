@@ -5,8 +5,8 @@
  * Builds for a real GPU take this file from the GPU driver's own sources. It has changed over the years;
  * NV_P2P_BRANCH says whose shape is wanted, so that code for each of them can be compiled:
  *
- *   515   table without flags, no persistent pins
- *   535   persistent pins
+ *   515   table without flags; pins without a callback are persistent
+ *   525   calls of their own for persistent pins
  *   570   persistent pins that can be forced through BAR1
  *   580   table with flags (the default)
  */
@@ -58,10 +58,15 @@ struct nvidia_p2p_page_table {
 #define NVIDIA_P2P_PAGE_TABLE_FLAGS_CPU_CACHEABLE 0x1
 #endif
 
+#if NV_P2P_BRANCH < 525
+/* get_pages without a callback makes a pin that outlives the allocation. */
+#define NVIDIA_P2P_CAP_PERSISTENT_PAGES
+#endif
+
 /*
  * Pins the range, whole 64 KiB pages of memory of the calling process, until put_pages. If the memory is freed
- * before that, free_callback(data) runs in the freeing thread: it must end all access, and then gives the table
- * back by free_page_table instead. It can run before get_pages has returned.
+ * before that, free_callback(data) runs in the freeing thread: it must end all access, and calls free_page_table. The
+ * table is gone when it returns. It can run before get_pages has returned.
  *
  * 0, -EINVAL, -ENOTSUPP, -ENOMEM or -EIO.
  */
@@ -69,14 +74,17 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
 			 struct nvidia_p2p_page_table **page_table, void (*free_callback)(void *data),
 			 void *data);
 
-/* Waits for a callback in flight: never from that callback, nor with a lock held that it takes. */
+/*
+ * Waits for a callback in flight: never from that callback, nor with a lock held that it takes. In a process other than
+ * that which pinned, and after the callback, it does nothing, and answers 0. A failure leaves the pin as it is.
+ */
 int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address,
 			 struct nvidia_p2p_page_table *page_table);
 
 /* From the callback alone. */
 int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 
-#if NV_P2P_BRANCH >= 535
+#if NV_P2P_BRANCH >= 525
 #define NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
 
 #if NV_P2P_BRANCH >= 570

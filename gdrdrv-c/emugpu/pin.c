@@ -5,12 +5,17 @@
 #include <linux/delay.h>
 #include <linux/export.h>
 #include <linux/mm.h>
+#include <linux/moduleparam.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/version.h>
 
 #include "emugpu.h"
 #include "nv-p2p.h"
+
+static bool coherent;
+module_param(coherent, bool, 0444);
+MODULE_PARM_DESC(coherent, "the GPU has a coherent link: the CPU may map its memory cached, or through BAR1");
 
 /* A page table that a client holds. */
 struct pin {
@@ -21,15 +26,13 @@ struct pin {
 	u64 size;
 	void (*free_callback)(void *data); /* NULL: persistent */
 	void *data;
-	bool revoked; /* its free callback is running, and has to free it */
+	bool revoked; /* its free callback is running */
 	u32 *numbers; /* of the pages */
 	struct nvidia_p2p_page *pages;
 };
 
-/* All pins but the revoked ones. */
+/* All pins but the revoked ones, which are counted, too. */
 static LIST_HEAD(pins);
-
-/* Revoked ones, too. */
 static atomic_t count = ATOMIC_INIT(0);
 
 static u8 uuid[16] = "GPU-emulated";
@@ -48,6 +51,7 @@ static void free_pin(struct pin *pin)
 	kvfree(pin->table.pages);
 	kvfree(pin->pages);
 	kvfree(pin->numbers);
+	memset(&pin->table, 0xdb, sizeof(pin->table)); /* whoever uses it now shall notice */
 	kfree(pin);
 	atomic_dec(&count);
 }
@@ -65,6 +69,9 @@ static struct pin *new_pin(u64 va, u64 size)
 	pin->table.version = NVIDIA_P2P_PAGE_TABLE_VERSION;
 	pin->table.page_size = NVIDIA_P2P_PAGE_SIZE_64KB;
 	pin->table.gpu_uuid = uuid;
+#ifdef NVIDIA_P2P_PAGE_TABLE_FLAGS_CPU_CACHEABLE
+	pin->table.flags = coherent ? NVIDIA_P2P_PAGE_TABLE_FLAGS_CPU_CACHEABLE : 0;
+#endif
 	pin->table.pages = kvcalloc(pages, sizeof(*pin->table.pages), GFP_KERNEL);
 	pin->pages = kvcalloc(pages, sizeof(*pin->pages), GFP_KERNEL);
 	pin->numbers = kvcalloc(pages, sizeof(*pin->numbers), GFP_KERNEL);
@@ -140,22 +147,30 @@ static int get_pages(u64 va, u64 size, struct nvidia_p2p_page_table **table, voi
 	return 0;
 }
 
-/* Undoes it, unless the free callback was faster. */
-static int put_pages(u64 va, struct nvidia_p2p_page_table *table, bool persistent)
+/*
+ * Undoes it. Ordinary pins are found in the caller's own address space only: one of another process, or one that the
+ * free callback was faster for, is no error, and nothing happens. Persistent ones are found anywhere.
+ */
+static int put_pages(u64 va, struct nvidia_p2p_page_table *table)
 {
 	struct pin *pin, *found = NULL;
+	struct emugpu_space *space;
 
 	mutex_lock(&emugpu_lock); /* No callback is running then. */
+	space = space_of_caller();
+	if (space && space->inject.nth_put && !--space->inject.nth_put) {
+		mutex_unlock(&emugpu_lock);
+		return -ENOMEM;
+	}
 	list_for_each_entry(pin, &pins, node)
-		if (&pin->table == table && pin->va == va && !pin->free_callback == persistent) {
+		if (&pin->table == table && pin->va == va && (!pin->free_callback || pin->space == space)) {
 			found = pin;
 			list_del(&pin->node);
 			break;
 		}
 	mutex_unlock(&emugpu_lock);
-	if (!found)
-		return -EINVAL;
-	free_pin(found);
+	if (found)
+		free_pin(found);
 	return 0;
 }
 
@@ -173,6 +188,7 @@ void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 		list_del(&pin->node);
 		pin->revoked = true;
 		pin->free_callback(pin->data);
+		free_pin(pin);
 	}
 }
 
@@ -186,7 +202,14 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
 		return -EIO;
 	if ((p2p_token || va_space) && (p2p_token != ((u64)process << 16 | 1) || va_space != process))
 		return -EINVAL;
-	if (!page_table || !free_callback)
+#ifdef NVIDIA_P2P_CAP_PERSISTENT_PAGES
+	if (!free_callback && p2p_token)
+		return -EINVAL;
+#else
+	if (!free_callback)
+		return -EINVAL;
+#endif
+	if (!page_table)
 		return -EINVAL;
 	return get_pages(virtual_address, length, page_table, free_callback, data);
 }
@@ -194,7 +217,7 @@ EXPORT_SYMBOL(nvidia_p2p_get_pages);
 
 int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address, struct nvidia_p2p_page_table *page_table)
 {
-	return put_pages(virtual_address, page_table, false);
+	return put_pages(virtual_address, page_table);
 }
 EXPORT_SYMBOL(nvidia_p2p_put_pages);
 
@@ -202,9 +225,7 @@ int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table)
 {
 	struct pin *pin = container_of(page_table, struct pin, table);
 
-	if (WARN(!pin->revoked, "emugpu: free_page_table outside a free callback\n"))
-		return -EINVAL;
-	free_pin(pin);
+	WARN(!pin->revoked, "emugpu: free_page_table outside a free callback\n");
 	return 0;
 }
 EXPORT_SYMBOL(nvidia_p2p_free_page_table);
@@ -214,8 +235,9 @@ int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length, struct nvid
 				    u32 flags)
 {
 #ifdef NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING
-	if (flags == NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING)
+	if (flags == NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING && !coherent)
 		return -ENOTSUPP; /* Only GPUs with a coherent link have another way. */
+	flags &= ~NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING;
 #endif
 	if (!page_table || flags)
 		return -EINVAL;
@@ -225,7 +247,7 @@ EXPORT_SYMBOL(nvidia_p2p_get_pages_persistent);
 
 int nvidia_p2p_put_pages_persistent(u64 virtual_address, struct nvidia_p2p_page_table *page_table, u32 flags)
 {
-	return flags ? -EINVAL : put_pages(virtual_address, page_table, true);
+	return flags ? -EINVAL : put_pages(virtual_address, page_table);
 }
 EXPORT_SYMBOL(nvidia_p2p_put_pages_persistent);
 #endif

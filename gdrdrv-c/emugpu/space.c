@@ -2,10 +2,10 @@
 /*
  * Address spaces: objects, and where they are mapped. Everything here runs with emugpu_lock held.
  */
-#include <linux/idr.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/xarray.h>
 
 #include "emugpu.h"
 
@@ -13,7 +13,7 @@
 #define LAST_ADDRESS (1ULL << 57)
 
 /* Objects by handle: those of all spaces, so that offsets of the device node have one meaning. */
-static DEFINE_IDR(objects);
+static DEFINE_XARRAY_ALLOC1(objects);
 
 static LIST_HEAD(spaces);
 
@@ -41,7 +41,7 @@ struct emugpu_space *space_new(struct address_space *views)
 	if (!space)
 		return NULL;
 	INIT_LIST_HEAD(&space->mappings);
-	space->owner = get_pid(task_tgid(current));
+	space->owner = caller();
 	space->views = views;
 	list_add(&space->node, &spaces);
 	return space;
@@ -52,7 +52,7 @@ struct emugpu_space *space_of_caller(void)
 	struct emugpu_space *space;
 
 	list_for_each_entry(space, &spaces, node)
-		if (space->owner == task_tgid(current) && !space->ended)
+		if (is_caller(&space->owner))
 			return space;
 	return NULL;
 }
@@ -87,30 +87,24 @@ static void release(struct emugpu_object *object)
 {
 	u32 handle = object->handle;
 
-	idr_remove(&objects, handle);
+	xa_erase(&objects, handle);
 	object->handle = 0;
 	zap_views(object, handle, 0, object->count);
 	drop(object);
 }
 
-void space_end(struct emugpu_space *space)
+void space_free(struct emugpu_space *space)
 {
 	struct emugpu_object *object;
 	struct mapping *mapping, *next;
-	int handle;
+	unsigned long handle;
 
-	space->ended = true;
 	list_for_each_entry_safe(mapping, next, &space->mappings, node)
 		unmap(space, mapping);
-	idr_for_each_entry(&objects, object, handle)
+	xa_for_each(&objects, handle, object)
 		if (object->space == space)
 			release(object);
-}
-
-void space_free(struct emugpu_space *space)
-{
 	list_del(&space->node);
-	put_pid(space->owner);
 	kfree(space);
 }
 
@@ -118,7 +112,7 @@ void space_free(struct emugpu_space *space)
 
 struct emugpu_object *space_object(struct emugpu_space *space, u32 handle)
 {
-	struct emugpu_object *object = idr_find(&objects, handle);
+	struct emugpu_object *object = xa_load(&objects, handle);
 
 	return object && object->space == space ? object : NULL;
 }
@@ -126,8 +120,9 @@ struct emugpu_object *space_object(struct emugpu_space *space, u32 handle)
 int space_create(struct emugpu_space *space, struct emugpu_create *create)
 {
 	struct emugpu_object *object;
+	static u32 next_handle;
 	u32 count;
-	int handle, error;
+	int error;
 
 	if (create->flags & ~EMUGPU_RDMA || !is_range(EMUGPU_PAGE_SIZE, create->size) ||
 	    create->size > EMUGPU_OFFSET(1) - EMUGPU_PAGE_SIZE)
@@ -147,13 +142,12 @@ int space_create(struct emugpu_space *space, struct emugpu_create *create)
 	object->count = count;
 
 	/* Cyclic: a stale handle finds nothing for a long time. */
-	handle = idr_alloc_cyclic(&objects, object, 1, 0, GFP_KERNEL);
-	if (handle < 0) {
+	error = xa_alloc_cyclic(&objects, &object->handle, object, XA_LIMIT(1, INT_MAX), &next_handle, GFP_KERNEL);
+	if (error < 0) {
 		drop(object);
-		return handle;
+		return error;
 	}
-	object->handle = handle;
-	create->handle = handle;
+	create->handle = object->handle;
 	return 0;
 }
 

@@ -47,7 +47,7 @@ static void versions_and_attributes(void)
     snprintf(wanted, sizeof(wanted), "Use persistent mapping: %s\n", persistent(fd) ? "yes" : "no");
     CHECK_STRING(line, wanted);
     CHECK(fgets(line, sizeof(line), params) != NULL);
-    CHECK_STRING(line, "dbg_enabled: 1\n");
+    CHECK_STRING(line, "dbg_enabled: 0\n"); /* since it was loaded: vm/init */
     CHECK(fgets(line, sizeof(line), params) != NULL);
     CHECK(strncmp(line, "info_enabled: ", 14) == 0);
     CHECK(fgets(line, sizeof(line), params) == NULL);
@@ -130,9 +130,15 @@ static void tokens_and_flags(void)
     for (v2.flags = 2; v2.flags != 0; v2.flags <<= 1)
         CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), EINVAL);
     v2.flags = GDRDRV_PIN_FLAG_FORCE_PCIE;
-    /* The GPU driver's own answer where it is asked: this GPU has PCIe alone. */
-    CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), can_force_pcie() ? 524 : EINVAL);
-    CHECK_EQUAL(v2.handle, 77);
+    if (can_force_pcie() && gpu_is_coherent()) {
+        CHECK_OK(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2));
+        CHECK_ERROR(request_type(fd, v2.handle, GDRDRV_MAPPING_TYPE_CACHING), EOPNOTSUPP);
+        CHECK_OK(unpin(fd, v2.handle));
+    } else {
+        /* The GPU driver's own answer where it is asked: a GPU without a coherent link has PCIe only. */
+        CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), can_force_pcie() ? 524 : EINVAL);
+        CHECK_EQUAL(v2.handle, 77);
+    }
     CHECK_EQUAL(page_tables(), 0);
     v2.flags = 0;
     CHECK_OK(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2));
@@ -167,6 +173,7 @@ static void mapping(void)
 
     CHECK_ERROR(request_type(fd, handle, 4), EINVAL);
     CHECK_ERROR(request_type(fd, handle, ~0U), EINVAL);
+    /* Not on x86, even if the GPU driver says that the CPU may cache the pages (emugpu's parameter coherent). */
     CHECK_ERROR(request_type(fd, handle, GDRDRV_MAPPING_TYPE_CACHING), EOPNOTSUPP);
     CHECK_ERROR(request_type(fd, handle, GDRDRV_MAPPING_TYPE_DEVICE), EOPNOTSUPP);
     CHECK_OK(request_type(fd, handle, GDRDRV_MAPPING_TYPE_WC));
@@ -187,6 +194,7 @@ static void mapping(void)
     CHECK_EQUAL(v1.mapped, 1);
     CHECK_EQUAL(v1.wc_mapping, 1);
     CHECK_ERROR(request_type(fd, handle, GDRDRV_MAPPING_TYPE_WC), EBUSY);
+    CHECK_ERROR(request_type(fd, handle, 4), EINVAL);
     CHECK_ERROR(map(fd, handle, SIZE, &other), EINVAL);
     CHECK_ERROR(map(fd, handle, SIZE, &other), EINVAL);
     CHECK_OK(unpin(fd, handle));
@@ -237,6 +245,38 @@ static void unreadable_arguments(void)
     CHECK(munmap(page, PAGE) == 0);
 }
 
+/* Commands without an answer write nothing: what they have done cannot fail any more. */
+static void read_only_arguments(void)
+{
+    void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct gdrdrv_req_mapping_type type = {pinned(fd, memory), GDRDRV_MAPPING_TYPE_WC};
+
+    CHECK(page != MAP_FAILED);
+    memcpy(page, &type, sizeof(type));
+    CHECK(mprotect(page, PAGE, PROT_READ) == 0);
+    CHECK_OK(command(fd, GDRDRV_IOC_REQ_MAPPING_TYPE, page));
+    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* its handle comes first, too */
+    CHECK_EQUAL(page_tables(), 0);
+    CHECK(munmap(page, PAGE) == 0);
+}
+
+/* An unpin that fails in the GPU driver: the pin is gone for the process, and its table with the memory. */
+static void failed_unpin_is_survived(void)
+{
+    struct gpu_memory mine = gpu_alloc(SIZE);
+    uint64_t handle = pinned(fd, mine);
+    unsigned char *va = mapped(fd, handle, SIZE);
+
+    gpu_fail_put();
+    CHECK_OK(unpin(fd, handle));
+    CHECK_GONE(va, SIZE);
+    CHECK_ERROR(unpin(fd, handle), EINVAL);
+    CHECK_EQUAL(page_tables(), 1);
+    gpu_free(mine);
+    CHECK_EQUAL(page_tables(), 0);
+    CHECK(munmap(va, SIZE) == 0);
+}
+
 /* The numbers with the sizes that the structs would give, and others that are close. */
 static void unknown_commands(void)
 {
@@ -256,6 +296,36 @@ static void unknown_commands(void)
 
     for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         CHECK_ERROR(command(fd, numbers[i], argument), ENOTTY);
+}
+
+static void set_debug(char digit)
+{
+    int parameter = open("/sys/module/gdrdrv/parameters/dbg_enabled", O_WRONLY);
+
+    CHECK(write(parameter, &digit, 1) == 1);
+    CHECK(close(parameter) == 0);
+}
+
+/* The trace is complete: it leaves out nothing, however many calls there are. */
+static void debug_traces_every_command(void)
+{
+    struct gdrdrv_get_version version;
+    char line[8192];
+    int log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK), calls = 200, traced = 0, i;
+    ssize_t length;
+
+    CHECK(log >= 0 && lseek(log, 0, SEEK_END) == 0);
+    set_debug('1');
+    for (i = 0; i < calls; i++)
+        CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &version));
+    set_debug('0');
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &version));
+    while ((length = read(log, line, sizeof(line) - 1)) > 0) {
+        line[length] = '\0';
+        traced += strstr(line, "gdrdrv: command 0xc008daff: 0") != NULL;
+    }
+    CHECK_EQUAL(traced, calls);
+    CHECK(close(log) == 0);
 }
 
 static void errors_of_the_gpu_driver_are_passed_on(void)
@@ -288,7 +358,11 @@ int main(void)
     handles_are_page_offsets();
     mapping();
     unreadable_arguments();
+    read_only_arguments();
+    if (!persistent(fd)) /* others have no callback, and keep their memory for good */
+        failed_unpin_is_survived();
     unknown_commands();
+    debug_traces_every_command();
     errors_of_the_gpu_driver_are_passed_on();
     CHECK_EQUAL(page_tables(), 0);
     return passed("answers");

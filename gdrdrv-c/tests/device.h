@@ -85,6 +85,26 @@ static inline void gpu_delay(uint32_t pin_microseconds, uint32_t callback_micros
     CHECK(ioctl(gpu(), EMUGPU_INJECT, &inject) == 0);
 }
 
+/* The next unpin fails in the GPU driver, which keeps the pin. */
+static inline void gpu_fail_put(void)
+{
+    struct emugpu_inject inject = {.nth_put = 1};
+
+    CHECK(ioctl(gpu(), EMUGPU_INJECT, &inject) == 0);
+}
+
+/* Whether the GPU was loaded with a coherent link. */
+static inline int gpu_is_coherent(void)
+{
+    FILE *file = fopen("/sys/module/emugpu/parameters/coherent", "r");
+    int coherent;
+
+    CHECK(file != NULL);
+    coherent = fgetc(file) == 'Y';
+    fclose(file);
+    return coherent;
+}
+
 /* ---- The driver ---- */
 
 static inline int driver_open(void)

@@ -241,7 +241,7 @@ static void fuzz_all(void)
     static struct fuzzer fuzzers[THREADS];
     pthread_t threads[THREADS];
     long succeeded = 0, refused = 0;
-    int i;
+    int i, j;
 
     memory = gpu_alloc(MEMORY_PAGES * GPU_PAGE);
     fd = driver_open();
@@ -259,6 +259,9 @@ static void fuzz_all(void)
         pthread_join(threads[i], NULL);
         succeeded += fuzzers[i].succeeded;
         refused += fuzzers[i].refused;
+        for (j = 0; j < MAPPINGS; j++)
+            if (fuzzers[i].mappings[j].va)
+                munmap(fuzzers[i].mappings[j].va, fuzzers[i].mappings[j].size);
     }
     printf("seed %u: %ld calls succeeded, %ld were refused\n", first_seed, succeeded, refused);
     /* Else it was no fuzzing. */

@@ -1,6 +1,6 @@
 /*
- * What becomes of mappings: whatever munmap and mremap have left of one, it ends with its pin, and never shows what
- * the memory is used for next.
+ * What becomes of mappings: all that munmap, mremap and close have left of one ends with its pin, and never shows
+ * what the memory is used for next.
  */
 
 #include "device.h"
@@ -120,7 +120,8 @@ static void unpin_ends_what_mremap_moved(void)
     CHECK(munmap(part, 2 * GPU_PAGE) == 0);
 }
 
-static void close_ends_it(void)
+/* As POSIX has it: a mapping needs no descriptor. */
+static void close_leaves_it(void)
 {
     struct gpu_memory memory;
     uint64_t handle;
@@ -131,13 +132,46 @@ static void close_ends_it(void)
     va = mapped_new(&memory, &handle);
     part = moved(va, GPU_PAGE);
     CHECK(close(fd) == 0);
+    CHECK_EQUAL(page_tables(), 1);
+    CHECK_SHOWS(part, GPU_PAGE, OURS);
+    CHECK_SHOWS(va + GPU_PAGE, SIZE - GPU_PAGE, OURS);
+    CHECK(munmap(part, GPU_PAGE) == 0);
+    CHECK_EQUAL(page_tables(), 1);
+    CHECK(munmap(va + GPU_PAGE, SIZE - GPU_PAGE) == 0);
     CHECK_EQUAL(page_tables(), 0);
     gpu_free(memory);
-    check_next_allocation_is_out_of_reach(part, GPU_PAGE);
-    check_next_allocation_is_out_of_reach(va + GPU_PAGE, SIZE - GPU_PAGE);
-    CHECK(munmap(part, GPU_PAGE) == 0);
-    CHECK(munmap(va + GPU_PAGE, SIZE - GPU_PAGE) == 0);
     fd = mine;
+}
+
+/* Pins whose pages are one physical range. */
+static void contiguous_pins(void)
+{
+    struct gpu_memory memory = gpu_alloc(GPU_PAGE);
+    unsigned char *va, *part;
+    uint64_t handle;
+
+    memset(memory.view, OURS, GPU_PAGE);
+    /* Unpinned while mapped, whole, shortened, in pieces and moved. */
+    handle = pinned(fd, memory);
+    va = mapped(fd, handle, GPU_PAGE);
+    CHECK_SHOWS(va, GPU_PAGE, OURS);
+    CHECK_OK(unpin(fd, handle));
+    CHECK_GONE(va, GPU_PAGE);
+    CHECK(munmap(va, GPU_PAGE) == 0);
+
+    handle = pinned(fd, memory);
+    va = mapped(fd, handle, 3 * PAGE);
+    CHECK_SHOWS(va, 3 * PAGE, OURS);
+    CHECK(munmap(va + PAGE, PAGE) == 0);
+    part = moved(va + 2 * PAGE, PAGE);
+    CHECK_SHOWS(va, PAGE, OURS);
+    CHECK_SHOWS(part, PAGE, OURS);
+    CHECK_OK(unpin(fd, handle));
+    CHECK_GONE(va, PAGE);
+    CHECK_GONE(part, PAGE);
+    CHECK(munmap(va, PAGE) == 0);
+    CHECK(munmap(part, PAGE) == 0);
+    gpu_free(memory);
 }
 
 static void free_ends_ordinary_pins(void)
@@ -219,7 +253,8 @@ int main(void)
     mapping_again_after_munmap();
     unpin_ends_what_munmap_left();
     unpin_ends_what_mremap_moved();
-    close_ends_it();
+    close_leaves_it();
+    contiguous_pins();
     files_are_apart();
     if (persistent(fd))
         free_leaves_persistent_pins();

@@ -28,7 +28,7 @@ static int reserved(void)
 int main(void)
 {
     struct gpu_memory memory = gpu_alloc(SIZE);
-    int before, while_mapped;
+    int before, while_mapped, i;
     uint64_t handle;
     unsigned char *va;
 
@@ -56,7 +56,21 @@ int main(void)
     gpu_free(memory);
     CHECK_EQUAL(reserved(), persistent(fd) ? while_mapped : before);
     CHECK(close(fd) == 0);
-    CHECK_EQUAL(reserved(), before);
     CHECK(munmap(va, SIZE) == 0);
+    CHECK_EQUAL(reserved(), before);
+
+    /* One page, whose mapping the kernel would reserve, too. */
+    fd = driver_open();
+    memory = gpu_alloc(GPU_PAGE);
+    handle = pinned(fd, memory);
+    for (i = 0; i < 2; i++) {
+        va = mapped(fd, handle, GPU_PAGE - PAGE * (size_t)i);
+        CHECK_EQUAL(reserved(), before + 1);
+        CHECK(munmap(va, GPU_PAGE) == 0);
+        CHECK_EQUAL(reserved(), before + 1);
+    }
+    CHECK_OK(unpin(fd, handle));
+    CHECK_EQUAL(reserved(), before);
+    CHECK(close(fd) == 0);
     return passed("memory_types");
 }

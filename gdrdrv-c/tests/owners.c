@@ -1,11 +1,14 @@
 /*
- * Who may use an open device, and when its pins end: only the process that opened it, and with that process's last
- * descriptor, whatever copies others have and whatever is still mapped.
+ * Which process may use an open device, and when its pins end: only the process that opened it; and when no
+ * descriptor and no mapping is left, or when that process ends, whatever copies others have.
  */
 
 #include "device.h"
 
+#include <grp.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #define SIZE (2 * GPU_PAGE)
 #define OURS 0x11
@@ -109,7 +112,7 @@ static void forked_children(void)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* The child keeps its copy open until it is told. */
+/* The child keeps its copy open until the pipe is closed. */
 static void closed_while_a_child_has_a_copy(void)
 {
     int fd, go[2];
@@ -124,12 +127,188 @@ static void closed_while_a_child_has_a_copy(void)
         _exit(read(go[0], &byte, 1) != 0);
     }
     CHECK(close(fd) == 0);
-    CHECK_EQUAL(page_tables(), 0);
-    CHECK_GONE(va, SIZE);
     CHECK(close(go[1]) == 0);
     CHECK(waitpid(child, NULL, 0) == child);
     CHECK(close(go[0]) == 0);
+    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_EQUAL(page_tables(), 1);
     CHECK(munmap(va, SIZE) == 0);
+    CHECK_EQUAL(page_tables(), 0);
+}
+
+/* One byte to say that a step is done, or that the next may begin. */
+static void say(int pipe)
+{
+    CHECK(write(pipe, "", 1) == 1);
+}
+
+static void await(int pipe)
+{
+    char byte;
+
+    CHECK(read(pipe, &byte, 1) == 1);
+}
+
+static int said[2], asked[2];
+
+/* Pins, and ends. What has its descriptors stays, and closes them one after the other when it is asked to. */
+static void end_before_a_child(int flags)
+{
+    struct gpu_memory mine = gpu_alloc(SIZE);
+    int gpu_fd = gpu(), fd = driver_open();
+
+    (void)pinned(fd, mine);
+    if (syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL) == 0) {
+        await(asked[0]);
+        check_refused(fd);
+        CHECK(close(fd) == 0);
+        say(said[1]);
+        await(asked[0]);
+        CHECK(close(gpu_fd) == 0);
+        say(said[1]);
+        _exit(0);
+    }
+    _exit(0);
+}
+
+/*
+ * A process ends that shares its descriptor table: nothing is closed by that. The GPU driver ignores the child's
+ * unpins of ordinary pins, and revokes them when the child gives the GPU up.
+ */
+static void owner_ends_before_its_descriptors(int flags, long at_end, long at_close)
+{
+    pid_t owner;
+
+    CHECK(pipe(said) == 0 && pipe(asked) == 0);
+    fflush(NULL);
+    owner = fork();
+    if (owner == 0)
+        end_before_a_child(flags);
+    CHECK(waitpid(owner, NULL, 0) == owner);
+    CHECK_EQUAL(page_tables(), at_end);
+    say(asked[1]);
+    await(said[0]);
+    CHECK_EQUAL(page_tables(), at_close);
+    say(asked[1]);
+    await(said[0]);
+    CHECK_EQUAL(page_tables(), 0);
+    CHECK(close(said[0]) == 0 && close(said[1]) == 0 && close(asked[0]) == 0 && close(asked[1]) == 0);
+}
+
+static void *end_with_a_table_of_its_own(void *fd)
+{
+    CHECK(unshare(CLONE_FILES) == 0);
+    if (fd != NULL)
+        CHECK(close(*(int *)fd) == 0);
+    return NULL;
+}
+
+/* A thread's descriptor table is not the process's. */
+static void threads_with_tables_of_their_own(void)
+{
+    int fd, i;
+    unsigned char *va = opened(&fd);
+    uint64_t handle;
+
+    for (i = 0; i < 2; i++) {
+        pthread_t thread;
+
+        CHECK(pthread_create(&thread, NULL, end_with_a_table_of_its_own, i ? &fd : NULL) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+        usleep(100000); /* it ends a little later than that */
+        CHECK_SHOWS(va, SIZE, OURS);
+        CHECK_EQUAL(page_tables(), 1);
+    }
+    CHECK_OK(pin(fd, memory.va, SIZE, &handle));
+    CHECK_OK(unpin(fd, handle));
+    CHECK_OK(unpin(fd, 0));
+    CHECK_GONE(va, SIZE);
+    CHECK(munmap(va, SIZE) == 0);
+    CHECK(close(fd) == 0);
+}
+
+static char *program;
+
+static void *execute(void *fd)
+{
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", *(int *)fd);
+    execl(program, program, number, (char *)NULL);
+    return NULL;
+}
+
+/* The same process, with another program: its mappings are gone, and its pins are not. */
+static void after_exec(int fd)
+{
+    struct gdrdrv_get_info_v2 i;
+
+    CHECK_EQUAL(page_tables(), 1);
+    CHECK_OK(info(fd, 0, &i));
+    CHECK_EQUAL(i.mapping_type, GDRDRV_MAPPING_TYPE_NONE);
+    catch_faults();
+    CHECK_SHOWS(mapped(fd, 0, SIZE), SIZE, OURS);
+    CHECK_OK(unpin(fd, 0));
+    CHECK_EQUAL(page_tables(), 0);
+    _exit(0);
+}
+
+static int keep_on_exec;
+
+static void exec_child(void)
+{
+    pthread_t thread;
+    int fd;
+
+    memory = gpu_alloc(SIZE);
+    memset(memory.view, OURS, SIZE);
+    (void)opened(&fd);
+    if (!keep_on_exec) { /* the new program finds nothing */
+        execl("/bin/sh", "sh", "-c", "exit $(cat /proc/driver/gdrdrv/nv_get_pages_refcount)", (char *)NULL);
+        _exit(99);
+    }
+    CHECK(fcntl(fd, F_SETFD, 0) == 0);
+    CHECK(fcntl(gpu(), F_SETFD, 0) == 0);
+    /* From another thread, which becomes the process then. */
+    CHECK(pthread_create(&thread, NULL, execute, &fd) == 0);
+    pause();
+}
+
+static void other_programs(void)
+{
+    for (keep_on_exec = 0; keep_on_exec < 2; keep_on_exec++)
+        in_child(exec_child);
+    CHECK_EQUAL(page_tables(), 0);
+}
+
+static int parents;
+
+static void taker(void)
+{
+    int process = (int)syscall(SYS_pidfd_open, getppid(), 0);
+    int fd = (int)syscall(SYS_pidfd_getfd, process, parents, 0);
+
+    CHECK(process >= 0 && fd >= 0);
+    check_refused(fd);
+    CHECK(close(fd) == 0);
+}
+
+static void descriptors_taken(void)
+{
+    unsigned char *va = opened(&parents);
+
+    in_child(taker);
+    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK(munmap(va, SIZE) == 0);
+    CHECK(close(parents) == 0);
+}
+
+/* Every user has GPU memory of their own to pin. */
+static void unprivileged(void)
+{
+    CHECK(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0);
+    CHECK(setuid(0) != 0);
+    child_has_its_own();
 }
 
 static void copies_of_our_own(void)
@@ -159,8 +338,8 @@ static void receiver(void)
     CHECK(close(sockets[0]) == 0);
     fd = receive_descriptor(sockets[1]);
     check_refused(fd);
-    /* The sender has closed its own by now, which ended the pins. */
-    CHECK_EQUAL(page_tables(), 0);
+    /* The sender has closed its own by now, and has the pin mapped. */
+    CHECK_EQUAL(page_tables(), 1);
     CHECK(close(fd) == 0);
 }
 
@@ -172,21 +351,18 @@ static void descriptors_passed_on(void)
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
     send_descriptor(sockets[0], fd);
     CHECK(close(fd) == 0);
-    CHECK_GONE(va, SIZE);
     in_child(receiver);
+    CHECK_SHOWS(va, SIZE, OURS);
     CHECK(munmap(va, SIZE) == 0);
 
-    /* One that comes back after the last close is of no use any more. */
+    /* One that comes back after the last close is as good as ever. */
     va = opened(&fd);
     send_descriptor(sockets[0], fd);
     CHECK(close(fd) == 0);
     fd = receive_descriptor(sockets[1]);
-    {
-        uint64_t handle = 77;
-
-        CHECK_ERROR(pin(fd, memory.va, SIZE, &handle), EBADF);
-        CHECK_ERROR(unpin(fd, 0), EINVAL);
-    }
+    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_OK(unpin(fd, 0));
+    CHECK_GONE(va, SIZE);
     CHECK_EQUAL(page_tables(), 0);
     CHECK(close(fd) == 0);
     CHECK(munmap(va, SIZE) == 0);
@@ -194,7 +370,7 @@ static void descriptors_passed_on(void)
     CHECK(close(sockets[1]) == 0);
 }
 
-/* As a library in another thread's way may do it. */
+/* Behind the back of the thread that has opened it. */
 static void *closer(void *fd)
 {
     CHECK(close(*(int *)fd) == 0);
@@ -209,14 +385,19 @@ static void closed_by_another_thread(void)
 
     CHECK(pthread_create(&thread, NULL, closer, &fd) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
-    CHECK_GONE(va, SIZE);
-    CHECK_EQUAL(page_tables(), 0);
     CHECK_ERROR(unpin(fd, 0), EBADF);
+    CHECK_SHOWS(va, SIZE, OURS);
     CHECK(munmap(va, SIZE) == 0);
+    CHECK_EQUAL(page_tables(), 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    int ordinary;
+
+    if (argc > 1)
+        after_exec(atoi(argv[1]));
+    program = argv[0];
     catch_faults();
     memory = gpu_alloc(SIZE);
     memset(memory.view, OURS, SIZE);
@@ -225,7 +406,17 @@ int main(void)
     copies_of_our_own();
     descriptors_passed_on();
     closed_by_another_thread();
+    threads_with_tables_of_their_own();
+    descriptors_taken();
+    other_programs();
+    in_child(unprivileged);
     gpu_free(memory);
+
+    inherited = driver_open();
+    ordinary = !persistent(inherited);
+    CHECK(close(inherited) == 0);
+    owner_ends_before_its_descriptors(0, 0, 0);
+    owner_ends_before_its_descriptors(CLONE_FILES, 1, ordinary);
     CHECK_EQUAL(page_tables(), 0);
     return passed("owners");
 }

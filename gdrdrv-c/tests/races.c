@@ -24,6 +24,7 @@ static int fd;
 static int closes; /* instead of unpinning */
 static unsigned char *mapping; /* NULL if mmap was too late */
 static int ended; /* what ends the mapping has returned */
+static int closed;
 
 static pthread_barrier_t begin, end;
 
@@ -61,6 +62,9 @@ static void map_and_read(void)
         CHECK_EQUAL(value, OURS);
         CHECK(!over);
         read_in_time++;
+        /* Persistent pins end with their mapping, then. */
+        if (outlives_free && __atomic_load_n(&closed, __ATOMIC_ACQUIRE))
+            return;
         at = (at + PAGE) % SIZE;
         if (at == 0)
             sched_yield(); /* three threads, on two processors */
@@ -70,11 +74,13 @@ static void map_and_read(void)
 
 static void unpin_or_close(void)
 {
-    if (closes)
+    if (closes) {
         CHECK(close(fd) == 0);
-    else
+        __atomic_store_n(&closed, 1, __ATOMIC_RELEASE);
+    } else {
         CHECK_OK(unpin(fd, handle));
-    __atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
+    }
 }
 
 static void *repeated(void *part)
@@ -109,7 +115,7 @@ static void free_against_map_against_unpin(void)
         memset(memory.view, OURS, SIZE);
         handle = pinned(fd, memory);
         closes = round % 4 == 3;
-        ended = 0;
+        ended = closed = 0;
 
         pthread_barrier_wait(&begin);
         dawdle(&seed);
@@ -121,7 +127,10 @@ static void free_against_map_against_unpin(void)
         pthread_barrier_wait(&end);
 
         if (mapping) {
-            CHECK_GONE(mapping, SIZE);
+            if (closes && outlives_free)
+                CHECK_SHOWS(mapping, SIZE, OURS);
+            else
+                CHECK_GONE(mapping, SIZE);
             CHECK(munmap(mapping, SIZE) == 0);
         }
         CHECK_EQUAL(page_tables(), 0);

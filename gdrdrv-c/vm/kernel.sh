@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
-# kernel.sh [6.1|6.12|debug]: fetches that Debian kernel and its headers, once, and prints the folder that they are in:
+# kernel.sh [5.10|6.1|6.12|newest|debug [arm64|ppc64el]]: fetches that Debian kernel and its headers, once, and prints
+# the directory that holds them:
 #
-#   release   what `uname -r` says in it
+#   release   its `uname -r`
 #   vmlinuz   to boot
 #   headers   to build modules against
 #   lib       its modules
 #
-# Nothing is installed. `debug` is built here (debug-kernel.sh). Linux 6.12 comes from Debian 12's backports, which apt need not have among its sources.
+# With an architecture, only headers come, for cross-building. Nothing is installed. `debug` is built here
+# (debug-kernel.sh). `newest` is the newest of Debian 13's backports.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 series=${1:-6.1}
+native=$(dpkg --print-architecture)
+architecture=${2:-$native}
 folder=$root/build/gdrdrv-c/kernel/$series
-architecture=$(dpkg --print-architecture)
+[ "$architecture" = "$native" ] || folder=$folder-$architecture
 
 if [ -e "$folder/complete" ]; then
     echo "$folder"
@@ -25,68 +29,100 @@ die() {
     exit 1
 }
 
-# The newest package linux-image-SERIES… that apt knows, less its variants.
-newest() {
-    apt-cache pkgnames "linux-image-$series." | grep -E "^linux-image-[0-9.]+(-[0-9]+|\+deb[0-9+.a-z]*)?-$architecture\$" |
-        sort -V | tail -n 1
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# depends PACKAGE PATTERN: the packages of that kind that it depends on.
-depends() {
-    apt-cache depends "$1" | sed -n "s/ *Depends: \($2\)\$/\1/p"
-}
-
-# Sets `image` and `headers`, downloads them and what the headers consist of.
-fetch() {
-    image=$(newest)
-    [ -n "$image" ] || return 1
-    headers=${image/image/headers}
-    # shellcheck disable=SC2046 # Words.
-    apt-get download -qq "$image" "$headers" $(depends "$headers" 'linux-headers-.*-common') \
-        $(depends "$headers" 'linux-kbuild-.*') 2>apt.log
-}
-
-rm -rf "$folder"
-if [ "$series" = debug ]; then
+case $series in
+5.10) suites=bullseye-security ;;
+6.1) suites=bookworm-security ;;
+6.12) suites=bookworm-backports ;;
+newest) suites='trixie-backports trixie' ;;
+debug)
+    rm -rf "$folder"
     "$here/debug-kernel.sh" "$folder"
     echo "$folder"
     exit 0
-fi
+    ;;
+*) die "no such series: $series" ;;
+esac
+# What package names begin with, and how they call the architecture.
+number=$([ "$series" = newest ] || echo "$series.")
+flavor=${architecture/ppc64el/powerpc64le}
+
+rm -rf "$folder"
 mkdir -p "$folder"
 cd "$folder"
 
-if [ "$series" != 6.1 ]; then
-    # The mirror of the sources that there are, in an apt of its own.
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
-    [ -n "$mirror" ] || die "apt has no Debian 12 among its sources"
-    mkdir -p apt/lists/partial apt/cache/archives/partial
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror bookworm-backports main" >apt/sources.list
-    cat >apt/apt.conf <<END
+# An apt of its own: with that suite alone, and with foreign architectures, neither of which this machine need have.
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
+[ -n "$mirror" ] || die "apt has no Debian 12 among its sources"
+mkdir -p apt/lists/partial apt/cache/archives/partial
+for suite in $suites; do
+    case $suite in
+    *-security) from=${mirror%/}-security ;;
+    *) from=$mirror ;;
+    esac
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $from $suite main"
+done >apt/sources.list
+cat >apt/apt.conf <<END
 Dir::Etc::SourceList "$folder/apt/sources.list";
 Dir::Etc::SourceParts "/dev/null";
 Dir::State::Lists "$folder/apt/lists";
 Dir::Cache "$folder/apt/cache";
+APT::Architectures { "$native"; "$architecture"; };
 END
-    export APT_CONFIG=$folder/apt/apt.conf
-fi
+export APT_CONFIG=$folder/apt/apt.conf
+as_root env APT_CONFIG="$APT_CONFIG" apt-get update -qq >&2
 
-# Lists that are old, or not there yet, name packages that are gone.
-fetch || {
-    $([ "$(id -u)" -eq 0 ] || echo sudo) apt-get update -qq >&2
-    fetch || die "apt has no Linux $series for $architecture: $(cat apt.log)"
+# The newest package linux-headers-SERIES… that apt knows, less its variants.
+headers=$(apt-cache pkgnames "linux-headers-$number" |
+    grep -E "^linux-headers-[0-9.]+(-[0-9]+|\+deb[0-9+.a-z]*)?-$flavor\$" | sort -V | tail -n 1)
+[ -n "$headers" ] || die "Debian has no Linux $series for $architecture"
+image=${headers/headers/image}
+
+# depends PACKAGE PATTERN: the packages of that kind that it depends on.
+depends() {
+    apt-cache depends "$1" | sed -nE "s/ *Depends: ($2)(:.*)?\$/\1/p"
 }
+
+packages="$headers:$architecture $(depends "$headers:$architecture" 'linux-headers-.*-common')
+    $(depends "$headers:$architecture" 'linux-kbuild-[^:]*'):$native"
+[ "$architecture" != "$native" ] ||
+    packages="$packages $image $(depends "$image" 'linux-(base|binary|modules)-[0-9].*')"
+# shellcheck disable=SC2086 # Words.
+apt-get download -qq $packages 2>apt.log || die "$(cat apt.log)"
 for package in *.deb; do
     dpkg-deb --extract "$package" .
     rm "$package"
 done
 
-release=${image#linux-image-}
-echo "$release" >release
-ln -s "boot/vmlinuz-$release" vmlinuz
+echo "${headers#linux-headers-}" >release
 ln -s "usr/src/$headers" headers
 # The headers name each other by the places that they are installed in.
-sed -i "s|/usr/|$folder/usr/|" "usr/src/$headers/Makefile"
-rm -rf apt
-depmod --basedir "$folder" "$release"
+find "usr/src/$headers" -maxdepth 1 -name Makefile -exec sed -i "s|/usr/|$folder/usr/|" {} +
+if [ "$architecture" = "$native" ]; then
+    [ -e lib ] || ln -s usr/lib lib
+    ln -s "$(ls boot/vmlinuz-* usr/lib/modules/*/vmlinuz 2>/dev/null)" vmlinuz
+    depmod --basedir "$folder" "$(cat release)"
+fi
+if [ "$series" = newest ]; then
+    # Two of its tools were built for a newer C library than this machine's.
+    mkdir debian13
+    apt-get download -qq libc6 libelf1t64 zlib1g libzstd1 2>apt.log || die "$(cat apt.log)"
+    for package in *.deb; do
+        dpkg-deb --extract "$package" debian13
+        rm "$package"
+    done
+    libraries=$folder/debian13/usr/lib/x86_64-linux-gnu
+    for tool in "$folder"/usr/lib/linux-kbuild-*/{scripts/mod/modpost.real-lsb-64,tools/objtool/objtool.real-x86}; do
+        mv "$tool" "$tool.elf"
+        printf '#!/bin/sh\nexec %s/ld-linux-x86-64.so.2 --library-path %s %s.elf "$@"\n' \
+            "$libraries" "$libraries" "$tool" >"$tool"
+        chmod 0755 "$tool"
+    done
+fi
+unset APT_CONFIG
+as_root rm -rf apt apt.log
 touch complete
 echo "$folder"

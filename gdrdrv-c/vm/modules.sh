@@ -1,13 +1,27 @@
 #!/usr/bin/env bash
-# modules.sh KERNEL [BRANCH]: builds emugpu and gdrdrv for a folder of kernel.sh's, warnings being errors, and prints
-# the folder that they are in. BRANCH is that of the GPU driver whose nv-p2p.h emugpu has (default: 580).
+# modules.sh KERNEL [BRANCH [LICENSE [SOURCE]]]: builds emugpu and gdrdrv for a directory of kernel.sh's, warnings being
+# errors, and prints the directory that they are in.
+#
+#   BRANCH    of the GPU driver whose nv-p2p.h emugpu has (default: 580)
+#   LICENSE   open (default) or proprietary: emugpu has the license "NVIDIA", and gdrdrv must do without GPL-only symbols
+#   SOURCE    another gdrdrv's (mutants.sh)
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-source=$(dirname "$here")
 kernel=$(realpath "$1")
 branch=${2:-580}
-out=$kernel/modules-$branch
+license=${3:-open}
+source=${4:-$(dirname "$here")}
+out=$kernel/modules-$branch-$license
+[ $# -lt 4 ] || out=$out-$(basename "$source")
+
+# The headers come with the tools of this machine: only the compiler is another.
+case $kernel in
+*-arm64) cross="ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-" ;;
+*-ppc64el) cross="ARCH=powerpc CROSS_COMPILE=powerpc64le-linux-gnu-" ;;
+*) cross= ;;
+esac
+tools=${cross##*=}
 
 # build NAME FOLDER [variable=value ...]: from a copy, so that the sources stay clean.
 build() {
@@ -16,13 +30,23 @@ build() {
     mkdir -p "$out/$name"
     # Files that have not changed keep their times: then nothing is built again.
     cp --update --preserve=timestamps "$folder"/*.[ch] "$folder/Kbuild" "$out/$name"
-    make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" modules \
-        >"$out/$name.log" 2>&1 || {
+    [ "$name$license" != emugpuproprietary ] || sed -i 's|"Dual MIT/GPL"|"NVIDIA"|' "$out/$name"/*.c
+    # Newer kernels were built by a newer compiler, one of whose options is not known here.
+    # shellcheck disable=SC2086 # Words.
+    make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch" $cross CC="${tools}gcc" \
+        CONFIG_DEBUG_INFO_BTF_MODULES= CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT= "$@" modules >"$out/$name.log" 2>&1 || {
         cat "$out/$name.log" >&2
         exit 1
     }
 }
 
-build emugpu "$source/emugpu"
+build emugpu "$(dirname "$here")/emugpu"
 build gdrdrv "$source" NVIDIA_SRC_DIR="$out/emugpu" KBUILD_EXTRA_SYMBOLS="$out/emugpu/Module.symvers"
+
+# Since Linux 5.9 a module that uses a proprietary one is refused these.
+if [ "$license" = proprietary ]; then
+    forbidden=$(awk '$4 == "EXPORT_SYMBOL_GPL" { print $2 }' "$kernel/headers/Module.symvers" |
+        grep -Fx -f <("${tools}nm" -u "$out/gdrdrv/gdrdrv.ko" | awk '{ print $2 }') || true)
+    [ -z "$forbidden" ] || { echo "modules.sh: gdrdrv uses GPL-only symbols:" $forbidden >&2 && exit 1; }
+fi
 echo "$out"

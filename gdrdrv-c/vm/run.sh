@@ -11,10 +11,12 @@ the files of this one, and what it writes is gone with it. The command's output 
 Afterwards the modules are unloaded.
 
   --traditional     pins are not persistent (the module's use_persistent_mapping=0)
-  --kernel SERIES   6.1, 6.12 from Debian's backports, or debug: 6.1 with lockdep, KASAN and kmemleak, built here,
-                    which takes a quarter of an hour (default: 6.1)
-  --branch NUMBER   of the GPU driver that emugpu is like: 515, 535, 570 or 580 (default; emugpu/nv-p2p.h)
-  --reserved-ram    GPU memory is 256 MiB of RAM, kept from the kernel, instead of a PCI device's
+  --kernel SERIES   5.10, 6.1 (default), 6.12, newest (of Debian 13's backports), or debug: 6.1 with lockdep, KASAN and
+                    kmemleak, built here, which takes a quarter of an hour
+  --branch NUMBER   of the GPU driver that emugpu is like: 515, 525, 570 or 580 (default; emugpu/nv-p2p.h)
+  --proprietary     emugpu has the license of NVIDIA's proprietary driver
+  --emugpu "N=V …"  parameters of emugpu
+  --source DIR      of another gdrdrv
   --cpus N          default: 2
   --memory MIB      default: 1024, and 2048 for the debug kernel
   --timeout S       end the machine after so many seconds (default: 600)
@@ -36,7 +38,9 @@ cpus=2
 memory=
 limit=600
 boot_limit=200
-reserved=no
+license=open
+emugpu_parameters=
+source=()
 persistent=1
 with_modules=yes
 keep_dmesg=
@@ -45,7 +49,9 @@ while [ $# -gt 0 ]; do
     --traditional) persistent=0 && shift ;;
     --kernel) series=$2 && shift 2 ;;
     --branch) branch=$2 && shift 2 ;;
-    --reserved-ram) reserved=yes && shift ;;
+    --proprietary) license=proprietary && shift ;;
+    --emugpu) emugpu_parameters=$2 && shift 2 ;;
+    --source) source=("$2") && shift 2 ;;
     --cpus) cpus=$2 && shift 2 ;;
     --memory) memory=$2 && shift 2 ;;
     --timeout) limit=$2 && shift 2 ;;
@@ -67,21 +73,11 @@ flock "$lock"
 kernel=$("$here/kernel.sh" "$series")
 initramfs=$("$here/initramfs.sh" "$kernel")
 modules=
-[ "$with_modules" = no ] || modules=$("$here/modules.sh" "$kernel" "$branch")
+[ "$with_modules" = no ] || modules=$("$here/modules.sh" "$kernel" "$branch" "$license" ${source[@]+"${source[@]}"})
 exec {lock}>&-
 
 job=$(mktemp -d "$root/build/gdrdrv-c/job.XXXXXX")
 trap 'rm -rf "$job"' EXIT
-
-if [ "$reserved" = yes ]; then
-    gpu_memory=()
-    kernel_parameters="memmap=256M\$0x20000000"
-    emugpu_parameters="reserved_base=0x20000000 reserved_size=0x10000000"
-else
-    gpu_memory=(-object "memory-backend-ram,id=gpumem,size=1G,share=on" -device "ivshmem-plain,memdev=gpumem")
-    kernel_parameters=
-    emugpu_parameters=
-fi
 
 cat >"$job/settings" <<END
 job=$job
@@ -110,8 +106,8 @@ machine=(
     timeout --kill-after=10 "$limit"
     qemu-system-x86_64 "${accelerator[@]}" -smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot
     -kernel "$kernel/vmlinuz" -initrd "$initramfs"
-    -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off rcupdate.rcu_cpu_stall_timeout=120 $kernel_parameters"
-    ${gpu_memory[@]+"${gpu_memory[@]}"}
+    -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off rcupdate.rcu_cpu_stall_timeout=120"
+    -object "memory-backend-ram,id=gpumem,size=1G,share=on" -device "ivshmem-plain,memdev=gpumem"
     -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap
     -device virtio-9p-pci,fsdev=host,mount_tag=host
     -fsdev local,id=job,path="$job",security_model=none

@@ -1,0 +1,136 @@
+/*
+ * One thread maps a pin, again and again, while another, with a descriptor table of its own, ends, closes its copy of
+ * the descriptor, or unpins. A mapping that the kernel was about to make when its pin ended must not show anything;
+ * and a pin ends with its process, not with a thread of it.
+ *
+ * usage: stale_maps [exit|close|unpin [rounds]]
+ */
+
+#include "device.h"
+
+#include <sched.h>
+
+#define OURS 0x77
+#define THEIRS 0x5e
+
+enum end { EXIT, CLOSE, UNPIN };
+
+static struct gpu_memory memory;
+static int fd;
+static uint64_t handle;
+static enum end how;
+static int ready, go, ended;
+
+static void *ender(void *seed)
+{
+    volatile unsigned int left = (unsigned int)rand_r(seed) % 3000;
+
+    if (how != UNPIN) {
+        int gpu_fd = gpu();
+
+        CHECK(unshare(CLONE_FILES) == 0);
+        CHECK(close(gpu_fd) == 0);
+    }
+    __atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&go, __ATOMIC_ACQUIRE))
+        sched_yield();
+    while (left > 0)
+        left--;
+    if (how == CLOSE)
+        CHECK(close(fd) == 0);
+    if (how == UNPIN)
+        CHECK_OK(unpin(fd, handle));
+    __atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Maps until the other thread is done, and a little longer, as a thread ends after its last instruction. */
+static unsigned char *map_meanwhile(long *maps)
+{
+    unsigned char *va = NULL;
+    int more = 5, error;
+
+    while (more > 0) {
+        if (va != NULL)
+            CHECK(munmap(va, GPU_PAGE) == 0);
+        va = NULL;
+        if (__atomic_load_n(&ended, __ATOMIC_ACQUIRE))
+            more--;
+        error = map(fd, handle, GPU_PAGE, &va);
+        if (error != 0) {
+            CHECK_EQUAL(error, EINVAL);
+            return NULL;
+        }
+        (*maps)++;
+        /* The pin is gone: this is the mapping that may be stale. */
+        if (how == UNPIN && __atomic_load_n(&ended, __ATOMIC_ACQUIRE))
+            break;
+    }
+    return va;
+}
+
+static void run(enum end end, const char *name, long rounds_wanted)
+{
+    unsigned int seed = 1;
+    long round, maps = 0, caught = 0;
+
+    how = end;
+    for (round = 0; round < rounds_wanted; round++) {
+        struct gdrdrv_get_info_v2 i;
+        unsigned char *va, value = 0;
+        pthread_t thread;
+        int is_gone;
+
+        fd = driver_open();
+        handle = pinned(fd, memory);
+        ready = go = ended = 0;
+        CHECK(pthread_create(&thread, NULL, ender, &seed) == 0);
+        while (!__atomic_load_n(&ready, __ATOMIC_ACQUIRE))
+            sched_yield();
+        __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
+        va = map_meanwhile(&maps);
+        CHECK(pthread_join(thread, NULL) == 0);
+
+        is_gone = info(fd, handle, &i) != 0;
+        if (va != NULL && is_gone) {
+            caught++;
+            CHECK_EQUAL(page_tables(), 0);
+            if (touch(va, &value) == 0) {
+                struct gpu_memory next;
+
+                gpu_free(memory);
+                next = gpu_alloc(GPU_PAGE); /* the same page: there is no other */
+                memset(next.view, THEIRS, GPU_PAGE);
+                (void)touch(va, &value);
+                fprintf(stderr, "%s, round %ld: nothing is pinned, and the mapping shows %#x, the next owner's %#x\n",
+                        name, round, value, THEIRS);
+                exit(1);
+            }
+        }
+        CHECK_EQUAL(is_gone, how == UNPIN);
+        if (!is_gone)
+            CHECK_SHOWS(va, GPU_PAGE, OURS);
+        if (va != NULL)
+            CHECK(munmap(va, GPU_PAGE) == 0);
+        CHECK(close(fd) == 0);
+        while (page_tables() != 0) /* the other thread's table is closed after its last instruction, too */
+            sched_yield();
+    }
+    printf("%s: %ld rounds, %ld mmaps, %ld mapped as the pin ended\n", name, rounds_wanted, maps, caught);
+}
+
+int main(int argc, char **argv)
+{
+    const char *const names[] = {"exit", "close", "unpin"};
+    long rounds_wanted = argc > 2 ? atol(argv[2]) : 2000;
+    enum end end;
+
+    catch_faults();
+    gpu_leave_free(GPU_PAGE);
+    memory = gpu_alloc(GPU_PAGE);
+    memset(memory.view, OURS, GPU_PAGE);
+    for (end = EXIT; end <= UNPIN; end++)
+        if (argc < 2 || strcmp(argv[1], names[end]) == 0)
+            run(end, names[end], rounds_wanted);
+    return passed("stale_maps");
+}
