@@ -42,13 +42,13 @@ impl Hot {
 }
 
 /// Stands in for the best routine before one is selected, so that copies need not test for that.
-static FIRST: Routine = Routine::new(
-    "first",
+static FIRST: Routine = Routine {
+    name: "first",
     // SAFETY: the ranges are as the best routine needs them, which this CPU runs.
-    |dst, src, len| unsafe { select_best().write_unfenced(dst, src, len) },
+    write: |dst, src, len| unsafe { (select_best().write)(dst, src, len) },
     // SAFETY: as above.
-    |dst, src, len| unsafe { select_best().read_unfenced(dst, src, len) },
-);
+    read: |dst, src, len| unsafe { (select_best().read)(dst, src, len) },
+};
 
 #[cold]
 fn select_best() -> &'static Routine {

@@ -76,6 +76,7 @@ mod tests {
 
     #[test]
     fn mappings_are_mixed_while_two_types_are_live() {
+        crate::sys::fork::enter().expect("memory for a page");
         let is_mixed = || HOT.mixed.load(Ordering::SeqCst);
         let threads: Vec<_> = [MappingType::WriteCombining, MappingType::Caching]
             .into_iter()

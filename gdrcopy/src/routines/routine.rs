@@ -21,37 +21,14 @@ pub(super) type BlockFn = unsafe fn(dst: *mut u8, src: *const u8);
 #[derive(Debug)]
 pub struct Routine {
     /// What `GDRCOPY_ISA` calls it.
-    pub(super) name: &'static str,
-    pub(super) write: CopyFn,
-    pub(super) read: CopyFn,
+    pub(crate) name: &'static str,
+    pub(crate) write: CopyFn,
+    pub(crate) read: CopyFn,
 }
 
 impl Routine {
     /// What `GDRCOPY_ISA` calls it.
     pub fn name(&self) -> &'static str {
         self.name
-    }
-
-    /// A routine of these functions.
-    pub(crate) const fn new(name: &'static str, write: CopyFn, read: CopyFn) -> Routine {
-        Routine { name, write, read }
-    }
-
-    /// Writes without fences.
-    ///
-    /// # Safety
-    /// As for [`write_wc`](super::write_wc).
-    pub(crate) unsafe fn write_unfenced(&self, dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: contract of this function.
-        unsafe { (self.write)(dst, src, len) }
-    }
-
-    /// Reads without fences.
-    ///
-    /// # Safety
-    /// As for [`read_wc`](super::read_wc).
-    pub(crate) unsafe fn read_unfenced(&self, dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: contract of this function.
-        unsafe { (self.read)(dst, src, len) }
     }
 }

@@ -53,7 +53,7 @@ fn all_assertions() -> String {
 
 /// Compiles a C source beside the module's header; answers with the compiler's complaints.
 fn compile(source: &str) -> std::result::Result<(), String> {
-    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("gdrdrv-c");
+    let include = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("gdrdrv-c");
     let mut compiler = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
         .args(["-x", "c", "-", "-I"])
