@@ -36,7 +36,7 @@ fn interrupted(name: &str, options: &[&str], signal: Signal) -> Said {
     Said::from(child.wait_with_output().unwrap())
 }
 
-/// Returns only then; a tool that maps nothing is done soon, as `child` tells.
+/// A tool that ends before it maps anything fails the test.
 fn wait_until_mapped(trace: &Path, child: &mut Child) {
     while !std::fs::read_to_string(trace).unwrap().contains("mmap") {
         let ended = child.try_wait().unwrap();
