@@ -54,22 +54,22 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
 }
 
 /// Copies whole lines by `store_line`, and what stands before and after them by stores of at most
-/// one `W`.
+/// one `W`. `H` is what comes between 8 bytes and `W`, or `W` itself if nothing does.
 ///
 /// # Safety
 /// As for [`super::write_wc`]. `store_line` must copy a line.
 #[inline(always)]
-pub(super) unsafe fn by_line<W>(dst: *mut u8, src: *const u8, len: usize, store_line: BlockFn) {
+pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, store_line: BlockFn) {
     let mut rest = Rest { dst, src, len };
     // SAFETY: the caller vouches for the two ranges.
     unsafe {
-        rest.climb::<W>(LINE);
+        rest.climb::<H, W>(LINE);
         let lines = rest.len - rest.len % LINE;
         for at in (0..lines).step_by(LINE) {
             store_line(rest.dst.add(at), rest.src.add(at));
         }
         rest.advance(lines);
-        rest.descend::<W>();
+        rest.descend::<H, W>();
     }
 }
 
@@ -84,7 +84,7 @@ impl Rest {
     /// Stores until `dst` is aligned to `boundary`, in `W`s and the smaller words that lead up to
     /// one. Stops short where the next store would be longer than the rest.
     #[inline(always)]
-    unsafe fn climb<W>(&mut self, boundary: usize) {
+    unsafe fn climb<H, W>(&mut self, boundary: usize) {
         // SAFETY: each step stays inside the rest; the smaller words leave `dst` aligned to `W`,
         // or a rest shorter than one.
         unsafe {
@@ -92,6 +92,7 @@ impl Rest {
             self.climb_over::<u16, W>();
             self.climb_over::<u32, W>();
             self.climb_over::<u64, W>();
+            self.climb_over::<H, W>();
             while self.dst.addr() & (boundary - 1) != 0 && self.len >= size_of::<W>() {
                 self.store::<W>();
             }
@@ -112,12 +113,13 @@ impl Rest {
     /// Stores all of the rest, in `W`s and then smaller words. `dst` must be aligned to `W`, or
     /// to a word longer than the rest: as `climb` leaves it.
     #[inline(always)]
-    unsafe fn descend<W>(&mut self) {
+    unsafe fn descend<H, W>(&mut self) {
         // SAFETY: each step stays inside the rest, and keeps `dst` aligned to the smaller words.
         unsafe {
             while self.len >= size_of::<W>() {
                 self.store::<W>();
             }
+            self.descend_by::<H, W>();
             self.descend_by::<u64, W>();
             self.descend_by::<u32, W>();
             self.descend_by::<u16, W>();

@@ -18,7 +18,7 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
 /// As for `write_wc`.
 unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { stores::by_line::<u32>(dst, src, len, stores::line::<u32>) }
+    unsafe { stores::by_line::<u32, u32>(dst, src, len, stores::line::<u32>) }
 }
 
 /// The fences of POWER. A sequentially consistent fence is SYNC, the only one that orders accesses

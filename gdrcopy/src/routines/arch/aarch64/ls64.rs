@@ -14,7 +14,7 @@ use crate::routines::{loads, stores};
 /// Needs LS64; the ranges are as for `write_wc`.
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { stores::by_line::<uint8x16_t>(dst, src, len, store_line) }
+    unsafe { stores::by_line::<uint8x16_t, uint8x16_t>(dst, src, len, store_line) }
 }
 
 /// # Safety

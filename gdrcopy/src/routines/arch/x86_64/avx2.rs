@@ -15,7 +15,7 @@ const BLOCK: usize = size_of::<__m256i>();
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { stores::by_line::<__m128i>(dst, src, len, store_line) }
+    unsafe { stores::by_line::<__m128i, __m256i>(dst, src, len, store_line) }
 }
 
 /// # Safety

@@ -6,7 +6,7 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{
-    __m128i, __m512i, _mm512_mask_storeu_epi8, _mm512_setzero_si512, _mm512_storeu_si512,
+    __m128i, __m256i, __m512i, _mm512_mask_storeu_epi8, _mm512_setzero_si512, _mm512_storeu_si512,
 };
 
 use crate::routines::loads::StackLine;
@@ -18,7 +18,7 @@ use crate::routines::stores;
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { stores::by_line::<__m128i>(dst, src, len, store_line) }
+    unsafe { stores::by_line::<__m128i, __m256i>(dst, src, len, store_line) }
 }
 
 /// # Safety

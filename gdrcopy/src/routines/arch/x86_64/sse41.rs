@@ -15,7 +15,7 @@ const BLOCK: usize = size_of::<__m128i>();
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { stores::by_line::<__m128i>(dst, src, len, stores::line::<__m128i>) }
+    unsafe { stores::by_line::<__m128i, __m128i>(dst, src, len, stores::line::<__m128i>) }
 }
 
 /// # Safety
