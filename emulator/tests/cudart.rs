@@ -33,10 +33,10 @@ fn libcudart(wheel: &str, name: &str) -> Option<PathBuf> {
             return None;
         }
         let is_wheel = |path: &PathBuf| path.extension().is_some_and(|end| end == "whl");
-        let files = fs::read_dir(&folder)
+        let mut files = fs::read_dir(&folder)
             .unwrap()
             .map(|entry| entry.unwrap().path());
-        let file = files.filter(is_wheel).next().unwrap();
+        let file = files.find(is_wheel).unwrap();
         let unpacking = folder.join("unpacking");
         let mut unzip = Command::new("python3");
         unzip
