@@ -19,6 +19,16 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
+    /// A place of our own, for a call of another exported function.
+    pub(super) fn to(place: &mut T) -> Out<T> {
+        Out(place)
+    }
+
+    /// The same for an array.
+    pub(super) fn first_of(places: &mut [T]) -> Out<T> {
+        Out(places.as_mut_ptr())
+    }
+
     /// Stores a result.
     ///
     /// # Errors
