@@ -62,6 +62,14 @@ check: ## Runs every test there is.
 vm-check: lib emulator ## Boots a Debian kernel with gdrdrv-c in a virtual machine, and runs the tests on it.
 	@timeout 1200 gdrdrv-c/vm/check.sh
 
+.PHONY: vm-check-all
+vm-check-all: lib emulator ## The same, and the module's tests on 5.10, 6.12 and the newest kernel of Debian.
+	@gdrdrv-c/vm/check.sh --all
+
+.PHONY: vm-mutants
+vm-mutants: ## Breaks the kernel module in one place at a time, and shows that a test notices.
+	@gdrdrv-c/vm/mutants.sh
+
 .PHONY: clean
 clean: ## Removes everything that was built.
 	$(CARGO) clean
