@@ -85,6 +85,14 @@ mutants: ## Puts each deliberate defect of tests/mutants into the library: some 
 vm-check: lib emulator ## Boots a Debian kernel with gdrdrv-c in a virtual machine, and runs the tests on it.
 	@gdrdrv-c/vm/check.sh
 
+.PHONY: vm-check-all
+vm-check-all: lib emulator ## The same, and the module's tests on 5.10, 6.12 and the newest kernel of Debian.
+	@gdrdrv-c/vm/check.sh --all
+
+.PHONY: vm-mutants
+vm-mutants: ## Breaks the kernel module in one place at a time, and shows that a test notices.
+	@gdrdrv-c/vm/mutants.sh
+
 .PHONY: clean
 clean: ## Removes everything that was built.
 	$(CARGO) clean
