@@ -60,11 +60,6 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// What C cast to a pointer where it passes a number.
-    pub(super) fn number(self) -> usize {
-        self.0.addr()
-    }
-
     /// The same place, for what the program has put there.
     pub(super) fn as_in(self) -> In<T> {
         In(self.0)
@@ -113,18 +108,8 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T> In<T> {
-    /// No argument.
-    pub(super) fn null() -> Self {
-        In(std::ptr::null())
-    }
-
     pub(super) fn is_null(self) -> bool {
         self.0.is_null()
-    }
-
-    /// What C cast to a pointer where it passes a number.
-    pub(super) fn number(self) -> usize {
-        self.0.addr()
     }
 }
 

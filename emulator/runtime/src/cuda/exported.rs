@@ -79,8 +79,6 @@ entries! {
     cuEventRecordWithFlags 11010 event::cuEventRecordWithFlags;
     cuEventSynchronize 2000 event::cuEventSynchronize;
     cuFlushGPUDirectRDMAWrites 11030 peer::cuFlushGPUDirectRDMAWrites;
-    cuFuncGetAttribute 2020 module::cuFuncGetAttribute;
-    cuFuncSetAttribute 9000 module::cuFuncSetAttribute;
     cuGetErrorName 6000 error::cuGetErrorName;
     cuGetErrorString 6000 error::cuGetErrorString;
     cuGetProcAddress 11030 proc_address::cuGetProcAddress;
@@ -93,7 +91,6 @@ entries! {
     cuLaunchHostFunc 10000 stream::cuLaunchHostFunc;
     cuLaunchHostFunc 13010 stream::cuLaunchHostFunc_v2;
     cuLaunchKernel 4000 kernel::cuLaunchKernel;
-    cuLaunchKernelEx 11060 kernel::cuLaunchKernelEx;
     cuLibraryGetGlobal 12000 module::cuLibraryGetGlobal;
     cuMemAddressFree 10020 vmm::cuMemAddressFree;
     cuMemAddressReserve 10020 vmm::cuMemAddressReserve;
@@ -156,10 +153,7 @@ entries! {
     cuMemsetD8Async 3020 fill::cuMemsetD8Async;
     cuModuleGetFunction 2000 module::cuModuleGetFunction;
     cuModuleGetGlobal 3020 module::cuModuleGetGlobal_v2;
-    cuModuleLoad 2000 module::cuModuleLoad;
     cuModuleLoadData 2000 module::cuModuleLoadData;
-    cuModuleLoadDataEx 2010 module::cuModuleLoadDataEx;
-    cuModuleUnload 2000 module::cuModuleUnload;
     cuPointerGetAttribute 4000 pointer::cuPointerGetAttribute;
     cuPointerGetAttributes 7000 pointer::cuPointerGetAttributes;
     cuPointerSetAttribute 6000 pointer::cuPointerSetAttribute;
