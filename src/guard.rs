@@ -1,5 +1,5 @@
-//! The boundary of every C function but the two copies: results become errno and a log line, panics
-//! end here, and the thread cannot be canceled in between.
+//! The boundary of every C function except the two copies: turns results into errno and a log line, catches
+//! panics, and defers thread cancellation.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;
@@ -19,7 +19,7 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// Runs the body of the C function `name`, logs an error, and makes one of a panic.
+/// Runs the body of the C function `name`; logs an error, and turns a panic into one.
 pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _call = Call::enter();
     // Unwind safe: locks do not poison, and what they protect is valid at every step.
@@ -39,7 +39,7 @@ pub(crate) fn is_idle() -> bool {
     CALLS.load(Ordering::SeqCst) == 0
 }
 
-/// A call in progress: counted, and not to be canceled in the middle.
+/// A call in progress: counted, with thread cancellation deferred.
 pub(crate) struct Call(#[expect(dead_code, reason = "for its drop")] Deferred);
 
 impl Call {

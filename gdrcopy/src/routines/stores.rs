@@ -12,9 +12,10 @@ use super::routine::{BlockFn, LINE};
 /// As for [`super::write_wc`], and `dst` must be aligned to `len`.
 #[inline(always)]
 pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the two ranges and the alignment.
+    // SAFETY: `len` bytes are readable at `src` and writable at `dst`, which is aligned to `len`: contract of
+    // this function.
     unsafe {
-        // Flags of 4 and 8 bytes come first: they are what is waited for.
+        // 4 and 8 bytes come first: flags that programs poll have these sizes.
         if len & 4 != 0 {
             word::<u32>(dst, src);
         } else if len & 8 != 0 {
@@ -34,7 +35,7 @@ pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
 #[inline(always)]
 unsafe fn word<T>(dst: *mut u8, src: *const u8) {
     debug_assert!(dst.cast::<T>().is_aligned());
-    // SAFETY: the caller vouches for both sides.
+    // SAFETY: a `T` is readable at `src` and writable at `dst`, which is aligned: contract of this function.
     unsafe {
         dst.cast::<T>()
             .write_volatile(src.cast::<T>().read_unaligned())
@@ -53,15 +54,15 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Copies whole lines by `store_line`, and what stands before and after them by stores of at most
-/// one `W`. `H` is what comes between 8 bytes and `W`, or `W` itself if nothing does.
+/// Copies whole lines by `store_line`, and the bytes before and after them by stores of at most one `W`.
+/// `H` is the word size between 8 bytes and `W`, or `W` itself if there is none.
 ///
 /// # Safety
 /// As for [`super::write_wc`]. `store_line` must copy a line.
 #[inline(always)]
 pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, store_line: BlockFn) {
     let mut rest = Rest { dst, src, len };
-    // SAFETY: the caller vouches for the two ranges.
+    // SAFETY: `len` bytes are readable at `src` and writable at `dst`: contract of this function.
     unsafe {
         rest.climb::<H, W>(LINE);
         let lines = rest.len - rest.len % LINE;
@@ -138,7 +139,7 @@ impl Rest {
 
     #[inline(always)]
     unsafe fn store<T>(&mut self) {
-        // SAFETY: the caller has seen that the rest holds a `T` and that `dst` is aligned to it.
+        // SAFETY: callers have checked that the rest holds a `T` and that `dst` is aligned to it.
         unsafe {
             word::<T>(self.dst, self.src);
             self.advance(size_of::<T>());
@@ -147,7 +148,7 @@ impl Rest {
 
     #[inline(always)]
     unsafe fn advance(&mut self, by: usize) {
-        // SAFETY: the caller has just copied these `by` bytes of the rest.
+        // SAFETY: callers have just copied these `by` bytes, so both pointers stay in their ranges.
         unsafe {
             self.dst = self.dst.add(by);
             self.src = self.src.add(by);

@@ -25,11 +25,11 @@ pub(crate) enum DeviceAttribute {
     HostPageTables = 100,
     /// Memory can be exported as a dma-buf.
     DmaBuf = 124,
-    /// And the dma-buf can be mapped.
+    /// Such a dma-buf can be mapped.
     DmaBufMmap = 152,
 }
 
-/// A device of CUDA's.
+/// A CUDA device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Device(c_int);
 
@@ -50,7 +50,7 @@ type Context = *mut c_void;
 
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
-        /// The entry points in use. All answer with a CUresult.
+        /// The functions in use. All return a CUresult.
         #[derive(Debug)]
         pub(crate) struct Driver {
             $($name: unsafe extern "C" fn($($argument),*) -> c_uint,)+

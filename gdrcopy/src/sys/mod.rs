@@ -1,4 +1,4 @@
-//! The calls to the kernel, to gdrdrv and to CUDA, and what must be known about processes and threads.
+//! Calls to the kernel, to gdrdrv and to CUDA; forked children; thread cancellation.
 
 pub mod cancel;
 pub(crate) mod cuda;
