@@ -58,6 +58,10 @@ check: ## Runs every test there is.
 	scripts/count-instructions.sh
 	tests/cross/run.sh
 
+.PHONY: consumers
+consumers: lib emulator ## Builds UCX against the library, and runs its tests on emulated machines.
+	scripts/consumers.sh
+
 .PHONY: vm-check
 vm-check: lib emulator ## Boots a Debian kernel with gdrdrv-c in a virtual machine, and runs the tests on it.
 	@timeout 1200 gdrdrv-c/vm/check.sh
