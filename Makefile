@@ -81,6 +81,10 @@ mutants: ## Puts each deliberate defect of tests/mutants into the library: some 
 	scripts/install-deps.sh
 	scripts/mutation-proof.sh
 
+.PHONY: consumers
+consumers: lib emulator ## Builds UCX against the library, and runs its tests on emulated machines.
+	scripts/consumers.sh
+
 .PHONY: vm-check
 vm-check: lib emulator ## Boots a Debian kernel with gdrdrv-c in a virtual machine, and runs the tests on it.
 	@gdrdrv-c/vm/check.sh
