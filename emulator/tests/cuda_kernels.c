@@ -348,6 +348,7 @@ static void endless(void)
     CUmodule others = loaded;
 
     CHECK_EQUAL(cuCtxCreate(&context, 0, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_ERROR_INVALID_HANDLE); /* Of the other context. */
     load();
     word = host_word();
     begun = host_word();

@@ -178,7 +178,7 @@ fn accesses_have_the_order_that_the_opcode_names() {
 }
 
 #[test]
-fn atom_returns_the_old_value_and_red_does_not() {
+fn atom_and_red_add_and_atom_returns_the_old_value() {
     let body = "red.global.add.u32 [%d0], %r0; atom.acq_rel.gpu.global.add.u32 %r1, [%d0], 5;\n\
                 st.volatile.global.u32 [%d0+4], %r1;";
     assert_eq!(words_after(body, 10), [15, 10]);
