@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_become_errno() {
+    fn error_becomes_its_errno() {
         assert_eq!(guard("gdr_test", || Ok(())), 0);
         assert_eq!(
             guard("gdr_test", || Err(gdrcopy::Error::AlreadyMapped.into())),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_becomes_an_errno() {
+    fn panic_becomes_eio() {
         assert_eq!(
             guard("gdr_test", || panic!("on purpose, in a test")),
             libc::EIO

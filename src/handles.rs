@@ -254,7 +254,7 @@ mod tests {
     use crate::objects::{GdrEntry, PinEntry};
 
     #[test]
-    fn numbers_that_are_no_handles_are_refused() {
+    fn forged_handle_is_refused() {
         Table::enter().expect("memory");
         for forged in [
             0,

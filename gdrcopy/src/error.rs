@@ -402,13 +402,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_error_is_success() {
+    fn unnamed_errno_becomes_eio() {
         let unnamed = Error::driver(Call::Mmap, 9999);
         assert_eq!(unnamed.errno(), libc::EIO);
     }
 
     #[test]
-    fn the_kernels_own_number_becomes_a_public_one() {
+    fn enotsupp_becomes_eopnotsupp() {
         assert_eq!(
             Error::driver(Call::PinBufferV2, 524).errno(),
             libc::EOPNOTSUPP
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_names_the_call_the_errno_and_a_remedy() {
+    fn error_text_names_call_errno_and_remedy() {
         let text = Error::driver(Call::Open, libc::ENOENT).to_string();
         for part in ["/dev/gdrdrv", "ENOENT", "modprobe gdrdrv"] {
             assert!(text.contains(part), "{part} is missing in: {text}");
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn cuda_errors_are_never_success() {
+    fn cuda_error_is_never_errno_0() {
         for (code, errno) in [
             (1, libc::EINVAL),
             (2, libc::ENOMEM),

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_the_c_api_come_back() {
+    fn c_api_values_round_trip() {
         for raw in 1..4 {
             assert_eq!(MappingType::from_raw(raw).map(|t| t as u32), Some(raw));
             let flag = MapFlag::from_raw(raw as i32).expect("a flag of the C API");

@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_remembered() {
+    fn attribute_value_is_kept() {
         let answer = Answer::default();
         assert_eq!(answer.get(), None);
         answer.set(false);

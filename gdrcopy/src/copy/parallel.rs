@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_the_whole_copy_and_share_no_line() {
+    fn chunks_cover_the_copy_and_share_no_line() {
         for (device, len) in [
             (0, CHUNK),
             (0, CHUNK + 1),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_copy_every_byte_again_and_again() {
+    fn helpers_copy_every_byte_in_each_round() {
         let mut pool = Pool::start(3);
         assert_eq!(pool.threads.len(), 3);
         for round in 0..50 {

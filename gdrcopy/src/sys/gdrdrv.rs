@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interruptions_are_bounded() {
+    fn retries_are_bounded() {
         let mut attempts = 0;
         let result: Result<()> = retry(Call::GetInfo, || {
             attempts += 1;
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_call_is_repeated() {
+    fn interrupted_call_is_retried() {
         let mut answers = [Err(Errno::EINTR), Err(Errno::EINTR), Ok(7)].into_iter();
         let value = retry(Call::GetInfo, || {
             answers.next().expect("no more than three attempts")
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_descriptor_is_an_error_of_every_command() {
+    fn command_on_another_file_is_enotty() {
         let null = std::fs::File::open("/dev/null").expect("every system has it");
         let file = DeviceFile(Descriptor::new(null.into()));
         let errno = |result: Result<()>| result.map_err(|e| e.errno());

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_inside_or_refused() {
+    fn range_outside_the_region_is_refused() {
         let page = crate::sys::fork::page_size();
         let region = Region::map(&memory(page), 0, page).expect("a page can be mapped");
         let offset = |offset, len| {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retired_region_stays_reserved_and_an_unmapped_one_does_not() {
+    fn retired_region_stays_reserved_unlike_an_unmapped_one() {
         let page = crate::sys::fork::page_size();
         let file = memory(page);
         let mut retired = Region::map(&file, 0, page).expect("a page can be mapped");

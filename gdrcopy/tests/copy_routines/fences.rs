@@ -1,7 +1,7 @@
 //! The fences of a copy: seen by stepping through it, one instruction at a time.
 //!
-//! What a fence is good for only another agent can tell, a GPU say (`c_tests/freshness.c`). Here is seen that it
-//! is there, and on which side of the accesses to device memory it stands.
+//! Only another agent, such as a GPU, can observe what a fence does (`c_tests/freshness.c`). These tests check that
+//! it is there, and on which side of the accesses to device memory.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
