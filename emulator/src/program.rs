@@ -1,4 +1,4 @@
-//! What can be told of a program before it runs: whether the preload library will get into it.
+//! What a program file shows before it runs: whether the preload library will get into it.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -30,7 +30,7 @@ fn find(program: &OsStr) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
+        .map(|directory| directory.join(program))
         .find(|file| {
             fs::metadata(file)
                 .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)

@@ -11,12 +11,12 @@ use common::{GDREMU, built, compile};
 /// NVIDIA's libcudart out of a Python wheel, fetched once; `None`, with a line that says why, if it
 /// cannot be had.
 fn libcudart(wheel: &str, name: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("wheels")
         .join(wheel);
-    let unpacked = folder.join("unpacked");
+    let unpacked = directory.join("unpacked");
     if !unpacked.exists() {
-        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&directory).unwrap();
         let mut fetch = Command::new("python3");
         fetch.args([
             "-m",
@@ -26,18 +26,18 @@ fn libcudart(wheel: &str, name: &str) -> Option<PathBuf> {
             "--no-deps",
             "--only-binary=:all:",
         ]);
-        fetch.arg(wheel).arg("--dest").arg(&folder);
+        fetch.arg(wheel).arg("--dest").arg(&directory);
         let fetched = fetch.output();
         if !fetched.as_ref().is_ok_and(|output| output.status.success()) {
             eprintln!("skipped: {wheel} cannot be fetched: {fetched:?}");
             return None;
         }
         let is_wheel = |path: &PathBuf| path.extension().is_some_and(|end| end == "whl");
-        let mut files = fs::read_dir(&folder)
+        let mut files = fs::read_dir(&directory)
             .unwrap()
             .map(|entry| entry.unwrap().path());
         let file = files.find(is_wheel).unwrap();
-        let unpacking = folder.join("unpacking");
+        let unpacking = directory.join("unpacking");
         let mut unzip = Command::new("python3");
         unzip
             .args(["-m", "zipfile", "-e"])
@@ -49,8 +49,8 @@ fn libcudart(wheel: &str, name: &str) -> Option<PathBuf> {
     Some(find(&unpacked, name).expect("the wheel has the library"))
 }
 
-fn find(folder: &Path, name: &str) -> Option<PathBuf> {
-    let entries = fs::read_dir(folder)
+fn find(directory: &Path, name: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let mut entries = entries.collect::<Vec<_>>().into_iter();
@@ -81,8 +81,8 @@ fn assert_all_pass(wheel: &str, name: &str, flag: &str) {
         gdremu.args(["--gpus", "2", "--"]).arg(&program).arg(group);
         // Without and with NVIDIA's library where the program would find it.
         for found in [None, libcudart.parent()] {
-            if let Some(folder) = found {
-                gdremu.env("LD_LIBRARY_PATH", folder);
+            if let Some(directory) = found {
+                gdremu.env("LD_LIBRARY_PATH", directory);
             }
             let output = gdremu.output().unwrap();
             assert!(output.status.success(), "{name}, {group}: {output:?}");

@@ -18,7 +18,7 @@ pub(super) enum Target {
     Refcount,
 }
 
-/// An absolute path without `.` and `..`, on the stack: who opens files may be in no state to allocate.
+/// An absolute path without `.` and `..`. On the stack: callers of open may not be able to allocate.
 pub(super) struct Absolute {
     bytes: [u8; MAX],
     len: usize,
@@ -27,8 +27,8 @@ pub(super) struct Absolute {
 const MAX: usize = libc::PATH_MAX as usize;
 
 impl Absolute {
-    /// What a path names that is relative to a directory: `AT_FDCWD` for the working directory. `None`
-    /// if that cannot be told, or if the path is empty or too long.
+    /// The absolute form of a path that is relative to a directory (`AT_FDCWD`: the working one). `None`
+    /// if that directory has no path, or if the path is empty or too long.
     pub(super) fn new(folder: c_int, path: &[u8]) -> Option<Absolute> {
         let mut absolute = Absolute {
             bytes: [0; MAX],

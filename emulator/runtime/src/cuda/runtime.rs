@@ -1,8 +1,8 @@
 //! The CUDA runtime, for programs that are linked with it dynamically: over the driver API.
 //!
 //! NVIDIA's own runtime does not start on a driver that cannot prove to be NVIDIA's: it asks for a
-//! private table (cuGetExportTable), whose answer it checks against a secret. Programs that are linked
-//! with it statically hence find no GPU.
+//! private table (cuGetExportTable), and checks its answer against a secret. Programs that are linked
+//! with it statically find no GPU.
 //!
 //! These functions come before those of a libcudart that the program brings, as the library is
 //! preloaded. Kernels that nvcc has compiled cannot run here, and are refused when they are launched.
@@ -25,7 +25,7 @@ const INVALID_DEVICE: i32 = 101;
 const INVALID_CONTEXT: i32 = 201;
 const NO_KERNEL_IMAGE: i32 = 209;
 
-/// The driver API by its exported entry points: tools that hook these shall see what the runtime does.
+/// The driver API by its exported entry points: tools that hook these see what the runtime does.
 mod driver {
     use super::*;
 
@@ -136,8 +136,8 @@ thread_local! {
 /// The primary contexts that the runtime has retained, by GPU.
 static RETAINED: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
 
-/// A result of the driver as a Rust one.
-fn told(result: i32) -> Result<(), i32> {
+/// Turns a result of the driver into a Rust one.
+fn check(result: i32) -> Result<(), i32> {
     if result == 0 { Ok(()) } else { Err(result) }
 }
 
@@ -153,7 +153,7 @@ fn always(body: impl FnOnce() -> Result<(), i32>) -> i32 {
 /// Runs a function that needs the driver.
 fn initialized(body: impl FnOnce() -> Result<(), i32>) -> i32 {
     always(|| {
-        told(driver::cuInit(0))?;
+        check(driver::cuInit(0))?;
         body()
     })
 }
@@ -171,7 +171,7 @@ fn in_context(body: impl FnOnce() -> Result<(), i32>) -> i32 {
 
 /// Does the same for one function of the driver.
 fn call(body: impl FnOnce() -> i32) -> i32 {
-    in_context(|| told(body()))
+    in_context(|| check(body()))
 }
 
 /// The primary context of a GPU, retained.
@@ -181,13 +181,13 @@ fn primary(gpu: i32) -> Result<usize, i32> {
         return Ok(*context);
     }
     let mut context = 0;
-    told(driver::cuDevicePrimaryCtxRetain(Out::to(&mut context), gpu))?;
+    check(driver::cuDevicePrimaryCtxRetain(Out::to(&mut context), gpu))?;
     retained.insert(gpu, context);
     Ok(context)
 }
 
 fn use_gpu(gpu: i32) -> Result<(), i32> {
-    told(driver::cuCtxSetCurrent(primary(gpu)?))
+    check(driver::cuCtxSetCurrent(primary(gpu)?))
 }
 
 fn forget(gpu: i32) {
@@ -248,11 +248,11 @@ pub(super) extern "C" fn cudaGetErrorString(error: i32) -> *const c_char {
 }
 
 pub(super) extern "C" fn cudaDriverGetVersion(version: Out<i32>) -> i32 {
-    always(|| told(driver::cuDriverGetVersion(version)))
+    always(|| check(driver::cuDriverGetVersion(version)))
 }
 
 pub(super) extern "C" fn cudaRuntimeGetVersion(version: Out<i32>) -> i32 {
-    always(|| told(driver::cuDriverGetVersion(version)))
+    always(|| check(driver::cuDriverGetVersion(version)))
 }
 
 pub(super) extern "C" fn cudaGetDriverEntryPoint(
@@ -273,7 +273,7 @@ pub(super) extern "C" fn cudaGetDriverEntryPointByVersion(
     status: Out<u32>,
 ) -> i32 {
     initialized(|| {
-        told(driver::cuGetProcAddress_v2(
+        check(driver::cuGetProcAddress_v2(
             name,
             function,
             version as i32,
@@ -289,8 +289,8 @@ pub(super) extern "C" fn cudaGetDeviceCount(count: Out<i32>) -> i32 {
     always(|| {
         count.check().map_err(|error| error.0)?;
         count.set_if_wanted(0);
-        told(driver::cuInit(0))?;
-        told(driver::cuDeviceGetCount(count))
+        check(driver::cuInit(0))?;
+        check(driver::cuDeviceGetCount(count))
     })
 }
 
@@ -307,27 +307,27 @@ pub(super) extern "C" fn cudaGetDevice(gpu: Out<i32>) -> i32 {
 }
 
 pub(super) extern "C" fn cudaDeviceGetAttribute(value: Out<i32>, attribute: i32, gpu: i32) -> i32 {
-    initialized(|| told(driver::cuDeviceGetAttribute(value, attribute, gpu)))
+    initialized(|| check(driver::cuDeviceGetAttribute(value, attribute, gpu)))
 }
 
 pub(super) extern "C" fn cudaDeviceGetPCIBusId(text: Out<c_char>, len: i32, gpu: i32) -> i32 {
-    initialized(|| told(driver::cuDeviceGetPCIBusId(text, len, gpu)))
+    initialized(|| check(driver::cuDeviceGetPCIBusId(text, len, gpu)))
 }
 
 pub(super) extern "C" fn cudaDeviceGetByPCIBusId(gpu: Out<i32>, text: In<c_char>) -> i32 {
-    initialized(|| told(driver::cuDeviceGetByPCIBusId(gpu, text)))
+    initialized(|| check(driver::cuDeviceGetByPCIBusId(gpu, text)))
 }
 
 pub(super) extern "C" fn cudaDeviceCanAccessPeer(can: Out<i32>, gpu: i32, peer: i32) -> i32 {
-    initialized(|| told(driver::cuDeviceCanAccessPeer(can, gpu, peer)))
+    initialized(|| check(driver::cuDeviceCanAccessPeer(can, gpu, peer)))
 }
 
 pub(super) extern "C" fn cudaDeviceEnablePeerAccess(peer: i32, flags: u32) -> i32 {
-    in_context(|| told(driver::cuCtxEnablePeerAccess(primary(peer)?, flags)))
+    in_context(|| check(driver::cuCtxEnablePeerAccess(primary(peer)?, flags)))
 }
 
 pub(super) extern "C" fn cudaDeviceDisablePeerAccess(peer: i32) -> i32 {
-    in_context(|| told(driver::cuCtxDisablePeerAccess(primary(peer)?)))
+    in_context(|| check(driver::cuCtxDisablePeerAccess(primary(peer)?)))
 }
 
 pub(super) extern "C" fn cudaDeviceGetStreamPriorityRange(least: Out<i32>, most: Out<i32>) -> i32 {
@@ -341,7 +341,7 @@ pub(super) extern "C" fn cudaDeviceSynchronize() -> i32 {
 pub(super) extern "C" fn cudaDeviceReset() -> i32 {
     initialized(|| {
         forget(GPU.get());
-        told(driver::cuDevicePrimaryCtxReset_v2(GPU.get()))
+        check(driver::cuDevicePrimaryCtxReset_v2(GPU.get()))
     })
 }
 
@@ -444,25 +444,25 @@ const PROPERTIES: [usize; 2] = [1032, 1008];
 fn properties(to: Out<u8>, gpu: i32, layout: usize) -> i32 {
     initialized(|| {
         let mut count = 0;
-        told(driver::cuDeviceGetCount(Out::to(&mut count)))?;
+        check(driver::cuDeviceGetCount(Out::to(&mut count)))?;
         if !(0..count).contains(&gpu) {
             return Err(INVALID_DEVICE);
         }
         let mut bytes = vec![0; PROPERTIES[layout]];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
         let mut name = [0; 256];
-        told(driver::cuDeviceGetName(Out::first_of(&mut name), 256, gpu))?;
+        check(driver::cuDeviceGetName(Out::first_of(&mut name), 256, gpu))?;
         put(0, &name.map(|c: c_char| c as u8));
         let mut uuid = [0; 16];
-        told(driver::cuDeviceGetUuid_v2(Out::to(&mut uuid), gpu))?;
+        check(driver::cuDeviceGetUuid_v2(Out::to(&mut uuid), gpu))?;
         put(256, &uuid);
         let mut memory = 0;
-        told(driver::cuDeviceTotalMem_v2(Out::to(&mut memory), gpu))?;
+        check(driver::cuDeviceTotalMem_v2(Out::to(&mut memory), gpu))?;
         put(288, &memory.to_ne_bytes());
         for member in MEMBERS {
             let mut value = 0;
             let attribute = member.attribute;
-            told(driver::cuDeviceGetAttribute(
+            check(driver::cuDeviceGetAttribute(
                 Out::to(&mut value),
                 attribute,
                 gpu,
@@ -567,7 +567,7 @@ fn check_direction(kind: u32) -> Result<(), i32> {
 pub(super) extern "C" fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32) -> i32 {
     in_context(|| {
         check_direction(kind)?;
-        told(driver::cuMemcpy(to, from, size))
+        check(driver::cuMemcpy(to, from, size))
     })
 }
 
@@ -580,7 +580,7 @@ pub(super) extern "C" fn cudaMemcpyAsync(
 ) -> i32 {
     in_context(|| {
         check_direction(kind)?;
-        told(driver::cuMemcpyAsync(to, from, size, stream))
+        check(driver::cuMemcpyAsync(to, from, size, stream))
     })
 }
 
@@ -610,7 +610,7 @@ pub(super) struct PointerAttributes {
 /// An attribute of a pointer, by its number in the driver API.
 fn attribute(number: u32, address: u64) -> Result<u64, i32> {
     let mut value = 0;
-    told(driver::cuPointerGetAttribute(
+    check(driver::cuPointerGetAttribute(
         Out::to(&mut value),
         number,
         address,
