@@ -6,8 +6,8 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gdrcopy::cancel::Deferred;
 use gdrcopy::log;
-use gdrcopy::sys::cancel::Deferred;
 
 use crate::error::{Error, Result};
 

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! options (options.rs) → Config → environment of the program → run it (child.rs) → leak report
+//!                        program.rs: says whether the program can be reached at all
 //! ```
 
 mod child;
 mod files;
 mod options;
+mod program;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -71,6 +73,9 @@ fn run(options: &Options) -> Result<End, String> {
 
 fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, String> {
     let config = options.config(session.folder().to_owned())?;
+    if let Some(why) = program::unreachable(&options.program[0]) {
+        eprintln!("gdremu: {why}");
+    }
 
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::cancel::Deferred;
 use crate::settings;
-use crate::sys::cancel::Deferred;
 
 /// Log severity, with the numbers that `GDRCOPY_LOG_LEVEL` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

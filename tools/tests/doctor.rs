@@ -92,6 +92,7 @@ fn compile(source: &str, name: &str) -> PathBuf {
     let mut compile = Command::new("cc");
     compile.args(["-std=gnu11", "-shared", "-fPIC", "-I"]);
     compile.arg(root.join("include")).arg(root.join(source));
+    compile.arg(format!("-Wl,-soname,{name}"));
     compile.arg("-o").arg(&output).arg("-ldl");
     assert!(compile.status().unwrap().success(), "{compile:?}");
     output
@@ -467,7 +468,6 @@ fn bar1_in_use_is_told_by_nvml() {
     // Without this one, a GPU driver of the machine's own would tell its version.
     let version = stand_in(&folder, "/proc/driver/nvidia/version", "NVRM\n");
     let nvml = compile("tools/tests/nvml.c", "libnvidia-ml.so.1");
-    fs::copy(&nvml, folder.path().join("libnvidia-ml.so.1")).unwrap();
     for (used, verdict, words) in [
         ("1024", "ok", &["1 GiB used, 127 GiB free"] as &[&str]),
         ("131000", "warning", &["127 GiB used, 72 MiB free", "fuser"]),
@@ -475,8 +475,9 @@ fn bar1_in_use_is_told_by_nvml() {
         let library = library();
         let arguments = ["doctor", "--json", "--lib", library.to_str().unwrap()];
         let mut command = gdrcopy(&[&version], &arguments);
-        command.env("LD_LIBRARY_PATH", folder.path());
+        // Loaded already, it is found before gdremu's own.
         command
+            .env("LD_PRELOAD", &nvml)
             .env("NVML_GPU", "0000:1b:00.0")
             .env("NVML_BAR1_USED", used);
         let report = Report::of(run(&mut command));

@@ -4,6 +4,7 @@
 //! library stays loaded once it is: others in the process use it too. No state here is locked while it
 //! is made, so that a child forked in the middle finds none that would make it wait.
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -111,7 +112,10 @@ fn open_library() -> Option<ManuallyDrop<Library>> {
     names.find_map(|name| {
         // SAFETY: loading the CUDA driver has no preconditions.
         let library = unsafe { Library::new(name) };
-        let library = library.inspect_err(|error| log::debug!("{name}: {error}"));
+        let library = library.inspect_err(|error| {
+            let reason = error.source().map(ToString::to_string);
+            log::debug!("{name}: {}", reason.unwrap_or_else(|| error.to_string()));
+        });
         library.map(ManuallyDrop::new).ok()
     })
 }

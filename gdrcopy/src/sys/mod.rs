@@ -1,6 +1,5 @@
 //! Calls to the kernel, to gdrdrv and to CUDA; forked children; thread cancellation.
 
-pub mod cancel;
 pub(crate) mod cuda;
 pub mod fork;
 pub(crate) mod gdrdrv;
