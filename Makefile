@@ -190,7 +190,7 @@ install: lib_install ## Installs the libraries, the header, files for pkg-config
 	@if [ -e build/tools ]; then $(MAKE) --no-print-directory tools_install; fi
 
 .PHONY: lib_install
-lib_install: build/lib/$(shared) build/lib/$(preload)
+lib_install: build/lib/$(shared) build/lib/$(preload) ## Installs the libraries, the header, and files for pkg-config and CMake.
 	install -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gdrcopy $(DESTDIR)$(includedir)
 	install -m 0755 build/lib/$(shared) $(DESTDIR)$(libdir)/$(shared)
 	install -m 0755 build/lib/$(preload) $(DESTDIR)$(libdir)/$(preload)
@@ -219,7 +219,7 @@ driver: ## Builds the kernel module of gdrdrv-c.
 	$(MAKE) -C gdrdrv-c $@
 
 .PHONY: drv_install
-drv_install: ## Installs that module.
+drv_install: ## Installs the gdrdrv kernel module.
 	$(MAKE) -C gdrdrv-c $@
 
 .PHONY: uninstall

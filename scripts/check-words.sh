@@ -16,12 +16,12 @@ exempt=(CONTRIBUTING.md scripts/check-words.sh '*LICENSE-*' 'docs/measurements/*
 
 # Not revised yet: directories and the uses that they may still have. Numbers may only shrink; remove a line at 0.
 allowed=(
-    '360 emulator' '360 gdremu' # One directory, before and after its move.
-    '264 tools'
+    '352 emulator' '352 gdremu' # One directory, before and after its move.
+    '262 tools'
     '26 bench'
     '16 tests'
     '131 c_tests'
-    '80 gdrdrv-c'
+    '70 gdrdrv-c'
     '15 scripts'
 )
 

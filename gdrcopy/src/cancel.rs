@@ -23,7 +23,7 @@ impl Deferred {
     #[expect(clippy::new_without_default, reason = "it changes the thread")]
     pub fn new() -> Deferred {
         let mut state_before = 0;
-        // SAFETY: the place is ours; POSIX defines the function for every thread.
+        // SAFETY: the output is a local variable; POSIX defines the function for every thread.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut state_before) };
         Deferred { state_before }
     }

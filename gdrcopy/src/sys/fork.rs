@@ -3,7 +3,7 @@
 //! A child inherits copies of all our state, but neither the mappings nor the right to use the
 //! driver's descriptor. One page of memory distinguishes the two at the cost of a load: the kernel
 //! hands it to every child zeroed (`MADV_WIPEONFORK`). It holds the process's *epoch*, which every
-//! [`Owner`] remembers and compares, and the address range of the C handles, so that in a child the
+//! `Owner` remembers and compares, and the address range of the C handles, so that in a child the
 //! range check of the copy path fails by itself.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};

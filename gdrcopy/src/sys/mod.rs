@@ -1,4 +1,4 @@
-//! Calls to the kernel, to gdrdrv and to CUDA; forked children; thread cancellation.
+//! Calls to the kernel, to gdrdrv and to CUDA; forked children.
 
 pub(crate) mod cuda;
 pub mod fork;
