@@ -89,7 +89,6 @@ impl DeviceBuffer {
     }
 
     /// Its length in bytes, a multiple of the page size.
-    #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

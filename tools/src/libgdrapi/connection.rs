@@ -221,7 +221,6 @@ impl Mapped {
     }
 
     /// Bytes that are mapped.
-    #[expect(clippy::len_without_is_empty, reason = "a mapping is never empty")]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
