@@ -95,7 +95,7 @@ make_in() {
 }
 
 build_ucx() {
-    for part in ucm ucs uct ucp tools/info; do
+    for part in ucm ucs uct ucp tools/info tools/perf; do # gtest loads a module of the last.
         make_in "src/$part" install
     done
 }
