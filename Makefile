@@ -134,7 +134,7 @@ build/lib/$(shared) build/lib/$(preload):
 
 .PHONY: emulator
 emulator: ## Builds gdremu, which runs programs on an emulated GPU and driver.
-	$(CARGO) build --release --package gdremu --package gdremu-runtime --package gdremu-nvidia
+	$(CARGO) build --release --package gdremu --package gdremu-libcuda --package gdremu-nvidia
 
 .PHONY: tools
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
@@ -155,7 +155,7 @@ build/c_tests/watched: c_tests/watched/watched.c c_tests/watchdog.h
 
 build/examples/demo: examples/demo.c include/gdrapi.h c_tests/cuda_driver.h | lib emulator
 	@mkdir -p build/examples
-	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc $(built)/libgdremu_runtime.so
+	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc $(built)/libgdremu_libcuda.so
 
 # For scripts/gpu-check.sh on a machine with a GPU, which needs nothing else.
 .PHONY: gpu-bundle
@@ -165,8 +165,8 @@ gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a
 	@rm -rf build/gpu
 	@mkdir -p build/gpu/c_tests
 	for test in gpu_memory nvidia_relocate; do \
-		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests emulator/tests/$$test.c -o build/gpu/$$test \
-			-ldl -lc $(built)/libgdremu_runtime.so || exit 1; \
+		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c -o build/gpu/$$test \
+			-ldl -lc $(built)/libgdremu_libcuda.so || exit 1; \
 	done
 	@install --strip $(built)/gdremu $(built)/libgdremu_nvidia.so $(built)/gdrcopy build/gpu
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)

@@ -38,7 +38,7 @@ tests=$root/c_tests
 out=$root/build/c_tests
 target=${CARGO_TARGET_DIR:-$root/target}
 emulator=$target/release/gdremu
-standin_cuda=$target/release/libgdremu_runtime.so
+standin_cuda=$target/release/libgdremu_libcuda.so
 
 ways=linked,preloaded,sanitized,valgrind
 machines=defects,traditional,cached,device,2.5,2.4,2.3,2.0,dmabuf,dmabuf-3gpus,dmabuf-coherent,dmabuf-many,dmabuf-mixed

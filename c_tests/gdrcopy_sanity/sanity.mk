@@ -5,7 +5,7 @@
 
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 SANITY_LIBGDRAPI ?= build/lib/libgdrapi.so.2
-SANITY_LIBCUDA ?= $(CARGO_TARGET_DIR)/release/libgdremu_runtime.so
+SANITY_LIBCUDA ?= $(CARGO_TARGET_DIR)/release/libgdremu_libcuda.so
 SANITY_CFLAGS ?= -O2 -g
 
 sanity_folder := c_tests/gdrcopy_sanity

@@ -20,7 +20,7 @@ fn build() -> PathBuf {
     let profile = directory.file_name().expect("a name").to_str();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--package", "gdremu"]);
-    cargo.args(["--package", "gdremu-runtime", "--package", "libgdrapi"]);
+    cargo.args(["--package", "gdremu-libcuda", "--package", "libgdrapi"]);
     cargo.arg("--target-dir").arg(directory.join(".."));
     cargo.args([
         "--profile",

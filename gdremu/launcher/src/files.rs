@@ -1,0 +1,141 @@
+//! Files under /proc and /sys that the program shall find as the emulated machine has them: those of
+//! the GPUs' PCI devices, the holders of nv-p2p-dummy, and what `--file` names.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::{fs, io};
+
+use gdremu_core::config::Config;
+use gdremu_core::gpu::pci;
+use gdremu_core::session::Session;
+
+/// A file that stands for another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StandIn {
+    /// What the program opens.
+    path: PathBuf,
+    /// What it gets.
+    file: PathBuf,
+}
+
+impl FromStr for StandIn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (path, file) = text.split_once('=').ok_or("not PATH=FILE")?;
+        let below = path.strip_prefix("/proc/").or(path.strip_prefix("/sys/"));
+        let plain = |rest: &str| rest.split('/').all(|part| !matches!(part, "" | "." | ".."));
+        if !below.is_some_and(plain) {
+            return Err(format!("{path} is no plain path under /proc or /sys"));
+        }
+        let file = fs::canonicalize(file).map_err(|error| format!("{file}: {error}"))?;
+        Ok(StandIn {
+            path: path.into(),
+            file,
+        })
+    }
+}
+
+/// Puts them all where the hooks look for them.
+///
+/// # Errors
+/// What the file system answers.
+pub(crate) fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Result<()> {
+    if config.gpu.provider.emulates_gpus() {
+        for gpu in 0..config.gpu.gpus as usize {
+            for (name, text) in pci_device(config, gpu) {
+                let address = pci::address(gpu).to_lowercase();
+                let path = Path::new("/sys/bus/pci/devices").join(address).join(name);
+                fs::write(session.stand_in(&path)?, text)?;
+            }
+        }
+    }
+    if config.driver.loaded && config.driver.p2p_dummy {
+        fs::create_dir(session.stand_in(Path::new("/sys/module/nv_p2p_dummy/holders/gdrdrv"))?)?;
+    }
+    for StandIn { path, file } in files {
+        let place = session.stand_in(path)?;
+        // The option may name a GPU's file.
+        fs::copy(file, place)?;
+    }
+    Ok(())
+}
+
+/// The files of a GPU's PCI device: name and text.
+fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
+    let line = |text: &str| format!("{text}\n");
+    let number = |number: u32| line(&format!("{number:#06x}"));
+    [
+        ("vendor", number(pci::VENDOR)),
+        ("device", number(pci::DEVICE)),
+        ("subsystem_vendor", number(pci::VENDOR)),
+        ("subsystem_device", number(pci::SUBSYSTEM)),
+        ("class", line("0x030200")), // A 3D controller.
+        ("resource", resource(gpu, *config.gpu.bar1_size.of(gpu))),
+        ("numa_node", line("0")),
+        ("current_link_speed", line("32.0 GT/s PCIe")),
+        ("max_link_speed", line("32.0 GT/s PCIe")),
+        ("current_link_width", line("16")),
+        ("max_link_width", line("16")),
+    ]
+}
+
+/// Start, end and flags of each PCI resource. As on recent GPUs, all are 64 bits wide and so take two
+/// places each: registers, then GPU memory, which is what NVIDIA calls BAR1, then the rest.
+fn resource(gpu: usize, bar1_size: u64) -> String {
+    const PLACES: usize = 13;
+    const PREFETCHABLE_64_BIT_MEMORY: u64 = 0x14_220c;
+    let mut start = (gpu as u64 + 1) << 46;
+    let mut text = String::new();
+    for len in [16 << 20, bar1_size.next_power_of_two(), 32 << 20] {
+        start = start.next_multiple_of(len);
+        let (end, flags) = (start + len - 1, PREFETCHABLE_64_BIT_MEMORY);
+        writeln!(text, "{start:#018x} {end:#018x} {flags:#018x}")
+            .expect("a String takes everything");
+        text += &unused(1);
+        start += len;
+    }
+    text + &unused(PLACES - 6)
+}
+
+fn unused(places: usize) -> String {
+    format!("{0:#018x} {0:#018x} {0:#018x}\n", 0).repeat(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_are_lines_of_three_numbers() {
+        let text = resource(0, 256 << 20);
+        assert_eq!(text.lines().count(), 13);
+        assert!(text.lines().all(|line| line.len() == 3 * 18 + 2));
+        let bar1: Vec<u64> = text
+            .lines()
+            .nth(2)
+            .unwrap()
+            .split(' ')
+            .map(|number| u64::from_str_radix(&number[2..], 16).unwrap())
+            .collect();
+        assert_eq!(bar1[1] - bar1[0] + 1, 256 << 20);
+        assert_eq!(bar1[0] % (256 << 20), 0);
+    }
+
+    #[test]
+    fn only_files_of_proc_and_sys_have_stand_ins() {
+        assert!("/proc/modules=/dev/null".parse::<StandIn>().is_ok());
+        for wrong in [
+            "/proc/modules",
+            "/etc/passwd=/dev/null",
+            "proc/modules=/dev/null",
+            "/proc/../etc/passwd=/dev/null",
+            "/proc/=/dev/null",
+            "/proc/modules=/no/such/file",
+        ] {
+            assert!(wrong.parse::<StandIn>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! gdremu: runs a program on an emulated machine with gdrdrv and CUDA GPUs.
+//!
+//! ```text
+//! options (options.rs, profiles.rs) → Config → environment of the program → run it (child.rs) → leak report
+//!                        program.rs: says whether the program can be reached at all
+//! ```
+
+mod child;
+mod files;
+mod options;
+mod profiles;
+mod program;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+use gdremu_core::config::{self, Provider};
+use gdremu_core::gpu::emugpu;
+use gdremu_core::session::Session;
+
+use options::Options;
+
+/// The exit status for failures of gdremu itself, as for those of other tools that run programs.
+const FAILURE: u8 = 125;
+/// The exit status when the program cannot be run.
+const CANNOT_RUN: u8 = 126;
+/// The exit status when the program is not there.
+const NOT_FOUND: u8 = 127;
+
+/// The control device of NVIDIA's GPU driver.
+const NVIDIA_DRIVER: &str = "/dev/nvidiactl";
+
+fn main() -> ExitCode {
+    let options = Options::read(env::args_os()).unwrap_or_else(|error| error.exit());
+    if options.list_profiles {
+        print!("{}", profiles::list());
+        return ExitCode::SUCCESS;
+    }
+    match run(&options) {
+        Ok(End::Exit(code)) => ExitCode::from(code),
+        Ok(End::Signal(signal)) => child::die_by(signal),
+        Err(why) => {
+            eprintln!("gdremu: {why}");
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+/// How gdremu shall end.
+enum End {
+    Exit(u8),
+    Signal(i32),
+}
+
+fn run(options: &Options) -> Result<End, String> {
+    if options.provider == Provider::Nvidia && !Path::new(NVIDIA_DRIVER).exists() {
+        return Err(format!(
+            "--provider nvidia: there is no {NVIDIA_DRIVER}, so no NVIDIA GPU with its driver"
+        ));
+    }
+    if options.provider == Provider::Emugpu && !Path::new(emugpu::DEVICE).exists() {
+        return Err(format!(
+            "--provider emugpu: there is no {}: gdrdrv-c/vm/run.sh starts a machine that has it",
+            emugpu::DEVICE
+        ));
+    }
+    let runtime = find_runtime(options.provider)?;
+    let session = Session::create().map_err(|error| format!("no session folder: {error}"))?;
+    let code = run_in(&session, &runtime, options);
+    session
+        .remove()
+        .map_err(|error| format!("session folder not removed: {error}"))?;
+    code
+}
+
+fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, String> {
+    let config = options.config(session.folder().to_owned())?;
+    if let Some(why) = program::unreachable(&options.program[0]) {
+        eprintln!("gdremu: {why}");
+    }
+
+    let mut command = Command::new(&options.program[0]);
+    command.args(&options.program[1..]);
+    command.env(config::VARIABLE, config.to_variable());
+    command.env("LD_PRELOAD", prepended(runtime.as_os_str(), "LD_PRELOAD"));
+    files::install(session, &config, &options.files)
+        .map_err(|error| format!("no files for the program: {error}"))?;
+    if options.provider.emulates_gpus() {
+        session
+            .install_stand_in(runtime)
+            .map_err(|error| format!("no link to the stand-in libcuda: {error}"))?;
+        let libraries = prepended(session.libraries().as_os_str(), "LD_LIBRARY_PATH");
+        command.env("LD_LIBRARY_PATH", libraries);
+    }
+    // Programs built with AddressSanitizer insist on being the first library otherwise.
+    command.env(
+        "ASAN_OPTIONS",
+        prepended(OsStr::new("verify_asan_link_order=0"), "ASAN_OPTIONS"),
+    );
+
+    let status = match child::run(&mut command) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("gdremu: {}: {error}", options.program[0].display());
+            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            return Ok(End::Exit(if missing { NOT_FOUND } else { CANNOT_RUN }));
+        }
+    };
+    let leaks = session.leaks();
+    for leak in &leaks {
+        eprintln!(
+            "gdremu: leak: {} ({}) ended with {} pinned",
+            leak.program, leak.pid, leak.pins
+        );
+    }
+    match options.leak_exit {
+        Some(code) if !leaks.is_empty() => Ok(End::Exit(code)),
+        _ => Ok(end_like(status)),
+    }
+}
+
+/// The way the program ended.
+fn end_like(status: ExitStatus) -> End {
+    let exit = status.code().and_then(|code| u8::try_from(code).ok());
+    match status.signal() {
+        Some(signal) => End::Signal(signal),
+        None => End::Exit(exit.unwrap_or(FAILURE)),
+    }
+}
+
+/// The preload library: beside this executable, or where a package puts it.
+fn find_runtime(provider: Provider) -> Result<PathBuf, String> {
+    let name = match provider {
+        Provider::Host | Provider::Emugpu => "libgdremu_libcuda.so",
+        Provider::Nvidia => "libgdremu_nvidia.so",
+    };
+    if let Some(path) = env::var_os("GDREMU_RUNTIME") {
+        return Ok(path.into());
+    }
+    let executable = env::current_exe().map_err(|error| error.to_string())?;
+    let folder = executable.parent().ok_or("no folder of my own")?;
+    let candidates = [folder.join(name), folder.join("../lib/gdremu").join(name)];
+    let found = candidates.iter().find_map(|path| path.canonicalize().ok());
+    found.ok_or_else(|| {
+        format!(
+            "{name} is neither in {} nor in ../lib/gdremu",
+            folder.display()
+        )
+    })
+}
+
+/// `first`, then what the environment variable holds.
+fn prepended(first: &OsStr, variable: &str) -> OsString {
+    let mut value = first.to_owned();
+    if let Some(rest) = env::var_os(variable).filter(|rest| !rest.is_empty()) {
+        value.push(":");
+        value.push(rest);
+    }
+    value
+}

@@ -1,0 +1,483 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use gdremu_core::config::{
+    Config, Dmabuf, DriverConfig, ForcePcie, GpuConfig, Platform, Provider, YesNo,
+};
+use gdremu_core::errno::Errno;
+use gdremu_core::fault::Faults;
+use gdremu_core::per_gpu::PerGpu;
+use gdremu_core::version::Version;
+
+use crate::files::StandIn;
+use crate::profiles;
+
+/// Runs a program on an emulated machine with /dev/gdrdrv and CUDA GPUs.
+#[derive(Debug, Parser)]
+#[command(version, args_override_self = true)]
+pub(crate) struct Options {
+    /// Start from the options of a profile; those given besides it win
+    #[arg(long, value_name = "NAME", value_parser = profiles::known)]
+    profile: Option<String>,
+
+    /// Print each profile's name and options
+    #[arg(long, exclusive = true)]
+    pub(crate) list_profiles: bool,
+
+    /// GPU memory: host (emulated GPUs), nvidia (this machine's NVIDIA GPUs and libcuda) or emugpu (the test
+    /// kernel's module of that name, and the real gdrdrv)
+    #[arg(long, value_name = "WHOSE", default_value = "host")]
+    pub(crate) provider: Provider,
+
+    /// Pins do not outlive a free of their memory (always so before driver 2.5)
+    #[arg(long)]
+    traditional: bool,
+
+    /// Version of the kernel module
+    #[arg(long, value_name = "X.Y", default_value = "2.6")]
+    driver_version: Version,
+
+    /// Oldest library that the kernel module says it serves
+    #[arg(long, value_name = "X.Y", default_value = "2.0")]
+    min_api_version: Version,
+
+    /// The GPU driver refuses pins that are not whole GPU pages (matters up to driver 2.4)
+    #[arg(long)]
+    strict_sizes: bool,
+
+    /// Default type of mappings: wc, cached or device
+    #[arg(long, value_name = "TYPE", default_value = "wc")]
+    platform: Platform,
+
+    /// FORCE_PCIE pins: yes (on coherent GPUs), no, or not-built into the module
+    #[arg(long, value_name = "WHETHER", default_value = "yes")]
+    force_pcie: ForcePcie,
+
+    /// First handle; decimal, or hexadecimal with 0x
+    #[arg(long, value_name = "N", default_value = "0", value_parser = number)]
+    handle_base: u64,
+
+    /// The real module's defects: a wrong handle acts on the oldest pin, and the like
+    #[arg(long)]
+    module_defects: bool,
+
+    /// The kernel module is not loaded
+    #[arg(long)]
+    no_gdrdrv: bool,
+
+    /// The kernel module is bound to nv-p2p-dummy instead of NVIDIA's driver: every pin fails with EINVAL
+    #[arg(long)]
+    nv_p2p_dummy: bool,
+
+    /// Opening /dev/gdrdrv fails so
+    #[arg(long, value_name = "ERRNO", value_parser = errno)]
+    gdrdrv_errno: Option<Errno>,
+
+    /// Faulty calls, as NAME:ERROR[@N[+]],…: every call fails, the Nth, or all from the Nth on;
+    /// COMMAND:FIELD=VALUE[@N[+]] changes the command's answer
+    #[arg(long, value_name = "LIST", default_value = "")]
+    fault: Faults,
+
+    /// Write each driver call to a file, as lines of JSON
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Print the names of CUDA functions that a program asks cuGetProcAddress for in vain
+    #[arg(long)]
+    log_missing: bool,
+
+    /// Exit with N if a process ended with pins of its own
+    #[arg(long, value_name = "N")]
+    pub(crate) leak_exit: Option<u8>,
+
+    /// Number of GPUs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    gpus: u32,
+
+    /// Version of CUDA
+    #[arg(long, value_name = "X.Y", default_value = "13.0")]
+    cuda_version: Version,
+
+    /// The GPUs have no memory pools
+    #[arg(long)]
+    no_mempools: bool,
+
+    /// CPU and GPU are joined by a coherent link (always so with --platform cached)
+    #[arg(long)]
+    coherent: bool,
+
+    /// GPUDirect RDMA: yes or no, of each GPU between commas; the last is for the rest
+    #[arg(long, value_name = "LIST", default_value = "yes")]
+    rdma: PerGpu<YesNo>,
+
+    /// Bytes of each GPU that can be pinned at a time, with K, M, G or T; a list as in --rdma
+    #[arg(long, value_name = "LIST", default_value = "128G", value_parser = bytes_of_each)]
+    bar1_size: PerGpu<u64>,
+
+    /// GPU memory as dma-bufs: auto (by CUDA version), no, export (but not mmap), or mmap; a list as in --rdma
+    #[arg(long, value_name = "LIST", default_value = "auto")]
+    dmabuf: PerGpu<Dmabuf>,
+
+    /// The program finds a copy of FILE at PATH, which is under /proc or /sys; can be given again
+    #[arg(long = "file", value_name = "PATH=FILE")]
+    pub(crate) files: Vec<StandIn>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+impl Options {
+    /// Reads a command line, with the options of its profile in front of its own.
+    ///
+    /// # Errors
+    /// What is wrong with it, or the text of `--help` or `--version`.
+    pub(crate) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+        let line: Vec<_> = line.into_iter().collect();
+        let options = Options::try_parse_from(&line)?;
+        let Some(profile) = &options.profile else {
+            return Ok(options);
+        };
+        let (name, given) = line.split_at(1);
+        let profile = profiles::options(profile);
+        Options::try_parse_from(name.iter().chain(&profile).chain(given))
+    }
+
+    /// What is to be emulated, in a session.
+    ///
+    /// # Errors
+    /// A text that says which option is wrong.
+    pub(crate) fn config(&self, session: PathBuf) -> Result<Config, String> {
+        // The program may change its folder before it first uses the device.
+        let trace = self.trace.as_ref().map(std::path::absolute).transpose();
+        let Version { major, minor } = self.cuda_version;
+        let config = Config {
+            session,
+            trace: trace.map_err(|error| format!("--trace: {error}"))?,
+            log_missing: self.log_missing,
+            faults: self.fault.clone(),
+            driver: DriverConfig {
+                loaded: !self.no_gdrdrv,
+                open_errno: self.gdrdrv_errno,
+                p2p_dummy: self.nv_p2p_dummy,
+                version: self.driver_version,
+                min_api_version: self.min_api_version,
+                traditional: self.traditional,
+                strict_sizes: self.strict_sizes,
+                platform: self.platform,
+                force_pcie: self.force_pcie,
+                handle_base: self.handle_base,
+                module_defects: self.module_defects,
+            },
+            gpu: GpuConfig {
+                provider: self.provider,
+                gpus: self.gpus,
+                cuda_version: u32::from(major) * 1000 + u32::from(minor) * 10,
+                mempools: !self.no_mempools,
+                coherent: self.coherent || self.platform == Platform::Cached,
+                rdma: self.rdma.clone(),
+                bar1_size: self.bar1_size.clone(),
+                dmabuf: self.dmabuf.clone(),
+            },
+        };
+        check_emulated(&config)?;
+        self.check_kernel(&config)?;
+        check_lists(&config.gpu)?;
+        Ok(config)
+    }
+
+    /// Refuses options that say how an emulated gdrdrv is, or a PCI device, where the kernel has them.
+    fn check_kernel(&self, config: &Config) -> Result<(), String> {
+        let (gpu, emulated) = (&config.gpu, GpuConfig::default());
+        let meaningless = [
+            ("--trace", self.trace.is_some()),
+            ("--leak-exit", self.leak_exit.is_some()),
+            ("--gpus", gpu.gpus != emulated.gpus),
+            ("--coherent", gpu.coherent != emulated.coherent),
+            ("--rdma", gpu.rdma != emulated.rdma),
+            ("--bar1-size", gpu.bar1_size != emulated.bar1_size),
+        ];
+        if gpu.provider != Provider::Emugpu {
+            return Ok(());
+        }
+        if config.driver != DriverConfig::default() {
+            return Err(
+                "with --provider emugpu, gdrdrv is the kernel's: see its module parameters".into(),
+            );
+        }
+        match meaningless.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(format!(
+                "{option} is not for --provider emugpu, which takes the kernel's gdrdrv and GPU as they are"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Refuses options that say how emulated GPUs are where the GPUs are real.
+fn check_emulated(config: &Config) -> Result<(), String> {
+    let (gpu, emulated) = (&config.gpu, GpuConfig::default());
+    let meaningless = [
+        ("--platform", config.driver.platform != Platform::Wc),
+        ("--gpus", gpu.gpus != emulated.gpus),
+        ("--cuda-version", gpu.cuda_version != emulated.cuda_version),
+        ("--no-mempools", gpu.mempools != emulated.mempools),
+        ("--coherent", gpu.coherent != emulated.coherent),
+        ("--rdma", gpu.rdma != emulated.rdma),
+        ("--bar1-size", gpu.bar1_size != emulated.bar1_size),
+        ("--dmabuf", gpu.dmabuf != emulated.dmabuf),
+        ("--log-missing", config.log_missing),
+    ];
+    match meaningless.iter().find(|(_, given)| *given) {
+        Some((option, _)) if gpu.provider == Provider::Nvidia => Err(format!(
+            "{option} is for emulated GPUs; --provider nvidia takes the machine's as they are"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses lists that are longer than there are GPUs.
+fn check_lists(gpu: &GpuConfig) -> Result<(), String> {
+    let lists = [
+        ("--rdma", gpu.rdma.count()),
+        ("--bar1-size", gpu.bar1_size.count()),
+        ("--dmabuf", gpu.dmabuf.count()),
+    ];
+    let longest = (gpu.gpus as usize).max(1);
+    match lists.iter().find(|(_, values)| *values > longest) {
+        Some((option, values)) => Err(format!(
+            "{option} has {values} values for {longest} GPUs: give fewer, or more --gpus"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn errno(text: &str) -> Result<Errno, String> {
+    Errno::parse(text).ok_or_else(|| "neither the name of an error nor a number".into())
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    }
+    .map_err(|error| error.to_string())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().last() {
+        Some((i, 'K')) => (&text[..i], 10),
+        Some((i, 'M')) => (&text[..i], 20),
+        Some((i, 'G')) => (&text[..i], 30),
+        Some((i, 'T')) => (&text[..i], 40),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|error| format!("{error}"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| "too large".into())
+}
+
+fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {
+    PerGpu::read(text, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(arguments: &[&str]) -> Config {
+        let all = ["gdremu"].iter().chain(arguments).chain(&["--", "true"]);
+        Options::read(all.map(OsString::from))
+            .unwrap()
+            .config("/s".into())
+            .unwrap()
+    }
+
+    #[test]
+    fn without_options_it_is_the_default_machine() {
+        assert_eq!(
+            config(&[]),
+            Config {
+                session: "/s".into(),
+                ..Config::default()
+            }
+        );
+    }
+
+    #[test]
+    fn profile_is_a_set_of_options() {
+        assert_eq!(config(&["--profile", "default"]), config(&[]));
+        assert_eq!(
+            config(&["--profile=defects"]),
+            config(&["--module-defects", "--handle-base", "0x100000000"])
+        );
+        assert_eq!(
+            config(&["--profile", "dmabuf-3gpus"]),
+            config(&["--no-gdrdrv", "--cuda-version", "13.3", "--gpus", "3"])
+        );
+    }
+
+    #[test]
+    fn every_profile_is_valid_and_differs_from_the_others() {
+        let configs = profiles::names().into_iter().map(|name| {
+            let config = config(&["--profile", &name]);
+            (name, config)
+        });
+        let configs: Vec<_> = configs.collect();
+        assert_eq!(configs.len(), profiles::list().lines().count());
+        for (at, (name, config)) in configs.iter().enumerate() {
+            let same = configs[..at].iter().find(|(_, other)| other == config);
+            assert_eq!(same.map(|(other, _)| other), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn options_besides_a_profile_win() {
+        for line in [
+            ["--profile", "dmabuf-3gpus", "--gpus", "2"],
+            ["--gpus", "2", "--profile", "dmabuf-3gpus"],
+        ] {
+            let config = config(&line);
+            assert_eq!(config.gpu.gpus, 2);
+            assert!(!config.driver.loaded);
+        }
+    }
+
+    #[test]
+    fn unknown_profile_is_refused_with_the_names() {
+        let line = ["gdremu", "--profile", "toaster", "true"];
+        let refused = Options::read(line.map(OsString::from))
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("gdrdrv-2.4"), "{refused}");
+    }
+
+    #[test]
+    fn list_of_profiles_takes_no_program() {
+        let line = ["gdremu", "--list-profiles"];
+        assert!(
+            Options::read(line.map(OsString::from))
+                .unwrap()
+                .list_profiles
+        );
+        let defects = "defects              --module-defects --handle-base 0x100000000";
+        assert!(profiles::list().lines().any(|line| line == defects));
+    }
+
+    #[test]
+    fn numbers_in_several_notations() {
+        assert_eq!(
+            config(&["--handle-base", "0x100000000"]).driver.handle_base,
+            1 << 32
+        );
+        assert_eq!(
+            *config(&["--bar1-size", "256M"]).gpu.bar1_size.of(0),
+            256 << 20
+        );
+        assert_eq!(config(&["--cuda-version", "13.3"]).gpu.cuda_version, 13030);
+        assert!(bytes("99999999T").is_err());
+        assert!(bytes("").is_err());
+    }
+
+    #[test]
+    fn a_cached_platform_is_coherent() {
+        assert!(config(&["--platform", "cached"]).gpu.coherent);
+        assert!(!config(&["--platform", "device"]).gpu.coherent);
+    }
+
+    #[test]
+    fn each_gpu_can_be_of_its_own_kind() {
+        let gpu = config(&[
+            "--gpus",
+            "3",
+            "--dmabuf",
+            "mmap,no",
+            "--bar1-size",
+            "1G,2M,4K",
+        ])
+        .gpu;
+        assert_eq!([0, 1, 2].map(|i| gpu.maps_dmabufs(i)), [true, false, false]);
+        assert_eq!(
+            [0, 1, 2].map(|i| *gpu.bar1_size.of(i)),
+            [1 << 30, 2 << 20, 4 << 10]
+        );
+        let all = ["gdremu", "--gpus", "2", "--rdma", "no,yes,no", "--", "true"];
+        let options = Options::try_parse_from(all).unwrap();
+        let refused = options.config("/s".into()).unwrap_err();
+        assert!(
+            refused.starts_with("--rdma has 3 values for 2 GPUs"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn real_gpus_are_as_they_are() {
+        let refused = |option: &[&str]| {
+            let all = ["gdremu", "--provider", "nvidia"];
+            let all = all.iter().chain(option).chain(&["--", "true"]);
+            let options = Options::try_parse_from(all).unwrap();
+            options.config("/s".into()).err()
+        };
+        assert_eq!(refused(&["--traditional"]), None);
+        for option in [
+            &["--gpus", "2"] as &[&str],
+            &["--cuda-version", "13.3"],
+            &["--no-mempools"],
+            &["--coherent"],
+            &["--rdma", "no"],
+            &["--bar1-size", "1G"],
+            &["--dmabuf", "no"],
+            &["--platform", "device"],
+            &["--log-missing"],
+        ] {
+            assert!(refused(option).unwrap().starts_with(option[0]));
+        }
+        let cached = refused(&["--platform", "cached"]).unwrap();
+        assert!(cached.starts_with("--platform"), "{cached}");
+    }
+
+    #[test]
+    fn the_kernels_gdrdrv_is_as_it_is() {
+        let refused = |option: &[&str]| {
+            let all = ["gdremu", "--provider", "emugpu"];
+            let all = all.iter().chain(option).chain(&["--", "true"]);
+            let options = Options::try_parse_from(all).unwrap();
+            options.config("/s".into()).err()
+        };
+        assert_eq!(refused(&["--cuda-version", "13.3"]), None);
+        for option in [
+            &["--gpus", "2"] as &[&str],
+            &["--leak-exit", "1"],
+            &["--trace", "calls.json"],
+            &["--bar1-size", "1G"],
+        ] {
+            assert!(refused(option).unwrap().starts_with(option[0]));
+        }
+        for option in [&["--traditional"] as &[&str], &["--handle-base", "1"]] {
+            assert!(refused(option).unwrap().contains("module parameters"));
+        }
+    }
+
+    #[test]
+    fn the_programs_own_options_are_left_to_it() {
+        let options = Options::try_parse_from(["gdremu", "prog", "--gpus", "x"]).unwrap();
+        assert_eq!(options.program, ["prog", "--gpus", "x"]);
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for wrong in [
+            &["--gdrdrv-errno", "EWHAT"],
+            &["--fault", "MMAP"],
+            &["--platform", "wet"],
+        ] {
+            let all = ["gdremu"].iter().chain(wrong).chain(&["--", "true"]);
+            assert!(Options::try_parse_from(all).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Copies in every direction. The address alone says what memory it is, as with CUDA's unified
+//! addressing.
+
+use std::ptr;
+
+use gdremu_core::gpu::host::Span;
+use gdremu_core::gpu::memory::Access;
+
+use super::entry::{current, initialised};
+use super::error::{Error, Result};
+use super::state::{self, ContextHandle, State};
+use super::stream::{self, StreamHandle};
+use super::work::{self, When};
+use super::{gpus, host};
+
+/// What the address of one side of a copy may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// Memory that CUDA knows: device, managed, registered.
+    Device,
+    /// Any memory, also the program's own.
+    Any,
+}
+
+/// Memory of one side of a copy or fill, in address order.
+pub(super) enum Memory {
+    Gpu(Vec<Span>),
+    Host {
+        start: usize,
+        len: usize,
+        /// CUDA knows nothing of it: copies do not return before they have used it.
+        pageable: bool,
+    },
+    /// What was in host memory when the program said so.
+    Staged(Vec<u8>),
+}
+
+impl Memory {
+    /// Its pieces: where, and how many bytes.
+    pub(super) fn pieces(&self) -> Vec<(*mut u8, usize)> {
+        match self {
+            Memory::Gpu(spans) => spans.iter().map(|span| (span.bytes(), span.len)).collect(),
+            Memory::Host { start, len, .. } => {
+                vec![(ptr::with_exposed_provenance_mut(*start), *len)]
+            }
+            Memory::Staged(bytes) => vec![(bytes.as_ptr().cast_mut(), bytes.len())],
+        }
+    }
+
+    fn is_pageable(&self) -> bool {
+        matches!(self, Memory::Host { pageable: true, .. })
+    }
+
+    /// The same, with a copy of its own of what the program may change after the call.
+    fn staged(self) -> Memory {
+        match self {
+            Memory::Host {
+                len,
+                pageable: true,
+                ..
+            } => {
+                let mut bytes = vec![0; len];
+                copy_pieces(&[(bytes.as_mut_ptr(), len)], &self.pieces());
+                Memory::Staged(bytes)
+            }
+            other => other,
+        }
+    }
+}
+
+/// The memory at an address.
+///
+/// # Errors
+/// INVALID_VALUE: not all of it is one buffer, or CUDA does not know it and must.
+fn resolve(state: &State, address: u64, len: usize, side: Side, need: Access) -> Result<Memory> {
+    if gpus::with(|gpu| gpu.is_device_address(address)) {
+        return Ok(Memory::Gpu(gpus::with(|gpu| {
+            gpu.spans(address, len as u64, need)
+        })?));
+    }
+    let known = host::find(state, address as usize)
+        .is_some_and(|(start, range)| range.len - (address as usize - start) >= len);
+    if side == Side::Device && !known && len > 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    Ok(Memory::Host {
+        start: address as usize,
+        len,
+        pageable: !known,
+    })
+}
+
+/// Memory that CUDA knows, to be written.
+pub(super) fn device_memory(state: &State, address: u64, len: usize) -> Result<Memory> {
+    resolve(state, address, len, Side::Device, Access::ReadWrite)
+}
+
+/// In the default stream, and done when the call returns.
+const NOW: (StreamHandle, When) = (0, When::Now);
+
+/// Copies `len` bytes. The lock is not held while memory is touched: a wrong host address faults as
+/// in the program.
+fn copy(
+    name: &str,
+    to: (Side, u64),
+    from: (Side, u64),
+    len: usize,
+    (stream, when): (StreamHandle, When),
+) -> i32 {
+    initialised(name, || {
+        let state = state::lock();
+        let current = current(&state)?;
+        stream::check(&state, stream)?;
+        let destination = resolve(&state, to.1, len, to.0, Access::ReadWrite)?;
+        let source = resolve(&state, from.1, len, from.0, Access::Read)?;
+        let when = if destination.is_pageable() {
+            When::Now
+        } else {
+            when
+        };
+        let (state, source) = if when == When::Now || work::is_idle(&state, current, stream) {
+            (state, source)
+        } else {
+            drop(state);
+            let source = source.staged();
+            (state::lock(), source)
+        };
+        work::submit(state, current, stream, when, move || {
+            copy_pieces(&destination.pieces(), &source.pieces());
+            Ok(())
+        })
+    })
+}
+
+/// Copies between two lists of pieces of the same total length.
+fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
+    let (mut to, mut from) = (to.iter().copied(), from.iter().copied());
+    let (mut destination, mut source) = ((ptr::null_mut(), 0), (ptr::null_mut(), 0));
+    loop {
+        if destination.1 == 0 {
+            let Some(next) = to.next() else { return };
+            destination = next;
+        }
+        if source.1 == 0 {
+            let Some(next) = from.next() else { return };
+            source = next;
+        }
+        let len = destination.1.min(source.1);
+        // SAFETY: pieces of GPU memory are mapped while their spans live, host memory is the
+        // program's to answer for.
+        // `copy` takes overlap.
+        unsafe {
+            ptr::copy(source.0, destination.0, len);
+            destination = (destination.0.add(len), destination.1 - len);
+            source = (source.0.add(len), source.1 - len);
+        }
+    }
+}
+
+pub(super) extern "C" fn cuMemcpy(to: u64, from: u64, size: usize) -> i32 {
+    copy("cuMemcpy", (Side::Any, to), (Side::Any, from), size, NOW)
+}
+
+pub(super) extern "C" fn cuMemcpyAsync(
+    to: u64,
+    from: u64,
+    size: usize,
+    stream: StreamHandle,
+) -> i32 {
+    copy(
+        "cuMemcpyAsync",
+        (Side::Any, to),
+        (Side::Any, from),
+        size,
+        (stream, When::InOrder),
+    )
+}
+
+pub(super) extern "C" fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> i32 {
+    copy(
+        "cuMemcpyHtoD",
+        (Side::Device, to),
+        (Side::Any, from),
+        size,
+        NOW,
+    )
+}
+
+pub(super) extern "C" fn cuMemcpyHtoDAsync_v2(
+    to: u64,
+    from: u64,
+    size: usize,
+    stream: StreamHandle,
+) -> i32 {
+    copy(
+        "cuMemcpyHtoDAsync",
+        (Side::Device, to),
+        (Side::Any, from),
+        size,
+        (stream, When::InOrder),
+    )
+}
+
+pub(super) extern "C" fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> i32 {
+    copy(
+        "cuMemcpyDtoH",
+        (Side::Any, to),
+        (Side::Device, from),
+        size,
+        NOW,
+    )
+}
+
+pub(super) extern "C" fn cuMemcpyDtoHAsync_v2(
+    to: u64,
+    from: u64,
+    size: usize,
+    stream: StreamHandle,
+) -> i32 {
+    copy(
+        "cuMemcpyDtoHAsync",
+        (Side::Any, to),
+        (Side::Device, from),
+        size,
+        (stream, When::InOrder),
+    )
+}
+
+pub(super) extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> i32 {
+    copy(
+        "cuMemcpyDtoD",
+        (Side::Device, to),
+        (Side::Device, from),
+        size,
+        (0, When::InOrder),
+    )
+}
+
+pub(super) extern "C" fn cuMemcpyDtoDAsync_v2(
+    to: u64,
+    from: u64,
+    size: usize,
+    stream: StreamHandle,
+) -> i32 {
+    copy(
+        "cuMemcpyDtoDAsync",
+        (Side::Device, to),
+        (Side::Device, from),
+        size,
+        (stream, When::InOrder),
+    )
+}
+
+pub(super) extern "C" fn cuMemcpyPeer(
+    to: u64,
+    to_context: ContextHandle,
+    from: u64,
+    from_context: ContextHandle,
+    size: usize,
+) -> i32 {
+    cuMemcpyPeerAsync(to, to_context, from, from_context, size, 0)
+}
+
+pub(super) extern "C" fn cuMemcpyPeerAsync(
+    to: u64,
+    to_context: ContextHandle,
+    from: u64,
+    from_context: ContextHandle,
+    size: usize,
+    stream: StreamHandle,
+) -> i32 {
+    let contexts = initialised("cuMemcpyPeerAsync", || {
+        let state = state::lock();
+        let live = |context| state.contexts.get(context).is_some();
+        if live(to_context) && live(from_context) {
+            Ok(())
+        } else {
+            Err(Error::INVALID_CONTEXT)
+        }
+    });
+    if contexts != 0 {
+        return contexts;
+    }
+    copy(
+        "cuMemcpyPeerAsync",
+        (Side::Device, to),
+        (Side::Device, from),
+        size,
+        (stream, When::InOrder),
+    )
+}

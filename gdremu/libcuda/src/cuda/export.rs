@@ -1,0 +1,124 @@
+//! Descriptors for GPU memory: dma-bufs of address ranges, shareable handles of physical objects.
+
+use std::ffi::c_int;
+
+use gdremu_core::errno::Errno;
+use gdremu_core::gpu::Provider;
+use gdremu_core::gpu::physical::ObjectId;
+
+use super::args::{Out, Untyped};
+use super::entry::{in_context, initialised};
+use super::error::{Error, Result};
+use super::gpus;
+use super::types::HANDLE_POSIX_FD;
+use crate::exports::Export;
+use crate::state as machine;
+
+/// CUmemRangeHandleType.
+const DMA_BUF_FD: u32 = 1;
+
+/// CUmemRangeFlags: mapped through PCIe also where there is a coherent link.
+const MAPPING_TYPE_PCIE: u64 = 1;
+
+/// The first CUDA version with that flag.
+const MAPPING_TYPE_PCIE_SINCE: u32 = 12080;
+
+fn operating_system(_: Errno) -> Error {
+    Error::OPERATING_SYSTEM
+}
+
+fn host_page() -> u64 {
+    // SAFETY: asks for a constant of the system.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
+pub(super) extern "C" fn cuMemGetHandleForAddressRange(
+    handle: Untyped,
+    address: u64,
+    size: usize,
+    kind: u32,
+    flags: u64,
+) -> i32 {
+    in_context("cuMemGetHandleForAddressRange", |_, _| {
+        let handle: Out<c_int> = handle.of();
+        handle.check()?;
+        let config = gpus::config();
+        let pcie = config.cuda_version >= MAPPING_TYPE_PCIE_SINCE;
+        let known = if pcie { MAPPING_TYPE_PCIE } else { 0 };
+        if kind != DMA_BUF_FD || flags & !known != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        // A GPU that has PCIe alone refuses the flag.
+        if flags & MAPPING_TYPE_PCIE != 0 && !config.coherent {
+            return Err(Error::NOT_SUPPORTED);
+        }
+        let mut machine = machine::lock();
+        let size = size as u64;
+        let table = machine
+            .gpu
+            .host()
+            .change(|memory| memory.export(address, size, host_page()))?;
+        if !config.exports_dmabufs(table.runs[0].gpu) {
+            machine.gpu.put_pages(table.id);
+            return Err(Error::NOT_SUPPORTED);
+        }
+        handle.set(
+            machine
+                .export(Export::Range(table.id), size)
+                .map_err(operating_system)?,
+        )
+    })
+}
+
+pub(super) extern "C" fn cuMemExportToShareableHandle(
+    shareable: Untyped,
+    handle: u64,
+    kind: u32,
+    flags: u64,
+) -> i32 {
+    initialised("cuMemExportToShareableHandle", || {
+        let shareable: Out<c_int> = shareable.of();
+        shareable.check()?;
+        check_kind(kind)?;
+        let id = ObjectId(handle);
+        let mut machine = machine::lock();
+        let object = machine.gpu.host().memory().object(id)?;
+        let len = object.len;
+        if flags != 0 || !object.exportable {
+            return Err(Error::INVALID_VALUE);
+        }
+        machine.gpu.host().change(|memory| memory.retain(id))?;
+        shareable.set(
+            machine
+                .export(Export::Object(id), len)
+                .map_err(operating_system)?,
+        )
+    })
+}
+
+/// Takes back what this process exported: its memory is no other process's.
+pub(super) extern "C" fn cuMemImportFromShareableHandle(
+    handle: Out<u64>,
+    shareable: usize,
+    kind: u32,
+) -> i32 {
+    initialised("cuMemImportFromShareableHandle", || {
+        handle.check()?;
+        check_kind(kind)?;
+        let fd = c_int::try_from(shareable).map_err(|_| Error::INVALID_VALUE)?;
+        let mut machine = machine::lock();
+        let Some(Export::Object(id)) = machine.exported(fd) else {
+            return Err(Error::INVALID_VALUE);
+        };
+        machine.gpu.host().change(|memory| memory.retain(id))?;
+        handle.set(id.0)
+    })
+}
+
+fn check_kind(kind: u32) -> Result {
+    if kind == HANDLE_POSIX_FD {
+        Ok(())
+    } else {
+        Err(Error::INVALID_VALUE)
+    }
+}

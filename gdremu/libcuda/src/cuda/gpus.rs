@@ -1,0 +1,78 @@
+//! The way to the emulated GPUs, which the CUDA stand-in shares with the emulated driver.
+
+use gdremu_core::config::GpuConfig;
+use gdremu_core::gpu::HostProvider;
+use gdremu_core::gpu::memory::{self, Memory, PageTableId};
+
+use super::address_space;
+use super::error::{Error, Result};
+use crate::state as machine;
+
+/// What GPUs there are.
+pub(super) fn config() -> GpuConfig {
+    machine::lock().config.gpu.clone()
+}
+
+/// The result that a call of this function shall fail with (`--fault`), given as a number.
+pub(super) fn fault(function: &str) -> Option<Error> {
+    machine::lock()
+        .faults
+        .take(function)
+        .map(|fault| Error(fault.0))
+}
+
+/// Uses the GPUs.
+pub(super) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
+    call(machine::lock().gpu.host())
+}
+
+/// Changes the books of the GPUs' memory.
+pub(super) fn change<T>(
+    mut call: impl FnMut(&mut Memory) -> std::result::Result<T, memory::Error>,
+) -> Result<T> {
+    let mut machine = machine::lock();
+    let result = match machine.gpu.host().change(&mut call) {
+        Err(memory::Error::NoMemory) => {
+            machine.reap_exports(); // What closed descriptors kept is free only then.
+            machine.gpu.host().change(call)
+        }
+        result => result,
+    };
+    address_space::changed();
+    Ok(result?)
+}
+
+/// Free bytes of a GPU.
+pub(super) fn free_bytes(gpu: usize) -> u64 {
+    let mut machine = machine::lock();
+    machine.reap_exports();
+    machine.gpu.host().memory().free_bytes(gpu)
+}
+
+/// Takes memory away from the program: pins that lose it are told before anybody else can use the
+/// GPUs.
+pub(super) fn take_away(
+    call: impl FnMut(&mut Memory) -> std::result::Result<Vec<PageTableId>, memory::Error>,
+) -> Result {
+    let mut machine = machine::lock();
+    let revoked = machine.gpu.host().change(call)?;
+    address_space::changed();
+    machine.revoke(&revoked);
+    Ok(())
+}
+
+/// The GPU that a CUdevice names.
+///
+/// # Errors
+/// INVALID_DEVICE.
+pub(super) fn by_ordinal(device: i32) -> Result<usize> {
+    usize::try_from(device)
+        .ok()
+        .filter(|&gpu| gpu < count())
+        .ok_or(Error::INVALID_DEVICE)
+}
+
+/// How many GPUs there are.
+pub(super) fn count() -> usize {
+    config().gpus as usize
+}

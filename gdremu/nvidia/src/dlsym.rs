@@ -1,0 +1,82 @@
+//! dlsym: who looks a replaced function of libcuda up finds ours.
+//!
+//! dlvsym is left alone: libcuda's symbols have no versions, and it is by dlvsym that the real dlsym
+//! is found.
+
+use std::arch::naked_asm;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::{replaced, state};
+
+type DlSym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+/// The real dlsym, once [`ours`] has run.
+static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Answers with ours, or goes on to the real one as if the program had called that: what RTLD_NEXT
+/// and RTLD_DEFAULT mean, dlsym tells by the address that it will return to.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    naked_asm!(
+        "mov eax, 0", // As all exported functions begin, see gdremu_preload::export.
+        "mov eax, 0",
+        "mov eax, 0",
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8", // Calls are made with the stack at a multiple of 16.
+        "call {ours}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "test rax, rax",
+        "jz 2f",
+        "ret",
+        "2:",
+        "jmp qword ptr [rip + {real}]",
+        ours = sym ours,
+        real = sym REAL,
+    )
+}
+
+/// What stands in for the function that dlsym would find, or NULL.
+unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    let real = real();
+    // SAFETY: dlsym's argument ends with a NUL byte.
+    let found = replaced::by_symbol(unsafe { CStr::from_ptr(name) }.to_bytes());
+    let Some(ours) = found.filter(|_| !state::is_held_here()) else {
+        return ptr::null_mut();
+    };
+    // SAFETY: the program's arguments.
+    if unsafe { real(handle, name) }.is_null() {
+        return ptr::null_mut(); // No libcuda where it is looked for.
+    }
+    ours
+}
+
+fn real() -> DlSym {
+    let mut real = REAL.load(Ordering::Relaxed);
+    if real.is_null() {
+        real = find_real();
+        REAL.store(real, Ordering::Relaxed);
+    }
+    // SAFETY: libc's dlsym has this type.
+    unsafe { std::mem::transmute::<*mut c_void, DlSym>(real) }
+}
+
+fn find_real() -> *mut c_void {
+    // Since glibc 2.34, and before on x86-64.
+    for version in [c"GLIBC_2.34", c"GLIBC_2.2.5"] {
+        // SAFETY: both are C strings.
+        let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
+        if !found.is_null() {
+            return found;
+        }
+        // SAFETY: takes back what the failed search would have the program told.
+        unsafe { libc::dlerror() };
+    }
+    // Nobody can go on without it, and there is no way to say so.
+    std::process::abort();
+}

@@ -1,0 +1,26 @@
+//! What every replaced function of libcuda begins with.
+#![forbid(unsafe_code)]
+
+use gdremu_core::gpu::nvidia::cuda::{Cuda, Status};
+
+use crate::state;
+
+/// CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
+const NO_LIBCUDA: Status = 303;
+
+/// Runs a replaced function with the real ones, unless it shall fail (`--fault`).
+pub(crate) fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
+    let mut machine = state::enter();
+    // The lock is held: only then does our dlsym find the real functions.
+    let cuda = Cuda::get();
+    let fault = machine
+        .as_mut()
+        .and_then(|machine| machine.faults.take(name));
+    drop(machine);
+    let result = match (fault, cuda) {
+        (Some(fault), _) => Err(fault.0 as Status),
+        (None, None) => Err(NO_LIBCUDA),
+        (None, Some(cuda)) => body(cuda),
+    };
+    result.err().unwrap_or(0)
+}

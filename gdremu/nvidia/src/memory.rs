@@ -1,0 +1,129 @@
+//! cuMemAlloc and its like: the program's buffers lie in memory that can be exported.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use gdremu_core::gpu::nvidia::cuda::{Cuda, Status, told};
+
+use crate::entry::call;
+use crate::state;
+
+/// Rows of pitched memory start at multiples of this, as in CUDA.
+const PITCH: usize = 512;
+
+/// Allocates memory on the GPU of the calling thread's context. `None`: it is libcuda's to do, as
+/// the GPU makes no memory that can be exported, or as libcuda itself is calling.
+fn alloc(cuda: &Cuda, size: usize) -> Result<Option<u64>, Status> {
+    let gpu = cuda.current_gpu()?;
+    if !cuda.makes_exportable(gpu) {
+        return Ok(None);
+    }
+    let machine = state::enter();
+    let allocated = machine.map(|mut machine| machine.gpu.nvidia().alloc(cuda, gpu, size as u64));
+    allocated.transpose()
+}
+
+pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) -> Status {
+    call("cuMemAlloc", |cuda| {
+        let wrong = address.is_null() || size == 0;
+        let allocated = if wrong { None } else { alloc(cuda, size)? };
+        // SAFETY: the program's arguments.
+        unsafe {
+            match allocated {
+                Some(va) => address.write(va),
+                None => told((cuda.alloc)(address, size))?,
+            }
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
+    address: *mut u64,
+    pitch: *mut usize,
+    width: usize,
+    height: usize,
+    element: c_uint,
+) -> Status {
+    call("cuMemAllocPitch", |cuda| {
+        let row = width.checked_next_multiple_of(PITCH);
+        let size = row.and_then(|row| row.checked_mul(height)).unwrap_or(0);
+        let wrong = address.is_null() || pitch.is_null() || !matches!(element, 4 | 8 | 16);
+        let allocated = match row {
+            Some(row) if size > 0 && !wrong => alloc(cuda, size)?.map(|va| (va, row)),
+            _ => None,
+        };
+        // SAFETY: the program's arguments.
+        unsafe {
+            match allocated {
+                Some((va, row)) => {
+                    address.write(va);
+                    pitch.write(row);
+                }
+                None => told((cuda.alloc_pitch)(address, pitch, width, height, element))?,
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The buffer of ours that an address lies in: start and length.
+fn buffer(va: u64) -> Option<(u64, u64)> {
+    state::enter()?.gpu.nvidia().buffer(va)
+}
+
+pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
+    call("cuMemFree", |cuda| {
+        let gpu = state::enter().and_then(|mut machine| machine.gpu.nvidia().gpu_of(address));
+        let Some(gpu) = gpu else {
+            // SAFETY: the program's argument.
+            return told(unsafe { (cuda.free)(address) });
+        };
+        // What uses the memory comes to its end first, as with the real function.
+        cuda.wait_for(gpu)?;
+        let mut machine = state::lock();
+        let lost = machine.gpu.nvidia().free(cuda, address)?;
+        machine.revoke(&lost);
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
+    base: *mut u64,
+    size: *mut usize,
+    address: u64,
+) -> Status {
+    call("cuMemGetAddressRange", |cuda| {
+        // SAFETY: the program's arguments, either of which may be NULL.
+        unsafe {
+            told((cuda.address_range)(base, size, address))?;
+            if let Some((start, len)) = buffer(address) {
+                if let Some(base) = base.as_mut() {
+                    *base = start;
+                }
+                if let Some(size) = size.as_mut() {
+                    *size = len as usize;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+const SYNC_MEMOPS: c_int = 6;
+
+/// CUDA knows SYNC_MEMOPS for its own buffers alone. Programs that set it on those that stand in for them
+/// must not fail for that; their small copies stay asynchronous, as `gdremu/README.md` says.
+pub(crate) unsafe extern "C" fn cuPointerSetAttribute(
+    value: *const c_void,
+    attribute: c_int,
+    address: u64,
+) -> Status {
+    call("cuPointerSetAttribute", |cuda| {
+        if attribute == SYNC_MEMOPS && !value.is_null() && buffer(address).is_some() {
+            return Ok(());
+        }
+        // SAFETY: the program's arguments.
+        unsafe { told((cuda.set_pointer_attribute)(value, attribute, address)) }
+    })
+}

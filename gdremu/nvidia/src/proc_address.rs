@@ -1,0 +1,56 @@
+//! cuGetProcAddress: the real one's answer, unless the function is replaced.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+use gdremu_core::gpu::nvidia::cuda::{Status, told};
+
+use crate::entry::call;
+use crate::replaced;
+
+/// Puts our function in the place of a real one that was found.
+///
+/// # Safety
+/// The arguments of a call of cuGetProcAddress that has succeeded.
+unsafe fn replace(name: *const c_char, function: *mut *mut c_void, version: c_int) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if !(*function).is_null()
+            && let Some(ours) = replaced::by_name(CStr::from_ptr(name).to_bytes(), version)
+        {
+            function.write(ours);
+        }
+    }
+}
+
+pub(crate) unsafe extern "C" fn cuGetProcAddress(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    version: c_int,
+    flags: u64,
+) -> Status {
+    call("cuGetProcAddress", |cuda| {
+        // SAFETY: the program's arguments.
+        unsafe {
+            told((cuda.proc_address)(name, function, version, flags))?;
+            replace(name, function, version);
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    version: c_int,
+    flags: u64,
+    found: *mut c_uint,
+) -> Status {
+    call("cuGetProcAddress", |cuda| {
+        // SAFETY: the program's arguments.
+        unsafe {
+            told((cuda.proc_address_2)(name, function, version, flags, found))?;
+            replace(name, function, version);
+        }
+        Ok(())
+    })
+}

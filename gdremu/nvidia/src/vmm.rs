@@ -1,0 +1,49 @@
+//! CUDA's virtual memory management: the program's own memory becomes such that it can be exported,
+//! and its end is told to pins that do not outlive it.
+
+use gdremu_core::gpu::nvidia::cuda::{AllocationProperties, Status, told};
+
+use crate::entry::call;
+use crate::state;
+
+pub(crate) unsafe extern "C" fn cuMemCreate(
+    handle: *mut u64,
+    size: usize,
+    properties: *const AllocationProperties,
+    flags: u64,
+) -> Status {
+    call("cuMemCreate", |cuda| {
+        // SAFETY: the program's argument.
+        let wanted = unsafe { properties.as_ref() };
+        let gpu = wanted
+            .and_then(AllocationProperties::gpu)
+            .filter(|&gpu| cuda.makes_exportable(gpu));
+        if let (Some(wanted), Some(gpu)) = (wanted, gpu) {
+            let exportable = wanted.exportable();
+            // SAFETY: the program's arguments but one; a handle that was made has been written.
+            unsafe {
+                if (cuda.create)(handle, size, &exportable, flags) == 0 {
+                    if let Some(mut machine) = state::enter() {
+                        machine.gpu.nvidia().created(cuda, gpu, *handle);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        // Some kinds of memory cannot be exported.
+        // SAFETY: the program's arguments.
+        told(unsafe { (cuda.create)(handle, size, properties, flags) })
+    })
+}
+
+pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> Status {
+    call("cuMemUnmap", |cuda| {
+        // SAFETY: the program's arguments.
+        told(unsafe { (cuda.unmap)(address, size) })?;
+        if let Some(mut machine) = state::enter() {
+            let lost = machine.gpu.nvidia().lost(address, size as u64);
+            machine.revoke(&lost);
+        }
+        Ok(())
+    })
+}

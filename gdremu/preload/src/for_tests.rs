@@ -1,0 +1,61 @@
+//! Functions for tests to find by `dlsym(RTLD_DEFAULT, …)` and ask.
+
+use std::ffi::{CStr, c_char, c_int, c_long};
+
+use gdremu_core::config::Provider;
+
+use crate::state;
+
+/// The kernel's count of pinned page tables.
+const REFCOUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
+
+/// Where the GPU memory is, as `--provider` says it: `host`, `nvidia` or `emugpu`.
+pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
+    match state::config().gpu.provider {
+        Provider::Host => c"host",
+        Provider::Nvidia => c"nvidia",
+        Provider::Emugpu => c"emugpu",
+    }
+    .as_ptr()
+}
+
+/// The driver calls that this process made since the last call of this function, in order and
+/// separated by blanks: `open`, `mmap`, `munmap`, `close`, and the commands by name. The text is
+/// valid until the next call.
+pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
+    state::lock().take_calls().as_ptr()
+}
+
+/// Number of page tables that this process has pinned; with the kernel's gdrdrv, that the machine
+/// has, or -1 if the module does not tell.
+pub(crate) extern "C" fn gdremu_pins() -> c_long {
+    if !state::config().gpu.provider.emulates_gdrdrv() {
+        let told = std::fs::read_to_string(REFCOUNT).ok();
+        let count = told.and_then(|text| text.trim().parse().ok());
+        return count.unwrap_or(-1);
+    }
+    let mut machine = state::lock();
+    machine.reap_all();
+    machine.driver.pins() as c_long
+}
+
+/// Replaces the faults to inject by those of a text as `--fault` takes it; the calls count from 1
+/// again. Returns 0, or -1 if the text is wrong.
+///
+/// # Safety
+/// `text` is NULL, for no faults, or ends with a NUL byte.
+pub(crate) unsafe extern "C" fn gdremu_faults_set(text: *const c_char) -> c_int {
+    let text = if text.is_null() {
+        c""
+    } else {
+        // SAFETY: as the caller promises.
+        unsafe { CStr::from_ptr(text) }
+    };
+    match text.to_str().map(str::parse) {
+        Ok(Ok(faults)) => {
+            state::lock().faults = faults;
+            0
+        }
+        _ => -1,
+    }
+}

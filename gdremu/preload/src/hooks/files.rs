@@ -1,0 +1,266 @@
+//! Opening and closing: open, fopen, opendir, close, dup, fcntl.
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+
+use gdremu_core::errno::Errno;
+use libc::{FILE, mode_t};
+
+use super::paths::{Target, target};
+use super::stand_ins::at_stand_in;
+use super::{answer, device_fds, last_errno, told};
+use crate::next;
+use crate::proc_files;
+use crate::state::{self, Descriptor, Guard};
+
+/// Opens one of the module's files.
+fn open_target(target: Target, flags: c_int) -> Option<c_int> {
+    let mut machine = state::enter()?;
+    Some(answer(match target {
+        Target::Device => machine.open(flags),
+        Target::ProcFolder => Err(Errno::ENOENT),
+        Target::Params | Target::Refcount => open_proc(&mut machine, target, flags),
+    }))
+}
+
+fn open_proc(machine: &mut Guard, target: Target, flags: c_int) -> Result<c_int, Errno> {
+    if !state::config().driver.loaded {
+        return Err(Errno::ENOENT);
+    }
+    if flags & libc::O_ACCMODE != libc::O_RDONLY {
+        return Err(Errno::EACCES);
+    }
+    let text = match target {
+        Target::Refcount => proc_files::refcount(machine.refcount()),
+        _ => proc_files::params(&state::config().driver),
+    };
+    proc_files::open(&text, flags)
+}
+
+/// Spellings of open(2).
+macro_rules! open {
+    ($($name:ident),*) => {$(
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+            // SAFETY: the program's arguments, handed on as they are.
+            unsafe {
+                target(libc::AT_FDCWD, path)
+                    .and_then(|target| open_target(target, flags))
+                    .unwrap_or_else(|| at_stand_in(libc::AT_FDCWD, path, |path| next::$name()(path, flags, mode)))
+            }
+        }
+    )*};
+}
+
+open!(open, open64, __open, __open64);
+
+/// Spellings of open(2) without a mode, from programs built with `_FORTIFY_SOURCE`.
+macro_rules! open_2 {
+    ($($name:ident),*) => {$(
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int) -> c_int {
+            // SAFETY: the program's arguments, handed on as they are.
+            unsafe {
+                target(libc::AT_FDCWD, path)
+                    .and_then(|target| open_target(target, flags))
+                    .unwrap_or_else(|| at_stand_in(libc::AT_FDCWD, path, |path| next::$name()(path, flags)))
+            }
+        }
+    )*};
+}
+
+open_2!(__open_2, __open64_2);
+
+/// Spellings of openat(2).
+macro_rules! openat {
+    ($($name:ident),*) => {$(
+        pub(crate) unsafe extern "C" fn $name(
+            folder: c_int,
+            path: *const c_char,
+            flags: c_int,
+            mode: mode_t,
+        ) -> c_int {
+            // SAFETY: the program's arguments, handed on as they are.
+            unsafe {
+                target(folder, path)
+                    .and_then(|target| open_target(target, flags))
+                    .unwrap_or_else(|| at_stand_in(folder, path, |path| next::$name()(folder, path, flags, mode)))
+            }
+        }
+    )*};
+}
+
+openat!(openat, openat64);
+
+/// Spellings of openat(2) without a mode.
+macro_rules! openat_2 {
+    ($($name:ident),*) => {$(
+        pub(crate) unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+            // SAFETY: the program's arguments, handed on as they are.
+            unsafe {
+                target(folder, path)
+                    .and_then(|target| open_target(target, flags))
+                    .unwrap_or_else(|| at_stand_in(folder, path, |path| next::$name()(folder, path, flags)))
+            }
+        }
+    )*};
+}
+
+openat_2!(__openat_2, __openat64_2);
+
+/// Spellings of fopen(3).
+macro_rules! fopen {
+    ($($name:ident),*) => {$(
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
+            // SAFETY: the program's arguments, handed on as they are.
+            unsafe {
+                let Some(target) = target(libc::AT_FDCWD, path) else {
+                    return at_stand_in(libc::AT_FDCWD, path, |path| next::$name()(path, mode));
+                };
+                let flags = match CStr::from_ptr(mode).to_bytes() {
+                    [b'r', rest @ ..] if rest.contains(&b'+') => libc::O_RDWR,
+                    [b'r', ..] => libc::O_RDONLY,
+                    _ => libc::O_WRONLY,
+                };
+                let Some(fd) = open_target(target, flags) else {
+                    return next::$name()(path, mode);
+                };
+                if fd < 0 { std::ptr::null_mut() } else { libc::fdopen(fd, mode) }
+            }
+        }
+    )*};
+}
+
+fopen!(fopen, fopen64);
+
+/// Lists the machine's own directory if there is one: that of the emulated machine has only the
+/// entries that are emulated.
+pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
+    // SAFETY: the program's argument, handed on as it is.
+    unsafe {
+        let real = next::opendir()(path);
+        if real.is_null() && last_errno() == Errno::ENOENT {
+            return at_stand_in(libc::AT_FDCWD, path, |path| next::opendir()(path));
+        }
+        real
+    }
+}
+
+/// Closes what may be a device; `run` closes.
+fn close_device(fd: c_int, run: impl FnOnce() -> c_int) -> c_int {
+    let Some(mut machine) = state::enter() else {
+        return run();
+    };
+    device_fds::remove(fd);
+    match machine.descriptor_of(fd) {
+        Descriptor::Own(identity, _) => answer(machine.close(identity, || told(run())).map(|()| 0)),
+        _ => run(),
+    }
+}
+
+/// Spellings of close(2).
+macro_rules! close {
+    ($($name:ident),*) => {$(
+        pub(crate) unsafe extern "C" fn $name(fd: c_int) -> c_int {
+            // SAFETY: the program's argument, handed on as it is.
+            let run = || unsafe { next::$name()(fd) };
+            if device_fds::may_be(fd) { close_device(fd, run) } else { run() }
+        }
+    )*};
+}
+
+close!(close, __close);
+
+/// Closes a range that may have devices in it; `run` closes.
+fn close_devices(first: c_uint, last: c_uint, run: impl FnOnce() -> c_int) -> c_int {
+    let devices = device_fds::within(first, last);
+    if devices.is_empty() {
+        return run();
+    }
+    let Some(mut machine) = state::enter() else {
+        return run();
+    };
+    let result = run();
+    // They may also have been left open, to be closed on exec.
+    for fd in devices
+        .into_iter()
+        .filter(|fd| state::file_status(*fd).is_none())
+    {
+        device_fds::remove(fd);
+    }
+    machine.reap_all();
+    result
+}
+
+pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    close_devices(first, last, || {
+        // SAFETY: the program's arguments, handed on as they are.
+        unsafe { next::close_range()(first, last, flags) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn closefrom(first: c_int) {
+    close_devices(first.max(0) as c_uint, c_uint::MAX, || {
+        // SAFETY: the program's argument, handed on as it is.
+        unsafe { next::closefrom()(first) };
+        0
+    });
+}
+
+/// After `old` became `new` too.
+fn duplicated(old: c_int, new: c_int) -> c_int {
+    if new >= 0 && device_fds::may_be(old) {
+        device_fds::add(new);
+    }
+    new
+}
+
+pub(crate) unsafe extern "C" fn dup(old: c_int) -> c_int {
+    // SAFETY: the program's argument, handed on as it is.
+    duplicated(old, unsafe { next::dup()(old) })
+}
+
+/// Makes `new` the same as `old`, which closes what `new` was.
+fn replace(old: c_int, new: c_int, run: impl FnOnce() -> c_int) -> c_int {
+    if old == new || !device_fds::may_be(new) {
+        return duplicated(old, run());
+    }
+    let Some(mut machine) = state::enter() else {
+        return run();
+    };
+    let result = run();
+    if result >= 0 {
+        device_fds::remove(new);
+        machine.reap_all();
+    }
+    duplicated(old, result)
+}
+
+pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    // SAFETY: the program's arguments, handed on as they are.
+    replace(old, new, || unsafe { next::dup2()(old, new) })
+}
+
+pub(crate) unsafe extern "C" fn __dup2(old: c_int, new: c_int) -> c_int {
+    // SAFETY: the program's arguments, handed on as they are.
+    replace(old, new, || unsafe { next::__dup2()(old, new) })
+}
+
+pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    // SAFETY: the program's arguments, handed on as they are.
+    replace(old, new, || unsafe { next::dup3()(old, new, flags) })
+}
+
+/// Spellings of fcntl(2); its last argument is a number or a pointer, or absent.
+macro_rules! fcntl {
+    ($($name:ident),*) => {$(
+        pub(crate) unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: usize) -> c_int {
+            // SAFETY: the program's arguments, handed on as they are.
+            let result = unsafe { next::$name()(fd, command, argument) };
+            if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+                duplicated(fd, result)
+            } else {
+                result
+            }
+        }
+    )*};
+}
+
+fcntl!(fcntl, fcntl64, __fcntl);

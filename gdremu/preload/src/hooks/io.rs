@@ -1,0 +1,60 @@
+//! The driver's commands: ioctl.
+
+use std::ffi::{c_int, c_ulong, c_void};
+
+use gdremu_core::abi::{self, Argument, Command};
+use gdremu_core::errno::Errno;
+
+use super::{answer, fail};
+use crate::next;
+use crate::state::{self, Descriptor};
+
+/// No program has anything mapped below this address.
+const LOWEST_ADDRESS: usize = 4096;
+
+pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    // The kernel looks at the lower half alone.
+    let number = request as u32;
+    if abi::is_gdrdrv(number) {
+        // SAFETY: the program's arguments.
+        if let Some(result) = unsafe { command(fd, number, argument) } {
+            return result;
+        }
+    }
+    // SAFETY: the program's arguments, handed on as they are.
+    unsafe { next::ioctl()(fd, request, argument) }
+}
+
+/// Runs a command if the descriptor is a device.
+///
+/// # Safety
+/// `argument` points to the command's argument, or is NULL.
+unsafe fn command(fd: c_int, number: u32, argument: *mut c_void) -> Option<c_int> {
+    let (identity, file) = match state::enter()?.descriptor_of(fd) {
+        Descriptor::Own(identity, file) => (identity, file),
+        Descriptor::Foreign => return Some(fail(Errno::EACCES)),
+        Descriptor::Other => return None,
+    };
+    let size = Command::from_number(number).map_or(0, Command::argument_size);
+    if size > 0 && (argument as usize) < LOWEST_ADDRESS {
+        return Some(fail(Errno::EFAULT));
+    }
+    // The program's memory is touched without the lock: a wrong pointer faults in its own call.
+    let mut bytes = Argument::default();
+    // SAFETY: as the caller promises; `bytes` has room for the largest argument.
+    unsafe {
+        argument
+            .cast::<u8>()
+            .copy_to_nonoverlapping(bytes.0.as_mut_ptr(), size)
+    };
+    let result = state::enter()?.ioctl(identity, file, number, &mut bytes);
+    if result.is_ok() {
+        // SAFETY: as the caller promises.
+        unsafe {
+            argument
+                .cast::<u8>()
+                .copy_from_nonoverlapping(bytes.0.as_ptr(), size)
+        };
+    }
+    Some(answer(result.map(|()| 0)))
+}

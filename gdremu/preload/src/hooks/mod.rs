@@ -1,0 +1,112 @@
+//! The libc functions that programs reach a device by, each in all its spellings.
+//!
+//! A hook first finds out, at the cost of a look at memory, whether a call may concern the emulation
+//! at all; if not, it goes straight to the next definition.
+
+pub(crate) mod exists;
+pub(crate) mod files;
+pub(crate) mod io;
+pub(crate) mod memory;
+mod paths;
+mod stand_ins;
+
+use std::ffi::c_int;
+
+use gdremu_core::errno::Errno;
+
+/// Sets errno and returns -1.
+fn fail(errno: Errno) -> c_int {
+    // SAFETY: errno of this thread is always there.
+    unsafe { *libc::__errno_location() = errno.0 };
+    -1
+}
+
+/// A result as libc tells it.
+fn answer(result: Result<c_int, Errno>) -> c_int {
+    result.unwrap_or_else(fail)
+}
+
+/// What libc told, as a result.
+fn told(result: c_int) -> Result<(), Errno> {
+    if result >= 0 {
+        Ok(())
+    } else {
+        Err(last_errno())
+    }
+}
+
+fn last_errno() -> Errno {
+    // SAFETY: errno of this thread is always there.
+    Errno(unsafe { *libc::__errno_location() })
+}
+
+/// Which descriptors may be devices. A hint only: descriptors come and go behind the hooks' back,
+/// and what one really is the kernel tells.
+pub(crate) mod device_fds {
+    use std::ffi::c_int;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Linux allows no more by default.
+    const MAX: usize = 1 << 20;
+
+    static BITS: [AtomicU64; MAX / 64] = [const { AtomicU64::new(0) }; MAX / 64];
+
+    fn bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
+        let fd = usize::try_from(fd).ok()?;
+        Some((BITS.get(fd / 64)?, 1 << (fd % 64)))
+    }
+
+    pub(crate) fn add(fd: c_int) {
+        if let Some((word, bit)) = bit(fd) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn remove(fd: c_int) {
+        if let Some((word, bit)) = bit(fd) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn may_be(fd: c_int) -> bool {
+        match bit(fd) {
+            Some((word, bit)) => word.load(Ordering::Relaxed) & bit != 0,
+            None => fd >= 0,
+        }
+    }
+
+    /// Those of a range that may be devices.
+    pub(crate) fn within(first: u32, last: u32) -> Vec<c_int> {
+        let (first, last) = (first as usize, (last as usize).min(MAX - 1));
+        let words = first / 64..=last / 64;
+        words
+            .filter(|word| {
+                BITS.get(*word)
+                    .is_some_and(|bits| bits.load(Ordering::Relaxed) != 0)
+            })
+            .flat_map(|word| word * 64..word * 64 + 64)
+            .filter(|fd| (first..=last).contains(fd))
+            .map(|fd| fd as c_int)
+            .filter(|fd| may_be(*fd))
+            .collect()
+    }
+}
+
+/// Between which addresses pins are mapped. A hint only.
+pub(crate) mod mapped_range {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
+    static HIGH: AtomicUsize = AtomicUsize::new(0);
+
+    pub(crate) fn set(bounds: Option<(usize, usize)>) {
+        let (low, high) = bounds.unwrap_or((usize::MAX, 0));
+        LOW.store(low, Ordering::Relaxed);
+        HIGH.store(high, Ordering::Relaxed);
+    }
+
+    pub(crate) fn may_touch(addr: usize, len: usize) -> bool {
+        addr < HIGH.load(Ordering::Relaxed)
+            && addr.saturating_add(len) > LOW.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,75 @@
+//! The module's files under /proc.
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::os::fd::{FromRawFd, IntoRawFd};
+
+use gdremu_core::config::DriverConfig;
+use gdremu_core::errno::Errno;
+
+/// What `params` says.
+pub(crate) fn params(driver: &DriverConfig) -> String {
+    let persistent = if driver.persistent() { "yes" } else { "no" };
+    format!(
+        "Version: {}\n\
+         Built for NVIDIA driver flavor: opensource\n\
+         Use persistent mapping: {persistent}\n\
+         dbg_enabled: 1\n\
+         info_enabled: 0\n",
+        driver.version
+    )
+}
+
+/// What `nv_get_pages_refcount` says.
+pub(crate) fn refcount(tables: u64) -> String {
+    format!("{tables}\n")
+}
+
+/// A descriptor from which a text can be read, with the flags of open(2).
+pub(crate) fn open(text: &str, flags: c_int) -> Result<c_int, Errno> {
+    let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
+    let close_on_exec = if flags & libc::O_CLOEXEC != 0 {
+        libc::MFD_CLOEXEC
+    } else {
+        0
+    };
+    // SAFETY: the name ends with a NUL byte.
+    let fd = unsafe { libc::memfd_create(c"gdrdrv".as_ptr(), close_on_exec) };
+    if fd < 0 {
+        return Err(errno(std::io::Error::last_os_error()));
+    }
+    // SAFETY: a descriptor just made, which nobody else owns.
+    let mut file = unsafe { File::from_raw_fd(fd) };
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.rewind())
+        .map_err(errno)?;
+    Ok(file.into_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn params_are_the_modules_lines() {
+        let driver = DriverConfig {
+            traditional: true,
+            ..DriverConfig::default()
+        };
+        assert_eq!(
+            params(&driver),
+            "Version: 2.6\nBuilt for NVIDIA driver flavor: opensource\n\
+             Use persistent mapping: no\ndbg_enabled: 1\ninfo_enabled: 0\n"
+        );
+        assert!(params(&DriverConfig::default()).contains("mapping: yes\n"));
+    }
+
+    #[test]
+    fn a_text_is_read_from_its_start() {
+        let fd = open("12\n", libc::O_CLOEXEC).unwrap();
+        // SAFETY: a descriptor just made, which nobody else owns.
+        let file = unsafe { File::from_raw_fd(fd) };
+        assert_eq!(std::io::read_to_string(file).unwrap(), "12\n");
+    }
+}

@@ -1,0 +1,578 @@
+//! The emulated machine of this process, behind one lock.
+//!
+//! Made on first use, so that a hook called before any constructor finds it. While a thread holds
+//! the lock, its own libc calls pass through the hooks untouched.
+
+use std::cell::{Cell, UnsafeCell};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_int};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::IntoRawFd;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use gdremu_core::abi::{Argument, Command};
+use gdremu_core::config::{self, Config};
+use gdremu_core::driver::{Access, Caller, Driver, FileId, MapRequest};
+use gdremu_core::errno::Errno;
+use gdremu_core::fault::Faults;
+use gdremu_core::gpu::{Gpu, PageTableId};
+use gdremu_core::session::{Record, Session};
+use gdremu_core::trace::Event;
+
+use crate::exports::Exports;
+use crate::hooks::{device_fds, mapped_range};
+use crate::next;
+
+static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
+
+thread_local! {
+    /// This thread holds the lock.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Everything that is emulated for this process.
+pub struct Machine {
+    /// What is emulated.
+    pub config: &'static Config,
+    /// The kernel module.
+    pub driver: Driver,
+    /// GPU memory.
+    pub gpu: Gpu,
+    /// Faults of the driver and of CUDA.
+    pub faults: Faults,
+    /// This process was forked from one that had the machine already.
+    pub forked: bool,
+    session: Session,
+    devices: HashMap<Identity, Device>,
+    /// Descriptors that CUDA gave out.
+    pub(crate) exports: Exports,
+    /// Names of the driver calls made since they were last asked for.
+    calls: Vec<&'static str>,
+    /// The names as they were last handed out.
+    calls_told: CString,
+}
+
+/// Driver calls beyond these are forgotten when nobody asks for them.
+const MAX_CALLS: usize = 1 << 20;
+
+/// What tells an open device's descriptors from all others: their file system and file.
+pub(crate) type Identity = (u64, u64);
+
+/// A device that this process opened.
+struct Device {
+    file: FileId,
+    record: Record,
+    /// A page of the record that stays mapped as long as the device is: it keeps the device open in
+    /// the kernel's eyes, as a real mapping would.
+    anchor: Option<usize>,
+}
+
+/// What a descriptor is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Descriptor {
+    /// A device that this process opened.
+    Own(Identity, FileId),
+    /// A device that another process opened.
+    Foreign,
+    /// No device.
+    Other,
+}
+
+/// The lock, held.
+pub struct Guard(MutexGuard<'static, Option<Machine>>);
+
+impl Deref for Guard {
+    type Target = Machine;
+
+    fn deref(&self) -> &Machine {
+        self.0.as_ref().expect("made by lock()")
+    }
+}
+
+impl DerefMut for Guard {
+    fn deref_mut(&mut self) -> &mut Machine {
+        self.0.as_mut().expect("made by lock()")
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        INSIDE.set(false);
+    }
+}
+
+/// Takes the lock.
+///
+/// # Panics
+/// If the calling thread holds it.
+pub fn lock() -> Guard {
+    assert!(!INSIDE.replace(true), "the machine's lock is not recursive");
+    let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    machine.get_or_insert_with(Machine::new);
+    Guard(machine)
+}
+
+/// Takes the lock for a hook; `None` within calls that the emulation itself makes.
+pub fn enter() -> Option<Guard> {
+    (!is_held_here()).then(lock)
+}
+
+/// Whether the calling thread holds the lock: then the emulation itself is calling.
+pub fn is_held_here() -> bool {
+    INSIDE.get()
+}
+
+/// What is emulated.
+pub fn config() -> &'static Config {
+    static CONFIG: OnceLock<Config> = OnceLock::new();
+    CONFIG.get_or_init(|| {
+        read_config().unwrap_or_else(|why| {
+            eprintln!("gdremu: {}: {why}", config::VARIABLE);
+            std::process::abort();
+        })
+    })
+}
+
+/// The session, unless this process was not started by gdremu at all.
+pub(crate) fn session() -> Option<&'static Session> {
+    static SESSION: OnceLock<Option<Session>> = OnceLock::new();
+    let session = || read_config().ok().map(|config| Session::at(config.session));
+    SESSION.get_or_init(session).as_ref()
+}
+
+/// Who is calling.
+pub(crate) fn caller() -> Caller {
+    // SAFETY: these calls only read the ids of the calling thread.
+    unsafe {
+        Caller {
+            pid: libc::getpid(),
+            tid: libc::gettid(),
+        }
+    }
+}
+
+/// The size of a page of memory.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: asks for a constant of the system.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).expect("every system has a page size")
+}
+
+/// The file behind a descriptor, with its size in blocks.
+pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `status` has room for the answer, and is read only if there was one.
+    unsafe { (next::fstat()(fd, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let config = config();
+        Machine {
+            driver: Driver::new(config.driver.clone(), page_size() as u64),
+            gpu: Gpu::new(&config.gpu),
+            faults: config.faults.clone(),
+            forked: false,
+            session: Session::at(config.session.clone()),
+            devices: HashMap::new(),
+            exports: Exports::default(),
+            calls: Vec::new(),
+            calls_told: CString::default(),
+            config,
+        }
+    }
+
+    /// Opens the device and returns its descriptor.
+    pub(crate) fn open(&mut self, flags: c_int) -> Result<c_int, Errno> {
+        self.call("open", &[("flags", flags as u64)], |machine| {
+            let access = Access {
+                read: flags & libc::O_ACCMODE != libc::O_WRONLY,
+                write: flags & libc::O_ACCMODE != libc::O_RDONLY,
+            };
+            if config().driver.loaded {
+                if flags & libc::O_DIRECTORY != 0 {
+                    return Err(Errno::ENOTDIR);
+                }
+                if flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0 {
+                    return Err(Errno::EEXIST);
+                }
+            }
+            let file = machine.driver.open(caller(), access)?;
+            machine.descriptor(file, access, flags).inspect_err(|_| {
+                machine.driver.release(&mut machine.gpu, file);
+            })
+        })
+        .map(|fd| fd as c_int)
+    }
+
+    fn descriptor(&mut self, file: FileId, access: Access, flags: c_int) -> Result<u64, Errno> {
+        let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
+        let (record, device) = self
+            .session
+            .open_device(access.read, access.write)
+            .map_err(errno)?;
+        let identity = record.identity().map_err(errno)?;
+        let fd = device.into_raw_fd();
+        if flags & libc::O_CLOEXEC == 0 {
+            // SAFETY: changes a flag of the descriptor just made.
+            unsafe { next::fcntl()(fd, libc::F_SETFD, 0) };
+        }
+        self.devices.insert(
+            identity,
+            Device {
+                file,
+                record,
+                anchor: None,
+            },
+        );
+        device_fds::add(fd);
+        Ok(fd as u64)
+    }
+
+    /// Tells what a descriptor is, by what the kernel says and not by its number.
+    pub(crate) fn descriptor_of(&self, fd: c_int) -> Descriptor {
+        let Some(status) = file_status(fd) else {
+            return Descriptor::Other;
+        };
+        let identity = (status.st_dev, status.st_ino);
+        if let Some(device) = self.devices.get(&identity) {
+            return Descriptor::Own(identity, device.file);
+        }
+        let is_record = status.st_mode & libc::S_IFMT == libc::S_IFREG
+            && status.st_blocks == 0
+            && std::fs::read_link(format!("/proc/self/fd/{fd}"))
+                .is_ok_and(|path| path.starts_with(self.session.devices()));
+        if is_record {
+            Descriptor::Foreign
+        } else {
+            Descriptor::Other
+        }
+    }
+
+    /// Runs an ioctl with gdrdrv's type byte on a device of this process.
+    pub(crate) fn ioctl(
+        &mut self,
+        identity: Identity,
+        file: FileId,
+        number: u32,
+        argument: &mut Argument,
+    ) -> Result<(), Errno> {
+        let command = Command::from_number(number);
+        let name = command.map_or("ioctl", Command::name);
+        let begin = Instant::now();
+        let result = self.faults.take_answers(name).and_then(|answers| {
+            self.driver
+                .ioctl(&mut self.gpu, file, caller(), number, argument)?;
+            answers.put(argument);
+            Ok(())
+        });
+        let arguments: Vec<_> = match command {
+            None => vec![("command", number.into())],
+            Some(command) => command
+                .fields()
+                .iter()
+                .map(|field| (field.name, argument.get(field)))
+                .collect(),
+        };
+        self.tell(name, &arguments, result.map(|()| 0), begin);
+        self.publish_pins(identity);
+        result
+    }
+
+    /// Maps a pin of a device of this process.
+    pub(crate) fn mmap(
+        &mut self,
+        fd: c_int,
+        identity: Identity,
+        file: FileId,
+        request: &MapRequest,
+    ) -> Result<usize, Errno> {
+        let arguments = [("length", request.len as u64), ("offset", request.offset)];
+        self.call("mmap", &arguments, |machine| {
+            let addr = machine
+                .driver
+                .mmap(&mut machine.gpu, file, caller(), request)?;
+            machine.anchor(fd, identity);
+            machine.publish_bounds();
+            Ok(addr as u64)
+        })
+        .map(|addr| addr as usize)
+    }
+
+    /// Makes the kernel count this process's mappings of a device as a use of it.
+    fn anchor(&mut self, fd: c_int, identity: Identity) {
+        let Some(device) = self.devices.get_mut(&identity) else {
+            return;
+        };
+        if device.anchor.is_some() {
+            return;
+        }
+        // SAFETY: new pages at an address that the kernel chooses, out of reach for everyone.
+        let anchor = unsafe {
+            next::mmap()(
+                std::ptr::null_mut(),
+                1,
+                libc::PROT_NONE,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
+        };
+        if anchor == libc::MAP_FAILED {
+            return;
+        }
+        // SAFETY: the page just mapped.
+        unsafe { libc::madvise(anchor, 1, libc::MADV_DONTFORK) };
+        device.anchor = Some(anchor as usize);
+    }
+
+    /// Runs a call that takes a range of addresses away, and does what follows from it for the
+    /// mappings there.
+    pub(crate) fn take_away(
+        &mut self,
+        name: &'static str,
+        addr: usize,
+        len: usize,
+        run: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let arguments = [("address", addr as u64), ("length", len as u64)];
+        self.call(name, &arguments, |machine| {
+            run()?;
+            machine.unmapped(addr, len);
+            Ok(0)
+        })
+        .map(|_| ())
+    }
+
+    /// A range of addresses was unmapped, by whole pages.
+    pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
+        let len = len.next_multiple_of(page_size());
+        let touched = self.driver.unmapped(addr, len);
+        self.exports.unmapped(addr, len);
+        self.publish_bounds();
+        let unanchored: Vec<_> = self
+            .devices
+            .iter_mut()
+            .filter(|(_, device)| {
+                touched.contains(&device.file) && self.driver.mappings_of(device.file) == 0
+            })
+            .map(|(identity, device)| (*identity, device.anchor.take()))
+            .collect();
+        for (identity, anchor) in unanchored {
+            if let Some(anchor) = anchor {
+                // SAFETY: the anchor's own page, which nothing touches.
+                unsafe { next::munmap()(anchor as *mut _, 1) };
+            }
+            self.reap(identity);
+        }
+    }
+
+    /// Whether any address of a range maps GPU memory.
+    pub(crate) fn maps(&self, addr: usize, len: usize) -> bool {
+        self.driver.maps(addr, len) || self.exports.maps(addr, len)
+    }
+
+    /// A range of addresses was moved by mremap(2).
+    pub(crate) fn moved(&mut self, from: usize, len: usize, to: usize) {
+        self.driver.moved(from, len, to);
+        self.exports.moved(from, len, to);
+        self.publish_bounds();
+    }
+
+    /// A descriptor of a device is being closed by `run`.
+    pub(crate) fn close(
+        &mut self,
+        identity: Identity,
+        run: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let begin = Instant::now();
+        // As in Linux, a close that fails has closed.
+        let result = run().and_then(|()| self.faults.take("close").map_or(Ok(()), Err));
+        self.tell("close", &[], result.map(|()| 0), begin);
+        self.reap(identity);
+        result
+    }
+
+    /// Memory was freed under pins that are not persistent.
+    pub fn revoke(&mut self, tables: &[PageTableId]) {
+        if tables.is_empty() {
+            return;
+        }
+        for table in tables {
+            self.driver.revoked(&mut self.gpu, *table);
+        }
+        for identity in self.devices.keys().copied().collect::<Vec<_>>() {
+            self.publish_pins(identity);
+        }
+    }
+
+    /// Releases a device if the kernel says that nobody has it open any longer.
+    fn reap(&mut self, identity: Identity) {
+        let Some(device) = self.devices.get(&identity) else {
+            return;
+        };
+        if self.driver.mappings_of(device.file) > 0 || device.record.is_open() {
+            return;
+        }
+        self.driver.release(&mut self.gpu, device.file);
+        device.record.remove();
+        self.devices.remove(&identity);
+    }
+
+    /// Releases every device that nobody has open, however it was closed.
+    pub(crate) fn reap_all(&mut self) {
+        for identity in self.devices.keys().copied().collect::<Vec<_>>() {
+            self.reap(identity);
+        }
+    }
+
+    /// Number of page tables pinned in all processes of the session.
+    pub(crate) fn refcount(&mut self) -> u64 {
+        self.reap_all();
+        self.session.refcount()
+    }
+
+    /// Lets the hooks tell cheaply which addresses do not concern them.
+    pub(crate) fn publish_bounds(&self) {
+        let bounds = [self.driver.mapped_bounds(), self.exports.mapped_bounds()];
+        mapped_range::set(
+            bounds
+                .into_iter()
+                .flatten()
+                .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+        );
+    }
+
+    /// Lets other processes know how many page tables a device has pinned.
+    fn publish_pins(&self, identity: Identity) {
+        if let Some(device) = self.devices.get(&identity) {
+            device
+                .record
+                .set_pins(self.driver.pins_of(device.file) as u64);
+        }
+    }
+
+    /// Makes a driver call unless it shall fail, and tells about it.
+    pub(crate) fn call(
+        &mut self,
+        name: &'static str,
+        arguments: &[(&str, u64)],
+        make: impl FnOnce(&mut Self) -> Result<u64, Errno>,
+    ) -> Result<u64, Errno> {
+        let begin = Instant::now();
+        let result = match self.faults.take(name) {
+            Some(errno) => Err(errno),
+            None => make(self),
+        };
+        self.tell(name, arguments, result, begin);
+        result
+    }
+
+    fn tell(
+        &mut self,
+        call: &'static str,
+        arguments: &[(&str, u64)],
+        result: Result<u64, Errno>,
+        begin: Instant,
+    ) {
+        if self.calls.len() < MAX_CALLS {
+            self.calls.push(call);
+        }
+        if let Some(path) = &config().trace {
+            let duration = begin.elapsed().as_nanos();
+            let event = Event {
+                call,
+                arguments,
+                result,
+                duration,
+                caller: caller(),
+            };
+            append(path, &event.to_json());
+        }
+    }
+
+    /// The driver calls since this was last asked, by name, separated by blanks.
+    pub(crate) fn take_calls(&mut self) -> &CStr {
+        let calls = std::mem::take(&mut self.calls).join(" ");
+        self.calls_told = CString::new(calls).expect("names have no NUL byte");
+        &self.calls_told
+    }
+
+    /// In a forked child: devices and mappings are the parent's.
+    fn after_fork(&mut self) {
+        self.driver.forget();
+        self.devices.clear();
+        self.gpu.after_fork();
+        self.exports.after_fork();
+        self.calls.clear();
+        self.forked = true;
+        self.publish_bounds();
+    }
+}
+
+/// Adds a line to a file. Opened anew each time: the program sees no descriptor that is not its own.
+fn append(path: &Path, line: &str) {
+    // A trace that cannot be written must not stop the program.
+    if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
+        let _ = file.write_all(line.as_bytes());
+    }
+}
+
+fn read_config() -> Result<Config, String> {
+    let name = std::ffi::CString::new(config::VARIABLE).expect("a name has no NUL byte");
+    // SAFETY: `name` ends with a NUL byte; the value is copied before anyone can change it.
+    let value = unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value))
+    };
+    let value = value.ok_or("not set: start programs with gdremu")?;
+    Config::from_variable(value.to_str().map_err(|error| error.to_string())?)
+}
+
+/// The lock, kept over a fork, so that the child gets it in a state that it can use.
+struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Option<Machine>>>>);
+
+// SAFETY: touched only by the handlers below, of which the first has taken the lock.
+unsafe impl Sync for HeldOverFork {}
+
+static HELD_OVER_FORK: HeldOverFork = HeldOverFork(UnsafeCell::new(None));
+
+extern "C" fn before_fork() {
+    let guard = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: this thread holds the lock.
+    unsafe { *HELD_OVER_FORK.0.get() = Some(guard) };
+}
+
+extern "C" fn after_fork_in_parent() {
+    // SAFETY: this thread holds the lock since `before_fork`.
+    drop(unsafe { (*HELD_OVER_FORK.0.get()).take() });
+}
+
+extern "C" fn after_fork_in_child() {
+    // SAFETY: this thread holds the lock since `before_fork`.
+    let guard = unsafe { (*HELD_OVER_FORK.0.get()).take() };
+    if let Some(mut guard) = guard
+        && let Some(machine) = guard.as_mut()
+    {
+        INSIDE.set(true);
+        machine.after_fork();
+        INSIDE.set(false);
+    }
+}
+
+/// Makes forks safe. Called when the library is loaded.
+pub(crate) fn watch_forks() {
+    // SAFETY: the handlers live as long as this library, which is never unloaded.
+    unsafe {
+        libc::pthread_atfork(
+            Some(before_fork),
+            Some(after_fork_in_parent),
+            Some(after_fork_in_child),
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! The nvidia provider as far as it goes without a GPU: its functions in the place of those of a
+//! libcuda that only counts (tests/nvidia_libcuda.c), and the launcher's refusals.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{GDREMU, built, compile};
+
+/// Builds a program, linked with a libcuda of its own.
+fn program(source: &str, name: &str) -> PathBuf {
+    let mut arguments = vec!["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"];
+    // Like NVIDIA's, it calls its own functions, whoever else has some of the same names.
+    arguments.extend(["-Wl,-Bsymbolic", "-Wno-unused-parameter"]);
+    let folder = format!("{name}.lib/libcuda.so.1");
+    let libcuda = compile("nvidia_libcuda", &folder, arguments);
+    let rpath = format!("-Wl,-rpath,{}", libcuda.parent().unwrap().display());
+    compile(source, name, [libcuda.as_os_str(), rpath.as_ref()])
+}
+
+/// Runs a program as gdremu would where there is a GPU.
+fn run(source: &str, way: &str, faults: &str) -> Output {
+    let test = format!("{way}-{}", faults.len());
+    let mut program = Command::new(program(source, &test));
+    program.arg(way);
+    program.env("LD_PRELOAD", built("gdremu-nvidia"));
+    let config = format!("provider=nvidia;session=/nonexistent;faults={faults};");
+    program.env("GDREMU_CONFIG", config).output().unwrap()
+}
+
+fn assert_passes(way: &str) {
+    let output = run("nvidia_functions", way, "");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "ok nvidia_functions\n"
+    );
+}
+
+#[test]
+fn linked_programs_get_our_functions() {
+    assert_passes("linked");
+}
+
+#[test]
+fn dlsym_finds_our_functions() {
+    assert_passes("dlsym");
+    assert_passes("next");
+}
+
+#[test]
+fn cu_get_proc_address_finds_our_functions() {
+    assert_passes("cuGetProcAddress");
+    assert_passes("cuGetProcAddress_v2");
+}
+
+/// UCX writes its functions into the entries of every loaded object, ours included.
+#[test]
+fn hooks_in_our_own_entries_do_not_reach_what_lookups_find() {
+    let output = run("nvidia_relocate", "all", "");
+    assert!(output.status.success(), "{output:?}");
+    let program = compile("nvidia_relocate", "emulated", [built("gdremu-libcuda")]);
+    let output = Command::new(GDREMU)
+        .arg("--")
+        .arg(program)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn they_fail_on_demand() {
+    let output = run("nvidia_functions", "linked", "cuMemFree:700@2");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("is 0x2bc, not 0"), "{stderr}");
+}
+
+/// What scripts/gpu/check.sh has real GPUs do, emulated ones do too.
+#[test]
+fn real_and_emulated_gpus_are_used_alike() {
+    let program = compile("gpu_memory", "program", [built("gdremu-libcuda")]);
+    for arguments in [
+        &["--", "persistent"] as &[&str],
+        &["--traditional", "--", "traditional"],
+    ] {
+        let (test, options) = arguments.split_last().unwrap();
+        let mut gdremu = Command::new(GDREMU);
+        let output = gdremu
+            .args(options)
+            .arg(&program)
+            .arg(test)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{test}: {output:?}");
+    }
+}
+
+#[test]
+fn gdremu_says_that_there_is_no_gpu() {
+    if Path::new("/dev/nvidiactl").exists() {
+        return;
+    }
+    let mut gdremu = Command::new(GDREMU);
+    let output = gdremu
+        .args(["--provider", "nvidia", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("/dev/nvidiactl"), "{stderr}");
+}
