@@ -1,13 +1,14 @@
 //! gdremu: runs a program on an emulated machine with gdrdrv and CUDA GPUs.
 //!
 //! ```text
-//! options (options.rs) → Config → environment of the program → run it (child.rs) → leak report
+//! options (options.rs, profiles.rs) → Config → environment of the program → run it (child.rs) → leak report
 //!                        program.rs: says whether the program can be reached at all
 //! ```
 
 mod child;
 mod files;
 mod options;
+mod profiles;
 mod program;
 
 use std::env;
@@ -16,7 +17,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
-use clap::Parser;
 use gdremu::config::{self, Provider};
 use gdremu::gpu::emugpu;
 use gdremu::session::Session;
@@ -34,7 +34,12 @@ const NOT_FOUND: u8 = 127;
 const NVIDIA_DRIVER: &str = "/dev/nvidiactl";
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    let options = Options::read(env::args_os()).unwrap_or_else(|error| error.exit());
+    if options.list_profiles {
+        print!("{}", profiles::list());
+        return ExitCode::SUCCESS;
+    }
+    match run(&options) {
         Ok(End::Exit(code)) => ExitCode::from(code),
         Ok(End::Signal(signal)) => child::die_by(signal),
         Err(why) => {
