@@ -95,7 +95,7 @@ make_in() {
 }
 
 build_ucx() {
-    for part in ucm ucs uct ucp tools/info; do
+    for part in ucm ucs uct ucp tools/info tools/perf; do # gtest loads a module of the last.
         make_in "src/$part" install
     done
 }
@@ -104,29 +104,12 @@ build_gtest() {
     make_in test/gtest
 }
 
-for tool in g++ autoreconf libtoolize pkg-config dpkg-source python3; do
-    command -v "$tool" >/dev/null || skip "there is no $tool"
-done
-[ -x "$gdremu" ] || skip "there is no $gdremu: run \`make consumers\`"
-mkdir -p "$cache" && cd "$cache" || exit 1
-
-# The library is always the present one; the interface that UCX is built against does not change.
-make -s -C "$root" lib_install prefix="$cache/gdrcopy" libdir="$cache/gdrcopy/lib" >gdrcopy.log || skip "no library, see $cache/gdrcopy.log"
-once fetch-ucx fetch_ucx
-once cuda make_cuda
-once configure-ucx configure_ucx
-once build-ucx build_ucx
-once build-gtest build_gtest
-
-export LD_LIBRARY_PATH=$cache/gdrcopy/lib:$cache/ucx/lib:$cache/cuda/lib64
-failed=0
-rows=()
-
 # profile NAME GDREMU-OPTION...
 profile() {
     local name=$1 listed=no log filter
     shift
-    "$gdremu" "$@" -- ucx/bin/ucx_info -d 2>&1 | grep -q 'Transport: gdr_copy' && listed=yes
+    # Not grep -q, which ends ucx_info before its end.
+    [ "$("$gdremu" "$@" -- ucx/bin/ucx_info -d 2>&1 | grep -c 'Transport: gdr_copy')" -gt 0 ] && listed=yes
     [ $listed = yes ] || failed=1
     for filter in "${filters[@]}"; do
         log=$cache/gtest-${name// /-}-${filter//\*/}.log
@@ -136,14 +119,37 @@ profile() {
     done
 }
 
-filters=("$@")
-profile default
-profile traditional --traditional
-profile gdrdrv-2.4 --driver-version 2.4
-profile cached --platform cached
-profile "two GPUs" --gpus 2
-profile dma-buf --no-gdrdrv --cuda-version 13.3
+# In a function, so that all of it is read before anything runs.
+main() {
+    for tool in g++ autoreconf libtoolize pkg-config dpkg-source python3; do
+        command -v "$tool" >/dev/null || skip "there is no $tool"
+    done
+    [ -x "$gdremu" ] || skip "there is no $gdremu: run \`make consumers\`"
+    mkdir -p "$cache" && cd "$cache" || exit 1
 
-printf 'UCX %s\n%-12s %-8s %-16s %6s %6s %8s\n' "$(cat version)" profile gdr_copy tests run passed skipped
-printf '%s\n' "${rows[@]}"
-exit $failed
+    # The library is always the present one; the interface that UCX is built against does not change.
+    make -s -C "$root" lib_install prefix="$cache/gdrcopy" libdir="$cache/gdrcopy/lib" >gdrcopy.log || skip "no library, see $cache/gdrcopy.log"
+    once fetch-ucx fetch_ucx
+    once cuda make_cuda
+    once configure-ucx configure_ucx
+    once build-ucx build_ucx
+    once build-gtest build_gtest
+
+    export LD_LIBRARY_PATH=$cache/gdrcopy/lib:$cache/ucx/lib:$cache/cuda/lib64
+    failed=0
+    rows=()
+
+    filters=("$@")
+    profile default
+    profile traditional --traditional
+    profile gdrdrv-2.4 --driver-version 2.4
+    profile cached --platform cached
+    profile "two GPUs" --gpus 2
+    profile dma-buf --no-gdrdrv --cuda-version 13.3
+
+    printf 'UCX %s\n%-12s %-8s %-16s %6s %6s %8s\n' "$(cat version)" profile gdr_copy tests run passed skipped
+    printf '%s\n' "${rows[@]}"
+    exit $failed
+}
+
+main "$@"

@@ -7,59 +7,62 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{apiperf, copybw, copylat, doctor, failure, pplat};
+use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat};
+use crate::output;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
 ///
-/// Each tool can also be called by the name gdrcopy_TOOL. Exit status: 0, 1 if something failed,
-/// 2 for wrong options, 130 after Ctrl-C.
+/// Each tool can also be started as gdrcopy_TOOL. Exit status: 0 for success, 1 for failure, 2 for
+/// wrong options, 130 after Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(
     name = "gdrcopy",
     version,
     propagate_version = true,
     disable_help_subcommand = true,
-    args_override_self = true // As with getopt: the last one counts.
+    args_override_self = true // As with getopt: the last value counts.
 )]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
-    pub tool: Tool,
+    pub(crate) tool: Tool,
 }
 
-/// One tool each, with its options.
+/// The tools with their options.
 #[derive(Debug, Subcommand)]
-pub enum Tool {
+pub(crate) enum Tool {
     /// Bandwidth of copies to and from a mapped GPU buffer
     Copybw(copybw::Options),
     /// Latency of copies of all sizes
     Copylat(copylat::Options),
+    /// Copies of many sizes and alignments through several libraries, side by side
+    Compare(compare::Options),
     /// Time of the calls that pin and map
     Apiperf(apiperf::Options),
     /// Latency of a ping-pong between CPU and GPU
     Pplat(pplat::Options),
-    /// Tells whether and how gdrcopy works on this machine, and what to do where it does not
+    /// Diagnoses whether GDRCopy works on this system, and suggests fixes
     Doctor(doctor::Options),
 }
 
-/// What the names of links begin with.
+/// The prefix of the names of links.
 pub const LINK_PREFIX: &str = "gdrcopy_";
 
-/// Runs the tool that the command line asks for.
+/// Runs the tool that the command line names.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     // Clap ends the process: with 0 for --help and --version, with 2 for wrong options.
     let cli = Cli::parse_from(with_tool(arguments.collect()));
     let (tool, result) = match &cli.tool {
         Tool::Copybw(options) => ("copybw", copybw::run(options)),
         Tool::Copylat(options) => ("copylat", copylat::run(options)),
+        Tool::Compare(options) => ("compare", compare::run(options)),
         Tool::Apiperf(options) => ("apiperf", apiperf::run(options)),
         Tool::Pplat(options) => ("pplat", pplat::run(options)),
         Tool::Doctor(options) => ("doctor", doctor::run(options)),
     };
-    result.unwrap_or_else(|error| failure::report(tool, &error))
+    result.unwrap_or_else(|error| output::print_error(tool, &error))
 }
 
-/// The command line with the tool that the program's own name tells.
+/// The command line with the tool that the program's own name contains.
 fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let name = arguments
         .first()
@@ -82,12 +85,12 @@ mod tests {
     }
 
     #[test]
-    fn the_definitions_are_sound() {
+    fn definitions_are_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn links_name_the_tool() {
+    fn link_name_selects_the_tool() {
         let linked = with_tool(arguments("/usr/bin/gdrcopy_copybw -s 1"));
         assert_eq!(linked, arguments("gdrcopy copybw -s 1"));
         let plain = arguments("./gdrcopy copybw -s 1");

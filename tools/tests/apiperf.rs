@@ -8,7 +8,7 @@ use serde_json::Value;
 #[test]
 fn calls_and_sizes_are_listed() {
     let library = library();
-    let said = run(&mut gdrcopy(
+    let output = run(&mut gdrcopy(
         &[],
         &[
             "apiperf",
@@ -22,8 +22,11 @@ fn calls_and_sizes_are_listed() {
             library.to_str().unwrap(),
         ],
     ));
-    assert_eq!(said.status, Some(0), "{said:?}");
-    let header = said.stdout.lines().find(|line| line.starts_with("Size(B)"));
+    assert_eq!(output.status, Some(0), "{output:?}");
+    let header = output
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("Size(B)"));
     let names: Vec<_> = header
         .expect("a header")
         .split_whitespace()
@@ -32,20 +35,21 @@ fn calls_and_sizes_are_listed() {
     let calls = ["pin", "map", "get_info", "unmap", "unpin"];
     assert_eq!(names, calls.map(|call| format!("{call}.Time(us)")));
     for size in ["65536", "131072", "262144"] {
-        let line = said.stdout.lines().find(|line| line.starts_with(size));
+        let line = output.stdout.lines().find(|line| line.starts_with(size));
         let cells: Vec<_> = line.expect(size).split_whitespace().skip(2).collect();
-        assert_eq!(cells.len(), 5, "{said:?}");
+        assert_eq!(cells.len(), 5, "{output:?}");
         assert!(
             cells.iter().all(|cell| cell.parse::<f64>().is_ok()),
             "{cells:?}"
         );
         assert!(
-            said.stdout
+            output
+                .stdout
                 .contains(&format!("histogram of pin, {size} bytes"))
         );
     }
     // Ten bars a size, twenty pins in each histogram.
-    let bars: Vec<_> = said
+    let bars: Vec<_> = output
         .stdout
         .lines()
         .filter(|line| line.starts_with('['))
@@ -70,14 +74,14 @@ fn two_libraries_have_ratios() {
         format!("b={}", library().display()),
     );
     let options = ["apiperf", "-s", "64K", "-n", "10", "--lib", &a, "--lib", &b];
-    let said = run(&mut gdrcopy(&[], &options));
-    assert!(said.stdout.contains("P50 ratio"), "{said:?}");
+    let output = run(&mut gdrcopy(&[], &options));
+    assert!(output.stdout.contains("P50 ratio"), "{output:?}");
     let folder = tempfile::tempdir().unwrap();
     let plot = folder.path().join("plot.svg");
-    let said = run(gdrcopy(&[], &options)
+    let output = run(gdrcopy(&[], &options)
         .args(["--format=json", "--plot"])
         .arg(&plot));
-    let document: Value = serde_json::from_str(&said.stdout).unwrap();
+    let document: Value = serde_json::from_str(&output.stdout).unwrap();
     let records = document["records"].as_array().unwrap();
     assert_eq!(records.len(), 2 * 5);
     for record in records {
@@ -102,7 +106,7 @@ fn pins_and_mappings_are_given_back() {
         "--leak-exit",
         "99",
     ];
-    let said = run(&mut gdrcopy(
+    let output = run(&mut gdrcopy(
         &machine,
         &[
             "apiperf",
@@ -116,7 +120,7 @@ fn pins_and_mappings_are_given_back() {
             library.to_str().unwrap(),
         ],
     ));
-    assert_eq!(said.status, Some(0), "{said:?}");
+    assert_eq!(output.status, Some(0), "{output:?}");
     let trace = std::fs::read_to_string(trace.path()).unwrap();
     let count = |call: &str| trace.matches(&format!("\"{call}\"")).count();
     // One pin shows that the buffer can be pinned, then 3 warm up and 10 are timed.
@@ -128,7 +132,7 @@ fn pins_and_mappings_are_given_back() {
 #[test]
 fn less_than_a_page_or_no_iteration_is_wrong_usage() {
     for options in [["-s", "65535"], ["-n", "0"]] {
-        let said = run(gdrcopy(&[], &["apiperf"]).args(options));
-        assert_eq!(said.status, Some(2), "{options:?}: {said:?}");
+        let output = run(gdrcopy(&[], &["apiperf"]).args(options));
+        assert_eq!(output.status, Some(2), "{options:?}: {output:?}");
     }
 }

@@ -7,15 +7,18 @@ use std::process::Command;
 
 use common::{gdrcopy, library, run};
 
-const TOOLS: [&str; 5] = ["copybw", "copylat", "apiperf", "pplat", "doctor"];
+const TOOLS: [&str; 6] = ["copybw", "copylat", "compare", "apiperf", "pplat", "doctor"];
 
 #[test]
 fn wrong_options_are_told_with_status_2() {
     for tool in TOOLS {
-        let said = run(&mut gdrcopy(&[], &[tool, "--no-such-option"]));
-        assert_eq!(said.status, Some(2), "{tool}: {said:?}");
-        assert!(said.stderr.contains("--no-such-option"), "{tool}: {said:?}");
-        assert_eq!(said.stdout, "", "{tool}");
+        let output = run(&mut gdrcopy(&[], &[tool, "--no-such-option"]));
+        assert_eq!(output.status, Some(2), "{tool}: {output:?}");
+        assert!(
+            output.stderr.contains("--no-such-option"),
+            "{tool}: {output:?}"
+        );
+        assert_eq!(output.stdout, "", "{tool}");
     }
 }
 
@@ -23,9 +26,12 @@ fn wrong_options_are_told_with_status_2() {
 fn help_is_given_without_a_gpu() {
     for tool in TOOLS {
         for option in ["-h", "--help"] {
-            let said = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args([tool, option]));
-            assert_eq!(said.status, Some(0), "{tool}: {said:?}");
-            assert!(said.stdout.contains("Usage: gdrcopy"), "{tool}: {said:?}");
+            let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args([tool, option]));
+            assert_eq!(output.status, Some(0), "{tool}: {output:?}");
+            assert!(
+                output.stdout.contains("Usage: gdrcopy"),
+                "{tool}: {output:?}"
+            );
         }
     }
 }
@@ -33,14 +39,14 @@ fn help_is_given_without_a_gpu() {
 #[test]
 fn the_last_of_equal_options_counts() {
     let one = format!("--lib={}", library().display());
-    let said = run(&mut gdrcopy(
+    let output = run(&mut gdrcopy(
         &[],
         &[
             "copybw", &one, "-s", "1M", "-s", "64K", "-w", "0", "-r", "1", "-r", "10",
         ],
     ));
-    assert_eq!(said.status, Some(0), "{said:?}");
-    assert!(said.stdout.contains("65536 bytes in pages"), "{said:?}");
+    assert_eq!(output.status, Some(0), "{output:?}");
+    assert!(output.stdout.contains("65536 bytes in pages"), "{output:?}");
 }
 
 #[test]
@@ -49,25 +55,31 @@ fn links_name_the_tool() {
     for tool in TOOLS {
         let link = folder.path().join(format!("gdrcopy_{tool}"));
         symlink(env!("CARGO_BIN_EXE_gdrcopy"), &link).unwrap();
-        let said = run(Command::new(&link).arg("-h"));
+        let output = run(Command::new(&link).arg("-h"));
         assert!(
-            said.stdout.contains(&format!("Usage: gdrcopy {tool}")),
-            "{said:?}"
+            output.stdout.contains(&format!("Usage: gdrcopy {tool}")),
+            "{output:?}"
         );
-        let said = run(Command::new(&link).arg("--version"));
-        assert!(said.stdout.contains(env!("CARGO_PKG_VERSION")), "{said:?}");
+        let output = run(Command::new(&link).arg("--version"));
+        assert!(
+            output.stdout.contains(env!("CARGO_PKG_VERSION")),
+            "{output:?}"
+        );
     }
 }
 
 #[test]
 fn without_a_cuda_driver_there_is_an_explanation() {
     let library = library();
-    for tool in ["copybw", "copylat", "apiperf"] {
+    for tool in ["copybw", "copylat", "compare", "apiperf"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
-        let said = run(command.args([tool, "--lib", library.to_str().unwrap()]));
-        assert_eq!(said.status, Some(1), "{tool}: {said:?}");
-        assert!(said.stderr.contains("no CUDA driver"), "{tool}: {said:?}");
-        assert!(!said.stderr.contains("panicked"), "{tool}: {said:?}");
+        let output = run(command.args([tool, "--lib", library.to_str().unwrap()]));
+        assert_eq!(output.status, Some(1), "{tool}: {output:?}");
+        assert!(
+            output.stderr.contains("no CUDA driver"),
+            "{tool}: {output:?}"
+        );
+        assert!(!output.stderr.contains("panicked"), "{tool}: {output:?}");
     }
 }
 
@@ -76,36 +88,36 @@ fn the_library_is_the_loader_s_choice() {
     let folder = tempfile::tempdir().unwrap();
     symlink(library(), folder.path().join("libgdrapi.so.2")).unwrap();
     let few = ["copybw", "-w", "10", "-r", "10"];
-    let said = run(gdrcopy(&[], &few).env("LD_LIBRARY_PATH", folder.path()));
-    assert_eq!(said.status, Some(0), "{said:?}");
+    let output = run(gdrcopy(&[], &few).env("LD_LIBRARY_PATH", folder.path()));
+    assert_eq!(output.status, Some(0), "{output:?}");
     let file = library().canonicalize().unwrap();
-    assert!(said.stdout.contains(file.to_str().unwrap()), "{said:?}");
+    assert!(output.stdout.contains(file.to_str().unwrap()), "{output:?}");
 
-    let said = run(gdrcopy(&[], &few).env_remove("LD_LIBRARY_PATH"));
-    assert_eq!(said.status, Some(1), "{said:?}");
-    assert!(said.stderr.contains("--lib"), "{said:?}");
+    let output = run(gdrcopy(&[], &few).env_remove("LD_LIBRARY_PATH"));
+    assert_eq!(output.status, Some(1), "{output:?}");
+    assert!(output.stderr.contains("--lib"), "{output:?}");
 }
 
 #[test]
 fn a_file_that_is_no_library_is_named() {
     let program = env!("CARGO_BIN_EXE_gdrcopy");
     for file in [program, "/nowhere/libgdrapi.so"] {
-        let said = run(&mut gdrcopy(&[], &["copybw", "--lib", file]));
-        assert_eq!(said.status, Some(1), "{said:?}");
-        assert!(said.stderr.contains(file), "{said:?}");
+        let output = run(&mut gdrcopy(&[], &["copybw", "--lib", file]));
+        assert_eq!(output.status, Some(1), "{output:?}");
+        assert!(output.stderr.contains(file), "{output:?}");
     }
     let one = format!("--lib={}", library().display());
-    let said = run(&mut gdrcopy(&[], &["copybw", &one, &one, &one]));
-    assert_eq!(said.status, Some(2), "{said:?}");
+    let output = run(&mut gdrcopy(&[], &["copybw", &one, &one, &one]));
+    assert_eq!(output.status, Some(2), "{output:?}");
 }
 
 #[test]
 fn a_gpu_that_is_not_there_is_told() {
     let one = format!("--lib={}", library().display());
-    let said = run(&mut gdrcopy(
+    let output = run(&mut gdrcopy(
         &["--gpus", "2"],
         &["copylat", &one, "-d", "2"],
     ));
-    assert_eq!(said.status, Some(1), "{said:?}");
-    assert!(said.stderr.contains("no GPU 2; CUDA has 2"), "{said:?}");
+    assert_eq!(output.status, Some(1), "{output:?}");
+    assert!(output.stderr.contains("no GPU 2; CUDA has 2"), "{output:?}");
 }

@@ -4,13 +4,13 @@ mod common;
 
 use std::path::Path;
 
-use common::{Said, faulty_library, gdrcopy, library, run};
+use common::{Output, faulty_library, gdrcopy, library, run};
 use serde_json::Value;
 
 const FAST: [&str; 4] = ["-w", "50", "-r", "20"];
 
 /// Runs a tool with the library of this workspace.
-fn tool(machine: &[&str], name: &str, options: &[&str]) -> Said {
+fn tool(machine: &[&str], name: &str, options: &[&str]) -> Output {
     let library = format!("ours={}", library().display());
     run(gdrcopy(machine, &[name, "--lib", &library])
         .args(FAST)
@@ -18,7 +18,7 @@ fn tool(machine: &[&str], name: &str, options: &[&str]) -> Said {
 }
 
 /// Runs a tool with it twice.
-fn with_two(name: &str, options: &[&str]) -> Said {
+fn with_two(name: &str, options: &[&str]) -> Output {
     let other = format!("other={}", library().display());
     let mut all = vec!["--lib", &other];
     all.extend(options);
@@ -40,27 +40,30 @@ fn records(json: &str) -> Vec<Value> {
 
 #[test]
 fn copybw_prints_what_scripts_look_for() {
-    let said = tool(&["--gpus", "2"], "copybw", &["-d", "1"]);
-    assert_eq!(said.status, Some(0), "{said:?}");
-    assert!(number_behind(&said.stdout, "write BW: ") > 0.0);
-    assert!(number_behind(&said.stdout, "read BW: ") > 0.0);
-    assert!(said.stdout.contains("GPU 0: gdremu GPU, 0000:"), "{said:?}");
-    assert!(said.stdout.contains("(used)"), "{said:?}");
+    let output = tool(&["--gpus", "2"], "copybw", &["-d", "1"]);
+    assert_eq!(output.status, Some(0), "{output:?}");
+    assert!(number_behind(&output.stdout, "write BW: ") > 0.0);
+    assert!(number_behind(&output.stdout, "read BW: ") > 0.0);
+    assert!(
+        output.stdout.contains("GPU 0: gdremu GPU, 0000:"),
+        "{output:?}"
+    );
+    assert!(output.stdout.contains("(used)"), "{output:?}");
     for fact in [
         "131072 bytes in pages of 65536",
         "write-combining mapping",
         "cuMemAlloc",
     ] {
-        assert!(said.stdout.contains(fact), "{fact}: {said:?}");
+        assert!(output.stdout.contains(fact), "{fact}: {output:?}");
     }
-    let used = said.stdout.lines().find(|line| line.ends_with("(used)"));
-    assert!(used.unwrap().starts_with("GPU 1:"), "{said:?}");
+    let used = output.stdout.lines().find(|line| line.ends_with("(used)"));
+    assert!(used.unwrap().starts_with("GPU 1:"), "{output:?}");
 }
 
 #[test]
 fn copybw_sweeps_sizes_and_copies_parts() {
-    let said = tool(&[], "copybw", &["-l", "4K", "-o", "100", "--format", "csv"]);
-    let mut lines = said.stdout.lines();
+    let output = tool(&[], "copybw", &["-l", "4K", "-o", "100", "--format", "csv"]);
+    let mut lines = output.stdout.lines();
     let names: Vec<_> = lines.next().unwrap().split(',').collect();
     let column = |name| names.iter().position(|&other| other == name).unwrap();
     let rows: Vec<Vec<_>> = lines.map(|line| line.split(',').collect()).collect();
@@ -73,12 +76,12 @@ fn copybw_sweeps_sizes_and_copies_parts() {
         assert!(row[column("p50_ns")].parse::<f64>().unwrap() >= 0.0);
     }
 
-    let said = tool(
+    let output = tool(
         &[],
         "copybw",
         &["-s", "1M", "-c", "1000", "-o", "65535", "--format=json"],
     );
-    let records = records(&said.stdout);
+    let records = records(&output.stdout);
     assert_eq!(records.len(), 2);
     for record in records {
         assert_eq!(record["size_bytes"], 1000);
@@ -89,16 +92,16 @@ fn copybw_sweeps_sizes_and_copies_parts() {
 
 #[test]
 fn directions_can_be_left_out() {
-    let said = tool(&[], "copybw", &["-w", "0"]);
-    assert!(!said.stdout.contains("write BW"), "{said:?}");
-    assert!(said.stdout.contains("read BW"), "{said:?}");
+    let output = tool(&[], "copybw", &["-w", "0"]);
+    assert!(!output.stdout.contains("write BW"), "{output:?}");
+    assert!(output.stdout.contains("read BW"), "{output:?}");
 }
 
 #[test]
 fn copylat_has_its_columns() {
-    let said = tool(&[], "copylat", &["-s", "8K", "-c"]);
-    assert_eq!(said.status, Some(0), "{said:?}");
-    let header = said.stdout.lines().find(|line| line.starts_with("Test"));
+    let output = tool(&[], "copylat", &["-s", "8K", "-c"]);
+    assert_eq!(output.status, Some(0), "{output:?}");
+    let header = output.stdout.lines().find(|line| line.starts_with("Test"));
     let names: Vec<_> = header.expect("a header").split_whitespace().collect();
     let times = ["P50.Time(us)", "P0.Time(us)", "P99.Time(us)"];
     assert_eq!(names, [&["Test", "Size(B)"][..], &times].concat());
@@ -109,12 +112,12 @@ fn copylat_has_its_columns() {
         "cuMemcpyDtoH",
     ];
     assert_eq!(
-        said.stdout.matches(" calls each size\nTest").count(),
+        output.stdout.matches(" calls each size\nTest").count(),
         2,
-        "{said:?}"
+        "{output:?}"
     );
     for function in functions {
-        let lines = said
+        let lines = output
             .stdout
             .lines()
             .filter(|line| line.starts_with(function));
@@ -129,13 +132,13 @@ fn copylat_has_its_columns() {
 #[test]
 fn two_libraries_stand_side_by_side() {
     for name in ["copybw", "copylat"] {
-        let said = with_two(name, &["-s", "64K"]);
-        assert_eq!(said.status, Some(0), "{said:?}");
+        let output = with_two(name, &["-s", "64K"]);
+        assert_eq!(output.status, Some(0), "{output:?}");
         for text in ["ours", "other", "Ratio"] {
-            assert!(said.stdout.contains(text), "{name}: {said:?}");
+            assert!(output.stdout.contains(text), "{name}: {output:?}");
         }
-        let said = with_two(name, &["-s", "64K", "--format", "json"]);
-        let records = records(&said.stdout);
+        let output = with_two(name, &["-s", "64K", "--format", "json"]);
+        let records = records(&output.stdout);
         assert_eq!(records.len() % 4, 0, "{name}");
         for record in records {
             let is_first = record["method"] == "ours";
@@ -153,8 +156,8 @@ fn plots_have_a_line_for_each_library_and_direction() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["copybw", "copylat"] {
         let file = folder.path().join(name);
-        let said = with_two(name, &["-s", "4K", "--plot", file.to_str().unwrap()]);
-        assert_eq!(said.status, Some(0), "{said:?}");
+        let output = with_two(name, &["-s", "4K", "--plot", file.to_str().unwrap()]);
+        assert_eq!(output.status, Some(0), "{output:?}");
         let svg = std::fs::read_to_string(&file).unwrap();
         for text in [
             "ours, write",
@@ -170,14 +173,14 @@ fn plots_have_a_line_for_each_library_and_direction() {
 
 #[test]
 fn results_are_told_also_where_they_cannot_be_drawn() {
-    let said = tool(&[], "copybw", &["--plot", "/nowhere/plot.svg"]);
-    assert_eq!(said.status, Some(1), "{said:?}");
-    assert!(said.stdout.contains("write BW: "), "{said:?}");
-    assert!(said.stderr.contains("/nowhere/plot.svg"), "{said:?}");
+    let output = tool(&[], "copybw", &["--plot", "/nowhere/plot.svg"]);
+    assert_eq!(output.status, Some(1), "{output:?}");
+    assert!(output.stdout.contains("write BW: "), "{output:?}");
+    assert!(output.stderr.contains("/nowhere/plot.svg"), "{output:?}");
 }
 
 /// Runs a tool with a library that spoils copies.
-fn spoilt(name: &str, fault: &str, folder: &Path, options: &[&str]) -> Said {
+fn spoilt(name: &str, fault: &str, folder: &Path, options: &[&str]) -> Output {
     let faulty = format!("--lib=faulty={}", faulty_library(folder).display());
     run(gdrcopy(&[], &[name, &faulty])
         .args(FAST)
@@ -195,16 +198,22 @@ fn wrong_copies_are_told_with_status_1() {
         ("copylat", &["-s", "60K"]),
     ] {
         for (fault, wrong) in [("short", "to"), ("long", "to"), ("wrong", "from")] {
-            let said = spoilt(name, fault, folder.path(), options);
-            assert_eq!(said.status, Some(1), "{name} {fault}: {said:?}");
-            assert!(said.stdout.contains("FAILED"), "{name} {fault}: {said:?}");
+            let output = spoilt(name, fault, folder.path(), options);
+            assert_eq!(output.status, Some(1), "{name} {fault}: {output:?}");
+            assert!(
+                output.stdout.contains("FAILED"),
+                "{name} {fault}: {output:?}"
+            );
             let function = format!("gdr_copy_{wrong}_mapping of ");
-            assert!(said.stderr.contains(&function), "{name} {fault}: {said:?}");
+            assert!(
+                output.stderr.contains(&function),
+                "{name} {fault}: {output:?}"
+            );
             let other = match wrong {
                 "to" => "gdr_copy_from_mapping of ",
                 _ => "gdr_copy_to_mapping of ",
             };
-            assert!(!said.stderr.contains(other), "{name} {fault}: {said:?}");
+            assert!(!output.stderr.contains(other), "{name} {fault}: {output:?}");
         }
     }
 }
@@ -212,19 +221,19 @@ fn wrong_copies_are_told_with_status_1() {
 #[test]
 fn who_asks_not_to_verify_is_not_told() {
     let folder = tempfile::tempdir().unwrap();
-    let said = spoilt("copybw", "short", folder.path(), &["--verify=no"]);
-    assert_eq!(said.status, Some(0), "{said:?}");
-    assert!(said.stdout.contains("write BW: "), "{said:?}");
+    let output = spoilt("copybw", "short", folder.path(), &["--verify=no"]);
+    assert_eq!(output.status, Some(0), "{output:?}");
+    assert!(output.stdout.contains("write BW: "), "{output:?}");
 }
 
 #[test]
 fn cold_copies_are_for_cached_mappings() {
-    let said = tool(&["--platform", "cached"], "copylat", &["-s", "4K", "-C"]);
-    assert_eq!(said.status, Some(0), "{said:?}");
-    assert!(said.stdout.contains("cached mapping"), "{said:?}");
-    let said = tool(&[], "copylat", &["-s", "4K", "-C"]);
-    assert_eq!(said.status, Some(2), "{said:?}");
-    assert!(said.stderr.contains("cached mappings"), "{said:?}");
+    let output = tool(&["--platform", "cached"], "copylat", &["-s", "4K", "-C"]);
+    assert_eq!(output.status, Some(0), "{output:?}");
+    assert!(output.stdout.contains("cached mapping"), "{output:?}");
+    let output = tool(&[], "copylat", &["-s", "4K", "-C"]);
+    assert_eq!(output.status, Some(2), "{output:?}");
+    assert!(output.stderr.contains("cached mappings"), "{output:?}");
 }
 
 #[test]
@@ -238,9 +247,9 @@ fn ranges_that_do_not_fit_are_wrong_usage() {
         &["-l", "-c", "5"],
         &["-s", "1X"],
     ] {
-        let said = tool(&[], "copybw", options);
-        assert_eq!(said.status, Some(2), "{options:?}: {said:?}");
-        assert!(said.stderr.contains("--help"), "{options:?}: {said:?}");
+        let output = tool(&[], "copybw", options);
+        assert_eq!(output.status, Some(2), "{options:?}: {output:?}");
+        assert!(output.stderr.contains("--help"), "{options:?}: {output:?}");
     }
     assert_eq!(tool(&[], "copylat", &["-s", "0"]).status, Some(2));
 }

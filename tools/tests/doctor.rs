@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Said, gdrcopy, library, run};
+use common::{Output, gdrcopy, library, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -17,11 +17,11 @@ struct Report {
 }
 
 impl Report {
-    fn of(said: Said) -> Report {
-        let json = serde_json::from_str(&said.stdout);
-        let json = json.unwrap_or_else(|error| panic!("{error}: {said:?}"));
+    fn of(output: Output) -> Report {
+        let json = serde_json::from_str(&output.stdout);
+        let json = json.unwrap_or_else(|error| panic!("{error}: {output:?}"));
         Report {
-            status: said.status,
+            status: output.status,
             json,
         }
     }
@@ -40,11 +40,11 @@ impl Report {
     /// Asserts that there is such a finding, whose value and remedy contain these words.
     #[track_caller]
     fn finds(&self, verdict: &str, section: &str, subject: &str, words: &[&str]) {
-        let said = |finding: &Value| format!("{} → {}", finding["value"], finding["remedy"]);
+        let output = |finding: &Value| format!("{} → {}", finding["value"], finding["remedy"]);
         let found = self.findings(section).into_iter().any(|finding| {
             finding["subject"] == subject
                 && finding["verdict"] == verdict
-                && words.iter().all(|word| said(finding).contains(word))
+                && words.iter().all(|word| output(finding).contains(word))
         });
         assert!(
             found,
@@ -90,9 +90,9 @@ fn compile(source: &str, name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut compile = Command::new("cc");
-    compile.args(["-std=gnu11", "-shared", "-fPIC", "-I"]);
+    compile.args(["-std=gnu11", "-shared", "-fPIC"]);
+    compile.arg(format!("-Wl,-soname,{name}")).arg("-I");
     compile.arg(root.join("include")).arg(root.join(source));
-    compile.arg(format!("-Wl,-soname,{name}"));
     compile.arg("-o").arg(&output).arg("-ldl");
     assert!(compile.status().unwrap().success(), "{compile:?}");
     output
@@ -467,6 +467,7 @@ fn bar1_in_use_is_told_by_nvml() {
     let folder = tempfile::tempdir().unwrap();
     // Without this one, a GPU driver of the machine's own would tell its version.
     let version = stand_in(&folder, "/proc/driver/nvidia/version", "NVRM\n");
+    // Preloaded: gdremu has an NVML of its own, which comes before LD_LIBRARY_PATH.
     let nvml = compile("tools/tests/nvml.c", "libnvidia-ml.so.1");
     for (used, verdict, words) in [
         ("1024", "ok", &["1 GiB used, 127 GiB free"] as &[&str]),
@@ -599,7 +600,7 @@ fn few_descriptors() {
 }
 
 #[test]
-fn copy_kernels_that_the_cpu_has_not() {
+fn unsupported_copy_routine() {
     let mut command = gdrcopy(
         &[],
         &["doctor", "--json", "--lib", library().to_str().unwrap()],
@@ -609,7 +610,7 @@ fn copy_kernels_that_the_cpu_has_not() {
     report.finds(
         "warning",
         "machine",
-        "copy kernel",
+        "copy routine",
         &["abacus", "unset GDRCOPY_ISA"],
     );
     report.finds("ok", "libgdrapi", "environment", &["GDRCOPY_ISA=abacus"]);
@@ -636,7 +637,7 @@ fn forced_dma_bufs() {
 
 #[test]
 fn another_library_first_on_the_path() {
-    let foreign = folder_of(&compile("bench/tests/faulty.c", "another-first.so"));
+    let foreign = folder_of(&compile("tools/tests/faulty.c", "another-first.so"));
     let ours = folder_of(&library());
     let path = format!("{}:{}", foreign.path().display(), ours.path().display());
     let mut command = gdrcopy(&[], &["doctor", "--json"]);
@@ -709,7 +710,7 @@ fn library_beside_the_program() {
 
 #[test]
 fn library_that_copies_wrongly() {
-    let faulty = compile("bench/tests/faulty.c", "copies-wrongly.so");
+    let faulty = compile("tools/tests/faulty.c", "copies-wrongly.so");
     for (fault, words) in [
         ("short", ["GPU 0", "gdr_copy_to_mapping", "1048575"]),
         ("wrong", ["GPU 0", "gdr_copy_from_mapping", "1048575"]),
@@ -811,8 +812,8 @@ fn wrong_options_are_usage_errors() {
         &["--lib"],
         &["--json=maybe"],
     ] {
-        let said = run(&mut gdrcopy(&[], &[&["doctor"], wrong].concat()));
-        assert_eq!(said.status, Some(2), "{said:?}");
-        assert_eq!(said.stdout, "");
+        let output = run(&mut gdrcopy(&[], &[&["doctor"], wrong].concat()));
+        assert_eq!(output.status, Some(2), "{output:?}");
+        assert_eq!(output.stdout, "");
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use common::{Said, gdrcopy, library};
+use common::{Output, gdrcopy, library};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use serde_json::Value;
 const ENDLESS: &str = "1000000000";
 
 /// Runs a tool, and sends it this signal as soon as it has mapped its buffer.
-fn interrupted(name: &str, options: &[&str], signal: Signal) -> Said {
+fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
     let trace = tempfile::NamedTempFile::new().unwrap();
     let machine = [
         "--leak-exit",
@@ -33,7 +33,7 @@ fn interrupted(name: &str, options: &[&str], signal: Signal) -> Said {
         .unwrap();
     wait_until_mapped(trace.path(), &mut child);
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
-    Said::from(child.wait_with_output().unwrap())
+    Output::from(child.wait_with_output().unwrap())
 }
 
 /// A tool that ends before it maps anything fails the test.
@@ -53,11 +53,11 @@ fn what_was_measured_is_told() {
         ("copylat", ["-s", "64K", "-w", ENDLESS], 100),
         ("apiperf", ["-s", "64K", "-n", ENDLESS], 1_000_000_000),
     ] {
-        let said = interrupted(name, &options, Signal::SIGINT);
-        assert_eq!(said.status, Some(130), "{name}: {said:?}");
-        assert!(said.stderr.contains("interrupted"), "{name}: {said:?}");
-        assert!(!said.stderr.contains("leak"), "{name}: {said:?}");
-        let document: Value = serde_json::from_str(&said.stdout).expect(name);
+        let output = interrupted(name, &options, Signal::SIGINT);
+        assert_eq!(output.status, Some(130), "{name}: {output:?}");
+        assert!(output.stderr.contains("interrupted"), "{name}: {output:?}");
+        assert!(!output.stderr.contains("leak"), "{name}: {output:?}");
+        let document: Value = serde_json::from_str(&output.stdout).expect(name);
         assert_eq!(document["interrupted"], true, "{name}");
         let first = &document["records"][0];
         assert!(first["p50_ns"].is_number(), "{name}: {first}");
@@ -67,6 +67,6 @@ fn what_was_measured_is_told() {
 
 #[test]
 fn a_plain_kill_is_no_different() {
-    let said = interrupted("copylat", &["-s", "64K", "-w", ENDLESS], Signal::SIGTERM);
-    assert_eq!(said.status, Some(130), "{said:?}");
+    let output = interrupted("copylat", &["-s", "64K", "-w", ENDLESS], Signal::SIGTERM);
+    assert_eq!(output.status, Some(130), "{output:?}");
 }

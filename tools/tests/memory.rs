@@ -1,12 +1,12 @@
-//! Where buffers come from, and what is said where they cannot be pinned or mapped.
+//! Where buffers come from, and what is output where they cannot be pinned or mapped.
 
 mod common;
 
-use common::{Said, gdrcopy, library, run};
+use common::{Output, gdrcopy, library, run};
 
 const MEASURING: [&str; 3] = ["copybw", "copylat", "apiperf"];
 
-fn tool(machine: &[&str], name: &str, options: &[&str]) -> Said {
+fn tool(machine: &[&str], name: &str, options: &[&str]) -> Output {
     let library = library();
     let size = ["-s", "64K", "--lib", library.to_str().unwrap()];
     let few: &[_] = match name {
@@ -21,15 +21,15 @@ fn every_kind_of_memory_can_be_measured() {
     let machine = ["--cuda-version", "13.3"];
     for name in MEASURING {
         for kind in ["cuMemAlloc", "cuMemCreate", "pool", "auto", "cumemcreate"] {
-            let said = tool(&machine, name, &["-a", kind]);
-            assert_eq!(said.status, Some(0), "{name} {kind}: {said:?}");
+            let output = tool(&machine, name, &["-a", kind]);
+            assert_eq!(output.status, Some(0), "{name} {kind}: {output:?}");
             let told = match kind {
                 "auto" => "cuMemAlloc",
                 "cumemcreate" => "cuMemCreate",
                 kind => kind,
             };
             let told = format!("buffer from {told}:");
-            assert!(said.stdout.contains(&told), "{name} {kind}: {said:?}");
+            assert!(output.stdout.contains(&told), "{name} {kind}: {output:?}");
         }
     }
 }
@@ -37,12 +37,15 @@ fn every_kind_of_memory_can_be_measured() {
 #[test]
 fn without_pools_there_is_plain_memory() {
     for name in MEASURING {
-        let said = tool(&["--no-mempools"], name, &["-a", "pool"]);
-        assert_eq!(said.status, Some(0), "{name}: {said:?}");
-        assert!(said.stderr.contains("no memory pools"), "{name}: {said:?}");
+        let output = tool(&["--no-mempools"], name, &["-a", "pool"]);
+        assert_eq!(output.status, Some(0), "{name}: {output:?}");
         assert!(
-            said.stdout.contains("buffer from cuMemAlloc:"),
-            "{name}: {said:?}"
+            output.stderr.contains("no memory pools"),
+            "{name}: {output:?}"
+        );
+        assert!(
+            output.stdout.contains("buffer from cuMemAlloc:"),
+            "{name}: {output:?}"
         );
     }
 }
@@ -50,24 +53,27 @@ fn without_pools_there_is_plain_memory() {
 #[test]
 fn pools_that_cannot_be_pinned_are_refused_with_advice() {
     for name in MEASURING {
-        let said = tool(&["--cuda-version", "12.8"], name, &["-a", "pool"]);
-        assert_eq!(said.status, Some(1), "{name}: {said:?}");
+        let output = tool(&["--cuda-version", "12.8"], name, &["-a", "pool"]);
+        assert_eq!(output.status, Some(1), "{name}: {output:?}");
         assert!(
-            said.stderr.contains("Use -a cuMemAlloc"),
-            "{name}: {said:?}"
+            output.stderr.contains("Use -a cuMemAlloc"),
+            "{name}: {output:?}"
         );
     }
 }
 
 #[test]
 fn auto_takes_what_can_be_pinned() {
-    let said = tool(
+    let output = tool(
         &["--fault", "PIN_BUFFER_V2:EINVAL@1"],
         "copybw",
         &["-a", "auto"],
     );
-    assert_eq!(said.status, Some(0), "{said:?}");
-    assert!(said.stdout.contains("buffer from cuMemCreate:"), "{said:?}");
+    assert_eq!(output.status, Some(0), "{output:?}");
+    assert!(
+        output.stdout.contains("buffer from cuMemCreate:"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -88,30 +94,33 @@ fn failing_calls_are_explained_with_status_1() {
         ),
     ] {
         for name in MEASURING {
-            let said = tool(&["--fault", fault], name, &[]);
-            assert_eq!(said.status, Some(1), "{name} {fault}: {said:?}");
+            let output = tool(&["--fault", fault], name, &[]);
+            assert_eq!(output.status, Some(1), "{name} {fault}: {output:?}");
             for text in [call, advice] {
-                assert!(said.stderr.contains(text), "{name} {fault}: {said:?}");
+                assert!(output.stderr.contains(text), "{name} {fault}: {output:?}");
             }
-            assert_eq!(said.stdout, "", "{name} {fault}");
+            assert_eq!(output.stdout, "", "{name} {fault}");
         }
     }
 }
 
 #[test]
 fn mapping_types_are_asked_for() {
-    let said = tool(&["--platform", "cached"], "copybw", &["-M", "wc"]);
-    assert!(said.stdout.contains("write-combining mapping"), "{said:?}");
-    let said = tool(&["--platform", "cached"], "copybw", &[]);
-    assert!(said.stdout.contains("cached mapping"), "{said:?}");
-    let said = tool(&[], "copybw", &["-M", "cache"]);
-    assert_eq!(said.status, Some(1), "{said:?}");
-    assert!(said.stderr.contains("Leave out -M"), "{said:?}");
+    let output = tool(&["--platform", "cached"], "copybw", &["-M", "wc"]);
+    assert!(
+        output.stdout.contains("write-combining mapping"),
+        "{output:?}"
+    );
+    let output = tool(&["--platform", "cached"], "copybw", &[]);
+    assert!(output.stdout.contains("cached mapping"), "{output:?}");
+    let output = tool(&[], "copybw", &["-M", "cache"]);
+    assert_eq!(output.status, Some(1), "{output:?}");
+    assert!(output.stderr.contains("Leave out -M"), "{output:?}");
 }
 
 #[test]
 fn errors_that_no_list_has_are_numbers() {
-    let said = tool(&["--fault", "cuMemAlloc:4242"], "copybw", &[]);
-    assert_eq!(said.status, Some(1), "{said:?}");
-    assert!(said.stderr.contains("(4242)"), "{said:?}");
+    let output = tool(&["--fault", "cuMemAlloc:4242"], "copybw", &[]);
+    assert_eq!(output.status, Some(1), "{output:?}");
+    assert!(output.stderr.contains("(4242)"), "{output:?}");
 }

@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{Said, gdrcopy, library, run};
+use common::{Output, gdrcopy, library, run};
 use serde_json::Value;
 
 /// Few enough rounds and threads for a GPU that is interpreted.
 const SMALL: [&str; 8] = ["-t", "20", "-B", "2", "-T", "3", "-u", "0"];
 
 /// Runs it with this workspace's library.
-fn pplat(options: &[&str]) -> Said {
+fn pplat(options: &[&str]) -> Output {
     let library = library();
     let mut arguments = vec!["pplat", "--lib", library.to_str().unwrap()];
     arguments.extend(SMALL);
@@ -23,8 +23,8 @@ fn pplat(options: &[&str]) -> Said {
     run(&mut gdrcopy(&[], &arguments))
 }
 
-fn document(said: &Said) -> Value {
-    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+fn document(output: &Output) -> Value {
+    serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 #[test]
@@ -34,12 +34,12 @@ fn flags_and_data_go_both_ways_from_and_to_any_memory() {
         for gpu_flag in places {
             for cpu_flag in places {
                 for data in places {
-                    let said = pplat(&[
+                    let output = pplat(&[
                         "-m", mode, "-G", gpu_flag, "-C", cpu_flag, "-D", data, "-s", "1001",
                         "--format", "json",
                     ]);
-                    assert_eq!(said.status, Some(0), "{said:?}");
-                    let document = document(&said);
+                    assert_eq!(output.status, Some(0), "{output:?}");
+                    let document = document(&output);
                     assert_eq!(document["verified"], true);
                     let record = &document["records"][0];
                     assert_eq!(record["producer"], ["cpu", "gpu"][usize::from(mode == "1")]);
@@ -59,10 +59,13 @@ fn flags_and_data_go_both_ways_from_and_to_any_memory() {
 
 #[test]
 fn flags_alone_are_the_default_and_people_get_a_table() {
-    let said = pplat(&[]);
-    assert_eq!(said.status, Some(0), "{said:?}");
-    assert!(said.stdout.contains("the CPU produces 0 bytes"), "{said:?}");
-    let mut lines = said.stdout.lines().rev();
+    let output = pplat(&[]);
+    assert_eq!(output.status, Some(0), "{output:?}");
+    assert!(
+        output.stdout.contains("the CPU produces 0 bytes"),
+        "{output:?}"
+    );
+    let mut lines = output.stdout.lines().rev();
     let cells: Vec<_> = lines.next().unwrap().split_whitespace().collect();
     assert!(
         cells[1..]
@@ -82,9 +85,9 @@ fn flags_alone_are_the_default_and_people_get_a_table() {
 fn two_libraries_take_turns() {
     let file = library();
     let second = format!("second={}", file.display());
-    let said = pplat(&["--lib", &second, "--format", "csv", "-s", "64"]);
-    assert_eq!(said.status, Some(0), "{said:?}");
-    let mut reader = csv::Reader::from_reader(said.stdout.as_bytes());
+    let output = pplat(&["--lib", &second, "--format", "csv", "-s", "64"]);
+    assert_eq!(output.status, Some(0), "{output:?}");
+    let mut reader = csv::Reader::from_reader(output.stdout.as_bytes());
     let names = reader.headers().unwrap().clone();
     let lines: Vec<_> = reader.records().map(Result::unwrap).collect();
     let cell = |line: usize, name| {
@@ -101,14 +104,14 @@ fn two_libraries_take_turns() {
 }
 
 /// Runs it with a library that spoils copies.
-fn faulty(fault: &str, options: &[&str]) -> Said {
+fn faulty(fault: &str, options: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let faulty = folder.path().join("faulty.so");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-o"])
         .arg(&faulty)
-        .arg(root.join("bench/tests/faulty.c"))
+        .arg(root.join("tools/tests/faulty.c"))
         .arg("-I")
         .arg(root.join("include"))
         .arg("-ldl")
@@ -124,35 +127,42 @@ fn faulty(fault: &str, options: &[&str]) -> Said {
 #[test]
 fn data_that_does_not_arrive_is_noticed_on_either_side() {
     for (fault, mode) in [("short", "0"), ("wrong", "1")] {
-        let said = faulty(fault, &["-m", mode, "-s", "102", "--format", "json"]);
-        assert_eq!(said.status, Some(1), "{said:?}");
+        let output = faulty(fault, &["-m", mode, "-s", "102", "--format", "json"]);
+        assert_eq!(output.status, Some(1), "{output:?}");
         assert!(
-            said.stderr.contains("words of the data were wrong"),
-            "{said:?}"
+            output.stderr.contains("words of the data were wrong"),
+            "{output:?}"
         );
         // A word in each round, of which the first 10 are not timed.
-        assert_eq!(document(&said)["records"][0]["wrong_words"], 30, "{said:?}");
-        let said = faulty(fault, &["-m", mode, "-s", "102", "--verify=no"]);
-        assert_eq!(said.status, Some(0), "{said:?}");
+        assert_eq!(
+            document(&output)["records"][0]["wrong_words"],
+            30,
+            "{output:?}"
+        );
+        let output = faulty(fault, &["-m", mode, "-s", "102", "--verify=no"]);
+        assert_eq!(output.status, Some(0), "{output:?}");
     }
 }
 
 #[test]
 fn an_answer_that_does_not_come_ends_the_game() {
     // The library spoils what the CPU reads of its flag.
-    let said = faulty("wrong", &["-C", "gpumem", "-u", "1"]);
-    assert_eq!(said.status, Some(1), "{said:?}");
+    let output = faulty("wrong", &["-C", "gpumem", "-u", "1"]);
+    assert_eq!(output.status, Some(1), "{output:?}");
     let told = "the GPU has not answered round 1 within 1 s";
-    assert!(said.stderr.contains(told), "{said:?}");
+    assert!(output.stderr.contains(told), "{output:?}");
 }
 
 #[test]
 fn what_cannot_be_played_is_explained() {
     let file = library();
     let lib = file.to_str().unwrap();
-    let said = run(&mut gdrcopy(&[], &["pplat", "--lib", lib, "-B", "10000"]));
-    assert_eq!(said.status, Some(1), "{said:?}");
-    assert!(said.stderr.contains("take a smaller -B or -T"), "{said:?}");
+    let output = run(&mut gdrcopy(&[], &["pplat", "--lib", lib, "-B", "10000"]));
+    assert_eq!(output.status, Some(1), "{output:?}");
+    assert!(
+        output.stderr.contains("take a smaller -B or -T"),
+        "{output:?}"
+    );
     for wrong in [
         ["-B", "0"],
         ["-T", "1025"],
@@ -160,12 +170,12 @@ fn what_cannot_be_played_is_explained() {
         ["-G", "disk"],
         ["-t", "0"],
     ] {
-        let said = run(&mut gdrcopy(&[], &["pplat", wrong[0], wrong[1]]));
-        assert_eq!(said.status, Some(2), "{wrong:?}: {said:?}");
+        let output = run(&mut gdrcopy(&[], &["pplat", wrong[0], wrong[1]]));
+        assert_eq!(output.status, Some(2), "{wrong:?}: {output:?}");
     }
-    let said = run(&mut gdrcopy(&[], &["pplat", "-s", "5G"]));
-    assert_eq!(said.status, Some(2), "{said:?}");
-    assert!(said.stderr.contains("4G"), "{said:?}");
+    let output = run(&mut gdrcopy(&[], &["pplat", "-s", "5G"]));
+    assert_eq!(output.status, Some(2), "{output:?}");
+    assert!(output.stderr.contains("4G"), "{output:?}");
 }
 
 #[test]
@@ -204,10 +214,10 @@ fn interrupted_it_tells_what_it_has() {
     };
     let killed = Command::new("kill").args(["-INT", &tool]).status();
     assert!(killed.unwrap().success());
-    let said = Said::from(gdremu.wait_with_output().unwrap());
-    assert_eq!(said.status, Some(130), "{said:?}");
-    assert!(said.stdout.contains("P50.Time(us)"), "{said:?}");
-    assert!(said.stderr.contains("interrupted"), "{said:?}");
+    let output = Output::from(gdremu.wait_with_output().unwrap());
+    assert_eq!(output.status, Some(130), "{output:?}");
+    assert!(output.stdout.contains("P50.Time(us)"), "{output:?}");
+    assert!(output.stderr.contains("interrupted"), "{output:?}");
 }
 
 /// The process that gdremu runs, as soon as its kernel has a thread.
@@ -229,6 +239,6 @@ fn it_needs_no_gdrdrv_where_dma_bufs_can_be_mapped() {
     let mut arguments = vec!["pplat", "--lib", file.to_str().unwrap(), "-s", "4096"];
     arguments.extend(SMALL);
     let machine = ["--no-gdrdrv", "--cuda-version", "13.3"];
-    let said = run(&mut gdrcopy(&machine, &arguments));
-    assert_eq!(said.status, Some(0), "{said:?}");
+    let output = run(&mut gdrcopy(&machine, &arguments));
+    assert_eq!(output.status, Some(0), "{output:?}");
 }

@@ -1,5 +1,5 @@
 //! A PTX interpreter for gdrcopy's own two GPU kernels: `ping_pong` of `gdrcopy pplat`
-//! (tools/src/pplat/kernel.ptx) and `produce` of c_tests/freshness.c.
+//! (tools/src/commands/pplat/kernel.ptx) and `produce` of c_tests/freshness.c.
 //!
 //! ```text
 //! parse (modules, declarations, operands)      run (blocks and threads take turns)

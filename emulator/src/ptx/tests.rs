@@ -94,7 +94,7 @@ fn result(instruction: &str, value: u32) -> u32 {
 #[test]
 fn opcodes_are_those_that_our_kernels_use() {
     let kernels = [
-        include_str!("../../../tools/src/pplat/kernel.ptx"),
+        include_str!("../../../tools/src/commands/pplat/kernel.ptx"),
         include_str!("../../../c_tests/freshness.c"),
     ];
     let used: Vec<_> = kernels

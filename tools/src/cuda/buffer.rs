@@ -1,7 +1,6 @@
 //! GPU memory, and CUDA's own copies to and from it.
 
 use std::ffi::{c_uchar, c_void};
-use std::fmt;
 
 use anyhow::Result;
 use cudarc::driver::sys::CUdeviceptr;
@@ -13,7 +12,7 @@ use super::pool::FromPool;
 use super::vmm::Created;
 
 functions! {
-    pub(super) struct Functions {
+    struct Functions {
         alloc: c"cuMemAlloc_v2" (*mut CUdeviceptr, usize);
         free: c"cuMemFree_v2" (CUdeviceptr);
         to_device: c"cuMemcpyHtoD_v2" (CUdeviceptr, *const c_void, usize);
@@ -22,12 +21,12 @@ functions! {
     }
 }
 
-/// Bytes of a GPU page, to whose start buffers are aligned.
-pub const GPU_PAGE: usize = 64 << 10;
+/// Bytes per GPU page; buffers start on one.
+pub(crate) const GPU_PAGE: usize = 64 << 10;
 
 /// Where GPU memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Memory {
+pub(crate) enum Memory {
     /// cuMemAlloc.
     #[serde(rename = "cuMemAlloc")]
     Alloc,
@@ -39,65 +38,67 @@ pub enum Memory {
     Pool,
 }
 
-/// What was allocated; dropping it gives it back.
-pub(super) trait Allocation: fmt::Debug {
-    fn start(&self) -> CUdeviceptr;
+/// Dropping it frees the memory.
+#[derive(Debug)]
+enum Allocation {
+    Plain(Plain),
+    Created(Created),
+    FromPool(FromPool),
 }
 
 /// GPU memory that starts on a GPU page.
 #[derive(Debug)]
-pub struct DeviceBuffer {
+pub(crate) struct DeviceBuffer {
     gpu: &'static Gpu,
     memory: Memory,
     address: CUdeviceptr,
     len: usize,
-    _allocation: Box<dyn Allocation>,
+    functions: &'static Functions,
+    _allocation: Allocation,
 }
 
 impl DeviceBuffer {
     /// At least `len` bytes, rounded up to whole GPU pages.
-    ///
-    /// # Errors
-    /// The driver refuses: it has not enough memory, or none of this kind.
-    pub fn alloc(gpu: &'static Gpu, memory: Memory, len: usize) -> Result<DeviceBuffer> {
+    pub(crate) fn alloc(gpu: &'static Gpu, memory: Memory, len: usize) -> Result<DeviceBuffer> {
         let len = len.next_multiple_of(GPU_PAGE);
         // Room to start on a page.
         let roomy = len + GPU_PAGE - 1;
-        let allocation: Box<dyn Allocation> = match memory {
-            Memory::Alloc => Box::new(Plain::new(gpu, roomy)?),
-            Memory::Create => Box::new(Created::new(gpu, len)?),
-            Memory::Pool => Box::new(FromPool::new(gpu, roomy)?),
+        let functions = Functions::get(gpu.driver())?;
+        let allocation = match memory {
+            Memory::Alloc => Allocation::Plain(Plain::new(gpu, functions, roomy)?),
+            Memory::Create => Allocation::Created(Created::new(gpu, len)?),
+            Memory::Pool => Allocation::FromPool(FromPool::new(gpu, roomy)?),
+        };
+        let start = match &allocation {
+            Allocation::Plain(plain) => plain.start,
+            Allocation::Created(created) => created.start(),
+            Allocation::FromPool(piece) => piece.start(),
         };
         Ok(DeviceBuffer {
             gpu,
             memory,
-            address: allocation.start().next_multiple_of(GPU_PAGE as u64),
+            address: start.next_multiple_of(GPU_PAGE as u64),
             len,
+            functions,
             _allocation: allocation,
         })
     }
 
-    /// Its device address.
-    pub fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         self.address
     }
 
-    /// Its length in bytes, whole GPU pages.
-    #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
-    pub fn len(&self) -> usize {
+    /// Its length in bytes, a multiple of the page size.
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Where it comes from.
-    pub fn memory(&self) -> Memory {
+    pub(crate) fn memory(&self) -> Memory {
         self.memory
     }
 
     /// Copies `bytes` to its start; they are there when it returns.
-    ///
-    /// # Errors
-    /// The driver refuses.
-    pub fn write(&self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<()> {
         // SAFETY: the slice is readable.
         unsafe { self.copy_in(bytes.as_ptr(), 0, bytes.len()) }?;
         // Small copies may return before their bytes have arrived.
@@ -105,22 +106,16 @@ impl DeviceBuffer {
     }
 
     /// Copies from its start.
-    ///
-    /// # Errors
-    /// The driver refuses.
-    pub fn read(&self, bytes: &mut [u8]) -> Result<()> {
+    pub(crate) fn read(&self, bytes: &mut [u8]) -> Result<()> {
         // SAFETY: the slice is writable.
         Ok(unsafe { self.copy_out(bytes.as_mut_ptr(), 0, bytes.len()) }?)
     }
 
     /// Has the GPU set its first `len` bytes, and waits until it has.
-    ///
-    /// # Errors
-    /// The driver refuses.
-    pub fn fill(&self, byte: u8, len: usize) -> Result<(), CudaError> {
+    pub(crate) fn fill(&self, byte: u8, len: usize) -> Result<(), CudaError> {
         assert!(len <= self.len);
-        // SAFETY: the range lies in the buffer.
-        let result = unsafe { (self.gpu.buffers.set_bytes)(self.address, byte, len) };
+        // SAFETY: the range is in the buffer.
+        let result = unsafe { (self.functions.set_bytes)(self.address, byte, len) };
         self.gpu.driver().check("cuMemsetD8", result)?;
         self.gpu.synchronize()
     }
@@ -129,19 +124,16 @@ impl DeviceBuffer {
     ///
     /// # Safety
     /// `source` must be readable for `len` bytes.
-    ///
-    /// # Errors
-    /// The driver refuses.
-    pub unsafe fn copy_in(
+    pub(crate) unsafe fn copy_in(
         &self,
         source: *const u8,
         at: usize,
         len: usize,
     ) -> Result<(), CudaError> {
         assert!(at + len <= self.len);
-        // SAFETY: the caller vouches for the host side; the device side lies in the buffer.
+        // SAFETY: the host side is valid: contract of this function; the device side is in the buffer.
         let result =
-            unsafe { (self.gpu.buffers.to_device)(self.address + at as u64, source.cast(), len) };
+            unsafe { (self.functions.to_device)(self.address + at as u64, source.cast(), len) };
         self.gpu.driver().check("cuMemcpyHtoD", result)
     }
 
@@ -149,14 +141,16 @@ impl DeviceBuffer {
     ///
     /// # Safety
     /// `target` must be writable for `len` bytes.
-    ///
-    /// # Errors
-    /// The driver refuses.
-    pub unsafe fn copy_out(&self, target: *mut u8, at: usize, len: usize) -> Result<(), CudaError> {
+    pub(crate) unsafe fn copy_out(
+        &self,
+        target: *mut u8,
+        at: usize,
+        len: usize,
+    ) -> Result<(), CudaError> {
         assert!(at + len <= self.len);
-        // SAFETY: the caller vouches for the host side; the device side lies in the buffer.
+        // SAFETY: the host side is valid: contract of this function; the device side is in the buffer.
         let result =
-            unsafe { (self.gpu.buffers.from_device)(target.cast(), self.address + at as u64, len) };
+            unsafe { (self.functions.from_device)(target.cast(), self.address + at as u64, len) };
         self.gpu.driver().check("cuMemcpyDtoH", result)
     }
 }
@@ -164,29 +158,23 @@ impl DeviceBuffer {
 /// Memory from cuMemAlloc.
 #[derive(Debug)]
 struct Plain {
-    gpu: &'static Gpu,
+    functions: &'static Functions,
     start: CUdeviceptr,
 }
 
 impl Plain {
-    fn new(gpu: &'static Gpu, len: usize) -> Result<Plain, CudaError> {
+    fn new(gpu: &Gpu, functions: &'static Functions, len: usize) -> Result<Plain, CudaError> {
         let mut start = 0;
         // SAFETY: the address is written to a local variable.
-        let result = unsafe { (gpu.buffers.alloc)(&mut start, len) };
+        let result = unsafe { (functions.alloc)(&mut start, len) };
         gpu.driver().check("cuMemAlloc", result)?;
-        Ok(Plain { gpu, start })
-    }
-}
-
-impl Allocation for Plain {
-    fn start(&self) -> CUdeviceptr {
-        self.start
+        Ok(Plain { functions, start })
     }
 }
 
 impl Drop for Plain {
     fn drop(&mut self) {
-        // SAFETY: the allocation is ours, and nothing uses it any more.
-        unsafe { (self.gpu.buffers.free)(self.start) };
+        // SAFETY: this owns the allocation, and nothing uses it any more.
+        unsafe { (self.functions.free)(self.start) };
     }
 }

@@ -1,6 +1,6 @@
-//! libcuda.so.1, loaded when it is needed, so that the program builds and starts anywhere.
+//! libcuda.so.1, loaded on demand, so that the program builds and starts anywhere.
 //!
-//! Results are plain numbers: a newer driver knows errors that no list of ours has.
+//! Results are plain numbers: a newer driver returns errors that our list does not contain.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
-/// Declares a table of the driver's functions, to be filled by `Table::of(driver)`. Each module
+/// Declares a table of the driver's functions; `Table::get(driver)` looks them up once. Each module
 /// declares those that it calls:
 ///
 /// ```text
@@ -30,11 +30,15 @@ macro_rules! functions {
         }
 
         impl $table {
-            /// # Errors
-            /// The driver lacks one of them.
-            $visibility fn of(driver: &$crate::cuda::Driver) -> anyhow::Result<$table> {
+            /// Fails if the driver lacks one of them.
+            $visibility fn get(driver: &$crate::cuda::Driver) -> anyhow::Result<&'static $table> {
+                static TABLE: std::sync::OnceLock<$table> = std::sync::OnceLock::new();
+                if let Some(table) = TABLE.get() {
+                    return Ok(table);
+                }
                 // SAFETY: the types are those of the CUDA driver API.
-                unsafe { Ok($table { $($field: driver.symbol($symbol)?,)* }) }
+                let table = unsafe { $table { $($field: driver.symbol($symbol)?,)* } };
+                Ok(TABLE.get_or_init(|| table))
             }
         }
     };
@@ -49,44 +53,29 @@ functions! {
 
 /// The CUDA driver of this process. It is never unloaded.
 #[derive(Debug)]
-pub struct Driver {
+pub(crate) struct Driver {
     library: Library,
-    functions: OnceLock<Functions>,
 }
 
 impl Driver {
     /// Loads the driver; it is not initialized yet.
-    ///
-    /// # Errors
-    /// There is none, or it cannot be loaded.
-    pub fn load() -> Result<&'static Driver> {
+    pub(crate) fn load() -> Result<&'static Driver> {
         static DRIVER: OnceLock<Driver> = OnceLock::new();
         if let Some(driver) = DRIVER.get() {
             return Ok(driver);
         }
-        // SAFETY: loading a CUDA driver is what CUDA programs do first.
+        // SAFETY: loading a CUDA driver is the first step of every CUDA program.
         let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL) }
             .context("no CUDA driver: install NVIDIA's; without a GPU, run this under gdremu")?;
-        let driver = Driver {
-            library,
-            functions: OnceLock::new(),
-        };
-        let functions = Functions::of(&driver)?;
-        Ok(DRIVER.get_or_init(|| Driver {
-            functions: functions.into(),
-            ..driver
-        }))
+        Ok(DRIVER.get_or_init(|| Driver { library }))
     }
 
     /// A function of the driver.
     ///
     /// # Safety
     /// `F` must be a function pointer of the function's type.
-    ///
-    /// # Errors
-    /// The driver lacks it.
-    pub unsafe fn symbol<F: Copy>(&self, name: &CStr) -> Result<F> {
-        // SAFETY: the caller vouches for the type; the library is never unloaded.
+    pub(crate) unsafe fn symbol<F: Copy>(&self, name: &CStr) -> Result<F> {
+        // SAFETY: the type is right: contract of this function; the library is never unloaded.
         let symbol = unsafe { self.library.get::<F>(name.to_bytes_with_nul()) };
         Ok(*symbol.with_context(|| {
             let name = name.to_string_lossy();
@@ -95,12 +84,12 @@ impl Driver {
     }
 
     /// Turns the result of a call into an error that names both.
-    pub fn check(&self, call: &'static str, code: c_int) -> Result<(), CudaError> {
+    pub(crate) fn check(&self, call: &'static str, code: c_int) -> Result<(), CudaError> {
         if code == 0 {
             return Ok(());
         }
         let mut name = ptr::null();
-        let functions = self.functions.get();
+        let functions = Functions::get(self).ok();
         // SAFETY: the driver sets the pointer to a constant string, or to NULL.
         let name = functions.and_then(|functions| unsafe {
             (functions.error_name)(code, &mut name);
@@ -115,15 +104,14 @@ impl Driver {
     }
 }
 
-/// A call of the driver that failed.
+/// A failed call of the driver.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CudaError {
-    /// The function.
-    pub call: &'static str,
+pub(crate) struct CudaError {
+    pub(crate) call: &'static str,
     /// Its result, a `CUresult`.
-    pub code: c_int,
-    /// What the driver calls the result.
-    pub name: String,
+    pub(crate) code: c_int,
+    /// The driver's name of the result.
+    pub(crate) name: String,
 }
 
 impl fmt::Display for CudaError {

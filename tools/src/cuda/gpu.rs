@@ -6,9 +6,7 @@ use std::ptr;
 use anyhow::{Result, bail};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute};
 
-use super::buffer;
 use super::driver::{CudaError, Driver, functions};
-use super::host;
 
 functions! {
     struct Functions {
@@ -27,29 +25,27 @@ functions! {
 
 /// A GPU as CUDA lists it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Device {
+pub(crate) struct Device {
     /// Its number, from 0.
-    pub number: i32,
+    pub(crate) number: i32,
     /// What the driver calls it.
-    pub name: String,
+    pub(crate) name: String,
     /// Where it is, as `0000:17:00.0`.
-    pub pci_address: String,
+    pub(crate) pci_address: String,
     handle: CUdevice,
 }
 
 /// A GPU, with its primary context current in the thread that opened it.
 #[derive(Debug)]
-pub struct Gpu {
+pub(crate) struct Gpu {
     driver: &'static Driver,
-    functions: Functions,
-    pub(super) buffers: buffer::Functions,
-    pub(super) host: host::Functions,
+    functions: &'static Functions,
     /// All GPUs, this one among them.
-    pub devices: Vec<Device>,
+    pub(crate) devices: Vec<Device>,
     number: usize,
     context: CUcontext,
     /// The CUDA version that the driver serves: 1000 times the major version, and 10 times the minor.
-    pub version: c_int,
+    pub(crate) version: c_int,
 }
 
 // SAFETY: a context may be used by any thread, and the driver synchronizes its calls.
@@ -59,12 +55,9 @@ unsafe impl Sync for Gpu {}
 
 impl Gpu {
     /// Opens the GPU with this number, for the rest of the process.
-    ///
-    /// # Errors
-    /// There is no CUDA driver, or no such GPU, or it cannot be used.
-    pub fn open(number: i32) -> Result<&'static Gpu> {
+    pub(crate) fn open(number: i32) -> Result<&'static Gpu> {
         let driver = Driver::load()?;
-        let functions = Functions::of(driver)?;
+        let functions = Functions::get(driver)?;
         let (mut version, mut context) = (0, ptr::null_mut());
         // SAFETY: what is written to lives through the calls.
         unsafe {
@@ -74,7 +67,7 @@ impl Gpu {
                 (functions.driver_version)(&mut version),
             )?;
         }
-        let devices = devices(driver, &functions)?;
+        let devices = devices(driver, functions)?;
         let place = devices.iter().position(|device| device.number == number);
         let Some(place) = place else {
             bail!("there is no GPU {number}; CUDA has {}", devices.len());
@@ -87,8 +80,6 @@ impl Gpu {
         let gpu = Gpu {
             driver,
             functions,
-            buffers: buffer::Functions::of(driver)?,
-            host: host::Functions::of(driver)?,
             devices,
             number: place,
             context,
@@ -99,27 +90,21 @@ impl Gpu {
     }
 
     /// Makes its context the calling thread's current one.
-    ///
-    /// # Errors
-    /// The driver refuses.
-    pub fn use_in_this_thread(&self) -> Result<(), CudaError> {
+    pub(crate) fn use_in_this_thread(&self) -> Result<(), CudaError> {
         // SAFETY: the context was retained and is never released.
         let result = unsafe { (self.functions.set_context)(self.context) };
         self.driver.check("cuCtxSetCurrent", result)
     }
 
     /// Waits until the GPU has done all that it was asked to do.
-    ///
-    /// # Errors
-    /// Something that it was asked to do went wrong.
-    pub fn synchronize(&self) -> Result<(), CudaError> {
+    pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: no arguments.
         let result = unsafe { (self.functions.synchronize)() };
         self.driver.check("cuCtxSynchronize", result)
     }
 
     /// An attribute's value; none if the driver does not know it.
-    pub fn attribute(&self, attribute: CUdevice_attribute) -> Option<c_int> {
+    pub(crate) fn attribute(&self, attribute: CUdevice_attribute) -> Option<c_int> {
         let mut value = 0;
         // SAFETY: the value is a local variable.
         let result =
@@ -128,12 +113,12 @@ impl Gpu {
     }
 
     /// What CUDA's list says of it.
-    pub fn device(&self) -> &Device {
+    pub(crate) fn device(&self) -> &Device {
         &self.devices[self.number]
     }
 
     /// The driver, for further functions.
-    pub fn driver(&self) -> &'static Driver {
+    pub(crate) fn driver(&self) -> &'static Driver {
         self.driver
     }
 

@@ -1,4 +1,4 @@
-//! Host memory that the GPU can reach.
+//! Pinned host memory.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::{self, NonNull};
@@ -9,49 +9,51 @@ use super::driver::functions;
 use super::gpu::Gpu;
 
 functions! {
-    pub(super) struct Functions {
+    struct Functions {
         alloc: c"cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
         free: c"cuMemFreeHost" (*mut c_void);
     }
 }
 
-/// Host memory that the GPU can reach without help of the CPU. It starts on a page.
+/// Host memory that the GPU accesses without help of the CPU. It starts on a page.
 #[derive(Debug)]
-pub struct PinnedBuffer {
-    gpu: &'static Gpu,
+pub(crate) struct PinnedBuffer {
+    functions: &'static Functions,
     address: NonNull<u8>,
     len: usize,
 }
 
 impl PinnedBuffer {
-    /// Memory that is zero.
-    ///
-    /// # Errors
-    /// The driver refuses.
-    pub fn alloc(gpu: &'static Gpu, len: usize) -> Result<PinnedBuffer> {
+    /// Zeroed memory.
+    pub(crate) fn alloc(gpu: &'static Gpu, len: usize) -> Result<PinnedBuffer> {
+        let functions = Functions::get(gpu.driver())?;
         let mut address = ptr::null_mut();
         // SAFETY: the address is written to a local variable.
-        let result: c_int = unsafe { (gpu.host.alloc)(&mut address, len, 0) };
+        let result: c_int = unsafe { (functions.alloc)(&mut address, len, 0) };
         gpu.driver().check("cuMemHostAlloc", result)?;
         let address = NonNull::new(address.cast::<u8>()).context("cuMemHostAlloc gave NULL")?;
-        // SAFETY: the memory is ours. Writing it makes every byte of it initialized.
+        // SAFETY: `len` bytes were just allocated. Writing initializes all of them.
         unsafe { address.write_bytes(0, len) };
-        Ok(PinnedBuffer { gpu, address, len })
+        Ok(PinnedBuffer {
+            functions,
+            address,
+            len,
+        })
     }
 
-    /// Its address, for the CPU, and for GPUs that share the CPU's addresses.
-    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+    /// Its address, for the CPU and for GPUs with unified addressing.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.address.as_ptr()
     }
 
-    /// Its bytes; nothing but the CPU may write them meanwhile.
-    pub fn as_slice(&self) -> &[u8] {
+    /// Its bytes; only the CPU may write them during the borrow.
+    pub(crate) fn as_slice(&self) -> &[u8] {
         // SAFETY: initialized memory of this length, borrowed as the buffer is.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.len) }
     }
 
-    /// Its bytes; nothing but the CPU may use them meanwhile.
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+    /// Its bytes; only the CPU may use them during the borrow.
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_slice`.
         unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.len) }
     }
@@ -59,7 +61,7 @@ impl PinnedBuffer {
 
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
-        // SAFETY: the memory is ours, and nothing uses it any more.
-        unsafe { (self.gpu.host.free)(self.address.as_ptr().cast()) };
+        // SAFETY: this owns the memory, and nothing uses it any more.
+        unsafe { (self.functions.free)(self.address.as_ptr().cast()) };
     }
 }

@@ -1,16 +1,18 @@
-//! The CUDA driver: GPUs, their memory, pinned host memory, and CUDA's own copies, which judge the
-//! others.
+//! The CUDA driver: GPUs, their memory, pinned host memory, and CUDA's own copies.
+//!
+//! buffer → pool → vmm → gpu → driver; host and survey → gpu, driver.
 
 mod buffer;
 mod driver;
 mod gpu;
 mod host;
 mod pool;
+pub(crate) mod survey;
 mod vmm;
 
-pub use buffer::{DeviceBuffer, GPU_PAGE, Memory};
-pub use driver::{CudaError, Driver};
-pub use gpu::{Device, Gpu};
-pub use host::PinnedBuffer;
+pub(crate) use buffer::{DeviceBuffer, GPU_PAGE, Memory};
+pub(crate) use driver::{CudaError, Driver};
+pub(crate) use gpu::Gpu;
+pub(crate) use host::PinnedBuffer;
 
 pub(crate) use driver::functions;

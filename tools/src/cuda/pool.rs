@@ -8,7 +8,6 @@ use cudarc::driver::sys::{
     CUmemoryPool, CUstream,
 };
 
-use super::buffer::Allocation;
 use super::driver::functions;
 use super::gpu::Gpu;
 use super::vmm::location;
@@ -23,32 +22,32 @@ functions! {
     }
 }
 
-/// The stream in whose order memory is taken and given back: the default one.
+/// The stream that orders allocations and frees: the default one.
 const STREAM: CUstream = ptr::null_mut();
 
-/// A piece of a pool's memory.
+/// Memory from a pool.
 #[derive(Debug)]
 pub(super) struct FromPool {
     gpu: &'static Gpu,
-    functions: Functions,
-    /// The pool, if it was made for this piece.
+    functions: &'static Functions,
+    /// The pool, if it was made for this allocation.
     own_pool: Option<CUmemoryPool>,
     address: CUdeviceptr,
 }
 
 impl FromPool {
-    /// `len` bytes of a pool for GPUDirect RDMA; where CUDA cannot make one, of the default pool.
+    /// `len` bytes from a pool for GPUDirect RDMA, or from the default pool if CUDA cannot make one.
     pub(super) fn new(gpu: &'static Gpu, len: usize) -> Result<FromPool> {
-        let (driver, functions) = (gpu.driver(), Functions::of(gpu.driver())?);
+        let (driver, functions) = (gpu.driver(), Functions::get(gpu.driver())?);
         let mut piece = FromPool {
             gpu,
             functions,
             own_pool: None,
             address: 0,
         };
-        let f = &piece.functions;
+        let f = piece.functions;
         let mut pool = ptr::null_mut();
-        // SAFETY: what is read and written lives through each call.
+        // SAFETY: all pointers are to local variables that outlive each call.
         unsafe {
             if (f.create)(&mut pool, &properties(gpu)) == 0 {
                 piece.own_pool = Some(pool);
@@ -62,22 +61,20 @@ impl FromPool {
         gpu.synchronize()?;
         Ok(piece)
     }
-}
 
-impl Allocation for FromPool {
-    fn start(&self) -> CUdeviceptr {
+    pub(super) fn start(&self) -> CUdeviceptr {
         self.address
     }
 }
 
 impl Drop for FromPool {
     fn drop(&mut self) {
-        let f = &self.functions;
-        // SAFETY: what `new` made, and nothing else uses.
+        let f = self.functions;
+        // SAFETY: `new` made these, and nothing else uses them.
         unsafe {
             if self.address != 0 {
                 (f.free)(self.address, STREAM);
-                // A failure of earlier work is for those to tell who asked for it.
+                // A failure of earlier work is not this buffer's.
                 let _ = self.gpu.synchronize();
             }
             if let Some(pool) = self.own_pool {

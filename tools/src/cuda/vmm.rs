@@ -10,7 +10,6 @@ use cudarc::driver::sys::{
     CUmemLocation_st__bindgen_ty_1, CUmemLocationType,
 };
 
-use super::buffer::Allocation;
 use super::driver::{CudaError, Driver, functions};
 use super::gpu::Gpu;
 
@@ -30,11 +29,11 @@ functions! {
     }
 }
 
-/// An allocation at an address of its own. What a step has made, dropping undoes.
+/// An allocation at an address of its own. Dropping it undoes the steps that succeeded.
 #[derive(Debug)]
 pub(super) struct Created {
     driver: &'static Driver,
-    functions: Functions,
+    functions: &'static Functions,
     len: usize,
     handle: CUmemGenericAllocationHandle,
     address: CUdeviceptr,
@@ -47,7 +46,7 @@ impl Created {
         let (driver, properties) = (gpu.driver(), properties(gpu));
         let mut created = Created {
             driver,
-            functions: Functions::of(driver)?,
+            functions: Functions::get(driver)?,
             len: 0,
             handle: 0,
             address: 0,
@@ -63,15 +62,15 @@ impl Created {
         properties: &CUmemAllocationProp,
         len: usize,
     ) -> Result<(), CudaError> {
-        let (driver, f) = (self.driver, &self.functions);
+        let (driver, f) = (self.driver, self.functions);
         let minimum = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         let access = CUmemAccessDesc {
             location: location(gpu),
             flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         };
         let mut granularity = 0;
-        // SAFETY: what is read and written lives through each call; handle, address and length go
-        // together.
+        // SAFETY: all pointers are to local variables and fields that outlive each call; handle,
+        // address and length belong together.
         unsafe {
             let answer = (f.granularity)(&mut granularity, properties, minimum);
             driver.check("cuMemGetAllocationGranularity", answer)?;
@@ -87,18 +86,16 @@ impl Created {
             driver.check("cuMemSetAccess", answer)
         }
     }
-}
 
-impl Allocation for Created {
-    fn start(&self) -> CUdeviceptr {
+    pub(super) fn start(&self) -> CUdeviceptr {
         self.address
     }
 }
 
 impl Drop for Created {
     fn drop(&mut self) {
-        let f = &self.functions;
-        // SAFETY: what `make` made, and nothing else uses, taken back in the opposite order.
+        let f = self.functions;
+        // SAFETY: `make` made these, and nothing else uses them; undone in the opposite order.
         unsafe {
             if self.mapped {
                 (f.unmap)(self.address, self.len);

@@ -5,7 +5,7 @@
 mod built;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{self, Command};
 
 pub(crate) use built::built;
 
@@ -22,24 +22,24 @@ pub(crate) fn gdrcopy(machine: &[&str], arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command, and what it said.
-pub(crate) fn run(command: &mut Command) -> Said {
+/// Runs a command, and what it output.
+pub(crate) fn run(command: &mut Command) -> Output {
     let output = command.output().expect("gdremu starts");
-    Said::from(output)
+    Output::from(output)
 }
 
-/// How a program ended, and what it said.
+/// How a program ended, and what it output.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Output {
     /// None if a signal ended it.
     pub(crate) status: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl From<Output> for Said {
-    fn from(output: Output) -> Said {
-        Said {
+impl From<process::Output> for Output {
+    fn from(output: process::Output) -> Output {
+        Output {
             status: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -54,7 +54,7 @@ pub(crate) fn faulty_library(folder: &Path) -> PathBuf {
     let status = Command::new("gcc")
         .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&library)
-        .arg(root.join("bench/tests/faulty.c"))
+        .arg(root.join("tools/tests/faulty.c"))
         .arg("-I")
         .arg(root.join("include"))
         .arg("-ldl")

@@ -1,0 +1,74 @@
+//! `gdrcopy apiperf`: time of the calls that pin and map, over the size of the buffer.
+//!
+//! ```text
+//! options → Session → measure.rs: the calls of one size, in turn → report.rs: text, JSON, CSV, chart
+//! ```
+#![forbid(unsafe_code)]
+
+mod measure;
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::cuda::GPU_PAGE;
+use crate::measure::session::{Extra, Session};
+use crate::measure::target::Target;
+use crate::output::{self, Output, Usage};
+use crate::system::bytes::Bytes;
+
+/// The options of `gdrcopy apiperf`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Size of the largest buffer; the smallest is one GPU page of 64 KiB
+    #[arg(short, long, default_value = "16777216", value_name = "BYTES")]
+    size: Bytes,
+
+    /// How often each call is timed
+    #[arg(short = 'n', long, default_value = "100", value_name = "N", value_parser = at_least_one)]
+    iterations: usize,
+
+    /// How often each call is made before timing
+    #[arg(short = 'w', long, default_value_t = 10, value_name = "N")]
+    warmup: usize,
+
+    #[command(flatten)]
+    target: Target,
+
+    #[command(flatten)]
+    output: Output,
+
+    /// Draw the median of each call over size to an SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+/// Runs the tool.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let largest = options.size.0;
+    if largest < GPU_PAGE {
+        return Err(Usage(format!("--size must be at least {GPU_PAGE}, one GPU page")).into());
+    }
+    let config = measure::Config {
+        largest,
+        warmup: options.warmup,
+        iterations: options.iterations,
+        mapping: options.target.mapping,
+        verify: options.target.verify,
+    };
+    let session = Session::open("apiperf", &options.target, largest, &Extra::default())?;
+    let results = measure::run(session, config)?;
+    report::write(&results, &options.output, options.plot.as_deref())?;
+    Ok(output::exit_status("apiperf", results.interrupted))
+}

@@ -1,0 +1,250 @@
+//! The results as text, JSON, CSV and a chart.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::measure::{CALLS, LibraryTimes, Results, Row};
+use crate::measure::session::Setup;
+use crate::output::Output;
+use crate::output::svg::{self, Curve, Panel};
+use crate::output::table::Table;
+
+/// Bars of a histogram.
+const BINS: usize = 10;
+
+/// Stars of the longest bar.
+const LONGEST_BAR: usize = 50;
+
+/// Means, percentiles, and a histogram of the pins of each size.
+fn text(results: &Results) -> String {
+    let mut text = results.setup.to_string();
+    let _ = write!(text, "\nMean\n{}", means(results));
+    let _ = write!(text, "\nP0 / P50 / P99\n{}", percentiles(results));
+    for row in &results.rows {
+        for (library, times) in results.setup.libraries.iter().zip(&row.libraries) {
+            let (label, size) = (&library.label, row.size);
+            let _ = writeln!(text, "\n{label}: histogram of pin, {size} bytes (us)");
+            text.push_str(&histogram(&times.pins));
+        }
+    }
+    text
+}
+
+fn names() -> Vec<String> {
+    let calls = CALLS.iter().map(|call| format!("{call}.Time(us)"));
+    ["Size(B)", "Library"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(calls)
+        .collect()
+}
+
+/// The mean of each call; for two libraries also the ratio of their medians.
+fn means(results: &Results) -> Table {
+    let mut table = Table::new(names());
+    for row in &results.rows {
+        for (library, times) in results.setup.libraries.iter().zip(&row.libraries) {
+            let mut cells = vec![row.size.to_string(), library.label.clone()];
+            cells.extend(times.calls.iter().map(|times| microseconds(times.mean)));
+            table.push(cells);
+        }
+        if row.libraries.len() > 1 {
+            let mut cells = vec![row.size.to_string(), "P50 ratio".into()];
+            cells.extend((0..CALLS.len()).map(|call| match ratio(row, 1, call) {
+                Some(ratio) => format!("{ratio:.2}"),
+                None => String::new(),
+            }));
+            table.push(cells);
+        }
+    }
+    table
+}
+
+fn percentiles(results: &Results) -> Table {
+    let mut table = Table::new(names());
+    for row in &results.rows {
+        for (library, times) in results.setup.libraries.iter().zip(&row.libraries) {
+            let mut cells = vec![row.size.to_string(), library.label.clone()];
+            cells.extend(times.calls.iter().map(|times| {
+                let three = [times.p0, times.median, times.p99].map(microseconds);
+                three.join(" / ")
+            }));
+            table.push(cells);
+        }
+    }
+    table
+}
+
+/// The median divided by the first library's.
+fn ratio(row: &Row, library: usize, call: usize) -> Option<f64> {
+    let median = |library: usize| row.libraries[library].calls[call].median;
+    (library > 0 && median(0) > 0.0).then(|| median(library) / median(0))
+}
+
+/// One line per range of time, ten equal ones from the shortest to the longest sample.
+fn histogram(samples: &[f64]) -> String {
+    let shortest = samples.iter().copied().fold(f64::INFINITY, f64::min);
+    let longest = samples.iter().copied().fold(0.0, f64::max);
+    let width = (longest - shortest) / BINS as f64;
+    let mut counts = [0_usize; BINS];
+    for sample in samples {
+        // If all samples are equal, the width is 0.
+        let bin = match width > 0.0 {
+            true => ((sample - shortest) / width) as usize,
+            false => 0,
+        };
+        counts[bin.min(BINS - 1)] += 1;
+    }
+    let most = counts.iter().copied().max().unwrap_or(0).max(1);
+    let lines = counts.iter().enumerate().map(|(bin, &count)| {
+        let edge = |bin: usize| (shortest + width * bin as f64) / 1000.0;
+        let bar = "*".repeat((count * LONGEST_BAR).div_ceil(most));
+        let line = format!(
+            "[{:10.3} - {:10.3}] {count:6} {bar}",
+            edge(bin),
+            edge(bin + 1)
+        );
+        line.trim_end().to_owned() + "\n"
+    });
+    lines.collect()
+}
+
+/// One call of one library: a row of CSV.
+#[derive(Serialize)]
+struct Record<'a> {
+    library: &'a str,
+    call: &'a str,
+    size_bytes: usize,
+    samples: usize,
+    mean_ns: f64,
+    p0_ns: f64,
+    p50_ns: f64,
+    p99_ns: f64,
+    /// The median divided by the first library's.
+    ratio: Option<f64>,
+}
+
+/// Everything, as one JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    setup: &'a Setup,
+    interrupted: bool,
+    records: &'a [Record<'a>],
+    pins: Vec<Pins<'a>>,
+}
+
+/// The time of each pin.
+#[derive(Serialize)]
+struct Pins<'a> {
+    library: &'a str,
+    size_bytes: usize,
+    ns: &'a [f64],
+}
+
+/// Prints the results and draws the chart.
+pub(super) fn write(results: &Results, output: &Output, plot: Option<&Path>) -> Result<()> {
+    let records = records(results);
+    let pins = each(results).map(|(row, library, label)| Pins {
+        library: label,
+        size_bytes: row.size,
+        ns: &row.libraries[library].pins,
+    });
+    let document = Document {
+        setup: &results.setup,
+        interrupted: results.interrupted,
+        records: &records,
+        pins: pins.collect(),
+    };
+    output.write(|| text(results), &document, &records)?;
+    match plot {
+        Some(file) => draw(results, file),
+        None => Ok(()),
+    }
+}
+
+fn records(results: &Results) -> Vec<Record<'_>> {
+    let of_library = |(row, library, label)| {
+        let row: &Row = row;
+        let times: &LibraryTimes = &row.libraries[library];
+        times
+            .calls
+            .iter()
+            .enumerate()
+            .map(move |(call, times)| Record {
+                library: label,
+                call: CALLS[call],
+                size_bytes: row.size,
+                samples: times.samples,
+                mean_ns: times.mean,
+                p0_ns: times.p0,
+                p50_ns: times.median,
+                p99_ns: times.p99,
+                ratio: ratio(row, library, call),
+            })
+    };
+    each(results).flat_map(of_library).collect()
+}
+
+/// Each size with each library: its index and its label.
+fn each(results: &Results) -> impl Iterator<Item = (&Row, usize, &str)> {
+    results.rows.iter().flat_map(|row| {
+        let libraries = results.setup.libraries.iter().enumerate();
+        libraries.map(move |(library, info)| (row, library, info.label.as_str()))
+    })
+}
+
+/// Draws the median of each call to an SVG file.
+fn draw(results: &Results, file: &Path) -> Result<()> {
+    let mut curves = Vec::new();
+    for (library, info) in results.setup.libraries.iter().enumerate() {
+        for (call, name) in CALLS.iter().enumerate() {
+            let rows = results.rows.iter();
+            let place = |row: &Row| {
+                let median = row.libraries[library].calls[call].median;
+                // Logarithmic axes have no 0.
+                (median > 0.0).then_some((row.size as f64, median / 1000.0))
+            };
+            curves.push(Curve {
+                label: format!("{}, {name}", info.label),
+                points: rows.filter_map(place).collect(),
+                is_limit: false,
+            });
+        }
+    }
+    let quantity = "us per call, median".into();
+    svg::write(file, &results.setup.title(), &[Panel { quantity, curves }])
+}
+
+fn microseconds(ns: f64) -> String {
+    format!("{:.3}", ns / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_is_in_the_histogram() {
+        let samples: Vec<f64> = (0..100).map(|i| f64::from(i) * 1000.0).collect();
+        let text = histogram(&samples);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), BINS);
+        for line in lines {
+            assert_eq!(
+                line.split_once(']').unwrap().1.split_whitespace().next(),
+                Some("10")
+            );
+        }
+        assert!(
+            histogram(&[5.0, 5.0])
+                .lines()
+                .next()
+                .unwrap()
+                .contains(" 2 *")
+        );
+    }
+}

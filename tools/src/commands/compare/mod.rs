@@ -1,0 +1,150 @@
+//! `gdrcopy compare`: copies of many sizes and alignments through several libraries and other methods,
+//! side by side in one process.
+#![forbid(unsafe_code)]
+
+mod text;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::CopyOptions;
+use crate::measure::method::{Kind, WARM_UP};
+use crate::measure::plan::{Direction, Point};
+use crate::measure::sampler::Repetitions;
+use crate::measure::session::Extra;
+use crate::output::Usage;
+use crate::system::bytes::Bytes;
+use crate::system::environment::Environment;
+
+/// The options of `gdrcopy compare`.
+///
+/// All methods are compared with the first library.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The first library again, loaded with these environment variables; may be repeated
+    #[arg(long = "variant", value_name = "NAME=VALUE[,…]")]
+    variants: Vec<Environment>,
+
+    /// The first library again for each copy routine that this CPU supports (GDRCOPY_ISA)
+    #[arg(long, alias = "kernel-matrix")]
+    all_routines: bool,
+
+    /// Other methods, besides the libraries
+    #[arg(long = "with", value_enum, value_delimiter = ',', value_name = "LIST")]
+    others: Vec<Kind>,
+
+    /// Directions, seen from the CPU
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "write,read",
+        value_name = "LIST"
+    )]
+    direction: Vec<Direction>,
+
+    /// Bytes, with K, M or G
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        default_value = "1,2,3,4,5,7,8,12,15,16,24,32,33,48,63,64,65,100,128,200,256,512,1000,1K,2K,4K,5000,8K,16K,\
+                         32K,64K,128K,256K,512K,1M,4M,16M"
+    )]
+    sizes: Vec<Bytes>,
+
+    /// Bytes past a cache line on the device side
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        default_value = "0,1,4,8,20,32,63"
+    )]
+    alignments: Vec<Bytes>,
+
+    /// Bytes past a cache line on the host side
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "0")]
+    host_alignments: Vec<Bytes>,
+
+    /// Time for more than the minimum of 21 samples per point
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    budget: u64,
+
+    #[command(flatten)]
+    copies: CopyOptions,
+}
+
+/// Runs the tool.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let points = points(options);
+    if points.is_empty() {
+        return Err(Usage("--sizes: nothing to measure".into()).into());
+    }
+    let mut variants = options.variants.clone();
+    if options.all_routines {
+        let names = gdrcopy::routines::supported().map(|routine| routine.name());
+        variants.extend(names.map(|name| Environment::new("GDRCOPY_ISA", name)));
+    }
+    let extra = Extra {
+        max_libraries: usize::MAX,
+        variants,
+        others: options.others.clone(),
+    };
+    let len = points.iter().map(Point::device_len).max().unwrap_or(0);
+    let session = options.copies.open("compare", len.max(WARM_UP), &extra)?;
+
+    let budget = Duration::from_secs(options.budget).as_nanos() as f64;
+    let share = Repetitions::Budget(budget / points.len() as f64);
+    let points = points.into_iter().map(|point| (point, share)).collect();
+    options.copies.run(&session, points, false, text::render)
+}
+
+/// The points in the order in which they are measured: sizes ascend innermost.
+fn points(options: &Options) -> Vec<Point> {
+    let mut sizes: Vec<_> = options.sizes.iter().map(|bytes| bytes.0).collect();
+    sizes.retain(|&size| size > 0);
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut points = Vec::new();
+    for &direction in &options.direction {
+        for host_alignment in &options.host_alignments {
+            for alignment in &options.alignments {
+                let point = |&size| Point::spread(direction, size, alignment.0, host_alignment.0);
+                points.extend(sizes.iter().map(point));
+            }
+        }
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn default_sweep_is_the_documented_one() {
+        let options = Cli::parse_from(["compare", "--lib", "a.so"]).options;
+        let points = points(&options);
+        assert_eq!(points.len(), 2 * 7 * 37);
+        let column = &points[7 * 37..][..37];
+        assert!(column.is_sorted_by(|a, b| a.size < b.size));
+        assert_eq!((column[0].size, column[36].size), (1, 16 << 20));
+        assert!(
+            column
+                .iter()
+                .all(|point| point.direction == Direction::Read)
+        );
+        let alignments: Vec<_> = points.iter().step_by(37).map(Point::alignment).collect();
+        assert_eq!(alignments[..7], [0, 1, 4, 8, 20, 32, 63]);
+    }
+}

@@ -1,0 +1,195 @@
+//! Results as Markdown tables.
+
+use std::fmt::Write;
+
+use crate::measure::floor;
+use crate::measure::plan::{Direction, Point};
+use crate::measure::results::{Outcome, Results, Row};
+use crate::output::table::Table;
+use crate::system::bytes::Bytes;
+
+/// The whole report.
+pub(super) fn render(results: &Results) -> String {
+    let (setup, load) = (&results.setup, &results.load);
+    let mut text = format!("{}\n{setup}", setup.command);
+    if let Some(model) = &setup.cpu_model {
+        let _ = writeln!(text, "{model}");
+    }
+    if results.cold.host {
+        text.push_str("host side not in the CPU's caches\n");
+    }
+    let _ = writeln!(
+        text,
+        "one 4-byte load: {:.0} ns (P0 {:.0}, P99 {:.0})",
+        load.median, load.p0, load.p99
+    );
+    if floor::round_trip(load).is_none() {
+        text.push_str("(it comes from a cache: no floor is reported)\n");
+    }
+    for direction in Direction::BOTH {
+        let rows = results
+            .rows
+            .iter()
+            .filter(|row| row.point.direction == direction);
+        let rows: Vec<_> = rows.collect();
+        for host_alignment in unique(&rows, |point| point.host_alignment) {
+            let rows = rows.iter().copied();
+            let rows: Vec<_> = rows
+                .filter(|row| row.point.host_alignment == host_alignment)
+                .collect();
+            let mut title = direction.name().to_owned();
+            if host_alignment > 0 {
+                let _ = write!(title, ", host {host_alignment} past a line");
+            }
+            let section = Section {
+                results,
+                title,
+                sizes: unique(&rows, |point| point.size),
+                alignments: unique(&rows, Point::alignment),
+                rows,
+            };
+            section.render(&mut text);
+        }
+    }
+    text
+}
+
+/// The values of some points, sorted.
+fn unique(rows: &[&Row], value: impl Fn(&Point) -> usize) -> Vec<usize> {
+    let mut values: Vec<_> = rows.iter().map(|row| value(&row.point)).collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// The rows of one direction and host alignment.
+struct Section<'a> {
+    results: &'a Results,
+    title: String,
+    rows: Vec<&'a Row>,
+    sizes: Vec<usize>,
+    alignments: Vec<usize>,
+}
+
+impl Section<'_> {
+    fn render(&self, text: &mut String) {
+        let (results, title) = (self.results, &self.title);
+        let methods = &results.methods;
+        for (i, method) in methods.iter().enumerate() {
+            self.matrix(text, &format!("{title}, ns: {method}"), |row| time(row, i));
+        }
+        if self
+            .rows
+            .iter()
+            .any(|row| results.floor(&row.point).is_some())
+        {
+            for (i, method) in methods.iter().enumerate() {
+                let title = format!("{title}, time / floor: {method}");
+                self.matrix(text, &title, |row| ratio(results.floor_ratio(row, i)));
+            }
+        }
+        for (i, method) in methods.iter().enumerate().skip(1) {
+            let title = format!("{title}, time / time of {}: {method}", methods[0]);
+            self.matrix(text, &title, |row| ratio(row.ratio(i)));
+        }
+        self.spread(text);
+        self.crossovers(text);
+    }
+
+    /// A table of sizes and device alignments.
+    fn matrix(&self, text: &mut String, title: &str, cell: impl Fn(&Row) -> String) {
+        let mut names = vec!["size \\ alignment".to_owned()];
+        names.extend(self.alignments.iter().map(usize::to_string));
+        let mut table = Table::new(names);
+        for &size in &self.sizes {
+            let mut cells = vec![Bytes(size).to_string()];
+            for &alignment in &self.alignments {
+                let here =
+                    |row: &&&Row| (row.point.size, row.point.alignment()) == (size, alignment);
+                let row = self.rows.iter().find(here);
+                cells.push(row.map_or(String::new(), |row| cell(row)));
+            }
+            table.push(cells);
+        }
+        let _ = write!(text, "\n{title}\n\n{}", table.markdown());
+    }
+
+    /// The rows at the first alignment.
+    fn first_column(&self) -> impl DoubleEndedIterator<Item = &Row> {
+        let first = self.alignments.first().copied();
+        let rows = self.rows.iter().copied();
+        rows.filter(move |row| Some(row.point.alignment()) == first)
+    }
+
+    /// The spread of the times, at the first alignment.
+    fn spread(&self, text: &mut String) {
+        let mut names = vec!["size".to_owned()];
+        for method in &self.results.methods {
+            names.push(format!("{method}: P0"));
+            names.extend(["median", "P99", "GB/s", "samples"].map(str::to_owned));
+        }
+        let mut table = Table::new(names);
+        for row in self.first_column() {
+            let mut cells = vec![Bytes(row.point.size).to_string()];
+            for i in 0..row.results.len() {
+                cells.extend(match row.times(i) {
+                    Some(times) => [
+                        number(times.p0),
+                        number(times.median),
+                        number(times.p99),
+                        // Bytes per nanosecond.
+                        ratio(Some(row.point.size as f64 / times.median).filter(|r| r.is_finite())),
+                        times.samples.to_string(),
+                    ],
+                    None => [time(row, i), "".into(), "".into(), "".into(), "".into()],
+                });
+            }
+            table.push(cells);
+        }
+        let alignment = self.alignments.first().unwrap_or(&0);
+        let title = &self.title;
+        let _ = write!(
+            text,
+            "\n{title}, {alignment} past a line: ns and GB/s\n\n{}",
+            table.markdown()
+        );
+    }
+
+    /// The size from which on each method that is not a library is faster than the first library, at
+    /// the first alignment.
+    fn crossovers(&self, text: &mut String) {
+        let (results, title) = (self.results, &self.title);
+        for i in results.setup.libraries.len()..results.methods.len() {
+            let faster = |row: &&Row| row.ratio(i).is_some_and(|ratio| ratio < 1.0);
+            let last_faster = self.first_column().rev().take_while(faster).last();
+            let from = last_faster.map_or("no size measured".into(), |row| {
+                Bytes(row.point.size).to_string()
+            });
+            let (method, first) = (&results.methods[i], &results.methods[0]);
+            let _ = writeln!(
+                text,
+                "\n{title}: {method} is faster than {first} from: {from}"
+            );
+        }
+    }
+}
+
+/// The median, or why there is none.
+fn time(row: &Row, method: usize) -> String {
+    match &row.results[method].outcome {
+        Outcome::Timed(times) => number(times.median),
+        Outcome::Wrong(_) => "FAILED".into(),
+        Outcome::LeftOut => "-".into(),
+    }
+}
+
+fn number(ns: f64) -> String {
+    match ns {
+        _ if ns < 100.0 => format!("{ns:.1}"),
+        _ => format!("{ns:.0}"),
+    }
+}
+
+fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))
+}

@@ -1,0 +1,25 @@
+//! The backends: gdrdrv and dma-bufs.
+#![forbid(unsafe_code)]
+
+/// Which backends work, and which one is used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Backends {
+    /// The kernel module works.
+    pub(super) gdrdrv: bool,
+    /// CUDA maps dma-bufs, of at least one GPU.
+    pub(super) dmabuf: bool,
+    /// `GDRCOPY_USE_DMABUF_MMAP=1`: the module is not even tried.
+    pub(super) dmabuf_forced: bool,
+}
+
+impl Backends {
+    /// Whether gdrcopy cannot work without the module.
+    pub(super) fn need_gdrdrv(self) -> bool {
+        !self.dmabuf && !self.dmabuf_forced
+    }
+
+    /// Whether gdrcopy cannot work without dma-bufs.
+    pub(super) fn need_dmabuf(self) -> bool {
+        self.dmabuf_forced || !self.gdrdrv
+    }
+}

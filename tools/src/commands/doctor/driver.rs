@@ -1,0 +1,146 @@
+//! The GPU driver, CUDA, and the modules beside them.
+#![forbid(unsafe_code)]
+
+use super::backends::Backends;
+use super::report::Finding;
+use crate::cuda::survey::{Cuda, Gpu};
+use crate::system::files;
+use crate::system::nvml::Nvml;
+
+/// The first CUDA version whose dma-bufs can be mapped: 13.3.
+const DMABUF_SINCE: i32 = 13030;
+
+/// Whether memory of one GPU at least can be mapped without gdrdrv.
+pub(super) fn maps_dmabufs(cuda: &Cuda) -> bool {
+    let new_enough = matches!(cuda.version, Ok(version) if version >= DMABUF_SINCE);
+    let gpus = cuda.gpus.as_deref().unwrap_or_default();
+    new_enough && gpus.iter().any(gpu_maps_dmabufs)
+}
+
+/// Whether this GPU's memory can, given a driver that is new enough.
+pub(super) fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
+    // Drivers that do not know the exact question are asked the wider one.
+    gpu.dmabuf_mmap.or(gpu.dmabuf) == Some(true)
+}
+
+pub(super) fn findings(cuda: &Cuda, nvml: Option<&Nvml>, backends: Backends) -> Vec<Finding> {
+    let mut findings = vec![gpu_driver(nvml)];
+    match &cuda.version {
+        Ok(version) => findings.push(Finding::ok(
+            "CUDA",
+            format!("{}, by the driver", of(*version)),
+        )),
+        Err(why) => findings.push(Finding::problem(
+            "CUDA",
+            format!("no CUDA driver: {why}"),
+            "install the GPU driver's libcuda.so.1; into containers NVIDIA's container toolkit \
+             brings it (--gpus all)",
+        )),
+    }
+    if let Ok(version) = cuda.version {
+        findings.push(dmabuf(version, backends));
+        findings.push(gpus(cuda));
+    }
+    findings.push(peermem());
+    findings
+}
+
+/// A CUDA version as people write it.
+fn of(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+fn gpu_driver(nvml: Option<&Nvml>) -> Finding {
+    let subject = "GPU driver";
+    let told = files::text("/proc/driver/nvidia/version");
+    let kind = match told.as_deref() {
+        Some(told) if told.contains("Open Kernel Module") => ", open kernel modules",
+        Some(_) => ", proprietary kernel modules",
+        None => "",
+    };
+    let version = told.as_deref().and_then(version_in).map(str::to_owned);
+    let version = version
+        .or_else(|| nvml?.driver_version())
+        .or_else(|| files::text("/sys/module/nvidia/version"));
+    match version {
+        Some(version) => Finding::ok(subject, format!("{version}{kind}")),
+        None => Finding::unknown(subject, "no /proc/driver/nvidia/version to tell"),
+    }
+}
+
+/// The first word of the line that looks like 580.95.05.
+fn version_in(text: &str) -> Option<&str> {
+    let mut words = text.lines().next()?.split_whitespace();
+    words.find(|word| {
+        word.contains('.')
+            && word
+                .chars()
+                .all(|char| char.is_ascii_digit() || char == '.')
+    })
+}
+
+fn dmabuf(version: i32, backends: Backends) -> Finding {
+    let subject = "dma-buf backend";
+    if version >= DMABUF_SINCE {
+        return Finding::ok(subject, "the driver is new enough");
+    }
+    let value = format!(
+        "the driver serves CUDA {}, mapping dma-bufs takes {}",
+        of(version),
+        of(DMABUF_SINCE)
+    );
+    match backends.need_dmabuf() {
+        true => Finding::problem(
+            subject,
+            value,
+            "update the GPU driver to 610 or later, or load gdrdrv",
+        ),
+        // Nothing is missing where gdrdrv works.
+        false => Finding::ok(subject, format!("not needed here: {value}")),
+    }
+}
+
+fn gpus(cuda: &Cuda) -> Finding {
+    let subject = "GPUs";
+    match cuda.gpus.as_deref() {
+        Ok([]) => Finding::problem(
+            subject,
+            "CUDA sees no GPU",
+            "is CUDA_VISIBLE_DEVICES right, and does nvidia-smi show one? A container needs \
+             --gpus all",
+        ),
+        Ok(gpus) => Finding::ok(subject, gpus.len().to_string()),
+        Err(why) => Finding::problem(
+            subject,
+            format!("CUDA cannot be used: {why}"),
+            "does nvidia-smi work? After an update of the driver, load its kernel module anew \
+             or boot",
+        ),
+    }
+}
+
+fn peermem() -> Finding {
+    let subject = "nvidia-peermem";
+    match files::module_loaded("nvidia_peermem") {
+        Some(true) => Finding::ok(subject, "loaded"),
+        Some(false) => Finding::ok(
+            subject,
+            "not loaded; gdrcopy does without, RDMA network cards may want it (modprobe \
+             nvidia-peermem)",
+        ),
+        None => Finding::unknown(subject, "no /proc/modules to tell"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drivers_version_is_found_in_its_line() {
+        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n\
+                    GCC version:  gcc version 12.2.0\n";
+        assert_eq!(version_in(open), Some("580.95.05"));
+        assert_eq!(version_in("NVRM version: something else\n"), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! One GPU: what it can do, and how it is connected.
+#![forbid(unsafe_code)]
+
+use super::backends::Backends;
+use super::driver;
+use super::report::{Finding, Section};
+use crate::cuda::survey::Gpu;
+use crate::system::cpu;
+use crate::system::nvml::{Bar1, Nvml};
+use crate::system::pci::{self, Pci};
+
+/// A BAR1 below this is one that was not resized: GPUs come with 256 MiB at most then.
+const SMALL_BAR1: u64 = 1 << 30;
+
+pub(super) fn section(gpu: &Gpu, nvml: Option<&Nvml>, backends: Backends) -> Section {
+    let pci = pci::query(&gpu.pci_address);
+    let bar1 = nvml.and_then(|nvml| nvml.bar1(&gpu.pci_address));
+    let title = format!("GPU {}: {} at {}", gpu.number, gpu.name, gpu.pci_address);
+    Section::new(
+        title,
+        vec![
+            rdma(gpu, backends),
+            rdma_with_vmm(gpu),
+            dmabuf(gpu, backends),
+            memory_pools(gpu),
+            platform(gpu),
+            bar1_size(gpu, bar1.map(|bar1| bar1.total).or(pci.bar1)),
+            bar1_use(bar1),
+            numa_node(&gpu.pci_address),
+            link(&pci),
+        ],
+    )
+}
+
+fn rdma(gpu: &Gpu, backends: Backends) -> Finding {
+    let subject = "GPUDirect RDMA";
+    match gpu.rdma {
+        Some(true) => Finding::ok(subject, "supported"),
+        Some(false) => Finding::problem_if(
+            !(backends.need_dmabuf() && backends.dmabuf && driver::gpu_maps_dmabufs(gpu)),
+            subject,
+            "not supported: gdrdrv cannot pin this GPU's memory",
+            "take a data-centre or RTX PRO GPU, or leave this one out (CUDA_VISIBLE_DEVICES)",
+        ),
+        None => Finding::unknown(subject, "this driver cannot be asked (CUDA 11.3 can)"),
+    }
+}
+
+fn rdma_with_vmm(gpu: &Gpu) -> Finding {
+    let subject = "RDMA with VMM";
+    match gpu.rdma_with_vmm {
+        Some(true) => Finding::ok(subject, "supported: memory from cuMemCreate can be pinned"),
+        Some(false) => Finding::warning(
+            subject,
+            "not supported: memory from cuMemCreate cannot be pinned",
+            "pin memory from cuMemAlloc or cudaMalloc",
+        ),
+        None => Finding::unknown(subject, "this driver cannot be asked (CUDA 11.0 can)"),
+    }
+}
+
+fn dmabuf(gpu: &Gpu, backends: Backends) -> Finding {
+    let subject = "dma-buf";
+    let value = match (gpu.dmabuf_mmap, gpu.dmabuf) {
+        (Some(true), _) => "its memory can be mapped as one",
+        (Some(false), Some(true)) => "its memory can be exported as one, but not mapped",
+        (None, Some(true)) => "its memory can be exported as one",
+        (_, Some(false)) | (Some(false), None) => "its memory cannot be exported as one",
+        (None, None) => {
+            return Finding::unknown(subject, "this driver cannot be asked (CUDA 11.7 can)");
+        }
+    };
+    if backends.need_dmabuf() && !driver::gpu_maps_dmabufs(gpu) {
+        return Finding::problem(
+            subject,
+            value,
+            "load gdrdrv (modprobe gdrdrv); dma-bufs take the open kernel modules of the GPU \
+             driver",
+        );
+    }
+    Finding::ok(subject, value)
+}
+
+fn memory_pools(gpu: &Gpu) -> Finding {
+    let subject = "memory pools";
+    match gpu.memory_pools {
+        Some(true) => Finding::ok(subject, "supported"),
+        Some(false) => Finding::ok(subject, "none; gdrcopy does without"),
+        None => Finding::unknown(subject, "this driver cannot be asked (CUDA 11.2 can)"),
+    }
+}
+
+fn platform(gpu: &Gpu) -> Finding {
+    let subject = "platform";
+    if std::fs::read_to_string("/proc/version").is_ok_and(|version| version.contains("microsoft")) {
+        return Finding::problem(
+            subject,
+            "WSL: GPUs are driven by Windows (WDDM), which gives no access to BAR1",
+            "boot Linux itself",
+        );
+    }
+    match (gpu.coherent, gpu.tcc) {
+        (_, Some(true)) => Finding::ok(subject, "TCC driver model"),
+        (Some(true), _) => Finding::ok(
+            subject,
+            "coherent: mappings are cached, unless forced over PCIe",
+        ),
+        (Some(false), _) => Finding::ok(subject, "PCIe: mappings are write-combining"),
+        (None, _) => Finding::unknown(subject, "this driver cannot be asked (CUDA 9.2 can)"),
+    }
+}
+
+fn bar1_size(gpu: &Gpu, bar1: Option<u64>) -> Finding {
+    let subject = "BAR1 size";
+    match bar1 {
+        None => Finding::unknown(subject, "neither NVML nor sysfs tells"),
+        Some(size) if size < SMALL_BAR1 && size < gpu.memory => Finding::warning(
+            subject,
+            format!("{}: no more can be pinned at a time", bytes(size)),
+            "switch on Resizable BAR and Above 4G Decoding in the firmware, or on workstation cards NVIDIA's \
+             displaymodeselector; or pin less",
+        ),
+        Some(size) => Finding::ok(subject, bytes(size)),
+    }
+}
+
+fn bar1_use(bar1: Option<Bar1>) -> Finding {
+    let subject = "BAR1 use";
+    match bar1 {
+        None => Finding::unknown(subject, "NVML does not tell"),
+        Some(Bar1 { total, free, used }) if free < total / 10 => Finding::warning(
+            subject,
+            format!("{} used, {} free", bytes(used), bytes(free)),
+            "end programs that hold pins: fuser -v /dev/gdrdrv shows them",
+        ),
+        Some(Bar1 { free, used, .. }) => Finding::ok(
+            subject,
+            format!("{} used, {} free", bytes(used), bytes(free)),
+        ),
+    }
+}
+
+fn numa_node(pci_address: &str) -> Finding {
+    let subject = "NUMA node";
+    match (cpu::node_of_pci_device(pci_address), cpu::allowed_nodes()) {
+        (None, _) => Finding::unknown(subject, "sysfs does not tell"),
+        (Some(node), Some(allowed)) if !allowed.contains(&node) => Finding::warning(
+            subject,
+            format!("{node}, and this process may run on CPUs of other nodes alone"),
+            format!("run programs near the GPU: numactl --cpunodebind={node} --membind={node}"),
+        ),
+        (Some(node), _) => Finding::ok(subject, node.to_string()),
+    }
+}
+
+fn link(pci: &Pci) -> Finding {
+    let subject = "PCIe link";
+    let (Some(width), Some(speed)) = (pci.width, &pci.speed) else {
+        return Finding::unknown(subject, "sysfs does not tell");
+    };
+    let generation = |speed: &str| match pci::generation(speed) {
+        Some(generation) => format!("generation {generation}"),
+        None => speed.to_owned(),
+    };
+    let mut value = format!("{}, {width} lanes", generation(speed));
+    if let Some(most) = pci.max_speed.as_ref().filter(|most| *most != speed) {
+        // Idle GPUs slow their link down.
+        value += &format!(" now; {} when busy", generation(most));
+    }
+    match pci.max_width {
+        Some(most) if most > width => Finding::warning(
+            subject,
+            format!("{value}, of {most} that the GPU has"),
+            "seat the card anew, or take a slot that is wired for more lanes",
+        ),
+        _ => Finding::ok(subject, value),
+    }
+}
+
+/// Bytes in the largest unit that leaves a whole number in front.
+fn bytes(number: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let unit = UNITS.iter().find(|(unit, _)| number >= *unit);
+    match unit {
+        Some((unit, name)) => format!("{} {name}", number / unit),
+        None => format!("{number} B"),
+    }
+}

@@ -1,0 +1,165 @@
+//! The host: container, CPU and limits of this process, which programs inherit.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::fs;
+use std::path::Path;
+
+use gdrcopy::routines;
+use nix::libc::rlim_t;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::unistd::{SysconfVar, sysconf};
+
+use super::backends::Backends;
+use super::report::Finding;
+use crate::cuda::GPU_PAGE;
+
+/// Descriptors below which programs hit the limit by themselves, and with one per pin.
+const FEW: rlim_t = 256;
+const FEW_FOR_DMABUFS: rlim_t = 1024;
+
+/// Bytes of locked memory below which RDMA stacks cannot register buffers.
+const LITTLE_LOCKED: rlim_t = 64 << 20;
+
+pub(super) fn findings(backends: Backends, container: Option<&str>) -> Vec<Finding> {
+    vec![
+        container_finding(container),
+        copy_routine(),
+        pages(),
+        descriptors(backends),
+        locked_memory(),
+    ]
+}
+
+fn descriptors(backends: Backends) -> Finding {
+    let subject = "open files";
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return Finding::unknown(subject, "not reported by getrlimit");
+    };
+    let uses_dmabufs = backends.need_dmabuf() && backends.dmabuf;
+    let enough = if uses_dmabufs { FEW_FOR_DMABUFS } else { FEW };
+    let value = match uses_dmabufs {
+        true => format!("{}, and each pin uses one", limit(soft)),
+        false => limit(soft),
+    };
+    if soft < enough {
+        return Finding::warning(
+            subject,
+            value,
+            format!(
+                "raise the limit: ulimit -n {} (LimitNOFILE= in a service)",
+                limit(hard.min(65536))
+            ),
+        );
+    }
+    Finding::ok(subject, value)
+}
+
+fn locked_memory() -> Finding {
+    let subject = "locked memory";
+    let Ok((soft, _)) = getrlimit(Resource::RLIMIT_MEMLOCK) else {
+        return Finding::unknown(subject, "not reported by getrlimit");
+    };
+    let value = match soft {
+        RLIM_INFINITY => limit(soft),
+        bytes => format!("{} KiB; gdrcopy locks none", bytes >> 10),
+    };
+    let has_rdma =
+        fs::read_dir("/sys/class/infiniband").is_ok_and(|mut cards| cards.next().is_some());
+    if has_rdma && soft < LITTLE_LOCKED {
+        return Finding::warning(
+            subject,
+            format!("{value}, but this machine's RDMA network card does"),
+            "raise the limit: ulimit -l unlimited (LimitMEMLOCK= in a service, --ulimit \
+             memlock=-1 for a container)",
+        );
+    }
+    Finding::ok(subject, value)
+}
+
+fn limit(value: rlim_t) -> String {
+    match value {
+        RLIM_INFINITY => "unlimited".into(),
+        value => value.to_string(),
+    }
+}
+
+/// Marks in the names of the first process's cgroups.
+const MARKS: [(&str, &str); 5] = [
+    ("kubepods", "Kubernetes"),
+    ("docker", "Docker"),
+    ("libpod", "Podman"),
+    ("containerd", "containerd"),
+    ("lxc", "LXC"),
+];
+
+/// The kind of container that this process is in, if any.
+pub(super) fn container() -> Option<String> {
+    if env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        return Some("Kubernetes".into());
+    }
+    if Path::new("/run/.containerenv").exists() {
+        return Some("Podman".into());
+    }
+    if Path::new("/.dockerenv").exists() {
+        return Some("Docker".into());
+    }
+    if let Ok(name) = env::var("container") {
+        return Some(name);
+    }
+    let cgroups = fs::read_to_string("/proc/1/cgroup").ok()?;
+    let (_, name) = MARKS.iter().find(|(mark, _)| cgroups.contains(mark))?;
+    Some((*name).into())
+}
+
+fn container_finding(kind: Option<&str>) -> Finding {
+    match kind {
+        None => Finding::ok("container", "none"),
+        Some(kind) => Finding::ok(
+            "container",
+            format!("{kind}: devices and limits are what the host passes through"),
+        ),
+    }
+}
+
+fn copy_routine() -> Finding {
+    let subject = "copy routine";
+    let names: Vec<_> = routines::supported()
+        .map(|routine| routine.name())
+        .collect();
+    let request = env::var_os("GDRCOPY_ISA");
+    let (chosen, all) = (routines::find(request.as_deref()).name(), names.join(", "));
+    if let Some(refused) = request.filter(|name| name != chosen) {
+        return Finding::warning(
+            subject,
+            format!(
+                "{chosen}, not the {} that GDRCOPY_ISA asks for",
+                refused.display()
+            ),
+            format!("unset GDRCOPY_ISA, or set it to one that this CPU supports: {all}"),
+        );
+    }
+    match (chosen, names.first()) {
+        ("portable", Some(&best)) if best != chosen => Finding::warning(
+            subject,
+            "portable, as GDRCOPY_ISA asks: reads are slow",
+            format!("unset GDRCOPY_ISA; the best one for this CPU is {best}"),
+        ),
+        _ => Finding::ok(subject, format!("{chosen}, of {all}")),
+    }
+}
+
+fn pages() -> Finding {
+    let subject = "pages";
+    match sysconf(SysconfVar::PAGE_SIZE) {
+        Ok(Some(size)) => Finding::ok(
+            subject,
+            format!(
+                "{} KiB on the host, {} KiB on the GPU",
+                size >> 10,
+                GPU_PAGE >> 10
+            ),
+        ),
+        _ => Finding::unknown(subject, "not reported by sysconf"),
+    }
+}

@@ -1,0 +1,272 @@
+//! The part of doctor that uses a library, in a process of its own: a library may crash, hang, or
+//! change what process it is in.
+//!
+//! ```text
+//! ask     doctor      starts itself with --probe, waits, reads the answer
+//! answer  its child   loads the library, tests it, prints the answer as JSON
+//! ```
+#![forbid(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::str::FromStr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use std::{env, fmt};
+
+use anyhow::{Context, Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::cuda::{DeviceBuffer, Gpu, Memory};
+use crate::libgdrapi::{CallError, Connection, Library, Loader, Mapped, MappingType};
+use crate::measure::verify::{difference, pattern};
+
+/// Bytes that the self-test pins and copies.
+pub(super) const SIZE: usize = 1 << 20;
+
+/// An attribute of `gdr_get_attribute`.
+const USING_DMA_BUF_MMAP: i32 = 3;
+
+/// What to do when a probe cannot be started.
+pub(super) const NOT_STARTED: &str = "doctor starts itself for this: let it have a process, and \
+    room in the folder for temporary files";
+
+/// How long a probe may take; loading CUDA on a machine with many GPUs takes seconds.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What a probe is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Probe {
+    /// Which library is loaded.
+    Library,
+    /// Whether it works with memory of this GPU.
+    Gpu(i32),
+}
+
+impl FromStr for Probe {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "library" => Ok(Probe::Library),
+            number => number.parse().map(Probe::Gpu),
+        }
+    }
+}
+
+impl fmt::Display for Probe {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Probe::Library => out.write_str("library"),
+            Probe::Gpu(number) => write!(out, "{number}"),
+        }
+    }
+}
+
+/// A library that was loaded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Loaded {
+    pub(super) file: PathBuf,
+    /// The release that it says it is.
+    pub(super) version: Option<(i32, i32)>,
+}
+
+/// What a probe found out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Answer {
+    pub(super) library: Option<Loaded>,
+    /// The type of the mapping.
+    pub(super) mapping: Option<String>,
+    /// Dma-bufs were used, not gdrdrv.
+    pub(super) dmabuf: bool,
+    /// What went wrong, if anything did.
+    pub(super) failure: Option<Failure>,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Failure {
+    pub(super) what: String,
+    /// What a call of the library answered.
+    pub(super) errno: Option<i32>,
+    /// The copied bytes were wrong.
+    pub(super) corrupted: bool,
+}
+
+impl Failure {
+    fn new(what: impl Into<String>) -> Failure {
+        Failure {
+            what: what.into(),
+            errno: None,
+            corrupted: false,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure {
+            errno: error
+                .downcast_ref()
+                .map(|error: &CallError| error.errno as i32),
+            ..Failure::new(format!("{error:#}"))
+        }
+    }
+}
+
+/// A probe's answer, and what the library wrote to its log meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) answer: Answer,
+    pub(super) log: String,
+}
+
+// ---- In doctor ----
+
+/// Runs a probe. A process that dies has failed the test, too.
+///
+/// # Errors
+/// It cannot be started.
+pub(super) fn ask(probe: Probe, library: Option<&Path>) -> Result<Told> {
+    let (out, log) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let mut command = Command::new(env::current_exe()?);
+    command.args(["doctor", "--probe", &probe.to_string()]);
+    if let Some(file) = library {
+        command.arg("--lib").arg(file);
+    }
+    command.env("GDRCOPY_ENABLE_LOGGING", "1");
+    command.stdin(Stdio::null());
+    command.stdout(out.try_clone()?).stderr(log.try_clone()?);
+    let end = wait(command.spawn()?)?;
+    let log = read(log)?;
+    let died = match end {
+        None => format!("it did not end within {} seconds", LIMIT.as_secs()),
+        Some(status) => match (status.success(), serde_json::from_str(&read(out)?)) {
+            (true, Ok(answer)) => return Ok(Told { answer, log }),
+            _ => format!("its process died: {status}"),
+        },
+    };
+    let answer = Answer {
+        failure: Some(Failure::new(died)),
+        ..Answer::default()
+    };
+    Ok(Told { answer, log })
+}
+
+/// Waits for the end; `None` if it had to be killed.
+fn wait(mut child: Child) -> io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if start.elapsed() > LIMIT {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn read(mut file: File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+// ---- In its child ----
+
+/// Does what the probe is for, and tells the answer on stdout.
+///
+/// # Errors
+/// It cannot be told.
+pub(super) fn answer(probe: Probe, library: Option<&Path>) -> Result<ExitCode> {
+    let mut answer = Answer::default();
+    answer.failure = test(&mut answer, probe, library).err();
+    serde_json::to_writer(io::stdout().lock(), &answer)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn test(answer: &mut Answer, probe: Probe, file: Option<&Path>) -> Result<(), Failure> {
+    let mut loader = Loader::default();
+    let library = match file {
+        Some(file) => loader.load(file)?,
+        None => loader.load_default()?,
+    };
+    answer.library = Some(Loaded {
+        file: library.file.clone(),
+        version: library.version(),
+    });
+    match probe {
+        Probe::Library => Ok(()),
+        Probe::Gpu(number) => use_gpu(answer, library, number),
+    }
+}
+
+fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Result<(), Failure> {
+    let gpu = Gpu::open(number)?;
+    let buffer = DeviceBuffer::alloc(gpu, Memory::Alloc, SIZE)?;
+    if Connection::open(library).is_err() {
+        return Err(Failure::new("gdr_open failed"));
+    }
+    let mapped = Mapped::new(library, &buffer, MappingType::Default)?;
+    answer.mapping = Some(mapped.mapping_type().into());
+    answer.dmabuf = mapped.connection().attribute(USING_DMA_BUF_MMAP) == Some(1);
+
+    let sent = pattern(SIZE, 1);
+    mapped.write(0, &sent).context("writing")?;
+    expect(
+        &from_gpu(&buffer)?,
+        &sent,
+        "of what CUDA found after gdr_copy_to_mapping, byte",
+    )?;
+
+    let mut sent = pattern(SIZE, 2);
+    buffer.write(&sent)?;
+    let mut seen = vec![0; SIZE];
+    mapped.read(0, &mut seen).context("reading")?;
+    expect(&seen, &sent, "of what gdr_copy_from_mapping read, byte")?;
+
+    // A small copy that starts and ends off every boundary leaves its neighbors alone.
+    let small = pattern(101, 3);
+    sent[13..114].copy_from_slice(&small);
+    mapped.write(13, &small).context("writing")?;
+    expect(
+        &from_gpu(&buffer)?,
+        &sent,
+        "of what CUDA found after a small write, byte",
+    )
+}
+
+fn from_gpu(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; SIZE];
+    buffer.read(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn expect(seen: &[u8], sent: &[u8], what: &str) -> Result<(), Failure> {
+    match difference(seen, sent, what) {
+        None => Ok(()),
+        Some(difference) => Err(Failure {
+            corrupted: true,
+            ..Failure::new(difference)
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_are_told_as_they_are_read() {
+        for probe in [Probe::Library, Probe::Gpu(7)] {
+            assert_eq!(probe.to_string().parse(), Ok(probe));
+        }
+        assert!("gpu".parse::<Probe>().is_err());
+    }
+}

@@ -1,0 +1,92 @@
+//! The library at work on each GPU: pin, map, write, read, and compare with what CUDA sees.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use super::probe::{self, Answer, Failure, Probe, Told};
+use super::report::Finding;
+use crate::cuda::survey::Gpu;
+
+/// Tests the GPUs of these numbers, or all.
+pub(super) fn findings(asked: &[i32], library: Option<&Path>, gpus: &[Gpu]) -> Vec<Finding> {
+    let numbers: Vec<_> = match asked {
+        [] => gpus.iter().map(|gpu| gpu.number).collect(),
+        asked => asked.to_vec(),
+    };
+    if numbers.is_empty() {
+        return vec![Finding::unknown("not run", "there is no GPU to run it on")];
+    }
+    let exists = |number| gpus.iter().any(|gpu| gpu.number == number);
+    numbers
+        .into_iter()
+        .map(|number| match exists(number) {
+            true => on_gpu(library, number),
+            false => Finding::problem(
+                "not run",
+                format!("there is no GPU {number}"),
+                format!(
+                    "CUDA has {}, counted from 0: nvidia-smi -L lists them",
+                    gpus.len()
+                ),
+            ),
+        })
+        .collect()
+}
+
+fn on_gpu(library: Option<&Path>, number: i32) -> Finding {
+    match probe::ask(Probe::Gpu(number), library) {
+        Ok(told) => judge(number, &told),
+        Err(error) => Finding::problem(
+            "not run",
+            format!("GPU {number}: {error:#}"),
+            probe::NOT_STARTED,
+        ),
+    }
+}
+
+fn judge(number: i32, told: &Told) -> Finding {
+    let Answer {
+        mapping,
+        dmabuf,
+        failure,
+        ..
+    } = &told.answer;
+    if let Some(failure) = failure {
+        let value = format!("GPU {number}: {}", failure.what);
+        return Finding::problem("failed", value, remedy(failure, &told.log));
+    }
+    let mapping = mapping.as_deref().unwrap_or("unknown");
+    let way = if *dmabuf { "a dma-buf" } else { "gdrdrv" };
+    Finding::ok(
+        "passed",
+        format!(
+            "GPU {number}: {} KiB written and read back through a {mapping} mapping of {way}, \
+             as CUDA sees them",
+            probe::SIZE >> 10
+        ),
+    )
+}
+
+fn remedy(failure: &Failure, log: &str) -> String {
+    if failure.corrupted {
+        return "do not use this library here: try another one (--lib), and report it".into();
+    }
+    // The last line is what everything before led to.
+    let last = log
+        .lines()
+        .filter_map(|line| line.strip_prefix("ERR:"))
+        .next_back();
+    if let Some(line) = last {
+        return format!("the library says: {}", line.trim());
+    }
+    match failure.errno.map(Errno::from_raw) {
+        Some(Errno::ENOMEM) => "BAR1 or memory is used up: end programs that hold pins",
+        Some(Errno::EMFILE) => "no file descriptor is left: raise the limit (ulimit -n)",
+        Some(Errno::EOPNOTSUPP) => "this GPU cannot do that: see above",
+        Some(_) => "see the problems above, and the kernel's log (dmesg)",
+        None => "see the problems above; GDRCOPY_ENABLE_LOGGING=1 with a program says more",
+    }
+    .into()
+}

@@ -1,0 +1,101 @@
+//! The tools, one module each: its options, `run`, and its text output.
+
+pub(crate) mod apiperf;
+pub(crate) mod compare;
+pub(crate) mod copybw;
+pub(crate) mod copylat;
+pub(crate) mod doctor;
+pub(crate) mod pplat;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::measure::plan::{Cold, Direction, Point};
+use crate::measure::results::Results;
+use crate::measure::sampler::{Repetitions, Sweep};
+use crate::measure::session::{Extra, Session};
+use crate::measure::target::Target;
+use crate::output::{self, Output};
+
+/// How often copies are made.
+#[derive(Debug, Args)]
+struct Counts {
+    /// How often each write is made; 0 for no writes
+    #[arg(short = 'w', long, default_value_t = 10_000, value_name = "N")]
+    writes: usize,
+
+    /// How often each read is made; 0 for no reads
+    #[arg(short = 'r', long, default_value_t = 100, value_name = "N")]
+    reads: usize,
+}
+
+impl Counts {
+    /// All writes, then all reads.
+    fn points(&self, sizes: &[usize], offset: usize) -> Vec<(Point, Repetitions)> {
+        let directions = [
+            (Direction::Write, self.writes),
+            (Direction::Read, self.reads),
+        ];
+        let wanted = directions.into_iter().filter(|&(_, calls)| calls > 0);
+        let points = wanted.flat_map(|(direction, calls)| {
+            let point = move |&size| Point::fixed(direction, size, offset);
+            let calls = Repetitions::Calls(calls);
+            sizes.iter().map(move |size| (point(size), calls))
+        });
+        points.collect()
+    }
+}
+
+/// Options of the tools that measure copies.
+#[derive(Debug, Args)]
+pub(crate) struct CopyOptions {
+    /// Remove the host side from the CPU's caches before each timed call (x86-64)
+    #[arg(long)]
+    cold: bool,
+
+    #[command(flatten)]
+    target: Target,
+
+    #[command(flatten)]
+    output: Output,
+
+    /// Draw latency and bandwidth over size to an SVG file
+    #[arg(long, alias = "svg", value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+impl CopyOptions {
+    fn open(&self, tool: &'static str, len: usize, extra: &Extra) -> Result<Session> {
+        Session::open(tool, &self.target, len, extra)
+    }
+
+    /// Measures, prints the results, and returns the exit status: 1 if a byte was copied wrong.
+    fn run(
+        &self,
+        session: &Session,
+        points: Vec<(Point, Repetitions)>,
+        cold_device: bool,
+        text: impl FnOnce(&Results) -> String,
+    ) -> Result<ExitCode> {
+        let sweep = Sweep {
+            points,
+            verify: self.target.verify,
+            cold: Cold {
+                host: self.cold,
+                device: cold_device,
+            },
+        };
+        let results = sweep.run(session)?;
+        results.write(&self.output, self.plot.as_deref(), || text(&results))?;
+        let tool = results.setup.tool;
+        let mut status = output::exit_status(tool, results.interrupted);
+        for failure in results.failures() {
+            eprintln!("gdrcopy {tool}: wrong copy: {failure}");
+            status = ExitCode::FAILURE;
+        }
+        Ok(status)
+    }
+}

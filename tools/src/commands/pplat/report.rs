@@ -1,0 +1,145 @@
+//! The results as text, JSON and CSV.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::buffers::Place;
+use super::run::{LibraryResult, Results};
+use crate::measure::session::Setup;
+use crate::output::table::Table;
+use crate::output::{self, Output, microseconds};
+
+/// Everything, as one JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    setup: &'a Setup,
+    verified: bool,
+    interrupted: bool,
+    records: &'a [Record<'a>],
+}
+
+/// One library: a row of CSV.
+#[derive(Serialize)]
+struct Record<'a> {
+    library: &'a str,
+    /// Who writes the data.
+    producer: &'a str,
+    size_bytes: usize,
+    blocks: u32,
+    threads: u32,
+    gpu_flag: Place,
+    cpu_flag: Place,
+    data: Place,
+    iterations: usize,
+    p0_ns: Option<f64>,
+    p50_ns: Option<f64>,
+    p99_ns: Option<f64>,
+    mean_ns: Option<f64>,
+    /// Words of data that did not arrive as sent.
+    wrong_words: u64,
+    /// The median divided by the first library's.
+    ratio: Option<f64>,
+}
+
+/// Latencies of whole rounds, in a table.
+fn text(results: &Results) -> String {
+    let mut text = results.setup.to_string();
+    let config = &results.config;
+    let layout = &config.layout;
+    let (producer, consumer) = match config.gpu_produces {
+        false => ("CPU", "GPU"),
+        true => ("GPU", "CPU"),
+    };
+    let _ = writeln!(
+        text,
+        "the {producer} produces {} bytes in {}, the {consumer} consumes them; {} blocks of {} threads",
+        layout.size,
+        name(layout.data),
+        config.blocks,
+        config.threads
+    );
+    let _ = writeln!(
+        text,
+        "GPU flag in {}, CPU flag in {}; {} iterations",
+        name(layout.gpu_flag),
+        name(layout.cpu_flag),
+        config.iterations
+    );
+    let mut names = vec!["Round trip", "P0.Time(us)", "P50.Time(us)", "P99.Time(us)"];
+    if results.libraries.len() > 1 {
+        names.push("Ratio");
+    }
+    let mut table = Table::new(names);
+    for library in &results.libraries {
+        let mut cells = vec![library.label.clone()];
+        match &library.times {
+            Some(times) => {
+                cells.extend([times.p0, times.median, times.p99].map(microseconds));
+            }
+            None => cells.extend([const { String::new() }; 3]),
+        }
+        if results.libraries.len() > 1 {
+            cells.push(output::ratio(ratio(results, library)));
+        }
+        table.push(cells);
+    }
+    let _ = write!(text, "\n{table}");
+    text
+}
+
+/// Prints the results.
+pub(super) fn write(results: &Results, output: &Output) -> Result<()> {
+    let records = records(results);
+    let document = Document {
+        setup: &results.setup,
+        verified: results.config.verify,
+        interrupted: results.interrupted,
+        records: &records,
+    };
+    output.write(|| text(results), &document, &records)
+}
+
+fn records<'a>(results: &'a Results) -> Vec<Record<'a>> {
+    let config = &results.config;
+    let record = |library: &'a LibraryResult| {
+        let LibraryResult {
+            label,
+            times,
+            wrong,
+        } = library;
+        Record {
+            library: label,
+            producer: if config.gpu_produces { "gpu" } else { "cpu" },
+            size_bytes: config.layout.size,
+            blocks: config.blocks,
+            threads: config.threads,
+            gpu_flag: config.layout.gpu_flag,
+            cpu_flag: config.layout.cpu_flag,
+            data: config.layout.data,
+            iterations: times.map_or(0, |times| times.samples),
+            p0_ns: times.map(|times| times.p0),
+            p50_ns: times.map(|times| times.median),
+            p99_ns: times.map(|times| times.p99),
+            mean_ns: times.map(|times| times.mean),
+            wrong_words: *wrong,
+            ratio: ratio(results, library),
+        }
+    };
+    results.libraries.iter().map(record).collect()
+}
+
+/// The median divided by the first library's.
+fn ratio(results: &Results, library: &LibraryResult) -> Option<f64> {
+    let first = results.libraries[0].times?;
+    (results.libraries.len() > 1).then_some(library.times?.median / first.median)
+}
+
+fn name(place: Place) -> &'static str {
+    match place {
+        Place::GpuMem => "gpumem",
+        Place::HostMem => "hostmem",
+    }
+}

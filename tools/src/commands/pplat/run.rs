@@ -1,0 +1,253 @@
+//! The CPU's side: rounds, and how long each takes.
+#![forbid(unsafe_code)]
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::buffers::{Buffers, Layout};
+use super::gpu_kernel::{GpuKernel, Launch};
+use crate::measure::clock::Clock;
+use crate::measure::session::{Session, Setup};
+use crate::measure::stats::Times;
+use crate::output::progress_bar;
+use crate::system::interrupt::Interrupt;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Config {
+    pub(super) iterations: u32,
+    /// How long the GPU may take to answer.
+    pub(super) timeout: Option<Duration>,
+    pub(super) blocks: u32,
+    pub(super) threads: u32,
+    pub(super) gpu_produces: bool,
+    pub(super) verify: bool,
+    pub(super) layout: Layout,
+}
+
+#[derive(Debug)]
+pub(super) struct Results {
+    pub(super) setup: Setup,
+    pub(super) config: Config,
+    pub(super) libraries: Vec<LibraryResult>,
+    pub(super) interrupted: bool,
+}
+
+/// A library's results.
+#[derive(Debug)]
+pub(super) struct LibraryResult {
+    pub(super) label: String,
+    /// None if no round was timed.
+    pub(super) times: Option<Times>,
+    /// Words of data that differ from what the other side has written.
+    pub(super) wrong: u64,
+}
+
+/// How often two libraries take turns, so that disturbances affect both alike.
+const TURNS: u32 = 10;
+
+/// Untimed rounds at the beginning of each turn, while the GPU kernel is starting.
+const WARMUP: u32 = 10;
+
+/// How often the CPU polls before it reads the clock.
+const POLLS: u32 = 1024;
+
+/// Interval between checks for a failed GPU kernel and Ctrl-C.
+const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// Runs all rounds with all libraries.
+pub(super) fn run(session: &Session, config: Config) -> Result<Results> {
+    let kernel = GpuKernel::load(session.gpu)?;
+    let buffers = session.methods.iter();
+    let buffers = buffers
+        .map(|method| Buffers::new(session.gpu, method, config.layout))
+        .collect::<Result<Vec<_>>>()?;
+    let mut run = Run {
+        config,
+        kernel: &kernel,
+        clock: Clock::calibrate(),
+        interrupt: &session.interrupt,
+        expected: vec![0; config.layout.size],
+        seen: vec![0; config.layout.size],
+    };
+    let turns = if buffers.len() > 1 { TURNS } else { 1 };
+    let mut samples = vec![Vec::new(); buffers.len()];
+    let mut wrong = vec![0; buffers.len()];
+    let bar = progress_bar(turns as usize * buffers.len());
+    for turn in 0..turns {
+        let share = |turn| u64::from(config.iterations) * u64::from(turn) / u64::from(turns);
+        let rounds = (share(turn + 1) - share(turn)) as u32;
+        for (index, buffers) in buffers.iter().enumerate() {
+            let label = &session.methods[index].label;
+            wrong[index] += run
+                .turn(buffers, rounds, &mut samples[index])
+                .with_context(|| label.clone())?;
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let libraries = std::iter::zip(samples, wrong).zip(&session.methods);
+    Ok(Results {
+        setup: session.setup.clone(),
+        config,
+        libraries: libraries
+            .map(|((samples, wrong), method)| LibraryResult {
+                label: method.label.clone(),
+                times: (!samples.is_empty()).then(|| Times::new(samples)),
+                wrong,
+            })
+            .collect(),
+        interrupted: session.interrupt.requested(),
+    })
+}
+
+struct Run<'a> {
+    config: Config,
+    kernel: &'a GpuKernel,
+    clock: Clock,
+    interrupt: &'a Interrupt,
+    /// The data of a round, and what has arrived.
+    expected: Vec<u8>,
+    seen: Vec<u8>,
+}
+
+impl Run<'_> {
+    /// Times this many rounds, or fewer if interrupted. Returns how many words of data were wrong.
+    fn turn(&mut self, buffers: &Buffers, rounds: u32, samples: &mut Vec<f64>) -> Result<u64> {
+        if rounds == 0 || self.interrupt.requested() {
+            return Ok(0);
+        }
+        buffers.clear()?;
+        let launch = Launch {
+            blocks: self.config.blocks,
+            threads: self.config.threads,
+            rounds: WARMUP + rounds,
+            gpu_produces: self.config.gpu_produces,
+        };
+        let running = self.kernel.launch(buffers, launch)?;
+        let mut wrong = 0;
+        for round in 1..=launch.rounds {
+            if self.interrupt.requested() {
+                break;
+            }
+            fill(&mut self.expected, round);
+            let mut outcome = Ok(Answer::Given);
+            let time = self.clock.time(|| {
+                outcome = round_trip(
+                    &self.config,
+                    buffers,
+                    round,
+                    &self.expected,
+                    &mut self.seen,
+                    || {
+                        running.check()?;
+                        Ok(self.interrupt.requested())
+                    },
+                );
+            });
+            match outcome? {
+                Answer::Given => {}
+                Answer::Interrupted => break,
+                Answer::Late => {
+                    let seconds = self.config.timeout.unwrap_or_default().as_secs();
+                    bail!("the GPU has not answered round {round} within {seconds} s");
+                }
+            }
+            if round > WARMUP {
+                samples.push(time);
+            }
+            if self.config.gpu_produces && self.config.verify {
+                wrong += differences(&self.seen, &self.expected);
+            }
+        }
+        if self.interrupt.requested() {
+            drop(running);
+        } else {
+            running.finish()?;
+        }
+        if self.config.verify {
+            wrong += buffers.wrong_on_gpu()?;
+        }
+        Ok(wrong)
+    }
+}
+
+/// The outcome of a request.
+enum Answer {
+    Given,
+    Interrupted,
+    Late,
+}
+
+/// One round, which is timed. Checks regularly whether it must stop.
+fn round_trip(
+    config: &Config,
+    buffers: &Buffers,
+    round: u32,
+    expected: &[u8],
+    seen: &mut [u8],
+    must_stop: impl Fn() -> Result<bool>,
+) -> Result<Answer> {
+    if !config.gpu_produces {
+        buffers.write_data(expected)?;
+    }
+    buffers.request(round)?;
+    let start = Instant::now();
+    let (mut polls, mut next_heartbeat) = (0u32, start + HEARTBEAT);
+    while buffers.answer()? != round {
+        polls = polls.wrapping_add(1);
+        if !polls.is_multiple_of(POLLS) {
+            std::hint::spin_loop();
+            continue;
+        }
+        let now = Instant::now();
+        if now >= next_heartbeat {
+            if must_stop()? {
+                return Ok(Answer::Interrupted);
+            }
+            next_heartbeat = now + HEARTBEAT;
+        }
+        if config.timeout.is_some_and(|timeout| now - start > timeout) {
+            return Ok(Answer::Late);
+        }
+        thread::yield_now();
+    }
+    if config.gpu_produces {
+        buffers.read_data(seen)?;
+    }
+    Ok(Answer::Given)
+}
+
+/// The data of a round, the same as in kernel.ptx.
+fn fill(data: &mut [u8], round: u32) {
+    let first = round.wrapping_mul(0x9e37_79b1);
+    for (index, word) in data.chunks_mut(4).enumerate() {
+        let value = first.wrapping_add(index as u32).to_le_bytes();
+        word.copy_from_slice(&value[..word.len()]);
+    }
+}
+
+/// The number of words that differ.
+fn differences(seen: &[u8], wanted: &[u8]) -> u64 {
+    let words = seen.chunks(4).zip(wanted.chunks(4));
+    words.filter(|(seen, wanted)| seen != wanted).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_differ_by_round_and_position() {
+        let (mut one, mut two) = (vec![0; 11], vec![0; 11]);
+        fill(&mut one, 1);
+        fill(&mut two, 2);
+        assert_eq!(one[..8], [0xb1, 0x79, 0x37, 0x9e, 0xb2, 0x79, 0x37, 0x9e]);
+        assert_eq!(differences(&one, &one), 0);
+        assert_eq!(differences(&one, &two), 3);
+        two.copy_from_slice(&one);
+        two[10] ^= 1;
+        assert_eq!(differences(&one, &two), 1);
+    }
+}

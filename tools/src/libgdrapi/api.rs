@@ -1,0 +1,98 @@
+//! The C interface: types of gdrapi.h, and a table of a library's functions.
+
+use std::ffi::{CStr, c_int, c_uint, c_ulong, c_void};
+
+use libloading::os::unix::Library;
+
+/// `gdr_mh_t`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Handle(pub(super) c_ulong);
+
+/// `gdr_info_v2_t`.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Info {
+    /// Device address of the first pinned page.
+    pub(crate) va: u64,
+    /// Bytes pinned, whole pages.
+    pub(crate) mapped_size: u64,
+    /// Bytes of a page.
+    pub(crate) page_size: u32,
+    /// CPU cycles that the driver took to pin.
+    pub(crate) tm_cycles: u64,
+    /// CPU cycles a millisecond.
+    pub(crate) cycles_per_ms: u32,
+    flags: c_uint,
+    pub(super) mapping_type: c_uint,
+}
+
+const _: () = assert!(size_of::<Info>() == 48);
+
+impl Info {
+    /// Whether it is mapped write-combining.
+    pub(crate) fn wc_mapping(&self) -> bool {
+        self.flags & 2 != 0
+    }
+}
+
+pub(super) type Gdr = *mut c_void;
+
+/// `gdr_copy_to_mapping`: handle, mapping, host memory, bytes.
+pub(crate) type CopyTo = unsafe extern "C" fn(Handle, *mut c_void, *const c_void, usize) -> c_int;
+/// `gdr_copy_from_mapping`: handle, host memory, mapping, bytes.
+pub(crate) type CopyFrom = unsafe extern "C" fn(Handle, *mut c_void, *const c_void, usize) -> c_int;
+
+pub(super) type MapV2 = unsafe extern "C" fn(Gdr, Handle, *mut *mut c_void, usize, c_int) -> c_int;
+
+/// A library's functions. Those that old releases lack are optional.
+#[derive(Debug)]
+pub(super) struct Api {
+    pub(super) open: unsafe extern "C" fn() -> Gdr,
+    pub(super) close: unsafe extern "C" fn(Gdr) -> c_int,
+    pub(super) pin: unsafe extern "C" fn(Gdr, c_ulong, usize, u64, u32, *mut Handle) -> c_int,
+    pub(super) unpin: unsafe extern "C" fn(Gdr, Handle) -> c_int,
+    pub(super) info: unsafe extern "C" fn(Gdr, Handle, *mut Info) -> c_int,
+    pub(super) map: unsafe extern "C" fn(Gdr, Handle, *mut *mut c_void, usize) -> c_int,
+    pub(super) map_v2: Option<MapV2>,
+    pub(super) unmap: unsafe extern "C" fn(Gdr, Handle, *mut c_void, usize) -> c_int,
+    pub(super) copy_to: CopyTo,
+    pub(super) copy_from: CopyFrom,
+    pub(super) library_version: Option<unsafe extern "C" fn(*mut c_int, *mut c_int)>,
+    pub(super) driver_version: Option<unsafe extern "C" fn(Gdr, *mut c_int, *mut c_int) -> c_int>,
+    pub(super) attribute: Option<unsafe extern "C" fn(Gdr, c_int, *mut c_int) -> c_int>,
+}
+
+impl Api {
+    /// # Safety
+    /// The library must be a libgdrapi, and stay loaded as long as the table is used.
+    pub(super) unsafe fn of(library: &Library) -> Result<Api, libloading::Error> {
+        // SAFETY: the types are those of gdrapi.h; the caller vouches for the rest. Before 2.4 there
+        // was no gdr_get_info_v2; its forerunner fills the part of the struct before mapping_type.
+        unsafe {
+            let info = get(library, c"gdr_get_info_v2");
+            Ok(Api {
+                open: get(library, c"gdr_open")?,
+                close: get(library, c"gdr_close")?,
+                pin: get(library, c"gdr_pin_buffer")?,
+                unpin: get(library, c"gdr_unpin_buffer")?,
+                info: info.or_else(|_| get(library, c"gdr_get_info"))?,
+                map: get(library, c"gdr_map")?,
+                map_v2: get(library, c"gdr_map_v2").ok(),
+                unmap: get(library, c"gdr_unmap")?,
+                copy_to: get(library, c"gdr_copy_to_mapping")?,
+                copy_from: get(library, c"gdr_copy_from_mapping")?,
+                library_version: get(library, c"gdr_runtime_get_version").ok(),
+                driver_version: get(library, c"gdr_driver_get_version").ok(),
+                attribute: get(library, c"gdr_get_attribute").ok(),
+            })
+        }
+    }
+}
+
+/// # Safety
+/// `F` must be a function pointer of the function's type.
+unsafe fn get<F: Copy>(library: &Library, name: &CStr) -> Result<F, libloading::Error> {
+    // SAFETY: passed on from the caller.
+    unsafe { Ok(*library.get::<F>(name.to_bytes_with_nul())?) }
+}

@@ -1,0 +1,281 @@
+//! A library's calls, as methods of what `gdr_open` gives, and a buffer that it has mapped.
+
+use std::ffi::{c_int, c_ulong, c_void};
+use std::fmt;
+use std::ptr;
+
+use anyhow::{Result, bail, ensure};
+use clap::ValueEnum;
+use nix::errno::Errno;
+use serde::Serialize;
+
+use super::api::{CopyFrom, CopyTo, Gdr, Handle, Info};
+use super::loader::Library;
+use crate::cuda::DeviceBuffer;
+
+/// What kind of mapping to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum MappingType {
+    /// What suits the platform best
+    Default,
+    /// Write-combining
+    Wc,
+    /// Cached
+    Cache,
+    /// Device memory
+    Device,
+}
+
+/// A call that answered with an errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallError {
+    /// The function.
+    pub(crate) call: &'static str,
+    /// Its answer.
+    pub(crate) errno: Errno,
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        write!(out, "{}: {}", self.call, self.errno)
+    }
+}
+
+impl std::error::Error for CallError {}
+
+fn check(call: &'static str, answer: c_int) -> Result<(), CallError> {
+    if answer == 0 {
+        return Ok(());
+    }
+    let errno = Errno::from_raw(answer);
+    Err(CallError { call, errno })
+}
+
+/// What `gdr_open` gave; dropping it closes it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    library: &'static Library,
+    g: Gdr,
+}
+
+impl Connection {
+    /// Calls `gdr_open`.
+    pub(crate) fn open(library: &'static Library) -> Result<Connection> {
+        // SAFETY: no arguments.
+        let g = unsafe { (library.api.open)() };
+        if g.is_null() {
+            let errno = Errno::last();
+            bail!(
+                "gdr_open failed ({errno}); GDRCOPY_ENABLE_LOGGING=1 says why, and `gdrcopy doctor` what to do"
+            );
+        }
+        Ok(Connection { library, g })
+    }
+
+    /// `gdr_pin_buffer`.
+    #[inline]
+    pub(crate) fn pin(&self, address: u64, len: usize) -> Result<Handle, CallError> {
+        let mut handle = Handle(0);
+        let address = address as c_ulong;
+        // SAFETY: the connection is open, and the handle a local variable.
+        let answer = unsafe { (self.library.api.pin)(self.g, address, len, 0, 0, &mut handle) };
+        check("gdr_pin_buffer", answer)?;
+        Ok(handle)
+    }
+
+    /// `gdr_unpin_buffer`.
+    #[inline]
+    pub(crate) fn unpin(&self, handle: Handle) -> Result<(), CallError> {
+        // SAFETY: the connection is open; who uses a mapping of the pin, vouches for it.
+        let answer = unsafe { (self.library.api.unpin)(self.g, handle) };
+        check("gdr_unpin_buffer", answer)
+    }
+
+    /// `gdr_get_info_v2`.
+    #[inline]
+    pub(crate) fn info(&self, handle: Handle) -> Result<Info, CallError> {
+        let mut info = Info::default();
+        // SAFETY: the connection is open, and the struct a local variable.
+        let answer = unsafe { (self.library.api.info)(self.g, handle, &mut info) };
+        check("gdr_get_info", answer)?;
+        Ok(info)
+    }
+
+    /// `gdr_map`, or `gdr_map_v2` for a mapping that is not the default.
+    #[inline]
+    pub(crate) fn map(
+        &self,
+        handle: Handle,
+        len: usize,
+        mapping_type: MappingType,
+    ) -> Result<*mut u8, CallError> {
+        let mut va = ptr::null_mut();
+        let api = &self.library.api;
+        if mapping_type == MappingType::Default {
+            // SAFETY: the connection is open, and the address a local variable.
+            check("gdr_map", unsafe {
+                (api.map)(self.g, handle, &mut va, len)
+            })?;
+            return Ok(va.cast());
+        }
+        let flags = mapping_type as c_int;
+        let answer = match api.map_v2 {
+            // SAFETY: as above.
+            Some(map) => unsafe { map(self.g, handle, &mut va, len, flags) },
+            None => Errno::ENOSYS as c_int,
+        };
+        check("gdr_map_v2", answer)?;
+        Ok(va.cast())
+    }
+
+    /// `gdr_unmap`.
+    #[inline]
+    pub(crate) fn unmap(&self, handle: Handle, va: *mut u8, len: usize) -> Result<(), CallError> {
+        // SAFETY: the connection is open; who uses the mapping vouches for it.
+        let answer = unsafe { (self.library.api.unmap)(self.g, handle, va.cast(), len) };
+        check("gdr_unmap", answer)
+    }
+
+    /// The driver's version; none if the library cannot tell.
+    pub(crate) fn driver_version(&self) -> Option<(c_int, c_int)> {
+        let version = self.library.api.driver_version?;
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: the connection is open, and both are local variables.
+        let answer = unsafe { version(self.g, &mut major, &mut minor) };
+        (answer == 0).then_some((major, minor))
+    }
+
+    /// `gdr_get_attribute`; none if the library has none, or does not know the attribute.
+    pub(crate) fn attribute(&self, attribute: c_int) -> Option<c_int> {
+        let mut value = 0;
+        // SAFETY: the connection is open, and the value a local variable.
+        let answer = unsafe { (self.library.api.attribute?)(self.g, attribute, &mut value) };
+        (answer == 0).then_some(value)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: it is open, and not used again.
+        unsafe { (self.library.api.close)(self.g) };
+    }
+}
+
+/// A device buffer that a library has pinned and mapped; dropping it undoes both.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    connection: Connection,
+    handle: Handle,
+    va: *mut u8,
+    len: usize,
+    /// What the library tells of it.
+    pub(crate) info: Info,
+}
+
+impl Mapped {
+    /// Has the library pin and map the buffer, which must outlive it.
+    pub(crate) fn new(
+        library: &'static Library,
+        buffer: &DeviceBuffer,
+        mapping_type: MappingType,
+    ) -> Result<Mapped> {
+        let connection = Connection::open(library)?;
+        // If a step fails, closing the connection undoes those before it.
+        let (address, len) = (buffer.address(), buffer.len());
+        let handle = connection.pin(address, len)?;
+        let va = connection.map(handle, len, mapping_type)?;
+        let info = connection.info(handle)?;
+        let told = info.va;
+        ensure!(
+            told == address,
+            "the mapping starts at {told:#x}, not at the buffer's {address:#x}"
+        );
+        Ok(Mapped {
+            connection,
+            handle,
+            va,
+            len,
+            info,
+        })
+    }
+
+    /// The library's way to it.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// The library's function that writes.
+    pub(crate) fn copy_to(&self) -> CopyTo {
+        self.connection.library.api.copy_to
+    }
+
+    /// The library's function that reads.
+    pub(crate) fn copy_from(&self) -> CopyFrom {
+        self.connection.library.api.copy_from
+    }
+
+    /// What stands for the pin.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Bytes that are mapped.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where the byte at this offset of the buffer is mapped.
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset < self.len);
+        self.va.wrapping_add(offset)
+    }
+
+    /// The type of the mapping, as users of the library know it.
+    pub(crate) fn mapping_type(&self) -> &'static str {
+        match self.info.mapping_type {
+            1 => "write-combining",
+            2 => "cached",
+            3 => "device",
+            _ if self.info.wc_mapping() => "write-combining",
+            _ => "unknown",
+        }
+    }
+
+    /// Copies to this offset of the buffer.
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result<(), CallError> {
+        let to = self.range(at, bytes.len());
+        // SAFETY: the range is mapped, and the slice readable.
+        let answer = unsafe {
+            (self.copy_to())(
+                self.handle,
+                to.cast::<c_void>(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+            )
+        };
+        check("gdr_copy_to_mapping", answer)
+    }
+
+    /// Copies from this offset of the buffer.
+    pub(crate) fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), CallError> {
+        let from = self.range(at, bytes.len());
+        let to = bytes.as_mut_ptr().cast();
+        // SAFETY: the range is mapped, and the slice writable.
+        let answer = unsafe { (self.copy_from())(self.handle, to, from.cast(), bytes.len()) };
+        check("gdr_copy_from_mapping", answer)
+    }
+
+    fn range(&self, at: usize, len: usize) -> *mut u8 {
+        assert!(at + len <= self.len);
+        self.va.wrapping_add(at)
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // Closing the connection undoes both, too; errors have nobody who could act on them.
+        let _ = self.connection.unmap(self.handle, self.va, self.len);
+        let _ = self.connection.unpin(self.handle);
+    }
+}

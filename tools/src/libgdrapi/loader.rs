@@ -1,0 +1,137 @@
+//! Loads libgdrapi files, several into one process.
+//!
+//! The loader takes two files for one object if they are the same inode, and by SONAME if they are
+//! named without a folder. So each is loaded by its full path, and a file that was loaded before from
+//! a copy of its own. They are never unloaded.
+
+use std::collections::HashSet;
+use std::env;
+use std::ffi::{CStr, c_int, c_void};
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use libloading::os::unix::{Library as Object, RTLD_LOCAL, RTLD_NOW};
+use tempfile::TempPath;
+
+use super::api::Api;
+
+/// Where the loader's own search begins.
+const SONAME: &str = "libgdrapi.so.2";
+
+/// A libgdrapi that was loaded.
+#[derive(Debug)]
+pub(crate) struct Library {
+    pub(super) api: Api,
+    /// The file that it came from.
+    pub(crate) file: PathBuf,
+}
+
+/// Loads libraries, each as an object of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Loader {
+    files: HashSet<(u64, u64)>,
+    objects: HashSet<usize>,
+}
+
+impl Loader {
+    /// Loads the library in this file.
+    pub(crate) fn load(&mut self, file: &Path) -> Result<&'static Library> {
+        let context = || format!("{}", file.display());
+        let file = file.canonicalize().with_context(context)?;
+        let metadata = fs::metadata(&file).with_context(context)?;
+        let is_new = self.files.insert((metadata.dev(), metadata.ino()));
+        let copy = if is_new { None } else { Some(copy_of(&file)?) };
+        let path = copy.as_deref().unwrap_or(&file);
+        let api = open(path).with_context(context)?;
+        ensure!(
+            self.objects.insert(api.copy_from as usize),
+            "{}: the loader took it for a library that was loaded before",
+            path.display()
+        );
+        Ok(Box::leak(Box::new(Library { api, file })))
+    }
+
+    /// Loads the library that programs get which are linked with libgdrapi: the loader searches for
+    /// it. Where it finds none, the one that was built or installed with this program.
+    pub(crate) fn load_default(&mut self) -> Result<&'static Library> {
+        let found = open(Path::new(SONAME)).or_else(|error| match beside_this_program() {
+            Some(file) => open(&file),
+            None => Err(error),
+        });
+        let api = found.context(
+            "no library found; name one with --lib, or put its directory on LD_LIBRARY_PATH",
+        )?;
+        let file = file_of(api.open as *const c_void).unwrap_or_else(|| SONAME.into());
+        Ok(Box::leak(Box::new(Library { api, file })))
+    }
+}
+
+/// The library that was installed, or built by `make lib`, with this program.
+pub(crate) fn beside_this_program() -> Option<PathBuf> {
+    let program = env::current_exe().ok()?.canonicalize().ok()?;
+    directories_beside(program.parent()?)
+        .map(|directory| directory.join(SONAME))
+        .find(|file| file.exists())
+}
+
+/// Where libraries are that belong to programs in `bin`.
+fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
+    let triplet = format!("{}-linux-gnu", env::consts::ARCH);
+    // PREFIX/bin, with the names that distributions give to the other directory; build/tools/bin.
+    let directories = [
+        "../lib".into(),
+        "../lib64".into(),
+        format!("../lib/{triplet}"),
+        "../../lib".into(),
+    ];
+    directories.map(|directory| bin.join(directory)).into_iter()
+}
+
+impl Library {
+    /// The release that it says it is; none before 2.0.
+    pub(crate) fn version(&self) -> Option<(c_int, c_int)> {
+        let version = self.api.library_version?;
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: both are local variables.
+        unsafe { version(&mut major, &mut minor) };
+        Some((major, minor))
+    }
+}
+
+fn open(path: &Path) -> Result<Api> {
+    // SAFETY: the file is a libgdrapi, says the user; loading one runs no code that matters here.
+    let object = unsafe { Object::open(Some(path), RTLD_NOW | RTLD_LOCAL) }?;
+    // SAFETY: as above, and it is kept loaded.
+    let api = unsafe { Api::of(&object) }?;
+    std::mem::forget(object);
+    Ok(api)
+}
+
+/// The file that this function was loaded from.
+fn file_of(function: *const c_void) -> Option<PathBuf> {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the struct is a local variable; the file's name is a string that lives as long as the
+    // object, which is for ever.
+    unsafe {
+        if libc::dladdr(function, found.as_mut_ptr()) == 0 {
+            return None;
+        }
+        let name = found.assume_init().dli_fname;
+        let name = (!name.is_null()).then(|| CStr::from_ptr(name))?;
+        let path = PathBuf::from(name.to_str().ok()?);
+        Some(path.canonicalize().unwrap_or(path))
+    }
+}
+
+/// A copy that can be removed as soon as it is loaded.
+fn copy_of(file: &Path) -> Result<TempPath> {
+    let copy = tempfile::Builder::new()
+        .prefix("libgdrapi-")
+        .tempfile()?
+        .into_temp_path();
+    fs::copy(file, &copy).with_context(|| format!("copying {}", file.display()))?;
+    Ok(copy)
+}

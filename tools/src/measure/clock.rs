@@ -1,0 +1,62 @@
+//! The clock: what it counts, and what looking at it costs.
+//!
+//! On x86-64 it is the time stamp counter between two LFENCEs: the first look waits for nothing that
+//! comes later, the second waits until every load of the timed calls has returned its data. Stores
+//! count as done when the library's own fence says so. Elsewhere it is the system's monotonic clock.
+
+use std::time::{Duration, Instant};
+
+/// Turns what the counter says into nanoseconds.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    ns_per_tick: f64,
+    /// Ticks that pass between two looks with nothing between them.
+    overhead: f64,
+}
+
+impl Clock {
+    /// Compares the counter with the system's clock for some 50 ms.
+    pub(crate) fn calibrate() -> Clock {
+        let (start, first) = (Instant::now(), now());
+        while start.elapsed() < Duration::from_millis(50) {
+            std::hint::spin_loop();
+        }
+        let (last, elapsed) = (now(), start.elapsed());
+        let mut empty: Vec<_> = (0..1001).map(|_| -(now() as f64 - now() as f64)).collect();
+        empty.sort_by(f64::total_cmp);
+        Clock {
+            ns_per_tick: elapsed.as_nanos() as f64 / (last - first) as f64,
+            overhead: empty[empty.len() / 2],
+        }
+    }
+
+    /// Nanoseconds that `work` takes, less what the clock takes.
+    #[inline(always)]
+    pub(crate) fn time(&self, work: impl FnOnce()) -> f64 {
+        let start = now();
+        work();
+        let end = now();
+        ((end - start) as f64 - self.overhead).max(0.0) * self.ns_per_tick
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn now() -> u64 {
+    use std::arch::x86_64::{_mm_lfence, _rdtsc};
+    // SAFETY: every x86-64 CPU has both instructions.
+    unsafe {
+        _mm_lfence();
+        let ticks = _rdtsc();
+        _mm_lfence();
+        ticks
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn now() -> u64 {
+    use std::sync::LazyLock;
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_nanos() as u64
+}

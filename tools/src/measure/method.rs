@@ -1,0 +1,228 @@
+//! A method to copy: the functions of a library, memcpy, or CUDA's own copies.
+
+use std::ffi::c_int;
+
+use anyhow::{Context, Error, Result, anyhow, ensure};
+use clap::ValueEnum;
+use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED as POOLS;
+use nix::errno::Errno;
+
+use super::clock::Clock;
+use super::floor;
+use super::plan::{BATCH, Direction, GUARD, Point};
+use super::target::Target;
+use crate::cuda::{CudaError, DeviceBuffer, Gpu, Memory, PinnedBuffer};
+use crate::libgdrapi::{CallError, Library, Mapped};
+
+/// Bytes of the first copies: enough for every thread of a library.
+pub(crate) const WARM_UP: usize = 4 << 20;
+
+/// How bytes are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// The copy functions of a libgdrapi
+    #[value(skip)]
+    Library,
+    /// The C library's memcpy on the mapping
+    Memcpy,
+    /// cuMemcpyHtoD and cuMemcpyDtoH, from and to pinned memory
+    #[value(name = "cumemcpy")]
+    CuMemcpy,
+}
+
+/// A method, with a buffer of its own that a library has pinned and mapped.
+#[derive(Debug)]
+pub(crate) struct Method {
+    kind: Kind,
+    pub(crate) label: String,
+    pub(crate) library: &'static Library,
+    // Dropped in this order: unmapped and unpinned first, then freed.
+    /// The buffer as the CPU sees it.
+    pub(crate) mapped: Mapped,
+    /// The buffer as CUDA sees it.
+    pub(crate) buffer: DeviceBuffer,
+}
+
+impl Method {
+    /// Allocates at least `len` bytes, and pins and maps them with the library. Errors say what to do.
+    pub(crate) fn new(
+        kind: Kind,
+        label: &str,
+        library: &'static Library,
+        gpu: &'static Gpu,
+        target: &Target,
+        len: usize,
+    ) -> Result<Method> {
+        let mut refused = None;
+        for &memory in target.memory.candidates() {
+            let memory = available(gpu, memory);
+            let buffer = DeviceBuffer::alloc(gpu, memory, len)?;
+            match Mapped::new(library, &buffer, target.mapping) {
+                Ok(mapped) => {
+                    return Ok(Method {
+                        kind,
+                        label: label.into(),
+                        library,
+                        mapped,
+                        buffer,
+                    });
+                }
+                Err(error) => refused = Some(explain(error, memory)),
+            }
+        }
+        let error = refused.context("no kind of memory to try")?;
+        Err(error.context(label.to_owned()))
+    }
+
+    /// The function that is called.
+    pub(crate) fn function(&self, direction: Direction) -> &'static str {
+        match (self.kind, direction) {
+            (Kind::Library, Direction::Write) => "gdr_copy_to_mapping",
+            (Kind::Library, Direction::Read) => "gdr_copy_from_mapping",
+            (Kind::Memcpy, _) => "memcpy",
+            (Kind::CuMemcpy, Direction::Write) => "cuMemcpyHtoD",
+            (Kind::CuMemcpy, Direction::Read) => "cuMemcpyDtoH",
+        }
+    }
+
+    /// Has the library choose its copy routine and start its threads, which happens at the first
+    /// copies.
+    pub(crate) fn warm_up(&self) -> Result<()> {
+        let mut host = vec![0; self.buffer.len().min(WARM_UP) - GUARD];
+        self.mapped.read(0, &mut host)?;
+        self.mapped.write(0, &host)?;
+        Ok(())
+    }
+
+    /// Waits until all earlier writes have left the CPU, so that this method does not pay for those
+    /// of another.
+    pub(crate) fn drain(&self) {
+        floor::drain(&self.mapped);
+    }
+
+    /// Makes `calls` copies, from the `first` one on, and returns how many nanoseconds all of them
+    /// take. Calls beyond the first [`BATCH`] use the windows of those again.
+    pub(crate) fn time(
+        &self,
+        point: &Point,
+        first: usize,
+        calls: usize,
+        host: &mut PinnedBuffer,
+        clock: &Clock,
+    ) -> Result<f64> {
+        let size = point.size;
+        let host = host.as_mut_slice()[point.host_offset()..][..size].as_mut_ptr();
+        let offsets: [usize; BATCH] = std::array::from_fn(|i| point.device_offset(first + i));
+        assert!(offsets.iter().all(|at| at + size <= self.buffer.len()));
+        let device = offsets.map(|at| self.mapped.at(at));
+        let handle = self.mapped.handle();
+        let (ns, result) = match (self.kind, point.direction) {
+            (Kind::Library, Direction::Write) => {
+                let write = self.mapped.copy_to();
+                timed(clock, calls, |i| {
+                    // SAFETY: `size` bytes are mapped at each address and readable at `host`: checked
+                    // above.
+                    unsafe { write(handle, device[i].cast(), host.cast(), size) }
+                })
+            }
+            (Kind::Library, Direction::Read) => {
+                let read = self.mapped.copy_from();
+                timed(clock, calls, |i| {
+                    // SAFETY: as above; `host` is borrowed mutably.
+                    unsafe { read(handle, host.cast(), device[i].cast(), size) }
+                })
+            }
+            (Kind::Memcpy, Direction::Write) => timed(clock, calls, |i| {
+                // SAFETY: as above; host memory and the mapping do not overlap.
+                unsafe { device[i].copy_from_nonoverlapping(host, size) };
+                store_fence();
+                0
+            }),
+            (Kind::Memcpy, Direction::Read) => timed(clock, calls, |i| {
+                // SAFETY: as above.
+                unsafe { host.copy_from_nonoverlapping(device[i], size) };
+                0
+            }),
+            (Kind::CuMemcpy, Direction::Write) => timed(clock, calls, |i| {
+                // SAFETY: `size` bytes are readable at `host`.
+                code(unsafe { self.buffer.copy_in(host, offsets[i], size) })
+            }),
+            (Kind::CuMemcpy, Direction::Read) => timed(clock, calls, |i| {
+                // SAFETY: `size` bytes are writable at `host`.
+                code(unsafe { self.buffer.copy_out(host, offsets[i], size) })
+            }),
+        };
+        let function = self.function(point.direction);
+        match self.kind {
+            Kind::CuMemcpy => ensure!(result == 0, "{function}: error {result}"),
+            _ => ensure!(result == 0, "{function}: {}", Errno::from_raw(result)),
+        }
+        Ok(ns)
+    }
+}
+
+/// Nanoseconds of all calls, and the results, or-ed.
+#[inline(always)]
+fn timed(clock: &Clock, calls: usize, call: impl Fn(usize) -> c_int) -> (f64, c_int) {
+    let mut results = 0;
+    let ns = clock.time(|| {
+        for i in 0..calls {
+            results |= call(i % BATCH);
+        }
+    });
+    (ns, results)
+}
+
+/// The number of a result, 0 for success.
+fn code(result: Result<(), CudaError>) -> c_int {
+    result.err().map_or(0, |error| error.code)
+}
+
+/// Pushes out what memcpy has stored, which could otherwise stay in the CPU.
+#[inline(always)]
+fn store_fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SFENCE is part of x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+/// The kind of memory to use instead of this one; a replacement is reported.
+fn available(gpu: &Gpu, memory: Memory) -> Memory {
+    if memory == Memory::Pool && gpu.attribute(POOLS) != Some(1) {
+        eprintln!("gdrcopy: this GPU has no memory pools; the buffer comes from cuMemAlloc");
+        return Memory::Alloc;
+    }
+    memory
+}
+
+/// Adds what to do about a failing pin or map.
+fn explain(error: Error, memory: Memory) -> Error {
+    let Some(&CallError { call, errno }) = error.downcast_ref() else {
+        return error;
+    };
+    let advice = match (call, errno) {
+        ("gdr_pin_buffer", Errno::EINVAL) if memory == Memory::Pool => {
+            "Memory of this pool cannot be pinned: CUDA makes pools for GPUDirect RDMA from 13.3 on. Use -a cuMemAlloc"
+        }
+        ("gdr_pin_buffer", Errno::EINVAL) => {
+            "This memory cannot be pinned. Try the other of -a cuMemAlloc and -a cuMemCreate"
+        }
+        ("gdr_pin_buffer", Errno::ENOMEM) => {
+            "The GPU's BAR1 has no room left. Use a smaller -s, or end programs that hold pins"
+        }
+        ("gdr_pin_buffer", Errno::EMFILE) => "No file descriptor is left. Raise `ulimit -n`",
+        ("gdr_pin_buffer", Errno::EOPNOTSUPP) => {
+            "This GPU or its driver does not support pinning its memory"
+        }
+        ("gdr_map_v2", Errno::ENOSYS) => "This library is older than mapping types. Leave out -M",
+        ("gdr_map_v2", Errno::EOPNOTSUPP) => {
+            "This system does not support this mapping type. Leave out -M"
+        }
+        _ => "GDRCOPY_ENABLE_LOGGING=1 logs the reason",
+    };
+    anyhow!("{error:#}. {advice}. Run `gdrcopy doctor` for details")
+}

@@ -1,0 +1,21 @@
+//! Measuring: what to measure, how long it takes and takes at least, and whether every byte is right.
+//!
+//! ```text
+//! target        options: which library, memory, GPU, CPU
+//! session       opens them; describes them in every result
+//! plan          points: direction, size, offsets
+//! method        a library's copy functions, memcpy, or CUDA's own copies
+//! sampler       verifies (verify), then times the methods in turn (clock, stats)
+//! results       times, ratios, the floor of reads (floor); records and curves
+//! ```
+
+pub(crate) mod clock;
+pub(crate) mod floor;
+pub(crate) mod method;
+pub(crate) mod plan;
+pub(crate) mod results;
+pub(crate) mod sampler;
+pub(crate) mod session;
+pub(crate) mod stats;
+pub(crate) mod target;
+pub(crate) mod verify;

@@ -1,0 +1,201 @@
+//! The copies to measure, and where in the buffers they are.
+#![forbid(unsafe_code)]
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::floor::{self, LINE};
+
+/// Bytes on each side of a copy that must stay as they were.
+pub(crate) const GUARD: usize = 128;
+
+/// Space over which small copies are spread, so that a read does not find a line that an earlier one
+/// left in the CPU's buffers.
+const SPREAD: usize = 256 << 10;
+
+/// Maximum number of windows that copies of one point are spread over.
+const MAX_WINDOWS: usize = 64;
+
+/// Largest write that is timed in batches: a store takes less time than reading the clock.
+const LARGEST_BATCHED: usize = 4096;
+
+/// Calls in a batch.
+pub(crate) const BATCH: usize = 16;
+
+/// The direction of a copy, seen from the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Direction {
+    /// To the mapping
+    #[value(alias = "to")]
+    Write,
+    /// From the mapping
+    #[value(alias = "from")]
+    Read,
+}
+
+impl Direction {
+    pub(crate) const BOTH: [Direction; 2] = [Direction::Write, Direction::Read];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Direction::Write => "write",
+            Direction::Read => "read",
+        }
+    }
+}
+
+/// One kind of copy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) direction: Direction,
+    pub(crate) size: usize,
+    /// Where in the GPU buffer the first copy starts.
+    pub(crate) offset: usize,
+    /// Bytes past a cache line on the host side.
+    pub(crate) host_alignment: usize,
+    /// Copies take turns among this many windows of the GPU buffer.
+    windows: usize,
+    /// Distance between windows.
+    stride: usize,
+}
+
+impl Point {
+    /// Copies that all start at the same offset.
+    pub(crate) fn fixed(direction: Direction, size: usize, offset: usize) -> Point {
+        Point {
+            direction,
+            size,
+            offset,
+            host_alignment: 0,
+            windows: 1,
+            stride: 0,
+        }
+    }
+
+    /// Copies of this alignment, spread over windows whose guards do not overlap.
+    pub(crate) fn spread(
+        direction: Direction,
+        size: usize,
+        alignment: usize,
+        host_alignment: usize,
+    ) -> Point {
+        let alignment = alignment % LINE;
+        let stride = (alignment + size + 2 * GUARD).next_multiple_of(LINE);
+        Point {
+            direction,
+            size,
+            offset: GUARD + alignment,
+            host_alignment: host_alignment % LINE,
+            windows: (SPREAD / stride).clamp(1, MAX_WINDOWS),
+            stride,
+        }
+    }
+
+    /// Bytes past a cache line on the device side.
+    pub(crate) fn alignment(&self) -> usize {
+        self.offset % LINE
+    }
+
+    /// Cache lines of device memory that a copy touches.
+    pub(crate) fn lines(&self) -> usize {
+        (self.alignment() + self.size).div_ceil(LINE)
+    }
+
+    /// Round trips that a read needs at least.
+    pub(crate) fn round_trips(&self) -> usize {
+        floor::round_trips(self.lines())
+    }
+
+    pub(crate) fn windows(&self) -> usize {
+        self.windows
+    }
+
+    /// Where in the GPU buffer the copy of this index starts.
+    pub(crate) fn device_offset(&self, index: usize) -> usize {
+        self.offset + self.stride * (index % self.windows)
+    }
+
+    /// Where in the host buffer all copies start.
+    pub(crate) fn host_offset(&self) -> usize {
+        GUARD + self.host_alignment
+    }
+
+    /// Calls that are timed together where the number of calls is not given.
+    pub(crate) fn batch(&self) -> usize {
+        match self.direction {
+            Direction::Write if self.size <= LARGEST_BATCHED => BATCH,
+            _ => 1,
+        }
+    }
+
+    /// Bytes needed in the host buffer.
+    pub(crate) fn host_len(&self) -> usize {
+        self.host_offset() + self.size + GUARD
+    }
+
+    /// Bytes needed in the GPU buffer.
+    pub(crate) fn device_len(&self) -> usize {
+        self.device_offset(self.windows - 1) + self.size + GUARD
+    }
+}
+
+/// What to remove from the CPU's caches before each call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Cold {
+    /// The host side.
+    pub(crate) host: bool,
+    /// The device side, which only cached mappings have in a cache.
+    pub(crate) device: bool,
+}
+
+/// 1, 2, 4, 8, … up to this number.
+pub(crate) fn powers_of_two(largest: usize) -> impl Iterator<Item = usize> {
+    (0..=largest.max(1).ilog2()).map(|exponent| 1 << exponent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(size: usize, alignment: usize) -> Point {
+        Point::spread(Direction::Read, size, alignment, 0)
+    }
+
+    #[test]
+    fn round_trips_count_the_lines_touched() {
+        assert_eq!(point(1, 63).lines(), 1);
+        assert_eq!(point(2, 63).lines(), 2);
+        assert_eq!(point(1024, 0).round_trips(), 1);
+        assert_eq!(point(1024, 1).round_trips(), 2);
+        assert_eq!(point(65536, 0).round_trips(), 64);
+        assert_eq!(Point::fixed(Direction::Read, 1024, 65).round_trips(), 2);
+    }
+
+    #[test]
+    fn windows_keep_their_alignment_and_do_not_overlap() {
+        for size in [1, 64, 1000, 4096, 65536, 1 << 20] {
+            for alignment in [0, 1, 20, 63] {
+                let point = point(size, alignment);
+                assert!(point.windows() >= 1);
+                for index in 0..point.windows() {
+                    assert_eq!(point.device_offset(index) % LINE, alignment);
+                }
+                if point.windows() > 1 {
+                    let gap = point.device_offset(1) - (point.device_offset(0) + size);
+                    assert!(gap >= 2 * GUARD);
+                }
+                assert!(point.device_len() <= (2 * SPREAD).max(size + 4 * GUARD));
+            }
+        }
+        assert_eq!(point(4, 0).windows(), MAX_WINDOWS);
+        assert_eq!(point(1 << 20, 0).windows(), 1);
+    }
+
+    #[test]
+    fn sizes_double() {
+        assert_eq!(powers_of_two(8).collect::<Vec<_>>(), [1, 2, 4, 8]);
+        assert_eq!(powers_of_two(7).collect::<Vec<_>>(), [1, 2, 4]);
+        assert_eq!(powers_of_two(1).collect::<Vec<_>>(), [1]);
+    }
+}

@@ -1,0 +1,389 @@
+//! What was measured of copies, and what follows from it; the records and curves of it.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::floor;
+use super::plan::{Cold, Direction, Point};
+use super::session::Setup;
+use super::stats::Times;
+use crate::output::Output;
+use crate::output::svg::{self, Curve, Panel};
+
+/// The results of a sweep.
+#[derive(Clone, Debug)]
+pub(crate) struct Results {
+    pub(crate) setup: Setup,
+    /// Whether every byte was checked.
+    pub(crate) verified: bool,
+    pub(crate) cold: Cold,
+    /// The labels of the methods: the libraries first.
+    pub(crate) methods: Vec<String>,
+    /// One plain 4-byte load from the mapping.
+    pub(crate) load: Times,
+    /// In the order of the sweep.
+    pub(crate) rows: Vec<Row>,
+    /// The user has ended it early.
+    pub(crate) interrupted: bool,
+}
+
+/// A point, and one result per method.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) point: Point,
+    /// How often each method made the copy.
+    pub(crate) iterations: usize,
+    pub(crate) results: Vec<MethodResult>,
+}
+
+/// The result of one method at one point.
+#[derive(Clone, Debug)]
+pub(crate) struct MethodResult {
+    /// The function that was called.
+    pub(crate) function: &'static str,
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// Every byte was right; nanoseconds per call.
+    Timed(Times),
+    /// A byte was wrong: this one.
+    Wrong(String),
+    /// Too slow to be measured.
+    LeftOut,
+}
+
+/// Bandwidth of copies of this size that take this long; none if they take no time.
+pub(crate) fn mib_per_second(bytes: usize, ns: f64) -> Option<f64> {
+    let (mib, seconds) = (bytes as f64 / f64::from(1 << 20), ns / 1e9);
+    (seconds > 0.0).then(|| mib / seconds)
+}
+
+impl Row {
+    /// The times of a method; none if it was not timed, or copied a byte wrong.
+    pub(crate) fn times(&self, method: usize) -> Option<&Times> {
+        match &self.results[method].outcome {
+            Outcome::Timed(times) => Some(times),
+            Outcome::Wrong(_) | Outcome::LeftOut => None,
+        }
+    }
+
+    /// The method's median divided by the first method's.
+    pub(crate) fn ratio(&self, method: usize) -> Option<f64> {
+        let (time, first) = (self.times(method)?.median, self.times(0)?.median);
+        (method > 0 && first > 0.0).then(|| time / first)
+    }
+
+    /// MiB/s, from the mean.
+    pub(crate) fn bandwidth(&self, method: usize) -> Option<f64> {
+        mib_per_second(self.point.size, self.times(method)?.mean)
+    }
+}
+
+impl Results {
+    /// Nanoseconds that the copy takes at least: reads wait for round trips, writes are posted.
+    pub(crate) fn floor(&self, point: &Point) -> Option<f64> {
+        let round_trip = floor::round_trip(&self.load)?;
+        let ns = round_trip * point.round_trips() as f64;
+        (point.direction == Direction::Read).then_some(ns)
+    }
+
+    /// The method's median divided by the floor.
+    pub(crate) fn floor_ratio(&self, row: &Row, method: usize) -> Option<f64> {
+        Some(row.times(method)?.median / self.floor(&row.point)?)
+    }
+
+    /// Descriptions of the copies that were wrong.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = String> {
+        self.rows.iter().flat_map(|row| {
+            let methods = self.methods.iter().zip(&row.results);
+            methods.filter_map(|(method, result)| {
+                let Outcome::Wrong(wrong) = &result.outcome else {
+                    return None;
+                };
+                let (function, point) = (result.function, &row.point);
+                let (size, offset) = (point.size, point.offset);
+                let host = match point.host_alignment {
+                    0 => String::new(),
+                    past => format!(", host {past} past a line"),
+                };
+                Some(format!(
+                    "{method}: {function} of {size} bytes at offset {offset}{host}: {wrong}"
+                ))
+            })
+        })
+    }
+
+    /// Prints the results and draws the chart, in the forms that the options ask for.
+    pub(crate) fn write(
+        &self,
+        output: &Output,
+        plot: Option<&Path>,
+        text: impl FnOnce() -> String,
+    ) -> Result<()> {
+        let records = self.records();
+        let document = Document {
+            setup: &self.setup,
+            verified: self.verified,
+            cold: self.cold,
+            interrupted: self.interrupted,
+            load_ns: &self.load,
+            records: &records,
+        };
+        output.write(text, &document, &records)?;
+        match plot {
+            Some(file) => svg::write(file, &self.setup.title(), &self.panels()),
+            None => Ok(()),
+        }
+    }
+
+    fn records(&self) -> Vec<Record<'_>> {
+        let of_row = |row| (0..self.methods.len()).map(move |method| self.record(row, method));
+        self.rows.iter().flat_map(of_row).collect()
+    }
+
+    fn record<'a>(&'a self, row: &'a Row, method: usize) -> Record<'a> {
+        let (result, point) = (&row.results[method], &row.point);
+        let times = row.times(method);
+        Record {
+            method: &self.methods[method],
+            function: result.function,
+            direction: point.direction,
+            size_bytes: point.size,
+            offset_bytes: point.offset,
+            alignment_bytes: point.alignment(),
+            host_alignment_bytes: point.host_alignment,
+            lines: point.lines(),
+            iterations: row.iterations,
+            samples: times.map(|times| times.samples),
+            p0_ns: times.map(|times| times.p0),
+            p50_ns: times.map(|times| times.median),
+            p99_ns: times.map(|times| times.p99),
+            mean_ns: times.map(|times| times.mean),
+            bandwidth_mib_per_s: row.bandwidth(method),
+            floor_ns: self.floor(point),
+            floor_ratio: self.floor_ratio(row, method),
+            ratio: row.ratio(method),
+            error: match &result.outcome {
+                Outcome::Wrong(wrong) => Some(wrong),
+                Outcome::Timed(_) | Outcome::LeftOut => None,
+            },
+        }
+    }
+
+    /// Latency and bandwidth over size, by the median: means would show interruptions.
+    fn panels(&self) -> [Panel; 2] {
+        let median = |row: &Row, method| Some(row.times(method)?.median);
+        let bandwidth = |size, ns| mib_per_second(size, ns);
+        let panels = [
+            (
+                "ns per call, median",
+                self.curves(median, |point| self.floor(point)),
+            ),
+            (
+                "MiB/s, median",
+                self.curves(
+                    |row, method| bandwidth(row.point.size, median(row, method)?),
+                    |point| bandwidth(point.size, self.floor(point)?),
+                ),
+            ),
+        ];
+        panels.map(|(quantity, curves)| Panel {
+            quantity: quantity.into(),
+            curves,
+        })
+    }
+
+    /// One curve per method and direction, and the limit of reads; all at the first alignment.
+    fn curves(
+        &self,
+        value: impl Fn(&Row, usize) -> Option<f64>,
+        limit: impl Fn(&Point) -> Option<f64>,
+    ) -> Vec<Curve> {
+        let mut curves = Vec::new();
+        for direction in Direction::BOTH {
+            for (method, label) in self.methods.iter().enumerate() {
+                curves.push(Curve {
+                    label: format!("{label}, {}", direction.name()),
+                    points: self.points(direction, |row| value(row, method)),
+                    is_limit: false,
+                });
+            }
+        }
+        curves.push(Curve {
+            label: "floor of reads: round trips".into(),
+            points: self.points(Direction::Read, |row| limit(&row.point)),
+            is_limit: true,
+        });
+        curves.retain(|curve| !curve.points.is_empty());
+        curves
+    }
+
+    fn points(&self, direction: Direction, value: impl Fn(&Row) -> Option<f64>) -> Vec<(f64, f64)> {
+        let column = |point: &Point| (point.alignment(), point.host_alignment);
+        let first = self.rows.first().map(|row| column(&row.point));
+        let rows = self
+            .rows
+            .iter()
+            .filter(|row| row.point.direction == direction && Some(column(&row.point)) == first);
+        // Logarithmic axes have no 0.
+        let point = |row: &Row| {
+            let value = value(row).filter(|&value| value > 0.0)?;
+            Some((row.point.size as f64, value))
+        };
+        rows.filter_map(point).collect()
+    }
+}
+
+/// Everything, as one JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    setup: &'a Setup,
+    verified: bool,
+    cold: Cold,
+    interrupted: bool,
+    /// Nanoseconds of one plain 4-byte load from the mapping.
+    load_ns: &'a Times,
+    records: &'a [Record<'a>],
+}
+
+/// One method at one point: a row of CSV. Neither times nor an error: the method was left out.
+#[derive(Serialize)]
+struct Record<'a> {
+    method: &'a str,
+    function: &'a str,
+    direction: Direction,
+    size_bytes: usize,
+    offset_bytes: usize,
+    alignment_bytes: usize,
+    host_alignment_bytes: usize,
+    /// Cache lines touched on the device side.
+    lines: usize,
+    iterations: usize,
+    samples: Option<usize>,
+    p0_ns: Option<f64>,
+    p50_ns: Option<f64>,
+    p99_ns: Option<f64>,
+    mean_ns: Option<f64>,
+    bandwidth_mib_per_s: Option<f64>,
+    floor_ns: Option<f64>,
+    floor_ratio: Option<f64>,
+    ratio: Option<f64>,
+    /// What was copied wrong.
+    error: Option<&'a str>,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn timed(ns: f64) -> Outcome {
+        Outcome::Timed(Times::new(vec![ns]))
+    }
+
+    pub(crate) fn wrong(why: &str) -> Outcome {
+        Outcome::Wrong(why.into())
+    }
+
+    /// Reads of 2 KiB by two libraries; a round trip takes a microsecond.
+    pub(crate) fn results(outcomes: [Outcome; 2]) -> Results {
+        let result = |outcome| MethodResult {
+            function: "gdr_copy_from_mapping",
+            outcome,
+        };
+        Results {
+            setup: Setup {
+                tool: "copylat",
+                command: "gdrcopy copylat".into(),
+                time: 0,
+                gpus: Vec::new(),
+                gpu: 0,
+                gpu_node: None,
+                cuda_version: 13000,
+                cpu_model: None,
+                cpu: Some(4),
+                libraries: Vec::new(),
+            },
+            verified: true,
+            cold: Cold::default(),
+            methods: vec!["a".into(), "b".into()],
+            load: Times::new(vec![1000.0]),
+            rows: vec![Row {
+                point: Point::fixed(Direction::Read, 2048, 0),
+                iterations: 1,
+                results: outcomes.map(result).into(),
+            }],
+            interrupted: false,
+        }
+    }
+
+    #[test]
+    fn ratios_refer_to_the_first_method_and_to_the_floor() {
+        let results = results([timed(2000.0), timed(4000.0)]);
+        let row = &results.rows[0];
+        assert_eq!(row.ratio(0), None);
+        assert_eq!(row.ratio(1), Some(2.0));
+        assert_eq!(results.floor(&row.point), Some(2000.0));
+        assert_eq!(results.floor_ratio(row, 1), Some(2.0));
+        // 2 KiB in 2 µs are 1 GB/s, or 976.5625 MiB/s.
+        assert_eq!(row.bandwidth(0).unwrap().round(), 977.0);
+        assert_eq!(results.failures().count(), 0);
+    }
+
+    #[test]
+    fn wrong_copies_have_no_numbers() {
+        for outcomes in [
+            [timed(2000.0), wrong("byte 1")],
+            [wrong("byte 1"), timed(2000.0)],
+        ] {
+            let results = results(outcomes);
+            assert_eq!(results.rows[0].ratio(1), None);
+            assert_eq!(results.failures().count(), 1);
+        }
+        let results = results([timed(2000.0), wrong("byte 1")]);
+        assert_eq!(results.rows[0].bandwidth(1), None);
+        assert_eq!(results.floor_ratio(&results.rows[0], 1), None);
+        let failures: Vec<_> = results.failures().collect();
+        let expected = "b: gdr_copy_from_mapping of 2048 bytes at offset 0: byte 1";
+        assert_eq!(failures, [expected]);
+        let records = serde_json::to_value(results.records()).unwrap();
+        assert_eq!(records[1]["error"], "byte 1");
+        assert!(records[1]["p50_ns"].is_null());
+    }
+
+    #[test]
+    fn loads_from_a_cache_give_no_floor() {
+        let mut results = results([timed(1.0), timed(1.0)]);
+        results.load = Times::new(vec![3.0]);
+        assert_eq!(results.floor_ratio(&results.rows[0], 0), None);
+    }
+
+    #[test]
+    fn records_hold_the_numbers() {
+        let results = results([timed(2000.0), timed(3000.0)]);
+        let record = &serde_json::to_value(results.records()).unwrap()[1];
+        assert_eq!(record["method"], "b");
+        assert_eq!(record["direction"], "read");
+        assert_eq!(record["p50_ns"], 3000.0);
+        assert_eq!(record["ratio"], 1.5);
+        assert_eq!(record["floor_ns"], 2000.0);
+        assert_eq!(record["floor_ratio"], 1.5);
+        assert!(record["error"].is_null());
+    }
+
+    #[test]
+    fn failures_are_not_drawn_but_the_floor_is() {
+        let results = results([timed(2000.0), wrong("byte 1")]);
+        let panels = results.panels();
+        let curves = panels[0].curves.iter();
+        let labels: Vec<_> = curves
+            .map(|curve| (&curve.label[..], curve.is_limit))
+            .collect();
+        let expected = [("a, read", false), ("floor of reads: round trips", true)];
+        assert_eq!(labels, expected);
+    }
+}

@@ -1,0 +1,338 @@
+//! Verifies copies, and times methods that take turns.
+
+use anyhow::Result;
+
+use super::clock::Clock;
+use super::floor::{self, LINE};
+use super::method::Method;
+use super::plan::{Cold, Point};
+use super::results::{MethodResult, Outcome, Results, Row};
+use super::session::Session;
+use super::stats::Times;
+use super::verify::Verifier;
+use crate::cuda::PinnedBuffer;
+use crate::output::progress_bar;
+use crate::system::interrupt::Interrupt;
+
+/// Maximum number of samples that a given number of calls is divided into.
+const SAMPLES: usize = 100;
+
+/// Fewest and most samples where their number depends on the time.
+const MIN_SAMPLES: usize = 21;
+const MAX_SAMPLES: usize = 501;
+
+/// Methods are left out where a call takes longer than this many nanoseconds …
+const SLOW: f64 = 2e6;
+/// … and this many times as long as the first method's.
+const SLOWER: f64 = 8.0;
+
+/// What the GPU writes to take memory out of the CPU's caches.
+const COLD: u8 = 0x5c;
+
+/// What to copy, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Sweep {
+    pub(crate) points: Vec<(Point, Repetitions)>,
+    /// Check every byte.
+    pub(crate) verify: bool,
+    pub(crate) cold: Cold,
+}
+
+/// How often to copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Repetitions {
+    /// This many calls, at least 1, in at most 100 samples.
+    Calls(usize),
+    /// 21 to 501 samples of a batch each, as fit into this many nanoseconds. Methods that are much
+    /// slower than the first one are left out.
+    Budget(f64),
+}
+
+impl Sweep {
+    /// Measures all points with all methods of the session, until the user interrupts.
+    pub(crate) fn run(&self, session: &Session) -> Result<Results> {
+        let methods = &session.methods;
+        let first = &methods[0];
+        let points = self.points.iter().map(|(point, _)| point);
+        let longest = points.map(Point::host_len).max().unwrap_or(1);
+        let mut sampler = Sampler {
+            clock: Clock::calibrate(),
+            interrupt: &session.interrupt,
+            host: PinnedBuffer::alloc(session.gpu, longest)?,
+            verify: self.verify,
+            cold: self.cold,
+        };
+        let mut results = Results {
+            setup: session.setup.clone(),
+            verified: self.verify,
+            cold: self.cold,
+            methods: methods.iter().map(|method| method.label.clone()).collect(),
+            load: floor::loads(&first.mapped, &sampler.clock),
+            rows: Vec::new(),
+            interrupted: false,
+        };
+        let progress = progress_bar(self.points.len());
+        for &(point, repetitions) in &self.points {
+            progress.set_message(format!("{} {} B", point.direction.name(), point.size));
+            let row = sampler.measure(methods, point, repetitions, results.rows.last())?;
+            results.rows.push(row);
+            progress.inc(1);
+            if session.interrupt.requested() {
+                results.interrupted = true;
+                break;
+            }
+        }
+        progress.finish_and_clear();
+        let load = floor::loads(&first.mapped, &sampler.clock);
+        results.load = results.load.shorter(load);
+        Ok(results)
+    }
+}
+
+/// Measures single points.
+#[derive(Debug)]
+struct Sampler<'a> {
+    clock: Clock,
+    interrupt: &'a Interrupt,
+    host: PinnedBuffer,
+    verify: bool,
+    cold: Cold,
+}
+
+impl Sampler<'_> {
+    /// `smaller` is the row before.
+    fn measure(
+        &mut self,
+        methods: &[Method],
+        point: Point,
+        repetitions: Repetitions,
+        smaller: Option<&Row>,
+    ) -> Result<Row> {
+        let mut verifier = Verifier::new(point, methods[0].buffer.len());
+        // None: still to be timed.
+        let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+        for (i, method) in methods.iter().enumerate() {
+            let is_slow = matches!(repetitions, Repetitions::Budget(_))
+                && smaller.is_some_and(|smaller| is_too_slow(smaller, &point, i));
+            outcomes.push(if is_slow {
+                Some(Outcome::LeftOut)
+            } else if self.verify {
+                let wrong = verifier.check(method, &mut self.host, &self.clock)?;
+                wrong.map(Outcome::Wrong)
+            } else {
+                None
+            });
+        }
+        let timed: Vec<_> = (0..methods.len())
+            .filter(|&i| outcomes[i].is_none())
+            .collect();
+        verifier.fill_host(&mut self.host);
+        let (interrupt, batch) = (self.interrupt, point.batch());
+        let times = take_turns(
+            timed.len(),
+            repetitions,
+            batch,
+            interrupt,
+            |i, first, calls| self.sample(&methods[timed[i]], &point, first, calls),
+        )?;
+        for (&i, &times) in timed.iter().zip(&times) {
+            let mut wrong = None;
+            if self.verify && !self.cold.device {
+                wrong = verifier.check_again(&methods[i], &mut self.host, &self.clock)?;
+            }
+            outcomes[i] = Some(wrong.map_or(Outcome::Timed(times), Outcome::Wrong));
+        }
+        let outcomes = outcomes.into_iter().flatten();
+        let results = methods.iter().zip(outcomes).map(|(method, outcome)| {
+            let function = method.function(point.direction);
+            MethodResult { function, outcome }
+        });
+        Ok(Row {
+            point,
+            iterations: match repetitions {
+                Repetitions::Calls(calls) => calls,
+                Repetitions::Budget(_) => times.first().map_or(0, |times| times.samples * batch),
+            },
+            results: results.collect(),
+        })
+    }
+
+    /// Nanoseconds per call.
+    fn sample(
+        &mut self,
+        method: &Method,
+        point: &Point,
+        first: usize,
+        calls: usize,
+    ) -> Result<f64> {
+        method.drain();
+        let mut ns = 0.0;
+        if self.cold == Cold::default() {
+            ns = method.time(point, first, calls, &mut self.host, &self.clock)?;
+        } else {
+            for call in first..first + calls {
+                if self.cold.device {
+                    let end = point.device_offset(call) + point.size;
+                    method.buffer.fill(COLD, end)?;
+                }
+                if self.cold.host {
+                    evict(&self.host.as_slice()[point.host_offset()..][..point.size]);
+                }
+                ns += method.time(point, call, 1, &mut self.host, &self.clock)?;
+            }
+        }
+        Ok(ns / calls as f64)
+    }
+}
+
+/// Has the methods take turns, one sample each, the order reversed every other turn, so that
+/// disturbances affect all of them alike. `sample` receives a method, the index of its first call and
+/// the number of calls, and returns the time per call. One turn is made even after an interrupt.
+fn take_turns(
+    methods: usize,
+    repetitions: Repetitions,
+    batch: usize,
+    interrupt: &Interrupt,
+    mut sample: impl FnMut(usize, usize, usize) -> Result<f64>,
+) -> Result<Vec<Times>> {
+    let mut samples = vec![Vec::new(); methods];
+    if methods == 0 {
+        return Ok(Vec::new());
+    }
+    // Warms up caches, TLBs and branch predictors.
+    let mut turns = 0;
+    match repetitions {
+        Repetitions::Calls(calls) => {
+            turns = calls.min(SAMPLES);
+            for method in 0..methods {
+                sample(method, 0, 1)?;
+            }
+        }
+        Repetitions::Budget(budget) => {
+            for warm_up in 0..2 {
+                let mut ns = 0.0;
+                for method in 0..methods {
+                    ns += sample(method, warm_up * batch, batch)? * batch as f64;
+                }
+                turns = ((budget / ns.max(1.0)) as usize).clamp(MIN_SAMPLES, MAX_SAMPLES);
+            }
+        }
+    }
+    for turn in 0..turns {
+        let (first, calls) = match repetitions {
+            Repetitions::Calls(all) => {
+                let first = all * turn / turns;
+                (first, all * (turn + 1) / turns - first)
+            }
+            Repetitions::Budget(_) => (turn * batch, batch),
+        };
+        for place in 0..methods {
+            let method = match turn % 2 {
+                0 => place,
+                _ => methods - 1 - place,
+            };
+            samples[method].push(sample(method, first, calls)?);
+        }
+        if interrupt.requested() {
+            break;
+        }
+    }
+    Ok(samples.into_iter().map(Times::new).collect())
+}
+
+/// Whether a method takes too long to be measured, judged by the smaller copies before.
+fn is_too_slow(smaller: &Row, point: &Point, method: usize) -> bool {
+    let before = &smaller.point;
+    let column = |point: &Point| (point.direction, point.alignment(), point.host_alignment);
+    if column(before) != column(point) || method == 0 {
+        return false;
+    }
+    match (
+        &smaller.results[0].outcome,
+        &smaller.results[method].outcome,
+    ) {
+        (_, Outcome::LeftOut) => true,
+        (Outcome::Timed(first), Outcome::Timed(times)) => {
+            let growth = point.size as f64 / before.size as f64;
+            times.median * growth > SLOW && times.median > SLOWER * first.median
+        }
+        _ => false,
+    }
+}
+
+/// Removes memory from the CPU's caches.
+fn evict(memory: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in memory.chunks(LINE) {
+        // SAFETY: the line is readable; every x86-64 CPU has CLFLUSH.
+        unsafe { std::arch::x86_64::_mm_clflush(line.as_ptr()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (memory, LINE);
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Direction;
+    use super::super::results::tests::{results, timed};
+    use super::*;
+
+    #[test]
+    fn methods_take_turns_and_every_call_is_made() {
+        let interrupt = Interrupt::listen().unwrap();
+        let mut calls = [0, 0];
+        let mut order = Vec::new();
+        let sample = |method: usize, _, count| {
+            calls[method] += count;
+            order.push(method);
+            Ok(count as f64)
+        };
+        let times = take_turns(2, Repetitions::Calls(250), 16, &interrupt, sample).unwrap();
+        // One more call each, to warm up.
+        assert_eq!(calls, [251, 251]);
+        assert_eq!(order[..8], [0, 1, 0, 1, 1, 0, 0, 1]);
+        assert_eq!(times[0].samples, SAMPLES);
+        assert_eq!(times[1].p0, 2.0);
+    }
+
+    #[test]
+    fn few_calls_give_few_samples() {
+        let interrupt = Interrupt::listen().unwrap();
+        let sample = |_, _, calls| Ok(calls as f64);
+        let times = take_turns(1, Repetitions::Calls(3), 16, &interrupt, sample);
+        assert_eq!(times.unwrap()[0].samples, 3);
+    }
+
+    #[test]
+    fn budget_limits_the_number_of_batches() {
+        let interrupt = Interrupt::listen().unwrap();
+        // Two methods, 16 calls of 10 ns: 320 ns per turn.
+        for (budget, turns) in [(0.0, MIN_SAMPLES), (32e3, 100), (1e9, MAX_SAMPLES)] {
+            let mut firsts = Vec::new();
+            let sample = |method, first, calls| {
+                assert_eq!(calls, 16);
+                if method == 0 {
+                    firsts.push(first);
+                }
+                Ok(10.0)
+            };
+            let times = take_turns(2, Repetitions::Budget(budget), 16, &interrupt, sample);
+            assert_eq!(times.unwrap()[1].samples, turns);
+            assert_eq!(firsts[..5], [0, 16, 0, 16, 32]);
+        }
+    }
+
+    #[test]
+    fn slow_methods_are_left_out_from_the_next_size_on() {
+        let slow = results([timed(1e5), timed(1.1e6)]);
+        let next = |size| Point::fixed(Direction::Read, size, 0);
+        assert!(is_too_slow(&slow.rows[0], &next(4096), 1));
+        assert!(!is_too_slow(&slow.rows[0], &next(2049), 1));
+        assert!(!is_too_slow(&slow.rows[0], &next(4096), 0));
+        let other = Point::fixed(Direction::Write, 4096, 0);
+        assert!(!is_too_slow(&slow.rows[0], &other, 1));
+        let left_out = results([timed(1.0), Outcome::LeftOut]);
+        assert!(is_too_slow(&left_out.rows[0], &next(4096), 1));
+    }
+}

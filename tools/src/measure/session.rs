@@ -1,0 +1,311 @@
+//! Opens the GPU and the libraries with their buffers, and describes them for the results.
+
+use std::ffi::c_int;
+use std::fmt::{self, Write};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Error, Result};
+use serde::Serialize;
+
+use super::method::{Kind, Method};
+use super::target::Target;
+use crate::cuda::{Gpu, Memory};
+use crate::libgdrapi::{Library, Loader};
+use crate::output::Usage;
+use crate::system::cpu;
+use crate::system::environment::Environment;
+use crate::system::interrupt::Interrupt;
+
+/// Everything that is needed to measure.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// The libraries first.
+    pub(crate) methods: Vec<Method>,
+    /// The GPU that the buffers are on.
+    pub(crate) gpu: &'static Gpu,
+    /// The description for the results.
+    pub(crate) setup: Setup,
+    pub(crate) interrupt: Interrupt,
+}
+
+/// What was measured, and where.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Setup {
+    pub(crate) tool: &'static str,
+    /// The command line.
+    pub(crate) command: String,
+    /// Seconds since 1970.
+    pub(crate) time: u64,
+    /// All GPUs.
+    pub(crate) gpus: Vec<GpuInfo>,
+    /// The number of the one that is used.
+    pub(crate) gpu: i32,
+    /// Its NUMA node.
+    pub(crate) gpu_node: Option<usize>,
+    /// The driver's CUDA version: 1000 × major + 10 × minor.
+    pub(crate) cuda_version: c_int,
+    pub(crate) cpu_model: Option<String>,
+    /// The CPU that measures, if it is pinned to one.
+    pub(crate) cpu: Option<usize>,
+    pub(crate) libraries: Vec<LibraryInfo>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct GpuInfo {
+    number: i32,
+    name: String,
+    pci_address: String,
+}
+
+/// A library, its driver, and its buffer.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LibraryInfo {
+    pub(crate) label: String,
+    file: PathBuf,
+    /// The library's release, as `2.6`.
+    version: Option<String>,
+    driver_version: Option<String>,
+    memory: Memory,
+    device_address: u64,
+    mapped_address: usize,
+    /// Bytes pinned.
+    mapped_size: u64,
+    /// Bytes per page.
+    page_size: u32,
+    wc_mapping: bool,
+    pub(crate) mapping_type: &'static str,
+}
+
+/// What to open besides the libraries of the target.
+#[derive(Clone, Debug)]
+pub(crate) struct Extra {
+    /// Maximum number of libraries.
+    pub(crate) max_libraries: usize,
+    /// The first library again, each time loaded with these variables.
+    pub(crate) variants: Vec<Environment>,
+    /// Methods that are not libraries.
+    pub(crate) others: Vec<Kind>,
+}
+
+impl Default for Extra {
+    fn default() -> Extra {
+        Extra {
+            max_libraries: 2,
+            variants: Vec::new(),
+            others: Vec::new(),
+        }
+    }
+}
+
+impl Session {
+    /// Opens the GPU, and the libraries with a buffer of at least `len` bytes each. Errors say what to
+    /// do.
+    pub(crate) fn open(
+        tool: &'static str,
+        target: &Target,
+        len: usize,
+        extra: &Extra,
+    ) -> Result<Session> {
+        let interrupt = Interrupt::listen()?;
+        if let Some(cpus) = &target.cpu {
+            cpus.allow_all()?;
+        }
+        let mut loader = Loader::default();
+        // Before the GPU is opened: a wrong library is the more likely mistake.
+        let libraries = libraries(&mut loader, target, extra.max_libraries)?;
+        let gpu = Gpu::open(target.gpu)?;
+        let mut methods = Vec::new();
+        for (label, library) in &libraries {
+            let method = Method::new(Kind::Library, label, library, gpu, target, len)?;
+            method.warm_up()?;
+            methods.push(method);
+        }
+        let (label, first) = &libraries[0];
+        for variant in &extra.variants {
+            let label = format!("{label} {}", variant.label());
+            let mut load = || {
+                let library = loader.load(&first.file)?;
+                let method = Method::new(Kind::Library, &label, library, gpu, target, len)?;
+                method.warm_up()?;
+                Ok::<_, Error>(method)
+            };
+            // SAFETY: no other thread uses the environment: libraries and drivers read it only in
+            // calls that this thread makes.
+            methods.push(unsafe { variant.during(&mut load) }.with_context(|| label.clone())?);
+        }
+        let setup_libraries = methods.iter().map(LibraryInfo::new).collect();
+        for &kind in &extra.others {
+            let label = match kind {
+                Kind::Memcpy => "memcpy",
+                _ => "cuMemcpy",
+            };
+            methods.push(Method::new(kind, label, first, gpu, target, len)?);
+        }
+        if let Some(cpus) = &target.cpu {
+            cpus.pin_to_first()?;
+        }
+        let gpu_node = cpu::node_of_pci_device(&gpu.device().pci_address);
+        let gpus = gpu.devices.iter().map(|device| GpuInfo {
+            number: device.number,
+            name: device.name.clone(),
+            pci_address: device.pci_address.clone(),
+        });
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let setup = Setup {
+            tool,
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            time: now.map_or(0, |since| since.as_secs()),
+            gpus: gpus.collect(),
+            gpu: target.gpu,
+            gpu_node,
+            cuda_version: gpu.version,
+            cpu_model: cpu::model(),
+            cpu: pinned_cpu(tool, gpu_node),
+            libraries: setup_libraries,
+        };
+        Ok(Session {
+            methods,
+            gpu,
+            setup,
+            interrupt,
+        })
+    }
+}
+
+/// Loads the libraries that the options name, or the loader's choice.
+fn libraries(
+    loader: &mut Loader,
+    target: &Target,
+    max: usize,
+) -> Result<Vec<(String, &'static Library)>> {
+    if target.libraries.is_empty() {
+        return Ok(vec![("libgdrapi.so.2".into(), loader.load_default()?)]);
+    }
+    if target.libraries.len() > max {
+        return Err(Usage(format!("--lib: at most {max} libraries")).into());
+    }
+    let mut libraries: Vec<(String, _)> = Vec::new();
+    for wanted in &target.libraries {
+        let library = loader.load(&wanted.file)?;
+        let is_taken = libraries.iter().any(|(label, _)| *label == wanted.label);
+        let label = match is_taken {
+            true => format!("{} (2)", wanted.label),
+            false => wanted.label.clone(),
+        };
+        libraries.push((label, library));
+    }
+    Ok(libraries)
+}
+
+/// The CPU that this thread is pinned to. Warns about CPU placement.
+fn pinned_cpu(tool: &str, gpu_node: Option<usize>) -> Option<usize> {
+    let (cpu, is_pinned) = cpu::current()?;
+    if let Some(warning) = cpu::node_warning(cpu, cpu::node_of_cpu(cpu), gpu_node) {
+        eprintln!("gdrcopy {tool}: warning: {warning}");
+    } else if !is_pinned {
+        eprintln!(
+            "gdrcopy {tool}: warning: not pinned to a CPU; timings can vary by 3x (use --cpu)"
+        );
+    }
+    is_pinned.then_some(cpu)
+}
+
+impl LibraryInfo {
+    fn new(method: &Method) -> LibraryInfo {
+        let Method {
+            label,
+            library,
+            mapped,
+            buffer,
+            ..
+        } = method;
+        LibraryInfo {
+            label: label.clone(),
+            file: library.file.clone(),
+            version: library.version().map(version),
+            driver_version: mapped.connection().driver_version().map(version),
+            memory: buffer.memory(),
+            device_address: buffer.address(),
+            mapped_address: mapped.at(0) as usize,
+            mapped_size: mapped.info.mapped_size,
+            page_size: mapped.info.page_size,
+            wc_mapping: mapped.info.wc_mapping(),
+            mapping_type: mapped.mapping_type(),
+        }
+    }
+}
+
+fn version((major, minor): (c_int, c_int)) -> String {
+    format!("{major}.{minor}")
+}
+
+impl Setup {
+    /// The name of the GPU that is used.
+    pub(crate) fn gpu_name(&self) -> &str {
+        let used = self.gpus.iter().find(|gpu| gpu.number == self.gpu);
+        used.map_or("GPU", |gpu| &gpu.name)
+    }
+
+    /// The title of a chart.
+    pub(crate) fn title(&self) -> String {
+        let mapping = self.libraries.first().map(|library| library.mapping_type);
+        format!("{}, {} mapping", self.gpu_name(), mapping.unwrap_or("no"))
+    }
+}
+
+impl fmt::Display for Setup {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        for gpu in &self.gpus {
+            let used = if gpu.number == self.gpu {
+                " (used)"
+            } else {
+                ""
+            };
+            let GpuInfo {
+                number,
+                name,
+                pci_address,
+            } = gpu;
+            writeln!(out, "GPU {number}: {name}, {pci_address}{used}")?;
+        }
+        let (major, minor) = (self.cuda_version / 1000, self.cuda_version % 1000 / 10);
+        let mut place = match self.cpu {
+            Some(cpu) => format!("CPU {cpu}"),
+            None => "no CPU in particular".into(),
+        };
+        if let Some(node) = self.gpu_node {
+            write!(place, ", GPU on NUMA node {node}")?;
+        }
+        writeln!(out, "CUDA {major}.{minor}; on {place}")?;
+        for library in &self.libraries {
+            write!(out, "{library}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for LibraryInfo {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let unknown = || "unknown".to_owned();
+        let version = self.version.clone().unwrap_or_else(unknown);
+        let driver = self.driver_version.clone().unwrap_or_else(unknown);
+        let memory = serde_json::to_value(self.memory).unwrap_or_default();
+        writeln!(
+            out,
+            "{}: {} (release {version}, driver {driver})",
+            self.label,
+            self.file.display()
+        )?;
+        writeln!(
+            out,
+            "  buffer from {}: device {:#x}, mapped at {:#x}, {} bytes in pages of {}, {} mapping",
+            memory.as_str().unwrap_or_default(),
+            self.device_address,
+            self.mapped_address,
+            self.mapped_size,
+            self.page_size,
+            self.mapping_type
+        )
+    }
+}

@@ -1,0 +1,74 @@
+//! Samples, and the four numbers that are told of them.
+#![forbid(unsafe_code)]
+
+use serde::Serialize;
+
+/// Times of the same thing, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Times {
+    /// The shortest.
+    pub(crate) p0: f64,
+    /// Half of them are no longer.
+    pub(crate) median: f64,
+    /// 99 of 100 are no longer.
+    pub(crate) p99: f64,
+    /// Their sum, divided by their number.
+    pub(crate) mean: f64,
+    /// How many they are.
+    pub(crate) samples: usize,
+}
+
+impl Times {
+    /// Percentiles of at least one sample.
+    pub(crate) fn new(mut samples: Vec<f64>) -> Times {
+        samples.sort_by(f64::total_cmp);
+        // The nearest rank: the smallest sample that so many percent do not exceed.
+        let percentile = |percent: usize| {
+            let rank = (samples.len() * percent).div_ceil(100);
+            samples[rank.max(1) - 1]
+        };
+        Times {
+            p0: percentile(0),
+            median: percentile(50),
+            p99: percentile(99),
+            mean: samples.iter().sum::<f64>() / samples.len() as f64,
+            samples: samples.len(),
+        }
+    }
+
+    /// These or those, whichever have the smaller median.
+    pub(crate) fn shorter(self, other: Times) -> Times {
+        if other.median < self.median {
+            other
+        } else {
+            self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shorter_ones_have_the_smaller_median() {
+        let (short, long) = (Times::new(vec![1.0, 9.0]), Times::new(vec![2.0, 3.0]));
+        assert_eq!(short.shorter(long), short);
+        assert_eq!(long.shorter(short), short);
+    }
+
+    #[test]
+    fn percentiles_by_nearest_rank() {
+        let times = Times::new((1..=100).rev().map(f64::from).collect());
+        let expected = Times {
+            p0: 1.0,
+            median: 50.0,
+            p99: 99.0,
+            mean: 50.5,
+            samples: 100,
+        };
+        assert_eq!(times, expected);
+        assert_eq!(Times::new(vec![7.0]).p99, 7.0);
+        assert_eq!(Times::new(vec![3.0, 1.0, 2.0]).median, 2.0);
+    }
+}

@@ -1,0 +1,131 @@
+//! Options of all measuring tools: which library, memory, GPU and CPU.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args, ValueEnum};
+
+use crate::cuda::Memory;
+use crate::libgdrapi::MappingType;
+use crate::system::cpu::CpuList;
+
+/// Which library copies, to what memory of which GPU, from which CPU.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Target {
+    /// The GPU's number
+    #[arg(short = 'd', long = "gpu", default_value_t = 0, value_name = "N")]
+    pub(crate) gpu: i32,
+
+    /// Where the GPU memory comes from
+    #[arg(
+        short = 'a',
+        long = "alloc",
+        value_enum,
+        ignore_case = true,
+        default_value = "cuMemAlloc",
+        value_name = "KIND"
+    )]
+    pub(crate) memory: MemoryChoice,
+
+    /// The type of the mapping
+    #[arg(
+        short = 'M',
+        long = "mapping",
+        value_enum,
+        default_value = "default",
+        value_name = "TYPE"
+    )]
+    pub(crate) mapping: MappingType,
+
+    /// A libgdrapi file and its label; repeat the option to compare libraries [default: the one that
+    /// the loader finds]
+    #[arg(long = "lib", value_name = "[LABEL=]FILE")]
+    pub(crate) libraries: Vec<NamedFile>,
+
+    /// CPUs to run on, as 4 or 4-11: the first one measures, threads of libraries may use all
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpu: Option<CpuList>,
+
+    /// Check every copied byte with CUDA's own copies
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        value_parser = PossibleValuesParser::new(["yes", "no"]).map(|answer| answer == "yes"),
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "yes",
+        default_missing_value = "yes",
+        value_name = "ANSWER"
+    )]
+    pub(crate) verify: bool,
+}
+
+/// Where GPU memory comes from, and the replacement where it is not available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MemoryChoice {
+    /// cuMemAlloc
+    #[value(name = "cuMemAlloc")]
+    Alloc,
+    /// cuMemCreate
+    #[value(name = "cuMemCreate")]
+    Create,
+    /// The GPU's memory pool; cuMemAlloc where it has none
+    #[value(name = "pool")]
+    Pool,
+    /// cuMemAlloc; cuMemCreate where that cannot be pinned
+    #[value(name = "auto")]
+    Auto,
+}
+
+impl MemoryChoice {
+    /// The kinds to try, in order.
+    pub(crate) fn candidates(self) -> &'static [Memory] {
+        match self {
+            MemoryChoice::Alloc => &[Memory::Alloc],
+            MemoryChoice::Create => &[Memory::Create],
+            MemoryChoice::Pool => &[Memory::Pool],
+            MemoryChoice::Auto => &[Memory::Alloc, Memory::Create],
+        }
+    }
+}
+
+/// A file and its label.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NamedFile {
+    pub(crate) label: String,
+    pub(crate) file: PathBuf,
+}
+
+impl FromStr for NamedFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (label, file) = match text.split_once('=') {
+            Some((label, file)) => (label, file),
+            None => (text.rsplit('/').next().unwrap_or(text), text),
+        };
+        if label.is_empty() || file.is_empty() {
+            return Err("label and file must not be empty".into());
+        }
+        Ok(NamedFile {
+            label: label.to_owned(),
+            file: file.into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_defaults_to_the_file_name() {
+        let named = |text: &str| text.parse::<NamedFile>().map(|named| named.label);
+        assert_eq!(named("ours=/x/libgdrapi.so").as_deref(), Ok("ours"));
+        assert_eq!(named("/x/libgdrapi.so.2").as_deref(), Ok("libgdrapi.so.2"));
+        assert!(named("=x").is_err());
+        assert!(named("x=").is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! How results reach users: text, JSON, CSV and charts; progress; errors and the exit status.
+#![forbid(unsafe_code)]
+
+pub(crate) mod svg;
+pub(crate) mod table;
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::system::interrupt;
+
+/// How to print results.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Output {
+    /// The form of the results on stdout
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+
+    /// Also write the results as JSON to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// The form of the results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tables for people
+    Text,
+    /// One JSON document
+    Json,
+    /// One CSV row per measurement, with a header
+    Csv,
+}
+
+impl Output {
+    /// Prints the results, and writes the JSON file if one was asked for.
+    pub(crate) fn write(
+        &self,
+        text: impl FnOnce() -> String,
+        document: &impl Serialize,
+        records: &[impl Serialize],
+    ) -> Result<()> {
+        let json = || Ok::<_, serde_json::Error>(serde_json::to_string_pretty(document)? + "\n");
+        let printed = match self.format {
+            Format::Text => text(),
+            Format::Json => json()?,
+            Format::Csv => csv(records)?,
+        };
+        let mut out = io::stdout().lock();
+        out.write_all(printed.as_bytes())?;
+        out.flush()?;
+        if let Some(file) = &self.json {
+            fs::write(file, json()?).with_context(|| format!("writing {}", file.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A header and one row per record.
+fn csv(records: &[impl Serialize]) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for record in records {
+        writer.serialize(record)?;
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// Nanoseconds as microseconds.
+pub(crate) fn microseconds(ns: f64) -> String {
+    format!("{:.4}", ns / 1000.0)
+}
+
+/// A ratio, or nothing.
+pub(crate) fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"))
+}
+
+/// A bar of this many steps on stderr; nothing if stderr is not a terminal.
+pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}");
+    ProgressBar::new(steps as u64)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Options that contradict each other or the system they are used on.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Prints an error, and returns its exit status.
+pub(crate) fn print_error(tool: &str, error: &anyhow::Error) -> ExitCode {
+    eprintln!("gdrcopy {tool}: {error:#}");
+    if error.is::<Usage>() {
+        eprintln!("`gdrcopy {tool} --help` lists the options.");
+        return ExitCode::from(2);
+    }
+    ExitCode::FAILURE
+}
+
+/// The exit status of a run; prints that it was interrupted.
+pub(crate) fn exit_status(tool: &str, interrupted: bool) -> ExitCode {
+    if !interrupted {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("gdrcopy {tool}: interrupted; these are the results so far");
+    ExitCode::from(interrupt::STATUS)
+}

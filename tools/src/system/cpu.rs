@@ -1,0 +1,139 @@
+//! CPUs: which ones the process runs on, and the NUMA nodes of CPUs and GPUs.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::files;
+
+/// CPU numbers, at least one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CpuList(Vec<usize>);
+
+impl CpuList {
+    /// Lets the calling thread, and threads that it starts later, run on all of them.
+    pub(crate) fn allow_all(&self) -> Result<()> {
+        restrict_to(&self.0)
+    }
+
+    /// Pins the calling thread to the first of them.
+    pub(crate) fn pin_to_first(&self) -> Result<()> {
+        restrict_to(&self.0[..1])
+    }
+}
+
+fn restrict_to(cpus: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu).with_context(|| format!("CPU {cpu}"))?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot run on CPU {cpus:?}"))
+}
+
+impl FromStr for CpuList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |digits: &str| digits.parse::<usize>().map_err(|error| error.to_string());
+        let mut cpus = Vec::new();
+        for part in text.split(',') {
+            match part.split_once('-') {
+                Some((first, last)) => cpus.extend(number(first)?..=number(last)?),
+                None => cpus.push(number(part)?),
+            }
+        }
+        if cpus.is_empty() {
+            return Err("the range contains no CPU".into());
+        }
+        Ok(CpuList(cpus))
+    }
+}
+
+/// The CPUs that the calling thread may run on.
+fn allowed() -> Option<Vec<usize>> {
+    let set = sched_getaffinity(Pid::from_raw(0)).ok()?;
+    let cpus = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false));
+    Some(cpus.collect())
+}
+
+/// The CPU that the calling thread runs on, and whether it is pinned there.
+pub(crate) fn current() -> Option<(usize, bool)> {
+    Some((sched_getcpu().ok()?, allowed()?.len() == 1))
+}
+
+/// What /proc/cpuinfo calls the CPU.
+pub(crate) fn model() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    files::field(&text, "model name").map(str::to_owned)
+}
+
+/// The NUMA node of the PCI device at this address, as `0000:17:00.0`.
+pub(crate) fn node_of_pci_device(address: &str) -> Option<usize> {
+    let address = address.to_lowercase();
+    files::number(format!("/sys/bus/pci/devices/{address}/numa_node"))
+}
+
+/// The NUMA node of a CPU.
+pub(crate) fn node_of_cpu(cpu: usize) -> Option<usize> {
+    let entries = fs::read_dir(format!("/sys/devices/system/cpu/cpu{cpu}")).ok()?;
+    let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.find_map(|name| name.strip_prefix("node")?.parse().ok())
+}
+
+/// The NUMA nodes of the CPUs that the calling thread may run on.
+pub(crate) fn allowed_nodes() -> Option<Vec<usize>> {
+    let mut nodes: Vec<_> = allowed()?.into_iter().filter_map(node_of_cpu).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    (!nodes.is_empty()).then_some(nodes)
+}
+
+/// A warning if a CPU and a GPU are on different nodes.
+pub(crate) fn node_warning(
+    cpu: usize,
+    cpu_node: Option<usize>,
+    gpu_node: Option<usize>,
+) -> Option<String> {
+    let (cpu_node, gpu_node) = (cpu_node?, gpu_node?);
+    (cpu_node != gpu_node).then(|| {
+        format!(
+            "CPU {cpu} is on NUMA node {cpu_node}, the GPU on node {gpu_node}: copies cross between them. \
+             Choose a CPU of /sys/devices/system/node/node{gpu_node}/cpulist with --cpu"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_contain_numbers_and_ranges() {
+        assert_eq!("4".parse(), Ok(CpuList(vec![4])));
+        assert_eq!("2-4,9".parse(), Ok(CpuList(vec![2, 3, 4, 9])));
+        for wrong in ["", "a", "4-2", "1,"] {
+            assert!(wrong.parse::<CpuList>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn different_nodes_give_a_warning() {
+        let warning = node_warning(9, Some(1), Some(0)).unwrap();
+        assert!(warning.contains("CPU 9"), "{warning}");
+        assert!(warning.contains("node0/cpulist"), "{warning}");
+        assert_eq!(node_warning(9, Some(1), Some(1)), None);
+        assert_eq!(node_warning(9, Some(1), None), None);
+        assert_eq!(node_warning(9, None, Some(0)), None);
+    }
+
+    #[test]
+    fn current_cpu_is_listed_in_sysfs() {
+        let (cpu, _) = current().unwrap();
+        assert!(fs::exists(format!("/sys/devices/system/cpu/cpu{cpu}")).unwrap());
+        assert_eq!(node_of_pci_device("0000:ff:1f.7"), None);
+    }
+}

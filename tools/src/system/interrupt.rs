@@ -1,0 +1,34 @@
+//! Ctrl-C: the first one asks the tool to print what it has measured and to exit; the second one
+//! ends it at once.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// Whether the user has asked the tool to stop.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+/// The exit status after Ctrl-C.
+pub(crate) const STATUS: u8 = 130;
+
+impl Interrupt {
+    /// Installs the signal handlers.
+    pub(crate) fn listen() -> Result<Interrupt> {
+        let requested = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the first signal finds the flag not yet set.
+            flag::register_conditional_shutdown(signal, STATUS.into(), requested.clone())?;
+            flag::register(signal, requested.clone())?;
+        }
+        Ok(Interrupt(requested))
+    }
+
+    pub(crate) fn requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

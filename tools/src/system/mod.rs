@@ -1,0 +1,10 @@
+//! The system that the program runs on: CPUs, files of the kernel, devices, signals, environment.
+
+pub(crate) mod bytes;
+pub(crate) mod cpu;
+pub(crate) mod environment;
+pub(crate) mod files;
+pub(crate) mod gdrdrv;
+pub(crate) mod interrupt;
+pub(crate) mod nvml;
+pub(crate) mod pci;

@@ -1,0 +1,80 @@
+//! A GPU as a PCI device, from sysfs.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+
+use super::files;
+
+/// What sysfs says of it.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Pci {
+    /// Bytes of its largest range of memory, which is what NVIDIA calls BAR1.
+    pub(crate) bar1: Option<u64>,
+    pub(crate) speed: Option<String>,
+    pub(crate) max_speed: Option<String>,
+    /// Lanes.
+    pub(crate) width: Option<u32>,
+    pub(crate) max_width: Option<u32>,
+}
+
+/// Asks for the device at this address.
+pub(crate) fn query(address: &str) -> Pci {
+    let folder: PathBuf = Path::new("/sys/bus/pci/devices").join(address);
+    Pci {
+        bar1: files::text(folder.join("resource")).and_then(|text| largest_memory(&text)),
+        speed: files::text(folder.join("current_link_speed")),
+        max_speed: files::text(folder.join("max_link_speed")),
+        width: files::number(folder.join("current_link_width")),
+        max_width: files::number(folder.join("max_link_width")),
+    }
+}
+
+/// The PCIe generation of a link of that speed, as sysfs writes speeds.
+pub(crate) fn generation(speed: &str) -> Option<u32> {
+    let transfers = speed.split(' ').next()?;
+    Some(match transfers.trim_end_matches(".0") {
+        "2.5" => 1,
+        "5" => 2,
+        "8" => 3,
+        "16" => 4,
+        "32" => 5,
+        "64" => 6,
+        _ => return None,
+    })
+}
+
+/// Of lines with start, end and flags of each range.
+fn largest_memory(resource: &str) -> Option<u64> {
+    const MEMORY: u64 = 0x200;
+    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    let lines = resource.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().map(hex);
+        let (start, end, flags) = (words.next()??, words.next()??, words.next()??);
+        (flags & MEMORY != 0).then(|| end - start + 1)
+    });
+    lines.max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bar1_is_the_largest_memory() {
+        let resource = "0x00000000d8000000 0x00000000d8ffffff 0x0000000000040200\n\
+                        0x0000380000000000 0x000038003fffffff 0x000000000014220c\n\
+                        0x0000000000000000 0x0000000000000000 0x0000000000000000\n\
+                        0x0000000000001000 0x00000fffffffffff 0x0000000000000101\n";
+        assert_eq!(largest_memory(resource), Some(1 << 30));
+        assert_eq!(largest_memory("0x0 0x0 0x0\n"), None);
+        assert_eq!(largest_memory("nonsense"), None);
+    }
+
+    #[test]
+    fn speeds_are_generations() {
+        assert_eq!(generation("32.0 GT/s PCIe"), Some(5));
+        assert_eq!(generation("2.5 GT/s PCIe"), Some(1));
+        assert_eq!(generation("8 GT/s"), Some(3));
+        assert_eq!(generation("Unknown"), None);
+    }
+}
