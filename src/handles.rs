@@ -72,7 +72,7 @@ fn why_unknown(name: &'static str, handle: usize) -> Error {
     }
 }
 
-/// The place of an object, with the handle that stands for it.
+/// Holds an object together with its handle.
 #[derive(Default)]
 pub(crate) struct Holder(Mutex<Option<(usize, Object)>>);
 

@@ -12,7 +12,7 @@ use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 /// A range of GPU memory that stays where it is, and can be mapped once at a time.
 ///
 /// The driver's pin lasts until both the `Pin` and its [`Mapping`] are gone: a mapping is always
-/// taken down first, because gdrdrv modules up to 2.6 otherwise corrupt their list of pins.
+/// taken down first, because NVIDIA's gdrdrv up to 2.6 otherwise corrupts its list of pins.
 #[derive(Debug)]
 pub struct Pin {
     pinned: Arc<PinState>,

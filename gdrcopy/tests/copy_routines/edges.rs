@@ -27,7 +27,7 @@ unsafe extern "C" {
 /// A multiple of every arch's page size.
 pub(crate) const PAGE: usize = 64 << 10;
 
-/// A page between two that may not be touched.
+/// A page between two inaccessible ones.
 pub(crate) struct LonePage {
     map: *mut c_void,
 }

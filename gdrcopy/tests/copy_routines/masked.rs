@@ -1,8 +1,8 @@
 //! Masked loads and stores of AVX-512, seen by stepping through copies one instruction at a time.
 //!
-//! A masked access that reaches into a page which may not be touched, or was not touched yet, does
-//! not fault if its mask leaves that part out. But the CPU finds that out by microcode, which takes
-//! far longer than the rest of a small copy. So no masked access of a copy may cross a page.
+//! A masked access that reaches into a page that is inaccessible, or was never accessed, does not
+//! fault if its mask excludes that part. But the CPU detects that in microcode, which takes far
+//! longer than the rest of a small copy. So no masked access of a copy may cross a page.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -41,7 +41,7 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 /// RIP must point to an instruction.
 unsafe fn masked_address(registers: &[greg_t; 23]) -> Option<usize> {
     let code = ptr::with_exposed_provenance::<u8>(registers[libc::REG_RIP as usize] as usize);
-    // SAFETY: each byte is read only if those before it say that the instruction is longer.
+    // SAFETY: each byte is read only if those before it show that the instruction is longer.
     let byte = |n| unsafe { usize::from(*code.add(n)) };
     let is_evex = byte(0) == 0x62 && byte(1) & 7 == 1;
     let is_move = || matches!(byte(4), 0x10 | 0x11 | 0x28 | 0x29 | 0x6f | 0x7f);
@@ -96,12 +96,12 @@ const GENERAL: [c_int; 16] = [
 #[repr(align(64))]
 struct Lines([u8; 2048]);
 
-/// Steps through copies whose host side starts, or ends, at a page that may not be touched.
+/// Steps through copies whose host side starts, or ends, next to an inaccessible page.
 pub(crate) fn check(subjects: &[Subject]) {
     let before = handle(SIGTRAP, on_step);
     let host = LonePage::new();
     let mut device = Box::new(Lines([0; 2048]));
-    // No other has masked accesses, and every step is a signal.
+    // Only this routine has masked accesses, and every step costs a signal.
     for subject in subjects.iter().filter(|s| s.name().starts_with("avx512")) {
         for len in [3, 63, 200] {
             for at in [0, 4, 63] {
@@ -127,6 +127,6 @@ pub(crate) fn check(subjects: &[Subject]) {
     }
     let has_avx512 = is_x86_feature_detected!("avx512bw");
     assert_eq!(MASKED.load(Ordering::Relaxed) > 0, has_avx512);
-    // SAFETY: the action was in force before.
+    // SAFETY: the action is the one that sigaction returned.
     unsafe { libc::sigaction(SIGTRAP, &before, ptr::null_mut()) };
 }

@@ -1,7 +1,7 @@
-//! Every single access to device memory, seen one by one.
+//! Records every access to device memory, one by one.
 //!
 //! The device side is a page without access rights. Each access to it faults; the handler opens the
-//! page for one instruction by the trap flag, then takes down what changed and closes it again.
+//! page for one instruction by the trap flag, then records what changed and closes it again.
 
 use std::ffi::{c_int, c_void};
 use std::mem;
@@ -30,7 +30,7 @@ struct Access {
     stored: Range<usize>,
 }
 
-/// The page under watch.
+/// The traced page.
 struct Trace {
     page: *mut u8,
     /// What the page holds before each access.
@@ -45,7 +45,7 @@ struct Trace {
 static TRACE: AtomicPtr<Trace> = AtomicPtr::new(ptr::null_mut());
 
 impl Trace {
-    /// Runs `copy` with every access to the page taken down.
+    /// Runs `copy` and records every access to the page.
     fn of(page: &LonePage, clean: [u8; WINDOW], copy: impl FnOnce(*mut u8)) -> Trace {
         let page = page.start();
         let accesses = Vec::with_capacity(WINDOW);
@@ -67,7 +67,7 @@ impl Trace {
         trace
     }
 
-    /// Takes down the bytes that an access changed, and cleans them.
+    /// Records the bytes that an access changed, and resets them.
     fn note_stores(&mut self) {
         // SAFETY: the page is open, holds the window, and nothing else uses it.
         let window = unsafe { &mut *self.page.cast::<[u8; WINDOW]>() };
@@ -137,7 +137,7 @@ pub(crate) fn handle(signal: c_int, handler: Handler) -> libc::sigaction {
     }
 }
 
-/// Watches copies of many sizes from and to all alignments.
+/// Traces copies of many sizes from and to all alignments.
 pub(crate) fn check(subjects: &[Subject], alignments: &[usize]) {
     let before = [
         (SIGSEGV, handle(SIGSEGV, on_fault)),
@@ -156,7 +156,7 @@ pub(crate) fn check(subjects: &[Subject], alignments: &[usize]) {
         }
     }
     for (signal, action) in before {
-        // SAFETY: the action was in force before.
+        // SAFETY: the action is the one that sigaction returned.
         unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
     }
 }
