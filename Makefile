@@ -24,7 +24,7 @@ version := $(major).$(minor)
 built := $(CARGO_TARGET_DIR)/release
 shared := libgdrapi.so.$(version)
 preload := libgdrapi-preload.so
-tool_links := $(addprefix gdrcopy_,copybw copylat apiperf pplat doctor)
+tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat doctor)
 
 # What a program needs beside libgdrapi.a; scripts/check-install.sh holds it against rustc.
 static_libs := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc

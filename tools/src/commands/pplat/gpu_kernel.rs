@@ -95,9 +95,6 @@ impl GpuKernel {
     }
 
     /// Starts to launch.
-    ///
-    /// # Errors
-    /// The driver refuses.
     pub(super) fn launch<'a>(
         &'a self,
         buffers: &'a Buffers<'a>,
