@@ -12,6 +12,8 @@ datadir ?= $(prefix)/share
 DESTDIR ?=
 
 CARGO ?= cargo
+OBJCOPY ?= objcopy
+STRIP ?= strip
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
@@ -25,6 +27,10 @@ built := $(CARGO_TARGET_DIR)/release
 shared := libgdrapi.so.$(version)
 preload := libgdrapi-preload.so
 tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat doctor)
+
+# The functions of the C API. The static library is one object with these global symbols only, so that it can be linked
+# beside other Rust archives.
+exported := $(shell sed -n "s/^pub .*fn \\(gdr_[a-z0-9_]*\\)\x28.*/\\1/p" src/exports.rs)
 
 # What a program needs beside libgdrapi.a; scripts/check-install.sh holds it against rustc.
 static_libs := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
@@ -41,14 +47,16 @@ help: ## Lists these targets.
 demo: lib emulator build/examples/demo ## Copies to and from GPU memory: on a real GPU if there is one, else on an emulated one.
 	@scripts/demo.sh
 
-# Installs nothing, and takes at most 3 minutes on 2 idle cores once everything is built.
+# Installs nothing. To take at most 3 minutes on 2 idle cores once everything is built, it leaves out gdremu's own programs,
+# the comparison of libraries, most emulated machines, sanitizers, valgrind and other CPUs.
 .PHONY: test
 test: lib emulator build/c_tests/watched ## Runs the tests for everyday work.
 	scripts/check-version.sh
 	scripts/check-symbols.sh build/lib/$(shared)
 	scripts/check-preload.sh
-	MODEL_CALLS=2000 build/c_tests/watched $(CARGO) test --workspace
-	c_tests/run.sh --ways linked,preloaded --machines 2.4,dmabuf
+	build/c_tests/watched $(CARGO) test --workspace --lib --bins
+	MODEL_CALLS=2000 build/c_tests/watched $(CARGO) test --package gdrapi --package gdrcopy-tools --tests
+	c_tests/run.sh --ways linked,preloaded --machines dmabuf
 	c_tests/gdrcopy_sanity/run.sh persistent dma-buf
 
 # Calls that the model-based test makes in each of its nine runs: a million in all.
@@ -73,9 +81,21 @@ mutants: ## Puts each deliberate defect of tests/mutants into the library: some 
 	scripts/install-deps.sh
 	scripts/mutation-proof.sh
 
+.PHONY: consumers
+consumers: lib emulator ## Builds UCX against the library, and runs its tests on emulated machines.
+	scripts/consumers.sh
+
 .PHONY: vm-check
 vm-check: lib emulator ## Boots a Debian kernel with gdrdrv-c in a virtual machine, and runs the tests on it.
 	@gdrdrv-c/vm/check.sh
+
+.PHONY: vm-check-all
+vm-check-all: lib emulator ## The same, and the module's tests on 5.10, 6.12 and the newest kernel of Debian.
+	@gdrdrv-c/vm/check.sh --all
+
+.PHONY: vm-mutants
+vm-mutants: ## Breaks the kernel module in one place at a time, and shows that a test notices.
+	@gdrdrv-c/vm/mutants.sh
 
 .PHONY: clean
 clean: ## Removes everything that was built.
@@ -92,7 +112,10 @@ lib: ## Builds the shared and the static library into build/lib.
 	$(CARGO) build --release --package libgdrapi
 	@mkdir -p build/lib
 	@install -m 0755 $(built)/libgdrapi.so build/lib/$(shared)
-	@install -m 0644 $(built)/libgdrapi.a build/lib/libgdrapi.a
+	@$(STRIP) --strip-debug build/lib/$(shared)
+	@$(LD) -r --gc-sections $(addprefix -u ,$(exported)) $(built)/libgdrapi.a -o build/lib/gdrapi.o
+	@$(OBJCOPY) --wildcard --keep-global-symbol='gdr_*' --strip-debug build/lib/gdrapi.o
+	@rm -f build/lib/libgdrapi.a && $(AR) rcs build/lib/libgdrapi.a build/lib/gdrapi.o && rm build/lib/gdrapi.o
 	@ln -sf $(shared) build/lib/libgdrapi.so.$(major)
 	@ln -sf libgdrapi.so.$(major) build/lib/libgdrapi.so
 	@$(empty_object) -Wl,-soname,libgdrapi.so -o build/lib/needed.so
@@ -167,7 +190,7 @@ install: lib_install ## Installs the libraries, the header, files for pkg-config
 	@if [ -e build/tools ]; then $(MAKE) --no-print-directory tools_install; fi
 
 .PHONY: lib_install
-lib_install: build/lib/$(shared) build/lib/$(preload)
+lib_install: build/lib/$(shared) build/lib/$(preload) ## Installs the libraries, the header, and files for pkg-config and CMake.
 	install -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gdrcopy $(DESTDIR)$(includedir)
 	install -m 0755 build/lib/$(shared) $(DESTDIR)$(libdir)/$(shared)
 	install -m 0755 build/lib/$(preload) $(DESTDIR)$(libdir)/$(preload)
@@ -196,7 +219,7 @@ driver: ## Builds the kernel module of gdrdrv-c.
 	$(MAKE) -C gdrdrv-c $@
 
 .PHONY: drv_install
-drv_install: ## Installs that module.
+drv_install: ## Installs the gdrdrv kernel module.
 	$(MAKE) -C gdrdrv-c $@
 
 .PHONY: uninstall

@@ -37,7 +37,7 @@ __attribute__((noinline, no_sanitize("address"))) static int fault_at(const vola
 }
 
 #define CHECK_READABLE(address) CHECK_EQUAL(fault_at(address), 0)
-/* The mapping was taken away under its owner, who may still hold pointers into it: the range is in nobody else's use. */
+/* The mapping was taken away while pointers into it may remain: its range faults, and no other mapping gets it. */
 #define CHECK_GONE(address) CHECK_EQUAL(fault_at(address), SIGBUS)
 /* Nothing is mapped there. */
 #define CHECK_UNMAPPED(address)                                                                                        \

@@ -9,7 +9,7 @@
 static FILE *logged_file;
 static int logged_stderr;
 
-/* Back to the real stderr, and what was written meanwhile. */
+/* Restores stderr, and returns what was written since log_of redirected it. */
 static inline const char *logged_end(void)
 {
     static char text[1 << 16];
@@ -24,7 +24,7 @@ static inline const char *logged_end(void)
     return text;
 }
 
-/* A check that failed meanwhile ended the program: its message must be seen. */
+/* A failed check has ended the program inside log_of: prints its message. */
 static void logged_show(void)
 {
     if (logged_file != NULL)

@@ -1,8 +1,8 @@
 /*
- * Tells a test that hangs from one that is slow: on a busy machine it may wait for a CPU as long as it likes, and go on.
+ * Distinguishes a test that hangs from one that is slow. On a busy machine a test may wait for a CPU as long as it must.
  *
- * A process group hangs if all its threads sleep and none of them used a CPU, for five minutes. A process that uses one in
- * vain, as in a loop that never ends, comes to the limit of its own CPU time.
+ * A process group hangs if for five minutes all its threads slept and none of them used a CPU. A process in an endless loop
+ * reaches the limit of its own CPU time.
  */
 #ifndef WATCHDOG_H
 #define WATCHDOG_H
@@ -17,7 +17,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* watchdog_sees_hang() is called once a second: so many times without a sign of life. */
+/* Calls of watchdog_sees_hang(), one a second, without a sign of life. */
 #define WATCHDOG_PATIENCE 300
 /* Seconds of CPU time of one process, as `ulimit -t` takes them. */
 #define WATCHDOG_CPU_LIMIT 1800
@@ -28,7 +28,7 @@ struct watchdog {
     int idle;                /* how often in a row there was no sign of life */
 };
 
-/* Makes the calling child the first of a process group, with the limit. Its parent watches that group. */
+/* Makes the calling child the leader of a process group, with the CPU limit. Its parent watches that group. */
 static inline void watchdog_enter_group(void)
 {
     struct rlimit limit = {WATCHDOG_CPU_LIMIT, WATCHDOG_CPU_LIMIT + 5};
@@ -55,7 +55,7 @@ static inline const char *watchdog_stat(const char *process, const char *thread)
     return strrchr(text, ')') != NULL ? strrchr(text, ')') + 2 : NULL;
 }
 
-/* Whether a thread of the process runs, waits for a CPU, or waits for a disk. Tells what the threads wait for, if asked. */
+/* Whether a thread of the process runs, waits for a CPU, or waits for a disk. Prints what each waits for, to `report`. */
 static inline int watchdog_process_runs(const char *process, FILE *report)
 {
     char path[300];
@@ -114,7 +114,7 @@ static inline unsigned long long watchdog_used(pid_t group, int *runs, FILE *rep
     return used;
 }
 
-/* Whether the group hangs. Then it is told what it waits for. */
+/* Whether the group hangs. If so, prints what its threads wait for. */
 static inline int watchdog_sees_hang(struct watchdog *dog)
 {
     int runs = 0;

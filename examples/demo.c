@@ -1,8 +1,8 @@
 /*
  * Copies to and from GPU memory through a mapping, in all sizes from 1 byte to 16 MiB, checks each copy against CUDA's
- * own view of the memory, and tells how long it took.
+ * own view of the memory, and prints how long it took.
  *
- * Exit status: 0 all right, 1 a copy or a call went wrong, 2 no usable GPU or driver.
+ * Exit status: 0 success, 1 a copy or a call failed, 2 no usable GPU or driver.
  */
 
 #include "cuda_driver.h"
@@ -261,7 +261,7 @@ int main(void)
     int all_work;
 
     if (g == NULL)
-        die(UNUSABLE, "gdr_open", "no usable gdrdrv; GDRCOPY_ENABLE_LOGGING=1 tells why");
+        die(UNUSABLE, "gdr_open", "no usable gdrdrv; GDRCOPY_ENABLE_LOGGING=1 prints why");
     host = buffer_of(size);
     expected = buffer_of(size);
     seen = buffer_of(size);
@@ -280,6 +280,6 @@ int main(void)
         die(MISMATCH, "demo", "copies do not match CUDA's view of the memory");
     printf("\nEvery copy matches CUDA's view of the memory.\n");
     if (is_emulated())
-        printf("The times are those of this machine's memory, not of a GPU.\n");
+        printf("The times are those of host memory, not of a GPU.\n");
     return 0;
 }

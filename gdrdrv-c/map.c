@@ -78,25 +78,15 @@ void gdr_map_init(void)
 	}
 }
 
-static u32 gdr_best_type(const struct gdr_pin *pin)
+static u32 gdr_uncached_type(void)
 {
-	if (pin->cacheable)
-		return GDRDRV_MAPPING_TYPE_CACHING;
 	return gdr_must_be_device ? GDRDRV_MAPPING_TYPE_DEVICE : GDRDRV_MAPPING_TYPE_WC;
 }
 
 bool gdr_map_can_have(const struct gdr_pin *pin, u32 type)
 {
-	switch (type) {
-	case GDRDRV_MAPPING_TYPE_WC:
-		return !gdr_must_be_device;
-	case GDRDRV_MAPPING_TYPE_CACHING:
-		return pin->cacheable;
-	case GDRDRV_MAPPING_TYPE_DEVICE:
-		return gdr_must_be_device;
-	default:
-		return type == GDRDRV_MAPPING_TYPE_NONE;
-	}
+	return type == GDRDRV_MAPPING_TYPE_NONE || type == gdr_uncached_type() ||
+	       (type == GDRDRV_MAPPING_TYPE_CACHING && pin->cacheable);
 }
 
 static pgprot_t gdr_protection(u32 type, pgprot_t protection)
@@ -243,7 +233,7 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 		return -EINVAL;
 	}
 
-	type = pin->requested_type ?: gdr_best_type(pin);
+	type = pin->requested_type ?: pin->cacheable ? GDRDRV_MAPPING_TYPE_CACHING : gdr_uncached_type();
 	if (type == GDRDRV_MAPPING_TYPE_WC)
 		gdr_reserve_wc(pin);
 	vma->vm_page_prot = gdr_protection(type, vma->vm_page_prot);

@@ -127,25 +127,13 @@ int gdr_pin_remove(struct gdr_file *file, u64 handle)
 	return 0;
 }
 
-static struct gdr_pin *gdr_pin_remove_any(struct gdr_file *file)
-{
-	unsigned long handle = 0;
-	struct gdr_pin *pin;
-
-	mutex_lock(&file->lock);
-	pin = xa_find(&file->pins, &handle, ULONG_MAX, XA_PRESENT);
-	if (pin)
-		xa_erase(&file->pins, handle);
-	mutex_unlock(&file->lock);
-	return pin;
-}
-
 void gdr_pin_remove_all(struct gdr_file *file)
 {
+	unsigned long handle;
 	struct gdr_pin *pin;
 
-	while ((pin = gdr_pin_remove_any(file)))
-		gdr_pin_end(pin);
+	xa_for_each(&file->pins, handle, pin)
+		gdr_pin_remove(file, handle);
 }
 
 /*

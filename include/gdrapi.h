@@ -1,7 +1,7 @@
 /*
  * gdrapi.h: CPU access to NVIDIA GPU memory through the GPU's PCIe BAR1.
  *
- * Life of a buffer, each step undone by the one across from it:
+ * A buffer goes through these steps, each undone by the call on its right:
  *
  *     gdr_open          open the kernel driver          gdr_close
  *     gdr_pin_buffer    hold GPU memory in place        gdr_unpin_buffer
@@ -13,8 +13,8 @@
  * only on success, unless a function says otherwise. A NULL, closed, unpinned
  * or never issued gdr_t or gdr_mh_t, and a handle used with another gdr_t than
  * the one that pinned it, are refused with EINVAL and touch nothing. Set
- * GDRCOPY_ENABLE_LOGGING=1 to have the reason of each failure on stderr;
- * GDRCOPY_LOG_LEVEL=1 (debug) to 4 (errors only, the default) says how much.
+ * GDRCOPY_ENABLE_LOGGING=1 to log the reason of each failure to stderr;
+ * GDRCOPY_LOG_LEVEL=1 (debug) to 4 (errors only, the default) sets how much.
  *
  * Threads. Any function may be called from any thread, on any handle, at any
  * time. Copies take no lock. Closing, unpinning or unmapping a buffer while
@@ -91,7 +91,7 @@ typedef enum gdr_pin_flags {
     GDR_PIN_FLAG_FORCE_PCIE = 1 /* reach the memory over PCIe even where a coherent link exists */
 } gdr_pin_flags_t;
 
-/* What gdr_get_attribute can be asked. */
+/* Attributes that gdr_get_attribute returns. */
 typedef enum gdr_attr {
     GDR_ATTR_USE_PERSISTENT_MAPPING = 1,       /* 1: pinned memory outlives its cuMemFree until it is unpinned */
     GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE = 2,  /* 1: the driver knows GDR_PIN_FLAG_FORCE_PCIE */
@@ -124,8 +124,8 @@ typedef gdr_info_v2_t gdr_info_t;
  * Returns NULL if neither works. gdrdrv: /dev/gdrdrv is missing, may not be
  * opened, is older than MINIMUM_GDRDRV_VERSION, or was loaded without a GPU
  * driver. dma-bufs: there is no CUDA driver of 13.3 or later; or CUDA is
- * initialized in this process, and no GPU's memory can be mapped. errno is what
- * is wrong with gdrdrv; the log says what is wrong with both.
+ * initialized in this process, and no GPU's memory can be mapped. errno is the
+ * error of gdrdrv; the log names the errors of both.
  */
 gdr_t gdr_open(void);
 
@@ -212,7 +212,8 @@ int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size);
  * On success *ptr_va is the CPU address of the buffer's first page, and
  * gdr_get_info reports the type of the mapping.
  *
- * EAGAIN: mapped already, or the memory was freed at the same time. EOPNOTSUPP: the platform has no mapping of that type.
+ * EAGAIN: mapped already, or the memory was freed at the same time.
+ * EOPNOTSUPP: the platform has no mapping of that type.
  * EINVAL: not a pin of g; ptr_va is NULL; unknown flag; size is 0 or more than
  * is pinned; the pinned address is not aligned (see gdr_pin_buffer). ENOMEM: no
  * address space left. EACCES: forked child.
@@ -266,8 +267,8 @@ int gdr_copy_to_mapping(gdr_mh_t handle, void *map_d_ptr, const void *h_ptr, siz
  * The bounds of the mapping are not checked. size 0 succeeds and touches
  * nothing.
  *
- * Reads over PCIe take about a microsecond each and reach about 1 GB/s; for
- * more than some KiB a cuMemcpy is faster.
+ * Each KiB that is read over PCIe takes a round trip, about a microsecond; from
+ * some KiB on, cuMemcpy is faster (docs/performance.md).
  *
  * EINVAL: the handle is invalid or not mapped; a pointer is NULL and size is
  * not 0. EACCES: forked child.

@@ -47,5 +47,12 @@ unexpected=$(dynamic NEEDED | grep -vxE "$allowed_libraries" || true)
 # A unique symbol would keep the library from being unloaded by dlclose.
 ! nm --dynamic "$library" | awk '$(NF-1) == "u"' | grep . || fail "has GNU-unique symbols"
 
+# The static library beside it has the same global symbols: no others, which another Rust archive might have, too.
+archive=$(dirname "$library")/libgdrapi.a
+if [ -e "$archive" ]; then
+    symbols=$(readelf --symbols --wide "$archive" | awk '$5 == "GLOBAL" && $7 != "UND" { print $8 }' | LC_ALL=C sort)
+    [ "$symbols" = "$wanted_symbols" ] || fail "global symbols of libgdrapi.a differ:"$'\n'"$symbols"
+fi
+
 [ $failed -eq 0 ] && echo "symbols: exactly 17, libgdrapi.so.2, needs only $(dynamic NEEDED | paste -sd' ')"
 exit $failed

@@ -1,4 +1,4 @@
-//! The calls of C programs, on objects behind handles, in whatever order they come.
+//! What each C function does with the objects that its handles stand for, in any order of calls.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -68,7 +68,7 @@ pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
         buffer.check_gdr(g)?;
         slot.show_mapping(None);
         let result = buffer.release();
-        // What could not be taken away is still mapped.
+        // If the mapping could not be removed, it is still usable.
         slot.show_mapping(
             buffer
                 .mapping
@@ -117,8 +117,8 @@ pub(crate) fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result
     })
 }
 
-/// Closes a buffer's copy path and unmaps what was mapped, whatever range the caller names: DPDK passes
-/// the device address, others a size of their own.
+/// Closes a buffer's copy path and unmaps what was mapped, whatever range the caller passes: DPDK passes
+/// the device address, other programs another size.
 pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<()> {
     with_buffer(g, handle, |buffer, slot| {
         let mapping = buffer.mapping.as_ref().ok_or(gdrcopy::Error::NotMapped)?;

@@ -23,7 +23,7 @@ pub(crate) enum Error {
     UnknownAttribute(u32),
     /// No such mapping type.
     UnknownMappingType(u32),
-    /// A defect of this library.
+    /// This library panicked.
     Panicked,
 }
 

@@ -1,9 +1,9 @@
 //! The 17 functions of the C API, in the order of `include/gdrapi.h`, which documents them.
 //!
 //! # Safety
-//! What the header asks of C callers, all functions ask: pointer arguments are NULL or valid for what the
-//! function reads or writes; handles may be anything.
-#![expect(clippy::missing_safety_doc, reason = "said once, above")]
+//! The header's contract holds for all functions: pointer arguments are NULL or valid for what the function
+//! reads or writes; handles may have any value.
+#![expect(clippy::missing_safety_doc, reason = "documented once, above")]
 
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::ptr;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::guard::{caught, guard};
 use crate::{calls, handles, origin};
 
-/// A place for a result, which is written on success only.
+/// An output argument, written on success only.
 struct Out<T>(*mut T);
 
 impl<T> Out<T> {
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn gdr_pin_buffer(
     handle: *mut gdr_mh_t,
 ) -> c_int {
     guard("gdr_pin_buffer", || {
-        // SAFETY: what the header asks of callers.
+        // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(handle, "handle") }?;
         let tokens = P2pTokens {
             p2p_token,
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn gdr_pin_buffer_v2(
     handle: *mut gdr_mh_t,
 ) -> c_int {
     guard("gdr_pin_buffer_v2", || {
-        // SAFETY: what the header asks of callers.
+        // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(handle, "handle") }?;
         let flags = PinFlags::from_bits(flags);
         let handle = calls::pin(g.addr(), addr, size, flags, P2pTokens::default())?;
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn gdr_get_callback_flag(
     flag: *mut c_int,
 ) -> c_int {
     guard("gdr_get_callback_flag", || {
-        // SAFETY: what the header asks of callers.
+        // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(flag, "flag") }?;
         out.set(calls::callback_flag(g.addr(), handle.h as usize)?.into());
         Ok(())
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn gdr_get_info(
     info: *mut gdr_info_v1_t,
 ) -> c_int {
     guard("gdr_get_info", || {
-        // SAFETY: what the header asks of callers.
+        // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(info, "info") }?;
         out.set(calls::info(g.addr(), handle.h as usize)?.into());
         Ok(())
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn gdr_get_info_v2(
     info: *mut gdr_info_v2_t,
 ) -> c_int {
     guard("gdr_get_info_v2", || {
-        // SAFETY: what the header asks of callers.
+        // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(info, "info") }?;
         out.set(calls::info(g.addr(), handle.h as usize)?.into());
         Ok(())
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn gdr_map(
     va: *mut *mut c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: what the header asks of callers.
+    // SAFETY: contract of the header, which `map` shares.
     unsafe { map("gdr_map", g, handle, va, size, MapFlag::Default as c_int) }
 }
 
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn gdr_map_v2(
     size: usize,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: what the header asks of callers.
+    // SAFETY: contract of the header, which `map` shares.
     unsafe { map("gdr_map_v2", g, handle, ptr_va, size, flags) }
 }
 
@@ -194,7 +194,7 @@ unsafe fn map(
     flags: c_int,
 ) -> c_int {
     guard(name, || {
-        // SAFETY: what the header asks of callers.
+        // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(va, "va") }?;
         let flag = MapFlag::from_raw(flags).ok_or(Error::UnknownMapFlag(flags))?;
         out.set(calls::map(g.addr(), handle.h as usize, size, flag)?.cast());
@@ -292,7 +292,7 @@ fn reject_copy(name: &str, handle: gdr_mh_t, map_d_ptr: *const c_void, size: usi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_runtime_get_version(major: *mut c_int, minor: *mut c_int) {
     for (place, number) in [(major, Version::API.major), (minor, Version::API.minor)] {
-        // SAFETY: what the header asks of callers.
+        // SAFETY: NULL or valid for writes: contract of the header.
         if let Ok(out) = unsafe { Out::new(place, "version") } {
             out.set(number as c_int);
         }
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn gdr_driver_get_version(
     minor: *mut c_int,
 ) -> c_int {
     guard("gdr_driver_get_version", || {
-        // SAFETY: what the header asks of callers.
+        // SAFETY: NULL or valid for writes: contract of the header.
         let (major, minor) = unsafe { (Out::new(major, "major")?, Out::new(minor, "minor")?) };
         let version = calls::gdr(g.addr())?.driver_version()?;
         major.set(version.major as c_int);
@@ -320,7 +320,7 @@ pub unsafe extern "C" fn gdr_driver_get_version(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c_int) -> c_int {
     guard("gdr_get_attribute", || {
-        // SAFETY: what the header asks of callers.
+        // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(v, "v") }?;
         let value = Attribute::from_raw(attr)
             .ok_or(Error::UnknownAttribute(attr))
@@ -337,7 +337,7 @@ pub unsafe extern "C" fn gdr_get_mapping_type_string(
     pstr: *mut *const c_char,
 ) -> c_int {
     guard("gdr_get_mapping_type_string", || {
-        // SAFETY: what the header asks of callers.
+        // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(pstr, "pstr") }?;
         let name = match (mapping_type, MappingType::from_raw(mapping_type)) {
             (0, _) => c"None",

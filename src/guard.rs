@@ -1,13 +1,13 @@
-//! The boundary of every C function but the two copies: results become errno and a log line, panics
-//! end here, and the thread cannot be canceled in between.
+//! The boundary of every C function except the two copies: turns results into errno and a log line, catches
+//! panics, and defers thread cancellation.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gdrcopy::cancel::Deferred;
 use gdrcopy::log;
-use gdrcopy::sys::cancel::Deferred;
 
 use crate::error::{Error, Result};
 
@@ -19,7 +19,7 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// Runs the body of the C function `name`, logs an error, and makes one of a panic.
+/// Runs the body of the C function `name`; logs an error, and turns a panic into one.
 pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _call = Call::enter();
     // Unwind safe: locks do not poison, and what they protect is valid at every step.
@@ -39,7 +39,7 @@ pub(crate) fn is_idle() -> bool {
     CALLS.load(Ordering::SeqCst) == 0
 }
 
-/// A call in progress: counted, and not to be canceled in the middle.
+/// A call in progress: counted, with thread cancellation deferred.
 pub(crate) struct Call(#[expect(dead_code, reason = "for its drop")] Deferred);
 
 impl Call {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_become_errno() {
+    fn error_becomes_its_errno() {
         assert_eq!(guard("gdr_test", || Ok(())), 0);
         assert_eq!(
             guard("gdr_test", || Err(gdrcopy::Error::AlreadyMapped.into())),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_becomes_an_errno() {
+    fn panic_becomes_eio() {
         assert_eq!(
             guard("gdr_test", || panic!("on purpose, in a test")),
             libc::EIO

@@ -1,11 +1,11 @@
 //! The handles of the C API: addresses of slots, in memory that stays readable while the library is loaded.
 //!
-//! C programs hand us any number as a handle. A handle is live if it lies in our range, at a multiple
+//! C programs can pass any number as a handle. A handle is live if it lies in our range, at a multiple
 //! of the slot size, and its slot says so: no lock, no hash, and nothing outside our own memory is ever
 //! read (`slots`).
 //!
-//! A slot points to a [`Holder`], which owns the object. Holders are used again at once, so the object in
-//! them is stored with its handle: a caller that comes late with a stale handle finds another one.
+//! A slot points to a [`Holder`], which owns the object. Holders are reused at once, so the object in them is
+//! stored with its handle: that way a stale handle is detected.
 
 use std::ptr;
 
@@ -100,8 +100,8 @@ struct State {
 static TABLE: PerProcess<Table> = PerProcess::new();
 
 impl Table {
-    /// This process's table, made now if need be. It takes nothing over from a parent process but the
-    /// knowledge which handles were the parent's.
+    /// This process's table, made now if need be. All it takes over from a parent process are the address
+    /// ranges of the parent's handles.
     pub(crate) fn enter() -> Result<&'static Table> {
         fork::enter()?;
         Ok(TABLE.get(|parent| Table {
@@ -179,7 +179,7 @@ fn out_of_handles(errno: Errno) -> Error {
     gdrcopy::Error::OutOfHandles(errno).into()
 }
 
-/// The slot and the holder behind this handle. The caller must see whether the holder is still the handle's.
+/// The slot and the holder of this handle. Callers must check that the holder still belongs to the handle.
 fn find<T: Kind>(handle: usize) -> Result<(&'static Slot, &'static Holder)> {
     let slot = slot(handle).filter(|slot| slot.is_live());
     let holder = slot.map_or(0, Slot::holder);
@@ -227,7 +227,7 @@ pub(crate) fn take<T: Kind>(
 }
 
 /// Frees the table and all handle memory if no handle is live, when the library is unloaded; returns
-/// whether it did. Where something is still open its user may come back, so that everything stays.
+/// whether it did. If anything is still open, its handle may be used later, so everything stays.
 ///
 /// # Safety
 /// Where `is_idle`, called after the table has become unreachable, returns true, no thread is inside a
@@ -254,7 +254,7 @@ mod tests {
     use crate::objects::{GdrEntry, PinEntry};
 
     #[test]
-    fn numbers_that_are_no_handles_are_refused() {
+    fn forged_handle_is_refused() {
         Table::enter().expect("memory");
         for forged in [
             0,

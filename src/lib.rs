@@ -6,9 +6,9 @@
 //! exports   the 17 functions, in the header's order: arguments in, errno out
 //! types     the header's types
 //! guard     the boundary: panics, errno and log lines, thread cancellation
-//! calls     what each function does with the objects behind its handles
+//! calls     what each function does with the objects of its handles
 //! handles   gdr_t and gdr_mh_t: checked without a lock, resolved to objects
-//! objects   what stands behind a handle
+//! objects   what a handle stands for
 //! slots     the readable memory that handles point into
 //! origin    which file the library was loaded from
 //! error     what can go wrong

@@ -1,4 +1,4 @@
-//! What stands behind the handles.
+//! The objects that handles stand for.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -8,14 +8,14 @@ use gdrcopy::{Gdr, Mapping, Pin};
 use crate::error::{Error, Result};
 use crate::slots::{Slot, state};
 
-/// Behind a `gdr_t`: an open driver and the handles of its pins.
+/// The object of a `gdr_t`: an open driver and the handles of its pins.
 #[derive(Debug)]
 pub(crate) struct GdrEntry {
     pub(crate) gdr: Gdr,
     pub(crate) pins: BTreeSet<usize>,
 }
 
-/// Behind a `gdr_mh_t`: a pin, its mapping while it has one, and the handle of its `gdr_t`.
+/// The object of a `gdr_mh_t`: a pin, its mapping while it has one, and the handle of its `gdr_t`.
 #[derive(Debug)]
 pub(crate) struct PinEntry {
     // Dropped in this order: unmapped first, then unpinned.
@@ -116,14 +116,14 @@ impl PinEntry {
         Ok(ended.ok_or(gdrcopy::Error::NotMapped)?)
     }
 
-    /// Takes the mapping away if there is one, then unpins. After an error it is pinned as before; and
-    /// mapped, if the mapping could not be taken away.
+    /// Removes the mapping if there is one, then unpins. After an error it is still pinned; and still mapped,
+    /// if the mapping could not be removed.
     pub(crate) fn release(&mut self) -> Result<()> {
         self.end_mapping(Mapping::retire)?;
         Ok(self.pin.release()?)
     }
 
-    /// Ends the mapping in this way, if there is one; an error leaves it mapped.
+    /// Ends the mapping, if there is one, by calling `end`; an error leaves it mapped.
     fn end_mapping(
         &mut self,
         end: fn(Mapping) -> std::result::Result<(), (Mapping, gdrcopy::Error)>,

@@ -1,8 +1,8 @@
-//! The memory that handles point into: slots, each of them one handle's, and the ring they are taken from.
+//! The memory that handles point into: one slot per handle, taken from a ring.
 //!
 //! Slots are taken in turn around a ring of eight million, so that a stale handle stays stale for a long
 //! time. The address space is not released while the library is loaded; the physical memory behind
-//! long-dead slots is, and then reads as zeros, which is a free slot.
+//! slots freed long ago is, and then reads as zeros, which is a free slot.
 
 use std::mem::{offset_of, size_of};
 use std::ptr;
@@ -116,8 +116,8 @@ pub(crate) struct Arena {
 
 /// Slots that are committed at once, and whose memory is given back together: 1 MiB.
 const STEP: usize = (1 << 20) / size_of::<Slot>();
-/// Slots of a full-size arena: 1 GiB of address space. Half of them may live at once, so that a dead
-/// one rests for at least four million pins.
+/// Slots of a full-size arena: 1 GiB of address space. At most half of them are live at a time, so a freed
+/// one is not reused for at least four million pins.
 const FULL: usize = 8 << 20;
 
 impl Arena {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_slot_is_not_taken_for_a_million_turns() {
+    fn freed_slot_is_not_reused_for_a_million_pins() {
         let mut arena = Arena::reserve().expect("address space");
         let first = take(&mut arena);
         let address = ptr::from_ref(first).addr();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn live_slots_are_passed_over_and_half_are_kept_free() {
+    fn live_slots_are_skipped_and_half_stay_free() {
         let mut arena = Arena::reserve().expect("address space");
         arena.slots = 2 * STEP;
         let kept: Vec<_> = (0..STEP).map(|_| take(&mut arena)).collect();
@@ -300,7 +300,7 @@ mod tests {
         assert!(!seen.iter().any(live));
         assert!(
             seen.contains(&ptr::from_ref(kept[7]).addr()),
-            "round the ring, its turn comes"
+            "the freed slot is reused after one round"
         );
     }
 }

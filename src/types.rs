@@ -31,7 +31,7 @@ pub type gdr_mapping_type_t = c_uint;
 /// A value of the C enumeration of this name, which C callers may set to anything.
 pub type gdr_attr_t = c_uint;
 
-/// What was known of a pin before 2.4. The symbol `gdr_get_info` writes this and no byte more.
+/// The description of a pin before 2.4. The symbol `gdr_get_info` writes this and no byte more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct gdr_info_v1_t {
@@ -49,11 +49,11 @@ pub struct gdr_info_v1_t {
     pub bits: c_uint,
 }
 
-/// What is known of a pin.
+/// The description of a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct gdr_info_v2_t {
-    /// The fields that were there before.
+    /// The fields of the older struct.
     pub v1: gdr_info_v1_t,
     /// How it is mapped.
     pub mapping_type: gdr_mapping_type_t,

@@ -1,5 +1,5 @@
-//! What happens when the library is unloaded by dlclose, and at the end of the process: the loader calls
-//! the function here in both cases, and does not say which it is.
+//! Cleans up when dlclose unloads the library, and at the end of the process: the loader calls `unload` in
+//! both cases, without saying which it is.
 
 use gdrcopy::copy;
 

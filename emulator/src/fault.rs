@@ -33,7 +33,7 @@ struct Fault {
     which: Which,
 }
 
-/// The fields that a driver command shall answer with, whatever it found out.
+/// Fields of a driver command's answer that are replaced.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answers(Vec<(&'static Field, u64)>);
 
@@ -58,15 +58,15 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Counts a call of this name and returns the error that it shall fail with, if any.
+    /// Counts a call of this name and returns the error to fail it with, if any.
     pub fn take(&mut self, call: &str) -> Option<Errno> {
         self.take_answers(call).err()
     }
 
-    /// Counts a driver command of this name and returns the fields that its answer shall have.
+    /// Counts a driver command of this name and returns the fields to change in its answer.
     ///
     /// # Errors
-    /// What the command shall fail with.
+    /// The error to fail the command with.
     pub fn take_answers(&mut self, call: &str) -> Result<Answers, Errno> {
         let mut answers = Answers::default();
         if self.list.is_empty() {

@@ -8,7 +8,7 @@
 //!        │                           in either: (hooks/) libc's functions that reach gdrdrv
 //!        ├─ driver/                  gdrdrv: opens, pins, handles, mappings, releases
 //!        ├─ gpu/                     GPU memory behind the trait Provider
-//!        └─ ptx/                     kernels for emulated GPUs
+//!        └─ ptx/                     interprets gdrcopy's own GPU kernels
 //! ```
 //!
 //! This crate is the part without hooks: state machines that are tested by themselves.

@@ -1,12 +1,15 @@
 //! gdremu: runs a program on an emulated machine with gdrdrv and CUDA GPUs.
 //!
 //! ```text
-//! options (options.rs) → Config → environment of the program → run it (child.rs) → leak report
+//! options (options.rs, profiles.rs) → Config → environment of the program → run it (child.rs) → leak report
+//!                        program.rs: says whether the program can be reached at all
 //! ```
 
 mod child;
 mod files;
 mod options;
+mod profiles;
+mod program;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,7 +17,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
-use clap::Parser;
 use gdremu::config::{self, Provider};
 use gdremu::gpu::emugpu;
 use gdremu::session::Session;
@@ -32,7 +34,12 @@ const NOT_FOUND: u8 = 127;
 const NVIDIA_DRIVER: &str = "/dev/nvidiactl";
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    let options = Options::read(env::args_os()).unwrap_or_else(|error| error.exit());
+    if options.list_profiles {
+        print!("{}", profiles::list());
+        return ExitCode::SUCCESS;
+    }
+    match run(&options) {
         Ok(End::Exit(code)) => ExitCode::from(code),
         Ok(End::Signal(signal)) => child::die_by(signal),
         Err(why) => {
@@ -71,6 +78,9 @@ fn run(options: &Options) -> Result<End, String> {
 
 fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, String> {
     let config = options.config(session.folder().to_owned())?;
+    if let Some(why) = program::unreachable(&options.program[0]) {
+        eprintln!("gdremu: {why}");
+    }
 
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);

@@ -14,11 +14,20 @@ use gdremu::per_gpu::PerGpu;
 use gdremu::version::Version;
 
 use crate::files::StandIn;
+use crate::profiles;
 
 /// Runs a program on an emulated machine with /dev/gdrdrv and CUDA GPUs.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_override_self = true)]
 pub(crate) struct Options {
+    /// Start from the options of a profile; those given besides it win
+    #[arg(long, value_name = "NAME", value_parser = profiles::known)]
+    profile: Option<String>,
+
+    /// Print each profile's name and options
+    #[arg(long, exclusive = true)]
+    pub(crate) list_profiles: bool,
+
     /// GPU memory: host (emulated GPUs), nvidia (this machine's NVIDIA GPUs and libcuda) or emugpu (the test
     /// kernel's module of that name, and the real gdrdrv)
     #[arg(long, value_name = "WHOSE", default_value = "host")]
@@ -53,8 +62,8 @@ pub(crate) struct Options {
     handle_base: u64,
 
     /// The real module's defects: a wrong handle acts on the oldest pin, and the like
-    #[arg(long, visible_alias = "module-defects")]
-    stale_handle_bug: bool,
+    #[arg(long)]
+    module_defects: bool,
 
     /// The kernel module is not loaded
     #[arg(long)]
@@ -123,6 +132,21 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Reads a command line, with the options of its profile in front of its own.
+    ///
+    /// # Errors
+    /// What is wrong with it, or the text of `--help` or `--version`.
+    pub(crate) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+        let line: Vec<_> = line.into_iter().collect();
+        let options = Options::try_parse_from(&line)?;
+        let Some(profile) = &options.profile else {
+            return Ok(options);
+        };
+        let (name, given) = line.split_at(1);
+        let profile = profiles::options(profile);
+        Options::try_parse_from(name.iter().chain(&profile).chain(given))
+    }
+
     /// What is to be emulated, in a session.
     ///
     /// # Errors
@@ -147,7 +171,7 @@ impl Options {
                 platform: self.platform,
                 force_pcie: self.force_pcie,
                 handle_base: self.handle_base,
-                module_defects: self.stale_handle_bug,
+                module_defects: self.module_defects,
             },
             gpu: GpuConfig {
                 provider: self.provider,
@@ -268,7 +292,7 @@ mod tests {
 
     fn config(arguments: &[&str]) -> Config {
         let all = ["gdremu"].iter().chain(arguments).chain(&["--", "true"]);
-        Options::try_parse_from(all)
+        Options::read(all.map(OsString::from))
             .unwrap()
             .config("/s".into())
             .unwrap()
@@ -283,6 +307,66 @@ mod tests {
                 ..Config::default()
             }
         );
+    }
+
+    #[test]
+    fn profile_is_a_set_of_options() {
+        assert_eq!(config(&["--profile", "default"]), config(&[]));
+        assert_eq!(
+            config(&["--profile=defects"]),
+            config(&["--module-defects", "--handle-base", "0x100000000"])
+        );
+        assert_eq!(
+            config(&["--profile", "dmabuf-3gpus"]),
+            config(&["--no-gdrdrv", "--cuda-version", "13.3", "--gpus", "3"])
+        );
+    }
+
+    #[test]
+    fn every_profile_is_valid_and_differs_from_the_others() {
+        let configs = profiles::names().into_iter().map(|name| {
+            let config = config(&["--profile", &name]);
+            (name, config)
+        });
+        let configs: Vec<_> = configs.collect();
+        assert_eq!(configs.len(), profiles::list().lines().count());
+        for (at, (name, config)) in configs.iter().enumerate() {
+            let same = configs[..at].iter().find(|(_, other)| other == config);
+            assert_eq!(same.map(|(other, _)| other), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn options_besides_a_profile_win() {
+        for line in [
+            ["--profile", "dmabuf-3gpus", "--gpus", "2"],
+            ["--gpus", "2", "--profile", "dmabuf-3gpus"],
+        ] {
+            let config = config(&line);
+            assert_eq!(config.gpu.gpus, 2);
+            assert!(!config.driver.loaded);
+        }
+    }
+
+    #[test]
+    fn unknown_profile_is_refused_with_the_names() {
+        let line = ["gdremu", "--profile", "toaster", "true"];
+        let refused = Options::read(line.map(OsString::from))
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("gdrdrv-2.4"), "{refused}");
+    }
+
+    #[test]
+    fn list_of_profiles_takes_no_program() {
+        let line = ["gdremu", "--list-profiles"];
+        assert!(
+            Options::read(line.map(OsString::from))
+                .unwrap()
+                .list_profiles
+        );
+        let defects = "defects              --module-defects --handle-base 0x100000000";
+        assert!(profiles::list().lines().any(|line| line == defects));
     }
 
     #[test]

@@ -12,6 +12,18 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
+/// The libraries that stand in for the CUDA runtime, see build.rs.
+const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
+    (
+        "libcudart.so.12",
+        include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.12")),
+    ),
+    (
+        "libcudart.so.13",
+        include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.13")),
+    ),
+];
+
 /// The folder.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -103,8 +115,13 @@ impl Session {
             "libnvidia-ml.so",
             "libnvidia-ml.so.1",
         ];
-        let mut names = names.iter();
-        names.try_for_each(|name| symlink(library, self.libraries().join(name)))
+        for name in names {
+            symlink(library, self.libraries().join(name))?;
+        }
+        for (name, empty) in CUDA_RUNTIMES {
+            fs::write(self.libraries().join(name), empty)?;
+        }
+        Ok(())
     }
 
     /// Opens a device: its record and the locked descriptor for the program.

@@ -83,6 +83,23 @@ static void keeps_memory_alive(void)
     CHECK_EQUAL(munmap(rest, BLOCK / 2), 0);
 }
 
+/* Small buffers share a block: a range that is exported need only touch one of them, as on an H200. */
+static void reaches_beyond_its_buffer(void)
+{
+    CUdeviceptr first, second;
+    int fd, other;
+
+    CHECK_EQUAL(cuMemAlloc(&first, 100), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemAlloc(&second, PAGE), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, first & ~65535ul, 65536), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&other, second & ~(BLOCK - 1ul), BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(close(other), 0);
+    CHECK_EQUAL(cuMemFree(first), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemFree(second), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, second & ~(PAGE - 1ul), PAGE), CUDA_ERROR_INVALID_VALUE);
+}
+
 static void refuses(void)
 {
     CUdeviceptr buffer, managed;
@@ -166,6 +183,7 @@ int main(int count, char **arguments)
     if (strcmp(what, "mmap") == 0) {
         maps_like_a_dmabuf();
         keeps_memory_alive();
+        reaches_beyond_its_buffer();
         refuses();
         shareable_handles();
     } else if (strcmp(what, "export") == 0) {

@@ -1,5 +1,4 @@
-/* Kernels: what they compute, that the CPU can talk to them while they run, and what comes after them. */
-#include <stddef.h>
+/* GPU kernels: their results, how the CPU talks to them while they run, and the order of what follows them. */
 #include <stdint.h>
 #include <string.h>
 
@@ -11,13 +10,13 @@ static const char kernels_ptx[] = HEADER
     /* words[thread] = first + thread, for every thread of the grid */
     ".visible .entry count(.param .u64 words, .param .u32 first)\n"
     "{\n"
-    "    .reg .u32 %r<5>; .reg .u64 %d<3>;\n"
-    "    ld.param.u64 %d0, [words]; ld.param.u32 %r0, [first];\n"
-    "    mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\n"
-    "    mad.lo.u32 %r4, %r1, %r2, %r3;\n"
-    "    mad.wide.u32 %d1, %r4, 4, %d0;\n"
-    "    add.u32 %r4, %r4, %r0;\n"
-    "    st.global.u32 [%d1], %r4;\n"
+    "    .reg .u32 %first, %block, %threads, %thread, %value; .reg .u64 %words, %address;\n"
+    "    ld.param.u64 %words, [words]; ld.param.u32 %first, [first];\n"
+    "    mov.u32 %block, %ctaid.x; mov.u32 %threads, %ntid.x; mov.u32 %thread, %tid.x;\n"
+    "    mad.lo.u32 %thread, %block, %threads, %thread;\n"
+    "    mad.wide.u32 %address, %thread, 4, %words;\n"
+    "    add.u32 %value, %thread, %first;\n"
+    "    st.volatile.global.u32 [%address], %value;\n"
     "    ret;\n"
     "}\n"
     /* Waits until *flag is not 0, then *result = *flag + 1. */
@@ -30,10 +29,11 @@ static const char kernels_ptx[] = HEADER
     "    setp.eq.u32 %p, %r, 0;\n"
     "    @%p bra again;\n"
     "    add.u32 %r, %r, 1;\n"
-    "    st.release.sys.global.u32 [%result], %r;\n"
+    "    fence.acq_rel.sys;\n"
+    "    st.relaxed.sys.global.u32 [%result], %r;\n"
     "    ret;\n"
     "}\n"
-    /* Reads *word for ever, and says by *begun that it has begun. */
+    /* Reads *word forever, and sets *begun once it has begun. */
     ".visible .entry watch(.param .u64 word, .param .u64 begun)\n"
     "{\n"
     "    .reg .u32 %r; .reg .u64 %word, %begun;\n"
@@ -48,14 +48,12 @@ static const char kernels_ptx[] = HEADER
     "{\n"
     "    .reg .u32 %r; .reg .u64 %d;\n"
     "    ld.param.u64 %d, [word]; ld.param.u32 %r, [value];\n"
-    "    st.global.u32 [%d], %r;\n"
+    "    st.volatile.global.u32 [%d], %r;\n"
     "    ret;\n"
     "}\n"
-    ".visible .entry fail() { trap; }\n"
-    ".visible .entry forever() { again: bra again; }\n"
-    ".visible .entry small() .maxntid 64, 1, 1 { .shared .b32 words[16]; ret; }\n";
+    ".visible .entry forever() { again: bra again; }\n";
 
-/* A word of host memory that kernels reach at the same address. */
+/* A word of host memory that GPU kernels reach at the same address. */
 static volatile uint32_t *host_word(void)
 {
     void *word;
@@ -87,40 +85,44 @@ static CUresult launch(const char *name, CUstream stream, const volatile void *f
     return cuLaunchKernel(kernel(name), 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
 }
 
+static CUresult launch_sizes(CUfunction function, unsigned int blocks, unsigned int threads, unsigned int height,
+                             unsigned int shared_bytes)
+{
+    return cuLaunchKernel(function, blocks, 1, 1, threads, height, 1, shared_bytes, NULL, NULL, NULL);
+}
+
 static void modules(void)
 {
-    static const char unknown[] = HEADER ".entry test()\n{ .reg .f32 %f;\nsqrt.rn.f32 %f, %f; }";
+    static const char unsupported[] = HEADER ".visible .entry test()\n{ .reg .u32 %r;\nsqrt.rn.f32 %r, %r; }";
     static const unsigned char compiled[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0};
-    char log[256] = "";
-    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void *values[] = {log, (void *)sizeof(log)};
     CUmodule module;
     CUfunction function, again;
-    int value;
 
-    CHECK_EQUAL(cuModuleLoadDataEx(&module, unknown, 2, options, values), CUDA_ERROR_INVALID_PTX);
-    CHECK(strstr(log, "line 6: sqrt.rn.f32") != NULL);
+    CHECK_EQUAL(cuModuleLoadData(&module, unsupported), CUDA_ERROR_INVALID_PTX);
     CHECK_EQUAL(cuModuleLoadData(&module, compiled), CUDA_ERROR_NO_BINARY_FOR_GPU);
     CHECK_EQUAL(cuModuleLoadData(&module, NULL), CUDA_ERROR_INVALID_VALUE);
 
-    CHECK_EQUAL(cuModuleLoadData(&module, kernels_ptx), CUDA_SUCCESS);
-    CHECK_EQUAL(cuModuleGetFunction(&function, module, "nobody"), CUDA_ERROR_NOT_FOUND);
-    CHECK_EQUAL(cuModuleGetFunction(&function, module, "small"), CUDA_SUCCESS);
-    CHECK_EQUAL(cuModuleGetFunction(&again, module, "small"), CUDA_SUCCESS);
+    CHECK_EQUAL(cuModuleGetFunction(&function, NULL, "forever"), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQUAL(cuModuleGetFunction(&function, loaded, "absent"), CUDA_ERROR_NOT_FOUND);
+    CHECK_EQUAL(cuModuleGetFunction(&function, loaded, "forever"), CUDA_SUCCESS);
+    CHECK_EQUAL(cuModuleGetFunction(&again, loaded, "forever"), CUDA_SUCCESS);
     CHECK(function == again);
-    CHECK_EQUAL(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function), CUDA_SUCCESS);
-    CHECK_EQUAL(value, 64);
-    CHECK_EQUAL(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function), CUDA_SUCCESS);
-    CHECK_EQUAL(value, 64);
-    CHECK_EQUAL(cuLaunchKernel(function, 1, 1, 1, 65, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 49152, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 49152), CUDA_SUCCESS);
-    CHECK_EQUAL(cuLaunchKernel(function, 2, 1, 1, 64, 1, 1, 49152, NULL, NULL, NULL), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
-    CHECK_EQUAL(cuModuleUnload(module), CUDA_SUCCESS);
-    CHECK_EQUAL(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_EQUAL(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
+}
+
+static void launch_limits(void)
+{
+    CUfunction forever = kernel("forever");
+    void *extra[] = {NULL};
+
+    CHECK_EQUAL(launch_sizes(NULL, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQUAL(launch_sizes(forever, 0, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(launch_sizes(forever, 1, 1025, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(launch_sizes(forever, 1, 512, 3, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(launch_sizes(forever, 1, 1, 1, 49153), CUDA_ERROR_INVALID_VALUE);
+    /* A GPU can do these, the interpreter cannot. */
+    CHECK_EQUAL(launch_sizes(forever, 1, 1, 2, 0), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(launch_sizes(forever, 265, 1024, 1, 0), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(cuLaunchKernel(forever, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 /* A copy that follows a kernel in the default stream sees all that it did. */
@@ -131,44 +133,25 @@ static void results(void)
     CUdeviceptr buffer;
     uint32_t first = 1000, i;
     void *arguments[] = {&buffer, &first};
-    struct {
-        CUdeviceptr words;
-        uint32_t first;
-    } packed;
-    size_t size = offsetof(__typeof__(packed), first) + sizeof(first);
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_BUFFER_POINTER, &packed,
-                     CU_LAUNCH_PARAM_END};
-    CUfunction count = kernel("count");
 
     CHECK_EQUAL(cuMemAlloc(&buffer, sizeof(words)), CUDA_SUCCESS);
-    CHECK_EQUAL(cuLaunchKernel(count, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(cuLaunchKernel(kernel("count"), BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemcpyDtoH(words, buffer, sizeof(words)), CUDA_SUCCESS);
     for (i = 0; i < BLOCKS * THREADS; i++)
         CHECK_EQUAL(words[i], 1000 + i);
-
-    packed.words = buffer;
-    packed.first = 7;
-    CHECK_EQUAL(cuLaunchKernel(count, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, NULL, extra), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemcpyDtoH(words, buffer, sizeof(words)), CUDA_SUCCESS);
-    for (i = 0; i < BLOCKS * THREADS; i++)
-        CHECK_EQUAL(words[i], 7 + i);
-    size = sizeof(packed); /* With padding, which is no parameter. */
-    CHECK_EQUAL(cuLaunchKernel(count, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
 }
 
-static void note(void *order)
+static void count_call(void *calls)
 {
-    uint32_t *slots = order;
-
-    slots[2] = slots[0]++; /* How many came before. */
+    ++*(uint32_t *)calls;
 }
 
 /* While a kernel waits for the CPU, calls return and their work follows in order. */
 static void order(void)
 {
     volatile uint32_t *flag = host_word(), *result = host_word(), *copied = host_word(), *elsewhere = host_word();
-    uint32_t noted[3] = {0}, pageable = 17;
+    uint32_t calls = 0, pageable = 17;
     CUstream stream, independent;
     CUevent before, after;
     float milliseconds = -1;
@@ -181,31 +164,31 @@ static void order(void)
     CHECK_EQUAL(cuEventRecord(before, stream), CUDA_SUCCESS);
     CHECK_EQUAL(launch("wait", stream, flag, (uintptr_t)result), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemcpyAsync((uintptr_t)copied, (uintptr_t)result, 4, stream), CUDA_SUCCESS);
-    CHECK_EQUAL(cuLaunchHostFunc(stream, note, noted), CUDA_SUCCESS);
+    CHECK_EQUAL(cuLaunchHostFunc(stream, count_call, &calls), CUDA_SUCCESS);
     CHECK_EQUAL(cuEventRecord(after, stream), CUDA_SUCCESS);
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(cuEventQuery(before), CUDA_SUCCESS);
     CHECK_EQUAL(cuEventQuery(after), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, before, after), CUDA_ERROR_NOT_READY);
-    /* The default stream waits for it, a non-blocking one does not, unless it is told to. */
+    /* The default stream waits for it. A non-blocking one does so only if it waits for the event. */
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(cuStreamQuery(independent), CUDA_SUCCESS);
     CHECK_EQUAL(cuStreamWaitEvent(independent, after, 0), CUDA_SUCCESS);
     CHECK_EQUAL(cuStreamQuery(independent), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(*result, 0);
-    CHECK_EQUAL(noted[0], 0);
+    CHECK_EQUAL(calls, 0);
 
     __atomic_store_n(flag, 41, __ATOMIC_RELEASE);
     CHECK_EQUAL(cuStreamSynchronize(independent), CUDA_SUCCESS);
     CHECK_EQUAL(*result, 42);
     CHECK_EQUAL(*copied, 42);
-    CHECK_EQUAL(noted[0], 1);
+    CHECK_EQUAL(calls, 1);
     CHECK_EQUAL(cuEventSynchronize(after), CUDA_SUCCESS);
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, before, after), CUDA_SUCCESS);
     CHECK(milliseconds > 0);
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_SUCCESS);
 
-    /* A stream that waits for the default stream has nothing to do itself, until it is given something. */
+    /* A stream that would wait for the default stream is idle until it gets work of its own. */
     *flag = *result = 0;
     CHECK_EQUAL(launch("wait", NULL, flag, (uintptr_t)result), CUDA_SUCCESS);
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
@@ -213,7 +196,7 @@ static void order(void)
     CHECK_EQUAL(cuMemcpyAsync((uintptr_t)copied, (uintptr_t)result, 4, stream), CUDA_SUCCESS);
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(cuMemcpyAsync((uintptr_t)elsewhere, (uintptr_t)&pageable, 4, stream), CUDA_SUCCESS);
-    pageable = 0; /* The copy has its own by now. */
+    pageable = 0; /* The copy took its source when it was called. */
     CHECK_EQUAL(cuMemsetD32Async((uintptr_t)elsewhere + 4, 9, 1, independent), CUDA_SUCCESS);
     CHECK_EQUAL(cuStreamSynchronize(independent), CUDA_SUCCESS);
     CHECK_EQUAL(elsewhere[0], 0);
@@ -224,7 +207,7 @@ static void order(void)
     CHECK_EQUAL(*copied, 8);
     CHECK_EQUAL(elsewhere[0], 17);
 
-    /* A stream may go before its work is done. */
+    /* A stream can be destroyed before its work is done. */
     *flag = *result = 0;
     CHECK_EQUAL(launch("wait", stream, flag, (uintptr_t)result), CUDA_SUCCESS);
     CHECK_EQUAL(cuStreamDestroy(stream), CUDA_SUCCESS);
@@ -232,7 +215,7 @@ static void order(void)
     CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
     CHECK_EQUAL(*result, 2);
 
-    /* Kernels of different streams run side by side: the first one waits for the second. */
+    /* GPU kernels of different streams run side by side: the first one waits for the second. */
     *flag = *result = *copied = 0;
     CHECK_EQUAL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     CHECK_EQUAL(launch("wait", independent, result, (uintptr_t)copied), CUDA_SUCCESS);
@@ -244,9 +227,9 @@ static void order(void)
     CHECK_EQUAL(cuStreamDestroy(independent), CUDA_SUCCESS);
 }
 
-/* ---- What kernels do wrong ---- */
+/* ---- GPU kernels that fail ---- */
 
-/* Every call answers from then on what a kernel did wrong; only another process can go on. */
+/* From then on every call returns the kernel's error; only another process can continue. */
 static void expect_failure(CUresult result)
 {
     CUdeviceptr buffer;
@@ -265,7 +248,7 @@ static void no_memory(void)
     expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-static void unknown_to_cuda(void)
+static void pageable_memory(void)
 {
     static uint32_t word;
 
@@ -274,7 +257,7 @@ static void unknown_to_cuda(void)
     CHECK_EQUAL(word, 0);
 }
 
-static void behind_the_end(void)
+static void past_the_end(void)
 {
     CHECK_EQUAL(launch("poke", NULL, host_word() + 1024, 5), CUDA_SUCCESS);
     expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -296,15 +279,9 @@ static void misaligned(void)
     expect_failure(CUDA_ERROR_MISALIGNED_ADDRESS);
 }
 
-static void trapped(void)
-{
-    CHECK_EQUAL(launch("fail", NULL, NULL, 0), CUDA_SUCCESS);
-    expect_failure(CUDA_ERROR_LAUNCH_FAILED);
-}
-
 static const size_t mapped = 2 << 20;
 
-/* Memory that kernels may read. */
+/* Memory that GPU kernels may only read. */
 static CUdeviceptr read_only(void)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
@@ -331,7 +308,7 @@ static void await(const volatile uint32_t *begun)
         ;
 }
 
-/* An unmap does not wait: the kernel that is reading the memory finds it gone. */
+/* An unmap does not wait: the kernel that reads the memory fails. */
 static void unmapped_in_use(void)
 {
     volatile uint32_t *begun = host_word();
@@ -343,7 +320,7 @@ static void unmapped_in_use(void)
     expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/* In a process of its own, before this one has CUDA. */
+/* Runs in a child process, before this one calls cuInit. */
 static void failure(void (*happens)(void))
 {
     pid_t child = fork();
@@ -360,48 +337,49 @@ static void failure(void (*happens)(void))
     CHECK_EQUAL(status, 0);
 }
 
-/* ---- Kernels that do not end ---- */
+/* ---- GPU kernels that do not end ---- */
 
-/* The end of a context is the end of its kernels, and of what waits for them. */
+/* Destroying a context ends its GPU kernels and drops what waits for them. */
 static void endless(void)
 {
-    uint32_t noted[3] = {0};
+    uint32_t calls = 0;
     volatile uint32_t *word, *begun;
     CUcontext context;
     CUmodule others = loaded;
 
     CHECK_EQUAL(cuCtxCreate(&context, 0, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_ERROR_INVALID_HANDLE); /* Of the other context. */
     load();
     word = host_word();
     begun = host_word();
     CHECK_EQUAL(launch("watch", NULL, word, (uintptr_t)begun), CUDA_SUCCESS);
-    CHECK_EQUAL(cuLaunchHostFunc(NULL, note, noted), CUDA_SUCCESS);
+    CHECK_EQUAL(cuLaunchHostFunc(NULL, count_call, &calls), CUDA_SUCCESS);
     await(begun);
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(cuCtxDestroy(context), CUDA_SUCCESS);
-    CHECK_EQUAL(noted[0], 0);
-    CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS); /* The context below it has nothing to do. */
+    CHECK_EQUAL(calls, 0);
+    CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS); /* The context below it is idle. */
     loaded = others;
 }
 
 int main(void)
 {
     failure(no_memory);
-    failure(unknown_to_cuda);
-    failure(behind_the_end);
+    failure(pageable_memory);
+    failure(past_the_end);
     failure(freed);
     failure(misaligned);
-    failure(trapped);
     failure(written_read_only);
     failure(unmapped_in_use);
 
     start(0);
     load();
     modules();
+    launch_limits();
     results();
     order();
     endless();
-    /* The end of the program ends them, too. */
+    /* The end of the program ends them too. */
     CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_SUCCESS);
     puts("ok cuda_kernels");
     return 0;

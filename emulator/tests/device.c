@@ -79,6 +79,50 @@ static void files_of_the_machine(void)
     CHECK_FAILS(stat("/sys/module/no_such_module/other", &status), ENOENT);
 }
 
+/* By paths that do not begin at the root. */
+static void relative_paths(void)
+{
+    struct statx statx_status;
+    struct stat status;
+    int folder, fd;
+    char text[16] = "";
+    FILE *file;
+
+    CHECK_EQUAL(chdir("/dev"), 0);
+    CHECK_EQUAL(access("gdrdrv", R_OK | W_OK), 0);
+    CHECK_EQUAL(stat("./gdrdrv", &status), 0);
+    CHECK(S_ISCHR(status.st_mode));
+    fd = open("../dev/gdrdrv", O_RDWR);
+    CHECK(fd >= 0);
+    CHECK_EQUAL(ioctl(fd, GET_VERSION, &(struct version){0}), 0);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_FAILS(open("no/gdrdrv", O_RDWR), ENOENT);
+
+    CHECK_EQUAL(chdir("/proc"), 0);
+    CHECK_FAILS(open("gdrdrv", O_RDWR), ENOENT);
+    folder = open("/dev", O_RDONLY | O_DIRECTORY);
+    CHECK(folder >= 0);
+    fd = openat(folder, "gdrdrv", O_RDWR);
+    CHECK(fd >= 0);
+    CHECK_EQUAL(ioctl(fd, GET_VERSION, &(struct version){0}), 0);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(faccessat(folder, "gdrdrv", R_OK, 0), 0);
+    CHECK_EQUAL(fstatat(folder, "gdrdrv", &status, 0), 0);
+    CHECK(S_ISCHR(status.st_mode));
+    CHECK_EQUAL(statx(folder, "gdrdrv", 0, STATX_BASIC_STATS, &statx_status), 0);
+    CHECK(S_ISCHR(statx_status.stx_mode));
+    CHECK_EQUAL(close(folder), 0);
+    CHECK_FAILS(openat(folder, "gdrdrv", O_RDWR), EBADF);
+
+    CHECK_EQUAL(chdir("/sys"), 0);
+    file = fopen("bus/../bus/pci/devices/0000:1b:00.0/vendor", "r");
+    CHECK(file != NULL);
+    CHECK(fgets(text, sizeof(text), file) != NULL);
+    CHECK_STRING(text, "0x10de\n");
+    fclose(file);
+    CHECK_EQUAL(access("../proc/driver/gdrdrv/params", R_OK), 0);
+}
+
 /* Under --nv-p2p-dummy. */
 static void bound_to_nv_p2p_dummy(void)
 {
@@ -783,6 +827,7 @@ static const struct {
     void (*run)(void);
 } tests[] = {
     {"files_exist", files_exist},
+    {"relative_paths", relative_paths},
     {"bound_to_nv_p2p_dummy", bound_to_nv_p2p_dummy},
     {"files_absent", files_absent},
     {"files_of_the_machine", files_of_the_machine},

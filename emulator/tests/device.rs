@@ -74,6 +74,7 @@ macro_rules! tests {
 
 tests! {
     files_exist: [];
+    relative_paths: [];
     bound_to_nv_p2p_dummy: ["--nv-p2p-dummy"];
     files_absent: ["--no-gdrdrv"];
     files_of_the_machine: ["--gpus", "2", "--file", "/sys/module/no_such_module/version=/proc/sys/kernel/ostype"];
@@ -178,6 +179,34 @@ fn ends_of_programs_are_passed_through() {
         Some(127)
     );
     assert_eq!(gdremu(&[], Path::new("/"), &[]).status.code(), Some(126));
+}
+
+#[test]
+fn programs_that_the_preload_library_cannot_reach_are_named() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unreachable");
+    fs::create_dir_all(&directory).unwrap();
+    let source = directory.join("true.c");
+    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let run = |options: &[&str]| {
+        let program = directory.join("program");
+        let mut cc = Command::new("cc");
+        cc.args(options).arg(&source).arg("-o").arg(&program);
+        assert!(cc.status().unwrap().success());
+        // By its path, and by its name alone.
+        let by_path = gdremu(&[], &program, &[]);
+        let mut by_name = Command::new(GDREMU);
+        by_name.args(["--", "program"]).env("PATH", &directory);
+        let by_name = by_name.output().unwrap();
+        assert_eq!(by_path.stderr, by_name.stderr);
+        assert_eq!(by_path.status.code(), Some(0));
+        String::from_utf8(by_path.stderr).unwrap()
+    };
+    runtime();
+    assert_eq!(run(&[]), "");
+    for options in [&["-static"], &["-static-pie"]] {
+        let stderr = run(options);
+        assert!(stderr.contains("program is linked statically"), "{stderr}");
+    }
 }
 
 #[test]

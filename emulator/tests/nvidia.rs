@@ -76,7 +76,7 @@ fn they_fail_on_demand() {
     assert!(stderr.contains("is 0x2bc, not 0"), "{stderr}");
 }
 
-/// What scripts/gpu-check.sh has real GPUs do, emulated ones do too.
+/// What scripts/gpu/check.sh has real GPUs do, emulated ones do too.
 #[test]
 fn real_and_emulated_gpus_are_used_alike() {
     let program = compile("gpu_memory", "program", [built("gdremu-runtime")]);

@@ -10,7 +10,7 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use gdrcopy::routines::{self, Routine};
 
-/// One line, odd, one page, more than the first cache, more than the second. Words need no routine.
+/// One line, an unaligned size, one page, more than the L1 cache, more than the L2 cache. Words need no routine.
 const SIZES: [usize; 5] = [64, 1000, 4 << 10, 64 << 10, 4 << 20];
 
 /// Memory whose first byte starts a cache line.

@@ -153,7 +153,7 @@ pub struct CudaError {
 }
 
 impl CudaError {
-    /// The errno that stands for it: the table of `docs/compatibility.md`.
+    /// The errno that it becomes: the table in `docs/compatibility.md`.
     pub fn errno(self) -> i32 {
         match self.code {
             1 => libc::EINVAL,           // INVALID_VALUE
@@ -175,7 +175,7 @@ impl fmt::Display for CudaError {
     }
 }
 
-/// `ENOTSUPP`, an error number of the kernel's own that it should not show to programs.
+/// `ENOTSUPP`, which is internal to the kernel and has no name in user space.
 const ENOTSUPP: i32 = 524;
 
 impl Error {
@@ -244,8 +244,8 @@ impl fmt::Display for Error {
                 f.write_str("the buffer is mapped already: unmap it first, or use that mapping")
             }
             Error::MappingRevoked => f.write_str(
-                "the driver took the mapping away again, as it does when the GPU memory is freed while it is \
-                 being mapped: map live memory",
+                "the driver revoked the new mapping, as it does when the GPU memory is freed at the same \
+                 time: map live memory",
             ),
             Error::NotMapped => f.write_str("the buffer is not mapped: call gdr_map first"),
             Error::UnalignedMap { address, page_size } => write!(
@@ -326,7 +326,7 @@ fn advice(call: Call, errno: Errno) -> &'static str {
              (--device=/dev/gdrdrv)?"
         }
         (Call::Open, Errno::EACCES) => {
-            "no permission: it must be readable and writable for you (chmod 666)"
+            "no permission: make it readable and writable for this user (chmod 666)"
         }
         (Call::Open, Errno::EPERM) => {
             "the container's device cgroup forbids it: pass --device=/dev/gdrdrv"
@@ -336,23 +336,23 @@ fn advice(call: Call, errno: Errno) -> &'static str {
         }
         (_, Errno::EMFILE | Errno::ENFILE) => "too many open files: raise the limit (ulimit -n)",
         (_, Errno::EACCES) => {
-            "the driver serves only the process that opened it: call gdr_open in this one"
+            "the driver serves only the process that opened it: call gdr_open in this process"
         }
-        (_, Errno::EBADF) => "the driver's file descriptor was closed behind the library's back",
+        (_, Errno::EBADF) => "the program has closed the driver's file descriptor",
         (Call::PinBuffer | Call::PinBufferV2, Errno::EINVAL) => {
             "the range is not GPU memory that can be pinned: not from cuMemAlloc (or from cuMemCreate or a \
              memory pool without GPUDirect RDMA support), managed, host or freed memory, longer than the \
              allocation, or FORCE_PCIE where it cannot work"
         }
         (Call::PinBuffer | Call::PinBufferV2, Errno::EOPNOTSUPP) => {
-            "this GPU cannot do that: FORCE_PCIE works on coherent platforms alone (pass flags = 0, or set \
+            "not supported by this GPU: FORCE_PCIE works on coherent platforms only (pass flags = 0, or set \
              GDRCOPY_FORCE_PCIE_COMPAT=1)"
         }
         (Call::PinBuffer | Call::PinBufferV2, Errno::ENOMEM) => {
             "BAR1 space or memory is used up (nvidia-smi -q -d MEMORY): unpin buffers, or pin less"
         }
         (Call::ReqMappingType, Errno::EOPNOTSUPP) => {
-            "the platform cannot map so: use GDR_MAP_FLAG_DEFAULT"
+            "the platform has no mapping of this type: use GDR_MAP_FLAG_DEFAULT"
         }
         (Call::Mmap, Errno::EOPNOTSUPP) => {
             "this GPU's memory cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), or use a \
@@ -389,10 +389,10 @@ fn cuda_advice(error: CudaError) -> &'static str {
         }
         libc::ENOMEM => "BAR1 space or memory is used up: unpin buffers, or pin less",
         libc::EOPNOTSUPP => {
-            "this GPU cannot do that: FORCE_PCIE works on coherent platforms alone (pass flags = 0, or set \
+            "not supported by this GPU: FORCE_PCIE works on coherent platforms only (pass flags = 0, or set \
              GDRCOPY_FORCE_PCIE_COMPAT=1)"
         }
-        libc::EPERM => "not permitted: is the memory another process's?",
+        libc::EPERM => "not permitted: the memory may belong to another process",
         _ => "see the GPU driver's messages (dmesg)",
     }
 }
@@ -402,13 +402,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_error_is_success() {
+    fn unnamed_errno_becomes_eio() {
         let unnamed = Error::driver(Call::Mmap, 9999);
         assert_eq!(unnamed.errno(), libc::EIO);
     }
 
     #[test]
-    fn the_kernels_own_number_becomes_a_public_one() {
+    fn enotsupp_becomes_eopnotsupp() {
         assert_eq!(
             Error::driver(Call::PinBufferV2, 524).errno(),
             libc::EOPNOTSUPP
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_names_the_call_the_errno_and_a_remedy() {
+    fn error_text_names_call_errno_and_remedy() {
         let text = Error::driver(Call::Open, libc::ENOENT).to_string();
         for part in ["/dev/gdrdrv", "ENOENT", "modprobe gdrdrv"] {
             assert!(text.contains(part), "{part} is missing in: {text}");
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn cuda_errors_are_never_success() {
+    fn cuda_error_is_never_errno_0() {
         for (code, errno) in [
             (1, libc::EINVAL),
             (2, libc::ENOMEM),

@@ -31,8 +31,8 @@ struct Shared {
 }
 
 impl Gdr {
-    /// Opens the driver. Creates no thread, does not initialize CUDA, prints nothing unless logging is
-    /// on. Reads the environment variables, all of them.
+    /// Opens the driver, and reads the environment variables. Creates no thread, does not initialize CUDA,
+    /// prints nothing unless logging is on.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) with what opening `/dev/gdrdrv` answered; [`Error::DriverTooOld`](crate::Error::DriverTooOld) below 2.0;
@@ -102,7 +102,7 @@ impl Gdr {
         )
     }
 
-    /// Closes the driver, if this is its last clone and its last pin is gone, with the driver's answer.
+    /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result.
     pub fn close(self) -> Result<()> {
         self.shared.owner.check()?;
         match Arc::into_inner(self.shared) {
@@ -111,7 +111,7 @@ impl Gdr {
         }
     }
 
-    /// What C programs find where they expect the driver's descriptor.
+    /// The driver's descriptor, for C programs that read it from their handle.
     #[doc(hidden)]
     pub fn descriptor(&self) -> RawFd {
         self.shared.backend.descriptor()

@@ -1,14 +1,14 @@
 //! What every copy reads, on one cache line.
 //!
-//! It is written when a driver is opened, and when a mapping of another type is made or the last one of a
-//! type goes; copies on other CPUs keep the line in their caches.
+//! It is written only when a driver is opened, when the first mapping of another type is made, and when the
+//! last one of a type ends; so the line stays in the caches of the CPUs that copy.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::routines::{self, Routine};
 
-/// A line, and its neighbor, which some CPUs fetch along with it.
+/// One cache line. Aligned to two: some CPUs prefetch the neighboring line with it.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Hot {
@@ -41,12 +41,12 @@ impl Hot {
     }
 }
 
-/// Stands in for the best routine before one is selected, so that copies need not test for that.
+/// Selects the best routine at the first copy, so that copies need not test whether one is selected.
 static FIRST: Routine = Routine {
     name: "first",
-    // SAFETY: the ranges are as the best routine needs them, which this CPU runs.
+    // SAFETY: contract of `CopyFn`; the CPU supports the routine that `best` returns.
     write: |dst, src, len| unsafe { (select_best().write)(dst, src, len) },
-    // SAFETY: as above.
+    // SAFETY: as for `write`.
     read: |dst, src, len| unsafe { (select_best().read)(dst, src, len) },
 };
 

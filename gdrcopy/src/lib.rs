@@ -26,14 +26,16 @@
 //! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf over CUDA
 //! copy                  one copy: word or not, mapping type, threads
 //! sys                   mmap, the calls to the module and to CUDA, forked children
-//! routines              the instructions of a copy, for each architecture; hot is what each copy reads
-//! error, types, log, settings, sync
+//! routines              the instructions of a copy, per architecture; hot is what each copy reads
+//! error, types, log, settings, sync, cancel
 //! ```
 //!
-//! `unsafe` is in `copy`, `sys`, `routines` and `hot` only; the other modules forbid it. What is public but hidden here
-//! serves the C library (`libgdrapi`), which is built on this crate.
+//! `unsafe` is in `copy`, `sys`, `routines`, `hot` and `cancel` only; the other modules forbid it. What is
+//! public but hidden serves the C library (`libgdrapi`), which is built on this crate.
 
 mod backend;
+#[doc(hidden)]
+pub mod cancel;
 #[doc(hidden)]
 pub mod copy;
 mod error;

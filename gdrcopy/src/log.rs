@@ -4,8 +4,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::cancel::Deferred;
 use crate::settings;
-use crate::sys::cancel::Deferred;
 
 /// Log severity, with the numbers that `GDRCOPY_LOG_LEVEL` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ impl Level {
 const UNREAD: u8 = 0;
 const OFF: u8 = u8::MAX;
 
-/// The lowest level that is shown, or one of the two marks above.
+/// The lowest level that is printed, or one of the two values above.
 static THRESHOLD: AtomicU8 = AtomicU8::new(UNREAD);
 
 /// Prints lines of this level and higher ones; none for `None`.
@@ -38,7 +38,7 @@ pub(crate) fn set_level(lowest: Option<u8>) {
     THRESHOLD.store(lowest.unwrap_or(OFF), Ordering::Relaxed);
 }
 
-/// Whether lines of this level are shown.
+/// Whether lines of this level are printed.
 pub fn enabled(level: Level) -> bool {
     if THRESHOLD.load(Ordering::Relaxed) == UNREAD {
         // An error before the first open.
@@ -54,7 +54,7 @@ pub fn line(level: Level, text: fmt::Arguments<'_>) {
     let _deferred = Deferred::new();
     let errno = nix::errno::Errno::last();
     let line = format!("{}{text}\n", level.prefix());
-    // If stderr is closed, there is no place left to report that.
+    // If stderr is closed, the error cannot be reported anywhere.
     let _ = nix::unistd::write(std::io::stderr(), line.as_bytes());
     errno.set();
 }

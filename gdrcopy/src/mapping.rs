@@ -10,8 +10,8 @@ use crate::types::MappingType;
 
 /// GPU memory at addresses of this process. It keeps its pin, and is unmapped when dropped.
 ///
-/// The GPU, and CUDA on its behalf, write the same memory at any time; hence no slice of it is ever
-/// handed out: copy with [`Mapping::write`] and [`Mapping::read`], or take the raw address.
+/// The GPU, and CUDA on its behalf, may write the same memory at any time; so no slice of it is ever
+/// returned: copy with [`Mapping::write`] and [`Mapping::read`], or take the raw address.
 #[derive(Debug)]
 pub struct Mapping {
     // Dropped in this order: the addresses first, the pin last.
@@ -49,8 +49,8 @@ impl Mapping {
 
     /// Copies `src` to the GPU memory from byte `offset` of the mapping on.
     ///
-    /// All bytes are on their way to the GPU, in front of those of any later call, when it returns.
-    /// 1, 2, 4 and 8 bytes at a multiple of their number are one store.
+    /// On return, the bytes are posted to the GPU before any later call's data. Naturally aligned accesses of
+    /// 1, 2, 4 or 8 bytes are a single store.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`]; nothing is written then.
@@ -61,7 +61,7 @@ impl Mapping {
     /// Copies the GPU memory from byte `offset` of the mapping on to `dst`.
     ///
     /// The bytes are no older than the call, and no older than what earlier calls of this thread
-    /// returned. 1, 2, 4 and 8 bytes at a multiple of their number are one load.
+    /// returned. Naturally aligned accesses of 1, 2, 4 or 8 bytes are a single load.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`]; nothing is read then.
@@ -76,7 +76,10 @@ impl Mapping {
         self.region.retire().map_err(|error| (self, error))
     }
 
-    /// Unmaps it, with the kernel's answer; where that is an error, the mapping comes back as it was.
+    /// Unmaps it.
+    ///
+    /// # Errors
+    /// What munmap returned, with the mapping, which is unchanged.
     pub fn unmap(mut self) -> std::result::Result<(), (Mapping, Error)> {
         self.region.unmap().map_err(|error| (self, error))
     }

@@ -80,9 +80,9 @@ impl Pin {
     ///
     /// # Errors
     /// [`Error::AlreadyMapped`]; [`Error::UnalignedMap`]; [`Error::EmptyRange`] for size 0;
-    /// [`Error::MappingRevoked`] if the memory is freed in the middle;
+    /// [`Error::MappingRevoked`] if the memory is freed at the same time;
     /// [`Error::MappingTypeRefused`], or `EOPNOTSUPP` from the driver, where the platform cannot map
-    /// as `flag` asks; what else the driver answered (`EINVAL` for more than is pinned).
+    /// as `flag` requests; otherwise what the driver answered (`EINVAL` for more than is pinned).
     pub fn map(&self, size: usize, flag: MapFlag) -> Result<Mapping> {
         let mark = MappingGuard::set(&self.pinned)?;
         if size == 0 {
@@ -100,12 +100,12 @@ impl Pin {
     /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped.
     ///
     /// # Errors
-    /// What the driver answered, with the pin, which is as it was: it can be unpinned again.
+    /// What the driver answered, with the pin, which is unchanged: `unpin` can be called again.
     pub fn unpin(mut self) -> std::result::Result<(), (Pin, Error)> {
         self.release().map_err(|error| (self, error))
     }
 
-    /// [`Pin::unpin`] for callers that keep the pin. After success it is only good for being dropped.
+    /// [`Pin::unpin`] for callers that keep the pin. After success it can only be dropped.
     #[doc(hidden)]
     pub fn release(&mut self) -> Result<()> {
         match Arc::get_mut(&mut self.pinned) {

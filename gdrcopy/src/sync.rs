@@ -6,10 +6,10 @@ use std::sync::PoisonError;
 #[cfg(gdrapi_tsan)]
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A mutex without poisoning: a panic ends at the C door as an errno, and the state it leaves behind
-/// is valid by construction (no invariant of ours spans a call that may panic).
+/// A mutex without poisoning: the C API layer turns a panic into an errno, and the protected state is valid
+/// at every point where a panic can occur.
 ///
-/// Built with `--cfg gdrapi_tsan`, it shows its ordering to ThreadSanitizer by a word of its own: the
+/// Built with `--cfg gdrapi_tsan`, it adds an atomic word that shows its ordering to ThreadSanitizer: the
 /// slow path of the standard library's mutex is precompiled without instrumentation, and so invisible.
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
@@ -32,7 +32,7 @@ impl<T> Mutex<T> {
         self.guard(inner)
     }
 
-    /// The guard, unless somebody holds the mutex.
+    /// The guard, unless the mutex is held.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         match self.inner.try_lock() {
             Ok(inner) => Some(self.guard(inner)),
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_does_not_lock_the_others_out() {
+    fn mutex_after_a_panic_can_be_locked() {
         let mutex = Mutex::<i32>::default();
         let panicked = std::thread::scope(|s| {
             s.spawn(|| {

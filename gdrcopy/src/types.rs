@@ -88,7 +88,7 @@ impl fmt::Display for MappingType {
 /// Which kind of mapping a caller asks for. The values are those of the C API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MapFlag {
-    /// What the platform gives by itself.
+    /// The platform's default.
     #[default]
     Default,
     /// Write-combining, or an error.
@@ -148,7 +148,7 @@ impl PinFlags {
     }
 }
 
-/// CUDA's peer-to-peer tokens of a buffer, from times when a pin needed them. Zeros mean none.
+/// CUDA's peer-to-peer tokens of a buffer, which old drivers require for a pin. Zeros mean none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct P2pTokens {
     /// `p2pToken` of `CUDA_POINTER_ATTRIBUTE_P2P_TOKENS`.
@@ -157,7 +157,7 @@ pub struct P2pTokens {
     pub va_space: u32,
 }
 
-/// A question about an open driver. The values are those of the C API.
+/// A property of an open driver. The values are those of the C API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {
     /// 1 if pinned memory stays alive and mapped until it is unpinned, even when it is freed before.
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_the_c_api_come_back() {
+    fn c_api_values_round_trip() {
         for raw in 1..4 {
             assert_eq!(MappingType::from_raw(raw).map(|t| t as u32), Some(raw));
             let flag = MapFlag::from_raw(raw as i32).expect("a flag of the C API");

@@ -48,7 +48,7 @@ fn copies_stay_inside_their_pages() {
     }
 }
 
-/// A copy of one aligned word is one access: nobody sees a word that is half old, half new.
+/// A copy of one aligned word is one access: no reader sees a word that is half old, half new.
 #[test]
 #[cfg_attr(miri, ignore = "a data race for Rust, settled by the single access")]
 fn aligned_words_never_tear() {
@@ -103,7 +103,7 @@ fn read_untorn(subject: Subject, len: usize) {
         });
         let torn = (0..ROUNDS).any(|_| {
             let mut word = 0;
-            // SAFETY: both sides hold 8 bytes, alone in their line.
+            // SAFETY: both sides hold 8 bytes, the only ones used in their line.
             unsafe { subject.read((&raw mut word).cast(), device.as_ptr().cast(), len) };
             !is_whole(word, len)
         });

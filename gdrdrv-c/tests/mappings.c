@@ -194,11 +194,11 @@ static void free_ends_ordinary_pins(void)
     CHECK_EQUAL(i.va, memory.va);
     CHECK_EQUAL(i.mapping_type, GDRDRV_MAPPING_TYPE_NONE);
     CHECK_OK(request_type(fd, handle, GDRDRV_MAPPING_TYPE_WC));
+    CHECK(munmap(va, GPU_PAGE) == 0);
+    CHECK(munmap(va + 2 * GPU_PAGE, SIZE - 2 * GPU_PAGE) == 0);
     CHECK_ERROR(map(fd, handle, SIZE, &other), EINVAL);
     CHECK_OK(unpin(fd, handle));
     CHECK_ERROR(unpin(fd, handle), EINVAL);
-    CHECK(munmap(va, GPU_PAGE) == 0);
-    CHECK(munmap(va + 2 * GPU_PAGE, SIZE - 2 * GPU_PAGE) == 0);
 }
 
 static void free_leaves_persistent_pins(void)

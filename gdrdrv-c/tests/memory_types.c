@@ -42,13 +42,14 @@ int main(void)
     while_mapped = reserved();
     CHECK(while_mapped > before && while_mapped <= before + (int)(SIZE / GPU_PAGE));
 
-    /* They stay for the next mapping, once. */
+    /* They stay for the next mapping, once; from Linux 6.16 on, the kernel adds its own for a mapping of one run. */
     CHECK(munmap(va, SIZE) == 0);
-    va = mapped(fd, handle, GPU_PAGE);
     CHECK_EQUAL(reserved(), while_mapped);
+    va = mapped(fd, handle, GPU_PAGE);
+    CHECK(reserved() == while_mapped || reserved() == while_mapped + 1);
     CHECK_OK(unpin(fd, handle));
-    CHECK_EQUAL(reserved(), before);
     CHECK(munmap(va, GPU_PAGE) == 0);
+    CHECK_EQUAL(reserved(), before);
 
     handle = pinned(fd, memory);
     va = mapped(fd, handle, SIZE);
@@ -65,7 +66,7 @@ int main(void)
     handle = pinned(fd, memory);
     for (i = 0; i < 2; i++) {
         va = mapped(fd, handle, GPU_PAGE - PAGE * (size_t)i);
-        CHECK_EQUAL(reserved(), before + 1);
+        CHECK(reserved() == before + 1 || reserved() == before + 2);
         CHECK(munmap(va, GPU_PAGE) == 0);
         CHECK_EQUAL(reserved(), before + 1);
     }

@@ -189,7 +189,7 @@ int main(int argc, char **argv)
     fd = driver_open();
     outlives_free = persistent(fd);
     /* Persistent pins are never revoked: fewer things can meet. */
-    rounds_wanted = argc > 1 ? atol(argv[1]) : outlives_free ? 2000 : 10000;
+    rounds_wanted = argc > 1 ? atol(argv[1]) : outlives_free ? 2000 : 5000;
     CHECK(close(fd) == 0);
     catch_faults();
     gpu_leave_free(3 * SIZE);

@@ -3,7 +3,7 @@
 #
 #   make -C gdrdrv-c/tests && gdrdrv-c/vm/run.sh -- gdrdrv-c/tests/run.sh
 #
-# usage: run.sh [program ...]      (default: all)
+# usage: run.sh ["program [argument ...]" ...]      (default: all)
 # A line for each program. One fails that ends with an error, leaves a page table pinned, or makes the kernel complain.
 set -u
 
@@ -25,9 +25,11 @@ trap 'rm -f "$output"' EXIT
 for program; do
     before=$(dmesg | grep -cE "$complaint")
     begin=$(date +%s)
-    "$out/$program" >"$output" 2>&1
+    # shellcheck disable=SC2086 # Words.
+    "$out/"$program >"$output" 2>&1
     status=$?
     seconds=$(($(date +%s) - begin))
+    program=${program%% *}
     after=$(dmesg | grep -cE "$complaint")
     reason=
     [ "$status" -eq 0 ] || reason="status $status"

@@ -44,16 +44,14 @@ static void *ender(void *seed)
     return NULL;
 }
 
-/* Maps until the other thread is done, and a little longer, as a thread ends after its last instruction. */
+/* Maps until the pin is gone, or the other thread, and a little longer, as a thread ends after its last instruction. */
 static unsigned char *map_meanwhile(long *maps)
 {
+    struct gdrdrv_get_info_v2 i;
     unsigned char *va = NULL;
     int more = 5, error;
 
-    while (more > 0) {
-        if (va != NULL)
-            CHECK(munmap(va, GPU_PAGE) == 0);
-        va = NULL;
+    for (;;) {
         if (__atomic_load_n(&ended, __ATOMIC_ACQUIRE))
             more--;
         error = map(fd, handle, GPU_PAGE, &va);
@@ -62,11 +60,10 @@ static unsigned char *map_meanwhile(long *maps)
             return NULL;
         }
         (*maps)++;
-        /* The pin is gone: this is the mapping that may be stale. */
-        if (how == UNPIN && __atomic_load_n(&ended, __ATOMIC_ACQUIRE))
-            break;
+        if (more <= 0 || info(fd, handle, &i) != 0)
+            return va;
+        CHECK(munmap(va, GPU_PAGE) == 0);
     }
-    return va;
 }
 
 static void run(enum end end, const char *name, long rounds_wanted)
@@ -122,7 +119,7 @@ static void run(enum end end, const char *name, long rounds_wanted)
 int main(int argc, char **argv)
 {
     const char *const names[] = {"exit", "close", "unpin"};
-    long rounds_wanted = argc > 2 ? atol(argv[2]) : 2000;
+    long rounds_wanted = argc > 2 ? atol(argv[2]) : 300;
     enum end end;
 
     catch_faults();

@@ -4,12 +4,15 @@ set -euo pipefail
 
 usage() {
     cat <<END
-usage: gdrdrv-c/vm/check.sh [--kernel 6.1|6.12|debug]
+usage: gdrdrv-c/vm/check.sh [options]
 
 Two to four machines at a time, with two processors each. The last line is "N passed, N failed"; exit status 1 if any failed.
 \`make lib emulator\` comes first.
 
   --kernel SERIES   see run.sh (default: 6.1)
+  --library DIR     test libgdrapi.so.2 of that directory, NVIDIA's for example (default: build/lib)
+  --module          only the module's own tests, which need neither library nor emulator
+  --all             those on 5.10, 6.12 and the newest kernel, one after the other, after everything on 6.1
   -h, --help        this text
 END
 }
@@ -22,34 +25,66 @@ gdremu=$target/release/gdremu
 logs=$root/build/gdrdrv-c/logs
 
 series=6.1
+only_module=no
+all=no
 while [ $# -gt 0 ]; do
     case $1 in
     --kernel) series=$2 && shift 2 ;;
+    --library) lib=$(realpath "$2") && shift 2 ;;
+    --module) only_module=yes && shift ;;
+    --all) all=yes && shift ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
     esac
 done
 
-for needed in "$lib/libgdrapi.so.2" "$gdremu"; do
+if [ $all = yes ]; then
+    status=0
+    "$0" --library "$lib" || status=1
+    for series in 5.10 6.12 newest; do
+        printf '\n==== Linux %s\n' $series
+        "$0" --module --kernel $series || status=1
+    done
+    exit $status
+fi
+
+[ $only_module = yes ] || for needed in "$lib/libgdrapi.so.2" "$gdremu"; do
     [ -e "$needed" ] || { echo "check.sh: no $needed: run \`make lib emulator\` first" >&2 && exit 2; }
 done
 
 # ---- Building ----
 
 echo "Building the tests"
-"$root/c_tests/run.sh" --ways none --machines none
-make --no-print-directory --silent -C "$root" -f c_tests/gdrcopy_sanity/sanity.mk
 make --no-print-directory --silent -C "$root/gdrdrv-c/tests"
-model=$(cd "$root" && cargo test --quiet --no-run --package libgdrapi --test emulated --message-format=json |
-    sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+if [ $only_module = no ]; then
+    "$root/c_tests/run.sh" --ways none --machines none
+    make --no-print-directory --silent -C "$root" -f c_tests/gdrcopy_sanity/sanity.mk
+    model=$(cd "$root" && cargo test --quiet --no-run --package libgdrapi --test emulated --message-format=json |
+        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+fi
 
 # ---- Running ----
 
 rm -rf "$logs"
 mkdir -p "$logs"
 failures=0
+built=0
 limit=1000
-[ "$series" != debug ] || limit=3000
+programs=()
+if [ "$series" = debug ]; then
+    limit=3000
+    programs=(answers stale_handles mappings memory_types owners killed "stale_maps unpin 50" "races 200" "fuzz 50000")
+fi
+few=(answers stale_handles mappings owners)
+
+# build KERNEL BRANCH LICENSE: the modules of a shape that no machine runs.
+build() {
+    if "$here/modules.sh" "$@" >/dev/null; then
+        built=$((built + 1))
+    else
+        echo "FAILED: build for $*" && failures=$((failures + 1))
+    fi
+}
 
 # start NAME OPTION ... -- COMMAND ...: on a machine of its own, meanwhile.
 start() {
@@ -59,7 +94,7 @@ start() {
     machines[$name]=$!
 }
 
-# finish NAME TITLE: waits for it, and tells.
+# finish NAME TITLE: waits for it, and prints its log.
 finish() {
     local status=0
     wait "${machines[$1]}" || status=$?
@@ -71,20 +106,38 @@ finish() {
 
 declare -A machines
 "$here/run.sh" --kernel "$series" -- cat /proc/driver/gdrdrv/params
-"$here/modules.sh" "$("$here/kernel.sh" "$series")" 570 >/dev/null # The other branches are run.
-start persistent -- "$here/check-guest.sh" persistent "$gdremu" "$lib" "$model"
-start traditional --traditional -- "$here/check-guest.sh" traditional "$gdremu" "$lib" "$model"
-finish persistent "the library, pins that outlive a free"
-finish traditional "the library, pins that end with a free"
+kernel=$("$here/kernel.sh" "$series")
+build "$kernel" 570 open
+build "$kernel" 515 proprietary
+if [ "$series" = 6.1 ]; then
+    "$root/scripts/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu
+    for architecture in arm64 ppc64el; do
+        kernel=$("$here/kernel.sh" "$series" $architecture)
+        build "$kernel" 515 open
+        build "$kernel" 580 open
+        build "$kernel" 580 proprietary
+    done
+fi
 
-start module-persistent -- "$root/gdrdrv-c/tests/run.sh" answers stale_handles mappings memory_types owners killed
-start module-535 --branch 535 -- "$root/gdrdrv-c/tests/run.sh" answers stale_handles
-start module-515 --branch 515 -- "$root/gdrdrv-c/tests/run.sh" answers stale_handles mappings memory_types owners killed
-start module-traditional --traditional -- "$root/gdrdrv-c/tests/run.sh"
+if [ $only_module = no ]; then
+    start persistent -- "$here/check-guest.sh" persistent "$gdremu" "$lib" "$model"
+    start traditional --traditional -- "$here/check-guest.sh" traditional "$gdremu" "$lib" "$model"
+    finish persistent "the library, pins that outlive a free"
+    finish traditional "the library, pins that end with a free"
+fi
+
+start module-persistent -- "$root/gdrdrv-c/tests/run.sh" ${programs[@]+"${programs[@]}"}
+start module-traditional --traditional -- "$root/gdrdrv-c/tests/run.sh" ${programs[@]+"${programs[@]}"}
 finish module-persistent "the module, pins that outlive a free"
-finish module-535 "the module, a GPU driver that cannot force PCIe"
-finish module-515 "the module, a GPU driver without persistent pins"
 finish module-traditional "the module, pins that end with a free"
+start module-proprietary --proprietary -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" memory_types killed
+start module-coherent --emugpu coherent=1 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}"
+start module-525 --branch 525 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}"
+start module-515 --branch 515 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}"
+finish module-proprietary "the module, a proprietary GPU driver"
+finish module-coherent "the module, a GPU with a coherent link"
+finish module-525 "the module, a GPU driver that cannot force PCIe"
+finish module-515 "the module, a GPU driver without calls of their own for persistent pins"
 
 # sum WORD: over the summaries of all machines.
 sum() {
@@ -92,5 +145,5 @@ sum() {
 }
 
 failed=$(($(sum failed) + failures))
-printf '\n%d passed, %d failed\n' "$(sum passed)" "$failed"
+printf '\n%d passed, %d failed, %d more shapes of the module built\n' "$(sum passed)" "$failed" $built
 [ "$failed" -eq 0 ]

@@ -35,7 +35,7 @@ as_root() {
 
 case $series in
 5.10) suites=bullseye-security ;;
-6.1) suites=bookworm-security ;;
+6.1) suites=$([ "$architecture" = "$native" ] && echo bookworm-security || echo bookworm) ;; # which has ppc64el, too
 6.12) suites=bookworm-backports ;;
 newest) suites='trixie-backports trixie' ;;
 debug)
@@ -83,7 +83,7 @@ image=${headers/headers/image}
 
 # depends PACKAGE PATTERN: the packages of that kind that it depends on.
 depends() {
-    apt-cache depends "$1" | sed -nE "s/ *Depends: ($2)(:.*)?\$/\1/p"
+    apt-cache depends "$1" | sed -nE "s/^ *Depends: <?($2)(:[^>]*)?>?\$/\1/p"
 }
 
 packages="$headers:$architecture $(depends "$headers:$architecture" 'linux-headers-.*-common')

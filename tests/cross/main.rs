@@ -15,6 +15,22 @@ mod subject;
 
 use subject::Subject;
 
+/// For `run.sh`, which looks at the fences in its code.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn probe_write(dst: &mut u32, src: &u32) {
+    // SAFETY: both sides are references to 4 bytes.
+    unsafe { routines::write_word((&raw mut *dst).cast(), (&raw const *src).cast(), 4) };
+}
+
+/// For `run.sh`, as `probe_write`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn probe_read(dst: &mut u32, src: &u32) {
+    // SAFETY: both sides are references to 4 bytes.
+    unsafe { routines::read_word((&raw mut *dst).cast(), (&raw const *src).cast(), 4) };
+}
+
 fn main() {
     println!("best copy routine: {}", routines::best().name());
     for subject in Subject::all() {
@@ -24,4 +40,8 @@ fn main() {
         println!("ok: {}", subject.name());
     }
     routines::full_fence();
+    let (mut written, mut read) = (0, 0);
+    probe_write(&mut written, &1);
+    probe_read(&mut read, &written);
+    assert_eq!(read, 1);
 }

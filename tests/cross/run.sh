@@ -70,6 +70,21 @@ compile() {
     fi
 }
 
+# check_fences MACHINE FUNCTION FENCES: the fences, loads and stores of words in a function, in order.
+check_fences() {
+    found=$("$1-linux-gnu-objdump" --disassemble="$2" "$work/$1" | awk -F'\t' '
+        $3 ~ /^(dmb|dsb)$/ { print $3, $4 }
+        $3 ~ /^(dgh|lwsync|hwsync)/ { print $3 }
+        $3 == "hint" && $4 ~ /^#0x6/ { print "dgh" }
+        $3 ~ /^lwz / || $3 == "ldr" && $4 ~ /^w/ { print "load" }
+        $3 ~ /^stw / || $3 == "str" && $4 ~ /^w/ { print "store" }' | uniq | tr '\n' ' ')
+    if [ "$found" != "$3 " ]; then
+        echo "$1: $2 is \"$found\", not \"$3 \"" >&2
+        exit 1
+    fi
+    echo "ok: $2: $3"
+}
+
 "$root/scripts/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu \
     libc6-dev-arm64-cross libc6-dev-ppc64el-cross qemu-user
 
@@ -83,7 +98,11 @@ for instruction in 'ld64b.*x0, \[x8\]' 'st64b.*x0, \[x8\]'; do
     fi
 done
 echo "ok: ls64, assembled only"
+check_fences aarch64 probe_write "dmb sy load store dmb st dgh"
+check_fences aarch64 probe_read "dmb sy load store dmb ld"
 
 echo "== POWER"
 compile powerpc64le "$work/powerpc64le"
 qemu-ppc64le -L /usr/powerpc64le-linux-gnu "$work/powerpc64le"
+check_fences powerpc64le probe_write "hwsync load store hwsync"
+check_fences powerpc64le probe_read "hwsync load store hwsync"

@@ -476,6 +476,7 @@ fn bar1_use_comes_from_nvml() {
         let library = library();
         let arguments = ["doctor", "--json", "--lib", library.to_str().unwrap()];
         let mut command = gdrcopy(&[&version], &arguments);
+        // Loaded already, it is found before gdremu's own.
         command
             .env("LD_PRELOAD", &nvml)
             .env("NVML_GPU", "0000:1b:00.0")

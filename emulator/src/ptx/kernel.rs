@@ -1,41 +1,17 @@
-//! What PTX text becomes: modules of kernels.
+//! What PTX text becomes: a GPU kernel whose names are resolved to indices.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::instruction::Instruction;
-
-/// The kernels of a text.
-#[derive(Debug, Default)]
-pub struct Module {
-    pub(super) kernels: BTreeMap<String, Arc<Kernel>>,
-}
-
-impl Module {
-    /// The kernel of this name.
-    pub fn kernel(&self, name: &str) -> Option<&Arc<Kernel>> {
-        self.kernels.get(name)
-    }
-}
-
-/// A parameter's place in the parameters' memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// Where it starts.
-    pub offset: usize,
-    /// Bytes.
-    pub len: usize,
-}
-
-/// Code that a launch can run.
+/// A GPU kernel.
 #[derive(Debug)]
 pub struct Kernel {
     pub(super) name: String,
-    pub(super) parameters: Vec<Parameter>,
-    pub(super) registers: u32,
-    pub(super) shared_bytes: u32,
-    pub(super) max_threads: Option<u32>,
-    /// Ends with an exit.
+    pub(super) parameters: Vec<Width>,
+    /// How many registers each thread has.
+    pub(super) registers: usize,
+    /// How many 32-bit variables each block shares.
+    pub(super) shared: usize,
+    /// Ends with [`Operation::Exit`].
     pub(super) code: Vec<Instruction>,
 }
 
@@ -45,30 +21,99 @@ impl Kernel {
         &self.name
     }
 
-    /// Its parameters in order.
-    pub fn parameters(&self) -> &[Parameter] {
+    /// The widths of its parameters, in order.
+    pub fn parameters(&self) -> &[Width] {
         &self.parameters
     }
+}
 
-    /// Bytes of all its parameters.
-    pub fn parameter_bytes(&self) -> usize {
-        self.parameters
-            .last()
-            .map_or(0, |last| last.offset + last.len)
-    }
+/// The width of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// `.u32`
+    U32,
+    /// `.u64`
+    U64,
+}
 
-    /// How many registers a thread has.
-    pub fn registers(&self) -> u32 {
-        self.registers
-    }
+/// Index of one of a thread's registers.
+pub(super) type Register = usize;
 
-    /// Bytes of shared memory that a block has, beside those that a launch adds.
-    pub fn shared_bytes(&self) -> u32 {
-        self.shared_bytes
-    }
+/// Index of one of a block's shared variables.
+pub(super) type SharedVariable = usize;
 
-    /// The most threads in a block, if the kernel says.
-    pub fn max_threads(&self) -> Option<u32> {
-        self.max_threads
-    }
+#[derive(Debug)]
+pub(super) struct Instruction {
+    pub(super) line: u32,
+    /// The predicate that decides whether it runs, and the value that the predicate must have.
+    pub(super) guard: Option<(Register, bool)>,
+    pub(super) operation: Operation,
+}
+
+/// Computes a result from up to three operands.
+pub(super) type Function = fn(u64, u64, u64) -> u64;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Operation {
+    Compute {
+        to: Register,
+        function: Function,
+        operands: [Operand; 3],
+    },
+    LoadParameter {
+        to: Register,
+        parameter: usize,
+    },
+    LoadShared {
+        to: Register,
+        from: SharedVariable,
+    },
+    StoreShared {
+        to: SharedVariable,
+        value: Operand,
+    },
+    Load {
+        to: Register,
+        from: Address,
+        order: Ordering,
+    },
+    Store {
+        to: Address,
+        value: Operand,
+        order: Ordering,
+    },
+    /// Adds to a word of global memory, atomically.
+    Add {
+        old_value: Option<Register>,
+        to: Address,
+        value: Operand,
+        order: Ordering,
+    },
+    Fence,
+    /// Continues at this index of the code.
+    Branch(usize),
+    Barrier,
+    Exit,
+}
+
+/// A value that an instruction reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Operand {
+    Register(Register),
+    Constant(u64),
+    /// `%tid.x`
+    ThreadIndex,
+    /// `%ntid.x`
+    BlockSize,
+    /// `%ctaid.x`
+    BlockIndex,
+    /// `%nctaid.x`
+    GridSize,
+}
+
+/// An address in global memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Address {
+    pub(super) base: Register,
+    pub(super) offset: u64,
 }

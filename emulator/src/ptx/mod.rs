@@ -1,46 +1,44 @@
-//! Kernels: a part of PTX, interpreted.
+//! A PTX interpreter for gdrcopy's own two GPU kernels: `ping_pong` of `gdrcopy pplat`
+//! (tools/src/commands/pplat/kernel.ptx) and `produce` of c_tests/freshness.c.
 //!
 //! ```text
-//! text → lex → parse (module, entries, variables) → decode (one instruction) → kernel
-//! grid → block (threads in turn, barriers, shared memory) → thread (one instruction) → alu
-//!                                                         → memory (global memory, the embedder's)
+//! parse (modules, declarations, operands)      run (blocks and threads take turns)
+//!   │      └─ tokens                             └─ launch (Launch, Trap, GlobalMemory)
+//!   ├─ opcodes (the instruction set)                  │
+//!   └─ kernel (what parse produces) ──────────────────┘
 //! ```
 //!
-//! What is understood; anything else is refused by name when the text is parsed:
+//! It interprets what these two use. [`parse`] rejects anything else with the line and the name of
+//! what it does not know:
 //!
 //! | | |
 //! | --- | --- |
-//! | module | `.version`, `.target`, `.address_size 64`, `.entry` with its `.param`s and `.maxntid`, `.reqntid`, `.shared` variables, also `.extern` ones of any size; debug information and pragmas are skipped |
-//! | types | `.pred`, `.b8` to `.b64`, `.u8` to `.u64`, `.s8` to `.s64`; `.f32` and `.f64` are moved, not computed with |
-//! | moves | `mov`, `selp`, `cvt` between integers, `cvta` |
-//! | arithmetic | `add`, `sub`, `mul` and `mad` (`.lo`, `.hi`, `.wide`), `div`, `rem`, `min`, `max`, `neg`, `and`, `or`, `xor`, `not`, `shl`, `shr`, `setp` |
-//! | control | guards, `bra`, `ret`, `exit`, `trap`, `nanosleep` |
-//! | memory | `ld` and `st` on generic addresses, `.global`, `.shared`, `.param` (`ld` alone), plain and `.v2`, `.v4`; `.weak`, `.volatile`, `.relaxed`, `.acquire`, `.release`; cache hints have no effect |
-//! | atomics | `atom` and `red` with `.add`, `.and`, `.or`, `.xor`, `.min`, `.max`, `.exch`, `.cas` on 32 and 64-bit integers |
-//! | order | `fence`, `membar`, `bar.sync`, `bar.arrive` and their spellings as `barrier` |
-//! | special registers | `%tid`, `%ntid`, `%ctaid`, `%nctaid`, `%laneid`, `%warpid`, `%clock`, `%clock64`, `%globaltimer` |
+//! | module | `.version`, `.target`, `.address_size 64`, `.visible .entry`, comments after `//` |
+//! | parameters | `.u32`, `.u64` |
+//! | registers | `.pred`, `.u32`, `.u64`; `%tid.x`, `%ntid.x`, `%ctaid.x`, `%nctaid.x` |
+//! | shared variables | `.u32` without array, accessed by name |
+//! | mnemonics | 16: `ld` `st` `mov` `add` `sub` `mul` `mad` `setp` `and` `xor` `bra` `bar` `fence` `atom` `red` `ret` |
+//! | opcodes | the table in opcodes.rs: a test fails if no GPU kernel uses one of them |
+//! | operands | registers, decimal and hexadecimal numbers, `[register]`, `[register+number]` |
+//! | guards | `@%p`, `@!%p` |
 //!
-//! Every thread is scheduled by itself, in turn with all others of its launch, so that one that
-//! waits for another never keeps it from running. All scopes are the system's.
+//! Global memory is accessed by 32-bit words. All scopes are the system's.
+//!
+//! All threads of all blocks of a launch take turns, so a thread that waits for another one, or for
+//! the CPU, stops none of them.
 #![forbid(unsafe_code)]
 
-mod alu;
-mod block;
-mod decode;
-mod grid;
-mod instruction;
 mod kernel;
-mod lex;
-mod memory;
+mod launch;
+mod opcodes;
 mod parse;
+mod run;
 #[cfg(test)]
 mod tests;
-mod thread;
-mod types;
+mod tokens;
 
-pub use grid::{Launch, Stopped, run};
-pub use kernel::{Kernel, Module, Parameter};
-pub use memory::{Fault, GlobalMemory};
-pub use parse::{Refused, parse};
-pub use thread::Trap;
-pub use types::Width;
+pub use kernel::{Kernel, Width};
+pub use launch::{Fault, GlobalMemory, Launch, Stopped, Trap};
+pub use parse::parse;
+pub use run::run;
+pub use tokens::ParseError;

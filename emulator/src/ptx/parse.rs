@@ -1,565 +1,304 @@
-//! The structure of PTX text: entries, variables, scopes, labels.
+//! PTX text to GPU kernels.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::sync::Arc;
+use std::collections::HashMap;
 
-use super::decode::{self, Argument, Decoded};
-use super::instruction::{Instruction, Operand, Operation, Register, Special};
-use super::kernel::{Kernel, Module, Parameter};
-use super::lex::{Lexed, Token, lex};
-use super::types::Type;
+use super::kernel::{Address, Instruction, Kernel, Operand, Operation, Register, Width};
+use super::opcodes::{Form, OPCODES};
+use super::tokens::{ParseError, Result, Tokens, number};
 
-/// Why a text is not understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// From 1.
-    pub line: u32,
-    /// What is wrong with it.
-    pub why: String,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.why)
-    }
-}
-
-type Result<T = ()> = std::result::Result<T, Refused>;
-
-/// Reads PTX text.
+/// Reads the GPU kernels of a PTX text.
 ///
 /// # Errors
-/// The first thing in it that is wrong or beyond what is understood.
-pub fn parse(text: &str) -> Result<Module> {
-    let tokens = lex(text).map_err(|line| Refused {
-        line,
-        why: "a comment or quotation has no end".into(),
-    })?;
-    let mut parser = Parser { tokens, next: 0 };
-    parser.module()
-}
-
-struct Parser<'a> {
-    tokens: Vec<Lexed<'a>>,
-    next: usize,
-}
-
-/// Shared variables: what their names stand for, and the bytes they take.
-#[derive(Clone, Default)]
-struct Shared<'a> {
-    places: HashMap<&'a str, Operand>,
-    bytes: u32,
-}
-
-/// A kernel being read.
-struct Body<'a> {
-    parameters: HashMap<&'a str, Operand>,
-    shared: Shared<'a>,
-    /// Registers by name, innermost scope last.
-    scopes: Vec<HashMap<String, Register>>,
-    registers: u32,
-    labels: HashMap<&'a str, usize>,
-    /// Branches whose labels are not known yet: (instruction, label).
-    branches: Vec<(usize, String)>,
-    code: Vec<Instruction>,
-}
-
-impl<'a> Parser<'a> {
-    fn module(&mut self) -> Result<Module> {
-        let mut kernels = BTreeMap::new();
-        let mut shared = Shared::default();
-        while let Some(token) = self.take() {
-            match token {
-                Token::Word(".version" | ".target" | ".file") => self.skip_line(),
-                Token::Word(".address_size") => {
-                    if self.take() != Some(Token::Number(64)) {
-                        return Err(self.refuse("addresses have 64 bits"));
-                    }
-                }
-                Token::Word(".visible" | ".weak" | ".extern") => {}
-                Token::Word(".shared") => self.shared_variable(&mut shared)?,
-                Token::Word(".pragma") => self.skip_past(';'),
-                Token::Word(".section") => self.skip_past('}'),
-                Token::Word(".entry") => {
-                    let kernel = self.entry(shared.clone())?;
-                    kernels.insert(kernel.name.clone(), Arc::new(kernel));
-                }
-                token => return Err(self.beyond(token)),
+/// The first thing that is wrong or not supported.
+pub fn parse(text: &str) -> Result<Vec<Kernel>> {
+    let mut tokens = Tokens::new(text);
+    let mut kernels = Vec::new();
+    while tokens.peek().is_some() {
+        match tokens.take()? {
+            ".version" | ".target" => {
+                tokens.take()?;
             }
+            ".address_size" => tokens.expect("64")?,
+            ".visible" => {
+                tokens.expect(".entry")?;
+                kernels.push(Entry::new(&mut tokens)?.parse()?);
+            }
+            word => return Err(tokens.unsupported(word)),
         }
-        Ok(Module { kernels })
     }
+    Ok(kernels)
+}
 
-    fn entry(&mut self, shared: Shared<'a>) -> Result<Kernel> {
-        let name = self.word("a name")?.to_owned();
-        let (names, parameters) = self.parameters()?;
-        let max_threads = self.limits()?;
-        let mut body = Body {
-            parameters: names,
-            shared,
-            scopes: vec![HashMap::new()],
-            registers: 0,
+/// What a declared name stands for.
+#[derive(Clone, Copy)]
+enum Name {
+    Parameter(usize, Width),
+    Register(Register),
+    Shared(usize),
+}
+
+/// A GPU kernel that is being read.
+struct Entry<'t, 'a> {
+    tokens: &'t mut Tokens<'a>,
+    kernel: Kernel,
+    names: HashMap<&'a str, Name>,
+    /// Where each label stands in the code.
+    labels: HashMap<&'a str, usize>,
+    /// Branches that need their target: index in the code, label.
+    branches: Vec<(usize, &'a str)>,
+}
+
+impl<'t, 'a> Entry<'t, 'a> {
+    fn new(tokens: &'t mut Tokens<'a>) -> Result<Self> {
+        let name = tokens.take()?.to_owned();
+        Ok(Entry {
+            tokens,
+            kernel: Kernel {
+                name,
+                parameters: Vec::new(),
+                registers: 0,
+                shared: 0,
+                code: Vec::new(),
+            },
+            names: HashMap::new(),
             labels: HashMap::new(),
             branches: Vec::new(),
-            code: Vec::new(),
-        };
-        while !body.scopes.is_empty() {
-            self.statement(&mut body)?;
-        }
-        body.code.push(Instruction {
-            guard: None,
-            operation: Operation::Exit,
-            line: self.line(),
-        });
-        for (index, label) in body.branches {
-            let line = body.code[index].line;
-            let why = format!("there is no label {label}");
-            let target = *body
-                .labels
-                .get(label.as_str())
-                .ok_or(Refused { line, why })?;
-            body.code[index].operation = Operation::Branch { target };
-        }
-        Ok(Kernel {
-            name,
-            parameters,
-            registers: body.registers,
-            shared_bytes: body.shared.bytes,
-            max_threads,
-            code: body.code,
         })
     }
 
-    /// `(.param .u64 a, .param .align 8 .b8 b[16])`, or nothing.
-    fn parameters(&mut self) -> Result<(HashMap<&'a str, Operand>, Vec<Parameter>)> {
-        let (mut names, mut parameters) = (HashMap::new(), Vec::new());
-        if self.peek() != Some(Token::Mark('(')) {
-            return Ok((names, parameters));
-        }
-        self.take();
-        let mut offset = 0;
-        while self.peek() != Some(Token::Mark(')')) {
-            self.expect(Token::Word(".param"))?;
-            let (name, align, len) = self.variable()?;
-            let len = len.ok_or_else(|| self.refuse("a parameter needs a size"))?;
-            let start = u32::next_multiple_of(offset, align);
-            names.insert(name, Operand::Constant(start.into()));
-            parameters.push(Parameter {
-                offset: start as usize,
-                len: len as usize,
-            });
-            offset = start + len;
-            if offset > MAX_PARAMETER_BYTES {
-                return Err(self.refuse("too many bytes of parameters"));
-            }
-            if self.peek() == Some(Token::Mark(',')) {
-                self.take();
-            }
-        }
-        self.take();
-        Ok((names, parameters))
-    }
-
-    /// What stands between an entry's parameters and its body. Returns the most threads of a block.
-    fn limits(&mut self) -> Result<Option<u32>> {
-        let mut max_threads = None;
+    fn parse(mut self) -> Result<Kernel> {
+        self.parameters()?;
+        self.tokens.expect("{")?;
         loop {
-            match self.take() {
-                Some(Token::Mark('{')) => return Ok(max_threads),
-                Some(Token::Word(".maxntid" | ".reqntid")) => {
-                    let mut product = 1u32;
-                    while let Some(Token::Number(size)) = self.peek() {
-                        product = product.saturating_mul(u32::try_from(size).unwrap_or(u32::MAX));
-                        self.take();
-                        if self.peek() == Some(Token::Mark(',')) {
-                            self.take();
-                        }
+            match self.tokens.take()? {
+                "}" => break,
+                ".reg" => self.registers()?,
+                ".shared" => self.shared_variable()?,
+                "@" => {
+                    let wanted = !self.tokens.take_if("!");
+                    let predicate = self.register()?;
+                    let opcode = self.tokens.take()?;
+                    self.instruction(Some((predicate, wanted)), opcode)?;
+                }
+                label if self.tokens.take_if(":") => {
+                    if self.labels.insert(label, self.kernel.code.len()).is_some() {
+                        return Err(self.tokens.error(format!("label {label} exists already")));
                     }
-                    max_threads = Some(product);
                 }
-                Some(Token::Word(".minnctapersm" | ".maxnreg")) => {
-                    self.number()?;
-                }
-                Some(Token::Word(".pragma")) => self.skip_past(';'),
-                Some(token) => return Err(self.beyond(token)),
-                None => return Err(self.refuse("the text ends before the body of the entry")),
+                opcode => self.instruction(None, opcode)?,
             }
         }
-    }
-
-    fn statement(&mut self, body: &mut Body<'a>) -> Result {
-        let Some(token) = self.take() else {
-            return Err(self.refuse("the text ends before the body of the entry does"));
-        };
-        match token {
-            Token::Mark('{') => body.scopes.push(HashMap::new()),
-            Token::Mark('}') => drop(body.scopes.pop()),
-            Token::Mark(';') => {}
-            Token::Word(".reg") => self.registers(body)?,
-            Token::Word(".shared") => self.shared_variable(&mut body.shared)?,
-            Token::Word(".loc") => self.skip_line(),
-            Token::Word(".pragma") => self.skip_past(';'),
-            Token::Mark('@') => {
-                let wanted = self.peek() != Some(Token::Mark('!'));
-                if !wanted {
-                    self.take();
-                }
-                let name = self.word("a predicate")?;
-                let predicate = self.register(body, name)?;
-                let opcode = self.word("an instruction")?;
-                self.instruction(body, Some((predicate, wanted)), opcode)?;
-            }
-            Token::Word(word) if self.peek() == Some(Token::Mark(':')) => {
-                self.take();
-                if body.labels.insert(word, body.code.len()).is_some() {
-                    return Err(self.refuse(&format!("label {word} is there already")));
-                }
-            }
-            Token::Word(word) if !word.starts_with('.') => self.instruction(body, None, word)?,
-            token => return Err(self.beyond(token)),
+        self.push(None, Operation::Exit);
+        for (index, label) in self.branches {
+            let branch = &mut self.kernel.code[index];
+            let target = self.labels.get(label).ok_or_else(|| ParseError {
+                line: branch.line,
+                reason: format!("there is no label {label}"),
+            })?;
+            branch.operation = Operation::Branch(*target);
         }
-        Ok(())
+        Ok(self.kernel)
     }
 
-    /// `.reg .u32 %a, %b<4>;`
-    fn registers(&mut self, body: &mut Body<'a>) -> Result {
-        let kind = self.word("a type")?;
-        if Type::named(kind.trim_start_matches('.')).is_none() {
-            return Err(self.beyond(Token::Word(kind)));
+    /// `(.param .u64 a, .param .u32 b)`
+    fn parameters(&mut self) -> Result {
+        self.tokens.expect("(")?;
+        if self.tokens.take_if(")") {
+            return Ok(());
         }
         loop {
-            let name = self.word("a register")?;
-            if self.peek() == Some(Token::Mark('<')) {
-                self.take();
-                let count = self.number()?;
-                self.expect(Token::Mark('>'))?;
-                if count > MAX_REGISTERS {
-                    return Err(self.refuse("too many registers"));
-                }
-                for index in 0..count {
-                    body.declare(format!("{name}{index}"));
-                }
-            } else {
-                body.declare(name.to_owned());
-            }
-            match self.take() {
-                Some(Token::Mark(',')) => {}
-                Some(Token::Mark(';')) => return Ok(()),
-                _ => return Err(self.refuse("registers are separated by commas")),
+            self.tokens.expect(".param")?;
+            let width = match self.tokens.take()? {
+                ".u32" => Width::U32,
+                ".u64" => Width::U64,
+                word => return Err(self.tokens.unsupported(word)),
+            };
+            self.declare(Name::Parameter(self.kernel.parameters.len(), width))?;
+            self.kernel.parameters.push(width);
+            if !self.tokens.take_if(",") {
+                return self.tokens.expect(")");
             }
         }
     }
 
-    fn shared_variable(&mut self, shared: &mut Shared<'a>) -> Result {
-        let (name, align, len) = self.variable()?;
-        self.expect(Token::Mark(';'))?;
-        let place = match len {
-            None => Operand::DynamicShared,
-            Some(len) => {
-                let start = shared.bytes.next_multiple_of(align);
-                let end = start
-                    .checked_add(len)
-                    .filter(|&end| end <= MAX_SHARED_BYTES);
-                shared.bytes = end.ok_or_else(|| self.refuse("too much shared memory"))?;
-                Operand::Constant(start.into())
+    /// `.reg .u32 %a, %b;`
+    fn registers(&mut self) -> Result {
+        let word = self.tokens.take()?;
+        if ![".pred", ".u32", ".u64"].contains(&word) {
+            return Err(self.tokens.unsupported(word));
+        }
+        loop {
+            self.declare(Name::Register(self.kernel.registers))?;
+            self.kernel.registers += 1;
+            if !self.tokens.take_if(",") {
+                return self.tokens.expect(";");
             }
-        };
-        shared.places.insert(name, place);
-        Ok(())
+        }
     }
 
-    /// `.align 8 .b8 name[16]`: the name, the alignment and the bytes; none for `name[]`.
-    fn variable(&mut self) -> Result<(&'a str, u32, Option<u32>)> {
-        let mut align = None;
-        let kind = loop {
-            let word = self.word("a type")?;
-            match word {
-                ".align" => {
-                    let number = self.number()?;
-                    let power = u32::try_from(number).ok().filter(|n| n.is_power_of_two());
-                    align = Some(power.ok_or_else(|| self.refuse("alignments are powers of two"))?);
-                }
-                _ => match word.strip_prefix('.').and_then(Type::named) {
-                    Some(kind) => break kind,
-                    None => return Err(self.beyond(Token::Word(word))),
-                },
-            }
-        };
-        let align = align.unwrap_or(kind.width.bytes()).max(1);
-        // `.param .u64 .ptr .global .align 4 name` also tells what is pointed to.
-        let mut name = self.word("a name")?;
-        while matches!(name, ".ptr" | ".global" | ".shared" | ".const" | ".align") {
-            if name == ".align" {
-                self.number()?;
-            }
-            name = self.word("a name")?;
-        }
-        let mut len = Some(kind.width.bytes());
-        while self.peek() == Some(Token::Mark('[')) {
-            self.take();
-            if self.peek() == Some(Token::Mark(']')) {
-                len = None;
-            } else {
-                let count = self.number()?;
-                len = len
-                    .and_then(|len| u64::from(len).checked_mul(count))
-                    .and_then(|len| u32::try_from(len).ok());
-                if len.is_none() {
-                    return Err(self.refuse("a variable of this size"));
-                }
-            }
-            self.expect(Token::Mark(']'))?;
-        }
-        Ok((name, align, len))
+    /// `.shared .u32 a;`
+    fn shared_variable(&mut self) -> Result {
+        self.tokens.expect(".u32")?;
+        self.declare(Name::Shared(self.kernel.shared))?;
+        self.kernel.shared += 1;
+        self.tokens.expect(";")
     }
 
-    fn instruction(
-        &mut self,
-        body: &mut Body<'a>,
-        guard: Option<(Register, bool)>,
-        opcode: &str,
-    ) -> Result {
-        let line = self.line();
-        let mut arguments = Vec::new();
-        while self.peek() != Some(Token::Mark(';')) {
-            arguments.push(self.argument(body)?);
-            if self.peek() == Some(Token::Mark(',')) {
-                self.take();
-            }
+    fn declare(&mut self, meaning: Name) -> Result {
+        let name = self.tokens.take()?;
+        match self.names.insert(name, meaning) {
+            None => Ok(()),
+            Some(_) => Err(self.tokens.error(format!("{name} is declared already"))),
         }
-        self.take();
-        let decoded = decode::decode(opcode, &arguments).map_err(|why| Refused { line, why })?;
-        let operation = match decoded {
-            Decoded::Operation(operation) => operation,
-            Decoded::Branch(label) => {
-                body.branches.push((body.code.len(), label));
-                Operation::Exit // Until the labels are known.
-            }
-        };
-        body.code.push(Instruction {
+    }
+
+    fn instruction(&mut self, guard: Option<(Register, bool)>, opcode: &str) -> Result {
+        let (_, form) = OPCODES
+            .iter()
+            .find(|(name, _)| *name == opcode)
+            .ok_or_else(|| self.tokens.unsupported(opcode))?;
+        let operation = self.operation(*form)?;
+        self.push(guard, operation);
+        self.tokens.expect(";")
+    }
+
+    fn push(&mut self, guard: Option<(Register, bool)>, operation: Operation) {
+        self.kernel.code.push(Instruction {
+            line: self.tokens.line(),
             guard,
             operation,
-            line,
         });
-        Ok(())
     }
 
-    fn argument(&mut self, body: &mut Body<'a>) -> Result<Argument> {
-        match self.peek() {
-            Some(Token::Mark('[')) => {
-                self.take();
-                let name = self.value(body)?;
-                let mut offset = 0u64;
-                if self.peek() == Some(Token::Mark('+')) {
-                    self.take();
-                    offset = self.signed()?;
-                } else if self.peek() == Some(Token::Mark('-')) {
-                    offset = self.signed()?;
+    fn operation(&mut self, form: Form) -> Result<Operation> {
+        Ok(match form {
+            Form::Compute(count, function) => {
+                let to = self.register()?;
+                let mut operands = [Operand::Constant(0); 3];
+                for operand in &mut operands[..count] {
+                    self.tokens.expect(",")?;
+                    *operand = self.value()?;
                 }
-                self.expect(Token::Mark(']'))?;
-                match name {
-                    Argument::Value(base) => Ok(Argument::Address(base, offset)),
-                    _ => Err(self.refuse("this is no address")),
+                Operation::Compute {
+                    to,
+                    function,
+                    operands,
                 }
             }
-            Some(Token::Mark('{')) => {
-                self.take();
-                let mut elements = Vec::new();
-                while self.peek() != Some(Token::Mark('}')) {
-                    match self.value(body)? {
-                        Argument::Value(element) => elements.push(element),
-                        _ => return Err(self.refuse("this is no element of a vector")),
-                    }
-                    if self.peek() == Some(Token::Mark(',')) {
-                        self.take();
-                    }
-                }
-                self.take();
-                Ok(Argument::Vector(elements))
+            Form::LoadParameter(width) => Operation::LoadParameter {
+                to: self.target()?,
+                parameter: self.variable("a parameter of this width", |name| match name {
+                    Name::Parameter(index, declared) if declared == width => Some(index),
+                    _ => None,
+                })?,
+            },
+            Form::LoadShared => Operation::LoadShared {
+                to: self.target()?,
+                from: self.shared()?,
+            },
+            Form::StoreShared => Operation::StoreShared {
+                to: self.shared()?,
+                value: self.next_value()?,
+            },
+            Form::Load(order) => Operation::Load {
+                to: self.target()?,
+                from: self.address()?,
+                order,
+            },
+            Form::Store(order) => Operation::Store {
+                to: self.address()?,
+                value: self.next_value()?,
+                order,
+            },
+            Form::AtomicAdd(order) => Operation::Add {
+                old_value: Some(self.target()?),
+                to: self.address()?,
+                value: self.next_value()?,
+                order,
+            },
+            Form::ReductionAdd(order) => Operation::Add {
+                old_value: None,
+                to: self.address()?,
+                value: self.next_value()?,
+                order,
+            },
+            Form::Branch => {
+                let label = self.tokens.take()?;
+                self.branches.push((self.kernel.code.len(), label));
+                Operation::Branch(0) // Until all labels are known.
             }
-            _ => {
-                let value = self.value(body)?;
-                if self.peek() != Some(Token::Mark('|')) {
-                    return Ok(value);
-                }
-                self.take();
-                match (value, self.value(body)?) {
-                    (
-                        Argument::Value(Operand::Register(first)),
-                        Argument::Value(Operand::Register(second)),
-                    ) => Ok(Argument::Pair(first, second)),
-                    _ => Err(self.refuse("only registers make a pair")),
-                }
+            Form::Barrier => {
+                self.tokens.expect("0")?;
+                Operation::Barrier
             }
-        }
-    }
-
-    /// A register, a number, or the name of a place.
-    fn value(&mut self, body: &mut Body<'a>) -> Result<Argument> {
-        match self.peek() {
-            Some(Token::Mark('-') | Token::Number(_)) => {
-                Ok(Argument::Value(Operand::Constant(self.signed()?)))
-            }
-            Some(Token::Word(word)) => {
-                self.take();
-                if let Some(operand) = body.operand(word) {
-                    Ok(Argument::Value(operand))
-                } else if word.starts_with('%') {
-                    Err(self.refuse(&format!("there is no register {word} here")))
-                } else {
-                    Ok(Argument::Name(word.to_owned()))
-                }
-            }
-            _ => Err(self.refuse("this is no operand")),
-        }
-    }
-
-    fn register(&mut self, body: &mut Body<'a>, name: &str) -> Result<Register> {
-        match body.operand(name) {
-            Some(Operand::Register(register)) => Ok(register),
-            _ => Err(self.refuse(&format!("there is no register {name} here"))),
-        }
-    }
-
-    fn signed(&mut self) -> Result<u64> {
-        if self.peek() == Some(Token::Mark('-')) {
-            self.take();
-            Ok(self.number()?.wrapping_neg())
-        } else {
-            self.number()
-        }
-    }
-
-    fn number(&mut self) -> Result<u64> {
-        match self.take() {
-            Some(Token::Number(number)) => Ok(number),
-            _ => Err(self.refuse("a number is missing")),
-        }
-    }
-
-    fn word(&mut self, what: &str) -> Result<&'a str> {
-        match self.take() {
-            Some(Token::Word(word)) => Ok(word),
-            _ => Err(self.refuse(&format!("{what} is missing"))),
-        }
-    }
-
-    fn expect(&mut self, token: Token<'_>) -> Result {
-        match self.take() {
-            Some(found) if found == token => Ok(()),
-            _ => Err(self.refuse(&match token {
-                Token::Word(word) => format!("{word} is missing"),
-                Token::Mark(mark) => format!("'{mark}' is missing"),
-                Token::Number(number) => format!("{number} is missing"),
-                Token::Text => "a quotation is missing".into(),
-            })),
-        }
-    }
-
-    /// Directives without a semicolon end with their line.
-    fn skip_line(&mut self) {
-        let line = self.line();
-        while self
-            .tokens
-            .get(self.next)
-            .is_some_and(|token| token.line == line)
-        {
-            self.next += 1;
-        }
-    }
-
-    fn skip_past(&mut self, mark: char) {
-        while self.take().is_some_and(|token| token != Token::Mark(mark)) {}
-    }
-
-    fn peek(&self) -> Option<Token<'a>> {
-        self.tokens.get(self.next).map(|lexed| lexed.token)
-    }
-
-    fn take(&mut self) -> Option<Token<'a>> {
-        let token = self.peek()?;
-        self.next += 1;
-        Some(token)
-    }
-
-    /// The line of the token taken last.
-    fn line(&self) -> u32 {
-        self.tokens
-            .get(self.next.saturating_sub(1))
-            .or(self.tokens.last())
-            .map_or(1, |lexed| lexed.line)
-    }
-
-    fn refuse(&self, why: &str) -> Refused {
-        Refused {
-            line: self.line(),
-            why: why.to_owned(),
-        }
-    }
-
-    fn beyond(&self, token: Token<'_>) -> Refused {
-        self.refuse(&match token {
-            Token::Word(word) => format!("{word} is not among what the emulated GPU understands"),
-            Token::Mark(mark) => format!("'{mark}' does not belong here"),
-            Token::Number(number) => format!("{number} does not belong here"),
-            Token::Text => "a quotation does not belong here".into(),
+            Form::Fence => Operation::Fence,
+            Form::Exit => Operation::Exit,
         })
     }
-}
 
-impl Body<'_> {
-    fn declare(&mut self, name: String) {
-        if let Some(scope) = self.scopes.last_mut() {
-            scope.insert(name, self.registers);
-            self.registers += 1;
+    fn register(&mut self) -> Result<Register> {
+        let word = self.tokens.take()?;
+        match self.names.get(word) {
+            Some(Name::Register(register)) => Ok(*register),
+            _ => Err(self.tokens.error(format!("{word} is not a register"))),
         }
     }
 
-    fn operand(&mut self, name: &str) -> Option<Operand> {
-        let registers = self.scopes.iter().rev();
-        if let Some(register) = registers.filter_map(|scope| scope.get(name)).next() {
-            return Some(Operand::Register(*register));
-        }
-        if name == "_" {
-            self.registers += 1; // A register that nobody reads.
-            return Some(Operand::Register(self.registers - 1));
-        }
-        special(name)
-            .map(Operand::Special)
-            .or_else(|| (name == "WARP_SZ").then_some(Operand::Constant(WARP_SIZE)))
-            .or_else(|| self.parameters.get(name).copied())
-            .or_else(|| self.shared.places.get(name).copied())
+    /// A register that gets a result, in front of other operands.
+    fn target(&mut self) -> Result<Register> {
+        let register = self.register()?;
+        self.tokens.expect(",")?;
+        Ok(register)
     }
-}
 
-/// Threads of a warp.
-pub(super) const WARP_SIZE: u64 = 32;
+    fn value(&mut self) -> Result<Operand> {
+        let word = self.tokens.take()?;
+        Ok(match (word, self.names.get(word)) {
+            ("%tid.x", _) => Operand::ThreadIndex,
+            ("%ntid.x", _) => Operand::BlockSize,
+            ("%ctaid.x", _) => Operand::BlockIndex,
+            ("%nctaid.x", _) => Operand::GridSize,
+            (_, Some(Name::Register(register))) => Operand::Register(*register),
+            _ => match number(word) {
+                Some(number) => Operand::Constant(number),
+                None => return Err(self.tokens.error(format!("{word} is not a value"))),
+            },
+        })
+    }
 
-/// As the GPU attribute MAX_SHARED_MEMORY_PER_BLOCK says.
-const MAX_SHARED_BYTES: u32 = 48 << 10;
+    /// A value behind other operands.
+    fn next_value(&mut self) -> Result<Operand> {
+        self.tokens.expect(",")?;
+        self.value()
+    }
 
-/// As for GPUs of compute capability 7.0 and later.
-const MAX_PARAMETER_BYTES: u32 = 32764;
+    /// `[%register]` or `[%register+4]`
+    fn address(&mut self) -> Result<Address> {
+        self.tokens.expect("[")?;
+        let base = self.register()?;
+        let offset = if self.tokens.take_if("+") {
+            self.tokens.number()?
+        } else {
+            0
+        };
+        self.tokens.expect("]")?;
+        Ok(Address { base, offset })
+    }
 
-/// Of one name.
-const MAX_REGISTERS: u64 = 1 << 16;
+    fn shared(&mut self) -> Result<usize> {
+        self.variable("a shared variable", |name| match name {
+            Name::Shared(index) => Some(index),
+            _ => None,
+        })
+    }
 
-fn special(name: &str) -> Option<Special> {
-    let (register, dimension) = match name.rsplit_once('.') {
-        Some((register, "x")) => (register, Some(0)),
-        Some((register, "y")) => (register, Some(1)),
-        Some((register, "z")) => (register, Some(2)),
-        _ => (name, None),
-    };
-    match (register, dimension) {
-        ("%tid", Some(dimension)) => Some(Special::Thread(dimension)),
-        ("%ntid", Some(dimension)) => Some(Special::BlockSize(dimension)),
-        ("%ctaid", Some(dimension)) => Some(Special::Block(dimension)),
-        ("%nctaid", Some(dimension)) => Some(Special::GridSize(dimension)),
-        ("%laneid", None) => Some(Special::Lane),
-        ("%warpid", None) => Some(Special::Warp),
-        ("%clock" | "%clock64" | "%globaltimer", None) => Some(Special::Nanoseconds),
-        _ => None,
+    /// `[name]`, where `pick` finds what is wanted behind the name.
+    fn variable<T>(&mut self, wanted: &str, pick: impl Fn(Name) -> Option<T>) -> Result<T> {
+        self.tokens.expect("[")?;
+        let name = self.tokens.take()?;
+        let found = self.names.get(name).copied().and_then(pick);
+        let found = found.ok_or_else(|| self.tokens.error(format!("{name} is not {wanted}")))?;
+        self.tokens.expect("]")?;
+        Ok(found)
     }
 }

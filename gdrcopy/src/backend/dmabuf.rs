@@ -1,9 +1,9 @@
 //! The backend without a kernel module: CUDA exports GPU memory as a dma-buf, whose descriptor is mapped.
 //!
 //! Needs CUDA 13.3. Opening it never calls cuInit: programs open and close libraries while they probe,
-//! before they fork, and CUDA is unusable in children of a process that has initialized it. So cuInit
-//! comes with the first pin. Where the program has initialized CUDA already, opening asks the GPUs
-//! whether their memory can be mapped: programs take a handle for a promise that pins work.
+//! before they fork, and CUDA is unusable in children of a process that has initialized it. So the first
+//! pin calls cuInit. Where the program has initialized CUDA already, opening asks the GPUs whether their
+//! memory can be mapped: programs expect pins to work once they have a handle.
 #![forbid(unsafe_code)]
 
 use std::os::fd::{AsRawFd, RawFd};
@@ -56,7 +56,7 @@ impl DmaBuf {
     /// Refuses a device whose memory cannot be mapped as a dma-buf.
     fn check_support(&self, device: Device) -> Result<()> {
         let has = |attribute| self.driver.attribute(device, attribute);
-        // Drivers that do not know the exact question are asked the wider one.
+        // Drivers that do not know the exact attribute are asked for the wider one.
         let can_mmap = has(DeviceAttribute::DmaBufMmap).or_else(|| has(DeviceAttribute::DmaBuf));
         match can_mmap {
             Some(0) | None => Err(Error::NoDmaBufSupport {
@@ -72,13 +72,13 @@ impl DmaBuf {
             .driver
             .export(device, va, len, over_pcie)
             .map_err(|error| descriptors_used_up().unwrap_or(error))?;
-        // Drivers hand the descriptor out without this flag, or with it.
+        // Some drivers set this flag, others do not.
         fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(Error::Descriptors)?;
         Ok(Descriptor::new(fd))
     }
 }
 
-/// CUDA does not say that the process has no descriptor left; the kernel does.
+/// Whether the process has no descriptor left, which CUDA does not report: opens one to find out.
 fn descriptors_used_up() -> Option<Error> {
     match open(
         "/dev/null",
@@ -131,7 +131,7 @@ impl Backend for DmaBuf {
             .driver
             .attribute(device, DeviceAttribute::HostPageTables)
             == Some(1);
-        // A GPU that has no other link than PCIe need not be told; it would refuse the flag.
+        // A GPU that has PCIe only refuses the flag, and needs none.
         let asked = request.flags.force_pcie();
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
         let len = usize::try_from(end - va).map_err(|_| Error::RangeOverflow)?;

@@ -1,7 +1,7 @@
 //! The backend over the kernel module: versions 2.0 to 2.6 and those that stay compatible.
 //!
-//! Answers are cached: the version and the attributes for each open, the description of a pin in
-//! persistent mode, where nothing changes it behind our back.
+//! Version and attributes are cached per open. In persistent mode the description of a pin is cached too:
+//! only this library can change it there.
 #![forbid(unsafe_code)]
 
 use std::os::fd::{AsRawFd, RawFd};
@@ -42,7 +42,7 @@ struct Connection {
     attributes: [Answer; 2],
 }
 
-/// A yes or no that is asked for at most once.
+/// A boolean attribute, requested from the driver at most once.
 #[derive(Debug, Default)]
 struct Answer(AtomicU8);
 
@@ -115,7 +115,7 @@ impl Gdrdrv {
     }
 
     /// `GDRCOPY_FORCE_PCIE_COMPAT`: where the GPU has no other link than PCIe, an ordinary pin is what
-    /// FORCE_PCIE asks for. The type of a mapping tells: only coherent links are mapped cached.
+    /// FORCE_PCIE asks for. The mapping type shows it: only coherent links are mapped cached.
     fn pin_without_force_pcie(&self, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
         let pin = self.pin_as_asked(&PinRequest {
             flags: PinFlags::DEFAULT,
@@ -124,7 +124,7 @@ impl Gdrdrv {
         match pin.map(1, MapFlag::Default) {
             Ok((_, MappingType::Caching)) | Err(_) => Err(refusal),
             Ok(_) => {
-                log::info!("FORCE_PCIE is satisfied by an ordinary pin: this GPU has PCIe alone");
+                log::info!("FORCE_PCIE is satisfied by an ordinary pin: this GPU has PCIe only");
                 Ok(pin)
             }
         }
@@ -221,7 +221,7 @@ impl Connection {
         Ok(value)
     }
 
-    /// Whether it is already known that pins and mappings last until they are given back.
+    /// Whether the driver has reported that pins and mappings last until they are released.
     fn is_known_persistent(&self) -> bool {
         self.attributes[Attribute::UsePersistentMapping as usize - 1].get() == Some(true)
     }
@@ -311,7 +311,7 @@ impl BackendPin for GdrdrvPin {
         let Some(&facts) = self.facts.get() else {
             return self.ask();
         };
-        // Only now can the attribute spare a call.
+        // From the second call on, the attribute can save a request.
         if self.connection.attribute(Attribute::UsePersistentMapping)? {
             return Ok(Info {
                 mapping_type: mapped,
@@ -373,7 +373,7 @@ impl BackendPin for GdrdrvPin {
 
 impl Drop for GdrdrvPin {
     fn drop(&mut self) {
-        // In a forked child the pin is the parent's: that refusal is no error.
+        // In a forked child the pin is the parent's, and `ForkedChild` is expected.
         if let Err(error @ Error::Driver { .. }) = self.unpin() {
             log::warning!("unpin of driver handle {:#x}: {error}", self.handle);
         }
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_remembered() {
+    fn attribute_value_is_kept() {
         let answer = Answer::default();
         assert_eq!(answer.get(), None);
         answer.set(false);

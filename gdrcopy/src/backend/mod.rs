@@ -18,7 +18,7 @@ use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, V
 
 /// An open connection to a source of GPU memory.
 pub(crate) trait Backend: Debug + Send + Sync {
-    /// The descriptor that stands for it, or -1. Shown to C programs, not used by them.
+    /// The driver's descriptor, or -1 if it has none. C programs can read it; they do not use it.
     fn descriptor(&self) -> RawFd;
 
     /// The driver's version.
@@ -27,7 +27,7 @@ pub(crate) trait Backend: Debug + Send + Sync {
     /// Size in bytes of the pages that pins are rounded out to, and that mappings begin at.
     fn page_size(&self) -> u64;
 
-    /// The value of an attribute; what the driver does not know is 0.
+    /// The value of an attribute; 0 if the driver does not know it.
     fn attribute(&self, attribute: Attribute) -> Result<i32>;
 
     /// Pins the range, rounded out to pages.

@@ -1,9 +1,9 @@
 //! Whether mappings of several types are live.
 //!
-//! Accesses through mappings of different types pass each other in the CPU, so that a program that
-//! writes through one and reads the same GPU memory through another would read old data. Then each
-//! copy ends with a full fence. Almost every process has mappings of one type only: copies read one
-//! flag, which changes only when that changes.
+//! Accesses through mappings of different types pass each other in the CPU: a program that writes
+//! through one and reads the same GPU memory through another would read old data. While mappings of
+//! several types are live, each copy therefore ends with a full fence. Almost every process has mappings
+//! of one type only, so copies test one flag that rarely changes.
 
 use std::sync::atomic::Ordering;
 
@@ -62,7 +62,7 @@ pub unsafe fn unload(may: impl FnOnce() -> bool) {
     unsafe { LIVE.free(|_| may()) }
 }
 
-/// The fence behind every copy.
+/// The fence after every copy.
 #[inline(always)]
 pub(super) fn fence_if_mixed() {
     if HOT.mixed.load(Ordering::Relaxed) {

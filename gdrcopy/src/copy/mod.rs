@@ -1,5 +1,5 @@
-//! One copy, with all its decisions: is it one word, which type has the mapping, is it large enough for
-//! several threads, are mappings of several types live. `routines` does the rest.
+//! Decides how a copy is made: as one word or not, for which mapping type, by how many threads, with
+//! which final fence. `routines` then moves the bytes.
 
 #[doc(hidden)]
 pub mod mixed;
@@ -20,8 +20,8 @@ use parallel::Job;
 pub use parallel::end_threads;
 pub(crate) use parallel::set_threads;
 
-/// Copies `len` bytes to a mapping. The data is pushed out to the GPU, before anything that the thread
-/// stores afterwards.
+/// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores
+/// afterwards.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `len` bytes; `dst` lies in a mapping of type `mapping_type`.
@@ -64,7 +64,7 @@ pub unsafe fn from_mapping(mapping_type: MappingType, dst: *mut u8, src: *const 
 
 /// Whether a copy is of the common kind: through a write-combining mapping, and by one thread.
 ///
-/// These are inlined into the C functions, which then store little but return addresses. The CPU
+/// Copies of that kind are inlined into the C functions, which then store little but return addresses. The CPU
 /// executes past SFENCE, but later stores, including those to the stack, queue behind it; fewer of them
 /// mean fewer stalls in bursts of small writes (docs/performance.md).
 #[inline(always)]
@@ -79,10 +79,10 @@ unsafe fn write_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u
     // SAFETY: contract of this function.
     unsafe {
         if len < parallel::WORTHWHILE {
-            write_alone(mapping_type, dst, src, len);
+            write_part(mapping_type, dst, src, len);
         } else {
             let (device, chunk_size) = (dst.addr(), parallel::WRITTEN_AT_A_TIME);
-            let copy = write_alone;
+            let copy = write_part;
             Job {
                 copy,
                 mapping_type,
@@ -98,12 +98,12 @@ unsafe fn write_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u
     fence_if_mixed();
 }
 
-/// Copies by the calling thread.
+/// Writes all or a part of a copy by the calling thread.
 ///
 /// # Safety
 /// As for [`to_mapping`].
 #[inline(always)]
-unsafe fn write_alone(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+unsafe fn write_part(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
         match mapping_type {
@@ -121,10 +121,10 @@ unsafe fn read_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8
     // SAFETY: contract of this function.
     unsafe {
         if len < parallel::WORTHWHILE {
-            read_alone(mapping_type, dst, src, len);
+            read_part(mapping_type, dst, src, len);
         } else {
             let (device, chunk_size) = (src.addr(), parallel::READ_AT_A_TIME);
-            let copy = read_alone;
+            let copy = read_part;
             Job {
                 copy,
                 mapping_type,
@@ -140,12 +140,12 @@ unsafe fn read_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8
     fence_if_mixed();
 }
 
-/// Copies by the calling thread.
+/// Reads all or a part of a copy by the calling thread.
 ///
 /// # Safety
 /// As for [`from_mapping`].
 #[inline(always)]
-unsafe fn read_alone(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+unsafe fn read_part(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
         match mapping_type {
@@ -182,8 +182,8 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Has copies use the routine that `GDRCOPY_ISA` names, the best one without a request or if the CPU does
-/// not run it.
+/// Makes copies use the routine that `GDRCOPY_ISA` names; the best one if there is no request or the CPU
+/// does not support it.
 pub(crate) fn select_routine(request: Option<&OsStr>) {
     let name = HOT.routine().name();
     let best = routines::best().name();

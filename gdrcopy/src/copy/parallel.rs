@@ -1,11 +1,11 @@
-//! Large copies by several threads, for those who ask for it: `GDRCOPY_THREADS=N`.
+//! Large copies by several threads, if `GDRCOPY_THREADS=N` is set.
 //!
 //! One core copies at the rate of its own buffers, a fraction of what PCIe carries. The first large
 //! copy of a process starts N - 1 helpers, or fewer if its thread is bound to fewer than N CPUs, to
 //! which they are bound too; from then on each large copy is cut into chunks that its
-//! caller and the helpers take in turn. A copy waits for no helper to wake up, only for those that
-//! are at work on a chunk of it. While one copy has the helpers, others are made by their callers
-//! alone, and so are all copies of a forked child, which has inherited the helpers' data without them.
+//! caller and the helpers take in turn. A copy never waits for a helper to wake up, only for those that
+//! are copying one of its chunks. While one copy uses the helpers, other copies use their callers' threads
+//! only. So do all copies in a forked child, which inherits the helpers' data but not the threads.
 //!
 //! The helpers are plain POSIX threads: a thread of the standard library has destructors of its own,
 //! which would keep the library loaded after dlclose.
@@ -22,18 +22,18 @@ use crate::sync::Mutex;
 use crate::sys::fork::Owner;
 use crate::types::MappingType;
 
-/// Copies of fewer bytes are over before a second thread is awake.
+/// Copies of fewer bytes finish before a second thread is awake.
 pub(super) const WORTHWHILE: usize = 1 << 20;
 
 /// Bytes of device memory that one thread writes at a time: each chunk ends with a fence.
 pub(super) const WRITTEN_AT_A_TIME: usize = 128 << 10;
 
-/// Bytes that one thread reads at a time, which takes 20 times as long: while a helper still wakes up, the
-/// others take more chunks. With 8 threads and an H200, reads of 1 MiB and of 16 MiB took a fifth less time
-/// by it than in chunks of the size of writes; writes took up to 9% more.
+/// Bytes that one thread reads at a time. Reads take 20 times as long as writes: with small chunks, the
+/// other threads take more of them while a helper wakes up. With 8 threads and an H200, reads of 1 MiB and
+/// 16 MiB took a fifth less time than in chunks of the size of writes; writes took up to 9% more.
 pub(super) const READ_AT_A_TIME: usize = 16 << 10;
 
-/// More than any machine's PCIe has use for.
+/// More threads than the bandwidth of PCIe can keep busy.
 const MAX_THREADS: usize = 128;
 
 /// One copy: what to call, and for which bytes.
@@ -106,7 +106,7 @@ struct Pool {
     owner: Owner,
 }
 
-// SAFETY: a thread may be joined by any other, and what is behind `shared` is made for sharing.
+// SAFETY: a thread may be joined by any other thread, and `Shared` is `Sync`.
 unsafe impl Send for Pool {}
 
 impl Pool {
@@ -118,7 +118,7 @@ impl Pool {
 
     fn start(helpers: usize) -> Pool {
         let shared = Box::into_raw(Box::new(Shared::new()));
-        // SAFETY: the semaphore is in its place for good, and nobody knows it yet.
+        // SAFETY: the box is not moved before `join` frees it, and no other thread has its address yet.
         unsafe { libc::sem_init((*shared).work.get(), 0, 0) };
         let threads: Vec<_> = (0..helpers).map_while(|_| start_helper(shared)).collect();
         if threads.len() < helpers {
@@ -142,11 +142,12 @@ impl Pool {
     /// # Safety
     /// As for [`Job::run`].
     unsafe fn run(&mut self, job: Job) {
-        // SAFETY: freed by `join` alone.
+        // SAFETY: only `join` frees it, which consumes the pool.
         let shared = unsafe { &*self.shared };
         let wanted = self.threads.len().min(job.chunks() - 1);
-        // SAFETY: the gate is closed and nobody inside; the pool is ours alone. The caller vouches
-        // for the copy.
+        // SAFETY: `&mut self` excludes other copies, and the last one returned with the gate closed and no
+        // helper inside, so nothing reads `job` while it is written. `part` is sound for all chunks:
+        // contract of this function.
         unsafe {
             *shared.job.get() = MaybeUninit::new(job);
             shared.next_chunk.store(0, Ordering::Relaxed);
@@ -161,7 +162,7 @@ impl Pool {
 
     /// Ends the helpers.
     fn join(self) {
-        // SAFETY: freed below, when the last thread that knows it is gone.
+        // SAFETY: freed below, after all threads that have its address were joined.
         let shared = unsafe { &*self.shared };
         shared.end.store(true, Ordering::Release);
         for _ in &self.threads {
@@ -169,10 +170,10 @@ impl Pool {
             unsafe { libc::sem_post(shared.work.get()) };
         }
         for thread in self.threads {
-            // SAFETY: the thread is ours, and joined once.
+            // SAFETY: `start` created the thread, and `self` is consumed: it is joined once.
             unsafe { libc::pthread_join(thread, ptr::null_mut()) };
         }
-        // SAFETY: nobody waits for the semaphore any more, and nobody else owns the box.
+        // SAFETY: the threads that waited for the semaphore have ended, and the pool owns the box.
         unsafe {
             libc::sem_destroy(shared.work.get());
             drop(Box::from_raw(self.shared));
@@ -228,25 +229,25 @@ fn threads_allowed(asked_for: usize) -> usize {
     allowed
 }
 
-/// What the helpers know.
+/// What the pool and its helpers share.
 struct Shared {
     /// Posted once for each helper that is wanted.
     work: UnsafeCell<libc::sem_t>,
     gate: Gate,
-    /// The copy in progress. Written while the gate is closed and nobody inside, read inside.
+    /// The copy in progress. Written while the gate is closed and no helper is inside, read inside.
     job: UnsafeCell<MaybeUninit<Job>>,
     next_chunk: AtomicUsize,
     end: AtomicBool,
 }
 
-// SAFETY: the semaphore is made for sharing; the gate keeps the writer of `job` and its readers apart,
-// and the addresses in it are for every thread that the copy is shared with.
+// SAFETY: POSIX semaphores may be shared by threads; the gate keeps the writer of `job` and its readers
+// apart, and the addresses in it are valid in every thread of the process.
 unsafe impl Sync for Shared {}
 
 impl Shared {
     fn new() -> Shared {
         Shared {
-            // SAFETY: sem_t is made of numbers alone; it is initialized before use.
+            // SAFETY: sem_t consists of integers only; it is initialized before use.
             work: UnsafeCell::new(unsafe { MaybeUninit::zeroed().assume_init() }),
             gate: Gate(AtomicU32::new(0)),
             job: UnsafeCell::new(MaybeUninit::uninit()),
@@ -260,20 +261,20 @@ impl Shared {
     /// # Safety
     /// The caller has opened the gate, or has been let in.
     unsafe fn take_chunks(&self) {
-        // SAFETY: the copy was written before the gate opened, and stays while somebody is inside.
+        // SAFETY: the copy was written before the gate opened, and is not changed while a helper is inside.
         let job = unsafe { (*self.job.get()).assume_init() };
         loop {
             let index = self.next_chunk.fetch_add(1, Ordering::Relaxed);
             if index >= job.chunks() {
                 return;
             }
-            // SAFETY: `Pool::run` was told that the copy is sound; the chunk is this thread's alone.
+            // SAFETY: contract of `Pool::run`; `fetch_add` gives each chunk to one thread only.
             unsafe { job.part(job.chunk(index)) }
         }
     }
 }
 
-/// Lets helpers in while there is a copy to share, and tells when all have left.
+/// Admits helpers while there is a copy to share; `close` waits until all have left.
 struct Gate(AtomicU32);
 
 /// The gate is open. The bits below count who is inside.
@@ -281,15 +282,15 @@ const OPEN: u32 = 1 << 31;
 
 impl Gate {
     fn open(&self) {
-        // Release: who is let in sees the copy.
+        // Release: helpers that enter see the copy.
         self.0.store(OPEN, Ordering::Release);
     }
 
-    /// Lets nobody in any more, and waits until those inside have left.
+    /// Admits no more helpers, and waits until those inside have left.
     fn close(&self) {
         self.0.fetch_and(!OPEN, Ordering::Relaxed);
         let mut looks = 0_u32;
-        // Acquire: what those inside have read is read, what they have written is there.
+        // Acquire: the reads of those inside are done, and their writes are visible.
         while self.0.load(Ordering::Acquire) != 0 {
             looks += 1;
             if looks.is_multiple_of(1024) {
@@ -312,7 +313,7 @@ impl Gate {
     }
 }
 
-/// Starts a helper that no signal of the program's disturbs.
+/// Starts a helper with the program's signals blocked.
 fn start_helper(shared: *mut Shared) -> Option<libc::pthread_t> {
     // SAFETY: plain calls on local variables; what the thread is given outlives it.
     unsafe {
@@ -332,7 +333,7 @@ fn start_helper(shared: *mut Shared) -> Option<libc::pthread_t> {
 /// What a helper does. It touches nothing thread-local, whose first use may wait for the loader, and
 /// so for a dlclose that waits for the helper.
 extern "C" fn help(shared: *mut c_void) -> *mut c_void {
-    // SAFETY: what `start_helper` was given; freed when this thread has been joined.
+    // SAFETY: the box that `Pool::start` made; `Pool::join` frees it after it has joined this thread.
     let shared = unsafe { &*shared.cast::<Shared>() };
     loop {
         // SAFETY: the semaphore was initialized before the thread was started.
@@ -343,7 +344,7 @@ extern "C" fn help(shared: *mut c_void) -> *mut c_void {
             return ptr::null_mut();
         }
         if shared.gate.enter() {
-            // SAFETY: just let in.
+            // SAFETY: `enter` returned true.
             unsafe { shared.take_chunks() }
             shared.gate.leave();
         }
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_the_whole_copy_and_share_no_line() {
+    fn chunks_cover_the_copy_and_share_no_line() {
         for (device, len) in [
             (0, CHUNK),
             (0, CHUNK + 1),
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_copy_every_byte_again_and_again() {
+    fn helpers_copy_every_byte_in_each_round() {
         let mut pool = Pool::start(3);
         assert_eq!(pool.threads.len(), 3);
         for round in 0..50 {
@@ -421,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_do_a_part_of_the_work() {
+    fn helpers_copy_some_of_the_chunks() {
         use std::sync::atomic::AtomicU32;
         static BY_OTHERS: AtomicU32 = AtomicU32::new(0);
         static CALLER: AtomicUsize = AtomicUsize::new(0);
@@ -448,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_child_copies_alone() {
+    fn pool_in_forked_child_is_not_usable() {
         crate::sys::fork::enter().expect("memory for a page");
         let pool = Pool::start(2);
         assert!(pool.is_usable());

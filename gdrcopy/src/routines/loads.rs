@@ -15,9 +15,10 @@ use super::routine::{BlockFn, LINE};
 /// As for [`super::read_wc`], and `src` must be aligned to `len`.
 #[inline(always)]
 pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the two ranges and the alignment.
+    // SAFETY: `len` bytes are readable at `src`, which is aligned to `len`, and writable at `dst`: contract of
+    // this function.
     unsafe {
-        // Flags of 4 and 8 bytes come first: they are what is waited for.
+        // 4 and 8 bytes come first: flags that programs poll have these sizes.
         if len & 4 != 0 {
             word::<u32>(dst, src);
         } else if len & 8 != 0 {
@@ -37,7 +38,7 @@ pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
 #[inline(always)]
 pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
     debug_assert!(src.cast::<T>().is_aligned());
-    // SAFETY: the caller vouches for both sides.
+    // SAFETY: a `T` is readable at `src`, which is aligned, and writable at `dst`: contract of this function.
     unsafe {
         dst.cast::<T>()
             .write_unaligned(src.cast::<T>().read_volatile())
@@ -61,7 +62,7 @@ pub(super) unsafe fn by_line<const BLOCK: usize>(
     let mut head_line = StackLine::new();
     let mut tail_line = StackLine::new();
 
-    // SAFETY: head, lines and tail make up the range that the caller vouches for.
+    // SAFETY: head, lines and tail make up the `len` bytes of this function's contract.
     unsafe {
         head_line.load::<BLOCK>(src, head, copy_block);
         for at in lines.clone().step_by(BLOCK) {

@@ -14,7 +14,7 @@ pub(super) static ROUTINE: Routine = Routine {
 /// As for [`super::write_wc`].
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { stores::by_line::<u64>(dst, src, len, stores::line::<u64>) }
+    unsafe { stores::by_line::<u64, u64>(dst, src, len, stores::line::<u64>) }
 }
 
 /// # Safety

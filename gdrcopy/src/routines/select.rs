@@ -10,8 +10,8 @@ use super::routine::Routine;
 
 /// The best routine that this CPU runs.
 ///
-/// Asking the CPU takes microseconds in a virtual machine, so the answer is kept. It has no side effect
-/// and is the same every time: threads may race for it, and a fork in its middle leaves nothing half done.
+/// CPUID takes microseconds in a virtual machine, so the result is kept. Detection has no side effect and
+/// always gives the same result: threads may race for it, and a fork in between does no harm.
 pub fn best() -> &'static Routine {
     static BEST: AtomicPtr<Routine> = AtomicPtr::new(ptr::null_mut());
     // SAFETY: null, or made from a `&'static Routine` below.

@@ -12,9 +12,10 @@ use super::routine::{BlockFn, LINE};
 /// As for [`super::write_wc`], and `dst` must be aligned to `len`.
 #[inline(always)]
 pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller vouches for the two ranges and the alignment.
+    // SAFETY: `len` bytes are readable at `src` and writable at `dst`, which is aligned to `len`: contract of
+    // this function.
     unsafe {
-        // Flags of 4 and 8 bytes come first: they are what is waited for.
+        // 4 and 8 bytes come first: flags that programs poll have these sizes.
         if len & 4 != 0 {
             word::<u32>(dst, src);
         } else if len & 8 != 0 {
@@ -34,7 +35,7 @@ pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
 #[inline(always)]
 unsafe fn word<T>(dst: *mut u8, src: *const u8) {
     debug_assert!(dst.cast::<T>().is_aligned());
-    // SAFETY: the caller vouches for both sides.
+    // SAFETY: a `T` is readable at `src` and writable at `dst`, which is aligned: contract of this function.
     unsafe {
         dst.cast::<T>()
             .write_volatile(src.cast::<T>().read_unaligned())
@@ -53,23 +54,23 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Copies whole lines by `store_line`, and what stands before and after them by stores of at most
-/// one `W`.
+/// Copies whole lines by `store_line`, and the bytes before and after them by stores of at most one `W`.
+/// `H` is the word size between 8 bytes and `W`, or `W` itself if there is none.
 ///
 /// # Safety
 /// As for [`super::write_wc`]. `store_line` must copy a line.
 #[inline(always)]
-pub(super) unsafe fn by_line<W>(dst: *mut u8, src: *const u8, len: usize, store_line: BlockFn) {
+pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, store_line: BlockFn) {
     let mut rest = Rest { dst, src, len };
-    // SAFETY: the caller vouches for the two ranges.
+    // SAFETY: `len` bytes are readable at `src` and writable at `dst`: contract of this function.
     unsafe {
-        rest.climb::<W>(LINE);
+        rest.climb::<H, W>(LINE);
         let lines = rest.len - rest.len % LINE;
         for at in (0..lines).step_by(LINE) {
             store_line(rest.dst.add(at), rest.src.add(at));
         }
         rest.advance(lines);
-        rest.descend::<W>();
+        rest.descend::<H, W>();
     }
 }
 
@@ -84,7 +85,7 @@ impl Rest {
     /// Stores until `dst` is aligned to `boundary`, in `W`s and the smaller words that lead up to
     /// one. Stops short where the next store would be longer than the rest.
     #[inline(always)]
-    unsafe fn climb<W>(&mut self, boundary: usize) {
+    unsafe fn climb<H, W>(&mut self, boundary: usize) {
         // SAFETY: each step stays inside the rest; the smaller words leave `dst` aligned to `W`,
         // or a rest shorter than one.
         unsafe {
@@ -92,6 +93,7 @@ impl Rest {
             self.climb_over::<u16, W>();
             self.climb_over::<u32, W>();
             self.climb_over::<u64, W>();
+            self.climb_over::<H, W>();
             while self.dst.addr() & (boundary - 1) != 0 && self.len >= size_of::<W>() {
                 self.store::<W>();
             }
@@ -112,12 +114,13 @@ impl Rest {
     /// Stores all of the rest, in `W`s and then smaller words. `dst` must be aligned to `W`, or
     /// to a word longer than the rest: as `climb` leaves it.
     #[inline(always)]
-    unsafe fn descend<W>(&mut self) {
+    unsafe fn descend<H, W>(&mut self) {
         // SAFETY: each step stays inside the rest, and keeps `dst` aligned to the smaller words.
         unsafe {
             while self.len >= size_of::<W>() {
                 self.store::<W>();
             }
+            self.descend_by::<H, W>();
             self.descend_by::<u64, W>();
             self.descend_by::<u32, W>();
             self.descend_by::<u16, W>();
@@ -136,7 +139,7 @@ impl Rest {
 
     #[inline(always)]
     unsafe fn store<T>(&mut self) {
-        // SAFETY: the caller has seen that the rest holds a `T` and that `dst` is aligned to it.
+        // SAFETY: callers have checked that the rest holds a `T` and that `dst` is aligned to it.
         unsafe {
             word::<T>(self.dst, self.src);
             self.advance(size_of::<T>());
@@ -145,7 +148,7 @@ impl Rest {
 
     #[inline(always)]
     unsafe fn advance(&mut self, by: usize) {
-        // SAFETY: the caller has just copied these `by` bytes of the rest.
+        // SAFETY: callers have just copied these `by` bytes, so both pointers stay in their ranges.
         unsafe {
             self.dst = self.dst.add(by);
             self.src = self.src.add(by);

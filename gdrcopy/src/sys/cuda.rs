@@ -4,6 +4,7 @@
 //! library stays loaded once it is: others in the process use it too. No state here is locked while it
 //! is made, so that a child forked in the middle finds none that would make it wait.
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -24,11 +25,11 @@ pub(crate) enum DeviceAttribute {
     HostPageTables = 100,
     /// Memory can be exported as a dma-buf.
     DmaBuf = 124,
-    /// And the dma-buf can be mapped.
+    /// Such a dma-buf can be mapped.
     DmaBufMmap = 152,
 }
 
-/// A device of CUDA's.
+/// A CUDA device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Device(c_int);
 
@@ -49,7 +50,7 @@ type Context = *mut c_void;
 
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
-        /// The entry points in use. All answer with a CUresult.
+        /// The functions in use. All return a CUresult.
         #[derive(Debug)]
         pub(crate) struct Driver {
             $($name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
@@ -111,7 +112,10 @@ fn open_library() -> Option<ManuallyDrop<Library>> {
     names.find_map(|name| {
         // SAFETY: loading the CUDA driver has no preconditions.
         let library = unsafe { Library::new(name) };
-        let library = library.inspect_err(|error| log::debug!("{name}: {error}"));
+        let library = library.inspect_err(|error| {
+            let reason = error.source().map(ToString::to_string);
+            log::debug!("{name}: {}", reason.unwrap_or_else(|| error.to_string()));
+        });
         library.map(ManuallyDrop::new).ok()
     })
 }
@@ -128,7 +132,7 @@ fn use_library(library: &Library, needed: i32) -> Result<Driver> {
 fn version(library: &Library) -> Result<i32> {
     const NAME: &str = "cuDriverGetVersion";
     let mut version = 0;
-    // SAFETY: the driver API gives the symbol this type; the place is ours.
+    // SAFETY: the driver API gives the symbol this type; the output is a local variable.
     unsafe {
         let function = library.get::<unsafe extern "C" fn(*mut c_int) -> c_uint>(NAME);
         let function = function.map_err(|_| Error::NoCudaFunction(NAME))?;
@@ -167,7 +171,7 @@ impl Driver {
     /// The number of GPUs, if the process has initialized CUDA; does not initialize it.
     pub(crate) fn device_count_if_initialized(&self) -> Result<Option<i32>> {
         let mut count = 0;
-        // SAFETY: the place is ours.
+        // SAFETY: the output is a local variable.
         match unsafe { (self.device_count)(&mut count) } {
             NOT_INITIALIZED => Ok(None),
             result => self.check("cuDeviceGetCount", result).map(|()| Some(count)),
@@ -177,7 +181,7 @@ impl Driver {
     /// The GPU with this number.
     pub(crate) fn device(&self, ordinal: i32) -> Result<Device> {
         let mut device = 0;
-        // SAFETY: the place is ours.
+        // SAFETY: the output is a local variable.
         self.check("cuDeviceGet", unsafe {
             (self.device)(&mut device, ordinal)
         })?;
@@ -189,7 +193,7 @@ impl Driver {
         let mut ordinal: c_int = 0;
         let place = ptr::from_mut(&mut ordinal).cast();
         let attribute = POINTER_ATTRIBUTE_DEVICE_ORDINAL;
-        // SAFETY: the attribute is an int, and the place is ours.
+        // SAFETY: the attribute is an int, and the output is a local variable.
         let result = unsafe { (self.pointer_attribute)(place, attribute, address) };
         self.check("cuPointerGetAttribute", result)?;
         self.device(ordinal)
@@ -200,7 +204,7 @@ impl Driver {
     fn context_of(&self, address: u64) -> Context {
         let mut context: Context = ptr::null_mut();
         let place = ptr::from_mut(&mut context).cast();
-        // SAFETY: the attribute is a CUcontext, and the place is ours.
+        // SAFETY: the attribute is a CUcontext, and the output is a local variable.
         match unsafe { (self.pointer_attribute)(place, POINTER_ATTRIBUTE_CONTEXT, address) } {
             0 => context,
             _ => ptr::null_mut(),
@@ -210,7 +214,7 @@ impl Driver {
     /// An attribute of a device, or `None` if the driver does not know it.
     pub(crate) fn attribute(&self, device: Device, attribute: DeviceAttribute) -> Option<i32> {
         let mut value = 0;
-        // SAFETY: the place is ours.
+        // SAFETY: the output is a local variable.
         let result = unsafe { (self.device_attribute)(&mut value, attribute as c_int, device.0) };
         (result == 0).then_some(value)
     }
@@ -246,7 +250,7 @@ impl Driver {
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let (mut before, mut current_device) = (ptr::null_mut(), -1);
-        // SAFETY: the places are ours; what is retained is released.
+        // SAFETY: the outputs are local variables; what is retained is released.
         unsafe {
             self.check("cuCtxGetCurrent", (self.context)(&mut before))?;
             if !before.is_null() {
@@ -275,7 +279,7 @@ impl Driver {
 
     fn error_name(&self, code: c_uint) -> Option<&'static CStr> {
         let mut name = ptr::null();
-        // SAFETY: the place is ours; names are constants of the driver, which stays loaded.
+        // SAFETY: the output is a local variable; names are constants of the driver, which stays loaded.
         unsafe {
             ((self.error_name)(code, &mut name) == 0 && !name.is_null())
                 .then(|| CStr::from_ptr(name))

@@ -1,9 +1,9 @@
-//! Which process this is: what a forked child must know before it touches anything inherited.
+//! Detects forked children, before they use anything inherited.
 //!
 //! A child inherits copies of all our state, but neither the mappings nor the right to use the
 //! driver's descriptor. One page of memory distinguishes the two at the cost of a load: the kernel
 //! hands it to every child zeroed (`MADV_WIPEONFORK`). It holds the process's *epoch*, which every
-//! [`Owner`] remembers and compares, and the address range of the C handles, so that in a child the
+//! `Owner` remembers and compares, and the address range of the C handles, so that in a child the
 //! range check of the copy path fails by itself.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -45,7 +45,7 @@ impl Owner {
     }
 }
 
-/// A file descriptor that only its owner closes: a forked child leaves its copy alone.
+/// A file descriptor that only its owner closes: a forked child keeps its copy open.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     /// `None` only while being dropped.
@@ -141,7 +141,7 @@ impl<T> PerProcess<T> {
                 self.latest
                     .compare_exchange(parent, fresh, Ordering::SeqCst, Ordering::SeqCst);
             if published.is_err() {
-                // SAFETY: another thread published first, so no one has seen ours.
+                // SAFETY: another thread published first, so no other thread has this address.
                 drop(unsafe { Box::from_raw(fresh) });
             }
         }
@@ -326,7 +326,7 @@ pub fn page_size() -> usize {
 
 const _: () = assert!(
     size_of::<Page>() <= 4096,
-    "the page must hold it on every machine"
+    "the smallest host page must hold it"
 );
 
 #[cfg(test)]
@@ -358,14 +358,14 @@ mod tests {
     }
 
     #[test]
-    fn a_child_finds_the_page_empty() {
+    fn page_in_forked_child_is_empty() {
         assert_eq!(in_child(), (0, false), "wiped by the kernel");
 
         let address = HOT.page.load(Ordering::Acquire);
         // SAFETY: the page is ours; the advice only undoes what `wipe_on_fork` asked for.
         let kept = unsafe { libc::madvise(address.cast(), page_size(), libc::MADV_KEEPONFORK) };
         assert_eq!(kept, 0);
-        assert_ne!(in_child(), (0, false), "kept: the test sees the difference");
+        assert_ne!(in_child(), (0, false), "kept: the test can fail");
 
         clear_in_child(NonNull::new(address.cast()).expect("published")).expect("a handler more");
         assert_eq!(in_child(), (0, false), "cleared by the handler");

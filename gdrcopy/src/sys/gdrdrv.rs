@@ -134,7 +134,7 @@ mod number {
     pub(super) const GET_VERSION: Number = iowr!(MAGIC, 255, POINTER);
 }
 
-/// The raw calls, one a command.
+/// The raw calls, one per command.
 mod ioctl {
     use super::number;
     use nix::ioctl_readwrite_bad as command;
@@ -180,7 +180,7 @@ impl DeviceFile {
     /// Closes it and returns the kernel's answer. The descriptor is gone in any case.
     pub(crate) fn close(self) -> Result<()> {
         self.owner().check()?;
-        // Not repeated after EINTR: Linux has released the number then, another thread may own it.
+        // Not retried on EINTR: Linux has released the number by then, and another thread may own it.
         self.0.into_raw().map_or(Ok(()), |fd| {
             nix::unistd::close(fd).map_err(|errno| Error::driver(Call::Close, errno as i32))
         })
@@ -211,19 +211,19 @@ macro_rules! commands {
 commands! {
     /// Pins a range of GPU memory (every driver).
     pin_buffer(PinBuffer) = PinBuffer;
-    /// Gives a pin back.
+    /// Releases a pin.
     unpin_buffer(UnpinBuffer) = UnpinBuffer;
-    /// Asks whether the pinned memory was freed meanwhile.
+    /// Asks whether the pinned memory has been freed.
     get_cb_flag(GetCbFlag) = GetCbFlag;
-    /// Asks what is known of a pin (every driver).
+    /// Asks for the description of a pin (every driver).
     get_info(GetInfo) = GetInfo;
-    /// Asks what is known of a pin, mapping type included (2.4 and later).
+    /// Asks for the description of a pin, mapping type included (2.4 and later).
     get_info_v2(GetInfoV2) = GetInfoV2;
     /// Asks for an attribute of the driver (2.5 and later).
     get_attr(GetAttr) = GetAttr;
     /// Pins a range of GPU memory with flags (2.5 and later).
     pin_buffer_v2(PinBufferV2) = PinBufferV2;
-    /// Says which mapping type the next mmap of a pin shall have (2.5 and later).
+    /// Requests the type of the next mapping of a pin (2.5 and later).
     req_mapping_type(ReqMappingType) = ReqMappingType;
     /// Asks for the driver's version, and for the oldest API it serves.
     get_version(GetVersion) = GetVersion;
@@ -235,7 +235,7 @@ fn retry<T>(call: Call, mut attempt: impl FnMut() -> nix::Result<T>) -> Result<T
     loop {
         match attempt() {
             Err(Errno::EINTR) if interruptions < MAX_INTERRUPTIONS => interruptions += 1,
-            // nix has no name for some numbers of the kernel's own: libc's errno still holds them.
+            // nix has no name for numbers internal to the kernel: libc's errno still holds them.
             Err(Errno::UnknownErrno) => return Err(Error::driver(call, Errno::last_raw())),
             Err(errno) => return Err(Error::driver(call, errno as i32)),
             Ok(value) => return Ok(value),
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interruptions_are_bounded() {
+    fn retries_are_bounded() {
         let mut attempts = 0;
         let result: Result<()> = retry(Call::GetInfo, || {
             attempts += 1;
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_call_is_repeated() {
+    fn interrupted_call_is_retried() {
         let mut answers = [Err(Errno::EINTR), Err(Errno::EINTR), Ok(7)].into_iter();
         let value = retry(Call::GetInfo, || {
             answers.next().expect("no more than three attempts")
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_descriptor_is_an_error_of_every_command() {
+    fn command_on_another_file_is_enotty() {
         let null = std::fs::File::open("/dev/null").expect("every system has it");
         let file = DeviceFile(Descriptor::new(null.into()));
         let errno = |result: Result<()>| result.map_err(|e| e.errno());

@@ -1,5 +1,5 @@
-//! The CPU addresses of a mapping: made by mmap of the driver's descriptor, given back by munmap,
-//! read and written by the copy routines.
+//! The CPU addresses of a mapping: made by mmap of the driver's descriptor, released by munmap, read and
+//! written by the copy routines.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -16,10 +16,10 @@ use crate::sys::fork::Owner;
 
 /// Mapped GPU memory. Raw memory, never a Rust reference: the GPU writes it at any time.
 ///
-/// Dropping it unmaps it, except in a forked child: there the kernel has already left it out, and
-/// something else may stand at its address.
+/// Dropping it unmaps it, except in a forked child: the child has not inherited the mapping, and may have
+/// mapped something else at its address.
 pub(crate) struct Region {
-    // Unmapped by our own call: memmap2's destructor reports no error and does not know about forks.
+    // Never dropped: memmap2's destructor reports no error, and would unmap in a forked child too.
     raw: ManuallyDrop<MmapRaw>,
     is_mapped: bool,
     owner: Owner,
@@ -94,7 +94,7 @@ impl Region {
         }
     }
 
-    /// Maps an empty file in its place: all of it lies behind the file's end.
+    /// Maps an empty file in its place: all of it lies beyond the end of that file.
     fn replace_by_empty_file(&self) -> nix::Result<()> {
         let empty = memfd_create(c"gdrapi-closed-mapping", MFdFlags::MFD_CLOEXEC)?;
         let (address, len) = (NonZeroUsize::new(self.address().addr()), self.len());
@@ -125,7 +125,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // A destructor has no one to return the error to; callers that want it call `unmap`.
+        // A destructor cannot return the error; callers that want it call `unmap`.
         let _ = self.unmap();
     }
 }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_inside_or_refused() {
+    fn range_outside_the_region_is_refused() {
         let page = crate::sys::fork::page_size();
         let region = Region::map(&memory(page), 0, page).expect("a page can be mapped");
         let offset = |offset, len| {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retired_region_stays_reserved_and_an_unmapped_one_does_not() {
+    fn retired_region_stays_reserved_unlike_an_unmapped_one() {
         let page = crate::sys::fork::page_size();
         let file = memory(page);
         let mut retired = Region::map(&file, 0, page).expect("a page can be mapped");

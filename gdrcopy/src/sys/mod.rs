@@ -1,6 +1,5 @@
-//! The calls to the kernel, to gdrdrv and to CUDA, and what must be known about processes and threads.
+//! Calls to the kernel, to gdrdrv and to CUDA; forked children.
 
-pub mod cancel;
 pub(crate) mod cuda;
 pub mod fork;
 pub(crate) mod gdrdrv;

@@ -1,4 +1,4 @@
-//! Copies at the edges of pages whose neighbours may not be touched: a stray access is a fault.
+//! Copies at the edges of pages whose neighbors are inaccessible: a stray access is a fault.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr;
@@ -6,7 +6,7 @@ use std::ptr;
 use crate::bytes::MAX_LEN;
 use crate::subject::Subject;
 
-// The harness for other CPUs has no crates. The numbers are those of every Linux machine here.
+// The harness for other CPUs has no crates. The numbers are those of every Linux arch tested here.
 const PROT_NONE: c_int = 0;
 const PROT_READ_WRITE: c_int = 3;
 const MAP_PRIVATE_ANONYMOUS: c_int = 0x22;
@@ -24,7 +24,7 @@ unsafe extern "C" {
     fn munmap(at: *mut c_void, len: usize) -> c_int;
 }
 
-/// As large as the pages of any machine.
+/// A multiple of every arch's page size.
 pub(crate) const PAGE: usize = 64 << 10;
 
 /// A page between two that may not be touched.
@@ -110,7 +110,7 @@ pub(crate) fn check(subject: Subject) {
 /// `at` must be writable for `len` bytes.
 unsafe fn fill(at: *mut u8, len: usize, seed: usize) {
     for n in 0..len {
-        // SAFETY: inside the range that the caller vouches for.
+        // SAFETY: inside the range of this function's contract.
         unsafe { at.add(n).write((n * 5 + seed) as u8) };
     }
 }
@@ -118,6 +118,6 @@ unsafe fn fill(at: *mut u8, len: usize, seed: usize) {
 /// # Safety
 /// `at` must be readable for `len` bytes.
 unsafe fn holds(at: *const u8, len: usize, seed: usize) -> bool {
-    // SAFETY: inside the range that the caller vouches for.
+    // SAFETY: inside the range of this function's contract.
     (0..len).all(|n| unsafe { at.add(n).read() } == (n * 5 + seed) as u8)
 }

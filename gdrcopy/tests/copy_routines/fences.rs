@@ -1,7 +1,7 @@
 //! The fences of a copy: seen by stepping through it, one instruction at a time.
 //!
-//! What a fence is good for only another agent can tell, a GPU say (`c_tests/freshness.c`). Here is seen that it
-//! is there, and on which side of the accesses to device memory it stands.
+//! Only another agent, such as a GPU, can observe what a fence does (`c_tests/freshness.c`). These tests check that
+//! it is there, and on which side of the accesses to device memory.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -96,7 +96,7 @@ fn stepped(page: &LonePage, copy: impl FnOnce(*mut u8)) -> Vec<Event> {
     std::mem::take(&mut *EVENTS.lock().expect("one thread"))
 }
 
-/// Every read has its fence in front of its loads, every write behind its stores.
+/// Every read has its fence before its loads, every write after its stores.
 pub(crate) fn check(subjects: &[Subject]) {
     let before = [
         (SIGSEGV, handle(SIGSEGV, on_fault)),
@@ -132,7 +132,7 @@ pub(crate) fn check(subjects: &[Subject]) {
                     events[stores..]
                         .iter()
                         .any(|event| matches!(event, Event::StoreFence | Event::FullFence)),
-                    "write of {what}: no fence behind the stores: {events:?}"
+                    "write of {what}: no fence after the stores: {events:?}"
                 );
             }
         }

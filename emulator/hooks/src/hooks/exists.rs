@@ -44,9 +44,9 @@ macro_rules! access {
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, wanted: c_int) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
-                match target(path) {
+                match target(libc::AT_FDCWD, path) {
                     Some(target) => answer(check_access(target, wanted)),
-                    None => at_stand_in(path, |path| next::$name()(path, wanted)),
+                    None => at_stand_in(libc::AT_FDCWD, path, |path| next::$name()(path, wanted)),
                 }
             }
         }
@@ -63,9 +63,11 @@ pub(crate) unsafe extern "C" fn faccessat(
 ) -> c_int {
     // SAFETY: the program's arguments, handed on as they are.
     unsafe {
-        match target(path) {
+        match target(folder, path) {
             Some(target) => answer(check_access(target, wanted)),
-            None => at_stand_in(path, |path| next::faccessat()(folder, path, wanted, flags)),
+            None => at_stand_in(folder, path, |path| {
+                next::faccessat()(folder, path, wanted, flags)
+            }),
         }
     }
 }
@@ -94,7 +96,7 @@ unsafe fn fill(target: Target, status: *mut libc::stat) -> Result<c_int, Errno> 
 
 /// Functions that fill a `struct stat` for a path: its name, its other arguments in order.
 macro_rules! stat {
-    ($($name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*);)*) => {$(
+    ($($name:ident in $folder:expr, ($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*);)*) => {$(
         pub(crate) unsafe extern "C" fn $name(
             $($before: $before_type,)*
             path: *const c_char,
@@ -103,9 +105,9 @@ macro_rules! stat {
         ) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
-                match target(path) {
+                match target($folder, path) {
                     Some(target) => answer(fill(target, status)),
-                    None => at_stand_in(path, |path| next::$name()($($before,)* path, status, $($after,)*)),
+                    None => at_stand_in($folder, path, |path| next::$name()($($before,)* path, status, $($after,)*)),
                 }
             }
         }
@@ -114,18 +116,18 @@ macro_rules! stat {
 
 // `struct stat64` is `struct stat` on the 64-bit machines that gdrdrv runs on.
 stat! {
-    stat(;);
-    stat64(;);
-    lstat(;);
-    lstat64(;);
-    fstatat(folder: c_int; flags: c_int);
-    fstatat64(folder: c_int; flags: c_int);
-    __xstat(version: c_int;);
-    __xstat64(version: c_int;);
-    __lxstat(version: c_int;);
-    __lxstat64(version: c_int;);
-    __fxstatat(version: c_int, folder: c_int; flags: c_int);
-    __fxstatat64(version: c_int, folder: c_int; flags: c_int);
+    stat in libc::AT_FDCWD, (;);
+    stat64 in libc::AT_FDCWD, (;);
+    lstat in libc::AT_FDCWD, (;);
+    lstat64 in libc::AT_FDCWD, (;);
+    fstatat in folder, (folder: c_int; flags: c_int);
+    fstatat64 in folder, (folder: c_int; flags: c_int);
+    __xstat in libc::AT_FDCWD, (version: c_int;);
+    __xstat64 in libc::AT_FDCWD, (version: c_int;);
+    __lxstat in libc::AT_FDCWD, (version: c_int;);
+    __lxstat64 in libc::AT_FDCWD, (version: c_int;);
+    __fxstatat in folder, (version: c_int, folder: c_int; flags: c_int);
+    __fxstatat64 in folder, (version: c_int, folder: c_int; flags: c_int);
 }
 
 /// Whether a descriptor is a device.
@@ -171,8 +173,8 @@ pub(crate) unsafe extern "C" fn statx(
     // SAFETY: the program's arguments, handed on as they are; a structure of numbers, for which
     // zeros are values.
     unsafe {
-        let Some(target) = target(path) else {
-            return at_stand_in(path, |path| {
+        let Some(target) = target(folder, path) else {
+            return at_stand_in(folder, path, |path| {
                 next::statx()(folder, path, flags, mask, status)
             });
         };

@@ -42,9 +42,9 @@ macro_rules! open {
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
-                target(path)
+                target(libc::AT_FDCWD, path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| at_stand_in(path, |path| next::$name()(path, flags, mode)))
+                    .unwrap_or_else(|| at_stand_in(libc::AT_FDCWD, path, |path| next::$name()(path, flags, mode)))
             }
         }
     )*};
@@ -58,9 +58,9 @@ macro_rules! open_2 {
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
-                target(path)
+                target(libc::AT_FDCWD, path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| at_stand_in(path, |path| next::$name()(path, flags)))
+                    .unwrap_or_else(|| at_stand_in(libc::AT_FDCWD, path, |path| next::$name()(path, flags)))
             }
         }
     )*};
@@ -79,9 +79,9 @@ macro_rules! openat {
         ) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
-                target(path)
+                target(folder, path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| at_stand_in(path, |path| next::$name()(folder, path, flags, mode)))
+                    .unwrap_or_else(|| at_stand_in(folder, path, |path| next::$name()(folder, path, flags, mode)))
             }
         }
     )*};
@@ -95,9 +95,9 @@ macro_rules! openat_2 {
         pub(crate) unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
-                target(path)
+                target(folder, path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| at_stand_in(path, |path| next::$name()(folder, path, flags)))
+                    .unwrap_or_else(|| at_stand_in(folder, path, |path| next::$name()(folder, path, flags)))
             }
         }
     )*};
@@ -111,8 +111,8 @@ macro_rules! fopen {
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
-                let Some(target) = target(path) else {
-                    return at_stand_in(path, |path| next::$name()(path, mode));
+                let Some(target) = target(libc::AT_FDCWD, path) else {
+                    return at_stand_in(libc::AT_FDCWD, path, |path| next::$name()(path, mode));
                 };
                 let flags = match CStr::from_ptr(mode).to_bytes() {
                     [b'r', rest @ ..] if rest.contains(&b'+') => libc::O_RDWR,
@@ -137,7 +137,7 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
     unsafe {
         let real = next::opendir()(path);
         if real.is_null() && last_errno() == Errno::ENOENT {
-            return at_stand_in(path, |path| next::opendir()(path));
+            return at_stand_in(libc::AT_FDCWD, path, |path| next::opendir()(path));
         }
         real
     }

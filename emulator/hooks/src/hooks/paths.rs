@@ -1,6 +1,7 @@
 //! Which paths are the module's.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
+use std::io::Write;
 
 use crate::state;
 
@@ -17,45 +18,104 @@ pub(super) enum Target {
     Refcount,
 }
 
-/// The emulated module's file that an absolute path names, if any.
+/// An absolute path without `.` and `..`. On the stack: callers of open may not be able to allocate.
+pub(super) struct Absolute {
+    bytes: [u8; MAX],
+    len: usize,
+}
+
+const MAX: usize = libc::PATH_MAX as usize;
+
+impl Absolute {
+    /// The absolute form of a path that is relative to a directory (`AT_FDCWD`: the working one). `None`
+    /// if that directory has no path, or if the path is empty or too long.
+    pub(super) fn new(folder: c_int, path: &[u8]) -> Option<Absolute> {
+        let mut absolute = Absolute {
+            bytes: [0; MAX],
+            len: 0,
+        };
+        if path.first()? != &b'/' {
+            let mut base = [0; MAX];
+            let base = folder_path(folder, &mut base)?;
+            absolute.append(base)?;
+        }
+        absolute.append(path)?;
+        Some(absolute)
+    }
+
+    fn append(&mut self, path: &[u8]) -> Option<()> {
+        for part in path.split(|c| *c == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => {
+                    let parent = self.bytes().iter().rposition(|c| *c == b'/');
+                    self.len = parent.unwrap_or(0);
+                }
+                _ => {
+                    let end = self.len + 1 + part.len();
+                    let place = self.bytes.get_mut(self.len..end)?;
+                    place[0] = b'/';
+                    place[1..].copy_from_slice(part);
+                    self.len = end;
+                }
+            }
+        }
+        Some(())
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The path of a directory.
+fn folder_path(folder: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
+    if folder == libc::AT_FDCWD {
+        // SAFETY: as much room as said.
+        let path = unsafe { libc::getcwd(room.as_mut_ptr().cast(), room.len()) };
+        if path.is_null() {
+            return None;
+        }
+        let path = CStr::from_bytes_until_nul(room).ok()?;
+        return Some(path.to_bytes());
+    }
+    let mut link = [0_u8; 32];
+    write!(&mut link[..], "/proc/self/fd/{folder}").ok()?;
+    // SAFETY: the text is shorter than its room, so ends with a NUL byte; as much room as said.
+    let len = unsafe { libc::readlink(link.as_ptr().cast(), room.as_mut_ptr().cast(), room.len()) };
+    Some(&room[..usize::try_from(len).ok()?])
+}
+
+/// The emulated module's file that a path names, if any.
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn target(path: *const c_char) -> Option<Target> {
+pub(super) unsafe fn target(folder: c_int, path: *const c_char) -> Option<Target> {
     // SAFETY: as the caller promises.
-    unsafe { by_name(path) }.filter(|_| state::config().gpu.provider.emulates_gdrdrv())
+    unsafe { by_name(folder, path) }.filter(|_| state::config().gpu.provider.emulates_gdrdrv())
 }
 
 /// # Safety
 /// As for [`target`].
-unsafe fn by_name(path: *const c_char) -> Option<Target> {
-    // SAFETY: reads one byte of a text that ends with a NUL byte.
-    if path.is_null() || unsafe { *path } != b'/' as c_char {
+unsafe fn by_name(folder: c_int, path: *const c_char) -> Option<Target> {
+    if path.is_null() {
         return None;
     }
     // SAFETY: as the caller promises.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     // Nearly every path ends here, without its parts being looked at.
-    path.windows(6)
-        .any(|part| part == b"gdrdrv")
-        .then(|| by_parts(path))
-        .flatten()
+    if !path.windows(6).any(|part| part == b"gdrdrv") {
+        return None;
+    }
+    by_parts(Absolute::new(folder, path)?.bytes())
 }
 
 fn by_parts(path: &[u8]) -> Option<Target> {
-    let mut parts = path
-        .split(|c| *c == b'/')
-        .filter(|part| !matches!(*part, b"" | b"."));
-    let mut next = || parts.next().unwrap_or_default();
-    let first_four: [&[u8]; 4] = [next(), next(), next(), next()];
-    if parts.next().is_some() {
-        return None;
-    }
-    match first_four {
-        [b"dev", b"gdrdrv", b"", b""] => Some(Target::Device),
-        [b"proc", b"driver", b"gdrdrv", b""] => Some(Target::ProcFolder),
-        [b"proc", b"driver", b"gdrdrv", b"params"] => Some(Target::Params),
-        [b"proc", b"driver", b"gdrdrv", b"nv_get_pages_refcount"] => Some(Target::Refcount),
+    match path {
+        b"/dev/gdrdrv" => Some(Target::Device),
+        b"/proc/driver/gdrdrv" => Some(Target::ProcFolder),
+        b"/proc/driver/gdrdrv/params" => Some(Target::Params),
+        b"/proc/driver/gdrdrv/nv_get_pages_refcount" => Some(Target::Refcount),
         _ => None,
     }
 }
@@ -66,13 +126,15 @@ mod tests {
 
     fn of(path: &CStr) -> Option<Target> {
         // SAFETY: a C string.
-        unsafe { by_name(path.as_ptr()) }
+        unsafe { by_name(libc::AT_FDCWD, path.as_ptr()) }
     }
 
     #[test]
     fn the_modules_files_are_known_however_they_are_spelled() {
         assert_eq!(of(c"/dev/gdrdrv"), Some(Target::Device));
         assert_eq!(of(c"//dev/./gdrdrv"), Some(Target::Device));
+        assert_eq!(of(c"/usr/../dev/gdrdrv"), Some(Target::Device));
+        assert_eq!(of(c"/../dev/gdrdrv"), Some(Target::Device));
         assert_eq!(of(c"/proc/driver/gdrdrv/"), Some(Target::ProcFolder));
         assert_eq!(of(c"/proc/driver/gdrdrv/params"), Some(Target::Params));
         assert_eq!(
@@ -94,6 +156,6 @@ mod tests {
             assert_eq!(of(path), None, "{path:?}");
         }
         // SAFETY: NULL is allowed.
-        assert_eq!(unsafe { by_name(std::ptr::null()) }, None);
+        assert_eq!(unsafe { by_name(libc::AT_FDCWD, std::ptr::null()) }, None);
     }
 }

@@ -1,8 +1,9 @@
 //! Files under /proc and /sys that the emulated machine has its own version of, in the session's folder.
 
-use std::ffi::{CStr, CString, OsStr, c_char};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use super::paths::Absolute;
 use crate::next;
 use crate::state;
 
@@ -11,23 +12,31 @@ use crate::state;
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
 pub(super) unsafe fn at_stand_in<R>(
+    folder: c_int,
     path: *const c_char,
     call: impl FnOnce(*const c_char) -> R,
 ) -> R {
     // SAFETY: as the caller promises.
-    match unsafe { stand_in(path) } {
+    match unsafe { stand_in(folder, path) } {
         Some(file) => call(file.as_ptr()),
         None => call(path),
     }
 }
 
-unsafe fn stand_in(path: *const c_char) -> Option<CString> {
+unsafe fn stand_in(folder: c_int, path: *const c_char) -> Option<CString> {
     if path.is_null() {
         return None;
     }
     // SAFETY: as the caller of `at_stand_in` promises.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    if !path.starts_with(b"/proc/") && !path.starts_with(b"/sys/") {
+    let elsewhere = |path: &[u8]| !path.starts_with(b"/proc/") && !path.starts_with(b"/sys/");
+    // Of absolute paths nearly every one ends here.
+    if path.starts_with(b"/") && elsewhere(path) && !path.windows(3).any(|part| part == b"/..") {
+        return None;
+    }
+    let absolute = Absolute::new(folder, path)?;
+    let path = absolute.bytes();
+    if elsewhere(path) {
         return None;
     }
     let file = state::session()?

@@ -19,6 +19,16 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
+    /// A place of our own, for a call of another exported function.
+    pub(super) fn to(place: &mut T) -> Out<T> {
+        Out(place)
+    }
+
+    /// The same for an array.
+    pub(super) fn first_of(places: &mut [T]) -> Out<T> {
+        Out(places.as_mut_ptr())
+    }
+
     /// Stores a result.
     ///
     /// # Errors
@@ -48,11 +58,6 @@ impl<T> Out<T> {
             unsafe { self.0.add(index).write_unaligned(value) };
         }
         Ok(())
-    }
-
-    /// What C cast to a pointer where it passes a number.
-    pub(super) fn number(self) -> usize {
-        self.0.addr()
     }
 
     /// The same place, for what the program has put there.
@@ -103,18 +108,8 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T> In<T> {
-    /// No argument.
-    pub(super) fn null() -> Self {
-        In(std::ptr::null())
-    }
-
     pub(super) fn is_null(self) -> bool {
         self.0.is_null()
-    }
-
-    /// What C cast to a pointer where it passes a number.
-    pub(super) fn number(self) -> usize {
-        self.0.addr()
     }
 }
 

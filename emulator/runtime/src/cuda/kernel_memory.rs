@@ -1,10 +1,10 @@
-//! Memory as kernels access it: device memory, and host memory that CUDA knows.
+//! Memory as GPU kernels access it: device memory, and host memory that CUDA knows.
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use gdremu::gpu::host::Span;
 use gdremu::gpu::memory::{Access, Error};
-use gdremu::ptx::{Fault, GlobalMemory, Width};
+use gdremu::ptx::{Fault, GlobalMemory};
 
 use super::host::Kind;
 use super::{address_space, gpus, host, state};
@@ -12,7 +12,7 @@ use super::{address_space, gpus, host, state};
 /// Flag of cuMemHostRegister.
 const READ_ONLY: u32 = 0x8;
 
-/// The memory of one launch, which looks up every buffer once until memory comes or goes.
+/// The memory of one launch. Looks up each buffer once, until memory is allocated or freed.
 #[derive(Default)]
 pub(super) struct KernelMemory {
     pieces: Vec<Piece>,
@@ -20,7 +20,7 @@ pub(super) struct KernelMemory {
     changes: u64,
 }
 
-/// Memory side by side.
+/// Contiguous memory.
 struct Piece {
     start: u64,
     len: u64,
@@ -31,24 +31,19 @@ struct Piece {
 }
 
 impl KernelMemory {
-    /// Where a value is for the CPU.
-    fn find(&mut self, address: u64, width: Width, write: bool) -> Result<*mut u8, Fault> {
+    /// A word at a multiple of 4, as the CPU finds it.
+    fn find(&mut self, address: u64, write: bool) -> Result<&AtomicU32, Fault> {
         let changes = address_space::changes();
         if changes != self.changes {
             self.pieces.clear();
             self.changes = changes;
         }
-        let inside = |piece: &Piece| {
-            address.checked_sub(piece.start).filter(|offset| {
-                offset
-                    .checked_add(width.bytes().into())
-                    .is_some_and(|end| end <= piece.len)
-            })
-        };
         let known = |pieces: &[Piece]| {
             pieces.iter().find_map(|piece| {
-                let offset = inside(piece)?;
-                Some((piece.bytes.wrapping_add(offset as usize), piece.writable))
+                let offset = address.checked_sub(piece.start)?;
+                let end = offset.checked_add(4)?;
+                let place = piece.bytes.wrapping_add(offset as usize);
+                (end <= piece.len).then_some((place, piece.writable))
             })
         };
         let (place, writable) = match known(&self.pieces) {
@@ -58,7 +53,14 @@ impl KernelMemory {
                 known(&self.pieces).ok_or(Fault)?
             }
         };
-        (writable || !write).then_some(place).ok_or(Fault)
+        if write && !writable {
+            return Err(Fault);
+        }
+        // SAFETY: the word is inside a piece, which stays mapped: device memory by its span, host
+        // memory because functions that free it wait for GPU kernels. It is aligned: host memory
+        // has the same address on the CPU, and device memory is mapped by whole pages. Programs
+        // that access it at the same time treat it as memory shared with a GPU.
+        Ok(unsafe { AtomicU32::from_ptr(place.cast()) })
     }
 }
 
@@ -103,63 +105,16 @@ fn look_up(address: u64) -> Option<Vec<Piece>> {
 }
 
 impl GlobalMemory for KernelMemory {
-    fn load(&mut self, address: u64, width: Width, order: Ordering) -> Result<u64, Fault> {
-        let place = self.find(address, width, false)?;
-        // SAFETY: a multiple of the width, as GlobalMemory says, and memory of a buffer that is
-        // mapped; frees wait for kernels. Everybody who shares it with the kernel expects it to change.
-        Ok(unsafe {
-            match width {
-                Width::W8 => AtomicU8::from_ptr(place).load(order).into(),
-                Width::W16 => AtomicU16::from_ptr(place.cast()).load(order).into(),
-                Width::W32 => AtomicU32::from_ptr(place.cast()).load(order).into(),
-                Width::W64 => AtomicU64::from_ptr(place.cast()).load(order),
-            }
-        })
+    fn load(&mut self, address: u64, order: Ordering) -> Result<u32, Fault> {
+        Ok(self.find(address, false)?.load(order))
     }
 
-    fn store(
-        &mut self,
-        address: u64,
-        width: Width,
-        value: u64,
-        order: Ordering,
-    ) -> Result<(), Fault> {
-        let place = self.find(address, width, true)?;
-        // SAFETY: as in `load`.
-        unsafe {
-            match width {
-                Width::W8 => AtomicU8::from_ptr(place).store(value as u8, order),
-                Width::W16 => AtomicU16::from_ptr(place.cast()).store(value as u16, order),
-                Width::W32 => AtomicU32::from_ptr(place.cast()).store(value as u32, order),
-                Width::W64 => AtomicU64::from_ptr(place.cast()).store(value, order),
-            }
-        }
+    fn store(&mut self, address: u64, value: u32, order: Ordering) -> Result<(), Fault> {
+        self.find(address, true)?.store(value, order);
         Ok(())
     }
 
-    fn update(
-        &mut self,
-        address: u64,
-        width: Width,
-        order: Ordering,
-        change: &mut dyn FnMut(u64) -> u64,
-    ) -> Result<u64, Fault> {
-        let place = self.find(address, width, true)?;
-        macro_rules! update {
-            ($atomic:ty, $number:ty) => {{
-                // SAFETY: as in `load`.
-                let value = unsafe { <$atomic>::from_ptr(place.cast()) };
-                let change = |old: $number| Some(change(old.into()) as $number);
-                match value.fetch_update(order, Ordering::Relaxed, change) {
-                    Ok(old) | Err(old) => old.into(),
-                }
-            }};
-        }
-        Ok(match width {
-            Width::W8 => update!(AtomicU8, u8),
-            Width::W16 => update!(AtomicU16, u16),
-            Width::W32 => update!(AtomicU32, u32),
-            Width::W64 => update!(AtomicU64, u64),
-        })
+    fn add(&mut self, address: u64, value: u32, order: Ordering) -> Result<u32, Fault> {
+        Ok(self.find(address, true)?.fetch_add(value, order))
     }
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! init device primary context peer buffer host copy fill vmm pool pointer stream event module ipc
 //! kernel export proc_address   one topic each: the exported functions and what only they need
-//! nvml     the functions of libnvidia-ml.so.1
+//!   nvml     the functions of libnvidia-ml.so.1
+//!   runtime  the CUDA runtime over the functions of the driver
 //!   exported the table of them all, and their exported entry points
 //!   entry    the bodies of all run inside one of its functions: errors and panics become CUresults
 //!   args     pointers from C, checked and used nowhere else
@@ -48,6 +49,7 @@ mod pointer;
 mod pool;
 mod primary;
 mod proc_address;
+mod runtime;
 mod signals;
 mod state;
 mod stream;

@@ -1,5 +1,5 @@
-//! The management library, libnvidia-ml.so.1: this object under another name. What libraries ask it:
-//! which GPUs there are, where they are, how they are linked; as /sys and libcuda say it, too.
+//! The management library, libnvidia-ml.so.1: this object under another name. It answers what other
+//! libraries ask: which GPUs there are, where they are, and how they are linked, as /sys and libcuda do.
 
 use std::ffi::{c_char, c_uchar};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,7 @@ impl Error {
 
 type Result<T = ()> = std::result::Result<T, Error>;
 
-/// What the CUDA side answers is about arguments alone here.
+/// The functions of CUDA that are called here fail for wrong arguments only.
 impl From<super::error::Error> for Error {
     fn from(_: super::error::Error) -> Self {
         Error::INVALID_ARGUMENT
@@ -50,7 +50,7 @@ fn gpu_of(device: Device) -> Result<usize> {
 /// Calls of nvmlInit less those of nvmlShutdown.
 static USERS: AtomicU32 = AtomicU32::new(0);
 
-/// Runs a function, unless it shall fail (`--fault`).
+/// Runs a function, unless `--fault` makes it fail.
 fn always(name: &str, body: impl FnOnce() -> Result) -> i32 {
     let fault = gpus::fault(name).map(|fault| Error(fault.0));
     fault
@@ -446,7 +446,7 @@ pub(super) extern "C" fn nvmlDeviceGetP2PStatus(
     })
 }
 
-/// What can be told about the fabric of several machines: that there is none.
+/// The state of a fabric of several hosts: there is none.
 const NO_FABRIC: u8 = 0;
 
 /// nvmlGpuFabricInfo_t.

@@ -188,7 +188,7 @@ pub(super) extern "C" fn cuMemRangeGetAttribute(
             // PREFERRED_LOCATION, LAST_PREFETCH_LOCATION, and their ids
             2 | 4 | 6 | 8 if size == 4 => data.of().set(NO_DEVICE),
             // ACCESSED_BY: a list
-            3 if size > 0 && size % size_of::<i32>() == 0 => {
+            3 if size > 0 && size.is_multiple_of(size_of::<i32>()) => {
                 data.of().set_all(std::iter::repeat_n(NO_DEVICE, numbers))
             }
             _ => Err(Error::INVALID_VALUE),

@@ -18,7 +18,7 @@ pub(super) const fn size_of_field<T, F>(_: fn(&T) -> &F) -> usize {
     size_of::<F>()
 }
 
-/// What must hold of a command and of its argument, in C.
+/// C assertions about a command and its argument.
 fn assertions<T: Layout>(name: &str, number: Number) -> String {
     let mut facts = vec![
         format!("GDRDRV_IOC_{} == {number:#x}", name.to_uppercase()),
@@ -51,7 +51,7 @@ fn all_assertions() -> String {
     .concat()
 }
 
-/// Compiles a C source beside the module's header; answers with the compiler's complaints.
+/// Compiles C source that includes the module's header; an error is the compiler's output.
 fn compile(source: &str) -> std::result::Result<(), String> {
     let include = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("gdrdrv-c");
     let mut compiler = Command::new("cc")
@@ -76,12 +76,12 @@ fn compile(source: &str) -> std::result::Result<(), String> {
 }
 
 #[test]
-fn the_modules_header_agrees() {
+fn module_header_matches_our_declarations() {
     compile(&all_assertions()).unwrap_or_else(|complaints| panic!("{complaints}"));
 }
 
 #[test]
-fn a_difference_from_the_modules_header_would_be_found() {
+fn altered_declaration_does_not_compile() {
     let right = all_assertions();
     for fact in [
         "sizeof(((struct gdrdrv_get_cb_flag *)0)->flag) == 4",

@@ -28,14 +28,14 @@ impl Cpu {
     }
 }
 
-/// Whether the ID register says so too, in the kernel's emulation of it: a kernel that does not
-/// enable the instructions hides them there.
+/// Whether the ID register, as the kernel emulates it, shows LS64: a kernel that does not enable the
+/// instructions hides them there.
 fn id_register_has_ls64() -> bool {
     if getauxval(AT_HWCAP) & HWCAP_CPUID == 0 {
         return false;
     }
     let isar1: u64;
-    // SAFETY: HWCAP_CPUID promises that programs may read the register.
+    // SAFETY: with HWCAP_CPUID set, programs may read the register.
     unsafe {
         asm!(
             "mrs {}, id_aa64isar1_el1",

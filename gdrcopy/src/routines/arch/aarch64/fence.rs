@@ -6,7 +6,7 @@
 use core::arch::asm;
 
 /// Makes the loads of a read fresh, and later than those of all reads before it. DMB LD would do
-/// for the second; DMB SY also keeps them behind the stores that the GPU may be answering.
+/// for the second; DMB SY also keeps them after the stores that the GPU may be answering.
 #[inline(always)]
 pub(crate) fn before_read() {
     full();

@@ -14,7 +14,7 @@ use crate::routines::{loads, stores};
 /// Needs LS64; the ranges are as for `write_wc`.
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { stores::by_line::<uint8x16_t>(dst, src, len, store_line) }
+    unsafe { stores::by_line::<uint8x16_t, uint8x16_t>(dst, src, len, store_line) }
 }
 
 /// # Safety
@@ -24,14 +24,15 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { loads::by_line::<64>(dst, src, len, load_line) }
 }
 
-// The assembler of stable Rust has no LS64, so the two instructions are spelt as their encodings
+// The assembler of stable Rust has no LS64, so the two instructions are written as their encodings
 // with X0 to X7 for the data and X8 for the address.
 
 /// # Safety
 /// Needs LS64, a readable `src` and a writable, aligned line `dst`.
 #[inline]
 unsafe fn store_line(dst: *mut u8, src: *const u8) {
-    // SAFETY: the caller vouches for the CPU and for both sides.
+    // SAFETY: the CPU has LS64, a line is readable at `src` and writable at `dst`, which is aligned:
+    // contract of this function.
     unsafe {
         asm!(
             "ldp x0, x1, [{src}]",
@@ -51,7 +52,8 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
 /// Needs LS64, a readable, aligned line `src` and a writable `dst`.
 #[inline]
 unsafe fn load_line(dst: *mut u8, src: *const u8) {
-    // SAFETY: the caller vouches for the CPU and for both sides.
+    // SAFETY: the CPU has LS64, a line is writable at `dst` and readable at `src`, which is aligned:
+    // contract of this function.
     unsafe {
         asm!(
             ".inst 0xf83fd100", // ld64b x0, [x8]

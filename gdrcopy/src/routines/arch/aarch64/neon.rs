@@ -9,7 +9,7 @@ use crate::routines::{loads, stores};
 /// As for `write_wc`.
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { stores::by_line::<uint8x16_t>(dst, src, len, copy_line) }
+    unsafe { stores::by_line::<uint8x16_t, uint8x16_t>(dst, src, len, copy_line) }
 }
 
 /// # Safety
@@ -23,7 +23,8 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 /// `src` must be readable and `dst` writable for a line, and the device side aligned to it.
 #[inline(always)]
 unsafe fn copy_line(dst: *mut u8, src: *const u8) {
-    // SAFETY: the caller vouches for both sides.
+    // SAFETY: a line is readable at `src` and writable at `dst`: contract of this function. NEON is part of
+    // the base architecture.
     unsafe {
         asm!(
             "ldp {a:q}, {b:q}, [{src}]",

@@ -15,7 +15,7 @@ const BLOCK: usize = size_of::<__m256i>();
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { stores::by_line::<__m128i>(dst, src, len, store_line) }
+    unsafe { stores::by_line::<__m128i, __m256i>(dst, src, len, store_line) }
 }
 
 /// # Safety
@@ -41,7 +41,8 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 #[target_feature(enable = "avx2")]
 unsafe fn copy_block(dst: *mut u8, src: *const u8) {
     let block: __m256i;
-    // SAFETY: the caller vouches for the CPU and for both sides.
+    // SAFETY: the CPU has AVX2, a block is readable at `src`, which is aligned, and writable at `dst`:
+    // contract of this function.
     unsafe {
         asm!(
             "vmovntdqa {}, [{}]",

@@ -61,8 +61,8 @@ impl Words {
     }
 
     fn decode(&self) -> Cpu {
-        // XMM and YMM; the opmasks, the upper halves of ZMM0 to 15 and ZMM16 to 31 besides. Saved
-        // by halves, they are lost at the next switch of threads.
+        // XMM and YMM; for ZMM also the opmasks, the upper halves of ZMM0 to 15, and ZMM16 to 31. What the
+        // system does not save is lost at the next thread switch.
         let saves_ymm = self.xcr0 & 0b0000_0110 == 0b0000_0110;
         let saves_zmm = self.xcr0 & 0b1110_0110 == 0b1110_0110;
         let (avx512f, avx512bw) = (bit(self.leaf7_ebx, 16), bit(self.leaf7_ebx, 30));
@@ -83,7 +83,7 @@ fn bit(word: u32, n: u32) -> bool {
 /// CPUID must announce OSXSAVE.
 #[target_feature(enable = "xsave")]
 unsafe fn xcr0() -> u64 {
-    // SAFETY: the caller vouches for XGETBV; register 0 exists wherever it does.
+    // SAFETY: OSXSAVE announces XGETBV: contract of this function. Register 0 always exists.
     unsafe { _xgetbv(0) }
 }
 

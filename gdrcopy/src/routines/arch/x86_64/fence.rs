@@ -23,7 +23,7 @@ pub(crate) fn before_read() {
 /// Later stores leave the CPU after they have retired, and so after the loads of the read have
 /// returned. Later loads from WB memory may run early, but retire in order and are repeated if their
 /// line is taken away before. Later loads through a WC mapping's own pointer are not: they come
-/// after the read only behind the fence of another read, or an MFENCE.
+/// after the read only if the fence of another read, or an MFENCE, comes between.
 #[inline(always)]
 pub(crate) fn after_read() {
     compiler_fence(Ordering::Acquire);

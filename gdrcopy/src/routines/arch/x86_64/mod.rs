@@ -2,14 +2,14 @@
 //!
 //! The order is measured (one H200 on PCIe Gen5 x16, an AVX-512 Xeon, BAR1 write-combined):
 //! AVX-512 reads 64 KiB at 1.02 GB/s, AVX2 at 0.82, SSE4.1 at 0.67; plain loads never overlap and reach
-//! 0.06. Bursts of small writes differ several times, large writes by some percent.
+//! 0.06. Bursts of small writes differ by several times, large writes by a few percent.
 //!
 //! Only Intel's AVX-512 was measured. AMD's splits each 64-byte load into two on Zen 4, and what that does to
 //! reads of write-combining memory has not been measured: other CPUs get AVX2 unless asked.
 //!
-//! Stores are plain ones. The mapping's type has the CPU combine them, as it would non-temporal ones:
-//! large copies run at the same rate with either. But of small writes in a row the CPU takes more in
-//! plain stores before it stalls: 16 of 256 bytes took 24 ns each, not 90.
+//! Stores are plain ones. The mapping's type makes the CPU combine them, as it would non-temporal ones:
+//! large copies run at the same rate with either. In a burst of small writes the CPU accepts more plain
+//! stores before it stalls: 16 writes of 256 bytes took 24 ns each, not 90.
 
 mod avx2;
 mod avx512;

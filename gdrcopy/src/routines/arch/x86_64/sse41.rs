@@ -15,7 +15,7 @@ const BLOCK: usize = size_of::<__m128i>();
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { stores::by_line::<__m128i>(dst, src, len, stores::line::<__m128i>) }
+    unsafe { stores::by_line::<__m128i, __m128i>(dst, src, len, stores::line::<__m128i>) }
 }
 
 /// # Safety
@@ -32,7 +32,8 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 #[target_feature(enable = "sse4.1")]
 unsafe fn copy_block(dst: *mut u8, src: *const u8) {
     let block: __m128i;
-    // SAFETY: the caller vouches for the CPU and for both sides.
+    // SAFETY: the CPU has SSE4.1, a block is readable at `src`, which is aligned, and writable at `dst`:
+    // contract of this function.
     unsafe {
         asm!(
             "movntdqa {}, [{}]",

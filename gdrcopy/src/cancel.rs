@@ -1,11 +1,11 @@
-//! Threads that are canceled.
+//! Thread cancellation.
 
 use std::ffi::c_int;
 
 /// Defers the cancellation of the calling thread (`pthread_cancel`) as long as it exists.
 ///
-/// glibc cancels a thread by unwinding its stack. Through Rust frames that aborts the process, and it
-/// would leave descriptors and handles behind.
+/// glibc cancels a thread by unwinding its stack. Unwinding Rust frames that way aborts the process, and
+/// would leak descriptors and handles.
 #[derive(Debug)]
 pub struct Deferred {
     state_before: c_int,
@@ -23,7 +23,7 @@ impl Deferred {
     #[expect(clippy::new_without_default, reason = "it changes the thread")]
     pub fn new() -> Deferred {
         let mut state_before = 0;
-        // SAFETY: the place is ours; POSIX defines the function for every thread.
+        // SAFETY: the output is a local variable; POSIX defines the function for every thread.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut state_before) };
         Deferred { state_before }
     }

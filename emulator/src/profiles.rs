@@ -1,0 +1,55 @@
+//! The table of emulated machines: `profiles.toml`.
+
+use std::ffi::OsString;
+
+use toml::{Table, Value};
+
+const TABLE: &str = include_str!("../profiles.toml");
+
+fn table() -> Table {
+    TABLE.parse().expect("profiles.toml is valid TOML")
+}
+
+/// The names of all profiles, in the order of the file.
+pub(crate) fn names() -> Vec<String> {
+    table().keys().cloned().collect()
+}
+
+/// The name, if there is such a profile.
+///
+/// # Errors
+/// The names that there are.
+pub(crate) fn known(name: &str) -> Result<String, String> {
+    let names = names();
+    match names.iter().any(|known| known == name) {
+        true => Ok(name.to_owned()),
+        false => Err(format!("the profiles are {}", names.join(", "))),
+    }
+}
+
+/// The options of a profile, as the command line takes them.
+pub(crate) fn options(name: &str) -> Vec<OsString> {
+    let table = table();
+    let options = table.get(name).and_then(Value::as_table);
+    let options = options.into_iter().flatten();
+    let words = options.flat_map(|(option, value)| {
+        let value = match value {
+            Value::Boolean(_) => None,
+            Value::String(text) => Some(text.clone()),
+            Value::Integer(number) => Some(number.to_string()),
+            other => panic!("profiles.toml: {option} = {other:?}"),
+        };
+        std::iter::once(format!("--{option}")).chain(value)
+    });
+    words.map(OsString::from).collect()
+}
+
+/// A line for each profile: its name and options.
+pub(crate) fn list() -> String {
+    let line = |name: &String| {
+        let options = options(name).join(" ".as_ref());
+        let line = format!("{name:<20} {}", options.display());
+        format!("{}\n", line.trim_end())
+    };
+    names().iter().map(line).collect()
+}

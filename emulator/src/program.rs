@@ -1,0 +1,78 @@
+//! What a program file shows before it runs: whether the preload library will get into it.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Set-user-id and set-group-id.
+const PRIVILEGED: u32 = 0o6000;
+
+/// Why the program will see the real machine, if it will.
+pub(crate) fn unreachable(program: &OsStr) -> Option<String> {
+    let path = find(program)?;
+    let metadata = fs::metadata(&path).ok()?;
+    let why = if metadata.permissions().mode() & PRIVILEGED != 0 {
+        "runs with the privileges of its file, for which the dynamic loader ignores LD_PRELOAD"
+    } else {
+        elf(&path)?
+    };
+    let name = path.file_name().unwrap_or(program).display();
+    Some(format!("{name} {why}: it will see the real machine"))
+}
+
+/// The file that will be run.
+fn find(program: &OsStr) -> Option<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(program.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|file| {
+            fs::metadata(file)
+                .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        })
+}
+
+/// What stands in the way in an ELF file.
+fn elf(path: &Path) -> Option<&'static str> {
+    const PT_INTERP: u32 = 3;
+    const CLASS_64: u8 = 2;
+    let mut file = File::open(path).ok()?;
+    let mut header = [0; 64];
+    file.read_exact(&mut header).ok()?;
+    if !header.starts_with(b"\x7fELF") {
+        return None; // A script: its interpreter is a program like others.
+    }
+    if header[4] != CLASS_64 {
+        return Some("is no program for 64 bits");
+    }
+    let number = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    };
+    let (start, size, count) = (
+        number(&header[32..40]),
+        number(&header[54..56]),
+        number(&header[56..58]),
+    );
+    for index in 0..count {
+        let mut segment = [0; 56];
+        file.read_exact_at(&mut segment, start + index * size)
+            .ok()?;
+        if number(&segment[..4]) != PT_INTERP.into() {
+            continue;
+        }
+        let mut interpreter = vec![0; usize::try_from(number(&segment[32..40])).ok()?.min(4096)];
+        file.read_exact_at(&mut interpreter, number(&segment[8..16]))
+            .ok()?;
+        let musl = interpreter.windows(4).any(|part| part == b"musl");
+        return musl.then_some("is linked with musl, and the preload library with glibc");
+    }
+    Some("is linked statically")
+}

@@ -1,0 +1,287 @@
+/*
+ * The CUDA runtime, linked as programs are: with NVIDIA's libcudart, whose symbols have versions. One group of functions a
+ * run, named by the first argument.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <pthread.h>
+#include <stdint.h>
+
+typedef int cudaError_t;
+typedef struct stream *cudaStream_t;
+typedef struct event *cudaEvent_t;
+
+struct attributes {
+    int type, device;
+    void *device_pointer, *host_pointer;
+    long reserved[8];
+};
+
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device);
+cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags);
+cudaError_t cudaDeviceSynchronize(void);
+cudaError_t cudaDeviceReset(void);
+cudaError_t cudaDriverGetVersion(int *version);
+#ifdef CUDA_12
+#define cudaGetDeviceProperties cudaGetDeviceProperties_v2
+#endif
+cudaError_t cudaGetDeviceProperties(void *properties, int device);
+cudaError_t cudaMalloc(void **address, size_t size);
+cudaError_t cudaMallocManaged(void **address, size_t size, unsigned int flags);
+cudaError_t cudaMallocAsync(void **address, size_t size, cudaStream_t stream);
+cudaError_t cudaFree(void *address);
+cudaError_t cudaFreeAsync(void *address, cudaStream_t stream);
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t size, int kind);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, cudaStream_t stream);
+cudaError_t cudaMemset(void *address, int value, size_t size);
+cudaError_t cudaMemsetAsync(void *address, int value, size_t size, cudaStream_t stream);
+cudaError_t cudaHostAlloc(void **address, size_t size, unsigned int flags);
+cudaError_t cudaHostRegister(void *address, size_t size, unsigned int flags);
+cudaError_t cudaHostUnregister(void *address);
+cudaError_t cudaFreeHost(void *address);
+cudaError_t cudaPointerGetAttributes(struct attributes *attributes, const void *address);
+cudaError_t cudaStreamCreate(cudaStream_t *stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void *), void *data);
+cudaError_t cudaEventCreate(cudaEvent_t *event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *time, cudaEvent_t from, cudaEvent_t to);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaGetLastError(void);
+cudaError_t cudaPeekAtLastError(void);
+const char *cudaGetErrorName(cudaError_t error);
+const char *cudaGetErrorString(cudaError_t error);
+
+enum { INVALID_VALUE = 1, INVALID_DIRECTION = 21, INVALID_DEVICE = 101 };
+enum { TO_DEVICE = 1, TO_HOST = 2, DEFAULT = 4 };
+
+#define CHECK_CUDA(call) CHECK_EQUAL((call), 0)
+
+static void devices(void)
+{
+    int count = 0, device = 7, value, version;
+    char pci_id[32];
+
+    CHECK_CUDA(cudaDriverGetVersion(&version));
+    CHECK_EQUAL(version, 13000);
+    CHECK_CUDA(cudaGetDeviceCount(&count));
+    CHECK_EQUAL(count, 2);
+    CHECK_CUDA(cudaGetDevice(&device));
+    CHECK_EQUAL(device, 0);
+    CHECK_EQUAL(cudaSetDevice(2), INVALID_DEVICE);
+    CHECK_CUDA(cudaSetDevice(1));
+    CHECK_CUDA(cudaGetDevice(&device));
+    CHECK_EQUAL(device, 1);
+    CHECK_CUDA(cudaDeviceGetAttribute(&value, 75, 0));
+    CHECK_EQUAL(value, 9);
+    CHECK_CUDA(cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), 1));
+    CHECK_STRING(pci_id, "0000:2B:00.0");
+    CHECK_CUDA(cudaDeviceCanAccessPeer(&value, 0, 1));
+    CHECK_EQUAL(value, 1);
+    CHECK_CUDA(cudaDeviceEnablePeerAccess(0, 0));
+    CHECK_EQUAL(cudaDeviceEnablePeerAccess(0, 0), 704);
+}
+
+static void properties(void)
+{
+    enum { SIZE = 1200, AT = 64 };
+    unsigned char bytes[SIZE];
+    size_t memory;
+    int value, end;
+
+#ifdef CUDA_12
+    end = 1032;
+    size_t processors = 388;
+#else
+    end = 1008;
+    size_t processors = 384;
+#endif
+    memset(bytes, 0xee, sizeof(bytes));
+    CHECK_CUDA(cudaGetDeviceProperties(bytes + AT, 0));
+    CHECK_STRING((char *)bytes + AT, "gdremu GPU");
+    memcpy(&memory, bytes + AT + 288, sizeof(memory));
+    CHECK_EQUAL(memory, 16ul << 30);
+    memcpy(&value, bytes + AT + 360, sizeof(value));
+    CHECK_EQUAL(value, 9);
+    memcpy(&value, bytes + AT + processors, sizeof(value));
+    CHECK_EQUAL(value, 132);
+    CHECK_EQUAL(bytes[AT - 1], 0xee);
+    CHECK_EQUAL(bytes[AT + end - 1], 0);
+    CHECK_EQUAL(bytes[AT + end], 0xee);
+    CHECK_EQUAL(cudaGetDeviceProperties(bytes, 5), INVALID_DEVICE);
+}
+
+static void memory(void)
+{
+    size_t before, after, total;
+    void *buffer, *none = &total;
+
+    CHECK_CUDA(cudaMemGetInfo(&before, &total));
+    CHECK_CUDA(cudaMalloc(&buffer, 2 << 20));
+    CHECK_CUDA(cudaMemGetInfo(&after, &total));
+    CHECK_EQUAL(after, before - (2 << 20));
+    CHECK_CUDA(cudaFree(buffer));
+    CHECK_CUDA(cudaMemGetInfo(&after, &total));
+    CHECK_EQUAL(after, before);
+    CHECK_EQUAL(cudaFree(buffer), INVALID_VALUE);
+    CHECK_CUDA(cudaFree(NULL));
+    CHECK_CUDA(cudaMalloc(&none, 0));
+    CHECK(none == NULL);
+    CHECK_EQUAL(cudaMalloc(&buffer, total + 1), 2);
+    CHECK_CUDA(cudaDeviceReset());
+    CHECK_CUDA(cudaMalloc(&buffer, 1));
+}
+
+static void copies(void)
+{
+    char out[] = "from the host", in[sizeof(out)] = "";
+    void *buffer;
+
+    CHECK_CUDA(cudaMalloc(&buffer, sizeof(out)));
+    CHECK_CUDA(cudaMemcpy(buffer, out, sizeof(out), TO_DEVICE));
+    CHECK_CUDA(cudaMemcpy(in, buffer, sizeof(out), TO_HOST));
+    CHECK_STRING(in, out);
+    CHECK_CUDA(cudaMemset(buffer, 'x', 4));
+    CHECK_CUDA(cudaMemcpy(in, buffer, sizeof(out), DEFAULT));
+    CHECK_STRING(in, "xxxx the host");
+    CHECK_EQUAL(cudaMemcpy(in, buffer, sizeof(out), 5), INVALID_DIRECTION);
+    CHECK_CUDA(cudaFree(buffer));
+}
+
+static void count(void *number)
+{
+    ++*(int *)number;
+}
+
+static void streams(void)
+{
+    char out[] = "in a stream", in[sizeof(out)] = "";
+    cudaEvent_t start, end;
+    cudaStream_t stream;
+    float time = -1;
+    void *buffer;
+    int calls = 0;
+
+    CHECK_CUDA(cudaStreamCreate(&stream));
+    CHECK_CUDA(cudaEventCreate(&start));
+    CHECK_CUDA(cudaEventCreate(&end));
+    CHECK_CUDA(cudaMallocAsync(&buffer, sizeof(out), stream));
+    CHECK_CUDA(cudaEventRecord(start, stream));
+    CHECK_CUDA(cudaMemcpyAsync(buffer, out, sizeof(out), TO_DEVICE, stream));
+    CHECK_CUDA(cudaMemsetAsync(buffer, 'y', 2, stream));
+    CHECK_CUDA(cudaMemcpyAsync(in, buffer, sizeof(out), TO_HOST, stream));
+    CHECK_CUDA(cudaLaunchHostFunc(stream, count, &calls));
+    CHECK_CUDA(cudaEventRecord(end, stream));
+    CHECK_CUDA(cudaStreamWaitEvent(NULL, end, 0));
+    CHECK_CUDA(cudaEventSynchronize(end));
+    CHECK_CUDA(cudaStreamSynchronize(stream));
+    CHECK_CUDA(cudaStreamQuery(stream));
+    CHECK_STRING(in, "yy a stream");
+    CHECK_EQUAL(calls, 1);
+    CHECK_CUDA(cudaEventElapsedTime(&time, start, end));
+    CHECK(time >= 0);
+    CHECK_CUDA(cudaFreeAsync(buffer, stream));
+    CHECK_CUDA(cudaEventDestroy(start));
+    CHECK_CUDA(cudaEventDestroy(end));
+    CHECK_CUDA(cudaStreamDestroy(stream));
+    CHECK_EQUAL(cudaStreamQuery(stream), 400);
+    CHECK_CUDA(cudaDeviceSynchronize());
+}
+
+static void pointers(void)
+{
+    struct attributes attributes;
+    void *device, *host, *managed;
+    static char mine[4096], registered[4096];
+
+    CHECK_CUDA(cudaSetDevice(1));
+    CHECK_CUDA(cudaMalloc(&device, 100));
+    CHECK_CUDA(cudaHostAlloc(&host, 100, 0));
+    CHECK_CUDA(cudaMallocManaged(&managed, 100, 1));
+    CHECK_CUDA(cudaHostRegister(registered, sizeof(registered), 0));
+    const struct {
+        void *address;
+        int type, device, has_device, has_host;
+    } wanted[] = {
+        {device, 2, 1, 1, 0}, {host, 1, 1, 1, 1}, {managed, 3, 1, 1, 1}, {registered, 1, 1, 1, 1}, {mine, 0, -2, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        CHECK_CUDA(cudaPointerGetAttributes(&attributes, wanted[i].address));
+        CHECK_EQUAL(attributes.type, wanted[i].type);
+        CHECK_EQUAL(attributes.device, wanted[i].device);
+        CHECK(attributes.device_pointer == (wanted[i].has_device ? wanted[i].address : NULL));
+        CHECK(attributes.host_pointer == (wanted[i].has_host ? wanted[i].address : NULL));
+    }
+    CHECK_EQUAL(cudaGetLastError(), 0);
+    CHECK_CUDA(cudaHostUnregister(registered));
+    CHECK_CUDA(cudaFreeHost(host));
+    CHECK_CUDA(cudaFree(managed));
+    CHECK_CUDA(cudaFree(device));
+}
+
+static void errors(void)
+{
+    CHECK_EQUAL(cudaGetLastError(), 0);
+    CHECK_EQUAL(cudaSetDevice(9), INVALID_DEVICE);
+    CHECK_EQUAL(cudaPeekAtLastError(), INVALID_DEVICE);
+    CHECK_EQUAL(cudaGetLastError(), INVALID_DEVICE);
+    CHECK_EQUAL(cudaGetLastError(), 0);
+    CHECK_STRING(cudaGetErrorName(INVALID_DEVICE), "cudaErrorInvalidDevice");
+    CHECK_STRING(cudaGetErrorString(INVALID_DEVICE), "invalid device ordinal");
+    CHECK_STRING(cudaGetErrorString(0), "no error");
+    CHECK_STRING(cudaGetErrorName(12345), "unrecognized error code");
+}
+
+/* Each thread has its own GPU and its own last error. */
+static void *in_thread(void *buffer)
+{
+    int device = 7;
+
+    CHECK_EQUAL(cudaGetLastError(), 0);
+    CHECK_CUDA(cudaGetDevice(&device));
+    CHECK_EQUAL(device, 0);
+    CHECK_CUDA(cudaFree(buffer));
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t thread;
+    void *buffer;
+
+    CHECK_CUDA(cudaSetDevice(1));
+    CHECK_CUDA(cudaMalloc(&buffer, 100));
+    CHECK_EQUAL(cudaSetDevice(9), INVALID_DEVICE);
+    CHECK_EQUAL(pthread_create(&thread, NULL, in_thread, buffer), 0);
+    CHECK_EQUAL(pthread_join(thread, NULL), 0);
+    CHECK_EQUAL(cudaGetLastError(), INVALID_DEVICE);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } groups[] = {
+        {"devices", devices}, {"properties", properties}, {"memory", memory}, {"copies", copies},
+        {"streams", streams}, {"pointers", pointers},     {"errors", errors}, {"threads", threads},
+    };
+
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+        if (argc > 1 && strcmp(argv[1], groups[i].name) == 0) {
+            groups[i].run();
+            return passed(argv[1]);
+        }
+    return 1;
+}

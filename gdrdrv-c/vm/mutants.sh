@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# mutants.sh [NAME ...]: breaks gdrdrv in one place at a time, and shows that a test notices. Exit status 1 if one does not.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+work=$root/build/gdrdrv-c/mutants
+wanted=" $* "
+
+make --no-print-directory --silent -C "$root/gdrdrv-c/tests"
+rm -rf "$work"
+mkdir -p "$work"
+noticed=0
+missed=0
+
+# mutant NAME "PROGRAM ARGUMENTS" "RUN.SH OPTIONS" FILE PERL [FILE PERL …]: each expression must change its file.
+mutant() {
+    local name=$1 program=$2 options=$3 source=$work/$1 status=0
+    shift 3
+    [ "$wanted" = "  " ] || [[ $wanted == *" $name "* ]] || return 0
+    mkdir "$source"
+    cp --preserve=timestamps "$root"/gdrdrv-c/*.[ch] "$root/gdrdrv-c/Kbuild" "$source"
+    while [ $# -gt 0 ]; do
+        perl -0pi -e "$2" "$source/$1"
+        ! cmp -s "$source/$1" "$root/gdrdrv-c/$1" || { echo "mutants.sh: $name changes nothing in $1" >&2 && exit 2; }
+        shift 2
+    done
+    # shellcheck disable=SC2086 # Words.
+    "$here/run.sh" $options --source "$source" --timeout 300 -- "$root/gdrdrv-c/tests/run.sh" "$program" \
+        >"$source.log" 2>&1 || status=$?
+    if [ $status -eq 0 ]; then
+        missed=$((missed + 1))
+        printf 'MISSED   %-22s by %s\n' "$name" "$program"
+    elif ls "$root"/build/gdrdrv-c/kernel/6.1/modules-*-"$name"/gdrdrv/gdrdrv.ko >/dev/null 2>&1; then
+        noticed=$((noticed + 1))
+        printf 'noticed  %-22s by %s: %s\n' "$name" "${program%% *}" "$(grep -m 1 -E '\.c:[0-9]+:|, round|still pinned|WARNING|BUG|died' "$source.log" |
+            sed 's/^.*tests\///')"
+    else
+        echo "mutants.sh: $name does not build" >&2 && exit 2
+    fi
+    rm -rf "$root"/build/gdrdrv-c/kernel/6.1/modules-*-"$name"
+}
+
+# Makes the time longer between the filling of page tables and the end of mmap.
+widen='s/(mutex_unlock\(&file->lock\);\n)(\treturn err;)/$1\tusleep_range(2000, 2100);\n$2/; s/#include <linux.io.h>/#include <linux\/delay.h>\n$&/'
+t=--traditional
+
+mutant no-wait-for-mmap 'stale_maps unpin 100' '' map.c "$widen; s/if \(pin->persistent && current->mm\)/if (false)/"
+mutant no-zap mappings '' map.c 's/\tunmap_mapping_range\(.*?;\n//'
+mutant fault-after-end 'races 500' $t map.c 's/if \(pin->live\)\n\t\tresult = gdr_fill/if (true)\n\t\tresult = gdr_fill/'
+mutant mmap-after-end mappings $t map.c 's/!pin->live \|\| //'
+mutant mapped-twice answers '' map.c 's/ \|\| atomic_read\(&pin->vmas\)\)/)/'
+mutant beyond-the-pin answers '' map.c 's/vma->vm_end - vma->vm_start > pin->size \|\| //'
+mutant private-mapping answers '' map.c 's/!\(vma->vm_flags & VM_MAYSHARE\)/false/'
+mutant inherited-by-fork owners '' map.c 's/ \| VM_DONTCOPY//'
+mutant no-write-combining memory_types '' map.c 's/\t\tgdr_reserve_wc\(pin\);/\t\tif (false)\n\t$&/'
+mutant reservation-stays memory_types '' map.c 's/\tif \(pin->wc_reserved\)\n\t\tgdr_unreserve_wc\(pin, pin->size\);\n//'
+mutant two-reservations mappings '' map.c 's/#ifdef VM_PAT/#if 0/'
+mutant cached-on-x86 answers '--emugpu coherent=1' pages.c 's/if \(IS_ENABLED\(CONFIG_X86\)\)/if (false)/'
+mutant end-of-a-thread owners '' main.c 's/ && !atomic_read\(&current->signal->live\)//'
+mutant death-ignored killed '' main.c 's/current->flags & PF_EXITING/false/'
+mutant private-node owners '' main.c 's/0666/0600/'
+mutant any-process owners '' commands.c 's/if \(!gdr_file_is_callers\(file\)\)/if (false)/'
+mutant any-process-maps owners '' map.c 's/if \(!gdr_file_is_callers\(file\)\)/if (false)/'
+mutant put-by-any-process owners $t pages.c 's/gdr_file_is_callers\(pin->file\) && READ/READ/'
+mutant failed-put-ignored answers $t pages.c 's/!gdr_put\(pin\) &&/(gdr_put(pin), true) \&\&/'
+mutant no-wait-for-revoke 'races 2000' $t pages.c 's/\twait_for_completion\(&pin->revocation\);\n//'
+mutant oldest-pin stale_handles '' gdrdrv.h 's/xa_load\(&file->pins, handle\)/xa_find(\&file->pins, \&(unsigned long){ 0 }, ULONG_MAX, XA_PRESENT)/'
+mutant handles-overlap answers '' pin.c 's/max\(1ULL, pin->size >> PAGE_SHIFT\)/1/'
+mutant range-wraps answers '' pin.c 's/!addr \|\| check_add_overflow\(pin->offset, size, &ragged\)/!addr || ((ragged = pin->offset + size), false)/'
+mutant pcie-not-forced answers '' pages.c 's/flags = NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING/flags = 0/'
+mutant every-argument-back answers '' commands.c 's/err \|\| !command->answers/err/'
+mutant pin-not-undone answers '' commands.c 's/if \(command->handle\)/if (false)/'
+mutant trace-with-gaps answers '' gdrdrv.h 's/pr_info\(format/pr_info_ratelimited(format/'
+
+echo "$noticed noticed, $missed missed"
+[ $missed -eq 0 ]

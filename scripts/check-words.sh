@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Fails if tracked text uses words that CONTRIBUTING.md advises against (its table is read here), or if a commit subject
+# is longer than 72 characters.
+#
+#   scripts/check-words.sh          check
+#   scripts/check-words.sh --list   print each use
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Subjects are checked after this commit, except those of the commits named here.
+base=81fc54a
+known='58673ab 178e2c8 aa038be 454bea9 cf8b264'
+
+# Never checked: this list of words, licenses, raw output, data.
+exempt=(CONTRIBUTING.md scripts/check-words.sh '*LICENSE-*' 'docs/measurements/*' '*.svg' '*.lock' '*.patch')
+
+# Not revised yet: directories and the uses that they may still have. Numbers may only shrink; remove a line at 0.
+allowed=(
+    '352 emulator' '352 gdremu' # One directory, before and after its move.
+    '16 tests'
+    '131 c_tests'
+    '70 gdrdrv-c'
+    '5 scripts'
+)
+
+words=$(sed -n '/<!-- check-words: the first/,/<!-- check-words: end/p' CONTRIBUTING.md |
+    awk -F'|' 'NF > 2 && !/^\| (do not write|---)/ { gsub(/^ +| +$/, "", $2); gsub(/, /, "|", $2); printf "%s%s", sep, $2; sep = "|" }')
+[ -n "$words" ] || { echo "check-words: no table of words in CONTRIBUTING.md" >&2; exit 1; }
+
+# uses PATH …: each use below the paths. An underscore separates words, so that names of functions and tests count too.
+uses() {
+    git ls-files -z -- "$@" "${exempt[@]/#/:(exclude)}" |
+        xargs -0 --no-run-if-empty grep -IniE "(^|[^[:alnum:]])($words)([^[:alnum:]]|\$)" /dev/null || true
+}
+
+status=0
+paths=()
+for line in "${allowed[@]}"; do
+    read -r limit path <<<"$line"
+    paths+=(":(exclude)$path")
+    count=$(uses "$path" | wc -l)
+    if [ "$count" -gt "$limit" ]; then
+        echo "check-words: $path has $count lines with words to avoid, $limit are allowed:" >&2
+        uses "$path" >&2
+        status=1
+    elif [ "$count" -lt "$limit" ] && [ -e "$path" ]; then
+        echo "check-words: $path: lower its limit in scripts/check-words.sh from $limit to $count"
+    fi
+    [ "${1:-}" != --list ] || uses "$path"
+done
+if found=$(uses . "${paths[@]}") && [ -n "$found" ]; then
+    printf 'check-words: see the table in CONTRIBUTING.md for what to write instead:\n%s\n' "$found" >&2
+    status=1
+fi
+
+if git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
+    long=$(git log --no-merges --format='%h %s' "$base..HEAD" | awk -v known="$known" 'length($0) - length($1) - 1 > 72 && index(known, substr($1, 1, 7)) == 0')
+    if [ -n "$long" ]; then
+        printf 'check-words: commit subjects of more than 72 characters:\n%s\n' "$long" >&2
+        status=1
+    fi
+fi
+exit "$status"
