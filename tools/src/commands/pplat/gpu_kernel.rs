@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use cudarc::driver::sys::{CUfunction, CUmodule, CUstream};
 
 use super::buffers::Buffers;
-use crate::cuda::{CudaError, Gpu, functions};
+use crate::cuda::driver::functions;
+use crate::cuda::{CudaError, Gpu};
 
 functions! {
     struct Functions {
