@@ -109,7 +109,7 @@ as_set() {
 
 # The tools run by the names of their links, and have man pages. What else there is, uninstall must find.
 make --no-print-directory --silent tools_install prefix=/usr DESTDIR="$root"
-for tool in copybw copylat apiperf pplat doctor; do
+for tool in copybw copylat compare apiperf pplat doctor; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"
     [[ $help == *"Usage: gdrcopy $tool"* ]] || die "gdrcopy_$tool is another tool: $help"
     [ -s "$root/usr/share/man/man1/gdrcopy_$tool.1" ] || die "gdrcopy_$tool has no man page"

@@ -9,7 +9,7 @@ bundle=$(cd "${1:-$root/build/gpu}" && pwd) || exit 2
 logs=$root/build/gpu-check
 gdremu=("$bundle/gdremu" --provider nvidia)
 watched=("$bundle/watched" "${gdremu[@]}")
-leak=66 # gdremu's exit status for pins that nobody gave back; gdrcopy_sanity leaves some on purpose
+leak=66 # gdremu's exit status for leaked pins; gdrcopy_sanity leaks some on purpose
 
 die() {
     echo "gpu-check: $*" >&2

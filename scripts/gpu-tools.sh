@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# scripts/gpu-tools.sh FOLDER [BUNDLE]: runs every tool of `gdrcopy` on this machine's NVIDIA GPU, and leaves what they
-# print and draw in FOLDER. BUNDLE is what `make gpu-bundle` made (default: build/gpu). Where there is no gdrdrv, gdremu's
-# nvidia provider stands in for it. Takes three minutes at most, on one core, GPU_CHECK_CORE (default: 4, or the last if
-# there are fewer). GPU_TOOLS_OTHER names another libgdrapi to compare with.
+# scripts/gpu-tools.sh DIRECTORY [BUNDLE]: runs every tool of `gdrcopy` on an NVIDIA GPU, and writes their output and
+# charts to DIRECTORY. BUNDLE comes from `make gpu-bundle` (default: build/gpu). Without gdrdrv, gdremu's nvidia provider
+# takes its place. Takes at most four minutes on one core, GPU_CHECK_CORE (default: 4, or the last if there are fewer).
+# GPU_TOOLS_OTHER names another libgdrapi to compare with.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 [ $# -ge 1 ] || {
-    echo "usage: scripts/gpu-tools.sh FOLDER [BUNDLE]" >&2
+    echo "usage: scripts/gpu-tools.sh DIRECTORY [BUNDLE]" >&2
     exit 2
 }
 mkdir -p "$1" || exit 2
-folder=$(cd "$1" && pwd)
+directory=$(cd "$1" && pwd)
 bundle=$(cd "${2:-$root/build/gpu}" && pwd) || exit 2
 
 [ -x "$bundle/gdrcopy" ] || {
@@ -28,8 +28,8 @@ libraries=(--lib "gdrapi=$bundle/libgdrapi.so.2")
 [ -z "${GPU_TOOLS_OTHER:-}" ] || libraries+=(--lib "other=$GPU_TOOLS_OTHER")
 failed=0
 
-# tool NAME SECONDS ARGUMENT...: runs a tool for so long at most, then asks it for its results so far, which is no failure. What it prints is
-# left in FOLDER/NAME.txt, below its command line, without the names of the two folders.
+# tool NAME SECONDS ARGUMENT...: runs a tool, and interrupts it after that time, which prints the results so far and is
+# no failure. DIRECTORY/NAME.txt gets its command line and output, without the names of the two directories.
 tool() {
     local name=$1 limit=$2 status
     shift 2
@@ -37,7 +37,7 @@ tool() {
     {
         echo "\$ gdrcopy $*"
         timeout --signal=INT "$limit" "${gdrcopy[@]}" "$@" 2>&1
-    } | sed "s|$bundle/||g; s|$folder/||g" | tee "$folder/$name.txt"
+    } | sed "s|$bundle/||g; s|$directory/||g" | tee "$directory/$name.txt"
     status=${PIPESTATUS[0]}
     if [ "$status" -ne 0 ] && [ "$status" -ne 124 ]; then
         echo "gpu-tools: $name ended with $status" >&2
@@ -49,9 +49,10 @@ measured=(--cpu "$core" "${libraries[@]}")
 
 tool doctor 15 doctor --lib "$bundle/libgdrapi.so.2"
 tool copybw 10 copybw "${measured[@]}"
-tool copybw-sweep 30 copybw --sweep 4M --size 4M "${measured[@]}" --plot "$folder/copybw.svg"
-tool copylat 60 copylat --cumemcpy "${measured[@]}" --plot "$folder/copylat.svg"
-tool apiperf 20 apiperf "${measured[@]}" --plot "$folder/apiperf.svg"
+tool copybw-sweep 30 copybw --sweep 4M --size 4M "${measured[@]}" --plot "$directory/copybw.svg"
+tool copylat 60 copylat --cumemcpy "${measured[@]}" --plot "$directory/copylat.svg"
+tool compare 60 compare --with memcpy,cumemcpy --alignments 0,1 --budget 20 "${measured[@]}" --plot "$directory/compare.svg"
+tool apiperf 20 apiperf "${measured[@]}" --plot "$directory/apiperf.svg"
 for mode in 0 1; do
     tool "pplat-mode$mode" 10 pplat --mode "$mode" "${measured[@]}"
     tool "pplat-mode$mode-4K" 10 pplat --mode "$mode" --size 4096 "${measured[@]}"

@@ -1,4 +1,4 @@
-//! apiperf: a line for each size, and a histogram of the pins.
+//! apiperf: one line per size, and a histogram of the pins.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{gdrcopy, library, run};
 use serde_json::Value;
 
 #[test]
-fn calls_and_sizes_are_listed() {
+fn text_lists_calls_and_sizes() {
     let library = library();
     let output = run(&mut gdrcopy(
         &[],
@@ -76,8 +76,8 @@ fn two_libraries_have_ratios() {
     let options = ["apiperf", "-s", "64K", "-n", "10", "--lib", &a, "--lib", &b];
     let output = run(&mut gdrcopy(&[], &options));
     assert!(output.stdout.contains("P50 ratio"), "{output:?}");
-    let folder = tempfile::tempdir().unwrap();
-    let plot = folder.path().join("plot.svg");
+    let directory = tempfile::tempdir().unwrap();
+    let plot = directory.path().join("plot.svg");
     let output = run(gdrcopy(&[], &options)
         .args(["--format=json", "--plot"])
         .arg(&plot));
@@ -97,17 +97,17 @@ fn two_libraries_have_ratios() {
 }
 
 #[test]
-fn pins_and_mappings_are_given_back() {
+fn pins_and_mappings_are_released() {
     let library = library();
     let trace = tempfile::NamedTempFile::new().unwrap();
-    let machine = [
+    let emulated = [
         "--trace",
         trace.path().to_str().unwrap(),
         "--leak-exit",
         "99",
     ];
     let output = run(&mut gdrcopy(
-        &machine,
+        &emulated,
         &[
             "apiperf",
             "-s",
@@ -130,7 +130,7 @@ fn pins_and_mappings_are_given_back() {
 }
 
 #[test]
-fn less_than_a_page_or_no_iteration_is_wrong_usage() {
+fn size_below_a_page_or_no_iteration_is_refused() {
     for options in [["-s", "65535"], ["-n", "0"]] {
         let output = run(gdrcopy(&[], &["apiperf"]).args(options));
         assert_eq!(output.status, Some(2), "{options:?}: {output:?}");

@@ -1,4 +1,4 @@
-//! The command line, whatever the tool.
+//! The command line of all tools.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{gdrcopy, library, run};
 const TOOLS: [&str; 6] = ["copybw", "copylat", "compare", "apiperf", "pplat", "doctor"];
 
 #[test]
-fn wrong_options_are_told_with_status_2() {
+fn wrong_options_give_status_2() {
     for tool in TOOLS {
         let output = run(&mut gdrcopy(&[], &[tool, "--no-such-option"]));
         assert_eq!(output.status, Some(2), "{tool}: {output:?}");
@@ -23,7 +23,7 @@ fn wrong_options_are_told_with_status_2() {
 }
 
 #[test]
-fn help_is_given_without_a_gpu() {
+fn help_needs_no_gpu() {
     for tool in TOOLS {
         for option in ["-h", "--help"] {
             let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args([tool, option]));
@@ -37,7 +37,7 @@ fn help_is_given_without_a_gpu() {
 }
 
 #[test]
-fn the_last_of_equal_options_counts() {
+fn last_of_equal_options_counts() {
     let one = format!("--lib={}", library().display());
     let output = run(&mut gdrcopy(
         &[],
@@ -50,10 +50,10 @@ fn the_last_of_equal_options_counts() {
 }
 
 #[test]
-fn links_name_the_tool() {
-    let folder = tempfile::tempdir().unwrap();
+fn link_name_selects_the_tool() {
+    let directory = tempfile::tempdir().unwrap();
     for tool in TOOLS {
-        let link = folder.path().join(format!("gdrcopy_{tool}"));
+        let link = directory.path().join(format!("gdrcopy_{tool}"));
         symlink(env!("CARGO_BIN_EXE_gdrcopy"), &link).unwrap();
         let output = run(Command::new(&link).arg("-h"));
         assert!(
@@ -69,7 +69,7 @@ fn links_name_the_tool() {
 }
 
 #[test]
-fn without_a_cuda_driver_there_is_an_explanation() {
+fn missing_cuda_driver_is_explained() {
     let library = library();
     for tool in ["copybw", "copylat", "compare", "apiperf"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
@@ -84,11 +84,11 @@ fn without_a_cuda_driver_there_is_an_explanation() {
 }
 
 #[test]
-fn the_library_is_the_loader_s_choice() {
-    let folder = tempfile::tempdir().unwrap();
-    symlink(library(), folder.path().join("libgdrapi.so.2")).unwrap();
+fn default_library_is_the_loaders_choice() {
+    let directory = tempfile::tempdir().unwrap();
+    symlink(library(), directory.path().join("libgdrapi.so.2")).unwrap();
     let few = ["copybw", "-w", "10", "-r", "10"];
-    let output = run(gdrcopy(&[], &few).env("LD_LIBRARY_PATH", folder.path()));
+    let output = run(gdrcopy(&[], &few).env("LD_LIBRARY_PATH", directory.path()));
     assert_eq!(output.status, Some(0), "{output:?}");
     let file = library().canonicalize().unwrap();
     assert!(output.stdout.contains(file.to_str().unwrap()), "{output:?}");
@@ -99,7 +99,7 @@ fn the_library_is_the_loader_s_choice() {
 }
 
 #[test]
-fn a_file_that_is_no_library_is_named() {
+fn file_that_is_no_library_is_named() {
     let program = env!("CARGO_BIN_EXE_gdrcopy");
     for file in [program, "/nowhere/libgdrapi.so"] {
         let output = run(&mut gdrcopy(&[], &["copybw", "--lib", file]));
@@ -112,7 +112,7 @@ fn a_file_that_is_no_library_is_named() {
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_told() {
+fn missing_gpu_is_reported() {
     let one = format!("--lib={}", library().display());
     let output = run(&mut gdrcopy(
         &["--gpus", "2"],

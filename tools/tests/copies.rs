@@ -10,9 +10,9 @@ use serde_json::Value;
 const FAST: [&str; 4] = ["-w", "50", "-r", "20"];
 
 /// Runs a tool with the library of this workspace.
-fn tool(machine: &[&str], name: &str, options: &[&str]) -> Output {
+fn tool(emulated: &[&str], name: &str, options: &[&str]) -> Output {
     let library = format!("ours={}", library().display());
-    run(gdrcopy(machine, &[name, "--lib", &library])
+    run(gdrcopy(emulated, &[name, "--lib", &library])
         .args(FAST)
         .args(options))
 }
@@ -25,8 +25,8 @@ fn with_two(name: &str, options: &[&str]) -> Output {
     tool(&[], name, &all)
 }
 
-/// The line's number behind `label`, as scripts look for it.
-fn number_behind(text: &str, label: &str) -> f64 {
+/// The number after `label`, as scripts search for it.
+fn number_after(text: &str, label: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(label));
     let line = line.unwrap_or_else(|| panic!("no line {label}: {text}"));
     let number = line.strip_suffix("MB/s").expect(line);
@@ -39,11 +39,11 @@ fn records(json: &str) -> Vec<Value> {
 }
 
 #[test]
-fn copybw_prints_what_scripts_look_for() {
+fn copybw_prints_the_lines_that_scripts_search_for() {
     let output = tool(&["--gpus", "2"], "copybw", &["-d", "1"]);
     assert_eq!(output.status, Some(0), "{output:?}");
-    assert!(number_behind(&output.stdout, "write BW: ") > 0.0);
-    assert!(number_behind(&output.stdout, "read BW: ") > 0.0);
+    assert!(number_after(&output.stdout, "write BW: ") > 0.0);
+    assert!(number_after(&output.stdout, "read BW: ") > 0.0);
     assert!(
         output.stdout.contains("GPU 0: gdremu GPU, 0000:"),
         "{output:?}"
@@ -130,7 +130,7 @@ fn copylat_has_its_columns() {
 }
 
 #[test]
-fn two_libraries_stand_side_by_side() {
+fn two_libraries_are_shown_side_by_side() {
     for name in ["copybw", "copylat"] {
         let output = with_two(name, &["-s", "64K"]);
         assert_eq!(output.status, Some(0), "{output:?}");
@@ -152,10 +152,10 @@ fn two_libraries_stand_side_by_side() {
 }
 
 #[test]
-fn plots_have_a_line_for_each_library_and_direction() {
-    let folder = tempfile::tempdir().unwrap();
+fn plots_have_a_curve_per_library_and_direction() {
+    let directory = tempfile::tempdir().unwrap();
     for name in ["copybw", "copylat"] {
-        let file = folder.path().join(name);
+        let file = directory.path().join(name);
         let output = with_two(name, &["-s", "4K", "--plot", file.to_str().unwrap()]);
         assert_eq!(output.status, Some(0), "{output:?}");
         let svg = std::fs::read_to_string(&file).unwrap();
@@ -172,16 +172,16 @@ fn plots_have_a_line_for_each_library_and_direction() {
 }
 
 #[test]
-fn results_are_told_also_where_they_cannot_be_drawn() {
+fn results_are_printed_if_the_plot_fails() {
     let output = tool(&[], "copybw", &["--plot", "/nowhere/plot.svg"]);
     assert_eq!(output.status, Some(1), "{output:?}");
     assert!(output.stdout.contains("write BW: "), "{output:?}");
     assert!(output.stderr.contains("/nowhere/plot.svg"), "{output:?}");
 }
 
-/// Runs a tool with a library that spoils copies.
-fn spoilt(name: &str, fault: &str, folder: &Path, options: &[&str]) -> Output {
-    let faulty = format!("--lib=faulty={}", faulty_library(folder).display());
+/// Runs a tool with a library that corrupts copies.
+fn corrupted(name: &str, fault: &str, directory: &Path, options: &[&str]) -> Output {
+    let faulty = format!("--lib=faulty={}", faulty_library(directory).display());
     run(gdrcopy(&[], &[name, &faulty])
         .args(FAST)
         .args(options)
@@ -190,15 +190,15 @@ fn spoilt(name: &str, fault: &str, folder: &Path, options: &[&str]) -> Output {
 }
 
 #[test]
-fn wrong_copies_are_told_with_status_1() {
-    let folder = tempfile::tempdir().unwrap();
+fn wrong_copies_give_status_1() {
+    let directory = tempfile::tempdir().unwrap();
     for (name, options) in [
         ("copybw", &["-c", "1000", "-o", "8"][..]),
         // Smaller than its pages, so that a write that is too long stays inside the mapping.
         ("copylat", &["-s", "60K"]),
     ] {
         for (fault, wrong) in [("short", "to"), ("long", "to"), ("wrong", "from")] {
-            let output = spoilt(name, fault, folder.path(), options);
+            let output = corrupted(name, fault, directory.path(), options);
             assert_eq!(output.status, Some(1), "{name} {fault}: {output:?}");
             assert!(
                 output.stdout.contains("FAILED"),
@@ -219,15 +219,15 @@ fn wrong_copies_are_told_with_status_1() {
 }
 
 #[test]
-fn who_asks_not_to_verify_is_not_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = spoilt("copybw", "short", folder.path(), &["--verify=no"]);
+fn verify_no_skips_the_check() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = corrupted("copybw", "short", directory.path(), &["--verify=no"]);
     assert_eq!(output.status, Some(0), "{output:?}");
     assert!(output.stdout.contains("write BW: "), "{output:?}");
 }
 
 #[test]
-fn cold_copies_are_for_cached_mappings() {
+fn cold_device_needs_a_cached_mapping() {
     let output = tool(&["--platform", "cached"], "copylat", &["-s", "4K", "-C"]);
     assert_eq!(output.status, Some(0), "{output:?}");
     assert!(output.stdout.contains("cached mapping"), "{output:?}");
@@ -237,7 +237,7 @@ fn cold_copies_are_for_cached_mappings() {
 }
 
 #[test]
-fn ranges_that_do_not_fit_are_wrong_usage() {
+fn ranges_outside_the_buffer_are_refused() {
     for options in [
         &["-o", "131072"][..],
         &["-c", "131073"],

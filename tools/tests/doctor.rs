@@ -1,4 +1,4 @@
-//! `gdrcopy doctor` on emulated machines, each with a problem: it finds the problem, and says what to do.
+//! `gdrcopy doctor` under gdremu with one problem each: it finds the problem, and suggests a fix.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{Output, gdrcopy, library, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What doctor told as JSON.
+/// The JSON report.
 struct Report {
     status: Option<i32>,
     json: Value,
@@ -26,7 +26,7 @@ impl Report {
         }
     }
 
-    /// The findings of sections whose title starts so.
+    /// The findings of sections whose title has this prefix.
     fn findings(&self, section: &str) -> Vec<&Value> {
         let sections = self.json["sections"].as_array().unwrap();
         let these = sections
@@ -37,7 +37,7 @@ impl Report {
             .collect()
     }
 
-    /// Asserts that there is such a finding, whose value and remedy contain these words.
+    /// Asserts that a finding with these words in its value and remedy exists.
     #[track_caller]
     fn finds(&self, verdict: &str, section: &str, subject: &str, words: &[&str]) {
         let output = |finding: &Value| format!("{} → {}", finding["value"], finding["remedy"]);
@@ -53,8 +53,8 @@ impl Report {
         );
     }
 
-    /// Asserts how many problems there are, that the exit status says whether there are any, and that
-    /// there is something to do about each, and about each warning.
+    /// Asserts the number of problems and the exit status, and that each problem and warning has a
+    /// remedy.
     #[track_caller]
     fn has_problems(&self, count: usize) {
         assert_eq!(self.json["problems"], count, "{:#}", self.json);
@@ -69,19 +69,19 @@ impl Report {
     }
 }
 
-/// A folder with libraries of this name, for LD_LIBRARY_PATH.
-fn folder_of(library: &Path) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    fs::copy(library, folder.path().join("libgdrapi.so.2")).unwrap();
-    folder
+/// A directory for LD_LIBRARY_PATH that holds this library.
+fn directory_with(library: &Path) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::copy(library, directory.path().join("libgdrapi.so.2")).unwrap();
+    directory
 }
 
-/// doctor on a machine where this project's library is the one on the path.
-fn doctor(machine: &[&str], arguments: &[&str]) -> Report {
-    let folder = folder_of(&library());
+/// Runs doctor with this project's library on the path.
+fn doctor(emulated: &[&str], arguments: &[&str]) -> Report {
+    let directory = directory_with(&library());
     let arguments = [&["doctor", "--json"], arguments].concat();
-    let mut command = gdrcopy(machine, &arguments);
-    command.env("LD_LIBRARY_PATH", folder.path());
+    let mut command = gdrcopy(emulated, &arguments);
+    command.env("LD_LIBRARY_PATH", directory.path());
     Report::of(run(&mut command))
 }
 
@@ -99,8 +99,8 @@ fn compile(source: &str, name: &str) -> PathBuf {
 }
 
 /// A file with this text, for gdremu's --file.
-fn stand_in(folder: &TempDir, path: &str, text: &str) -> String {
-    let file = folder.path().join(path.replace('/', "_"));
+fn stand_in(directory: &TempDir, path: &str, text: &str) -> String {
+    let file = directory.path().join(path.replace('/', "_"));
     fs::write(&file, text).unwrap();
     format!("--file={path}={}", file.display())
 }
@@ -110,14 +110,14 @@ const PCI: &str = "/sys/bus/pci/devices/0000:1b:00.0";
 // ---- Nothing wrong ----
 
 #[test]
-fn a_healthy_machine_has_no_problem() {
-    for machine in [
+fn healthy_system_has_no_problem() {
+    for emulated in [
         &[] as &[&str],
         &["--gpus", "3"],
         &["--no-gdrdrv", "--cuda-version", "13.5", "--dmabuf", "mmap"],
         &["--platform", "cached"],
     ] {
-        doctor(machine, &[]).has_problems(0);
+        doctor(emulated, &[]).has_problems(0);
     }
     let report = doctor(&["--gpus", "2"], &[]);
     report.finds("ok", "gdrdrv", "module version", &["2.6"]);
@@ -147,7 +147,7 @@ fn a_healthy_machine_has_no_problem() {
 }
 
 #[test]
-fn one_gpu_can_be_asked_for() {
+fn gpu_option_selects_the_gpu() {
     let report = doctor(&["--gpus", "3"], &["--gpu", "2"]);
     assert_eq!(report.findings("self-test").len(), 1);
     report.finds("ok", "self-test", "passed", &["GPU 2"]);
@@ -162,7 +162,7 @@ fn one_gpu_can_be_asked_for() {
 }
 
 #[test]
-fn coherent_platforms_and_dma_bufs_are_told() {
+fn coherent_platforms_and_dma_bufs_are_reported() {
     let report = doctor(&["--platform", "cached"], &[]);
     report.finds("ok", "GPU 0", "platform", &["coherent"]);
     report.finds("ok", "self-test", "passed", &["cached mapping of gdrdrv"]);
@@ -198,14 +198,14 @@ fn missing_module() {
         "problem",
         "self-test",
         "failed",
-        &["gdr_open", "the library says", "modprobe"],
+        &["gdr_open", "the library reports", "modprobe"],
     );
 }
 
 #[test]
 fn missing_node() {
-    let folder = tempfile::tempdir().unwrap();
-    let modules = stand_in(&folder, "/proc/modules", "gdrdrv 24576 0 - Live 0x0\n");
+    let directory = tempfile::tempdir().unwrap();
+    let modules = stand_in(&directory, "/proc/modules", "gdrdrv 24576 0 - Live 0x0\n");
     let mut command = gdrcopy(&["--no-gdrdrv", &modules], &["doctor", "--json"]);
     let report = Report::of(run(command.env("container", "podman")));
     report.finds(
@@ -219,8 +219,8 @@ fn missing_node() {
 
 #[test]
 fn module_bound_to_nv_p2p_dummy() {
-    let folder = tempfile::tempdir().unwrap();
-    let holder = stand_in(&folder, "/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
+    let directory = tempfile::tempdir().unwrap();
+    let holder = stand_in(&directory, "/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
     let words = ["nv-p2p-dummy", "modprobe -r", "blacklist"];
     let report = doctor(&[&holder], &[]);
     report.finds("problem", "gdrdrv", "bound to", &words);
@@ -300,17 +300,17 @@ fn mappings_that_are_not_persistent() {
 }
 
 #[test]
-fn kernel_that_takes_signed_modules_alone() {
-    let folder = tempfile::tempdir().unwrap();
+fn kernel_that_only_loads_signed_modules() {
+    let directory = tempfile::tempdir().unwrap();
     let lockdown = stand_in(
-        &folder,
+        &directory,
         "/sys/kernel/security/lockdown",
         "none [integrity] confidentiality\n",
     );
     let report = doctor(&["--no-gdrdrv", &lockdown], &[]);
     let advice = match report.findings("machine")[0]["value"] == "none" {
         true => "mokutil",
-        false => "on the host", // who loads modules for a container
+        false => "on the host", // modules of a container are loaded there
     };
     report.finds(
         "problem",
@@ -337,12 +337,12 @@ fn old_cuda() {
 
 #[test]
 fn no_cuda_driver() {
-    // Under gdremu there is always one. Here, what looks like one keeps the machine's own, if any, away.
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("libcuda.so.1"), "no library").unwrap();
+    // Under gdremu there is always one. Here, an invalid file hides the system's own.
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("libcuda.so.1"), "no library").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
     command.args(["doctor", "--json", "--lib"]).arg(library());
-    let report = Report::of(run(command.env("LD_LIBRARY_PATH", folder.path())));
+    let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path())));
     report.finds(
         "problem",
         "GPU driver and CUDA",
@@ -378,13 +378,13 @@ fn cuda_that_does_not_start() {
 }
 
 #[test]
-fn drivers_are_told_by_their_files() {
-    let folder = tempfile::tempdir().unwrap();
+fn driver_versions_come_from_their_files() {
+    let directory = tempfile::tempdir().unwrap();
     let version =
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n";
-    let version = stand_in(&folder, "/proc/driver/nvidia/version", version);
+    let version = stand_in(&directory, "/proc/driver/nvidia/version", version);
     let modules = stand_in(
-        &folder,
+        &directory,
         "/proc/modules",
         "nvidia_peermem 20480 0 - Live 0x0\n",
     );
@@ -396,7 +396,7 @@ fn drivers_are_told_by_their_files() {
         &["580.95.05, open kernel modules"],
     );
     report.finds("ok", "GPU driver and CUDA", "nvidia-peermem", &["loaded"]);
-    let modules = stand_in(&folder, "/proc/modules", "nvidia 1 0 - Live 0x0\n");
+    let modules = stand_in(&directory, "/proc/modules", "nvidia 1 0 - Live 0x0\n");
     let report = doctor(&[&modules], &[]);
     report.finds(
         "ok",
@@ -463,10 +463,10 @@ fn small_bar1() {
 }
 
 #[test]
-fn bar1_in_use_is_told_by_nvml() {
-    let folder = tempfile::tempdir().unwrap();
-    // Without this one, a GPU driver of the machine's own would tell its version.
-    let version = stand_in(&folder, "/proc/driver/nvidia/version", "NVRM\n");
+fn bar1_use_comes_from_nvml() {
+    let directory = tempfile::tempdir().unwrap();
+    // Hides the version of a real GPU driver.
+    let version = stand_in(&directory, "/proc/driver/nvidia/version", "NVRM\n");
     // Preloaded: gdremu has an NVML of its own, which comes before LD_LIBRARY_PATH.
     let nvml = compile("tools/tests/nvml.c", "libnvidia-ml.so.1");
     for (used, verdict, words) in [
@@ -491,13 +491,13 @@ fn bar1_in_use_is_told_by_nvml() {
 #[test]
 fn no_dma_bufs() {
     for what in ["no", "export"] {
-        let machine = ["--no-gdrdrv", "--cuda-version", "13.5", "--dmabuf", what];
-        let report = doctor(&machine, &[]);
+        let emulated = ["--no-gdrdrv", "--cuda-version", "13.5", "--dmabuf", what];
+        let report = doctor(&emulated, &[]);
         report.has_problems(3);
         report.finds("problem", "GPU 0", "dma-buf", &["modprobe gdrdrv"]);
         report.finds("problem", "gdrdrv", "device node", &[]);
     }
-    let machine = [
+    let emulated = [
         "--no-gdrdrv",
         "--cuda-version",
         "13.5",
@@ -506,7 +506,7 @@ fn no_dma_bufs() {
         "--dmabuf",
         "no,mmap",
     ];
-    let report = doctor(&machine, &[]);
+    let report = doctor(&emulated, &[]);
     report.has_problems(2);
     report.finds("warning", "gdrdrv", "device node", &[]);
     report.finds("problem", "GPU 0", "dma-buf", &["cannot be exported"]);
@@ -528,13 +528,13 @@ fn no_memory_pools() {
 
 #[test]
 fn narrow_and_slow_links() {
-    let folder = tempfile::tempdir().unwrap();
-    let width = stand_in(&folder, &format!("{PCI}/current_link_width"), "4\n");
+    let directory = tempfile::tempdir().unwrap();
+    let width = stand_in(&directory, &format!("{PCI}/current_link_width"), "4\n");
     let report = doctor(&[&width], &[]);
     report.has_problems(0);
     report.finds("warning", "GPU 0", "PCIe link", &["4 lanes, of 16", "slot"]);
     let speed = stand_in(
-        &folder,
+        &directory,
         &format!("{PCI}/current_link_speed"),
         "2.5 GT/s PCIe\n",
     );
@@ -549,8 +549,8 @@ fn narrow_and_slow_links() {
 
 #[test]
 fn far_numa_node() {
-    let folder = tempfile::tempdir().unwrap();
-    let far = stand_in(&folder, &format!("{PCI}/numa_node"), "77\n");
+    let directory = tempfile::tempdir().unwrap();
+    let far = stand_in(&directory, &format!("{PCI}/numa_node"), "77\n");
     let report = doctor(&[&far], &[]);
     match Path::new("/sys/devices/system/cpu/cpu0/node0").exists() {
         true => report.finds(
@@ -561,15 +561,15 @@ fn far_numa_node() {
         ),
         false => report.finds("ok", "GPU 0", "NUMA node", &["77"]),
     }
-    let none = stand_in(&folder, &format!("{PCI}/numa_node"), "-1\n");
+    let none = stand_in(&directory, &format!("{PCI}/numa_node"), "-1\n");
     doctor(&[&none], &[]).finds("unknown", "GPU 0", "NUMA node", &[]);
 }
 
 #[test]
 fn windows_drives_the_gpu() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let kernel = "Linux version 5.15.167.4-microsoft-standard-WSL2 (root@build) #1 SMP\n";
-    let kernel = stand_in(&folder, "/proc/version", kernel);
+    let kernel = stand_in(&directory, "/proc/version", kernel);
     let report = doctor(&[&kernel], &[]);
     report.finds("problem", "GPU 0", "platform", &["WSL", "Linux itself"]);
     assert_eq!(report.status, Some(1));
@@ -580,15 +580,15 @@ fn windows_drives_the_gpu() {
 #[test]
 fn few_descriptors() {
     let doctor = env!("CARGO_BIN_EXE_gdrcopy");
-    for (machine, limit) in [
+    for (emulated, limit) in [
         (&[] as &[&str], 64),
         (&["--no-gdrdrv", "--cuda-version", "13.3"], 512),
     ] {
         let mut command = Command::new(common::built("gdremu"));
-        command.args(machine).args(["--", "sh", "-c"]);
+        command.args(emulated).args(["--", "sh", "-c"]);
         command.arg(format!("ulimit -n {limit}; exec {doctor} doctor --json"));
-        let folder = folder_of(&library());
-        let report = Report::of(run(command.env("LD_LIBRARY_PATH", folder.path())));
+        let directory = directory_with(&library());
+        let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path())));
         report.has_problems(0);
         report.finds(
             "warning",
@@ -637,8 +637,8 @@ fn forced_dma_bufs() {
 
 #[test]
 fn another_library_first_on_the_path() {
-    let foreign = folder_of(&compile("tools/tests/faulty.c", "another-first.so"));
-    let ours = folder_of(&library());
+    let foreign = directory_with(&compile("tools/tests/faulty.c", "another-first.so"));
+    let ours = directory_with(&library());
     let path = format!("{}:{}", foreign.path().display(), ours.path().display());
     let mut command = gdrcopy(&[], &["doctor", "--json"]);
     command.env("LD_LIBRARY_PATH", path);
@@ -663,7 +663,7 @@ fn another_library_first_on_the_path() {
 
 #[test]
 fn preloaded_library() {
-    let preloaded = folder_of(&library());
+    let preloaded = directory_with(&library());
     let file = preloaded.path().join("libgdrapi.so.2");
     let mut command = gdrcopy(&[], &["doctor", "--json"]);
     let report = Report::of(run(command.env("LD_PRELOAD", &file)));
@@ -699,7 +699,7 @@ fn library_beside_the_program() {
         report.finds("ok", "libgdrapi", "loaded", &words);
 
         // The loader's own search comes first.
-        let found = folder_of(&library());
+        let found = directory_with(&library());
         let mut command = Command::new(common::built("gdremu"));
         command.arg("--").arg(&program).args(["doctor", "--json"]);
         let report = Report::of(run(command.env("LD_LIBRARY_PATH", found.path())));
@@ -766,13 +766,13 @@ fn calls_that_fail() {
 // ---- The report ----
 
 #[test]
-fn the_page_says_what_the_json_says() {
-    let folder = folder_of(&library());
-    let page = |machine: &[&str], colour: &[(&str, &str)]| {
-        let mut command = gdrcopy(machine, &["doctor"]);
-        command.env("LD_LIBRARY_PATH", folder.path());
+fn text_shows_the_report_in_color_on_request() {
+    let directory = directory_with(&library());
+    let page = |emulated: &[&str], color: &[(&str, &str)]| {
+        let mut command = gdrcopy(emulated, &["doctor"]);
+        command.env("LD_LIBRARY_PATH", directory.path());
         command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
-        run(command.envs(colour.iter().copied()))
+        run(command.envs(color.iter().copied()))
     };
     let well = page(&[], &[]);
     assert_eq!(well.status, Some(0), "{well:?}");
@@ -780,10 +780,7 @@ fn the_page_says_what_the_json_says() {
         well.stdout.contains("gdrcopy works here: no problems"),
         "{well:?}"
     );
-    assert!(
-        !well.stdout.contains('\x1b'),
-        "no colour without a terminal"
-    );
+    assert!(!well.stdout.contains('\x1b'), "no color without a terminal");
 
     let ill = page(&["--gdrdrv-errno", "EACCES"], &[]);
     assert_eq!(ill.status, Some(1), "{ill:?}");
@@ -795,18 +792,18 @@ fn the_page_says_what_the_json_says() {
     assert!(ill.stdout.contains("PROBLEM  opening it"), "{ill:?}");
     assert!(
         ill.stdout
-            .contains("→ let everybody read and write it: chmod 666"),
+            .contains("→ make it readable and writable for all users: chmod 666"),
         "{ill:?}"
     );
 
-    let coloured = page(&[], &[("CLICOLOR_FORCE", "1")]);
-    assert!(coloured.stdout.contains('\x1b'), "{coloured:?}");
+    let colored = page(&[], &[("CLICOLOR_FORCE", "1")]);
+    assert!(colored.stdout.contains('\x1b'), "{colored:?}");
     let plain = page(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]);
     assert!(!plain.stdout.contains('\x1b'), "{plain:?}");
 }
 
 #[test]
-fn wrong_options_are_usage_errors() {
+fn wrong_options_give_status_2() {
     for wrong in [
         &["--gpu", "first"] as &[&str],
         &["--lib"],

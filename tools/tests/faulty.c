@@ -1,6 +1,6 @@
 /*
- * A libgdrapi that hands every call on to the one that FAULTY_BEHIND names, and spoils copies as FAULTY says:
- * "short" writes leave out the last byte, "long" ones add a byte, "wrong" reads change the last byte.
+ * A libgdrapi that forwards every call to the library that FAULTY_BEHIND names, and corrupts copies as FAULTY selects:
+ * "short" writes omit the last byte, "long" ones add a byte, "wrong" reads change the last byte.
  */
 #include <dlfcn.h>
 #include <stdlib.h>

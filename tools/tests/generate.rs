@@ -1,4 +1,4 @@
-//! Man pages and shell completions say what the command line takes.
+//! Man pages and shell completions contain every option.
 
 mod common;
 
@@ -11,12 +11,12 @@ use gdrcopy_tools::cli::Cli;
 
 #[test]
 fn pages_and_completions_have_every_option() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let made = Command::new(built("examples/generate"))
-        .arg(folder.path())
+        .arg(directory.path())
         .status();
     assert!(made.unwrap().success());
-    let read = |file: &str| fs::read_to_string(folder.path().join(file)).expect(file);
+    let read = |file: &str| fs::read_to_string(directory.path().join(file)).expect(file);
     let overview = read("man/man1/gdrcopy.1");
 
     for tool in Cli::command().get_subcommands() {

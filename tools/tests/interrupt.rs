@@ -1,4 +1,4 @@
-//! Ctrl-C: the results so far, everything given back, status 130.
+//! Ctrl-C: the results so far, everything released, status 130.
 
 mod common;
 
@@ -17,14 +17,14 @@ const ENDLESS: &str = "1000000000";
 /// Runs a tool, and sends it this signal as soon as it has mapped its buffer.
 fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
     let trace = tempfile::NamedTempFile::new().unwrap();
-    let machine = [
+    let emulated = [
         "--leak-exit",
         "99",
         "--trace",
         trace.path().to_str().unwrap(),
     ];
     let library = library();
-    let mut child = gdrcopy(&machine, &[name, "--lib", library.to_str().unwrap()])
+    let mut child = gdrcopy(&emulated, &[name, "--lib", library.to_str().unwrap()])
         .args(["--format", "json"])
         .args(options)
         .stdout(Stdio::piped())
@@ -36,7 +36,7 @@ fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
     Output::from(child.wait_with_output().unwrap())
 }
 
-/// A tool that ends before it maps anything fails the test.
+/// Waits for the first mapping; panics if the tool exits before.
 fn wait_until_mapped(trace: &Path, child: &mut Child) {
     while !std::fs::read_to_string(trace).unwrap().contains("mmap") {
         let ended = child.try_wait().unwrap();
@@ -46,8 +46,8 @@ fn wait_until_mapped(trace: &Path, child: &mut Child) {
 }
 
 #[test]
-fn what_was_measured_is_told() {
-    // How many samples each would take: copies are divided into 100.
+fn interrupt_prints_the_results_so_far() {
+    // The number of samples without an interrupt: copies are divided into 100.
     for (name, options, samples) in [
         ("copybw", ["-s", "1", "-w", ENDLESS], 100),
         ("copylat", ["-s", "64K", "-w", ENDLESS], 100),
@@ -66,7 +66,7 @@ fn what_was_measured_is_told() {
 }
 
 #[test]
-fn a_plain_kill_is_no_different() {
+fn sigterm_equals_ctrl_c() {
     let output = interrupted("copylat", &["-s", "64K", "-w", ENDLESS], Signal::SIGTERM);
     assert_eq!(output.status, Some(130), "{output:?}");
 }

@@ -6,36 +6,42 @@ use common::{Output, gdrcopy, library, run};
 
 const MEASURING: [&str; 3] = ["copybw", "copylat", "apiperf"];
 
-fn tool(machine: &[&str], name: &str, options: &[&str]) -> Output {
+fn tool(emulated: &[&str], name: &str, options: &[&str]) -> Output {
     let library = library();
     let size = ["-s", "64K", "--lib", library.to_str().unwrap()];
     let few: &[_] = match name {
         "apiperf" => &["-n", "5"],
         _ => &["-w", "20", "-r", "20"],
     };
-    run(gdrcopy(machine, &[name]).args(size).args(few).args(options))
+    run(gdrcopy(emulated, &[name])
+        .args(size)
+        .args(few)
+        .args(options))
 }
 
 #[test]
-fn every_kind_of_memory_can_be_measured() {
-    let machine = ["--cuda-version", "13.3"];
+fn every_kind_of_memory_is_measured() {
+    let emulated = ["--cuda-version", "13.3"];
     for name in MEASURING {
         for kind in ["cuMemAlloc", "cuMemCreate", "pool", "auto", "cumemcreate"] {
-            let output = tool(&machine, name, &["-a", kind]);
+            let output = tool(&emulated, name, &["-a", kind]);
             assert_eq!(output.status, Some(0), "{name} {kind}: {output:?}");
-            let told = match kind {
+            let expected = match kind {
                 "auto" => "cuMemAlloc",
                 "cumemcreate" => "cuMemCreate",
                 kind => kind,
             };
-            let told = format!("buffer from {told}:");
-            assert!(output.stdout.contains(&told), "{name} {kind}: {output:?}");
+            let expected = format!("buffer from {expected}:");
+            assert!(
+                output.stdout.contains(&expected),
+                "{name} {kind}: {output:?}"
+            );
         }
     }
 }
 
 #[test]
-fn without_pools_there_is_plain_memory() {
+fn missing_pools_are_replaced_by_plain_memory() {
     for name in MEASURING {
         let output = tool(&["--no-mempools"], name, &["-a", "pool"]);
         assert_eq!(output.status, Some(0), "{name}: {output:?}");
@@ -63,7 +69,7 @@ fn pools_that_cannot_be_pinned_are_refused_with_advice() {
 }
 
 #[test]
-fn auto_takes_what_can_be_pinned() {
+fn auto_uses_memory_that_can_be_pinned() {
     let output = tool(
         &["--fault", "PIN_BUFFER_V2:EINVAL@1"],
         "copybw",
@@ -105,7 +111,7 @@ fn failing_calls_are_explained_with_status_1() {
 }
 
 #[test]
-fn mapping_types_are_asked_for() {
+fn mapping_option_selects_the_type() {
     let output = tool(&["--platform", "cached"], "copybw", &["-M", "wc"]);
     assert!(
         output.stdout.contains("write-combining mapping"),
@@ -119,7 +125,7 @@ fn mapping_types_are_asked_for() {
 }
 
 #[test]
-fn errors_that_no_list_has_are_numbers() {
+fn unknown_errors_are_printed_as_numbers() {
     let output = tool(&["--fault", "cuMemAlloc:4242"], "copybw", &[]);
     assert_eq!(output.status, Some(1), "{output:?}");
     assert!(output.stderr.contains("(4242)"), "{output:?}");

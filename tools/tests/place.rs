@@ -7,13 +7,13 @@ use std::io::Write;
 
 use common::{Output, gdrcopy, library, run};
 
-fn copybw(machine: &[&str], options: &[&str]) -> Output {
+fn copybw(emulated: &[&str], options: &[&str]) -> Output {
     let library = format!("--lib={}", library().display());
-    run(gdrcopy(machine, &["copybw", &library, "-w", "10", "-r", "10"]).args(options))
+    run(gdrcopy(emulated, &["copybw", &library, "-w", "10", "-r", "10"]).args(options))
 }
 
 #[test]
-fn the_cpu_that_measures_is_told() {
+fn measuring_cpu_is_reported() {
     let output = copybw(&[], &["--cpu", "0"]);
     assert!(output.stdout.contains("on CPU 0"), "{output:?}");
     assert!(!output.stderr.contains("--cpu"), "{output:?}");
@@ -22,7 +22,7 @@ fn the_cpu_that_measures_is_told() {
 }
 
 #[test]
-fn a_cpu_that_is_not_there_is_told() {
+fn missing_cpu_is_reported() {
     let output = copybw(&[], &["--cpu", "1023"]);
     assert_eq!(output.status, Some(1), "{output:?}");
     assert!(
@@ -41,16 +41,16 @@ fn node_of_cpu_0() -> Option<usize> {
 }
 
 #[test]
-fn a_cpu_far_from_the_gpu_is_advised_against() {
+fn cpu_on_another_node_gives_a_warning() {
     let Some(node) = node_of_cpu_0() else {
-        eprintln!("skipped: this kernel does not tell the NUMA nodes of CPUs");
+        eprintln!("skipped: the kernel does not report the NUMA nodes of CPUs");
         return;
     };
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "{}", node + 3).unwrap();
     let file = file.path().display();
-    let machine = format!("--file=/sys/bus/pci/devices/0000:1b:00.0/numa_node={file}");
-    let output = copybw(&[&machine], &["--cpu", "0"]);
+    let emulated = format!("--file=/sys/bus/pci/devices/0000:1b:00.0/numa_node={file}");
+    let output = copybw(&[&emulated], &["--cpu", "0"]);
     assert_eq!(output.status, Some(0), "{output:?}");
     let advice = format!("CPU 0 is on NUMA node {node}, the GPU on node {}", node + 3);
     assert!(output.stderr.contains(&advice), "{output:?}");

@@ -1,20 +1,19 @@
-//! `gdrcopy pplat` on emulated machines, whose GPUs run its kernel.
+//! `gdrcopy pplat` under gdremu, which runs its GPU kernel.
 
 mod common;
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{Output, gdrcopy, library, run};
+use common::{Output, faulty_library, gdrcopy, library, run};
 use serde_json::Value;
 
-/// Few enough rounds and threads for a GPU that is interpreted.
+/// Few rounds and threads, as the GPU kernel is interpreted.
 const SMALL: [&str; 8] = ["-t", "20", "-B", "2", "-T", "3", "-u", "0"];
 
-/// Runs it with this workspace's library.
+/// Runs pplat with this workspace's library.
 fn pplat(options: &[&str]) -> Output {
     let library = library();
     let mut arguments = vec!["pplat", "--lib", library.to_str().unwrap()];
@@ -58,7 +57,7 @@ fn flags_and_data_go_both_ways_from_and_to_any_memory() {
 }
 
 #[test]
-fn flags_alone_are_the_default_and_people_get_a_table() {
+fn default_is_flags_only_in_a_table() {
     let output = pplat(&[]);
     assert_eq!(output.status, Some(0), "{output:?}");
     assert!(
@@ -103,20 +102,10 @@ fn two_libraries_take_turns() {
     assert!(cell(1, "ratio").parse::<f64>().unwrap() > 0.0);
 }
 
-/// Runs it with a library that spoils copies.
+/// Runs pplat with a library that corrupts copies.
 fn faulty(fault: &str, options: &[&str]) -> Output {
-    let folder = tempfile::tempdir().unwrap();
-    let faulty = folder.path().join("faulty.so");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let compiled = Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&faulty)
-        .arg(root.join("tools/tests/faulty.c"))
-        .arg("-I")
-        .arg(root.join("include"))
-        .arg("-ldl")
-        .status();
-    assert!(compiled.unwrap().success());
+    let directory = tempfile::tempdir().unwrap();
+    let faulty = faulty_library(directory.path());
     let mut arguments = vec!["pplat", "--lib", faulty.to_str().unwrap()];
     arguments.extend(SMALL);
     arguments.extend(options);
@@ -125,7 +114,7 @@ fn faulty(fault: &str, options: &[&str]) -> Output {
 }
 
 #[test]
-fn data_that_does_not_arrive_is_noticed_on_either_side() {
+fn wrong_data_is_found_on_both_sides() {
     for (fault, mode) in [("short", "0"), ("wrong", "1")] {
         let output = faulty(fault, &["-m", mode, "-s", "102", "--format", "json"]);
         assert_eq!(output.status, Some(1), "{output:?}");
@@ -133,7 +122,7 @@ fn data_that_does_not_arrive_is_noticed_on_either_side() {
             output.stderr.contains("words of the data were wrong"),
             "{output:?}"
         );
-        // A word in each round, of which the first 10 are not timed.
+        // One word per round; 10 more rounds than are timed.
         assert_eq!(
             document(&output)["records"][0]["wrong_words"],
             30,
@@ -145,22 +134,22 @@ fn data_that_does_not_arrive_is_noticed_on_either_side() {
 }
 
 #[test]
-fn an_answer_that_does_not_come_ends_the_game() {
-    // The library spoils what the CPU reads of its flag.
+fn missing_answer_ends_the_run() {
+    // The library corrupts what the CPU reads from its flag.
     let output = faulty("wrong", &["-C", "gpumem", "-u", "1"]);
     assert_eq!(output.status, Some(1), "{output:?}");
-    let told = "the GPU has not answered round 1 within 1 s";
-    assert!(output.stderr.contains(told), "{output:?}");
+    let expected = "the GPU has not answered round 1 within 1 s";
+    assert!(output.stderr.contains(expected), "{output:?}");
 }
 
 #[test]
-fn what_cannot_be_played_is_explained() {
+fn impossible_launches_are_explained() {
     let file = library();
     let lib = file.to_str().unwrap();
     let output = run(&mut gdrcopy(&[], &["pplat", "--lib", lib, "-B", "10000"]));
     assert_eq!(output.status, Some(1), "{output:?}");
     assert!(
-        output.stderr.contains("take a smaller -B or -T"),
+        output.stderr.contains("use a smaller -B or -T"),
         "{output:?}"
     );
     for wrong in [
@@ -179,7 +168,7 @@ fn what_cannot_be_played_is_explained() {
 }
 
 #[test]
-fn interrupted_it_tells_what_it_has() {
+fn interrupt_prints_the_results_so_far() {
     let file = library();
     let mut command = gdrcopy(
         &[],
@@ -203,11 +192,11 @@ fn interrupted_it_tells_what_it_has() {
         .spawn()
         .unwrap();
     let tool = loop {
-        match tool_that_plays(gdremu.id()) {
+        match tool_that_runs(gdremu.id()) {
             Some(tool) => break tool,
             None => {
                 let ended = gdremu.try_wait().unwrap();
-                assert!(ended.is_none(), "it never played: {ended:?}");
+                assert!(ended.is_none(), "it never started: {ended:?}");
                 thread::sleep(Duration::from_millis(10));
             }
         }
@@ -220,8 +209,8 @@ fn interrupted_it_tells_what_it_has() {
     assert!(output.stderr.contains("interrupted"), "{output:?}");
 }
 
-/// The process that gdremu runs, as soon as its kernel has a thread.
-fn tool_that_plays(gdremu: u32) -> Option<String> {
+/// The process that gdremu runs, as soon as its GPU kernel has a thread.
+fn tool_that_runs(gdremu: u32) -> Option<String> {
     let children = fs::read_to_string(format!("/proc/{gdremu}/task/{gdremu}/children")).ok()?;
     let tool = children.split_whitespace().next()?.to_owned();
     let threads = fs::read_dir(format!("/proc/{tool}/task")).ok()?;
@@ -234,11 +223,11 @@ fn tool_that_plays(gdremu: u32) -> Option<String> {
 }
 
 #[test]
-fn it_needs_no_gdrdrv_where_dma_bufs_can_be_mapped() {
+fn dma_bufs_replace_gdrdrv() {
     let file = library();
     let mut arguments = vec!["pplat", "--lib", file.to_str().unwrap(), "-s", "4096"];
     arguments.extend(SMALL);
-    let machine = ["--no-gdrdrv", "--cuda-version", "13.3"];
-    let output = run(&mut gdrcopy(&machine, &arguments));
+    let emulated = ["--no-gdrdrv", "--cuda-version", "13.3"];
+    let output = run(&mut gdrcopy(&emulated, &arguments));
     assert_eq!(output.status, Some(0), "{output:?}");
 }

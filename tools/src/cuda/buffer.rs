@@ -33,7 +33,7 @@ pub(crate) enum Memory {
     /// cuMemCreate, asking for GPUDirect RDMA.
     #[serde(rename = "cuMemCreate")]
     Create,
-    /// A memory pool that gives GPUDirect RDMA where CUDA has those (13.3), else any.
+    /// A memory pool for GPUDirect RDMA where CUDA supports those (13.3), else the default pool.
     #[serde(rename = "pool")]
     Pool,
 }
@@ -61,7 +61,7 @@ impl DeviceBuffer {
     /// At least `len` bytes, rounded up to whole GPU pages.
     pub(crate) fn alloc(gpu: &'static Gpu, memory: Memory, len: usize) -> Result<DeviceBuffer> {
         let len = len.next_multiple_of(GPU_PAGE);
-        // Room to start on a page.
+        // Room to align the start to a page.
         let roomy = len + GPU_PAGE - 1;
         let functions = Functions::get(gpu.driver())?;
         let allocation = match memory {
@@ -97,11 +97,11 @@ impl DeviceBuffer {
         self.memory
     }
 
-    /// Copies `bytes` to its start; they are there when it returns.
+    /// Copies `bytes` to its start, and waits until they have arrived.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<()> {
         // SAFETY: the slice is readable.
         unsafe { self.copy_in(bytes.as_ptr(), 0, bytes.len()) }?;
-        // Small copies may return before their bytes have arrived.
+        // Small copies may return before their bytes arrive.
         Ok(self.gpu.synchronize()?)
     }
 
@@ -111,7 +111,7 @@ impl DeviceBuffer {
         Ok(unsafe { self.copy_out(bytes.as_mut_ptr(), 0, bytes.len()) }?)
     }
 
-    /// Has the GPU set its first `len` bytes, and waits until it has.
+    /// Sets its first `len` bytes on the GPU, and waits for the end.
     pub(crate) fn fill(&self, byte: u8, len: usize) -> Result<(), CudaError> {
         assert!(len <= self.len);
         // SAFETY: the range is in the buffer.

@@ -31,7 +31,7 @@ macro_rules! functions {
 
         impl $table {
             /// Fails if the driver lacks one of them.
-            $visibility fn get(driver: &$crate::cuda::Driver) -> anyhow::Result<&'static $table> {
+            $visibility fn get(driver: &$crate::cuda::driver::Driver) -> anyhow::Result<&'static $table> {
                 static TABLE: std::sync::OnceLock<$table> = std::sync::OnceLock::new();
                 if let Some(table) = TABLE.get() {
                     return Ok(table);

@@ -1,4 +1,4 @@
-//! The GPUs of this machine, and one of them opened.
+//! The list of GPUs, and an open GPU.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr;
@@ -26,11 +26,9 @@ functions! {
 /// A GPU as CUDA lists it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Device {
-    /// Its number, from 0.
     pub(crate) number: i32,
-    /// What the driver calls it.
     pub(crate) name: String,
-    /// Where it is, as `0000:17:00.0`.
+    /// As `0000:17:00.0`.
     pub(crate) pci_address: String,
     handle: CUdevice,
 }
@@ -40,7 +38,7 @@ pub(crate) struct Device {
 pub(crate) struct Gpu {
     driver: &'static Driver,
     functions: &'static Functions,
-    /// All GPUs, this one among them.
+    /// All GPUs, including this one.
     pub(crate) devices: Vec<Device>,
     number: usize,
     context: CUcontext,
@@ -96,7 +94,7 @@ impl Gpu {
         self.driver.check("cuCtxSetCurrent", result)
     }
 
-    /// Waits until the GPU has done all that it was asked to do.
+    /// Waits until the GPU has finished all work.
     pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: no arguments.
         let result = unsafe { (self.functions.synchronize)() };
@@ -112,12 +110,11 @@ impl Gpu {
         (result == 0).then_some(value)
     }
 
-    /// What CUDA's list says of it.
+    /// Its entry in CUDA's list.
     pub(crate) fn device(&self) -> &Device {
         &self.devices[self.number]
     }
 
-    /// The driver, for further functions.
     pub(crate) fn driver(&self) -> &'static Driver {
         self.driver
     }
@@ -136,7 +133,7 @@ fn devices(driver: &Driver, functions: &Functions) -> Result<Vec<Device>, CudaEr
     (0..count)
         .map(|number| {
             let (mut handle, mut name, mut pci_address) = (0, [0; 256], [0; 32]);
-            // SAFETY: the driver writes into local variables, of the lengths that it is told.
+            // SAFETY: the driver writes into local variables, of the lengths that it receives.
             unsafe {
                 driver.check("cuDeviceGet", (functions.device_get)(&mut handle, number))?;
                 let named = (functions.device_name)(name.as_mut_ptr(), 256, handle);

@@ -3,7 +3,7 @@
 //! buffer → pool → vmm → gpu → driver; host and survey → gpu, driver.
 
 mod buffer;
-mod driver;
+pub(crate) mod driver;
 mod gpu;
 mod host;
 mod pool;
@@ -11,8 +11,6 @@ pub(crate) mod survey;
 mod vmm;
 
 pub(crate) use buffer::{DeviceBuffer, GPU_PAGE, Memory};
-pub(crate) use driver::{CudaError, Driver};
+pub(crate) use driver::CudaError;
 pub(crate) use gpu::Gpu;
 pub(crate) use host::PinnedBuffer;
-
-pub(crate) use driver::functions;

@@ -1,4 +1,4 @@
-//! The CUDA driver, asked without making a context: its version, the GPUs, and what they can do.
+//! What the CUDA driver reports without a context: its version, the GPUs, and what they support.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
@@ -36,23 +36,21 @@ const DMA_BUF_MMAP: c_int = 152;
 /// CUDA_ERROR_NO_DEVICE.
 const NO_DEVICE: c_int = 100;
 
-/// What is known of CUDA.
+/// What CUDA reports.
 #[derive(Debug)]
 pub(crate) struct Cuda {
-    /// The CUDA version that the driver serves, 1000 times the major one and 10 times the minor one,
-    /// or why there is no driver.
+    /// The driver's CUDA version, 1000 × major + 10 × minor, or why there is no driver.
     pub(crate) version: Result<c_int, String>,
-    /// The GPUs, or why CUDA cannot be used.
+    /// The GPUs, or why CUDA does not work.
     pub(crate) gpus: Result<Vec<Gpu>, String>,
 }
 
-/// A GPU, and what the driver says that it can do. `None` is what this driver cannot be asked.
+/// A GPU, and what it supports; `None` where this driver does not know the attribute.
 #[derive(Debug)]
 pub(crate) struct Gpu {
-    /// CUDA's number of it.
     pub(crate) number: c_int,
     pub(crate) name: String,
-    /// As sysfs has it, `0000:1b:00.0`.
+    /// In the form of sysfs, `0000:1b:00.0`.
     pub(crate) pci_address: String,
     /// Bytes.
     pub(crate) memory: u64,
@@ -62,18 +60,17 @@ pub(crate) struct Gpu {
     pub(crate) memory_pools: Option<bool>,
     pub(crate) dmabuf: Option<bool>,
     pub(crate) dmabuf_mmap: Option<bool>,
-    /// CPU and GPU are joined by a coherent link.
+    /// CPU and GPU share a coherent link.
     pub(crate) coherent: Option<bool>,
-    /// Windows' driver model for GPUs without a display.
+    /// The driver model of Windows for GPUs without a display.
     pub(crate) tcc: Option<bool>,
 }
 
-/// Asks for all of it.
 pub(crate) fn query() -> Cuda {
     let driver = match Driver::load() {
         Ok(driver) => driver,
         Err(error) => {
-            // What the loader says; the error around it is for those who cannot ask a doctor.
+            // The loader's message only: doctor has its own advice.
             let why = error.root_cause().to_string();
             return Cuda {
                 version: Err(why.clone()),
@@ -112,7 +109,7 @@ fn gpus(driver: &Driver) -> Result<Vec<Gpu>> {
 
 fn gpu(driver: &Driver, functions: &Functions, number: c_int) -> Result<Gpu, CudaError> {
     let (mut device, mut name, mut address, mut memory) = (0, [0; 256], [0; 32], 0);
-    // SAFETY: the driver writes into local variables, of the lengths that it is told.
+    // SAFETY: the driver writes into local variables, of the lengths that it receives.
     unsafe {
         driver.check("cuDeviceGet", (functions.device_get)(&mut device, number))?;
         let named = (functions.device_name)(name.as_mut_ptr(), 256, device);

@@ -17,11 +17,11 @@ pub(crate) struct Info {
     pub(crate) va: u64,
     /// Bytes pinned, whole pages.
     pub(crate) mapped_size: u64,
-    /// Bytes of a page.
+    /// Bytes per page.
     pub(crate) page_size: u32,
-    /// CPU cycles that the driver took to pin.
+    /// CPU cycles that the driver needed to pin.
     pub(crate) tm_cycles: u64,
-    /// CPU cycles a millisecond.
+    /// CPU cycles per millisecond.
     pub(crate) cycles_per_ms: u32,
     flags: c_uint,
     pub(super) mapping_type: c_uint,
@@ -45,7 +45,7 @@ pub(crate) type CopyFrom = unsafe extern "C" fn(Handle, *mut c_void, *const c_vo
 
 pub(super) type MapV2 = unsafe extern "C" fn(Gdr, Handle, *mut *mut c_void, usize, c_int) -> c_int;
 
-/// A library's functions. Those that old releases lack are optional.
+/// The functions of a library. Those that old releases lack are optional.
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) open: unsafe extern "C" fn() -> Gdr,
@@ -66,9 +66,9 @@ pub(super) struct Api {
 impl Api {
     /// # Safety
     /// The library must be a libgdrapi, and stay loaded as long as the table is used.
-    pub(super) unsafe fn of(library: &Library) -> Result<Api, libloading::Error> {
-        // SAFETY: the types are those of gdrapi.h; the caller vouches for the rest. Before 2.4 there
-        // was no gdr_get_info_v2; its forerunner fills the part of the struct before mapping_type.
+    pub(super) unsafe fn new(library: &Library) -> Result<Api, libloading::Error> {
+        // SAFETY: the types are those of gdrapi.h. Libraries before 2.4 have no gdr_get_info_v2; its
+        // predecessor fills the part of the struct before mapping_type.
         unsafe {
             let info = get(library, c"gdr_get_info_v2");
             Ok(Api {
@@ -93,6 +93,6 @@ impl Api {
 /// # Safety
 /// `F` must be a function pointer of the function's type.
 unsafe fn get<F: Copy>(library: &Library, name: &CStr) -> Result<F, libloading::Error> {
-    // SAFETY: passed on from the caller.
+    // SAFETY: `F` is the function's type: contract of this function.
     unsafe { Ok(*library.get::<F>(name.to_bytes_with_nul())?) }
 }

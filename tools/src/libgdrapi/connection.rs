@@ -1,4 +1,4 @@
-//! A library's calls, as methods of what `gdr_open` gives, and a buffer that it has mapped.
+//! A library's calls as methods of an open `gdr_t`, and a mapped buffer.
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::fmt;
@@ -13,11 +13,11 @@ use super::api::{CopyFrom, CopyTo, Gdr, Handle, Info};
 use super::loader::Library;
 use crate::cuda::DeviceBuffer;
 
-/// What kind of mapping to ask for.
+/// The type of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MappingType {
-    /// What suits the platform best
+    /// The platform's default
     Default,
     /// Write-combining
     Wc,
@@ -27,12 +27,10 @@ pub(crate) enum MappingType {
     Device,
 }
 
-/// A call that answered with an errno.
+/// A call that returned an errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallError {
-    /// The function.
     pub(crate) call: &'static str,
-    /// Its answer.
     pub(crate) errno: Errno,
 }
 
@@ -44,15 +42,15 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-fn check(call: &'static str, answer: c_int) -> Result<(), CallError> {
-    if answer == 0 {
+fn check(call: &'static str, result: c_int) -> Result<(), CallError> {
+    if result == 0 {
         return Ok(());
     }
-    let errno = Errno::from_raw(answer);
+    let errno = Errno::from_raw(result);
     Err(CallError { call, errno })
 }
 
-/// What `gdr_open` gave; dropping it closes it.
+/// An open `gdr_t`; dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     library: &'static Library,
@@ -67,7 +65,7 @@ impl Connection {
         if g.is_null() {
             let errno = Errno::last();
             bail!(
-                "gdr_open failed ({errno}); GDRCOPY_ENABLE_LOGGING=1 says why, and `gdrcopy doctor` what to do"
+                "gdr_open failed ({errno}); GDRCOPY_ENABLE_LOGGING=1 logs the reason; run `gdrcopy doctor` for advice"
             );
         }
         Ok(Connection { library, g })
@@ -79,17 +77,17 @@ impl Connection {
         let mut handle = Handle(0);
         let address = address as c_ulong;
         // SAFETY: the connection is open, and the handle a local variable.
-        let answer = unsafe { (self.library.api.pin)(self.g, address, len, 0, 0, &mut handle) };
-        check("gdr_pin_buffer", answer)?;
+        let result = unsafe { (self.library.api.pin)(self.g, address, len, 0, 0, &mut handle) };
+        check("gdr_pin_buffer", result)?;
         Ok(handle)
     }
 
     /// `gdr_unpin_buffer`.
     #[inline]
     pub(crate) fn unpin(&self, handle: Handle) -> Result<(), CallError> {
-        // SAFETY: the connection is open; who uses a mapping of the pin, vouches for it.
-        let answer = unsafe { (self.library.api.unpin)(self.g, handle) };
-        check("gdr_unpin_buffer", answer)
+        // SAFETY: the connection is open. Callers do not use mappings of the pin afterwards.
+        let result = unsafe { (self.library.api.unpin)(self.g, handle) };
+        check("gdr_unpin_buffer", result)
     }
 
     /// `gdr_get_info_v2`.
@@ -97,8 +95,8 @@ impl Connection {
     pub(crate) fn info(&self, handle: Handle) -> Result<Info, CallError> {
         let mut info = Info::default();
         // SAFETY: the connection is open, and the struct a local variable.
-        let answer = unsafe { (self.library.api.info)(self.g, handle, &mut info) };
-        check("gdr_get_info", answer)?;
+        let result = unsafe { (self.library.api.info)(self.g, handle, &mut info) };
+        check("gdr_get_info", result)?;
         Ok(info)
     }
 
@@ -120,38 +118,38 @@ impl Connection {
             return Ok(va.cast());
         }
         let flags = mapping_type as c_int;
-        let answer = match api.map_v2 {
+        let result = match api.map_v2 {
             // SAFETY: as above.
             Some(map) => unsafe { map(self.g, handle, &mut va, len, flags) },
             None => Errno::ENOSYS as c_int,
         };
-        check("gdr_map_v2", answer)?;
+        check("gdr_map_v2", result)?;
         Ok(va.cast())
     }
 
     /// `gdr_unmap`.
     #[inline]
     pub(crate) fn unmap(&self, handle: Handle, va: *mut u8, len: usize) -> Result<(), CallError> {
-        // SAFETY: the connection is open; who uses the mapping vouches for it.
-        let answer = unsafe { (self.library.api.unmap)(self.g, handle, va.cast(), len) };
-        check("gdr_unmap", answer)
+        // SAFETY: the connection is open. Callers do not use the mapping afterwards.
+        let result = unsafe { (self.library.api.unmap)(self.g, handle, va.cast(), len) };
+        check("gdr_unmap", result)
     }
 
-    /// The driver's version; none if the library cannot tell.
+    /// The driver's version; none if the library has no such call.
     pub(crate) fn driver_version(&self) -> Option<(c_int, c_int)> {
         let version = self.library.api.driver_version?;
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the connection is open, and both are local variables.
-        let answer = unsafe { version(self.g, &mut major, &mut minor) };
-        (answer == 0).then_some((major, minor))
+        let result = unsafe { version(self.g, &mut major, &mut minor) };
+        (result == 0).then_some((major, minor))
     }
 
     /// `gdr_get_attribute`; none if the library has none, or does not know the attribute.
     pub(crate) fn attribute(&self, attribute: c_int) -> Option<c_int> {
         let mut value = 0;
         // SAFETY: the connection is open, and the value a local variable.
-        let answer = unsafe { (self.library.api.attribute?)(self.g, attribute, &mut value) };
-        (answer == 0).then_some(value)
+        let result = unsafe { (self.library.api.attribute?)(self.g, attribute, &mut value) };
+        (result == 0).then_some(value)
     }
 }
 
@@ -162,19 +160,19 @@ impl Drop for Connection {
     }
 }
 
-/// A device buffer that a library has pinned and mapped; dropping it undoes both.
+/// A GPU buffer that a library has pinned and mapped; dropping it undoes both.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     connection: Connection,
     handle: Handle,
     va: *mut u8,
     len: usize,
-    /// What the library tells of it.
+    /// The library's description of the pin.
     pub(crate) info: Info,
 }
 
 impl Mapped {
-    /// Has the library pin and map the buffer, which must outlive it.
+    /// Pins and maps the buffer, which must outlive it.
     pub(crate) fn new(
         library: &'static Library,
         buffer: &DeviceBuffer,
@@ -186,10 +184,10 @@ impl Mapped {
         let handle = connection.pin(address, len)?;
         let va = connection.map(handle, len, mapping_type)?;
         let info = connection.info(handle)?;
-        let told = info.va;
+        let start = info.va;
         ensure!(
-            told == address,
-            "the mapping starts at {told:#x}, not at the buffer's {address:#x}"
+            start == address,
+            "the mapping starts at {start:#x}, not at the buffer's {address:#x}"
         );
         Ok(Mapped {
             connection,
@@ -200,22 +198,18 @@ impl Mapped {
         })
     }
 
-    /// The library's way to it.
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// The library's function that writes.
     pub(crate) fn copy_to(&self) -> CopyTo {
         self.connection.library.api.copy_to
     }
 
-    /// The library's function that reads.
     pub(crate) fn copy_from(&self) -> CopyFrom {
         self.connection.library.api.copy_from
     }
 
-    /// What stands for the pin.
     pub(crate) fn handle(&self) -> Handle {
         self.handle
     }
@@ -225,13 +219,13 @@ impl Mapped {
         self.len
     }
 
-    /// Where the byte at this offset of the buffer is mapped.
+    /// The address at which this offset of the buffer is mapped.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset < self.len);
         self.va.wrapping_add(offset)
     }
 
-    /// The type of the mapping, as users of the library know it.
+    /// The name of the mapping's type.
     pub(crate) fn mapping_type(&self) -> &'static str {
         match self.info.mapping_type {
             1 => "write-combining",
@@ -246,7 +240,7 @@ impl Mapped {
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result<(), CallError> {
         let to = self.range(at, bytes.len());
         // SAFETY: the range is mapped, and the slice readable.
-        let answer = unsafe {
+        let result = unsafe {
             (self.copy_to())(
                 self.handle,
                 to.cast::<c_void>(),
@@ -254,7 +248,7 @@ impl Mapped {
                 bytes.len(),
             )
         };
-        check("gdr_copy_to_mapping", answer)
+        check("gdr_copy_to_mapping", result)
     }
 
     /// Copies from this offset of the buffer.
@@ -262,8 +256,8 @@ impl Mapped {
         let from = self.range(at, bytes.len());
         let to = bytes.as_mut_ptr().cast();
         // SAFETY: the range is mapped, and the slice writable.
-        let answer = unsafe { (self.copy_from())(self.handle, to, from.cast(), bytes.len()) };
-        check("gdr_copy_from_mapping", answer)
+        let result = unsafe { (self.copy_from())(self.handle, to, from.cast(), bytes.len()) };
+        check("gdr_copy_from_mapping", result)
     }
 
     fn range(&self, at: usize, len: usize) -> *mut u8 {
@@ -274,7 +268,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // Closing the connection undoes both, too; errors have nobody who could act on them.
+        // Closing the connection undoes both, too: errors do not matter.
         let _ = self.connection.unmap(self.handle, self.va, self.len);
         let _ = self.connection.unpin(self.handle);
     }

@@ -1,7 +1,7 @@
 //! Loads libgdrapi files, several into one process.
 //!
 //! The loader takes two files for one object if they are the same inode, and by SONAME if they are
-//! named without a folder. So each is loaded by its full path, and a file that was loaded before from
+//! named without a directory. So each is loaded by its full path, and a file that was loaded before from
 //! a copy of its own. They are never unloaded.
 
 use std::collections::HashSet;
@@ -18,14 +18,13 @@ use tempfile::TempPath;
 
 use super::api::Api;
 
-/// Where the loader's own search begins.
+/// The name that the loader searches for.
 const SONAME: &str = "libgdrapi.so.2";
 
-/// A libgdrapi that was loaded.
+/// A loaded libgdrapi.
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(super) api: Api,
-    /// The file that it came from.
     pub(crate) file: PathBuf,
 }
 
@@ -48,14 +47,14 @@ impl Loader {
         let api = open(path).with_context(context)?;
         ensure!(
             self.objects.insert(api.copy_from as usize),
-            "{}: the loader took it for a library that was loaded before",
+            "{}: the loader returned a library that was loaded before",
             path.display()
         );
         Ok(Box::leak(Box::new(Library { api, file })))
     }
 
-    /// Loads the library that programs get which are linked with libgdrapi: the loader searches for
-    /// it. Where it finds none, the one that was built or installed with this program.
+    /// Loads the library that programs linked with libgdrapi get from the loader, or else the one that
+    /// was built or installed with this program.
     pub(crate) fn load_default(&mut self) -> Result<&'static Library> {
         let found = open(Path::new(SONAME)).or_else(|error| match beside_this_program() {
             Some(file) => open(&file),
@@ -77,7 +76,7 @@ pub(crate) fn beside_this_program() -> Option<PathBuf> {
         .find(|file| file.exists())
 }
 
-/// Where libraries are that belong to programs in `bin`.
+/// The directories of libraries that belong to programs in `bin`.
 fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
     let triplet = format!("{}-linux-gnu", env::consts::ARCH);
     // PREFIX/bin, with the names that distributions give to the other directory; build/tools/bin.
@@ -91,7 +90,7 @@ fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 impl Library {
-    /// The release that it says it is; none before 2.0.
+    /// Its release; none before 2.0.
     pub(crate) fn version(&self) -> Option<(c_int, c_int)> {
         let version = self.api.library_version?;
         let (mut major, mut minor) = (0, 0);
@@ -102,10 +101,10 @@ impl Library {
 }
 
 fn open(path: &Path) -> Result<Api> {
-    // SAFETY: the file is a libgdrapi, says the user; loading one runs no code that matters here.
+    // SAFETY: the user names a libgdrapi; its initializers have no requirements.
     let object = unsafe { Object::open(Some(path), RTLD_NOW | RTLD_LOCAL) }?;
     // SAFETY: as above, and it is kept loaded.
-    let api = unsafe { Api::of(&object) }?;
+    let api = unsafe { Api::new(&object) }?;
     std::mem::forget(object);
     Ok(api)
 }
@@ -114,7 +113,7 @@ fn open(path: &Path) -> Result<Api> {
 fn file_of(function: *const c_void) -> Option<PathBuf> {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the struct is a local variable; the file's name is a string that lives as long as the
-    // object, which is for ever.
+    // object, which is never unloaded.
     unsafe {
         if libc::dladdr(function, found.as_mut_ptr()) == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! libgdrapi files, and what they do with a GPU buffer.
+//! Loads libgdrapi files, and wraps their calls.
 
 mod api;
 mod connection;

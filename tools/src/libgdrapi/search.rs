@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::loader::beside_this_program;
 
-/// The place of a library that the tools find, and programs do not.
+/// The place of a library that only the tools find.
 pub(crate) const BESIDE: &str = "its place beside gdrcopy";
 
 /// The name that programs ask for.
@@ -17,29 +17,29 @@ pub(crate) const SONAME: &str = "libgdrapi.so.2";
 /// The empty object for LD_PRELOAD, which needs the library beside it.
 pub(crate) const PRELOAD_OBJECT: &str = "libgdrapi-preload.so";
 
-/// What the loader searches when no other place has the library.
-const DEFAULT_FOLDERS: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
+/// The directories that the loader searches last.
+const DEFAULT_DIRECTORIES: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
 
-/// An environment variable's name that this project's library reads, and no other one does.
+/// The name of an environment variable that only this project's library reads.
 const MARK_OF_OURS: &[u8] = b"GDRCOPY_ISA";
 
-/// A libgdrapi that the loader could take.
+/// A libgdrapi that the loader could choose.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Candidate {
-    /// How the loader comes to it.
+    /// Why the loader finds it.
     pub(crate) place: &'static str,
     pub(crate) file: PathBuf,
 }
 
-/// All that are there, those that win first. The paths built into programs (RUNPATH), which come
-/// before the loader's cache, no other program can know.
+/// All existing ones, in the loader's order. Paths that are built into programs (RUNPATH), which come
+/// before the loader's cache, are unknown.
 pub(crate) fn candidates() -> Vec<Candidate> {
     let found = |place| move |file: PathBuf| Candidate { place, file };
     let mut all = Vec::new();
     all.extend(preloaded().map(found("LD_PRELOAD")));
     all.extend(library_path().map(found("LD_LIBRARY_PATH")));
     all.extend(cached().into_iter().map(found("the loader's cache")));
-    all.extend(default_folders().map(found("a default folder")));
+    all.extend(default_directories().map(found("a default directory")));
     if all.iter().all(|candidate| !candidate.file.exists()) {
         all.extend(beside_this_program().map(found(BESIDE)));
     }
@@ -73,7 +73,7 @@ fn preloaded() -> impl Iterator<Item = PathBuf> {
     files.into_iter().filter_map(of_preloaded)
 }
 
-/// The library that comes with a preloaded file.
+/// The library that a preloaded file brings.
 fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?;
     match name {
@@ -84,16 +84,18 @@ fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
 
 fn library_path() -> impl Iterator<Item = PathBuf> {
     let list = env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let folders = match list.as_str() {
+    let directories = match list.as_str() {
         "" => Vec::new(),
         list => list.split([':', ';']).map(PathBuf::from).collect(),
     };
-    // An empty folder in a list is the current one, as the loader reads it.
-    folders.into_iter().map(|folder| folder.join(SONAME))
+    // An empty entry is the current directory, as for the loader.
+    directories
+        .into_iter()
+        .map(|directory| directory.join(SONAME))
 }
 
 fn cached() -> Vec<PathBuf> {
-    // Not on the PATH of every user.
+    // Not every user has it on the PATH.
     let listing = ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"]
         .iter()
         .find_map(|ldconfig| Command::new(ldconfig).arg("-p").output().ok());
@@ -112,11 +114,14 @@ fn of_listing(line: &str) -> Option<PathBuf> {
     (name == SONAME && !foreign).then(|| file.into())
 }
 
-fn default_folders() -> impl Iterator<Item = PathBuf> {
+fn default_directories() -> impl Iterator<Item = PathBuf> {
     let triplet = format!("{}-linux-gnu", env::consts::ARCH);
-    DEFAULT_FOLDERS.iter().flat_map(move |folder| {
-        let folder = Path::new(folder);
-        [folder.join(&triplet).join(SONAME), folder.join(SONAME)]
+    DEFAULT_DIRECTORIES.iter().flat_map(move |directory| {
+        let directory = Path::new(directory);
+        [
+            directory.join(&triplet).join(SONAME),
+            directory.join(SONAME),
+        ]
     })
 }
 
@@ -125,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_preload_object_brings_the_library_beside_it() {
+    fn preload_object_brings_the_library_beside_it() {
         let brought = |file: &str| of_preloaded(file.into());
         assert_eq!(
             brought("/a/libgdrapi-preload.so"),
@@ -139,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_listed_by_name() {
+    fn cache_entries_match_the_whole_name() {
         let line = "\tlibgdrapi.so.2 (libc6,x86-64) => /usr/lib/libgdrapi.so.2";
         assert_eq!(of_listing(line), Some("/usr/lib/libgdrapi.so.2".into()));
         let other = "\tlibgdrapi.so.20 (libc6,x86-64) => /usr/lib/libgdrapi.so.20";

@@ -1,21 +1,21 @@
-//! The clock: what it counts, and what looking at it costs.
+//! The clock, and the cost of reading it.
 //!
-//! On x86-64 it is the time stamp counter between two LFENCEs: the first look waits for nothing that
-//! comes later, the second waits until every load of the timed calls has returned its data. Stores
-//! count as done when the library's own fence says so. Elsewhere it is the system's monotonic clock.
+//! On x86-64 it is the time stamp counter between two LFENCEs: the second reading waits until every
+//! load of the timed calls has returned its data. Stores end with the library's own fence. Elsewhere
+//! it is the system's monotonic clock.
 
 use std::time::{Duration, Instant};
 
-/// Turns what the counter says into nanoseconds.
+/// Converts counter values to nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Clock {
     ns_per_tick: f64,
-    /// Ticks that pass between two looks with nothing between them.
+    /// Ticks between two readings with nothing between them.
     overhead: f64,
 }
 
 impl Clock {
-    /// Compares the counter with the system's clock for some 50 ms.
+    /// Compares the counter with the system's clock for 50 ms.
     pub(crate) fn calibrate() -> Clock {
         let (start, first) = (Instant::now(), now());
         while start.elapsed() < Duration::from_millis(50) {
@@ -30,7 +30,7 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds that `work` takes, less what the clock takes.
+    /// Nanoseconds that `work` takes, without the cost of the clock.
     #[inline(always)]
     pub(crate) fn time(&self, work: impl FnOnce()) -> f64 {
         let start = now();

@@ -1,4 +1,4 @@
-//! How long a read takes at least: round trips to the GPU and back.
+//! The minimum time of a read: round trips to the GPU.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -6,22 +6,22 @@ use super::clock::Clock;
 use super::stats::Times;
 use crate::libgdrapi::Mapped;
 
-/// Bytes of a cache line, the largest unit that crosses PCIe undivided.
+/// Bytes per cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Cache lines that a CPU core has on their way at a time.
+/// Cache lines that a CPU core requests at the same time.
 const IN_FLIGHT: usize = 16;
 
-/// Loads whose times are taken.
+/// Number of timed loads.
 const LOADS: usize = 501;
 
-/// Loads faster than so many nanoseconds come out of the CPU's own caches: there is no round trip.
+/// Loads that take less, in nanoseconds, come from a cache of the CPU: there is no round trip.
 const FASTEST_ROUND_TRIP: f64 = 200.0;
 
-/// Nanoseconds of plain 4-byte loads from a mapping, each from a line that nobody has read before.
+/// Nanoseconds of plain 4-byte loads from a mapping, each from another line.
 ///
-/// They come out a tenth longer now and then, for a while. A floor is the shorter of two such looks,
-/// before and after what it is for.
+/// At times they take a tenth longer for a while, so callers measure before and after the copies, and
+/// use the shorter times.
 pub(crate) fn loads(mapped: &Mapped, clock: &Clock) -> Times {
     let lines = (mapped.len() / LINE).min(LOADS);
     let words = (0..lines).map(|line| mapped.at(line * LINE).cast::<u32>());
@@ -35,21 +35,21 @@ pub(crate) fn loads(mapped: &Mapped, clock: &Clock) -> Times {
     Times::new(times.collect())
 }
 
-/// Waits until no earlier write to a mapping is under way: what is timed next finds the CPU's store buffer
-/// empty, whoever wrote before.
+/// Waits until all earlier writes to the mapping have left the CPU, so that the next copy finds the
+/// store buffer empty.
 pub(crate) fn drain(mapped: &Mapped) {
     fence(Ordering::SeqCst);
-    // SAFETY: an aligned word of the mapping. Its data come back behind all writes before it, and
-    // the clock's first look waits for them.
+    // SAFETY: an aligned word of the mapping. Its value returns after all earlier writes, and the
+    // clock waits for it.
     unsafe { mapped.at(0).cast::<u32>().read_volatile() };
 }
 
-/// Nanoseconds of one round trip; none on a machine where loads make none.
+/// Nanoseconds of one round trip; none if loads come from a cache.
 pub(crate) fn round_trip(load: &Times) -> Option<f64> {
     Some(load.median).filter(|&ns| ns >= FASTEST_ROUND_TRIP)
 }
 
-/// Round trips that a read of so many cache lines takes at least.
+/// Round trips that a read of this many cache lines needs at least.
 pub(crate) fn round_trips(lines: usize) -> usize {
     lines.div_ceil(IN_FLIGHT)
 }
@@ -59,14 +59,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixteen_lines_are_one_round_trip() {
+    fn sixteen_lines_need_one_round_trip() {
         assert_eq!(round_trips(1), 1);
         assert_eq!(round_trips(16), 1);
         assert_eq!(round_trips(17), 2);
     }
 
     #[test]
-    fn a_load_from_a_cache_is_no_round_trip() {
+    fn loads_from_a_cache_are_no_round_trips() {
         assert_eq!(round_trip(&Times::new(vec![3.0])), None);
         assert_eq!(round_trip(&Times::new(vec![1000.0])), Some(1000.0));
     }

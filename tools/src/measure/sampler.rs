@@ -244,7 +244,7 @@ fn take_turns(
 fn is_too_slow(smaller: &Row, point: &Point, method: usize) -> bool {
     let before = &smaller.point;
     let column = |point: &Point| (point.direction, point.alignment(), point.host_alignment);
-    if column(before) != column(point) || method == 0 {
+    if column(before) != column(point) {
         return false;
     }
     match (

@@ -1,28 +1,24 @@
-//! Samples, and the four numbers that are told of them.
+//! Percentiles and mean of samples.
 #![forbid(unsafe_code)]
 
 use serde::Serialize;
 
-/// Times of the same thing, in nanoseconds.
+/// A summary of samples, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Times {
-    /// The shortest.
     pub(crate) p0: f64,
-    /// Half of them are no longer.
     pub(crate) median: f64,
-    /// 99 of 100 are no longer.
     pub(crate) p99: f64,
-    /// Their sum, divided by their number.
     pub(crate) mean: f64,
-    /// How many they are.
+    /// Their number.
     pub(crate) samples: usize,
 }
 
 impl Times {
-    /// Percentiles of at least one sample.
+    /// Summarizes at least one sample.
     pub(crate) fn new(mut samples: Vec<f64>) -> Times {
         samples.sort_by(f64::total_cmp);
-        // The nearest rank: the smallest sample that so many percent do not exceed.
+        // The nearest rank.
         let percentile = |percent: usize| {
             let rank = (samples.len() * percent).div_ceil(100);
             samples[rank.max(1) - 1]
@@ -36,7 +32,7 @@ impl Times {
         }
     }
 
-    /// These or those, whichever have the smaller median.
+    /// The one with the smaller median.
     pub(crate) fn shorter(self, other: Times) -> Times {
         if other.median < self.median {
             other
@@ -51,14 +47,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shorter_ones_have_the_smaller_median() {
+    fn shorter_compares_medians() {
         let (short, long) = (Times::new(vec![1.0, 9.0]), Times::new(vec![2.0, 3.0]));
         assert_eq!(short.shorter(long), short);
         assert_eq!(long.shorter(short), short);
     }
 
     #[test]
-    fn percentiles_by_nearest_rank() {
+    fn percentiles_use_the_nearest_rank() {
         let times = Times::new((1..=100).rev().map(f64::from).collect());
         let expected = Times {
             p0: 1.0,

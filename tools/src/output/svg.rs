@@ -1,4 +1,4 @@
-//! Charts with logarithmic axes: one panel or several, beneath each other, over the same range of sizes.
+//! Charts with logarithmic axes: panels below each other, over the same range of sizes.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -14,7 +14,7 @@ const PANEL_HEIGHT: u32 = 600;
 const TITLE_HEIGHT: u32 = 50;
 const FONT: &str = "sans-serif";
 
-/// Told apart on white also by those who see few colors: Okabe and Ito's, without yellow.
+/// Distinguishable on white also with color blindness: Okabe and Ito's, without yellow.
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -27,12 +27,10 @@ const COLORS: [RGBColor; 6] = [
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// A line: its name and its points.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Curve {
-    /// What the legend calls it.
     pub(crate) label: String,
-    /// Size in bytes, and what was measured there. Both are above 0.
+    /// Size in bytes, and the value there. Both are above 0.
     pub(crate) points: Vec<(f64, f64)>,
     /// Drawn in black: a limit, not a measurement.
     pub(crate) is_limit: bool,
@@ -41,9 +39,8 @@ pub(crate) struct Curve {
 /// Curves over one pair of axes.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
-    /// What the upward axis shows, with its unit.
+    /// Quantity and unit of the vertical axis.
     pub(crate) quantity: String,
-    /// The curves.
     pub(crate) curves: Vec<Curve>,
 }
 
@@ -54,9 +51,6 @@ impl Panel {
 }
 
 /// Draws the panels to an SVG file.
-///
-/// # Errors
-/// There is nothing to draw, or the file cannot be written.
 pub(crate) fn write(file: &Path, title: &str, panels: &[Panel]) -> Result<()> {
     let sizes: Vec<f64> = panels
         .iter()
@@ -108,7 +102,7 @@ fn draw_panel(area: &Area, panel: &Panel, (smallest, largest): (f64, f64)) -> Dr
             true => BLACK.to_rgba(),
             false => COLORS[i % COLORS.len()].to_rgba(),
         };
-        // A curve of one point is no line, but a dot.
+        // Dots, as a curve of one point has no line.
         let dots = curve.points.iter();
         chart.draw_series(dots.map(|&point| Circle::new(point, 2, color.filled())))?;
         chart
@@ -129,7 +123,7 @@ fn draw_panel(area: &Area, panel: &Panel, (smallest, largest): (f64, f64)) -> Dr
     Ok(())
 }
 
-/// A value on the upward axis.
+/// A label of the vertical axis.
 fn number(value: f64) -> String {
     match value {
         _ if value >= 10.0 => format!("{value:.0}"),
@@ -143,9 +137,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_curve_is_in_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("chart.svg");
+    fn file_contains_every_curve() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("chart.svg");
         let curve = |label: &str, is_limit| Curve {
             label: label.into(),
             points: vec![(1.0, 5.0), (4096.0, 700.0)],

@@ -1,4 +1,4 @@
-//! Numbers of bytes, as users write and read them.
+//! Numbers of bytes with units.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -27,7 +27,7 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// In the unit that leaves no fraction.
+    /// In the largest unit without a fraction.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         let size = self.0;
         match size {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_with_and_without_units() {
+    fn units_are_optional() {
         assert_eq!("5000".parse(), Ok(Bytes(5000)));
         assert_eq!("64K".parse(), Ok(Bytes(65536)));
         assert_eq!("2G".parse(), Ok(Bytes(2 << 30)));
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn units_leave_no_fraction() {
+    fn unit_is_the_largest_without_a_fraction() {
         assert_eq!(Bytes(5000).to_string(), "5000 B");
         assert_eq!(Bytes(64 << 10).to_string(), "64 KiB");
         assert_eq!(Bytes(3 << 20).to_string(), "3 MiB");

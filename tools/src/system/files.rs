@@ -1,11 +1,11 @@
-//! Small files of the kernel's.
+//! Small files of the kernel in /proc and /sys.
 #![forbid(unsafe_code)]
 
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
-/// The text of a file, without the end of its last line.
+/// The text of a file, without trailing whitespace.
 pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim_end().to_owned())
@@ -16,14 +16,14 @@ pub(crate) fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
     text(path)?.parse().ok()
 }
 
-/// What stands behind `key` and a colon in a text of such lines.
+/// The value after `key` and a colon in a text of such lines.
 pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines()
         .find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':'))
         .map(str::trim)
 }
 
-/// Whether the kernel has loaded a module, or has it built in; `None` if it does not tell.
+/// Whether the kernel has loaded a module, or has it built in; `None` if unknown.
 pub(crate) fn module_loaded(name: &str) -> Option<bool> {
     let modules = text("/proc/modules")?;
     let listed = modules
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_found_by_their_whole_key() {
+    fn field_matches_only_the_whole_key() {
         let text = "Version: 2.6\nUse persistent mapping : yes\n";
         assert_eq!(field(text, "Version"), Some("2.6"));
         assert_eq!(field(text, "Use persistent mapping"), Some("yes"));

@@ -14,25 +14,25 @@ use super::files;
 /// The device node.
 pub(crate) const NODE: &str = "/dev/gdrdrv";
 
-/// GET_VERSION, the one command that every release of the module knows.
+/// GET_VERSION, which every release of the module supports.
 const GET_VERSION: u64 = 0xC008_DAFF;
 
-/// What is known of the module.
+/// The state of the module.
 #[derive(Debug)]
 pub(crate) struct Gdrdrv {
-    /// The node, or why it cannot be looked at.
+    /// The node, or why it cannot be examined.
     pub(crate) node: Result<Node, Errno>,
     /// Whether the module is loaded.
     pub(crate) loaded: Option<bool>,
     /// Whether it is installed for this kernel.
     pub(crate) installed: Option<bool>,
-    /// The kernel loads no modules but signed ones.
+    /// The kernel only loads signed modules.
     pub(crate) signed_only: bool,
-    /// It takes the functions that pin GPU memory from nv-p2p-dummy, which has none.
+    /// It is linked to the functions of nv-p2p-dummy, which cannot pin GPU memory.
     pub(crate) bound_to_dummy: bool,
-    /// What it answers when it is opened and asked for its version, or which errno.
+    /// Its versions, or the errno of opening it or of asking for them.
     pub(crate) versions: Result<Versions, Errno>,
-    /// Its parameters, as /proc/driver/gdrdrv/params tells them.
+    /// Its parameters, from /proc/driver/gdrdrv/params.
     pub(crate) params: Option<String>,
 }
 
@@ -46,15 +46,14 @@ pub(crate) struct Node {
     pub(crate) group: u32,
 }
 
-/// What the module answers to GET_VERSION.
+/// The module's answer to GET_VERSION.
 #[derive(Debug)]
 pub(crate) struct Versions {
     pub(crate) module: Version,
-    /// The oldest library that it serves.
+    /// The oldest library that it supports.
     pub(crate) oldest_library: Version,
 }
 
-/// Asks for all of it.
 pub(crate) fn query() -> Gdrdrv {
     let params = files::text("/proc/driver/gdrdrv/params");
     Gdrdrv {
@@ -78,7 +77,7 @@ fn installed() -> Option<bool> {
 }
 
 fn signed_only() -> bool {
-    // The state in force stands between brackets.
+    // The active state is in brackets.
     let locked = files::text("/sys/kernel/security/lockdown");
     let locked = locked.is_some_and(|states| !states.contains("[none]"));
     locked || files::text("/sys/module/module/parameters/sig_enforce").as_deref() == Some("Y")
@@ -101,7 +100,7 @@ fn versions() -> Result<Versions, Errno> {
         .open(NODE)
         .map_err(errno)?;
     let mut answer = [0u32; 2];
-    // SAFETY: the command writes two words, of which there are two; the descriptor is open.
+    // SAFETY: the command writes two words, the length of the array; the descriptor is open.
     let result = unsafe {
         libc::ioctl(
             device.as_raw_fd(),
@@ -117,7 +116,7 @@ fn versions() -> Result<Versions, Errno> {
     })
 }
 
-/// The module packs the major version into the upper half.
+/// The upper half is the major version.
 fn version(packed: u32) -> Version {
     Version::new(packed >> 16, packed & 0xffff)
 }

@@ -1,4 +1,4 @@
-//! NVIDIA's management library, for what nobody else tells: how much of BAR1 is in use.
+//! NVIDIA's management library, the only source for the use of BAR1.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr;
@@ -18,7 +18,7 @@ pub(crate) struct Bar1 {
 
 const _: () = assert!(size_of::<Bar1>() == 24);
 
-/// The library, initialised. It stays loaded.
+/// The initialized library. It stays loaded.
 #[derive(Debug)]
 pub(crate) struct Nvml {
     device: unsafe extern "C" fn(*const c_char, *mut Device) -> c_int,
@@ -27,7 +27,7 @@ pub(crate) struct Nvml {
 }
 
 impl Nvml {
-    /// Loads it; `None` if it is not there or does not work.
+    /// Loads it; `None` if it is missing or does not work.
     pub(crate) fn load() -> Option<Nvml> {
         // SAFETY: NVML may be loaded at any time; the types are those of its API.
         unsafe {
@@ -53,16 +53,16 @@ impl Nvml {
         let address = CString::new(pci_address).ok()?;
         let (mut device, mut bar1) = (ptr::null_mut(), Bar1::default());
         // SAFETY: the address is a C string, the others are local variables.
-        let told = unsafe {
+        let found = unsafe {
             (self.device)(address.as_ptr(), &mut device) == 0 && (self.bar1)(device, &mut bar1) == 0
         };
-        told.then_some(bar1)
+        found.then_some(bar1)
     }
 
     /// The version of the GPU driver, as `580.95.05`.
     pub(crate) fn driver_version(&self) -> Option<String> {
         let mut text = [0u8; 96];
-        // SAFETY: the text is a local variable, of the length that NVML is told.
+        // SAFETY: the text is a local variable, of the length that NVML receives.
         let result =
             unsafe { (self.driver_version)(text.as_mut_ptr().cast(), text.len() as c_uint) };
         let end = text.iter().position(|&byte| byte == 0)?;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::files;
 
-/// What sysfs says of it.
+/// What sysfs reports.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Pci {
-    /// Bytes of its largest range of memory, which is what NVIDIA calls BAR1.
+    /// Size of its largest memory range, which is BAR1.
     pub(crate) bar1: Option<u64>,
     pub(crate) speed: Option<String>,
     pub(crate) max_speed: Option<String>,
@@ -17,15 +17,15 @@ pub(crate) struct Pci {
     pub(crate) max_width: Option<u32>,
 }
 
-/// Asks for the device at this address.
+/// Reads the attributes of the device at this address.
 pub(crate) fn query(address: &str) -> Pci {
-    let folder: PathBuf = Path::new("/sys/bus/pci/devices").join(address);
+    let directory: PathBuf = Path::new("/sys/bus/pci/devices").join(address);
     Pci {
-        bar1: files::text(folder.join("resource")).and_then(|text| largest_memory(&text)),
-        speed: files::text(folder.join("current_link_speed")),
-        max_speed: files::text(folder.join("max_link_speed")),
-        width: files::number(folder.join("current_link_width")),
-        max_width: files::number(folder.join("max_link_width")),
+        bar1: files::text(directory.join("resource")).and_then(|text| largest_memory(&text)),
+        speed: files::text(directory.join("current_link_speed")),
+        max_speed: files::text(directory.join("max_link_speed")),
+        width: files::number(directory.join("current_link_width")),
+        max_width: files::number(directory.join("max_link_width")),
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn generation(speed: &str) -> Option<u32> {
     })
 }
 
-/// Of lines with start, end and flags of each range.
+/// The largest memory range in lines of start, end and flags.
 fn largest_memory(resource: &str) -> Option<u64> {
     const MEMORY: u64 = 0x200;
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bar1_is_the_largest_memory() {
+    fn bar1_is_the_largest_memory_range() {
         let resource = "0x00000000d8000000 0x00000000d8ffffff 0x0000000000040200\n\
                         0x0000380000000000 0x000038003fffffff 0x000000000014220c\n\
                         0x0000000000000000 0x0000000000000000 0x0000000000000000\n\
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_are_generations() {
+    fn speed_gives_the_generation() {
         assert_eq!(generation("32.0 GT/s PCIe"), Some(5));
         assert_eq!(generation("2.5 GT/s PCIe"), Some(1));
         assert_eq!(generation("8 GT/s"), Some(3));

@@ -1,4 +1,4 @@
-//! Runs `gdrcopy` as users do, on emulated machines.
+//! Runs `gdrcopy` as users do, under gdremu.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 #[path = "../../../tests/built/mod.rs"]
@@ -14,10 +14,10 @@ pub(crate) fn library() -> PathBuf {
     built("libgdrapi.so")
 }
 
-/// `gdremu MACHINE -- gdrcopy ARGUMENTS`, to be run.
-pub(crate) fn gdrcopy(machine: &[&str], arguments: &[&str]) -> Command {
+/// The command `gdremu OPTIONS -- gdrcopy ARGUMENTS`.
+pub(crate) fn gdrcopy(emulated: &[&str], arguments: &[&str]) -> Command {
     let mut command = Command::new(built("gdremu"));
-    command.args(machine).arg("--");
+    command.args(emulated).arg("--");
     command.arg(env!("CARGO_BIN_EXE_gdrcopy")).args(arguments);
     command
 }
@@ -31,7 +31,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
 /// How a program ended, and what it output.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// None if a signal ended it.
+    /// None if a signal ended the program.
     pub(crate) status: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -47,10 +47,10 @@ impl From<process::Output> for Output {
     }
 }
 
-/// Builds the library that spoils copies as FAULTY says, before the one that FAULTY_BEHIND names.
-pub(crate) fn faulty_library(folder: &Path) -> PathBuf {
+/// Builds the library that corrupts copies as FAULTY selects, and forwards to FAULTY_BEHIND.
+pub(crate) fn faulty_library(directory: &Path) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let library = folder.join("faulty.so");
+    let library = directory.join("faulty.so");
     let status = Command::new("gcc")
         .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&library)

@@ -1,4 +1,4 @@
-//! Pins, maps, asks, unmaps and unpins repeatedly.
+//! Pins, maps, queries, unmaps and unpins repeatedly.
 #![forbid(unsafe_code)]
 
 use anyhow::{Result, bail};

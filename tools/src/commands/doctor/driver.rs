@@ -1,4 +1,4 @@
-//! The GPU driver, CUDA, and the modules beside them.
+//! The GPU driver, CUDA, and nvidia-peermem.
 #![forbid(unsafe_code)]
 
 use super::backends::Backends;
@@ -10,16 +10,16 @@ use crate::system::nvml::Nvml;
 /// The first CUDA version whose dma-bufs can be mapped: 13.3.
 const DMABUF_SINCE: i32 = 13030;
 
-/// Whether memory of one GPU at least can be mapped without gdrdrv.
+/// Whether memory of at least one GPU can be mapped without gdrdrv.
 pub(super) fn maps_dmabufs(cuda: &Cuda) -> bool {
     let new_enough = matches!(cuda.version, Ok(version) if version >= DMABUF_SINCE);
     let gpus = cuda.gpus.as_deref().unwrap_or_default();
     new_enough && gpus.iter().any(gpu_maps_dmabufs)
 }
 
-/// Whether this GPU's memory can, given a driver that is new enough.
+/// Whether this GPU's memory can, with a new enough driver.
 pub(super) fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
-    // Drivers that do not know the exact question are asked the wider one.
+    // Older drivers only know the more general attribute.
     gpu.dmabuf_mmap.or(gpu.dmabuf) == Some(true)
 }
 
@@ -28,13 +28,13 @@ pub(super) fn findings(cuda: &Cuda, nvml: Option<&Nvml>, backends: Backends) -> 
     match &cuda.version {
         Ok(version) => findings.push(Finding::ok(
             "CUDA",
-            format!("{}, by the driver", of(*version)),
+            format!("{}, by the driver", format_version(*version)),
         )),
         Err(why) => findings.push(Finding::problem(
             "CUDA",
             format!("no CUDA driver: {why}"),
             "install the GPU driver's libcuda.so.1; into containers NVIDIA's container toolkit \
-             brings it (--gpus all)",
+             adds it (--gpus all)",
         )),
     }
     if let Ok(version) = cuda.version {
@@ -45,26 +45,29 @@ pub(super) fn findings(cuda: &Cuda, nvml: Option<&Nvml>, backends: Backends) -> 
     findings
 }
 
-/// A CUDA version as people write it.
-fn of(version: i32) -> String {
+/// A CUDA version as `13.0`.
+fn format_version(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
 fn gpu_driver(nvml: Option<&Nvml>) -> Finding {
     let subject = "GPU driver";
-    let told = files::text("/proc/driver/nvidia/version");
-    let kind = match told.as_deref() {
-        Some(told) if told.contains("Open Kernel Module") => ", open kernel modules",
+    let text = files::text("/proc/driver/nvidia/version");
+    let kind = match text.as_deref() {
+        Some(text) if text.contains("Open Kernel Module") => ", open kernel modules",
         Some(_) => ", proprietary kernel modules",
         None => "",
     };
-    let version = told.as_deref().and_then(version_in).map(str::to_owned);
+    let version = text.as_deref().and_then(version_in).map(str::to_owned);
     let version = version
         .or_else(|| nvml?.driver_version())
         .or_else(|| files::text("/sys/module/nvidia/version"));
     match version {
         Some(version) => Finding::ok(subject, format!("{version}{kind}")),
-        None => Finding::unknown(subject, "no /proc/driver/nvidia/version to tell"),
+        None => Finding::unknown(
+            subject,
+            "not reported: there is no /proc/driver/nvidia/version",
+        ),
     }
 }
 
@@ -85,9 +88,9 @@ fn dmabuf(version: i32, backends: Backends) -> Finding {
         return Finding::ok(subject, "the driver is new enough");
     }
     let value = format!(
-        "the driver serves CUDA {}, mapping dma-bufs takes {}",
-        of(version),
-        of(DMABUF_SINCE)
+        "the driver supports CUDA {}, mapping dma-bufs needs {}",
+        format_version(version),
+        format_version(DMABUF_SINCE)
     );
     match backends.need_dmabuf() {
         true => Finding::problem(
@@ -95,7 +98,7 @@ fn dmabuf(version: i32, backends: Backends) -> Finding {
             value,
             "update the GPU driver to 610 or later, or load gdrdrv",
         ),
-        // Nothing is missing where gdrdrv works.
+        // gdrdrv works.
         false => Finding::ok(subject, format!("not needed here: {value}")),
     }
 }
@@ -113,8 +116,8 @@ fn gpus(cuda: &Cuda) -> Finding {
         Err(why) => Finding::problem(
             subject,
             format!("CUDA cannot be used: {why}"),
-            "does nvidia-smi work? After an update of the driver, load its kernel module anew \
-             or boot",
+            "does nvidia-smi work? After an update of the driver, reload its kernel module \
+             or reboot",
         ),
     }
 }
@@ -125,10 +128,10 @@ fn peermem() -> Finding {
         Some(true) => Finding::ok(subject, "loaded"),
         Some(false) => Finding::ok(
             subject,
-            "not loaded; gdrcopy does without, RDMA network cards may want it (modprobe \
+            "not loaded; gdrcopy does not need it, RDMA network cards may want it (modprobe \
              nvidia-peermem)",
         ),
-        None => Finding::unknown(subject, "no /proc/modules to tell"),
+        None => Finding::unknown(subject, "not reported: there is no /proc/modules"),
     }
 }
 
@@ -137,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_drivers_version_is_found_in_its_line() {
+    fn driver_version_is_found_in_its_line() {
         let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n\
                     GCC version:  gcc version 12.2.0\n";
         assert_eq!(version_in(open), Some("580.95.05"));

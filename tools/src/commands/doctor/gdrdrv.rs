@@ -1,4 +1,4 @@
-//! The kernel module: is it there, may this user open it, does it fit the library.
+//! The kernel module: is it loaded, may this user open it, does it match the library?
 #![forbid(unsafe_code)]
 
 use gdrcopy::Version;
@@ -9,10 +9,10 @@ use super::report::Finding;
 use crate::system::files;
 use crate::system::gdrdrv::{Gdrdrv, NODE, Node, Versions};
 
-/// The first release with persistent mappings, and with the attributes that tell of them.
+/// The first release with persistent mappings and their attributes.
 const PERSISTENT_SINCE: Version = Version::new(2, 5);
 
-/// Whether it can be used.
+/// Whether the module can be used.
 pub(super) fn works(module: &Gdrdrv) -> bool {
     module.versions.as_ref().is_ok_and(fits) && !module.bound_to_dummy
 }
@@ -36,11 +36,11 @@ pub(super) fn findings(
         findings.push(dummy(backends));
     }
     match &module.params {
-        Some(params) => findings.extend([persistence(params), flavour(params)]),
+        Some(params) => findings.extend([persistence(params), flavor(params)]),
         None if module.node.is_err() => {}
         None => findings.push(Finding::unknown(
             "persistent mapping",
-            "no /proc/driver/gdrdrv/params to tell",
+            "not reported: there is no /proc/driver/gdrdrv/params",
         )),
     }
     findings
@@ -53,7 +53,7 @@ fn node(module: &Gdrdrv, backends: Backends, container: Option<&str>) -> Finding
         Ok(_) => Finding::problem_if(
             backends.need_gdrdrv(),
             subject,
-            format!("{NODE} is no device"),
+            format!("{NODE} is not a device"),
             format!("remove it; {}", make_node(container)),
         ),
         Err(Errno::ENOENT) => Finding::problem_if(
@@ -73,7 +73,7 @@ fn node(module: &Gdrdrv, backends: Backends, container: Option<&str>) -> Finding
             backends.need_gdrdrv(),
             subject,
             format!("{NODE}: {errno}"),
-            "see to it that /dev can be searched by this user",
+            "make sure this user has execute permission on /dev",
         ),
     }
 }
@@ -91,7 +91,9 @@ fn make_node(container: Option<&str>) -> String {
             "pass it into the container: --device=/dev/gdrdrv, or NVIDIA_GDRCOPY=enabled with NVIDIA's \
              container toolkit"
         }
-        None => "make it: mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0",
+        None => {
+            "create it: mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0"
+        }
     })
 }
 
@@ -106,19 +108,19 @@ fn load_module(module: &Gdrdrv, container: Option<&str>) -> String {
         _ => "install it for this kernel (package gdrdrv-dkms) and load it (modprobe gdrdrv)",
     });
     if module.signed_only {
-        remedy += "; this kernel takes signed modules alone: enrol the key that DKMS signs with \
+        remedy += "; this kernel only loads signed modules: enroll the key that DKMS signs with \
             (mokutil --import)";
     }
-    remedy + ". GPU driver 610 and later can do without"
+    remedy + ". GPU driver 610 and later do not need it"
 }
 
-/// The node is there, but opening it or asking for the version fails.
+/// The node exists, but opening it or querying the version fails.
 fn refused(errno: Errno, backends: Backends, container: Option<&str>) -> Finding {
     let stale = format!("modprobe gdrdrv, then {}", make_node(container));
     let remedy = match errno {
         Errno::EACCES => {
-            "let everybody read and write it: chmod 666 /dev/gdrdrv, and a udev rule that keeps \
-             it so"
+            "make it readable and writable for all users: chmod 666 /dev/gdrdrv, and a udev rule that \
+             keeps it so"
         }
         Errno::EPERM if container.is_some() => {
             "the container's device cgroup forbids it: start the container with \
@@ -130,7 +132,7 @@ fn refused(errno: Errno, backends: Backends, container: Option<&str>) -> Finding
         }
         Errno::ENXIO | Errno::ENODEV => &stale,
         Errno::EMFILE | Errno::ENFILE => "raise the limit of open files (ulimit -n)",
-        _ => "see the kernel's log (dmesg), and load the module anew",
+        _ => "see the kernel's log (dmesg), and reload the module",
     };
     Finding::problem_if(
         backends.need_gdrdrv(),
@@ -140,13 +142,13 @@ fn refused(errno: Errno, backends: Backends, container: Option<&str>) -> Finding
     )
 }
 
-/// A module that opens and refuses every pin with EINVAL.
+/// Such a module can be opened, but refuses every pin with EINVAL.
 fn dummy(backends: Backends) -> Finding {
     Finding::problem_if(
         backends.need_gdrdrv(),
         "bound to",
         "nv-p2p-dummy, with which no GPU memory can be pinned",
-        "unload both (modprobe -r gdrdrv nv-p2p-dummy), keep the latter away (blacklist nv-p2p-dummy \
+        "unload both (modprobe -r gdrdrv nv-p2p-dummy), prevent loading the latter (blacklist nv-p2p-dummy \
          in /etc/modprobe.d), build gdrdrv against the sources of the GPU driver in use, and load it \
          (modprobe gdrdrv)",
     )
@@ -173,9 +175,9 @@ fn version(versions: &Versions, backends: Backends) -> Finding {
         return Finding::problem_if(
             backends.need_gdrdrv(),
             subject,
-            format!("{module} serves libraries of version {oldest_library} and later alone"),
+            format!("{module} only supports libraries of version {oldest_library} and later"),
             format!(
-                "update libgdrapi, or take a module that serves {}",
+                "update libgdrapi, or use a module that supports {}",
                 Version::API
             ),
         );
@@ -199,17 +201,17 @@ fn persistence(params: &str) -> Finding {
         Some("yes") => Finding::ok(subject, "on"),
         Some(_) => Finding::warning(
             subject,
-            "off: mappings die with a cudaFree of their memory",
+            "off: mappings become invalid when their memory is freed",
             "load the module with use_persistent_mapping=1 (GPU driver 535 or later)",
         ),
-        None => Finding::unknown(subject, "not told by /proc/driver/gdrdrv/params"),
+        None => Finding::unknown(subject, "not reported by /proc/driver/gdrdrv/params"),
     }
 }
 
-fn flavour(params: &str) -> Finding {
+fn flavor(params: &str) -> Finding {
     let subject = "built for";
     match files::field(params, "Built for NVIDIA driver flavor") {
-        Some(flavour) => Finding::ok(subject, format!("the {flavour} GPU driver")),
-        None => Finding::unknown(subject, "not told by /proc/driver/gdrdrv/params"),
+        Some(flavor) => Finding::ok(subject, format!("the {flavor} GPU driver")),
+        None => Finding::unknown(subject, "not reported by /proc/driver/gdrdrv/params"),
     }
 }

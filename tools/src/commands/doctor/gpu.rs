@@ -1,4 +1,4 @@
-//! One GPU: what it can do, and how it is connected.
+//! One GPU: its features, and how it is connected.
 #![forbid(unsafe_code)]
 
 use super::backends::Backends;
@@ -9,7 +9,7 @@ use crate::system::cpu;
 use crate::system::nvml::{Bar1, Nvml};
 use crate::system::pci::{self, Pci};
 
-/// A BAR1 below this is one that was not resized: GPUs come with 256 MiB at most then.
+/// A smaller BAR1 was not resized: it has at most 256 MiB.
 const SMALL_BAR1: u64 = 1 << 30;
 
 pub(super) fn section(gpu: &Gpu, nvml: Option<&Nvml>, backends: Backends) -> Section {
@@ -40,9 +40,9 @@ fn rdma(gpu: &Gpu, backends: Backends) -> Finding {
             !(backends.need_dmabuf() && backends.dmabuf && driver::gpu_maps_dmabufs(gpu)),
             subject,
             "not supported: gdrdrv cannot pin this GPU's memory",
-            "take a data-centre or RTX PRO GPU, or leave this one out (CUDA_VISIBLE_DEVICES)",
+            "use a data-center or RTX PRO GPU, or exclude this one (CUDA_VISIBLE_DEVICES)",
         ),
-        None => Finding::unknown(subject, "this driver cannot be asked (CUDA 11.3 can)"),
+        None => Finding::unknown(subject, "not reported by this driver (CUDA 11.3 can)"),
     }
 }
 
@@ -55,7 +55,7 @@ fn rdma_with_vmm(gpu: &Gpu) -> Finding {
             "not supported: memory from cuMemCreate cannot be pinned",
             "pin memory from cuMemAlloc or cudaMalloc",
         ),
-        None => Finding::unknown(subject, "this driver cannot be asked (CUDA 11.0 can)"),
+        None => Finding::unknown(subject, "not reported by this driver (CUDA 11.0 can)"),
     }
 }
 
@@ -67,14 +67,14 @@ fn dmabuf(gpu: &Gpu, backends: Backends) -> Finding {
         (None, Some(true)) => "its memory can be exported as one",
         (_, Some(false)) | (Some(false), None) => "its memory cannot be exported as one",
         (None, None) => {
-            return Finding::unknown(subject, "this driver cannot be asked (CUDA 11.7 can)");
+            return Finding::unknown(subject, "not reported by this driver (CUDA 11.7 can)");
         }
     };
     if backends.need_dmabuf() && !driver::gpu_maps_dmabufs(gpu) {
         return Finding::problem(
             subject,
             value,
-            "load gdrdrv (modprobe gdrdrv); dma-bufs take the open kernel modules of the GPU \
+            "load gdrdrv (modprobe gdrdrv); dma-bufs need the open kernel modules of the GPU \
              driver",
         );
     }
@@ -86,7 +86,7 @@ fn memory_pools(gpu: &Gpu) -> Finding {
     match gpu.memory_pools {
         Some(true) => Finding::ok(subject, "supported"),
         Some(false) => Finding::ok(subject, "none; gdrcopy does without"),
-        None => Finding::unknown(subject, "this driver cannot be asked (CUDA 11.2 can)"),
+        None => Finding::unknown(subject, "not reported by this driver (CUDA 11.2 can)"),
     }
 }
 
@@ -106,18 +106,18 @@ fn platform(gpu: &Gpu) -> Finding {
             "coherent: mappings are cached, unless forced over PCIe",
         ),
         (Some(false), _) => Finding::ok(subject, "PCIe: mappings are write-combining"),
-        (None, _) => Finding::unknown(subject, "this driver cannot be asked (CUDA 9.2 can)"),
+        (None, _) => Finding::unknown(subject, "not reported by this driver (CUDA 9.2 can)"),
     }
 }
 
 fn bar1_size(gpu: &Gpu, bar1: Option<u64>) -> Finding {
     let subject = "BAR1 size";
     match bar1 {
-        None => Finding::unknown(subject, "neither NVML nor sysfs tells"),
+        None => Finding::unknown(subject, "not reported by NVML or sysfs"),
         Some(size) if size < SMALL_BAR1 && size < gpu.memory => Finding::warning(
             subject,
-            format!("{}: no more can be pinned at a time", bytes(size)),
-            "switch on Resizable BAR and Above 4G Decoding in the firmware, or on workstation cards NVIDIA's \
+            format!("{}: the limit for all pins", bytes(size)),
+            "enable Resizable BAR and Above 4G Decoding in the firmware, or on workstation cards NVIDIA's \
              displaymodeselector; or pin less",
         ),
         Some(size) => Finding::ok(subject, bytes(size)),
@@ -127,7 +127,7 @@ fn bar1_size(gpu: &Gpu, bar1: Option<u64>) -> Finding {
 fn bar1_use(bar1: Option<Bar1>) -> Finding {
     let subject = "BAR1 use";
     match bar1 {
-        None => Finding::unknown(subject, "NVML does not tell"),
+        None => Finding::unknown(subject, "not reported by NVML"),
         Some(Bar1 { total, free, used }) if free < total / 10 => Finding::warning(
             subject,
             format!("{} used, {} free", bytes(used), bytes(free)),
@@ -143,10 +143,10 @@ fn bar1_use(bar1: Option<Bar1>) -> Finding {
 fn numa_node(pci_address: &str) -> Finding {
     let subject = "NUMA node";
     match (cpu::node_of_pci_device(pci_address), cpu::allowed_nodes()) {
-        (None, _) => Finding::unknown(subject, "sysfs does not tell"),
+        (None, _) => Finding::unknown(subject, "not reported by sysfs"),
         (Some(node), Some(allowed)) if !allowed.contains(&node) => Finding::warning(
             subject,
-            format!("{node}, and this process may run on CPUs of other nodes alone"),
+            format!("{node}, and this process may only run on CPUs of other nodes"),
             format!("run programs near the GPU: numactl --cpunodebind={node} --membind={node}"),
         ),
         (Some(node), _) => Finding::ok(subject, node.to_string()),
@@ -156,7 +156,7 @@ fn numa_node(pci_address: &str) -> Finding {
 fn link(pci: &Pci) -> Finding {
     let subject = "PCIe link";
     let (Some(width), Some(speed)) = (pci.width, &pci.speed) else {
-        return Finding::unknown(subject, "sysfs does not tell");
+        return Finding::unknown(subject, "not reported by sysfs");
     };
     let generation = |speed: &str| match pci::generation(speed) {
         Some(generation) => format!("generation {generation}"),
@@ -164,20 +164,20 @@ fn link(pci: &Pci) -> Finding {
     };
     let mut value = format!("{}, {width} lanes", generation(speed));
     if let Some(most) = pci.max_speed.as_ref().filter(|most| *most != speed) {
-        // Idle GPUs slow their link down.
+        // The link of an idle GPU runs at a lower speed.
         value += &format!(" now; {} when busy", generation(most));
     }
     match pci.max_width {
         Some(most) if most > width => Finding::warning(
             subject,
-            format!("{value}, of {most} that the GPU has"),
-            "seat the card anew, or take a slot that is wired for more lanes",
+            format!("{value}, of {most} supported by the GPU"),
+            "reseat the card, or use a slot that is wired for more lanes",
         ),
         _ => Finding::ok(subject, value),
     }
 }
 
-/// Bytes in the largest unit that leaves a whole number in front.
+/// Bytes in the largest unit that fits.
 fn bytes(number: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = UNITS.iter().find(|(unit, _)| number >= *unit);

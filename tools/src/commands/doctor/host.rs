@@ -18,7 +18,7 @@ use crate::cuda::GPU_PAGE;
 const FEW: rlim_t = 256;
 const FEW_FOR_DMABUFS: rlim_t = 1024;
 
-/// Bytes of locked memory below which RDMA stacks cannot register buffers.
+/// Locked memory below which RDMA stacks cannot register buffers.
 const LITTLE_LOCKED: rlim_t = 64 << 20;
 
 pub(super) fn findings(backends: Backends, container: Option<&str>) -> Vec<Finding> {
@@ -69,7 +69,7 @@ fn locked_memory() -> Finding {
     if has_rdma && soft < LITTLE_LOCKED {
         return Finding::warning(
             subject,
-            format!("{value}, but this machine's RDMA network card does"),
+            format!("{value}, but the RDMA network card here does"),
             "raise the limit: ulimit -l unlimited (LimitMEMLOCK= in a service, --ulimit \
              memlock=-1 for a container)",
         );

@@ -1,4 +1,4 @@
-//! Which libgdrapi programs get here.
+//! The libgdrapi that programs get.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -34,27 +34,27 @@ fn maker(file: &Path) -> &'static str {
     }
 }
 
-/// Which one the loader takes, or whether it takes `asked_for`.
+/// The one that the loader chooses, or whether it loads `asked_for`.
 fn loaded(subject: &'static str, asked_for: Option<&Path>, candidates: &[Candidate]) -> Finding {
-    let told = match probe::ask(Probe::Library, asked_for) {
-        Ok(told) => told.answer,
+    let reply = match probe::ask(Probe::Library, asked_for) {
+        Ok(reply) => reply.answer,
         Err(error) => {
             return Finding::problem(
                 subject,
-                format!("cannot be tried: {error:#}"),
+                format!("cannot be tested: {error:#}"),
                 probe::NOT_STARTED,
             );
         }
     };
-    match (told.library, told.failure) {
-        (Some(library), None) => judge(subject, &library, candidates),
+    match (reply.library, reply.failure) {
+        (Some(library), None) => rate(subject, &library, candidates),
         (_, failure) => Finding::problem(
             subject,
             failure.map_or("nothing".into(), |failure| failure.what),
             match asked_for {
-                Some(_) => "name a libgdrapi file of this machine's kind",
+                Some(_) => "name a libgdrapi file for this CPU architecture",
                 None => {
-                    "install libgdrapi (make install), then run ldconfig or put its folder on \
+                    "install libgdrapi (make install), then run ldconfig or put its directory on \
                      LD_LIBRARY_PATH"
                 }
             },
@@ -62,18 +62,18 @@ fn loaded(subject: &'static str, asked_for: Option<&Path>, candidates: &[Candida
     }
 }
 
-fn judge(subject: &'static str, library: &Loaded, candidates: &[Candidate]) -> Finding {
+fn rate(subject: &'static str, library: &Loaded, candidates: &[Candidate]) -> Finding {
     let Loaded { file, version } = library;
     let version = version.map_or("no version".into(), |(major, minor)| {
         format!("{major}.{minor}")
     });
     let value = format!("{} ({}, {version})", file.display(), maker(file));
-    let covered = candidates.iter().find(|other| search::is_ours(&other.file));
-    match covered {
+    let hidden = candidates.iter().find(|other| search::is_ours(&other.file));
+    match hidden {
         Some(ours) if !search::is_ours(file) => Finding::warning(
             subject,
             format!("{value} comes before {}", ours.file.display()),
-            cover_with(ours.file.parent().unwrap_or(Path::new("/"))),
+            how_to_override(ours.file.parent().unwrap_or(Path::new("/"))),
         ),
         Some(ours) if ours.place == search::BESIDE => Finding::ok(
             subject,
@@ -85,15 +85,15 @@ fn judge(subject: &'static str, library: &Loaded, candidates: &[Candidate]) -> F
     }
 }
 
-/// How to put the library in this directory before another one.
-fn cover_with(directory: &Path) -> String {
+/// How to make the loader choose the library in this directory.
+fn how_to_override(directory: &Path) -> String {
     let preload = directory.join(search::PRELOAD_OBJECT);
     let mut remedy = format!(
-        "put {} first on LD_LIBRARY_PATH, or take the other one off the path",
+        "put {} first on LD_LIBRARY_PATH, or remove the other one from the path",
         directory.display()
     );
     if preload.exists() {
-        remedy += &format!("; LD_PRELOAD={} covers it, too", preload.display());
+        remedy += &format!("; LD_PRELOAD={} overrides it, too", preload.display());
     }
     remedy
 }

@@ -1,5 +1,4 @@
-//! The part of doctor that uses a library, in a process of its own: a library may crash, hang, or
-//! change what process it is in.
+//! The part of doctor that uses a library, in a process of its own, as a library may crash or hang.
 //!
 //! ```text
 //! ask     doctor      starts itself with --probe, waits, reads the answer
@@ -29,14 +28,14 @@ pub(super) const SIZE: usize = 1 << 20;
 /// An attribute of `gdr_get_attribute`.
 const USING_DMA_BUF_MMAP: i32 = 3;
 
-/// What to do when a probe cannot be started.
-pub(super) const NOT_STARTED: &str = "doctor starts itself for this: let it have a process, and \
-    room in the folder for temporary files";
+/// What to do if a probe cannot be started.
+pub(super) const NOT_STARTED: &str = "doctor starts itself for this: allow one more process, and \
+    room in the directory for temporary files";
 
-/// How long a probe may take; loading CUDA on a machine with many GPUs takes seconds.
+/// Time limit of a probe; loading CUDA takes seconds with many GPUs.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a probe is for.
+/// What to find out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Probe {
     /// Which library is loaded.
@@ -65,23 +64,22 @@ impl fmt::Display for Probe {
     }
 }
 
-/// A library that was loaded.
+/// A loaded library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Loaded {
     pub(super) file: PathBuf,
-    /// The release that it says it is.
+    /// Its release.
     pub(super) version: Option<(i32, i32)>,
 }
 
-/// What a probe found out.
+/// The result of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Answer {
     pub(super) library: Option<Loaded>,
     /// The type of the mapping.
     pub(super) mapping: Option<String>,
-    /// Dma-bufs were used, not gdrdrv.
+    /// Dma-bufs were used instead of gdrdrv.
     pub(super) dmabuf: bool,
-    /// What went wrong, if anything did.
     pub(super) failure: Option<Failure>,
 }
 
@@ -89,7 +87,7 @@ pub(super) struct Answer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) what: String,
-    /// What a call of the library answered.
+    /// The errno of a failed call of the library.
     pub(super) errno: Option<i32>,
     /// The copied bytes were wrong.
     pub(super) corrupted: bool,
@@ -116,20 +114,17 @@ impl From<Error> for Failure {
     }
 }
 
-/// A probe's answer, and what the library wrote to its log meanwhile.
+/// A probe's answer, and the library's log.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct Reply {
     pub(super) answer: Answer,
     pub(super) log: String,
 }
 
 // ---- In doctor ----
 
-/// Runs a probe. A process that dies has failed the test, too.
-///
-/// # Errors
-/// It cannot be started.
-pub(super) fn ask(probe: Probe, library: Option<&Path>) -> Result<Told> {
+/// Runs a probe in a child process. A process that dies has failed the test.
+pub(super) fn ask(probe: Probe, library: Option<&Path>) -> Result<Reply> {
     let (out, log) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut command = Command::new(env::current_exe()?);
     command.args(["doctor", "--probe", &probe.to_string()]);
@@ -144,7 +139,7 @@ pub(super) fn ask(probe: Probe, library: Option<&Path>) -> Result<Told> {
     let died = match end {
         None => format!("it did not end within {} seconds", LIMIT.as_secs()),
         Some(status) => match (status.success(), serde_json::from_str(&read(out)?)) {
-            (true, Ok(answer)) => return Ok(Told { answer, log }),
+            (true, Ok(answer)) => return Ok(Reply { answer, log }),
             _ => format!("its process died: {status}"),
         },
     };
@@ -152,7 +147,7 @@ pub(super) fn ask(probe: Probe, library: Option<&Path>) -> Result<Told> {
         failure: Some(Failure::new(died)),
         ..Answer::default()
     };
-    Ok(Told { answer, log })
+    Ok(Reply { answer, log })
 }
 
 /// Waits for the end; `None` if it had to be killed.
@@ -180,10 +175,7 @@ fn read(mut file: File) -> io::Result<String> {
 
 // ---- In its child ----
 
-/// Does what the probe is for, and tells the answer on stdout.
-///
-/// # Errors
-/// It cannot be told.
+/// Runs the probe, and prints the answer to stdout.
 pub(super) fn answer(probe: Probe, library: Option<&Path>) -> Result<ExitCode> {
     let mut answer = Answer::default();
     answer.failure = test(&mut answer, probe, library).err();
@@ -222,7 +214,7 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     expect(
         &from_gpu(&buffer)?,
         &sent,
-        "of what CUDA found after gdr_copy_to_mapping, byte",
+        "of CUDA's view after gdr_copy_to_mapping, byte",
     )?;
 
     let mut sent = pattern(SIZE, 2);
@@ -231,14 +223,14 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     mapped.read(0, &mut seen).context("reading")?;
     expect(&seen, &sent, "of what gdr_copy_from_mapping read, byte")?;
 
-    // A small copy that starts and ends off every boundary leaves its neighbors alone.
+    // A small unaligned copy must not change its neighbors.
     let small = pattern(101, 3);
     sent[13..114].copy_from_slice(&small);
     mapped.write(13, &small).context("writing")?;
     expect(
         &from_gpu(&buffer)?,
         &sent,
-        "of what CUDA found after a small write, byte",
+        "of CUDA's view after a small write, byte",
     )
 }
 
@@ -263,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probes_are_told_as_they_are_read() {
+    fn probe_survives_formatting_and_parsing() {
         for probe in [Probe::Library, Probe::Gpu(7)] {
             assert_eq!(probe.to_string().parse(), Ok(probe));
         }

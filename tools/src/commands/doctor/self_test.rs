@@ -1,11 +1,11 @@
-//! The library at work on each GPU: pin, map, write, read, and compare with what CUDA sees.
+//! Tests the library on each GPU: pin, map, write, read, and compare with CUDA's view.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 
 use nix::errno::Errno;
 
-use super::probe::{self, Answer, Failure, Probe, Told};
+use super::probe::{self, Answer, Failure, Probe, Reply};
 use super::report::Finding;
 use crate::cuda::survey::Gpu;
 
@@ -37,7 +37,7 @@ pub(super) fn findings(asked: &[i32], library: Option<&Path>, gpus: &[Gpu]) -> V
 
 fn on_gpu(library: Option<&Path>, number: i32) -> Finding {
     match probe::ask(Probe::Gpu(number), library) {
-        Ok(told) => judge(number, &told),
+        Ok(reply) => rate(number, &reply),
         Err(error) => Finding::problem(
             "not run",
             format!("GPU {number}: {error:#}"),
@@ -46,23 +46,23 @@ fn on_gpu(library: Option<&Path>, number: i32) -> Finding {
     }
 }
 
-fn judge(number: i32, told: &Told) -> Finding {
+fn rate(number: i32, reply: &Reply) -> Finding {
     let Answer {
         mapping,
         dmabuf,
         failure,
         ..
-    } = &told.answer;
+    } = &reply.answer;
     if let Some(failure) = failure {
         let value = format!("GPU {number}: {}", failure.what);
-        return Finding::problem("failed", value, remedy(failure, &told.log));
+        return Finding::problem("failed", value, remedy(failure, &reply.log));
     }
     let mapping = mapping.as_deref().unwrap_or("unknown");
-    let way = if *dmabuf { "a dma-buf" } else { "gdrdrv" };
+    let backend = if *dmabuf { "a dma-buf" } else { "gdrdrv" };
     Finding::ok(
         "passed",
         format!(
-            "GPU {number}: {} KiB written and read back through a {mapping} mapping of {way}, \
+            "GPU {number}: {} KiB written and read back through a {mapping} mapping of {backend}, \
              as CUDA sees them",
             probe::SIZE >> 10
         ),
@@ -71,22 +71,22 @@ fn judge(number: i32, told: &Told) -> Finding {
 
 fn remedy(failure: &Failure, log: &str) -> String {
     if failure.corrupted {
-        return "do not use this library here: try another one (--lib), and report it".into();
+        return "do not use this library here: use another one (--lib), and report this one".into();
     }
-    // The last line is what everything before led to.
+    // The last line is the most specific.
     let last = log
         .lines()
         .filter_map(|line| line.strip_prefix("ERR:"))
         .next_back();
     if let Some(line) = last {
-        return format!("the library says: {}", line.trim());
+        return format!("the library reports: {}", line.trim());
     }
     match failure.errno.map(Errno::from_raw) {
         Some(Errno::ENOMEM) => "BAR1 or memory is used up: end programs that hold pins",
         Some(Errno::EMFILE) => "no file descriptor is left: raise the limit (ulimit -n)",
-        Some(Errno::EOPNOTSUPP) => "this GPU cannot do that: see above",
-        Some(_) => "see the problems above, and the kernel's log (dmesg)",
-        None => "see the problems above; GDRCOPY_ENABLE_LOGGING=1 with a program says more",
+        Some(Errno::EOPNOTSUPP) => "this GPU does not support this: see above",
+        Some(_) => "see the problems above, and the kernel log (dmesg)",
+        None => "see the problems above; run a program with GDRCOPY_ENABLE_LOGGING=1 for details",
     }
     .into()
 }

@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use cudarc::driver::sys::{CUfunction, CUmodule, CUstream};
 
 use super::buffers::Buffers;
-use crate::cuda::{CudaError, Gpu, functions};
+use crate::cuda::driver::functions;
+use crate::cuda::{CudaError, Gpu};
 
 functions! {
     struct Functions {
@@ -95,9 +96,6 @@ impl GpuKernel {
     }
 
     /// Starts to launch.
-    ///
-    /// # Errors
-    /// The driver refuses.
     pub(super) fn launch<'a>(
         &'a self,
         buffers: &'a Buffers<'a>,
