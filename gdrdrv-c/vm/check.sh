@@ -37,8 +37,7 @@ done
 # ---- Building ----
 
 echo "Building the tests"
-"$root/c_tests/run.sh" --ways none --machines none
-make --no-print-directory --silent -C "$root" -f c_tests/gdrcopy_sanity/sanity.mk
+make --no-print-directory --silent -C "$root" -f c_tests/programs.mk plain
 make --no-print-directory --silent -C "$root/gdrdrv-c/tests"
 model=$(cd "$root" && cargo test --quiet --no-run --package libgdrapi --test emulated --message-format=json |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)

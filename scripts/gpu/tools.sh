@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# scripts/gpu-tools.sh FOLDER [BUNDLE]: runs every tool of `gdrcopy` on this machine's NVIDIA GPU, and leaves what they
+# scripts/gpu/tools.sh FOLDER [BUNDLE]: runs every tool of `gdrcopy` on this machine's NVIDIA GPU, and leaves what they
 # print and draw in FOLDER. BUNDLE is what `make gpu-bundle` made (default: build/gpu). Where there is no gdrdrv, gdremu's
 # nvidia provider stands in for it. Takes three minutes at most, on one core, GPU_CHECK_CORE (default: 4, or the last if
 # there are fewer). GPU_TOOLS_OTHER names another libgdrapi to compare with.
 set -uo pipefail
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 [ $# -ge 1 ] || {
-    echo "usage: scripts/gpu-tools.sh FOLDER [BUNDLE]" >&2
+    echo "usage: scripts/gpu/tools.sh FOLDER [BUNDLE]" >&2
     exit 2
 }
 mkdir -p "$1" || exit 2
