@@ -32,7 +32,7 @@ tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat doctor)
 # beside other Rust archives.
 exported := $(shell sed -n "s/^pub .*fn \\(gdr_[a-z0-9_]*\\)\x28.*/\\1/p" src/exports.rs)
 
-# What a program needs beside libgdrapi.a; scripts/check-install.sh holds it against rustc.
+# What a program needs beside libgdrapi.a; scripts/ci/check-install.sh holds it against rustc.
 static_libs := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
 
 # ---- Everyday ----
@@ -47,39 +47,41 @@ help: ## Lists these targets.
 demo: lib emulator build/examples/demo ## Copies to and from GPU memory: on a real GPU if there is one, else on an emulated one.
 	@scripts/demo.sh
 
+# What every run of tests is ended by if it hangs.
+watched := build/c_tests/watched
+# The C programs: test names are WAY::PROFILE::PROGRAM.
+c_programs := $(CARGO) test --package libgdrapi --test c_programs --
+
 # Installs nothing. To take at most 3 minutes on 2 idle cores once everything is built, it leaves out gdremu's own programs,
 # the comparison of libraries, most emulated machines, sanitizers, valgrind and other CPUs.
 .PHONY: test
-test: lib emulator build/c_tests/watched ## Runs the tests for everyday work.
-	scripts/check-version.sh
-	scripts/check-symbols.sh build/lib/$(shared)
-	scripts/check-preload.sh
-	build/c_tests/watched $(CARGO) test --workspace --lib --bins
-	MODEL_CALLS=2000 build/c_tests/watched $(CARGO) test --package gdrapi --package gdrcopy-tools --tests
-	c_tests/run.sh --ways linked,preloaded --machines dmabuf
-	c_tests/gdrcopy_sanity/run.sh persistent dma-buf
+test: lib emulator $(watched) ## Runs the tests for everyday work.
+	scripts/ci/check-version.sh
+	scripts/ci/check-symbols.sh build/lib/$(shared)
+	scripts/ci/check-preload.sh
+	$(watched) $(CARGO) test --workspace --lib --bins
+	MODEL_CALLS=2000 $(watched) $(CARGO) test --package libgdrapi --package gdrcopy --package gdrcopy-tools --tests
+	$(c_programs) linked::default::,preloaded::,linked::dmabuf::,sanity::default::,sanity::dmabuf::
 
 # Calls that the model-based test makes in each of its nine runs: a million in all.
 MODEL_CALLS ?= 112000
 
 .PHONY: check
-check: ## Runs every test there is, but the deliberate defects and the virtual machine.
-	scripts/install-deps.sh
-	$(MAKE) --no-print-directory lib emulator tools build/c_tests/watched
-	MODEL_CALLS=$(MODEL_CALLS) build/c_tests/watched $(CARGO) test --workspace
-	scripts/check-version.sh
-	scripts/check-symbols.sh build/lib/$(shared)
-	scripts/check-install.sh
-	c_tests/run.sh
-	c_tests/gdrcopy_sanity/run.sh
-	scripts/check-threads.sh
-	scripts/count-instructions.sh
+check: ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
+	scripts/ci/install-deps.sh
+	$(MAKE) --no-print-directory lib emulator tools $(watched)
+	MODEL_CALLS=$(MODEL_CALLS) $(watched) $(CARGO) test --workspace
+	scripts/ci/check-version.sh
+	scripts/ci/check-symbols.sh build/lib/$(shared)
+	scripts/ci/check-install.sh
+	$(c_programs)
+	scripts/ci/check-threads.sh
+	scripts/ci/count-instructions.sh
 	tests/cross/run.sh
 
 .PHONY: mutants
-mutants: ## Puts each deliberate defect of tests/mutants into the library: some test must find it.
-	scripts/install-deps.sh
-	scripts/mutation-proof.sh
+mutants: ## Puts each deliberate defect of tests/mutants.toml into a copy of the library: the tests that it names must fail.
+	$(CARGO) test --package libgdrapi --test mutants -- --ignored --nocapture
 
 .PHONY: consumers
 consumers: lib emulator ## Builds UCX against the library, and runs its tests on emulated machines.
@@ -105,7 +107,7 @@ clean: ## Removes everything that was built.
 # ---- Building ----
 
 .PHONY: all
-all: lib
+all: lib ## Builds what lib does.
 
 .PHONY: lib
 lib: ## Builds the shared and the static library into build/lib.
@@ -148,20 +150,17 @@ tools: lib ## Builds the program gdrcopy, its man pages and shell completions in
 build/tools/bin/gdrcopy:
 	$(MAKE) --no-print-directory tools
 
-# Ends tests that hang.
-build/c_tests/watched: c_tests/watched/watched.c c_tests/watchdog.h
-	@mkdir -p $(@D)
-	@$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -pedantic -Werror -Ic_tests $< -o $@
+$(watched): c_tests/watched/watched.c c_tests/watchdog.h
+	@$(MAKE) --no-print-directory -f c_tests/programs.mk $@
 
 build/examples/demo: examples/demo.c include/gdrapi.h c_tests/cuda_driver.h | lib emulator
 	@mkdir -p build/examples
 	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc $(built)/libgdremu_libcuda.so
 
-# For scripts/gpu-check.sh on a machine with a GPU, which needs nothing else.
+# For scripts/gpu/check.sh on a machine with a GPU, which needs nothing else.
 .PHONY: gpu-bundle
 gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a real GPU needs into build/gpu.
-	c_tests/run.sh --ways none --machines none
-	$(MAKE) --no-print-directory -f c_tests/gdrcopy_sanity/sanity.mk
+	$(MAKE) --no-print-directory -f c_tests/programs.mk plain
 	@rm -rf build/gpu
 	@mkdir -p build/gpu/c_tests
 	for test in gpu_memory nvidia_relocate; do \
@@ -174,6 +173,8 @@ gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a
 	@install --strip build/lib/$(preload) build/gpu
 	@install build/examples/demo build/c_tests/gdrcopy_sanity build/c_tests/watched build/gpu
 	@install build/c_tests/plain/* build/gpu/c_tests
+	@runner=$$($(CARGO) test --package libgdrapi --test c_programs --no-run --message-format json | \
+		sed -n 's/.*"executable":"\([^"]*\)".*/\1/p') && install --strip "$$runner" build/gpu/c_programs
 	@du -sh build/gpu
 
 # ---- Installing ----
@@ -186,7 +187,7 @@ fill = sed -e 's|@prefix@|$(prefix)|' \
 	-e 's|@version@|$(version)|' -e 's|@major@|$(major)|' -e 's|@static_libs@|$(static_libs)|'
 
 .PHONY: install
-install: lib_install ## Installs the libraries, the header, files for pkg-config and CMake, and the tools if they were built.
+install: lib_install ## Does lib_install, and tools_install if the tools were built.
 	@if [ -e build/tools ]; then $(MAKE) --no-print-directory tools_install; fi
 
 .PHONY: lib_install

@@ -85,7 +85,7 @@ static inline void waive(const char *name, const char *reason)
     exit(WAIVED);
 }
 
-/* How much slower than usual this program runs: more than 1 under valgrind, as c_tests/run.sh says. */
+/* How much slower than usual this program runs: more than 1 under valgrind, as tests/c_programs.rs sets it. */
 static inline long slowness(void)
 {
     const char *told = getenv("CHECK_SLOWNESS");

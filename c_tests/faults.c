@@ -240,6 +240,42 @@ static void mappings_that_cannot_be_replaced_are_unmapped(gdr_t g)
     nothing_is_pinned();
 }
 
+/* The driver says after the mmap that the pin is not mapped: its memory was freed at that moment. */
+static void mapping_without_type_is_refused(gdr_t g)
+{
+    gdr_mh_t handle = pin(g, buffer.address, SIZE);
+    void *va = (void *)UNTOUCHED;
+
+    faults("GET_INFO_V2:mapping_type=0@1");
+    CHECK_ERROR(gdr_map(g, handle, &va, SIZE), EAGAIN);
+    CHECK_EQUAL((uintptr_t)va, UNTOUCHED);
+    CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 1), EINVAL);
+    CHECK_EQUAL(info_of(g, handle).mapped, 0);
+    faults(NULL);
+    works(g, handle);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    nothing_is_pinned();
+}
+
+/* A type that a later driver may have is treated as device memory, which allows the fewest accesses. */
+static void unknown_mapping_type_is_device(gdr_t g)
+{
+    gdr_mh_t handle = pin(g, buffer.address, SIZE);
+    uint64_t written = 0x0123456789abcdef, seen = 0;
+    void *va;
+
+    faults("GET_INFO_V2:mapping_type=4@1");
+    va = map(g, handle, SIZE);
+    faults(NULL);
+    CHECK_OK(gdr_copy_to_mapping(handle, va, &written, sizeof(written)));
+    CHECK_OK(gdr_copy_from_mapping(handle, &seen, va, sizeof(seen)));
+    CHECK_EQUAL(seen, written);
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+    works(g, handle);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    nothing_is_pinned();
+}
+
 static void info_fails(gdr_t g)
 {
     unsigned char out[48], untouched[48];
@@ -392,6 +428,8 @@ int main(void)
     g = open_driver();
     pin_fails(g);
     map_fails(g);
+    mapping_without_type_is_refused(g);
+    unknown_mapping_type_is_device(g);
     unmap_fails(g);
     info_fails(g);
     unpin_fails(g);

@@ -57,8 +57,7 @@ done
 echo "Building the tests"
 make --no-print-directory --silent -C "$root/gdrdrv-c/tests"
 if [ $only_module = no ]; then
-    "$root/c_tests/run.sh" --ways none --machines none
-    make --no-print-directory --silent -C "$root" -f c_tests/gdrcopy_sanity/sanity.mk
+    make --no-print-directory --silent -C "$root" -f c_tests/programs.mk plain
     model=$(cd "$root" && cargo test --quiet --no-run --package libgdrapi --test emulated --message-format=json |
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 fi

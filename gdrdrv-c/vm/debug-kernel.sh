@@ -7,7 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 folder=$1
 
-"$root/scripts/apt-install.sh" bc bison flex gcc make libelf-dev libssl-dev xz-utils >&2
+"$root/scripts/ci/apt-install.sh" bc bison flex gcc make libelf-dev libssl-dev xz-utils >&2
 
 mkdir -p "$folder"
 cd "$folder"

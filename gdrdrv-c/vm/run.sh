@@ -69,7 +69,7 @@ done
 mkdir -p "$root/build/gdrdrv-c"
 exec {lock}>"$root/build/gdrdrv-c/lock"
 flock "$lock"
-"$root/scripts/apt-install.sh" qemu-system-x86 seabios busybox-static cpio kmod libelf1 make gcc >&2
+"$root/scripts/ci/apt-install.sh" qemu-system-x86 seabios busybox-static cpio kmod libelf1 make gcc >&2
 kernel=$("$here/kernel.sh" "$series")
 initramfs=$("$here/initramfs.sh" "$kernel")
 modules=

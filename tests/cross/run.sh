@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the checks of tests/copy_kernels on emulated AArch64 and POWER CPUs. For Debian on x86-64.
+# Runs the checks of gdrcopy/tests/copy_routines on emulated AArch64 and POWER CPUs. For Debian on x86-64.
 #
 #   tests/cross/run.sh        alignments thinned out
 #   GDRCOPY_TEST_ALL=1 …      all of them
@@ -48,7 +48,7 @@ unpack_debian_rust() {
     upstream=${version%%+*}                             # 1.85.0 of 1.85.0+dfsg3-1~deb12u3
     driver=libstd-rust-web-${upstream%.*}               # The compiler itself, a shared library.
     # shellcheck disable=SC2046 # One word for each package.
-    "$root/scripts/apt-install.sh" $(apt cache depends "$driver=$version" | awk '/Depends: libllvm/ { print $2 }')
+    "$root/scripts/ci/apt-install.sh" $(apt cache depends "$driver=$version" | awk '/Depends: libllvm/ { print $2 }')
     apt get download "rustc-web=$version" "$driver=$version" \
         "libstd-rust-web-dev:arm64=$version" "libstd-rust-web-dev:ppc64el=$version"
     for package in *.deb; do dpkg-deb -x "$package" .; done
@@ -85,7 +85,7 @@ check_fences() {
     echo "ok: $2: $3"
 }
 
-"$root/scripts/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu \
+"$root/scripts/ci/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu \
     libc6-dev-arm64-cross libc6-dev-ppc64el-cross qemu-user
 
 echo "== AArch64"

@@ -1,92 +1,50 @@
-//! Tests that need a driver and a GPU: they run themselves again under gdremu, in each mode that matters.
+//! The library against a model of its contract: the tests run themselves again under gdremu, on each profile that matters.
 
 #[path = "../built/mod.rs"]
 mod built;
 mod cuda;
-mod gates;
 mod model;
-mod safe_core;
 
 use std::process::Command;
 
-/// Runs the ignored tests whose names contain `filter` on the machine that `options` of gdremu describe.
-fn under_gdremu(options: &[&str], filter: &str) {
-    under_gdremu_with(options, filter, "");
-}
-
-/// The same, with what an ignored test of `gates` is to find.
-fn under_gdremu_with(options: &[&str], filter: &str, outcome: &str) {
+/// Runs the model on a profile; pins that it leaves behind are a failure.
+fn model_on(profile: &str) {
+    let gdremu = built::built("gdremu");
+    let list = Command::new(&gdremu).arg("--list-profiles").output();
+    let list = String::from_utf8(list.expect("gdremu starts").stdout).expect("text");
+    let mut lines = list
+        .lines()
+        .map(|line| line.split_once(' ').unwrap_or((line, "")));
+    let line = lines.find(|(name, _)| *name == profile);
+    let (_, options) = line.unwrap_or_else(|| panic!("no profile {profile}"));
     let tests = std::env::current_exe().expect("a path");
-    let status = Command::new(built::built("gdremu"))
-        .args(options)
-        .arg("--")
+    let status = Command::new(gdremu)
+        .args(["--profile", profile, "--leak-exit", "9", "--"])
         .arg(&tests)
-        .args(["--ignored", "--nocapture", "--test-threads=1", filter])
-        .env("GDREMU_OPTIONS_OF_TEST", options.join(" "))
-        .env("OUTCOME_OF_TEST", outcome)
+        .args(["--ignored", "--nocapture", "--test-threads=1", "model::"])
+        .env("GDREMU_OPTIONS_OF_TEST", options)
         .status()
         .expect("gdremu starts");
-    assert!(status.success(), "gdremu {}", options.join(" "));
+    assert!(status.success(), "gdremu --profile {profile}");
 }
 
-#[test]
-fn safe_core_under_gdremu() {
-    under_gdremu(&[], "safe_core::");
+macro_rules! model_on {
+    ($($test:ident: $profile:literal;)+) => {
+        $(#[test]
+        fn $test() {
+            model_on($profile);
+        })+
+    };
 }
 
-#[test]
-fn gates() {
-    for (options, outcome) in gates::MACHINES {
-        let options: Vec<_> = options.split(' ').collect();
-        under_gdremu_with(&options, "gates::", &outcome.to_code());
-    }
-}
-
-#[test]
-fn model_persistent() {
-    under_gdremu(&["--leak-exit", "9"], "model::");
-}
-
-#[test]
-fn model_traditional() {
-    under_gdremu(&["--traditional", "--leak-exit", "9"], "model::");
-}
-
-#[test]
-fn model_module_defects() {
-    under_gdremu(&["--stale-handle-bug", "--leak-exit", "9"], "model::");
-}
-
-#[test]
-fn model_handles_above_32_bits() {
-    under_gdremu(
-        &["--handle-base", "0x123456789", "--leak-exit", "9"],
-        "model::",
-    );
-}
-
-#[test]
-fn model_coherent() {
-    under_gdremu(&["--platform", "cached", "--leak-exit", "9"], "model::");
-}
-
-#[test]
-fn model_device() {
-    under_gdremu(&["--platform", "device", "--leak-exit", "9"], "model::");
-}
-
-#[test]
-fn model_old_drivers() {
-    for version in ["2.0", "2.3", "2.4"] {
-        under_gdremu(
-            &[
-                "--driver-version",
-                version,
-                "--strict-sizes",
-                "--leak-exit",
-                "9",
-            ],
-            "model::",
-        );
-    }
+model_on! {
+    model_default: "default";
+    model_traditional: "traditional";
+    model_defects: "defects";
+    model_high_handles: "high-handles";
+    model_cached: "cached";
+    model_device: "device";
+    model_gdrdrv_2_4: "gdrdrv-2.4";
+    model_gdrdrv_2_3: "gdrdrv-2.3";
+    model_gdrdrv_2_0: "gdrdrv-2.0";
 }

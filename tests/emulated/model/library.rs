@@ -45,11 +45,12 @@ macro_rules! functions {
         }
 
         impl Library {
-            /// Loads `$GDRAPI_LIB`, or the library built with this test, for good.
+            /// Loads `libgdrapi.so.2` from the directory `$GDRAPI_LIB`, or the library built with this test, for good.
             pub(super) fn load() -> Library {
                 let tests = std::env::current_exe().expect("a path");
                 let built = tests.ancestors().nth(2).expect("a target folder").join("libgdrapi.so");
-                let path = std::env::var_os("GDRAPI_LIB").map_or(built, PathBuf::from);
+                let given = std::env::var_os("GDRAPI_LIB").map(PathBuf::from);
+                let path = given.map_or(built, |directory| directory.join("libgdrapi.so.2"));
                 // SAFETY: loading a libgdrapi, or the emulation again, has no preconditions; the types are those
                 // of the header, and of the emulation's test functions.
                 unsafe {

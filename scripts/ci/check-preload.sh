@@ -2,9 +2,9 @@
 # Checks which libgdrapi a program gets, linked with it or loading it by either name, with each recipe of the README, while
 # another libgdrapi is on LD_LIBRARY_PATH or in the loader's cache. Needs no driver.
 #
-#   scripts/check-preload.sh [DIR]    the library and its preload object are in DIR (default: build/lib)
+#   scripts/ci/check-preload.sh [DIR]    the library and its preload object are in DIR (default: build/lib)
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 lib=$(cd "${1:-build/lib}" && pwd)
 work=$(mktemp -d)

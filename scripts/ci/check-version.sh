@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks that include/gdrapi.h and Cargo.toml name the same version.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 number() {
     sed -n "s/^#define $1 \([0-9]*\)$/\1/p" include/gdrapi.h

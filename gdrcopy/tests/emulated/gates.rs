@@ -1,10 +1,10 @@
-//! Which machines `Gdr::open` accepts, and by which backend.
+//! On which emulated machines `Gdr::open` succeeds, and with which backend.
 
 use std::env;
 
 use gdrcopy::{Attribute, Gdr};
 
-/// What opening must come to: a backend, or an errno.
+/// The result of opening: a backend, or an errno.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Outcome {
     Gdrdrv,
@@ -13,7 +13,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// As text, from the test that starts gdremu to the one under it.
+    /// As text, for the test under gdremu.
     pub(crate) fn to_code(self) -> String {
         match self {
             Outcome::Gdrdrv => "0".into(),
@@ -23,9 +23,9 @@ impl Outcome {
     }
 }
 
-/// Options of gdremu, and what opening then comes to.
-pub(crate) const MACHINES: &[(&str, Outcome)] = &[
-    ("--driver-version 2.0", Outcome::Gdrdrv),
+/// Options of gdremu, and the result of opening.
+pub(crate) const GATES: &[(&str, Outcome)] = &[
+    ("--profile gdrdrv-2.0", Outcome::Gdrdrv),
     ("--driver-version 2.99", Outcome::Gdrdrv),
     (
         "--driver-version 1.9",
@@ -45,23 +45,17 @@ pub(crate) const MACHINES: &[(&str, Outcome)] = &[
         "--no-gdrdrv --cuda-version 13.2",
         Outcome::Refused(libc::ENOENT),
     ),
-    ("--no-gdrdrv --cuda-version 13.3", Outcome::DmaBuf),
-    // Opening asks no GPU, which would take a cuInit: what each can do, its pins tell.
-    (
-        "--no-gdrdrv --cuda-version 13.5 --gpus 2 --dmabuf no,mmap",
-        Outcome::DmaBuf,
-    ),
-    (
-        "--no-gdrdrv --cuda-version 13.5 --dmabuf no",
-        Outcome::DmaBuf,
-    ),
+    ("--profile dmabuf", Outcome::DmaBuf),
+    // Opening does not query GPUs, which would take a cuInit.
+    ("--profile dmabuf-mixed", Outcome::DmaBuf),
+    ("--profile dmabuf-none", Outcome::DmaBuf),
     ("--driver-version 1.9 --cuda-version 13.3", Outcome::DmaBuf),
     ("--gdrdrv-errno EACCES --cuda-version 13.3", Outcome::DmaBuf),
     ("--cuda-version 13.3", Outcome::Gdrdrv),
 ];
 
 #[test]
-#[ignore = "gates runs it, on each machine"]
+#[ignore = "open_succeeds_where_it_should runs it"]
 fn opens_as_expected() {
     let outcome = match Gdr::open() {
         Err(error) => Outcome::Refused(error.errno()),
@@ -70,6 +64,6 @@ fn opens_as_expected() {
             _ => Outcome::DmaBuf,
         },
     };
-    let expected = env::var("OUTCOME_OF_TEST").expect("set by `gates`");
+    let expected = env::var("OUTCOME_OF_TEST").expect("set by main.rs");
     assert_eq!(outcome.to_code(), expected, "{outcome:?}");
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# scripts/gpu-check.sh [BUNDLE]: tests on this machine's NVIDIA GPU, under gdremu's nvidia provider: no gdrdrv is needed.
+# scripts/gpu/check.sh [BUNDLE]: tests on this machine's NVIDIA GPU, under gdremu's nvidia provider: no gdrdrv is needed.
 # BUNDLE is what `make gpu-bundle` made, here or on another machine (default: build/gpu); no compiler is needed. Prints a
 # table last. Takes some minutes, on one core, GPU_CHECK_CORE (default: 4, or the last if there are fewer).
 set -uo pipefail
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 bundle=$(cd "${1:-$root/build/gpu}" && pwd) || exit 2
 logs=$root/build/gpu-check
 gdremu=("$bundle/gdremu" --provider nvidia)
@@ -50,10 +50,10 @@ check "memory" "${watched[@]}" --leak-exit $leak -- "$bundle/gpu_memory"
 check "memory, traditional" "${watched[@]}" --leak-exit $leak --traditional -- "$bundle/gpu_memory" traditional
 check "hooks of UCX's kind" "${watched[@]}" --leak-exit $leak -- "$bundle/nvidia_relocate"
 check "demo" "${watched[@]}" --leak-exit $leak -- "$bundle/demo"
-check "sanity" "${gdremu[@]}" -- "$bundle/gdrcopy_sanity"
-check "sanity, traditional" "${gdremu[@]}" --traditional -- "$bundle/gdrcopy_sanity"
-check "C tests" "$root/c_tests/run.sh" --prebuilt "$bundle" --provider nvidia --ways linked --machines traditional
-check "tools" env GPU_CHECK_CORE="$core" "$root/scripts/gpu-tools.sh" "$logs/tools" "$bundle"
+cd "$root" || exit 2
+check "C tests" env GDRCOPY_TEST_BUNDLE="$bundle" GDRCOPY_TEST_PROVIDER=nvidia "$bundle/c_programs" \
+    linked::default::,linked::traditional::,sanity::default::,sanity::traditional::
+check "tools" env GPU_CHECK_CORE="$core" "$root/scripts/gpu/tools.sh" "$logs/tools" "$bundle"
 
 printf '\n%s\n' "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1), core $core"
 printf '%s\n' "${table[@]}"

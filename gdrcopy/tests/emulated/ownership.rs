@@ -1,4 +1,4 @@
-//! The safe core, from Rust, on the emulated machine: who owns what, and for how long.
+//! Ownership of pins and mappings, under gdremu.
 
 use crate::cuda::Cuda;
 use gdrcopy::{Attribute, Error, Gdr, MapFlag, MappingType, Pin, PinFlags, Version};
@@ -17,8 +17,8 @@ fn pinned(cuda: &Cuda, size: usize) -> (Pin, u64) {
 }
 
 #[test]
-#[ignore = "safe_core_under_gdremu runs it"]
-fn a_mapping_is_gpu_memory() {
+#[ignore = "ownership_under_gdremu runs it"]
+fn mapping_is_gpu_memory() {
     let cuda = Cuda::new();
     let (pin, address) = pinned(&cuda, 2 * PAGE);
     let mut mapping = pin.map(2 * PAGE, MapFlag::Default).expect("an aligned pin");
@@ -37,8 +37,8 @@ fn a_mapping_is_gpu_memory() {
 }
 
 #[test]
-#[ignore = "safe_core_under_gdremu runs it"]
-fn one_mapping_at_a_time() {
+#[ignore = "ownership_under_gdremu runs it"]
+fn second_map_is_refused_until_unmapped() {
     let (pin, _) = pinned(&Cuda::new(), PAGE);
     let first = pin.map(PAGE, MapFlag::Default).expect("the first");
     assert_eq!(
@@ -61,7 +61,7 @@ fn one_mapping_at_a_time() {
 }
 
 #[test]
-#[ignore = "safe_core_under_gdremu runs it"]
+#[ignore = "ownership_under_gdremu runs it"]
 fn owners_may_be_dropped_in_any_order() {
     let cuda = Cuda::new();
     // `pinned` has dropped its Gdr already.
@@ -73,8 +73,8 @@ fn owners_may_be_dropped_in_any_order() {
 }
 
 #[test]
-#[ignore = "safe_core_under_gdremu runs it"]
-fn the_driver_answers() {
+#[ignore = "ownership_under_gdremu runs it"]
+fn driver_answers_and_refusals_are_reported() {
     let gdr = Gdr::open().expect("an emulated driver");
     assert_eq!(gdr.driver_version(), Ok(Version::new(2, 6)));
     assert_eq!(gdr.attribute(Attribute::UsingDmaBufMmap), Ok(0));
@@ -95,8 +95,8 @@ fn the_driver_answers() {
 }
 
 #[test]
-#[ignore = "safe_core_under_gdremu runs it"]
-fn a_forked_child_owns_nothing() {
+#[ignore = "ownership_under_gdremu runs it"]
+fn forked_child_owns_nothing() {
     let (pin, _) = pinned(&Cuda::new(), PAGE);
     let mut mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
     mapping.write(0, b"parent").expect("inside");

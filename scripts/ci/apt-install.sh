@@ -1,5 +1,5 @@
 #!/bin/sh
-# scripts/apt-install.sh PACKAGE…: installs those of the packages that are missing. Says nothing where none is.
+# scripts/ci/apt-install.sh PACKAGE…: installs those of the packages that are missing. Says nothing where none is.
 set -eu
 
 missing=

@@ -3,11 +3,11 @@
 # Fails if a 4-byte write through a valid write-combining handle takes more than 44: 40 at most up to the store itself,
 # and the fence, a look at one flag and the return behind it.
 #
-#   scripts/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
+#   scripts/ci/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
 #
 # valgrind's CPU has no AVX-512: copies of more than a word take the avx2 kernel.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 lib=${1:-build/lib}
 built=${CARGO_TARGET_DIR:-target}/release
@@ -21,7 +21,7 @@ die() {
 
 [ -e "$lib/libgdrapi.so.2" ] || die "no libgdrapi.so.2 in $lib: run \`make lib\` first"
 [ -e "$built/gdremu" ] || die "no gdremu in $built: run \`make emulator\` first"
-command -v valgrind >/dev/null || die "valgrind is missing: run scripts/install-deps.sh"
+command -v valgrind >/dev/null || die "valgrind is missing: run scripts/ci/install-deps.sh"
 
 # Copies SIZE bytes COUNT times.
 cat >"$work/copies.c" <<'END'

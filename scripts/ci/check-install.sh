@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs into a scratch folder and builds programs against it, as users do: pkg-config, CMake, shared and static.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
@@ -89,7 +89,7 @@ END
     fi
 done
 
-scripts/check-preload.sh "$stage/lib/usr/lib"
+scripts/ci/check-preload.sh "$stage/lib/usr/lib"
 
 # The static library, with the libraries that the .pc file says it needs, which are those that rustc says.
 root=$stage/lib

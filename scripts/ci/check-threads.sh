@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs C tests under ThreadSanitizer, with the library instrumented too, on the emulated machine.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 out=build/tsan
@@ -18,11 +18,11 @@ env RUSTC_BOOTSTRAP=1 \
 objcopy --redefine-sym __tsan_memcpy=memcpy --redefine-sym __tsan_memmove=memmove \
     --redefine-sym __tsan_memset=memset "$target/tsan/x86_64-unknown-linux-gnu/release/libgdrapi.a" "$out/libgdrapi.a"
 
-make --no-print-directory --silent build/c_tests/watched
+make --no-print-directory --silent -f c_tests/programs.mk build/c_tests/watched
 for program in threads handles; do
     gcc -std=c99 -D_GNU_SOURCE -O1 -g -fsanitize=thread -Iinclude -Ic_tests "c_tests/$program.c" -o "$out/$program" \
         "$out/libgdrapi.a" -lgcc_s -lpthread -ldl -lm -lc "$target/release/libgdremu_libcuda.so"
     grep -q __tsan_func_entry <(nm "$out/$program") # A sanitizer that was left out would find nothing.
-    env CHECK_SLOWNESS=20 TSAN_OPTIONS="exitcode=66 suppressions=$PWD/scripts/tsan.supp" \
+    env CHECK_SLOWNESS=20 TSAN_OPTIONS="exitcode=66 suppressions=$PWD/scripts/ci/tsan.supp" \
         build/c_tests/watched "$target/release/gdremu" -- "$out/$program"
 done

@@ -1,0 +1,76 @@
+/*
+ * How gdr_open loads libcuda where there is no gdrdrv: once, for good, and without a lock that a forked child could find
+ * held. Runs outside gdremu, with fake_cuda/libcuda.so.1 on the library path.
+ */
+
+#include "check.h"
+#include "gdrapi.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+static void find_fake(void)
+{
+    void *libcuda = dlopen("libcuda.so.1", RTLD_NOW);
+
+    if (libcuda == NULL || dlsym(libcuda, "fake_cuda_calls") == NULL)
+        waive("libcuda_load", "fake_cuda is not on the library path");
+    CHECK(dlclose(libcuda) == 0);
+}
+
+static void library_stays_loaded_and_failure_is_remembered(void)
+{
+    void *libcuda;
+    int *calls, i;
+
+    CHECK(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) == NULL);
+    CHECK(gdr_open() == NULL);
+    libcuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    CHECK(libcuda != NULL);
+    calls = dlsym(libcuda, "fake_cuda_calls");
+    CHECK(calls != NULL);
+    CHECK_EQUAL(*calls, 1);
+    for (i = 0; i < 3; i++)
+        CHECK(gdr_open() == NULL);
+    CHECK_EQUAL(*calls, 1);
+    CHECK(dlclose(libcuda) == 0);
+}
+
+static void *open_in_thread(void *unused)
+{
+    (void)unused;
+    CHECK(gdr_open() == NULL);
+    return NULL;
+}
+
+static void open_in_child(void)
+{
+    CHECK(gdr_open() == NULL);
+}
+
+/* The child is forked while another thread is inside libcuda. It would wait for ever if that thread held a lock. */
+static void child_forked_during_load_can_open(void)
+{
+    int in[2], out[2];
+    pthread_t thread;
+    char gate[64], byte;
+
+    CHECK(pipe(in) == 0 && pipe(out) == 0);
+    snprintf(gate, sizeof(gate), "%d %d %d", (int)getpid(), in[1], out[0]);
+    CHECK(setenv("FAKE_CUDA_GATE", gate, 1) == 0);
+    CHECK(pthread_create(&thread, NULL, open_in_thread, NULL) == 0);
+    CHECK(read(in[0], &byte, 1) == 1);
+    in_child(open_in_child);
+    CHECK(write(out[1], &byte, 1) == 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+int main(void)
+{
+    if (access("/dev/gdrdrv", F_OK) == 0)
+        waive("libcuda_load", "this machine has /dev/gdrdrv");
+    find_fake();
+    in_child(child_forked_during_load_can_open);
+    library_stays_loaded_and_failure_is_remembered();
+    return passed("libcuda_load");
+}

@@ -1,0 +1,63 @@
+# Builds the C tests into build/c_tests: make -f c_tests/programs.mk [plain] [sanitized], from the root of the project.
+#
+# They link any libgdrapi.so.2 (LIBGDRAPI) and any libcuda.so.1 (LIBCUDA), and run with any other. Without a CUDA driver,
+# gdremu's stand-in serves for linking.
+
+CARGO_TARGET_DIR ?= $(CURDIR)/target
+LIBGDRAPI ?= build/lib/libgdrapi.so.2
+LIBCUDA ?= $(CARGO_TARGET_DIR)/release/libgdremu_libcuda.so
+
+out := build/c_tests
+programs := header_c99 $(if $(shell command -v $(CXX)),header_cxx17) $(basename $(notdir $(wildcard c_tests/*.c)))
+sanity := $(wildcard c_tests/gdrcopy_sanity/*.c)
+headers := $(wildcard c_tests/*.h c_tests/*/*.h) include/gdrapi.h c_tests/programs.mk
+
+flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
+c99 := $(CC) -std=c99 -D_GNU_SOURCE
+# libc comes before libcuda: gdremu's stand-in has functions of the same names. Programs need only what they use.
+libraries = -Wl,--as-needed $(LIBGDRAPI) -ldl -lc $(LIBCUDA)
+sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
+
+.PHONY: plain sanitized
+plain: $(programs:%=$(out)/plain/%) $(out)/gdrcopy_sanity $(out)/watched $(out)/absent/libgdrapi.so.2 $(out)/fake_cuda/libcuda.so.1
+sanitized: $(programs:%=$(out)/sanitized/%)
+
+$(out)/plain/%: optimization := -O2 -g
+$(out)/sanitized/%: optimization := -O1 -g $(sanitizers)
+
+# rule DIRECTORY
+define rule
+$(out)/$(1)/header_c99: c_tests/header/c99.c $$(headers)
+	@mkdir -p $$(@D)
+	@$$(CC) -std=c99 $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
+
+$(out)/$(1)/header_cxx17: c_tests/header/cxx17.cpp $$(headers)
+	@mkdir -p $$(@D)
+	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
+
+$(out)/$(1)/%: c_tests/%.c $$(headers)
+	@mkdir -p $$(@D)
+	@$$(c99) $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
+endef
+$(eval $(call rule,plain))
+$(eval $(call rule,sanitized))
+
+$(out)/gdrcopy_sanity: $(sanity) $(headers)
+	@mkdir -p $(@D)
+	@$(c99) -O2 -g $(flags) $(sanity) -o $@ $(libraries)
+
+# Ends tests that hang.
+$(out)/watched: c_tests/watched/watched.c $(headers)
+	@mkdir -p $(@D)
+	@$(c99) -O2 $(flags) $< -o $@
+
+# A library whose functions all abort.
+$(out)/absent/libgdrapi.so.2: c_tests/absent/libgdrapi.c $(headers)
+	@mkdir -p $(@D)
+	@$(CC) -std=c99 $(flags) -shared -fPIC -Wl,-soname,libgdrapi.so.2 $< -o $@
+	@ln -sf libgdrapi.so.2 $(@D)/libgdrapi.so
+
+# A CUDA driver without a GPU.
+$(out)/fake_cuda/libcuda.so.1: c_tests/fake_cuda/libcuda.c $(headers)
+	@mkdir -p $(@D)
+	@$(CC) -std=c99 $(flags) -shared -fPIC -Wl,-soname,libcuda.so.1 $< -o $@

@@ -1,0 +1,80 @@
+//! A shared library that depends on this crate gets nothing of the C library `libgdrapi`.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const MANIFEST: &str = r#"
+[workspace]
+
+[package]
+name = "dependent"
+version = "0.1.0"
+edition = "2024"
+
+[lib]
+crate-type = ["cdylib"]
+
+[dependencies]
+gdrcopy = { path = "GDRCOPY" }
+"#;
+
+const SOURCE: &str = r#"
+#[unsafe(no_mangle)]
+pub extern "C" fn dependent_open() -> i32 {
+    gdrcopy::Gdr::open().map_or_else(|error| error.errno(), |_| 0)
+}
+"#;
+
+fn output(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn cdylib_of_a_dependent_has_no_c_api() {
+    let gdrcopy = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dependent");
+    fs::create_dir_all(package.join("src")).expect("a writable directory");
+    let manifest = MANIFEST.replace("GDRCOPY", gdrcopy.to_str().expect("a path in UTF-8"));
+    fs::write(package.join("Cargo.toml"), manifest).expect("writable");
+    fs::write(package.join("src/lib.rs"), SOURCE).expect("writable");
+    fs::copy(gdrcopy.join("../Cargo.lock"), package.join("Cargo.lock")).expect("readable");
+
+    let target = package.join("target");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "build",
+        "--offline",
+        "--message-format",
+        "json",
+        "--target-dir",
+    ]);
+    let messages = output(cargo.arg(&target).current_dir(&package));
+    let archives = messages.matches(".a\"").count();
+    assert_eq!(
+        archives, 0,
+        "static libraries were built on the way: {messages}"
+    );
+
+    let library = target.join("debug/libdependent.so");
+    let symbols = output(
+        Command::new("nm")
+            .args(["--dynamic", "--defined-only"])
+            .arg(&library),
+    );
+    assert!(symbols.contains(" dependent_open"), "{symbols}");
+    assert!(!symbols.contains(" gdr_"), "{symbols}");
+    let dynamic = output(
+        Command::new("readelf")
+            .args(["--dynamic", "--wide"])
+            .arg(&library),
+    );
+    assert!(dynamic.contains("(NEEDED)"), "{dynamic}");
+    assert!(!dynamic.contains("libgdrapi"), "{dynamic}");
+}

@@ -1,0 +1,37 @@
+//! Tests that need a driver and a GPU: they run themselves again under gdremu.
+
+#[path = "../../../tests/built/mod.rs"]
+mod built;
+#[allow(dead_code, reason = "the model in the root package calls the rest")]
+#[path = "../../../tests/emulated/cuda.rs"]
+mod cuda;
+mod gates;
+mod ownership;
+
+use std::process::Command;
+
+/// Runs the ignored tests whose names contain `filter`; `outcome` is for those of `gates`.
+fn under_gdremu(options: &str, filter: &str, outcome: &str) {
+    let tests = std::env::current_exe().expect("a path");
+    let status = Command::new(built::built("gdremu"))
+        .args(options.split_whitespace())
+        .arg("--")
+        .arg(&tests)
+        .args(["--ignored", "--nocapture", "--test-threads=1", filter])
+        .env("OUTCOME_OF_TEST", outcome)
+        .status()
+        .expect("gdremu starts");
+    assert!(status.success(), "gdremu {options}");
+}
+
+#[test]
+fn ownership_under_gdremu() {
+    under_gdremu("", "ownership::", "");
+}
+
+#[test]
+fn open_succeeds_where_it_should() {
+    for (options, outcome) in gates::GATES {
+        under_gdremu(options, "gates::", &outcome.to_code());
+    }
+}

@@ -1,0 +1,471 @@
+//! Runs the C programs of `c_tests`: one test for each program, way of running it and profile of gdremu, by the name
+//! `WAY::PROFILE::PROGRAM`. Filters may be several, with commas between them. `c_tests/README.md` has the rest.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+/// What every program runs on. The first one is for the ways other than `linked`, too.
+const GENERAL: &[&str] = &[
+    "default",
+    "defects",
+    "traditional",
+    "cached",
+    "device",
+    "gdrdrv-2.5",
+    "gdrdrv-2.4",
+    "gdrdrv-2.3",
+    "gdrdrv-2.0",
+    "dmabuf",
+    "dmabuf-3gpus",
+    "dmabuf-coherent",
+];
+/// What programs about one subject run on besides.
+const SPECIAL: &[&str] = &[
+    "dmabuf-mixed",
+    "dmabuf-none",
+    "dmabuf-export",
+    "nv-p2p-dummy",
+    "nv-p2p-dummy-dmabuf",
+];
+/// What gdrcopy_sanity runs on besides `GENERAL`.
+const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"];
+/// Profiles of a driver over real GPUs.
+const REAL_GPUS: &[&str] = &[
+    "default",
+    "defects",
+    "traditional",
+    "gdrdrv-2.5",
+    "gdrdrv-2.4",
+    "gdrdrv-2.3",
+    "gdrdrv-2.0",
+];
+
+/// NVIDIA's programs, with few iterations and little memory: the results count here, not the times.
+const ORIGINAL: &[(&str, &[&str])] = &[
+    ("gdrcopy_sanity", &[]),
+    ("gdrcopy_copybw", &["-w", "100", "-r", "10"]),
+    (
+        "gdrcopy_copylat",
+        &["-s", "1048576", "-w", "10", "-r", "10"],
+    ),
+    ("gdrcopy_apiperf", &["-s", "1048576", "-n", "10", "-w", "2"]),
+    ("gdrcopy_pplat", &["-t", "100"]),
+];
+
+/// gdremu's exit status where a program ended well, but with buffers still pinned.
+const LEAK: i32 = 66;
+/// The exit status of `watched` for a program that hung.
+const HUNG: i32 = 124;
+/// The exit status of a program that can prove nothing here.
+const WAIVED: i32 = 2;
+
+/// How a program gets the library, and under what it runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// With the library on the library path.
+    Linked,
+    /// With a library on the path whose functions abort, and the real one in LD_PRELOAD.
+    Preloaded,
+    /// `Linked`, compiled with ASan and UBSan.
+    Sanitized,
+    /// `Linked`, under memcheck.
+    Valgrind,
+    /// `Linked`, with all rounds where `Linked` repeats a hundredth of them.
+    Thorough,
+}
+
+/// Whose driver and GPU the programs use.
+#[derive(Clone, Copy, PartialEq)]
+enum Machine {
+    Emulated,
+    /// This machine's GPU, gdremu's driver.
+    Nvidia,
+    Real,
+}
+
+struct Runner {
+    root: PathBuf,
+    target: PathBuf,
+    machine: Machine,
+    /// Where the programs, `watched`, gdremu and the library are.
+    plain: PathBuf,
+    sanity: PathBuf,
+    watched: PathBuf,
+    gdremu: PathBuf,
+    lib: PathBuf,
+    sanitized: OnceLock<Result<(), String>>,
+}
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    let runner = Arc::new(Runner::prepare().unwrap_or_else(|why| panic!("{why}")));
+    if runner.machine != Machine::Emulated {
+        arguments.test_threads = Some(1); // One GPU, and tests that count its pins.
+    }
+    let mut trials = runner.trials();
+    if let Some(filters) = arguments.filter.take() {
+        let wanted = |name: &str| {
+            let mut filters = filters.split(',');
+            match arguments.exact {
+                true => filters.any(|filter| filter == name),
+                false => filters.any(|filter| name.contains(filter)),
+            }
+        };
+        trials.retain(|trial| wanted(trial.name()));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+impl Runner {
+    /// Builds everything, or takes it from the directory that `make gpu-bundle` filled.
+    fn prepare() -> Result<Runner, String> {
+        let root = match env::var_os("GDRCOPY_TEST_BUNDLE") {
+            None => PathBuf::from(env!("CARGO_MANIFEST_DIR")),
+            // On another machine than it was built on.
+            Some(_) => env::current_dir().map_err(|error| error.to_string())?,
+        };
+        let directory = |name| env::var_os(name).map(|path| root.join(path));
+        let (bundle, lib) = (directory("GDRCOPY_TEST_BUNDLE"), directory("GDRAPI_LIB"));
+        let machine = match env::var("GDRCOPY_TEST_PROVIDER").as_deref() {
+            _ if env::var_os("GDRCOPY_TEST_REAL").is_some() => Machine::Real,
+            Err(_) | Ok("host") => Machine::Emulated,
+            Ok("nvidia") => Machine::Nvidia,
+            Ok(other) => {
+                return Err(format!(
+                    "GDRCOPY_TEST_PROVIDER is host or nvidia, not {other}"
+                ));
+            }
+        };
+        // TARGET/PROFILE/deps/TEST
+        let test = env::current_exe().map_err(|error| error.to_string())?;
+        let target = test
+            .ancestors()
+            .nth(3)
+            .map_or_else(PathBuf::new, Path::to_owned);
+        let out = root.join("build/c_tests");
+        let built = bundle.is_none();
+        let runner = Runner {
+            machine,
+            plain: bundle
+                .as_ref()
+                .map_or(out.join("plain"), |bundle| bundle.join("c_tests")),
+            sanity: bundle.as_ref().unwrap_or(&out).join("gdrcopy_sanity"),
+            watched: bundle.as_ref().unwrap_or(&out).join("watched"),
+            gdremu: bundle
+                .as_ref()
+                .unwrap_or(&target.join("release"))
+                .join("gdremu"),
+            lib: lib.clone().or(bundle).unwrap_or(root.join("build/lib")),
+            sanitized: OnceLock::new(),
+            root,
+            target,
+        };
+        if built {
+            runner.make(match lib {
+                None => &["lib", "emulator"],
+                Some(_) => &["emulator"],
+            })?;
+            runner.make(&["-f", "c_tests/programs.mk", "plain"])?;
+        }
+        Ok(runner)
+    }
+
+    fn make(&self, arguments: &[&str]) -> Result<(), String> {
+        let jobs = thread::available_parallelism().map_or(1, usize::from);
+        let mut make = Command::new("make");
+        make.args(["--no-print-directory", "--silent", &format!("-j{jobs}")]);
+        make.args(arguments).current_dir(&self.root);
+        make.env("CARGO_TARGET_DIR", &self.target);
+        make.env("LIBGDRAPI", self.lib.join("libgdrapi.so.2"));
+        match make.status() {
+            Ok(status) if status.success() => Ok(()),
+            other => Err(format!("{make:?}: {other:?}")),
+        }
+    }
+
+    fn trials(self: &Arc<Runner>) -> Vec<Trial> {
+        let mut trials = Vec::new();
+        for program in self.programs() {
+            for profile in self.profiles(&[GENERAL, SPECIAL]) {
+                for way in [
+                    Way::Linked,
+                    Way::Preloaded,
+                    Way::Sanitized,
+                    Way::Valgrind,
+                    Way::Thorough,
+                ] {
+                    if self.applies(&program, way, profile) {
+                        let (runner, program) = (Arc::clone(self), program.clone());
+                        let name = format!("{way:?}::{profile}::{program}").to_lowercase();
+                        let run = move || runner.run_program(&program, way, profile);
+                        trials.push(Trial::ignorable_test(name, run));
+                    }
+                }
+            }
+        }
+        let (usual, all) = (self.sanity_tests(&[]), self.sanity_tests(&["-e"]));
+        for profile in self.profiles(&[GENERAL, SANITY]) {
+            for test in &all {
+                let (runner, test, extended) =
+                    (Arc::clone(self), test.clone(), !usual.contains(test));
+                let name = format!("sanity::{profile}::{test}");
+                let run = move || runner.run_sanity(&test, profile);
+                trials.push(Trial::ignorable_test(name, run).with_ignored_flag(extended));
+            }
+        }
+        trials.extend(self.original_trials());
+        trials
+    }
+
+    fn original_trials(self: &Arc<Runner>) -> Vec<Trial> {
+        let Some(directory) = env::var_os("GDRCOPY_ORIGINAL_DIR").map(PathBuf::from) else {
+            let missing =
+                || Err("set GDRCOPY_ORIGINAL_DIR to the directory of NVIDIA's programs".into());
+            return vec![Trial::test("original", missing).with_ignored_flag(true)];
+        };
+        let mut trials = Vec::new();
+        for profile in self.profiles(&[GENERAL, SANITY]) {
+            for &(program, arguments) in ORIGINAL {
+                let path = directory.join(program);
+                if path.exists() {
+                    let runner = Arc::clone(self);
+                    let name = format!("original::{profile}::{program}");
+                    let run = move || runner.run_original(&path, arguments, profile);
+                    trials.push(Trial::ignorable_test(name, run));
+                }
+            }
+        }
+        assert!(
+            !trials.is_empty(),
+            "no program of NVIDIA's is in {}",
+            directory.display()
+        );
+        trials
+    }
+
+    /// The names of the C programs that there are.
+    fn programs(&self) -> BTreeSet<String> {
+        let files = fs::read_dir(&self.plain)
+            .unwrap_or_else(|error| panic!("{}: {error}", self.plain.display()));
+        let names = files.map(|file| file.expect("a readable directory").file_name());
+        names
+            .map(|name| name.into_string().expect("an ASCII name"))
+            .collect()
+    }
+
+    /// The tests of gdrcopy_sanity, as it lists them.
+    fn sanity_tests(&self, options: &[&str]) -> Vec<String> {
+        let mut list = self.command("default", false, &self.sanity);
+        let list = list
+            .arg("-l")
+            .args(options)
+            .output()
+            .expect("gdrcopy_sanity starts");
+        assert!(
+            list.status.success(),
+            "{}",
+            String::from_utf8_lossy(&list.stderr)
+        );
+        let names = String::from_utf8(list.stdout).expect("ASCII names");
+        names.lines().map(str::to_owned).collect()
+    }
+
+    /// Those of the lists that this machine can be.
+    fn profiles(&self, lists: &[&'static [&'static str]]) -> Vec<&'static str> {
+        let all = lists.concat();
+        match self.machine {
+            Machine::Emulated => all,
+            Machine::Nvidia => all
+                .into_iter()
+                .filter(|profile| REAL_GPUS.contains(profile))
+                .collect(),
+            Machine::Real => vec!["real"],
+        }
+    }
+
+    /// Whether the program is made for the profile and the way.
+    fn applies(&self, program: &str, way: Way, profile: &str) -> bool {
+        if program == "nv_p2p_dummy" {
+            return way == Way::Linked && profile.starts_with("nv-p2p-dummy");
+        }
+        if self.machine == Machine::Real {
+            return way != Way::Thorough && (program, way) != ("dlopen", Way::Preloaded);
+        }
+        match (program, way) {
+            ("dmabuf", Way::Thorough) => profile == "dmabuf",
+            (_, Way::Thorough) => false,
+            ("dmabuf_mixed", Way::Linked) => profile == "dmabuf-mixed",
+            ("dmabuf_open", Way::Linked) => profile.starts_with("dmabuf"),
+            ("dmabuf_mixed" | "dmabuf_open", _) => false,
+            ("dlopen", Way::Preloaded) => false, // It unloads the library, too.
+            ("open_fails" | "libcuda_load" | "header_c99" | "header_cxx17", _) => {
+                profile == "default"
+            } // They need no driver.
+            (_, Way::Linked) => GENERAL.contains(&profile),
+            _ => profile == "default",
+        }
+    }
+
+    /// Starts a program on a profile; `leaks` makes pins that it leaves behind a failure.
+    fn command(&self, profile: &str, leaks: bool, program: &Path) -> Command {
+        let mut command = self.launcher(profile, leaks);
+        command.arg(program).env("LD_LIBRARY_PATH", &self.lib);
+        command
+    }
+
+    fn launcher(&self, profile: &str, leaks: bool) -> Command {
+        let mut command = Command::new(&self.watched);
+        command.stdin(Stdio::null());
+        let provider = match self.machine {
+            Machine::Real => return command,
+            Machine::Emulated => "host",
+            Machine::Nvidia => "nvidia",
+        };
+        command
+            .arg(&self.gdremu)
+            .args(["--provider", provider, "--profile", profile]);
+        if leaks {
+            command.args(["--leak-exit", &LEAK.to_string()]);
+        }
+        command.arg("--");
+        command
+    }
+
+    fn run_program(&self, program: &str, way: Way, profile: &str) -> Result<Completion, Failed> {
+        let mut binary = self.plain.join(program);
+        let mut command = match program {
+            // On a machine without any driver.
+            "open_fails" | "libcuda_load" => Command::new(&self.watched),
+            _ => self.launcher(profile, program != "never_closed"),
+        };
+        let library = match way {
+            Way::Preloaded => self.root.join("build/c_tests/absent"),
+            _ => self.lib.clone(),
+        };
+        let mut path = library.into_os_string();
+        if program == "libcuda_load" {
+            path.push(":");
+            path.push(self.root.join("build/c_tests/fake_cuda"));
+        }
+        command.env("LD_LIBRARY_PATH", path);
+        // Slow, or the same again.
+        let is_slow = way == Way::Valgrind || self.machine == Machine::Nvidia;
+        if is_slow || way == Way::Linked && !["default", "real"].contains(&profile) {
+            command.env("CHECK_SLOWNESS", "100");
+        }
+        match way {
+            Way::Linked | Way::Thorough => {}
+            Way::Preloaded => {
+                command.env("LD_PRELOAD", self.lib.join("libgdrapi-preload.so"));
+            }
+            Way::Sanitized => {
+                let make = || self.make(&["-f", "c_tests/programs.mk", "sanitized"]);
+                self.sanitized.get_or_init(make).clone()?;
+                binary = self.root.join("build/c_tests/sanitized").join(program);
+                // A program that lost its sanitizer on the way would pass for the wrong reason.
+                if !contains(&binary, b"__asan_init") {
+                    return Err(
+                        format!("{} has no AddressSanitizer in it", binary.display()).into(),
+                    );
+                }
+                command.env("UBSAN_OPTIONS", "print_stacktrace=1");
+                if !contains(&binary, b"libgdrapi.so.2\0") {
+                    // What an unloaded library leaves behind has no names left. Valgrind, which keeps them, judges it.
+                    command.env("ASAN_OPTIONS", "detect_leaks=0");
+                }
+            }
+            Way::Valgrind => {
+                if Command::new("valgrind").arg("--version").output().is_err() {
+                    return Ok(Completion::ignored_with("valgrind is not installed"));
+                }
+                command.args([
+                    "valgrind",
+                    "--quiet",
+                    "--fair-sched=yes",
+                    "--error-exitcode=99",
+                ]);
+                command.args([
+                    "--leak-check=full",
+                    "--errors-for-leak-kinds=definite",
+                    "--keep-debuginfo=yes",
+                ]);
+                command.arg(format!(
+                    "--suppressions={}",
+                    self.root.join("c_tests/valgrind.supp").display()
+                ));
+            }
+        }
+        self.judge(
+            command.arg(binary),
+            &format!("{way:?}/{profile}/{program}").to_lowercase(),
+        )
+    }
+
+    fn run_sanity(&self, test: &str, profile: &str) -> Result<Completion, Failed> {
+        // The tests of leakage end processes in the middle of a pin: there pins are left behind on purpose.
+        let leaks = !test.starts_with("leakage_");
+        let mut command = self.command(profile, leaks, &self.sanity);
+        self.judge(
+            command.args(["-t", test]),
+            &format!("sanity/{profile}/{test}"),
+        )
+    }
+
+    fn run_original(
+        &self,
+        program: &Path,
+        arguments: &[&str],
+        profile: &str,
+    ) -> Result<Completion, Failed> {
+        let name = program.file_name().expect("a name").display();
+        if program.ends_with("gdrcopy_pplat") && self.machine == Machine::Emulated {
+            return Ok(Completion::ignored_with(
+                "it launches a compiled GPU kernel, which takes a GPU",
+            ));
+        }
+        let mut command = self.command(profile, false, program);
+        // Preloaded as well: a program may have the path of another library in it.
+        command.env("LD_PRELOAD", self.lib.join("libgdrapi.so.2"));
+        self.judge(
+            command.args(arguments),
+            &format!("original/{profile}/{name}"),
+        )
+    }
+
+    /// Runs a command. What it prints is left in `build/c_tests/logs`.
+    fn judge(&self, command: &mut Command, log: &str) -> Result<Completion, Failed> {
+        let path = self.root.join(format!("build/c_tests/logs/{log}.log"));
+        fs::create_dir_all(path.parent().expect("a directory"))?;
+        let file = File::create(&path)?;
+        let status = command.stdout(file.try_clone()?).stderr(file).status()?;
+        let output = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        let waived = output.lines().find_map(|line| line.strip_prefix("waived "));
+        let why = match (status.code(), waived) {
+            (Some(0), None) => return Ok(Completion::Completed),
+            (Some(0 | WAIVED), Some(reason)) => {
+                let reason = reason.split_once(": ").map_or(reason, |(_, reason)| reason);
+                return Ok(Completion::ignored_with(reason));
+            }
+            // Also where a check failed before the test unpinned its buffers.
+            (Some(LEAK), _) => "pins were left behind".into(),
+            (Some(HUNG), _) => "it hung".into(),
+            _ => status.to_string(),
+        };
+        let lines: Vec<_> = output.lines().collect();
+        let tail = lines[lines.len().saturating_sub(40)..].join("\n");
+        Err(format!("{why}; the end of {}:\n{tail}", path.display()).into())
+    }
+}
+
+/// Whether the bytes are in the file.
+fn contains(file: &Path, bytes: &[u8]) -> bool {
+    let content = fs::read(file).unwrap_or_default();
+    content.windows(bytes.len()).any(|window| window == bytes)
+}

@@ -1,0 +1,210 @@
+//! The deliberate defects of `mutants.toml`: each still applies, and the tests that it names catch it.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use toml::{Table, Value};
+
+struct Mutant {
+    name: String,
+    file: String,
+    text: String,
+    with: String,
+    caught_by: Vec<String>,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn mutants() -> Vec<Mutant> {
+    let table: Table = include_str!("mutants.toml").parse().expect("valid TOML");
+    let mutant = |(name, mutant): (String, Value)| {
+        let text = |key: &str| {
+            let value = mutant.get(key).and_then(Value::as_str);
+            value
+                .unwrap_or_else(|| panic!("{name}: no {key}"))
+                .to_owned()
+        };
+        let caught_by = mutant.get("caught_by").and_then(Value::as_array);
+        let caught_by = caught_by.into_iter().flatten().filter_map(Value::as_str);
+        let _promise = text("breaks");
+        Mutant {
+            file: text("file"),
+            text: text("text"),
+            with: text("with"),
+            caught_by: caught_by.map(str::to_owned).collect(),
+            name,
+        }
+    };
+    table.into_iter().map(mutant).collect()
+}
+
+#[test]
+fn every_mutant_applies_once_and_names_a_test() {
+    for mutant in mutants() {
+        let source = fs::read_to_string(root().join(&mutant.file)).expect("a source file");
+        assert_eq!(source.matches(&mutant.text).count(), 1, "{}", mutant.name);
+        assert_ne!(mutant.text, mutant.with, "{}", mutant.name);
+        assert!(!mutant.caught_by.is_empty(), "{}", mutant.name);
+    }
+}
+
+/// `GDRCOPY_MUTANTS`: names with commas between them, or how many of all, others each day.
+fn chosen() -> Vec<Mutant> {
+    let mut all = mutants();
+    let Ok(wanted) = env::var("GDRCOPY_MUTANTS") else {
+        return all;
+    };
+    if let Ok(count) = wanted.parse::<usize>() {
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("after 1970");
+        let day = (since.as_secs() / 86400) as usize;
+        let first = day * count % all.len();
+        all.rotate_left(first);
+        all.truncate(count);
+        return all;
+    }
+    let names: BTreeSet<_> = wanted.split(',').collect();
+    all.retain(|mutant| names.contains(mutant.name.as_str()));
+    assert_eq!(
+        all.len(),
+        names.len(),
+        "unknown names in GDRCOPY_MUTANTS={wanted}"
+    );
+    all
+}
+
+#[test]
+#[ignore = "takes minutes for each; `make mutants` runs it"]
+fn every_mutant_is_caught() {
+    let work = root().join("build/mutants");
+    let tree = work.join("tree");
+    let mut hidden = Vec::new();
+    update_tree(&tree);
+    for mutant in chosen() {
+        let file = tree.join(&mutant.file);
+        let source = fs::read_to_string(&file).expect("a source file");
+        fs::write(&file, source.replace(&mutant.text, &mutant.with)).expect("writable");
+        build_library(&work);
+        for test in &mutant.caught_by {
+            let output = run(test, &work);
+            let text = String::from_utf8_lossy(&output.stdout);
+            let caught = !output.status.success() && text.contains("FAILED");
+            assert!(
+                caught || output.status.success(),
+                "{test} did not run: {output:?}"
+            );
+            println!(
+                "{:<26} {} {test}",
+                mutant.name,
+                if caught { "caught by" } else { "MISSED BY" }
+            );
+            if !caught {
+                hidden.push(format!("{} by {test}", mutant.name));
+            }
+        }
+        fs::write(&file, source).expect("writable");
+    }
+    assert!(hidden.is_empty(), "not caught: {hidden:#?}");
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    output
+}
+
+/// Makes the tree a copy of this one. Files that are the same already keep their times, so that cargo does not build them again.
+fn update_tree(tree: &Path) {
+    let mut git = Command::new("git");
+    git.args([
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]);
+    let names = succeed(git.current_dir(root())).stdout;
+    let names = String::from_utf8(names).expect("names in UTF-8");
+    for name in names.split_terminator('\0') {
+        let (from, to) = (root().join(name), tree.join(name));
+        let Ok(content) = fs::read(&from) else {
+            continue; // Deleted, but not yet in a commit.
+        };
+        if fs::read(&to).ok().as_ref() != Some(&content) {
+            fs::create_dir_all(to.parent().expect("a directory")).expect("writable");
+            fs::copy(&from, &to).expect("writable");
+        }
+    }
+}
+
+fn cargo(work: &Path) -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(work.join("tree"));
+    cargo.env("CARGO_TARGET_DIR", work.join("target"));
+    cargo
+}
+
+fn build_library(work: &Path) {
+    succeed(cargo(work).args(["build", "--package", "libgdrapi"]));
+    let lib = work.join("lib");
+    fs::create_dir_all(&lib).expect("writable");
+    fs::copy(
+        work.join("target/debug/libgdrapi.so"),
+        lib.join("libgdrapi.so.2"),
+    )
+    .expect("built");
+    let _ = std::os::unix::fs::symlink("libgdrapi.so.2", lib.join("libgdrapi.so"));
+}
+
+/// Runs a test as `mutants.toml` names it. A loop that does not end is ended by `watched`.
+fn run(test: &str, work: &Path) -> Output {
+    let (package, name) = test
+        .split_once(' ')
+        .expect("a package or target, and a name");
+    let mut cargo = cargo(work);
+    cargo.env("RUST_BACKTRACE", "0");
+    if ["c_programs", "emulated"].contains(&package) {
+        let target: PathBuf = env::current_exe()
+            .expect("a path")
+            .ancestors()
+            .nth(3)
+            .expect("cargo's layout")
+            .into();
+        cargo.current_dir(root()).env("CARGO_TARGET_DIR", target);
+        cargo
+            .env("GDRAPI_LIB", work.join("lib"))
+            .env("MODEL_CALLS", "8000");
+        cargo.args([
+            "test",
+            "--package",
+            "libgdrapi",
+            "--test",
+            package,
+            "--",
+            "--exact",
+            name,
+        ]);
+    } else {
+        cargo.args([
+            "test",
+            "--package",
+            package,
+            "--lib",
+            "--tests",
+            "--no-fail-fast",
+            "--",
+            name,
+        ]);
+    }
+    cargo.output().expect("cargo starts")
+}
