@@ -16,7 +16,8 @@
 /* Deeper than any program calls; far less than the stack takes. */
 #define TOO_DEEP 100
 
-static int calls_of_alloc, calls_of_free, calls_of_mmap, calls_of_dlopen, depth;
+/* Volatile: the compiler knows that mmap calls nothing back. */
+static volatile int calls_of_alloc, calls_of_free, calls_of_mmap, calls_of_dlopen, depth;
 
 static void *real(const char *name)
 {
