@@ -60,7 +60,8 @@ fn map(len: usize) -> Result<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let anywhere = ptr::null_mut::<u8>();
     // SAFETY: no address is asked for, so nothing is replaced.
-    let address = unsafe { libc::syscall(libc::SYS_mmap, anywhere, len, protection, flags, -1, 0) };
+    let address =
+        unsafe { libc::syscall(libc::SYS_mmap, anywhere, len, protection, flags, -1, 0_i64) };
     if address == -1 {
         return Err(Error::OUT_OF_MEMORY);
     }
