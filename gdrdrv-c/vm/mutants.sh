@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# mutants.sh [NAME ...]: breaks gdrdrv in one place at a time, and checks that a test fails. Exit status 1 if a broken module passes.
+# mutants.sh [NAME ...]: breaks gdrdrv in one place at a time, and checks that a test fails.
+# Exit status 1 if a broken module passes.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
