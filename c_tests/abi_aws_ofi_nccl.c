@@ -1,6 +1,6 @@
 /*
- * aws-ofi-nccl: loads libgdrapi.so privately, asks the driver's version first of all, tries each registration over
- * PCIe and then without, takes handle 0 for none, and changes signals from a worker thread.
+ * aws-ofi-nccl loads libgdrapi.so privately, asks for the driver version first, tries each registration over PCIe and
+ * then without, treats handle 0 as none, and updates signals from a worker thread.
  */
 
 #include "loaded.h"
@@ -13,7 +13,7 @@ struct registration {
     void *mapping;
 };
 
-static struct registration enlist(const struct loaded *gdr, gdr_t g, CUdeviceptr address, int has_v2)
+static struct registration register_buffer(const struct loaded *gdr, gdr_t g, CUdeviceptr address, int has_v2)
 {
     struct registration registration = {gdr, {0}, NULL};
     int result = -1;
@@ -35,7 +35,7 @@ static struct registration enlist(const struct loaded *gdr, gdr_t g, CUdeviceptr
     return registration;
 }
 
-/* Counts a signal up, as the progress thread does when a message arrives. */
+/* Increments a signal, as the progress thread does when a message arrives. */
 static void *worker(void *argument)
 {
     const struct registration *registration = argument;
@@ -69,7 +69,7 @@ int main(void)
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     gpu_write(buffer.address, &signal, sizeof(signal));
-    registration = enlist(&gdr, g, buffer.address, has_v2);
+    registration = register_buffer(&gdr, g, buffer.address, has_v2);
     CHECK(pthread_create(&thread, NULL, worker, &registration) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     gpu_read(&signal, buffer.address, sizeof(signal));

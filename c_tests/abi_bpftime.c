@@ -1,15 +1,14 @@
 /*
- * bpftime: loads libgdrapi.so, else libgdrapi.so.2, and shows maps in GPU memory to BPF programs on the CPU. Each map has a
- * connection of its own, is
- * pinned by gdr_pin_buffer_v2 without flags, else by gdr_pin_buffer, and asked for by the old gdr_get_info. Values are only
- * read, of any size up to 4 KiB, at whatever offset they lie.
+ * bpftime loads libgdrapi.so, else libgdrapi.so.2, and shows maps in GPU memory to BPF programs on the CPU. Each map
+ * has its own connection, is pinned with gdr_pin_buffer_v2 without flags, else with gdr_pin_buffer, and is queried
+ * with the old gdr_get_info. Values are only read, of any size up to 4 KiB and at any offset.
  */
 
 #include "loaded.h"
 
 enum { MAPS = 3, LARGEST_VALUE = 4096, MAP_SIZE = 2 * GPU_PAGE_SIZE };
 
-/* The struct of gdr_get_info before mapping_type. */
+/* The struct that gdr_get_info filled before it had mapping_type. */
 struct info {
     uint64_t va;
     uint64_t mapped_size;
@@ -49,7 +48,7 @@ static struct map mirror(const struct loaded *gdr, int number)
     return map;
 }
 
-/* The value, and no byte around it. */
+/* Reads exactly the bytes of the value. */
 static void look_up(const struct loaded *gdr, const struct map *map, int number, size_t offset, size_t size)
 {
     static unsigned char value[LARGEST_VALUE + 2];
@@ -61,7 +60,7 @@ static void look_up(const struct loaded *gdr, const struct map *map, int number,
     CHECK_EQUAL(value[size + 1], 0xee);
 }
 
-/* Values of one size lie one behind the other. */
+/* Values of one size are adjacent. */
 static void look_up_everywhere(const struct loaded *gdr, const struct map *maps, size_t size)
 {
     size_t steps = slowness() > 1 ? 4 : 40, key;
@@ -72,7 +71,6 @@ static void look_up_everywhere(const struct loaded *gdr, const struct map *maps,
             look_up(gdr, &maps[number], number, key * size, size);
 }
 
-/* The library by either name. */
 static const char *first_name(void)
 {
     static const char *const names[] = {"libgdrapi.so", "libgdrapi.so.2"};

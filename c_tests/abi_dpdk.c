@@ -1,6 +1,4 @@
-/*
- * DPDK's CUDA driver: resolves five functions lazily, passes the device address to gdr_unmap, and never closes.
- */
+/* DPDK's CUDA driver resolves five functions lazily, passes the device address to gdr_unmap, and never closes. */
 
 #include "loaded.h"
 

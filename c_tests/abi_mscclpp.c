@@ -1,6 +1,6 @@
 /*
- * MSCCL++: linked; looks for the device node first, then for a driver of 2.5 or later, pins over PCIe or, where that is
- * refused, as usual, and keeps one mapping for semaphores.
+ * MSCCL++ is linked; it checks for the device node and for gdrdrv 2.5 or later, pins over PCIe or, where that is
+ * refused, with default flags, and keeps one mapping for semaphores.
  */
 
 #include "gpu.h"
@@ -16,11 +16,11 @@ int main(void)
 
     CHECK(g != NULL);
     CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &value));
-    CHECK_EQUAL(access("/dev/gdrdrv", R_OK | W_OK) != 0, value); /* the node is there, or not needed */
+    CHECK_EQUAL(access("/dev/gdrdrv", R_OK | W_OK) != 0, value); /* the node exists, or is not needed */
     CHECK_OK(gdr_driver_get_version(g, &major, &minor));
     if (major != 2 || minor < 5) {
         CHECK_OK(gdr_close(g));
-        waive("abi_mscclpp", "it needs a driver of 2.5 or later");
+        waive("abi_mscclpp", "MSCCL++ requires gdrdrv 2.5 or later");
     }
 
     gpu_init();

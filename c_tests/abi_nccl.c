@@ -1,15 +1,15 @@
 /*
  * NCCL loads libgdrapi.so and lets CPU threads dereference the mapping, at info.va - address.
  *
- * Up to 2.30 it asks both versions right after opening, ignoring the answer's status, and uses the old gdr_get_info. From
- * 2.31 on it takes gdr_pin_buffer_v2, gdr_get_info_v2 and gdr_get_attribute where the library has them, asks for the
- * driver's version only without dma-bufs, and pins by gdr_pin_buffer_v2 with any driver. Its GPUNetIO loads libgdrapi.so.2,
- * and where attribute 2 promises pins over PCIe, they must work.
+ * Up to 2.30 it asks for both versions right after opening, ignores the returned status, and uses the old
+ * gdr_get_info. From 2.31 on it uses gdr_pin_buffer_v2, gdr_get_info_v2 and gdr_get_attribute where the library has
+ * them, asks for the driver version only without dma-bufs, and pins with gdr_pin_buffer_v2 with any driver. Its
+ * GPUNetIO loads libgdrapi.so.2; if attribute 2 reports support for pins over PCIe, they must work.
  */
 
 #include "loaded.h"
 
-/* NCCL's own copy of the struct, from times before mapping_type. */
+/* NCCL's copy of the struct, from before it had mapping_type. */
 struct info {
     uint64_t va;
     uint64_t mapped_size;
@@ -20,7 +20,7 @@ struct info {
     unsigned wc_mapping : 1;
 };
 
-/* What the GPU sees of a store of the CPU's through the mapping, at info.va - address. */
+/* Stores through the mapping, at info.va - address, and returns what the GPU sees. */
 static void store_and_read_back(CUdeviceptr address, uint64_t va, void *mapping, uint64_t value)
 {
     volatile uint64_t *flag = (volatile uint64_t *)((char *)mapping + (va - address));
@@ -66,7 +66,7 @@ static void session_up_to_2_30(CUdeviceptr address)
     gdr.runtime_get_version(&library_major, &library_minor);
     CHECK(library_major == 2 && library_minor >= 1);
     CHECK_EQUAL(driver_major, 2);
-    if (driver_minor >= 1) /* it gives up on 2.0 */
+    if (driver_minor >= 1) /* NCCL refuses 2.0 */
         use_v1(&gdr, g, address);
     CHECK_OK(gdr.close(g));
     CHECK(dlclose(gdr.library) == 0);
@@ -97,13 +97,13 @@ static void session_from_2_31(CUdeviceptr address)
 
     CHECK(g != NULL);
     gdr.runtime_get_version(&major, &minor);
-    CHECK(major == 2 && minor >= 6); /* else it asks no attribute, and the version always */
+    CHECK(major == 2 && minor >= 6); /* without gdr_get_attribute NCCL always asks for the version */
     CHECK_OK(gdr.get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &dmabuf));
     if (dmabuf == 0) {
         CHECK_OK(gdr.driver_get_version(g, &major, &minor));
         CHECK_EQUAL(major, 2);
     }
-    use_v2(&gdr, g, address); /* whatever the driver's version: 2.0 has no such command */
+    use_v2(&gdr, g, address); /* with any driver version, though 2.0 has no such command */
     CHECK_OK(gdr.close(g));
     CHECK(dlclose(gdr.library) == 0);
 }
@@ -128,7 +128,7 @@ static void session_of_gpunetio(CUdeviceptr address)
         store_and_read_back(address, address, mapping, 0x1234567812345678);
         release(&gdr, g, handle, mapping);
     } else {
-        CHECK(result == EINVAL || result == EOPNOTSUPP); /* there is no other link, or the driver does not know the flag */
+        CHECK(result == EINVAL || result == EOPNOTSUPP); /* no coherent link, or an unknown flag */
     }
     CHECK_OK(gdr.close(g));
     CHECK(dlclose(gdr.library) == 0);

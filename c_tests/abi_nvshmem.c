@@ -1,16 +1,16 @@
 /*
- * NVSHMEM loads libgdrapi.so.2, pins whole pages and maps less, and does its atomics by plain loads and stores at
- * address - info.va.
+ * NVSHMEM loads libgdrapi.so.2, pins whole pages and maps part of them, and does its atomics by plain loads and stores
+ * at address - info.va.
  *
- * Up to 3.7 it insists on its header's major version and at least its minor one, and passes the old gdr_get_info a struct of
- * today's type. From 3.8 on the major version must match; it pins over PCIe where it can, maps by gdr_map_v2, reads the
- * mapping's type, and tries again to unpin what it could not.
+ * Up to 3.7 it requires its header's major version and at least its minor one, and passes gdr_info_v2_t to the old
+ * gdr_get_info. From 3.8 on the major version must match; it pins over PCIe where possible, maps with gdr_map_v2,
+ * reads the mapping's type, and retries an unpin that failed.
  */
 
 #include "emulator.h"
 #include "loaded.h"
 
-/* An atomic of the CPU's on what the copy functions wrote, as the GPU sees it. */
+/* Increments, by CPU loads and stores, a word that the copy functions wrote; the GPU must see it. */
 static void count_up(const struct loaded *gdr, gdr_mh_t handle, void *mapping, uint64_t va, CUdeviceptr address)
 {
     volatile uint64_t *counter = (volatile uint64_t *)((char *)mapping + (address - va));
@@ -49,7 +49,7 @@ static void session_up_to_3_7(CUdeviceptr address)
     CHECK_OK(gdr.map(g, handle, &mapping, GPU_PAGE_SIZE + 8));
     memset(&info, 0x5a, sizeof(info));
     CHECK_OK(gdr.get_info(g, handle, &info));
-    CHECK_EQUAL(info.mapping_type, 0x5a5a5a5a); /* the old entry does not know it */
+    CHECK_EQUAL(info.mapping_type, 0x5a5a5a5a); /* the old function does not fill it */
     CHECK_EQUAL(info.mapped_size, 2 * GPU_PAGE_SIZE);
     count_up(&gdr, handle, mapping, info.va, address);
     CHECK_OK(gdr.unmap(g, handle, mapping, GPU_PAGE_SIZE + 8));
@@ -58,7 +58,7 @@ static void session_up_to_3_7(CUdeviceptr address)
     CHECK(dlclose(gdr.library) == 0);
 }
 
-/* Over PCIe, or as it goes. */
+/* Pins over PCIe, else with default flags. */
 static gdr_mh_t pin_from_3_8(const struct loaded *gdr, gdr_t g, CUdeviceptr address, size_t size)
 {
     int force_pcie = 0, result = -1;
@@ -72,7 +72,7 @@ static gdr_mh_t pin_from_3_8(const struct loaded *gdr, gdr_t g, CUdeviceptr addr
     return handle;
 }
 
-/* Under gdremu the driver refuses once; the handle is kept, and the next try succeeds. */
+/* Under gdremu the driver fails the first unpin; the handle stays valid, and the retry succeeds. */
 static void unpin_with_retry(const struct loaded *gdr, gdr_t g, gdr_mh_t handle)
 {
     int (*faults_set)(const char *list), dmabuf = 0, failures = 0;
@@ -84,7 +84,7 @@ static void unpin_with_retry(const struct loaded *gdr, gdr_t g, gdr_mh_t handle)
     while (gdr->unpin_buffer(g, handle) != 0)
         CHECK(++failures < 3);
     if (faults_set != NULL) {
-        CHECK_EQUAL(failures, driver_is_gdremus());
+        CHECK_EQUAL(failures, driver_is_emulated());
         CHECK_EQUAL(faults_set(NULL), 0);
     }
     CHECK_ERROR(gdr->unpin_buffer(g, handle), EINVAL);

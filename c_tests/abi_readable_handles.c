@@ -1,6 +1,6 @@
 /*
- * The original test-suite looks into handles: the driver's descriptor at the start of a gdr_t, the driver's number at
- * byte 24 of a gdr_mh_t. It copies both to its stack and expects the copies to be refused.
+ * The test-suite of NVIDIA's libgdrapi 2.6 reads through handles: the driver's descriptor is at the start of a gdr_t,
+ * the driver's handle at byte 24 of a gdr_mh_t. It copies both to its stack and expects the copies to be refused.
  */
 
 #include "gpu.h"
@@ -41,7 +41,7 @@ int main(void)
                     EINVAL);
         CHECK_ERROR(gdr_map(g, forged, &va, GPU_PAGE_SIZE), EINVAL);
         CHECK_ERROR(gdr_unpin_buffer(g, forged), EINVAL);
-        descriptor = -1; /* and with another descriptor in it */
+        descriptor = -1; /* then the copy with another descriptor */
         memcpy(g_copy, &descriptor, sizeof(descriptor));
     }
     CHECK_OK(gdr_close(g));

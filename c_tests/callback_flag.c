@@ -3,8 +3,8 @@
 #include "fault.h"
 #include "gpu.h"
 
-/* With persistent mapping, pinned memory lives on after cuMemFree until it is unpinned. */
-static void freed_memory_lives_on(enum gpu_memory kind)
+/* With persistent mapping, pinned memory outlives cuMemFree until it is unpinned. */
+static void freed_memory_stays_usable_in_persistent_mode(enum gpu_memory kind)
 {
     struct gpu_buffer buffer = gpu_alloc(kind, 4 * GPU_PAGE_SIZE);
     CUdeviceptr address = buffer.address;
@@ -37,8 +37,8 @@ static void freed_memory_lives_on(enum gpu_memory kind)
     CHECK_OK(gdr_close(g));
 }
 
-/* Without it, the mapping goes with the memory, and the flag tells. */
-static void freed_memory_is_gone(enum gpu_memory kind)
+/* Without persistent mapping, freeing the memory ends the mapping and sets the flag. */
+static void freed_memory_otherwise_sets_the_flag(enum gpu_memory kind)
 {
     struct gpu_buffer buffer = gpu_alloc(kind, 4 * GPU_PAGE_SIZE);
     CUdeviceptr address = buffer.address;
@@ -66,8 +66,7 @@ static void freed_memory_is_gone(enum gpu_memory kind)
     CHECK_OK(gdr_close(g));
 }
 
-/* Freeing one buffer leaves another's mapping alone. */
-static void other_buffers_are_undisturbed(enum gpu_memory kind)
+static void freeing_one_buffer_does_not_affect_another(enum gpu_memory kind)
 {
     struct gpu_buffer one = gpu_alloc(kind, GPU_PAGE_SIZE), other = gpu_alloc(kind, GPU_PAGE_SIZE);
     gdr_t g = gdr_open();
@@ -88,7 +87,7 @@ static void other_buffers_are_undisturbed(enum gpu_memory kind)
     gpu_free(&other);
 }
 
-static void failures_leave_the_flag_alone(void)
+static void failed_query_does_not_write_the_flag(void)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     gdr_t g = gdr_open();
@@ -114,10 +113,10 @@ int main(void)
     CHECK_OK(gdr_close(g));
 
     gpu_init();
-    failures_leave_the_flag_alone();
-    (persistent ? freed_memory_lives_on : freed_memory_is_gone)(MEM_ALLOC);
-    (persistent ? freed_memory_lives_on : freed_memory_is_gone)(MEM_CREATE);
-    other_buffers_are_undisturbed(MEM_ALLOC);
-    other_buffers_are_undisturbed(MEM_CREATE);
+    failed_query_does_not_write_the_flag();
+    (persistent ? freed_memory_stays_usable_in_persistent_mode : freed_memory_otherwise_sets_the_flag)(MEM_ALLOC);
+    (persistent ? freed_memory_stays_usable_in_persistent_mode : freed_memory_otherwise_sets_the_flag)(MEM_CREATE);
+    freeing_one_buffer_does_not_affect_another(MEM_ALLOC);
+    freeing_one_buffer_does_not_affect_another(MEM_CREATE);
     return passed("callback_flag");
 }

@@ -1,6 +1,6 @@
 /*
- * A thread that was cancelled, and does not know yet, calls the library: the call comes to its end, and the thread ends at
- * its own next cancellation point. Many functions open, close or write on the way, which are cancellation points.
+ * A thread with a pending pthread_cancel calls the library: the call completes, and the thread ends at its own next
+ * cancellation point. Many functions open, close or write, which are cancellation points.
  */
 
 #include "gpu.h"
@@ -13,9 +13,9 @@
 #define UNTOUCHED 77
 
 static struct gpu_buffer buffer;
-static sem_t cancelled;
+static sem_t cancel_sent;
 
-/* What the calls work on: each makes what the next one takes. */
+/* Objects of the calls: each call creates what the next one needs. */
 static gdr_t g;
 static gdr_mh_t handle;
 static void *va;
@@ -102,8 +102,8 @@ static const struct call {
     CALL(open), CALL(runtime_version), CALL(driver_version), CALL(attribute), CALL(type_string), CALL(pin_wrong),
     CALL(pin), CALL(info), CALL(info_v2), CALL(callback_flag),
     CALL(map), CALL(copy_to), CALL(copy_from), CALL(unmap), CALL(map_v2), CALL(unmap_warned), CALL(unpin),
-    CALL(pin_v2), CALL(map), CALL(unpin), /* a pin that is mapped */
-    CALL(pin), CALL(map), CALL(close), CALL(close_again), /* and a connection with such a pin */
+    CALL(pin_v2), CALL(map), CALL(unpin), /* unpins a mapped pin */
+    CALL(pin), CALL(map), CALL(close), CALL(close_again), /* closes a connection with a mapped pin */
 };
 
 static int result, went_on;
@@ -114,7 +114,7 @@ static void *calling(void *argument)
     int state;
 
     CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0);
-    CHECK(sem_wait(&cancelled) == 0);
+    CHECK(sem_wait(&cancel_sent) == 0);
     CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL) == 0);
     result = call->function();
     CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state) == 0);
@@ -124,7 +124,7 @@ static void *calling(void *argument)
     return NULL;
 }
 
-static void with_a_pending_cancellation(const struct call *call)
+static void check_call(const struct call *call)
 {
     pthread_t thread;
     void *end;
@@ -133,7 +133,7 @@ static void with_a_pending_cancellation(const struct call *call)
     went_on = 0;
     CHECK(pthread_create(&thread, NULL, calling, (void *)(uintptr_t)call) == 0);
     CHECK(pthread_cancel(thread) == 0);
-    CHECK(sem_post(&cancelled) == 0);
+    CHECK(sem_post(&cancel_sent) == 0);
     CHECK(pthread_join(thread, &end) == 0);
     if (result != 0 || went_on)
         fprintf(stderr, "%s:\n", call->name);
@@ -142,8 +142,7 @@ static void with_a_pending_cancellation(const struct call *call)
     CHECK(end == PTHREAD_CANCELED);
 }
 
-/* Whoever has switched cancellation off finds it off. */
-static void the_state_is_kept(void)
+static void disabled_cancellation_stays_disabled(void)
 {
     int state;
 
@@ -153,16 +152,16 @@ static void the_state_is_kept(void)
     CHECK_EQUAL(state, PTHREAD_CANCEL_DISABLE);
 }
 
-static void every_call(void)
+static void every_call_completes_before_the_thread_ends(void)
 {
     size_t i;
 
     for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-        with_a_pending_cancellation(&calls[i]);
+        check_call(&calls[i]);
 }
 
-/* Log lines are written, too. */
-static void every_call_with_a_log(void)
+/* Writing log lines adds cancellation points. */
+static void every_logged_call_completes_before_the_thread_ends(void)
 {
     int log = open("/dev/null", O_WRONLY), stderr_before = dup(STDERR_FILENO);
 
@@ -170,7 +169,7 @@ static void every_call_with_a_log(void)
     setenv("GDRCOPY_ENABLE_LOGGING", "1", 1);
     setenv("GDRCOPY_LOG_LEVEL", "1", 1);
     dup2(log, STDERR_FILENO);
-    every_call();
+    every_call_completes_before_the_thread_ends();
     dup2(stderr_before, STDERR_FILENO);
     unsetenv("GDRCOPY_ENABLE_LOGGING");
     close(log);
@@ -186,14 +185,14 @@ int main(void)
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     if (!driver_is_at_least(probe, 2))
-        waive("cancel", "this driver serves the thread that opened it only");
+        waive("cancel", "this driver serves only the thread that opened it");
     CHECK_OK(gdr_close(probe));
-    CHECK(sem_init(&cancelled, 0, 0) == 0);
-    every_call();
+    CHECK(sem_init(&cancel_sent, 0, 0) == 0);
+    every_call_completes_before_the_thread_ends();
     before = open_descriptors();
-    every_call();
-    every_call_with_a_log();
-    the_state_is_kept();
+    every_call_completes_before_the_thread_ends();
+    every_logged_call_completes_before_the_thread_ends();
+    disabled_cancellation_stays_disabled();
     CHECK_EQUAL(open_descriptors(), before);
     gpu_free(&buffer);
     return passed("cancel");

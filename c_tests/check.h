@@ -1,6 +1,6 @@
 /*
- * Checks for the C tests. A check that fails prints where it stands, what was compared and both values on stderr,
- * and ends the program with status 1. A program that gets through prints one line, "ok NAME".
+ * Checks for the C tests. A failed check prints its place, what was compared and both values on stderr, and ends the
+ * program with status 1. A program whose checks all pass prints one line, "ok NAME".
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Exit status of a program that can prove nothing here, for the reason it prints. */
+/* Exit status of a program that cannot test anything here, for the reason it prints. */
 #define WAIVED 2
 
 /* Calls of gdr_*: succeeded, or failed with exactly that errno. */
@@ -72,7 +72,7 @@ static inline void check_bytes(const char *file, int line, const char *what, con
     exit(1);
 }
 
-/* The end of every main(). */
+/* Every main() ends with this. */
 static inline int passed(const char *name)
 {
     printf("ok %s\n", name);
@@ -88,12 +88,12 @@ static inline void waive(const char *name, const char *reason)
 /* How much slower than usual this program runs: more than 1 under valgrind, as tests/c_programs.rs sets it. */
 static inline long slowness(void)
 {
-    const char *told = getenv("CHECK_SLOWNESS");
+    const char *set = getenv("CHECK_SLOWNESS");
 
-    return told != NULL && atol(told) > 1 ? atol(told) : 1;
+    return set != NULL && atol(set) > 1 ? atol(set) : 1;
 }
 
-/* How often to do a thing that is worth repeating. */
+/* Number of repetitions, reduced on slow systems. */
 static inline long rounds(long usual)
 {
     long fewer = usual / slowness();
@@ -101,7 +101,7 @@ static inline long rounds(long usual)
     return fewer > 0 ? fewer : 1;
 }
 
-/* Runs a part of a test in a forked child, whose failed checks fail this program too. */
+/* Runs part of a test in a forked child, whose failed checks fail this program too. */
 static inline void in_child(void (*part)(void))
 {
     int status;

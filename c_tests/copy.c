@@ -1,4 +1,4 @@
-/* gdr_copy_to_mapping and gdr_copy_from_mapping: every byte where it belongs, by CUDA's own view. */
+/* gdr_copy_to_mapping and gdr_copy_from_mapping, compared with CUDA's view of the memory. */
 
 #include "gpu.h"
 
@@ -43,7 +43,7 @@ static void check_read(size_t size, size_t gpu_at, size_t host_at)
     CHECK_BYTES(seen, wanted, window);
 }
 
-static void every_small_size_and_alignment(void)
+static void every_small_size_and_alignment_arrives(void)
 {
     static const size_t host_alignments[] = {0, 1, 4, 8, 31, 48};
     size_t step = slowness() > 1 ? 37 : 1;
@@ -59,7 +59,7 @@ static void every_small_size_and_alignment(void)
     }
 }
 
-static void large_sizes(void)
+static void large_sizes_arrive(void)
 {
     size_t size;
 
@@ -73,8 +73,8 @@ static void large_sizes(void)
     }
 }
 
-/* The last bytes of the mapping: nothing beyond them may be touched, least of all the page that follows. */
-static void the_edges_of_the_mapping(void)
+/* The last bytes of the mapping: nothing beyond them may be accessed, in particular not the next page. */
+static void copies_at_the_edges_stay_within_the_mapping(void)
 {
     gdr_mh_t page = pin(g, buffer.address, GPU_PAGE_SIZE);
     unsigned char *first = map(g, page, GPU_PAGE_SIZE), *end = first + GPU_PAGE_SIZE;
@@ -96,8 +96,8 @@ static void the_edges_of_the_mapping(void)
     CHECK_OK(gdr_unpin_buffer(g, page));
 }
 
-/* Words of 1, 2, 4 and 8 bytes, also by plain loads and stores on the mapping, as signals and flags are built. */
-static void words(void)
+/* Words of 1, 2, 4 and 8 bytes, also by plain loads and stores on the mapping, as programs do for signals and flags. */
+static void aligned_words_arrive(void)
 {
     uint64_t value = 0x1122334455667788, word = 0;
     size_t size;
@@ -136,8 +136,8 @@ static void null_is_refused(void)
     CHECK_EQUAL(byte, 0x5a);
 }
 
-/* Any memory will do as the "mapping": programs hand in addresses that the library did not make. */
-static void bounds_are_the_callers_business(void)
+/* The "mapping" may be any memory: programs pass addresses that the library did not return. */
+static void addresses_outside_the_mapping_are_not_checked(void)
 {
     char from[16] = "0123456789abcde", to[16] = "";
 
@@ -173,13 +173,13 @@ static void run(enum gpu_memory kind)
     handle = pin(g, buffer.address, size);
     va = map(g, handle, size);
 
-    every_small_size_and_alignment();
-    large_sizes();
-    the_edges_of_the_mapping();
-    words();
+    every_small_size_and_alignment_arrives();
+    large_sizes_arrive();
+    copies_at_the_edges_stay_within_the_mapping();
+    aligned_words_arrive();
     a_size_of_0_touches_nothing();
     null_is_refused();
-    bounds_are_the_callers_business();
+    addresses_outside_the_mapping_are_not_checked();
     a_pin_without_mapping_is_refused();
 
     CHECK_OK(gdr_unmap(g, handle, va, size));

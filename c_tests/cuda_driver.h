@@ -2,11 +2,11 @@
  * The part of the CUDA driver API that this project's C programs call.
  *
  * Enough to compile and link (-lcuda) without a CUDA toolkit. Types, values and symbol names are those of
- * libcuda.so.1, so that a program runs unchanged on a real driver and on gdremu's stand-in. Written for 64-bit
- * Linux. Not to be mixed with NVIDIA's <cuda.h> in one translation unit.
+ * libcuda.so.1, so that a program runs unchanged on a real driver and on gdremu's stand-in. For 64-bit Linux. Do not
+ * include NVIDIA's <cuda.h> in the same translation unit.
  *
- * Every function returns CUDA_SUCCESS or the error; sizes are in bytes, except for cuMemsetD16 and cuMemsetD32,
- * which count elements.
+ * Every function returns CUDA_SUCCESS or the error; sizes are in bytes, except for cuMemsetD16 and cuMemsetD32, which
+ * count elements.
  */
 #ifndef GDRAPI_C_TESTS_CUDA_DRIVER_H
 #define GDRAPI_C_TESTS_CUDA_DRIVER_H
@@ -355,7 +355,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes_to_keep);
 
-/* ---- Facts about an address ---- */
+/* ---- Attributes of an address ---- */
 
 typedef enum CUmemorytype_enum {
     CU_MEMORYTYPE_HOST = 1,
@@ -466,7 +466,7 @@ typedef enum CUdriverProcAddressQueryResult_enum {
     CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2
 } CUdriverProcAddressQueryResult;
 
-/* Both leave *text NULL and return CUDA_ERROR_INVALID_VALUE for a number that is no CUresult. */
+/* Both leave *text NULL and return CUDA_ERROR_INVALID_VALUE for a number that is not a CUresult. */
 CUresult cuGetErrorName(CUresult error, const char **text);
 CUresult cuGetErrorString(CUresult error, const char **text);
 /* Needs a driver of CUDA 12 or later; `symbol` is the name without suffix, `cuda_version` picks the suffix. */

@@ -1,4 +1,4 @@
-/* Loading the library by hand, by both of its names, again and again: it leaves nothing behind. Not linked with it. */
+/* The library loaded with dlopen, by both of its names and repeatedly: it leaves nothing behind. Not linked with it. */
 
 #include "check.h"
 #include "gdrapi.h"
@@ -26,7 +26,7 @@ static const char *const public_functions[] = {
     "gdr_get_mapping_type_string",
 };
 
-/* Whether any libgdrapi is mapped into this process. */
+/* Whether a libgdrapi is mapped into this process. */
 static int is_loaded(void)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -104,7 +104,7 @@ static void loads_and_unloads(const char *name, int mode)
     }
 }
 
-/* Several stacks in one process load the same file by different names. */
+/* Communication libraries in one process load the same file by different names. */
 static void both_names_are_one_library(void)
 {
     void *development = dlopen("libgdrapi.so", RTLD_NOW), *runtime = dlopen("libgdrapi.so.2", RTLD_LAZY);

@@ -1,6 +1,6 @@
 /*
- * The dma-buf backend: contexts stay as they were, each pin is one descriptor that no child inherits, running out of them
- * says so, and types are what the platform has.
+ * The dma-buf backend: the current CUDA context does not change, each pin uses one file descriptor that no child
+ * inherits, running out of descriptors is reported as such, and the platform decides the mapping type.
  */
 
 #include "fault.h"
@@ -18,18 +18,18 @@ static struct gpu_buffer buffer;
 
 static int descriptors(void)
 {
-    DIR *folder = opendir("/proc/self/fd");
-    int count = -1; /* less the folder's own */
+    DIR *directory = opendir("/proc/self/fd");
+    int count = -1; /* minus the directory's own */
     struct dirent *entry;
 
-    CHECK(folder != NULL);
-    while ((entry = readdir(folder)) != NULL)
+    CHECK(directory != NULL);
+    while ((entry = readdir(directory)) != NULL)
         count += entry->d_name[0] != '.';
-    closedir(folder);
+    closedir(directory);
     return count;
 }
 
-/* The lowest free descriptor, which the next one to be opened gets. */
+/* The lowest free descriptor, which the next open returns. */
 static int next_descriptor(void)
 {
     int fd = dup(0);
@@ -39,7 +39,7 @@ static int next_descriptor(void)
     return fd;
 }
 
-static void it_presents_itself_as_2_6(void)
+static void backend_reports_driver_version_2_6(void)
 {
     int major = -1, minor = -1, value = -1;
     gdr_attr_t attribute;
@@ -67,7 +67,7 @@ static void *without_context(void *unused)
     return unused;
 }
 
-static void contexts_are_left_as_they_were(void)
+static void pin_does_not_change_the_current_context(void)
 {
     CUcontext before, after;
     pthread_t thread;
@@ -85,7 +85,7 @@ static void contexts_are_left_as_they_were(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-static void every_gpu_is_found_by_its_addresses(void)
+static void pin_selects_the_gpu_by_address(void)
 {
     int count, i;
     CUcontext home, context, now;
@@ -120,7 +120,7 @@ static void every_gpu_is_found_by_its_addresses(void)
     }
 }
 
-static void a_pin_is_one_descriptor(void)
+static void pin_takes_one_descriptor(void)
 {
     int before = descriptors(), next = next_descriptor();
     gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
@@ -144,7 +144,7 @@ static void set_limit(rlim_t soft)
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* As many pins as the limit allows, up to `wanted`; all of them work, and the one too many is refused by name. */
+/* Makes pins up to `wanted` or the descriptor limit; all of them work, and one beyond the limit fails with EMFILE. */
 static int pins_until_refused(int wanted)
 {
     gdr_mh_t *handles = calloc((size_t)wanted + 1, sizeof(*handles)), refused = {7};
@@ -173,8 +173,8 @@ static int pins_until_refused(int wanted)
     return count;
 }
 
-/* Returns whether the hard limit has room for all pins at once. */
-static int the_limit_of_descriptors_is_told(void)
+/* Returns whether the hard limit allows all pins at once. */
+static int pin_beyond_the_descriptor_limit_is_refused(void)
 {
     struct rlimit limit;
     int many = (int)rounds(MANY), has_room;
@@ -190,7 +190,7 @@ static int the_limit_of_descriptors_is_told(void)
     return has_room;
 }
 
-static void nothing_leaks(void)
+static void repeated_pins_and_maps_leak_nothing(void)
 {
     int before = descriptors();
     long i, many = rounds(100000);
@@ -199,14 +199,14 @@ static void nothing_leaks(void)
         gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
         void *va = map(g, handle, GPU_PAGE_SIZE);
 
-        if (i % 16 != 0) /* an address range stays reserved otherwise */
+        if (i % 16 != 0) /* otherwise an address range stays reserved */
             CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }
     CHECK_EQUAL(descriptors(), before);
 }
 
-static void the_pin_decides_the_type(void)
+static void requested_mapping_type_must_be_that_of_the_pin(void)
 {
     gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
     void *va = map(g, handle, GPU_PAGE_SIZE);
@@ -227,8 +227,8 @@ static void the_pin_decides_the_type(void)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* Whole pages of the host: mmap can show them from their beginning. */
-static void pins_on_host_pages_map(void)
+/* Ranges of whole host pages: mmap can map them from their start. */
+static void pins_of_whole_host_pages_can_be_mapped(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), offset;
 
@@ -250,7 +250,7 @@ static void pins_on_host_pages_map(void)
     }
 }
 
-static void over_pcie(void)
+static void force_pcie_pins_map_write_combining(void)
 {
     gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
     void *va = map(g, handle, GPU_PAGE_SIZE);
@@ -288,19 +288,19 @@ int main(void)
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
 
-    it_presents_itself_as_2_6();
-    contexts_are_left_as_they_were();
-    every_gpu_is_found_by_its_addresses();
-    a_pin_is_one_descriptor();
-    has_room = the_limit_of_descriptors_is_told();
-    nothing_leaks();
-    the_pin_decides_the_type();
-    pins_on_host_pages_map();
-    over_pcie();
+    backend_reports_driver_version_2_6();
+    pin_does_not_change_the_current_context();
+    pin_selects_the_gpu_by_address();
+    pin_takes_one_descriptor();
+    has_room = pin_beyond_the_descriptor_limit_is_refused();
+    repeated_pins_and_maps_leak_nothing();
+    requested_mapping_type_must_be_that_of_the_pin();
+    pins_of_whole_host_pages_can_be_mapped();
+    force_pcie_pins_map_write_combining();
 
     gpu_free(&buffer);
     CHECK_OK(gdr_close(g));
     if (!has_room)
-        waive("dmabuf", "all but many pins at once, for which the limit of descriptors is too low (ulimit -Hn)");
+        waive("dmabuf", "only the test with many pins at once: ulimit -Hn is too low");
     return passed("dmabuf");
 }

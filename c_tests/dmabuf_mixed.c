@@ -1,6 +1,6 @@
 /*
- * GPUs of different kinds without gdrdrv: those whose memory can be mapped as a dma-buf are served, whatever the others lack,
- * and a pin on one that cannot is refused by its number.
+ * GPUs of different kinds without gdrdrv: those whose memory can be mapped as a dma-buf work, whatever the others
+ * lack, and a pin on one that cannot fails with an error that names the GPU.
  */
 
 #include "gpu.h"
@@ -26,7 +26,7 @@ static int can_map_dmabufs(CUdevice device)
     int can = 0;
 
     if (cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED, device) != CUDA_SUCCESS)
-        waive("dmabuf_mixed", "this driver cannot be asked which GPUs map dma-bufs (CUDA 13.5 can)");
+        waive("dmabuf_mixed", "this driver does not report which GPUs can map dma-bufs (CUDA 13.5 does)");
     return can;
 }
 
@@ -62,8 +62,8 @@ static void give_gpus_back(void)
     }
 }
 
-/* What is written through a pin of this GPU's memory, this GPU has. */
-static void is_served(const struct gpu *gpu)
+/* A pin of this GPU works: the GPU sees what is written through the mapping. */
+static void check_works(const struct gpu *gpu)
 {
     static uint32_t last;
     uint32_t sent = __atomic_add_fetch(&last, 0x9e3779b9u, __ATOMIC_RELAXED), seen = ~sent;
@@ -78,7 +78,7 @@ static void is_served(const struct gpu *gpu)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-static void is_refused(const struct gpu *gpu)
+static void check_refused(const struct gpu *gpu)
 {
     gdr_mh_t handle = {7};
 
@@ -89,9 +89,9 @@ static void is_refused(const struct gpu *gpu)
 static void answer_of(const struct gpu *gpu)
 {
     if (gpu->supported)
-        is_served(gpu);
+        check_works(gpu);
     else
-        is_refused(gpu);
+        check_refused(gpu);
 }
 
 static void one_after_the_other(void)
@@ -124,7 +124,7 @@ static void at_the_same_time(void)
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-/* The library's log of a refused pin. */
+/* Returns what the library logs for a refused pin. */
 static const char *log_of_refusal(const struct gpu *gpu)
 {
     static char text[4096];
@@ -143,7 +143,7 @@ static const char *log_of_refusal(const struct gpu *gpu)
     CHECK_OK(gdr_close(logging));
     dup2(stderr_before, STDERR_FILENO);
     unsetenv("GDRCOPY_ENABLE_LOGGING");
-    CHECK_OK(gdr_close(gdr_open())); /* reads the environment anew */
+    CHECK_OK(gdr_close(gdr_open())); /* re-reads the environment */
     close(stderr_before);
     close(out[1]);
     size = read(out[0], text, sizeof(text) - 1);
@@ -176,7 +176,7 @@ int main(void)
     for (i = 0; i < count; i++)
         served += gpus[i].supported;
     if (served == 0 || served == count)
-        waive("dmabuf_mixed", "this takes GPUs with dma-bufs that can be mapped, and others");
+        waive("dmabuf_mixed", "requires both GPUs that can map dma-bufs and GPUs that cannot");
 
     one_after_the_other();
     at_the_same_time();

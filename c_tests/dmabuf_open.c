@@ -1,6 +1,6 @@
 /*
- * gdr_open without gdrdrv. While CUDA is not initialized it asks no GPU, and never initializes CUDA itself: the process may
- * yet fork. Once CUDA is, a connection is a promise: there is none where no GPU's dma-bufs can be mapped.
+ * gdr_open without gdrdrv. While CUDA is not initialized, it queries no GPU and does not initialize CUDA, because the
+ * process may fork later. Once CUDA is initialized, it succeeds only if some GPU's dma-bufs can be mapped.
  */
 
 #include "gpu.h"
@@ -14,7 +14,10 @@ static void open_once(void)
         CHECK_OK(gdr_close(g));
 }
 
-/* Whether CUDA says that it can map a GPU's dma-bufs; before CUDA 13.5 it says only whether there are any. */
+/*
+ * Whether CUDA reports that a GPU's dma-bufs can be mapped; before CUDA 13.5 it only reports whether they can be
+ * exported.
+ */
 static int can_map(CUdevice device)
 {
     int can = 0;
@@ -38,7 +41,7 @@ static int gpus_that_can(void)
     return can;
 }
 
-static void before_cuda_is_initialized(void)
+static void open_before_cuda_is_initialized_succeeds(void)
 {
     gdr_t g = gdr_open();
     int count;
@@ -50,7 +53,7 @@ static void before_cuda_is_initialized(void)
     CHECK_OK(gdr_close(g));
 }
 
-static void afterwards(void)
+static void open_after_cuda_is_initialized_needs_a_gpu_that_maps(void)
 {
     int before = open_descriptors(), i;
 
@@ -69,7 +72,7 @@ static void afterwards(void)
         CHECK_STRING(log_of(open_once, "3"), "");
 }
 
-/* ---- Where CUDA does not say that a GPU cannot, its mmap does ---- */
+/* ---- CUDA reports no failure, but mmap fails ---- */
 
 static gdr_mh_t handle;
 static gdr_t g;
@@ -105,8 +108,8 @@ static void the_log_of_a_failing_map(void)
 
 int main(void)
 {
-    before_cuda_is_initialized();
-    afterwards();
+    open_before_cuda_is_initialized_succeeds();
+    open_after_cuda_is_initialized_needs_a_gpu_that_maps();
     the_log_of_a_failing_map();
     return passed("dmabuf_open");
 }

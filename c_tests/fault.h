@@ -1,6 +1,4 @@
-/*
- * Whether memory can be touched, tried out.
- */
+/* Tests whether memory can be accessed, by accessing it. */
 #ifndef FAULT_H
 #define FAULT_H
 
@@ -37,7 +35,7 @@ __attribute__((noinline, no_sanitize("address"))) static int fault_at(const vola
 }
 
 #define CHECK_READABLE(address) CHECK_EQUAL(fault_at(address), 0)
-/* The mapping was taken away while pointers into it may remain: its range faults, and no other mapping gets it. */
+/* The mapping was removed while pointers into it may remain: its range faults, and no other mapping gets it. */
 #define CHECK_GONE(address) CHECK_EQUAL(fault_at(address), SIGBUS)
 /* Nothing is mapped there. */
 #define CHECK_UNMAPPED(address)                                                                                        \
@@ -51,13 +49,13 @@ static inline void *host_page_of(const void *address)
     return (void *)((uintptr_t)address / (uintptr_t)sysconf(_SC_PAGESIZE) * (uintptr_t)sysconf(_SC_PAGESIZE));
 }
 
-/* Whether there is a mapping at that address, of whatever kind. */
+/* Whether there is a mapping of any kind at that address. */
 static inline int is_reserved(const void *address)
 {
     return msync(host_page_of(address), 1, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
-/* A new mapping that would like to be there is put elsewhere. */
+/* The kernel places a new mapping elsewhere, even with a hint at this address. */
 static inline void check_new_mappings_avoid(const void *address)
 {
     void *memory = mmap(host_page_of(address), 1, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,7 +1,4 @@
-/*
- * Driver calls that fail: the caller learns the error, nothing is lost or held for ever, the next call works. gdremu
- * makes them fail.
- */
+/* Driver calls that fail: the caller gets the error, nothing leaks, the next call works. gdremu makes them fail. */
 
 #include "emulator.h"
 #include "fault.h"
@@ -21,17 +18,17 @@ static void faults(const char *list)
     CHECK_EQUAL(emulator.faults_set(list), 0);
 }
 
-/* Errors that any driver call may give. */
+/* Errors that any driver call may return. */
 static const struct {
     const char *name;
     int number;
 } errors[] = {
     {"ENOMEM", ENOMEM}, {"EINVAL", EINVAL}, {"EAGAIN", EAGAIN}, {"EIO", EIO}, {"EPERM", EPERM}, {"EBUSY", EBUSY},
-    {"524", EOPNOTSUPP}, /* the kernel's own ENOTSUPP, which programs have no name for */
+    {"524", EOPNOTSUPP}, /* Linux's internal ENOTSUPP, which user space has no name for */
 };
 enum { ERRORS = sizeof(errors) / sizeof(errors[0]), ERRORS_OF_LIBC = ERRORS - 1 };
 
-/* Lets the next driver call of that name fail, and tells the error that the API must return. */
+/* Makes the next driver call of that name fail, and returns the error that the API must return. */
 static int fail_next(const char *call, size_t error)
 {
     char list[64];
@@ -54,7 +51,7 @@ static gdr_t open_driver(void)
     return g;
 }
 
-/* The pin works from end to end. */
+/* The pin can be mapped, copied to and unmapped. */
 static void works(gdr_t g, gdr_mh_t handle)
 {
     void *va = map(g, handle, SIZE);
@@ -132,7 +129,7 @@ static void map_fails(gdr_t g)
     }
 }
 
-/* A munmap that fails leaves the mapping as it was, to be tried again. */
+/* A failed munmap leaves the mapping in place; the caller can retry. */
 static void unmap_fails(gdr_t g)
 {
     size_t error;
@@ -153,7 +150,7 @@ static void unmap_fails(gdr_t g)
     }
 }
 
-/* The pin is still the driver's, so the handle lives on, and the caller can try again. Its mapping is gone already. */
+/* The driver still has the pin, so the handle stays valid for a retry. The mapping has already ended. */
 static void unpin_fails(gdr_t g)
 {
     size_t error;
@@ -179,8 +176,7 @@ static void unpin_fails(gdr_t g)
     }
 }
 
-/* Nobody tries again: close gives everything back. */
-static void close_after_a_failed_unpin(void)
+static void close_after_a_failed_unpin_gives_everything_back(void)
 {
     int before = open_descriptors();
     gdr_t g = open_driver();
@@ -195,10 +191,10 @@ static void close_after_a_failed_unpin(void)
     faults(NULL);
 }
 
-/* A call that fails does not keep close from the others; the first error is returned. */
+/* close continues after a failed call, and returns the first error. */
 static void close_fails(void)
 {
-    /* Mappings are replaced in place; where that fails, they are unmapped. */
+    /* Close replaces mappings in place; where that fails, it unmaps them. */
     static const char *const calls[] = {"UNPIN_BUFFER:%s@1", "MMAP_FIXED:ENOMEM@1,MUNMAP:%s@1", "CLOSE:%s@1"};
     int before = open_descriptors();
     size_t call, error;
@@ -226,8 +222,8 @@ static void close_fails(void)
     }
 }
 
-/* Without memory for what holds the place of a mapping, there is no mapping at least. */
-static void mappings_that_cannot_be_replaced_are_unmapped(gdr_t g)
+/* If the replacement cannot be mapped, the range is unmapped. */
+static void mapping_that_cannot_be_replaced_is_unmapped(gdr_t g)
 {
     gdr_mh_t handle = pin(g, buffer.address, SIZE);
     char *va = map(g, handle, SIZE);
@@ -297,7 +293,7 @@ static void info_fails(gdr_t g)
     }
 }
 
-/* The flag may be known without a call; where the call is made, its error is told. */
+/* The library may know the flag without a call; if it makes the call, it returns its error. */
 static void callback_flag_fails(void)
 {
     size_t error;
@@ -319,7 +315,7 @@ static void callback_flag_fails(void)
     }
 }
 
-/* EINVAL is how an old driver says that it does not know the attribute. */
+/* Old drivers return EINVAL for an attribute that they do not know. */
 static void attribute_fails(int persistent)
 {
     size_t error;
@@ -338,8 +334,7 @@ static void attribute_fails(int persistent)
     }
 }
 
-/* Interrupted calls are made again, and nobody notices. */
-static void interruptions_are_overcome(void)
+static void interrupted_calls_are_retried(void)
 {
     gdr_mh_t handle;
     int value;
@@ -358,8 +353,7 @@ static void interruptions_are_overcome(void)
     nothing_is_pinned();
 }
 
-/* A driver that is interrupted for ever is given up. */
-static void endless_interruptions_are_given_up(gdr_t g)
+static void endlessly_interrupted_calls_fail(gdr_t g)
 {
     gdr_mh_t handle = {UNTOUCHED};
 
@@ -369,7 +363,7 @@ static void endless_interruptions_are_given_up(gdr_t g)
     faults(NULL);
 }
 
-/* Where FORCE_PCIE simply works. */
+/* Whether the platform supports FORCE_PCIE itself. */
 static int platform_is_coherent(gdr_t g)
 {
     gdr_mh_t handle = pin(g, buffer.address, SIZE);
@@ -379,7 +373,7 @@ static int platform_is_coherent(gdr_t g)
     return flag == GDR_MAP_FLAG_REQ_CACHE_MAPPING;
 }
 
-/* FORCE_PCIE that is made to succeed, without losing an error or a pin on the way. */
+/* With FORCE_PCIE made to succeed, no error and no pin may be lost on the way. */
 static void force_pcie_compat_fails_cleanly(void)
 {
     gdr_mh_t handle = {UNTOUCHED};
@@ -433,14 +427,14 @@ int main(void)
     unmap_fails(g);
     info_fails(g);
     unpin_fails(g);
-    mappings_that_cannot_be_replaced_are_unmapped(g);
-    endless_interruptions_are_given_up(g);
+    mapping_that_cannot_be_replaced_is_unmapped(g);
+    endlessly_interrupted_calls_fail(g);
     CHECK_OK(gdr_close(g));
     close_fails();
-    close_after_a_failed_unpin();
+    close_after_a_failed_unpin_gives_everything_back();
     callback_flag_fails();
     attribute_fails(persistent);
-    interruptions_are_overcome();
+    interrupted_calls_are_retried();
 
     gpu_free(&buffer);
     return passed("faults");

@@ -1,4 +1,4 @@
-/* Forked children: nothing inherited works, nothing of the parent's is disturbed, a connection of their own works. */
+/* Forked children: they can use nothing inherited, do not affect the parent, and can open their own connection. */
 
 #include "fault.h"
 #include "gpu.h"
@@ -46,13 +46,13 @@ static void everything_inherited_is_refused(void)
     CHECK_EQUAL(major + minor + flag, 3 * 77);
 }
 
-static void mappings_are_absent(void)
+static void inherited_mappings_are_absent(void)
 {
     CHECK_UNMAPPED(va);
     CHECK_UNMAPPED(va + SIZE - 1);
 }
 
-/* The child has its own memory where the parent has its mapping; no call may unmap it. */
+/* The child maps its own memory at the address of the parent's mapping; no call may unmap it. */
 static void the_childs_memory_survives(void)
 {
     unsigned char *own = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -64,8 +64,8 @@ static void the_childs_memory_survives(void)
     CHECK_EQUAL(own[0] + own[SIZE - 1], 2);
 }
 
-/* The descriptor that the child inherited stays open: close would tell the child nothing, and free its number. */
-static void descriptors_stay(void)
+/* The inherited descriptor stays open: closing it would not end the connection, and its number would be reused. */
+static void inherited_descriptors_stay_open(void)
 {
     int before = open_descriptors();
 
@@ -84,8 +84,7 @@ static void what_needs_no_connection_works(void)
     CHECK_STRING(name, "Write Combining");
 }
 
-/* gdr_open gives the child a connection that works and refuses the inherited handles. */
-static void a_new_connection_works(void)
+static void a_new_connection_works_and_refuses_inherited_handles(void)
 {
     gdr_t own = gdr_open();
     gdr_info_t info;
@@ -108,9 +107,9 @@ static void grandchildren_are_refused_too(void)
     everything_inherited_is_refused();
 }
 
-/* ---- A child that is the first to touch the GPU can do everything ---- */
+/* ---- The child is the first to touch the GPU ---- */
 
-static void the_whole_life_of_a_buffer(void)
+static void pin_map_copy_unmap_unpin(void)
 {
     struct gpu_buffer own;
     gdr_mh_t handle;
@@ -139,13 +138,12 @@ static void open_before_fork_then_use_in_the_child(void)
     gdr_t probe = gdr_open();
 
     CHECK(probe != NULL);
-    in_child(the_whole_life_of_a_buffer);
+    in_child(pin_map_copy_unmap_unpin);
     CHECK_OK(gdr_close(probe));
-    in_child(the_whole_life_of_a_buffer);
+    in_child(pin_map_copy_unmap_unpin);
 }
 
-/* The parent's connection, pins and mapping are as they were. */
-static void the_parent_is_undisturbed(void)
+static void parents_connection_pins_and_mapping_still_work(void)
 {
     uint64_t written = 0x0123456789abcdef, seen = 0;
     void *second;
@@ -162,8 +160,12 @@ static void the_parent_is_undisturbed(void)
 int main(void)
 {
     static void (*const children[])(void) = {
-        everything_inherited_is_refused, mappings_are_absent,    the_childs_memory_survives,
-        descriptors_stay,                what_needs_no_connection_works, a_new_connection_works,
+        everything_inherited_is_refused,
+        inherited_mappings_are_absent,
+        the_childs_memory_survives,
+        inherited_descriptors_stay_open,
+        what_needs_no_connection_works,
+        a_new_connection_works_and_refuses_inherited_handles,
         grandchildren_are_refused_too,
     };
     size_t i;
@@ -178,10 +180,10 @@ int main(void)
     va = map(g, mapped, SIZE);
     unmapped = pin(g, buffer.address, SIZE);
 
-    the_parent_is_undisturbed();
+    parents_connection_pins_and_mapping_still_work();
     for (i = 0; i < sizeof(children) / sizeof(children[0]); i++) {
         in_child(children[i]);
-        the_parent_is_undisturbed();
+        parents_connection_pins_and_mapping_still_work();
     }
 
     CHECK_OK(gdr_unmap(g, mapped, va, SIZE));

@@ -1,16 +1,16 @@
 /*
  * Freshness: what gdr_copy_from_mapping returns is no older than what an earlier call has returned.
  *
- * A kernel on the GPU writes a payload, a system-wide fence, then a flag, all in GPU memory, round after round. The CPU
- * polls the flag through gdr_copy_from_mapping, reads the payload the same way as soon as it has seen the flag, and lets
- * the kernel go on. A payload that is older than its flag is stale: the CPU took it from a buffer of its own, or loaded
+ * A GPU kernel writes a payload, a system-wide fence, then a flag, all in GPU memory, in every round. The CPU polls
+ * the flag through gdr_copy_from_mapping, reads the payload the same way as soon as it has seen the flag, and lets the
+ * GPU kernel go on. A payload that is older than its flag is stale: the CPU took it from one of its buffers, or loaded
  * it too early.
  *
- * The acknowledgement goes through host memory, so that the library's reads are all that happens in between: no store
- * to the mapping, no fence.
+ * The acknowledgment goes through host memory, so that nothing but the library's reads happens in between: no store to
+ * the mapping, no fence.
  *
- * Usage: freshness [--rounds N], for each size and alignment. If not given: 100,000; under gdremu, whose GPU is the CPU
- * and has nothing to overtake, 100.
+ * Usage: freshness [--rounds N], for each size and alignment. Default: 100,000 rounds; under gdremu, whose GPU is the
+ * CPU and reorders nothing, 100.
  */
 
 #include <time.h>
@@ -20,14 +20,14 @@
 
 #define THREADS 128
 #define MAX_PAYLOAD 4096
-/* Where things are in the GPU's buffer. */
+/* Offsets in the GPU buffer. */
 #define FLAG 0
 #define PAYLOAD 4096
 #define BUFFER GPU_PAGE_SIZE
 
 /*
- * Seconds of this thread's own CPU time without a new flag, after which the kernel counts as lost. An emulated GPU shares
- * the CPUs with it, and gets as much of them.
+ * Seconds of this thread's CPU time without a new flag, after which the GPU kernel counts as hung. An emulated GPU
+ * shares the CPUs with this thread, and gets the same share of them.
  */
 #define PATIENCE 120
 
@@ -89,11 +89,11 @@ static struct gpu_buffer buffer;
 static gdr_mh_t handle;
 static unsigned char *va;
 
-/* What the CPU has seen last, in host memory at an address of the CPU's and one of the GPU's. */
+/* The last round that the CPU has seen, in host memory: its CPU and its GPU address. */
 static volatile uint32_t *acknowledged;
 static CUdeviceptr acknowledged_on_gpu;
 
-static void load_kernel(void)
+static void load_gpu_kernel(void)
 {
     CUmodule module;
 
@@ -118,7 +118,7 @@ static double seconds(clockid_t clock)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Waits until the flag says `round`; gives up, and ends the kernel, if that takes too long. */
+/* Waits for the flag of `round`; if that takes too long, ends the GPU kernel and fails. */
 static void await_flag(uint32_t round)
 {
     double start = seconds(CLOCK_THREAD_CPUTIME_ID);
@@ -129,15 +129,15 @@ static void await_flag(uint32_t round)
         CHECK_OK(gdr_copy_from_mapping(handle, &flag, va + FLAG, sizeof(flag)));
         if (++polls % 65536 == 0 && seconds(CLOCK_THREAD_CPUTIME_ID) - start > PATIENCE * slowness()) {
             *acknowledged = UINT32_MAX;
-            fprintf(stderr, "freshness: round %u never came, the flag says %u\n", round, flag);
+            fprintf(stderr, "freshness: no flag for round %u, its value is %u\n", round, flag);
             exit(1);
         }
     } while (flag < round);
     CHECK_EQUAL(flag, round);
 }
 
-/* Number of stale payloads of `size` bytes from `alignment` bytes past a cache line on. */
-static uint32_t play(size_t size, size_t alignment, uint32_t rounds)
+/* Returns the number of stale payloads of `size` bytes that start `alignment` bytes past a cache line. */
+static uint32_t count_stale(size_t size, size_t alignment, uint32_t rounds)
 {
     static const unsigned char zeros[BUFFER];
     static uint32_t wanted[MAX_PAYLOAD / 4 + 64];
@@ -158,14 +158,14 @@ static uint32_t play(size_t size, size_t alignment, uint32_t rounds)
         stale += memcmp(payload, (unsigned char *)wanted + alignment, size) != 0;
         *acknowledged = round;
     }
-    printf("%5zu B +%-2zu  rounds %u stale %u  %.0f ns a round\n", size, alignment, rounds, stale,
+    printf("%5zu B +%-2zu  rounds %u stale %u  %.0f ns per round\n", size, alignment, rounds, stale,
            (seconds(CLOCK_MONOTONIC) - start) / rounds * 1e9);
     fflush(stdout);
     CUDA(cuCtxSynchronize());
     return stale;
 }
 
-static uint32_t rounds_asked_for(int argc, char **argv)
+static uint32_t parse_rounds(int argc, char **argv)
 {
     if (argc == 1)
         return (uint32_t)rounds(gpu_is_emulated() ? 100 : 100000);
@@ -180,14 +180,14 @@ int main(int argc, char **argv)
 {
     static const size_t sizes[] = {4, 16, 24, 32, 64, 128, 256, 1024, 4096};
     static const size_t alignments[] = {0, 1, 4, 60};
-    uint32_t rounds_each = rounds_asked_for(argc, argv);
+    uint32_t rounds_each = parse_rounds(argc, argv);
     uint64_t stale = 0;
     void *host_word;
     size_t i, j;
     gdr_t g;
 
     gpu_init();
-    load_kernel();
+    load_gpu_kernel();
     CUDA(cuMemHostAlloc(&host_word, sizeof(uint32_t), CU_MEMHOSTALLOC_DEVICEMAP));
     CUDA(cuMemHostGetDevicePointer(&acknowledged_on_gpu, host_word, 0));
     acknowledged = host_word;
@@ -199,7 +199,7 @@ int main(int argc, char **argv)
 
     for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         for (j = 0; j < sizeof(alignments) / sizeof(alignments[0]); j++)
-            stale += play(sizes[i], alignments[j], rounds_each);
+            stale += count_stale(sizes[i], alignments[j], rounds_each);
 
     CHECK_OK(gdr_unmap(g, handle, va, BUFFER));
     CHECK_OK(gdr_unpin_buffer(g, handle));

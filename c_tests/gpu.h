@@ -1,6 +1,4 @@
-/*
- * GPU memory for the C tests, and CUDA's own view of it, which every copy is checked against.
- */
+/* GPU memory for the C tests, and CUDA's view of it, which every copy is compared with. */
 #ifndef GPU_H
 #define GPU_H
 
@@ -36,14 +34,14 @@ static inline void gpu_init(void)
 
 enum gpu_memory {
     MEM_ALLOC, /* cuMemAlloc */
-    MEM_CREATE /* cuMemCreate, mapped by hand */
+    MEM_CREATE /* cuMemCreate and cuMemMap */
 };
 
 struct gpu_buffer {
     CUdeviceptr address; /* a multiple of GPU_PAGE_SIZE */
     size_t size;
     enum gpu_memory kind;
-    CUdeviceptr allocation; /* what cuMemAlloc gave, or the reserved range */
+    CUdeviceptr allocation; /* what cuMemAlloc returned, or the reserved range */
     size_t reserved;        /* bytes of device addresses reserved for MEM_CREATE; the second half has no memory */
     CUmemGenericAllocationHandle handle;
 };
@@ -123,7 +121,7 @@ static inline void gpu_write(CUdeviceptr destination, const void *source, size_t
     CUDA(cuCtxSynchronize()); /* A small cuMemcpyHtoD may return before the data has arrived. */
 }
 
-/* ---- The usual beginning and end of a test ---- */
+/* ---- First and last steps of most tests ---- */
 
 static inline gdr_mh_t pin(gdr_t g, CUdeviceptr address, size_t size)
 {
@@ -151,7 +149,7 @@ static inline gdr_info_t info_of(gdr_t g, gdr_mh_t handle)
     return info;
 }
 
-/* ---- The machine, where tests must ask ---- */
+/* ---- Properties of driver and platform ---- */
 
 /* Whether gdrdrv is version 2.`minor` or later. */
 static inline int driver_is_at_least(gdr_t g, int minor)
@@ -171,7 +169,7 @@ static inline int uses_dmabuf(gdr_t g)
     return value;
 }
 
-/* What pins are rounded out to: pages of the GPU, or of the host as dma-bufs are. */
+/* Unit that pins are rounded out to: the GPU page, or with dma-bufs the host page. */
 static inline size_t pin_page(gdr_t g)
 {
     return uses_dmabuf(g) ? (size_t)sysconf(_SC_PAGESIZE) : GPU_PAGE_SIZE;
@@ -186,7 +184,7 @@ static inline int is_persistent(gdr_t g)
     return value;
 }
 
-/* The flag that asks for the type which this platform maps by default. */
+/* The flag for the type which this platform maps by default. */
 static inline gdr_map_flags_t platform_flag(gdr_t g, gdr_mh_t handle)
 {
     static const gdr_map_flags_t flags[GDR_MAPPING_TYPE_MAX] = {

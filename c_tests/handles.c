@@ -1,4 +1,4 @@
-/* Handles: forged, stale, NULL, foreign and used up ones are refused with EINVAL by every function. */
+/* Handles: every function refuses forged, stale, NULL, foreign and used-up ones with EINVAL. */
 
 #include "fault.h"
 #include "gpu.h"
@@ -17,7 +17,7 @@ static gdr_mh_t forged(const volatile void *address)
     return handle;
 }
 
-/* Every function that takes a handle refuses this one and writes to nothing that it was given. */
+/* Every function that takes a handle refuses this one and writes to none of its output arguments. */
 static void refused_with(gdr_t owner, gdr_mh_t handle)
 {
     unsigned char untouched[64], out[64], other[64];
@@ -35,7 +35,7 @@ static void refused_with(gdr_t owner, gdr_mh_t handle)
     CHECK_BYTES(out, untouched, sizeof(out));
 }
 
-/* Copies name no g: they refuse whatever is not a mapped pin. */
+/* Copies take no g: they refuse whatever is not a mapped pin. */
 static void copies_refuse(gdr_mh_t handle)
 {
     unsigned char untouched[16], out[16], other[16];
@@ -74,7 +74,7 @@ static void not_a_connection(gdr_t stranger, gdr_mh_t a_pin)
     CHECK_ERROR(gdr_close(stranger), EINVAL);
 }
 
-/* g and one pin of it work from end to end. */
+/* The connection g works, and so does a pin of it. */
 static void works(gdr_mh_t handle)
 {
     uint64_t written = 0x0123456789abcdef, seen = 0;
@@ -125,7 +125,7 @@ static void forged_handles(gdr_mh_t a_pin)
     not_a_connection((gdr_t)heap, a_pin);
     not_a_connection((gdr_t)(void *)zeros, a_pin);
 
-    /* Faithful copies of what the handles point to, as the original test-suite makes them. */
+    /* Exact copies of what the handles point to, as the test-suite of NVIDIA's libgdrapi 2.6 makes them. */
     memcpy(copy, (const void *)(uintptr_t)a_pin.h, 128);
     refused(forged(copy));
     memcpy(copy, (const void *)g, 64);
@@ -140,14 +140,13 @@ static void foreign_handles(gdr_mh_t a_pin)
     gdr_mh_t pin_of_other = pin(other, buffer.address, GPU_PAGE_SIZE);
     void *va = map(g, a_pin, GPU_PAGE_SIZE);
 
-    /* Of another connection. */
     refused_with(other, a_pin);
     refused_with(g, pin_of_other);
     CHECK_READABLE(va);
     CHECK_OK(gdr_unmap(g, a_pin, va, GPU_PAGE_SIZE));
     refused_with(other, a_pin);
 
-    /* Of the other kind. */
+    /* A g as a handle, and a handle as g. */
     refused(forged((void *)g));
     refused(forged((void *)other));
     not_a_connection((gdr_t)(uintptr_t)a_pin.h, a_pin);
@@ -174,7 +173,7 @@ static void used_up_handles(gdr_mh_t a_pin)
     works(a_pin);
 }
 
-/* Slots are used again as late as possible. */
+/* Slots are reused as late as possible. */
 static void stale_handles_stay_refused(gdr_mh_t a_pin)
 {
     gdr_mh_t stale = pin(g, buffer.address, GPU_PAGE_SIZE);

@@ -1,4 +1,4 @@
-/* gdr_get_info: the macro's v2, and the old symbol that programs built before 2.4 call. */
+/* gdr_get_info: v2, which the macro calls, and the old symbol that programs built before 2.4 call. */
 
 #include "gpu.h"
 
@@ -16,7 +16,7 @@ struct info_v1 {
 #undef gdr_get_info
 int gdr_get_info(gdr_t g, gdr_mh_t handle, struct info_v1 *info);
 
-static void both_tell_the_same(gdr_t g, gdr_mh_t handle, CUdeviceptr va, size_t size, gdr_mapping_type_t type)
+static void check_both_infos(gdr_t g, gdr_mh_t handle, CUdeviceptr va, size_t size, gdr_mapping_type_t type)
 {
     gdr_info_v2_t v2;
     struct info_v1 v1;
@@ -52,27 +52,27 @@ static void info_follows_the_life_of_a_pin(enum gpu_memory kind)
     int i;
 
     for (i = 0; i < 2; i++) {
-        both_tell_the_same(g, handle, buffer.address, size, GDR_MAPPING_TYPE_NONE);
+        check_both_infos(g, handle, buffer.address, size, GDR_MAPPING_TYPE_NONE);
         va = map(g, handle, size);
         type = info_of(g, handle).mapping_type;
         CHECK(type != GDR_MAPPING_TYPE_NONE && type < GDR_MAPPING_TYPE_MAX);
-        both_tell_the_same(g, handle, buffer.address, size, type);
+        check_both_infos(g, handle, buffer.address, size, type);
         CHECK_OK(gdr_unmap(g, handle, va, size));
     }
-    both_tell_the_same(g, handle, buffer.address, size, GDR_MAPPING_TYPE_NONE);
+    check_both_infos(g, handle, buffer.address, size, GDR_MAPPING_TYPE_NONE);
     CHECK_OK(gdr_unpin_buffer(g, handle));
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
 }
 
-/* A small unaligned pin is told as the page around it; so is a pin mapped in part as the whole of it. */
-static void sizes_are_those_of_the_pin(void)
+/* A small unaligned pin is reported as the page around it, and a partly mapped pin as the whole of it. */
+static void info_reports_the_whole_pin(void)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
     gdr_t g = gdr_open();
     gdr_mh_t small = pin(g, buffer.address + 100, 8), whole = pin(g, buffer.address, 2 * GPU_PAGE_SIZE);
 
-    both_tell_the_same(g, small, buffer.address, pin_page(g), GDR_MAPPING_TYPE_NONE);
+    check_both_infos(g, small, buffer.address, pin_page(g), GDR_MAPPING_TYPE_NONE);
     map(g, whole, 4096);
     CHECK_EQUAL(info_of(g, whole).mapped_size, 2 * GPU_PAGE_SIZE);
     CHECK_OK(gdr_close(g));
@@ -117,7 +117,7 @@ int main(void)
     gpu_init();
     info_follows_the_life_of_a_pin(MEM_ALLOC);
     info_follows_the_life_of_a_pin(MEM_CREATE);
-    sizes_are_those_of_the_pin();
+    info_reports_the_whole_pin();
     the_old_symbol_writes_40_bytes();
     null_is_refused();
     return passed("info");

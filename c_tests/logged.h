@@ -1,6 +1,4 @@
-/*
- * What the library logs while a function runs.
- */
+/* What the library logs while a function runs. */
 #ifndef LOGGED_H
 #define LOGGED_H
 
@@ -24,7 +22,7 @@ static inline const char *logged_end(void)
     return text;
 }
 
-/* A failed check has ended the program inside log_of: prints its message. */
+/* A failed check ended the program inside log_of: prints its message. */
 static void logged_show(void)
 {
     if (logged_file != NULL)

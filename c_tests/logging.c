@@ -3,20 +3,20 @@
 #include "gpu.h"
 #include "logged.h"
 
-/* Whether this machine works without gdrdrv. */
+/* Whether the dma-buf backend is in use. */
 static int dmabuf;
 
 enum level { DEBUG = 1, INFO, WARN, ERROR, LEVELS };
 
 static const char *const prefixes[LEVELS] = {"", "DBG:  ", "INFO: ", "WARN: ", "ERR:  "};
 
-/* Lines of each level that one run wrote, and all of its text. */
+/* Number of lines of each level, and all text, of one run. */
 struct log {
     int lines[LEVELS];
     char text[1 << 16];
 };
 
-/* Gives the library details, a warning and errors to tell. */
+/* Makes the library log details, a warning and errors. */
 static void scenario(void)
 {
     struct gpu_buffer buffer;
@@ -42,7 +42,7 @@ static void scenario(void)
     gpu_free(&buffer);
 }
 
-/* Sorts the lines of `text`; each must carry the prefix of some level. */
+/* Counts the lines of `text` by level; each must carry the prefix of a level. */
 static void count_lines(struct log *log)
 {
     const char *line = log->text;
@@ -107,7 +107,7 @@ static void silent_by_default(void)
     CHECK_STRING(lines_of(NULL, "1")->text, "");
 }
 
-/* Any value switches logging on, and errors are told by default. */
+/* Any value enables logging, by default of errors. */
 static void errors_only_by_default(void)
 {
     static const char *const on[] = {"1", "0", "yes", ""};
@@ -123,8 +123,8 @@ static void errors_only_by_default(void)
     CHECK(lines_of("1", "nonsense")->lines[ERROR] > 0);
 }
 
-/* gdr_unmap warns of each wrong argument, and of nothing else. */
-static void wrong_arguments_are_warned_of(void)
+/* gdr_unmap logs one warning for each wrong argument, and no other. */
+static void wrong_unmap_arguments_log_warnings(void)
 {
     struct log *log = lines_of("1", "3");
 
@@ -132,8 +132,7 @@ static void wrong_arguments_are_warned_of(void)
     CHECK(strstr(log->text, "gdr_unmap") != NULL);
 }
 
-/* A level shows itself and all that is worse. */
-static void levels(void)
+static void each_level_includes_the_more_severe_ones(void)
 {
     static const char *const names[LEVELS] = {"", "1", "2", "3", "4"};
     int level, shown;
@@ -144,14 +143,13 @@ static void levels(void)
         for (shown = DEBUG; shown <= ERROR; shown++) {
             if (shown < level)
                 CHECK_EQUAL(log->lines[shown], 0);
-            else if (shown != INFO) /* nothing here is worth that level */
+            else if (shown != INFO) /* the scenario logs nothing at that level */
                 CHECK(log->lines[shown] > 0);
         }
     }
 }
 
-/* An error names the call and the errno, or what CUDA answered. */
-static void errors_are_actionable(void)
+static void errors_name_the_call_and_the_cause(void)
 {
     struct log *log = lines_of("1", "4");
 
@@ -160,8 +158,7 @@ static void errors_are_actionable(void)
     CHECK(strstr(log->text, dmabuf ? "CUDA_ERROR_INVALID_VALUE" : "EINVAL") != NULL);
 }
 
-/* The debug log tells what is in use. */
-static void debug_tells_what_is_in_use(void)
+static void debug_level_logs_backend_version_and_mapping_type(void)
 {
     struct log *log = lines_of("1", "1");
 
@@ -171,7 +168,7 @@ static void debug_tells_what_is_in_use(void)
           strstr(log->text, "Device") != NULL);
 }
 
-/* In a child, so that later ones still hear what the library tells but once. */
+/* In a child: the library logs some lines only once per process, and later children must see them. */
 static int find_dmabuf(void)
 {
     int status;
@@ -193,8 +190,11 @@ static void open_and_close(void)
     CHECK_OK(gdr_close(gdr_open()));
 }
 
-/* GDRCOPY_ISA names what every machine has. It may come too late, which is no reason to say that it is not there. */
-static void a_known_isa_is_no_warning(void)
+/*
+ * GDRCOPY_ISA names a routine that every CPU supports. It may be set too late to have an effect, which must not be
+ * reported as unsupported.
+ */
+static void known_isa_logs_no_warning(void)
 {
     unsetenv("GDRCOPY_ISA");
     open_and_close();
@@ -202,7 +202,7 @@ static void a_known_isa_is_no_warning(void)
     CHECK_STRING(log_of(open_and_close, "3"), "");
 }
 
-static void an_unknown_isa_is_warned_of(void)
+static void unknown_isa_logs_a_warning(void)
 {
     setenv("GDRCOPY_ISA", "abacus", 1);
     CHECK_LOGGED(log_of(open_and_close, "3"), "abacus");
@@ -211,13 +211,13 @@ static void an_unknown_isa_is_warned_of(void)
 int main(void)
 {
     dmabuf = find_dmabuf();
-    in_child(a_known_isa_is_no_warning);
-    in_child(an_unknown_isa_is_warned_of);
+    in_child(known_isa_logs_no_warning);
+    in_child(unknown_isa_logs_a_warning);
     silent_by_default();
     errors_only_by_default();
-    levels();
-    wrong_arguments_are_warned_of();
-    errors_are_actionable();
-    debug_tells_what_is_in_use();
+    each_level_includes_the_more_severe_ones();
+    wrong_unmap_arguments_log_warnings();
+    errors_name_the_call_and_the_cause();
+    debug_level_logs_backend_version_and_mapping_type();
     return passed("logging");
 }

@@ -12,7 +12,7 @@ static gdr_t g;
 static struct gpu_buffer buffer;
 static gdr_mh_t handle;
 
-/* The mapping shows the buffer: what CUDA wrote is read there, and the other way round. */
+/* The mapping shows the buffer: the CPU reads what CUDA wrote, and CUDA what the CPU wrote. */
 static void shows_the_buffer(void *va, size_t size)
 {
     static unsigned char sent[SIZE], seen[SIZE];
@@ -28,7 +28,7 @@ static void shows_the_buffer(void *va, size_t size)
     CHECK_BYTES(seen, sent, size);
 }
 
-/* The pin is fit to be mapped: no failed call has left anything behind. */
+/* The pin can still be mapped: failed calls have left nothing behind. */
 static void still_maps(void)
 {
     void *va = map(g, handle, SIZE);
@@ -62,8 +62,8 @@ static void the_default_mapping(void)
     CHECK_UNMAPPED(va);
 }
 
-/* A type that is asked for is either given or refused: as unsupported by gdrdrv, as wrong for its pin by a dma-buf. */
-static void requested_types(void)
+/* A requested type is either used or refused: as unsupported by gdrdrv, as wrong for its pin by a dma-buf. */
+static void requested_type_is_used_or_refused(void)
 {
     static const struct {
         gdr_map_flags_t flag;
@@ -118,7 +118,7 @@ static void wrong_sizes_are_refused(void)
     refused(SIZE + 1, GDR_MAP_FLAG_DEFAULT, EINVAL);
     refused(SIZE + GPU_PAGE_SIZE, GDR_MAP_FLAG_DEFAULT, EINVAL);
     refused(SIZE_MAX, GDR_MAP_FLAG_DEFAULT, EINVAL);
-    /* gdrdrv's mmap judges it; the size of a dma-buf is known before. */
+    /* gdrdrv's mmap checks it; the size of a dma-buf is known before */
     refused(SIZE_MAX - page + 1, GDR_MAP_FLAG_DEFAULT, uses_dmabuf(g) ? EINVAL : ENOMEM);
 }
 
@@ -143,7 +143,7 @@ static void a_second_mapping_is_refused(void)
     still_maps();
 }
 
-/* Pins that do not start on a page, with gdrdrv a GPU page, cannot be mapped. */
+/* Pins that do not start on a page (with gdrdrv, a GPU page) cannot be mapped. */
 static void unaligned_pins_are_refused(void)
 {
     static const size_t offsets[] = {1, 8, 256, 4096, 4097, GPU_PAGE_SIZE - 4096};
@@ -191,7 +191,7 @@ static void pins_are_mapped_side_by_side(void)
     }
 }
 
-/* ---- Unmapping: what was mapped goes, whatever the caller says ---- */
+/* ---- Unmapping: removes the whole mapping, whatever range it is passed ---- */
 
 static void unmaps_all_with(void *wrong_va, size_t wrong_size, size_t wrong_offset)
 {
@@ -205,7 +205,7 @@ static void unmaps_all_with(void *wrong_va, size_t wrong_size, size_t wrong_offs
     still_maps();
 }
 
-static void unmap_is_tolerant(void)
+static void unmap_accepts_any_range(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *others = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -217,9 +217,9 @@ static void unmap_is_tolerant(void)
     unmaps_all_with(NULL, 0, 0);           /* size 0 */
     unmaps_all_with(NULL, SIZE / 2, 0);    /* half the size */
     unmaps_all_with(NULL, SIZE_MAX, 0);    /* too large a size */
-    unmaps_all_with(others, SIZE, 0);      /* somebody else's memory */
+    unmaps_all_with(others, SIZE, 0);      /* memory that is not the library's */
     unmaps_all_with((void *)(uintptr_t)buffer.address, SIZE, 0); /* the device address, as DPDK passes it */
-    memset(others, 1, SIZE);               /* still there */
+    memset(others, 1, SIZE);               /* still mapped */
     CHECK(munmap(others, SIZE) == 0);
 
     va = map(g, handle, SIZE);
@@ -242,7 +242,7 @@ static void unmap_without_mapping_is_refused(void)
 
     va = map(g, handle, SIZE);
     CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-    /* Whoever has the address now must keep it. */
+    /* A mapping that now has the address must stay. */
     memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     CHECK(memory == va);
     CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), EINVAL);
@@ -250,7 +250,10 @@ static void unmap_without_mapping_is_refused(void)
     CHECK(munmap(memory, SIZE) == 0);
 }
 
-/* Who then uses a stale pointer must hit nothing else: the range faults as the driver's mapping would, and stays taken. */
+/*
+ * A stale pointer must reach no other memory: the range raises SIGBUS, as the driver's mapping would, and stays
+ * reserved.
+ */
 static void unpin_unmaps(void)
 {
     gdr_mh_t mapped = pin(g, buffer.address, SIZE);
@@ -278,7 +281,7 @@ static void run(enum gpu_memory kind)
     handle = pin(g, buffer.address, SIZE);
 
     the_default_mapping();
-    requested_types();
+    requested_type_is_used_or_refused();
     a_part_can_be_mapped();
     wrong_sizes_are_refused();
     unknown_flags_are_refused();
@@ -286,7 +289,7 @@ static void run(enum gpu_memory kind)
     unaligned_pins_are_refused();
     null_is_refused();
     pins_are_mapped_side_by_side();
-    unmap_is_tolerant();
+    unmap_accepts_any_range();
     unmap_without_mapping_is_refused();
     unpin_unmaps();
 

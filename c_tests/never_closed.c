@@ -1,6 +1,6 @@
 /*
- * A connection and pins for the life of the process, as DPDK and TensorRT-LLM keep them: a leak checker finds what the
- * library holds for them, without a word of where to look.
+ * A connection and pins that last until the process exits, as in DPDK and TensorRT-LLM: a leak checker must find what
+ * the library holds for them reachable, without a suppression.
  */
 
 #include "gpu.h"

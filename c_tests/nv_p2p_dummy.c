@@ -1,6 +1,6 @@
 /*
- * gdrdrv that is bound to nv-p2p-dummy: it opens, and refuses every pin. gdr_open goes on to dma-bufs, or returns NULL with
- * the remedy in its log. gdremu shows such a machine.
+ * gdrdrv bound to nv-p2p-dummy: it opens, and refuses every pin. gdr_open uses dma-bufs instead, or returns NULL and
+ * logs what to do. gdremu emulates such a system.
  */
 
 #include "logged.h"

@@ -59,7 +59,7 @@ static void connections_are_independent(void)
     gpu_free(&buffer);
 }
 
-/* Several pins, some of them mapped: close takes them all along. */
+/* Several pins, some of them mapped: close ends them all. */
 static void close_unmaps_and_unpins(enum gpu_memory kind)
 {
     enum { PINS = 5 };
@@ -101,7 +101,7 @@ static void close_refuses_what_is_not_open(void)
     CHECK_OK(gdr_close(other));
 }
 
-/* Only gdrdrv takes one. */
+/* Only gdrdrv uses one. */
 static void open_fails_cleanly_without_descriptors(void)
 {
     struct rlimit limit, none;
@@ -125,8 +125,7 @@ static void open_fails_cleanly_without_descriptors(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* Only exactly "1" in GDRCOPY_USE_DMABUF_MMAP turns gdrdrv down. */
-static void other_values_of_the_dmabuf_variable_mean_no(void)
+static void only_1_in_the_dmabuf_variable_selects_dmabufs(void)
 {
     static const char *const values[] = {"0", "yes", "", "11"};
     int without_gdrdrv = access("/dev/gdrdrv", R_OK | W_OK) != 0;
@@ -148,7 +147,7 @@ static void other_values_of_the_dmabuf_variable_mean_no(void)
 
 int main(void)
 {
-    other_values_of_the_dmabuf_variable_mean_no();
+    only_1_in_the_dmabuf_variable_selects_dmabufs();
     gpu_init();
     a_handle_is_readable_and_starts_with_the_descriptor();
     descriptors_are_given_back();

@@ -1,6 +1,7 @@
 /*
- * GDRCOPY_THREADS: no thread unless it asks for some, that many for a large copy but no more than the copying thread has
- * CPUs, none left behind, none in a forked child. Not linked with the library, which is loaded by hand, so that it can be unloaded.
+ * GDRCOPY_THREADS: no threads unless it is set; then that many for a large copy, but no more than the copying thread
+ * has CPUs; none left after unloading, none in a forked child. Not linked with the library, so that it can be
+ * unloaded.
  */
 
 #include <dirent.h>
@@ -68,7 +69,7 @@ static void open_and_map(void)
     va = address;
 }
 
-/* Copies `size` bytes there and back, from and to odd addresses, under CUDA's eyes. */
+/* Copies `size` bytes in both directions, with unaligned addresses, and compares with CUDA's view. */
 static void copy_both_ways(size_t size, unsigned seed)
 {
     fill(source, BUFFER, seed);
@@ -82,7 +83,7 @@ static void copy_both_ways(size_t size, unsigned seed)
     CHECK_EQUAL(seen[3 + size], 0);
 }
 
-/* A process that asks for `asked` (NULL: for nothing) has so many threads after a large copy. */
+/* With GDRCOPY_THREADS=`asked` (NULL: unset), a large copy uses `threads` threads in all. */
 static void check_threads(const char *asked, int threads)
 {
     int before;
@@ -105,7 +106,7 @@ static void check_threads(const char *asked, int threads)
     CHECK_EQUAL(threads_of_this_process(), before + threads - 1);
     CHECK_OK(close_driver(g));
     CHECK(dlclose(library) == 0);
-    /* Not if somebody else keeps it loaded. */
+    /* Unless another library keeps it loaded. */
     if (dlopen("libgdrapi.so.2", RTLD_NOW | RTLD_NOLOAD) == NULL)
         CHECK_EQUAL(threads_of_this_process(), before);
     gpu_free(&buffer);
@@ -143,12 +144,12 @@ static void one_thread_on_one_cpu(void)
     check_threads("4", 1);
 }
 
-static void nonsense_is_one_thread(void)
+static void invalid_value_means_one_thread(void)
 {
     check_threads("-4", 1);
 }
 
-/* The helpers stay with the process that started them. */
+/* Forked children have none of the helper threads. */
 static void copy_in_a_child(void)
 {
     int before = threads_of_this_process();
@@ -173,7 +174,7 @@ static void a_child_has_no_helpers(void)
     copy_both_ways(BUFFER - 4, 6);
     CHECK_OK(close_driver(g));
     gpu_free(&buffer);
-    /* Ends with the library loaded and the helpers waiting. */
+    /* Exits while the library is loaded and the helper threads wait. */
 }
 
 int main(void)
@@ -182,7 +183,7 @@ int main(void)
     in_child(one_thread);
     in_child(four_threads_or_one_per_cpu);
     in_child(one_thread_on_one_cpu);
-    in_child(nonsense_is_one_thread);
+    in_child(invalid_value_means_one_thread);
     in_child(a_child_has_no_helpers);
     return passed("parallel");
 }

@@ -5,11 +5,11 @@
 #define KIB 1024UL
 #define UNTOUCHED 0x5a5a5a5aUL
 
-/* A pin by either function. */
+/* A range to pin, with either function. */
 struct attempt {
     size_t offset; /* from the start of a buffer of 512 KiB */
     size_t size;
-    size_t pages; /* GPU pages that it takes with gdrdrv */
+    size_t pages; /* GPU pages that gdrdrv pins for it */
 };
 
 static const struct attempt good[] = {
@@ -20,10 +20,10 @@ static const struct attempt good[] = {
     {64 * KIB - 1, 2, 2},             /* one byte on each side of a boundary */
     {4 * KIB, 4 * KIB, 1},            /* aligned to the system's pages only */
     {100 * KIB, 100 * KIB, 3},        /* nothing aligned: pages 1 to 3 */
-    {12345, 0, 1},                    /* the driver takes an unaligned size of 0 for one page */
+    {12345, 0, 1},                    /* the driver pins one page for an unaligned size of 0 */
 };
 
-/* The bytes of the pages that a pin takes; one page for a size of 0. */
+/* Bytes that are pinned: whole pages; one page for a size of 0. */
 static size_t pinned_bytes(gdr_t g, const struct attempt *attempt)
 {
     size_t page = pin_page(g), size = attempt->size > 0 ? attempt->size : 1;
@@ -62,7 +62,7 @@ static void ranges_are_rounded_out_to_pages(enum gpu_memory kind)
     gpu_free(&buffer);
 }
 
-/* Both functions refuse, and leave *handle alone. */
+/* Both functions refuse, and do not write *handle. */
 static void refused(gdr_t g, unsigned long address, size_t size)
 {
     gdr_mh_t handle = {UNTOUCHED};
@@ -117,8 +117,8 @@ static void null_arguments_are_refused(void)
     gpu_free(&buffer);
 }
 
-/* Drivers of 2.5 and later take no tokens, and the library keeps them to itself; older ones refuse wrong ones. */
-static void tokens(void)
+/* Drivers from 2.5 on accept no tokens, so the library does not pass them; older ones refuse wrong tokens. */
+static void wrong_tokens_are_ignored_or_refused(void)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     gdr_t g = gdr_open();
@@ -137,7 +137,7 @@ static void tokens(void)
     gpu_free(&buffer);
 }
 
-/* Drivers before 2.5 know no flags at all. */
+/* Drivers before 2.5 have no flags. */
 static void unknown_flags_are_ignored(void)
 {
     static const uint32_t flags[] = {2, 0x80000000u, ~(uint32_t)GDR_PIN_FLAG_FORCE_PCIE};
@@ -181,7 +181,7 @@ static void force_pcie_succeeds_or_fails_cleanly(void)
     gpu_free(&buffer);
 }
 
-/* Where the GPU has no other way than PCIe, the default pin is what the caller wants. */
+/* Where the GPU has only PCIe, the default pin is what the caller wants. */
 static void force_pcie_can_be_made_to_succeed(void)
 {
     struct gpu_buffer buffer;
@@ -201,7 +201,7 @@ static void force_pcie_can_be_made_to_succeed(void)
     gpu_free(&buffer);
 }
 
-/* Two pins of one buffer show the same memory, and live apart. */
+/* Two pins of one buffer show the same memory, and are independent. */
 static void memory_may_be_pinned_twice(void)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
@@ -240,8 +240,8 @@ static void buffers_may_share_a_page(void)
     gpu_free(&buffer);
 }
 
-/* Handles stay distinct and keep their own pages, whatever order they go in. */
-static void many_pins(void)
+/* Handles stay distinct and keep their pages, in whatever order they are unpinned. */
+static void many_pins_stay_distinct(void)
 {
     enum { PINS = 1000, PAGES = 16 };
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, PAGES * GPU_PAGE_SIZE);
@@ -269,11 +269,11 @@ int main(void)
     ranges_are_rounded_out_to_pages(MEM_CREATE);
     what_is_not_gpu_memory_is_refused();
     null_arguments_are_refused();
-    tokens();
+    wrong_tokens_are_ignored_or_refused();
     unknown_flags_are_ignored();
     force_pcie_succeeds_or_fails_cleanly();
     memory_may_be_pinned_twice();
     buffers_may_share_a_page();
-    many_pins();
+    many_pins_stay_distinct();
     return passed("pin");
 }

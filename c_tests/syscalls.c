@@ -1,4 +1,7 @@
-/* The driver calls behind each function, as gdremu counts them: as few as can be, and none for a wrong call. */
+/*
+ * The driver calls that each function makes, as gdremu counts them: as few as possible, and none for invalid
+ * arguments.
+ */
 
 #include "emulator.h"
 #include "gpu.h"
@@ -13,7 +16,7 @@ static const char *take_calls(void)
     return emulator.calls_take();
 }
 
-/* The driver calls that came since the last check. */
+/* The driver calls since the last check. */
 #define CHECK_CALLS(wanted) check_string(__FILE__, __LINE__, "driver calls", take_calls(), (wanted))
 
 static struct gpu_buffer buffer;
@@ -51,7 +54,7 @@ static void close_driver(gdr_t g, const char *wanted)
     CHECK_CALLS(wanted);
 }
 
-static void versions_and_attributes_are_asked_once(void)
+static void versions_and_attributes_are_queried_once(void)
 {
     gdr_t g = open_driver();
     int i, value, major, minor;
@@ -72,7 +75,7 @@ static void versions_and_attributes_are_asked_once(void)
     close_driver(g, "close");
 }
 
-static void pins(void)
+static void pin_and_unpin_make_one_call_each(void)
 {
     gdr_t g = open_driver();
     gdr_mh_t handle = pin_a_page(g);
@@ -86,7 +89,7 @@ static void pins(void)
     close_driver(g, "close");
 }
 
-static void mappings(void)
+static void map_and_unmap_calls(void)
 {
     gdr_t g = open_driver();
     gdr_mh_t handle = pin_a_page(g);
@@ -112,11 +115,11 @@ static void mappings(void)
     CHECK_OK(gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, flag));
     CHECK_CALLS("REQ_MAPPING_TYPE mmap GET_INFO_V2");
     CHECK_OK(gdr_unpin_buffer(g, handle));
-    CHECK_CALLS("mmap_fixed UNPIN_BUFFER"); /* its range stays taken */
+    CHECK_CALLS("mmap_fixed UNPIN_BUFFER"); /* its range stays reserved */
     close_driver(g, "close");
 }
 
-static void a_type_that_is_not_there_costs_one_call(void)
+static void an_unsupported_type_costs_one_call(void)
 {
     gdr_t g = open_driver();
     gdr_mh_t handle = pin_a_page(g);
@@ -137,7 +140,7 @@ static void a_type_that_is_not_there_costs_one_call(void)
     take_calls();
 }
 
-/* In persistent mode nothing changes behind the library's back: at most the mode itself is asked for, once. */
+/* In persistent mode only the library changes this state: it asks for the mode at most once. */
 static void info_and_flag_are_known_in_persistent_mode(void)
 {
     gdr_t g = open_driver();
@@ -167,7 +170,7 @@ static void info_and_flag_are_known_in_persistent_mode(void)
     CHECK_CALLS("mmap_fixed UNPIN_BUFFER close");
 }
 
-static void info_before_the_map_costs_at_most_one_question(void)
+static void info_before_map_costs_at_most_one_call(void)
 {
     gdr_t g = open_driver();
     gdr_mh_t handle;
@@ -185,7 +188,7 @@ static void info_before_the_map_costs_at_most_one_question(void)
     take_calls();
 }
 
-/* The driver is never asked to unpin what is mapped: releases 2.4.4 to 2.6 then disown somebody else's pin. */
+/* The library never unpins a mapped pin: gdrdrv 2.4.4 to 2.6 then remove another pin from their list. */
 static void close_unmaps_before_it_unpins(void)
 {
     gdr_t g = open_driver();
@@ -210,8 +213,8 @@ static void close_unmaps_before_it_unpins(void)
     CHECK_EQUAL(pinned, 3);
 }
 
-/* A handle that is not right never reaches the driver, which would act on another buffer. */
-static void wrong_calls_stay_in_the_library(void)
+/* An invalid handle must not reach the driver, which would act on another buffer. */
+static void invalid_calls_make_no_driver_call(void)
 {
     gdr_t g = open_driver(), other = open_driver(), closed = open_driver();
     gdr_mh_t handle = pin_a_page(g), of_other = pin_a_page(other), unpinned = pin_a_page(g), none = {0};
@@ -274,14 +277,14 @@ int main(void)
     buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     waive_for_other_drivers();
 
-    versions_and_attributes_are_asked_once();
-    pins();
-    mappings();
-    a_type_that_is_not_there_costs_one_call();
+    versions_and_attributes_are_queried_once();
+    pin_and_unpin_make_one_call_each();
+    map_and_unmap_calls();
+    an_unsupported_type_costs_one_call();
     info_and_flag_are_known_in_persistent_mode();
-    info_before_the_map_costs_at_most_one_question();
+    info_before_map_costs_at_most_one_call();
     close_unmaps_before_it_unpins();
-    wrong_calls_stay_in_the_library();
+    invalid_calls_make_no_driver_call();
 
     gpu_free(&buffer);
     return passed("syscalls");

@@ -17,7 +17,7 @@ static void use_gpu(void)
     CUDA(cuCtxSetCurrent(context));
 }
 
-/* Copies through its own pin, and finds what it wrote, by the mapping and by CUDA. */
+/* Copies through its own pin, and compares through the mapping and with CUDA. */
 static void *copier(void *number)
 {
     size_t me = (size_t)number;
@@ -45,7 +45,7 @@ static void *copier(void *number)
     return NULL;
 }
 
-/* Pins, maps, asks, unmaps and unpins on the connection that all share. */
+/* Pins, maps, queries, unmaps and unpins on the shared connection. */
 static void *churner(void *number)
 {
     CUdeviceptr address = buffer.address + (COPIERS + (size_t)number) * GPU_PAGE_SIZE;
@@ -91,7 +91,7 @@ static void *opener(void *unused)
     return NULL;
 }
 
-static void copies_go_on_while_others_come_and_go(void)
+static void copies_work_while_other_threads_pin_and_unpin(void)
 {
     pthread_t copiers[COPIERS], churners[CHURNERS], one_opener;
     size_t i;
@@ -168,7 +168,7 @@ static void races_have_one_winner(void)
     CHECK(pthread_barrier_destroy(&start) == 0);
 }
 
-/* ---- A copy of nothing tells whether the handle is mapped, and is safe while another thread unmaps it ---- */
+/* ---- A zero-size copy returns whether the handle is mapped, and is safe while another thread unmaps it ---- */
 
 static void *prober(void *handle)
 {
@@ -209,10 +209,10 @@ int main(void)
     g = gdr_open();
     CHECK(g != NULL);
     if (!driver_is_at_least(g, 1))
-        waive("threads", "driver 2.0 serves one thread only");
+        waive("threads", "gdrdrv 2.0 serves only one thread");
     copies = rounds(20000);
 
-    copies_go_on_while_others_come_and_go();
+    copies_work_while_other_threads_pin_and_unpin();
     races_have_one_winner();
     a_handle_may_change_while_another_thread_uses_it();
 

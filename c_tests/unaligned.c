@@ -1,6 +1,7 @@
 /*
- * Pins whose address is not a multiple of GPU_PAGE_SIZE, or with dma-bufs of the host's page. They map only with GDRCOPY_ALLOW_UNALIGNED_MAP=1: the mapping
- * then starts on the rounded-down page that gdr_get_info tells, and the size counts from the pinned address.
+ * Pins whose address is not a multiple of GPU_PAGE_SIZE, or of the host's page with dma-bufs. They can be mapped only
+ * with GDRCOPY_ALLOW_UNALIGNED_MAP=1: the mapping then starts at the rounded-down page that gdr_get_info returns, and
+ * the size counts from the pinned address.
  */
 
 #include "fault.h"
@@ -58,7 +59,7 @@ static void refused_unless_the_value_is_1(void)
     refused("0");
 }
 
-/* The range as the CPU and as CUDA see it, every byte of it and none around it. */
+/* CPU and CUDA see the same bytes in the range; no byte around it changes. */
 static void shows_the_range(gdr_mh_t handle, unsigned char *range, CUdeviceptr address, size_t size)
 {
     static unsigned char sent[2 * GPU_PAGE_SIZE], seen[2 * GPU_PAGE_SIZE + 2];
@@ -76,7 +77,7 @@ static void shows_the_range(gdr_mh_t handle, unsigned char *range, CUdeviceptr a
     CHECK_BYTES(seen, sent, size);
 }
 
-static void allowed(void)
+static void unaligned_pins_map_when_allowed(void)
 {
     struct gpu_buffer buffer;
     gdr_t g;
@@ -96,7 +97,7 @@ static void allowed(void)
         CHECK_EQUAL(info.va, round_down(address, pin_page(g)));
         CHECK_EQUAL(info.mapped, 1);
         CUDA(cuMemsetD8(buffer.address, 0xee, buffer.size));
-        CUDA(cuCtxSynchronize()); /* A memset may return before it is done. */
+        CUDA(cuCtxSynchronize()); /* A memset may return before it completes. */
         shows_the_range(handle, va + (address - info.va), address, ranges[i].size);
         CHECK_OK(gdr_unmap(g, handle, va, ranges[i].size));
         CHECK_UNMAPPED(va + (address - info.va) + ranges[i].size - 1);
@@ -106,8 +107,8 @@ static void allowed(void)
     gpu_free(&buffer);
 }
 
-/* Aligned pins are not changed by it, and sizes beyond the pin stay refused. */
-static void allowed_but_not_everything(void)
+/* The variable does not affect aligned pins, and sizes beyond the pin stay refused. */
+static void sizes_beyond_the_pin_stay_refused_when_allowed(void)
 {
     struct gpu_buffer buffer;
     gdr_mh_t handle;
@@ -149,7 +150,7 @@ static void map_and_unmap(void)
     CHECK_OK(gdr_close(g));
 }
 
-static void unmap_with_maps_own_arguments_is_no_warning(void)
+static void unmap_with_the_arguments_of_map_logs_no_warning(void)
 {
     setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", "1", 1);
     gpu_init();
@@ -162,8 +163,8 @@ int main(void)
 {
     in_child(refused_by_default);
     in_child(refused_unless_the_value_is_1);
-    in_child(allowed);
-    in_child(allowed_but_not_everything);
-    in_child(unmap_with_maps_own_arguments_is_no_warning);
+    in_child(unaligned_pins_map_when_allowed);
+    in_child(sizes_beyond_the_pin_stay_refused_when_allowed);
+    in_child(unmap_with_the_arguments_of_map_logs_no_warning);
     return passed("unaligned");
 }

@@ -1,8 +1,8 @@
 /*
- * Distinguishes a test that hangs from one that is slow. On a busy machine a test may wait for a CPU as long as it must.
+ * Distinguishes a test that hangs from one that is slow. On a busy system a test may wait for a CPU for any time.
  *
- * A process group hangs if for five minutes all its threads slept and none of them used a CPU. A process in an endless loop
- * reaches the limit of its own CPU time.
+ * A process group hangs if for five minutes all its threads slept and none of them used a CPU. A process in an endless
+ * loop reaches its CPU time limit.
  */
 #ifndef WATCHDOG_H
 #define WATCHDOG_H
@@ -17,7 +17,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Calls of watchdog_sees_hang(), one a second, without a sign of life. */
+/* Calls of watchdog_sees_hang(), one per second, without activity. */
 #define WATCHDOG_PATIENCE 300
 /* Seconds of CPU time of one process, as `ulimit -t` takes them. */
 #define WATCHDOG_CPU_LIMIT 1800
@@ -25,7 +25,7 @@
 struct watchdog {
     pid_t group;
     unsigned long long last; /* what the group's processes had used */
-    int idle;                /* how often in a row there was no sign of life */
+    int idle;                /* number of consecutive calls without activity */
 };
 
 /* Makes the calling child the leader of a process group, with the CPU limit. Its parent watches that group. */

@@ -1,4 +1,4 @@
-/* One line of the debug log says which library runs: its version and its file. */
+/* The debug log names the version and the file of the library in one line. */
 
 #include "gdrapi.h"
 #include "logged.h"
@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 
-/* It may find no driver: the line is there all the same. */
+/* Without a driver the line is logged, too. */
 static void open_once(void)
 {
     gdr_t g = gdr_open();
@@ -15,7 +15,7 @@ static void open_once(void)
         CHECK_OK(gdr_close(g));
 }
 
-/* Whether the file `path`, up to the end of its line, is the one that gdr_open came from. */
+/* Whether the file `path`, which ends with its line, is the one that gdr_open was loaded from. */
 static int is_this_library(const char *path)
 {
     char name[4096] = "";
@@ -42,7 +42,7 @@ int main(void)
     path = strstr(line, from);
     CHECK(path < strchr(line, '\n'));
     CHECK(is_this_library(path + strlen(from) - 1));
-    CHECK_NOT_LOGGED(path, start); /* once for each gdr_open */
+    CHECK_NOT_LOGGED(path, start); /* once per gdr_open */
     CHECK_NOT_LOGGED(log_of(open_once, "2"), start);
     return passed("which_library");
 }

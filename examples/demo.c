@@ -1,6 +1,6 @@
 /*
- * Copies to and from GPU memory through a mapping, in all sizes from 1 byte to 16 MiB, checks each copy against CUDA's
- * own view of the memory, and prints how long it took.
+ * Copies to and from GPU memory through a mapping, in sizes from 1 byte to 16 MiB, compares each copy with CUDA's view
+ * of the memory, and prints how long it took.
  *
  * Exit status: 0 success, 1 a copy or a call failed, 2 no usable GPU or driver.
  */
@@ -19,7 +19,7 @@ enum { MISMATCH = 1, UNUSABLE = 2 };
 #define LARGEST (16UL << 20)
 #define GUARD 64 /* bytes around each copy that must not change */
 
-/* How long to time one kind of copy, and how often at least and at most. */
+/* Seconds of measurement per size and direction, and limits for the number of copies. */
 #define TIME_PER_CELL 0.03
 #define MIN_ROUNDS 3
 #define MAX_ROUNDS 1000
@@ -77,7 +77,7 @@ static CUdevice open_gpu(void)
     return device;
 }
 
-/* The first GPU page boundary in memory from cuMemAlloc, which aligns to less. */
+/* The first GPU page boundary in memory from cuMemAlloc, whose alignment is smaller. */
 static CUdeviceptr aligned_gpu_memory(size_t size)
 {
     CUdeviceptr memory;
@@ -86,7 +86,7 @@ static CUdeviceptr aligned_gpu_memory(size_t size)
     return (memory + GPU_PAGE_OFFSET) & GPU_PAGE_MASK;
 }
 
-/* gdremu's --provider, or NULL: gdremu's functions for tests are found only under it. */
+/* The --provider of gdremu, or NULL without it: its functions for tests exist only under it. */
 static const char *provider(void)
 {
     const char *(*ask)(void);
@@ -135,7 +135,7 @@ static void fill(unsigned char *bytes, size_t size, unsigned seed)
         bytes[i] = (unsigned char)((i * 2654435761u + seed * 40503u) >> 7);
 }
 
-/* The CPU writes; CUDA must see the bytes, and the guards around them as they were. */
+/* The CPU writes; CUDA must see the bytes, and unchanged guards around them. */
 static int write_arrives(size_t size, size_t gpu_offset, size_t host_offset)
 {
     size_t window = size + 2 * GUARD;
@@ -280,6 +280,6 @@ int main(void)
         die(MISMATCH, "demo", "copies do not match CUDA's view of the memory");
     printf("\nEvery copy matches CUDA's view of the memory.\n");
     if (is_emulated())
-        printf("The times are those of host memory, not of a GPU.\n");
+        printf("The times are of host memory, not of a GPU.\n");
     return 0;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* The nine commands of ioctl: arguments in, arguments out. gdrdrv_uapi.h says what each does. */
+/* The nine ioctl commands. gdrdrv_uapi.h documents each of them. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/uaccess.h>
 
 #include "gdrdrv.h"
 
-/* GET_INFO gives times in ticks, of a nanosecond here. */
+/* GET_INFO reports times in ticks; here a tick is a nanosecond. */
 #define GDR_TICKS_PER_MS 1000000
 
 union gdr_argument {
@@ -25,8 +25,8 @@ struct gdr_command {
 	unsigned int number;
 	size_t size;
 	int (*run)(struct gdr_file *file, union gdr_argument *arg);
-	bool answers;   /* by the argument: others have no reason to fail once they are done */
-	size_t handle;  /* where the argument has that of a new pin, which is undone if it does not arrive; else 0 */
+	bool answers;   /* copies the argument back; the other commands must not fail once they are done */
+	size_t handle;  /* offset of a new handle in the argument: if copying back fails, that pin is undone; else 0 */
 };
 
 static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg)
@@ -40,7 +40,7 @@ static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg)
 	};
 
 	if (gdr_pages_can_persist() && (a->p2p_token || a->va_space)) {
-		gdr_info("persistent mapping goes without tokens: pass 0 for both");
+		gdr_info("persistent mapping uses no tokens: pass 0 for both");
 		return -EINVAL;
 	}
 	return gdr_pin_create(file, &request, &a->handle);
@@ -60,7 +60,7 @@ static int gdr_pin_buffer_v2(struct gdr_file *file, union gdr_argument *arg)
 		return -EINVAL;
 	}
 	if (request.force_pcie && !gdr_pages_can_force_pcie()) {
-		gdr_info("FORCE_PCIE takes persistent mapping, and a GPU driver from branch 570 on");
+		gdr_info("FORCE_PCIE requires persistent mapping and a GPU driver of branch 570 or later");
 		return -EINVAL;
 	}
 	return gdr_pin_create(file, &request, &a->handle);
@@ -170,7 +170,7 @@ static int gdr_get_version(struct gdr_file *file, union gdr_argument *arg)
 	return 0;
 }
 
-/* The whole argument is copied, whatever the number says of its size. */
+/* The whole argument is copied, whatever size the command number encodes. */
 #define GDR_COMMAND(NAME, name) \
 	.number = GDRDRV_IOC_##NAME, .size = sizeof(struct gdrdrv_##name), .run = gdr_##name
 #define GDR_HANDLE(name) .answers = true, .handle = offsetof(struct gdrdrv_##name, handle)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What the parts of gdrdrv share. A call goes down:
+ * Declarations shared by the files of gdrdrv. Calls go in the direction of the arrows:
  *
  *   main.c  open, close → commands.c  ioctl → pin.c   pins and their handles → pages.c  the GPU driver
  *                         map.c       mmap, page faults ← pin.c
@@ -8,13 +8,14 @@
  * Locks, from the outermost to the innermost:
  *
  *   mmap_lock        of the process: held by the kernel around mmap and page faults
- *   gdr_file.lock    the list of pins, the next handle, what kind of mapping a pin has or shall have
+ *   gdr_file.lock    the list of pins, the next handle, the requested and the actual mapping type of a pin
  *   gdr_pin.gate     whether the pages may be mapped. Page tables of the CPU are filled under it, so that none is
  *                    once `live` is false
  *
- * No lock is held across a call of the GPU driver, nor while pages are taken out of mappings: both wait for other
- * threads in the GPU driver, which may be about to call gdr_pin_revoke(). That takes only the gate.
- * Memory of user space is copied without a lock, too: the copy may fault and take the mmap_lock.
+ * No lock is held across a call of the GPU driver, nor while pages are removed from mappings: both wait for other
+ * threads in the GPU driver, which may be about to call gdr_pin_revoke(). That function takes only the gate.
+ *
+ * User memory is also copied without a lock: the copy may fault and take the mmap_lock.
  */
 #ifndef GDRDRV_H
 #define GDRDRV_H
@@ -41,47 +42,47 @@ struct nvidia_p2p_page_table;
 /* An open /dev/gdrdrv. */
 struct gdr_file {
 	pid_t owner;                  /* the thread group that opened it, */
-	u64 owner_start;              /* and when that began: another may have its number by now */
-	struct address_space mapping; /* its mappings, by handle: apart from those of other opens */
+	u64 owner_start;              /* and when it started: another process may have its number by now */
+	struct address_space mapping; /* its mappings, by handle; separate for each open */
 
-	struct mutex lock;            /* of all that follows */
+	struct mutex lock;            /* protects the fields below */
 	struct xarray pins;           /* by handle */
 	u64 next_handle;
 };
 
-/* Which side gives an ordinary pin's pages back. */
+/* Who returns the pages of an ordinary pin to the GPU driver. */
 enum gdr_fate {
-	GDR_PINNED,                   /* whichever comes first */
-	GDR_REVOKED,                  /* gdr_pin_revoke(), which has begun */
-	GDR_ORPHANED,                 /* gdr_pin_revoke(), some day: we have given the pin up, but the GPU driver has not */
+	GDR_PINNED,                   /* not decided yet */
+	GDR_REVOKED,                  /* gdr_pin_revoke(), which has started */
+	GDR_ORPHANED,                 /* gdr_pin_revoke(), later: the GPU driver still has a pin that we have given up */
 };
 
-/* A pinned range of GPU memory. Referred to by its file's list or, once orphaned, the GPU driver; by each vma, too. */
+/* A pinned range of GPU memory. References: the list of its file or, once orphaned, the GPU driver; each vma. */
 struct gdr_pin {
 	struct kref refs;
 	struct gdr_file *file;
 	u64 handle;
 	u64 va;                       /* bytes, both multiples of a GPU page */
 	u64 size;
-	u64 offset;                   /* bytes from va to the address that was asked for */
+	u64 offset;                   /* bytes from va to the requested address */
 	u64 p2p_token;
 	u32 va_space;
-	bool persistent;              /* outlives a free of its memory: never revoked */
+	bool persistent;              /* stays when its memory is freed: never revoked */
 	bool force_pcie;
 	bool cacheable;               /* the CPU may map it cached */
 	u64 pin_ns;                   /* how long the GPU driver took */
 
 	u32 requested_type;           /* under file->lock */
 	u32 mapping_type;             /* under file->lock; what the vmas have */
-	atomic_t vmas;                /* that map it, whole or in part. From 0 to 1 under file->lock and gate */
+	atomic_t vmas;                /* number of vmas that map any part. From 0 to 1 under file->lock and gate */
 
 	struct rw_semaphore gate;
-	bool live;                    /* under gate: table is there, and may be mapped */
+	bool live;                    /* under gate: table is valid, and may be mapped */
 	bool wc_reserved;             /* under gate */
 	struct nvidia_p2p_page_table *table;
 
 	enum gdr_fate fate;           /* changed by xchg() and cmpxchg() */
-	struct completion revocation; /* of a pin that was not orphaned: gdr_pin_revoke() has ended */
+	struct completion revocation; /* completed when gdr_pin_revoke() of a pin that is not orphaned ends */
 };
 
 /* main.c */
@@ -96,7 +97,7 @@ static inline bool gdr_file_is_callers(const struct gdr_file *file)
 	return current->tgid == file->owner && current->group_leader->start_boottime == file->owner_start;
 }
 
-/* A trace with gaps is none: not rate-limited, as it is off unless asked for. */
+/* Not rate-limited: a trace must be complete, and is off by default. */
 #define gdr_dbg(format, ...)                                             \
 	do {                                                             \
 		if (gdr_dbg_enabled)                                     \
@@ -132,7 +133,7 @@ void gdr_pin_revoke(void *pin);
 void gdr_pin_get(struct gdr_pin *pin);
 void gdr_pin_put(struct gdr_pin *pin);
 
-/* The pin of a handle, exactly, or NULL. It stays for as long as file->lock is held. */
+/* The pin with exactly this handle, or NULL. Valid while file->lock is held. */
 static inline struct gdr_pin *gdr_pin_find(struct gdr_file *file, u64 handle)
 {
 	lockdep_assert_held(&file->lock);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR (GPL-2.0-only WITH Linux-syscall-note) */
 /*
- * What user space and gdrdrv say to each other over /dev/gdrdrv, version 2.6: nine ioctls and mmap.
+ * The interface of /dev/gdrdrv, version 2.6: nine ioctls and mmap.
  *
- * A pin is named by its handle, which is also the page offset at which mmap() maps it:
+ * A pin is identified by its handle, which is also the page offset for mmap():
  * mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, handle * page size).
  *
- * Only the process that opened the device may use it: EACCES to all others. EFAULT: the argument cannot be read
- * or written. ENOTTY: no such command. EINVAL, of every command that takes a handle: no pin has it.
+ * Only the process that opened the device may use it: others get EACCES. EFAULT: the argument cannot be read or
+ * written. ENOTTY: no such command. EINVAL, of every command that takes a handle: no pin has this handle.
  */
 #ifndef GDRDRV_UAPI_H
 #define GDRDRV_UAPI_H
@@ -19,7 +19,7 @@
 #define GDRDRV_MAJOR_VERSION 2
 #define GDRDRV_MINOR_VERSION 6
 
-/* The oldest library that this driver serves. */
+/* The oldest library that this driver supports. */
 #define GDRDRV_MINIMUM_API_MAJOR_VERSION 2
 #define GDRDRV_MINIMUM_API_MINOR_VERSION 0
 
@@ -30,17 +30,16 @@
 #define GDRDRV_GPU_PAGE_SIZE (1UL << GDRDRV_GPU_PAGE_SHIFT)
 
 /* How the CPU reaches mapped GPU memory. */
-#define GDRDRV_MAPPING_TYPE_NONE 0    /* not mapped; in a request: what is best on this machine */
+#define GDRDRV_MAPPING_TYPE_NONE 0    /* not mapped; in a request: the default of the platform */
 #define GDRDRV_MAPPING_TYPE_WC 1      /* write-combining */
 #define GDRDRV_MAPPING_TYPE_CACHING 2 /* cached and coherent */
-#define GDRDRV_MAPPING_TYPE_DEVICE 3  /* device memory as arm64 has it: aligned accesses alone */
+#define GDRDRV_MAPPING_TYPE_DEVICE 3  /* arm64 device memory: only aligned accesses */
 
 /*
  * PIN_BUFFER: pins GPU memory of the calling process.
  *
- * EINVAL: addr 0, an empty range, one that leaves the address space, one that is not GPU memory of the caller;
- * with persistent mapping, tokens that are not 0. ENOMEM: no memory, or no handle left. Else what the GPU driver
- * answers.
+ * EINVAL: addr 0, an empty range, one that exceeds the address space, one that is not GPU memory of the caller; with
+ * persistent mapping, nonzero tokens. ENOMEM: no memory, or no handle left. Otherwise the error of the GPU driver.
  */
 struct gdrdrv_pin_buffer {
 	__u64 addr;
@@ -50,30 +49,30 @@ struct gdrdrv_pin_buffer {
 	__u64 handle;    /* out */
 };
 
-/* UNPIN_BUFFER: takes the pin's pages out of all mappings, where a touch then raises SIGBUS, and gives it back. */
+/* UNPIN_BUFFER: removes the pin's pages from all mappings, where accesses then raise SIGBUS, and unpins them. */
 struct gdrdrv_unpin_buffer {
 	__u64 handle;
 };
 
-/* GET_CB_FLAG: whether the memory was freed under the pin. Never so with persistent mapping. */
+/* GET_CB_FLAG: whether the pinned memory was freed. Always 0 with persistent mapping. */
 struct gdrdrv_get_cb_flag {
 	__u64 handle;
 	__u32 flag; /* out: 0 or 1 */
 };
 
-/* GET_INFO: what is known of a pin. */
+/* GET_INFO: properties of a pin. */
 struct gdrdrv_get_info {
 	__u64 handle;
-	__u64 va;          /* out: first pinned address, that of a GPU page */
-	__u64 mapped_size; /* out: bytes pinned, whole GPU pages */
-	__u32 page_size;   /* out: bytes of a GPU page */
+	__u64 va;          /* out: first pinned address, a multiple of the GPU page size */
+	__u64 mapped_size; /* out: bytes pinned, a multiple of the GPU page size */
+	__u32 page_size;   /* out: GPU page size in bytes */
 	__u32 tsc_khz;     /* out: ticks per millisecond of tm_cycles */
 	__u64 tm_cycles;   /* out: ticks that the GPU driver took to pin */
 	__u32 mapped;      /* out: 0 or 1 */
 	__u32 wc_mapping;  /* out: 1 if mapped write-combining */
 };
 
-/* GET_INFO_V2: the same, with the type of the mapping. */
+/* GET_INFO_V2: GET_INFO with the type of the mapping. */
 struct gdrdrv_get_info_v2 {
 	__u64 handle;
 	__u64 va;
@@ -84,9 +83,9 @@ struct gdrdrv_get_info_v2 {
 	__u32 mapping_type; /* out: GDRDRV_MAPPING_TYPE_* */
 };
 
-/* GET_ATTR: a property of the driver. EINVAL: not one of these. */
-#define GDRDRV_ATTR_USE_PERSISTENT_MAPPING 1       /* 1: pins outlive a free of their memory */
-#define GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE 2  /* 1: GDRDRV_PIN_FLAG_FORCE_PCIE is understood */
+/* GET_ATTR: a property of the driver. EINVAL: unknown attribute. */
+#define GDRDRV_ATTR_USE_PERSISTENT_MAPPING 1       /* 1: pins stay when their memory is freed */
+#define GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE 2  /* 1: GDRDRV_PIN_FLAG_FORCE_PCIE is supported */
 
 struct gdrdrv_get_attr {
 	__u32 attr;
@@ -96,10 +95,10 @@ struct gdrdrv_get_attr {
 /*
  * PIN_BUFFER_V2: PIN_BUFFER with flags, without tokens.
  *
- * EINVAL, too: a flag that is not one of these, or that this driver does not support. Error 524 (ENOTSUPP of the
- * kernel) from GPU drivers: not on this GPU.
+ * Also EINVAL: an unknown flag, or one that this driver does not support. Error 524 (Linux's internal ENOTSUPP) comes
+ * from GPU drivers: not supported on this GPU.
  */
-#define GDRDRV_PIN_FLAG_FORCE_PCIE 0x1 /* map through PCIe, also where a coherent link is there */
+#define GDRDRV_PIN_FLAG_FORCE_PCIE 0x1 /* map through PCIe, even if there is a coherent link */
 
 struct gdrdrv_pin_buffer_v2 {
 	__u64 addr;
@@ -110,22 +109,22 @@ struct gdrdrv_pin_buffer_v2 {
 };
 
 /*
- * REQ_MAPPING_TYPE: how the next mmap() of a pin shall map it.
+ * REQ_MAPPING_TYPE: sets the type for the next mmap() of a pin.
  *
- * EBUSY: it is mapped. EINVAL: no such type. EOPNOTSUPP: not on this machine, or not for this pin.
+ * EBUSY: it is mapped. EINVAL: no such type. EOPNOTSUPP: not on this platform, or not for this pin.
  */
 struct gdrdrv_req_mapping_type {
 	__u64 handle;
 	__u32 mapping_type;
 };
 
-/* GET_VERSION: GDRDRV_VERSION() of the driver, and of the oldest library that it serves. */
+/* GET_VERSION: GDRDRV_VERSION() of the driver, and of the oldest library that it supports. */
 struct gdrdrv_get_version {
 	__u32 gdrdrv_version;
 	__u32 minimum_gdr_api_version;
 };
 
-/* Most commands were first declared with a pointer, whose size is in their numbers ever since. */
+/* Seven commands were first declared with a pointer to their struct, so their numbers encode the size of a pointer. */
 #define GDRDRV_IOC_MAGIC 0xDA
 #define GDRDRV_IOC_PIN_BUFFER _IOWR(GDRDRV_IOC_MAGIC, 1, struct gdrdrv_pin_buffer)
 #define GDRDRV_IOC_UNPIN_BUFFER _IOWR(GDRDRV_IOC_MAGIC, 2, struct gdrdrv_unpin_buffer *)
@@ -137,8 +136,8 @@ struct gdrdrv_get_version {
 #define GDRDRV_IOC_REQ_MAPPING_TYPE _IOWR(GDRDRV_IOC_MAGIC, 8, struct gdrdrv_req_mapping_type *)
 #define GDRDRV_IOC_GET_VERSION _IOWR(GDRDRV_IOC_MAGIC, 255, struct gdrdrv_get_version *)
 
-/* Programs exist that were built with these numbers and sizes. src/uapi/module_header.rs compares the rest. */
-#if !defined(__powerpc64__) && !defined(__mips__) /* whose direction bits differ */
+/* Existing programs use these numbers and sizes. gdrcopy/src/sys/gdrdrv/module_header.rs compares the rest. */
+#if !defined(__powerpc64__) && !defined(__mips__) /* the direction bits differ */
 _Static_assert(GDRDRV_IOC_PIN_BUFFER == 0xC028DA01, "PIN_BUFFER");
 _Static_assert(GDRDRV_IOC_UNPIN_BUFFER == 0xC008DA02, "UNPIN_BUFFER");
 _Static_assert(GDRDRV_IOC_GET_CB_FLAG == 0xC008DA03, "GET_CB_FLAG");

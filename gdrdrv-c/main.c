@@ -11,15 +11,15 @@
 
 bool gdr_use_persistent_mapping = true;
 module_param_named(use_persistent_mapping, gdr_use_persistent_mapping, bool, 0444);
-MODULE_PARM_DESC(use_persistent_mapping, "pins outlive a free of their memory, where the GPU driver can do that (1)");
+MODULE_PARM_DESC(use_persistent_mapping, "keep pins when their memory is freed, if the GPU driver can (default 1)");
 
 int gdr_dbg_enabled;
 module_param_named(dbg_enabled, gdr_dbg_enabled, int, 0644);
-MODULE_PARM_DESC(dbg_enabled, "log every step, and have nv_get_pages_refcount in /proc/driver/gdrdrv (0)");
+MODULE_PARM_DESC(dbg_enabled, "log every command, and create nv_get_pages_refcount in /proc/driver/gdrdrv (default 0)");
 
 int gdr_info_enabled;
 module_param_named(info_enabled, gdr_info_enabled, int, 0444);
-MODULE_PARM_DESC(info_enabled, "log why calls fail (0)");
+MODULE_PARM_DESC(info_enabled, "log why calls fail (default 0)");
 
 static int gdr_open(struct inode *inode, struct file *filp)
 {
@@ -32,7 +32,7 @@ static int gdr_open(struct inode *inode, struct file *filp)
 	mutex_init(&file->lock);
 	xa_init(&file->pins);
 
-	/* All opens of a node share the inode's mapping, but each counts its handles from 0. */
+	/* All opens of a node share the inode's mapping, but each numbers its handles from 0. */
 	address_space_init_once(&file->mapping);
 	file->mapping.host = inode;
 	file->mapping.a_ops = &empty_aops;
@@ -43,8 +43,8 @@ static int gdr_open(struct inode *inode, struct file *filp)
 }
 
 /*
- * A descriptor is being closed. The owner's death ends its pins, so that copies of the descriptor in other processes
- * cannot keep them; the last of its threads is on its way out then, and no thread is inside mmap().
+ * A descriptor is being closed. The owner's exit ends its pins, so that copies of the descriptor in other processes
+ * cannot keep them; by then its last thread is exiting, and no thread is inside mmap().
  */
 static int gdr_flush(struct file *filp, fl_owner_t descriptors)
 {
@@ -55,7 +55,7 @@ static int gdr_flush(struct file *filp, fl_owner_t descriptors)
 	return 0;
 }
 
-/* The last descriptor of all processes is gone, and the last mapping. */
+/* The last descriptor in any process and the last mapping are gone. */
 static int gdr_release(struct inode *inode, struct file *filp)
 {
 	struct gdr_file *file = filp->private_data;
@@ -79,10 +79,10 @@ static struct miscdevice gdr_device = {
 	.minor = MISC_DYNAMIC_MINOR,
 	.name = KBUILD_MODNAME,
 	.fops = &gdr_fops,
-	.mode = 0666, /* it gives a process access only to its own GPU memory */
+	.mode = 0666, /* safe: the GPU driver gives a process access only to its own GPU memory */
 };
 
-/* Installers and containers make the node from the number in /proc/devices, where misc devices are not. */
+/* Installers and containers look up the number in /proc/devices, which does not list misc devices. */
 static int gdr_major;
 
 static int __init gdr_init(void)
@@ -116,7 +116,7 @@ static void __exit gdr_exit(void)
 	unregister_chrdev(gdr_major, KBUILD_MODNAME);
 	gdr_proc_remove();
 	if (gdr_pages_tables())
-		pr_err("%d page tables were not given back\n", gdr_pages_tables());
+		pr_err("%d page tables were not returned to the GPU driver\n", gdr_pages_tables());
 }
 
 module_init(gdr_init);

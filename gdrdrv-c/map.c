@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Mappings: how pins come into the address space of a process, and out of it again.
+ * Mappings: how pins are mapped into a process and unmapped.
  *
- * The kernel finds a mapping's ranges for us, wherever munmap and mremap have left them: they are the vmas of the
- * file's address_space at the pin's handle. It does so only from the end of mmap on. A zap must not miss one that
- * is on its way, hence:
+ * The kernel finds all ranges of a mapping, wherever munmap and mremap have left them: they are the vmas of the file's
+ * address_space at the pin's handle. It finds them only after mmap has ended. A zap must not miss one that is still in
+ * mmap, hence:
  *   - pins that can be revoked are mapped by page faults, which find the vma in place: a revocation comes with locks
  *     of the GPU driver held, and cannot wait for mmap;
- *   - persistent ones are mapped at once, whole runs of pages at a time, and a zap waits for mmaps on their way.
+ *   - persistent ones are mapped at once, whole runs of pages at a time, and a zap waits for running mmaps.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -20,7 +20,7 @@
 
 /* ---- Types of memory ---- */
 
-/* Bytes from the offset on that are physically contiguous. */
+/* Number of physically contiguous bytes at the offset. */
 static u64 gdr_run(const struct gdr_pin *pin, u64 offset)
 {
 	u64 start = gdr_pages_address(pin, offset);
@@ -42,8 +42,8 @@ static void gdr_unreserve_wc(struct gdr_pin *pin, u64 end)
 }
 
 /*
- * On x86, pages get the type that their physical range is reserved with. Where that fails, as another driver has a part
- * of the range with another type, they get what there is.
+ * On x86, pages get the memory type that their physical range is reserved with. If that fails because another driver
+ * has reserved part of the range with another type, they get that type.
  */
 static void gdr_reserve_wc(struct gdr_pin *pin)
 {
@@ -54,7 +54,7 @@ static void gdr_reserve_wc(struct gdr_pin *pin)
 		run = gdr_run(pin, offset);
 		err = arch_io_reserve_memtype_wc(gdr_pages_address(pin, offset), run);
 		if (err) {
-			gdr_info("handle %#llx cannot be write-combining everywhere: %d", pin->handle, err);
+			gdr_info("handle %#llx: not all pages can be write-combining: %d", pin->handle, err);
 			gdr_unreserve_wc(pin, offset);
 			return;
 		}
@@ -62,7 +62,7 @@ static void gdr_reserve_wc(struct gdr_pin *pin)
 	pin->wc_reserved = true;
 }
 
-/* BlueField-3 cannot take normal memory behind PCIe. */
+/* BlueField-3 does not support normal memory behind PCIe. */
 static bool gdr_must_be_device;
 
 void gdr_map_init(void)
@@ -94,7 +94,7 @@ static pgprot_t gdr_protection(u32 type, pgprot_t protection)
 	switch (type) {
 	case GDRDRV_MAPPING_TYPE_WC:
 #if defined(CONFIG_X86) && !defined(GDR_NVIDIA_IS_OPENSOURCE)
-		/* The same without GPL-only symbols. */
+		/* The same as below without GPL-only symbols. */
 		return __pgprot(__sme_clr(pgprot_val(protection)) | cachemode2protval(_PAGE_CACHE_MODE_WC));
 #else
 		return pgprot_decrypted(pgprot_writecombine(protection));
@@ -108,7 +108,7 @@ static pgprot_t gdr_protection(u32 type, pgprot_t protection)
 	}
 }
 
-/* The type of the mapping that a pin has now. */
+/* The current mapping type of a pin. */
 u32 gdr_map_type(struct gdr_pin *pin)
 {
 	u32 type = GDRDRV_MAPPING_TYPE_NONE;
@@ -132,7 +132,7 @@ static void gdr_set_vm_flags(struct vm_area_struct *vma, unsigned long flags)
 #endif
 }
 
-/* Fills the page tables of a vma in mmap, before the kernel can find it. The pin must be live, its gate be held. */
+/* Fills the page tables of a vma in mmap, before the kernel can find it. The pin must be live, with its gate held. */
 static int gdr_fill_at_once(struct vm_area_struct *vma)
 {
 	struct gdr_pin *pin = vma->vm_private_data;
@@ -148,8 +148,8 @@ static int gdr_fill_at_once(struct vm_area_struct *vma)
 	}
 #ifdef VM_PAT
 	/*
-	 * A whole vma gets a reservation of its own, which munmap finds by the page table until Linux 6.15: in vain,
-	 * and with a warning, where a zap has emptied that. The pin's reservation will do.
+	 * For a whole vma the kernel makes a separate reservation. Until Linux 6.15, munmap looks for it in the page
+	 * table, and warns if a zap has emptied that. The pin's reservation is enough.
 	 */
 	if (vma->vm_flags & VM_PAT) {
 		gdr_set_vm_flags(vma, vma->vm_flags & ~VM_PAT);
@@ -159,7 +159,7 @@ static int gdr_fill_at_once(struct vm_area_struct *vma)
 	return 0;
 }
 
-/* Fills the page tables of a part of a vma. The pin must be live, its gate be held. */
+/* Fills the page tables of a part of a vma. The pin must be live, with its gate held. */
 static vm_fault_t gdr_fill(struct vm_area_struct *vma, unsigned long start, unsigned long end)
 {
 	struct gdr_pin *pin = vma->vm_private_data;
@@ -173,7 +173,7 @@ static vm_fault_t gdr_fill(struct vm_area_struct *vma, unsigned long start, unsi
 	return result;
 }
 
-/* Fills the page table around the address: a fault every 2 MiB, on most machines. */
+/* Fills the page table around the address: with 4 KiB pages, one fault per 2 MiB. */
 static vm_fault_t gdr_fault(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
@@ -214,22 +214,22 @@ static const struct vm_operations_struct gdr_vm_ops = {
 
 /* ---- Mapping ---- */
 
-/* With file->lock held, and the gate. */
+/* Called with file->lock and the gate held. */
 static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 {
 	u32 type;
 	int err;
 
-	if (!(vma->vm_flags & VM_MAYSHARE)) { /* VM_SHARED is for files open for writing */
-		gdr_info("mappings of GPU memory are shared ones: pass MAP_SHARED");
+	if (!(vma->vm_flags & VM_MAYSHARE)) { /* VM_SHARED is set only for files open for writing */
+		gdr_info("mappings of GPU memory must be shared: pass MAP_SHARED");
 		return -EINVAL;
 	}
 	if (pin->offset) {
-		gdr_info("handle %#llx cannot be mapped: its address is not that of a GPU page", pin->handle);
+		gdr_info("handle %#llx cannot be mapped: its address is not a multiple of 64 KiB", pin->handle);
 		return -EINVAL;
 	}
 	if (vma->vm_end - vma->vm_start > pin->size || !pin->live || atomic_read(&pin->vmas)) {
-		gdr_info("handle %#llx cannot be mapped: shorter, freed, or mapped already", pin->handle);
+		gdr_info("handle %#llx cannot be mapped: length too large, memory freed, or already mapped", pin->handle);
 		return -EINVAL;
 	}
 
@@ -275,7 +275,9 @@ int gdr_mmap(struct file *filp, struct vm_area_struct *vma)
 	return err;
 }
 
-/* Ends all access to a pin's pages: touches of its mappings raise SIGBUS. Can be called again, and at once. */
+/*
+ * Ends all access to a pin's pages: accesses to its mappings raise SIGBUS. May be called repeatedly and concurrently.
+ */
 void gdr_map_end(struct gdr_pin *pin)
 {
 	down_write(&pin->gate);
@@ -283,8 +285,8 @@ void gdr_map_end(struct gdr_pin *pin)
 	up_write(&pin->gate);
 
 	/*
-	 * For mmaps of the pin on their way. Only threads of the owner make them. If there are any, this is one of them
-	 * that unpins: the owner's death and the file's release come after all mmaps.
+	 * Waits for running mmaps of the pin. Only threads of the owner call mmap. If one does, the caller is another
+	 * of them that unpins: the owner's exit and the file's release come after all mmaps.
 	 */
 	if (pin->persistent && current->mm) {
 		mmap_read_lock(current->mm);

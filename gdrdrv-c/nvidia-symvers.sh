@@ -1,6 +1,6 @@
 #!/bin/sh
-# nvidia-symvers.sh KERNEL | FILE: prints the versions of the symbols that an installed nvidia.ko, or a module's file,
-# exports for us, in the form of a Module.symvers.
+# nvidia-symvers.sh KERNEL | FILE: prints the versions of the nvidia_p2p_* symbols that an installed nvidia.ko, or a
+# module file, exports, in the format of Module.symvers.
 set -eu
 
 case $1 in

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/*
- * The GPU driver, which pins memory and answers with a page table. What it can do depends on its release, and is
- * told by macros of its header.
- */
+/* The GPU driver, which pins memory and returns a page table. Macros in its header say what its release supports. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/ioport.h>
@@ -18,7 +15,7 @@
 #define GDR_TABLE_WITH_FLAGS 0x00010003
 #define GDR_TABLE_CPU_CACHEABLE 0x1
 
-/* Page tables that we have, of all processes. */
+/* Number of page tables, of all processes. */
 static atomic_t gdr_tables = ATOMIC_INIT(0);
 
 int gdr_pages_tables(void)
@@ -56,7 +53,7 @@ static int gdr_get(struct gdr_pin *pin)
 	if (pin->persistent)
 		return nvidia_p2p_get_pages_persistent(pin->va, pin->size, &pin->table, flags);
 #endif
-	/* Older GPU drivers take it as the wish for a persistent pin that there is no callback. */
+	/* Older GPU drivers make the pin persistent if there is no callback. */
 	return nvidia_p2p_get_pages(pin->p2p_token, pin->va_space, pin->va, pin->size, &pin->table,
 				    pin->persistent ? NULL : gdr_pin_revoke, pin);
 }
@@ -76,7 +73,7 @@ int gdr_pages_get(struct gdr_pin *pin)
 	int err;
 
 	ktime_get_raw_ts64(&start);
-	/* Counted before, as gdr_pages_free() may run before we get to see the success. */
+	/* Counted first, because gdr_pages_free() may run before the call returns. */
 	atomic_inc(&gdr_tables);
 	err = gdr_get(pin);
 	if (err)
@@ -92,7 +89,7 @@ static bool gdr_table_fits(const struct nvidia_p2p_page_table *table, u64 size)
 	       table->entries >= size >> GDRDRV_GPU_PAGE_SHIFT;
 }
 
-/* The page attributes of x86 have no cached type for memory that is no RAM of the machine's. */
+/* x86 has no cached memory type for pages that are not RAM. */
 static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 {
 	if (IS_ENABLED(CONFIG_X86))
@@ -100,14 +97,14 @@ static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 #if NVIDIA_P2P_PAGE_TABLE_VERSION >= GDR_TABLE_WITH_FLAGS
 	return table->flags & GDR_TABLE_CPU_CACHEABLE;
 #elif defined(GDR_NVIDIA_IS_OPENSOURCE)
-	/* Memory that the kernel knows as RAM: POWER9, Grace. */
+	/* GPU memory is RAM to the kernel on POWER9 and Grace. */
 	return page_is_ram(PHYS_PFN(table->pages[0]->physical_address));
 #else
 	return false; /* page_is_ram() is a GPL-only symbol */
 #endif
 }
 
-/* Whether the table is one that we can read, and what may be done with it. Revoked pages are none of our concern. */
+/* Checks the format of the page table, and whether the CPU may cache the pages. Skips revoked pages. */
 int gdr_pages_check(struct gdr_pin *pin)
 {
 	int err = 0;
@@ -124,7 +121,7 @@ int gdr_pages_check(struct gdr_pin *pin)
 	return err;
 }
 
-/* Physical address of a byte of the pin. The pin must be live, its gate be held. */
+/* Physical address of a byte of the pin. The pin must be live, with its gate held. */
 u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 {
 	const struct nvidia_p2p_page *page = pin->table->pages[offset >> GDRDRV_GPU_PAGE_SHIFT];
@@ -133,8 +130,8 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 }
 
 /*
- * Gives the pages back, or waits until gdr_pin_revoke() has done so. After this, the GPU driver does not know the pin
- * any more, and this returns true; else it keeps the caller's reference, and drops it in gdr_pin_revoke().
+ * Returns the pages to the GPU driver, or waits until gdr_pin_revoke() has done so. Returns true if the GPU driver
+ * does not know the pin any more; else it keeps the caller's reference, and drops it in gdr_pin_revoke().
  */
 bool gdr_pages_put(struct gdr_pin *pin)
 {
@@ -142,12 +139,12 @@ bool gdr_pages_put(struct gdr_pin *pin)
 		int err = gdr_put(pin);
 
 		if (err)
-			gdr_err("the GPU driver does not take %#llx back: %d", pin->va, err);
+			gdr_err("the GPU driver failed to unpin %#llx: %d", pin->va, err);
 		else
 			atomic_dec(&gdr_tables);
 		return true;
 	}
-	/* In other processes than the owner, the GPU driver finds no such pin, does nothing, and answers 0. */
+	/* In processes other than the owner, the GPU driver finds no such pin, does nothing, and returns 0. */
 	if (gdr_file_is_callers(pin->file) && READ_ONCE(pin->fate) == GDR_PINNED && !gdr_put(pin) &&
 	    READ_ONCE(pin->fate) == GDR_PINNED) {
 		atomic_dec(&gdr_tables);
@@ -163,12 +160,12 @@ bool gdr_pages_put(struct gdr_pin *pin)
 	return true;
 }
 
-/* Gives revoked pages back. */
+/* Frees the page table of revoked pages. */
 void gdr_pages_free(struct gdr_pin *pin)
 {
 	int err = nvidia_p2p_free_page_table(pin->table);
 
 	if (err)
-		gdr_err("the GPU driver does not take a revoked page table back: %d", err);
+		gdr_err("the GPU driver failed to free a revoked page table: %d", err);
 	atomic_dec(&gdr_tables);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Pins, from their creation to the end of their pages, and the handles that name them. */
+/* Pins, from creation until their pages are returned, and their handles. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/limits.h>
@@ -25,7 +25,7 @@ void gdr_pin_put(struct gdr_pin *pin)
 	kref_put(&pin->refs, gdr_pin_free);
 }
 
-/* Sets the pin's range: what is asked for, rounded out to whole GPU pages. */
+/* Sets the range of the pin: the requested range, rounded out to whole GPU pages. */
 static int gdr_pin_set_range(struct gdr_pin *pin, u64 addr, u64 size)
 {
 	u64 ragged, end;
@@ -35,13 +35,13 @@ static int gdr_pin_set_range(struct gdr_pin *pin, u64 addr, u64 size)
 	if (!addr || check_add_overflow(pin->offset, size, &ragged))
 		return -EINVAL;
 	pin->size = round_up(ragged, GDRDRV_GPU_PAGE_SIZE);
-	/* Rounding up may have wrapped to 0, too. */
+	/* Rounding up may also have wrapped to 0. */
 	if (!pin->size || check_add_overflow(pin->va, pin->size, &end))
 		return -EINVAL;
 	return 0;
 }
 
-/* Names the pin, and puts it on the list. */
+/* Gives the pin a handle, and adds it to the list. */
 static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *handle)
 {
 	u64 next;
@@ -50,19 +50,19 @@ static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *hand
 	mutex_lock(&file->lock);
 	pin->handle = file->next_handle;
 	next = pin->handle + max(1ULL, pin->size >> PAGE_SHIFT);
-	if (next > LLONG_MAX >> PAGE_SHIFT) /* offsets of mmap end there */
+	if (next > LLONG_MAX >> PAGE_SHIFT) /* the largest offset for mmap */
 		err = -ENOMEM;
 	else
 		err = xa_insert(&file->pins, pin->handle, pin, GFP_KERNEL_ACCOUNT);
 	if (!err) {
 		file->next_handle = next;
-		*handle = pin->handle; /* now: without the lock, another thread may end the pin */
+		*handle = pin->handle; /* set under the lock: afterwards another thread may end the pin */
 	}
 	mutex_unlock(&file->lock);
 	return err;
 }
 
-/* Ends a pin that is on no list. Mappings of it stay as ranges of addresses that show nothing. */
+/* Ends a pin that is on no list. Its mappings stay as address ranges without pages. */
 static void gdr_pin_end(struct gdr_pin *pin)
 {
 	gdr_map_end(pin);
@@ -88,14 +88,14 @@ int gdr_pin_create(struct gdr_file *file, const struct gdr_pin_request *request,
 
 	err = gdr_pin_set_range(pin, request->addr, request->size);
 	if (err) {
-		gdr_info("no range to pin: %#llx, %#llx bytes", request->addr, request->size);
+		gdr_info("invalid range: %#llx, %#llx bytes", request->addr, request->size);
 		goto put;
 	}
-	/* The pages may be revoked from here on, before we see them. */
+	/* The pages may be revoked from here on, even before gdr_pages_get() returns. */
 	pin->live = true;
 	err = gdr_pages_get(pin);
 	if (err) {
-		gdr_info("the GPU driver does not pin %#llx, %#llx bytes: %d", pin->va, pin->size, err);
+		gdr_info("the GPU driver failed to pin %#llx, %#llx bytes: %d", pin->va, pin->size, err);
 		goto put;
 	}
 	err = gdr_pages_check(pin);
@@ -137,8 +137,8 @@ void gdr_pin_remove_all(struct gdr_file *file)
 }
 
 /*
- * Called by the GPU driver, with locks of its own held, when memory is freed under a pin: there must be no access
- * once this returns. The pin stays on its list, if it is on it yet, until it is unpinned.
+ * Called by the GPU driver, with some of its locks held, when pinned memory is freed: no access may be possible once
+ * this returns. If the pin is on its list, it stays there until it is unpinned.
  */
 void gdr_pin_revoke(void *data)
 {

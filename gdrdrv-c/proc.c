@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* /proc/driver/gdrdrv: how the module was built and loaded, and what it has pinned. */
+/* /proc/driver/gdrdrv: how the module was built and loaded, and the number of its pins. */
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 
 #include "gdrdrv.h"
 
-/* Kbuild looks at the GPU driver's sources. */
+/* Kbuild defines it by the sources of the GPU driver. */
 #ifdef GDR_NVIDIA_IS_OPENSOURCE
 #define GDR_FLAVOR "opensource"
 #else

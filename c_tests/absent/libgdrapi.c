@@ -1,6 +1,6 @@
 /*
- * A libgdrapi.so.2 that can do nothing. The tests are linked against it and run with the real library preloaded: a call
- * that the preloaded library does not take ends here.
+ * A libgdrapi.so.2 whose functions abort. The tests are linked with it and run with the real library preloaded: a call
+ * that the preloaded library does not intercept ends here.
  */
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #define ABSENT(name)                                                  \
     void name(void)                                                   \
     {                                                                 \
-        fputs(#name " was not taken by the preloaded library\n", stderr); \
+        fputs(#name " was not intercepted by the preloaded library\n", stderr); \
         abort();                                                      \
     }
 

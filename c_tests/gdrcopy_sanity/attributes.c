@@ -1,11 +1,11 @@
-/* What the library tells about itself and the driver. */
+/* What the library reports about itself and the driver. */
 
 #include "buffer.h"
 #include "tables.h"
 
 #define PARAMS "/proc/driver/gdrdrv/params"
 
-/* What the module's file under /proc says about persistent mapping: 1, 0, or -1 if it does not say. */
+/* What the module's file under /proc reports about persistent mapping: 1, 0, or -1 if unknown. */
 static int persistent_by_params(void)
 {
     FILE *params = fopen(PARAMS, "r");
@@ -50,18 +50,18 @@ static void wrong_attributes_are_refused(gdr_t g)
     }
 }
 
-/* The answers fit what is known otherwise. */
-static void answers_are_true(gdr_t g)
+/* The attributes agree with other sources. */
+static void attributes_agree_with_other_sources(gdr_t g)
 {
-    int told = persistent_by_params();
+    int reported = persistent_by_params();
 
     descriptor_of(g); /* checks GDR_ATTR_USING_DMA_BUF_MMAP */
     if (uses_dmabuf(g))
         CHECK(is_persistent(g));
     else if (!driver_is_at_least(g, 2, 5))
         CHECK(!is_persistent(g));
-    else if (told != -1)
-        CHECK_EQUAL(is_persistent(g), told);
+    else if (reported != -1)
+        CHECK_EQUAL(is_persistent(g), reported);
 }
 
 static void attributes_sanity(enum memory_kind kind)
@@ -71,7 +71,7 @@ static void attributes_sanity(enum memory_kind kind)
     (void)kind;
     every_attribute_answers(g);
     wrong_attributes_are_refused(g);
-    answers_are_true(g);
+    attributes_agree_with_other_sources(g);
     close_connection(g);
 }
 

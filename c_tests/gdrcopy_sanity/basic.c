@@ -10,7 +10,7 @@
 
 /* ---- basic ---- */
 
-static void one_life(enum memory_kind kind, pin_function *pin)
+static void pin_map_check_unmap_unpin(enum memory_kind kind, pin_function *pin)
 {
     gdr_t g = open_connection();
     struct buffer buffer, other;
@@ -29,30 +29,30 @@ static void one_life(enum memory_kind kind, pin_function *pin)
     close_connection(g);
 }
 
-static void whole_life(enum memory_kind kind, pin_function *pin)
+static void open_use_close(enum memory_kind kind, pin_function *pin)
 {
     int descriptors;
 
     gpu_init();
-    one_life(kind, pin);
-    descriptors = open_descriptors(); /* only now: CUDA has opened all that it needs */
-    one_life(kind, pin);
+    pin_map_check_unmap_unpin(kind, pin);
+    descriptors = open_descriptors(); /* after CUDA has opened all that it needs */
+    pin_map_check_unmap_unpin(kind, pin);
     CHECK_EQUAL(open_descriptors(), descriptors);
 }
 
 static void basic(enum memory_kind kind)
 {
-    whole_life(kind, pin_v1);
+    open_use_close(kind, pin_v1);
 }
 
 static void basic_v2(enum memory_kind kind)
 {
-    whole_life(kind, pin_v2);
+    open_use_close(kind, pin_v2);
 }
 
 static void basic_v2_forcepci(enum memory_kind kind)
 {
-    whole_life(kind, pin_force_pcie);
+    open_use_close(kind, pin_force_pcie);
 }
 
 /* ---- basic_with_tokens ---- */
@@ -84,7 +84,7 @@ static void basic_with_tokens(enum memory_kind kind)
 
 /* ---- basic_unaligned_mapping ---- */
 
-static void refused_off_the_page(gdr_t g, CUdeviceptr address)
+static void unaligned_mapping_is_refused(gdr_t g, CUdeviceptr address)
 {
     gdr_mh_t handle = pin_v1(g, address, GPU_PAGE_SIZE);
     void *va = NULL;
@@ -96,7 +96,7 @@ static void refused_off_the_page(gdr_t g, CUdeviceptr address)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* What such a caller must do: pin from the page boundary before, and find the data at the rest. */
+/* What such a caller must do: pin from the preceding page boundary, and add the remainder to the mapping's address. */
 static void works_aligned_by_hand(gdr_t g, CUdeviceptr address)
 {
     size_t rest = address & GPU_PAGE_OFFSET;
@@ -121,12 +121,12 @@ static void basic_unaligned_mapping(enum memory_kind kind)
     gdr_t g;
     size_t i;
 
-    unsetenv("GDRCOPY_ALLOW_UNALIGNED_MAP"); /* with which it is allowed */
+    unsetenv("GDRCOPY_ALLOW_UNALIGNED_MAP"); /* which would allow it */
     g = open_connection();
     gpu_init();
     memory = gpu_alloc(kind, SIZE);
     for (i = 0; i < sizeof(rests) / sizeof(rests[0]); i++) {
-        refused_off_the_page(g, memory.address + rests[i]);
+        unaligned_mapping_is_refused(g, memory.address + rests[i]);
         works_aligned_by_hand(g, memory.address + rests[i]);
     }
     gpu_free(&memory);
@@ -138,7 +138,7 @@ static void basic_unaligned_mapping(enum memory_kind kind)
 #define SMALL 4096
 #define MOST_SMALL 64
 
-/* A small piece of CUDA memory, seen through a mapping of the GPU page that it lies in. */
+/* A small piece of CUDA memory, seen through a mapping of the GPU page that contains it. */
 struct small {
     CUdeviceptr address;
     gdr_mh_t handle;
@@ -151,7 +151,7 @@ static CUdeviceptr page_of(CUdeviceptr address)
     return address & GPU_PAGE_MASK;
 }
 
-/* Allocates until two pieces lie in one GPU page; false if they never do. */
+/* Allocates until two pieces are in one GPU page; false if that does not happen. */
 static int allocate_neighbors(struct gpu_memory *pieces, size_t *count, size_t *one, size_t *other)
 {
     size_t i;
@@ -187,7 +187,7 @@ static void small_unmap(gdr_t g, const struct small *small)
     CHECK_OK(gdr_unpin_buffer(g, small->handle));
 }
 
-/* Writes through the mapping; CUDA sees it in this piece, and nothing of it in the other. */
+/* Writes through the mapping; CUDA must see it in this piece, and nothing of it in the other. */
 static void write_reaches_only(const struct small *small, CUdeviceptr other, unsigned seed)
 {
     unsigned char sent[SMALL], before[SMALL], seen[SMALL];

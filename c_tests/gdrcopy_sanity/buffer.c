@@ -1,6 +1,6 @@
 #include "buffer.h"
 
-/* The kernel's own errno for "not supported", which older releases of the library hand on. */
+/* Linux's internal ENOTSUPP, which older releases of the library pass on. */
 #define KERNEL_ENOTSUPP 524
 
 /* ---- Pinning ---- */
@@ -36,12 +36,12 @@ gdr_mh_t pin_force_pcie(gdr_t g, CUdeviceptr address, size_t size)
         return handle;
     }
     CHECK(result == EINVAL || result == EOPNOTSUPP || result == KERNEL_ENOTSUPP);
-    /* The refusal is about the flag: without it the same memory can be pinned. */
+    /* The flag is the reason for the refusal: without it the same memory can be pinned. */
     CHECK_OK(gdr_unpin_buffer(g, pin_v2(g, address, size)));
     if (!supported)
         waive_test("the driver does not support GDR_PIN_FLAG_FORCE_PCIE");
     if (!gpu_is_coherent())
-        waive_test("the GPU has PCIe alone, so GDR_PIN_FLAG_FORCE_PCIE is refused");
+        waive_test("the GPU has only PCIe, so GDR_PIN_FLAG_FORCE_PCIE is refused");
     waive_test("the GPU driver refuses GDR_PIN_FLAG_FORCE_PCIE");
 }
 

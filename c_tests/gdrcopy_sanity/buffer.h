@@ -1,6 +1,4 @@
-/*
- * A pinned buffer of GPU memory, and its mapping. Each step checks what the library tells about it.
- */
+/* A pinned buffer of GPU memory, and its mapping. Each step checks what the library reports about it. */
 #ifndef SANITY_BUFFER_H
 #define SANITY_BUFFER_H
 
@@ -14,7 +12,7 @@ struct buffer {
     unsigned char *va; /* NULL while it is not mapped */
 };
 
-/* How to pin: the functions a program may use. All end the test unless they succeed. */
+/* Methods of pinning: the functions that a program may use. All end the test unless they succeed. */
 typedef gdr_mh_t pin_function(gdr_t g, CUdeviceptr address, size_t size);
 
 gdr_mh_t pin_v1(gdr_t g, CUdeviceptr address, size_t size);
@@ -32,14 +30,14 @@ void buffer_map(struct buffer *buffer);
 void buffer_unmap(struct buffer *buffer);
 void buffer_unpin(struct buffer *buffer);
 
-/* The usual beginning and end. */
+/* First and last steps of most tests. */
 struct buffer buffer_pin_and_map(gdr_t g, enum memory_kind kind, size_t size);
 void buffer_drop(struct buffer *buffer); /* unmapped, unpinned, freed */
 
-/* What the CPU writes through the mapping CUDA reads, and the other way round: all bytes of it, or of its first MiB. */
+/* CUDA reads what the CPU writes through the mapping, and the CPU what CUDA writes: all bytes, or the first MiB. */
 void check_views_agree(const struct buffer *buffer, unsigned seed);
 
-/* Fills the buffer through the mapping; checks later, through the mapping alone, that it holds the same still. */
+/* Fills the buffer through the mapping; check_pattern later compares, only through the mapping. */
 void put_pattern(const struct buffer *buffer, unsigned seed);
 void check_pattern(const struct buffer *buffer, unsigned seed);
 

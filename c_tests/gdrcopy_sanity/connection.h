@@ -1,6 +1,4 @@
-/*
- * Connections to the driver, and what tests must ask about the machine.
- */
+/* Connections to the driver, and properties of the driver. */
 #ifndef SANITY_CONNECTION_H
 #define SANITY_CONNECTION_H
 
@@ -22,7 +20,7 @@ int is_persistent(gdr_t g);
 /* Whether mappings come from dma-bufs, without gdrdrv. */
 int uses_dmabuf(gdr_t g);
 
-/* The driver's descriptor, which stands first in what g points to; -1 with dma-bufs. */
+/* The driver's descriptor, the first field of what g points to; -1 with dma-bufs. */
 int descriptor_of(gdr_t g);
 
 #endif

@@ -1,23 +1,24 @@
 /*
- * Copies of every size and alignment, in both directions, checked against CUDA's own copies.
+ * Copies of every size and alignment, in both directions, compared with CUDA's copies.
  *
- * Every byte of data has its top bit set, and every byte around it has not: one too few or too many is always seen.
+ * Every byte of data has its top bit set, and every byte around it has not: a byte too few or too many is always
+ * detected.
  */
 
 #include "buffer.h"
 #include "tables.h"
 
 #define SIZE (256UL << 10)
-#define GUARD 64 /* alignments are counted up to this, and as many bytes around a copy are looked at */
+#define GUARD 64 /* largest alignment, and number of bytes checked around each copy */
 #define BACKGROUND 0x55
 
 static struct buffer buffer;
-static unsigned char image[SIZE]; /* what CUDA must find in the buffer, or has put there */
+static unsigned char image[SIZE]; /* what CUDA must find in the buffer, or has written there */
 static unsigned char source[GUARD + SIZE] __attribute__((aligned(GUARD)));
 static unsigned char host[GUARD + GUARD + SIZE + GUARD] __attribute__((aligned(GUARD)));
 static unsigned char expected[sizeof(host)];
 
-/* One copy to try: its size, and how far it is off a multiple of GUARD in the buffer and in the program's memory. */
+/* One copy: its size, and its offset from a multiple of GUARD in the buffer and in host memory. */
 typedef void copy_function(size_t size, size_t buffer_rest, size_t host_rest);
 
 static void fill_data(unsigned char *bytes, size_t size, unsigned seed)
@@ -29,13 +30,13 @@ static void fill_data(unsigned char *bytes, size_t size, unsigned seed)
         bytes[i] |= 0x80;
 }
 
-static void tell_copy(const char *direction, size_t size, size_t offset, size_t host_rest)
+static void print_copy(const char *direction, size_t size, size_t offset, size_t host_rest)
 {
-    fprintf(stderr, "copy %s mapping of %zu bytes at offset %zu, program's memory %zu off a multiple of %d:\n", direction,
+    fprintf(stderr, "copy %s mapping of %zu bytes at offset %zu, host memory %zu past a multiple of %d:\n", direction,
             size, offset, host_rest, GUARD);
 }
 
-/* ---- To the mapping: many side by side, then CUDA's view of the whole buffer ---- */
+/* ---- To the mapping: many copies side by side, then CUDA's view of the whole buffer ---- */
 
 static struct {
     size_t size, offset, host_rest;
@@ -62,7 +63,7 @@ static void check_writes(void)
         bad++;
     for (i = 0; i < written_count; i++)
         if (bad + GUARD >= written[i].offset && bad < written[i].offset + written[i].size + GUARD)
-            tell_copy("to", written[i].size, written[i].offset, written[i].host_rest);
+            print_copy("to", written[i].size, written[i].offset, written[i].host_rest);
     CHECK_BYTES(seen, image, SIZE);
 }
 
@@ -76,7 +77,7 @@ static void try_write(size_t size, size_t buffer_rest, size_t host_rest)
         offset = buffer_rest;
     }
     if (offset + size > SIZE)
-        offset = SIZE - size; /* the last bytes that there are */
+        offset = SIZE - size; /* the last bytes of the buffer */
     CHECK_OK(gdr_copy_to_mapping(buffer.handle, buffer.va + offset, source + host_rest, size));
     memcpy(image + offset, source + host_rest, size);
     written[written_count].size = size;
@@ -85,7 +86,7 @@ static void try_write(size_t size, size_t buffer_rest, size_t host_rest)
     written_end = offset + size;
 }
 
-/* ---- From the mapping: each one on its own ---- */
+/* ---- From the mapping: each copy by itself ---- */
 
 static void begin_reads(void)
 {
@@ -98,7 +99,7 @@ static void try_read(size_t size, size_t buffer_rest, size_t host_rest)
     static size_t place = 0;
     size_t before = GUARD + host_rest, window = before + size + GUARD, offset;
 
-    /* Another place each time, all over the buffer. */
+    /* Each time at another offset, all over the buffer. */
     place = (place + 37 * GUARD) % SIZE;
     offset = place + buffer_rest;
     if (offset + size > SIZE)
@@ -109,13 +110,13 @@ static void try_read(size_t size, size_t buffer_rest, size_t host_rest)
     memcpy(expected + before, image + offset, size);
     CHECK_OK(gdr_copy_from_mapping(buffer.handle, host + before, buffer.va + offset, size));
     if (memcmp(host, expected, window) != 0)
-        tell_copy("from", size, offset, host_rest);
+        print_copy("from", size, offset, host_rest);
     CHECK_BYTES(host, expected, window);
 }
 
 /* ---- Which copies ---- */
 
-/* Every number below GUARD in turn, in no order that a size would follow. */
+/* Every number below GUARD in turn, in an order unrelated to that of the sizes. */
 static size_t next_rest(void)
 {
     static size_t rest = 0;
@@ -147,7 +148,7 @@ static void sizes_with_all_rests(size_t last, size_t rests, copy_function *copy)
                 copy(size, buffer_rest, host_rest);
 }
 
-/* One byte less, exactly, and one byte more; aligned, as words are, and not at all. */
+/* One byte less, exactly, and one byte more; aligned like words, and unaligned. */
 static void powers_of_two(copy_function *copy)
 {
     static const size_t rests[][2] = {{0, 0}, {4, 4}, {0, 11}, {11, 0}, {13, 6}};
@@ -204,7 +205,7 @@ static void plain_accesses(void)
         memcpy(image + offset, source + offset, 14);
         image[offset + 15] = source[offset + 15];
     }
-    __sync_synchronize(); /* out of the write-combining buffers */
+    __sync_synchronize(); /* empties the write-combining buffers */
     check_writes();
 
     begin_reads();

@@ -1,4 +1,4 @@
-/* What ends a mapping, and what leaves it alone, within one process. */
+/* What ends a mapping, and what does not affect it, within one process. */
 
 #include "buffer.h"
 #include "fault.h"
@@ -45,7 +45,7 @@ static void invalidation_access_after_gdr_close(enum memory_kind kind)
     CHECK_OK(gdr_close(g));
     check_untouchable(buffer.va, buffer.memory.size, SIGBUS);
 
-    /* The memory itself is CUDA's, and stays. */
+    /* The memory is CUDA's, and stays. */
     gpu_write(buffer.memory.address, &written, sizeof(written));
     gpu_read(&seen, buffer.memory.address, sizeof(seen));
     CHECK_EQUAL(seen, written);
@@ -66,7 +66,7 @@ static void invalidation_access_after_free(enum memory_kind kind)
     gpu_free(&buffer.memory);
     check_freed_under(&buffer, 1);
 
-    /* The pin is to be given back all the same. */
+    /* The pin must still be unpinned. */
     CHECK_OK(gdr_unmap(g, buffer.handle, buffer.va, buffer.memory.size));
     CHECK_OK(gdr_unpin_buffer(g, buffer.handle));
     close_connection(g);

@@ -1,12 +1,12 @@
-/* What the tests of invalidation have in common. */
+/* Shared by the tests of invalidation. */
 #ifndef SANITY_INVALIDATION_H
 #define SANITY_INVALIDATION_H
 
 #include "buffer.h"
 
 /*
- * A touch of the first byte, of the last, or of one in the middle raises the signal: SIGBUS where a mapping was taken away
- * under its owner, SIGSEGV where there is none.
+ * An access to the first byte, to the last, or to one in the middle raises the signal: SIGBUS where a mapping was
+ * taken away from its owner, SIGSEGV where there is none.
  */
 void check_untouchable(const unsigned char *va, size_t size, int signal);
 

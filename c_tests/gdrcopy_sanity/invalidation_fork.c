@@ -1,4 +1,4 @@
-/* A child can use nothing of its parent's and does not disturb it; nor does the parent disturb the child. */
+/* A child can use nothing of its parent's and does not affect it; nor does the parent affect the child. */
 
 #include "invalidation.h"
 #include "processes.h"
@@ -26,7 +26,7 @@ static struct family family_of(enum memory_kind kind)
     return family;
 }
 
-static void parent_is_undisturbed(struct family *family)
+static void check_parent(struct family *family)
 {
     check_pattern(&family->mapped, 1);
     check_views_agree(&family->mapped, 2);
@@ -58,8 +58,8 @@ static void touch_before_and_after_free(int socket, void *context)
     const struct family *family = context;
 
     check_untouchable(family->mapped.va, family->mapped.memory.size, SIGSEGV);
-    tell(socket);
-    await(socket);
+    signal_step(socket);
+    await_step(socket);
     check_untouchable(family->mapped.va, family->mapped.memory.size, SIGSEGV);
 }
 
@@ -68,9 +68,9 @@ static void invalidation_fork_access_after_free(enum memory_kind kind)
     struct family family = family_of(kind);
     struct process child = start_process(touch_before_and_after_free, &family);
 
-    await(child.socket);
+    await_step(child.socket);
     gpu_free(&family.mapped.memory);
-    tell(child.socket);
+    signal_step(child.socket);
     finish_process(&child);
     check_freed_under(&family.mapped, 1);
 
@@ -102,7 +102,7 @@ static void everything_fails(int socket, void *context)
         CHECK(gdr_get_info(family->g, handles[i], &info) != 0);
         CHECK(gdr_get_callback_flag(family->g, handles[i], &flag) != 0);
         CHECK(gdr_map(family->g, handles[i], &va, SIZE) != 0);
-        gdr_unmap(family->g, handles[i], family->mapped.va, SIZE); /* there is nothing to unmap; some say 0 to it */
+        gdr_unmap(family->g, handles[i], family->mapped.va, SIZE); /* nothing is mapped; some libraries return 0 */
         CHECK(gdr_unpin_buffer(family->g, handles[i]) != 0);
     }
     check_untouchable(family->mapped.va, family->mapped.memory.size, SIGSEGV);
@@ -132,11 +132,11 @@ static void invalidation_fork_after_gdr_map(enum memory_kind kind)
     struct family family = family_of(kind);
 
     run_child(everything_fails, &family);
-    parent_is_undisturbed(&family);
+    check_parent(&family);
     run_child(closing_fails, &family);
-    parent_is_undisturbed(&family);
+    check_parent(&family);
     run_child(an_own_connection_works, &family);
-    parent_is_undisturbed(&family);
+    check_parent(&family);
     end_family(&family);
 }
 
@@ -164,13 +164,13 @@ static void invalidation_fork_child_gdr_map_parent(enum memory_kind kind)
     struct family family = family_of(kind);
 
     run_child(mapping_the_parents_pin_fails, &family);
-    parent_is_undisturbed(&family);
+    check_parent(&family);
     end_family(&family);
 }
 
 /* ---- invalidation_fork_map_and_free ---- */
 
-/* One of two processes that do the same at the same time. Each frees its buffer while the other's is mapped. */
+/* One of two processes that run this at the same time. Each frees its buffer while the other's is mapped. */
 static void map_and_free(int socket, enum memory_kind kind, int frees_first)
 {
     gdr_t g = open_connection();
@@ -182,18 +182,18 @@ static void map_and_free(int socket, enum memory_kind kind, int frees_first)
     freed = buffer_pin_and_map(g, kind, SIZE);
     put_pattern(&kept, seed);
     put_pattern(&freed, seed + 1);
-    tell(socket);
-    await(socket);
+    signal_step(socket);
+    await_step(socket);
 
     if (!frees_first)
-        await(socket);
+        await_step(socket);
     gpu_free(&freed.memory);
     check_freed_under(&freed, seed + 1);
     CHECK_OK(gdr_unmap(g, freed.handle, freed.va, freed.memory.size));
     buffer_unpin(&freed);
-    tell(socket);
+    signal_step(socket);
     if (frees_first)
-        await(socket);
+        await_step(socket);
 
     check_pattern(&kept, seed);
     check_views_agree(&kept, seed + 2);
@@ -241,15 +241,15 @@ static void pin_what_is_offered(int socket, void *context)
     pin_fails(g, &offer, offer.tokens.p2pToken, offer.tokens.vaSpaceToken);
     pin_fails(g, &offer, 0, 0);
 
-    /* As little with a GPU address space of its own, unless CUDA happens to use the address in it too. */
+    /* Nor with its own GPU address space, unless CUDA happens to use the address in it too. */
     gpu_init();
     if (cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, offer.address) != CUDA_SUCCESS) {
         pin_fails(g, &offer, offer.tokens.p2pToken, offer.tokens.vaSpaceToken);
         pin_fails(g, &offer, 0, 0);
     }
     close_connection(g);
-    tell(socket);
-    await(socket);
+    signal_step(socket);
+    await_step(socket);
 }
 
 static void invalidation_fork_child_gdr_pin_parent_with_tokens(enum memory_kind kind)
@@ -267,9 +267,9 @@ static void invalidation_fork_child_gdr_pin_parent_with_tokens(enum memory_kind 
     if (cuPointerGetAttribute(&offer.tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, offer.address) != CUDA_SUCCESS)
         waive_test("CUDA has no tokens for this memory");
     send_bytes(child.socket, &offer, sizeof(offer));
-    await(child.socket);
+    await_step(child.socket);
     check_views_agree(&buffer, 1);
-    tell(child.socket);
+    signal_step(child.socket);
     finish_process(&child);
     buffer_drop(&buffer);
     close_connection(g);

@@ -1,6 +1,6 @@
 /*
- * The driver's descriptor, sent to another process over a unix socket, is useless there. The receiver uses it in each
- * way it has: itself, in the place of its own connection's descriptor, and in a forged connection.
+ * The driver's descriptor, sent to another process over a unix socket, is useless there. The receiver tries it in
+ * three ways: by itself, in place of its own connection's descriptor, and in a forged connection.
  */
 
 #include "buffer.h"
@@ -15,7 +15,7 @@
 #define GDR_BYTES 48
 #define HANDLE_BYTES 104
 
-/* The sender's: the test itself. The receiver was started before. */
+/* The sender is the test itself. The receiver was started before. */
 static void send_to(struct process *receiver, enum memory_kind kind)
 {
     gdr_t g = open_connection();
@@ -26,7 +26,7 @@ static void send_to(struct process *receiver, enum memory_kind kind)
     pinned = buffer_pin(g, kind, SIZE, pin_v1);
     send_descriptor(receiver->socket, descriptor_of(g));
     send_bytes(receiver->socket, (const void *)pinned.handle.h, HANDLE_BYTES);
-    await(receiver->socket);
+    await_step(receiver->socket);
 
     check_views_agree(&mapped, 1);
     buffer_map(&pinned);
@@ -34,16 +34,16 @@ static void send_to(struct process *receiver, enum memory_kind kind)
     buffer_drop(&pinned);
     buffer_drop(&mapped);
     close_connection(g);
-    tell(receiver->socket);
+    signal_step(receiver->socket);
     finish_process(receiver);
 }
 
 /* ---- The receiver ---- */
 
-/* Everything it has to try with. */
+/* What the receiver tries the descriptor with. */
 struct receiver {
-    gdr_t own;             /* a connection of its own, whose descriptor is now the sender's */
-    struct buffer buffer;  /* pinned while it still was its own */
+    gdr_t own;             /* its own connection, whose descriptor is now the sender's */
+    struct buffer buffer;  /* pinned while the descriptor was still its own */
     int descriptor;        /* the sender's */
     unsigned char handle[HANDLE_BYTES] __attribute__((aligned(16))); /* what a handle of the sender's points to */
     unsigned char forged[GDR_BYTES] __attribute__((aligned(16)));    /* a connection with the sender's descriptor */
@@ -64,8 +64,8 @@ static void receive(struct receiver *receiver, int socket, enum memory_kind kind
 
 static void receiver_done(int socket)
 {
-    tell(socket);
-    await(socket);
+    signal_step(socket);
+    await_step(socket);
 }
 
 static void pin_by_received_descriptor(int socket, void *context)
@@ -108,7 +108,7 @@ static void send_to_receiver(enum memory_kind kind, void (*part)(int socket, voi
     struct process receiver;
 
     if (uses_dmabuf(g))
-        waive_test("with dma-bufs there is no descriptor of a driver to send");
+        waive_test("with dma-bufs there is no driver descriptor to send");
     close_connection(g);
     receiver = start_process(part, &kind);
     send_to(&receiver, kind);

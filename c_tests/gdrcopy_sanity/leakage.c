@@ -1,6 +1,6 @@
 /*
- * Pins end with their owner, however it ends, and with the last descriptor of the driver. The module counts them in a
- * file, for the whole machine: other programs that pin meanwhile disturb these tests.
+ * Pins end with their owner, however it ends, and with the last descriptor of the driver. The module counts the pins
+ * of the whole system in a file: other programs that pin at the same time disturb these tests.
  */
 
 #include "buffer.h"
@@ -16,7 +16,7 @@
 
 /* ---- The count ---- */
 
-/* Page tables pinned now, or -1 if the module does not tell. */
+/* Page tables pinned now, or -1 if the module does not report it. */
 static long refcount(void)
 {
     FILE *file = fopen(REFCOUNT, "r");
@@ -30,7 +30,10 @@ static long refcount(void)
     return count;
 }
 
-/* The kernel may take back what a process held a while after it ended; it has as long as a hang takes to be one. */
+/*
+ * The kernel may release what a process held some time after it ended: waits as long as the watchdog does before it
+ * reports a hang.
+ */
 static void check_refcount_becomes(long wanted)
 {
     struct timespec moment = {0, 10 * 1000 * 1000}, second = {1, 0};
@@ -45,7 +48,7 @@ static void check_refcount_becomes(long wanted)
 
 struct owner {
     enum memory_kind kind;
-    int maps; /* maps its pin too */
+    int maps; /* also maps its pin */
 };
 
 static struct buffer own(const struct owner *owner)
@@ -60,23 +63,23 @@ static struct buffer own(const struct owner *owner)
     return buffer;
 }
 
-/* Ends without giving anything back. */
+/* Exits without unpinning or closing. */
 static void end_with_pin(int socket, void *context)
 {
     own(context);
-    tell(socket);
-    await(socket);
+    signal_step(socket);
+    await_step(socket);
 }
 
 static void unpin(int socket, void *context)
 {
     struct buffer buffer = own(context);
 
-    tell(socket);
-    await(socket);
+    signal_step(socket);
+    await_step(socket);
     CHECK_OK(gdr_unpin_buffer(buffer.g, buffer.handle));
-    tell(socket);
-    await(socket);
+    signal_step(socket);
+    await_step(socket);
     close_connection(buffer.g);
 }
 
@@ -84,30 +87,30 @@ static void close_without_unpin(int socket, void *context)
 {
     struct buffer buffer = own(context);
 
-    tell(socket);
-    await(socket);
+    signal_step(socket);
+    await_step(socket);
     close_connection(buffer.g);
-    tell(socket);
-    await(socket);
+    signal_step(socket);
+    await_step(socket);
 }
 
-/* Closes the descriptor behind the library's back, and then lives on. */
+/* Closes the descriptor without the library's knowledge, and keeps running. */
 static void lose_descriptor(int socket, void *context)
 {
     struct buffer buffer = own(context);
     int holds;
 
-    tell(socket);
-    await(socket);
+    signal_step(socket);
+    await_step(socket);
     CHECK(close(descriptor_of(buffer.g)) == 0);
-    /* A mapping that is left holds the driver's file, and so the pin; or the module has ended it with the descriptor. */
+    /* A remaining mapping holds the driver's file, and so the pin; or the module has ended it with the descriptor. */
     holds = buffer.va != NULL && fault_at(buffer.va) == 0;
     send_bytes(socket, &holds, sizeof(holds));
-    await(socket);
+    await_step(socket);
     if (buffer.va != NULL)
         CHECK_OK(gdr_unmap(buffer.g, buffer.handle, buffer.va, buffer.memory.size));
-    tell(socket);
-    await(socket);
+    signal_step(socket);
+    await_step(socket);
     _exit(0);
 }
 
@@ -117,19 +120,19 @@ static void inherit(int socket, void *context)
     await_end(socket);
 }
 
-/* Ends without giving anything back, after the child that inherited its descriptor. */
-static void end_after_heir(int socket, void *context)
+/* Exits without unpinning or closing, after the child that inherited its descriptor. */
+static void end_after_inheriting_child(int socket, void *context)
 {
-    struct process heir;
+    struct process child;
 
     own(context);
-    heir = start_process(inherit, NULL);
-    finish_process(&heir);
-    tell(socket);
-    await(socket);
+    child = start_process(inherit, NULL);
+    finish_process(&child);
+    signal_step(socket);
+    await_step(socket);
 }
 
-/* ---- The test, which itself holds nothing ---- */
+/* ---- The test; it holds no pins itself ---- */
 
 static long unpinned; /* the count without the pin of the owner under test */
 
@@ -137,21 +140,21 @@ static struct process start_owner(void (*part)(int socket, void *context), struc
 {
     struct process process = start_process(part, owner);
 
-    await(process.socket);
+    await_step(process.socket);
     check_refcount_becomes(unpinned + 1);
     return process;
 }
 
 static void next_step(struct process *process, long pins_then)
 {
-    tell(process->socket);
-    await(process->socket);
+    signal_step(process->socket);
+    await_step(process->socket);
     check_refcount_becomes(unpinned + pins_then);
 }
 
 static void end(struct process *process)
 {
-    tell(process->socket);
+    signal_step(process->socket);
     finish_process(process);
     check_refcount_becomes(unpinned);
 }
@@ -170,7 +173,7 @@ static void owners_end(struct owner *owner)
     end(&process);
 
     process = start_owner(lose_descriptor, owner);
-    tell(process.socket);
+    signal_step(process.socket);
     receive_bytes(process.socket, &holds, sizeof(holds));
     check_refcount_becomes(unpinned + holds);
     next_step(&process, 0);
@@ -179,7 +182,7 @@ static void owners_end(struct owner *owner)
     process = start_owner(end_with_pin, owner);
     end(&process);
 
-    process = start_owner(end_after_heir, owner);
+    process = start_owner(end_after_inheriting_child, owner);
     end(&process);
 
     process = start_owner(end_with_pin, owner);
@@ -193,11 +196,11 @@ static void leakage_pin_pages_fork(enum memory_kind kind)
     struct owner owner;
 
     if (uses_dmabuf(g))
-        waive_test("nothing counts dma-bufs");
+        waive_test("dma-bufs are not counted");
     close_connection(g);
     unpinned = refcount();
     if (unpinned < 0)
-        waive_test(REFCOUNT " does not tell the count; load gdrdrv with dbg_enabled=1");
+        waive_test(REFCOUNT " does not show the count; load gdrdrv with dbg_enabled=1");
     owner.kind = kind;
     for (owner.maps = 0; owner.maps < 2; owner.maps++)
         owners_end(&owner);

@@ -1,10 +1,10 @@
 /*
- * gdrcopy_sanity: proves a libgdrapi.so.2 and the driver under it, by the tests that users of the original know.
+ * gdrcopy_sanity: tests a libgdrapi.so.2 and its driver, with the test names of NVIDIA's GDRCopy 2.6.
  *
- * main.c     which tests to run
- * runner.c   each in a process of its own
- * attributes.c, basic.c, data_validation.c, mix_mappings.c, invalidation*.c, leakage.c   the tests
- * connection.c, gpu_memory.c, buffer.c, processes.c                                      what they are made of
+ *   main.c     which tests to run
+ *   runner.c   runs each in its own process
+ *   attributes.c, basic.c, data_validation.c, mix_mappings.c, invalidation*.c, leakage.c   the tests
+ *   connection.c, gpu_memory.c, buffer.c, processes.c                                      shared by the tests
  */
 
 #include "runner.h"
@@ -53,7 +53,7 @@ static void add_all(void)
         }
 }
 
-/* ---- Those asked for ---- */
+/* ---- The chosen tests ---- */
 
 static struct run chosen[MOST_RUNS];
 static size_t chosen_count = 0;
@@ -73,7 +73,7 @@ static void choose_by_name(const char *name)
             choose(&all[i]);
             return;
         }
-    fprintf(stderr, "gdrcopy_sanity: there is no test %s; -l -e lists all\n", name);
+    fprintf(stderr, "gdrcopy_sanity: no test %s; list all with -l -e\n", name);
     exit(1);
 }
 
@@ -94,12 +94,12 @@ static void print_usage(FILE *stream)
           "\n"
           "Tests libgdrapi and its driver. Exit status 0 if all tests passed or were waived, 1 if any failed.\n"
           "\n"
-          "  -v        tell what each test does\n"
+          "  -v        print what each test does\n"
           "  -s        no summary\n"
-          "  -l        list the tests, run none\n"
+          "  -l        list the tests and exit\n"
           "  -t TEST   run this test only; may be repeated\n"
           "  -d GPU    number of the GPU (default: 0)\n"
-          "  -e        the extended tests too, which take longer\n"
+          "  -e        also run the extended tests, which take longer\n"
           "  -h        this text\n",
           stream);
 }
@@ -110,7 +110,7 @@ static int number_of(const char *text)
     long number = strtol(text, &end, 10);
 
     if (*text == '\0' || *end != '\0' || number < 0 || number > 1023) {
-        fprintf(stderr, "gdrcopy_sanity: -d takes the number of a GPU, not \"%s\"\n", text);
+        fprintf(stderr, "gdrcopy_sanity: -d must be the number of a GPU, not \"%s\"\n", text);
         exit(1);
     }
     return (int)number;
@@ -158,7 +158,7 @@ int main(int argc, char **argv)
     int failed = 0;
     size_t i;
 
-    setvbuf(stdout, NULL, _IOLBF, 0); /* in order with stderr and with what the tests print */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* keeps the order with stderr and with what the tests print */
     add_all();
     read_options(argc, argv);
     if (chosen_count == 0)

@@ -5,12 +5,12 @@
 
 #define SIZE (4 * GPU_PAGE_SIZE)
 
-/* A way to ask for a mapping. */
+/* How to request a mapping. */
 struct way {
     const char *name;
     gdr_pin_flags_t pin_flag;
     gdr_map_flags_t map_flag;
-    gdr_mapping_type_t type; /* what it then is, where it is not refused */
+    gdr_mapping_type_t type; /* the type it then has */
 };
 
 static const struct way ways[] = {
@@ -20,7 +20,7 @@ static const struct way ways[] = {
     {"forced PCIe", GDR_PIN_FLAG_FORCE_PCIE, GDR_MAP_FLAG_DEFAULT, GDR_MAPPING_TYPE_WC},
 };
 
-/* Pins the same memory again and maps it so; false if the platform refuses. */
+/* Pins the same memory again and maps it with that type; false if the platform refuses. */
 static int map_again(const struct buffer *first, const struct way *way, struct buffer *second)
 {
     void *va = NULL;
@@ -37,7 +37,7 @@ static int map_again(const struct buffer *first, const struct way *way, struct b
     CHECK(second->handle.h != 0 && second->handle.h != first->handle.h);
     result = gdr_map_v2(first->g, second->handle, &va, first->memory.size, way->map_flag);
     if (result != 0) {
-        /* Where types cannot be asked for, the answer is another: before 2.5, and where the pin decides. */
+        /* Other errors where types cannot be requested: before 2.5, and where the pin decides. */
         CHECK_EQUAL(result, driver_is_at_least(first->g, 2, 5) && !uses_dmabuf(first->g) ? EOPNOTSUPP : EINVAL);
         CHECK_EQUAL(info_of(first->g, second->handle).mapping_type, GDR_MAPPING_TYPE_NONE);
         buffer_unpin(second);
@@ -49,7 +49,7 @@ static int map_again(const struct buffer *first, const struct way *way, struct b
     return 1;
 }
 
-/* What is written through one is read through the other, and by CUDA. */
+/* What is written through one mapping is read through the other, and by CUDA. */
 static void see_each_other(const struct buffer *one, const struct buffer *other)
 {
     unsigned seed;
@@ -78,7 +78,7 @@ static void data_validation_mix_mappings(enum memory_kind kind)
     type = info_of(g, first.handle).mapping_type;
     for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         if (!map_again(&first, &ways[i], &second)) {
-            CHECK(ways[i].pin_flag || ways[i].type != type); /* the default type can be asked for by name, too */
+            CHECK(ways[i].pin_flag || ways[i].type != type); /* the default type can also be requested by name */
             say("no %s mapping", ways[i].name);
             continue;
         }
@@ -86,7 +86,7 @@ static void data_validation_mix_mappings(enum memory_kind kind)
         others += ways[i].type != type;
         see_each_other(&first, &second);
         buffer_unmap(&second);
-        buffer_map(&second); /* what was asked for last does not count any more */
+        buffer_map(&second); /* the last request no longer has an effect */
         CHECK_EQUAL(info_of(g, second.handle).mapping_type, ways[i].pin_flag ? ways[i].type : type);
         buffer_unmap(&second);
         buffer_unpin(&second);
@@ -95,7 +95,7 @@ static void data_validation_mix_mappings(enum memory_kind kind)
     buffer_drop(&first);
     close_connection(g);
     if (others == 0)
-        waive_test("the platform has mappings of one type alone; two of that type see each other's writes");
+        waive_test("the platform has only one mapping type; two mappings of that type see each other's writes");
 }
 
 const struct test mix_mappings_tests[] = {

@@ -58,9 +58,9 @@ void kill_process(struct process *process)
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/* ---- Talk ---- */
+/* ---- Messages ---- */
 
-/* A child that finds its parent gone has nothing to say. A parent learns how its child ended. */
+/* A child whose parent has ended reports nothing. A parent reports how its child ended. */
 static void other_side_ended(void)
 {
     int status;
@@ -85,12 +85,12 @@ void receive_bytes(int socket, void *bytes, size_t size)
         other_side_ended();
 }
 
-void tell(int socket)
+void signal_step(int socket)
 {
     send_bytes(socket, "", 1);
 }
 
-void await(int socket)
+void await_step(int socket)
 {
     char step;
 

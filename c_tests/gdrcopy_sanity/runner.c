@@ -35,7 +35,10 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* The wait status of the child. A child that hangs is killed with its group; *hung says so. SIGCHLD is blocked. */
+/*
+ * Returns the wait status of the child. A child that hangs is killed with its group, and *hung is set. SIGCHLD is
+ * blocked.
+ */
 static int wait_status(pid_t child, const sigset_t *sigchld, int *hung)
 {
     struct watchdog dog = {child, 0, 0};
@@ -52,7 +55,7 @@ static int wait_status(pid_t child, const sigset_t *sigchld, int *hung)
     return status;
 }
 
-/* Tells of a failure here, since the test itself may not have been able to. */
+/* Prints failures here, because the test may not have been able to. */
 static enum verdict judge(const char *name, int status, int hung)
 {
     if (hung)

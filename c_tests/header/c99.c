@@ -1,4 +1,4 @@
-/* gdrapi.h, and nothing before it, in C99. */
+/* gdrapi.h, with nothing included before it, in C99. */
 
 #include "gdrapi.h"
 

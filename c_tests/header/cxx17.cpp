@@ -1,4 +1,4 @@
-// gdrapi.h, and nothing before it, in C++17.
+// gdrapi.h, with nothing included before it, in C++17.
 
 #include "gdrapi.h"
 

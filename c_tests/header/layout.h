@@ -1,6 +1,6 @@
 /*
- * The binary interface that gdrapi.h must describe, asserted while compiling. c99.c and cxx17.cpp include
- * it; ASSERT(condition, name) is theirs.
+ * The binary interface that gdrapi.h must describe, asserted at compile time. c99.c and cxx17.cpp define
+ * ASSERT(condition, name) and include it.
  */
 
 /* Handles. */

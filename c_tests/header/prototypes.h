@@ -1,4 +1,4 @@
-/* The 17 functions, by pointers that only a function of exactly that type converts to, and the bits of gdr_info_t. */
+/* The 17 functions, assigned to pointers that accept only exactly that type, and the bits of gdr_info_t. */
 
 static const struct {
     gdr_t (*open)(void);

@@ -1,5 +1,5 @@
 /*
- * watched COMMAND ...: runs a command, and ends it with its process group if it hangs, as watchdog.h defines that.
+ * watched COMMAND ...: runs a command, and ends its process group if it hangs as defined in watchdog.h.
  * Exit status: the command's; 128 + N if signal N ended it; 124 if it hung.
  */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * The memory: BAR 2 of QEMU's ivshmem-plain device. No page stays mapped here: a mapping would give it a memory type,
- * which would hide what type a client's mapping has.
+ * The memory: BAR 2 of QEMU's ivshmem-plain device. No page stays mapped here: a mapping would reserve a memory type,
+ * and hide which type a client's mapping has.
  */
 #include <linux/bitmap.h>
 #include <linux/io.h>
@@ -19,7 +19,7 @@
 
 static uint longest_run = 8;
 module_param(longest_run, uint, 0444);
-MODULE_PARM_DESC(longest_run, "pages next to each other that are handed out one after the other, at most (8)");
+MODULE_PARM_DESC(longest_run, "largest number of adjacent pages that are handed out in order (default 8)");
 
 static struct {
 	struct pci_dev *device;
@@ -27,9 +27,9 @@ static struct {
 	u32 count;
 
 	spinlock_t lock;
-	u32 *references; /* of each page */
+	u32 *references; /* per page */
 	u32 free;
-	u32 next; /* where to look for a free page */
+	u32 next; /* where to start looking for a free page */
 	u32 run_left;
 	u32 random;
 } bar;
@@ -106,7 +106,7 @@ u64 bar_free_bytes(void)
 	return (u64)READ_ONCE(bar.free) * EMUGPU_PAGE_SIZE;
 }
 
-/* Runs of one to longest_run pages, each somewhere else. There is a free page. */
+/* Takes runs of one to longest_run adjacent pages, each run from another place. There must be a free page. */
 static u32 take_one(void)
 {
 	if (!bar.run_left) {

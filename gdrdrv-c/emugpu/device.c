@@ -14,7 +14,7 @@
 
 static int branch = NV_P2P_BRANCH;
 module_param(branch, int, 0444);
-MODULE_PARM_DESC(branch, "of the GPU driver whose interface this one has, for tests to read");
+MODULE_PARM_DESC(branch, "branch of the GPU driver whose interface emugpu provides; tests read it");
 
 DEFINE_MUTEX(emugpu_lock);
 
@@ -36,7 +36,10 @@ static int device_open(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* The last holder's end frees the memory, as on a real GPU: forked children that inherit the file keep it. */
+/*
+ * The memory is freed when the last process closes the file, as on a real GPU: forked children that inherit it keep
+ * it.
+ */
 static int device_release(struct inode *inode, struct file *file)
 {
 	struct emugpu_space *space = file->private_data;
@@ -47,7 +50,7 @@ static int device_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* What a command's argument holds. */
+/* The argument of any command. */
 union argument {
 	struct emugpu_create create;
 	struct emugpu_map map;
@@ -108,7 +111,7 @@ static long device_ioctl(struct file *file, unsigned int command, unsigned long 
 	return result;
 }
 
-/* Gives the CPU the GPU page that it touched, as far as the mapping reaches. */
+/* Maps the GPU page that the CPU accessed, as far as the mapping reaches. */
 static vm_fault_t view_fault(struct vm_fault *fault)
 {
 	const u32 pages = EMUGPU_PAGE_SIZE / PAGE_SIZE;
@@ -190,7 +193,7 @@ static int __init emugpu_init(void)
 static void __exit emugpu_exit(void)
 {
 	misc_deregister(&device);
-	WARN(pins_count() || bar_free_bytes() != bar_bytes(), "emugpu: %llu page tables were never put back\n",
+	WARN(pins_count() || bar_free_bytes() != bar_bytes(), "emugpu: %llu page tables were not returned\n",
 	     pins_count());
 	bar_exit();
 }

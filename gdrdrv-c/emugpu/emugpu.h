@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * emugpu: a GPU driver without a GPU. It provides the pinning interface of nv-p2p.h over memory of a PCI device.
+ * emugpu: an emulated GPU driver. It provides the pinning interface of nv-p2p.h over memory of a PCI device.
  *
  *   device.c   /dev/emugpu: files, commands, mmap
- *     space.c  address spaces: objects, and where they are mapped
- *     pin.c    nvidia_p2p_*: page tables, who holds them, whose free callback runs
- *     bar.c    the memory: 64 KiB pages, counted
+ *   space.c    address spaces: objects and their mappings
+ *   pin.c      nvidia_p2p_*: page tables, their owners, free callbacks
+ *   bar.c      the memory: 64 KiB pages, counted
  *
  * Locks, each taken before those below it:
- *   mmap_lock      of a process, when it touches an object: device.c's fault handler
+ *
+ *   mmap_lock      of a process, when it accesses an object: device.c's fault handler
  *   emugpu_lock    spaces, objects, mappings, and the list of page tables. Free callbacks run with it held, as
  *                  those of the real driver run with its locks held: a client that calls back, or that waits
- *                  here with a lock which its callback takes, hangs
- *   (bar.c's own)  counts of pages
+ *                  here with a lock that its callback takes, deadlocks
+ *   (bar.c)        page counts
  */
 #ifndef EMUGPU_H
 #define EMUGPU_H
@@ -27,7 +28,7 @@
 
 extern struct mutex emugpu_lock;
 
-/* A process. Its number alone is no proof: it may be another's by now. */
+/* A process. Its number does not identify it: another process may have it by now. */
 struct process {
 	pid_t tgid;
 	u64 start;
@@ -76,12 +77,12 @@ struct emugpu_space {
 	struct list_head node; /* in the list of all spaces */
 	struct list_head mappings;
 	struct process owner;
-	struct address_space *views; /* what the CPU has mapped of it */
+	struct address_space *views; /* the CPU's mappings of it */
 	struct emugpu_inject inject;
 };
 
 struct emugpu_space *space_new(struct address_space *views);
-/* Frees its memory, too. */
+/* Also frees its memory. */
 void space_free(struct emugpu_space *space);
 /* The space of the calling process, or NULL. */
 struct emugpu_space *space_of_caller(void);

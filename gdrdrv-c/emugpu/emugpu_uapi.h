@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * /dev/emugpu: the memory of a GPU that does not exist, for a CUDA that does not either.
+ * /dev/emugpu: memory of an emulated GPU, used by gdremu's CUDA stand-in.
  *
- * Each open file has a GPU address space of its own, which belongs to the process that opened it: any other
- * process gets EACCES. Memory is objects of whole 64 KiB pages, which are mapped into the address space; what is
- * mapped there can be pinned by the kernel modules that use nv-p2p.h. Addresses, sizes and offsets are multiples
- * of 64 KiB, or the call fails with EINVAL.
+ * Each open file has its own GPU address space, which belongs to the process that opened it: any other process gets
+ * EACCES. Memory consists of objects of whole 64 KiB pages, which are mapped into the address space; kernel modules
+ * that use nv-p2p.h can pin what is mapped there. Addresses, sizes and offsets must be multiples of 64 KiB, else the
+ * call fails with EINVAL.
  *
- * An object lives until its handle is released and it is mapped nowhere; a page, until it is also pinned nowhere.
+ * An object exists until its handle is released and it is mapped nowhere; a page, until it is also pinned nowhere.
  *
- * mmap(2) gives the CPU an object as the GPU's copy engines see it: MAP_SHARED, at the offset EMUGPU_OFFSET().
+ * mmap(2) shows the CPU an object as the GPU's copy engines see it: MAP_SHARED, at the offset EMUGPU_OFFSET().
  */
 #ifndef EMUGPU_UAPI_H
 #define EMUGPU_UAPI_H
@@ -20,7 +20,7 @@
 #define EMUGPU_DEVICE "/dev/emugpu"
 #define EMUGPU_PAGE_SIZE 0x10000
 
-/* Where object `handle` starts in the file; objects are smaller than 4 GiB. */
+/* Offset of object `handle` in the file; objects are smaller than 4 GiB. */
 #define EMUGPU_OFFSET(handle) ((__u64)(handle) << 32)
 
 /* The object's pages may be pinned. */
@@ -35,7 +35,7 @@ struct emugpu_create {
 struct emugpu_map {
 	__u64 va;
 	__u64 size;
-	__u64 offset; /* in the object */
+	__u64 offset; /* offset in the object */
 	__u32 handle;
 	__u32 padding;
 };
@@ -48,28 +48,28 @@ struct emugpu_range {
 struct emugpu_status {
 	__u64 bytes;
 	__u64 free_bytes;
-	__u64 page_tables; /* that clients of nv-p2p.h hold, in all processes */
+	__u64 page_tables; /* page tables that clients of nv-p2p.h hold, in all processes */
 };
 
 struct emugpu_inject {
-	__u32 nth;   /* from 1: pin, counted from now on, that fails; 0 for none */
-	__s32 error; /* with this errno, a positive number */
-	__u32 pin_delay;      /* microseconds between the making of a pin and its return to the client */
+	__u32 nth;   /* the pin that fails, counted from now on, from 1; 0 for none */
+	__s32 error; /* its errno, a positive number */
+	__u32 pin_delay;      /* microseconds between the creation of a pin and its return to the client */
 	__u32 callback_delay; /* microseconds between the loss of memory and the free callback */
-	__u32 nth_put; /* from 1: unpin, counted from now on, that fails with ENOMEM and does nothing; 0 for none */
+	__u32 nth_put; /* the unpin that fails with ENOMEM and does nothing, counted from now on, from 1; 0 for none */
 };
 
 /* A new object, zeroed, with a handle. ENOMEM, or EINVAL for unknown flags. */
 #define EMUGPU_CREATE _IOWR('e', 1, struct emugpu_create)
 /* Maps part of an object. EEXIST: something is mapped there. ENOENT: no such handle. */
 #define EMUGPU_MAP _IOW('e', 2, struct emugpu_map)
-/* Ends whole mappings that fill the range. Ordinary pins that lose memory by it get their free callback. */
+/* Ends the mappings that fill the range. Ordinary pins that lose memory by this get their free callback. */
 #define EMUGPU_UNMAP _IOW('e', 3, struct emugpu_range)
-/* Gives a handle up. ENOENT: no such handle. */
+/* Releases a handle. ENOENT: no such handle. */
 #define EMUGPU_RELEASE _IOW('e', 4, __u32)
 /*
- * The program has freed these pages, whose addresses stay mapped: as EMUGPU_UNMAP for ordinary pins; pages that
- * are still pinned leave the object to new ones, zeroed. ENOMEM: they could not, and nothing has changed.
+ * The program has freed these pages, whose addresses stay mapped: like EMUGPU_UNMAP for ordinary pins; zeroed new
+ * pages replace those that are still pinned. ENOMEM: there are not enough, and nothing has changed.
  */
 #define EMUGPU_RENEW _IOW('e', 5, struct emugpu_range)
 #define EMUGPU_STATUS _IOR('e', 6, struct emugpu_status)

@@ -2,11 +2,11 @@
 /*
  * The pinning interface of the GPU driver, as emugpu provides it.
  *
- * Builds for a real GPU take this file from the GPU driver's own sources. It has changed over the years;
- * NV_P2P_BRANCH says whose shape is wanted, so that code for each of them can be compiled:
+ * Builds for a real GPU use this file from the GPU driver's sources. It differs between branches; NV_P2P_BRANCH
+ * selects one, so that code for each of them can be compiled:
  *
  *   515   table without flags; pins without a callback are persistent
- *   525   calls of their own for persistent pins
+ *   525   separate functions for persistent pins
  *   570   persistent pins that can be forced through BAR1
  *   580   table with flags (the default)
  */
@@ -26,7 +26,7 @@
 #define NVIDIA_P2P_PAGE_TABLE_VERSION 0x00010002
 #endif
 
-/* Of the same major version, and with every field that this header knows. */
+/* The same major version, and every field that this header declares. */
 #define NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(table)                         \
 	((table)->version >> 16 == NVIDIA_P2P_PAGE_TABLE_VERSION >> 16 &&       \
 	 (table)->version >= NVIDIA_P2P_PAGE_TABLE_VERSION)
@@ -59,29 +59,30 @@ struct nvidia_p2p_page_table {
 #endif
 
 #if NV_P2P_BRANCH < 525
-/* get_pages without a callback makes a pin that outlives the allocation. */
+/* get_pages without a callback makes a pin that stays when the memory is freed. */
 #define NVIDIA_P2P_CAP_PERSISTENT_PAGES
 #endif
 
 /*
- * Pins the range, whole 64 KiB pages of memory of the calling process, until put_pages. If the memory is freed
- * before that, free_callback(data) runs in the freeing thread: it must end all access, and calls free_page_table. The
- * table is gone when it returns. It can run before get_pages has returned.
+ * Pins the range of whole 64 KiB pages of memory of the calling process, until put_pages. If the memory is freed
+ * before that, free_callback(data) runs in the freeing thread: it must end all access, and call free_page_table. The
+ * table is invalid once it returns. The callback can run before get_pages has returned.
  *
- * 0, -EINVAL, -ENOTSUPP, -ENOMEM or -EIO.
+ * Returns 0, -EINVAL, -ENOTSUPP, -ENOMEM or -EIO.
  */
 int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 length,
 			 struct nvidia_p2p_page_table **page_table, void (*free_callback)(void *data),
 			 void *data);
 
 /*
- * Waits for a callback in flight: never from that callback, nor with a lock held that it takes. In a process other than
- * that which pinned, and after the callback, it does nothing, and answers 0. A failure leaves the pin as it is.
+ * Waits for a running callback: must not be called from that callback, nor with a lock held that the callback takes.
+ * In a process other than the one that pinned, and after the callback, it does nothing and returns 0. A failure leaves
+ * the pin unchanged.
  */
 int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address,
 			 struct nvidia_p2p_page_table *page_table);
 
-/* From the callback alone. */
+/* Only from the callback. */
 int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 
 #if NV_P2P_BRANCH >= 525
@@ -91,7 +92,7 @@ int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 #define NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING 1
 #endif
 
-/* Pins that outlive the allocation: memory that is freed stays as it is until put_pages_persistent. */
+/* Pins that stay when the memory is freed: its pages are kept until put_pages_persistent. */
 int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length,
 				    struct nvidia_p2p_page_table **page_table, u32 flags);
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/*
- * nvidia_p2p_*: what other modules call.
- */
+/* nvidia_p2p_*: the functions that other modules call. */
 #include <linux/delay.h>
 #include <linux/export.h>
 #include <linux/mm.h>
@@ -21,7 +19,7 @@ MODULE_PARM_DESC(coherent, "the GPU has a coherent link: the CPU may map its mem
 struct pin {
 	struct nvidia_p2p_page_table table;
 	struct list_head node;
-	struct emugpu_space *space; /* of an ordinary pin; a persistent one may outlive it */
+	struct emugpu_space *space; /* of an ordinary pin; a persistent pin may exist longer than its space */
 	u64 va;
 	u64 size;
 	void (*free_callback)(void *data); /* NULL: persistent */
@@ -31,7 +29,7 @@ struct pin {
 	struct nvidia_p2p_page *pages;
 };
 
-/* All pins but the revoked ones, which are counted, too. */
+/* All pins except revoked ones, which are still counted. */
 static LIST_HEAD(pins);
 static atomic_t count = ATOMIC_INIT(0);
 
@@ -51,7 +49,7 @@ static void free_pin(struct pin *pin)
 	kvfree(pin->table.pages);
 	kvfree(pin->pages);
 	kvfree(pin->numbers);
-	memset(&pin->table, 0xdb, sizeof(pin->table)); /* whoever uses it now shall notice */
+	memset(&pin->table, 0xdb, sizeof(pin->table)); /* makes any later use visible */
 	kfree(pin);
 	atomic_dec(&count);
 }
@@ -81,7 +79,7 @@ static struct pin *new_pin(u64 va, u64 size)
 	return NULL;
 }
 
-/* Takes the pages of the pin's range. */
+/* Gets the pages of the range of the pin. */
 static int fill(struct pin *pin, struct emugpu_space *space)
 {
 	u64 va;
@@ -148,15 +146,15 @@ static int get_pages(u64 va, u64 size, struct nvidia_p2p_page_table **table, voi
 }
 
 /*
- * Undoes it. Ordinary pins are found in the caller's own address space only: one of another process, or one that the
- * free callback was faster for, is no error, and nothing happens. Persistent ones are found anywhere.
+ * Undoes a pin. Ordinary pins are searched only in the caller's address space: for one of another process, or one
+ * whose free callback came first, it returns 0 and does nothing. Persistent ones are found anywhere.
  */
 static int put_pages(u64 va, struct nvidia_p2p_page_table *table)
 {
 	struct pin *pin, *found = NULL;
 	struct emugpu_space *space;
 
-	mutex_lock(&emugpu_lock); /* No callback is running then. */
+	mutex_lock(&emugpu_lock); /* With the lock held, no callback is running. */
 	space = space_of_caller();
 	if (space && space->inject.nth_put && !--space->inject.nth_put) {
 		mutex_unlock(&emugpu_lock);
@@ -236,7 +234,7 @@ int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length, struct nvid
 {
 #ifdef NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING
 	if (flags == NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING && !coherent)
-		return -ENOTSUPP; /* Only GPUs with a coherent link have another way. */
+		return -ENOTSUPP; /* Without a coherent link, PCIe is the only path. */
 	flags &= ~NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING;
 #endif
 	if (!page_table || flags)

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/*
- * Address spaces: objects, and where they are mapped. Everything here runs with emugpu_lock held.
- */
+/* Address spaces: objects and their mappings. All functions run with emugpu_lock held. */
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -9,10 +7,10 @@
 
 #include "emugpu.h"
 
-/* Addresses of GPUs have 57 bits at most. */
+/* GPU addresses have at most 57 bits. */
 #define LAST_ADDRESS (1ULL << 57)
 
-/* Objects by handle: those of all spaces, so that offsets of the device node have one meaning. */
+/* Objects by handle, of all spaces, so that each offset of the device node has one meaning. */
 static DEFINE_XARRAY_ALLOC1(objects);
 
 static LIST_HEAD(spaces);
@@ -23,7 +21,7 @@ struct mapping {
 	u64 va;
 	u64 size;
 	struct emugpu_object *object;
-	u32 first; /* page of the object */
+	u32 first; /* first page, in the object */
 };
 
 static bool is_range(u64 va, u64 size)
@@ -68,7 +66,7 @@ static void drop(struct emugpu_object *object)
 	kvfree(object);
 }
 
-/* Takes pages of an object from the CPU: the next touch asks for them again. */
+/* Unmaps pages of an object from the CPU: the next access faults and maps them again. */
 static void zap_views(struct emugpu_object *object, u32 handle, u32 first, u32 count)
 {
 	unmap_mapping_range(object->space->views, EMUGPU_OFFSET(handle) + (u64)first * EMUGPU_PAGE_SIZE,
@@ -141,7 +139,7 @@ int space_create(struct emugpu_space *space, struct emugpu_create *create)
 	}
 	object->count = count;
 
-	/* Cyclic: a stale handle finds nothing for a long time. */
+	/* Cyclic, so that handles are reused as late as possible. */
 	error = xa_alloc_cyclic(&objects, &object->handle, object, XA_LIMIT(1, INT_MAX), &next_handle, GFP_KERNEL);
 	if (error < 0) {
 		drop(object);
@@ -163,7 +161,7 @@ int space_release(struct emugpu_space *space, u32 handle)
 
 /* ---- Mappings ---- */
 
-/* The first mapping that ends behind an address, or NULL. */
+/* The first mapping that ends after an address, or NULL. */
 static struct mapping *find(struct emugpu_space *space, u64 va)
 {
 	struct mapping *mapping;
@@ -174,7 +172,7 @@ static struct mapping *find(struct emugpu_space *space, u64 va)
 	return NULL;
 }
 
-/* The mapping with an address in it, or NULL. */
+/* The mapping that contains an address, or NULL. */
 static struct mapping *at(struct emugpu_space *space, u64 va)
 {
 	struct mapping *mapping = find(space, va);
@@ -245,7 +243,7 @@ int space_page(struct emugpu_space *space, u64 va, u32 *page)
 	return 0;
 }
 
-/* Puts a new page in the place of one that is pinned. */
+/* Replaces a pinned page by a new one. */
 static void replace(struct mapping *mapping, u32 *slot, u32 fresh)
 {
 	struct emugpu_object *object = mapping->object;
@@ -269,7 +267,7 @@ int space_renew(struct emugpu_space *space, u64 va, u64 size)
 		if (!at(space, page))
 			return -EINVAL;
 
-	/* As many as may be needed, before anything changes. */
+	/* Allocates the pages that may be needed before anything changes. */
 	count = size / EMUGPU_PAGE_SIZE;
 	fresh = kvmalloc_array(count, sizeof(*fresh), GFP_KERNEL);
 	if (!fresh)

@@ -1,4 +1,4 @@
-/* What each command answers, and that one which fails has done nothing. */
+/* The result of each command, and that a command which fails has done nothing. */
 
 #include "device.h"
 
@@ -8,7 +8,7 @@
 static int fd;
 static struct gpu_memory memory;
 
-/* Whether pins can be forced through BAR1: a matter of persistent pins, and of newer GPU drivers. */
+/* Whether pins can be forced through BAR1: persistent pins, with newer GPU drivers. */
 static uint32_t can_force_pcie(void)
 {
     FILE *file = fopen("/sys/module/emugpu/parameters/branch", "r");
@@ -47,7 +47,7 @@ static void versions_and_attributes(void)
     snprintf(wanted, sizeof(wanted), "Use persistent mapping: %s\n", persistent(fd) ? "yes" : "no");
     CHECK_STRING(line, wanted);
     CHECK(fgets(line, sizeof(line), params) != NULL);
-    CHECK_STRING(line, "dbg_enabled: 0\n"); /* since it was loaded: vm/init */
+    CHECK_STRING(line, "dbg_enabled: 0\n"); /* loaded with that value by vm/init */
     CHECK(fgets(line, sizeof(line), params) != NULL);
     CHECK(strncmp(line, "info_enabled: ", 14) == 0);
     CHECK(fgets(line, sizeof(line), params) == NULL);
@@ -120,7 +120,7 @@ static void tokens_and_flags(void)
     struct gdrdrv_pin_buffer v1 = {.addr = memory.va, .size = SIZE, .p2p_token = 1, .handle = 77};
     struct gdrdrv_pin_buffer_v2 v2 = {.addr = memory.va, .size = SIZE, .handle = 77};
 
-    /* No process has these tokens; and persistent pins go without. */
+    /* No process has these tokens; persistent pins use none. */
     CHECK(command(fd, GDRDRV_IOC_PIN_BUFFER, &v1) != 0);
     v1.p2p_token = 0;
     v1.va_space = 77;
@@ -135,7 +135,7 @@ static void tokens_and_flags(void)
         CHECK_ERROR(request_type(fd, v2.handle, GDRDRV_MAPPING_TYPE_CACHING), EOPNOTSUPP);
         CHECK_OK(unpin(fd, v2.handle));
     } else {
-        /* The GPU driver's own answer where it is asked: a GPU without a coherent link has PCIe only. */
+        /* The GPU driver's result, where it is called: a GPU without a coherent link has only PCIe. */
         CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), can_force_pcie() ? 524 : EINVAL);
         CHECK_EQUAL(v2.handle, 77);
     }
@@ -173,7 +173,7 @@ static void mapping(void)
 
     CHECK_ERROR(request_type(fd, handle, 4), EINVAL);
     CHECK_ERROR(request_type(fd, handle, ~0U), EINVAL);
-    /* Not on x86, even if the GPU driver says that the CPU may cache the pages (emugpu's parameter coherent). */
+    /* Not on x86, even if the GPU driver allows the CPU to cache the pages (emugpu's parameter coherent). */
     CHECK_ERROR(request_type(fd, handle, GDRDRV_MAPPING_TYPE_CACHING), EOPNOTSUPP);
     CHECK_ERROR(request_type(fd, handle, GDRDRV_MAPPING_TYPE_DEVICE), EOPNOTSUPP);
     CHECK_OK(request_type(fd, handle, GDRDRV_MAPPING_TYPE_WC));
@@ -215,8 +215,8 @@ static void mapping(void)
     CHECK(close(read_only) == 0);
 }
 
-/* Arguments that cannot be read or written: a pin whose handle does not arrive is none. */
-static void unreadable_arguments(void)
+/* Arguments that cannot be read or written: a pin whose handle cannot be returned is undone. */
+static void inaccessible_arguments_fail_with_efault(void)
 {
     const unsigned long commands[] = {
         GDRDRV_IOC_PIN_BUFFER,    GDRDRV_IOC_UNPIN_BUFFER,     GDRDRV_IOC_GET_CB_FLAG,
@@ -245,8 +245,8 @@ static void unreadable_arguments(void)
     CHECK(munmap(page, PAGE) == 0);
 }
 
-/* Commands without an answer write nothing: what they have done cannot fail any more. */
-static void read_only_arguments(void)
+/* Commands without output do not write their argument: they cannot fail after they are done. */
+static void commands_without_output_accept_read_only_arguments(void)
 {
     void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct gdrdrv_req_mapping_type type = {pinned(fd, memory), GDRDRV_MAPPING_TYPE_WC};
@@ -255,13 +255,13 @@ static void read_only_arguments(void)
     memcpy(page, &type, sizeof(type));
     CHECK(mprotect(page, PAGE, PROT_READ) == 0);
     CHECK_OK(command(fd, GDRDRV_IOC_REQ_MAPPING_TYPE, page));
-    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* its handle comes first, too */
+    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* its handle is also the first field */
     CHECK_EQUAL(page_tables(), 0);
     CHECK(munmap(page, PAGE) == 0);
 }
 
-/* An unpin that fails in the GPU driver: the pin is gone for the process, and its table with the memory. */
-static void failed_unpin_is_survived(void)
+/* An unpin that fails in the GPU driver: the process loses the pin, and the table is freed with the memory. */
+static void failed_unpin_ends_the_pin_for_the_process(void)
 {
     struct gpu_memory mine = gpu_alloc(SIZE);
     uint64_t handle = pinned(fd, mine);
@@ -277,7 +277,7 @@ static void failed_unpin_is_survived(void)
     CHECK(munmap(va, SIZE) == 0);
 }
 
-/* The numbers with the sizes that the structs would give, and others that are close. */
+/* Numbers that encode the sizes of the structs, and others close to the real ones. */
 static void unknown_commands(void)
 {
     const unsigned long numbers[] = {
@@ -306,8 +306,7 @@ static void set_debug(char digit)
     CHECK(close(parameter) == 0);
 }
 
-/* The trace is complete: it leaves out nothing, however many calls there are. */
-static void debug_traces_every_command(void)
+static void dbg_enabled_logs_every_command(void)
 {
     struct gdrdrv_get_version version;
     char line[8192];
@@ -357,12 +356,12 @@ int main(void)
     tokens_and_flags();
     handles_are_page_offsets();
     mapping();
-    unreadable_arguments();
-    read_only_arguments();
-    if (!persistent(fd)) /* others have no callback, and keep their memory for good */
-        failed_unpin_is_survived();
+    inaccessible_arguments_fail_with_efault();
+    commands_without_output_accept_read_only_arguments();
+    if (!persistent(fd)) /* persistent pins have no callback, and keep their memory */
+        failed_unpin_ends_the_pin_for_the_process();
     unknown_commands();
-    debug_traces_every_command();
+    dbg_enabled_logs_every_command();
     errors_of_the_gpu_driver_are_passed_on();
     CHECK_EQUAL(page_tables(), 0);
     return passed("answers");

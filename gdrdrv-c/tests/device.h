@@ -1,6 +1,4 @@
-/*
- * /dev/gdrdrv and /dev/emugpu for the tests: a function a call, which returns 0 or an errno.
- */
+/* /dev/gdrdrv and /dev/emugpu for the tests: one function per call, which returns 0 or an errno. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -29,7 +27,7 @@ struct gpu_memory {
     unsigned char *view; /* as the GPU sees it */
 };
 
-/* This process's GPU. Forked children get one of their own. */
+/* The GPU of this process. Forked children open their own. */
 static inline int gpu(void)
 {
     static int fd;
@@ -68,7 +66,7 @@ static inline void gpu_free(struct gpu_memory memory)
     CHECK(ioctl(gpu(), EMUGPU_RELEASE, &memory.object) == 0);
 }
 
-/* Takes all GPU memory but so much, so that what is freed is soon somebody else's. */
+/* Allocates all GPU memory except `bytes`, so that freed pages are soon allocated again. */
 static inline void gpu_leave_free(uint64_t bytes)
 {
     struct emugpu_status status;
@@ -202,13 +200,13 @@ static inline long page_tables(void)
     FILE *file = fopen("/proc/driver/gdrdrv/nv_get_pages_refcount", "r");
     long count;
 
-    CHECK(file != NULL); /* else load the module with dbg_enabled=1 */
+    CHECK(file != NULL); /* if missing, load the module with dbg_enabled=1 */
     CHECK(fscanf(file, "%ld", &count) == 1);
     fclose(file);
     return count;
 }
 
-/* ---- Touching memory, from any thread ---- */
+/* ---- Access to memory, from any thread ---- */
 
 static __thread sigjmp_buf touch_return;
 
@@ -225,7 +223,7 @@ static inline void catch_faults(void)
     CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
 }
 
-/* Reads a byte. Returns the signal that this raised, or 0. */
+/* Reads a byte. Returns the signal that the access raised, or 0. */
 __attribute__((noinline)) static int touch(const volatile unsigned char *address, unsigned char *value)
 {
     int signal = sigsetjmp(touch_return, 0);

@@ -1,6 +1,6 @@
 /*
- * Calls that make no sense, or some: commands with wrong numbers, sizes and pointers, and mmap, munmap, mremap and
- * close in between, from two threads. The kernel survives, and nothing stays pinned.
+ * Valid and invalid calls: commands with wrong numbers, sizes and pointers, with mmap, munmap, mremap and close in
+ * between, from two threads. The kernel must survive, and nothing may stay pinned.
  *
  * usage: fuzz [calls [seed]]
  */
@@ -15,13 +15,13 @@ static long calls = 1000000;
 static unsigned int first_seed = 1;
 
 static struct gpu_memory memory;
-static int fd = -1; /* both threads' */
+static int fd = -1; /* shared by both threads */
 
 struct fuzzer {
     unsigned int seed;
-    unsigned char *page;      /* one page that can be read and written, with none behind it */
+    unsigned char *page;      /* one readable and writable page, with no page after it */
     unsigned char *read_only; /* one page */
-    uint64_t handles[16];     /* some that were pins once */
+    uint64_t handles[16];     /* including handles of former pins */
     struct {
         unsigned char *va;
         size_t size;
@@ -66,7 +66,7 @@ static unsigned long number(struct fuzzer *f)
         GDRDRV_IOC_PIN_BUFFER,    GDRDRV_IOC_UNPIN_BUFFER,     GDRDRV_IOC_GET_CB_FLAG,
         GDRDRV_IOC_GET_INFO,      GDRDRV_IOC_GET_INFO_V2,      GDRDRV_IOC_GET_ATTR,
         GDRDRV_IOC_PIN_BUFFER_V2, GDRDRV_IOC_REQ_MAPPING_TYPE, GDRDRV_IOC_GET_VERSION,
-        GDRDRV_IOC_UNPIN_BUFFER, /* more often, else all memory is pinned soon */
+        GDRDRV_IOC_UNPIN_BUFFER, /* more often, so that memory does not run out */
         GDRDRV_IOC_UNPIN_BUFFER,
     };
     unsigned long n = known[below(f, sizeof(known) / sizeof(known[0]))];
@@ -81,8 +81,8 @@ static unsigned long number(struct fuzzer *f)
     }
 }
 
-/* Where the argument lies; at first, `sense` is written there. */
-static void *pointer(struct fuzzer *f, const void *sense, size_t size)
+/* Address of the argument; usually `valid` is copied there. */
+static void *pointer(struct fuzzer *f, const void *valid, size_t size)
 {
     void *at;
 
@@ -95,14 +95,14 @@ static void *pointer(struct fuzzer *f, const void *sense, size_t size)
         return f->page + PAGE - below(f, 64);
     case 3:
         return f->read_only + below(f, 64);
-    case 4: /* GPU memory, which may go away meanwhile */
+    case 4: /* GPU memory, which may be unmapped at the same time */
         at = f->mappings[below(f, MAPPINGS)].va;
         return at ? at : f->page;
     case 5:
         return f->page + PAGE;
     default:
         at = f->page + below(f, 128) * 8;
-        return memcpy(at, sense, size);
+        return memcpy(at, valid, size);
     }
 }
 
@@ -171,7 +171,10 @@ static int random_mmap(struct fuzzer *f)
     return 0;
 }
 
-/* On a part of a mapping; the whole is then taken for gone, so that addresses are never used that are others' now. */
+/*
+ * Changes part of a mapping; the whole is then considered gone, so that an address that may be reused is never
+ * accessed.
+ */
 static int random_change(struct fuzzer *f)
 {
     unsigned int i = below(f, MAPPINGS);
@@ -225,7 +228,7 @@ static void *fuzz(void *fuzzer)
         else
             result = random_change(f);
         if (choice == 999) {
-            /* Closes the device under the other thread, in one step. */
+            /* Closes the device while the other thread uses it, and opens it again in the same step. */
             int next = driver_open();
 
             CHECK(dup2(next, fd) == fd);
@@ -264,7 +267,7 @@ static void fuzz_all(void)
                 munmap(fuzzers[i].mappings[j].va, fuzzers[i].mappings[j].size);
     }
     printf("seed %u: %ld calls succeeded, %ld were refused\n", first_seed, succeeded, refused);
-    /* Else it was no fuzzing. */
+    /* Otherwise the calls were too uniform. */
     CHECK(succeeded > calls / 20 && refused > calls / 20);
     CHECK(close(fd) == 0);
     CHECK_EQUAL(page_tables(), 0);

@@ -1,6 +1,4 @@
-/*
- * Processes that end without a word: what they had pinned is given back at once, whoever else holds a descriptor.
- */
+/* Processes killed by SIGKILL: their pins end at once, even if other processes hold a descriptor. */
 
 #include "device.h"
 
@@ -8,8 +6,8 @@
 #define CHILDREN 300
 #define PARENT_PINS 8
 
-/* Pins a thousand pages, maps every other one, and says so. Its own child keeps the descriptor. */
-static void hoarder(int told)
+/* Pins 1,000 pages, maps every other one, and signals. Its child keeps the descriptor. */
+static void pin_and_wait(int ready)
 {
     struct gpu_memory memory = gpu_alloc(PINS * GPU_PAGE);
     int fd = driver_open(), i;
@@ -26,29 +24,29 @@ static void hoarder(int told)
         pause();
         _exit(0);
     }
-    CHECK(write(told, "", 1) == 1);
+    CHECK(write(ready, "", 1) == 1);
     pause();
 }
 
-static void killed_with_a_thousand_pins(void)
+static void killed_process_loses_1000_pins(void)
 {
-    int told[2], status;
+    int ready[2], status;
     pid_t child;
     char byte;
 
-    CHECK(pipe(told) == 0);
+    CHECK(pipe(ready) == 0);
     child = fork();
     if (child == 0) {
         CHECK(setpgid(0, 0) == 0);
-        hoarder(told[1]);
+        pin_and_wait(ready[1]);
     }
-    CHECK(close(told[1]) == 0);
-    CHECK(read(told[0], &byte, 1) == 1);
+    CHECK(close(ready[1]) == 0);
+    CHECK(read(ready[0], &byte, 1) == 1);
     CHECK(kill(child, SIGKILL) == 0);
     CHECK(waitpid(child, &status, 0) == child);
     CHECK_EQUAL(page_tables(), 0);
     CHECK(kill(-child, SIGKILL) == 0);
-    CHECK(close(told[0]) == 0);
+    CHECK(close(ready[0]) == 0);
 }
 
 static struct gpu_memory memory[PARENT_PINS];
@@ -78,8 +76,8 @@ static void storm_child(int number)
     _exit(0);
 }
 
-/* Pins, maps and unpins meanwhile. */
-static void *busy(void *unused)
+/* Pins, maps and unpins while children fork and end. */
+static void *pin_until_storm_over(void *unused)
 {
     struct gpu_memory more = gpu_alloc(4 * GPU_PAGE);
 
@@ -97,7 +95,7 @@ static void *busy(void *unused)
     return NULL;
 }
 
-static void fork_storm(void)
+static void fork_storm_does_not_affect_the_parent(void)
 {
     pthread_t thread;
     int i, running = 0, status;
@@ -109,7 +107,7 @@ static void fork_storm(void)
         handles[i] = pinned(parents_fd, memory[i]);
         va[i] = mapped(parents_fd, handles[i], GPU_PAGE);
     }
-    CHECK(pthread_create(&thread, NULL, busy, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, pin_until_storm_over, NULL) == 0);
     for (i = 0; i < CHILDREN; i++) {
         pid_t child = fork();
 
@@ -140,7 +138,7 @@ static void fork_storm(void)
 int main(void)
 {
     catch_faults();
-    killed_with_a_thousand_pins();
-    fork_storm();
+    killed_process_loses_1000_pins();
+    fork_storm_does_not_affect_the_parent();
     return passed("killed");
 }

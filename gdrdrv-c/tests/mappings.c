@@ -1,6 +1,6 @@
 /*
- * What becomes of mappings: all that munmap, mremap and close have left of one ends with its pin, and never shows
- * what the memory is used for next.
+ * Mappings after munmap, mremap and close: whatever is left of them ends with the pin, and never shows the next
+ * allocation.
  */
 
 #include "device.h"
@@ -11,7 +11,7 @@
 
 static int fd;
 
-/* Somebody else's allocation, which gets the pages that were freed last: there are no others. */
+/* The next allocation gets the pages that were freed last: no others are free. */
 static void check_next_allocation_is_out_of_reach(const unsigned char *va, size_t size)
 {
     struct gpu_memory next = gpu_alloc(SIZE);
@@ -21,7 +21,7 @@ static void check_next_allocation_is_out_of_reach(const unsigned char *va, size_
     gpu_free(next);
 }
 
-/* Moves a part of a mapping to an address of its own. */
+/* Moves part of a mapping to another address. */
 static unsigned char *moved(unsigned char *va, size_t size)
 {
     void *place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -51,7 +51,7 @@ static void writes_arrive(void)
     unsigned char *va = mapped_new(&memory, &handle);
     size_t i;
 
-    /* Each byte in its place: the pages are scattered, and the mapping is not. */
+    /* Physically the pages are scattered; the mapping must be in order. */
     for (i = 0; i < SIZE; i += 1021)
         va[i] = (unsigned char)(i * 7);
     for (i = 0; i < SIZE; i += 1021)
@@ -61,7 +61,7 @@ static void writes_arrive(void)
     gpu_free(memory);
 }
 
-static void mapping_again_after_munmap(void)
+static void pin_can_be_mapped_again_after_munmap(void)
 {
     struct gdrdrv_get_info_v2 i;
     struct gpu_memory memory;
@@ -107,7 +107,7 @@ static void unpin_ends_what_mremap_moved(void)
     unsigned char *part = moved(va + GPU_PAGE, 2 * GPU_PAGE);
 
     CHECK_SHOWS(part, 2 * GPU_PAGE, OURS);
-    /* They neither grow nor multiply. */
+    /* Mappings can be neither extended nor duplicated. */
     CHECK(mremap(part, 2 * GPU_PAGE, SIZE, MREMAP_MAYMOVE) == MAP_FAILED);
     CHECK(mremap(va, 0, PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
     CHECK_OK(unpin(fd, handle));
@@ -120,8 +120,8 @@ static void unpin_ends_what_mremap_moved(void)
     CHECK(munmap(part, 2 * GPU_PAGE) == 0);
 }
 
-/* As POSIX has it: a mapping needs no descriptor. */
-static void close_leaves_it(void)
+/* As in POSIX, a mapping needs no open descriptor. */
+static void close_does_not_end_a_mapping(void)
 {
     struct gpu_memory memory;
     uint64_t handle;
@@ -143,7 +143,7 @@ static void close_leaves_it(void)
     fd = mine;
 }
 
-/* Pins whose pages are one physical range. */
+/* Pins whose pages are one contiguous physical range. */
 static void contiguous_pins(void)
 {
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
@@ -151,7 +151,7 @@ static void contiguous_pins(void)
     uint64_t handle;
 
     memset(memory.view, OURS, GPU_PAGE);
-    /* Unpinned while mapped, whole, shortened, in pieces and moved. */
+    /* Unpinned while mapped: whole, shortened, split and moved. */
     handle = pinned(fd, memory);
     va = mapped(fd, handle, GPU_PAGE);
     CHECK_SHOWS(va, GPU_PAGE, OURS);
@@ -201,7 +201,7 @@ static void free_ends_ordinary_pins(void)
     CHECK_ERROR(unpin(fd, handle), EINVAL);
 }
 
-static void free_leaves_persistent_pins(void)
+static void free_does_not_end_persistent_pins(void)
 {
     struct gpu_memory memory, next;
     uint32_t flag = 77;
@@ -220,8 +220,7 @@ static void free_leaves_persistent_pins(void)
     CHECK(munmap(va, SIZE) == 0);
 }
 
-/* Zapping one file's handle 0 must leave another file's handle 0 alone. */
-static void files_are_apart(void)
+static void unpin_of_handle_0_does_not_affect_handle_0_of_another_file(void)
 {
     struct gpu_memory first = gpu_alloc(SIZE), second = gpu_alloc(SIZE);
     int a = driver_open(), b = driver_open();
@@ -250,14 +249,14 @@ int main(void)
     fd = driver_open();
     gpu_leave_free(2 * SIZE);
     writes_arrive();
-    mapping_again_after_munmap();
+    pin_can_be_mapped_again_after_munmap();
     unpin_ends_what_munmap_left();
     unpin_ends_what_mremap_moved();
-    close_leaves_it();
+    close_does_not_end_a_mapping();
     contiguous_pins();
-    files_are_apart();
+    unpin_of_handle_0_does_not_affect_handle_0_of_another_file();
     if (persistent(fd))
-        free_leaves_persistent_pins();
+        free_does_not_end_persistent_pins();
     else
         free_ends_ordinary_pins();
     CHECK_EQUAL(page_tables(), 0);

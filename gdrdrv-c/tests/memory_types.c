@@ -1,6 +1,6 @@
 /*
  * Write-combining on x86: the kernel gives a page the memory type that its physical range is reserved with. Each
- * contiguous run of a mapped pin is reserved as write-combining, and no reservation outlives its pin.
+ * contiguous run of a mapped pin must be reserved as write-combining, and no reservation may outlast its pin.
  */
 
 #include "device.h"
@@ -18,7 +18,7 @@ static int reserved(void)
     char line[128];
     int count = 0;
 
-    CHECK(list != NULL); /* else this kernel was built without CONFIG_X86_PAT */
+    CHECK(list != NULL); /* if missing, this kernel was built without CONFIG_X86_PAT */
     while (fgets(line, sizeof(line), list))
         count += strstr(line, "write-combining") != NULL;
     fclose(list);
@@ -42,7 +42,10 @@ int main(void)
     while_mapped = reserved();
     CHECK(while_mapped > before && while_mapped <= before + (int)(SIZE / GPU_PAGE));
 
-    /* They stay for the next mapping, once; from Linux 6.16 on, the kernel adds its own for a mapping of one run. */
+    /*
+     * The reservations stay for the next mapping, and are not duplicated; from Linux 6.16 on, the kernel adds one for
+     * a mapping of a single run.
+     */
     CHECK(munmap(va, SIZE) == 0);
     CHECK_EQUAL(reserved(), while_mapped);
     va = mapped(fd, handle, GPU_PAGE);
@@ -60,7 +63,7 @@ int main(void)
     CHECK(munmap(va, SIZE) == 0);
     CHECK_EQUAL(reserved(), before);
 
-    /* One page, whose mapping the kernel would reserve, too. */
+    /* One page: the kernel would also reserve its mapping. */
     fd = driver_open();
     memory = gpu_alloc(GPU_PAGE);
     handle = pinned(fd, memory);

@@ -1,6 +1,7 @@
 /*
- * Which process may use an open device, and when its pins end: only the process that opened it; and when no
- * descriptor and no mapping is left, or when that process ends, whatever copies others have.
+ * Which process may use an open device, and when its pins end: only the process that opened it may; its pins end when
+ * no descriptor and no mapping is left, or when that process exits, even if other processes have copies of the
+ * descriptor.
  */
 
 #include "device.h"
@@ -84,7 +85,7 @@ static void child_has_nothing(void)
     CHECK(close(inherited) == 0);
 }
 
-/* What a child opens itself works, with memory of its own. */
+/* A child can open the device itself, with its own memory. */
 static void child_has_its_own(void)
 {
     struct gpu_memory own = gpu_alloc(SIZE);
@@ -94,7 +95,7 @@ static void child_has_its_own(void)
 
     memset(own.view, 0x22, SIZE);
     CHECK_SHOWS(va, SIZE, 0x22);
-    /* The parent's memory is none of its memory. */
+    /* The child cannot pin the parent's memory. */
     CHECK_ERROR(pin(fd, memory.va, SIZE, &handle), EINVAL);
     CHECK(close(fd) == 0);
 }
@@ -104,7 +105,7 @@ static void forked_children(void)
     inherited_va = opened(&inherited);
     in_child(child_has_nothing);
     in_child(child_has_its_own);
-    /* Its close, and its end, were not ours. */
+    /* The child's close and exit must not affect the parent. */
     CHECK_SHOWS(inherited_va, SIZE, OURS);
     CHECK_EQUAL(page_tables(), 1);
     CHECK(munmap(inherited_va, SIZE) == 0);
@@ -112,7 +113,7 @@ static void forked_children(void)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* The child keeps its copy open until the pipe is closed. */
+/* The child keeps its copy of the descriptor open until the pipe is closed. */
 static void closed_while_a_child_has_a_copy(void)
 {
     int fd, go[2];
@@ -136,7 +137,7 @@ static void closed_while_a_child_has_a_copy(void)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* One byte to say that a step is done, or that the next may begin. */
+/* One byte signals that a step is done, or that the next one may start. */
 static void say(int pipe)
 {
     CHECK(write(pipe, "", 1) == 1);
@@ -151,7 +152,7 @@ static void await(int pipe)
 
 static int said[2], asked[2];
 
-/* Pins, and ends. What has its descriptors stays, and closes them one after the other when it is asked to. */
+/* Pins and exits. The child with its descriptors keeps running, and closes them one at a time on request. */
 static void end_before_a_child(int flags)
 {
     struct gpu_memory mine = gpu_alloc(SIZE);
@@ -172,8 +173,8 @@ static void end_before_a_child(int flags)
 }
 
 /*
- * A process ends that shares its descriptor table: nothing is closed by that. The GPU driver ignores the child's
- * unpins of ordinary pins, and revokes them when the child gives the GPU up.
+ * With a shared descriptor table, the exit of a process closes nothing. The GPU driver ignores unpins of ordinary pins
+ * by the child, and revokes these pins when the child closes the GPU.
  */
 static void owner_ends_before_its_descriptors(int flags, long at_end, long at_close)
 {
@@ -203,7 +204,7 @@ static void *end_with_a_table_of_its_own(void *fd)
     return NULL;
 }
 
-/* A thread's descriptor table is not the process's. */
+/* The exit of a thread with its own descriptor table must not end the pins of its process. */
 static void threads_with_tables_of_their_own(void)
 {
     int fd, i;
@@ -215,7 +216,7 @@ static void threads_with_tables_of_their_own(void)
 
         CHECK(pthread_create(&thread, NULL, end_with_a_table_of_its_own, i ? &fd : NULL) == 0);
         CHECK(pthread_join(thread, NULL) == 0);
-        usleep(100000); /* it ends a little later than that */
+        usleep(100000); /* the kernel closes its table after pthread_join */
         CHECK_SHOWS(va, SIZE, OURS);
         CHECK_EQUAL(page_tables(), 1);
     }
@@ -238,7 +239,7 @@ static void *execute(void *fd)
     return NULL;
 }
 
-/* The same process, with another program: its mappings are gone, and its pins are not. */
+/* After exec: the process has lost its mappings, but not its pins. */
 static void after_exec(int fd)
 {
     struct gdrdrv_get_info_v2 i;
@@ -263,13 +264,13 @@ static void exec_child(void)
     memory = gpu_alloc(SIZE);
     memset(memory.view, OURS, SIZE);
     (void)opened(&fd);
-    if (!keep_on_exec) { /* the new program finds nothing */
+    if (!keep_on_exec) { /* the new program must find no pins */
         execl("/bin/sh", "sh", "-c", "exit $(cat /proc/driver/gdrdrv/nv_get_pages_refcount)", (char *)NULL);
         _exit(99);
     }
     CHECK(fcntl(fd, F_SETFD, 0) == 0);
     CHECK(fcntl(gpu(), F_SETFD, 0) == 0);
-    /* From another thread, which becomes the process then. */
+    /* exec from another thread, which then becomes the process. */
     CHECK(pthread_create(&thread, NULL, execute, &fd) == 0);
     pause();
 }
@@ -293,7 +294,7 @@ static void taker(void)
     CHECK(close(fd) == 0);
 }
 
-static void descriptors_taken(void)
+static void taken_descriptors_are_refused(void)
 {
     unsigned char *va = opened(&parents);
 
@@ -303,7 +304,7 @@ static void descriptors_taken(void)
     CHECK(close(parents) == 0);
 }
 
-/* Every user has GPU memory of their own to pin. */
+/* Every user may pin their own GPU memory. */
 static void unprivileged(void)
 {
     CHECK(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0);
@@ -338,12 +339,12 @@ static void receiver(void)
     CHECK(close(sockets[0]) == 0);
     fd = receive_descriptor(sockets[1]);
     check_refused(fd);
-    /* The sender has closed its own by now, and has the pin mapped. */
+    /* By now the sender has closed its descriptor, and has the pin mapped. */
     CHECK_EQUAL(page_tables(), 1);
     CHECK(close(fd) == 0);
 }
 
-static void descriptors_passed_on(void)
+static void passed_descriptors_are_refused(void)
 {
     int fd;
     unsigned char *va = opened(&fd);
@@ -355,7 +356,7 @@ static void descriptors_passed_on(void)
     CHECK_SHOWS(va, SIZE, OURS);
     CHECK(munmap(va, SIZE) == 0);
 
-    /* One that comes back after the last close is as good as ever. */
+    /* A descriptor received back after the last close works as before. */
     va = opened(&fd);
     send_descriptor(sockets[0], fd);
     CHECK(close(fd) == 0);
@@ -370,7 +371,7 @@ static void descriptors_passed_on(void)
     CHECK(close(sockets[1]) == 0);
 }
 
-/* Behind the back of the thread that has opened it. */
+/* Closes the descriptor from another thread. */
 static void *closer(void *fd)
 {
     CHECK(close(*(int *)fd) == 0);
@@ -404,10 +405,10 @@ int main(int argc, char **argv)
     forked_children();
     closed_while_a_child_has_a_copy();
     copies_of_our_own();
-    descriptors_passed_on();
+    passed_descriptors_are_refused();
     closed_by_another_thread();
     threads_with_tables_of_their_own();
-    descriptors_taken();
+    taken_descriptors_are_refused();
     other_programs();
     in_child(unprivileged);
     gpu_free(memory);

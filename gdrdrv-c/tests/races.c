@@ -1,7 +1,7 @@
 /*
- * One thread frees the memory of a pin, which another thread maps and reads, while a third unpins it or closes the
- * device. Whoever comes first: a read gives the pin's own data or SIGBUS, never those of the next allocation; nothing
- * is left mapped, and nothing is given back twice.
+ * One thread frees the memory of a pin, another maps and reads it, and a third unpins it or closes the device. In any
+ * order, a read returns the pin's data or raises SIGBUS, never data of the next allocation; nothing stays mapped, and
+ * nothing is released twice.
  *
  * usage: races [rounds]
  */
@@ -15,24 +15,24 @@
 #define THEIRS 0x5e
 
 static long rounds_wanted;
-static int outlives_free; /* the pin does, being persistent */
+static int outlives_free; /* persistent pins */
 
-/* Of the round. */
+/* State of one round. */
 static struct gpu_memory memory;
 static uint64_t handle;
 static int fd;
 static int closes; /* instead of unpinning */
 static unsigned char *mapping; /* NULL if mmap was too late */
-static int ended; /* what ends the mapping has returned */
+static int ended; /* the call that ends the mapping has returned */
 static int closed;
 
 static pthread_barrier_t begin, end;
 
-/* What happened how often. */
+/* Counters over all rounds. */
 static long mapped_in_time, read_in_time;
 
-/* Lets this thread come a little later, by another time in each round. */
-static void dawdle(unsigned int *seed)
+/* Delays this thread by a random time. */
+static void delay(unsigned int *seed)
 {
     volatile unsigned int left = (unsigned int)rand_r(seed) % 2000;
 
@@ -62,12 +62,12 @@ static void map_and_read(void)
         CHECK_EQUAL(value, OURS);
         CHECK(!over);
         read_in_time++;
-        /* Persistent pins end with their mapping, then. */
+        /* After close, persistent pins end with their mapping. */
         if (outlives_free && __atomic_load_n(&closed, __ATOMIC_ACQUIRE))
             return;
         at = (at + PAGE) % SIZE;
         if (at == 0)
-            sched_yield(); /* three threads, on two processors */
+            sched_yield(); /* three threads on two CPUs */
     }
     CHECK_EQUAL(signal, SIGBUS);
 }
@@ -90,7 +90,7 @@ static void *repeated(void *part)
 
     for (round = 0; round < rounds_wanted; round++) {
         pthread_barrier_wait(&begin);
-        dawdle(&seed);
+        delay(&seed);
         ((void (*)(void))part)();
         pthread_barrier_wait(&end);
     }
@@ -118,7 +118,7 @@ static void free_against_map_against_unpin(void)
         ended = closed = 0;
 
         pthread_barrier_wait(&begin);
-        dawdle(&seed);
+        delay(&seed);
         gpu_free(memory);
         if (!outlives_free)
             __atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
@@ -141,7 +141,7 @@ static void free_against_map_against_unpin(void)
     pthread_join(mapper, NULL);
     pthread_join(unpinner, NULL);
     CHECK(close(fd) == 0);
-    /* Else nothing was raced. */
+    /* Otherwise the threads never met. */
     CHECK(mapped_in_time > 0 && mapped_in_time <= rounds_wanted);
     CHECK(read_in_time > 0);
 }
@@ -151,12 +151,12 @@ static void *freer(void *unused)
     unsigned int seed = (unsigned int)memory.va;
 
     (void)unused;
-    dawdle(&seed);
+    delay(&seed);
     gpu_free(memory);
     return NULL;
 }
 
-/* The GPU driver takes its time, so that memory is freed before a pin is made, and unpinned while its loss is told. */
+/* The GPU driver is delayed, so that memory is freed before a pin is complete, and unpinned while the callback runs. */
 static void free_against_pin(void)
 {
     long round, made = 0;
@@ -188,7 +188,7 @@ int main(int argc, char **argv)
 {
     fd = driver_open();
     outlives_free = persistent(fd);
-    /* Persistent pins are never revoked: fewer things can meet. */
+    /* Persistent pins are never revoked: fewer races are possible. */
     rounds_wanted = argc > 1 ? atol(argv[1]) : outlives_free ? 2000 : 5000;
     CHECK(close(fd) == 0);
     catch_faults();

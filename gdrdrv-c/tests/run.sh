@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs the module's tests, as root, on a machine with /dev/gdrdrv and /dev/emugpu; gdrdrv-c/vm/run.sh makes one:
+# Runs the module's tests, as root, on a system with /dev/gdrdrv and /dev/emugpu; gdrdrv-c/vm/run.sh starts one:
 #
 #   make -C gdrdrv-c/tests && gdrdrv-c/vm/run.sh -- gdrdrv-c/tests/run.sh
 #
 # usage: run.sh ["program [argument ...]" ...]      (default: all)
-# A line for each program. One fails that ends with an error, leaves a page table pinned, or makes the kernel complain.
+# Prints one line per program. A program fails if it exits with an error, leaves a page table pinned, or the kernel logs
+# a warning.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)

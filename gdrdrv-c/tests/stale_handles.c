@@ -1,6 +1,6 @@
 /*
- * Handles that no pin has. Modules in the field take any of them for the oldest pin: what is meant for a pin that is
- * gone hits another buffer. Here they are refused, and the others' pins are as they were.
+ * Handles that no pin has. NVIDIA's gdrdrv 2.6 takes any of them for the oldest pin: a call for a pin that is gone
+ * affects another buffer. Here they must be refused, and other pins must not change.
  */
 
 #include "device.h"
@@ -39,7 +39,7 @@ static void check_refused(uint64_t handle)
     CHECK_ERROR(callback_flag(fd, handle, &flag), EINVAL);
     CHECK_EQUAL(flag, 77);
     CHECK_ERROR(request_type(fd, handle, GDRDRV_MAPPING_TYPE_WC), EINVAL);
-    if (handle < 1ULL << 51) /* others are no offsets in bytes */
+    if (handle < 1ULL << 51) /* larger ones are not offsets in bytes */
         CHECK_ERROR(map(fd, handle, PAGE, &va), EINVAL);
     CHECK_ERROR(unpin(fd, handle), EINVAL);
 }
@@ -62,12 +62,12 @@ int main(void)
     va = mapped(fd, oldest, SIZE);
     beyond = gone + SIZE / PAGE;
 
-    /* Double unpin: the second one would have freed the oldest pin. */
+    /* Double unpin: in NVIDIA's gdrdrv 2.6 the second one frees the oldest pin. */
     CHECK_OK(unpin(fd, gone));
     check_refused(gone);
     CHECK_EQUAL(page_tables(), 1);
 
-    /* Handles within a pin, beyond all, and such that are the same in 32 bits. */
+    /* Handles within a pin, beyond all pins, and equal to a pin in the lower 32 bits. */
     check_refused(oldest + 1);
     check_refused(beyond);
     check_refused(oldest | 1ULL << 32);
@@ -77,7 +77,7 @@ int main(void)
     check_oldest_is_unharmed(GDRDRV_MAPPING_TYPE_WC);
     CHECK_SHOWS(va, SIZE, 0x11);
 
-    /* A munmap after the unpin marked the oldest pin unmapped: it could be mapped twice. */
+    /* In NVIDIA's gdrdrv 2.6 a munmap after the unpin marks the oldest pin unmapped: it can be mapped twice. */
     gone = pinned(fd, memory);
     CHECK_EQUAL(gone, beyond);
     gone_va = mapped(fd, gone, SIZE);
@@ -86,12 +86,12 @@ int main(void)
     CHECK(munmap(gone_va, SIZE) == 0);
     check_oldest_is_unharmed(GDRDRV_MAPPING_TYPE_WC);
     CHECK_ERROR(map(fd, oldest, SIZE, &gone_va), EINVAL);
-    /* … and so did the second mmap itself, of the pin that it was refused for. */
+    /* The refused second mmap has the same effect there, on the pin that it was refused for. */
     check_oldest_is_unharmed(GDRDRV_MAPPING_TYPE_WC);
     CHECK_ERROR(map(fd, oldest, SIZE, &gone_va), EINVAL);
     CHECK_SHOWS(va, SIZE, 0x11);
 
-    /* Another open has handles of its own. */
+    /* Each open numbers its handles separately. */
     {
         int other = driver_open();
         uint64_t first = pinned(other, memory);

@@ -1,7 +1,7 @@
 /*
- * One thread maps a pin, again and again, while another, with a descriptor table of its own, ends, closes its copy of
- * the descriptor, or unpins. A mapping that the kernel was about to make when its pin ended must not show anything;
- * and a pin ends with its process, not with a thread of it.
+ * One thread repeatedly maps a pin, while another, with its own descriptor table, exits, closes its copy of the
+ * descriptor, or unpins. A mapping that the kernel was about to make when its pin ended must not show anything; and a
+ * pin ends with its process, not with a thread of it.
  *
  * usage: stale_maps [exit|close|unpin [rounds]]
  */
@@ -44,8 +44,11 @@ static void *ender(void *seed)
     return NULL;
 }
 
-/* Maps until the pin is gone, or the other thread, and a little longer, as a thread ends after its last instruction. */
-static unsigned char *map_meanwhile(long *maps)
+/*
+ * Maps until the pin or the other thread has ended, and a little longer, because a thread ends after its last
+ * instruction.
+ */
+static unsigned char *map_while_pin_ends(long *maps)
 {
     struct gdrdrv_get_info_v2 i;
     unsigned char *va = NULL;
@@ -85,7 +88,7 @@ static void run(enum end end, const char *name, long rounds_wanted)
         while (!__atomic_load_n(&ready, __ATOMIC_ACQUIRE))
             sched_yield();
         __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
-        va = map_meanwhile(&maps);
+        va = map_while_pin_ends(&maps);
         CHECK(pthread_join(thread, NULL) == 0);
 
         is_gone = info(fd, handle, &i) != 0;
@@ -96,7 +99,7 @@ static void run(enum end end, const char *name, long rounds_wanted)
                 struct gpu_memory next;
 
                 gpu_free(memory);
-                next = gpu_alloc(GPU_PAGE); /* the same page: there is no other */
+                next = gpu_alloc(GPU_PAGE); /* the same page: no other is free */
                 memset(next.view, THEIRS, GPU_PAGE);
                 (void)touch(va, &value);
                 fprintf(stderr, "%s, round %ld: nothing is pinned, and the mapping shows %#x, the next owner's %#x\n",
@@ -110,7 +113,7 @@ static void run(enum end end, const char *name, long rounds_wanted)
         if (va != NULL)
             CHECK(munmap(va, GPU_PAGE) == 0);
         CHECK(close(fd) == 0);
-        while (page_tables() != 0) /* the other thread's table is closed after its last instruction, too */
+        while (page_tables() != 0) /* the kernel also closes the table of the other thread after its last instruction */
             sched_yield();
     }
     printf("%s: %ld rounds, %ld mmaps, %ld mapped as the pin ended\n", name, rounds_wanted, maps, caught);

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the project's tests over the kernel's gdrdrv, in the guest: a line for each, and a last one with the counts.
+# Runs the project's tests over the kernel's gdrdrv, in the guest: prints one line per test, and a last one with the counts.
 # check.sh calls it, and has built everything.
 #
 # usage: check-guest.sh persistent|traditional GDREMU LIB MODEL
-#   GDREMU   the program             LIB     folder of libgdrapi.so.2
+#   GDREMU   the program             LIB     directory of libgdrapi.so.2
 #   MODEL    the test program `emulated`
 set -u
 
@@ -58,7 +58,7 @@ emulated() {
 for program in "$root"/build/c_tests/plain/*; do
     name=$(basename "$program")
     case $name in
-    header_* | open_fails | libcuda_load | dmabuf*) ;; # they are about machines without gdrdrv, or about none
+    header_* | open_fails | libcuda_load | dmabuf*) ;; # they test systems without gdrdrv, or no system
     *) emulated "$name" "$program" ;;
     esac
 done

@@ -76,7 +76,7 @@ if [ "$series" = debug ]; then
 fi
 few=(answers stale_handles mappings owners)
 
-# build KERNEL BRANCH LICENSE: the modules of a shape that no machine runs.
+# build KERNEL BRANCH LICENSE: a variant of the modules that no virtual machine runs.
 build() {
     if "$here/modules.sh" "$@" >/dev/null; then
         built=$((built + 1))
@@ -85,7 +85,7 @@ build() {
     fi
 }
 
-# start NAME OPTION ... -- COMMAND ...: on a machine of its own, meanwhile.
+# start NAME OPTION ... -- COMMAND ...: in a separate virtual machine, in the background.
 start() {
     local name=$1
     shift
@@ -99,7 +99,7 @@ finish() {
     wait "${machines[$1]}" || status=$?
     printf '\n== %s\n' "$2"
     cat "$logs/$1.log"
-    # A machine that fails otherwise than by a failed test is one failure more.
+    # A virtual machine that fails for another reason than a failed test counts as one more failure.
     [ $status -le 1 ] || { echo "FAILED: exit status $status (gdrdrv-c/vm/run.sh --help)" && failures=$((failures + 1)); }
 }
 
@@ -138,7 +138,7 @@ finish module-coherent "the module, a GPU with a coherent link"
 finish module-525 "the module, a GPU driver that cannot force PCIe"
 finish module-515 "the module, a GPU driver without calls of their own for persistent pins"
 
-# sum WORD: over the summaries of all machines.
+# sum WORD: over the summaries of all virtual machines.
 sum() {
     sed -nE 's/^([0-9]+ passed, [0-9]+ failed.*)$/\1/p' "$logs"/*.log | grep -oE "[0-9]+ $1" | awk '{ n += $1 } END { print n + 0 }'
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# initramfs.sh KERNEL: packs what a kernel of kernel.sh's needs until it sees this machine's files, and prints its path.
+# initramfs.sh KERNEL: packs what a kernel from kernel.sh needs until the host's files are mounted, and prints its path.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -7,7 +7,7 @@ kernel=$(realpath "$1")
 release=$(cat "$kernel/release")
 image=$kernel/initramfs.cpio
 
-# For the files of this machine, for a layer above them that takes what is written, and for the way to both.
+# For the host's files, the writable layer above them, and their transport.
 drivers=(virtio_pci 9pnet_virtio 9p overlay)
 
 if [ "$image" -nt "$here/init" ] && [ "$image" -nt "$kernel/complete" ] && [ "$image" -nt "$0" ]; then
@@ -22,7 +22,7 @@ cp "$(command -v busybox)" "$files/bin/busybox"
 cp "$here/init" "$files/init"
 number=100
 for driver in "${drivers[@]}"; do
-    # In the order that they are needed in; those that are built in have no file.
+    # In the order of their dependencies; built-in drivers have no file.
     for file in $(modprobe --dirname "$kernel" --set-version "$release" --show-depends "$driver" | sed -n 's/^insmod //p'); do
         name=$(basename "$file")
         ls "$files/drivers"/*-"$name" >/dev/null 2>&1 || cp "$file" "$files/drivers/$number-$name"

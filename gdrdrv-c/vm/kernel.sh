@@ -16,11 +16,11 @@ root=$(cd "$here/../.." && pwd)
 series=${1:-6.1}
 native=$(dpkg --print-architecture)
 architecture=${2:-$native}
-folder=$root/build/gdrdrv-c/kernel/$series
-[ "$architecture" = "$native" ] || folder=$folder-$architecture
+directory=$root/build/gdrdrv-c/kernel/$series
+[ "$architecture" = "$native" ] || directory=$directory-$architecture
 
-if [ -e "$folder/complete" ]; then
-    echo "$folder"
+if [ -e "$directory/complete" ]; then
+    echo "$directory"
     exit 0
 fi
 
@@ -39,22 +39,22 @@ case $series in
 6.12) suites=bookworm-backports ;;
 newest) suites='trixie-backports trixie' ;;
 debug)
-    rm -rf "$folder"
-    "$here/debug-kernel.sh" "$folder"
-    echo "$folder"
+    rm -rf "$directory"
+    "$here/debug-kernel.sh" "$directory"
+    echo "$directory"
     exit 0
     ;;
 *) die "no such series: $series" ;;
 esac
-# What package names begin with, and how they call the architecture.
+# Start of the package names, and their name for the architecture.
 number=$([ "$series" = newest ] || echo "$series.")
 flavor=${architecture/ppc64el/powerpc64le}
 
-rm -rf "$folder"
-mkdir -p "$folder"
-cd "$folder"
+rm -rf "$directory"
+mkdir -p "$directory"
+cd "$directory"
 
-# An apt of its own: with that suite alone, and with foreign architectures, neither of which this machine need have.
+# A separate apt configuration: only that suite, and foreign architectures, which the host need not have.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
 [ -n "$mirror" ] || die "apt has no Debian 12 among its sources"
 mkdir -p apt/lists/partial apt/cache/archives/partial
@@ -66,16 +66,16 @@ for suite in $suites; do
     echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $from $suite main"
 done >apt/sources.list
 cat >apt/apt.conf <<END
-Dir::Etc::SourceList "$folder/apt/sources.list";
+Dir::Etc::SourceList "$directory/apt/sources.list";
 Dir::Etc::SourceParts "/dev/null";
-Dir::State::Lists "$folder/apt/lists";
-Dir::Cache "$folder/apt/cache";
+Dir::State::Lists "$directory/apt/lists";
+Dir::Cache "$directory/apt/cache";
 APT::Architectures { "$native"; "$architecture"; };
 END
-export APT_CONFIG=$folder/apt/apt.conf
+export APT_CONFIG=$directory/apt/apt.conf
 as_root env APT_CONFIG="$APT_CONFIG" apt-get update -qq >&2
 
-# The newest package linux-headers-SERIES… that apt knows, less its variants.
+# The newest package linux-headers-SERIES… that apt knows, without its variants.
 headers=$(apt-cache pkgnames "linux-headers-$number" |
     grep -E "^linux-headers-[0-9.]+(-[0-9]+|\+deb[0-9+.a-z]*)?-$flavor\$" | sort -V | tail -n 1)
 [ -n "$headers" ] || die "Debian has no Linux $series for $architecture"
@@ -99,23 +99,23 @@ done
 
 echo "${headers#linux-headers-}" >release
 ln -s "usr/src/$headers" headers
-# The headers name each other by the places that they are installed in.
-find "usr/src/$headers" -maxdepth 1 -name Makefile -exec sed -i "s|/usr/|$folder/usr/|" {} +
+# The headers refer to each other by their installed paths.
+find "usr/src/$headers" -maxdepth 1 -name Makefile -exec sed -i "s|/usr/|$directory/usr/|" {} +
 if [ "$architecture" = "$native" ]; then
     [ -e lib ] || ln -s usr/lib lib
     ln -s "$(ls boot/vmlinuz-* usr/lib/modules/*/vmlinuz 2>/dev/null)" vmlinuz
-    depmod --basedir "$folder" "$(cat release)"
+    depmod --basedir "$directory" "$(cat release)"
 fi
 if [ "$series" = newest ]; then
-    # Two of its tools were built for a newer C library than this machine's.
+    # Two of its tools require a newer C library than the host's.
     mkdir debian13
     apt-get download -qq libc6 libelf1t64 zlib1g libzstd1 2>apt.log || die "$(cat apt.log)"
     for package in *.deb; do
         dpkg-deb --extract "$package" debian13
         rm "$package"
     done
-    libraries=$folder/debian13/usr/lib/x86_64-linux-gnu
-    for tool in "$folder"/usr/lib/linux-kbuild-*/{scripts/mod/modpost.real-lsb-64,tools/objtool/objtool.real-x86}; do
+    libraries=$directory/debian13/usr/lib/x86_64-linux-gnu
+    for tool in "$directory"/usr/lib/linux-kbuild-*/{scripts/mod/modpost.real-lsb-64,tools/objtool/objtool.real-x86}; do
         mv "$tool" "$tool.elf"
         printf '#!/bin/sh\nexec %s/ld-linux-x86-64.so.2 --library-path %s %s.elf "$@"\n' \
             "$libraries" "$libraries" "$tool" >"$tool"
@@ -125,4 +125,4 @@ fi
 unset APT_CONFIG
 as_root rm -rf apt apt.log
 touch complete
-echo "$folder"
+echo "$directory"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# modules.sh KERNEL [BRANCH [LICENSE [SOURCE]]]: builds emugpu and gdrdrv for a directory of kernel.sh's, warnings being
-# errors, and prints the directory that they are in.
+# modules.sh KERNEL [BRANCH [LICENSE [SOURCE]]]: builds emugpu and gdrdrv with -Werror for a directory that kernel.sh
+# printed, and prints the directory of the modules.
 #
 #   BRANCH    of the GPU driver whose nv-p2p.h emugpu has (default: 580)
-#   LICENSE   open (default) or proprietary: emugpu has the license "NVIDIA", and gdrdrv must do without GPL-only symbols
-#   SOURCE    another gdrdrv's (mutants.sh)
+#   LICENSE   open (default) or proprietary: emugpu has the license "NVIDIA", and gdrdrv must not use GPL-only symbols
+#   SOURCE    directory of another gdrdrv (mutants.sh)
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,7 +15,7 @@ source=${4:-$(dirname "$here")}
 out=$kernel/modules-$branch-$license
 [ $# -lt 4 ] || out=$out-$(basename "$source")
 
-# The headers come with the tools of this machine: only the compiler is another.
+# The tools in the headers are for the host: only the compiler differs.
 case $kernel in
 *-arm64) cross="ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-" ;;
 *-ppc64el) cross="ARCH=powerpc CROSS_COMPILE=powerpc64le-linux-gnu-" ;;
@@ -23,15 +23,15 @@ case $kernel in
 esac
 tools=${cross##*=}
 
-# build NAME FOLDER [variable=value ...]: from a copy, so that the sources stay clean.
+# build NAME DIRECTORY [variable=value ...]: from a copy, so that the sources stay clean.
 build() {
-    local name=$1 folder=$2
+    local name=$1 directory=$2
     shift 2
     mkdir -p "$out/$name"
-    # Files that have not changed keep their times: then nothing is built again.
-    cp --update --preserve=timestamps "$folder"/*.[ch] "$folder/Kbuild" "$out/$name"
+    # Unchanged files keep their times, so that they are not rebuilt.
+    cp --update --preserve=timestamps "$directory"/*.[ch] "$directory/Kbuild" "$out/$name"
     [ "$name$license" != emugpuproprietary ] || sed -i 's|"Dual MIT/GPL"|"NVIDIA"|' "$out/$name"/*.c
-    # Newer kernels were built by a newer compiler, one of whose options is not known here.
+    # Newer kernels were built by a newer compiler, one of whose options this one does not have.
     # shellcheck disable=SC2086 # Words.
     make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch" $cross CC="${tools}gcc" \
         CONFIG_DEBUG_INFO_BTF_MODULES= CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT= "$@" modules >"$out/$name.log" 2>&1 || {
@@ -43,7 +43,7 @@ build() {
 build emugpu "$(dirname "$here")/emugpu"
 build gdrdrv "$source" NVIDIA_SRC_DIR="$out/emugpu" KBUILD_EXTRA_SYMBOLS="$out/emugpu/Module.symvers"
 
-# Since Linux 5.9 a module that uses a proprietary one is refused these.
+# Since Linux 5.9 a module that uses a proprietary one cannot use these.
 if [ "$license" = proprietary ]; then
     forbidden=$(awk '$4 == "EXPORT_SYMBOL_GPL" { print $2 }' "$kernel/headers/Module.symvers" |
         grep -Fx -f <("${tools}nm" -u "$out/gdrdrv/gdrdrv.ko" | awk '{ print $2 }') || true)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# mutants.sh [NAME ...]: breaks gdrdrv in one place at a time, and shows that a test notices. Exit status 1 if one does not.
+# mutants.sh [NAME ...]: breaks gdrdrv in one place at a time, and checks that a test fails.
+# Exit status 1 if a broken module passes.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -41,7 +42,7 @@ mutant() {
     rm -rf "$root"/build/gdrdrv-c/kernel/6.1/modules-*-"$name"
 }
 
-# Makes the time longer between the filling of page tables and the end of mmap.
+# Adds a delay between filling the page tables and the end of mmap.
 widen='s/(mutex_unlock\(&file->lock\);\n)(\treturn err;)/$1\tusleep_range(2000, 2100);\n$2/; s/#include <linux.io.h>/#include <linux\/delay.h>\n$&/'
 t=--traditional
 

@@ -6,26 +6,26 @@ usage() {
     cat <<END
 usage: gdrdrv-c/vm/run.sh [options] -- COMMAND [ARGUMENT ...]
 
-Runs a command, as root, in a virtual machine with /dev/gdrdrv and /dev/emugpu, in this very folder: the machine sees
+Runs a command, as root, in a virtual machine with /dev/gdrdrv and /dev/emugpu, in this directory: the guest sees
 the files of this one, and what it writes is gone with it. The command's output and exit status are passed through.
 Afterwards the modules are unloaded.
 
   --traditional     pins are not persistent (the module's use_persistent_mapping=0)
   --kernel SERIES   5.10, 6.1 (default), 6.12, newest (of Debian 13's backports), or debug: 6.1 with lockdep, KASAN and
                     kmemleak, built here, which takes a quarter of an hour
-  --branch NUMBER   of the GPU driver that emugpu is like: 515, 525, 570 or 580 (default; emugpu/nv-p2p.h)
+  --branch NUMBER   of the GPU driver whose interface emugpu has: 515, 525, 570 or 580 (default; emugpu/nv-p2p.h)
   --proprietary     emugpu has the license of NVIDIA's proprietary driver
   --emugpu "N=V …"  parameters of emugpu
-  --source DIR      of another gdrdrv
+  --source DIR      use another gdrdrv
   --cpus N          default: 2
   --memory MIB      default: 1024, and 2048 for the debug kernel
-  --timeout S       end the machine after so many seconds (default: 600)
+  --timeout S       end the virtual machine after S seconds (default: 600)
   --no-modules      load neither module
-  --dmesg FILE      leave the kernel's messages there
+  --dmesg FILE      write the kernel's messages to FILE
   -h, --help        this text
 
 Exit status 121: the command ended with 0, but the kernel complained, a page table stayed pinned, or a module could not
-be unloaded. 124: it took too long. 125: the machine died.
+be unloaded. 124: it took too long. 125: the virtual machine died.
 END
 }
 
@@ -65,7 +65,7 @@ done
 [ $# -gt 0 ] || { usage >&2 && exit 2; }
 [ -n "$memory" ] || memory=$([ "$series" = debug ] && echo 2048 || echo 1024)
 
-# Several machines may be started at a time; what they need is made by the first.
+# Several virtual machines may start at the same time; the first builds what they need.
 mkdir -p "$root/build/gdrdrv-c"
 exec {lock}>"$root/build/gdrdrv-c/lock"
 flock "$lock"
@@ -93,7 +93,7 @@ END
     echo
 } >"$job/command"
 
-# Where the processor cannot virtualise, /dev/kvm is of no use even if it is there.
+# Without hardware virtualization, /dev/kvm does not work even if it exists.
 if grep -qwE 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
     accelerator=(-accel kvm -cpu host)
 else
@@ -115,7 +115,7 @@ machine=(
     -serial "file:$job/console" -serial stdio
 )
 
-# Waits until the first program runs; not for long, and not for a machine that has ended.
+# Waits a limited time for the first program, or until the virtual machine has ended.
 await_start() {
     local tries=$((boot_limit * 5))
     while [ ! -e "$job/started" ] && [ $tries -gt 0 ] && kill -0 "$1" 2>/dev/null; do
@@ -125,7 +125,7 @@ await_start() {
     [ -e "$job/started" ]
 }
 
-# Multi-threaded emulation loses a boot now and then: it is tried again.
+# Multi-threaded emulation sometimes fails to boot: retry.
 for _ in 1 2 3; do
     ended=0
     "${machine[@]}" </dev/null &
