@@ -1,4 +1,4 @@
-//! What the processes under one gdremu share: a folder with a record for each open device.
+//! What the processes under one gdremu share: a directory with a record for each open device.
 //!
 //! A record is an empty file. The descriptor that a program gets for `/dev/gdrdrv` is a descriptor
 //! of its record and holds a lock on it, so that the kernel itself counts who still has the device
@@ -24,10 +24,10 @@ const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
     ),
 ];
 
-/// The folder.
+/// The directory.
 #[derive(Clone, Debug)]
 pub struct Session {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// The record of an open device.
@@ -48,58 +48,58 @@ pub struct Leak {
 }
 
 impl Session {
-    /// Makes a folder for a new session.
+    /// Makes a directory for a new session.
     ///
     /// # Errors
     /// What the file system answers.
     pub fn create() -> io::Result<Session> {
         let pid = std::process::id();
         let mut attempt = 0;
-        let folder = loop {
-            let folder = std::env::temp_dir().join(format!("gdremu-{pid}-{attempt}"));
-            match fs::DirBuilder::new().mode(0o700).create(&folder) {
+        let directory = loop {
+            let directory = std::env::temp_dir().join(format!("gdremu-{pid}-{attempt}"));
+            match fs::DirBuilder::new().mode(0o700).create(&directory) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => attempt += 1,
-                result => break result.map(|()| folder)?,
+                result => break result.map(|()| directory)?,
             }
         };
-        let session = Session { folder };
+        let session = Session { directory };
         fs::create_dir(session.devices())?;
         fs::create_dir(session.libraries())?;
         Ok(session)
     }
 
-    /// A session whose folder is there.
-    pub fn at(folder: PathBuf) -> Session {
-        Session { folder }
+    /// A session whose directory is there.
+    pub fn at(directory: PathBuf) -> Session {
+        Session { directory }
     }
 
-    /// The folder itself.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// The directory itself.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
-    /// The folder of the records.
+    /// The directory of the records.
     pub fn devices(&self) -> PathBuf {
-        self.folder.join("devices")
+        self.directory.join("devices")
     }
 
-    /// The folder in which programs find the stand-in libcuda.
+    /// The directory in which programs find the stand-in libcuda.
     pub fn libraries(&self) -> PathBuf {
-        self.folder.join("lib")
+        self.directory.join("lib")
     }
 
-    /// The folder of the files that stand for those of the machine: `/proc/modules` is `proc/modules` in it.
+    /// The directory of the files that stand for those of the machine: `/proc/modules` is `proc/modules` in it.
     pub fn files(&self) -> PathBuf {
-        self.folder.join("files")
+        self.directory.join("files")
     }
 
-    /// Where the file belongs that stands for `path`, an absolute one. The folders above it are there.
+    /// Where the file belongs that stands for `path`, an absolute one. The directorys above it are there.
     ///
     /// # Errors
     /// What the file system answers.
     pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
-        fs::create_dir_all(place.parent().unwrap_or(&self.folder))?;
+        fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;
         Ok(place)
     }
 
@@ -192,12 +192,12 @@ impl Session {
         records
     }
 
-    /// Removes the folder.
+    /// Removes the directory.
     ///
     /// # Errors
     /// What the file system answers.
     pub fn remove(self) -> io::Result<()> {
-        fs::remove_dir_all(self.folder)
+        fs::remove_dir_all(self.directory)
     }
 }
 
