@@ -7,7 +7,7 @@ use gdremu_core::gpu::Provider;
 use gdremu_core::gpu::physical::ObjectId;
 
 use super::args::{Out, Untyped};
-use super::entry::{in_context, initialised};
+use super::entry::{in_context, initialized};
 use super::error::{Error, Result};
 use super::gpus;
 use super::types::HANDLE_POSIX_FD;
@@ -76,7 +76,7 @@ pub(super) extern "C" fn cuMemExportToShareableHandle(
     kind: u32,
     flags: u64,
 ) -> i32 {
-    initialised("cuMemExportToShareableHandle", || {
+    initialized("cuMemExportToShareableHandle", || {
         let shareable: Out<c_int> = shareable.of();
         shareable.check()?;
         check_kind(kind)?;
@@ -102,7 +102,7 @@ pub(super) extern "C" fn cuMemImportFromShareableHandle(
     shareable: usize,
     kind: u32,
 ) -> i32 {
-    initialised("cuMemImportFromShareableHandle", || {
+    initialized("cuMemImportFromShareableHandle", || {
         handle.check()?;
         check_kind(kind)?;
         let fd = c_int::try_from(shareable).map_err(|_| Error::INVALID_VALUE)?;

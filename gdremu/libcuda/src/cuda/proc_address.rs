@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 
 use super::args::{In, Out};
-use super::entry::always;
+use super::entry::without_init;
 use super::error::{Error, Result};
 use super::exported::ENTRIES;
 use super::gpus;
@@ -62,7 +62,7 @@ pub(super) extern "C" fn cuGetProcAddress(
     version: i32,
     flags: u64,
 ) -> i32 {
-    always("cuGetProcAddress", || {
+    without_init("cuGetProcAddress", || {
         match query(name, function, version, flags)? {
             FOUND => Ok(()),
             _ => Err(Error::NOT_FOUND),
@@ -78,7 +78,7 @@ pub(super) extern "C" fn cuGetProcAddress_v2(
     flags: u64,
     status: Out<u32>,
 ) -> i32 {
-    always("cuGetProcAddress", || {
+    without_init("cuGetProcAddress", || {
         status.set_if_wanted(query(name, function, version, flags)?);
         Ok(())
     })
