@@ -10,13 +10,13 @@ const NO_LIBCUDA: Status = 303;
 
 /// Runs a replaced function with the real ones, unless it shall fail (`--fault`).
 pub(crate) fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
-    let mut machine = state::enter();
+    let mut process = state::enter();
     // The lock is held: only then does our dlsym find the real functions.
     let cuda = Cuda::get();
-    let fault = machine
+    let fault = process
         .as_mut()
-        .and_then(|machine| machine.faults.take(name));
-    drop(machine);
+        .and_then(|process| process.faults.take(name));
+    drop(process);
     let result = match (fault, cuda) {
         (Some(fault), _) => Err(fault.0 as Status),
         (None, None) => Err(NO_LIBCUDA),

@@ -17,8 +17,8 @@ fn alloc(cuda: &Cuda, size: usize) -> Result<Option<u64>, Status> {
     if !cuda.makes_exportable(gpu) {
         return Ok(None);
     }
-    let machine = state::enter();
-    let allocated = machine.map(|mut machine| machine.gpu.nvidia().alloc(cuda, gpu, size as u64));
+    let process = state::enter();
+    let allocated = process.map(|mut process| process.gpu.nvidia().alloc(cuda, gpu, size as u64));
     allocated.transpose()
 }
 
@@ -73,16 +73,16 @@ fn buffer(va: u64) -> Option<(u64, u64)> {
 
 pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
     call("cuMemFree", |cuda| {
-        let gpu = state::enter().and_then(|mut machine| machine.gpu.nvidia().gpu_of(address));
+        let gpu = state::enter().and_then(|mut process| process.gpu.nvidia().gpu_of(address));
         let Some(gpu) = gpu else {
             // SAFETY: the program's argument.
             return told(unsafe { (cuda.free)(address) });
         };
         // What uses the memory comes to its end first, as with the real function.
         cuda.wait_for(gpu)?;
-        let mut machine = state::lock();
-        let lost = machine.gpu.nvidia().free(cuda, address)?;
-        machine.revoke(&lost);
+        let mut process = state::lock();
+        let lost = process.gpu.nvidia().free(cuda, address)?;
+        process.revoke(&lost);
         Ok(())
     })
 }

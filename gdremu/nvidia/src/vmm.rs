@@ -23,8 +23,8 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
             // SAFETY: the program's arguments but one; a handle that was made has been written.
             unsafe {
                 if (cuda.create)(handle, size, &exportable, flags) == 0 {
-                    if let Some(mut machine) = state::enter() {
-                        machine.gpu.nvidia().created(cuda, gpu, *handle);
+                    if let Some(mut process) = state::enter() {
+                        process.gpu.nvidia().created(cuda, gpu, *handle);
                     }
                     return Ok(());
                 }
@@ -40,9 +40,9 @@ pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> Status {
     call("cuMemUnmap", |cuda| {
         // SAFETY: the program's arguments.
         told(unsafe { (cuda.unmap)(address, size) })?;
-        if let Some(mut machine) = state::enter() {
-            let lost = machine.gpu.nvidia().lost(address, size as u64);
-            machine.revoke(&lost);
+        if let Some(mut process) = state::enter() {
+            let lost = process.gpu.nvidia().lost(address, size as u64);
+            process.revoke(&lost);
         }
         Ok(())
     })

@@ -34,9 +34,9 @@ pub(crate) extern "C" fn gdremu_pins() -> c_long {
         let count = told.and_then(|text| text.trim().parse().ok());
         return count.unwrap_or(-1);
     }
-    let mut machine = state::lock();
-    machine.reap_all();
-    machine.driver.pins() as c_long
+    let mut process = state::lock();
+    process.reap_all();
+    process.driver.pins() as c_long
 }
 
 /// Replaces the faults to inject by those of a text as `--fault` takes it; the calls count from 1

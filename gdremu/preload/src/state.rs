@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int};
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::IntoRawFd;
 use std::path::Path;
@@ -17,7 +16,7 @@ use std::time::Instant;
 
 use gdremu_core::abi::{Argument, Command};
 use gdremu_core::config::{self, Config};
-use gdremu_core::driver::{Access, Caller, Driver, FileId, MapRequest};
+use gdremu_core::driver::{Access, Driver, FileId, MapRequest};
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
 use gdremu_core::gpu::{Gpu, PageTableId};
@@ -27,8 +26,9 @@ use gdremu_core::trace::Event;
 use crate::exports::Exports;
 use crate::hooks::{device_fds, mapped_range};
 use crate::next;
+use crate::system::{Identity, caller, file_status, page_size};
 
-static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
+static PROCESS: Mutex<Option<EmulatedProcess>> = Mutex::new(None);
 
 thread_local! {
     /// This thread holds the lock.
@@ -36,7 +36,7 @@ thread_local! {
 }
 
 /// Everything that is emulated for this process.
-pub struct Machine {
+pub struct EmulatedProcess {
     /// What is emulated.
     pub config: &'static Config,
     /// The kernel module.
@@ -60,9 +60,6 @@ pub struct Machine {
 /// Driver calls beyond these are forgotten when nobody asks for them.
 const MAX_CALLS: usize = 1 << 20;
 
-/// What tells an open device's descriptors from all others: their file system and file.
-pub(crate) type Identity = (u64, u64);
-
 /// A device that this process opened.
 struct Device {
     file: FileId,
@@ -84,18 +81,18 @@ pub(crate) enum Descriptor {
 }
 
 /// The lock, held.
-pub struct Guard(MutexGuard<'static, Option<Machine>>);
+pub struct Guard(MutexGuard<'static, Option<EmulatedProcess>>);
 
 impl Deref for Guard {
-    type Target = Machine;
+    type Target = EmulatedProcess;
 
-    fn deref(&self) -> &Machine {
+    fn deref(&self) -> &EmulatedProcess {
         self.0.as_ref().expect("made by lock()")
     }
 }
 
 impl DerefMut for Guard {
-    fn deref_mut(&mut self) -> &mut Machine {
+    fn deref_mut(&mut self) -> &mut EmulatedProcess {
         self.0.as_mut().expect("made by lock()")
     }
 }
@@ -111,10 +108,10 @@ impl Drop for Guard {
 /// # Panics
 /// If the calling thread holds it.
 pub fn lock() -> Guard {
-    assert!(!INSIDE.replace(true), "the machine's lock is not recursive");
-    let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    machine.get_or_insert_with(Machine::new);
-    Guard(machine)
+    assert!(!INSIDE.replace(true), "the process's lock is not recursive");
+    let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    process.get_or_insert_with(EmulatedProcess::new);
+    Guard(process)
 }
 
 /// Takes the lock for a hook; `None` within calls that the emulation itself makes.
@@ -145,35 +142,10 @@ pub(crate) fn session() -> Option<&'static Session> {
     SESSION.get_or_init(session).as_ref()
 }
 
-/// Who is calling.
-pub(crate) fn caller() -> Caller {
-    // SAFETY: these calls only read the ids of the calling thread.
-    unsafe {
-        Caller {
-            pid: libc::getpid(),
-            tid: libc::gettid(),
-        }
-    }
-}
-
-/// The size of a page of memory.
-pub(crate) fn page_size() -> usize {
-    // SAFETY: asks for a constant of the system.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).expect("every system has a page size")
-}
-
-/// The file behind a descriptor, with its size in blocks.
-pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
-    let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `status` has room for the answer, and is read only if there was one.
-    unsafe { (next::fstat()(fd, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
-}
-
-impl Machine {
-    fn new() -> Machine {
+impl EmulatedProcess {
+    fn new() -> EmulatedProcess {
         let config = config();
-        Machine {
+        EmulatedProcess {
             driver: Driver::new(config.driver.clone(), page_size() as u64),
             gpu: Gpu::new(&config.gpu),
             faults: config.faults.clone(),
@@ -189,7 +161,7 @@ impl Machine {
 
     /// Opens the device and returns its descriptor.
     pub(crate) fn open(&mut self, flags: c_int) -> Result<c_int, Errno> {
-        self.call("open", &[("flags", flags as u64)], |machine| {
+        self.call("open", &[("flags", flags as u64)], |process| {
             let access = Access {
                 read: flags & libc::O_ACCMODE != libc::O_WRONLY,
                 write: flags & libc::O_ACCMODE != libc::O_RDONLY,
@@ -202,9 +174,9 @@ impl Machine {
                     return Err(Errno::EEXIST);
                 }
             }
-            let file = machine.driver.open(caller(), access)?;
-            machine.descriptor(file, access, flags).inspect_err(|_| {
-                machine.driver.release(&mut machine.gpu, file);
+            let file = process.driver.open(caller(), access)?;
+            process.descriptor(file, access, flags).inspect_err(|_| {
+                process.driver.release(&mut process.gpu, file);
             })
         })
         .map(|fd| fd as c_int)
@@ -293,12 +265,12 @@ impl Machine {
         request: &MapRequest,
     ) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
-        self.call("mmap", &arguments, |machine| {
-            let addr = machine
+        self.call("mmap", &arguments, |process| {
+            let addr = process
                 .driver
-                .mmap(&mut machine.gpu, file, caller(), request)?;
-            machine.anchor(fd, identity);
-            machine.publish_bounds();
+                .mmap(&mut process.gpu, file, caller(), request)?;
+            process.anchor(fd, identity);
+            process.publish_bounds();
             Ok(addr as u64)
         })
         .map(|addr| addr as usize)
@@ -341,9 +313,9 @@ impl Machine {
         run: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let arguments = [("address", addr as u64), ("length", len as u64)];
-        self.call(name, &arguments, |machine| {
+        self.call(name, &arguments, |process| {
             run()?;
-            machine.unmapped(addr, len);
+            process.unmapped(addr, len);
             Ok(0)
         })
         .map(|_| ())
@@ -535,7 +507,7 @@ fn read_config() -> Result<Config, String> {
 }
 
 /// The lock, kept over a fork, so that the child gets it in a state that it can use.
-struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Option<Machine>>>>);
+struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Option<EmulatedProcess>>>>);
 
 // SAFETY: touched only by the handlers below, of which the first has taken the lock.
 unsafe impl Sync for HeldOverFork {}
@@ -543,7 +515,7 @@ unsafe impl Sync for HeldOverFork {}
 static HELD_OVER_FORK: HeldOverFork = HeldOverFork(UnsafeCell::new(None));
 
 extern "C" fn before_fork() {
-    let guard = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: this thread holds the lock.
     unsafe { *HELD_OVER_FORK.0.get() = Some(guard) };
 }
@@ -557,10 +529,10 @@ extern "C" fn after_fork_in_child() {
     // SAFETY: this thread holds the lock since `before_fork`.
     let guard = unsafe { (*HELD_OVER_FORK.0.get()).take() };
     if let Some(mut guard) = guard
-        && let Some(machine) = guard.as_mut()
+        && let Some(process) = guard.as_mut()
     {
         INSIDE.set(true);
-        machine.after_fork();
+        process.after_fork();
         INSIDE.set(false);
     }
 }

@@ -4,9 +4,8 @@ use std::ffi::CString;
 use std::fmt::Debug;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::host::GPU_BYTES;
 use super::mmap;
-use super::physical::{Object, ObjectId, Run};
+use super::physical::{GPU_BYTES, Object, ObjectId, Run};
 use super::step::Step;
 use crate::errno::Errno;
 

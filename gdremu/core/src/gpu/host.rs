@@ -8,13 +8,10 @@ use super::backing::{Backing, Memfds};
 use super::emugpu::Emugpu;
 use super::memory::{Access, Discard, Error, GPU_PAGE, Memory, PageTable, PageTableId, Run};
 use super::mmap::{self, Part, View};
-use super::physical::{BLOCK, ObjectId};
+use super::physical::{BLOCK, GPU_BYTES, ObjectId};
 use crate::config::YesNo;
 use crate::errno::Errno;
 use crate::per_gpu::PerGpu;
-
-/// Bytes of each GPU's memory. They are host memory only once touched.
-pub const GPU_BYTES: u64 = 16 << 30;
 
 /// Address space is reserved piece by piece, so that small programs stay small.
 const WINDOW: u64 = 128 << 20;

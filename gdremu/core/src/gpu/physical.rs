@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 use super::ranges::Ranges;
 
+/// Bytes of each GPU's memory. They occupy host memory only once touched.
+pub const GPU_BYTES: u64 = 16 << 30;
+
 /// Physical memory is handed out in blocks of 2 MiB, CUDA's allocation granularity.
 pub const BLOCK: u64 = 2 << 20;
 

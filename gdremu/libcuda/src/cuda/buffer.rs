@@ -1,6 +1,6 @@
 //! cuMemAlloc and what can be asked about device memory.
 
-use gdremu_core::gpu::host::GPU_BYTES;
+use gdremu_core::gpu::physical::GPU_BYTES;
 
 use super::args::Out;
 use super::entry::{freeing, in_context, initialized};

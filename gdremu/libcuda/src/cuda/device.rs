@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use gdremu_core::gpu::host::GPU_BYTES;
+use gdremu_core::gpu::physical::GPU_BYTES;
 use gdremu_core::gpu::pci;
 
 use super::args::{In, Out};

@@ -12,7 +12,7 @@ use super::error::{Error, Result};
 use super::gpus;
 use super::types::HANDLE_POSIX_FD;
 use crate::exports::Export;
-use crate::state as machine;
+use crate::state as process;
 
 /// CUmemRangeHandleType.
 const DMA_BUF_FD: u32 = 1;
@@ -52,18 +52,18 @@ pub(super) extern "C" fn cuMemGetHandleForAddressRange(
         if flags & MAPPING_TYPE_PCIE != 0 && !config.coherent {
             return Err(Error::NOT_SUPPORTED);
         }
-        let mut machine = machine::lock();
+        let mut process = process::lock();
         let size = size as u64;
-        let table = machine
+        let table = process
             .gpu
             .host()
             .change(|memory| memory.export(address, size, host_page()))?;
         if !config.exports_dmabufs(table.runs[0].gpu) {
-            machine.gpu.put_pages(table.id);
+            process.gpu.put_pages(table.id);
             return Err(Error::NOT_SUPPORTED);
         }
         handle.set(
-            machine
+            process
                 .export(Export::Range(table.id), size)
                 .map_err(operating_system)?,
         )
@@ -81,15 +81,15 @@ pub(super) extern "C" fn cuMemExportToShareableHandle(
         shareable.check()?;
         check_kind(kind)?;
         let id = ObjectId(handle);
-        let mut machine = machine::lock();
-        let object = machine.gpu.host().memory().object(id)?;
+        let mut process = process::lock();
+        let object = process.gpu.host().memory().object(id)?;
         let len = object.len;
         if flags != 0 || !object.exportable {
             return Err(Error::INVALID_VALUE);
         }
-        machine.gpu.host().change(|memory| memory.retain(id))?;
+        process.gpu.host().change(|memory| memory.retain(id))?;
         shareable.set(
-            machine
+            process
                 .export(Export::Object(id), len)
                 .map_err(operating_system)?,
         )
@@ -106,11 +106,11 @@ pub(super) extern "C" fn cuMemImportFromShareableHandle(
         handle.check()?;
         check_kind(kind)?;
         let fd = c_int::try_from(shareable).map_err(|_| Error::INVALID_VALUE)?;
-        let mut machine = machine::lock();
-        let Some(Export::Object(id)) = machine.exported(fd) else {
+        let mut process = process::lock();
+        let Some(Export::Object(id)) = process.exported(fd) else {
             return Err(Error::INVALID_VALUE);
         };
-        machine.gpu.host().change(|memory| memory.retain(id))?;
+        process.gpu.host().change(|memory| memory.retain(id))?;
         handle.set(id.0)
     })
 }

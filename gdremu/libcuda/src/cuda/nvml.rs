@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_uchar};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gdremu_core::gpu::host::GPU_BYTES;
+use gdremu_core::gpu::physical::GPU_BYTES;
 use gdremu_core::gpu::pci;
 
 use super::args::{In, Out};

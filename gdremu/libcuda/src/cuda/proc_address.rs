@@ -8,7 +8,7 @@ use super::entry::without_init;
 use super::error::{Error, Result};
 use super::exported::ENTRIES;
 use super::gpus;
-use crate::state as machine;
+use crate::state as process;
 
 /// CUdriverProcAddressQueryResult.
 const FOUND: u32 = 0;
@@ -28,7 +28,7 @@ fn look_up(name: &str, version: u32) -> std::result::Result<*const c_void, u32> 
         Some(entry) => Ok((entry.address)()),
         None if named().next().is_some() => Err(VERSION_NOT_SUFFICIENT),
         None => {
-            if machine::config().log_missing {
+            if process::config().log_missing {
                 eprintln!("gdremu: cuGetProcAddress: the stand-in libcuda has no \"{name}\"");
             }
             Err(NOT_FOUND)

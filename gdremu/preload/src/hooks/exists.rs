@@ -133,7 +133,7 @@ stat! {
 /// Whether a descriptor is a device.
 fn is_device(fd: c_int) -> bool {
     device_fds::may_be(fd)
-        && state::enter().is_some_and(|machine| machine.descriptor_of(fd) != Descriptor::Other)
+        && state::enter().is_some_and(|process| process.descriptor_of(fd) != Descriptor::Other)
 }
 
 /// Functions that fill a `struct stat` for a descriptor.

@@ -11,18 +11,19 @@ use super::{answer, device_fds, last_errno, told};
 use crate::next;
 use crate::proc_files;
 use crate::state::{self, Descriptor, Guard};
+use crate::system::file_status;
 
 /// Opens one of the module's files.
 fn open_target(target: Target, flags: c_int) -> Option<c_int> {
-    let mut machine = state::enter()?;
+    let mut process = state::enter()?;
     Some(answer(match target {
-        Target::Device => machine.open(flags),
+        Target::Device => process.open(flags),
         Target::ProcFolder => Err(Errno::ENOENT),
-        Target::Params | Target::Refcount => open_proc(&mut machine, target, flags),
+        Target::Params | Target::Refcount => open_proc(&mut process, target, flags),
     }))
 }
 
-fn open_proc(machine: &mut Guard, target: Target, flags: c_int) -> Result<c_int, Errno> {
+fn open_proc(process: &mut Guard, target: Target, flags: c_int) -> Result<c_int, Errno> {
     if !state::config().driver.loaded {
         return Err(Errno::ENOENT);
     }
@@ -30,7 +31,7 @@ fn open_proc(machine: &mut Guard, target: Target, flags: c_int) -> Result<c_int,
         return Err(Errno::EACCES);
     }
     let text = match target {
-        Target::Refcount => proc_files::refcount(machine.refcount()),
+        Target::Refcount => proc_files::refcount(process.refcount()),
         _ => proc_files::params(&state::config().driver),
     };
     proc_files::open(&text, flags)
@@ -145,12 +146,12 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
 
 /// Closes what may be a device; `run` closes.
 fn close_device(fd: c_int, run: impl FnOnce() -> c_int) -> c_int {
-    let Some(mut machine) = state::enter() else {
+    let Some(mut process) = state::enter() else {
         return run();
     };
     device_fds::remove(fd);
-    match machine.descriptor_of(fd) {
-        Descriptor::Own(identity, _) => answer(machine.close(identity, || told(run())).map(|()| 0)),
+    match process.descriptor_of(fd) {
+        Descriptor::Own(identity, _) => answer(process.close(identity, || told(run())).map(|()| 0)),
         _ => run(),
     }
 }
@@ -174,18 +175,15 @@ fn close_devices(first: c_uint, last: c_uint, run: impl FnOnce() -> c_int) -> c_
     if devices.is_empty() {
         return run();
     }
-    let Some(mut machine) = state::enter() else {
+    let Some(mut process) = state::enter() else {
         return run();
     };
     let result = run();
     // They may also have been left open, to be closed on exec.
-    for fd in devices
-        .into_iter()
-        .filter(|fd| state::file_status(*fd).is_none())
-    {
+    for fd in devices.into_iter().filter(|fd| file_status(*fd).is_none()) {
         device_fds::remove(fd);
     }
-    machine.reap_all();
+    process.reap_all();
     result
 }
 
@@ -222,13 +220,13 @@ fn replace(old: c_int, new: c_int, run: impl FnOnce() -> c_int) -> c_int {
     if old == new || !device_fds::may_be(new) {
         return duplicated(old, run());
     }
-    let Some(mut machine) = state::enter() else {
+    let Some(mut process) = state::enter() else {
         return run();
     };
     let result = run();
     if result >= 0 {
         device_fds::remove(new);
-        machine.reap_all();
+        process.reap_all();
     }
     duplicated(old, result)
 }

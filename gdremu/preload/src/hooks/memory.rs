@@ -8,7 +8,8 @@ use libc::{off_t, size_t};
 
 use super::{answer, device_fds, fail, last_errno, mapped_range, told};
 use crate::next;
-use crate::state::{self, Descriptor, file_status};
+use crate::state::{self, Descriptor};
+use crate::system::file_status;
 
 /// Set in the flags of a mapping whose address the program insists on.
 const AT_ADDRESS: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
@@ -65,11 +66,11 @@ fn may_be_device(fd: c_int) -> bool {
 
 /// Maps a device, if the descriptor is one.
 fn map_device(arguments: Arguments) -> Option<*mut c_void> {
-    let mut machine = state::enter()?;
-    if let Some(mapped) = map_export(&mut machine, arguments) {
+    let mut process = state::enter()?;
+    if let Some(mapped) = map_export(&mut process, arguments) {
         return Some(mapped);
     }
-    let (identity, file) = match machine.descriptor_of(arguments.fd) {
+    let (identity, file) = match process.descriptor_of(arguments.fd) {
         Descriptor::Own(identity, file) => (identity, file),
         Descriptor::Foreign => return Some(failed(Errno::EACCES)),
         Descriptor::Other => return None,
@@ -85,22 +86,22 @@ fn map_device(arguments: Arguments) -> Option<*mut c_void> {
         shared: kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE,
         write: arguments.protection & libc::PROT_WRITE != 0,
     };
-    Some(match machine.mmap(arguments.fd, identity, file, &request) {
+    Some(match process.mmap(arguments.fd, identity, file, &request) {
         Ok(addr) => protect(addr, arguments),
         Err(errno) => failed(errno),
     })
 }
 
 /// Maps a dma-buf, if the descriptor is one.
-fn map_export(machine: &mut state::Guard, arguments: Arguments) -> Option<*mut c_void> {
+fn map_export(process: &mut state::Guard, arguments: Arguments) -> Option<*mut c_void> {
     let Arguments {
         len, fd, offset, ..
     } = arguments;
-    machine.exported(fd)?;
+    process.exported(fd)?;
     if arguments.flags & AT_ADDRESS != 0 || arguments.flags & libc::MAP_TYPE == libc::MAP_PRIVATE {
         return Some(failed(Errno::EINVAL));
     }
-    Some(match machine.map_export(fd, offset as u64, len)? {
+    Some(match process.map_export(fd, offset as u64, len)? {
         Ok(addr) => protect(addr, arguments),
         Err(errno) => failed(errno),
     })
@@ -124,12 +125,12 @@ fn failed(errno: Errno) -> *mut c_void {
 /// A mapping at a fixed address takes away what was there, as munmap does.
 fn cover(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_void {
     match state::enter() {
-        Some(mut machine) if machine.maps(addr, len) => {
+        Some(mut process) if process.maps(addr, len) => {
             let run = || match run() {
                 libc::MAP_FAILED => Err(last_errno()),
                 _ => Ok(()),
             };
-            match machine.take_away("mmap_fixed", addr, len, run) {
+            match process.take_away("mmap_fixed", addr, len, run) {
                 Ok(()) => addr as *mut c_void,
                 Err(errno) => failed(errno),
             }
@@ -146,9 +147,9 @@ pub(crate) unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int 
         return run();
     }
     match state::enter() {
-        Some(mut machine) if machine.maps(addr, len) => {
+        Some(mut process) if process.maps(addr, len) => {
             let run = || told(run());
-            answer(machine.take_away("munmap", addr, len, run).map(|()| 0))
+            answer(process.take_away("munmap", addr, len, run).map(|()| 0))
         }
         _ => run(),
     }
@@ -170,8 +171,8 @@ pub(crate) unsafe extern "C" fn mremap(
         return run();
     }
     match state::enter() {
-        Some(machine) => remap(
-            machine,
+        Some(process) => remap(
+            process,
             old as usize,
             old_len,
             new_len,
@@ -184,7 +185,7 @@ pub(crate) unsafe extern "C" fn mremap(
 }
 
 fn remap(
-    mut machine: state::Guard,
+    mut process: state::Guard,
     old: usize,
     old_len: usize,
     new_len: usize,
@@ -192,7 +193,7 @@ fn remap(
     wanted: usize,
     run: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
-    if machine.maps(old, old_len.max(1)) {
+    if process.maps(old, old_len.max(1)) {
         // The kernel's rules for device memory: it neither grows nor leaves its old place mapped.
         if flags & libc::MREMAP_DONTUNMAP != 0 {
             return failed(Errno::EINVAL);
@@ -206,13 +207,13 @@ fn remap(
         return failed(last_errno());
     }
     if flags & libc::MREMAP_FIXED != 0 {
-        machine.unmapped(wanted, new_len);
+        process.unmapped(wanted, new_len);
     }
     if new_len < old_len {
-        machine.unmapped(old + new_len, old_len - new_len);
+        process.unmapped(old + new_len, old_len - new_len);
     }
     if new as usize != old {
-        machine.moved(old, new_len.min(old_len), new as usize);
+        process.moved(old, new_len.min(old_len), new as usize);
     }
     new
 }
