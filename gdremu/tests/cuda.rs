@@ -64,7 +64,7 @@ fn assert_passes(options: &[&str], source: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn initialisation_devices_and_entry_points() {
+fn initialization_devices_and_entry_points() {
     assert_passes(&[], "cuda_init", &[]);
 }
 

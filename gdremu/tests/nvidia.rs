@@ -11,10 +11,10 @@ use common::{GDREMU, built, compile};
 /// Builds a program, linked with a libcuda of its own.
 fn program(source: &str, name: &str) -> PathBuf {
     let mut arguments = vec!["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"];
-    // Like NVIDIA's, it calls its own functions, whoever else has some of the same names.
+    // Like NVIDIA's, it calls its own functions even if other objects export the same names.
     arguments.extend(["-Wl,-Bsymbolic", "-Wno-unused-parameter"]);
-    let folder = format!("{name}.lib/libcuda.so.1");
-    let libcuda = compile("nvidia_libcuda", &folder, arguments);
+    let directory = format!("{name}.lib/libcuda.so.1");
+    let libcuda = compile("nvidia_libcuda", &directory, arguments);
     let rpath = format!("-Wl,-rpath,{}", libcuda.parent().unwrap().display());
     compile(source, name, [libcuda.as_os_str(), rpath.as_ref()])
 }

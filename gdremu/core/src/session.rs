@@ -51,7 +51,7 @@ impl Session {
     /// Makes a directory for a new session.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The file system's error.
     pub fn create() -> io::Result<Session> {
         let pid = std::process::id();
         let mut attempt = 0;
@@ -68,7 +68,7 @@ impl Session {
         Ok(session)
     }
 
-    /// A session whose directory is there.
+    /// A session whose directory exists.
     pub fn at(directory: PathBuf) -> Session {
         Session { directory }
     }
@@ -88,7 +88,7 @@ impl Session {
         self.directory.join("lib")
     }
 
-    /// The directory of the files that stand for those of the machine: `/proc/modules` is `proc/modules` in it.
+    /// The directory of emulated files: `/proc/modules` is `proc/modules` in it.
     pub fn files(&self) -> PathBuf {
         self.directory.join("files")
     }
@@ -96,7 +96,7 @@ impl Session {
     /// Where the file belongs that stands for `path`, an absolute one. The directorys above it are there.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The file system's error.
     pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
         fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;
@@ -107,7 +107,7 @@ impl Session {
     /// their names.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The file system's error.
     pub fn install_stand_in(&self, library: &Path) -> io::Result<()> {
         let names = [
             "libcuda.so",
@@ -127,7 +127,7 @@ impl Session {
     /// Opens a device: its record and the locked descriptor for the program.
     ///
     /// # Errors
-    /// What the file system answers, `EMFILE` above all.
+    /// The file system's error, `EMFILE` in particular.
     pub fn open_device(&self, read: bool, write: bool) -> io::Result<(Record, File)> {
         let record = self.new_record()?;
         let open = || {
@@ -161,7 +161,7 @@ impl Session {
         }
     }
 
-    /// Number of page tables pinned in all processes, as `nv_get_pages_refcount` tells it.
+    /// Number of page tables pinned in all processes, as `nv_get_pages_refcount` reports.
     pub fn refcount(&self) -> u64 {
         let records = self.records();
         records
@@ -195,7 +195,7 @@ impl Session {
     /// Removes the directory.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The file system's error.
     pub fn remove(self) -> io::Result<()> {
         fs::remove_dir_all(self.directory)
     }
@@ -205,7 +205,7 @@ impl Record {
     /// The file system and the number of the file: equal to those of the program's descriptor.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The file system's error.
     pub fn identity(&self) -> io::Result<(u64, u64)> {
         fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
     }
@@ -219,9 +219,9 @@ impl Record {
         }
     }
 
-    /// Tells the other processes how many page tables this device has pinned.
+    /// Publishes how many page tables this device has pinned.
     pub fn set_pins(&self, pins: u64) {
-        // A record that is gone has nobody left to tell.
+        // A removed record has no readers.
         if let Ok(file) = OpenOptions::new().write(true).open(&self.path) {
             let _ = file.set_len(pins);
         }

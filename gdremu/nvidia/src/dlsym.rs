@@ -1,6 +1,6 @@
 //! dlsym: who looks a replaced function of libcuda up finds ours.
 //!
-//! dlvsym is left alone: libcuda's symbols have no versions, and it is by dlvsym that the real dlsym
+//! dlvsym is not replaced: libcuda's symbols have no versions, and it is by dlvsym that the real dlsym
 //! is found.
 
 use std::arch::naked_asm;
@@ -16,7 +16,7 @@ type DlSym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Answers with ours, or goes on to the real one as if the program had called that: what RTLD_NEXT
-/// and RTLD_DEFAULT mean, dlsym tells by the address that it will return to.
+/// and RTLD_DEFAULT mean, dlsym derives from its return address.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -74,9 +74,9 @@ fn find_real() -> *mut c_void {
         if !found.is_null() {
             return found;
         }
-        // SAFETY: takes back what the failed search would have the program told.
+        // SAFETY: dlerror only clears the message of the failed search.
         unsafe { libc::dlerror() };
     }
-    // Nobody can go on without it, and there is no way to say so.
+    // The program cannot run without it, and dlsym cannot report that.
     std::process::abort();
 }

@@ -8,7 +8,7 @@ use crate::state;
 /// CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
 const NO_LIBCUDA: Status = 303;
 
-/// Runs a replaced function with the real ones, unless it shall fail (`--fault`).
+/// Runs a replaced function with the real ones, unless a fault is due (`--fault`).
 pub(crate) fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
     let mut process = state::enter();
     // The lock is held: only then does our dlsym find the real functions.

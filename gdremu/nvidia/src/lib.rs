@@ -3,7 +3,7 @@
 //! exported, which pinning it takes.
 //!
 //! ```text
-//! gdremu_preload   libc's functions by which programs reach /dev/gdrdrv, the machine behind them
+//! gdremu_preload   libc functions by which programs reach /dev/gdrdrv, and the emulated driver
 //! memory         cuMemAlloc and its like: memory from the provider
 //! vmm            cuMemCreate and cuMemUnmap: the program's own VMM memory
 //!   entry        what each of them begins with

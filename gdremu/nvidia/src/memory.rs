@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gdremu_core::gpu::nvidia::cuda::{Cuda, Status, told};
+use gdremu_core::gpu::nvidia::cuda::{Cuda, Status, check_status};
 
 use crate::entry::call;
 use crate::state;
@@ -30,7 +30,7 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
         unsafe {
             match allocated {
                 Some(va) => address.write(va),
-                None => told((cuda.alloc)(address, size))?,
+                None => check_status((cuda.alloc)(address, size))?,
             }
         }
         Ok(())
@@ -59,7 +59,7 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
                     address.write(va);
                     pitch.write(row);
                 }
-                None => told((cuda.alloc_pitch)(address, pitch, width, height, element))?,
+                None => check_status((cuda.alloc_pitch)(address, pitch, width, height, element))?,
             }
         }
         Ok(())
@@ -76,7 +76,7 @@ pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
         let gpu = state::enter().and_then(|mut process| process.gpu.nvidia().gpu_of(address));
         let Some(gpu) = gpu else {
             // SAFETY: the program's argument.
-            return told(unsafe { (cuda.free)(address) });
+            return check_status(unsafe { (cuda.free)(address) });
         };
         // What uses the memory comes to its end first, as with the real function.
         cuda.wait_for(gpu)?;
@@ -95,7 +95,7 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
     call("cuMemGetAddressRange", |cuda| {
         // SAFETY: the program's arguments, either of which may be NULL.
         unsafe {
-            told((cuda.address_range)(base, size, address))?;
+            check_status((cuda.address_range)(base, size, address))?;
             if let Some((start, len)) = buffer(address) {
                 if let Some(base) = base.as_mut() {
                     *base = start;
@@ -112,7 +112,7 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
 /// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 const SYNC_MEMOPS: c_int = 6;
 
-/// CUDA knows SYNC_MEMOPS for its own buffers alone. Programs that set it on those that stand in for them
+/// CUDA accepts SYNC_MEMOPS only for its own buffers. Programs that set it on those that stand in for them
 /// must not fail for that; their small copies stay asynchronous, as `gdremu/README.md` says.
 pub(crate) unsafe extern "C" fn cuPointerSetAttribute(
     value: *const c_void,
@@ -124,6 +124,6 @@ pub(crate) unsafe extern "C" fn cuPointerSetAttribute(
             return Ok(());
         }
         // SAFETY: the program's arguments.
-        unsafe { told((cuda.set_pointer_attribute)(value, attribute, address)) }
+        unsafe { check_status((cuda.set_pointer_attribute)(value, attribute, address)) }
     })
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use gdremu_core::gpu::nvidia::cuda::{Status, told};
+use gdremu_core::gpu::nvidia::cuda::{Status, check_status};
 
 use crate::entry::call;
 use crate::replaced;
@@ -31,7 +31,7 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress(
     call("cuGetProcAddress", |cuda| {
         // SAFETY: the program's arguments.
         unsafe {
-            told((cuda.proc_address)(name, function, version, flags))?;
+            check_status((cuda.proc_address)(name, function, version, flags))?;
             replace(name, function, version);
         }
         Ok(())
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     call("cuGetProcAddress", |cuda| {
         // SAFETY: the program's arguments.
         unsafe {
-            told((cuda.proc_address_2)(name, function, version, flags, found))?;
+            check_status((cuda.proc_address_2)(name, function, version, flags, found))?;
             replace(name, function, version);
         }
         Ok(())

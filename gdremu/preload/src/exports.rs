@@ -1,9 +1,9 @@
 //! Descriptors that CUDA gives out for GPU memory: dma-bufs, which can be mapped, and shareable
 //! handles of physical objects.
 //!
-//! A descriptor is one of an empty file of the export's size in the session's folder, and holds a
-//! lock on it: as with devices, the kernel itself thus counts who still has it. The memory lives
-//! as long as anybody does, and as long as it is mapped.
+//! A descriptor is one of an empty file of the export's size in the session directory, and holds a
+//! lock on it: as with devices, the lock is free once all copies are closed. The memory lives until
+//! then, and as long as it is mapped.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -32,7 +32,7 @@ pub enum Export {
 struct Live {
     export: Export,
     path: PathBuf,
-    /// It is a parent's, who alone decides when it ends.
+    /// It belongs to the parent process, which releases it.
     inherited: bool,
     /// Where it is mapped: (start, end).
     mappings: Vec<(usize, usize)>,
@@ -49,16 +49,16 @@ pub(crate) struct Exports {
 
 impl Exports {
     /// Makes a descriptor for an export.
-    pub(crate) fn add(&mut self, folder: &Path, export: Export, len: u64) -> io::Result<c_int> {
+    pub(crate) fn add(&mut self, directory: &Path, export: Export, len: u64) -> io::Result<c_int> {
         self.made += 1;
-        let path = folder.join(format!("export-{}-{}", std::process::id(), self.made));
+        let path = directory.join(format!("export-{}-{}", std::process::id(), self.made));
         let open = || -> io::Result<_> {
             let file = OpenOptions::new()
                 .read(true)
                 .write(true)
                 .create_new(true)
                 .open(&path)?;
-            file.set_len(len)?; // Where a dma-buf tells its size: lseek(fd, 0, SEEK_END).
+            file.set_len(len)?; // lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
             file.lock()?;
             let metadata = file.metadata()?;
             Ok((file, (metadata.dev(), metadata.ino())))
@@ -149,7 +149,7 @@ impl Exports {
         }
     }
 
-    /// Forgets the exports that nobody has any more, and returns them.
+    /// Removes the exports that are no longer open or mapped, and returns them.
     pub(crate) fn reap(&mut self) -> Vec<Export> {
         let mut gone = Vec::new();
         self.live.retain(|_, live| {

@@ -26,12 +26,12 @@ pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
     state::lock().take_calls().as_ptr()
 }
 
-/// Number of page tables that this process has pinned; with the kernel's gdrdrv, that the machine
-/// has, or -1 if the module does not tell.
+/// Number of page tables that this process has pinned; with the kernel's gdrdrv, that all
+/// processes have, or -1 if the module does not report it.
 pub(crate) extern "C" fn gdremu_pins() -> c_long {
     if !state::config().gpu.provider.emulates_gdrdrv() {
-        let told = std::fs::read_to_string(REFCOUNT).ok();
-        let count = told.and_then(|text| text.trim().parse().ok());
+        let text = std::fs::read_to_string(REFCOUNT).ok();
+        let count = text.and_then(|text| text.trim().parse().ok());
         return count.unwrap_or(-1);
     }
     let mut process = state::lock();

@@ -39,7 +39,7 @@ pub(crate) fn open(text: &str, flags: c_int) -> Result<c_int, Errno> {
     if fd < 0 {
         return Err(errno(std::io::Error::last_os_error()));
     }
-    // SAFETY: a descriptor just made, which nobody else owns.
+    // SAFETY: the descriptor was just created, so nothing else owns it.
     let mut file = unsafe { File::from_raw_fd(fd) };
     file.write_all(text.as_bytes())
         .and_then(|()| file.rewind())
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_text_is_read_from_its_start() {
         let fd = open("12\n", libc::O_CLOEXEC).unwrap();
-        // SAFETY: a descriptor just made, which nobody else owns.
+        // SAFETY: the descriptor was just created, so nothing else owns it.
         let file = unsafe { File::from_raw_fd(fd) };
         assert_eq!(std::io::read_to_string(file).unwrap(), "12\n");
     }

@@ -1,4 +1,4 @@
-//! The emulated machine of this process, behind one lock.
+//! The emulated driver and GPUs of this process, behind one lock.
 //!
 //! Made on first use, so that a hook called before any constructor finds it. While a thread holds
 //! the lock, its own libc calls pass through the hooks untouched.
@@ -45,19 +45,19 @@ pub struct EmulatedProcess {
     pub gpu: Gpu,
     /// Faults of the driver and of CUDA.
     pub faults: Faults,
-    /// This process was forked from one that had the machine already.
+    /// This process was forked from one that had this state already.
     pub forked: bool,
     session: Session,
     devices: HashMap<Identity, Device>,
     /// Descriptors that CUDA gave out.
     pub(crate) exports: Exports,
-    /// Names of the driver calls made since they were last asked for.
+    /// Names of the driver calls since the last [`EmulatedProcess::take_calls`].
     calls: Vec<&'static str>,
-    /// The names as they were last handed out.
-    calls_told: CString,
+    /// The names that it returned last.
+    calls_taken: CString,
 }
 
-/// Driver calls beyond these are forgotten when nobody asks for them.
+/// More driver calls than these are not recorded.
 const MAX_CALLS: usize = 1 << 20;
 
 /// A device that this process opened.
@@ -108,7 +108,10 @@ impl Drop for Guard {
 /// # Panics
 /// If the calling thread holds it.
 pub fn lock() -> Guard {
-    assert!(!INSIDE.replace(true), "the process's lock is not recursive");
+    assert!(
+        !INSIDE.replace(true),
+        "the lock of EmulatedProcess is not recursive"
+    );
     let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
     process.get_or_insert_with(EmulatedProcess::new);
     Guard(process)
@@ -154,7 +157,7 @@ impl EmulatedProcess {
             devices: HashMap::new(),
             exports: Exports::default(),
             calls: Vec::new(),
-            calls_told: CString::default(),
+            calls_taken: CString::default(),
             config,
         }
     }
@@ -206,7 +209,7 @@ impl EmulatedProcess {
         Ok(fd as u64)
     }
 
-    /// Tells what a descriptor is, by what the kernel says and not by its number.
+    /// Identifies a descriptor by its file, not by its number.
     pub(crate) fn descriptor_of(&self, fd: c_int) -> Descriptor {
         let Some(status) = file_status(fd) else {
             return Descriptor::Other;
@@ -251,7 +254,7 @@ impl EmulatedProcess {
                 .map(|field| (field.name, argument.get(field)))
                 .collect(),
         };
-        self.tell(name, &arguments, result.map(|()| 0), begin);
+        self.log_call(name, &arguments, result.map(|()| 0), begin);
         self.publish_pins(identity);
         result
     }
@@ -365,7 +368,7 @@ impl EmulatedProcess {
         let begin = Instant::now();
         // As in Linux, a close that fails has closed.
         let result = run().and_then(|()| self.faults.take("close").map_or(Ok(()), Err));
-        self.tell("close", &[], result.map(|()| 0), begin);
+        self.log_call("close", &[], result.map(|()| 0), begin);
         self.reap(identity);
         result
     }
@@ -383,7 +386,7 @@ impl EmulatedProcess {
         }
     }
 
-    /// Releases a device if the kernel says that nobody has it open any longer.
+    /// Releases a device that is no longer open in any process.
     fn reap(&mut self, identity: Identity) {
         let Some(device) = self.devices.get(&identity) else {
             return;
@@ -396,7 +399,7 @@ impl EmulatedProcess {
         self.devices.remove(&identity);
     }
 
-    /// Releases every device that nobody has open, however it was closed.
+    /// Releases all devices that are no longer open, however they were closed.
     pub(crate) fn reap_all(&mut self) {
         for identity in self.devices.keys().copied().collect::<Vec<_>>() {
             self.reap(identity);
@@ -409,7 +412,7 @@ impl EmulatedProcess {
         self.session.refcount()
     }
 
-    /// Lets the hooks tell cheaply which addresses do not concern them.
+    /// Publishes the bounds by which the hooks skip unrelated addresses.
     pub(crate) fn publish_bounds(&self) {
         let bounds = [self.driver.mapped_bounds(), self.exports.mapped_bounds()];
         mapped_range::set(
@@ -429,7 +432,7 @@ impl EmulatedProcess {
         }
     }
 
-    /// Makes a driver call unless it shall fail, and tells about it.
+    /// Makes a driver call unless a fault is due, and logs it.
     pub(crate) fn call(
         &mut self,
         name: &'static str,
@@ -441,11 +444,11 @@ impl EmulatedProcess {
             Some(errno) => Err(errno),
             None => make(self),
         };
-        self.tell(name, arguments, result, begin);
+        self.log_call(name, arguments, result, begin);
         result
     }
 
-    fn tell(
+    fn log_call(
         &mut self,
         call: &'static str,
         arguments: &[(&str, u64)],
@@ -468,11 +471,11 @@ impl EmulatedProcess {
         }
     }
 
-    /// The driver calls since this was last asked, by name, separated by blanks.
+    /// The driver calls since the last call of this, by name, separated by blanks.
     pub(crate) fn take_calls(&mut self) -> &CStr {
         let calls = std::mem::take(&mut self.calls).join(" ");
-        self.calls_told = CString::new(calls).expect("names have no NUL byte");
-        &self.calls_told
+        self.calls_taken = CString::new(calls).expect("names have no NUL byte");
+        &self.calls_taken
     }
 
     /// In a forked child: devices and mappings are the parent's.
@@ -487,7 +490,7 @@ impl EmulatedProcess {
     }
 }
 
-/// Adds a line to a file. Opened anew each time: the program sees no descriptor that is not its own.
+/// Appends a line to a file. Opens it for each line, so that the program never sees the descriptor.
 fn append(path: &Path, line: &str) {
     // A trace that cannot be written must not stop the program.
     if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {

@@ -9,7 +9,7 @@ use super::pin::Mapping;
 use super::vma::Vma;
 use super::{Caller, Driver, FileId};
 
-/// User space ends here on the machines that are emulated.
+/// User space ends here on all emulated platforms.
 const ADDRESS_SPACE: usize = 1 << 47;
 
 /// What a program asks of mmap(2).

@@ -29,7 +29,7 @@ pub struct Run {
     pub len: u64,
 }
 
-/// Physical memory that holds nobody's data any more.
+/// Physical memory whose contents are no longer needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
     /// A whole object: it no longer exists.
@@ -57,7 +57,7 @@ pub struct Object {
     uses: u32,
 }
 
-/// Who refers to an object.
+/// What refers to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A handle of the program.
@@ -145,7 +145,7 @@ impl Physical {
         }
     }
 
-    /// Notes that nobody needs the contents of part of a live object any more.
+    /// Marks the contents of part of a live object as no longer needed.
     pub fn discard(&mut self, run: Run) {
         self.discarded.push(Discard::Part(run));
     }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merges_with_both_neighbours() {
+    fn merges_with_both_neighbors() {
         let mut ranges = Ranges::default();
         ranges.give(0, 10);
         ranges.give(20, 10);

@@ -13,10 +13,10 @@ use super::{buffer, gpus, host, work};
 /// Contexts behave as since CUDA 3.2: they float between threads.
 const API_VERSION: u32 = 3020;
 
-/// Makes a context; nobody has it current yet.
+/// Creates a context without making it current.
 ///
 /// # Errors
-/// What a kernel did wrong.
+/// The error of a GPU kernel.
 pub(super) fn create(state: &mut State, gpu: usize, flags: u32) -> Result<ContextHandle> {
     state.check()?;
     let id = state.next_id();

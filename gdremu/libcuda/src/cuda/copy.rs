@@ -1,4 +1,4 @@
-//! Copies in every direction. The address alone says what memory it is, as with CUDA's unified
+//! Copies in every direction. The address determines what memory it is, as with CUDA's unified
 //! addressing.
 
 use std::ptr;

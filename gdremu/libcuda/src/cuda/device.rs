@@ -2,8 +2,8 @@
 
 use std::ffi::c_char;
 
-use gdremu_core::gpu::physical::GPU_BYTES;
 use gdremu_core::gpu::pci;
+use gdremu_core::gpu::physical::GPU_BYTES;
 
 use super::args::{In, Out};
 use super::attributes;

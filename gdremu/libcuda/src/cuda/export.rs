@@ -48,7 +48,7 @@ pub(super) extern "C" fn cuMemGetHandleForAddressRange(
         if kind != DMA_BUF_FD || flags & !known != 0 {
             return Err(Error::INVALID_VALUE);
         }
-        // A GPU that has PCIe alone refuses the flag.
+        // A GPU that only has PCIe refuses the flag.
         if flags & MAPPING_TYPE_PCIE != 0 && !config.coherent {
             return Err(Error::NOT_SUPPORTED);
         }

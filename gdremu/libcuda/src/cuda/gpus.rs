@@ -1,4 +1,4 @@
-//! The way to the emulated GPUs, which the CUDA stand-in shares with the emulated driver.
+//! Access to the emulated GPUs, which the CUDA stand-in shares with the emulated driver.
 
 use gdremu_core::config::GpuConfig;
 use gdremu_core::gpu::HostProvider;
@@ -8,12 +8,12 @@ use super::address_space;
 use super::error::{Error, Result};
 use crate::state as process;
 
-/// What GPUs there are.
+/// The configuration of the GPUs.
 pub(super) fn config() -> GpuConfig {
     process::lock().config.gpu.clone()
 }
 
-/// The result that a call of this function shall fail with (`--fault`), given as a number.
+/// The error that this call of the function must fail with (`--fault`).
 pub(super) fn fault(function: &str) -> Option<Error> {
     process::lock()
         .faults
@@ -26,14 +26,14 @@ pub(super) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
     call(process::lock().gpu.host())
 }
 
-/// Changes the books of the GPUs' memory.
+/// Changes the allocation metadata of the GPUs' memory.
 pub(super) fn change<T>(
     mut call: impl FnMut(&mut Memory) -> std::result::Result<T, memory::Error>,
 ) -> Result<T> {
     let mut process = process::lock();
     let result = match process.gpu.host().change(&mut call) {
         Err(memory::Error::NoMemory) => {
-            process.reap_exports(); // What closed descriptors kept is free only then.
+            process.reap_exports(); // This frees the memory of closed descriptors.
             process.gpu.host().change(call)
         }
         result => result,
@@ -49,8 +49,7 @@ pub(super) fn free_bytes(gpu: usize) -> u64 {
     process.gpu.host().memory().free_bytes(gpu)
 }
 
-/// Takes memory away from the program: pins that lose it are told before anybody else can use the
-/// GPUs.
+/// Removes memory from the program, and revokes its pins before any other thread can use the GPUs.
 pub(super) fn take_away(
     call: impl FnMut(&mut Memory) -> std::result::Result<Vec<PageTableId>, memory::Error>,
 ) -> Result {
@@ -72,7 +71,7 @@ pub(super) fn by_ordinal(device: i32) -> Result<usize> {
         .ok_or(Error::INVALID_DEVICE)
 }
 
-/// How many GPUs there are.
+/// The number of GPUs.
 pub(super) fn count() -> usize {
     config().gpus as usize
 }

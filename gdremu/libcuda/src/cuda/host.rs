@@ -1,8 +1,8 @@
-//! Host memory that CUDA allocates or knows, and managed memory, which is host memory here: the CPU
-//! may touch it, and it cannot be pinned through the driver, as on real GPUs.
+//! Host memory that CUDA allocates or registers, and managed memory, which is host memory here: the
+//! CPU may access it, and gdrdrv cannot pin it, as on real GPUs.
 //!
-//! It is mapped for CUDA alone: tools that know the program's heap must not take it for that. By raw
-//! system calls: functions that tools put into the place of mmap and munmap would run under our lock.
+//! It is mapped separately, so that tools do not mistake it for the program's heap, and by raw system
+//! calls, because mmap and munmap functions that tools install would run under the lock.
 
 use std::ptr;
 

@@ -166,7 +166,7 @@ pub(super) extern "C" fn cuPointerGetAttributes(
     })
 }
 
-/// An attribute of managed memory; the advice that it tells of cannot be given here.
+/// An attribute of managed memory; the advice that it reports cannot be set here.
 pub(super) extern "C" fn cuMemRangeGetAttribute(
     data: Untyped,
     size: usize,

@@ -1,4 +1,4 @@
-//! Primary contexts: one per GPU, shared by everybody who retains it.
+//! Primary contexts: one per GPU, shared by all code that retains it.
 
 use std::sync::MutexGuard;
 
@@ -80,7 +80,7 @@ pub(super) extern "C" fn cuDevicePrimaryCtxGetState(
     })
 }
 
-/// Ends a primary context with all that it owns; who has it current or retained finds it destroyed.
+/// Ends a primary context with all that it owns; later uses of it return CONTEXT_IS_DESTROYED.
 fn destroy(mut state: MutexGuard<'static, State>, gpu: usize) -> Result {
     let context = state.primaries.get_mut(&gpu).and_then(|primary| {
         primary.retained = 0;

@@ -55,7 +55,7 @@ fn query(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u6
     Ok(status)
 }
 
-/// The form of CUDA 11.3, which cannot tell why there is no function.
+/// The form of CUDA 11.3, which does not report why a function is missing.
 pub(super) extern "C" fn cuGetProcAddress(
     name: In<c_char>,
     function: Out<*const c_void>,

@@ -1,4 +1,4 @@
-//! Virtual memory management: cuMemCreate, cuMemAddressReserve, cuMemMap and their kin.
+//! Virtual memory management: cuMemCreate, cuMemAddressReserve, cuMemMap and related functions.
 
 use std::ffi::c_void;
 

@@ -8,7 +8,7 @@ use libc::mode_t;
 
 use super::paths::{Target, target};
 use super::stand_ins::at_stand_in;
-use super::{answer, device_fds};
+use super::{device_fds, to_libc};
 use crate::next;
 use crate::state::{self, Descriptor};
 
@@ -45,7 +45,7 @@ macro_rules! access {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
                 match target(libc::AT_FDCWD, path) {
-                    Some(target) => answer(check_access(target, wanted)),
+                    Some(target) => to_libc(check_access(target, wanted)),
                     None => at_stand_in(libc::AT_FDCWD, path, |path| next::$name()(path, wanted)),
                 }
             }
@@ -56,17 +56,17 @@ macro_rules! access {
 access!(access, eaccess, euidaccess);
 
 pub(crate) unsafe extern "C" fn faccessat(
-    folder: c_int,
+    dirfd: c_int,
     path: *const c_char,
     wanted: c_int,
     flags: c_int,
 ) -> c_int {
     // SAFETY: the program's arguments, handed on as they are.
     unsafe {
-        match target(folder, path) {
-            Some(target) => answer(check_access(target, wanted)),
-            None => at_stand_in(folder, path, |path| {
-                next::faccessat()(folder, path, wanted, flags)
+        match target(dirfd, path) {
+            Some(target) => to_libc(check_access(target, wanted)),
+            None => at_stand_in(dirfd, path, |path| {
+                next::faccessat()(dirfd, path, wanted, flags)
             }),
         }
     }
@@ -96,7 +96,7 @@ unsafe fn fill(target: Target, status: *mut libc::stat) -> Result<c_int, Errno> 
 
 /// Functions that fill a `struct stat` for a path: its name, its other arguments in order.
 macro_rules! stat {
-    ($($name:ident in $folder:expr, ($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*);)*) => {$(
+    ($($name:ident in $dirfd:expr, ($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*);)*) => {$(
         pub(crate) unsafe extern "C" fn $name(
             $($before: $before_type,)*
             path: *const c_char,
@@ -105,9 +105,9 @@ macro_rules! stat {
         ) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
-                match target($folder, path) {
-                    Some(target) => answer(fill(target, status)),
-                    None => at_stand_in($folder, path, |path| next::$name()($($before,)* path, status, $($after,)*)),
+                match target($dirfd, path) {
+                    Some(target) => to_libc(fill(target, status)),
+                    None => at_stand_in($dirfd, path, |path| next::$name()($($before,)* path, status, $($after,)*)),
                 }
             }
         }
@@ -120,14 +120,14 @@ stat! {
     stat64 in libc::AT_FDCWD, (;);
     lstat in libc::AT_FDCWD, (;);
     lstat64 in libc::AT_FDCWD, (;);
-    fstatat in folder, (folder: c_int; flags: c_int);
-    fstatat64 in folder, (folder: c_int; flags: c_int);
+    fstatat in dirfd, (dirfd: c_int; flags: c_int);
+    fstatat64 in dirfd, (dirfd: c_int; flags: c_int);
     __xstat in libc::AT_FDCWD, (version: c_int;);
     __xstat64 in libc::AT_FDCWD, (version: c_int;);
     __lxstat in libc::AT_FDCWD, (version: c_int;);
     __lxstat64 in libc::AT_FDCWD, (version: c_int;);
-    __fxstatat in folder, (version: c_int, folder: c_int; flags: c_int);
-    __fxstatat64 in folder, (version: c_int, folder: c_int; flags: c_int);
+    __fxstatat in dirfd, (version: c_int, dirfd: c_int; flags: c_int);
+    __fxstatat64 in dirfd, (version: c_int, dirfd: c_int; flags: c_int);
 }
 
 /// Whether a descriptor is a device.
@@ -147,7 +147,7 @@ macro_rules! fstat {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
                 if is_device(fd) {
-                    answer(fill(Target::Device, status))
+                    to_libc(fill(Target::Device, status))
                 } else {
                     next::$name()($($before,)* fd, status)
                 }
@@ -164,7 +164,7 @@ fstat! {
 }
 
 pub(crate) unsafe extern "C" fn statx(
-    folder: c_int,
+    dirfd: c_int,
     path: *const c_char,
     flags: c_int,
     mask: c_uint,
@@ -173,13 +173,13 @@ pub(crate) unsafe extern "C" fn statx(
     // SAFETY: the program's arguments, handed on as they are; a structure of numbers, for which
     // zeros are values.
     unsafe {
-        let Some(target) = target(folder, path) else {
-            return at_stand_in(folder, path, |path| {
-                next::statx()(folder, path, flags, mask, status)
+        let Some(target) = target(dirfd, path) else {
+            return at_stand_in(dirfd, path, |path| {
+                next::statx()(dirfd, path, flags, mask, status)
             });
         };
         if !state::config().driver.loaded {
-            return answer(Err(Errno::ENOENT));
+            return to_libc(Err(Errno::ENOENT));
         }
         let mut new: libc::statx = zeroed();
         new.stx_mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_NLINK;

@@ -7,7 +7,7 @@ use libc::{FILE, mode_t};
 
 use super::paths::{Target, target};
 use super::stand_ins::at_stand_in;
-use super::{answer, device_fds, last_errno, told};
+use super::{device_fds, from_libc, last_errno, to_libc};
 use crate::next;
 use crate::proc_files;
 use crate::state::{self, Descriptor, Guard};
@@ -16,7 +16,7 @@ use crate::system::file_status;
 /// Opens one of the module's files.
 fn open_target(target: Target, flags: c_int) -> Option<c_int> {
     let mut process = state::enter()?;
-    Some(answer(match target {
+    Some(to_libc(match target {
         Target::Device => process.open(flags),
         Target::ProcFolder => Err(Errno::ENOENT),
         Target::Params | Target::Refcount => open_proc(&mut process, target, flags),
@@ -73,16 +73,16 @@ open_2!(__open_2, __open64_2);
 macro_rules! openat {
     ($($name:ident),*) => {$(
         pub(crate) unsafe extern "C" fn $name(
-            folder: c_int,
+            dirfd: c_int,
             path: *const c_char,
             flags: c_int,
             mode: mode_t,
         ) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
-                target(folder, path)
+                target(dirfd, path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| at_stand_in(folder, path, |path| next::$name()(folder, path, flags, mode)))
+                    .unwrap_or_else(|| at_stand_in(dirfd, path, |path| next::$name()(dirfd, path, flags, mode)))
             }
         }
     )*};
@@ -93,12 +93,12 @@ openat!(openat, openat64);
 /// Spellings of openat(2) without a mode.
 macro_rules! openat_2 {
     ($($name:ident),*) => {$(
-        pub(crate) unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+        pub(crate) unsafe extern "C" fn $name(dirfd: c_int, path: *const c_char, flags: c_int) -> c_int {
             // SAFETY: the program's arguments, handed on as they are.
             unsafe {
-                target(folder, path)
+                target(dirfd, path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| at_stand_in(folder, path, |path| next::$name()(folder, path, flags)))
+                    .unwrap_or_else(|| at_stand_in(dirfd, path, |path| next::$name()(dirfd, path, flags)))
             }
         }
     )*};
@@ -131,7 +131,7 @@ macro_rules! fopen {
 
 fopen!(fopen, fopen64);
 
-/// Lists the machine's own directory if there is one: that of the emulated machine has only the
+/// Lists the real directory if there is one: the emulated one has only the
 /// entries that are emulated.
 pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
     // SAFETY: the program's argument, handed on as it is.
@@ -151,7 +151,9 @@ fn close_device(fd: c_int, run: impl FnOnce() -> c_int) -> c_int {
     };
     device_fds::remove(fd);
     match process.descriptor_of(fd) {
-        Descriptor::Own(identity, _) => answer(process.close(identity, || told(run())).map(|()| 0)),
+        Descriptor::Own(identity, _) => {
+            to_libc(process.close(identity, || from_libc(run())).map(|()| 0))
+        }
         _ => run(),
     }
 }

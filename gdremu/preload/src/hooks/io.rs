@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_ulong, c_void};
 use gdremu_core::abi::{self, Argument, Command};
 use gdremu_core::errno::Errno;
 
-use super::{answer, fail};
+use super::{fail, to_libc};
 use crate::next;
 use crate::state::{self, Descriptor};
 
@@ -13,7 +13,7 @@ use crate::state::{self, Descriptor};
 const LOWEST_ADDRESS: usize = 4096;
 
 pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    // The kernel looks at the lower half alone.
+    // The kernel only reads the lower half.
     let number = request as u32;
     if abi::is_gdrdrv(number) {
         // SAFETY: the program's arguments.
@@ -56,5 +56,5 @@ unsafe fn command(fd: c_int, number: u32, argument: *mut c_void) -> Option<c_int
                 .copy_from_nonoverlapping(bytes.0.as_ptr(), size)
         };
     }
-    Some(answer(result.map(|()| 0)))
+    Some(to_libc(result.map(|()| 0)))
 }

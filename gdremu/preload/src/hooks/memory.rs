@@ -6,7 +6,7 @@ use gdremu_core::driver::MapRequest;
 use gdremu_core::errno::Errno;
 use libc::{off_t, size_t};
 
-use super::{answer, device_fds, fail, last_errno, mapped_range, told};
+use super::{device_fds, fail, from_libc, last_errno, mapped_range, to_libc};
 use crate::next;
 use crate::state::{self, Descriptor};
 use crate::system::file_status;
@@ -148,8 +148,8 @@ pub(crate) unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int 
     }
     match state::enter() {
         Some(mut process) if process.maps(addr, len) => {
-            let run = || told(run());
-            answer(process.take_away("munmap", addr, len, run).map(|()| 0))
+            let run = || from_libc(run());
+            to_libc(process.take_away("munmap", addr, len, run).map(|()| 0))
         }
         _ => run(),
     }

@@ -29,14 +29,14 @@ const MAX: usize = libc::PATH_MAX as usize;
 impl Absolute {
     /// The absolute form of a path that is relative to a directory (`AT_FDCWD`: the working one). `None`
     /// if that directory has no path, or if the path is empty or too long.
-    pub(super) fn new(folder: c_int, path: &[u8]) -> Option<Absolute> {
+    pub(super) fn new(dirfd: c_int, path: &[u8]) -> Option<Absolute> {
         let mut absolute = Absolute {
             bytes: [0; MAX],
             len: 0,
         };
         if path.first()? != &b'/' {
             let mut base = [0; MAX];
-            let base = folder_path(folder, &mut base)?;
+            let base = dirfd_path(dirfd, &mut base)?;
             absolute.append(base)?;
         }
         absolute.append(path)?;
@@ -69,8 +69,8 @@ impl Absolute {
 }
 
 /// The path of a directory.
-fn folder_path(folder: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
-    if folder == libc::AT_FDCWD {
+fn dirfd_path(dirfd: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
+    if dirfd == libc::AT_FDCWD {
         // SAFETY: as much room as said.
         let path = unsafe { libc::getcwd(room.as_mut_ptr().cast(), room.len()) };
         if path.is_null() {
@@ -80,7 +80,7 @@ fn folder_path(folder: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
         return Some(path.to_bytes());
     }
     let mut link = [0_u8; 32];
-    write!(&mut link[..], "/proc/self/fd/{folder}").ok()?;
+    write!(&mut link[..], "/proc/self/fd/{dirfd}").ok()?;
     // SAFETY: the text is shorter than its room, so ends with a NUL byte; as much room as said.
     let len = unsafe { libc::readlink(link.as_ptr().cast(), room.as_mut_ptr().cast(), room.len()) };
     Some(&room[..usize::try_from(len).ok()?])
@@ -90,14 +90,14 @@ fn folder_path(folder: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn target(folder: c_int, path: *const c_char) -> Option<Target> {
+pub(super) unsafe fn target(dirfd: c_int, path: *const c_char) -> Option<Target> {
     // SAFETY: as the caller promises.
-    unsafe { by_name(folder, path) }.filter(|_| state::config().gpu.provider.emulates_gdrdrv())
+    unsafe { by_name(dirfd, path) }.filter(|_| state::config().gpu.provider.emulates_gdrdrv())
 }
 
 /// # Safety
 /// As for [`target`].
-unsafe fn by_name(folder: c_int, path: *const c_char) -> Option<Target> {
+unsafe fn by_name(dirfd: c_int, path: *const c_char) -> Option<Target> {
     if path.is_null() {
         return None;
     }
@@ -107,7 +107,7 @@ unsafe fn by_name(folder: c_int, path: *const c_char) -> Option<Target> {
     if !path.windows(6).any(|part| part == b"gdrdrv") {
         return None;
     }
-    by_parts(Absolute::new(folder, path)?.bytes())
+    by_parts(Absolute::new(dirfd, path)?.bytes())
 }
 
 fn by_parts(path: &[u8]) -> Option<Target> {

@@ -1,4 +1,4 @@
-//! Files under /proc and /sys that the emulated machine has its own version of, in the session's folder.
+//! Emulated files below /proc and /sys, in the session directory.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,18 +12,18 @@ use crate::state;
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
 pub(super) unsafe fn at_stand_in<R>(
-    folder: c_int,
+    dirfd: c_int,
     path: *const c_char,
     call: impl FnOnce(*const c_char) -> R,
 ) -> R {
     // SAFETY: as the caller promises.
-    match unsafe { stand_in(folder, path) } {
+    match unsafe { stand_in(dirfd, path) } {
         Some(file) => call(file.as_ptr()),
         None => call(path),
     }
 }
 
-unsafe fn stand_in(folder: c_int, path: *const c_char) -> Option<CString> {
+unsafe fn stand_in(dirfd: c_int, path: *const c_char) -> Option<CString> {
     if path.is_null() {
         return None;
     }
@@ -34,7 +34,7 @@ unsafe fn stand_in(folder: c_int, path: *const c_char) -> Option<CString> {
     if path.starts_with(b"/") && elsewhere(path) && !path.windows(3).any(|part| part == b"/..") {
         return None;
     }
-    let absolute = Absolute::new(folder, path)?;
+    let absolute = Absolute::new(dirfd, path)?;
     let path = absolute.bytes();
     if elsewhere(path) {
         return None;
