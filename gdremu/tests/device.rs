@@ -167,7 +167,7 @@ fn calls_are_traced_as_json_lines() {
 }
 
 #[test]
-fn ends_of_programs_are_passed_through() {
+fn exit_status_and_signal_of_the_program_are_passed_on() {
     runtime();
     let shell = |script| gdremu(&[], Path::new("sh"), &["-c", script]).status;
     assert_eq!(shell("exit 7").code(), Some(7));
@@ -183,7 +183,7 @@ fn ends_of_programs_are_passed_through() {
 }
 
 #[test]
-fn programs_that_the_preload_library_cannot_reach_are_named() {
+fn programs_that_ignore_ld_preload_cause_a_warning() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unreachable");
     fs::create_dir_all(&directory).unwrap();
     let source = directory.join("true.c");
@@ -220,7 +220,7 @@ fn signals_reach_the_program() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn session_directory_is_removed() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("session");
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).unwrap();

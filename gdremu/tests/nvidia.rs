@@ -70,7 +70,7 @@ fn hooks_in_our_own_entries_do_not_reach_what_lookups_find() {
 }
 
 #[test]
-fn they_fail_on_demand() {
+fn replaced_functions_fail_as_injected() {
     let output = run("nvidia_functions", "linked", "cuMemFree:700@2");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("is 0x2bc, not 0"), "{stderr}");
@@ -97,7 +97,7 @@ fn real_and_emulated_gpus_are_used_alike() {
 }
 
 #[test]
-fn gdremu_says_that_there_is_no_gpu() {
+fn missing_nvidia_driver_is_reported() {
     if Path::new("/dev/nvidiactl").exists() {
         return;
     }

@@ -18,7 +18,7 @@ pub const VARIABLE: &str = "GDREMU_CONFIG";
 /// The first CUDA version in which a dma-buf of GPU memory can be mapped.
 const DMABUF_MMAP: u32 = 13030;
 
-/// What is emulated.
+/// The configuration of an emulated process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// The directory that all processes under one gdremu share (see [`crate::session`]).
@@ -228,7 +228,7 @@ choice! {
 }
 
 choice! {
-    /// What a dma-buf of GPU memory is good for.
+    /// What can be done with a dma-buf of GPU memory.
     Dmabuf {
         /// What the CUDA version of the configuration has: mmap from 13.3 on.
         Auto = "auto",

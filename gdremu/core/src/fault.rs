@@ -16,7 +16,7 @@ enum Which {
     From(u64),
 }
 
-/// What a faulty call does.
+/// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// It fails and does nothing else.

@@ -1,7 +1,7 @@
-//! What the processes under one gdremu share: a directory with a record for each open device.
+//! State that all processes under one gdremu share: a directory with a record for each open device.
 //!
 //! A record is an empty file. The descriptor that a program gets for `/dev/gdrdrv` is a descriptor
-//! of its record and holds a lock on it, so that the kernel itself counts who still has the device
+//! of its record and holds a lock on it, so that the kernel itself counts which processes still have the device
 //! open: dups, forked children, receivers over a socket, mappings, and processes that were killed.
 //! The lock is free exactly when the last of them is gone. The record's *size* is the number of
 //! page tables that its device has pinned.
@@ -43,7 +43,7 @@ pub struct Leak {
     pub pid: u32,
     /// The owner's program.
     pub program: String,
-    /// Page tables that the kernel had to take back.
+    /// Number of page tables still pinned at its end.
     pub pins: u64,
 }
 

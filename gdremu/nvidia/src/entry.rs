@@ -1,4 +1,4 @@
-//! What every replaced function of libcuda begins with.
+//! The common start of all replaced functions of libcuda.
 #![forbid(unsafe_code)]
 
 use gdremu_core::gpu::nvidia::cuda::{Cuda, Status};

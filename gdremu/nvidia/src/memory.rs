@@ -1,4 +1,4 @@
-//! cuMemAlloc and its like: the program's buffers lie in memory that can be exported.
+//! cuMemAlloc and related functions: the program's buffers are in exportable memory.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -10,8 +10,8 @@ use crate::state;
 /// Rows of pitched memory start at multiples of this, as in CUDA.
 const PITCH: usize = 512;
 
-/// Allocates memory on the GPU of the calling thread's context. `None`: it is libcuda's to do, as
-/// the GPU makes no memory that can be exported, or as libcuda itself is calling.
+/// Allocates memory on the GPU of the calling thread's context. `None`: libcuda must do it, because
+/// the GPU has no exportable memory, or because libcuda itself is calling.
 fn alloc(cuda: &Cuda, size: usize) -> Result<Option<u64>, Status> {
     let gpu = cuda.current_gpu()?;
     if !cuda.makes_exportable(gpu) {
@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
     })
 }
 
-/// The buffer of ours that an address lies in: start and length.
+/// The replaced buffer that contains an address: start and length.
 fn buffer(va: u64) -> Option<(u64, u64)> {
     state::enter()?.gpu.nvidia().buffer(va)
 }
@@ -78,7 +78,7 @@ pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
             // SAFETY: the program's argument.
             return check_status(unsafe { (cuda.free)(address) });
         };
-        // What uses the memory comes to its end first, as with the real function.
+        // Wait for all work on the memory first, as the real function does.
         cuda.wait_for(gpu)?;
         let mut process = state::lock();
         let lost = process.gpu.nvidia().free(cuda, address)?;
@@ -112,8 +112,8 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
 /// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 const SYNC_MEMOPS: c_int = 6;
 
-/// CUDA accepts SYNC_MEMOPS only for its own buffers. Programs that set it on those that stand in for them
-/// must not fail for that; their small copies stay asynchronous, as `gdremu/README.md` says.
+/// CUDA accepts SYNC_MEMOPS only for its own buffers. Programs that set it on replaced
+/// buffers must not fail; their small copies stay asynchronous, see `gdremu/README.md`.
 pub(crate) unsafe extern "C" fn cuPointerSetAttribute(
     value: *const c_void,
     attribute: c_int,

@@ -18,7 +18,7 @@ use gdremu_core::gpu::physical::ObjectId;
 
 use crate::system::{Identity, file_status};
 
-/// What a descriptor stands for.
+/// The memory behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Export {
     /// Part of the device address space, as a dma-buf.
@@ -76,7 +76,7 @@ impl Exports {
         Ok(file.into_raw_fd())
     }
 
-    /// What a descriptor stands for.
+    /// The memory behind a descriptor.
     pub(crate) fn find(&self, fd: c_int) -> Option<(Identity, Export)> {
         if self.live.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Functions for tests to find by `dlsym(RTLD_DEFAULT, …)` and ask.
+//! Functions that tests find by `dlsym(RTLD_DEFAULT, …)`.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
@@ -9,7 +9,7 @@ use crate::state;
 /// The kernel's count of pinned page tables.
 const REFCOUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
 
-/// Where the GPU memory is, as `--provider` says it: `host`, `nvidia` or `emugpu`.
+/// The value of `--provider`: `host`, `nvidia` or `emugpu`.
 pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
     match state::config().gpu.provider {
         Provider::Host => c"host",
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn gdremu_faults_set(text: *const c_char) -> c_int 
     let text = if text.is_null() {
         c""
     } else {
-        // SAFETY: as the caller promises.
+        // SAFETY: `text` ends with a NUL byte: contract of this function.
         unsafe { CStr::from_ptr(text) }
     };
     match text.to_str().map(str::parse) {

@@ -1,4 +1,4 @@
-//! The module's files under /proc.
+//! gdrdrv's files below /proc.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::fd::{FromRawFd, IntoRawFd};
 use gdremu_core::config::DriverConfig;
 use gdremu_core::errno::Errno;
 
-/// What `params` says.
+/// The text of `params`.
 pub(crate) fn params(driver: &DriverConfig) -> String {
     let persistent = if driver.persistent() { "yes" } else { "no" };
     format!(
@@ -21,12 +21,12 @@ pub(crate) fn params(driver: &DriverConfig) -> String {
     )
 }
 
-/// What `nv_get_pages_refcount` says.
+/// The text of `nv_get_pages_refcount`.
 pub(crate) fn refcount(tables: u64) -> String {
     format!("{tables}\n")
 }
 
-/// A descriptor from which a text can be read, with the flags of open(2).
+/// Opens a descriptor for reading a text, with the flags of open(2).
 pub(crate) fn open(text: &str, flags: c_int) -> Result<c_int, Errno> {
     let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
     let close_on_exec = if flags & libc::O_CLOEXEC != 0 {

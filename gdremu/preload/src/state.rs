@@ -37,7 +37,7 @@ thread_local! {
 
 /// Everything that is emulated for this process.
 pub struct EmulatedProcess {
-    /// What is emulated.
+    /// The configuration.
     pub config: &'static Config,
     /// The kernel module.
     pub driver: Driver,
@@ -64,12 +64,12 @@ const MAX_CALLS: usize = 1 << 20;
 struct Device {
     file: FileId,
     record: Record,
-    /// A page of the record that stays mapped as long as the device is: it keeps the device open in
-    /// the kernel's eyes, as a real mapping would.
+    /// A page of the record that stays mapped as long as the device is: it keeps the file open, as
+    /// a mapping of a real device would.
     anchor: Option<usize>,
 }
 
-/// What a descriptor is.
+/// The kind of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Descriptor {
     /// A device that this process opened.
@@ -127,7 +127,7 @@ pub fn is_held_here() -> bool {
     INSIDE.get()
 }
 
-/// What is emulated.
+/// The configuration of this process.
 pub fn config() -> &'static Config {
     static CONFIG: OnceLock<Config> = OnceLock::new();
     CONFIG.get_or_init(|| {
@@ -194,7 +194,7 @@ impl EmulatedProcess {
         let identity = record.identity().map_err(errno)?;
         let fd = device.into_raw_fd();
         if flags & libc::O_CLOEXEC == 0 {
-            // SAFETY: changes a flag of the descriptor just made.
+            // SAFETY: `fd` was just opened; only its flag changes.
             unsafe { next::fcntl()(fd, libc::F_SETFD, 0) };
         }
         self.devices.insert(
@@ -287,7 +287,7 @@ impl EmulatedProcess {
         if device.anchor.is_some() {
             return;
         }
-        // SAFETY: new pages at an address that the kernel chooses, out of reach for everyone.
+        // SAFETY: the kernel chooses the address, so no memory is replaced.
         let anchor = unsafe {
             next::mmap()(
                 std::ptr::null_mut(),
@@ -301,7 +301,7 @@ impl EmulatedProcess {
         if anchor == libc::MAP_FAILED {
             return;
         }
-        // SAFETY: the page just mapped.
+        // SAFETY: the page was just mapped.
         unsafe { libc::madvise(anchor, 1, libc::MADV_DONTFORK) };
         device.anchor = Some(anchor as usize);
     }

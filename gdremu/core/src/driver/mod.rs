@@ -132,7 +132,7 @@ impl Driver {
         gpu.put_pages(table);
     }
 
-    /// The last descriptor and the last mapping of an open device are gone: gives up its pins.
+    /// The last descriptor and the last mapping of an open device are gone: releases its pins.
     pub fn release(&mut self, gpu: &mut dyn Provider, file: FileId) {
         let Some(mut file) = self.files.remove(&file) else {
             return;

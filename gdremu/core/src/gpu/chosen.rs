@@ -16,7 +16,7 @@ pub enum Gpu {
 }
 
 impl Gpu {
-    /// What the configuration asks for.
+    /// Creates the provider of a configuration.
     pub fn new(config: &GpuConfig) -> Gpu {
         let options = || Options {
             gpus: config.gpus as usize,

@@ -48,7 +48,7 @@ pub struct PageTable {
     pub runs: Vec<Run>,
 }
 
-/// What a device address belongs to.
+/// The buffer or mapping of a device address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Start of the buffer or VMM mapping.
@@ -133,7 +133,7 @@ pub struct Memory {
     pub(super) pins: BTreeMap<PageTableId, Pin>,
     /// Pinned bytes of each GPU.
     pub(super) pinned: Vec<u64>,
-    /// What has happened since [`Memory::take_steps`].
+    /// Steps since the last [`Memory::take_steps`].
     pub(super) steps: Vec<Step>,
     ids: u64,
 }

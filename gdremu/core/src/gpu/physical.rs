@@ -9,7 +9,7 @@ use super::ranges::Ranges;
 /// Bytes of each GPU's memory. They occupy host memory only once touched.
 pub const GPU_BYTES: u64 = 16 << 30;
 
-/// Physical memory is handed out in blocks of 2 MiB, CUDA's allocation granularity.
+/// Physical memory is allocated in blocks of 2 MiB, CUDA's allocation granularity.
 pub const BLOCK: u64 = 2 << 20;
 
 /// Names a physical object; never used twice.
@@ -150,7 +150,7 @@ impl Physical {
         self.discarded.push(Discard::Part(run));
     }
 
-    /// What has been discarded since the last call.
+    /// The memory that was discarded since the last call.
     pub fn take_discarded(&mut self) -> Vec<Discard> {
         std::mem::take(&mut self.discarded)
     }

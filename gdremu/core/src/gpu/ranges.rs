@@ -1,4 +1,4 @@
-//! A set of free ranges of numbers, addresses or physical offsets alike, handed out first fit.
+//! A set of free ranges of numbers, addresses or physical offsets alike, allocated first fit.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

@@ -39,7 +39,7 @@ fn live(state: &State, context: ContextHandle) -> Result<&Context> {
     state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)
 }
 
-/// Ends a context and everything that belongs to it, kernels first.
+/// Ends a context and everything that belongs to it, GPU kernels first.
 ///
 /// # Errors
 /// INVALID_CONTEXT.

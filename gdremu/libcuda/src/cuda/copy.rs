@@ -12,7 +12,7 @@ use super::state::{self, ContextHandle, State, StreamHandle};
 use super::work::{self, When};
 use super::{gpus, host};
 
-/// What the address of one side of a copy may be.
+/// The kind of memory at one side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     /// Memory that CUDA knows: device, managed, registered.

@@ -1,4 +1,4 @@
-//! Asking for the module's files without opening them: access and stat.
+//! access and stat on gdrdrv's files.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::mem::zeroed;
@@ -12,7 +12,7 @@ use super::{device_fds, to_libc};
 use crate::next;
 use crate::state::{self, Descriptor};
 
-/// A major number of those that Linux gives to drivers that ask for any.
+/// A major number of the range that Linux assigns dynamically.
 const MAJOR: c_uint = 240;
 
 fn mode(target: Target) -> mode_t {
@@ -21,7 +21,7 @@ fn mode(target: Target) -> mode_t {
             libc::S_IFCHR | 0o600
         }
         Target::Device => libc::S_IFCHR | 0o666,
-        Target::ProcFolder => libc::S_IFDIR | 0o555,
+        Target::ProcDirectory => libc::S_IFDIR | 0o555,
         Target::Params | Target::Refcount => libc::S_IFREG | 0o444,
     }
 }
@@ -42,7 +42,7 @@ fn check_access(target: Target, wanted: c_int) -> Result<c_int, Errno> {
 macro_rules! access {
     ($($name:ident),*) => {$(
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, wanted: c_int) -> c_int {
-            // SAFETY: the program's arguments, handed on as they are.
+            // SAFETY: the caller's arguments are passed on unchanged.
             unsafe {
                 match target(libc::AT_FDCWD, path) {
                     Some(target) => to_libc(check_access(target, wanted)),
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn faccessat(
     wanted: c_int,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the program's arguments, handed on as they are.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe {
         match target(dirfd, path) {
             Some(target) => to_libc(check_access(target, wanted)),
@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn faccessat(
     }
 }
 
-/// Fills a `struct stat` for one of the module's files.
+/// Fills a `struct stat` for one of gdrdrv's files.
 ///
 /// # Safety
 /// `status` can be written.
@@ -80,7 +80,7 @@ unsafe fn fill(target: Target, status: *mut libc::stat) -> Result<c_int, Errno> 
     if !state::config().driver.loaded {
         return Err(Errno::ENOENT);
     }
-    // SAFETY: a structure of numbers, for which zeros are values; `status` as the caller promises.
+    // SAFETY: zeros are valid in a structure of numbers; `status` is writable: contract of this function.
     unsafe {
         let mut new: libc::stat = zeroed();
         new.st_mode = mode(target);
@@ -103,7 +103,7 @@ macro_rules! stat {
             status: *mut libc::stat,
             $($after: $after_type,)*
         ) -> c_int {
-            // SAFETY: the program's arguments, handed on as they are.
+            // SAFETY: the caller's arguments are passed on unchanged.
             unsafe {
                 match target($dirfd, path) {
                     Some(target) => to_libc(fill(target, status)),
@@ -114,7 +114,7 @@ macro_rules! stat {
     )*};
 }
 
-// `struct stat64` is `struct stat` on the 64-bit machines that gdrdrv runs on.
+// `struct stat64` is `struct stat` on the 64-bit platforms that gdrdrv supports.
 stat! {
     stat in libc::AT_FDCWD, (;);
     stat64 in libc::AT_FDCWD, (;);
@@ -144,7 +144,7 @@ macro_rules! fstat {
             fd: c_int,
             status: *mut libc::stat,
         ) -> c_int {
-            // SAFETY: the program's arguments, handed on as they are.
+            // SAFETY: the caller's arguments are passed on unchanged.
             unsafe {
                 if is_device(fd) {
                     to_libc(fill(Target::Device, status))
@@ -170,7 +170,7 @@ pub(crate) unsafe extern "C" fn statx(
     mask: c_uint,
     status: *mut libc::statx,
 ) -> c_int {
-    // SAFETY: the program's arguments, handed on as they are; a structure of numbers, for which
+    // SAFETY: the caller's arguments are passed on unchanged; a structure of numbers, for which
     // zeros are values.
     unsafe {
         let Some(target) = target(dirfd, path) else {

@@ -11,7 +11,7 @@ use crate::next;
 use crate::state::{self, Descriptor};
 use crate::system::file_status;
 
-/// Set in the flags of a mapping whose address the program insists on.
+/// Flags of a mapping at a fixed address.
 const AT_ADDRESS: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 
 /// Arguments of mmap(2), less the address.
@@ -36,7 +36,7 @@ macro_rules! mmap {
             offset: off_t,
         ) -> *mut c_void {
             let run = || {
-                // SAFETY: the program's arguments, handed on as they are.
+                // SAFETY: the caller's arguments are passed on unchanged.
                 unsafe { next::$name()(addr, len, protection, flags, fd, offset) }
             };
             let arguments = Arguments { len, protection, flags, fd, offset };
@@ -56,7 +56,7 @@ macro_rules! mmap {
 
 mmap!(mmap, mmap64);
 
-/// Devices have no blocks, and hardly any other file that is mapped has none.
+/// Devices have no blocks, and almost all other mapped files have some.
 fn may_be_device(fd: c_int) -> bool {
     device_fds::may_be(fd)
         || file_status(fd).is_some_and(|status| {
@@ -75,7 +75,7 @@ fn map_device(arguments: Arguments) -> Option<*mut c_void> {
         Descriptor::Foreign => return Some(failed(Errno::EACCES)),
         Descriptor::Other => return None,
     };
-    // The emulation chooses the address, as the kernel does for every program known.
+    // The emulation chooses the address; no known program requests one.
     if arguments.flags & AT_ADDRESS != 0 {
         return Some(failed(Errno::EINVAL));
     }
@@ -107,11 +107,11 @@ fn map_export(process: &mut state::Guard, arguments: Arguments) -> Option<*mut c
     })
 }
 
-/// Gives a new mapping, which is readable and writable, the protection that the program asked for.
+/// Changes a new readable and writable mapping to the requested protection.
 fn protect(addr: usize, arguments: Arguments) -> *mut c_void {
     let addr = addr as *mut c_void;
     if arguments.protection != libc::PROT_READ | libc::PROT_WRITE {
-        // SAFETY: the mapping just made.
+        // SAFETY: `map` just created this mapping.
         unsafe { libc::mprotect(addr, arguments.len, arguments.protection) };
     }
     addr
@@ -122,7 +122,7 @@ fn failed(errno: Errno) -> *mut c_void {
     libc::MAP_FAILED
 }
 
-/// A mapping at a fixed address takes away what was there, as munmap does.
+/// A mapping at a fixed address first removes the mappings there, as munmap does.
 fn cover(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_void {
     match state::enter() {
         Some(mut process) if process.maps(addr, len) => {
@@ -140,7 +140,7 @@ fn cover(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_v
 }
 
 pub(crate) unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
-    // SAFETY: the program's arguments, handed on as they are.
+    // SAFETY: the caller's arguments are passed on unchanged.
     let run = || unsafe { next::munmap()(addr, len) };
     let addr = addr as usize;
     if !mapped_range::may_touch(addr, len) {
@@ -162,7 +162,7 @@ pub(crate) unsafe extern "C" fn mremap(
     flags: c_int,
     wanted: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: the program's arguments, handed on as they are.
+    // SAFETY: the caller's arguments are passed on unchanged.
     let run = || unsafe { next::mremap()(old, old_len, new_len, flags, wanted) };
     let fixed = flags & libc::MREMAP_FIXED != 0;
     let concerns_us = mapped_range::may_touch(old as usize, old_len.max(1))

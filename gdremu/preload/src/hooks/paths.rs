@@ -1,17 +1,17 @@
-//! Which paths are the module's.
+//! Recognizes the paths of gdrdrv's files.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::io::Write;
 
 use crate::state;
 
-/// A file of the module.
+/// A file of gdrdrv.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// `/dev/gdrdrv`
     Device,
     /// `/proc/driver/gdrdrv`
-    ProcFolder,
+    ProcDirectory,
     /// `/proc/driver/gdrdrv/params`
     Params,
     /// `/proc/driver/gdrdrv/nv_get_pages_refcount`
@@ -71,7 +71,7 @@ impl Absolute {
 /// The path of a directory.
 fn dirfd_path(dirfd: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
     if dirfd == libc::AT_FDCWD {
-        // SAFETY: as much room as said.
+        // SAFETY: `room` is writable for its length.
         let path = unsafe { libc::getcwd(room.as_mut_ptr().cast(), room.len()) };
         if path.is_null() {
             return None;
@@ -81,17 +81,18 @@ fn dirfd_path(dirfd: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
     }
     let mut link = [0_u8; 32];
     write!(&mut link[..], "/proc/self/fd/{dirfd}").ok()?;
-    // SAFETY: the text is shorter than its room, so ends with a NUL byte; as much room as said.
+    // SAFETY: `link` is longer than the text and zeroed, so it ends with a NUL byte; `room` is writable
+    // for its length.
     let len = unsafe { libc::readlink(link.as_ptr().cast(), room.as_mut_ptr().cast(), room.len()) };
     Some(&room[..usize::try_from(len).ok()?])
 }
 
-/// The emulated module's file that a path names, if any.
+/// The emulated gdrdrv file that a path names, if any.
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
 pub(super) unsafe fn target(dirfd: c_int, path: *const c_char) -> Option<Target> {
-    // SAFETY: as the caller promises.
+    // SAFETY: `path` is NULL or ends with a NUL byte: contract of this function.
     unsafe { by_name(dirfd, path) }.filter(|_| state::config().gpu.provider.emulates_gdrdrv())
 }
 
@@ -101,9 +102,9 @@ unsafe fn by_name(dirfd: c_int, path: *const c_char) -> Option<Target> {
     if path.is_null() {
         return None;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: `path` is NULL or ends with a NUL byte: contract of this function.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    // Nearly every path ends here, without its parts being looked at.
+    // Fast exit for almost all paths.
     if !path.windows(6).any(|part| part == b"gdrdrv") {
         return None;
     }
@@ -113,7 +114,7 @@ unsafe fn by_name(dirfd: c_int, path: *const c_char) -> Option<Target> {
 fn by_parts(path: &[u8]) -> Option<Target> {
     match path {
         b"/dev/gdrdrv" => Some(Target::Device),
-        b"/proc/driver/gdrdrv" => Some(Target::ProcFolder),
+        b"/proc/driver/gdrdrv" => Some(Target::ProcDirectory),
         b"/proc/driver/gdrdrv/params" => Some(Target::Params),
         b"/proc/driver/gdrdrv/nv_get_pages_refcount" => Some(Target::Refcount),
         _ => None,
@@ -125,17 +126,17 @@ mod tests {
     use super::*;
 
     fn of(path: &CStr) -> Option<Target> {
-        // SAFETY: a C string.
+        // SAFETY: a C string literal ends with a NUL byte.
         unsafe { by_name(libc::AT_FDCWD, path.as_ptr()) }
     }
 
     #[test]
-    fn the_modules_files_are_known_however_they_are_spelled() {
+    fn all_spellings_of_gdrdrv_files_are_recognized() {
         assert_eq!(of(c"/dev/gdrdrv"), Some(Target::Device));
         assert_eq!(of(c"//dev/./gdrdrv"), Some(Target::Device));
         assert_eq!(of(c"/usr/../dev/gdrdrv"), Some(Target::Device));
         assert_eq!(of(c"/../dev/gdrdrv"), Some(Target::Device));
-        assert_eq!(of(c"/proc/driver/gdrdrv/"), Some(Target::ProcFolder));
+        assert_eq!(of(c"/proc/driver/gdrdrv/"), Some(Target::ProcDirectory));
         assert_eq!(of(c"/proc/driver/gdrdrv/params"), Some(Target::Params));
         assert_eq!(
             of(c"/proc/driver/gdrdrv/nv_get_pages_refcount"),
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not() {
+    fn other_paths_are_not_recognized() {
         for path in [
             c"/dev/gdrdrv2",
             c"/dev/x/gdrdrv",
@@ -155,7 +156,7 @@ mod tests {
         ] {
             assert_eq!(of(path), None, "{path:?}");
         }
-        // SAFETY: NULL is allowed.
+        // SAFETY: NULL is allowed by the contract of `target`.
         assert_eq!(unsafe { by_name(libc::AT_FDCWD, std::ptr::null()) }, None);
     }
 }

@@ -32,7 +32,7 @@ struct Block {
     arena: Option<Arena>,
 }
 
-/// What a free leaves behind.
+/// The result of a free.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Freed {
     /// GPU pages that no live buffer has a byte in any more: start and end.
