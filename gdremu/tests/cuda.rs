@@ -64,7 +64,7 @@ fn assert_passes(options: &[&str], source: &str, arguments: &[&str]) {
 }
 
 #[test]
-fn initialisation_devices_and_entry_points() {
+fn initialization_devices_and_entry_points() {
     assert_passes(&[], "cuda_init", &[]);
 }
 
@@ -122,7 +122,7 @@ fn exported_descriptors() {
 }
 
 #[test]
-fn functions_fail_on_demand() {
+fn cuda_functions_fail_as_injected() {
     assert_passes(
         &["--fault", "cuMemAlloc:2@2,cuDriverGetVersion:999"],
         "cuda_faults",
@@ -140,7 +140,7 @@ fn unknown_entry_points_are_printed_on_request_only() {
 }
 
 #[test]
-fn the_management_library_says_what_libcuda_says() {
+fn nvml_agrees_with_libcuda_and_sysfs() {
     let options = ["--gpus", "2", "--bar1-size", "64M"];
     assert_passes(&options, "nvml", &[]);
     let coherent = ["--gpus", "2", "--bar1-size", "64M", "--coherent"];

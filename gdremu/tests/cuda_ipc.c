@@ -1,4 +1,4 @@
-/* Memory for other processes, and the flags of a context. The answers are those of NVIDIA's driver 580 on an H200. */
+/* Memory for other processes, and the flags of a context. The expected results are those of NVIDIA's driver 580 on an H200. */
 #include "cuda_start.h"
 
 typedef struct {

@@ -1,4 +1,4 @@
-/* GPU kernels: their results, how the CPU talks to them while they run, and the order of what follows them. */
+/* GPU kernels: their results, communication with the CPU while they run, and the order of later work. */
 #include <stdint.h>
 #include <string.h>
 

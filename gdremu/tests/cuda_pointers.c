@@ -1,4 +1,4 @@
-/* What CUDA tells about an address. */
+/* What CUDA reports about an address. */
 #define _GNU_SOURCE
 #include "cuda_start.h"
 
@@ -50,7 +50,7 @@ static void of_a_buffer(CUcontext context)
 
 CUresult cuMemRangeGetAttribute(void *data, size_t size, int attribute, CUdeviceptr address, size_t count);
 
-/* Attributes 1 to 8 of managed memory that nobody gave any advice on, as on an H200. */
+/* Attributes 1 to 8 of managed memory without any advice, as on an H200. */
 static void ranges(CUdeviceptr managed)
 {
     static const int wanted[] = {0, -2, -2, -2, 0, -2, 0, -2};

@@ -1,4 +1,4 @@
-/* Eight threads allocate, fill, read back and free at once: nobody sees another's memory. */
+/* Eight threads allocate, fill, read back and free at once: no thread sees another's memory. */
 #include <pthread.h>
 
 #include "cuda_start.h"

@@ -84,7 +84,7 @@ static void relative_paths(void)
 {
     struct statx statx_status;
     struct stat status;
-    int folder, fd;
+    int directory, fd;
     char text[16] = "";
     FILE *file;
 
@@ -100,19 +100,19 @@ static void relative_paths(void)
 
     CHECK_EQUAL(chdir("/proc"), 0);
     CHECK_FAILS(open("gdrdrv", O_RDWR), ENOENT);
-    folder = open("/dev", O_RDONLY | O_DIRECTORY);
-    CHECK(folder >= 0);
-    fd = openat(folder, "gdrdrv", O_RDWR);
+    directory = open("/dev", O_RDONLY | O_DIRECTORY);
+    CHECK(directory >= 0);
+    fd = openat(directory, "gdrdrv", O_RDWR);
     CHECK(fd >= 0);
     CHECK_EQUAL(ioctl(fd, GET_VERSION, &(struct version){0}), 0);
     CHECK_EQUAL(close(fd), 0);
-    CHECK_EQUAL(faccessat(folder, "gdrdrv", R_OK, 0), 0);
-    CHECK_EQUAL(fstatat(folder, "gdrdrv", &status, 0), 0);
+    CHECK_EQUAL(faccessat(directory, "gdrdrv", R_OK, 0), 0);
+    CHECK_EQUAL(fstatat(directory, "gdrdrv", &status, 0), 0);
     CHECK(S_ISCHR(status.st_mode));
-    CHECK_EQUAL(statx(folder, "gdrdrv", 0, STATX_BASIC_STATS, &statx_status), 0);
+    CHECK_EQUAL(statx(directory, "gdrdrv", 0, STATX_BASIC_STATS, &statx_status), 0);
     CHECK(S_ISCHR(statx_status.stx_mode));
-    CHECK_EQUAL(close(folder), 0);
-    CHECK_FAILS(openat(folder, "gdrdrv", O_RDWR), EBADF);
+    CHECK_EQUAL(close(directory), 0);
+    CHECK_FAILS(openat(directory, "gdrdrv", O_RDWR), EBADF);
 
     CHECK_EQUAL(chdir("/sys"), 0);
     file = fopen("bus/../bus/pci/devices/0000:1b:00.0/vendor", "r");
@@ -131,7 +131,7 @@ static void bound_to_nv_p2p_dummy(void)
     struct pin_v2 v2 = {.addr = v1.addr, .size = GPU_PAGE};
     struct dirent *entry;
     struct stat status;
-    int fd = open_device(), folder, found = 0;
+    int fd = open_device(), directory, found = 0;
 
     CHECK_FAILS(ioctl(fd, PIN_BUFFER, &v1), EINVAL);
     CHECK_FAILS(ioctl(fd, PIN_BUFFER_V2, &v2), EINVAL);
@@ -141,9 +141,9 @@ static void bound_to_nv_p2p_dummy(void)
     CHECK_EQUAL(stat("/sys/module/nv_p2p_dummy/holders/gdrdrv", &status), 0);
     CHECK(S_ISDIR(status.st_mode));
     CHECK_FAILS(access("/sys/module/nv_p2p_dummy/holders/nvidia", F_OK), ENOENT);
-    folder = open("/sys/module/nv_p2p_dummy/holders/gdrdrv", O_RDONLY | O_DIRECTORY);
-    CHECK(folder >= 0);
-    CHECK_EQUAL(close(folder), 0);
+    directory = open("/sys/module/nv_p2p_dummy/holders/gdrdrv", O_RDONLY | O_DIRECTORY);
+    CHECK(directory >= 0);
+    CHECK_EQUAL(close(directory), 0);
     DIR *list = opendir(holders);
     CHECK(list != NULL);
     while ((entry = readdir(list)) != NULL)
@@ -279,7 +279,7 @@ static void lost_mappings(void)
     uint64_t handle = pin(fd, gpu_memory(ALIGNED_SIZE), 4 * GPU_PAGE);
     char *mapping = map(fd, handle, 4 * GPU_PAGE), *moved;
 
-    /* The first page: what is left stays, and nobody takes it away any more. */
+    /* The first page: the rest stays mapped and is no longer revoked. */
     CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
     CHECK_EQUAL(mapped(fd, handle), 0);
     CHECK_EQUAL(fault_at(mapping), SIGSEGV);
@@ -441,7 +441,7 @@ static void every_way_to_close(void)
     CHECK_EQUAL(refcount(), 0);
     CHECK_EQUAL(pins(), 0);
 
-    /* Its number is somebody else's file now. */
+    /* Its number belongs to another file now. */
     other = open("/dev/null", O_RDWR);
     CHECK_EQUAL(other, fd);
     CHECK_FAILS(ioctl(other, GET_VERSION, &(struct version){0}), ENOTTY);

@@ -121,15 +121,16 @@ fn all_pass_under_valgrind() {
 }
 
 #[test]
-fn leaks_are_told_and_change_the_exit_status_on_demand() {
+fn leaks_are_reported_and_change_the_exit_status_on_demand() {
     let program = program("leaks", PLAIN);
     for how in ["ended", "killed"] {
         let output = gdremu(&["--leak-exit", "42"], &program, &["leaks", how]);
         assert_eq!(output.status.code(), Some(42), "{how}");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            told.starts_with("gdremu: leak: leaks (") && told.ends_with(") ended with 2 pinned\n"),
-            "{told}"
+            printed.starts_with("gdremu: leak: leaks (")
+                && printed.ends_with(") ended with 2 pinned\n"),
+            "{printed}"
         );
     }
     let output = gdremu(&[], &program, &["leaks", "ended"]);
@@ -166,7 +167,7 @@ fn calls_are_traced_as_json_lines() {
 }
 
 #[test]
-fn ends_of_programs_are_passed_through() {
+fn exit_status_and_signal_of_the_program_are_passed_on() {
     runtime();
     let shell = |script| gdremu(&[], Path::new("sh"), &["-c", script]).status;
     assert_eq!(shell("exit 7").code(), Some(7));
@@ -182,7 +183,7 @@ fn ends_of_programs_are_passed_through() {
 }
 
 #[test]
-fn programs_that_the_preload_library_cannot_reach_are_named() {
+fn programs_that_ignore_ld_preload_cause_a_warning() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unreachable");
     fs::create_dir_all(&directory).unwrap();
     let source = directory.join("true.c");
@@ -192,7 +193,7 @@ fn programs_that_the_preload_library_cannot_reach_are_named() {
         let mut cc = Command::new("cc");
         cc.args(options).arg(&source).arg("-o").arg(&program);
         assert!(cc.status().unwrap().success());
-        // By its path, and by its name alone.
+        // By its path, and by its name only.
         let by_path = gdremu(&[], &program, &[]);
         let mut by_name = Command::new(GDREMU);
         by_name.args(["--", "program"]).env("PATH", &directory);
@@ -219,17 +220,17 @@ fn signals_reach_the_program() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("session");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir(&folder).unwrap();
+fn session_directory_is_removed() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("session");
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir(&directory).unwrap();
     let mut command = Command::new(GDREMU);
     command
         .arg("--")
         .arg(program("left", PLAIN))
         .args(["leaks", "killed"]);
-    command.env("TMPDIR", &folder).output().unwrap();
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    command.env("TMPDIR", &directory).output().unwrap();
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
 }
 
 #[test]

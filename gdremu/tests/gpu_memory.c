@@ -156,7 +156,7 @@ static void objects_side_by_side(void)
     CHECK_EQUAL(cuMemAddressFree(address, 4 * unit), CUDA_SUCCESS);
 }
 
-/* What becomes of a pin and its mapping when the memory of `size` bytes is freed, alone in its block or not. */
+/* What becomes of a pin and its mapping when the memory of `size` bytes is freed, in a block of its own or not. */
 static void freed_under_a_pin(size_t size)
 {
     CUdeviceptr before = alloc(100 * KIB), buffer = alloc(size), other;
@@ -176,7 +176,7 @@ static void freed_under_a_pin(size_t size)
         other = alloc(size);
         CHECK_EQUAL(cuMemcpyHtoD(page_of(other + GPU_PAGE - 1), &zero, sizeof(zero)), CUDA_SUCCESS);
         CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
-        CHECK_EQUAL(*mapped, 77); /* What is still pinned nobody else is given. */
+        CHECK_EQUAL(*mapped, 77); /* Pinned memory is not reused. */
         CHECK_EQUAL(cuMemFree(other), CUDA_SUCCESS);
     }
     CHECK_EQUAL(munmap((void *)mapped, GPU_PAGE), 0);
@@ -236,7 +236,7 @@ static void freed_large(void)
 int main(int argc, char **argv)
 {
     traditional = argc > 1 && strcmp(argv[1], "traditional") == 0;
-    gpu_memory(4); /* Initialises CUDA. */
+    gpu_memory(4); /* Initializes CUDA. */
     device = open_device();
     run("small buffers", small_buffers);
     run("large buffers", large_buffers);

@@ -11,10 +11,10 @@ use common::{GDREMU, built, compile};
 /// Builds a program, linked with a libcuda of its own.
 fn program(source: &str, name: &str) -> PathBuf {
     let mut arguments = vec!["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"];
-    // Like NVIDIA's, it calls its own functions, whoever else has some of the same names.
+    // Like NVIDIA's, it calls its own functions even if other objects export the same names.
     arguments.extend(["-Wl,-Bsymbolic", "-Wno-unused-parameter"]);
-    let folder = format!("{name}.lib/libcuda.so.1");
-    let libcuda = compile("nvidia_libcuda", &folder, arguments);
+    let directory = format!("{name}.lib/libcuda.so.1");
+    let libcuda = compile("nvidia_libcuda", &directory, arguments);
     let rpath = format!("-Wl,-rpath,{}", libcuda.parent().unwrap().display());
     compile(source, name, [libcuda.as_os_str(), rpath.as_ref()])
 }
@@ -70,7 +70,7 @@ fn hooks_in_our_own_entries_do_not_reach_what_lookups_find() {
 }
 
 #[test]
-fn they_fail_on_demand() {
+fn replaced_functions_fail_as_injected() {
     let output = run("nvidia_functions", "linked", "cuMemFree:700@2");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("is 0x2bc, not 0"), "{stderr}");
@@ -97,7 +97,7 @@ fn real_and_emulated_gpus_are_used_alike() {
 }
 
 #[test]
-fn gdremu_says_that_there_is_no_gpu() {
+fn missing_nvidia_driver_is_reported() {
     if Path::new("/dev/nvidiactl").exists() {
         return;
     }

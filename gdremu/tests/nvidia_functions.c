@@ -82,7 +82,7 @@ static void small_buffers_share_a_block(void)
     CHECK_EQUAL(alloc(&other, 64 * KIB), CUDA_SUCCESS);
     CHECK_EQUAL(other, one + 512);
     CHECK_EQUAL(state->mappings, 1);
-    CHECK_EQUAL(state->objects, 0); /* The mapping alone keeps it. */
+    CHECK_EQUAL(state->objects, 0); /* Only the mapping keeps it. */
     CHECK_EQUAL(state->created.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     CHECK_EQUAL(state->created.allocFlags.gpuDirectRDMACapable, 1);
 
@@ -173,7 +173,7 @@ static void created_memory_can_be_exported(void)
     CHECK_EQUAL(create(&handle, 2ul << 40, &wanted, 0), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-static void other_gpus_are_left_alone(void)
+static void memory_of_other_gpus_is_unchanged(void)
 {
     CUmemAllocationProp wanted = {0};
     CUmemGenericAllocationHandle handle;
@@ -231,7 +231,7 @@ int main(int argc, char **argv)
     large_buffers_have_their_own();
     errors_are_libcudas();
     created_memory_can_be_exported();
-    other_gpus_are_left_alone();
+    memory_of_other_gpus_is_unchanged();
     dlsym_is_as_ever();
     return passed("nvidia_functions");
 }

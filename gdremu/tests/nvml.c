@@ -1,4 +1,4 @@
-/* The stand-in libnvidia-ml.so.1 with two GPUs: what it says is what libcuda and /sys say. "coherent": with C2C links. */
+/* The stand-in libnvidia-ml.so.1 with two GPUs: it reports what libcuda and /sys report. "coherent": with C2C links. */
 #define _GNU_SOURCE
 #include "cuda_start.h"
 

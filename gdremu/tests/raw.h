@@ -68,7 +68,7 @@ struct version {
     uint32_t driver, minimum_api;
 };
 
-/* A call that shall fail, with exactly that errno. */
+/* A call that must fail, with exactly that errno. */
 #define CHECK_FAILS(call, wanted)                                                                  \
     do {                                                                                           \
         errno = 0;                                                                                 \

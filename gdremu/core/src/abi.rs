@@ -32,7 +32,7 @@ pub enum Command {
     UnpinBuffer,
     /// Whether the memory was freed under the pin.
     GetCbFlag,
-    /// Information, with the type told as write-combining or not.
+    /// Information, with a flag for write-combining instead of a type.
     GetInfo,
     /// Information, with the mapping type.
     GetInfoV2,
@@ -40,7 +40,7 @@ pub enum Command {
     GetAttr,
     /// Pins with flags.
     PinBufferV2,
-    /// The type that the next mapping shall have.
+    /// Sets the type of the next mapping.
     ReqMappingType,
     /// The driver's version and the oldest library that it serves.
     GetVersion,

@@ -18,16 +18,16 @@ pub const VARIABLE: &str = "GDREMU_CONFIG";
 /// The first CUDA version in which a dma-buf of GPU memory can be mapped.
 const DMABUF_MMAP: u32 = 13030;
 
-/// What is emulated.
+/// The configuration of an emulated process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// The folder that all processes under one gdremu share (see [`crate::session`]).
+    /// The directory that all processes under one gdremu share (see [`crate::session`]).
     pub session: PathBuf,
-    /// Where each driver call is told as a line of JSON.
+    /// Receives each driver call as a line of JSON.
     pub trace: Option<PathBuf>,
     /// Names that cuGetProcAddress does not find are printed on stderr.
     pub log_missing: bool,
-    /// Calls that fail or answer wrongly on purpose.
+    /// Calls that fail or return wrong results on purpose.
     pub faults: Faults,
     /// The kernel module.
     pub driver: DriverConfig,
@@ -87,7 +87,7 @@ pub struct GpuConfig {
     pub provider: Provider,
     /// How many GPUs there are.
     pub gpus: u32,
-    /// What cuDriverGetVersion answers: 13000 for 13.0.
+    /// What cuDriverGetVersion returns: 13000 for 13.0.
     pub cuda_version: u32,
     /// The GPUs have memory pools (cuMemAllocAsync).
     pub mempools: bool,
@@ -159,13 +159,13 @@ macro_rules! choice {
 }
 
 choice! {
-    /// The kind of machine, by the type of mapping that it gives by default.
+    /// The platform, by its default type of mapping.
     Platform {
         /// GPU memory behind PCIe on x86: write-combining, and nothing else.
         Wc = "wc",
         /// GPU memory behind a coherent link: cached, write-combining on demand.
         Cached = "cached",
-        /// Some arm64 machines: device memory, and nothing else.
+        /// Some arm64 platforms: device memory, and nothing else.
         Device = "device",
     }
 }
@@ -198,7 +198,7 @@ choice! {
     Provider {
         /// In memory of the host, with a stand-in libcuda.
         Host = "host",
-        /// On this machine's NVIDIA GPUs, with their own libcuda.
+        /// On this computer's NVIDIA GPUs, with their own libcuda.
         Nvidia = "nvidia",
         /// In the test kernel's emugpu module, with a stand-in libcuda and the real gdrdrv.
         Emugpu = "emugpu",
@@ -211,7 +211,7 @@ impl Provider {
         self != Provider::Nvidia
     }
 
-    /// Whether gdrdrv is emulated; otherwise programs find the machine's.
+    /// Whether gdrdrv is emulated; otherwise programs use the real one.
     pub fn emulates_gdrdrv(self) -> bool {
         self != Provider::Emugpu
     }
@@ -228,7 +228,7 @@ choice! {
 }
 
 choice! {
-    /// What a dma-buf of GPU memory is good for.
+    /// What can be done with a dma-buf of GPU memory.
     Dmabuf {
         /// What the CUDA version of the configuration has: mmap from 13.3 on.
         Auto = "auto",
@@ -383,9 +383,9 @@ mod tests {
     #[test]
     fn mistakes_name_the_key() {
         assert!(
-            Config::from_variable("colour=red")
+            Config::from_variable("color=red")
                 .unwrap_err()
-                .contains("colour")
+                .contains("color")
         );
         assert!(
             Config::from_variable("gpus=many")

@@ -24,7 +24,7 @@ named! {
     ENODEV = libc::ENODEV, ENOTDIR = libc::ENOTDIR, EINVAL = libc::EINVAL, ENFILE = libc::ENFILE,
     EMFILE = libc::EMFILE, ENOTTY = libc::ENOTTY, ENOSPC = libc::ENOSPC, ENOSYS = libc::ENOSYS,
     EOVERFLOW = libc::EOVERFLOW, EOPNOTSUPP = libc::EOPNOTSUPP, ETIMEDOUT = libc::ETIMEDOUT,
-    // Internal to the kernel, but the GPU driver lets it out to user space.
+    // Internal to the kernel, but the GPU driver returns it to user space.
     ENOTSUPP = 524,
 }
 

@@ -1,4 +1,4 @@
-//! Calls that fail or answer wrongly on purpose: `PIN_BUFFER_V2:ENOMEM@3,GET_INFO_V2:MAPPING_TYPE=4@1`.
+//! Calls that fail or return wrong results on purpose: `PIN_BUFFER_V2:ENOMEM@3,GET_INFO_V2:MAPPING_TYPE=4@1`.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ enum Which {
     From(u64),
 }
 
-/// What a faulty call does.
+/// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// It fails and does nothing else.
@@ -33,12 +33,12 @@ struct Fault {
     which: Which,
 }
 
-/// Fields of a driver command's answer that are replaced.
+/// Fields of a driver command's result to replace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answers(Vec<(&'static Field, u64)>);
 
 impl Answers {
-    /// Puts them into the answer of a command.
+    /// Stores them into the result of a command.
     pub fn put(&self, argument: &mut Argument) {
         for (field, value) in &self.0 {
             argument.set(field, *value);
@@ -63,7 +63,7 @@ impl Faults {
         self.take_answers(call).err()
     }
 
-    /// Counts a driver command of this name and returns the fields to change in its answer.
+    /// Counts a driver command of this name and returns the fields to change in its result.
     ///
     /// # Errors
     /// The error to fail the command with.
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn invalid_lists_are_refused() {
         for wrong in [
             "MMAP",
             "MMAP:EWHAT",

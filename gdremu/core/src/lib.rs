@@ -1,7 +1,7 @@
-//! An emulated machine with gdrdrv and CUDA GPUs, for programs that know nothing of it.
+//! Emulates gdrdrv and CUDA GPUs for unmodified programs.
 //!
 //! ```text
-//! gdremu (../launcher)               options → config, session folder, LD_PRELOAD
+//! gdremu (../launcher)               options → config, session directory, LD_PRELOAD
 //!   └─ program
 //!        ├─ libgdremu_libcuda.so     (../libcuda) on emulated GPUs: a stand-in libcuda.so.1, or
 //!        ├─ libgdremu_nvidia.so      (../nvidia) on real ones: some functions of libcuda replaced;
@@ -11,7 +11,7 @@
 //!        └─ ptx/                     interprets gdrcopy's own GPU kernels
 //! ```
 //!
-//! This crate is the part without hooks: state machines that are tested by themselves.
+//! This crate is the part without hooks: state machines with unit tests.
 
 pub mod abi;
 pub mod config;

@@ -28,7 +28,7 @@ impl<T> PerGpu<T> {
     /// Reads values between commas.
     ///
     /// # Errors
-    /// What `read` answers to the first wrong one.
+    /// The error of `read` for the first invalid value.
     pub fn read<E>(text: &str, read: impl Fn(&str) -> Result<T, E>) -> Result<Self, E> {
         text.split(',')
             .map(read)

@@ -1,7 +1,7 @@
-//! What the processes under one gdremu share: a folder with a record for each open device.
+//! State that all processes under one gdremu share: a directory with a record for each open device.
 //!
 //! A record is an empty file. The descriptor that a program gets for `/dev/gdrdrv` is a descriptor
-//! of its record and holds a lock on it, so that the kernel itself counts who still has the device
+//! of its record and holds a lock on it, so that the kernel itself counts which processes still have the device
 //! open: dups, forked children, receivers over a socket, mappings, and processes that were killed.
 //! The lock is free exactly when the last of them is gone. The record's *size* is the number of
 //! page tables that its device has pinned.
@@ -24,10 +24,10 @@ const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
     ),
 ];
 
-/// The folder.
+/// The directory.
 #[derive(Clone, Debug)]
 pub struct Session {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// The record of an open device.
@@ -43,63 +43,63 @@ pub struct Leak {
     pub pid: u32,
     /// The owner's program.
     pub program: String,
-    /// Page tables that the kernel had to take back.
+    /// Number of page tables still pinned at its end.
     pub pins: u64,
 }
 
 impl Session {
-    /// Makes a folder for a new session.
+    /// Makes a directory for a new session.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The file system's error.
     pub fn create() -> io::Result<Session> {
         let pid = std::process::id();
         let mut attempt = 0;
-        let folder = loop {
-            let folder = std::env::temp_dir().join(format!("gdremu-{pid}-{attempt}"));
-            match fs::DirBuilder::new().mode(0o700).create(&folder) {
+        let directory = loop {
+            let directory = std::env::temp_dir().join(format!("gdremu-{pid}-{attempt}"));
+            match fs::DirBuilder::new().mode(0o700).create(&directory) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => attempt += 1,
-                result => break result.map(|()| folder)?,
+                result => break result.map(|()| directory)?,
             }
         };
-        let session = Session { folder };
+        let session = Session { directory };
         fs::create_dir(session.devices())?;
         fs::create_dir(session.libraries())?;
         Ok(session)
     }
 
-    /// A session whose folder is there.
-    pub fn at(folder: PathBuf) -> Session {
-        Session { folder }
+    /// A session whose directory exists.
+    pub fn at(directory: PathBuf) -> Session {
+        Session { directory }
     }
 
-    /// The folder itself.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// The directory itself.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
-    /// The folder of the records.
+    /// The directory of the records.
     pub fn devices(&self) -> PathBuf {
-        self.folder.join("devices")
+        self.directory.join("devices")
     }
 
-    /// The folder in which programs find the stand-in libcuda.
+    /// The directory in which programs find the stand-in libcuda.
     pub fn libraries(&self) -> PathBuf {
-        self.folder.join("lib")
+        self.directory.join("lib")
     }
 
-    /// The folder of the files that stand for those of the machine: `/proc/modules` is `proc/modules` in it.
+    /// The directory of emulated files: `/proc/modules` is `proc/modules` in it.
     pub fn files(&self) -> PathBuf {
-        self.folder.join("files")
+        self.directory.join("files")
     }
 
-    /// Where the file belongs that stands for `path`, an absolute one. The folders above it are there.
+    /// Where the file belongs that stands for `path`, an absolute one. The directorys above it are there.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The file system's error.
     pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
-        fs::create_dir_all(place.parent().unwrap_or(&self.folder))?;
+        fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;
         Ok(place)
     }
 
@@ -107,7 +107,7 @@ impl Session {
     /// their names.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The file system's error.
     pub fn install_stand_in(&self, library: &Path) -> io::Result<()> {
         let names = [
             "libcuda.so",
@@ -127,7 +127,7 @@ impl Session {
     /// Opens a device: its record and the locked descriptor for the program.
     ///
     /// # Errors
-    /// What the file system answers, `EMFILE` above all.
+    /// The file system's error, `EMFILE` in particular.
     pub fn open_device(&self, read: bool, write: bool) -> io::Result<(Record, File)> {
         let record = self.new_record()?;
         let open = || {
@@ -161,7 +161,7 @@ impl Session {
         }
     }
 
-    /// Number of page tables pinned in all processes, as `nv_get_pages_refcount` tells it.
+    /// Number of page tables pinned in all processes, as `nv_get_pages_refcount` reports.
     pub fn refcount(&self) -> u64 {
         let records = self.records();
         records
@@ -192,12 +192,12 @@ impl Session {
         records
     }
 
-    /// Removes the folder.
+    /// Removes the directory.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The file system's error.
     pub fn remove(self) -> io::Result<()> {
-        fs::remove_dir_all(self.folder)
+        fs::remove_dir_all(self.directory)
     }
 }
 
@@ -205,7 +205,7 @@ impl Record {
     /// The file system and the number of the file: equal to those of the program's descriptor.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// The file system's error.
     pub fn identity(&self) -> io::Result<(u64, u64)> {
         fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
     }
@@ -219,9 +219,9 @@ impl Record {
         }
     }
 
-    /// Tells the other processes how many page tables this device has pinned.
+    /// Publishes how many page tables this device has pinned.
     pub fn set_pins(&self, pins: u64) {
-        // A record that is gone has nobody left to tell.
+        // A removed record has no readers.
         if let Ok(file) = OpenOptions::new().write(true).open(&self.path) {
             let _ = file.set_len(pins);
         }

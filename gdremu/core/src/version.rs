@@ -19,7 +19,7 @@ impl Version {
         Version { major, minor }
     }
 
-    /// The way gdrdrv tells it: `major << 16 | minor`.
+    /// gdrdrv's encoding: `major << 16 | minor`.
     pub fn number(self) -> u32 {
         u32::from(self.major) << 16 | u32::from(self.minor)
     }

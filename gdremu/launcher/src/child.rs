@@ -1,4 +1,4 @@
-//! Running the program: it gets the signals that gdremu is sent, and gdremu outlives it.
+//! Runs the program, forwards signals to it, and waits for its end.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use std::ptr;
 
 use libc::sigset_t;
 
-/// Signals by which a program is told something from outside, and the one that tells of its end.
+/// Signals to forward to the program, and SIGCHLD, which reports its end.
 const SIGNALS: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -20,10 +20,10 @@ const SIGNALS: [i32; 8] = [
     libc::SIGCHLD,
 ];
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
 ///
 /// # Errors
-/// What the system answers when it cannot be started.
+/// The error of a failed start.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let signals = signal_set();
     let old = block(&signals)?;
@@ -37,23 +37,23 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
             return Ok(status);
         }
         let signal = wait(&signals)?;
-        // What a terminal sends, it sends to the child too; what a process sends, it sends to us alone.
+        // A terminal signals the child too; a process (si_code <= 0) signals only us.
         if signal.si_signo != libc::SIGCHLD && signal.si_code <= 0 {
             let pid = i32::try_from(child.id()).expect("Linux counts processes in 31 bits");
-            // SAFETY: the child has not been waited for: its id is still its own.
+            // SAFETY: the child has not been waited for, so its id is not reused.
             unsafe { libc::kill(pid, signal.si_signo) };
         }
     }
 }
 
-/// Ends gdremu by the signal that ended the program, so that its caller sees what it would have seen
-/// without gdremu; but leaves the core dump to the program.
+/// Ends gdremu by the signal that ended the program, so that the caller sees the same status as
+/// without gdremu. Only the program dumps a core.
 pub(crate) fn die_by(signal: i32) -> ExitCode {
     let no_core = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: these calls change this process alone, which is about to end.
+    // SAFETY: these calls only change this process, which is about to end.
     unsafe {
         libc::setrlimit(libc::RLIMIT_CORE, &no_core);
         libc::signal(signal, libc::SIG_DFL);
@@ -62,13 +62,13 @@ pub(crate) fn die_by(signal: i32) -> ExitCode {
         libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
         libc::raise(signal);
     }
-    // Reached by none of the signals that end a program.
+    // Unreachable for signals that end a process.
     ExitCode::FAILURE
 }
 
 fn signal_set() -> sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: `sigemptyset` makes a set of what was none.
+    // SAFETY: `sigemptyset` initializes the set.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in SIGNALS {
@@ -78,10 +78,10 @@ fn signal_set() -> sigset_t {
     }
 }
 
-/// Blocks signals, so that they can be waited for, and returns what was blocked before.
+/// Blocks signals for `sigwaitinfo` and returns the previous mask.
 fn block(signals: &sigset_t) -> io::Result<sigset_t> {
     let mut old = MaybeUninit::uninit();
-    // SAFETY: both sets are there, and `old` is written on success.
+    // SAFETY: both sets are live, and `old` is written on success.
     unsafe {
         check(libc::sigprocmask(
             libc::SIG_BLOCK,
@@ -93,7 +93,7 @@ fn block(signals: &sigset_t) -> io::Result<sigset_t> {
 }
 
 fn set_mask(signals: &sigset_t) -> io::Result<()> {
-    // SAFETY: the set is there.
+    // SAFETY: the set is live.
     check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, signals, ptr::null_mut()) })
 }
 
@@ -101,7 +101,7 @@ fn set_mask(signals: &sigset_t) -> io::Result<()> {
 fn wait(signals: &sigset_t) -> io::Result<libc::siginfo_t> {
     let mut info = MaybeUninit::uninit();
     loop {
-        // SAFETY: the set is there, and `info` is written on success.
+        // SAFETY: the set is live, and `info` is written on success.
         unsafe {
             if libc::sigwaitinfo(signals, info.as_mut_ptr()) > 0 {
                 return Ok(info.assume_init());

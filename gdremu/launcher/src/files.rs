@@ -1,5 +1,5 @@
-//! Files under /proc and /sys that the program shall find as the emulated machine has them: those of
-//! the GPUs' PCI devices, the holders of nv-p2p-dummy, and what `--file` names.
+//! Emulated files below /proc and /sys: those of the GPUs' PCI devices, the holders of nv-p2p-dummy,
+//! and the files of `--file`.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -11,12 +11,12 @@ use gdremu_core::config::Config;
 use gdremu_core::gpu::pci;
 use gdremu_core::session::Session;
 
-/// A file that stands for another one.
+/// A file that replaces another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StandIn {
-    /// What the program opens.
+    /// The path that the program opens.
     path: PathBuf,
-    /// What it gets.
+    /// The file that it gets.
     file: PathBuf,
 }
 
@@ -28,7 +28,7 @@ impl FromStr for StandIn {
         let below = path.strip_prefix("/proc/").or(path.strip_prefix("/sys/"));
         let plain = |rest: &str| rest.split('/').all(|part| !matches!(part, "" | "." | ".."));
         if !below.is_some_and(plain) {
-            return Err(format!("{path} is no plain path under /proc or /sys"));
+            return Err(format!("{path} is not a plain path below /proc or /sys"));
         }
         let file = fs::canonicalize(file).map_err(|error| format!("{file}: {error}"))?;
         Ok(StandIn {
@@ -38,10 +38,10 @@ impl FromStr for StandIn {
     }
 }
 
-/// Puts them all where the hooks look for them.
+/// Writes all of them to where the hooks look for them.
 ///
 /// # Errors
-/// What the file system answers.
+/// The file system's error.
 pub(crate) fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Result<()> {
     if config.gpu.provider.emulates_gpus() {
         for gpu in 0..config.gpu.gpus as usize {
@@ -57,7 +57,7 @@ pub(crate) fn install(session: &Session, config: &Config, files: &[StandIn]) -> 
     }
     for StandIn { path, file } in files {
         let place = session.stand_in(path)?;
-        // The option may name a GPU's file.
+        // After the GPUs' files, because the option may replace one.
         fs::copy(file, place)?;
     }
     Ok(())
@@ -93,7 +93,7 @@ fn resource(gpu: usize, bar1_size: u64) -> String {
         start = start.next_multiple_of(len);
         let (end, flags) = (start + len - 1, PREFETCHABLE_64_BIT_MEMORY);
         writeln!(text, "{start:#018x} {end:#018x} {flags:#018x}")
-            .expect("a String takes everything");
+            .expect("writing to a String cannot fail");
         text += &unused(1);
         start += len;
     }

@@ -1,8 +1,8 @@
-//! gdremu: runs a program on an emulated machine with gdrdrv and CUDA GPUs.
+//! gdremu: runs a program with an emulated gdrdrv and emulated CUDA GPUs.
 //!
 //! ```text
 //! options (options.rs, profiles.rs) → Config → environment of the program → run it (child.rs) → leak report
-//!                        program.rs: says whether the program can be reached at all
+//!                        program.rs: warns about programs that ignore LD_PRELOAD
 //! ```
 
 mod child;
@@ -23,11 +23,11 @@ use gdremu_core::session::Session;
 
 use options::Options;
 
-/// The exit status for failures of gdremu itself, as for those of other tools that run programs.
+/// The exit status for failures of gdremu itself, the same as for `env` and `timeout`.
 const FAILURE: u8 = 125;
 /// The exit status when the program cannot be run.
 const CANNOT_RUN: u8 = 126;
-/// The exit status when the program is not there.
+/// The exit status when the program is not found.
 const NOT_FOUND: u8 = 127;
 
 /// The control device of NVIDIA's GPU driver.
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How gdremu shall end.
+/// How gdremu exits.
 enum End {
     Exit(u8),
     Signal(i32),
@@ -58,26 +58,27 @@ enum End {
 fn run(options: &Options) -> Result<End, String> {
     if options.provider == Provider::Nvidia && !Path::new(NVIDIA_DRIVER).exists() {
         return Err(format!(
-            "--provider nvidia: there is no {NVIDIA_DRIVER}, so no NVIDIA GPU with its driver"
+            "--provider nvidia: {NVIDIA_DRIVER} does not exist; install NVIDIA's GPU driver"
         ));
     }
     if options.provider == Provider::Emugpu && !Path::new(emugpu::DEVICE).exists() {
         return Err(format!(
-            "--provider emugpu: there is no {}: gdrdrv-c/vm/run.sh starts a machine that has it",
+            "--provider emugpu: {} does not exist; run gdremu with gdrdrv-c/vm/run.sh",
             emugpu::DEVICE
         ));
     }
     let runtime = find_runtime(options.provider)?;
-    let session = Session::create().map_err(|error| format!("no session folder: {error}"))?;
+    let session = Session::create()
+        .map_err(|error| format!("cannot create the session directory: {error}"))?;
     let code = run_in(&session, &runtime, options);
     session
         .remove()
-        .map_err(|error| format!("session folder not removed: {error}"))?;
+        .map_err(|error| format!("cannot remove the session directory: {error}"))?;
     code
 }
 
 fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, String> {
-    let config = options.config(session.folder().to_owned())?;
+    let config = options.config(session.directory().to_owned())?;
     if let Some(why) = program::unreachable(&options.program[0]) {
         eprintln!("gdremu: {why}");
     }
@@ -87,15 +88,15 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     command.env(config::VARIABLE, config.to_variable());
     command.env("LD_PRELOAD", prepended(runtime.as_os_str(), "LD_PRELOAD"));
     files::install(session, &config, &options.files)
-        .map_err(|error| format!("no files for the program: {error}"))?;
+        .map_err(|error| format!("cannot create the emulated files: {error}"))?;
     if options.provider.emulates_gpus() {
         session
             .install_stand_in(runtime)
-            .map_err(|error| format!("no link to the stand-in libcuda: {error}"))?;
+            .map_err(|error| format!("cannot link the stand-in libcuda: {error}"))?;
         let libraries = prepended(session.libraries().as_os_str(), "LD_LIBRARY_PATH");
         command.env("LD_LIBRARY_PATH", libraries);
     }
-    // Programs built with AddressSanitizer insist on being the first library otherwise.
+    // AddressSanitizer refuses to start behind a preloaded library otherwise.
     command.env(
         "ASAN_OPTIONS",
         prepended(OsStr::new("verify_asan_link_order=0"), "ASAN_OPTIONS"),
@@ -122,7 +123,7 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     }
 }
 
-/// The way the program ended.
+/// The same exit status or signal as the program's.
 fn end_like(status: ExitStatus) -> End {
     let exit = status.code().and_then(|code| u8::try_from(code).ok());
     match status.signal() {
@@ -141,18 +142,23 @@ fn find_runtime(provider: Provider) -> Result<PathBuf, String> {
         return Ok(path.into());
     }
     let executable = env::current_exe().map_err(|error| error.to_string())?;
-    let folder = executable.parent().ok_or("no folder of my own")?;
-    let candidates = [folder.join(name), folder.join("../lib/gdremu").join(name)];
+    let directory = executable
+        .parent()
+        .ok_or("gdremu has no parent directory")?;
+    let candidates = [
+        directory.join(name),
+        directory.join("../lib/gdremu").join(name),
+    ];
     let found = candidates.iter().find_map(|path| path.canonicalize().ok());
     found.ok_or_else(|| {
         format!(
             "{name} is neither in {} nor in ../lib/gdremu",
-            folder.display()
+            directory.display()
         )
     })
 }
 
-/// `first`, then what the environment variable holds.
+/// `first`, then the value of the environment variable.
 fn prepended(first: &OsStr, variable: &str) -> OsString {
     let mut value = first.to_owned();
     if let Some(rest) = env::var_os(variable).filter(|rest| !rest.is_empty()) {

@@ -16,11 +16,11 @@ use gdremu_core::version::Version;
 use crate::files::StandIn;
 use crate::profiles;
 
-/// Runs a program on an emulated machine with /dev/gdrdrv and CUDA GPUs.
+/// Runs a program with an emulated /dev/gdrdrv and emulated CUDA GPUs.
 #[derive(Debug, Parser)]
 #[command(version, args_override_self = true)]
 pub(crate) struct Options {
-    /// Start from the options of a profile; those given besides it win
+    /// Start from the options of a profile; options on the command line override them
     #[arg(long, value_name = "NAME", value_parser = profiles::known)]
     profile: Option<String>,
 
@@ -28,24 +28,24 @@ pub(crate) struct Options {
     #[arg(long, exclusive = true)]
     pub(crate) list_profiles: bool,
 
-    /// GPU memory: host (emulated GPUs), nvidia (this machine's NVIDIA GPUs and libcuda) or emugpu (the test
-    /// kernel's module of that name, and the real gdrdrv)
-    #[arg(long, value_name = "WHOSE", default_value = "host")]
+    /// GPU memory: host (emulated GPUs), nvidia (this computer's NVIDIA GPUs and libcuda) or emugpu (the test
+    /// kernel's emugpu and gdrdrv modules)
+    #[arg(long, value_name = "PROVIDER", default_value = "host")]
     pub(crate) provider: Provider,
 
-    /// Pins do not outlive a free of their memory (always so before driver 2.5)
+    /// End pins when their memory is freed (always on before driver 2.5)
     #[arg(long)]
     traditional: bool,
 
-    /// Version of the kernel module
+    /// Version of gdrdrv
     #[arg(long, value_name = "X.Y", default_value = "2.6")]
     driver_version: Version,
 
-    /// Oldest library that the kernel module says it serves
+    /// Oldest library version that gdrdrv reports as supported
     #[arg(long, value_name = "X.Y", default_value = "2.0")]
     min_api_version: Version,
 
-    /// The GPU driver refuses pins that are not whole GPU pages (matters up to driver 2.4)
+    /// Refuse pins that are not whole GPU pages (no effect after driver 2.4)
     #[arg(long)]
     strict_sizes: bool,
 
@@ -53,44 +53,44 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TYPE", default_value = "wc")]
     platform: Platform,
 
-    /// FORCE_PCIE pins: yes (on coherent GPUs), no, or not-built into the module
-    #[arg(long, value_name = "WHETHER", default_value = "yes")]
+    /// FORCE_PCIE pins: yes (on coherent GPUs), no, or not-built (gdrdrv lacks them)
+    #[arg(long, value_name = "MODE", default_value = "yes")]
     force_pcie: ForcePcie,
 
     /// First handle; decimal, or hexadecimal with 0x
     #[arg(long, value_name = "N", default_value = "0", value_parser = number)]
     handle_base: u64,
 
-    /// The real module's defects: a wrong handle acts on the oldest pin, and the like
+    /// Emulate the known defects of NVIDIA's gdrdrv
     #[arg(long)]
     module_defects: bool,
 
-    /// The kernel module is not loaded
+    /// Do not load gdrdrv: there is no /dev/gdrdrv
     #[arg(long)]
     no_gdrdrv: bool,
 
-    /// The kernel module is bound to nv-p2p-dummy instead of NVIDIA's driver: every pin fails with EINVAL
+    /// Bind gdrdrv to nv-p2p-dummy instead of NVIDIA's driver: every pin fails with EINVAL
     #[arg(long)]
     nv_p2p_dummy: bool,
 
-    /// Opening /dev/gdrdrv fails so
+    /// Make open("/dev/gdrdrv") fail with ERRNO
     #[arg(long, value_name = "ERRNO", value_parser = errno)]
     gdrdrv_errno: Option<Errno>,
 
-    /// Faulty calls, as NAME:ERROR[@N[+]],…: every call fails, the Nth, or all from the Nth on;
-    /// COMMAND:FIELD=VALUE[@N[+]] changes the command's answer
+    /// Make calls fail, as NAME:ERROR[@N[+]],…: every call, the Nth, or all from the Nth on;
+    /// COMMAND:FIELD=VALUE[@N[+]] changes a field of the command's result
     #[arg(long, value_name = "LIST", default_value = "")]
     fault: Faults,
 
-    /// Write each driver call to a file, as lines of JSON
+    /// Append each driver call to a file, as a line of JSON
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Print the names of CUDA functions that a program asks cuGetProcAddress for in vain
+    /// Print the names of missing CUDA functions that a program requests from cuGetProcAddress
     #[arg(long)]
     log_missing: bool,
 
-    /// Exit with N if a process ended with pins of its own
+    /// Exit with N if a process ended with pins
     #[arg(long, value_name = "N")]
     pub(crate) leak_exit: Option<u8>,
 
@@ -98,23 +98,23 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1)]
     gpus: u32,
 
-    /// Version of CUDA
+    /// CUDA version that cuDriverGetVersion returns
     #[arg(long, value_name = "X.Y", default_value = "13.0")]
     cuda_version: Version,
 
-    /// The GPUs have no memory pools
+    /// Emulate GPUs without memory pools
     #[arg(long)]
     no_mempools: bool,
 
-    /// CPU and GPU are joined by a coherent link (always so with --platform cached)
+    /// Join CPU and GPU by a coherent link (always on with --platform cached)
     #[arg(long)]
     coherent: bool,
 
-    /// GPUDirect RDMA: yes or no, of each GPU between commas; the last is for the rest
+    /// GPUDirect RDMA: yes or no, one value per GPU separated by commas; the last applies to the rest
     #[arg(long, value_name = "LIST", default_value = "yes")]
     rdma: PerGpu<YesNo>,
 
-    /// Bytes of each GPU that can be pinned at a time, with K, M, G or T; a list as in --rdma
+    /// Bytes of each GPU that can be pinned at a time, with suffix K, M, G or T; a list as in --rdma
     #[arg(long, value_name = "LIST", default_value = "128G", value_parser = bytes_of_each)]
     bar1_size: PerGpu<u64>,
 
@@ -122,7 +122,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIST", default_value = "auto")]
     dmabuf: PerGpu<Dmabuf>,
 
-    /// The program finds a copy of FILE at PATH, which is under /proc or /sys; can be given again
+    /// Show the program a copy of FILE at PATH, which is below /proc or /sys; may be repeated
     #[arg(long = "file", value_name = "PATH=FILE")]
     pub(crate) files: Vec<StandIn>,
 
@@ -135,7 +135,7 @@ impl Options {
     /// Reads a command line, with the options of its profile in front of its own.
     ///
     /// # Errors
-    /// What is wrong with it, or the text of `--help` or `--version`.
+    /// A text that names the mistake, or the text of `--help` or `--version`.
     pub(crate) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
         let line: Vec<_> = line.into_iter().collect();
         let options = Options::try_parse_from(&line)?;
@@ -147,12 +147,12 @@ impl Options {
         Options::try_parse_from(name.iter().chain(&profile).chain(given))
     }
 
-    /// What is to be emulated, in a session.
+    /// The configuration that the options describe, for a session.
     ///
     /// # Errors
-    /// A text that says which option is wrong.
+    /// A text that names the invalid option.
     pub(crate) fn config(&self, session: PathBuf) -> Result<Config, String> {
-        // The program may change its folder before it first uses the device.
+        // The program may change its working directory before it first uses the device.
         let trace = self.trace.as_ref().map(std::path::absolute).transpose();
         let Version { major, minor } = self.cuda_version;
         let config = Config {
@@ -190,7 +190,7 @@ impl Options {
         Ok(config)
     }
 
-    /// Refuses options that say how an emulated gdrdrv is, or a PCI device, where the kernel has them.
+    /// Refuses options that describe an emulated gdrdrv or PCI device if the kernel has real ones.
     fn check_kernel(&self, config: &Config) -> Result<(), String> {
         let (gpu, emulated) = (&config.gpu, GpuConfig::default());
         let meaningless = [
@@ -206,19 +206,20 @@ impl Options {
         }
         if config.driver != DriverConfig::default() {
             return Err(
-                "with --provider emugpu, gdrdrv is the kernel's: see its module parameters".into(),
+                "--provider emugpu uses the kernel's gdrdrv: set its module parameters instead"
+                    .into(),
             );
         }
         match meaningless.iter().find(|(_, given)| *given) {
             Some((option, _)) => Err(format!(
-                "{option} is not for --provider emugpu, which takes the kernel's gdrdrv and GPU as they are"
+                "{option} has no effect with --provider emugpu, which uses the kernel's gdrdrv and GPU: remove it"
             )),
             None => Ok(()),
         }
     }
 }
 
-/// Refuses options that say how emulated GPUs are where the GPUs are real.
+/// Refuses options that describe emulated GPUs if the GPUs are real.
 fn check_emulated(config: &Config) -> Result<(), String> {
     let (gpu, emulated) = (&config.gpu, GpuConfig::default());
     let meaningless = [
@@ -234,13 +235,13 @@ fn check_emulated(config: &Config) -> Result<(), String> {
     ];
     match meaningless.iter().find(|(_, given)| *given) {
         Some((option, _)) if gpu.provider == Provider::Nvidia => Err(format!(
-            "{option} is for emulated GPUs; --provider nvidia takes the machine's as they are"
+            "{option} only applies to emulated GPUs: remove it or --provider nvidia"
         )),
         _ => Ok(()),
     }
 }
 
-/// Refuses lists that are longer than there are GPUs.
+/// Refuses lists with more values than GPUs.
 fn check_lists(gpu: &GpuConfig) -> Result<(), String> {
     let lists = [
         ("--rdma", gpu.rdma.count()),
@@ -250,14 +251,14 @@ fn check_lists(gpu: &GpuConfig) -> Result<(), String> {
     let longest = (gpu.gpus as usize).max(1);
     match lists.iter().find(|(_, values)| *values > longest) {
         Some((option, values)) => Err(format!(
-            "{option} has {values} values for {longest} GPUs: give fewer, or more --gpus"
+            "{option} has {values} values for {longest} GPUs: give fewer values or raise --gpus"
         )),
         None => Ok(()),
     }
 }
 
 fn errno(text: &str) -> Result<Errno, String> {
-    Errno::parse(text).ok_or_else(|| "neither the name of an error nor a number".into())
+    Errno::parse(text).ok_or_else(|| "not an errno name or number".into())
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn without_options_it_is_the_default_machine() {
+    fn no_options_give_the_default_config() {
         assert_eq!(
             config(&[]),
             Config {
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn options_besides_a_profile_win() {
+    fn options_override_those_of_the_profile() {
         for line in [
             ["--profile", "dmabuf-3gpus", "--gpus", "2"],
             ["--gpus", "2", "--profile", "dmabuf-3gpus"],
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_profile_is_refused_with_the_names() {
+    fn unknown_profile_is_refused_with_a_list_of_names() {
         let line = ["gdremu", "--profile", "toaster", "true"];
         let refused = Options::read(line.map(OsString::from))
             .unwrap_err()
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn list_of_profiles_takes_no_program() {
+    fn list_profiles_needs_no_program() {
         let line = ["gdremu", "--list-profiles"];
         assert!(
             Options::read(line.map(OsString::from))
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_several_notations() {
+    fn numbers_accept_hex_and_suffixes() {
         assert_eq!(
             config(&["--handle-base", "0x100000000"]).driver.handle_base,
             1 << 32
@@ -385,13 +386,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cached_platform_is_coherent() {
+    fn cached_platform_is_coherent() {
         assert!(config(&["--platform", "cached"]).gpu.coherent);
         assert!(!config(&["--platform", "device"]).gpu.coherent);
     }
 
     #[test]
-    fn each_gpu_can_be_of_its_own_kind() {
+    fn lists_set_each_gpu_and_the_last_value_repeats() {
         let gpu = config(&[
             "--gpus",
             "3",
@@ -416,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn real_gpus_are_as_they_are() {
+    fn nvidia_provider_refuses_options_of_emulated_gpus() {
         let refused = |option: &[&str]| {
             let all = ["gdremu", "--provider", "nvidia"];
             let all = all.iter().chain(option).chain(&["--", "true"]);
@@ -442,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_gdrdrv_is_as_it_is() {
+    fn emugpu_provider_refuses_options_of_emulated_gdrdrv() {
         let refused = |option: &[&str]| {
             let all = ["gdremu", "--provider", "emugpu"];
             let all = all.iter().chain(option).chain(&["--", "true"]);
@@ -464,13 +465,13 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_own_options_are_left_to_it() {
+    fn options_after_the_program_are_passed_to_it() {
         let options = Options::try_parse_from(["gdremu", "prog", "--gpus", "x"]).unwrap();
         assert_eq!(options.program, ["prog", "--gpus", "x"]);
     }
 
     #[test]
-    fn mistakes_are_refused() {
+    fn invalid_values_are_refused() {
         for wrong in [
             &["--gdrdrv-errno", "EWHAT"],
             &["--fault", "MMAP"],

@@ -1,4 +1,4 @@
-//! The table of emulated machines: `profiles.toml`.
+//! The table of profiles: `profiles.toml`.
 
 use std::ffi::OsString;
 
@@ -15,15 +15,15 @@ pub(crate) fn names() -> Vec<String> {
     table().keys().cloned().collect()
 }
 
-/// The name, if there is such a profile.
+/// Returns the name if it is a profile's.
 ///
 /// # Errors
-/// The names that there are.
+/// A text that lists the names.
 pub(crate) fn known(name: &str) -> Result<String, String> {
     let names = names();
     match names.iter().any(|known| known == name) {
         true => Ok(name.to_owned()),
-        false => Err(format!("the profiles are {}", names.join(", "))),
+        false => Err(format!("choose one of: {}", names.join(", "))),
     }
 }
 

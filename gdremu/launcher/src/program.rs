@@ -1,4 +1,4 @@
-//! What a program file shows before it runs: whether the preload library will get into it.
+//! Predicts from a program's file whether it will load the preload library.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 /// Set-user-id and set-group-id.
 const PRIVILEGED: u32 = 0o6000;
 
-/// Why the program will see the real machine, if it will.
+/// The reason why gdremu cannot affect the program, if there is one.
 pub(crate) fn unreachable(program: &OsStr) -> Option<String> {
     let path = find(program)?;
     let metadata = fs::metadata(&path).ok()?;
     let why = if metadata.permissions().mode() & PRIVILEGED != 0 {
-        "runs with the privileges of its file, for which the dynamic loader ignores LD_PRELOAD"
+        "is set-user-ID or set-group-ID, so the dynamic loader ignores LD_PRELOAD"
     } else {
         elf(&path)?
     };
     let name = path.file_name().unwrap_or(program).display();
-    Some(format!("{name} {why}: it will see the real machine"))
+    Some(format!("{name} {why}: gdremu has no effect on it"))
 }
 
-/// The file that will be run.
+/// The file that will run.
 fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
         return Some(program.into());
@@ -37,7 +37,7 @@ fn find(program: &OsStr) -> Option<PathBuf> {
         })
 }
 
-/// What stands in the way in an ELF file.
+/// What prevents preloading into an ELF file.
 fn elf(path: &Path) -> Option<&'static str> {
     const PT_INTERP: u32 = 3;
     const CLASS_64: u8 = 2;
@@ -45,10 +45,10 @@ fn elf(path: &Path) -> Option<&'static str> {
     let mut header = [0; 64];
     file.read_exact(&mut header).ok()?;
     if !header.starts_with(b"\x7fELF") {
-        return None; // A script: its interpreter is a program like others.
+        return None; // A script: its interpreter loads the preload library.
     }
     if header[4] != CLASS_64 {
-        return Some("is no program for 64 bits");
+        return Some("is not a 64-bit program");
     }
     let number = |bytes: &[u8]| {
         bytes
@@ -72,7 +72,7 @@ fn elf(path: &Path) -> Option<&'static str> {
         file.read_exact_at(&mut interpreter, number(&segment[8..16]))
             .ok()?;
         let musl = interpreter.windows(4).any(|part| part == b"musl");
-        return musl.then_some("is linked with musl, and the preload library with glibc");
+        return musl.then_some("is linked with musl, but the preload library needs glibc");
     }
     Some("is linked statically")
 }

@@ -1,6 +1,6 @@
-//! dlsym: who looks a replaced function of libcuda up finds ours.
+//! dlsym: returns the replacements of libcuda's functions.
 //!
-//! dlvsym is left alone: libcuda's symbols have no versions, and it is by dlvsym that the real dlsym
+//! dlvsym is not replaced: libcuda's symbols have no versions, and it is by dlvsym that the real dlsym
 //! is found.
 
 use std::arch::naked_asm;
@@ -15,8 +15,8 @@ type DlSym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 /// The real dlsym, once [`ours`] has run.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Answers with ours, or goes on to the real one as if the program had called that: what RTLD_NEXT
-/// and RTLD_DEFAULT mean, dlsym tells by the address that it will return to.
+/// Returns a replacement, or jumps to the real dlsym as if the program had called that: what RTLD_NEXT
+/// and RTLD_DEFAULT mean, dlsym derives from its return address.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -41,7 +41,7 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
     )
 }
 
-/// What stands in for the function that dlsym would find, or NULL.
+/// The replacement of the function that dlsym would find, or NULL.
 unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let real = real();
     // SAFETY: dlsym's argument ends with a NUL byte.
@@ -49,7 +49,7 @@ unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_vo
     let Some(ours) = found.filter(|_| !state::is_held_here()) else {
         return ptr::null_mut();
     };
-    // SAFETY: the program's arguments.
+    // SAFETY: the caller's arguments are passed on unchanged.
     if unsafe { real(handle, name) }.is_null() {
         return ptr::null_mut(); // No libcuda where it is looked for.
     }
@@ -69,14 +69,14 @@ fn real() -> DlSym {
 fn find_real() -> *mut c_void {
     // Since glibc 2.34, and before on x86-64.
     for version in [c"GLIBC_2.34", c"GLIBC_2.2.5"] {
-        // SAFETY: both are C strings.
+        // SAFETY: both end with a NUL byte.
         let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
         if !found.is_null() {
             return found;
         }
-        // SAFETY: takes back what the failed search would have the program told.
+        // SAFETY: dlerror only clears the message of the failed search.
         unsafe { libc::dlerror() };
     }
-    // Nobody can go on without it, and there is no way to say so.
+    // The program cannot run without it, and dlsym cannot report that.
     std::process::abort();
 }

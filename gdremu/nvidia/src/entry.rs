@@ -1,4 +1,4 @@
-//! What every replaced function of libcuda begins with.
+//! The common start of all replaced functions of libcuda.
 #![forbid(unsafe_code)]
 
 use gdremu_core::gpu::nvidia::cuda::{Cuda, Status};
@@ -8,15 +8,15 @@ use crate::state;
 /// CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
 const NO_LIBCUDA: Status = 303;
 
-/// Runs a replaced function with the real ones, unless it shall fail (`--fault`).
+/// Runs a replaced function with the real ones, unless a fault is due (`--fault`).
 pub(crate) fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
-    let mut machine = state::enter();
+    let mut process = state::enter();
     // The lock is held: only then does our dlsym find the real functions.
     let cuda = Cuda::get();
-    let fault = machine
+    let fault = process
         .as_mut()
-        .and_then(|machine| machine.faults.take(name));
-    drop(machine);
+        .and_then(|process| process.faults.take(name));
+    drop(process);
     let result = match (fault, cuda) {
         (Some(fault), _) => Err(fault.0 as Status),
         (None, None) => Err(NO_LIBCUDA),

@@ -1,20 +1,19 @@
-//! The part of gdremu inside a program on real GPUs. It is preloaded: libc's functions serve
-//! /dev/gdrdrv, and some functions of libcuda are replaced so that the program's memory can be
-//! exported, which pinning it takes.
+//! The preload library for programs on real GPUs. libc hooks serve /dev/gdrdrv, and some functions of
+//! libcuda are replaced, because memory must be exportable to be pinned.
 //!
 //! ```text
-//! gdremu_preload   libc's functions by which programs reach /dev/gdrdrv, the machine behind them
-//! memory         cuMemAlloc and its like: memory from the provider
-//! vmm            cuMemCreate and cuMemUnmap: the program's own VMM memory
-//!   entry        what each of them begins with
+//! gdremu_preload   libc functions by which programs reach /dev/gdrdrv, and the emulated driver
+//! memory           cuMemAlloc and related functions: memory from the provider
+//! vmm              cuMemCreate and cuMemUnmap: the program's own VMM memory
+//!   entry          the common start of each of them
 //! ```
 //!
-//! A program finds them by one of three ways:
+//! A program finds them by one of three methods:
 //!
 //! ```text
 //! linked with libcuda   this object's symbols come before libcuda's
 //! dlsym                 dlsym       ──┐
-//! cuGetProcAddress      proc_address ─┴─ replaced: which names are ours
+//! cuGetProcAddress      proc_address ─┴─ replaced: the table of replaced names
 //! ```
 #![allow(non_snake_case, reason = "the exported names are NVIDIA's")]
 

@@ -1,8 +1,8 @@
-//! cuMemAlloc and its like: the program's buffers lie in memory that can be exported.
+//! cuMemAlloc and related functions: the program's buffers are in exportable memory.
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gdremu_core::gpu::nvidia::cuda::{Cuda, Status, told};
+use gdremu_core::gpu::nvidia::cuda::{Cuda, Status, check_status};
 
 use crate::entry::call;
 use crate::state;
@@ -10,15 +10,15 @@ use crate::state;
 /// Rows of pitched memory start at multiples of this, as in CUDA.
 const PITCH: usize = 512;
 
-/// Allocates memory on the GPU of the calling thread's context. `None`: it is libcuda's to do, as
-/// the GPU makes no memory that can be exported, or as libcuda itself is calling.
+/// Allocates memory on the GPU of the calling thread's context. `None`: libcuda must do it, because
+/// the GPU has no exportable memory, or because libcuda itself is calling.
 fn alloc(cuda: &Cuda, size: usize) -> Result<Option<u64>, Status> {
     let gpu = cuda.current_gpu()?;
     if !cuda.makes_exportable(gpu) {
         return Ok(None);
     }
-    let machine = state::enter();
-    let allocated = machine.map(|mut machine| machine.gpu.nvidia().alloc(cuda, gpu, size as u64));
+    let process = state::enter();
+    let allocated = process.map(|mut process| process.gpu.nvidia().alloc(cuda, gpu, size as u64));
     allocated.transpose()
 }
 
@@ -30,7 +30,7 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
         unsafe {
             match allocated {
                 Some(va) => address.write(va),
-                None => told((cuda.alloc)(address, size))?,
+                None => check_status((cuda.alloc)(address, size))?,
             }
         }
         Ok(())
@@ -59,30 +59,30 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
                     address.write(va);
                     pitch.write(row);
                 }
-                None => told((cuda.alloc_pitch)(address, pitch, width, height, element))?,
+                None => check_status((cuda.alloc_pitch)(address, pitch, width, height, element))?,
             }
         }
         Ok(())
     })
 }
 
-/// The buffer of ours that an address lies in: start and length.
+/// The replaced buffer that contains an address: start and length.
 fn buffer(va: u64) -> Option<(u64, u64)> {
     state::enter()?.gpu.nvidia().buffer(va)
 }
 
 pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
     call("cuMemFree", |cuda| {
-        let gpu = state::enter().and_then(|mut machine| machine.gpu.nvidia().gpu_of(address));
+        let gpu = state::enter().and_then(|mut process| process.gpu.nvidia().gpu_of(address));
         let Some(gpu) = gpu else {
             // SAFETY: the program's argument.
-            return told(unsafe { (cuda.free)(address) });
+            return check_status(unsafe { (cuda.free)(address) });
         };
-        // What uses the memory comes to its end first, as with the real function.
+        // Wait for all work on the memory first, as the real function does.
         cuda.wait_for(gpu)?;
-        let mut machine = state::lock();
-        let lost = machine.gpu.nvidia().free(cuda, address)?;
-        machine.revoke(&lost);
+        let mut process = state::lock();
+        let lost = process.gpu.nvidia().free(cuda, address)?;
+        process.revoke(&lost);
         Ok(())
     })
 }
@@ -95,7 +95,7 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
     call("cuMemGetAddressRange", |cuda| {
         // SAFETY: the program's arguments, either of which may be NULL.
         unsafe {
-            told((cuda.address_range)(base, size, address))?;
+            check_status((cuda.address_range)(base, size, address))?;
             if let Some((start, len)) = buffer(address) {
                 if let Some(base) = base.as_mut() {
                     *base = start;
@@ -112,8 +112,8 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
 /// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 const SYNC_MEMOPS: c_int = 6;
 
-/// CUDA knows SYNC_MEMOPS for its own buffers alone. Programs that set it on those that stand in for them
-/// must not fail for that; their small copies stay asynchronous, as `gdremu/README.md` says.
+/// CUDA accepts SYNC_MEMOPS only for its own buffers. Programs that set it on replaced
+/// buffers must not fail; their small copies stay asynchronous, see `gdremu/README.md`.
 pub(crate) unsafe extern "C" fn cuPointerSetAttribute(
     value: *const c_void,
     attribute: c_int,
@@ -124,6 +124,6 @@ pub(crate) unsafe extern "C" fn cuPointerSetAttribute(
             return Ok(());
         }
         // SAFETY: the program's arguments.
-        unsafe { told((cuda.set_pointer_attribute)(value, attribute, address)) }
+        unsafe { check_status((cuda.set_pointer_attribute)(value, attribute, address)) }
     })
 }

@@ -1,18 +1,18 @@
-//! cuGetProcAddress: the real one's answer, unless the function is replaced.
+//! cuGetProcAddress: the real one's result, unless the function is replaced.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use gdremu_core::gpu::nvidia::cuda::{Status, told};
+use gdremu_core::gpu::nvidia::cuda::{Status, check_status};
 
 use crate::entry::call;
 use crate::replaced;
 
-/// Puts our function in the place of a real one that was found.
+/// Replaces a real function that was found.
 ///
 /// # Safety
 /// The arguments of a call of cuGetProcAddress that has succeeded.
 unsafe fn replace(name: *const c_char, function: *mut *mut c_void, version: c_int) {
-    // SAFETY: as the caller promises.
+    // SAFETY: cuGetProcAddress has written the pointer: contract of this function.
     unsafe {
         if !(*function).is_null()
             && let Some(ours) = replaced::by_name(CStr::from_ptr(name).to_bytes(), version)
@@ -29,9 +29,9 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress(
     flags: u64,
 ) -> Status {
     call("cuGetProcAddress", |cuda| {
-        // SAFETY: the program's arguments.
+        // SAFETY: the caller's arguments are passed on unchanged.
         unsafe {
-            told((cuda.proc_address)(name, function, version, flags))?;
+            check_status((cuda.proc_address)(name, function, version, flags))?;
             replace(name, function, version);
         }
         Ok(())
@@ -46,9 +46,9 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     found: *mut c_uint,
 ) -> Status {
     call("cuGetProcAddress", |cuda| {
-        // SAFETY: the program's arguments.
+        // SAFETY: the caller's arguments are passed on unchanged.
         unsafe {
-            told((cuda.proc_address_2)(name, function, version, flags, found))?;
+            check_status((cuda.proc_address_2)(name, function, version, flags, found))?;
             replace(name, function, version);
         }
         Ok(())

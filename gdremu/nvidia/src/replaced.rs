@@ -1,4 +1,4 @@
-//! Which functions of libcuda are replaced, by the names under which programs look them up.
+//! The replaced functions of libcuda, by the names under which programs look them up.
 
 use std::ffi::c_void;
 
@@ -39,7 +39,7 @@ entries! {
     "cuPointerSetAttribute" 6000 memory::cuPointerSetAttribute;
 }
 
-/// What stands in for a symbol of libcuda.
+/// The replacement of a symbol of libcuda.
 pub(crate) fn by_symbol(symbol: &[u8]) -> Option<*mut c_void> {
     let entry = ENTRIES
         .iter()
@@ -47,7 +47,7 @@ pub(crate) fn by_symbol(symbol: &[u8]) -> Option<*mut c_void> {
     Some((entry.address)())
 }
 
-/// What stands in for the function that cuGetProcAddress finds in CUDA `version`.
+/// The replacement of the function that cuGetProcAddress finds in CUDA `version`.
 pub(crate) fn by_name(name: &[u8], version: i32) -> Option<*mut c_void> {
     let mut named = ENTRIES
         .iter()

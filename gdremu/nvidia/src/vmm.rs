@@ -1,7 +1,7 @@
-//! CUDA's virtual memory management: the program's own memory becomes such that it can be exported,
-//! and its end is told to pins that do not outlive it.
+//! CUDA's virtual memory management: makes the program's memory exportable, and revokes pins that are
+//! not persistent when it is unmapped.
 
-use gdremu_core::gpu::nvidia::cuda::{AllocationProperties, Status, told};
+use gdremu_core::gpu::nvidia::cuda::{AllocationProperties, Status, check_status};
 
 use crate::entry::call;
 use crate::state;
@@ -23,8 +23,8 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
             // SAFETY: the program's arguments but one; a handle that was made has been written.
             unsafe {
                 if (cuda.create)(handle, size, &exportable, flags) == 0 {
-                    if let Some(mut machine) = state::enter() {
-                        machine.gpu.nvidia().created(cuda, gpu, *handle);
+                    if let Some(mut process) = state::enter() {
+                        process.gpu.nvidia().created(cuda, gpu, *handle);
                     }
                     return Ok(());
                 }
@@ -32,17 +32,17 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
         }
         // Some kinds of memory cannot be exported.
         // SAFETY: the program's arguments.
-        told(unsafe { (cuda.create)(handle, size, properties, flags) })
+        check_status(unsafe { (cuda.create)(handle, size, properties, flags) })
     })
 }
 
 pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> Status {
     call("cuMemUnmap", |cuda| {
         // SAFETY: the program's arguments.
-        told(unsafe { (cuda.unmap)(address, size) })?;
-        if let Some(mut machine) = state::enter() {
-            let lost = machine.gpu.nvidia().lost(address, size as u64);
-            machine.revoke(&lost);
+        check_status(unsafe { (cuda.unmap)(address, size) })?;
+        if let Some(mut process) = state::enter() {
+            let lost = process.gpu.nvidia().lost(address, size as u64);
+            process.revoke(&lost);
         }
         Ok(())
     })

@@ -2,7 +2,7 @@
 
 /// Exports functions `module::function` under their own names.
 ///
-/// What is exported is an entry point that jumps to the function. It begins with instructions that
+/// Each export is an entry point that jumps to the function. It begins with instructions that
 /// tools which hook functions in place can move elsewhere: UCX, for one, replaces up to 13 bytes and
 /// understands few instructions. A compiler's own prologue may begin with any.
 #[macro_export]

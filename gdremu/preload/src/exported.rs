@@ -1,4 +1,4 @@
-//! What this library exports to programs.
+//! The functions that this library exports to programs.
 
 crate::export! {
     exists::access;

@@ -1,9 +1,9 @@
 //! Descriptors that CUDA gives out for GPU memory: dma-bufs, which can be mapped, and shareable
 //! handles of physical objects.
 //!
-//! A descriptor is one of an empty file of the export's size in the session's folder, and holds a
-//! lock on it: as with devices, the kernel itself thus counts who still has it. The memory lives
-//! as long as anybody does, and as long as it is mapped.
+//! A descriptor is one of an empty file of the export's size in the session directory, and holds a
+//! lock on it: as with devices, the lock is free once all copies are closed. The memory lives until
+//! then, and as long as it is mapped.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -13,13 +13,12 @@ use std::os::fd::IntoRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use gdremu_core::errno::Errno;
+use gdremu_core::gpu::PageTableId;
 use gdremu_core::gpu::physical::ObjectId;
-use gdremu_core::gpu::{PageTableId, Provider};
 
-use crate::state::{Identity, Machine, file_status, page_size};
+use crate::system::{Identity, file_status};
 
-/// What a descriptor stands for.
+/// The memory behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Export {
     /// Part of the device address space, as a dma-buf.
@@ -33,7 +32,7 @@ pub enum Export {
 struct Live {
     export: Export,
     path: PathBuf,
-    /// It is a parent's, who alone decides when it ends.
+    /// It belongs to the parent process, which releases it.
     inherited: bool,
     /// Where it is mapped: (start, end).
     mappings: Vec<(usize, usize)>,
@@ -44,22 +43,22 @@ struct Live {
 pub(crate) struct Exports {
     live: HashMap<Identity, Live>,
     made: u64,
-    /// With so many it is worth looking for those that nobody has any more.
+    /// Number of exports from which on to look for closed ones.
     reap_at: usize,
 }
 
 impl Exports {
     /// Makes a descriptor for an export.
-    fn add(&mut self, folder: &Path, export: Export, len: u64) -> io::Result<c_int> {
+    pub(crate) fn add(&mut self, directory: &Path, export: Export, len: u64) -> io::Result<c_int> {
         self.made += 1;
-        let path = folder.join(format!("export-{}-{}", std::process::id(), self.made));
+        let path = directory.join(format!("export-{}-{}", std::process::id(), self.made));
         let open = || -> io::Result<_> {
             let file = OpenOptions::new()
                 .read(true)
                 .write(true)
                 .create_new(true)
                 .open(&path)?;
-            file.set_len(len)?; // Where a dma-buf tells its size: lseek(fd, 0, SEEK_END).
+            file.set_len(len)?; // lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
             file.lock()?;
             let metadata = file.metadata()?;
             Ok((file, (metadata.dev(), metadata.ino())))
@@ -77,14 +76,31 @@ impl Exports {
         Ok(file.into_raw_fd())
     }
 
-    /// What a descriptor stands for.
-    fn find(&self, fd: c_int) -> Option<(Identity, Export)> {
+    /// The memory behind a descriptor.
+    pub(crate) fn find(&self, fd: c_int) -> Option<(Identity, Export)> {
         if self.live.is_empty() {
             return None;
         }
         let status = file_status(fd)?;
         let identity = (status.st_dev, status.st_ino);
         self.live.get(&identity).map(|live| (identity, live.export))
+    }
+
+    /// Whether to look for closed exports before adding one.
+    pub(crate) fn is_reaping_due(&self) -> bool {
+        self.live.len() >= self.reap_at
+    }
+
+    /// Schedules the next look. It costs a system call per export, so it is twice as far away each time.
+    pub(crate) fn schedule_reaping(&mut self) {
+        self.reap_at = 2 * self.live.len() + 16;
+    }
+
+    /// Records a mapping of an export.
+    pub(crate) fn mapped(&mut self, identity: Identity, addr: usize, len: usize) {
+        if let Some(live) = self.live.get_mut(&identity) {
+            live.mappings.push((addr, addr + len));
+        }
     }
 
     /// Whether any address of a range maps an export.
@@ -133,8 +149,8 @@ impl Exports {
         }
     }
 
-    /// Forgets the exports that nobody has any more, and returns them.
-    fn reap(&mut self) -> Vec<Export> {
+    /// Removes the exports that are no longer open or mapped, and returns them.
+    pub(crate) fn reap(&mut self) -> Vec<Export> {
         let mut gone = Vec::new();
         self.live.retain(|_, live| {
             let in_use = live.inherited || !live.mappings.is_empty() || is_open(&live.path);
@@ -155,79 +171,5 @@ fn is_open(path: &Path) -> bool {
         Ok(file) => file.try_lock_shared().is_err(),
         // Out of descriptors, say: better kept too long.
         Err(error) => error.kind() != io::ErrorKind::NotFound,
-    }
-}
-
-impl Machine {
-    /// Makes a descriptor for GPU memory that the caller has taken hold of. The hold passes to the
-    /// descriptor.
-    ///
-    /// # Errors
-    /// What the file system answers; the hold is given up.
-    pub fn export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
-        // Each look costs a system call an export: doubling keeps the sum of them small.
-        if self.exports.live.len() >= self.exports.reap_at {
-            self.reap_exports();
-            self.exports.reap_at = 2 * self.exports.live.len() + 16;
-        }
-        self.exports
-            .add(&self.config.session, export, len)
-            .map_err(|error| {
-                self.release_export(export);
-                Errno(error.raw_os_error().unwrap_or(libc::EIO))
-            })
-    }
-
-    /// What CUDA exported under a descriptor.
-    pub fn exported(&self, fd: c_int) -> Option<Export> {
-        self.exports.find(fd).map(|(_, export)| export)
-    }
-
-    /// Maps a dma-buf; `None` if the descriptor is not one of CUDA's.
-    pub(crate) fn map_export(
-        &mut self,
-        fd: c_int,
-        offset: u64,
-        len: usize,
-    ) -> Option<Result<usize, Errno>> {
-        let (identity, export) = self.exports.find(fd)?;
-        let arguments = [("length", len as u64), ("offset", offset)];
-        let mapped = self.call("mmap", &arguments, |machine| {
-            let Export::Range(table) = export else {
-                return Err(Errno::ENODEV);
-            };
-            let gpu = machine.gpu.host().memory().page_table(table);
-            let gpu = gpu.ok_or(Errno::EINVAL)?.runs[0].gpu;
-            if !machine.config.gpu.maps_dmabufs(gpu) {
-                return Err(Errno::ENOTSUPP);
-            }
-            let len = len
-                .checked_next_multiple_of(page_size())
-                .ok_or(Errno::ENOMEM)?;
-            let addr = machine.gpu.map(table, offset, len)?;
-            if let Some(live) = machine.exports.live.get_mut(&identity) {
-                live.mappings.push((addr, addr + len));
-            }
-            machine.publish_bounds();
-            Ok(addr as u64)
-        });
-        Some(mapped.map(|addr| addr as usize))
-    }
-
-    /// Gives up the memory of exports that nobody has any more.
-    pub fn reap_exports(&mut self) {
-        for export in self.exports.reap() {
-            self.release_export(export);
-        }
-    }
-
-    fn release_export(&mut self, export: Export) {
-        match export {
-            Export::Range(table) => self.gpu.put_pages(table),
-            Export::Object(object) => {
-                let released = self.gpu.host().change(|memory| memory.release(object));
-                debug_assert!(released.is_ok(), "an export holds its object");
-            }
-        }
     }
 }

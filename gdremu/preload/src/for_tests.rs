@@ -1,4 +1,4 @@
-//! Functions for tests to find by `dlsym(RTLD_DEFAULT, …)` and ask.
+//! Functions that tests find by `dlsym(RTLD_DEFAULT, …)`.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
@@ -9,7 +9,7 @@ use crate::state;
 /// The kernel's count of pinned page tables.
 const REFCOUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
 
-/// Where the GPU memory is, as `--provider` says it: `host`, `nvidia` or `emugpu`.
+/// The value of `--provider`: `host`, `nvidia` or `emugpu`.
 pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
     match state::config().gpu.provider {
         Provider::Host => c"host",
@@ -26,17 +26,17 @@ pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
     state::lock().take_calls().as_ptr()
 }
 
-/// Number of page tables that this process has pinned; with the kernel's gdrdrv, that the machine
-/// has, or -1 if the module does not tell.
+/// Number of page tables that this process has pinned; with the kernel's gdrdrv, that all
+/// processes have, or -1 if the module does not report it.
 pub(crate) extern "C" fn gdremu_pins() -> c_long {
     if !state::config().gpu.provider.emulates_gdrdrv() {
-        let told = std::fs::read_to_string(REFCOUNT).ok();
-        let count = told.and_then(|text| text.trim().parse().ok());
+        let text = std::fs::read_to_string(REFCOUNT).ok();
+        let count = text.and_then(|text| text.trim().parse().ok());
         return count.unwrap_or(-1);
     }
-    let mut machine = state::lock();
-    machine.reap_all();
-    machine.driver.pins() as c_long
+    let mut process = state::lock();
+    process.reap_all();
+    process.driver.pins() as c_long
 }
 
 /// Replaces the faults to inject by those of a text as `--fault` takes it; the calls count from 1
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn gdremu_faults_set(text: *const c_char) -> c_int 
     let text = if text.is_null() {
         c""
     } else {
-        // SAFETY: as the caller promises.
+        // SAFETY: `text` ends with a NUL byte: contract of this function.
         unsafe { CStr::from_ptr(text) }
     };
     match text.to_str().map(str::parse) {

@@ -1,17 +1,20 @@
-//! The part of gdremu inside every emulated program, whoever provides its GPU memory. It is linked
-//! into the libraries that are preloaded: `libcuda/` and `nvidia/`.
+//! The library that every emulated program loads, with any GPU provider. It is linked into the preload
+//! libraries `libcuda/` and `nvidia/`.
 //!
 //! ```text
-//! hooks/      libc's functions by which programs reach /dev/gdrdrv, and files of the emulated machine
-//! state       the machine of this process, behind one lock
-//! exported    which functions are exported to programs, by export.rs
-//! exports     descriptors of emulated GPU memory
-//! for_tests   gdremu_* functions, for tests to ask
-//! next        the functions behind the hooks
-//! proc_files  the module's files under /proc
+//! hooks/        libc functions by which programs reach /dev/gdrdrv and emulated files
+//! exported      the functions exported to programs, by export.rs
+//! for_tests     gdremu_* functions for tests
+//! export_calls  creating, mapping and releasing descriptors of emulated GPU memory
+//! state         the emulated driver and GPUs of this process, behind one lock
+//! exports       the table of these descriptors
+//! proc_files    gdrdrv's files under /proc
+//! system        what the kernel reports about the caller and its descriptors
+//! next          the functions behind the hooks
 //! ```
 
 mod export;
+mod export_calls;
 mod exported;
 pub mod exports;
 mod for_tests;
@@ -19,6 +22,7 @@ mod hooks;
 mod next;
 mod proc_files;
 pub mod state;
+mod system;
 
 use hooks::{exists, files, io, memory};
 

@@ -1,11 +1,11 @@
-//! The functions that the hooks stand in front of: libc's, or those of a library in between.
+//! The functions that the hooks replace: libc's, or those of a library in between.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{FILE, off_t, size_t};
 
-/// Looks a function up behind this library, once.
+/// Finds the next definition of a function behind this library.
 fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let cached = cache.load(Ordering::Relaxed);
     if !cached.is_null() {
@@ -14,7 +14,7 @@ fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     // SAFETY: `name` ends with a NUL byte.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if found.is_null() {
-        // No hook can go on without the function behind it, and none has a way to say so.
+        // No hook works without the function behind it, and none can report that.
         std::process::abort();
     }
     cache.store(found, Ordering::Relaxed);
@@ -36,7 +36,7 @@ macro_rules! next {
             unsafe { std::mem::transmute::<*mut c_void, $function>(found) }
         })*
 
-        /// Looks up what programs call most, so that no later call has to.
+        /// Looks up the most frequent functions, so that later calls need no lookup.
         pub(crate) fn warm_up() {
             let _ = (open(), openat(), close(), ioctl(), mmap(), munmap(), fcntl());
         }

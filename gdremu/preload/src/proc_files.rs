@@ -1,4 +1,4 @@
-//! The module's files under /proc.
+//! gdrdrv's files below /proc.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::fd::{FromRawFd, IntoRawFd};
 use gdremu_core::config::DriverConfig;
 use gdremu_core::errno::Errno;
 
-/// What `params` says.
+/// The text of `params`.
 pub(crate) fn params(driver: &DriverConfig) -> String {
     let persistent = if driver.persistent() { "yes" } else { "no" };
     format!(
@@ -21,12 +21,12 @@ pub(crate) fn params(driver: &DriverConfig) -> String {
     )
 }
 
-/// What `nv_get_pages_refcount` says.
+/// The text of `nv_get_pages_refcount`.
 pub(crate) fn refcount(tables: u64) -> String {
     format!("{tables}\n")
 }
 
-/// A descriptor from which a text can be read, with the flags of open(2).
+/// Opens a descriptor for reading a text, with the flags of open(2).
 pub(crate) fn open(text: &str, flags: c_int) -> Result<c_int, Errno> {
     let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
     let close_on_exec = if flags & libc::O_CLOEXEC != 0 {
@@ -39,7 +39,7 @@ pub(crate) fn open(text: &str, flags: c_int) -> Result<c_int, Errno> {
     if fd < 0 {
         return Err(errno(std::io::Error::last_os_error()));
     }
-    // SAFETY: a descriptor just made, which nobody else owns.
+    // SAFETY: the descriptor was just created, so nothing else owns it.
     let mut file = unsafe { File::from_raw_fd(fd) };
     file.write_all(text.as_bytes())
         .and_then(|()| file.rewind())
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_text_is_read_from_its_start() {
         let fd = open("12\n", libc::O_CLOEXEC).unwrap();
-        // SAFETY: a descriptor just made, which nobody else owns.
+        // SAFETY: the descriptor was just created, so nothing else owns it.
         let file = unsafe { File::from_raw_fd(fd) };
         assert_eq!(std::io::read_to_string(file).unwrap(), "12\n");
     }

@@ -1,4 +1,4 @@
-//! The emulated machine of this process, behind one lock.
+//! The emulated driver and GPUs of this process, behind one lock.
 //!
 //! Made on first use, so that a hook called before any constructor finds it. While a thread holds
 //! the lock, its own libc calls pass through the hooks untouched.
@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_int};
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::IntoRawFd;
 use std::path::Path;
@@ -17,7 +16,7 @@ use std::time::Instant;
 
 use gdremu_core::abi::{Argument, Command};
 use gdremu_core::config::{self, Config};
-use gdremu_core::driver::{Access, Caller, Driver, FileId, MapRequest};
+use gdremu_core::driver::{Access, Driver, FileId, MapRequest};
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
 use gdremu_core::gpu::{Gpu, PageTableId};
@@ -27,8 +26,9 @@ use gdremu_core::trace::Event;
 use crate::exports::Exports;
 use crate::hooks::{device_fds, mapped_range};
 use crate::next;
+use crate::system::{Identity, caller, file_status, page_size};
 
-static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
+static PROCESS: Mutex<Option<EmulatedProcess>> = Mutex::new(None);
 
 thread_local! {
     /// This thread holds the lock.
@@ -36,8 +36,8 @@ thread_local! {
 }
 
 /// Everything that is emulated for this process.
-pub struct Machine {
-    /// What is emulated.
+pub struct EmulatedProcess {
+    /// The configuration.
     pub config: &'static Config,
     /// The kernel module.
     pub driver: Driver,
@@ -45,34 +45,31 @@ pub struct Machine {
     pub gpu: Gpu,
     /// Faults of the driver and of CUDA.
     pub faults: Faults,
-    /// This process was forked from one that had the machine already.
+    /// This process was forked from one that had this state already.
     pub forked: bool,
     session: Session,
     devices: HashMap<Identity, Device>,
     /// Descriptors that CUDA gave out.
     pub(crate) exports: Exports,
-    /// Names of the driver calls made since they were last asked for.
+    /// Names of the driver calls since the last [`EmulatedProcess::take_calls`].
     calls: Vec<&'static str>,
-    /// The names as they were last handed out.
-    calls_told: CString,
+    /// The names that it returned last.
+    calls_taken: CString,
 }
 
-/// Driver calls beyond these are forgotten when nobody asks for them.
+/// More driver calls than these are not recorded.
 const MAX_CALLS: usize = 1 << 20;
-
-/// What tells an open device's descriptors from all others: their file system and file.
-pub(crate) type Identity = (u64, u64);
 
 /// A device that this process opened.
 struct Device {
     file: FileId,
     record: Record,
-    /// A page of the record that stays mapped as long as the device is: it keeps the device open in
-    /// the kernel's eyes, as a real mapping would.
+    /// A page of the record that stays mapped as long as the device is: it keeps the file open, as
+    /// a mapping of a real device would.
     anchor: Option<usize>,
 }
 
-/// What a descriptor is.
+/// The kind of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Descriptor {
     /// A device that this process opened.
@@ -84,18 +81,18 @@ pub(crate) enum Descriptor {
 }
 
 /// The lock, held.
-pub struct Guard(MutexGuard<'static, Option<Machine>>);
+pub struct Guard(MutexGuard<'static, Option<EmulatedProcess>>);
 
 impl Deref for Guard {
-    type Target = Machine;
+    type Target = EmulatedProcess;
 
-    fn deref(&self) -> &Machine {
+    fn deref(&self) -> &EmulatedProcess {
         self.0.as_ref().expect("made by lock()")
     }
 }
 
 impl DerefMut for Guard {
-    fn deref_mut(&mut self) -> &mut Machine {
+    fn deref_mut(&mut self) -> &mut EmulatedProcess {
         self.0.as_mut().expect("made by lock()")
     }
 }
@@ -111,10 +108,13 @@ impl Drop for Guard {
 /// # Panics
 /// If the calling thread holds it.
 pub fn lock() -> Guard {
-    assert!(!INSIDE.replace(true), "the machine's lock is not recursive");
-    let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    machine.get_or_insert_with(Machine::new);
-    Guard(machine)
+    assert!(
+        !INSIDE.replace(true),
+        "the lock of EmulatedProcess is not recursive"
+    );
+    let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    process.get_or_insert_with(EmulatedProcess::new);
+    Guard(process)
 }
 
 /// Takes the lock for a hook; `None` within calls that the emulation itself makes.
@@ -127,7 +127,7 @@ pub fn is_held_here() -> bool {
     INSIDE.get()
 }
 
-/// What is emulated.
+/// The configuration of this process.
 pub fn config() -> &'static Config {
     static CONFIG: OnceLock<Config> = OnceLock::new();
     CONFIG.get_or_init(|| {
@@ -145,35 +145,10 @@ pub(crate) fn session() -> Option<&'static Session> {
     SESSION.get_or_init(session).as_ref()
 }
 
-/// Who is calling.
-pub(crate) fn caller() -> Caller {
-    // SAFETY: these calls only read the ids of the calling thread.
-    unsafe {
-        Caller {
-            pid: libc::getpid(),
-            tid: libc::gettid(),
-        }
-    }
-}
-
-/// The size of a page of memory.
-pub(crate) fn page_size() -> usize {
-    // SAFETY: asks for a constant of the system.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).expect("every system has a page size")
-}
-
-/// The file behind a descriptor, with its size in blocks.
-pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
-    let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `status` has room for the answer, and is read only if there was one.
-    unsafe { (next::fstat()(fd, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
-}
-
-impl Machine {
-    fn new() -> Machine {
+impl EmulatedProcess {
+    fn new() -> EmulatedProcess {
         let config = config();
-        Machine {
+        EmulatedProcess {
             driver: Driver::new(config.driver.clone(), page_size() as u64),
             gpu: Gpu::new(&config.gpu),
             faults: config.faults.clone(),
@@ -182,14 +157,14 @@ impl Machine {
             devices: HashMap::new(),
             exports: Exports::default(),
             calls: Vec::new(),
-            calls_told: CString::default(),
+            calls_taken: CString::default(),
             config,
         }
     }
 
     /// Opens the device and returns its descriptor.
     pub(crate) fn open(&mut self, flags: c_int) -> Result<c_int, Errno> {
-        self.call("open", &[("flags", flags as u64)], |machine| {
+        self.call("open", &[("flags", flags as u64)], |process| {
             let access = Access {
                 read: flags & libc::O_ACCMODE != libc::O_WRONLY,
                 write: flags & libc::O_ACCMODE != libc::O_RDONLY,
@@ -202,9 +177,9 @@ impl Machine {
                     return Err(Errno::EEXIST);
                 }
             }
-            let file = machine.driver.open(caller(), access)?;
-            machine.descriptor(file, access, flags).inspect_err(|_| {
-                machine.driver.release(&mut machine.gpu, file);
+            let file = process.driver.open(caller(), access)?;
+            process.descriptor(file, access, flags).inspect_err(|_| {
+                process.driver.release(&mut process.gpu, file);
             })
         })
         .map(|fd| fd as c_int)
@@ -219,7 +194,7 @@ impl Machine {
         let identity = record.identity().map_err(errno)?;
         let fd = device.into_raw_fd();
         if flags & libc::O_CLOEXEC == 0 {
-            // SAFETY: changes a flag of the descriptor just made.
+            // SAFETY: `fd` was just opened; only its flag changes.
             unsafe { next::fcntl()(fd, libc::F_SETFD, 0) };
         }
         self.devices.insert(
@@ -234,7 +209,7 @@ impl Machine {
         Ok(fd as u64)
     }
 
-    /// Tells what a descriptor is, by what the kernel says and not by its number.
+    /// Identifies a descriptor by its file, not by its number.
     pub(crate) fn descriptor_of(&self, fd: c_int) -> Descriptor {
         let Some(status) = file_status(fd) else {
             return Descriptor::Other;
@@ -279,7 +254,7 @@ impl Machine {
                 .map(|field| (field.name, argument.get(field)))
                 .collect(),
         };
-        self.tell(name, &arguments, result.map(|()| 0), begin);
+        self.log_call(name, &arguments, result.map(|()| 0), begin);
         self.publish_pins(identity);
         result
     }
@@ -293,12 +268,12 @@ impl Machine {
         request: &MapRequest,
     ) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
-        self.call("mmap", &arguments, |machine| {
-            let addr = machine
+        self.call("mmap", &arguments, |process| {
+            let addr = process
                 .driver
-                .mmap(&mut machine.gpu, file, caller(), request)?;
-            machine.anchor(fd, identity);
-            machine.publish_bounds();
+                .mmap(&mut process.gpu, file, caller(), request)?;
+            process.anchor(fd, identity);
+            process.publish_bounds();
             Ok(addr as u64)
         })
         .map(|addr| addr as usize)
@@ -312,7 +287,7 @@ impl Machine {
         if device.anchor.is_some() {
             return;
         }
-        // SAFETY: new pages at an address that the kernel chooses, out of reach for everyone.
+        // SAFETY: the kernel chooses the address, so no memory is replaced.
         let anchor = unsafe {
             next::mmap()(
                 std::ptr::null_mut(),
@@ -326,7 +301,7 @@ impl Machine {
         if anchor == libc::MAP_FAILED {
             return;
         }
-        // SAFETY: the page just mapped.
+        // SAFETY: the page was just mapped.
         unsafe { libc::madvise(anchor, 1, libc::MADV_DONTFORK) };
         device.anchor = Some(anchor as usize);
     }
@@ -341,9 +316,9 @@ impl Machine {
         run: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let arguments = [("address", addr as u64), ("length", len as u64)];
-        self.call(name, &arguments, |machine| {
+        self.call(name, &arguments, |process| {
             run()?;
-            machine.unmapped(addr, len);
+            process.unmapped(addr, len);
             Ok(0)
         })
         .map(|_| ())
@@ -393,7 +368,7 @@ impl Machine {
         let begin = Instant::now();
         // As in Linux, a close that fails has closed.
         let result = run().and_then(|()| self.faults.take("close").map_or(Ok(()), Err));
-        self.tell("close", &[], result.map(|()| 0), begin);
+        self.log_call("close", &[], result.map(|()| 0), begin);
         self.reap(identity);
         result
     }
@@ -411,7 +386,7 @@ impl Machine {
         }
     }
 
-    /// Releases a device if the kernel says that nobody has it open any longer.
+    /// Releases a device that is no longer open in any process.
     fn reap(&mut self, identity: Identity) {
         let Some(device) = self.devices.get(&identity) else {
             return;
@@ -424,7 +399,7 @@ impl Machine {
         self.devices.remove(&identity);
     }
 
-    /// Releases every device that nobody has open, however it was closed.
+    /// Releases all devices that are no longer open, however they were closed.
     pub(crate) fn reap_all(&mut self) {
         for identity in self.devices.keys().copied().collect::<Vec<_>>() {
             self.reap(identity);
@@ -437,7 +412,7 @@ impl Machine {
         self.session.refcount()
     }
 
-    /// Lets the hooks tell cheaply which addresses do not concern them.
+    /// Publishes the bounds by which the hooks skip unrelated addresses.
     pub(crate) fn publish_bounds(&self) {
         let bounds = [self.driver.mapped_bounds(), self.exports.mapped_bounds()];
         mapped_range::set(
@@ -457,7 +432,7 @@ impl Machine {
         }
     }
 
-    /// Makes a driver call unless it shall fail, and tells about it.
+    /// Makes a driver call unless a fault is due, and logs it.
     pub(crate) fn call(
         &mut self,
         name: &'static str,
@@ -469,11 +444,11 @@ impl Machine {
             Some(errno) => Err(errno),
             None => make(self),
         };
-        self.tell(name, arguments, result, begin);
+        self.log_call(name, arguments, result, begin);
         result
     }
 
-    fn tell(
+    fn log_call(
         &mut self,
         call: &'static str,
         arguments: &[(&str, u64)],
@@ -496,11 +471,11 @@ impl Machine {
         }
     }
 
-    /// The driver calls since this was last asked, by name, separated by blanks.
+    /// The driver calls since the last call of this, by name, separated by blanks.
     pub(crate) fn take_calls(&mut self) -> &CStr {
         let calls = std::mem::take(&mut self.calls).join(" ");
-        self.calls_told = CString::new(calls).expect("names have no NUL byte");
-        &self.calls_told
+        self.calls_taken = CString::new(calls).expect("names have no NUL byte");
+        &self.calls_taken
     }
 
     /// In a forked child: devices and mappings are the parent's.
@@ -515,7 +490,7 @@ impl Machine {
     }
 }
 
-/// Adds a line to a file. Opened anew each time: the program sees no descriptor that is not its own.
+/// Appends a line to a file. Opens it for each line, so that the program never sees the descriptor.
 fn append(path: &Path, line: &str) {
     // A trace that cannot be written must not stop the program.
     if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
@@ -535,7 +510,7 @@ fn read_config() -> Result<Config, String> {
 }
 
 /// The lock, kept over a fork, so that the child gets it in a state that it can use.
-struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Option<Machine>>>>);
+struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Option<EmulatedProcess>>>>);
 
 // SAFETY: touched only by the handlers below, of which the first has taken the lock.
 unsafe impl Sync for HeldOverFork {}
@@ -543,7 +518,7 @@ unsafe impl Sync for HeldOverFork {}
 static HELD_OVER_FORK: HeldOverFork = HeldOverFork(UnsafeCell::new(None));
 
 extern "C" fn before_fork() {
-    let guard = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: this thread holds the lock.
     unsafe { *HELD_OVER_FORK.0.get() = Some(guard) };
 }
@@ -557,10 +532,10 @@ extern "C" fn after_fork_in_child() {
     // SAFETY: this thread holds the lock since `before_fork`.
     let guard = unsafe { (*HELD_OVER_FORK.0.get()).take() };
     if let Some(mut guard) = guard
-        && let Some(machine) = guard.as_mut()
+        && let Some(process) = guard.as_mut()
     {
         INSIDE.set(true);
-        machine.after_fork();
+        process.after_fork();
         INSIDE.set(false);
     }
 }

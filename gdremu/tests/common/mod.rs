@@ -10,20 +10,20 @@ pub(crate) const GDREMU: &str = env!("CARGO_BIN_EXE_gdremu");
 
 /// The preload library that a package makes, built beside the launcher.
 pub(crate) fn built(package: &str) -> PathBuf {
-    let folder = Path::new(GDREMU).parent().unwrap();
+    let directory = Path::new(GDREMU).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--package", package, "--target-dir"]);
-    build.arg(folder.parent().unwrap());
-    if folder.ends_with("release") {
+    build.arg(directory.parent().unwrap());
+    if directory.ends_with("release") {
         build.arg("--release");
     }
     assert!(build.status().unwrap().success());
-    folder.join(format!("lib{}.so", package.replace('-', "_")))
+    directory.join(format!("lib{}.so", package.replace('-', "_")))
 }
 
 #[allow(dead_code, reason = "not every test has a program of its own")]
 /// Compiles `tests/{source}.c`, with more compiler arguments, and returns what it became. `name`
-/// tells builds of one source apart: tests run side by side.
+/// distinguishes builds of one source: tests run in parallel.
 pub(crate) fn compile<A: AsRef<OsStr>>(
     source: &str,
     name: &str,

@@ -14,7 +14,7 @@ use super::{CLOCK_KHZ, Caller, Driver, FileId};
 /// GPU memory is pinned in pages of 64 KiB.
 const GPU_PAGE_SIZE: u64 = 1 << 16;
 
-/// What a program wants pinned.
+/// A program's request to pin memory.
 struct PinRequest {
     addr: u64,
     size: u64,
@@ -26,8 +26,8 @@ impl Driver {
     /// Runs a command on an open device; `argument` is read and, on success, written.
     ///
     /// # Errors
-    /// `EACCES` to all but the owner, `ENOTTY` for a command that this release lacks, else what the
-    /// command answers.
+    /// `EACCES` to all but the owner, `ENOTTY` for a command that this release lacks, else the
+    /// command's error.
     pub fn ioctl(
         &mut self,
         gpu: &mut dyn Provider,

@@ -9,10 +9,10 @@ use super::pin::Mapping;
 use super::vma::Vma;
 use super::{Caller, Driver, FileId};
 
-/// User space ends here on the machines that are emulated.
+/// User space ends here on all emulated platforms.
 const ADDRESS_SPACE: usize = 1 << 47;
 
-/// What a program asks of mmap(2).
+/// Arguments of mmap(2).
 #[derive(Clone, Copy, Debug)]
 pub struct MapRequest {
     /// Bytes, not yet rounded up to pages.
@@ -135,7 +135,7 @@ impl Driver {
         self.vmas.bounds()
     }
 
-    /// What the module does when an address range goes: it marks the range's pin unmapped.
+    /// gdrdrv's reaction to an unmapped address range: it marks the range's pin unmapped.
     fn closed(&mut self, vma: &Vma) {
         let or_oldest = self.config.looks_up_late_munmaps();
         let Some(file) = self.files.get_mut(&vma.file) else {

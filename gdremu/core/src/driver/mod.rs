@@ -1,5 +1,5 @@
 //! gdrdrv as a state machine: open devices, pins, handles, mappings. It maps no memory and opens no
-//! file itself; GPU memory comes from a [`Provider`], and whoever owns a `Driver` turns libc calls
+//! file itself; GPU memory comes from a [`Provider`], and the owner of a `Driver` turns libc calls
 //! into calls of it.
 //!
 //! ```text
@@ -30,7 +30,7 @@ pub use mmap::MapRequest;
 use pin::Pins;
 use vma::Vmas;
 
-/// The clock by which GET_INFO tells how long a pin took: nanoseconds.
+/// The clock of GET_INFO's pin durations: nanoseconds.
 pub const CLOCK_KHZ: u64 = 1_000_000;
 
 /// Names an open device (in the kernel: an open file description).
@@ -75,7 +75,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A freshly loaded module on a machine with pages of `page_size` bytes.
+    /// A freshly loaded module on a system with pages of `page_size` bytes.
     pub fn new(config: DriverConfig, page_size: u64) -> Self {
         Driver {
             config,
@@ -132,7 +132,7 @@ impl Driver {
         gpu.put_pages(table);
     }
 
-    /// The last descriptor and the last mapping of an open device are gone: gives up its pins.
+    /// The last descriptor and the last mapping of an open device are gone: releases its pins.
     pub fn release(&mut self, gpu: &mut dyn Provider, file: FileId) {
         let Some(mut file) = self.files.remove(&file) else {
             return;

@@ -12,7 +12,7 @@ pub(super) struct Pin {
     pub(super) va: u64,
     /// Bytes between `va` and the wanted address.
     pub(super) offset: u64,
-    /// What GET_INFO tells.
+    /// What GET_INFO returns.
     pub(super) mapped_size: u64,
     /// Bytes of the page table.
     pub(super) pinned_size: u64,
@@ -32,7 +32,7 @@ pub(super) struct Mapping {
     pub(super) mapping_type: MappingType,
     pub(super) addr: usize,
     pub(super) len: usize,
-    /// Counts the mmaps of the driver, to tell this mapping from leftovers of earlier ones.
+    /// The driver's mmap count, which distinguishes this mapping from leftovers of earlier ones.
     pub(super) origin: u64,
 }
 

@@ -182,7 +182,7 @@ impl Bench {
         Ok((out.get(&VA), out.get(&MAPPED_SIZE)))
     }
 
-    /// Mapped and write-combining, as GET_INFO tells them.
+    /// Mapped and write-combining, as GET_INFO returns them.
     fn mapped(&mut self, handle: u64) -> (u64, u64) {
         use abi::get_info::*;
         let out = self.run(Command::GetInfo, &[(&HANDLE, handle)]).unwrap();
@@ -282,7 +282,7 @@ fn opening_fails_as_configured() {
 }
 
 #[test]
-fn version_and_oldest_library_are_told() {
+fn version_and_oldest_library_are_reported() {
     let mut bench = bench(DriverConfig {
         version: Version::new(2, 99),
         min_api_version: Version::new(3, 0),
@@ -430,7 +430,7 @@ fn the_same_memory_can_be_pinned_twice() {
 }
 
 #[test]
-fn tokens_are_refused_in_persistent_mode_alone() {
+fn tokens_are_refused_in_persistent_mode_only() {
     let mut persistent = default();
     for tokens in [TOKENS, (TOKENS.0, 0), (0, TOKENS.1)] {
         assert_eq!(
@@ -452,7 +452,7 @@ fn tokens_are_refused_in_persistent_mode_alone() {
 }
 
 #[test]
-fn the_gpu_is_told_the_mode() {
+fn provider_receives_the_mode() {
     let mut persistent = default();
     persistent.pin(0);
     assert_eq!(persistent.gpu.last, (true, false));
@@ -511,7 +511,7 @@ fn force_pcie_needs_persistent_mode_and_support() {
 }
 
 #[test]
-fn attributes_tell_mode_and_support() {
+fn attributes_report_mode_and_support() {
     let traditional = DriverConfig {
         traditional: true,
         ..DriverConfig::default()
@@ -707,13 +707,13 @@ fn lengths_that_the_kernel_refuses() {
     assert_eq!(bench.mmap(handle, u64::MAX), Err(Errno::ENOMEM));
     assert_eq!(bench.mmap(handle, u64::MAX - 4095), Err(Errno::ENOMEM));
     assert_eq!(bench.mmap(handle, 1 << 40), Err(Errno::EINVAL));
-    let odd = MapRequest {
+    let invalid = MapRequest {
         len: 4096,
         offset: 1,
         shared: true,
         write: true,
     };
-    assert_eq!(bench.mmap_with(&odd), Err(Errno::EINVAL));
+    assert_eq!(bench.mmap_with(&invalid), Err(Errno::EINVAL));
 }
 
 #[test]

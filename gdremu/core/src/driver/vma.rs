@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_left_alone() {
+    fn adjacent_mappings_are_unchanged() {
         let mut vmas = Vmas::default();
         vmas.insert(0x1000, vma(0x1000));
         vmas.insert(0x3000, vma(0x1000));

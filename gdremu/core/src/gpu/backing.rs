@@ -1,44 +1,43 @@
-//! What the memory of emulated GPUs is made of.
+//! The files behind the memory of emulated GPUs.
 
 use std::ffi::CString;
 use std::fmt::Debug;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::host::GPU_BYTES;
 use super::mmap;
-use super::physical::{Object, ObjectId, Run};
+use super::physical::{GPU_BYTES, Object, ObjectId, Run};
 use super::step::Step;
 use crate::errno::Errno;
 
-/// Files that hold the GPUs' memory, and whoever keeps them in step with the books.
+/// The files of the GPUs' memory, kept in step with the allocation metadata.
 pub(super) trait Backing: Debug + Send {
-    /// Does what a change of the books asks for: all of it, or nothing if it fails.
+    /// Applies the steps of a metadata change: all of them, or none if one fails.
     ///
     /// # Errors
-    /// `ENOMEM`, and whatever a device answers.
+    /// `ENOMEM`, or a device's error.
     fn carry_out(&mut self, steps: &[Step]) -> Result<(), Errno>;
 
     /// The file with a GPU's memory.
     ///
     /// # Errors
-    /// What making or opening it answers.
+    /// The error of creating or opening it.
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno>;
 
     /// Where a live object starts in that file.
     fn start(&self, id: ObjectId, object: &Object) -> u64;
 
-    /// An object is no more: nobody reads this memory again.
+    /// Discards the memory of a removed object.
     fn forget(&mut self, run: Run);
 
-    /// Whether memory is pinned that the books do not know to be. They cannot tell then what of a
-    /// shared block may be overwritten.
+    /// Whether memory can be pinned without an entry in the metadata. Freed parts of a shared block
+    /// must not be overwritten then.
     fn pins_by_itself(&self) -> bool;
 }
 
 /// Memory of the host: a memfd per GPU.
 #[derive(Debug)]
 pub(super) struct Memfds {
-    /// From the first use of each on.
+    /// Created on first use.
     files: Vec<Option<OwnedFd>>,
 }
 
@@ -51,7 +50,7 @@ impl Memfds {
 }
 
 impl Backing for Memfds {
-    /// What is mapped where, the books alone need to know.
+    /// Nothing to do: only the metadata records what is mapped where.
     fn carry_out(&mut self, _steps: &[Step]) -> Result<(), Errno> {
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::{HostProvider, NvidiaProvider, PageTable, PageTableId, Provider};
 use crate::config::{self, GpuConfig};
 use crate::errno::Errno;
 
-/// Where GPU memory is on this machine.
+/// The provider of GPU memory.
 #[derive(Debug)]
 pub enum Gpu {
     /// Emulated: in memory of the host, or in the test kernel's.
@@ -16,7 +16,7 @@ pub enum Gpu {
 }
 
 impl Gpu {
-    /// What the configuration asks for.
+    /// Creates the provider of a configuration.
     pub fn new(config: &GpuConfig) -> Gpu {
         let options = || Options {
             gpus: config.gpus as usize,
@@ -34,7 +34,7 @@ impl Gpu {
     /// The emulated GPUs.
     ///
     /// # Panics
-    /// If the GPUs are real: there is no stand-in libcuda then, which alone asks for this.
+    /// If the GPUs are real. Only the stand-in libcuda calls this, which is not loaded then.
     pub fn host(&mut self) -> &mut HostProvider {
         match self {
             Gpu::Host(provider) => provider,
@@ -45,8 +45,7 @@ impl Gpu {
     /// The real GPUs.
     ///
     /// # Panics
-    /// If the GPUs are emulated: nothing replaces functions of libcuda then, which alone asks for
-    /// this.
+    /// If the GPUs are emulated. Only replaced functions of libcuda call this, and there are none then.
     pub fn nvidia(&mut self) -> &mut NvidiaProvider {
         match self {
             Gpu::Nvidia(provider) => provider,
@@ -57,7 +56,7 @@ impl Gpu {
     /// In a forked child: what is pinned is the parent's.
     pub fn after_fork(&mut self) {
         match self {
-            Gpu::Host(_) => {} // Tells by the process's id.
+            Gpu::Host(_) => {} // Compares process ids.
             Gpu::Nvidia(provider) => provider.after_fork(),
         }
     }

@@ -1,5 +1,6 @@
 //! GPU memory in the kernel: `/dev/emugpu` of the test module `gdrdrv-c/emugpu`, whose commands
-//! `emugpu_uapi.h` describes. What is pinned there, gdrdrv pins; the books do not see it.
+//! `emugpu_uapi.h` describes. gdrdrv pins this memory; the
+//! allocation metadata has no entry for such pins.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -55,7 +56,7 @@ const RENEW: u32 = command::<Range>(WRITE, 5);
 /// The GPU memory of this process.
 #[derive(Debug, Default)]
 pub(super) struct Emugpu {
-    /// Opened at the first use, by the process whose memory it is to be.
+    /// Opened on first use, by the process that owns the memory.
     device: Option<OwnedFd>,
     handles: BTreeMap<ObjectId, u32>,
 }
@@ -74,7 +75,7 @@ impl Emugpu {
     fn call<T>(&mut self, command: u32, argument: &mut T) -> Result<(), Errno> {
         let device = self.device()?;
         // SAFETY: the argument is of the type that the command's number was made from, and the kernel
-        // reads and writes so many bytes.
+        // accesses no more than its size.
         let result = unsafe { libc::ioctl(device.as_raw_fd(), command.into(), argument) };
         if result == 0 {
             Ok(())
@@ -127,7 +128,7 @@ impl Emugpu {
         self.call(RELEASE, &mut handle)
     }
 
-    /// Takes a step back. Only steps that make and map something can be followed by one that fails.
+    /// Reverts a step. Only steps that create or map something precede steps that can fail.
     fn undo(&mut self, step: &Step) {
         let undone = match *step {
             Step::Created { object, .. } => self.release(object),

@@ -1,4 +1,4 @@
-//! Emulated GPUs: their memory is in files, their addresses are such that the CPU cannot touch.
+//! Emulated GPUs: their memory is in files, at device addresses that the CPU cannot access.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,21 +8,18 @@ use super::backing::{Backing, Memfds};
 use super::emugpu::Emugpu;
 use super::memory::{Access, Discard, Error, GPU_PAGE, Memory, PageTable, PageTableId, Run};
 use super::mmap::{self, Part, View};
-use super::physical::{BLOCK, ObjectId};
+use super::physical::{BLOCK, GPU_BYTES, ObjectId};
 use crate::config::YesNo;
 use crate::errno::Errno;
 use crate::per_gpu::PerGpu;
 
-/// Bytes of each GPU's memory. They are host memory only once touched.
-pub const GPU_BYTES: u64 = 16 << 30;
-
 /// Address space is reserved piece by piece, so that small programs stay small.
 const WINDOW: u64 = 128 << 20;
 
-/// What freed parts of a shared block are overwritten with, to be recognised in a debugger.
+/// Overwrites freed parts of a shared block, so that a debugger shows them.
 const FREED: u8 = 0xDD;
 
-/// What kind of GPUs.
+/// Properties of the GPUs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How many.
@@ -45,7 +42,7 @@ pub struct HostProvider {
     /// Reserved device addresses: (start, length).
     windows: Vec<(u64, u64)>,
     /// The process whose memory it is, from its first use on. A forked child has a copy of the
-    /// books, not the memory.
+    /// metadata, not the memory.
     owner: Option<u32>,
 }
 
@@ -88,17 +85,17 @@ impl HostProvider {
         }
     }
 
-    /// The books, to read.
+    /// The allocation metadata.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Changes the books, then the memory as they say. `change` is repeated if it ran out of device
-    /// addresses.
+    /// Changes the allocation metadata, then the memory accordingly. Repeats `change` if it ran out of
+    /// device addresses.
     ///
     /// # Errors
-    /// What `change` answers; [`Error::NoMemory`] if the host has no address space left, or the
-    /// memory cannot follow the books: they are as before then.
+    /// The error of `change`; [`Error::NoMemory`] if the host has no address space left, or if the backing
+    /// fails, which leaves the metadata as before.
     pub fn change<T>(
         &mut self,
         mut change: impl FnMut(&mut Memory) -> Result<T, Error>,
@@ -111,7 +108,7 @@ impl HostProvider {
                 result => break result,
             }
         };
-        if self.follow_books().is_err() {
+        if self.apply_pending().is_err() {
             self.memory = before.expect("memory of the host follows");
             return Err(Error::NoMemory);
         }
@@ -135,7 +132,7 @@ impl HostProvider {
     }
 
     /// The peer-to-peer token and address space of this process, as
-    /// `CU_POINTER_ATTRIBUTE_P2P_TOKENS` tells them.
+    /// `CU_POINTER_ATTRIBUTE_P2P_TOKENS` returns them.
     pub fn tokens(&self) -> (u64, u32) {
         let owner = self.owner.unwrap_or_else(std::process::id);
         (u64::from(owner) << 16 | 1, owner)
@@ -153,8 +150,8 @@ impl HostProvider {
         Ok(())
     }
 
-    /// Does to the memory what was done in the books, and scrubs what is free now.
-    fn follow_books(&mut self) -> Result<(), Errno> {
+    /// Applies pending metadata changes to the memory, and scrubs freed memory.
+    fn apply_pending(&mut self) -> Result<(), Errno> {
         let steps = self.memory.take_steps();
         self.backing.carry_out(&steps)?;
         for discard in self.memory.take_discarded() {
@@ -237,7 +234,7 @@ impl Provider for HostProvider {
 
     fn put_pages(&mut self, table: PageTableId) {
         self.memory.unpin(table);
-        self.follow_books().expect("giving memory back needs none");
+        self.apply_pending().expect("giving memory back needs none");
     }
 
     fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno> {
@@ -492,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn device_addresses_are_recognised_and_grow_as_needed() {
+    fn device_addresses_are_recognized_and_grow_as_needed() {
         let mut gpu = provider();
         assert!(!gpu.is_device_address(0));
         let small = gpu.change(|m| m.alloc(0, 1, true)).unwrap();
@@ -534,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_memory_refuses_never_was_in_the_books() {
+    fn backing_failure_rolls_back() {
         let options = provider().options;
         let mut gpu = HostProvider::over(options, Box::new(Full));
         let free = gpu.memory().free_bytes(0);

@@ -19,7 +19,7 @@ pub const GPU_PAGE: u64 = 64 << 10;
 /// Buffers up to this size share a block with others; larger ones have blocks of their own.
 const SMALL: u64 = 1 << 20;
 
-/// Why a call on the memory fails.
+/// The reason why a call on the memory fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// No physical memory is left.
@@ -48,7 +48,7 @@ pub struct PageTable {
     pub runs: Vec<Run>,
 }
 
-/// What a device address belongs to.
+/// The buffer or mapping of a device address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Start of the buffer or VMM mapping.
@@ -133,7 +133,7 @@ pub struct Memory {
     pub(super) pins: BTreeMap<PageTableId, Pin>,
     /// Pinned bytes of each GPU.
     pub(super) pinned: Vec<u64>,
-    /// What has happened since [`Memory::take_steps`].
+    /// Steps since the last [`Memory::take_steps`].
     pub(super) steps: Vec<Step>,
     ids: u64,
 }
@@ -165,13 +165,12 @@ impl Memory {
         self.physical.free_bytes(gpu)
     }
 
-    /// What physical memory holds nobody's data any more since the last call. The memory may be
-    /// handed out again by the next allocation.
+    /// Physical memory that was freed since the last call. The next allocation may reuse it.
     pub fn take_discarded(&mut self) -> Vec<Discard> {
         self.physical.take_discarded()
     }
 
-    /// What memory was made and mapped since the last call, in order.
+    /// The steps since the last call, in order.
     pub fn take_steps(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.steps)
     }
@@ -589,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_small_buffer_is_discarded_alone_and_the_last_one_with_its_block() {
+    fn freed_small_buffer_is_discarded_by_itself_and_the_last_one_with_its_block() {
         let mut memory = memory();
         let a = memory.alloc(0, 600, true).unwrap();
         let b = memory.alloc(0, 1, true).unwrap();

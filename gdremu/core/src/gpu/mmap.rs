@@ -80,8 +80,8 @@ pub(super) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
 /// Gives the pages of part of a file back: they read as zero in every mapping from now on.
 pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: a plain call on an open descriptor. Failing, it leaves old data in memory that nobody
-    // should see.
+    // SAFETY: the descriptor is open, and no memory is passed. A failure only leaves old data in freed
+    // memory.
     unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as off_t, len as off_t) };
 }
 
@@ -118,7 +118,7 @@ pub(super) fn map_parts(parts: &[Part<'_>]) -> Result<usize, Errno> {
     for part in parts {
         // SAFETY: the parts fill the reservation just made.
         if let Err(error) = unsafe { replace(at, part.len, part.file, part.offset) } {
-            // SAFETY: nobody else has seen the addresses.
+            // SAFETY: no other code knows the addresses.
             unsafe { munmap(start, len) };
             return Err(error);
         }

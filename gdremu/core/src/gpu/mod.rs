@@ -1,19 +1,18 @@
-//! The emulated GPUs: their memory, and who hands pages of it to the driver and to the CPU.
+//! GPU memory, and the providers that give its pages to the driver and to the CPU.
 //!
 //! ```text
 //! Provider      what the driver and the libc hooks see: pin pages, map them, zap a mapping
 //!   chosen      Gpu: the provider that the configuration asks for
 //!   host        HostProvider: emulated GPUs, whose memory is mapped wherever it is needed
-//!     memory    addresses, buffers, physical objects, page tables: bookkeeping only, no memory
-//! touched
-//!       pins      page tables: who keeps physical memory alive, who is told that it is gone
+//!     memory    addresses, buffers, physical objects, page tables: metadata only
+//!       pins      page tables: they keep physical memory alive, and are revoked when it is freed
 //!       vmm       CUDA's virtual memory management
 //!       physical  the GPUs' memory, reference-counted
 //!       ranges    free lists of addresses and of physical memory
 //!     backing   where that memory is: a memfd per GPU
 //!       emugpu  or in the test kernel's module of that name
-//!       step    what changes of the books ask of it
-//!   nvidia      NvidiaProvider: memory of the machine's own GPUs
+//!       step    the operations of a metadata change on it
+//!   nvidia      NvidiaProvider: memory of real GPUs
 //!   pci         where emulated GPUs are on the bus
 //!   arena       small buffers sharing one block, for both
 //!   mmap        the calls that make memory appear and fault, for both
@@ -46,8 +45,8 @@ use crate::errno::Errno;
 pub trait Provider: Send {
     /// Pins `[va, va + len)`, both multiples of the GPU page (64 KiB).
     ///
-    /// The physical memory stays alive until [`Provider::put_pages`], also when the program frees
-    /// it meanwhile. If it does and `persistent` is false, the call that frees it names this table
+    /// The physical memory stays alive until [`Provider::put_pages`], even if the program frees
+    /// it before. If it does and `persistent` is false, the call that frees it names this table
     /// among the revoked ones; the caller then zaps its mapping and puts the pages.
     ///
     /// # Errors
@@ -73,7 +72,7 @@ pub trait Provider: Send {
     /// size.
     ///
     /// # Errors
-    /// `EINVAL`: beyond the table, or no such table. What mmap(2) answers otherwise.
+    /// `EINVAL`: beyond the table, or no such table. Otherwise the error of mmap(2).
     fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno>;
 
     /// Takes the pages out of a mapping: the next touch raises SIGBUS. The addresses stay occupied

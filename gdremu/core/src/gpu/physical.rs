@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 
 use super::ranges::Ranges;
 
-/// Physical memory is handed out in blocks of 2 MiB, CUDA's allocation granularity.
+/// Bytes of each GPU's memory. They occupy host memory only once touched.
+pub const GPU_BYTES: u64 = 16 << 30;
+
+/// Physical memory is allocated in blocks of 2 MiB, CUDA's allocation granularity.
 pub const BLOCK: u64 = 2 << 20;
 
 /// Names a physical object; never used twice.
@@ -26,7 +29,7 @@ pub struct Run {
     pub len: u64,
 }
 
-/// Physical memory that holds nobody's data any more.
+/// Physical memory whose contents are no longer needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
     /// A whole object: it no longer exists.
@@ -54,7 +57,7 @@ pub struct Object {
     uses: u32,
 }
 
-/// Who refers to an object.
+/// What refers to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A handle of the program.
@@ -142,12 +145,12 @@ impl Physical {
         }
     }
 
-    /// Notes that nobody needs the contents of part of a live object any more.
+    /// Marks the contents of part of a live object as no longer needed.
     pub fn discard(&mut self, run: Run) {
         self.discarded.push(Discard::Part(run));
     }
 
-    /// What has been discarded since the last call.
+    /// The memory that was discarded since the last call.
     pub fn take_discarded(&mut self) -> Vec<Discard> {
         std::mem::take(&mut self.discarded)
     }

@@ -1,4 +1,4 @@
-//! Page tables: memory that somebody outside the GPU was given the physical addresses of.
+//! Page tables: memory whose physical addresses were given to another device.
 #![forbid(unsafe_code)]
 
 use super::memory::{Access, Error, GPU_PAGE, Memory, PageTable, PageTableId, Pin};
@@ -8,7 +8,7 @@ impl Memory {
     /// Pins `[va, va + len)`, whole GPU pages. The physical memory lives until [`Memory::unpin`].
     ///
     /// A page can be pinned if at least part of it is in a live buffer or VMM mapping: buffers are
-    /// pinned rounded out to pages, and share pages with their neighbours.
+    /// pinned rounded out to pages, and share pages with adjacent ones.
     ///
     /// # Errors
     /// [`Error::Invalid`]: not whole pages, a page without memory, memory of two GPUs, or VMM

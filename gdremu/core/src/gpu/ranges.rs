@@ -1,4 +1,4 @@
-//! A set of free ranges of numbers, addresses or physical offsets alike, handed out first fit.
+//! A set of free ranges of numbers, addresses or physical offsets alike, allocated first fit.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merges_with_both_neighbours() {
+    fn merges_with_both_neighbors() {
         let mut ranges = Ranges::default();
         ranges.give(0, 10);
         ranges.give(20, 10);

@@ -1,4 +1,4 @@
-//! What a change of the books asks of the memory itself.
+//! Operations that a metadata change must apply to the backing memory.
 #![forbid(unsafe_code)]
 
 use super::physical::ObjectId;
@@ -6,7 +6,7 @@ use super::physical::ObjectId;
 /// A step; lengths, addresses and offsets are multiples of the GPU page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// There is a new object.
+    /// Create an object.
     Created {
         /// Which.
         object: ObjectId,
@@ -15,7 +15,7 @@ pub enum Step {
         /// Whether its pages may be pinned.
         rdma: bool,
     },
-    /// Part of an object appeared in the address space.
+    /// Map part of an object into the address space.
     Mapped {
         /// Where.
         va: u64,
@@ -26,7 +26,7 @@ pub enum Step {
         /// Where the part starts in it.
         offset: u64,
     },
-    /// Whole mappings ended.
+    /// Remove whole mappings.
     Unmapped {
         /// Start of the first.
         va: u64,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn small_buffers_empty_the_pages_that_nobody_shares() {
+    fn freed_small_buffer_empties_its_unshared_pages() {
         let mut memory = memory();
         let a = memory.alloc(0, GPU_PAGE + 512, true).unwrap();
         let b = memory.alloc(0, 2 * GPU_PAGE, true).unwrap();

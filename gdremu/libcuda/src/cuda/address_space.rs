@@ -1,4 +1,4 @@
-//! Counts the changes of what addresses mean, so that kernels that run look again.
+//! Counts changes of the address space, so that running GPU kernels repeat their lookups.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -54,7 +54,7 @@ impl<T> Out<T> {
     pub(super) fn set_all(self, values: impl Iterator<Item = T>) -> Result {
         self.check()?;
         for (index, value) in values.enumerate() {
-            // SAFETY: not NULL, so as many Ts of the program as the call says.
+            // SAFETY: not NULL, so the program passed the call's number of Ts (see the head of this file).
             unsafe { self.0.add(index).write_unaligned(value) };
         }
         Ok(())
@@ -130,7 +130,7 @@ impl<T: Copy> In<T> {
         if self.0.is_null() {
             return Err(Error::INVALID_VALUE);
         }
-        // SAFETY: not NULL, so as many Ts of the program as the call says.
+        // SAFETY: not NULL, so the program passed the call's number of Ts (see the head of this file).
         Ok(unsafe { self.0.add(index).read_unaligned() })
     }
 }
@@ -152,7 +152,7 @@ impl In<c_char> {
 }
 
 impl In<u8> {
-    /// The same place, for an argument whose type another one tells.
+    /// The same place, for an argument whose type another argument selects.
     pub(super) fn of<T>(self) -> In<T> {
         In(self.0.cast())
     }

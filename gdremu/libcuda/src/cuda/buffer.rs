@@ -1,13 +1,12 @@
 //! cuMemAlloc and what can be asked about device memory.
 
-use gdremu_core::gpu::host::GPU_BYTES;
+use gdremu_core::gpu::physical::GPU_BYTES;
 
 use super::args::Out;
-use super::entry::{Current, freeing, in_context, initialised};
+use super::entry::{freeing, in_context, initialized};
 use super::error::{Error, Result};
-use super::host::Kind;
-use super::state::{Allocation, ContextHandle, State};
-use super::{gpus, host, pool};
+use super::state::{Allocation, ContextHandle, Current, Kind, State};
+use super::{gpus, host};
 
 /// Rows of pitched memory start at multiples of this.
 const PITCH: usize = 512;
@@ -61,7 +60,7 @@ fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
 
 pub(super) extern "C" fn cuMemFree_v2(address: u64) -> i32 {
     if address == 0 {
-        return initialised("cuMemFree", || Ok(()));
+        return initialized("cuMemFree", || Ok(()));
     }
     let owner = |state: &State| match state.allocations.get(&address) {
         Some(allocation) => Ok(allocation.context),
@@ -86,9 +85,9 @@ pub(super) fn free(state: &mut State, address: u64) -> Result {
     if let Some(pool) = state
         .allocations
         .remove(&address)
-        .and_then(|allocation| allocation.pool)
+        .and_then(|allocation| state.pools.get_mut(allocation.pool?))
     {
-        pool::freed(state, pool, len);
+        pool.used -= len;
     }
     Ok(())
 }

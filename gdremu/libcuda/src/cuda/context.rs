@@ -5,19 +5,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use super::args::{In, Out};
-use super::entry::{current, in_context, in_idle_context, initialised, with_state};
+use super::entry::{in_context, in_idle_context, initialized, with_state};
 use super::error::{Error, Result};
-use super::primary::CONTEXT_FLAGS;
-use super::state::{self, Context, ContextHandle, STACK, State};
+use super::state::{self, CONTEXT_FLAGS, Context, ContextHandle, STACK, State};
 use super::{buffer, gpus, host, work};
 
 /// Contexts behave as since CUDA 3.2: they float between threads.
 const API_VERSION: u32 = 3020;
 
-/// Makes a context; nobody has it current yet.
+/// Creates a context without making it current.
 ///
 /// # Errors
-/// What a kernel did wrong.
+/// The error of a GPU kernel.
 pub(super) fn create(state: &mut State, gpu: usize, flags: u32) -> Result<ContextHandle> {
     state.check()?;
     let id = state.next_id();
@@ -33,14 +32,14 @@ pub(super) fn create(state: &mut State, gpu: usize, flags: u32) -> Result<Contex
 /// A context by its handle; 0 is the current one.
 fn live(state: &State, context: ContextHandle) -> Result<&Context> {
     let context = if context == 0 {
-        current(state)?.context
+        state.current()?.context
     } else {
         context
     };
     state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)
 }
 
-/// Ends a context and everything that belongs to it, kernels first.
+/// Ends a context and everything that belongs to it, GPU kernels first.
 ///
 /// # Errors
 /// INVALID_CONTEXT.
@@ -103,7 +102,7 @@ pub(super) extern "C" fn cuCtxCreate_v4(
 }
 
 pub(super) extern "C" fn cuCtxDestroy_v2(context: ContextHandle) -> i32 {
-    initialised("cuCtxDestroy", || {
+    initialized("cuCtxDestroy", || {
         let state = state::lock();
         if state
             .primaries
@@ -213,7 +212,7 @@ pub(super) extern "C" fn cuCtxSynchronize_v2(context: ContextHandle) -> i32 {
     if context == 0 {
         return cuCtxSynchronize();
     }
-    initialised("cuCtxSynchronize", || {
+    initialized("cuCtxSynchronize", || {
         let state = state::lock();
         live(&state, context)?;
         let all = work::all_of(&state, context);

@@ -1,4 +1,4 @@
-//! Copies in every direction. The address alone says what memory it is, as with CUDA's unified
+//! Copies in every direction. The address determines what memory it is, as with CUDA's unified
 //! addressing.
 
 use std::ptr;
@@ -6,14 +6,13 @@ use std::ptr;
 use gdremu_core::gpu::host::Span;
 use gdremu_core::gpu::memory::Access;
 
-use super::entry::{current, initialised};
+use super::entry::initialized;
 use super::error::{Error, Result};
-use super::state::{self, ContextHandle, State};
-use super::stream::{self, StreamHandle};
+use super::state::{self, ContextHandle, State, StreamHandle};
 use super::work::{self, When};
 use super::{gpus, host};
 
-/// What the address of one side of a copy may be.
+/// The kind of memory at one side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     /// Memory that CUDA knows: device, managed, registered.
@@ -107,10 +106,10 @@ fn copy(
     len: usize,
     (stream, when): (StreamHandle, When),
 ) -> i32 {
-    initialised(name, || {
+    initialized(name, || {
         let state = state::lock();
-        let current = current(&state)?;
-        stream::check(&state, stream)?;
+        let current = state.current()?;
+        state.check_stream(stream)?;
         let destination = resolve(&state, to.1, len, to.0, Access::ReadWrite)?;
         let source = resolve(&state, from.1, len, from.0, Access::Read)?;
         let when = if destination.is_pageable() {
@@ -269,7 +268,7 @@ pub(super) extern "C" fn cuMemcpyPeerAsync(
     size: usize,
     stream: StreamHandle,
 ) -> i32 {
-    let contexts = initialised("cuMemcpyPeerAsync", || {
+    let contexts = initialized("cuMemcpyPeerAsync", || {
         let state = state::lock();
         let live = |context| state.contexts.get(context).is_some();
         if live(to_context) && live(from_context) {

@@ -2,12 +2,12 @@
 
 use std::ffi::c_char;
 
-use gdremu_core::gpu::host::GPU_BYTES;
 use gdremu_core::gpu::pci;
+use gdremu_core::gpu::physical::GPU_BYTES;
 
 use super::args::{In, Out};
 use super::attributes;
-use super::entry::initialised;
+use super::entry::initialized;
 use super::error::{Error, Result};
 use super::gpus;
 use super::types::Uuid;
@@ -16,11 +16,11 @@ use super::types::Uuid;
 pub(super) const NAME: &str = "gdremu GPU";
 
 pub(super) extern "C" fn cuDeviceGetCount(count: Out<i32>) -> i32 {
-    initialised("cuDeviceGetCount", || count.set(gpus::count() as i32))
+    initialized("cuDeviceGetCount", || count.set(gpus::count() as i32))
 }
 
 pub(super) extern "C" fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> i32 {
-    initialised("cuDeviceGet", || {
+    initialized("cuDeviceGet", || {
         device.check()?;
         gpus::by_ordinal(ordinal)?;
         device.set(ordinal)
@@ -28,14 +28,14 @@ pub(super) extern "C" fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> i32 {
 }
 
 pub(super) extern "C" fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i32) -> i32 {
-    initialised("cuDeviceGetName", || {
+    initialized("cuDeviceGetName", || {
         gpus::by_ordinal(device)?;
         name.set_text(NAME, len)
     })
 }
 
 pub(super) extern "C" fn cuDeviceGetUuid_v2(uuid: Out<Uuid>, device: i32) -> i32 {
-    initialised("cuDeviceGetUuid", || {
+    initialized("cuDeviceGetUuid", || {
         uuid.set(self::uuid(gpus::by_ordinal(device)?))
     })
 }
@@ -47,14 +47,14 @@ pub(super) fn uuid(gpu: usize) -> Uuid {
 }
 
 pub(super) extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) -> i32 {
-    initialised("cuDeviceTotalMem", || {
+    initialized("cuDeviceTotalMem", || {
         gpus::by_ordinal(device)?;
         bytes.set(GPU_BYTES as usize)
     })
 }
 
 pub(super) extern "C" fn cuDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32) -> i32 {
-    initialised("cuDeviceGetAttribute", || {
+    initialized("cuDeviceGetAttribute", || {
         value.check()?;
         let gpu = gpus::by_ordinal(device)?;
         value.set(attributes::value(gpu, attribute)?)
@@ -66,7 +66,7 @@ pub(super) extern "C" fn cuDeviceComputeCapability(
     minor: Out<i32>,
     device: i32,
 ) -> i32 {
-    initialised("cuDeviceComputeCapability", || {
+    initialized("cuDeviceComputeCapability", || {
         let gpu = gpus::by_ordinal(device)?;
         major.set(attributes::value(
             gpu,
@@ -80,7 +80,7 @@ pub(super) extern "C" fn cuDeviceComputeCapability(
 }
 
 pub(super) extern "C" fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device: i32) -> i32 {
-    initialised("cuDeviceGetPCIBusId", || {
+    initialized("cuDeviceGetPCIBusId", || {
         let address = pci::address(gpus::by_ordinal(device)?);
         if len <= address.len() as i32 {
             return Err(Error::INVALID_VALUE);
@@ -90,7 +90,7 @@ pub(super) extern "C" fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device
 }
 
 pub(super) extern "C" fn cuDeviceGetByPCIBusId(device: Out<i32>, text: In<c_char>) -> i32 {
-    initialised("cuDeviceGetByPCIBusId", || {
+    initialized("cuDeviceGetByPCIBusId", || {
         device.check()?;
         let gpu = at_pci_address(text.text()?)?;
         device.set(gpu.ok_or(Error::INVALID_DEVICE)? as i32)

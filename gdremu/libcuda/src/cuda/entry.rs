@@ -1,16 +1,15 @@
-//! The way into the stand-in: what must hold before a function runs, and what leaves it instead of
-//! a panic.
+//! Runs the bodies of entry points: checks their preconditions, and converts errors and panics to CUresults.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::error::{Error, Result};
 use super::gpus;
-use super::state::{self, ContextHandle, State};
+use super::state::{self, ContextHandle, Current, State};
 use super::work;
 
-/// Runs a function that needs nothing.
-pub(super) fn always(name: &str, call: impl FnOnce() -> Result) -> i32 {
-    // What a panic leaves half done is a table entry: the program is told that the call failed.
+/// Runs a CUDA entry point that does not require cuInit.
+pub(super) fn without_init(name: &str, call: impl FnOnce() -> Result) -> i32 {
+    // A panic leaves at most a table entry half done, and the call returns an error.
     match catch_unwind(AssertUnwindSafe(|| {
         gpus::fault(name).map_or_else(call, Err)
     })) {
@@ -20,46 +19,46 @@ pub(super) fn always(name: &str, call: impl FnOnce() -> Result) -> i32 {
     }
 }
 
-/// Runs a function that needs cuInit in this very process.
-pub(super) fn initialised(name: &str, call: impl FnOnce() -> Result) -> i32 {
-    always(name, || {
-        state::check_initialised()?;
+/// Runs an entry point that requires cuInit in this process.
+pub(super) fn initialized(name: &str, call: impl FnOnce() -> Result) -> i32 {
+    without_init(name, || {
+        state::check_initialized()?;
         call()
     })
 }
 
-/// Runs a function that needs the state.
+/// Runs an entry point that uses the state.
 pub(super) fn with_state(name: &str, call: impl FnOnce(&mut State) -> Result) -> i32 {
-    initialised(name, || call(&mut state::lock()))
+    initialized(name, || call(&mut state::lock()))
 }
 
-/// Runs a function that needs a live context to be current, and the state.
+/// Runs an entry point that requires a live current context.
 pub(super) fn in_context(name: &str, call: impl FnOnce(&mut State, Current) -> Result) -> i32 {
-    initialised(name, || {
+    initialized(name, || {
         let mut state = state::lock();
-        let current = current(&state)?;
+        let current = state.current()?;
         call(&mut state, current)
     })
 }
 
-/// The same for a function that waits for all work of the context, as those do that free memory.
+/// As `in_context`, after waiting for all work of the context.
 pub(super) fn in_idle_context(name: &str, call: impl FnOnce(&mut State, Current) -> Result) -> i32 {
-    initialised(name, || {
+    initialized(name, || {
         let state = state::lock();
-        let current = current(&state)?;
+        let current = state.current()?;
         let work = work::all_of(&state, current.context);
         call(&mut *work::wait(state, current.context, &work)?, current)
     })
 }
 
-/// Runs a function that frees memory, after all work of the context that `owner` finds, or of all
-/// contexts. It needs no current one: a thread may free what another one made.
+/// Runs an entry point that frees memory, after all work of the context that `owner` returns, or of all
+/// contexts. Requires no current context: a thread may free what another one allocated.
 pub(super) fn freeing(
     name: &str,
     owner: impl FnOnce(&State) -> Result<Option<ContextHandle>>,
     call: impl FnOnce(&mut State) -> Result,
 ) -> i32 {
-    initialised(name, || {
+    initialized(name, || {
         let state = state::lock();
         let work = match owner(&state)? {
             Some(context) => work::all_of(&state, context),
@@ -69,27 +68,4 @@ pub(super) fn freeing(
         state.check()?;
         call(&mut state)
     })
-}
-
-/// The calling thread's context.
-#[derive(Clone, Copy)]
-pub(super) struct Current {
-    /// Its handle.
-    pub(super) context: ContextHandle,
-    /// The GPU it is on.
-    pub(super) gpu: usize,
-}
-
-/// The calling thread's context.
-///
-/// # Errors
-/// INVALID_CONTEXT: none. CONTEXT_IS_DESTROYED: one that no longer exists. What a kernel did wrong.
-pub(super) fn current(state: &State) -> Result<Current> {
-    let context = state::STACK
-        .with(|stack| stack.top())
-        .ok_or(Error::INVALID_CONTEXT)?;
-    state.check()?;
-    let found = state.contexts.get(context);
-    let gpu = found.ok_or(Error::CONTEXT_IS_DESTROYED)?.gpu;
-    Ok(Current { context, gpu })
 }

@@ -1,11 +1,8 @@
 //! CUresult values, their names and texts.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 
 use gdremu_core::gpu::memory;
-
-use super::args::Out;
-use super::entry::always;
 
 /// A CUresult other than CUDA_SUCCESS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +10,7 @@ pub(super) struct Error(pub(super) i32);
 
 pub(super) type Result<T = ()> = std::result::Result<T, Error>;
 
-/// Declares the constants that the stand-in answers with and the table of all texts from one list.
+/// Declares the constants and the table of texts from one list.
 macro_rules! results {
     ($($value:literal $name:ident $text:literal),* $(,)?) => {
         #[allow(dead_code, reason = "the table has every result, the stand-in returns some")]
@@ -21,7 +18,7 @@ macro_rules! results {
             $(pub(super) const $name: Error = Error($value);)*
         }
 
-        const TEXTS: &[Text] = &[
+        pub(super) const TEXTS: &[Text] = &[
             Text { value: 0, name: c"CUDA_SUCCESS", text: c"no error" },
             $(Text {
                 value: $value,
@@ -32,11 +29,11 @@ macro_rules! results {
     };
 }
 
-/// A CUresult in words.
-struct Text {
-    value: i32,
-    name: &'static CStr,
-    text: &'static CStr,
+/// The name and the description of a CUresult.
+pub(super) struct Text {
+    pub(super) value: i32,
+    pub(super) name: &'static CStr,
+    pub(super) text: &'static CStr,
 }
 
 const fn c_text(text: &'static str) -> &'static CStr {
@@ -98,19 +95,4 @@ impl From<memory::Error> for Error {
             memory::Error::NoMemory | memory::Error::NoAddresses(_) => Error::OUT_OF_MEMORY,
         }
     }
-}
-
-/// Tells a text of a CUresult; NULL for a number that is none.
-fn tell(error: i32, to: Out<*const c_char>, pick: impl Fn(&Text) -> &'static CStr) -> Result {
-    let found = TEXTS.iter().find(|text| text.value == error);
-    to.set(found.map_or(std::ptr::null(), |text| pick(text).as_ptr()))?;
-    found.map(|_| ()).ok_or(Error::INVALID_VALUE)
-}
-
-pub(super) extern "C" fn cuGetErrorName(error: i32, text: Out<*const c_char>) -> i32 {
-    always("cuGetErrorName", || tell(error, text, |text| text.name))
-}
-
-pub(super) extern "C" fn cuGetErrorString(error: i32, text: Out<*const c_char>) -> i32 {
-    always("cuGetErrorString", || tell(error, text, |text| text.text))
 }

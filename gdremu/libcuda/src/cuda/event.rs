@@ -4,59 +4,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::args::Out;
-use super::entry::{current, in_context, initialised, with_state};
+use super::entry::{in_context, initialized, with_state};
 use super::error::{Error, Result};
-use super::state::{self, ContextHandle, State};
-use super::stream::{self, StreamHandle};
-use super::work::{self, Point};
-
-/// CUevent.
-pub(super) type EventHandle = usize;
+use super::state::{self, Event, EventHandle, Recorded, State, StreamHandle};
+use super::work;
 
 /// Flags of cuEventCreate: blocking, without time, between processes.
 const FLAGS: u32 = 0x7;
-const DISABLE_TIMING: u32 = 0x2;
-
-/// An event.
-#[derive(Debug)]
-pub(super) struct Event {
-    pub(super) context: ContextHandle,
-    flags: u32,
-    recorded: Option<Recorded>,
-}
-
-/// What the last cuEventRecord left.
-#[derive(Debug)]
-struct Recorded {
-    /// Its place in a queue, if the stream had work before it.
-    point: Option<Point>,
-    /// When the stream passed it.
-    time: Arc<OnceLock<Instant>>,
-}
-
-impl Event {
-    /// The place that its stream has not passed yet.
-    pub(super) fn pending(&self, state: &State) -> Option<Point> {
-        let point = self.recorded.as_ref()?.point;
-        point.filter(|point| !work::is_passed(state, point))
-    }
-
-    /// When it was passed.
-    ///
-    /// # Errors
-    /// INVALID_HANDLE: never recorded, or made without timing. NOT_READY: not yet.
-    fn time(&self) -> Result<Instant> {
-        let recorded = self.recorded.as_ref();
-        let recorded = recorded.filter(|_| self.flags & DISABLE_TIMING == 0);
-        let time = &recorded.ok_or(Error::INVALID_HANDLE)?.time;
-        time.get().copied().ok_or(Error::NOT_READY)
-    }
-}
 
 /// An event by its handle.
 ///
 /// # Errors
-/// INVALID_HANDLE; what its context has failed with.
+/// INVALID_HANDLE; the error of its context.
 fn find(state: &State, event: EventHandle) -> Result<&Event> {
     let event = state.events.get(event).ok_or(Error::INVALID_HANDLE)?;
     work::check(state, event.context)?;
@@ -88,10 +47,10 @@ pub(super) extern "C" fn cuEventDestroy_v2(event: EventHandle) -> i32 {
 }
 
 pub(super) extern "C" fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> i32 {
-    initialised("cuEventRecord", || {
+    initialized("cuEventRecord", || {
         let mut state = state::lock();
-        let current = current(&state)?;
-        stream::check(&state, stream)?;
+        let current = state.current()?;
+        state.check_stream(stream)?;
         find(&state, event)?;
         let time = Arc::new(OnceLock::new());
         let point = if work::is_idle(&state, current, stream) {
@@ -126,7 +85,7 @@ pub(super) extern "C" fn cuEventRecordWithFlags(
 
 pub(super) extern "C" fn cuEventQuery(event: EventHandle) -> i32 {
     with_state("cuEventQuery", |state| {
-        match find(state, event)?.pending(state) {
+        match find(state, event)?.pending(&state.queues) {
             Some(_) => Err(Error::NOT_READY),
             None => Ok(()),
         }
@@ -134,10 +93,10 @@ pub(super) extern "C" fn cuEventQuery(event: EventHandle) -> i32 {
 }
 
 pub(super) extern "C" fn cuEventSynchronize(event: EventHandle) -> i32 {
-    initialised("cuEventSynchronize", || {
+    initialized("cuEventSynchronize", || {
         let state = state::lock();
         let found = find(&state, event)?;
-        let (context, pending) = (found.context, found.pending(&state));
+        let (context, pending) = (found.context, found.pending(&state.queues));
         work::wait(state, context, pending.as_slice()).map(drop)
     })
 }

@@ -7,12 +7,12 @@ use gdremu_core::gpu::Provider;
 use gdremu_core::gpu::physical::ObjectId;
 
 use super::args::{Out, Untyped};
-use super::entry::{in_context, initialised};
+use super::entry::{in_context, initialized};
 use super::error::{Error, Result};
 use super::gpus;
 use super::types::HANDLE_POSIX_FD;
 use crate::exports::Export;
-use crate::state as machine;
+use crate::state as process;
 
 /// CUmemRangeHandleType.
 const DMA_BUF_FD: u32 = 1;
@@ -48,22 +48,22 @@ pub(super) extern "C" fn cuMemGetHandleForAddressRange(
         if kind != DMA_BUF_FD || flags & !known != 0 {
             return Err(Error::INVALID_VALUE);
         }
-        // A GPU that has PCIe alone refuses the flag.
+        // A GPU that only has PCIe refuses the flag.
         if flags & MAPPING_TYPE_PCIE != 0 && !config.coherent {
             return Err(Error::NOT_SUPPORTED);
         }
-        let mut machine = machine::lock();
+        let mut process = process::lock();
         let size = size as u64;
-        let table = machine
+        let table = process
             .gpu
             .host()
             .change(|memory| memory.export(address, size, host_page()))?;
         if !config.exports_dmabufs(table.runs[0].gpu) {
-            machine.gpu.put_pages(table.id);
+            process.gpu.put_pages(table.id);
             return Err(Error::NOT_SUPPORTED);
         }
         handle.set(
-            machine
+            process
                 .export(Export::Range(table.id), size)
                 .map_err(operating_system)?,
         )
@@ -76,20 +76,20 @@ pub(super) extern "C" fn cuMemExportToShareableHandle(
     kind: u32,
     flags: u64,
 ) -> i32 {
-    initialised("cuMemExportToShareableHandle", || {
+    initialized("cuMemExportToShareableHandle", || {
         let shareable: Out<c_int> = shareable.of();
         shareable.check()?;
         check_kind(kind)?;
         let id = ObjectId(handle);
-        let mut machine = machine::lock();
-        let object = machine.gpu.host().memory().object(id)?;
+        let mut process = process::lock();
+        let object = process.gpu.host().memory().object(id)?;
         let len = object.len;
         if flags != 0 || !object.exportable {
             return Err(Error::INVALID_VALUE);
         }
-        machine.gpu.host().change(|memory| memory.retain(id))?;
+        process.gpu.host().change(|memory| memory.retain(id))?;
         shareable.set(
-            machine
+            process
                 .export(Export::Object(id), len)
                 .map_err(operating_system)?,
         )
@@ -102,15 +102,15 @@ pub(super) extern "C" fn cuMemImportFromShareableHandle(
     shareable: usize,
     kind: u32,
 ) -> i32 {
-    initialised("cuMemImportFromShareableHandle", || {
+    initialized("cuMemImportFromShareableHandle", || {
         handle.check()?;
         check_kind(kind)?;
         let fd = c_int::try_from(shareable).map_err(|_| Error::INVALID_VALUE)?;
-        let mut machine = machine::lock();
-        let Some(Export::Object(id)) = machine.exported(fd) else {
+        let mut process = process::lock();
+        let Some(Export::Object(id)) = process.exported(fd) else {
             return Err(Error::INVALID_VALUE);
         };
-        machine.gpu.host().change(|memory| memory.retain(id))?;
+        process.gpu.host().change(|memory| memory.retain(id))?;
         handle.set(id.0)
     })
 }

@@ -79,8 +79,8 @@ entries! {
     cuEventRecordWithFlags 11010 event::cuEventRecordWithFlags;
     cuEventSynchronize 2000 event::cuEventSynchronize;
     cuFlushGPUDirectRDMAWrites 11030 peer::cuFlushGPUDirectRDMAWrites;
-    cuGetErrorName 6000 error::cuGetErrorName;
-    cuGetErrorString 6000 error::cuGetErrorString;
+    cuGetErrorName 6000 error_text::cuGetErrorName;
+    cuGetErrorString 6000 error_text::cuGetErrorString;
     cuGetProcAddress 11030 proc_address::cuGetProcAddress;
     cuGetProcAddress 12000 proc_address::cuGetProcAddress_v2;
     cuInit 2000 init::cuInit;

@@ -1,10 +1,9 @@
 //! cuMemset: fills of 1, 2 and 4-byte elements.
 
 use super::copy::device_memory;
-use super::entry::{current, initialised};
+use super::entry::initialized;
 use super::error::{Error, Result};
-use super::state;
-use super::stream::{self, StreamHandle};
+use super::state::{self, StreamHandle};
 use super::work::{self, When};
 
 /// Fills `count` elements with `value`, whose bytes are in memory order.
@@ -15,10 +14,10 @@ fn fill<const SIZE: usize>(
     count: usize,
     stream: StreamHandle,
 ) -> i32 {
-    initialised(name, || {
+    initialized(name, || {
         let state = state::lock();
-        let current = current(&state)?;
-        stream::check(&state, stream)?;
+        let current = state.current()?;
+        state.check_stream(stream)?;
         let len = count.checked_mul(SIZE).ok_or(Error::INVALID_VALUE)?;
         aligned::<SIZE>(address)?;
         let memory = device_memory(&state, address, len)?;

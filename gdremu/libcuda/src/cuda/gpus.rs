@@ -1,4 +1,4 @@
-//! The way to the emulated GPUs, which the CUDA stand-in shares with the emulated driver.
+//! Access to the emulated GPUs, which the CUDA stand-in shares with the emulated driver.
 
 use gdremu_core::config::GpuConfig;
 use gdremu_core::gpu::HostProvider;
@@ -6,16 +6,16 @@ use gdremu_core::gpu::memory::{self, Memory, PageTableId};
 
 use super::address_space;
 use super::error::{Error, Result};
-use crate::state as machine;
+use crate::state as process;
 
-/// What GPUs there are.
+/// The configuration of the GPUs.
 pub(super) fn config() -> GpuConfig {
-    machine::lock().config.gpu.clone()
+    process::lock().config.gpu.clone()
 }
 
-/// The result that a call of this function shall fail with (`--fault`), given as a number.
+/// The error that this call of the function must fail with (`--fault`).
 pub(super) fn fault(function: &str) -> Option<Error> {
-    machine::lock()
+    process::lock()
         .faults
         .take(function)
         .map(|fault| Error(fault.0))
@@ -23,18 +23,18 @@ pub(super) fn fault(function: &str) -> Option<Error> {
 
 /// Uses the GPUs.
 pub(super) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
-    call(machine::lock().gpu.host())
+    call(process::lock().gpu.host())
 }
 
-/// Changes the books of the GPUs' memory.
+/// Changes the allocation metadata of the GPUs' memory.
 pub(super) fn change<T>(
     mut call: impl FnMut(&mut Memory) -> std::result::Result<T, memory::Error>,
 ) -> Result<T> {
-    let mut machine = machine::lock();
-    let result = match machine.gpu.host().change(&mut call) {
+    let mut process = process::lock();
+    let result = match process.gpu.host().change(&mut call) {
         Err(memory::Error::NoMemory) => {
-            machine.reap_exports(); // What closed descriptors kept is free only then.
-            machine.gpu.host().change(call)
+            process.reap_exports(); // This frees the memory of closed descriptors.
+            process.gpu.host().change(call)
         }
         result => result,
     };
@@ -44,20 +44,19 @@ pub(super) fn change<T>(
 
 /// Free bytes of a GPU.
 pub(super) fn free_bytes(gpu: usize) -> u64 {
-    let mut machine = machine::lock();
-    machine.reap_exports();
-    machine.gpu.host().memory().free_bytes(gpu)
+    let mut process = process::lock();
+    process.reap_exports();
+    process.gpu.host().memory().free_bytes(gpu)
 }
 
-/// Takes memory away from the program: pins that lose it are told before anybody else can use the
-/// GPUs.
+/// Removes memory from the program, and revokes its pins before any other thread can use the GPUs.
 pub(super) fn take_away(
     call: impl FnMut(&mut Memory) -> std::result::Result<Vec<PageTableId>, memory::Error>,
 ) -> Result {
-    let mut machine = machine::lock();
-    let revoked = machine.gpu.host().change(call)?;
+    let mut process = process::lock();
+    let revoked = process.gpu.host().change(call)?;
     address_space::changed();
-    machine.revoke(&revoked);
+    process.revoke(&revoked);
     Ok(())
 }
 
@@ -72,7 +71,7 @@ pub(super) fn by_ordinal(device: i32) -> Result<usize> {
         .ok_or(Error::INVALID_DEVICE)
 }
 
-/// How many GPUs there are.
+/// The number of GPUs.
 pub(super) fn count() -> usize {
     config().gpus as usize
 }

@@ -1,46 +1,22 @@
-//! Host memory that CUDA allocates or knows, and managed memory, which is host memory here: the CPU
-//! may touch it, and it cannot be pinned through the driver, as on real GPUs.
+//! Host memory that CUDA allocates or registers, and managed memory, which is host memory here: the
+//! CPU may access it, and gdrdrv cannot pin it, as on real GPUs.
 //!
-//! It is mapped for CUDA alone: tools that know the program's heap must not take it for that. By raw
-//! system calls: functions that tools put into the place of mmap and munmap would run under our lock.
+//! It is mapped separately, so that tools do not mistake it for the program's heap, and by raw system
+//! calls, because mmap and munmap functions that tools install would run under the lock.
 
 use std::ptr;
 
 use super::address_space;
 use super::args::Out;
-use super::entry::{Current, freeing, in_context, in_idle_context, initialised};
+use super::entry::{freeing, in_context, in_idle_context, initialized};
 use super::error::{Error, Result};
-use super::state::{ContextHandle, State};
+use super::state::{ContextHandle, Current, HostRange, Kind, State};
 
 /// Flags of cuMemHostAlloc: portable, mapped, write-combined.
 const ALLOC_FLAGS: u32 = 0x7;
 
 /// Flags of cuMemHostRegister: portable, mapped, I/O memory, read-only.
 const REGISTER_FLAGS: u32 = 0xf;
-
-/// A piece of host memory that CUDA knows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HostRange {
-    pub(super) len: usize,
-    pub(super) kind: Kind,
-    pub(super) flags: u32,
-    pub(super) context: ContextHandle,
-    pub(super) gpu: usize,
-    /// As for device memory, different for every range of this process.
-    pub(super) id: u64,
-    pub(super) sync_memops: bool,
-}
-
-/// Where the memory comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// cuMemAllocHost, cuMemHostAlloc.
-    Allocated,
-    /// cuMemHostRegister: the program's own.
-    Registered,
-    /// cuMemAllocManaged.
-    Managed,
-}
 
 /// The range that an address is in, with its start.
 pub(super) fn find(state: &State, address: usize) -> Option<(usize, &HostRange)> {
@@ -149,7 +125,7 @@ pub(super) extern "C" fn cuMemHostAlloc(address: Out<usize>, size: usize, flags:
 
 pub(super) extern "C" fn cuMemFreeHost(address: usize) -> i32 {
     if address == 0 {
-        return initialised("cuMemFreeHost", || Ok(()));
+        return initialized("cuMemFreeHost", || Ok(()));
     }
     let owner = |state: &State| owner(state, address, Kind::Allocated).map(Some);
     freeing("cuMemFreeHost", owner, |state| {

@@ -1,24 +1,24 @@
 //! cuInit and the driver's version.
 
 use super::args::Out;
-use super::entry::always;
+use super::entry::without_init;
 use super::error::Error;
 use super::{gpus, state};
 
 pub(super) extern "C" fn cuInit(flags: u32) -> i32 {
-    always("cuInit", || {
+    without_init("cuInit", || {
         if flags != 0 {
             return Err(Error::INVALID_VALUE);
         }
         if gpus::count() == 0 {
             return Err(Error::NO_DEVICE);
         }
-        state::initialise()
+        state::initialize()
     })
 }
 
 pub(super) extern "C" fn cuDriverGetVersion(version: Out<i32>) -> i32 {
-    always("cuDriverGetVersion", || {
+    without_init("cuDriverGetVersion", || {
         version.set(gpus::config().cuda_version as i32)
     })
 }

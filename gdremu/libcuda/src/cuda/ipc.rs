@@ -43,7 +43,7 @@ pub(super) extern "C" fn cuIpcOpenMemHandle_v2(
         if flags != LAZY_PEER_ACCESS || handle.process == 0 {
             Err(Error::INVALID_VALUE)
         } else if handle.process == u64::from(std::process::id()) {
-            Err(Error::INVALID_CONTEXT) // As NVIDIA's driver answers the process that made it.
+            Err(Error::INVALID_CONTEXT) // As with NVIDIA's driver in the exporting process.
         } else {
             Err(Error::MAP_FAILED)
         }

@@ -7,12 +7,10 @@ use std::sync::Arc;
 use gdremu_core::ptx::{self, Kernel, Launch, Stopped, Trap, Width};
 
 use super::args::In;
-use super::entry::{current, initialised};
+use super::entry::initialized;
 use super::error::{Error, Result};
 use super::kernel_memory::KernelMemory;
-use super::module::FunctionHandle;
-use super::state;
-use super::stream::StreamHandle;
+use super::state::{self, FunctionHandle, StreamHandle};
 use super::work;
 
 /// Limits of the GPU attributes: blocks of a grid and threads of a block by dimension, threads of a
@@ -80,10 +78,10 @@ fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u64>> {
 }
 
 fn launch(call: &str, function: FunctionHandle, request: Request, pointers: In<In<u8>>) -> i32 {
-    initialised(call, || {
+    initialized(call, || {
         let (kernel, owner) = {
             let state = state::lock();
-            current(&state)?;
+            state.current()?;
             let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
             (Arc::clone(&function.kernel), function.context)
         };
@@ -95,8 +93,8 @@ fn launch(call: &str, function: FunctionHandle, request: Request, pointers: In<I
             block: request.block[0],
         };
         let state = state::lock();
-        let current = current(&state)?;
-        work::check_stream(&state, current, request.stream)?;
+        let current = state.current()?;
+        work::check_stream_and_context(&state, current, request.stream)?;
         let context = work::context(&state, current, request.stream);
         let stop = match state.contexts.get(context) {
             Some(found) if context == owner => Arc::clone(&found.stop),

@@ -6,8 +6,8 @@ use gdremu_core::gpu::host::Span;
 use gdremu_core::gpu::memory::{Access, Error};
 use gdremu_core::ptx::{Fault, GlobalMemory};
 
-use super::host::Kind;
-use super::{address_space, gpus, host, state};
+use super::state::{self, Kind};
+use super::{address_space, gpus, host};
 
 /// Flag of cuMemHostRegister.
 const READ_ONLY: u32 = 0x8;

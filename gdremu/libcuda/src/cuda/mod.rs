@@ -1,25 +1,25 @@
 //! A stand-in for libcuda.so.1: the driver API over the emulated GPUs.
 //!
 //! ```text
+//! unversioned runtime   older names of functions; the CUDA runtime over the functions of the driver
 //! init device primary context peer buffer host copy fill vmm pool pointer stream event module ipc
-//! kernel export proc_address   one topic each: the exported functions and what only they need
+//! kernel export error_text   one topic each: the exported functions and what only they need
 //!   nvml     the functions of libnvidia-ml.so.1
-//!   runtime  the CUDA runtime over the functions of the driver
-//!   exported the table of them all, and their exported entry points
-//!   entry    the bodies of all run inside one of its functions: errors and panics become CUresults
-//!   args     pointers from C, checked and used nowhere else
-//!   work     what streams have not done yet, once a kernel was launched
-//!   state    contexts, streams, events, modules, who allocated what; behind one lock
-//!   gpus     the way to the emulated GPUs, shared with the emulated driver
+//!   entry    runs the bodies of entry points: errors and panics become CUresults
+//!   work     runs the work of streams behind GPU kernels
+//!   state/   contexts, streams, events, modules, queues, allocations; behind one lock
+//!   args     the only module that dereferences pointers from C
+//!   gpus     access to the emulated GPUs, shared with the emulated driver
+//!   error    CUresults
+//! exported, proc_address   the table of all functions and versions, and the search in it
 //! ```
 //!
-//! Streams are in order. Without kernels they are finished at once: an asynchronous call has done
-//! its work when it returns. Kernels run on threads of their own, and what comes after them in
-//! their stream is done when they have ended.
+//! Streams are in order. Without GPU kernels an asynchronous call has done its work when it returns.
+//! GPU kernels run on threads of their own, and later work of their stream waits until they end.
 //!
-//! A name is exported as libcuda exports it, with its suffix. Of names without suffix whose ABI has
-//! changed since (cuMemAlloc of CUDA 3.1 had 32-bit addresses) none is: a program that looks one up
-//! has lost a macro of cuda.h.
+//! A name is exported as libcuda exports it, with its suffix. Names without suffix whose ABI has
+//! changed since (cuMemAlloc of CUDA 3.1 had 32-bit addresses) are not exported: only a program
+//! without cuda.h's macros looks them up.
 #![allow(non_snake_case, reason = "the exported names are NVIDIA's")]
 
 mod address_space;
@@ -31,12 +31,12 @@ mod copy;
 mod device;
 mod entry;
 mod error;
+mod error_text;
 mod event;
 mod export;
 mod exported;
 mod fill;
 mod gpus;
-mod handles;
 mod host;
 mod init;
 mod ipc;

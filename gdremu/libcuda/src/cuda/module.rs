@@ -8,30 +8,9 @@ use std::sync::Arc;
 use gdremu_core::ptx::{self, Kernel};
 
 use super::args::{In, Out};
-use super::entry::{current, in_context, initialised};
+use super::entry::{in_context, initialized};
 use super::error::{Error, Result};
-use super::state::{self, ContextHandle};
-
-/// CUmodule.
-pub(super) type ModuleHandle = usize;
-
-/// CUfunction.
-pub(super) type FunctionHandle = usize;
-
-/// A loaded module.
-#[derive(Debug)]
-pub(super) struct Module {
-    pub(super) context: ContextHandle,
-    /// By name.
-    functions: BTreeMap<String, FunctionHandle>,
-}
-
-/// A GPU kernel of a module.
-#[derive(Debug)]
-pub(super) struct Function {
-    pub(super) context: ContextHandle,
-    pub(super) kernel: Arc<Kernel>,
-}
+use super::state::{self, Function, FunctionHandle, Module, ModuleHandle};
 
 /// The GPU kernels of an image, which must be PTX text.
 fn parse(call: &str, image: In<u8>) -> Result<Vec<Kernel>> {
@@ -52,9 +31,9 @@ fn parse(call: &str, image: In<u8>) -> Result<Vec<Kernel>> {
 }
 
 pub(super) extern "C" fn cuModuleLoadData(module: Out<ModuleHandle>, image: In<u8>) -> i32 {
-    initialised("cuModuleLoadData", || {
+    initialized("cuModuleLoadData", || {
         module.check()?;
-        let context = current(&state::lock())?.context;
+        let context = state::lock().current()?.context;
         let kernels = parse("cuModuleLoadData", image)?;
         let mut state = state::lock();
         let mut functions = BTreeMap::new();
@@ -99,5 +78,5 @@ pub(super) extern "C" fn cuLibraryGetGlobal(
     _library: usize,
     _name: In<c_char>,
 ) -> i32 {
-    initialised("cuLibraryGetGlobal", || Err(Error::INVALID_HANDLE))
+    initialized("cuLibraryGetGlobal", || Err(Error::INVALID_HANDLE))
 }

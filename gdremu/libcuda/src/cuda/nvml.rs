@@ -4,8 +4,8 @@
 use std::ffi::{c_char, c_uchar};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gdremu_core::gpu::host::GPU_BYTES;
 use gdremu_core::gpu::pci;
+use gdremu_core::gpu::physical::GPU_BYTES;
 
 use super::args::{In, Out};
 use super::{attributes, device, gpus};

@@ -1,13 +1,13 @@
 //! Several GPUs: any one can reach the memory of any other. Writes of third parties to GPU memory.
 
 use super::args::Out;
-use super::entry::{in_context, initialised};
+use super::entry::{in_context, initialized};
 use super::error::Error;
 use super::gpus;
 use super::state::ContextHandle;
 
 pub(super) extern "C" fn cuDeviceCanAccessPeer(can: Out<i32>, device: i32, peer: i32) -> i32 {
-    initialised("cuDeviceCanAccessPeer", || {
+    initialized("cuDeviceCanAccessPeer", || {
         let other = gpus::by_ordinal(device)? != gpus::by_ordinal(peer)?;
         can.set(i32::from(other))
     })
@@ -19,7 +19,7 @@ pub(super) extern "C" fn cuDeviceGetP2PAttribute(
     source: i32,
     destination: i32,
 ) -> i32 {
-    initialised("cuDeviceGetP2PAttribute", || {
+    initialized("cuDeviceGetP2PAttribute", || {
         value.check()?;
         if gpus::by_ordinal(source)? == gpus::by_ordinal(destination)? {
             return Err(Error::INVALID_DEVICE);

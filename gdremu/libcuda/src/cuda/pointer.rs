@@ -3,12 +3,11 @@
 use gdremu_core::gpu::memory::{Access, Place};
 
 use super::args::{In, Untyped};
-use super::entry::{current, with_state};
+use super::entry::with_state;
 use super::error::{Error, Result};
-use super::host::{self, HostRange, Kind};
-use super::state::State;
+use super::state::{HostRange, Kind, State};
 use super::types::{HANDLE_POSIX_FD, P2pTokens};
-use super::{gpus, ipc, vmm};
+use super::{gpus, host, ipc, vmm};
 
 /// CUmemorytype.
 const HOST: u32 = 1;
@@ -132,7 +131,7 @@ fn handle_types(place: &Place) -> u64 {
 
 /// What the current context's GPU, or else the owner, may do with the memory.
 fn access(state: &State, address: u64, place: &Place) -> u32 {
-    let of = current(state).map_or(place.gpu, |current| current.gpu);
+    let of = state.current().map_or(place.gpu, |current| current.gpu);
     let access = if place.vmm {
         gpus::with(|gpu| gpu.memory().access(address, of)).unwrap_or_default()
     } else {
@@ -167,7 +166,7 @@ pub(super) extern "C" fn cuPointerGetAttributes(
     })
 }
 
-/// An attribute of managed memory; the advice that it tells of cannot be given here.
+/// An attribute of managed memory; the advice that it reports cannot be set here.
 pub(super) extern "C" fn cuMemRangeGetAttribute(
     data: Untyped,
     size: usize,

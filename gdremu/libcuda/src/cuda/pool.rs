@@ -6,46 +6,15 @@
 use gdremu_core::gpu::memory::Access;
 
 use super::args::{In, Out};
-use super::entry::{current, in_context, initialised, with_state};
+use super::entry::{in_context, initialized, with_state};
 use super::error::{Error, Result};
-use super::state::{self, Allocation, State};
-use super::stream::{self, StreamHandle};
+use super::state::{self, Allocation, Pool, PoolHandle, State, StreamHandle};
 use super::types::{ALLOCATION_PINNED, AccessDesc, Location, PoolProps};
 use super::work::{self, When};
 use super::{buffer, gpus, vmm};
 
-/// CUmemoryPool.
-type PoolHandle = usize;
-
 /// The first CUDA version whose pools can be GPUDirect capable.
 const RDMA_POOLS: u32 = 13030;
-
-/// A pool.
-#[derive(Debug)]
-pub(super) struct Pool {
-    gpu: usize,
-    /// Its memory can be pinned.
-    rdma: bool,
-    /// The reuse policies of attributes 1 to 3.
-    reuse: [i32; 3],
-    /// Bytes kept rather than given back; only remembered.
-    release_threshold: u64,
-    used: u64,
-    used_high: u64,
-}
-
-impl Pool {
-    fn new(gpu: usize, rdma: bool) -> Self {
-        Pool {
-            gpu,
-            rdma,
-            reuse: [1; 3],
-            release_threshold: 0,
-            used: 0,
-            used_high: 0,
-        }
-    }
-}
 
 /// # Errors
 /// NOT_SUPPORTED on GPUs without pools.
@@ -232,7 +201,7 @@ fn alloc(
     stream: StreamHandle,
 ) -> Result {
     address.check()?;
-    stream::check(state, stream)?;
+    state.check_stream(stream)?;
     let pool = state.pools.get_mut(handle).ok_or(Error::INVALID_VALUE)?;
     let va = gpus::change(|memory| memory.alloc(pool.gpu, size as u64, pool.rdma))?;
     pool.used += size as u64;
@@ -249,11 +218,11 @@ fn alloc(
 }
 
 pub(super) extern "C" fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> i32 {
-    initialised("cuMemFreeAsync", || {
+    initialized("cuMemFreeAsync", || {
         let state = state::lock();
-        let current = current(&state)?;
+        let current = state.current()?;
         check_supported()?;
-        stream::check(&state, stream)?;
+        state.check_stream(stream)?;
         if !state.allocations.contains_key(&address) {
             return Err(Error::INVALID_VALUE);
         }
@@ -261,11 +230,4 @@ pub(super) extern "C" fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> i
             buffer::free(&mut state::lock(), address)
         })
     })
-}
-
-/// Takes freed memory off the books of its pool.
-pub(super) fn freed(state: &mut State, pool: PoolHandle, len: u64) {
-    if let Some(pool) = state.pools.get_mut(pool) {
-        pool.used -= len;
-    }
 }

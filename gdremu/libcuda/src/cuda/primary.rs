@@ -1,16 +1,13 @@
-//! Primary contexts: one per GPU, shared by everybody who retains it.
+//! Primary contexts: one per GPU, shared by all code that retains it.
 
 use std::sync::MutexGuard;
 
 use super::args::Out;
 use super::context;
-use super::entry::{initialised, with_state};
+use super::entry::{initialized, with_state};
 use super::error::{Error, Result};
 use super::gpus;
-use super::state::{self, ContextHandle, State};
-
-/// Flags that a context may have.
-pub(super) const CONTEXT_FLAGS: u32 = 0xff;
+use super::state::{self, CONTEXT_FLAGS, ContextHandle, State};
 
 pub(super) extern "C" fn cuDevicePrimaryCtxRetain(handle: Out<ContextHandle>, device: i32) -> i32 {
     with_state("cuDevicePrimaryCtxRetain", |state| {
@@ -29,7 +26,7 @@ pub(super) extern "C" fn cuDevicePrimaryCtxRetain(handle: Out<ContextHandle>, de
 }
 
 pub(super) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> i32 {
-    initialised("cuDevicePrimaryCtxRelease", || {
+    initialized("cuDevicePrimaryCtxRelease", || {
         let mut state = state::lock();
         let gpu = gpus::by_ordinal(device)?;
         let primary = state
@@ -47,7 +44,7 @@ pub(super) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> i32 {
 }
 
 pub(super) extern "C" fn cuDevicePrimaryCtxReset_v2(device: i32) -> i32 {
-    initialised("cuDevicePrimaryCtxReset", || {
+    initialized("cuDevicePrimaryCtxReset", || {
         destroy(state::lock(), gpus::by_ordinal(device)?)
     })
 }
@@ -83,7 +80,7 @@ pub(super) extern "C" fn cuDevicePrimaryCtxGetState(
     })
 }
 
-/// Ends a primary context with all that it owns; who has it current or retained finds it destroyed.
+/// Ends a primary context with all that it owns; later uses of it return CONTEXT_IS_DESTROYED.
 fn destroy(mut state: MutexGuard<'static, State>, gpu: usize) -> Result {
     let context = state.primaries.get_mut(&gpu).and_then(|primary| {
         primary.retained = 0;

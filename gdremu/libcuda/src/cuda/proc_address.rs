@@ -4,11 +4,11 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 
 use super::args::{In, Out};
-use super::entry::always;
+use super::entry::without_init;
 use super::error::{Error, Result};
 use super::exported::ENTRIES;
 use super::gpus;
-use crate::state as machine;
+use crate::state as process;
 
 /// CUdriverProcAddressQueryResult.
 const FOUND: u32 = 0;
@@ -28,7 +28,7 @@ fn look_up(name: &str, version: u32) -> std::result::Result<*const c_void, u32> 
         Some(entry) => Ok((entry.address)()),
         None if named().next().is_some() => Err(VERSION_NOT_SUFFICIENT),
         None => {
-            if machine::config().log_missing {
+            if process::config().log_missing {
                 eprintln!("gdremu: cuGetProcAddress: the stand-in libcuda has no \"{name}\"");
             }
             Err(NOT_FOUND)
@@ -55,14 +55,14 @@ fn query(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u6
     Ok(status)
 }
 
-/// The form of CUDA 11.3, which cannot tell why there is no function.
+/// The form of CUDA 11.3, which does not report why a function is missing.
 pub(super) extern "C" fn cuGetProcAddress(
     name: In<c_char>,
     function: Out<*const c_void>,
     version: i32,
     flags: u64,
 ) -> i32 {
-    always("cuGetProcAddress", || {
+    without_init("cuGetProcAddress", || {
         match query(name, function, version, flags)? {
             FOUND => Ok(()),
             _ => Err(Error::NOT_FOUND),
@@ -78,7 +78,7 @@ pub(super) extern "C" fn cuGetProcAddress_v2(
     flags: u64,
     status: Out<u32>,
 ) -> i32 {
-    always("cuGetProcAddress", || {
+    without_init("cuGetProcAddress", || {
         status.set_if_wanted(query(name, function, version, flags)?);
         Ok(())
     })

@@ -17,7 +17,7 @@ use super::args::{In, Out};
 use super::gpus;
 use super::types::IpcHandle;
 
-/// cudaError_t values that no function of the driver API answers with; all others are CUresults.
+/// cudaError_t values that no function of the driver API returns; all others are CUresults.
 const INVALID_SYMBOL: i32 = 13;
 const INVALID_COPY_DIRECTION: i32 = 21;
 const INVALID_VALUE: i32 = 1;
@@ -748,7 +748,7 @@ pub(super) extern "C" fn __cudaRegisterFatBinary(binary: usize) -> usize {
     binary
 }
 
-/// The kernels and variables of a program are not loaded, so there is nothing to register or give up.
+/// GPU kernels and variables of a program are not loaded, so there is nothing to register or release.
 macro_rules! not_loaded {
     ($($name:ident($($argument:ident),*);)*) => {
         $(pub(super) extern "C" fn $name($($argument: usize),*) {})*

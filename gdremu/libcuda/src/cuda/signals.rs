@@ -6,7 +6,7 @@ use std::ptr;
 /// Blocks all signals in the calling thread. Those that its own faults raise come through.
 pub(super) fn leave_to_the_program() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `all` is filled before it is read, and nobody asks for the old mask.
+    // SAFETY: `sigfillset` initializes `all` before it is read; a NULL old mask is allowed.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), ptr::null_mut());

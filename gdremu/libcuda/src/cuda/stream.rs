@@ -1,47 +1,13 @@
 //! Streams.
 
 use super::args::Out;
-use super::entry::{current, in_context, initialised, with_state};
-use super::error::{Error, Result};
-use super::event::EventHandle;
-use super::state::{self, ContextHandle, State};
+use super::entry::{in_context, initialized, with_state};
+use super::error::Error;
+use super::state::{self, ContextHandle, EventHandle, NON_BLOCKING, Stream, StreamHandle};
 use super::work::{self, When};
-
-/// CUstream. 0, 1 and 2 are the default streams, which are the same here.
-pub(super) type StreamHandle = usize;
-
-const LAST_DEFAULT: StreamHandle = 2;
-
-/// Flag of cuStreamCreate.
-const NON_BLOCKING: u32 = 1;
 
 /// The highest priority of a stream; the lowest is 0.
 const GREATEST_PRIORITY: i32 = -5;
-
-/// A stream.
-#[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) context: ContextHandle,
-    pub(super) flags: u32,
-    pub(super) priority: i32,
-}
-
-impl Stream {
-    /// Whether it and the default stream wait for each other.
-    pub(super) fn is_blocking(&self) -> bool {
-        self.flags & NON_BLOCKING == 0
-    }
-}
-
-/// # Errors
-/// INVALID_HANDLE for what is no stream.
-pub(super) fn check(state: &State, stream: StreamHandle) -> Result {
-    if stream <= LAST_DEFAULT || state.streams.get(stream).is_some() {
-        Ok(())
-    } else {
-        Err(Error::INVALID_HANDLE)
-    }
-}
 
 pub(super) extern "C" fn cuStreamCreate(stream: Out<StreamHandle>, flags: u32) -> i32 {
     cuStreamCreateWithPriority(stream, flags, 0)
@@ -77,10 +43,10 @@ pub(super) extern "C" fn cuStreamDestroy_v2(stream: StreamHandle) -> i32 {
 }
 
 pub(super) extern "C" fn cuStreamSynchronize(stream: StreamHandle) -> i32 {
-    initialised("cuStreamSynchronize", || {
+    initialized("cuStreamSynchronize", || {
         let state = state::lock();
-        let current = current(&state)?;
-        work::check_stream(&state, current, stream)?;
+        let current = state.current()?;
+        work::check_stream_and_context(&state, current, stream)?;
         let context = work::context(&state, current, stream);
         let work = work::of_stream(&state, current, stream);
         work::wait(state, context, &work).map(drop)
@@ -89,7 +55,7 @@ pub(super) extern "C" fn cuStreamSynchronize(stream: StreamHandle) -> i32 {
 
 pub(super) extern "C" fn cuStreamQuery(stream: StreamHandle) -> i32 {
     in_context("cuStreamQuery", |state, current| {
-        work::check_stream(state, current, stream)?;
+        work::check_stream_and_context(state, current, stream)?;
         if work::of_stream(state, current, stream).is_empty() {
             Ok(())
         } else {
@@ -103,12 +69,12 @@ pub(super) extern "C" fn cuStreamWaitEvent(
     event: EventHandle,
     _flags: u32,
 ) -> i32 {
-    initialised("cuStreamWaitEvent", || {
+    initialized("cuStreamWaitEvent", || {
         let state = state::lock();
-        let current = current(&state)?;
-        check(&state, stream)?;
+        let current = state.current()?;
+        state.check_stream(stream)?;
         let event = state.events.get(event).ok_or(Error::INVALID_HANDLE)?;
-        match event.pending(&state) {
+        match event.pending(&state.queues) {
             Some(point) => {
                 work::enqueue(state, current, stream, vec![point], || Ok(())).map(|_| ())
             }
@@ -120,21 +86,21 @@ pub(super) extern "C" fn cuStreamWaitEvent(
 /// Nothing is ever captured into a graph.
 pub(super) extern "C" fn cuStreamIsCapturing(stream: StreamHandle, status: Out<u32>) -> i32 {
     in_context("cuStreamIsCapturing", |state, _| {
-        check(state, stream)?;
+        state.check_stream(stream)?;
         status.set(0)
     })
 }
 
 pub(super) extern "C" fn cuStreamGetFlags(stream: StreamHandle, flags: Out<u32>) -> i32 {
     in_context("cuStreamGetFlags", |state, _| {
-        check(state, stream)?;
+        state.check_stream(stream)?;
         flags.set(state.streams.get(stream).map_or(0, |stream| stream.flags))
     })
 }
 
 pub(super) extern "C" fn cuStreamGetPriority(stream: StreamHandle, priority: Out<i32>) -> i32 {
     in_context("cuStreamGetPriority", |state, _| {
-        check(state, stream)?;
+        state.check_stream(stream)?;
         priority.set(
             state
                 .streams
@@ -146,7 +112,7 @@ pub(super) extern "C" fn cuStreamGetPriority(stream: StreamHandle, priority: Out
 
 pub(super) extern "C" fn cuStreamGetCtx(stream: StreamHandle, context: Out<ContextHandle>) -> i32 {
     in_context("cuStreamGetCtx", |state, current| {
-        check(state, stream)?;
+        state.check_stream(stream)?;
         context.set(
             state
                 .streams
@@ -179,10 +145,10 @@ pub(super) extern "C" fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: 
 
 /// Runs `function` in the stream's turn, with nothing locked.
 fn run(name: &str, stream: StreamHandle, function: impl FnOnce() + Send + 'static) -> i32 {
-    initialised(name, || {
+    initialized(name, || {
         let state = state::lock();
-        let current = current(&state)?;
-        check(&state, stream)?;
+        let current = state.current()?;
+        state.check_stream(stream)?;
         work::submit(state, current, stream, When::InOrder, || {
             function();
             Ok(())

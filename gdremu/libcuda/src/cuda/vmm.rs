@@ -1,4 +1,4 @@
-//! Virtual memory management: cuMemCreate, cuMemAddressReserve, cuMemMap and their kin.
+//! Virtual memory management: cuMemCreate, cuMemAddressReserve, cuMemMap and related functions.
 
 use std::ffi::c_void;
 
@@ -6,7 +6,7 @@ use gdremu_core::gpu::memory::Access;
 use gdremu_core::gpu::physical::{BLOCK, ObjectId};
 
 use super::args::{In, Out};
-use super::entry::initialised;
+use super::entry::initialized;
 use super::error::{Error, Result};
 use super::gpus;
 use super::types::{
@@ -41,7 +41,7 @@ pub(super) extern "C" fn cuMemGetAllocationGranularity(
     prop: In<AllocationProp>,
     option: u32,
 ) -> i32 {
-    initialised("cuMemGetAllocationGranularity", || {
+    initialized("cuMemGetAllocationGranularity", || {
         check(&prop.get()?)?;
         if option > 1 {
             return Err(Error::INVALID_VALUE);
@@ -56,7 +56,7 @@ pub(super) extern "C" fn cuMemCreate(
     prop: In<AllocationProp>,
     flags: u64,
 ) -> i32 {
-    initialised("cuMemCreate", || {
+    initialized("cuMemCreate", || {
         handle.check()?;
         without_flags(flags)?;
         let prop = prop.get()?;
@@ -69,7 +69,7 @@ pub(super) extern "C" fn cuMemCreate(
 }
 
 pub(super) extern "C" fn cuMemRelease(handle: u64) -> i32 {
-    initialised("cuMemRelease", || {
+    initialized("cuMemRelease", || {
         gpus::change(|memory| memory.release(ObjectId(handle)))
     })
 }
@@ -78,7 +78,7 @@ pub(super) extern "C" fn cuMemRetainAllocationHandle(
     handle: Out<u64>,
     address: *mut c_void,
 ) -> i32 {
-    initialised("cuMemRetainAllocationHandle", || {
+    initialized("cuMemRetainAllocationHandle", || {
         handle.check()?;
         handle.set(gpus::change(|memory| memory.retain_at(address.addr() as u64))?.0)
     })
@@ -88,7 +88,7 @@ pub(super) extern "C" fn cuMemGetAllocationPropertiesFromHandle(
     prop: Out<AllocationProp>,
     handle: u64,
 ) -> i32 {
-    initialised("cuMemGetAllocationPropertiesFromHandle", || {
+    initialized("cuMemGetAllocationPropertiesFromHandle", || {
         let (gpu, rdma, exportable) = gpus::with(|gpu| {
             let object = gpu.memory().object(ObjectId(handle))?;
             Ok::<_, Error>((object.gpu, object.rdma, object.exportable))
@@ -113,7 +113,7 @@ pub(super) extern "C" fn cuMemAddressReserve(
     hint: u64,
     flags: u64,
 ) -> i32 {
-    initialised("cuMemAddressReserve", || {
+    initialized("cuMemAddressReserve", || {
         address.check()?;
         without_flags(flags)?;
         address.set(gpus::change(|memory| {
@@ -123,7 +123,7 @@ pub(super) extern "C" fn cuMemAddressReserve(
 }
 
 pub(super) extern "C" fn cuMemAddressFree(address: u64, size: usize) -> i32 {
-    initialised("cuMemAddressFree", || {
+    initialized("cuMemAddressFree", || {
         gpus::change(|memory| memory.unreserve(address, size as u64))
     })
 }
@@ -135,14 +135,14 @@ pub(super) extern "C" fn cuMemMap(
     handle: u64,
     flags: u64,
 ) -> i32 {
-    initialised("cuMemMap", || {
+    initialized("cuMemMap", || {
         without_flags(flags)?;
         gpus::change(|memory| memory.map(address, size as u64, offset as u64, ObjectId(handle)))
     })
 }
 
 pub(super) extern "C" fn cuMemUnmap(address: u64, size: usize) -> i32 {
-    initialised("cuMemUnmap", || {
+    initialized("cuMemUnmap", || {
         gpus::take_away(|memory| memory.unmap(address, size as u64))
     })
 }
@@ -153,7 +153,7 @@ pub(super) extern "C" fn cuMemSetAccess(
     wanted: In<AccessDesc>,
     count: usize,
 ) -> i32 {
-    initialised("cuMemSetAccess", || {
+    initialized("cuMemSetAccess", || {
         if count == 0 {
             return Err(Error::INVALID_VALUE);
         }
@@ -176,7 +176,7 @@ pub(super) extern "C" fn cuMemGetAccess(
     location: In<Location>,
     address: u64,
 ) -> i32 {
-    initialised("cuMemGetAccess", || {
+    initialized("cuMemGetAccess", || {
         let of = gpu_at(location.get()?)?;
         flags.set(access_flags(gpus::with(|gpu| {
             gpu.memory().access(address, of)

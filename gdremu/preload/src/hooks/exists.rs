@@ -1,4 +1,4 @@
-//! Asking for the module's files without opening them: access and stat.
+//! access and stat on gdrdrv's files.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::mem::zeroed;
@@ -8,11 +8,11 @@ use libc::mode_t;
 
 use super::paths::{Target, target};
 use super::stand_ins::at_stand_in;
-use super::{answer, device_fds};
+use super::{device_fds, to_libc};
 use crate::next;
 use crate::state::{self, Descriptor};
 
-/// A major number of those that Linux gives to drivers that ask for any.
+/// A major number of the range that Linux assigns dynamically.
 const MAJOR: c_uint = 240;
 
 fn mode(target: Target) -> mode_t {
@@ -21,7 +21,7 @@ fn mode(target: Target) -> mode_t {
             libc::S_IFCHR | 0o600
         }
         Target::Device => libc::S_IFCHR | 0o666,
-        Target::ProcFolder => libc::S_IFDIR | 0o555,
+        Target::ProcDirectory => libc::S_IFDIR | 0o555,
         Target::Params | Target::Refcount => libc::S_IFREG | 0o444,
     }
 }
@@ -42,10 +42,10 @@ fn check_access(target: Target, wanted: c_int) -> Result<c_int, Errno> {
 macro_rules! access {
     ($($name:ident),*) => {$(
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, wanted: c_int) -> c_int {
-            // SAFETY: the program's arguments, handed on as they are.
+            // SAFETY: the caller's arguments are passed on unchanged.
             unsafe {
                 match target(libc::AT_FDCWD, path) {
-                    Some(target) => answer(check_access(target, wanted)),
+                    Some(target) => to_libc(check_access(target, wanted)),
                     None => at_stand_in(libc::AT_FDCWD, path, |path| next::$name()(path, wanted)),
                 }
             }
@@ -56,23 +56,23 @@ macro_rules! access {
 access!(access, eaccess, euidaccess);
 
 pub(crate) unsafe extern "C" fn faccessat(
-    folder: c_int,
+    dirfd: c_int,
     path: *const c_char,
     wanted: c_int,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the program's arguments, handed on as they are.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe {
-        match target(folder, path) {
-            Some(target) => answer(check_access(target, wanted)),
-            None => at_stand_in(folder, path, |path| {
-                next::faccessat()(folder, path, wanted, flags)
+        match target(dirfd, path) {
+            Some(target) => to_libc(check_access(target, wanted)),
+            None => at_stand_in(dirfd, path, |path| {
+                next::faccessat()(dirfd, path, wanted, flags)
             }),
         }
     }
 }
 
-/// Fills a `struct stat` for one of the module's files.
+/// Fills a `struct stat` for one of gdrdrv's files.
 ///
 /// # Safety
 /// `status` can be written.
@@ -80,7 +80,7 @@ unsafe fn fill(target: Target, status: *mut libc::stat) -> Result<c_int, Errno> 
     if !state::config().driver.loaded {
         return Err(Errno::ENOENT);
     }
-    // SAFETY: a structure of numbers, for which zeros are values; `status` as the caller promises.
+    // SAFETY: zeros are valid in a structure of numbers; `status` is writable: contract of this function.
     unsafe {
         let mut new: libc::stat = zeroed();
         new.st_mode = mode(target);
@@ -96,44 +96,44 @@ unsafe fn fill(target: Target, status: *mut libc::stat) -> Result<c_int, Errno> 
 
 /// Functions that fill a `struct stat` for a path: its name, its other arguments in order.
 macro_rules! stat {
-    ($($name:ident in $folder:expr, ($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*);)*) => {$(
+    ($($name:ident in $dirfd:expr, ($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*);)*) => {$(
         pub(crate) unsafe extern "C" fn $name(
             $($before: $before_type,)*
             path: *const c_char,
             status: *mut libc::stat,
             $($after: $after_type,)*
         ) -> c_int {
-            // SAFETY: the program's arguments, handed on as they are.
+            // SAFETY: the caller's arguments are passed on unchanged.
             unsafe {
-                match target($folder, path) {
-                    Some(target) => answer(fill(target, status)),
-                    None => at_stand_in($folder, path, |path| next::$name()($($before,)* path, status, $($after,)*)),
+                match target($dirfd, path) {
+                    Some(target) => to_libc(fill(target, status)),
+                    None => at_stand_in($dirfd, path, |path| next::$name()($($before,)* path, status, $($after,)*)),
                 }
             }
         }
     )*};
 }
 
-// `struct stat64` is `struct stat` on the 64-bit machines that gdrdrv runs on.
+// `struct stat64` is `struct stat` on the 64-bit platforms that gdrdrv supports.
 stat! {
     stat in libc::AT_FDCWD, (;);
     stat64 in libc::AT_FDCWD, (;);
     lstat in libc::AT_FDCWD, (;);
     lstat64 in libc::AT_FDCWD, (;);
-    fstatat in folder, (folder: c_int; flags: c_int);
-    fstatat64 in folder, (folder: c_int; flags: c_int);
+    fstatat in dirfd, (dirfd: c_int; flags: c_int);
+    fstatat64 in dirfd, (dirfd: c_int; flags: c_int);
     __xstat in libc::AT_FDCWD, (version: c_int;);
     __xstat64 in libc::AT_FDCWD, (version: c_int;);
     __lxstat in libc::AT_FDCWD, (version: c_int;);
     __lxstat64 in libc::AT_FDCWD, (version: c_int;);
-    __fxstatat in folder, (version: c_int, folder: c_int; flags: c_int);
-    __fxstatat64 in folder, (version: c_int, folder: c_int; flags: c_int);
+    __fxstatat in dirfd, (version: c_int, dirfd: c_int; flags: c_int);
+    __fxstatat64 in dirfd, (version: c_int, dirfd: c_int; flags: c_int);
 }
 
 /// Whether a descriptor is a device.
 fn is_device(fd: c_int) -> bool {
     device_fds::may_be(fd)
-        && state::enter().is_some_and(|machine| machine.descriptor_of(fd) != Descriptor::Other)
+        && state::enter().is_some_and(|process| process.descriptor_of(fd) != Descriptor::Other)
 }
 
 /// Functions that fill a `struct stat` for a descriptor.
@@ -144,10 +144,10 @@ macro_rules! fstat {
             fd: c_int,
             status: *mut libc::stat,
         ) -> c_int {
-            // SAFETY: the program's arguments, handed on as they are.
+            // SAFETY: the caller's arguments are passed on unchanged.
             unsafe {
                 if is_device(fd) {
-                    answer(fill(Target::Device, status))
+                    to_libc(fill(Target::Device, status))
                 } else {
                     next::$name()($($before,)* fd, status)
                 }
@@ -164,22 +164,22 @@ fstat! {
 }
 
 pub(crate) unsafe extern "C" fn statx(
-    folder: c_int,
+    dirfd: c_int,
     path: *const c_char,
     flags: c_int,
     mask: c_uint,
     status: *mut libc::statx,
 ) -> c_int {
-    // SAFETY: the program's arguments, handed on as they are; a structure of numbers, for which
+    // SAFETY: the caller's arguments are passed on unchanged; a structure of numbers, for which
     // zeros are values.
     unsafe {
-        let Some(target) = target(folder, path) else {
-            return at_stand_in(folder, path, |path| {
-                next::statx()(folder, path, flags, mask, status)
+        let Some(target) = target(dirfd, path) else {
+            return at_stand_in(dirfd, path, |path| {
+                next::statx()(dirfd, path, flags, mask, status)
             });
         };
         if !state::config().driver.loaded {
-            return answer(Err(Errno::ENOENT));
+            return to_libc(Err(Errno::ENOENT));
         }
         let mut new: libc::statx = zeroed();
         new.stx_mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_NLINK;

@@ -7,22 +7,23 @@ use libc::{FILE, mode_t};
 
 use super::paths::{Target, target};
 use super::stand_ins::at_stand_in;
-use super::{answer, device_fds, last_errno, told};
+use super::{device_fds, from_libc, last_errno, to_libc};
 use crate::next;
 use crate::proc_files;
 use crate::state::{self, Descriptor, Guard};
+use crate::system::file_status;
 
-/// Opens one of the module's files.
+/// Opens one of gdrdrv's files.
 fn open_target(target: Target, flags: c_int) -> Option<c_int> {
-    let mut machine = state::enter()?;
-    Some(answer(match target {
-        Target::Device => machine.open(flags),
-        Target::ProcFolder => Err(Errno::ENOENT),
-        Target::Params | Target::Refcount => open_proc(&mut machine, target, flags),
+    let mut process = state::enter()?;
+    Some(to_libc(match target {
+        Target::Device => process.open(flags),
+        Target::ProcDirectory => Err(Errno::ENOENT),
+        Target::Params | Target::Refcount => open_proc(&mut process, target, flags),
     }))
 }
 
-fn open_proc(machine: &mut Guard, target: Target, flags: c_int) -> Result<c_int, Errno> {
+fn open_proc(process: &mut Guard, target: Target, flags: c_int) -> Result<c_int, Errno> {
     if !state::config().driver.loaded {
         return Err(Errno::ENOENT);
     }
@@ -30,7 +31,7 @@ fn open_proc(machine: &mut Guard, target: Target, flags: c_int) -> Result<c_int,
         return Err(Errno::EACCES);
     }
     let text = match target {
-        Target::Refcount => proc_files::refcount(machine.refcount()),
+        Target::Refcount => proc_files::refcount(process.refcount()),
         _ => proc_files::params(&state::config().driver),
     };
     proc_files::open(&text, flags)
@@ -40,7 +41,7 @@ fn open_proc(machine: &mut Guard, target: Target, flags: c_int) -> Result<c_int,
 macro_rules! open {
     ($($name:ident),*) => {$(
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-            // SAFETY: the program's arguments, handed on as they are.
+            // SAFETY: the caller's arguments are passed on unchanged.
             unsafe {
                 target(libc::AT_FDCWD, path)
                     .and_then(|target| open_target(target, flags))
@@ -56,7 +57,7 @@ open!(open, open64, __open, __open64);
 macro_rules! open_2 {
     ($($name:ident),*) => {$(
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int) -> c_int {
-            // SAFETY: the program's arguments, handed on as they are.
+            // SAFETY: the caller's arguments are passed on unchanged.
             unsafe {
                 target(libc::AT_FDCWD, path)
                     .and_then(|target| open_target(target, flags))
@@ -72,16 +73,16 @@ open_2!(__open_2, __open64_2);
 macro_rules! openat {
     ($($name:ident),*) => {$(
         pub(crate) unsafe extern "C" fn $name(
-            folder: c_int,
+            dirfd: c_int,
             path: *const c_char,
             flags: c_int,
             mode: mode_t,
         ) -> c_int {
-            // SAFETY: the program's arguments, handed on as they are.
+            // SAFETY: the caller's arguments are passed on unchanged.
             unsafe {
-                target(folder, path)
+                target(dirfd, path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| at_stand_in(folder, path, |path| next::$name()(folder, path, flags, mode)))
+                    .unwrap_or_else(|| at_stand_in(dirfd, path, |path| next::$name()(dirfd, path, flags, mode)))
             }
         }
     )*};
@@ -92,12 +93,12 @@ openat!(openat, openat64);
 /// Spellings of openat(2) without a mode.
 macro_rules! openat_2 {
     ($($name:ident),*) => {$(
-        pub(crate) unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
-            // SAFETY: the program's arguments, handed on as they are.
+        pub(crate) unsafe extern "C" fn $name(dirfd: c_int, path: *const c_char, flags: c_int) -> c_int {
+            // SAFETY: the caller's arguments are passed on unchanged.
             unsafe {
-                target(folder, path)
+                target(dirfd, path)
                     .and_then(|target| open_target(target, flags))
-                    .unwrap_or_else(|| at_stand_in(folder, path, |path| next::$name()(folder, path, flags)))
+                    .unwrap_or_else(|| at_stand_in(dirfd, path, |path| next::$name()(dirfd, path, flags)))
             }
         }
     )*};
@@ -109,7 +110,7 @@ openat_2!(__openat_2, __openat64_2);
 macro_rules! fopen {
     ($($name:ident),*) => {$(
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
-            // SAFETY: the program's arguments, handed on as they are.
+            // SAFETY: the caller's arguments are passed on unchanged.
             unsafe {
                 let Some(target) = target(libc::AT_FDCWD, path) else {
                     return at_stand_in(libc::AT_FDCWD, path, |path| next::$name()(path, mode));
@@ -130,10 +131,10 @@ macro_rules! fopen {
 
 fopen!(fopen, fopen64);
 
-/// Lists the machine's own directory if there is one: that of the emulated machine has only the
+/// Lists the real directory if there is one: the emulated one has only the
 /// entries that are emulated.
 pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
-    // SAFETY: the program's argument, handed on as it is.
+    // SAFETY: the caller's argument is passed on unchanged.
     unsafe {
         let real = next::opendir()(path);
         if real.is_null() && last_errno() == Errno::ENOENT {
@@ -143,14 +144,16 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
     }
 }
 
-/// Closes what may be a device; `run` closes.
+/// Closes a descriptor that may be a device's; `run` does the close.
 fn close_device(fd: c_int, run: impl FnOnce() -> c_int) -> c_int {
-    let Some(mut machine) = state::enter() else {
+    let Some(mut process) = state::enter() else {
         return run();
     };
     device_fds::remove(fd);
-    match machine.descriptor_of(fd) {
-        Descriptor::Own(identity, _) => answer(machine.close(identity, || told(run())).map(|()| 0)),
+    match process.descriptor_of(fd) {
+        Descriptor::Own(identity, _) => {
+            to_libc(process.close(identity, || from_libc(run())).map(|()| 0))
+        }
         _ => run(),
     }
 }
@@ -159,7 +162,7 @@ fn close_device(fd: c_int, run: impl FnOnce() -> c_int) -> c_int {
 macro_rules! close {
     ($($name:ident),*) => {$(
         pub(crate) unsafe extern "C" fn $name(fd: c_int) -> c_int {
-            // SAFETY: the program's argument, handed on as it is.
+            // SAFETY: the caller's argument is passed on unchanged.
             let run = || unsafe { next::$name()(fd) };
             if device_fds::may_be(fd) { close_device(fd, run) } else { run() }
         }
@@ -168,37 +171,34 @@ macro_rules! close {
 
 close!(close, __close);
 
-/// Closes a range that may have devices in it; `run` closes.
+/// Closes a range of descriptors that may contain devices; `run` does the close.
 fn close_devices(first: c_uint, last: c_uint, run: impl FnOnce() -> c_int) -> c_int {
     let devices = device_fds::within(first, last);
     if devices.is_empty() {
         return run();
     }
-    let Some(mut machine) = state::enter() else {
+    let Some(mut process) = state::enter() else {
         return run();
     };
     let result = run();
-    // They may also have been left open, to be closed on exec.
-    for fd in devices
-        .into_iter()
-        .filter(|fd| state::file_status(*fd).is_none())
-    {
+    // close_range may also have only marked them close-on-exec.
+    for fd in devices.into_iter().filter(|fd| file_status(*fd).is_none()) {
         device_fds::remove(fd);
     }
-    machine.reap_all();
+    process.reap_all();
     result
 }
 
 pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     close_devices(first, last, || {
-        // SAFETY: the program's arguments, handed on as they are.
+        // SAFETY: the caller's arguments are passed on unchanged.
         unsafe { next::close_range()(first, last, flags) }
     })
 }
 
 pub(crate) unsafe extern "C" fn closefrom(first: c_int) {
     close_devices(first.max(0) as c_uint, c_uint::MAX, || {
-        // SAFETY: the program's argument, handed on as it is.
+        // SAFETY: the caller's argument is passed on unchanged.
         unsafe { next::closefrom()(first) };
         0
     });
@@ -213,7 +213,7 @@ fn duplicated(old: c_int, new: c_int) -> c_int {
 }
 
 pub(crate) unsafe extern "C" fn dup(old: c_int) -> c_int {
-    // SAFETY: the program's argument, handed on as it is.
+    // SAFETY: the caller's argument is passed on unchanged.
     duplicated(old, unsafe { next::dup()(old) })
 }
 
@@ -222,29 +222,29 @@ fn replace(old: c_int, new: c_int, run: impl FnOnce() -> c_int) -> c_int {
     if old == new || !device_fds::may_be(new) {
         return duplicated(old, run());
     }
-    let Some(mut machine) = state::enter() else {
+    let Some(mut process) = state::enter() else {
         return run();
     };
     let result = run();
     if result >= 0 {
         device_fds::remove(new);
-        machine.reap_all();
+        process.reap_all();
     }
     duplicated(old, result)
 }
 
 pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
-    // SAFETY: the program's arguments, handed on as they are.
+    // SAFETY: the caller's arguments are passed on unchanged.
     replace(old, new, || unsafe { next::dup2()(old, new) })
 }
 
 pub(crate) unsafe extern "C" fn __dup2(old: c_int, new: c_int) -> c_int {
-    // SAFETY: the program's arguments, handed on as they are.
+    // SAFETY: the caller's arguments are passed on unchanged.
     replace(old, new, || unsafe { next::__dup2()(old, new) })
 }
 
 pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    // SAFETY: the program's arguments, handed on as they are.
+    // SAFETY: the caller's arguments are passed on unchanged.
     replace(old, new, || unsafe { next::dup3()(old, new, flags) })
 }
 
@@ -252,7 +252,7 @@ pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_
 macro_rules! fcntl {
     ($($name:ident),*) => {$(
         pub(crate) unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: usize) -> c_int {
-            // SAFETY: the program's arguments, handed on as they are.
+            // SAFETY: the caller's arguments are passed on unchanged.
             let result = unsafe { next::$name()(fd, command, argument) };
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
                 duplicated(fd, result)

@@ -5,23 +5,23 @@ use std::ffi::{c_int, c_ulong, c_void};
 use gdremu_core::abi::{self, Argument, Command};
 use gdremu_core::errno::Errno;
 
-use super::{answer, fail};
+use super::{fail, to_libc};
 use crate::next;
 use crate::state::{self, Descriptor};
 
-/// No program has anything mapped below this address.
+/// No program has a mapping below this address.
 const LOWEST_ADDRESS: usize = 4096;
 
 pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    // The kernel looks at the lower half alone.
+    // The kernel only reads the lower half.
     let number = request as u32;
     if abi::is_gdrdrv(number) {
-        // SAFETY: the program's arguments.
+        // SAFETY: the caller's arguments are passed on unchanged.
         if let Some(result) = unsafe { command(fd, number, argument) } {
             return result;
         }
     }
-    // SAFETY: the program's arguments, handed on as they are.
+    // SAFETY: the caller's arguments are passed on unchanged.
     unsafe { next::ioctl()(fd, request, argument) }
 }
 
@@ -39,9 +39,9 @@ unsafe fn command(fd: c_int, number: u32, argument: *mut c_void) -> Option<c_int
     if size > 0 && (argument as usize) < LOWEST_ADDRESS {
         return Some(fail(Errno::EFAULT));
     }
-    // The program's memory is touched without the lock: a wrong pointer faults in its own call.
+    // Access the program's memory without the lock: an invalid pointer only faults the calling thread.
     let mut bytes = Argument::default();
-    // SAFETY: as the caller promises; `bytes` has room for the largest argument.
+    // SAFETY: `argument` is readable: contract of this function; `bytes` has room for the largest argument.
     unsafe {
         argument
             .cast::<u8>()
@@ -49,12 +49,12 @@ unsafe fn command(fd: c_int, number: u32, argument: *mut c_void) -> Option<c_int
     };
     let result = state::enter()?.ioctl(identity, file, number, &mut bytes);
     if result.is_ok() {
-        // SAFETY: as the caller promises.
+        // SAFETY: `argument` is writable: contract of this function.
         unsafe {
             argument
                 .cast::<u8>()
                 .copy_from_nonoverlapping(bytes.0.as_ptr(), size)
         };
     }
-    Some(answer(result.map(|()| 0)))
+    Some(to_libc(result.map(|()| 0)))
 }

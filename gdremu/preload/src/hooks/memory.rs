@@ -6,11 +6,12 @@ use gdremu_core::driver::MapRequest;
 use gdremu_core::errno::Errno;
 use libc::{off_t, size_t};
 
-use super::{answer, device_fds, fail, last_errno, mapped_range, told};
+use super::{device_fds, fail, from_libc, last_errno, mapped_range, to_libc};
 use crate::next;
-use crate::state::{self, Descriptor, file_status};
+use crate::state::{self, Descriptor};
+use crate::system::file_status;
 
-/// Set in the flags of a mapping whose address the program insists on.
+/// Flags of a mapping at a fixed address.
 const AT_ADDRESS: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 
 /// Arguments of mmap(2), less the address.
@@ -35,7 +36,7 @@ macro_rules! mmap {
             offset: off_t,
         ) -> *mut c_void {
             let run = || {
-                // SAFETY: the program's arguments, handed on as they are.
+                // SAFETY: the caller's arguments are passed on unchanged.
                 unsafe { next::$name()(addr, len, protection, flags, fd, offset) }
             };
             let arguments = Arguments { len, protection, flags, fd, offset };
@@ -55,7 +56,7 @@ macro_rules! mmap {
 
 mmap!(mmap, mmap64);
 
-/// Devices have no blocks, and hardly any other file that is mapped has none.
+/// Devices have no blocks, and almost all other mapped files have some.
 fn may_be_device(fd: c_int) -> bool {
     device_fds::may_be(fd)
         || file_status(fd).is_some_and(|status| {
@@ -65,16 +66,16 @@ fn may_be_device(fd: c_int) -> bool {
 
 /// Maps a device, if the descriptor is one.
 fn map_device(arguments: Arguments) -> Option<*mut c_void> {
-    let mut machine = state::enter()?;
-    if let Some(mapped) = map_export(&mut machine, arguments) {
+    let mut process = state::enter()?;
+    if let Some(mapped) = map_export(&mut process, arguments) {
         return Some(mapped);
     }
-    let (identity, file) = match machine.descriptor_of(arguments.fd) {
+    let (identity, file) = match process.descriptor_of(arguments.fd) {
         Descriptor::Own(identity, file) => (identity, file),
         Descriptor::Foreign => return Some(failed(Errno::EACCES)),
         Descriptor::Other => return None,
     };
-    // The emulation chooses the address, as the kernel does for every program known.
+    // The emulation chooses the address; no known program requests one.
     if arguments.flags & AT_ADDRESS != 0 {
         return Some(failed(Errno::EINVAL));
     }
@@ -85,32 +86,32 @@ fn map_device(arguments: Arguments) -> Option<*mut c_void> {
         shared: kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE,
         write: arguments.protection & libc::PROT_WRITE != 0,
     };
-    Some(match machine.mmap(arguments.fd, identity, file, &request) {
+    Some(match process.mmap(arguments.fd, identity, file, &request) {
         Ok(addr) => protect(addr, arguments),
         Err(errno) => failed(errno),
     })
 }
 
 /// Maps a dma-buf, if the descriptor is one.
-fn map_export(machine: &mut state::Guard, arguments: Arguments) -> Option<*mut c_void> {
+fn map_export(process: &mut state::Guard, arguments: Arguments) -> Option<*mut c_void> {
     let Arguments {
         len, fd, offset, ..
     } = arguments;
-    machine.exported(fd)?;
+    process.exported(fd)?;
     if arguments.flags & AT_ADDRESS != 0 || arguments.flags & libc::MAP_TYPE == libc::MAP_PRIVATE {
         return Some(failed(Errno::EINVAL));
     }
-    Some(match machine.map_export(fd, offset as u64, len)? {
+    Some(match process.map_export(fd, offset as u64, len)? {
         Ok(addr) => protect(addr, arguments),
         Err(errno) => failed(errno),
     })
 }
 
-/// Gives a new mapping, which is readable and writable, the protection that the program asked for.
+/// Changes a new readable and writable mapping to the requested protection.
 fn protect(addr: usize, arguments: Arguments) -> *mut c_void {
     let addr = addr as *mut c_void;
     if arguments.protection != libc::PROT_READ | libc::PROT_WRITE {
-        // SAFETY: the mapping just made.
+        // SAFETY: `map` just created this mapping.
         unsafe { libc::mprotect(addr, arguments.len, arguments.protection) };
     }
     addr
@@ -121,15 +122,15 @@ fn failed(errno: Errno) -> *mut c_void {
     libc::MAP_FAILED
 }
 
-/// A mapping at a fixed address takes away what was there, as munmap does.
+/// A mapping at a fixed address first removes the mappings there, as munmap does.
 fn cover(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_void {
     match state::enter() {
-        Some(mut machine) if machine.maps(addr, len) => {
+        Some(mut process) if process.maps(addr, len) => {
             let run = || match run() {
                 libc::MAP_FAILED => Err(last_errno()),
                 _ => Ok(()),
             };
-            match machine.take_away("mmap_fixed", addr, len, run) {
+            match process.take_away("mmap_fixed", addr, len, run) {
                 Ok(()) => addr as *mut c_void,
                 Err(errno) => failed(errno),
             }
@@ -139,16 +140,16 @@ fn cover(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_v
 }
 
 pub(crate) unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
-    // SAFETY: the program's arguments, handed on as they are.
+    // SAFETY: the caller's arguments are passed on unchanged.
     let run = || unsafe { next::munmap()(addr, len) };
     let addr = addr as usize;
     if !mapped_range::may_touch(addr, len) {
         return run();
     }
     match state::enter() {
-        Some(mut machine) if machine.maps(addr, len) => {
-            let run = || told(run());
-            answer(machine.take_away("munmap", addr, len, run).map(|()| 0))
+        Some(mut process) if process.maps(addr, len) => {
+            let run = || from_libc(run());
+            to_libc(process.take_away("munmap", addr, len, run).map(|()| 0))
         }
         _ => run(),
     }
@@ -161,7 +162,7 @@ pub(crate) unsafe extern "C" fn mremap(
     flags: c_int,
     wanted: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: the program's arguments, handed on as they are.
+    // SAFETY: the caller's arguments are passed on unchanged.
     let run = || unsafe { next::mremap()(old, old_len, new_len, flags, wanted) };
     let fixed = flags & libc::MREMAP_FIXED != 0;
     let concerns_us = mapped_range::may_touch(old as usize, old_len.max(1))
@@ -170,8 +171,8 @@ pub(crate) unsafe extern "C" fn mremap(
         return run();
     }
     match state::enter() {
-        Some(machine) => remap(
-            machine,
+        Some(process) => remap(
+            process,
             old as usize,
             old_len,
             new_len,
@@ -184,7 +185,7 @@ pub(crate) unsafe extern "C" fn mremap(
 }
 
 fn remap(
-    mut machine: state::Guard,
+    mut process: state::Guard,
     old: usize,
     old_len: usize,
     new_len: usize,
@@ -192,7 +193,7 @@ fn remap(
     wanted: usize,
     run: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
-    if machine.maps(old, old_len.max(1)) {
+    if process.maps(old, old_len.max(1)) {
         // The kernel's rules for device memory: it neither grows nor leaves its old place mapped.
         if flags & libc::MREMAP_DONTUNMAP != 0 {
             return failed(Errno::EINVAL);
@@ -206,13 +207,13 @@ fn remap(
         return failed(last_errno());
     }
     if flags & libc::MREMAP_FIXED != 0 {
-        machine.unmapped(wanted, new_len);
+        process.unmapped(wanted, new_len);
     }
     if new_len < old_len {
-        machine.unmapped(old + new_len, old_len - new_len);
+        process.unmapped(old + new_len, old_len - new_len);
     }
     if new as usize != old {
-        machine.moved(old, new_len.min(old_len), new as usize);
+        process.moved(old, new_len.min(old_len), new as usize);
     }
     new
 }

@@ -21,13 +21,13 @@ fn fail(errno: Errno) -> c_int {
     -1
 }
 
-/// A result as libc tells it.
-fn answer(result: Result<c_int, Errno>) -> c_int {
+/// Converts to a libc return value.
+fn to_libc(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(fail)
 }
 
-/// What libc told, as a result.
-fn told(result: c_int) -> Result<(), Errno> {
+/// Converts from a libc return value.
+fn from_libc(result: c_int) -> Result<(), Errno> {
     if result >= 0 {
         Ok(())
     } else {
@@ -40,8 +40,8 @@ fn last_errno() -> Errno {
     Errno(unsafe { *libc::__errno_location() })
 }
 
-/// Which descriptors may be devices. A hint only: descriptors come and go behind the hooks' back,
-/// and what one really is the kernel tells.
+/// Descriptors that may be devices. A hint only: descriptors come and go without the hooks' knowledge,
+/// and only fstat identifies one.
 pub(crate) mod device_fds {
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,17 +1,17 @@
-//! Which paths are the module's.
+//! Recognizes the paths of gdrdrv's files.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::io::Write;
 
 use crate::state;
 
-/// A file of the module.
+/// A file of gdrdrv.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// `/dev/gdrdrv`
     Device,
     /// `/proc/driver/gdrdrv`
-    ProcFolder,
+    ProcDirectory,
     /// `/proc/driver/gdrdrv/params`
     Params,
     /// `/proc/driver/gdrdrv/nv_get_pages_refcount`
@@ -29,14 +29,14 @@ const MAX: usize = libc::PATH_MAX as usize;
 impl Absolute {
     /// The absolute form of a path that is relative to a directory (`AT_FDCWD`: the working one). `None`
     /// if that directory has no path, or if the path is empty or too long.
-    pub(super) fn new(folder: c_int, path: &[u8]) -> Option<Absolute> {
+    pub(super) fn new(dirfd: c_int, path: &[u8]) -> Option<Absolute> {
         let mut absolute = Absolute {
             bytes: [0; MAX],
             len: 0,
         };
         if path.first()? != &b'/' {
             let mut base = [0; MAX];
-            let base = folder_path(folder, &mut base)?;
+            let base = dirfd_path(dirfd, &mut base)?;
             absolute.append(base)?;
         }
         absolute.append(path)?;
@@ -69,9 +69,9 @@ impl Absolute {
 }
 
 /// The path of a directory.
-fn folder_path(folder: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
-    if folder == libc::AT_FDCWD {
-        // SAFETY: as much room as said.
+fn dirfd_path(dirfd: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
+    if dirfd == libc::AT_FDCWD {
+        // SAFETY: `room` is writable for its length.
         let path = unsafe { libc::getcwd(room.as_mut_ptr().cast(), room.len()) };
         if path.is_null() {
             return None;
@@ -80,40 +80,41 @@ fn folder_path(folder: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
         return Some(path.to_bytes());
     }
     let mut link = [0_u8; 32];
-    write!(&mut link[..], "/proc/self/fd/{folder}").ok()?;
-    // SAFETY: the text is shorter than its room, so ends with a NUL byte; as much room as said.
+    write!(&mut link[..], "/proc/self/fd/{dirfd}").ok()?;
+    // SAFETY: `link` is longer than the text and zeroed, so it ends with a NUL byte; `room` is writable
+    // for its length.
     let len = unsafe { libc::readlink(link.as_ptr().cast(), room.as_mut_ptr().cast(), room.len()) };
     Some(&room[..usize::try_from(len).ok()?])
 }
 
-/// The emulated module's file that a path names, if any.
+/// The emulated gdrdrv file that a path names, if any.
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn target(folder: c_int, path: *const c_char) -> Option<Target> {
-    // SAFETY: as the caller promises.
-    unsafe { by_name(folder, path) }.filter(|_| state::config().gpu.provider.emulates_gdrdrv())
+pub(super) unsafe fn target(dirfd: c_int, path: *const c_char) -> Option<Target> {
+    // SAFETY: `path` is NULL or ends with a NUL byte: contract of this function.
+    unsafe { by_name(dirfd, path) }.filter(|_| state::config().gpu.provider.emulates_gdrdrv())
 }
 
 /// # Safety
 /// As for [`target`].
-unsafe fn by_name(folder: c_int, path: *const c_char) -> Option<Target> {
+unsafe fn by_name(dirfd: c_int, path: *const c_char) -> Option<Target> {
     if path.is_null() {
         return None;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: `path` is NULL or ends with a NUL byte: contract of this function.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    // Nearly every path ends here, without its parts being looked at.
+    // Fast exit for almost all paths.
     if !path.windows(6).any(|part| part == b"gdrdrv") {
         return None;
     }
-    by_parts(Absolute::new(folder, path)?.bytes())
+    by_parts(Absolute::new(dirfd, path)?.bytes())
 }
 
 fn by_parts(path: &[u8]) -> Option<Target> {
     match path {
         b"/dev/gdrdrv" => Some(Target::Device),
-        b"/proc/driver/gdrdrv" => Some(Target::ProcFolder),
+        b"/proc/driver/gdrdrv" => Some(Target::ProcDirectory),
         b"/proc/driver/gdrdrv/params" => Some(Target::Params),
         b"/proc/driver/gdrdrv/nv_get_pages_refcount" => Some(Target::Refcount),
         _ => None,
@@ -125,17 +126,17 @@ mod tests {
     use super::*;
 
     fn of(path: &CStr) -> Option<Target> {
-        // SAFETY: a C string.
+        // SAFETY: a C string literal ends with a NUL byte.
         unsafe { by_name(libc::AT_FDCWD, path.as_ptr()) }
     }
 
     #[test]
-    fn the_modules_files_are_known_however_they_are_spelled() {
+    fn all_spellings_of_gdrdrv_files_are_recognized() {
         assert_eq!(of(c"/dev/gdrdrv"), Some(Target::Device));
         assert_eq!(of(c"//dev/./gdrdrv"), Some(Target::Device));
         assert_eq!(of(c"/usr/../dev/gdrdrv"), Some(Target::Device));
         assert_eq!(of(c"/../dev/gdrdrv"), Some(Target::Device));
-        assert_eq!(of(c"/proc/driver/gdrdrv/"), Some(Target::ProcFolder));
+        assert_eq!(of(c"/proc/driver/gdrdrv/"), Some(Target::ProcDirectory));
         assert_eq!(of(c"/proc/driver/gdrdrv/params"), Some(Target::Params));
         assert_eq!(
             of(c"/proc/driver/gdrdrv/nv_get_pages_refcount"),
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not() {
+    fn other_paths_are_not_recognized() {
         for path in [
             c"/dev/gdrdrv2",
             c"/dev/x/gdrdrv",
@@ -155,7 +156,7 @@ mod tests {
         ] {
             assert_eq!(of(path), None, "{path:?}");
         }
-        // SAFETY: NULL is allowed.
+        // SAFETY: NULL is allowed by the contract of `target`.
         assert_eq!(unsafe { by_name(libc::AT_FDCWD, std::ptr::null()) }, None);
     }
 }

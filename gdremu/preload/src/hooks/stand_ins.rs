@@ -1,4 +1,4 @@
-//! Files under /proc and /sys that the emulated machine has its own version of, in the session's folder.
+//! Emulated files below /proc and /sys, in the session directory.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -7,34 +7,34 @@ use super::paths::Absolute;
 use crate::next;
 use crate::state;
 
-/// Makes a call with the path of the file that stands for the one at `path`, or else with `path`.
+/// Makes a call with the path of the emulated file for `path`, or with `path` if there is none.
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
 pub(super) unsafe fn at_stand_in<R>(
-    folder: c_int,
+    dirfd: c_int,
     path: *const c_char,
     call: impl FnOnce(*const c_char) -> R,
 ) -> R {
-    // SAFETY: as the caller promises.
-    match unsafe { stand_in(folder, path) } {
+    // SAFETY: `path` is NULL or ends with a NUL byte: contract of this function.
+    match unsafe { stand_in(dirfd, path) } {
         Some(file) => call(file.as_ptr()),
         None => call(path),
     }
 }
 
-unsafe fn stand_in(folder: c_int, path: *const c_char) -> Option<CString> {
+unsafe fn stand_in(dirfd: c_int, path: *const c_char) -> Option<CString> {
     if path.is_null() {
         return None;
     }
-    // SAFETY: as the caller of `at_stand_in` promises.
+    // SAFETY: `path` is NULL or ends with a NUL byte: contract of `at_stand_in`.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let elsewhere = |path: &[u8]| !path.starts_with(b"/proc/") && !path.starts_with(b"/sys/");
-    // Of absolute paths nearly every one ends here.
+    // Fast exit for almost all absolute paths.
     if path.starts_with(b"/") && elsewhere(path) && !path.windows(3).any(|part| part == b"/..") {
         return None;
     }
-    let absolute = Absolute::new(folder, path)?;
+    let absolute = Absolute::new(dirfd, path)?;
     let path = absolute.bytes();
     if elsewhere(path) {
         return None;
@@ -43,6 +43,6 @@ unsafe fn stand_in(folder: c_int, path: *const c_char) -> Option<CString> {
         .files()
         .join(OsStr::from_bytes(&path[1..]));
     let file = CString::new(file.into_os_string().into_vec()).ok()?;
-    // SAFETY: a path that ends with a NUL byte.
+    // SAFETY: a CString ends with a NUL byte.
     (unsafe { next::access()(file.as_ptr(), libc::F_OK) } == 0).then_some(file)
 }

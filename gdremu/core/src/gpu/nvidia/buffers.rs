@@ -32,7 +32,7 @@ struct Block {
     arena: Option<Arena>,
 }
 
-/// What a free leaves behind.
+/// The result of a free.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Freed {
     /// GPU pages that no live buffer has a byte in any more: start and end.
@@ -44,7 +44,7 @@ pub(super) struct Freed {
 impl Buffers {
     /// Takes room for a buffer in a block that is there, and returns its address. `None`: a block
     /// of [`Buffers::block_len`] bytes is needed first. Memory of which `pinned(start, len)` holds
-    /// since before it was freed is left alone: a mapping still shows it.
+    /// since before it was freed is not touched: a mapping still shows it.
     pub(super) fn take(
         &mut self,
         gpu: i32,
@@ -127,7 +127,7 @@ impl Buffers {
         self.live.range(start..end).next().is_some() || self.find(start).is_some()
     }
 
-    /// What of the pages of a freed range is dead. Only the first and the last can have neighbours.
+    /// The pages of a freed range without live bytes. Only the first and the last can be shared.
     fn dead_pages(&self, start: u64, end: u64) -> Option<(u64, u64)> {
         let mut first = start / GPU_PAGE * GPU_PAGE;
         let mut last = end.next_multiple_of(GPU_PAGE);

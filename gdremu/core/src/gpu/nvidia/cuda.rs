@@ -1,4 +1,4 @@
-//! The machine's own libcuda: which allocation an address belongs to, memory that can be exported,
+//! NVIDIA's libcuda: which allocation an address belongs to, memory that can be exported,
 //! and the functions that the preload library stands in front of.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -220,8 +220,8 @@ impl Cuda {
     /// That of cuCtxGetDevice, if there is none.
     pub fn current_gpu(&self) -> Result<c_int, Status> {
         let mut gpu = 0;
-        // SAFETY: the place is ours.
-        told(unsafe { (self.context_device)(&mut gpu) }).map(|()| gpu)
+        // SAFETY: the place is a live local.
+        check_status(unsafe { (self.context_device)(&mut gpu) }).map(|()| gpu)
     }
 
     /// Whether memory of a GPU can be made that can be exported and pinned.
@@ -233,7 +233,7 @@ impl Cuda {
         .into_iter()
         .all(|attribute| {
             let mut value = 0;
-            // SAFETY: the place is ours.
+            // SAFETY: the place is a live local.
             unsafe { (self.device_attribute)(&mut value, attribute, gpu) == 0 && value != 0 }
         })
     }
@@ -242,13 +242,13 @@ impl Cuda {
     /// its address and length.
     ///
     /// # Errors
-    /// What CUDA answers.
+    /// CUDA's error.
     pub(super) fn make_block(&self, gpu: c_int, len: u64) -> Result<(u64, u64), Status> {
         let properties = AllocationProperties::exportable_on(gpu);
         let (mut unit, mut object) = (0, 0);
-        // SAFETY: the places are ours.
+        // SAFETY: the places are live locals.
         unsafe {
-            told((self.granularity)(
+            check_status((self.granularity)(
                 &mut unit,
                 &properties,
                 GRANULARITY_MINIMUM,
@@ -256,9 +256,9 @@ impl Cuda {
             let len = (len as usize)
                 .checked_next_multiple_of(unit)
                 .ok_or(OUT_OF_MEMORY)?;
-            told((self.create)(&mut object, len, &properties, 0))?;
+            check_status((self.create)(&mut object, len, &properties, 0))?;
             let mapped = self.map_object(object, len, gpu);
-            (self.release)(object); // From now on the mapping alone keeps the memory.
+            (self.release)(object); // From now on only the mapping keeps the memory.
             mapped.map(|base| (base, len as u64))
         }
     }
@@ -271,14 +271,14 @@ impl Cuda {
             flags: ACCESS_READ_WRITE,
         };
         let mut base = 0;
-        // SAFETY: the places are ours, and nobody else has seen the addresses.
+        // SAFETY: the places are locals, and no other code knows the addresses.
         unsafe {
-            told((self.reserve_addresses)(&mut base, len, 0, 0, 0))?;
-            if let Err(status) = told((self.map)(base, len, 0, object, 0)) {
+            check_status((self.reserve_addresses)(&mut base, len, 0, 0, 0))?;
+            if let Err(status) = check_status((self.map)(base, len, 0, object, 0)) {
                 (self.free_addresses)(base, len);
                 return Err(status);
             }
-            if let Err(status) = told((self.set_access)(base, len, &access, 1)) {
+            if let Err(status) = check_status((self.set_access)(base, len, &access, 1)) {
                 (self.unmap)(base, len);
                 (self.free_addresses)(base, len);
                 return Err(status);
@@ -290,12 +290,12 @@ impl Cuda {
     /// Frees a block, all of whose buffers the program has freed.
     ///
     /// # Errors
-    /// What CUDA answers.
+    /// CUDA's error.
     pub(super) fn free_block(&self, base: u64, len: u64) -> Result<(), Status> {
         // SAFETY: nothing uses the block any more.
         unsafe {
-            told((self.unmap)(base, len as usize))?;
-            told((self.free_addresses)(base, len as usize))
+            check_status((self.unmap)(base, len as usize))?;
+            check_status((self.free_addresses)(base, len as usize))
         }
     }
 
@@ -388,7 +388,7 @@ impl Cuda {
     /// Waits for what a GPU does in the calling thread's context; without one, in the primary one.
     ///
     /// # Errors
-    /// What CUDA answers.
+    /// CUDA's error.
     pub fn wait_for(&self, gpu: c_int) -> Result<(), Status> {
         self.in_context(gpu, || {
             // SAFETY: waits, and touches nothing.
@@ -425,13 +425,13 @@ impl Cuda {
 }
 
 fn check(step: &'static str, status: Status) -> Result<(), Failure> {
-    told(status).map_err(|status| Failure::refused(step, status))
+    check_status(status).map_err(|status| Failure::refused(step, status))
 }
 
-/// What CUDA told, as a result.
+/// Converts from a CUresult.
 ///
 /// # Errors
 /// Every status but success.
-pub fn told(status: Status) -> Result<(), Status> {
+pub fn check_status(status: Status) -> Result<(), Status> {
     if status == 0 { Ok(()) } else { Err(status) }
 }

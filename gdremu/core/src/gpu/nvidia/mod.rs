@@ -1,9 +1,9 @@
-//! Real GPU memory behind the emulated driver, on a machine with an NVIDIA GPU and no gdrdrv.
+//! Real GPU memory behind the emulated driver, on a computer with an NVIDIA GPU and no gdrdrv.
 //!
 //! ```text
 //! NvidiaProvider   finds the allocations behind a range, keeps them, maps them
 //!   buffers        what stands in for the program's cuMemAlloc'ed memory
-//!   cuda           the machine's libcuda: allocations, and descriptors of them
+//!   cuda           NVIDIA's libcuda: allocations, and descriptors of them
 //!   rm             the GPU driver's resource manager: import of descriptors, BAR1 mappings
 //! ```
 //!
@@ -33,7 +33,7 @@ use rm::{Client, Memory};
 #[derive(Debug)]
 struct Failure {
     step: &'static str,
-    /// What CUDA or the resource manager answered, if they were asked.
+    /// The status of CUDA or of the resource manager, if the step called them.
     status: u32,
     errno: Errno,
 }
@@ -69,7 +69,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Pins and maps memory of the machine's NVIDIA GPUs.
+/// Pins and maps memory of the computer's NVIDIA GPUs.
 #[derive(Debug, Default)]
 pub struct NvidiaProvider {
     buffers: Buffers,
@@ -107,7 +107,7 @@ impl NvidiaProvider {
     /// Allocates memory as cuMemAlloc does, but such that it can be pinned. `gpu` is CUDA's number.
     ///
     /// # Errors
-    /// What CUDA answers.
+    /// CUDA's error.
     pub fn alloc(&mut self, libcuda: &Cuda, gpu: i32, len: u64) -> Result<u64, Status> {
         let tables = &self.tables;
         if let Some(va) = self
@@ -125,7 +125,7 @@ impl NvidiaProvider {
     /// it.
     ///
     /// # Errors
-    /// CUDA_ERROR_INVALID_VALUE if no buffer starts there; what CUDA answers.
+    /// CUDA_ERROR_INVALID_VALUE if no buffer starts there; CUDA's error.
     pub fn free(&mut self, libcuda: &Cuda, va: u64) -> Result<Vec<PageTableId>, Status> {
         let tables = &self.tables;
         let freed = self.buffers.free(va, |va, len| pinned(tables, va, len));
@@ -213,7 +213,7 @@ impl NvidiaProvider {
         export: impl FnOnce() -> Result<File, Failure>,
     ) {
         if !self.clients.contains_key(&gpu) {
-            // What fails here fails again, and is told, when memory is pinned.
+            // A failure here repeats, and is reported, when memory is pinned.
             let _ = export().and_then(|exported| self.client(libcuda, gpu, &exported));
         }
     }
@@ -253,7 +253,7 @@ impl Provider for NvidiaProvider {
             return Err(Errno::EIO);
         }
         if force_pcie {
-            return Err(Errno::ENOTSUPP); // What a GPU without a coherent link answers.
+            return Err(Errno::ENOTSUPP); // As a GPU without a coherent link.
         }
         if len == 0 || !va.is_multiple_of(GPU_PAGE) || !len.is_multiple_of(GPU_PAGE) {
             return Err(Errno::EINVAL);

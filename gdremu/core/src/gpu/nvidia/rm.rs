@@ -36,7 +36,7 @@ const NO_MEMORY: u32 = 0x51;
 /// One ioctl command: its number and its argument.
 trait Command: Default {
     const NUMBER: u8;
-    /// The driver's answer; 0 is success.
+    /// The driver's status; 0 is success.
     fn status(&self) -> u32;
 }
 

@@ -1,0 +1,31 @@
+//! Memory pools.
+
+/// CUmemoryPool.
+pub(crate) type PoolHandle = usize;
+
+/// A pool.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) gpu: usize,
+    /// Its memory can be pinned.
+    pub(crate) rdma: bool,
+    /// The reuse policies of attributes 1 to 3.
+    pub(crate) reuse: [i32; 3],
+    /// Bytes that the program wants kept after a free. Stored and otherwise ignored.
+    pub(crate) release_threshold: u64,
+    pub(crate) used: u64,
+    pub(crate) used_high: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(gpu: usize, rdma: bool) -> Self {
+        Pool {
+            gpu,
+            rdma,
+            reuse: [1; 3],
+            release_threshold: 0,
+            used: 0,
+            used_high: 0,
+        }
+    }
+}
