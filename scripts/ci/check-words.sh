@@ -16,10 +16,7 @@ exempt=(CONTRIBUTING.md scripts/ci/check-words.sh '*LICENSE-*' 'docs/measurement
 
 # Not revised yet: directories and the uses that they may still have. Numbers may only shrink; remove a line at 0.
 allowed=(
-    '352 gdremu'
     '16 tests'
-    '131 c_tests'
-    '70 gdrdrv-c'
     '5 scripts'
 )
 
