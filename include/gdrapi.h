@@ -259,9 +259,11 @@ int gdr_copy_to_mapping(gdr_mh_t handle, void *map_d_ptr, const void *h_ptr, siz
  * h_ptr. Either pointer may have any alignment.
  *
  * The data is never older than the start of the call. It is read after
- * everything that this thread has read before the call, and before everything
- * that it reads after it: poll a flag with one call and read the payload it
- * announces with the next. A read of 1, 2, 4 or 8 bytes from a naturally
+ * everything that this thread has read through this library, and before
+ * everything that the thread reads or stores after the call: poll a flag with
+ * one call and read the payload it announces with the next. (On x86-64 loads
+ * through the mapping's own pointer are not ordered after a read: use this
+ * function for both.) A read of 1, 2, 4 or 8 bytes from a naturally
  * aligned address is one load of that width.
  *
  * The bounds of the mapping are not checked. size 0 succeeds and touches

@@ -68,7 +68,6 @@ mutant failed-put-ignored answers $t pages.c 's/!gdr_put\(pin\) &&/(gdr_put(pin)
 mutant no-wait-for-revoke 'races 2000' $t pages.c 's/\twait_for_completion\(&pin->revocation\);\n//'
 mutant oldest-pin stale_handles '' gdrdrv.h 's/xa_load\(&file->pins, handle\)/xa_find(\&file->pins, \&(unsigned long){ 0 }, ULONG_MAX, XA_PRESENT)/'
 mutant handles-overlap answers '' pin.c 's/max\(1ULL, pin->size >> PAGE_SHIFT\)/1/'
-mutant range-wraps answers '' pin.c 's/!addr \|\| check_add_overflow\(pin->offset, size, &ragged\)/!addr || ((ragged = pin->offset + size), false)/'
 mutant pcie-not-forced answers '' pages.c 's/flags = NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING/flags = 0/'
 mutant every-argument-back answers '' commands.c 's/err \|\| !command->answers/err/'
 mutant pin-not-undone answers '' commands.c 's/if \(command->handle\)/if (false)/'
