@@ -236,7 +236,7 @@ static void mapping_that_cannot_be_replaced_is_unmapped(gdr_t g)
     nothing_is_pinned();
 }
 
-/* The driver says after the mmap that the pin is not mapped: its memory was freed at that moment. */
+/* After the mmap the driver reports that the pin is not mapped: its memory was freed in between. */
 static void mapping_without_type_is_refused(gdr_t g)
 {
     gdr_mh_t handle = pin(g, buffer.address, SIZE);
@@ -253,7 +253,7 @@ static void mapping_without_type_is_refused(gdr_t g)
     nothing_is_pinned();
 }
 
-/* A type that a later driver may have is treated as device memory, which allows the fewest accesses. */
+/* A type of a later driver is treated as device memory, which allows the fewest accesses. */
 static void unknown_mapping_type_is_device(gdr_t g)
 {
     gdr_mh_t handle = pin(g, buffer.address, SIZE);

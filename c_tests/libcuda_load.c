@@ -1,6 +1,6 @@
 /*
- * How gdr_open loads libcuda where there is no gdrdrv: once, for good, and without a lock that a forked child could find
- * held. Runs outside gdremu, with fake_cuda/libcuda.so.1 on the library path.
+ * How gdr_open loads libcuda without gdrdrv: once, without ever unloading it, and without a lock that a forked child
+ * could find held. Runs outside gdremu, with fake_cuda/libcuda.so.1 on the library path.
  */
 
 #include "check.h"
@@ -48,7 +48,7 @@ static void open_in_child(void)
     CHECK(gdr_open() == NULL);
 }
 
-/* The child is forked while another thread is inside libcuda. It would wait for ever if that thread held a lock. */
+/* Forks while another thread is inside libcuda: if that thread held a lock, the child would wait forever. */
 static void child_forked_during_load_can_open(void)
 {
     int in[2], out[2];
@@ -68,7 +68,7 @@ static void child_forked_during_load_can_open(void)
 int main(void)
 {
     if (access("/dev/gdrdrv", F_OK) == 0)
-        waive("libcuda_load", "this machine has /dev/gdrdrv");
+        waive("libcuda_load", "/dev/gdrdrv exists");
     find_fake();
     in_child(child_forked_during_load_can_open);
     library_stays_loaded_and_failure_is_remembered();
