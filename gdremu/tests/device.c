@@ -810,7 +810,7 @@ static void wrong_answers(void)
     CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
 }
 
-/* Ends with two pins; `how` says in which way. */
+/* Ends with two pins, by the method `how`. */
 static void leaks(const char *how)
 {
     int fd = open_device();

@@ -20,17 +20,17 @@ fn program(source: &str, name: &str) -> PathBuf {
 }
 
 /// Runs a program as gdremu would where there is a GPU.
-fn run(source: &str, way: &str, faults: &str) -> Output {
-    let test = format!("{way}-{}", faults.len());
+fn run(source: &str, lookup: &str, faults: &str) -> Output {
+    let test = format!("{lookup}-{}", faults.len());
     let mut program = Command::new(program(source, &test));
-    program.arg(way);
+    program.arg(lookup);
     program.env("LD_PRELOAD", built("gdremu-nvidia"));
     let config = format!("provider=nvidia;session=/nonexistent;faults={faults};");
     program.env("GDREMU_CONFIG", config).output().unwrap()
 }
 
-fn assert_passes(way: &str) {
-    let output = run("nvidia_functions", way, "");
+fn assert_passes(lookup: &str) {
+    let output = run("nvidia_functions", lookup, "");
     assert!(output.status.success(), "{output:?}");
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),

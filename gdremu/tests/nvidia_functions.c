@@ -1,5 +1,5 @@
 /*
- * The functions that the nvidia provider puts in the place of libcuda's, found in the way that the argument says: linked,
+ * The functions that the nvidia provider puts in the place of libcuda's, found by the lookup that the argument says: linked,
  * dlsym, cuGetProcAddress, or cuGetProcAddress_v2; then, by name, what else there is to see.
  */
 #define _GNU_SOURCE
@@ -208,18 +208,18 @@ static void dlsym_is_as_ever(void)
 
 int main(int argc, char **argv)
 {
-    const char *way = argc > 1 ? argv[1] : "linked";
+    const char *lookup = argc > 1 ? argv[1] : "linked";
 
-    if (strcmp(way, "linked") == 0) {
+    if (strcmp(lookup, "linked") == 0) {
         find_linked();
-    } else if (strcmp(way, "dlsym") == 0) {
+    } else if (strcmp(lookup, "dlsym") == 0) {
         find_by_dlsym(dlopen("libcuda.so.1", RTLD_NOW));
-    } else if (strcmp(way, "next") == 0) {
+    } else if (strcmp(lookup, "next") == 0) {
         find_by_dlsym(RTLD_NEXT);
-    } else if (strcmp(way, "cuGetProcAddress") == 0) {
+    } else if (strcmp(lookup, "cuGetProcAddress") == 0) {
         *(void **)&get_1 = dlsym(RTLD_DEFAULT, "cuGetProcAddress");
         find_by_proc_address();
-    } else if (strcmp(way, "cuGetProcAddress_v2") == 0) {
+    } else if (strcmp(lookup, "cuGetProcAddress_v2") == 0) {
         *(void **)&get_2 = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2");
         *(void **)&get_2 = find("cuGetProcAddress"); /* as the CUDA runtime does */
         find_by_proc_address();

@@ -1,5 +1,5 @@
 /*
- * /dev/gdrdrv without any library: its commands as raw ioctls, and the emulated machine around it.
+ * /dev/gdrdrv without any library: its commands as raw ioctls, and the emulated files around it.
  */
 #ifndef RAW_H
 #define RAW_H

@@ -182,7 +182,7 @@ pub const ATTR_USE_PERSISTENT_MAPPING: u64 = 1;
 /// [`get_attr::ATTR`]: 1 when [`PIN_FLAG_FORCE_PCIE`] is understood.
 pub const ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE: u64 = 2;
 
-/// The bytes of an argument, on their way in and out.
+/// The bytes of an argument, input and output.
 #[derive(Clone, Copy)]
 pub struct Argument(pub [u8; MAX_ARGUMENT]);
 

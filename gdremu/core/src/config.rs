@@ -1,4 +1,4 @@
-//! Every option of gdremu, and its way from the launcher into the emulated program: one environment
+//! Every option of gdremu, and how the launcher passes them to the emulated program: one environment
 //! variable.
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! State that all processes under one gdremu share: a directory with a record for each open device.
 //!
 //! A record is an empty file. The descriptor that a program gets for `/dev/gdrdrv` is a descriptor
-//! of its record and holds a lock on it, so that the kernel itself counts which processes still have the device
-//! open: dups, forked children, receivers over a socket, mappings, and processes that were killed.
+//! of its record and holds a lock on it, so that the kernel tracks every use of the open
+//! device: dups, forked children, receivers over a socket, mappings, and processes that were killed.
 //! The lock is free exactly when the last of them is gone. The record's *size* is the number of
 //! page tables that its device has pinned.
 #![forbid(unsafe_code)]
@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// The libraries that stand in for the CUDA runtime, see build.rs.
+/// The stand-ins for the CUDA runtime, see build.rs.
 const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
     (
         "libcudart.so.12",
@@ -48,7 +48,7 @@ pub struct Leak {
 }
 
 impl Session {
-    /// Makes a directory for a new session.
+    /// Creates the directory of a new session.
     ///
     /// # Errors
     /// The file system's error.

@@ -8,7 +8,7 @@ use libc::{c_int, c_void, off_t};
 
 use crate::errno::Errno;
 
-/// Descriptors of GPU memory are kept out of the way of a program that counts on low numbers.
+/// Descriptors of GPU memory have high numbers, because programs may rely on low ones.
 const FIRST_DESCRIPTOR: c_int = 512;
 
 /// # Safety

@@ -46,7 +46,7 @@ pub struct Fault;
 /// Why a thread cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trap {
-    /// There is no memory at this address, or none that may be accessed in this way.
+    /// There is no memory at this address, or the access is not permitted.
     IllegalAddress(u64),
     /// This address is not a multiple of 4.
     MisalignedAddress(u64),

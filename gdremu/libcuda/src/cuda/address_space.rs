@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// Notes that memory came, went or changed its access.
+/// Records that memory was mapped, unmapped or changed its access.
 pub(super) fn changed() {
     CHANGES.fetch_add(1, Ordering::SeqCst);
 }
 
-/// How often it has changed.
+/// The number of changes.
 pub(super) fn changes() -> u64 {
     CHANGES.load(Ordering::SeqCst)
 }

@@ -1,6 +1,5 @@
-//! Pointers that C programs pass. Only C makes values of these types, and its side of the contract
-//! is CUDA's: a pointer is NULL or points to what the function's prototype says, for as long as the
-//! call runs.
+//! Pointers that C programs pass. Only C creates values of these types, under CUDA's contract: a
+//! pointer is NULL or points to what the function's prototype says, for as long as the call runs.
 
 use std::ffi::{CStr, c_char};
 
@@ -19,7 +18,7 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
-    /// A place of our own, for a call of another exported function.
+    /// A local place, for a call of another exported function.
     pub(super) fn to(place: &mut T) -> Out<T> {
         Out(place)
     }
@@ -60,12 +59,12 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// The same place, for what the program has put there.
+    /// The same place, to read the program's value.
     pub(super) fn as_in(self) -> In<T> {
         In(self.0)
     }
 
-    /// Refuses NULL before anything is done.
+    /// Refuses NULL before the call has any effect.
     pub(super) fn check(self) -> Result {
         if self.0.is_null() {
             Err(Error::INVALID_VALUE)

@@ -9,7 +9,7 @@ use super::gpus;
 pub(super) const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
 pub(super) const COMPUTE_CAPABILITY_MINOR: i32 = 76;
 
-/// The first CUDA version that can be asked whether a dma-buf of GPU memory can be mapped.
+/// The first CUDA version with the attribute DMA_BUF_MMAP_SUPPORTED.
 const DMABUF_MMAP_ATTRIBUTE: u32 = 13050;
 
 /// Attributes that are the same on every emulated GPU: (number, value).

@@ -1,4 +1,4 @@
-//! cuMemAlloc and what can be asked about device memory.
+//! cuMemAlloc, cuMemFree and queries about device memory.
 
 use gdremu_core::gpu::physical::GPU_BYTES;
 

@@ -15,7 +15,7 @@ use super::{gpus, host};
 /// The kind of memory at one side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// Memory that CUDA knows: device, managed, registered.
+    /// Memory that is known to CUDA: device, managed, registered.
     Device,
     /// Any memory, also the program's own.
     Any,
@@ -27,15 +27,15 @@ pub(super) enum Memory {
     Host {
         start: usize,
         len: usize,
-        /// CUDA knows nothing of it: copies do not return before they have used it.
+        /// Unknown to CUDA: copies return only after they have accessed it.
         pageable: bool,
     },
-    /// What was in host memory when the program said so.
+    /// A copy of host memory, taken during the call.
     Staged(Vec<u8>),
 }
 
 impl Memory {
-    /// Its pieces: where, and how many bytes.
+    /// Its pieces: address and length.
     pub(super) fn pieces(&self) -> Vec<(*mut u8, usize)> {
         match self {
             Memory::Gpu(spans) => spans.iter().map(|span| (span.bytes(), span.len)).collect(),
@@ -94,11 +94,10 @@ pub(super) fn device_memory(state: &State, address: u64, len: usize) -> Result<M
     resolve(state, address, len, Side::Device, Access::ReadWrite)
 }
 
-/// In the default stream, and done when the call returns.
+/// In the default stream, finished when the call returns.
 const NOW: (StreamHandle, When) = (0, When::Now);
 
-/// Copies `len` bytes. The lock is not held while memory is touched: a wrong host address faults as
-/// in the program.
+/// Copies `len` bytes without holding the lock: an invalid host address faults as in the program.
 fn copy(
     name: &str,
     to: (Side, u64),
@@ -145,8 +144,8 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
             source = next;
         }
         let len = destination.1.min(source.1);
-        // SAFETY: pieces of GPU memory are mapped while their spans live, host memory is the
-        // program's to answer for.
+        // SAFETY: pieces of GPU memory are mapped while their spans live, host memory is
+        // valid by CUDA's contract with the program.
         // `copy` takes overlap.
         unsafe {
             ptr::copy(source.0, destination.0, len);

@@ -1,4 +1,4 @@
-//! Devices: how many, their names and addresses on the PCI bus.
+//! Devices: their number, names and addresses on the PCI bus.
 
 use std::ffi::c_char;
 
@@ -100,7 +100,7 @@ pub(super) extern "C" fn cuDeviceGetByPCIBusId(device: Out<i32>, text: In<c_char
 /// The GPU at a PCI address, if there is one.
 ///
 /// # Errors
-/// INVALID_VALUE for what is no PCI address.
+/// INVALID_VALUE if the text is not a PCI address.
 pub(super) fn at_pci_address(text: &str) -> Result<Option<usize>> {
     let wanted = pci_fields(text).ok_or(Error::INVALID_VALUE)?;
     let address = |gpu| {

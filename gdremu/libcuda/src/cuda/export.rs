@@ -17,7 +17,7 @@ use crate::state as process;
 /// CUmemRangeHandleType.
 const DMA_BUF_FD: u32 = 1;
 
-/// CUmemRangeFlags: mapped through PCIe also where there is a coherent link.
+/// CUmemRangeFlags: mapped through PCIe even if there is a coherent link.
 const MAPPING_TYPE_PCIE: u64 = 1;
 
 /// The first CUDA version with that flag.
@@ -28,7 +28,7 @@ fn operating_system(_: Errno) -> Error {
 }
 
 fn host_page() -> u64 {
-    // SAFETY: asks for a constant of the system.
+    // SAFETY: `sysconf` only reads a constant.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
@@ -96,7 +96,7 @@ pub(super) extern "C" fn cuMemExportToShareableHandle(
     })
 }
 
-/// Takes back what this process exported: its memory is no other process's.
+/// Imports only what this process exported: memory is not shared between processes.
 pub(super) extern "C" fn cuMemImportFromShareableHandle(
     handle: Out<u64>,
     shareable: usize,

@@ -1,4 +1,4 @@
-//! Every function of CUDA as programs find it: as a symbol, or by name and version. And those of NVML.
+//! The table of CUDA's functions by symbol, and by name and version; and of NVML's functions.
 
 use std::ffi::c_void;
 

@@ -1,5 +1,5 @@
-//! Memory for other processes: handles can be made of it, but not opened. The emulated GPUs' memory is
-//! one process's, as between containers that share nothing.
+//! Memory for other processes: handles can be created, but not opened. Emulated GPU memory belongs to
+//! one process, as between containers that share nothing.
 #![forbid(unsafe_code)]
 
 use super::args::{In, Out};
@@ -9,7 +9,7 @@ use super::gpus;
 use super::state::Allocation;
 use super::types::{IpcHandle, PoolExport};
 
-/// Whether cuIpcGetMemHandle takes it: what cuMemAlloc made.
+/// Whether cuIpcGetMemHandle accepts it: memory of cuMemAlloc.
 pub(super) fn is_capable(allocation: Option<&Allocation>) -> bool {
     allocation.is_some_and(|allocation| allocation.pool.is_none())
 }
@@ -51,10 +51,10 @@ pub(super) extern "C" fn cuIpcOpenMemHandle_v2(
 }
 
 pub(super) extern "C" fn cuIpcCloseMemHandle(_address: u64) -> i32 {
-    in_context("cuIpcCloseMemHandle", |_, _| Err(Error::INVALID_VALUE)) // None was opened.
+    in_context("cuIpcCloseMemHandle", |_, _| Err(Error::INVALID_VALUE)) // There is no open handle.
 }
 
-/// For functions of pools that were made to be shared. There are none: cuMemPoolCreate refuses, as
+/// For functions of shareable pools. There are none: cuMemPoolCreate refuses, as
 /// CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says.
 fn not_shared(name: &str) -> i32 {
     with_state(name, |_| -> Result { Err(Error::INVALID_VALUE) })

@@ -14,22 +14,22 @@ use super::state::{self, FunctionHandle, StreamHandle};
 use super::work;
 
 /// Limits of the GPU attributes: blocks of a grid and threads of a block by dimension, threads of a
-/// block in all, bytes of shared memory that a launch may add.
+/// block in total, bytes of shared memory that a launch may add.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 const MAX_BLOCK_THREADS: u64 = 1024;
 const MAX_SHARED_BYTES: u32 = 48 << 10;
 
-/// Threads that a GPU runs side by side: its multiprocessors times the threads of each.
+/// Threads that a GPU runs at the same time: its multiprocessors times the threads of each.
 const RESIDENT_THREADS: u64 = 132 * 2048;
 
-/// What a launch asks for besides the GPU kernel and its parameters.
+/// The arguments of a launch besides the GPU kernel and its parameters.
 struct Request {
     grid: [u32; 3],
     block: [u32; 3],
     shared_bytes: u32,
     stream: StreamHandle,
-    /// All blocks must run side by side.
+    /// All blocks must run at the same time.
     cooperative: bool,
 }
 
@@ -130,7 +130,7 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     error
 }
 
-/// `extra`, the other way to pass parameters, is not supported.
+/// `extra`, the other method of passing parameters, is not supported.
 pub(super) extern "C" fn cuLaunchKernel(
     function: FunctionHandle,
     grid_x: u32,

@@ -1,4 +1,4 @@
-//! Memory as GPU kernels access it: device memory, and host memory that CUDA knows.
+//! Memory as GPU kernels access it: device memory, and host memory that is known to CUDA.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,7 +16,7 @@ const READ_ONLY: u32 = 0x8;
 #[derive(Default)]
 pub(super) struct KernelMemory {
     pieces: Vec<Piece>,
-    /// How often the address space had changed when they were looked up.
+    /// The number of changes of the address space at the time of the lookups.
     changes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Modules of GPU kernels, from PTX text that gdremu_core::ptx can interpret.
+//! Modules of GPU kernels, from PTX text that gdremu_core::ptx interprets.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! The management library, libnvidia-ml.so.1: this object under another name. It answers what other
-//! libraries ask: which GPUs there are, where they are, and how they are linked, as /sys and libcuda do.
+//! The management library, libnvidia-ml.so.1: this object under another name. It reports the
+//! GPUs, their addresses and their links, the same as /sys and libcuda.
 
 use std::ffi::{c_char, c_uchar};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,7 +32,7 @@ impl From<super::error::Error> for Error {
     }
 }
 
-/// nvmlDevice_t: a GPU's number, made into something that is no pointer.
+/// nvmlDevice_t: a GPU's number, encoded as a value that is not a valid pointer.
 type Device = usize;
 
 const DEVICE: Device = 0xC8 << 40;

@@ -29,7 +29,7 @@ use buffers::Buffers;
 use cuda::{Cuda, Status};
 use rm::{Client, Memory};
 
-/// A step on the way to the GPU that failed.
+/// A failed step of accessing the GPU.
 #[derive(Debug)]
 struct Failure {
     step: &'static str,
