@@ -109,7 +109,7 @@ kernel=$("$here/kernel.sh" "$series")
 build "$kernel" 570 open
 build "$kernel" 515 proprietary
 if [ "$series" = 6.1 ]; then
-    "$root/scripts/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu
+    "$root/scripts/ci/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu
     for architecture in arm64 ppc64el; do
         kernel=$("$here/kernel.sh" "$series" $architecture)
         build "$kernel" 515 open
