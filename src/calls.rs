@@ -1,26 +1,30 @@
 //! What each C function does with the objects that its handles stand for, in any order of calls.
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeSet;
 
 use gdrcopy::sys::fork::page_size;
-use gdrcopy::{Gdr, Info, MapFlag, P2pTokens, PinFlags, log};
+use gdrcopy::{Gdr, Info, MapFlag, P2pTokens, PinFlags};
 
 use crate::error::{Error, Result};
 use crate::handles::{self, Table};
 use crate::objects::{GdrEntry, PinEntry};
 use crate::slots::Slot;
+use crate::{log, settings};
 
-/// Opens the driver and gives it a handle.
+/// Reads the environment variables, opens the driver and gives it a handle.
 pub(crate) fn open() -> Result<usize> {
-    let pins = BTreeSet::new();
-    let gdr = Gdr::open()?;
-    Table::enter()?.insert(GdrEntry { gdr, pins })
+    log::set_level(settings::log_level());
+    let gdr = settings::options().open()?;
+    settings::apply_to_copies();
+    Table::enter()?.insert(GdrEntry {
+        gdr,
+        pins: BTreeSet::new(),
+        allow_unaligned_map: settings::allow_unaligned_map(),
+    })
 }
 
 /// Releases all pins of `g`, then closes it. Goes on after errors; the first one counts.
 pub(crate) fn close(g: usize) -> Result<()> {
-    let GdrEntry { gdr, pins } = handles::take::<GdrEntry>(g, |_, _| Ok(()))?;
+    let GdrEntry { gdr, pins, .. } = handles::take::<GdrEntry>(g, |_, _| Ok(()))?;
     let mut result = Ok(());
     for handle in pins {
         // An unpin of another thread may be first.
@@ -37,14 +41,18 @@ pub(crate) fn gdr(g: usize) -> Result<Gdr> {
 }
 
 /// Pins a buffer and gives it a handle.
-pub(crate) fn pin(
+///
+/// # Safety
+/// As for [`Gdr::pin`]: the C caller accounts for what is written to the memory.
+pub(crate) unsafe fn pin(
     g: usize,
     address: u64,
     size: usize,
     flags: PinFlags,
     tokens: P2pTokens,
 ) -> Result<usize> {
-    let pin = gdr(g)?.pin_with_tokens(address, size, flags, tokens)?;
+    // SAFETY: contract of this function.
+    let pin = unsafe { gdr(g)?.pin_with_tokens(address, size, flags, tokens) }?;
     let handle = Table::enter()?.insert(PinEntry {
         mapping: None,
         pin,
@@ -107,9 +115,15 @@ pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
 
 /// Maps a buffer and opens its copy path.
 pub(crate) fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
+    let allow_unaligned = handles::with(g, |open: &mut GdrEntry, _| Ok(open.allow_unaligned_map))?;
     with_buffer(g, handle, |buffer, slot| {
+        if !(allow_unaligned || buffer.pin.starts_page()) && buffer.mapping.is_none() && size != 0 {
+            return Err(Error::UnalignedMap {
+                address: buffer.pin.address(),
+            });
+        }
         let mapping = buffer.pin.map(size, flag)?;
-        let address = mapping.as_mut_ptr();
+        let address = mapping.first_page();
         slot.show_mapping(Some(mapping.mapping_type()));
         buffer.mapping = Some(mapping);
         buffer.mapped_size = size;
@@ -122,11 +136,11 @@ pub(crate) fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result
 pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<()> {
     with_buffer(g, handle, |buffer, slot| {
         let mapping = buffer.mapping.as_ref().ok_or(gdrcopy::Error::NotMapped)?;
-        let (address, mapping_type) = (mapping.as_mut_ptr(), mapping.mapping_type());
+        let (address, mapping_type) = (mapping.first_page(), mapping.mapping_type());
         let mapped = buffer.mapped_size;
         let pages = |size: usize| size.checked_next_multiple_of(page_size());
         if va != address.addr() || pages(size) != pages(mapped) {
-            log::warning!(
+            ::log::warn!(
                 "gdr_unmap: called for {va:#x}+{size:#x}, unmapping what gdr_map made: {address:p}+{mapped:#x}"
             );
         }

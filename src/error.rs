@@ -17,6 +17,11 @@ pub(crate) enum Error {
     UnknownHandle(&'static str),
     /// The pin belongs to another `gdr_t`.
     ForeignPin,
+    /// The buffer does not start a page, and mapping such buffers was not asked for.
+    UnalignedMap {
+        /// The pinned device address.
+        address: u64,
+    },
     /// No such map flag.
     UnknownMapFlag(i32),
     /// No such attribute.
@@ -42,6 +47,7 @@ impl Error {
             Error::Null(_)
             | Error::UnknownHandle(_)
             | Error::ForeignPin
+            | Error::UnalignedMap { .. }
             | Error::UnknownMapFlag(_)
             | Error::UnknownAttribute(_)
             | Error::UnknownMappingType(_) => libc::EINVAL,
@@ -60,6 +66,11 @@ impl fmt::Display for Error {
             ),
             Error::ForeignPin => f.write_str(
                 "`handle` belongs to another gdr_t: pass the one its buffer was pinned with",
+            ),
+            Error::UnalignedMap { address } => write!(
+                f,
+                "device address {address:#x} does not start a page (64 KiB; with dma-bufs the host's), so its \
+                 pin cannot be mapped: align it, or set GDRCOPY_ALLOW_UNALIGNED_MAP=1"
             ),
             Error::UnknownMapFlag(flag) => {
                 write!(

@@ -76,7 +76,8 @@ pub unsafe extern "C" fn gdr_pin_buffer(
             p2p_token,
             va_space,
         };
-        let handle = calls::pin(g.addr(), addr, size, PinFlags::DEFAULT, tokens)?;
+        // SAFETY: C callers account for the memory that they pin.
+        let handle = unsafe { calls::pin(g.addr(), addr, size, PinFlags::DEFAULT, tokens) }?;
         out.set(gdr_mh_t {
             h: handle as c_ulong,
         });
@@ -97,7 +98,8 @@ pub unsafe extern "C" fn gdr_pin_buffer_v2(
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(handle, "handle") }?;
         let flags = PinFlags::from_bits(flags);
-        let handle = calls::pin(g.addr(), addr, size, flags, P2pTokens::default())?;
+        // SAFETY: C callers account for the memory that they pin.
+        let handle = unsafe { calls::pin(g.addr(), addr, size, flags, P2pTokens::default()) }?;
         out.set(gdr_mh_t {
             h: handle as c_ulong,
         });

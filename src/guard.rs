@@ -7,7 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gdrcopy::cancel::Deferred;
-use gdrcopy::log;
 
 use crate::error::{Error, Result};
 
@@ -28,7 +27,7 @@ pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<
         std::mem::forget(payload);
         Err(Error::Panicked)
     });
-    result.inspect_err(|error| log::error!("{name}: {error}"))
+    result.inspect_err(|error| crate::log::failure(name, error))
 }
 
 /// The calls in progress.

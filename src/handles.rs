@@ -176,7 +176,8 @@ impl Table {
 }
 
 fn out_of_handles(errno: Errno) -> Error {
-    gdrcopy::Error::OutOfHandles(errno).into()
+    let errno = errno as i32;
+    gdrcopy::Error::OutOfHandles { errno }.into()
 }
 
 /// The slot and the holder of this handle. Callers must check that the holder still belongs to the handle.

@@ -10,6 +10,8 @@
 //! handles   gdr_t and gdr_mh_t: checked without a lock, resolved to objects
 //! objects   what a handle stands for
 //! slots     the readable memory that handles point into
+//! settings  the environment variables
+//! log       log lines on stderr
 //! origin    which file the library was loaded from
 //! error     what can go wrong
 //! unload    what happens at dlclose
@@ -20,8 +22,10 @@ mod error;
 pub mod exports;
 mod guard;
 mod handles;
+mod log;
 mod objects;
 mod origin;
+mod settings;
 mod slots;
 pub mod types;
 mod unload;

@@ -13,6 +13,8 @@ use crate::slots::{Slot, state};
 pub(crate) struct GdrEntry {
     pub(crate) gdr: Gdr,
     pub(crate) pins: BTreeSet<usize>,
+    /// Whether buffers that do not start a page can be mapped.
+    pub(crate) allow_unaligned_map: bool,
 }
 
 /// The object of a `gdr_mh_t`: a pin, its mapping while it has one, and the handle of its `gdr_t`.

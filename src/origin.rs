@@ -3,12 +3,10 @@
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
 
-use gdrcopy::log;
-
 /// Logs the version and the path of the library: several libgdrapi may be installed.
 pub(crate) fn log() {
     let version = env!("CARGO_PKG_VERSION");
-    log::debug!("libgdrapi {version} (gdrapi) from {}", path());
+    ::log::debug!("libgdrapi {version} (gdrapi) from {}", path());
 }
 
 fn path() -> String {

@@ -73,17 +73,22 @@ const _: () = {
 
 impl From<Info> for gdr_info_v1_t {
     fn from(info: Info) -> gdr_info_v1_t {
-        let mapped = c_uint::from(info.mapping_type.is_some());
-        let wc_mapping = c_uint::from(info.mapping_type == Some(MappingType::WriteCombining));
         gdr_info_v1_t {
             va: info.va,
             mapped_size: info.mapped_size,
             page_size: info.page_size,
             tm_cycles: info.tm_cycles,
             cycles_per_ms: info.cycles_per_ms,
-            bits: mapped | wc_mapping << 1,
+            bits: bits(info.mapping_type),
         }
     }
+}
+
+/// The bit-fields of `gdr_info_v1_t`.
+fn bits(mapping_type: Option<MappingType>) -> c_uint {
+    let mapped = c_uint::from(mapping_type.is_some());
+    let wc_mapping = c_uint::from(mapping_type == Some(MappingType::WriteCombining));
+    mapped | wc_mapping << 1
 }
 
 impl From<Info> for gdr_info_v2_t {
@@ -103,17 +108,6 @@ mod tests {
 
     #[test]
     fn info_bits_are_mapped_and_write_combining() {
-        let bits = |mapping_type| {
-            let info = Info {
-                va: 1,
-                mapped_size: 2,
-                page_size: 3,
-                tm_cycles: 4,
-                cycles_per_ms: 5,
-                mapping_type,
-            };
-            gdr_info_v2_t::from(info).v1.bits
-        };
         assert_eq!(bits(None), 0b00);
         assert_eq!(bits(Some(MappingType::WriteCombining)), 0b11);
         assert_eq!(bits(Some(MappingType::Caching)), 0b01);

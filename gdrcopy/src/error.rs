@@ -29,13 +29,6 @@ pub enum Error {
     MappingRevoked,
     /// The pin is not mapped.
     NotMapped,
-    /// Its address does not start a page, so the pin cannot be mapped.
-    UnalignedMap {
-        /// The pinned device address.
-        address: u64,
-        /// Size of the backend's pages in bytes.
-        page_size: u64,
-    },
     /// The driver gave another mapping type than the one asked for.
     MappingTypeRefused {
         /// The type asked for.
@@ -84,7 +77,10 @@ pub enum Error {
     /// A map of more than is pinned.
     OutOfPin,
     /// The process has no file descriptor left.
-    Descriptors(Errno),
+    Descriptors {
+        /// `EMFILE` or `ENFILE`.
+        errno: i32,
+    },
     /// A call to CUDA failed.
     Cuda {
         /// Which call.
@@ -93,13 +89,25 @@ pub enum Error {
         error: CudaError,
     },
     /// No memory for a further handle.
-    OutOfHandles(Errno),
+    OutOfHandles {
+        /// What the kernel answered.
+        errno: i32,
+    },
     /// A call to the driver failed.
     Driver {
         /// Which call.
         call: Call,
-        /// What it answered.
-        errno: Errno,
+        /// What it answered, as an errno value.
+        errno: i32,
+    },
+    /// The deadline passed.
+    TimedOut,
+    /// An element that does not start at a multiple of its size.
+    UnalignedWord {
+        /// Offset in bytes from the start of the mapping or slice.
+        offset: usize,
+        /// Size of the element in bytes.
+        size: usize,
     },
 }
 
@@ -109,6 +117,7 @@ pub enum Error {
 #[expect(missing_docs, reason = "each is the call of that name")]
 pub enum Call {
     Open,
+    OpenDevicePath,
     Close,
     Mmap,
     Munmap,
@@ -127,6 +136,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Call::Open => "open of /dev/gdrdrv",
+            Call::OpenDevicePath => "open of the file given as device path",
             Call::Close => "close of /dev/gdrdrv",
             Call::Mmap => "mmap",
             Call::Munmap => "munmap",
@@ -181,46 +191,42 @@ const ENOTSUPP: i32 = 524;
 impl Error {
     /// The failure of the driver call `call` with the error number `raw`.
     pub(crate) fn driver(call: Call, raw: i32) -> Error {
-        let errno = if raw == ENOTSUPP {
-            Errno::EOPNOTSUPP
-        } else {
-            Errno::from_raw(raw)
+        let errno = match (raw, Errno::from_raw(raw)) {
+            (ENOTSUPP, _) => Errno::EOPNOTSUPP,
+            // A number without a name must not come out as 0, which means success.
+            (_, Errno::UnknownErrno) => Errno::EIO,
+            (_, named) => named,
         };
-        Error::Driver { call, errno }
+        Error::Driver {
+            call,
+            errno: errno as i32,
+        }
     }
 
     /// The positive errno value that the C functions return.
     pub fn errno(&self) -> i32 {
-        self.kind() as i32
-    }
-
-    fn kind(&self) -> Errno {
         match *self {
             Error::EmptyRange
             | Error::RangeOverflow
             | Error::OutOfMapping
             | Error::OutOfPin
             | Error::NotMapped
-            | Error::UnalignedMap { .. }
+            | Error::UnalignedWord { .. }
             | Error::MappingTypeRefused { .. }
-            | Error::PinFlagsNeedNewerDriver { .. } => Errno::EINVAL,
-            Error::ForkedChild => Errno::EACCES,
-            Error::AlreadyMapped | Error::MappingRevoked => Errno::EAGAIN,
-            Error::DriverTooOld { .. } | Error::LibraryTooOld { .. } => Errno::EPROTONOSUPPORT,
-            Error::NoCuda | Error::DummyGpuDriver => Errno::ENODEV,
+            | Error::PinFlagsNeedNewerDriver { .. } => libc::EINVAL,
+            Error::ForkedChild => libc::EACCES,
+            Error::AlreadyMapped | Error::MappingRevoked => libc::EAGAIN,
+            Error::DriverTooOld { .. } | Error::LibraryTooOld { .. } => libc::EPROTONOSUPPORT,
+            Error::NoCuda | Error::DummyGpuDriver => libc::ENODEV,
             Error::NoCudaFunction(_)
             | Error::CudaTooOld { .. }
             | Error::NoDmaBufSupport { .. }
-            | Error::NoDmaBufGpu { .. } => Errno::EOPNOTSUPP,
-            Error::Cuda { error, .. } => Errno::from_raw(error.errno()),
-            // An errno that nix has no name for must not come out as 0, which means success.
-            Error::Driver {
-                errno: Errno::UnknownErrno,
-                ..
-            } => Errno::EIO,
+            | Error::NoDmaBufGpu { .. } => libc::EOPNOTSUPP,
+            Error::Cuda { error, .. } => error.errno(),
+            Error::TimedOut => libc::ETIMEDOUT,
             Error::Driver { errno, .. }
-            | Error::OutOfHandles(errno)
-            | Error::Descriptors(errno) => errno,
+            | Error::OutOfHandles { errno }
+            | Error::Descriptors { errno } => errno,
         }
     }
 }
@@ -248,11 +254,6 @@ impl fmt::Display for Error {
                  time: map live memory",
             ),
             Error::NotMapped => f.write_str("the buffer is not mapped: call gdr_map first"),
-            Error::UnalignedMap { address, page_size } => write!(
-                f,
-                "device address {address:#x} is not a multiple of {page_size}, so its pin cannot be mapped: \
-                 align it, or set GDRCOPY_ALLOW_UNALIGNED_MAP=1"
-            ),
             Error::MappingTypeRefused { wanted, given } => write!(
                 f,
                 "asked for a {wanted} mapping, the driver gave {given}: map with GDR_MAP_FLAG_DEFAULT"
@@ -298,40 +299,57 @@ impl fmt::Display for Error {
                  gdrdrv module (modprobe gdrdrv), or use a GPU that supports it"
             ),
             Error::OutOfPin => f.write_str("`size` is longer than the pin: map less, or pin more"),
-            Error::Descriptors(errno) => write!(
+            Error::Descriptors { errno } => write!(
                 f,
-                "{errno:?}: each pin of the dma-buf backend holds a file descriptor: raise the limit (ulimit -n)"
+                "{:?}: each pin of the dma-buf backend holds a file descriptor: raise the limit (ulimit -n)",
+                Errno::from_raw(errno)
             ),
             Error::Cuda { call, error } => {
                 write!(f, "{call} failed with {error}: {}", cuda_advice(error))
             }
-            Error::OutOfHandles(errno) => write!(
+            Error::OutOfHandles { errno } => write!(
                 f,
-                "no memory for another handle ({errno}): unpin buffers, or raise the address-space limit (ulimit -v)"
+                "no memory for another handle ({}): unpin buffers, or raise the address-space limit (ulimit -v)",
+                Errno::from_raw(errno)
             ),
             Error::Driver { call, errno } => {
-                write!(f, "{} failed with {errno:?} ({}): {}", call, errno.desc(), advice(call, errno))
+                let errno = Errno::from_raw(errno);
+                let (meaning, advice) = (errno.desc(), advice(call, errno));
+                write!(f, "{call} failed with {errno:?} ({meaning}): {advice}")
             }
+            Error::TimedOut => f.write_str("the deadline passed before the GPU wrote the value"),
+            Error::UnalignedWord { offset, size } => write!(
+                f,
+                "offset {offset} puts the element at an address that is not a multiple of its size, {size}: align it"
+            ),
         }
     }
 }
 
 impl std::error::Error for Error {}
 
+impl From<Error> for std::io::Error {
+    /// Keeps the text, and the kind that the errno stands for.
+    fn from(error: Error) -> std::io::Error {
+        let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
+        std::io::Error::new(kind, error)
+    }
+}
+
 /// What a user can do about the answer `errno` of the driver call `call`.
 fn advice(call: Call, errno: Errno) -> &'static str {
     match (call, errno) {
-        (Call::Open, Errno::ENOENT) => {
+        (Call::Open | Call::OpenDevicePath, Errno::ENOENT) => {
             "is the gdrdrv module loaded (modprobe gdrdrv), and in a container, was the device passed in \
              (--device=/dev/gdrdrv)?"
         }
-        (Call::Open, Errno::EACCES) => {
+        (Call::Open | Call::OpenDevicePath, Errno::EACCES) => {
             "no permission: make it readable and writable for this user (chmod 666)"
         }
-        (Call::Open, Errno::EPERM) => {
+        (Call::Open | Call::OpenDevicePath, Errno::EPERM) => {
             "the container's device cgroup forbids it: pass --device=/dev/gdrdrv"
         }
-        (Call::Open, Errno::ENXIO | Errno::ENODEV) => {
+        (Call::Open | Call::OpenDevicePath, Errno::ENXIO | Errno::ENODEV) => {
             "the device node is stale: load the module (modprobe gdrdrv) and recreate the device node"
         }
         (_, Errno::EMFILE | Errno::ENFILE) => "too many open files: raise the limit (ulimit -n)",

@@ -1,15 +1,12 @@
 //! An open connection to a source of GPU memory.
-#![forbid(unsafe_code)]
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::backend::{self, Backend};
-use crate::copy;
 use crate::error::Result;
-use crate::log;
+use crate::options::Options;
 use crate::pin::Pin;
-use crate::settings::Settings;
 use crate::sys::fork::{self, Owner};
 use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 
@@ -26,28 +23,27 @@ pub struct Gdr {
 #[derive(Debug)]
 struct Shared {
     backend: Box<dyn Backend>,
-    allow_unaligned_map: bool,
     owner: Owner,
 }
 
 impl Gdr {
-    /// Opens the driver, and reads the environment variables. Creates no thread, does not initialize CUDA,
-    /// prints nothing unless logging is on.
+    /// Opens the first source of GPU memory that works: gdrdrv, then dma-bufs.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) with what opening `/dev/gdrdrv` answered; [`Error::DriverTooOld`](crate::Error::DriverTooOld) below 2.0;
-    /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld) where the driver serves only newer API versions than 2.6;
-    /// [`Error::DummyGpuDriver`](crate::Error::DummyGpuDriver) where it was loaded without a GPU driver.
+    /// As for [`Options::open`].
     pub fn open() -> Result<Gdr> {
+        Gdr::options().open()
+    }
+
+    /// Opens another source, or in another manner.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    pub(crate) fn open_with(options: &Options) -> Result<Gdr> {
         fork::enter()?;
-        let settings = Settings::from_env();
-        log::set_level(settings.log_level);
-        let backend = backend::open(&settings)?;
-        copy::select_routine(settings.isa.as_deref());
-        copy::set_threads(settings.threads.as_deref());
         let shared = Shared {
-            backend,
-            allow_unaligned_map: settings.allow_unaligned_map,
+            backend: backend::open(options)?,
             owner: Owner::current(),
         };
         Ok(Gdr {
@@ -70,36 +66,45 @@ impl Gdr {
         self.shared.backend.attribute(attribute)
     }
 
-    /// Pins `size` bytes of GPU memory from device address `address` on, rounded out to pages of 64 KiB.
+    /// Pins `len` bytes of GPU memory from device address `address` on. Any alignment will do.
+    ///
+    /// # Safety
+    /// From here on, everything is safe; so until the pin and its mapping are gone:
+    /// - the range must stay allocated. The driver keeps a freed range from being given to others only in
+    ///   persistent mode ([`Attribute::UsePersistentMapping`]) and with dma-bufs;
+    /// - whatever is written through the mapping must not break anyone else's memory safety: the range
+    ///   must hold no memory that other code of this process, or a GPU kernel, relies on to be unchanged,
+    ///   such as the GPU memory behind a live `&[T]` of a managed allocation;
+    /// - GPU kernels and CUDA may write the range at any time. A reader then sees old, new or mixed bytes.
     ///
     /// # Errors
-    /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0; otherwise what the driver answered: `EINVAL` for memory
-    /// that cannot be pinned, `ENOMEM` when BAR1 is used up.
-    pub fn pin(&self, address: u64, size: usize, flags: PinFlags) -> Result<Pin> {
-        self.pin_with_tokens(address, size, flags, P2pTokens::default())
+    /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0;
+    /// [`Error::RangeOverflow`](crate::Error::RangeOverflow); otherwise what the driver answered: `EINVAL` for
+    /// memory that cannot be pinned, `ENOMEM` when BAR1 is used up.
+    pub unsafe fn pin(&self, address: u64, len: usize, flags: PinFlags) -> Result<Pin> {
+        // SAFETY: contract of this function.
+        unsafe { self.pin_with_tokens(address, len, flags, P2pTokens::default()) }
     }
 
     /// [`Gdr::pin`] with the tokens that drivers before 2.5 still look at.
-    pub fn pin_with_tokens(
+    ///
+    /// # Safety
+    /// As for [`Gdr::pin`].
+    ///
+    /// # Errors
+    /// As for [`Gdr::pin`].
+    pub unsafe fn pin_with_tokens(
         &self,
         address: u64,
-        size: usize,
+        len: usize,
         flags: PinFlags,
         tokens: P2pTokens,
     ) -> Result<Pin> {
         self.shared.owner.check()?;
         if flags.unknown() != 0 {
-            log::warning!("pin flags {:#x} are unknown and ignored", flags.unknown());
+            log::warn!("pin flags {:#x} are unknown and ignored", flags.unknown());
         }
-        let shared = &*self.shared;
-        Pin::new(
-            &*shared.backend,
-            shared.allow_unaligned_map,
-            address,
-            size,
-            flags,
-            tokens,
-        )
+        Pin::new(&*self.shared.backend, address, len, flags, tokens)
     }
 
     /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result.

@@ -33,6 +33,7 @@
 //! `unsafe` is in `copy`, `sys`, `routines`, `hot` and `cancel` only; the other modules forbid it. What is
 //! public but hidden serves the C library (`libgdrapi`), which is built on this crate.
 
+mod access;
 mod backend;
 #[doc(hidden)]
 pub mod cancel;
@@ -41,22 +42,23 @@ pub mod copy;
 mod error;
 mod gdr;
 mod hot;
-#[doc(hidden)]
-pub mod log;
 mod mapping;
+mod options;
 mod pin;
 mod pin_state;
 #[doc(hidden)]
 pub mod routines;
-mod settings;
 #[doc(hidden)]
 pub mod sync;
 #[doc(hidden)]
 pub mod sys;
 mod types;
 
+pub use access::{Array, Batch, MappedSlice, Scalar, Word, Words};
+pub use copy::{MAX_THREADS, set_threads};
 pub use error::{Call, CudaError, Error, Result};
 pub use gdr::Gdr;
 pub use mapping::Mapping;
+pub use options::{Backend, Options};
 pub use pin::Pin;
 pub use types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};

@@ -1,7 +1,11 @@
 //! A mapping of pinned GPU memory into the CPU's address space.
 #![forbid(unsafe_code)]
 
-use crate::copy;
+use std::ops::RangeBounds;
+
+use bytemuck::Pod;
+
+use crate::access::{Array, Batch, MappedSlice, Scalar, Word};
 use crate::copy::mixed::Live;
 use crate::error::{Error, Result};
 use crate::pin_state::MappingGuard;
@@ -10,36 +14,59 @@ use crate::types::MappingType;
 
 /// GPU memory at addresses of this process. It keeps its pin, and is unmapped when dropped.
 ///
-/// The GPU, and CUDA on its behalf, may write the same memory at any time; so no slice of it is ever
-/// returned: copy with [`Mapping::write`] and [`Mapping::read`], or take the raw address.
+/// Threads share it by `&Mapping`. The GPU, and CUDA on its behalf, may write the same memory at any time; so
+/// no `&[u8]` of it is ever returned. Copies, words and batches are those of [`MappedSlice`], which lists
+/// their order.
+///
+/// ```compile_fail
+/// fn bytes(mapping: &gdrcopy::Mapping) -> &[u8] { mapping }
+/// ```
 #[derive(Debug)]
 pub struct Mapping {
     // Dropped in this order: the addresses first, the pin last.
     region: Region,
     _live: Live,
     _of_pin: MappingGuard,
+    /// Bytes from the start of the region to byte 0.
+    head: usize,
+    len: usize,
     mapping_type: MappingType,
 }
 
 impl Mapping {
-    pub(crate) fn new(region: Region, mapping_type: MappingType, of_pin: MappingGuard) -> Mapping {
+    pub(crate) fn new(
+        region: Region,
+        head: usize,
+        len: usize,
+        mapping_type: MappingType,
+        of_pin: MappingGuard,
+    ) -> Mapping {
         Mapping {
             region,
             _live: Live::new(mapping_type),
             _of_pin: of_pin,
+            head,
+            len,
             mapping_type,
         }
     }
 
-    /// Address of the first mapped byte, which is the byte at [`Info::va`](crate::Info::va).
+    /// CPU address of byte 0. Using it is unsafe: the mapping must be alive, and accesses must suit the
+    /// memory type.
     pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.region.address().wrapping_add(self.head)
+    }
+
+    /// CPU address of the first mapped page, which is the byte at [`Info::va`](crate::Info::va).
+    #[doc(hidden)]
+    pub fn first_page(&self) -> *mut u8 {
         self.region.address()
     }
 
-    /// Mapped bytes: what was asked for, rounded up to host pages.
+    /// Mapped bytes, as passed to [`Pin::map`](crate::Pin::map).
     #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
     pub fn len(&self) -> usize {
-        self.region.len()
+        self.len
     }
 
     /// How the CPU caches it.
@@ -47,26 +74,73 @@ impl Mapping {
         self.mapping_type
     }
 
-    /// Copies `src` to the GPU memory from byte `offset` of the mapping on.
-    ///
-    /// On return, the bytes are posted to the GPU before any later call's data. Naturally aligned accesses of
-    /// 1, 2, 4 or 8 bytes are a single store.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`]; nothing is written then.
-    pub fn write(&mut self, offset: usize, src: &[u8]) -> Result<()> {
-        copy::write(&self.region, self.mapping_type, offset, src)
+    /// All of it.
+    pub fn as_slice(&self) -> MappedSlice<'_> {
+        MappedSlice::of_region(&self.region, self.head, self.len, self.mapping_type)
     }
 
-    /// Copies the GPU memory from byte `offset` of the mapping on to `dst`.
-    ///
-    /// The bytes are no older than the call, and no older than what earlier calls of this thread
-    /// returned. Naturally aligned accesses of 1, 2, 4 or 8 bytes are a single load.
+    /// [`MappedSlice::slice`] of all of it.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`]; nothing is read then.
+    /// [`Error::OutOfMapping`].
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<MappedSlice<'_>> {
+        self.as_slice().slice(range)
+    }
+
+    /// [`MappedSlice::write`] from byte `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is written then.
+    pub fn write(&self, offset: usize, src: &[u8]) -> Result<()> {
+        self.as_slice().write(offset, src)
+    }
+
+    /// [`MappedSlice::read`] from byte `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is read then.
     pub fn read(&self, offset: usize, dst: &mut [u8]) -> Result<()> {
-        copy::read(&self.region, self.mapping_type, offset, dst)
+        self.as_slice().read(offset, dst)
+    }
+
+    /// [`MappedSlice::word`] of all of it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::UnalignedWord`].
+    pub fn word<T: Scalar>(&self, offset: usize) -> Result<Word<'_, T>> {
+        self.as_slice().word(offset)
+    }
+
+    /// [`MappedSlice::array`] of `len` elements from byte `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`].
+    pub fn array<T: Pod>(&self, offset: usize, len: usize) -> Result<Array<'_, T>> {
+        self.as_slice().array(offset, len)
+    }
+
+    /// [`MappedSlice::batch`] of all of it.
+    ///
+    /// # Errors
+    /// [`Error::ForkedChild`].
+    pub fn batch(&self) -> Result<Batch<'_>> {
+        self.as_slice().batch()
+    }
+
+    /// [`MappedSlice::read_many`] of all of it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is read then.
+    pub fn read_many(&self, items: &mut [(usize, &mut [u8])]) -> Result<()> {
+        self.as_slice().read_many(items)
+    }
+
+    /// [`MappedSlice::flush`].
+    ///
+    /// # Errors
+    /// [`Error::ForkedChild`].
+    pub fn flush(&self) -> Result<()> {
+        self.as_slice().flush()
     }
 
     /// Takes the GPU memory away and leaves the addresses reserved, so that a stale pointer into the

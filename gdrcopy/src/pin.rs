@@ -16,44 +16,50 @@ use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 #[derive(Debug)]
 pub struct Pin {
     pinned: Arc<PinState>,
-    /// Bytes from the start of the mapping to the pinned address.
+    address: u64,
+    len: usize,
+    /// Bytes from the start of the driver's first page to the pinned address.
     head: usize,
-    /// Why it cannot be mapped, if so.
-    refusal: Option<Error>,
 }
 
 impl Pin {
     pub(crate) fn new(
         backend: &dyn Backend,
-        allow_unaligned_map: bool,
         address: u64,
-        size: usize,
+        len: usize,
         flags: PinFlags,
         tokens: P2pTokens,
     ) -> Result<Pin> {
         if address == 0 {
             return Err(Error::EmptyRange);
         }
-        if address.checked_add(size as u64).is_none() {
+        if address.checked_add(len as u64).is_none() {
             return Err(Error::RangeOverflow);
         }
-        let page_size = backend.page_size();
-        let (head, refusal) = match (address % page_size, allow_unaligned_map) {
-            (0, _) => (0, None),
-            (offset, true) => (offset, None),
-            (_, false) => (0, Some(Error::UnalignedMap { address, page_size })),
-        };
+        let head = address % backend.page_size();
         let request = PinRequest {
             address: address - head,
-            size: size as u64 + head,
+            size: len as u64 + head,
             flags,
             tokens,
         };
         Ok(Pin {
             pinned: PinState::new(backend.pin(&request)?),
+            address,
+            len,
             head: head as usize,
-            refusal,
         })
+    }
+
+    /// Device address of the first pinned byte, as it was passed to [`Gdr::pin`](crate::Gdr::pin).
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Pinned bytes, as passed to [`Gdr::pin`](crate::Gdr::pin).
+    #[expect(clippy::len_without_is_empty, reason = "an empty pin cannot be used")]
+    pub fn len(&self) -> usize {
+        self.len
     }
 
     /// Describes the pin, mapped or not.
@@ -72,29 +78,23 @@ impl Pin {
         self.pinned.range().callback_flag()
     }
 
-    /// Maps the first `size` bytes, rounded up to host pages.
-    ///
-    /// The pinned address must start a page: of 64 KiB with gdrdrv, of the host's page size with dma-bufs.
-    /// With `GDRCOPY_ALLOW_UNALIGNED_MAP=1` it need not: the mapping then starts at [`Info::va`], the
-    /// page before, and `size` counts from the pinned address.
+    /// Maps the first `len` pinned bytes. Byte 0 of the mapping is the byte at [`Pin::address`], whatever its
+    /// alignment.
     ///
     /// # Errors
-    /// [`Error::AlreadyMapped`]; [`Error::UnalignedMap`]; [`Error::EmptyRange`] for size 0;
+    /// [`Error::AlreadyMapped`]; [`Error::EmptyRange`] for length 0;
     /// [`Error::MappingRevoked`] if the memory is freed at the same time;
     /// [`Error::MappingTypeRefused`], or `EOPNOTSUPP` from the driver, where the platform cannot map
     /// as `flag` requests; otherwise what the driver answered (`EINVAL` for more than is pinned).
-    pub fn map(&self, size: usize, flag: MapFlag) -> Result<Mapping> {
+    pub fn map(&self, len: usize, flag: MapFlag) -> Result<Mapping> {
         let mark = MappingGuard::set(&self.pinned)?;
-        if size == 0 {
+        if len == 0 {
             return Err(Error::EmptyRange);
         }
-        if let Some(refusal) = self.refusal {
-            return Err(refusal);
-        }
-        let len = size.checked_add(self.head).ok_or(Error::RangeOverflow)?;
-        let (region, kind) = self.pinned.range().map(len, flag)?;
+        let reach = len.checked_add(self.head).ok_or(Error::RangeOverflow)?;
+        let (region, kind) = self.pinned.range().map(reach, flag)?;
         mark.made(kind);
-        Ok(Mapping::new(region, kind, mark))
+        Ok(Mapping::new(region, self.head, len, kind, mark))
     }
 
     /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped.
@@ -112,6 +112,12 @@ impl Pin {
             Some(pinned) => pinned.range().unpin(),
             None => Ok(()),
         }
+    }
+
+    /// Whether its address starts a page of the backend: C programs can map only such pins by default.
+    #[doc(hidden)]
+    pub fn starts_page(&self) -> bool {
+        self.head == 0
     }
 
     /// The driver's number for the pin.

@@ -182,6 +182,7 @@ impl Attribute {
 
 /// The description of a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Info {
     /// Device address of the first pinned page: at most the address that was pinned.
     pub va: u64,

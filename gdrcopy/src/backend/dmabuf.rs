@@ -14,7 +14,7 @@ use nix::sys::stat::Mode;
 
 use crate::backend::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
-use crate::log;
+use crate::options::Options;
 use crate::sys::cuda::{self, Device, DeviceAttribute, Driver};
 use crate::sys::fork::{self, Descriptor, Owner};
 use crate::sys::mmap::Region;
@@ -34,10 +34,10 @@ pub(crate) struct DmaBuf {
 impl DmaBuf {
     /// Loads the CUDA driver, and checks that it is new enough and, where it is initialized, that it
     /// shows a GPU whose memory can be mapped. Does not initialize it.
-    pub(crate) fn open(force_pcie_compat: bool) -> Result<DmaBuf> {
+    pub(crate) fn open(options: &Options) -> Result<DmaBuf> {
         let backend = DmaBuf {
             driver: cuda::load(NEEDED_CUDA)?,
-            force_pcie_compat,
+            force_pcie_compat: options.force_pcie_compat,
             owner: Owner::current(),
         };
         if let Some(gpus) = backend.driver.device_count_if_initialized()? {
@@ -73,7 +73,9 @@ impl DmaBuf {
             .export(device, va, len, over_pcie)
             .map_err(|error| descriptors_used_up().unwrap_or(error))?;
         // Some drivers set this flag, others do not.
-        fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(Error::Descriptors)?;
+        fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(|errno| Error::Descriptors {
+            errno: errno as i32,
+        })?;
         Ok(Descriptor::new(fd))
     }
 }
@@ -85,7 +87,9 @@ fn descriptors_used_up() -> Option<Error> {
         OFlag::O_RDONLY | OFlag::O_CLOEXEC,
         Mode::empty(),
     ) {
-        Err(errno @ (Errno::EMFILE | Errno::ENFILE)) => Some(Error::Descriptors(errno)),
+        Err(errno @ (Errno::EMFILE | Errno::ENFILE)) => Some(Error::Descriptors {
+            errno: errno as i32,
+        }),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::backend::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
-use crate::log;
+use crate::options::Options;
 use crate::sys::fork;
 use crate::sys::gdrdrv::{
     DeviceFile, GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, PinBuffer, PinBufferV2,
@@ -60,9 +60,9 @@ impl Answer {
 }
 
 impl Gdrdrv {
-    /// Opens `/dev/gdrdrv` and checks that module and library versions are compatible.
-    pub(crate) fn open(force_pcie_compat: bool) -> Result<Gdrdrv> {
-        let file = DeviceFile::open()?;
+    /// Opens the device file and checks that module and library versions are compatible.
+    pub(crate) fn open(options: &Options) -> Result<Gdrdrv> {
+        let file = DeviceFile::open(options.device_path.as_deref())?;
         let mut answer = GetVersion::default();
         file.get_version(&mut answer)?;
         let version = Version::unpack(answer.gdrdrv_version);
@@ -84,7 +84,7 @@ impl Gdrdrv {
         };
         Ok(Gdrdrv {
             connection: Arc::new(connection),
-            force_pcie_compat,
+            force_pcie_compat: options.force_pcie_compat,
         })
     }
 
@@ -114,7 +114,7 @@ impl Gdrdrv {
         })
     }
 
-    /// `GDRCOPY_FORCE_PCIE_COMPAT`: where the GPU has no other link than PCIe, an ordinary pin is what
+    /// [`Options::force_pcie_compat`]: where the GPU has no other link than PCIe, an ordinary pin is what
     /// FORCE_PCIE asks for. The mapping type shows it: only coherent links are mapped cached.
     fn pin_without_force_pcie(&self, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
         let pin = self.pin_as_asked(&PinRequest {
@@ -375,7 +375,7 @@ impl Drop for GdrdrvPin {
     fn drop(&mut self) {
         // In a forked child the pin is the parent's, and `ForkedChild` is expected.
         if let Err(error @ Error::Driver { .. }) = self.unpin() {
-            log::warning!("unpin of driver handle {:#x}: {error}", self.handle);
+            log::warn!("unpin of driver handle {:#x}: {error}", self.handle);
         }
     }
 }

@@ -11,8 +11,7 @@ use dmabuf::DmaBuf;
 use gdrdrv::Gdrdrv;
 
 use crate::error::Result;
-use crate::log;
-use crate::settings::Settings;
+use crate::options::{self, Options};
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
 
@@ -67,16 +66,18 @@ pub(crate) trait BackendPin: Debug + Send + Sync {
     fn unpin(&self) -> Result<()>;
 }
 
-/// Opens the first backend that works here: the kernel module, then dma-bufs, unless these are asked for.
-pub(crate) fn open(settings: &Settings) -> Result<Box<dyn Backend>> {
-    if settings.use_dmabuf {
-        return Ok(Box::new(DmaBuf::open(settings.force_pcie_compat)?));
+/// Opens the backend that the options name, or the first that works.
+pub(crate) fn open(options: &Options) -> Result<Box<dyn Backend>> {
+    match options.backend {
+        options::Backend::Gdrdrv => return Ok(Box::new(Gdrdrv::open(options)?)),
+        options::Backend::DmaBuf => return Ok(Box::new(DmaBuf::open(options)?)),
+        options::Backend::Auto => {}
     }
-    let no_gdrdrv = match Gdrdrv::open(settings.force_pcie_compat) {
+    let no_gdrdrv = match Gdrdrv::open(options) {
         Ok(gdrdrv) => return Ok(Box::new(gdrdrv)),
         Err(error) => error,
     };
-    match DmaBuf::open(settings.force_pcie_compat) {
+    match DmaBuf::open(options) {
         Ok(dmabuf) => {
             log::info!("backend gdrdrv is not usable: {no_gdrdrv}");
             Ok(Box::new(dmabuf))

@@ -7,18 +7,15 @@ mod parallel;
 
 use std::ffi::OsStr;
 
-use crate::error::Result;
 use crate::hot::HOT;
-use crate::log;
-use crate::routines;
-use crate::sys::mmap::Region;
+use crate::routines::{self, Routine};
 use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
 use parallel::Job;
 #[doc(hidden)]
 pub use parallel::end_threads;
-pub(crate) use parallel::set_threads;
+pub use parallel::{MAX_THREADS, set_threads};
 
 /// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores
 /// afterwards.
@@ -156,35 +153,105 @@ unsafe fn read_part(mapping_type: MappingType, dst: *mut u8, src: *const u8, len
     }
 }
 
-/// Copies `src` to the bytes of the region from `offset` on.
-pub(crate) fn write(
-    region: &Region,
-    mapping_type: MappingType,
-    offset: usize,
-    src: &[u8],
-) -> Result<()> {
-    let dst = region.range(offset, src.len())?;
-    // SAFETY: `range` found the bytes inside the region, which is mapped as long as it is borrowed.
-    unsafe { to_mapping(mapping_type, dst, src.as_ptr(), src.len()) };
-    Ok(())
+/// Writes a word by one store. A release, and pushed out.
+///
+/// # Safety
+/// A `T` of 1, 2, 4 or 8 bytes is mapped at `dst`, aligned to its size.
+#[inline(always)]
+pub(crate) unsafe fn store<T: Copy>(dst: *mut T, value: T) {
+    // SAFETY: contract of this function.
+    unsafe { routines::store(dst, value) };
+    fence_if_mixed();
 }
 
-/// Copies the bytes of the region from `offset` on to `dst`.
-pub(crate) fn read(
-    region: &Region,
-    mapping_type: MappingType,
-    offset: usize,
-    dst: &mut [u8],
-) -> Result<()> {
-    let src = region.range(offset, dst.len())?;
-    // SAFETY: as in `write`.
-    unsafe { from_mapping(mapping_type, dst.as_mut_ptr(), src, dst.len()) };
-    Ok(())
+/// Reads a word by one load. An acquire, and fresh.
+///
+/// # Safety
+/// As for [`store`].
+#[inline(always)]
+pub(crate) unsafe fn load<T: Copy>(src: *const T) -> T {
+    // SAFETY: contract of this function.
+    let value = unsafe { routines::load(src) };
+    fence_if_mixed();
+    value
+}
+
+/// Comes before the writes of a batch, `end_batch` after them, in the same thread.
+#[inline(always)]
+pub(crate) fn begin_batch() {
+    routines::before_write();
+}
+
+/// Pushes out the writes of a batch.
+#[inline(always)]
+pub(crate) fn end_batch() {
+    routines::after_write();
+    fence_if_mixed();
+}
+
+/// Copies `len` bytes to a mapping, as a part of a batch.
+///
+/// # Safety
+/// As for [`to_mapping`], for a mapping that is not cached.
+#[inline(always)]
+pub(crate) unsafe fn write_unfenced(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { routines::write_unfenced(routine_for(kind), dst, src, len) }
+}
+
+/// Writes a word by one store, as a part of a batch.
+///
+/// # Safety
+/// As for [`store`].
+#[inline(always)]
+pub(crate) unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
+    // SAFETY: contract of this function.
+    unsafe { routines::store_unfenced(dst, value) }
+}
+
+/// Makes `reads`, of [`read_unfenced`] only, between the fences of one read.
+#[inline(always)]
+pub(crate) fn gather(reads: impl FnOnce()) {
+    routines::before_read();
+    reads();
+    routines::after_read();
+    fence_if_mixed();
+}
+
+/// Copies `len` bytes from a mapping, as a part of a [`gather`].
+///
+/// # Safety
+/// As for [`from_mapping`], for a mapping that is not cached.
+#[inline(always)]
+pub(crate) unsafe fn read_unfenced(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { routines::read_unfenced(routine_for(kind), dst, src, len) }
+}
+
+/// Waits until the thread's earlier writes have arrived at the GPU: a load through PCIe does not pass them.
+///
+/// # Safety
+/// `src` is mapped.
+pub(crate) unsafe fn flush(src: *const u8) {
+    // SAFETY: contract of this function.
+    unsafe { routines::load(src) };
+    // The load may be under way still.
+    routines::full_fence();
+}
+
+/// The routine for mappings of a type other than cached.
+#[inline(always)]
+fn routine_for(kind: MappingType) -> &'static Routine {
+    match kind {
+        MappingType::Device => routines::for_device_memory(),
+        _ => HOT.routine(),
+    }
 }
 
 /// Makes copies use the routine that `GDRCOPY_ISA` names; the best one if there is no request or the CPU
 /// does not support it.
-pub(crate) fn select_routine(request: Option<&OsStr>) {
+#[doc(hidden)]
+pub fn select_routine(request: Option<&OsStr>) {
     let name = HOT.routine().name();
     let best = routines::best().name();
     if request.map_or(name == best, |request| request == name) {
@@ -193,7 +260,7 @@ pub(crate) fn select_routine(request: Option<&OsStr>) {
     let routine = routines::find(request);
     if let Some(request) = request.filter(|&request| request != routine.name()) {
         let (request, used) = (request.display(), routine.name());
-        log::warning!("GDRCOPY_ISA={request}: not supported by this CPU; using {used}");
+        log::warn!("GDRCOPY_ISA={request}: not supported by this CPU; using {used}");
     }
     HOT.set_routine(routine);
     log::debug!(

@@ -1,4 +1,4 @@
-//! Large copies by several threads, if `GDRCOPY_THREADS=N` is set.
+//! Large copies by several threads, if [`set_threads`] asks for N of them (`GDRCOPY_THREADS=N` in C programs).
 //!
 //! One core copies at the rate of its own buffers, a fraction of what PCIe carries. The first large
 //! copy of a process starts N - 1 helpers, or fewer if its thread is bound to fewer than N CPUs, to
@@ -11,13 +11,12 @@
 //! which would keep the library loaded after dlclose.
 
 use std::cell::UnsafeCell;
-use std::ffi::{OsStr, c_void};
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use crate::log;
 use crate::sync::Mutex;
 use crate::sys::fork::Owner;
 use crate::types::MappingType;
@@ -34,7 +33,7 @@ pub(super) const WRITTEN_AT_A_TIME: usize = 128 << 10;
 pub(super) const READ_AT_A_TIME: usize = 16 << 10;
 
 /// More threads than the bandwidth of PCIe can keep busy.
-const MAX_THREADS: usize = 128;
+pub const MAX_THREADS: usize = 128;
 
 /// One copy: what to call, and for which bytes.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +56,7 @@ impl Job {
     /// # Safety
     /// `copy` must be sound for the rest.
     pub(super) unsafe fn run(self) {
-        // When GDRCOPY_THREADS is unset, do not touch the shared pool.
+        // When one thread is asked for, do not touch the shared pool.
         if threads() > 1
             && let Some(mut pool) = POOL.try_lock()
         {
@@ -122,7 +121,7 @@ impl Pool {
         unsafe { libc::sem_init((*shared).work.get(), 0, 0) };
         let threads: Vec<_> = (0..helpers).map_while(|_| start_helper(shared)).collect();
         if threads.len() < helpers {
-            log::warning!(
+            log::warn!(
                 "GDRCOPY_THREADS: could only start {} of {} threads",
                 threads.len() + 1,
                 helpers + 1
@@ -199,16 +198,10 @@ fn threads() -> usize {
     THREADS.load(Ordering::Relaxed)
 }
 
-/// Lets this many threads share a large copy, as `GDRCOPY_THREADS` says: 1 if it is not set.
-pub(crate) fn set_threads(request: Option<&OsStr>) {
-    let number = request.map_or(Some(1), |text| text.to_str()?.trim().parse().ok());
-    let number = number.filter(|number| (1..=MAX_THREADS).contains(number));
-    let threads = number.unwrap_or_else(|| {
-        let text = request.unwrap_or_default();
-        log::warning!("GDRCOPY_THREADS={text:?} is not a number from 1 to {MAX_THREADS}; using 1");
-        1
-    });
-    THREADS.store(threads, Ordering::Relaxed);
+/// Lets up to `threads` threads, the caller's among them, share each copy of 1 MiB and more, in this process:
+/// 1 to [`MAX_THREADS`]; other numbers are taken as the nearest of these. 1, the default, creates no thread.
+pub fn set_threads(threads: usize) {
+    THREADS.store(threads.clamp(1, MAX_THREADS), Ordering::Relaxed);
 }
 
 /// At most one thread for each CPU that the calling thread may use: more would wait for each other.
@@ -222,7 +215,7 @@ fn threads_allowed(asked_for: usize) -> usize {
     if asked_for == 1 || result != 0 || asked_for <= allowed {
         return asked_for;
     }
-    log::warning!(
+    log::warn!(
         "GDRCOPY_THREADS={asked_for}: the thread that copies is bound to {allowed} CPUs, using \
          {allowed} threads; bind it to more (taskset, numactl, the job launcher) or ask for fewer"
     );

@@ -42,6 +42,7 @@ pub use routine::Routine;
 pub use select::{best, find};
 
 use arch::fence;
+pub use fence::{after_read, after_write, before_read, before_write};
 use routine::CopyFn;
 
 /// Copies a naturally aligned word of 1, 2, 4 or 8 bytes to a mapping of any type, by one store.
@@ -151,6 +152,73 @@ pub unsafe fn write_device(dst: *mut u8, src: *const u8, len: usize) {
 pub unsafe fn read_device(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { read(portable::read, dst, src, len) }
+}
+
+/// The routine for mappings of device memory type, which takes accesses of at most 8 bytes.
+pub fn for_device_memory() -> &'static Routine {
+    &portable::ROUTINE
+}
+
+/// Writes a word by one store, between the fences of a write.
+///
+/// # Safety
+/// As for [`store_unfenced`].
+#[inline(always)]
+pub unsafe fn store<T: Copy>(dst: *mut T, value: T) {
+    fence::before_write();
+    // SAFETY: contract of this function.
+    unsafe { store_unfenced(dst, value) }
+    fence::after_write();
+}
+
+/// Reads a word by one load, between the fences of a read.
+///
+/// # Safety
+/// `src` must be a mapping readable for a `T` of 1, 2, 4 or 8 bytes, and aligned to its size.
+#[inline(always)]
+pub unsafe fn load<T: Copy>(src: *const T) -> T {
+    fence::before_read();
+    // SAFETY: contract of this function.
+    let value = unsafe { src.read_volatile() };
+    fence::after_read();
+    value
+}
+
+/// Writes a word by one store. [`before_write`] and [`after_write`] order it.
+///
+/// # Safety
+/// `dst` must be a mapping writable for a `T` of 1, 2, 4 or 8 bytes, and aligned to its size.
+#[inline(always)]
+pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
+    // SAFETY: contract of this function.
+    unsafe { dst.write_volatile(value) }
+}
+
+/// Copies `len` bytes of host memory to a mapping. [`before_write`] and [`after_write`] order it.
+///
+/// # Safety
+/// As for [`write_wc`].
+#[inline(always)]
+pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function; a word is aligned to `len`: `is_word`.
+    unsafe {
+        if is_word(dst.addr(), len) {
+            stores::of_width(dst, src, len);
+        } else {
+            (routine.write)(dst, src, len);
+        }
+    }
+}
+
+/// Copies `len` bytes of a mapping to host memory. [`before_read`] and [`after_read`] order it. Words too are
+/// read by the routine: its loads overlap, plain ones of write-combining memory do not.
+///
+/// # Safety
+/// As for [`read_wc`].
+#[inline(always)]
+pub unsafe fn read_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { (routine.read)(dst, src, len) }
 }
 
 /// Orders every memory access before it against every one after it, whatever the mapping types:

@@ -15,7 +15,6 @@ use libloading::Library;
 use once_cell::race::OnceBox;
 
 use crate::error::{CudaError, CudaVersion, Error, Result};
-use crate::log;
 
 /// Attributes of a device.
 #[derive(Clone, Copy, Debug)]

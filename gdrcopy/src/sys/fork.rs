@@ -33,6 +33,15 @@ impl Owner {
         self.epoch == epoch()
     }
 
+    /// # Panics
+    /// In a child forked off from the owner.
+    #[inline]
+    pub(crate) fn assert(self) {
+        if !self.is_current() {
+            used_in_child();
+        }
+    }
+
     /// # Errors
     /// [`Error::ForkedChild`] in a child forked off from the owner.
     #[inline]
@@ -43,6 +52,11 @@ impl Owner {
             Err(Error::ForkedChild)
         }
     }
+}
+
+#[cold]
+fn used_in_child() -> ! {
+    panic!("{}", Error::ForkedChild)
 }
 
 /// A file descriptor that only its owner closes: a forked child keeps its copy open.
@@ -235,7 +249,9 @@ fn epoch() -> u64 {
 pub fn enter() -> Result<&'static Page> {
     let page = match page() {
         Some(page) => page,
-        None => publish(new_page(wipe_on_fork).map_err(Error::OutOfHandles)?),
+        None => publish(new_page(wipe_on_fork).map_err(|errno| Error::OutOfHandles {
+            errno: errno as i32,
+        })?),
     };
     if page.epoch.load(Ordering::Acquire) == 0 {
         let next = LAST_EPOCH.fetch_add(1, Ordering::Relaxed) + 1;

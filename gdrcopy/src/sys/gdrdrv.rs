@@ -5,6 +5,7 @@
 use std::ffi::CStr;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -14,8 +15,8 @@ use nix::unistd::{AccessFlags, access};
 use crate::error::{Call, Error, Result};
 use crate::sys::fork::{Descriptor, Owner};
 
-/// The module's device node.
-const DEVICE: &CStr = c"/dev/gdrdrv";
+/// The module's device file, unless another one is asked for.
+const DEVICE: &str = "/dev/gdrdrv";
 
 /// What the kernel shows while gdrdrv uses symbols of the module `nv-p2p-dummy`.
 const DUMMY_HOLDER: &CStr = c"/sys/module/nv_p2p_dummy/holders/gdrdrv";
@@ -159,10 +160,14 @@ mod ioctl {
 pub(crate) struct DeviceFile(Descriptor);
 
 impl DeviceFile {
-    /// Opens the device node.
-    pub(crate) fn open() -> Result<DeviceFile> {
+    /// Opens the device file.
+    pub(crate) fn open(path: Option<&Path>) -> Result<DeviceFile> {
         let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
-        let fd = retry(Call::Open, || open(DEVICE, flags, Mode::empty()))?;
+        let (call, path) = match path {
+            None => (Call::Open, Path::new(DEVICE)),
+            Some(path) => (Call::OpenDevicePath, path),
+        };
+        let fd = retry(call, || open(path, flags, Mode::empty()))?;
         Ok(DeviceFile(Descriptor::new(fd)))
     }
 

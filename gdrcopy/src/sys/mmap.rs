@@ -11,7 +11,6 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 use crate::error::{Call, Error, Result};
-use crate::log;
 use crate::sys::fork::Owner;
 
 /// Mapped GPU memory. Raw memory, never a Rust reference: the GPU writes it at any time.
@@ -60,6 +59,11 @@ impl Region {
         self.raw.len()
     }
 
+    /// The process that mapped it.
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
     /// Unmaps it; where that fails, it stays as it was.
     pub(crate) fn unmap(&mut self) -> Result<()> {
         self.owner.check()?;
@@ -105,22 +109,6 @@ impl Region {
         // the process is replaced.
         unsafe { mmap(address, len, protection, flags, empty, 0) }.map(drop)
     }
-
-    /// Address of the `len` bytes from `offset` on.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`] if they are not all inside; [`Error::NotMapped`]; [`Error::ForkedChild`].
-    pub(crate) fn range(&self, offset: usize, len: usize) -> Result<*mut u8> {
-        self.owner.check()?;
-        if !self.is_mapped {
-            return Err(Error::NotMapped);
-        }
-        let room = self.len().checked_sub(offset).ok_or(Error::OutOfMapping)?;
-        if len > room {
-            return Err(Error::OutOfMapping);
-        }
-        Ok(self.address().wrapping_add(offset))
-    }
 }
 
 impl Drop for Region {
@@ -149,26 +137,6 @@ mod tests {
         file
     }
 
-    #[test]
-    fn range_outside_the_region_is_refused() {
-        let page = crate::sys::fork::page_size();
-        let region = Region::map(&memory(page), 0, page).expect("a page can be mapped");
-        let offset = |offset, len| {
-            let address = region.range(offset, len)?;
-            Ok(address.addr() - region.address().addr())
-        };
-        assert_eq!(offset(page - 4, 4), Ok(page - 4));
-        assert_eq!(offset(page, 0), Ok(page));
-        for (start, len) in [
-            (page - 3, 4),
-            (page + 1, 0),
-            (usize::MAX, 4),
-            (4, usize::MAX),
-        ] {
-            assert_eq!(offset(start, len), Err(Error::OutOfMapping));
-        }
-    }
-
     /// Whether anything is mapped at the address.
     fn is_mapped(address: *mut u8, len: usize) -> bool {
         // SAFETY: msync changes no memory; it only looks for mappings.
@@ -182,7 +150,6 @@ mod tests {
         let mut retired = Region::map(&file, 0, page).expect("a page can be mapped");
         let address = retired.address();
         assert_eq!(retired.retire(), Ok(()));
-        assert_eq!(retired.range(0, 1), Err(Error::NotMapped));
         drop(retired);
         assert!(is_mapped(address, page));
 

@@ -1,5 +1,6 @@
 //! Tests that need a driver and a GPU: they run themselves again under gdremu.
 
+mod access;
 #[path = "../../../tests/built/mod.rs"]
 mod built;
 #[allow(dead_code, reason = "the model in the root package calls the rest")]
@@ -27,6 +28,13 @@ fn under_gdremu(options: &str, filter: &str, outcome: &str) {
 #[test]
 fn ownership_under_gdremu() {
     under_gdremu("", "ownership::", "");
+}
+
+#[test]
+fn access_under_gdremu() {
+    for profile in ["default", "cached", "device", "dmabuf"] {
+        under_gdremu(&format!("--profile {profile}"), "access::", "");
+    }
 }
 
 #[test]

@@ -3,17 +3,18 @@
 use crate::cuda::Cuda;
 use gdrcopy::{Attribute, Error, Gdr, MapFlag, MappingType, Pin, PinFlags, Version};
 
-const PAGE: usize = 1 << 16;
+pub(crate) const PAGE: usize = 1 << 16;
 
-fn pinned(cuda: &Cuda, size: usize) -> (Pin, u64) {
+pub(crate) fn pin(gdr: &Gdr, address: u64, len: usize) -> gdrcopy::Result<Pin> {
+    // SAFETY: no Rust code but these tests uses emulated GPU memory, and none is freed.
+    unsafe { gdr.pin(address, len, PinFlags::DEFAULT) }
+}
+
+pub(crate) fn pinned(cuda: &Cuda, size: usize) -> (Pin, u64) {
     // Buffers of whole pages plus one, so that an aligned page is inside.
     let address = cuda.alloc(size + PAGE).next_multiple_of(PAGE as u64);
     let gdr = Gdr::open().expect("an emulated driver");
-    (
-        gdr.pin(address, size, PinFlags::DEFAULT)
-            .expect("GPU memory"),
-        address,
-    )
+    (pin(&gdr, address, size).expect("GPU memory"), address)
 }
 
 #[test]
@@ -21,7 +22,7 @@ fn pinned(cuda: &Cuda, size: usize) -> (Pin, u64) {
 fn mapping_is_gpu_memory() {
     let cuda = Cuda::new();
     let (pin, address) = pinned(&cuda, 2 * PAGE);
-    let mut mapping = pin.map(2 * PAGE, MapFlag::Default).expect("an aligned pin");
+    let mapping = pin.map(2 * PAGE, MapFlag::Default).expect("an aligned pin");
     assert_eq!(mapping.len(), 2 * PAGE);
     assert_eq!(mapping.mapping_type(), MappingType::WriteCombining);
 
@@ -66,7 +67,7 @@ fn owners_may_be_dropped_in_any_order() {
     let cuda = Cuda::new();
     // `pinned` has dropped its Gdr already.
     let (pin, address) = pinned(&cuda, PAGE);
-    let mut mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
+    let mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
     drop(pin);
     mapping.write(0, b"alive").expect("inside");
     assert_eq!(cuda.read(address, 5), b"alive");
@@ -79,17 +80,9 @@ fn driver_answers_and_refusals_are_reported() {
     assert_eq!(gdr.driver_version(), Ok(Version::new(2, 6)));
     assert_eq!(gdr.attribute(Attribute::UsingDmaBufMmap), Ok(0));
     assert_eq!(gdr.attribute(Attribute::UsePersistentMapping), Ok(1));
-    assert_eq!(
-        gdr.pin(0, PAGE, PinFlags::DEFAULT).err(),
-        Some(Error::EmptyRange)
-    );
-    assert_eq!(
-        gdr.pin(1, usize::MAX, PinFlags::DEFAULT).err(),
-        Some(Error::RangeOverflow)
-    );
-    let refused = gdr
-        .pin(0x1000, PAGE, PinFlags::DEFAULT)
-        .expect_err("no GPU memory");
+    assert_eq!(pin(&gdr, 0, PAGE).err(), Some(Error::EmptyRange));
+    assert_eq!(pin(&gdr, 1, usize::MAX).err(), Some(Error::RangeOverflow));
+    let refused = pin(&gdr, 0x1000, PAGE).expect_err("no GPU memory");
     assert_eq!(refused.errno(), libc::EINVAL);
     gdr.close().expect("nothing against it");
 }
@@ -98,7 +91,7 @@ fn driver_answers_and_refusals_are_reported() {
 #[ignore = "ownership_under_gdremu runs it"]
 fn forked_child_owns_nothing() {
     let (pin, _) = pinned(&Cuda::new(), PAGE);
-    let mut mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
+    let mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
     mapping.write(0, b"parent").expect("inside");
     // SAFETY: the child uses this library only, and leaves by _exit.
     let child = unsafe { libc::fork() };

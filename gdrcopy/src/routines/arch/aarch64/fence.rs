@@ -8,13 +8,13 @@ use core::arch::asm;
 /// Makes the loads of a read fresh, and later than those of all reads before it. DMB LD would do
 /// for the second; DMB SY also keeps them after the stores that the GPU may be answering.
 #[inline(always)]
-pub(crate) fn before_read() {
+pub fn before_read() {
     full();
 }
 
 /// Makes a read an acquire: its loads come before every later load and store of the thread.
 #[inline(always)]
-pub(crate) fn after_read() {
+pub fn after_read() {
     // SAFETY: DMB touches neither memory, registers nor flags.
     unsafe { asm!("dmb ld", options(nostack, preserves_flags)) }
 }
@@ -22,7 +22,7 @@ pub(crate) fn after_read() {
 /// Makes a write a release: its stores come after every earlier load and store of the thread. DMB ST
 /// would let them pass the loads.
 #[inline(always)]
-pub(crate) fn before_write() {
+pub fn before_write() {
     full();
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn before_write() {
 /// until the stores have completed: a round trip for each flag, on cached mappings as well, where
 /// nothing is held back.
 #[inline(always)]
-pub(crate) fn after_write() {
+pub fn after_write() {
     // SAFETY: DMB and HINT touch neither memory, registers nor flags.
     unsafe { asm!("dmb st", "hint #6", options(nostack, preserves_flags)) }
 }

@@ -14,7 +14,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 /// loads filled: a loop of 32-byte streaming loads and LFENCE read the same old line 20,000 times
 /// in 8 ns each while the GPU was writing it.
 #[inline(always)]
-pub(crate) fn before_read() {
+pub fn before_read() {
     full();
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn before_read() {
 /// line is taken away before. Later loads through a WC mapping's own pointer are not: they come
 /// after the read only if the fence of another read, or an MFENCE, comes between.
 #[inline(always)]
-pub(crate) fn after_read() {
+pub fn after_read() {
     compiler_fence(Ordering::Acquire);
 }
 
@@ -41,14 +41,14 @@ pub(crate) fn after_read() {
 /// where the GPU's coherent reads find it, before a later WC store enters the buffer from which it
 /// goes to the GPU. Earlier loads have returned before any later store leaves.
 #[inline(always)]
-pub(crate) fn before_write() {
+pub fn before_write() {
     compiler_fence(Ordering::Release);
 }
 
 /// Pushes out the stores of a write: those to a write-combining mapping are otherwise held back, and
 /// pass each other. The CPU does not wait for it, where measured: only its later stores do.
 #[inline(always)]
-pub(crate) fn after_write() {
+pub fn after_write() {
     // SAFETY: SFENCE is part of x86-64 and touches neither memory, registers nor flags.
     unsafe { asm!("sfence", options(nostack, preserves_flags)) }
 }

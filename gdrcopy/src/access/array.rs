@@ -1,0 +1,102 @@
+//! An array of plain data in mapped GPU memory.
+#![forbid(unsafe_code)]
+
+use std::marker::PhantomData;
+
+use bytemuck::{Pod, bytes_of, bytes_of_mut, cast_slice, cast_slice_mut};
+
+use crate::access::{MappedSlice, Scalar, Word};
+use crate::error::{Error, Result};
+
+/// `len` elements of plain data in mapped GPU memory: integers, floats, arrays and structs of them without
+/// padding ([`bytemuck::Pod`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Array<'m, T> {
+    bytes: MappedSlice<'m>,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl<'m, T: Pod> Array<'m, T> {
+    /// The elements of a slice that has exactly their size.
+    pub(super) fn of_slice(bytes: MappedSlice<'m>, len: usize) -> Array<'m, T> {
+        Array {
+            bytes,
+            len,
+            elements: PhantomData,
+        }
+    }
+
+    /// Elements in it.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Its memory.
+    pub fn as_bytes(self) -> MappedSlice<'m> {
+        self.bytes
+    }
+
+    /// Reads the element `index`. Ordered as [`MappedSlice::read`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`].
+    pub fn get(self, index: usize) -> Result<T> {
+        let mut value = T::zeroed();
+        let offset = self.offset(index, 1)?;
+        self.bytes.read(offset, bytes_of_mut(&mut value))?;
+        Ok(value)
+    }
+
+    /// Writes the element `index`. Ordered as [`MappedSlice::write`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is written then.
+    pub fn set(self, index: usize, value: T) -> Result<()> {
+        let offset = self.offset(index, 1)?;
+        self.bytes.write(offset, bytes_of(&value))
+    }
+
+    /// Reads the elements from `index` on into `values`. Ordered as [`MappedSlice::read`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is read then.
+    pub fn read(self, index: usize, values: &mut [T]) -> Result<()> {
+        let offset = self.offset(index, values.len())?;
+        self.bytes.read(offset, cast_slice_mut(values))
+    }
+
+    /// Writes `values` to the elements from `index` on. Ordered as [`MappedSlice::write`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is written then.
+    pub fn write(self, index: usize, values: &[T]) -> Result<()> {
+        let offset = self.offset(index, values.len())?;
+        self.bytes.write(offset, cast_slice(values))
+    }
+
+    /// Byte offset of `count` elements from `index` on.
+    fn offset(self, index: usize, count: usize) -> Result<usize> {
+        let room = self.len.checked_sub(index).ok_or(Error::OutOfMapping)?;
+        if count > room {
+            return Err(Error::OutOfMapping);
+        }
+        // The array's bytes are counted in a usize, and so are those before one of its elements.
+        Ok(index * size_of::<T>())
+    }
+}
+
+impl<'m, T: Scalar> Array<'m, T> {
+    /// The element `index`, for loads and stores of one transaction each.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
+    pub fn word(self, index: usize) -> Result<Word<'m, T>> {
+        self.bytes.word(self.offset(index, 1)?)
+    }
+}

@@ -1,0 +1,89 @@
+//! Many writes, one fence.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::access::{MappedSlice, Scalar, Word};
+use crate::copy;
+use crate::error::Result;
+
+/// Writes that are pushed out together. Made by [`MappedSlice::batch`].
+///
+/// The stores are made at once, in no order among each other, and the CPU combines what shares a line of 64
+/// bytes. [`Batch::commit`] pushes them out; so does dropping the batch. A flag that says that the data of a
+/// batch is there must be written after the commit.
+///
+/// ```no_run
+/// # fn f(mapping: gdrcopy::Mapping) -> gdrcopy::Result<()> {
+/// let mut batch = mapping.batch()?;
+/// batch.write(0, b"head")?;
+/// batch.write(4096, b"body")?;
+/// batch.commit();
+/// mapping.word::<u32>(8192)?.store(1);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a batch ends where it is dropped"]
+pub struct Batch<'m> {
+    slice: MappedSlice<'m>,
+    /// The fence at the end holds for the stores of its own thread only.
+    not_send: PhantomData<*mut ()>,
+}
+
+impl<'m> Batch<'m> {
+    pub(super) fn new(slice: MappedSlice<'m>) -> Batch<'m> {
+        copy::begin_batch();
+        Batch {
+            slice,
+            not_send: PhantomData,
+        }
+    }
+
+    /// Writes `src` from byte `offset` of the slice on that the batch was made from.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`Error::ForkedChild`](crate::Error::ForkedChild);
+    /// nothing is written then, and the batch goes on.
+    #[inline]
+    pub fn write(&mut self, offset: usize, src: &[u8]) -> Result<()> {
+        self.write_to(self.slice, offset, src)
+    }
+
+    /// Writes `src` from byte `offset` of any slice on, of any mapping.
+    ///
+    /// # Errors
+    /// As for [`Batch::write`].
+    #[inline]
+    pub fn write_to(&mut self, slice: MappedSlice<'_>, offset: usize, src: &[u8]) -> Result<()> {
+        slice.owner().check()?;
+        let dst = slice.place(offset, src.len())?;
+        // SAFETY: `place` has found the bytes inside the slice, which is mapped and of this kind.
+        unsafe { copy::write_unfenced(slice.kind(), dst, src.as_ptr(), src.len()) };
+        Ok(())
+    }
+
+    /// Writes a word, of any mapping, by one store.
+    ///
+    /// # Panics
+    /// In a forked child of the process that made the mapping.
+    #[inline]
+    pub fn store<T: Scalar>(&mut self, word: Word<'_, T>, value: T) {
+        word.store_unfenced(value);
+    }
+
+    /// Pushes all writes out to the GPU: they come before whatever the thread writes later.
+    #[inline]
+    pub fn commit(self) {}
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        copy::end_batch();
+    }
+}
+
+impl fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch({:?})", self.slice)
+    }
+}

@@ -1,0 +1,56 @@
+//! Many words, read at once.
+#![forbid(unsafe_code)]
+
+use crate::access::{Scalar, Word};
+use crate::copy;
+
+/// Words in different places, of any mappings, that are read together.
+///
+/// One fence comes before all loads, and up to 16 lines of 64 bytes are in flight at a time: polling 64 flags
+/// takes a small multiple of polling one. On write-combining memory the loads are streaming loads, because
+/// plain ones never overlap there; they take the word's line, or a part of it that holds the word.
+///
+/// ```no_run
+/// # fn f(mapping: gdrcopy::Mapping) -> gdrcopy::Result<()> {
+/// use gdrcopy::Words;
+/// let flags: Words<'_, u32> = (0..64).map(|i| mapping.word(64 * i)).collect::<Result<_, _>>()?;
+/// let mut values = [0; 64];
+/// flags.load_all(&mut values);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Words<'m, T>(Box<[Word<'m, T>]>);
+
+impl<'m, T: Scalar> FromIterator<Word<'m, T>> for Words<'m, T> {
+    fn from_iter<I: IntoIterator<Item = Word<'m, T>>>(words: I) -> Self {
+        Words(words.into_iter().collect())
+    }
+}
+
+impl<T: Scalar> Words<'_, T> {
+    /// The number of words.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Reads all words. An acquire; no value is older than the call; in no order among each other.
+    ///
+    /// # Panics
+    /// If `values` has not as many elements as there are words; in a forked child of the process that made
+    /// the mappings.
+    pub fn load_all(&self, values: &mut [T]) {
+        assert_eq!(values.len(), self.len(), "a value for each word");
+        self.0.iter().for_each(|word| word.owner().assert());
+        copy::gather(|| {
+            for (word, value) in self.0.iter().zip(values) {
+                word.load_unfenced(value);
+            }
+        });
+    }
+}

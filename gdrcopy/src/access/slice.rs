@@ -1,0 +1,225 @@
+//! A range of mapped GPU memory.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+
+use bytemuck::Pod;
+
+use crate::access::{Array, Batch, Scalar, Word};
+use crate::copy;
+use crate::error::{Error, Result};
+use crate::sys::fork::Owner;
+use crate::sys::mmap::Region;
+use crate::types::MappingType;
+
+/// A range of mapped GPU memory, borrowed from its mapping.
+///
+/// It is a pointer and a length: copying it copies no memory. Threads may use one slice at the same time; where
+/// they write the same bytes, or one writes what another reads, the bytes are a mix of both, and words of 1, 2,
+/// 4 or 8 naturally aligned bytes stay whole.
+#[derive(Clone, Copy)]
+pub struct MappedSlice<'m> {
+    /// Invariant: `start..start + len` is mapped for `'m`, in the process `owner`, and accepts the accesses of
+    /// `kind`.
+    start: *mut u8,
+    len: usize,
+    kind: MappingType,
+    owner: Owner,
+    region: PhantomData<&'m Region>,
+}
+
+// SAFETY: the addresses are valid in every thread. All accesses are volatile or in assembly, to memory that is no
+// Rust allocation; so accesses of several threads are no data race.
+unsafe impl Send for MappedSlice<'_> {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for MappedSlice<'_> {}
+
+impl<'m> MappedSlice<'m> {
+    /// `len` bytes of the region from `head` on, which must be inside.
+    pub(crate) fn of_region(
+        region: &'m Region,
+        head: usize,
+        len: usize,
+        mapping_type: MappingType,
+    ) -> MappedSlice<'m> {
+        assert!(head <= region.len() && len <= region.len() - head);
+        // Cached memory gets the volatile and assembly accesses of write-combining memory, because `memcpy`,
+        // which C programs get, is a data race in Rust's model where another thread writes.
+        let kind = match mapping_type {
+            MappingType::Caching => MappingType::WriteCombining,
+            other => other,
+        };
+        MappedSlice {
+            start: region.address().wrapping_add(head),
+            len,
+            kind,
+            owner: region.owner(),
+            region: PhantomData,
+        }
+    }
+
+    /// Bytes in it.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// CPU address of its first byte. Using it is unsafe: the mapping must be alive, and accesses must suit
+    /// the memory type.
+    pub fn as_mut_ptr(self) -> *mut u8 {
+        self.start
+    }
+
+    /// The bytes in `range`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`] if they are not all in this slice.
+    pub fn slice(self, range: impl RangeBounds<usize>) -> Result<MappedSlice<'m>> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => Some(start),
+            Bound::Excluded(&before) => before.checked_add(1),
+            Bound::Unbounded => Some(0),
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.checked_add(1),
+            Bound::Excluded(&end) => Some(end),
+            Bound::Unbounded => Some(self.len),
+        };
+        let (Some(offset), Some(end)) = (start, end) else {
+            return Err(Error::OutOfMapping);
+        };
+        let len = end.checked_sub(offset).ok_or(Error::OutOfMapping)?;
+        let start = self.place(offset, len)?;
+        Ok(MappedSlice { start, len, ..self })
+    }
+
+    /// The bytes before `middle`, and those from there on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`] if `middle` is beyond the end.
+    pub fn split_at(self, middle: usize) -> Result<(MappedSlice<'m>, MappedSlice<'m>)> {
+        Ok((self.slice(..middle)?, self.slice(middle..)?))
+    }
+
+    /// Copies `src` to the GPU memory from byte `offset` on. A release, and pushed out on return.
+    ///
+    /// Each byte is stored once. 1, 2, 4 or 8 naturally aligned bytes are a single store.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is written then.
+    #[inline]
+    pub fn write(self, offset: usize, src: &[u8]) -> Result<()> {
+        self.owner.check()?;
+        let dst = self.place(offset, src.len())?;
+        // SAFETY: `place` has found the bytes inside the slice, which is mapped and of type `kind`: invariant.
+        unsafe { copy::to_mapping(self.kind, dst, src.as_ptr(), src.len()) };
+        Ok(())
+    }
+
+    /// Copies the GPU memory from byte `offset` on to `dst`. An acquire; the bytes are no older than the call.
+    ///
+    /// 1, 2, 4 or 8 naturally aligned bytes are a single load.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is read then.
+    #[inline]
+    pub fn read(self, offset: usize, dst: &mut [u8]) -> Result<()> {
+        self.owner.check()?;
+        let src = self.place(offset, dst.len())?;
+        // SAFETY: as in `write`.
+        unsafe { copy::from_mapping(self.kind, dst.as_mut_ptr(), src, dst.len()) };
+        Ok(())
+    }
+
+    /// The `T` at byte `offset`, for loads and stores of one transaction each.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
+    pub fn word<T: Scalar>(self, offset: usize) -> Result<Word<'m, T>> {
+        Word::of_slice(self.slice(offset..)?, offset)
+    }
+
+    /// `len` elements from byte `offset` on. Elements may have any alignment.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`] if they are not all in this slice.
+    pub fn array<T: Pod>(self, offset: usize, len: usize) -> Result<Array<'m, T>> {
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(Error::OutOfMapping)?;
+        let end = offset.checked_add(bytes).ok_or(Error::OutOfMapping)?;
+        Ok(Array::of_slice(self.slice(offset..end)?, len))
+    }
+
+    /// Starts a batch of writes to this slice, and to others: one fence at the end in place of one for each.
+    ///
+    /// # Errors
+    /// [`Error::ForkedChild`].
+    pub fn batch(self) -> Result<Batch<'m>> {
+        self.owner.check()?;
+        Ok(Batch::new(self))
+    }
+
+    /// Reads many places at once: each item's bytes are copied from its offset on. One fence comes before
+    /// all of them, then up to 16 lines of 64 bytes are in flight at a time.
+    ///
+    /// An item is not read by a single load, however small: flags that must be one transaction are read by
+    /// [`Word::load`]. See [`Words`](crate::Words) for many flags in different places.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`] if any item is not inside, [`Error::ForkedChild`]; nothing is read then.
+    pub fn read_many(self, items: &mut [(usize, &mut [u8])]) -> Result<()> {
+        self.owner.check()?;
+        for (offset, dst) in items.iter() {
+            self.place(*offset, dst.len())?;
+        }
+        copy::gather(|| {
+            for (offset, dst) in items {
+                let src = self.start.wrapping_add(*offset);
+                // SAFETY: as in `write`; `place` was called above.
+                unsafe { copy::read_unfenced(self.kind, dst.as_mut_ptr(), src, dst.len()) }
+            }
+        });
+        Ok(())
+    }
+
+    /// Returns when all earlier writes of this thread to this GPU have arrived there: reads one byte back,
+    /// which follows them over PCIe. Takes as long as a read.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`] if the slice is empty, [`Error::ForkedChild`].
+    pub fn flush(self) -> Result<()> {
+        self.owner.check()?;
+        let byte = self.place(0, 1)?;
+        // SAFETY: as in `write`.
+        unsafe { copy::flush(byte) };
+        Ok(())
+    }
+
+    pub(super) fn kind(self) -> MappingType {
+        self.kind
+    }
+
+    pub(super) fn owner(self) -> Owner {
+        self.owner
+    }
+
+    /// Address of the `len` bytes from `offset` on.
+    #[inline]
+    pub(super) fn place(self, offset: usize, len: usize) -> Result<*mut u8> {
+        let room = self.len.checked_sub(offset).ok_or(Error::OutOfMapping)?;
+        if len > room {
+            return Err(Error::OutOfMapping);
+        }
+        Ok(self.start.wrapping_add(offset))
+    }
+}
+
+impl fmt::Debug for MappedSlice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:p}+{:#x}", self.start, self.len)
+    }
+}
