@@ -134,3 +134,33 @@ fn old_names_of_options_are_accepted() {
     assert!(!output.stdout.contains(",read,"), "{output:?}");
     assert!(svg.exists());
 }
+
+#[test]
+fn batch_compares_the_crate_with_single_calls() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("c.json");
+    let (lib, json_option) = (
+        format!("--lib=ours={}", library().display()),
+        format!("--json={}", json.display()),
+    );
+    let output = run(&mut gdrcopy(
+        &[],
+        &["compare", "--batch", "--budget=0", &lib, &json_option],
+    ));
+    assert_eq!(output.status, Some(0), "{output:?}");
+    for method in [
+        "gdr_copy_to_mapping",
+        "Batch",
+        "gdr_copy_from_mapping",
+        "read_many",
+        "load_all",
+    ] {
+        assert!(output.stdout.contains(method), "{method}: {output:?}");
+    }
+    let results: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    // Five batch sizes: two methods for three sizes in two directions, and words.
+    assert_eq!(
+        results["records"].as_array().unwrap().len(),
+        5 * (2 * 3 * 2 + 1)
+    );
+}

@@ -188,7 +188,7 @@ impl Sampler<'_> {
 /// Has the methods take turns, one sample each, the order reversed every other turn, so that
 /// disturbances affect all of them alike. `sample` receives a method, the index of its first call and
 /// the number of calls, and returns the time per call. One turn is made even after an interrupt.
-fn take_turns(
+pub(crate) fn take_turns(
     methods: usize,
     repetitions: Repetitions,
     batch: usize,

@@ -1,7 +1,6 @@
 //! `gdrcopy compare`: copies of many sizes and alignments through several libraries and other methods,
 //! side by side in one process.
-#![forbid(unsafe_code)]
-
+mod batch;
 mod text;
 
 use std::process::ExitCode;
@@ -69,6 +68,12 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "0")]
     host_alignments: Vec<Bytes>,
 
+    /// Batched writes and gathered reads of the Rust crate, against single calls of the first library: 4, 8 and
+    /// 64 bytes at different addresses
+    #[arg(long, conflicts_with_all = ["variants", "all_routines", "others", "sizes", "alignments", "host_alignments",
+                                      "cold", "plot"])]
+    batch: bool,
+
     /// Time for more than the minimum of 21 samples per point
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     budget: u64,
@@ -79,6 +84,9 @@ pub(crate) struct Options {
 
 /// Runs the tool.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if options.batch {
+        return batch::run(options);
+    }
     let points = points(options);
     if points.is_empty() {
         return Err(Usage("--sizes: nothing to measure".into()).into());
