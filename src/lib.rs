@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! exports   the 17 functions, in the header's order: arguments in, errno out
-//! types     the header's types
+//! types     the header's types; bindgen: the names that Rust programs know them by
 //! guard     the boundary: panics, errno and log lines, thread cancellation
 //! calls     what each function does with the objects of its handles
 //! handles   gdr_t and gdr_mh_t: checked without a lock, resolved to objects
@@ -17,6 +17,7 @@
 //! unload    what happens at dlclose
 //! ```
 
+mod bindgen;
 mod calls;
 mod error;
 pub mod exports;
@@ -29,3 +30,8 @@ mod settings;
 mod slots;
 pub mod types;
 mod unload;
+
+// For Rust programs: the crate gdrapi-sys is built from these sources too.
+pub use bindgen::*;
+pub use exports::*;
+pub use types::*;

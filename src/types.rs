@@ -18,7 +18,7 @@ pub struct gdr {
 pub type gdr_t = *mut gdr;
 
 /// Handle of a pinned buffer, passed by value. `h` is never 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct gdr_mh_t {
     /// Address of at least 128 readable bytes.
@@ -50,26 +50,66 @@ pub struct gdr_info_v1_t {
 }
 
 /// The description of a pin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct gdr_info_v2_t {
-    /// The fields of the older struct.
-    pub v1: gdr_info_v1_t,
+    /// Device address of the first pinned page.
+    pub va: u64,
+    /// Pinned bytes.
+    pub mapped_size: u64,
+    /// Size of a page in bytes.
+    pub page_size: u32,
+    /// CPU cycles the driver spent pinning.
+    pub tm_cycles: u64,
+    /// Frequency of that clock in kHz.
+    pub cycles_per_ms: u32,
+    /// The bit-fields `mapped` (bit 0) and `wc_mapping` (bit 1).
+    pub bits: c_uint,
     /// How it is mapped.
     pub mapping_type: gdr_mapping_type_t,
 }
 
+impl gdr_info_v2_t {
+    /// 1 if it is mapped.
+    pub fn mapped(&self) -> c_uint {
+        self.bits & 1
+    }
+
+    /// 1 if it is mapped write-combining.
+    pub fn wc_mapping(&self) -> c_uint {
+        self.bits >> 1 & 1
+    }
+}
+
+/// The description of a pin.
+pub type gdr_info_t = gdr_info_v2_t;
+
 const _: () = {
-    assert!(size_of::<gdr_mh_t>() == 8 && size_of::<gdr_info_v1_t>() == 40);
-    assert!(offset_of!(gdr_info_v1_t, va) == 0 && offset_of!(gdr_info_v1_t, mapped_size) == 8);
-    assert!(
-        offset_of!(gdr_info_v1_t, page_size) == 16 && offset_of!(gdr_info_v1_t, tm_cycles) == 24
-    );
-    assert!(
-        offset_of!(gdr_info_v1_t, cycles_per_ms) == 32 && offset_of!(gdr_info_v1_t, bits) == 36
-    );
-    assert!(size_of::<gdr_info_v2_t>() == 48 && offset_of!(gdr_info_v2_t, mapping_type) == 40);
+    assert!(size_of::<gdr_mh_t>() == 8);
+    assert!(size_of::<gdr_info_v1_t>() == 40 && size_of::<gdr_info_v2_t>() == 48);
+    assert!(offset_of!(gdr_info_v2_t, va) == 0 && offset_of!(gdr_info_v2_t, mapped_size) == 8);
+    assert!(offset_of!(gdr_info_v2_t, page_size) == 16);
+    assert!(offset_of!(gdr_info_v2_t, tm_cycles) == 24);
+    assert!(offset_of!(gdr_info_v2_t, cycles_per_ms) == 32);
+    assert!(offset_of!(gdr_info_v2_t, bits) == 36 && offset_of!(gdr_info_v1_t, bits) == 36);
+    assert!(offset_of!(gdr_info_v2_t, mapping_type) == 40);
 };
+
+impl From<Info> for gdr_info_v2_t {
+    fn from(info: Info) -> gdr_info_v2_t {
+        gdr_info_v2_t {
+            va: info.va,
+            mapped_size: info.mapped_size,
+            page_size: info.page_size,
+            tm_cycles: info.tm_cycles,
+            cycles_per_ms: info.cycles_per_ms,
+            bits: bits(info.mapping_type),
+            mapping_type: info
+                .mapping_type
+                .map_or(0, |mapping_type| mapping_type as c_uint),
+        }
+    }
+}
 
 impl From<Info> for gdr_info_v1_t {
     fn from(info: Info) -> gdr_info_v1_t {
@@ -84,22 +124,11 @@ impl From<Info> for gdr_info_v1_t {
     }
 }
 
-/// The bit-fields of `gdr_info_v1_t`.
+/// The bit-fields of both.
 fn bits(mapping_type: Option<MappingType>) -> c_uint {
     let mapped = c_uint::from(mapping_type.is_some());
     let wc_mapping = c_uint::from(mapping_type == Some(MappingType::WriteCombining));
     mapped | wc_mapping << 1
-}
-
-impl From<Info> for gdr_info_v2_t {
-    fn from(info: Info) -> gdr_info_v2_t {
-        gdr_info_v2_t {
-            v1: info.into(),
-            mapping_type: info
-                .mapping_type
-                .map_or(0, |mapping_type| mapping_type as c_uint),
-        }
-    }
 }
 
 #[cfg(test)]
