@@ -8,30 +8,63 @@
 //! use gdrcopy::{Gdr, MapFlag, PinFlags};
 //!
 //! # fn main() -> Result<(), gdrcopy::Error> {
-//! let address = device_pointer(); // from cuMemAlloc, 64 KiB aligned
+//! let address = device_pointer(); // from cuMemAlloc or cudaMalloc, of any alignment
 //! let gdr = Gdr::open()?;
-//! let pin = gdr.pin(address, 1 << 20, PinFlags::DEFAULT)?;
-//! let mut mapping = pin.map(1 << 20, MapFlag::Default)?;
-//! mapping.write(0, b"straight into GPU memory")?;
+//! // SAFETY: the memory stays allocated until the mapping is dropped, and holds plain bytes.
+//! let pin = unsafe { gdr.pin(address, 1 << 20, PinFlags::DEFAULT) }?;
+//! let mapping = pin.map(1 << 20, MapFlag::Default)?;
+//!
+//! mapping.write(0, b"straight into GPU memory")?; // copies of any size
+//! let flag = mapping.word::<u32>(4096)?; // words: one PCIe transaction each
+//! flag.store(1);
+//!
+//! let mut batch = mapping.batch()?; // many writes, one fence
+//! for i in 0..64 {
+//!     batch.write(8192 + 64 * i, &[i as u8; 64])?;
+//! }
+//! batch.commit();
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Pinning is unsafe, because only the caller knows whose memory it is; everything after it is safe, and takes
+//! `&self`, so that threads share a mapping. [`MappedSlice`] has the operations, and their order in terms of the
+//! memory model.
+//!
+//! The crate reads no environment variable ([`Gdr::options`] has the choices), and logs through the
+//! [`log`](https://docs.rs/log) facade.
+//!
+//! # Order
+//!
+//! A mapping is memory that the GPU shares with this program:
+//!
+//! | operation | order |
+//! | --- | --- |
+//! | `write`, [`Word::store`], [`Batch::commit`] | release: the GPU sees it after all that the thread wrote before, and before all that the thread writes later |
+//! | writes of one batch | none among each other; all come before what follows the commit |
+//! | `read`, [`Word::load`], `read_many`, [`Words::load_all`] | acquire: the bytes are no older than the start of the call, and later accesses of the thread come after it |
+//! | reads of one gather | none among each other |
+//! | `flush` | returns when all earlier writes of the thread have arrived in GPU memory |
+//!
+//! A write that has returned has left the CPU or is about to. PCIe keeps writes in order: a flag that is written
+//! after data arrives after it.
 //!
 //! # Layers
 //!
 //! A call goes down through these modules, in this order, and never back up:
 //!
 //! ```text
-//! gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
+//! options → gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
+//! access                slices, words, arrays, batches and gathers of a mapping: bounds and process are checked here
 //! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf over CUDA
 //! copy                  one copy: word or not, mapping type, threads
 //! sys                   mmap, the calls to the module and to CUDA, forked children
 //! routines              the instructions of a copy, per architecture; hot is what each copy reads
-//! error, types, log, settings, sync, cancel
+//! error, types, sync, cancel
 //! ```
 //!
-//! `unsafe` is in `copy`, `sys`, `routines`, `hot` and `cancel` only; the other modules forbid it. What is
-//! public but hidden serves the C library (`libgdrapi`), which is built on this crate.
+//! ARCHITECTURE.md lists the modules with `unsafe`; the others forbid it. What is public but hidden serves the C
+//! library (`libgdrapi`), which is built on this crate.
 
 mod access;
 mod backend;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Counts the instructions of small copies, from the C entry to the return, under gdremu and callgrind.
-# Fails if a 4-byte write through a valid write-combining handle takes more than 44: 40 at most up to the store itself,
-# and the fence, a look at one flag and the return behind it.
+# Counts the instructions of small copies, from the C entry to the return, under gdremu and callgrind; and of the crate's
+# `Word::store`. Fails if a 4-byte write through a valid write-combining handle takes more than 44: 40 at most up to the
+# store itself, and the fence, a look at one flag and the return behind it; or if `Word::store` takes more than 12 and a
+# fence, plus the call and return that are inlined elsewhere.
 #
 #   scripts/ci/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
 #
@@ -54,10 +55,12 @@ END
 gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/copies.c" -o "$work/copies" \
     -L"$lib" -l:libgdrapi.so.2 -lc "$built/libgdremu_libcuda.so"
 
-# executed DIRECTION SIZE COUNT: instructions inside that many copies.
+# executed FUNCTION PROGRAM ARGUMENT…: instructions inside a function of a program.
 executed() {
+    local function=$1
+    shift
     LD_LIBRARY_PATH=$lib "$built/gdremu" -- valgrind --tool=callgrind --callgrind-out-file=/dev/null \
-        --toggle-collect='gdr_copy_*_mapping' "$work/copies" "$@" >"$work/log" 2>&1 || die "$(cat "$work/log")"
+        --toggle-collect="$function" "$@" >"$work/log" 2>&1 || die "$(cat "$work/log")"
     sed -n 's/.*Collected : \([0-9]*\)$/\1/p' "$work/log"
 }
 
@@ -65,7 +68,8 @@ executed() {
 printf '%-10s %6s  %s\n' direction bytes instructions
 for direction in write read; do
     for size in 4 8 64; do
-        each=$((($(executed $direction $size 1001) - $(executed $direction $size 1)) / 1000))
+        copies=('gdr_copy_*_mapping' "$work/copies" $direction $size)
+        each=$((($(executed "${copies[@]}" 1001) - $(executed "${copies[@]}" 1)) / 1000))
         printf '%-10s %6d  %d\n' $direction $size $each
         [ $direction != write ] || [ $size != 4 ] || four_byte_write=$each
     done
@@ -73,3 +77,10 @@ done
 
 [ "$four_byte_write" -gt 0 ] || die "nothing was counted"
 [ "$four_byte_write" -le 44 ] || die "a 4-byte write takes $four_byte_write instructions, more than 44"
+
+cargo build --quiet --release --package gdrcopy --example word_store
+store=('word_store::store*' "$built/examples/word_store")
+each=$((($(executed "${store[@]}" 1001) - $(executed "${store[@]}" 1)) / 1000))
+printf '%-10s %6d  %d\n' Word::store 4 $each
+[ "$each" -gt 0 ] || die "no Word::store was counted"
+[ "$each" -le 14 ] || die "Word::store takes $each instructions, more than 14"
