@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::access::{Scalar, Word};
-use crate::copy;
+use crate::types::MappingType;
 
 /// Words in different places, of any mappings, that are read together.
 ///
@@ -20,23 +20,33 @@ use crate::copy;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Words<'m, T>(Box<[Word<'m, T>]>);
+pub struct Words<'m, T> {
+    words: Box<[Word<'m, T>]>,
+    /// What all their mappings can be read as.
+    kind: MappingType,
+}
 
 impl<'m, T: Scalar> FromIterator<Word<'m, T>> for Words<'m, T> {
     fn from_iter<I: IntoIterator<Item = Word<'m, T>>>(words: I) -> Self {
-        Words(words.into_iter().collect())
+        let words: Box<[Word<'m, T>]> = words.into_iter().collect();
+        let is_wc = |word: &Word<'m, T>| word.kind() == MappingType::WriteCombining;
+        let kind = match words.iter().all(is_wc) {
+            true => MappingType::WriteCombining,
+            false => MappingType::Device,
+        };
+        Words { words, kind }
     }
 }
 
 impl<T: Scalar> Words<'_, T> {
     /// The number of words.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.words.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.words.is_empty()
     }
 
     /// Reads all words. An acquire; no value is older than the call; in no order among each other.
@@ -46,11 +56,7 @@ impl<T: Scalar> Words<'_, T> {
     /// the mappings.
     pub fn load_all(&self, values: &mut [T]) {
         assert_eq!(values.len(), self.len(), "a value for each word");
-        self.0.iter().for_each(|word| word.owner().assert());
-        copy::gather(|| {
-            for (word, value) in self.0.iter().zip(values) {
-                word.load_unfenced(value);
-            }
-        });
+        self.words.iter().for_each(|word| word.owner().assert());
+        Word::gather(&self.words, self.kind, values);
     }
 }

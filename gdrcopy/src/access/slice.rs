@@ -9,6 +9,7 @@ use bytemuck::Pod;
 use crate::access::{Array, Batch, Scalar, Word};
 use crate::copy;
 use crate::error::{Error, Result};
+use crate::routines::Item;
 use crate::sys::fork::Owner;
 use crate::sys::mmap::Region;
 use crate::types::MappingType;
@@ -44,10 +45,10 @@ impl<'m> MappedSlice<'m> {
         mapping_type: MappingType,
     ) -> MappedSlice<'m> {
         assert!(head <= region.len() && len <= region.len() - head);
-        // Cached memory gets the volatile and assembly accesses of write-combining memory, because `memcpy`,
-        // which C programs get, is a data race in Rust's model where another thread writes.
+        // Cached memory gets the volatile accesses of device memory: `memcpy`, which C programs get, is a data race
+        // in Rust's model where another thread writes.
         let kind = match mapping_type {
-            MappingType::Caching => MappingType::WriteCombining,
+            MappingType::Caching => MappingType::Device,
             other => other,
         };
         MappedSlice {
@@ -176,13 +177,13 @@ impl<'m> MappedSlice<'m> {
         for (offset, dst) in items.iter() {
             self.place(*offset, dst.len())?;
         }
-        copy::gather(|| {
-            for (offset, dst) in items {
-                let src = self.start.wrapping_add(*offset);
-                // SAFETY: as in `write`; `place` was called above.
-                unsafe { copy::read_unfenced(self.kind, dst.as_mut_ptr(), src, dst.len()) }
-            }
+        let items = items.iter_mut().map(|(offset, dst)| Item {
+            dst: dst.as_mut_ptr(),
+            src: self.start.wrapping_add(*offset),
+            len: dst.len(),
         });
+        // SAFETY: as in `write`; `place` was called above.
+        unsafe { copy::gather(self.kind, items) };
         Ok(())
     }
 

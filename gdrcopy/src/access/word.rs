@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ptr;
 use std::time::Instant;
 
 use bytemuck::Pod;
@@ -9,6 +10,7 @@ use bytemuck::Pod;
 use crate::access::MappedSlice;
 use crate::copy;
 use crate::error::{Error, Result};
+use crate::routines::Item;
 use crate::sys::fork::Owner;
 use crate::sys::mmap::Region;
 use crate::types::MappingType;
@@ -130,12 +132,20 @@ impl<'m, T: Scalar> Word<'m, T> {
         unsafe { copy::store_unfenced(self.at, value) }
     }
 
-    /// Reads it between the fences of a gather. The caller has checked the owner.
-    #[inline]
-    pub(super) fn load_unfenced(self, value: &mut T) {
-        let dst = std::ptr::from_mut(value).cast();
-        // SAFETY: as in `load`.
-        unsafe { copy::read_unfenced(self.kind, dst, self.at.cast(), size_of::<T>()) }
+    /// Reads words into the same number of values, between the fences of one read. `kind` is write-combining only
+    /// if all their mappings are. The caller has checked the owners.
+    pub(super) fn gather(words: &[Self], kind: MappingType, values: &mut [T]) {
+        let items = words.iter().zip(values).map(|(word, value)| Item {
+            dst: ptr::from_mut(value).cast(),
+            src: word.at.cast(),
+            len: size_of::<T>(),
+        });
+        // SAFETY: a `T` is mapped at each word: invariant. Device memory's accesses suit every type of mapping.
+        unsafe { copy::gather(kind, items) }
+    }
+
+    pub(super) fn kind(self) -> MappingType {
+        self.kind
     }
 }
 

@@ -7,8 +7,10 @@ mod parallel;
 
 use std::ffi::OsStr;
 
+use std::ptr;
+
 use crate::hot::HOT;
-use crate::routines::{self, Routine};
+use crate::routines::{self, Item, Routine};
 use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
@@ -209,23 +211,33 @@ pub(crate) unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
     unsafe { routines::store_unfenced(dst, value) }
 }
 
-/// Makes `reads`, of [`read_unfenced`] only, between the fences of one read.
-#[inline(always)]
-pub(crate) fn gather(reads: impl FnOnce()) {
-    routines::before_read();
-    reads();
-    routines::after_read();
-    fence_if_mixed();
-}
-
-/// Copies `len` bytes from a mapping, as a part of a [`gather`].
+/// Copies each item from a mapping, between the fences of one read.
 ///
 /// # Safety
-/// As for [`from_mapping`], for a mapping that is not cached.
+/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`, which is not cached.
 #[inline(always)]
-pub(crate) unsafe fn read_unfenced(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+pub(crate) unsafe fn gather(kind: MappingType, items: impl Iterator<Item = Item>) {
+    const NONE: Item = Item {
+        dst: ptr::null_mut(),
+        src: ptr::null(),
+        len: 0,
+    };
+    let routine = routine_for(kind);
+    let (mut some, mut count) = ([NONE; 32], 0);
+    routines::before_read();
+    for item in items {
+        some[count] = item;
+        count += 1;
+        if count == some.len() {
+            // SAFETY: contract of this function.
+            unsafe { routines::gather_unfenced(routine, &some) };
+            count = 0;
+        }
+    }
     // SAFETY: contract of this function.
-    unsafe { routines::read_unfenced(routine_for(kind), dst, src, len) }
+    unsafe { routines::gather_unfenced(routine, &some[..count]) };
+    routines::after_read();
+    fence_if_mixed();
 }
 
 /// Waits until the thread's earlier writes have arrived at the GPU: a load through PCIe does not pass them.

@@ -38,7 +38,7 @@ mod stores;
 use core::ptr;
 
 pub use arch::supported;
-pub use routine::Routine;
+pub use routine::{Item, Routine};
 pub use select::{best, find};
 
 use arch::fence;
@@ -210,15 +210,22 @@ pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, le
     }
 }
 
-/// Copies `len` bytes of a mapping to host memory. [`before_read`] and [`after_read`] order it. Words too are
-/// read by the routine: its loads overlap, plain ones of write-combining memory do not.
+/// Copies each item from a mapping to host memory. [`before_read`] and [`after_read`] order them. Words too are read
+/// by the routine: its loads overlap, plain ones of write-combining memory do not.
 ///
 /// # Safety
-/// As for [`read_wc`].
+/// Each item's `dst` and `src` must be as for [`read_wc`]. The CPU must run the routine.
 #[inline(always)]
-pub unsafe fn read_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn gather_unfenced(routine: &Routine, items: &[Item]) {
     // SAFETY: contract of this function.
-    unsafe { (routine.read)(dst, src, len) }
+    unsafe {
+        match routine.gather {
+            Some(gather) => gather(items),
+            None => items
+                .iter()
+                .for_each(|item| (routine.read)(item.dst, item.src, item.len)),
+        }
+    }
 }
 
 /// Orders every memory access before it against every one after it, whatever the mapping types:

@@ -8,6 +8,7 @@ pub(super) static ROUTINE: Routine = Routine {
     name: "portable",
     write,
     read,
+    gather: None,
 };
 
 /// # Safety

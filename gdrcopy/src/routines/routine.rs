@@ -24,7 +24,26 @@ pub struct Routine {
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
     pub(crate) read: CopyFn,
+    /// Reads many small ranges, with as many loads in flight as the CPU can have; `None` if `read` does it as well.
+    pub(crate) gather: Option<GatherFn>,
 }
+
+/// One range of a gather.
+#[derive(Clone, Copy, Debug)]
+pub struct Item {
+    /// Host memory, writable for `len` bytes.
+    pub dst: *mut u8,
+    /// A mapping, readable as for [`read_wc`](super::read_wc).
+    pub src: *const u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// Copies each item.
+///
+/// # Safety
+/// The items are as described there, and the CPU must have the instructions.
+pub(crate) type GatherFn = unsafe fn(items: &[Item]);
 
 impl Routine {
     /// What `GDRCOPY_ISA` calls it.

@@ -12,12 +12,12 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
 pub(crate) mod fence {
     use core::sync::atomic::{Ordering, fence};
 
-    pub(crate) use full as after_read;
-    pub(crate) use full as after_write;
-    pub(crate) use full as before_read;
-    pub(crate) use full as before_write;
+    pub use full as after_read;
+    pub use full as after_write;
+    pub use full as before_read;
+    pub use full as before_write;
 
-    pub(crate) fn full() {
+    pub fn full() {
         fence(Ordering::SeqCst);
     }
 }

@@ -7,6 +7,7 @@ static POWER: Routine = Routine {
     name: "power",
     write,
     read: portable::read,
+    gather: None,
 };
 
 /// The routines, best first.
@@ -27,13 +28,13 @@ unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 pub(crate) mod fence {
     use core::sync::atomic::{Ordering, fence};
 
-    pub(crate) use full as after_read;
-    pub(crate) use full as after_write;
-    pub(crate) use full as before_read;
-    pub(crate) use full as before_write;
+    pub use full as after_read;
+    pub use full as after_write;
+    pub use full as before_read;
+    pub use full as before_write;
 
     #[inline(always)]
-    pub(crate) fn full() {
+    pub fn full() {
         fence(Ordering::SeqCst);
     }
 }

@@ -10,7 +10,7 @@ use core::arch::x86_64::{
 };
 
 use crate::routines::loads::StackLine;
-use crate::routines::routine::LINE;
+use crate::routines::routine::{Item, LINE};
 use crate::routines::stores;
 
 /// # Safety
@@ -105,6 +105,25 @@ fn fetch_for_stores(dst: *const u8) {
                 in(reg) dst.wrapping_add(n * LINE),
                 options(nostack, preserves_flags, readonly)
             );
+        }
+    }
+}
+
+/// Reads small items in few instructions each: the CPU looks some 500 instructions ahead of the load that it waits
+/// for, and 16 loads must be among them.
+///
+/// # Safety
+/// Needs AVX-512 F and BW; the items are as for `GatherFn`.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn gather(items: &[Item]) {
+    for &Item { dst, src, len } in items {
+        // SAFETY: contract of this function; `copy_part` gets bytes of one line.
+        unsafe {
+            if src.addr() % LINE + len <= LINE && !crosses_page(dst, src) {
+                copy_part(dst, src, len);
+            } else {
+                read(dst, src, len);
+            }
         }
     }
 }

@@ -26,18 +26,21 @@ static AVX512: Routine = Routine {
     name: "avx512",
     write: avx512::write,
     read: avx512::read,
+    gather: Some(avx512::gather),
 };
 
 static AVX2: Routine = Routine {
     name: "avx2",
     write: avx2::write,
     read: avx2::read,
+    gather: None,
 };
 
 static SSE41: Routine = Routine {
     name: "sse41",
     write: sse41::write,
     read: sse41::read,
+    gather: None,
 };
 
 /// The routines that this CPU runs, best first. AVX-512 of other makers than Intel comes last.
