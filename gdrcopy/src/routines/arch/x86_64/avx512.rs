@@ -109,21 +109,47 @@ fn fetch_for_stores(dst: *const u8) {
     }
 }
 
-/// Reads small items in few instructions each: the CPU looks some 500 instructions ahead of the load that it waits
-/// for, and 16 loads must be among them.
+/// Reads small items: the lines of a batch are loaded with few instructions between them, because the CPU looks some
+/// 500 instructions ahead of the load that it waits for (half of that where another thread shares the core), and the
+/// loads of the whole batch must be among them.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW; the items are as for `GatherFn`.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn gather(items: &[Item]) {
-    for &Item { dst, src, len } in items {
-        // SAFETY: contract of this function; `copy_part` gets bytes of one line.
-        unsafe {
-            if src.addr() % LINE + len <= LINE && !crosses_page(dst, src) {
-                copy_part(dst, src, len);
-            } else {
-                read(dst, src, len);
-            }
+    let (batches, rest) = items.as_chunks::<BATCH>();
+    let (small_batches, rest) = rest.as_chunks::<4>();
+    // SAFETY: contract of this function.
+    unsafe {
+        batches.iter().for_each(|items| gather_batch(items));
+        small_batches.iter().for_each(|items| gather_batch(items));
+        rest.iter().for_each(|item| gather_batch(&[*item]));
+    }
+}
+
+/// # Safety
+/// As for [`gather`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn gather_batch<const N: usize>(items: &[Item; N]) {
+    let is_small = |item: &Item| {
+        // An empty item has no line, and the mask below no bits to shift.
+        let last = item.len.wrapping_sub(1);
+        last < LINE - item.src.addr() % LINE && !crosses_page(item.dst, item.src)
+    };
+    // SAFETY: contract of this function; the bytes of small items are all of one line.
+    unsafe {
+        if !items.iter().all(is_small) {
+            return items
+                .iter()
+                .for_each(|item| read(item.dst, item.src, item.len));
+        }
+        let mut lines = [_mm512_setzero_si512(); N];
+        for (item, line) in items.iter().zip(&mut lines) {
+            *line = load_line(item.src.wrapping_sub(item.src.addr() % LINE));
+        }
+        for (item, line) in items.iter().zip(lines) {
+            store_part(item.dst, item.src, item.len, line);
         }
     }
 }
@@ -136,15 +162,26 @@ pub(super) unsafe fn gather(items: &[Item]) {
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {
     if len > 0 {
-        let offset = src.addr() % LINE;
-        let wanted = u64::MAX >> (LINE - len) << offset;
-        // SAFETY: the line holds the bytes at `src`. The mask lets through `len` bytes, the first
-        // of which goes to `dst`; the others are not stored and cannot fault.
+        // SAFETY: contract of this function; the line holds the bytes at `src`.
         unsafe {
-            let line = load_line(src.wrapping_sub(offset));
-            _mm512_mask_storeu_epi8(dst.wrapping_sub(offset).cast(), wanted, line);
+            let line = load_line(src.wrapping_sub(src.addr() % LINE));
+            store_part(dst, src, len, line);
         }
     }
+}
+
+/// Stores the bytes of `line` that come from the `len` bytes at `src`, 1 to 64, all of that line.
+///
+/// # Safety
+/// Needs AVX-512 F and BW, and `len` writable bytes at `dst`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn store_part(dst: *mut u8, src: *const u8, len: usize, line: __m512i) {
+    let offset = src.addr() % LINE;
+    let wanted = u64::MAX >> (LINE - len) << offset;
+    // SAFETY: the mask lets through `len` bytes, the first of which goes to `dst`; the others are not stored and
+    // cannot fault.
+    unsafe { _mm512_mask_storeu_epi8(dst.wrapping_sub(offset).cast(), wanted, line) }
 }
 
 /// Whether the masked store of [`copy_part`] would cross a page. If one of the two pages is not accessible,
