@@ -64,13 +64,17 @@ pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, sto
     let mut rest = Rest { dst, src, len };
     // SAFETY: `len` bytes are readable at `src` and writable at `dst`: contract of this function.
     unsafe {
-        rest.climb::<H, W>(LINE);
+        if rest.dst.addr() % LINE != 0 {
+            rest.climb::<H, W>(LINE);
+        }
         let lines = rest.len - rest.len % LINE;
         for at in (0..lines).step_by(LINE) {
             store_line(rest.dst.add(at), rest.src.add(at));
         }
         rest.advance(lines);
-        rest.descend::<H, W>();
+        if rest.len > 0 {
+            rest.descend::<H, W>();
+        }
     }
 }
 
