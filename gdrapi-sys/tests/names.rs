@@ -26,7 +26,7 @@ fn pins_maps_and_copies_under_gdremu() {
 #[ignore = "pins_maps_and_copies_under_gdremu runs it"]
 fn pins_maps_and_copies() {
     let size = GPU_PAGE_SIZE as usize;
-    let address = cuda::Cuda::new().alloc(2 * size) + GPU_PAGE_OFFSET & GPU_PAGE_MASK;
+    let address = (cuda::Cuda::new().alloc(2 * size) + GPU_PAGE_OFFSET) & GPU_PAGE_MASK;
     let mut handle = gdr_mh_t::default();
     let mut info = gdr_info_t::default();
     let (mut va, mut back) = (ptr::null_mut(), [0_u8; 5]);

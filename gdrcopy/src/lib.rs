@@ -10,7 +10,7 @@
 //! # fn main() -> Result<(), gdrcopy::Error> {
 //! let address = device_pointer(); // from cuMemAlloc or cudaMalloc, of any alignment
 //! let gdr = Gdr::open()?;
-//! // SAFETY: the memory stays allocated until the mapping is dropped, and holds plain bytes.
+//! // The memory stays allocated until the mapping is dropped, and holds plain bytes.
 //! let pin = unsafe { gdr.pin(address, 1 << 20, PinFlags::DEFAULT) }?;
 //! let mapping = pin.map(1 << 20, MapFlag::Default)?;
 //!

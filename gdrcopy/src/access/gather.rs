@@ -52,7 +52,7 @@ impl<T: Scalar> Words<'_, T> {
     /// Reads all words. An acquire; no value is older than the call; in no order among each other.
     ///
     /// # Panics
-    /// If `values` has not as many elements as there are words; in a forked child of the process that made
+    /// If `values` and the words differ in number; in a forked child of the process that made
     /// the mappings.
     pub fn load_all(&self, values: &mut [T]) {
         assert_eq!(values.len(), self.len(), "a value for each word");

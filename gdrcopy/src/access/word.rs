@@ -62,7 +62,7 @@ impl<'m, T: Scalar> Word<'m, T> {
     pub(super) fn of_slice(slice: MappedSlice<'m>, offset: usize) -> Result<Word<'m, T>> {
         let size = size_of::<T>();
         let at = slice.place(0, size)?;
-        if at.addr() % size != 0 {
+        if !at.addr().is_multiple_of(size) {
             return Err(Error::UnalignedWord { offset, size });
         }
         Ok(Word {

@@ -24,7 +24,7 @@ pub struct Routine {
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
     pub(crate) read: CopyFn,
-    /// Reads many small ranges, with as many loads in flight as the CPU can have; `None` if `read` does it as well.
+    /// Reads many small ranges, with the most loads in flight; `None` if `read` for each does it too.
     pub(crate) gather: Option<GatherFn>,
 }
 

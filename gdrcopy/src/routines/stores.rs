@@ -64,7 +64,7 @@ pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, sto
     let mut rest = Rest { dst, src, len };
     // SAFETY: `len` bytes are readable at `src` and writable at `dst`: contract of this function.
     unsafe {
-        if rest.dst.addr() % LINE != 0 {
+        if rest.dst.addr() & (LINE - 1) != 0 {
             rest.climb::<H, W>(LINE);
         }
         let lines = rest.len - rest.len % LINE;
