@@ -1,4 +1,4 @@
-//! The CUDA driver, loaded when the dma-buf backend or an allocator needs it and never before.
+//! The CUDA driver, loaded when the dma-buf backend, an allocator or a pin cache needs it and never before.
 //!
 //! Result codes stay plain integers: a driver newer than this library may answer with any number. The
 //! library stays loaded once it is: others in the process use it too. No state here is locked while it
@@ -47,6 +47,7 @@ const NOT_INITIALIZED: c_uint = 3;
 /// What every version from this one on has, 1000 × major + 10 × minor.
 pub(crate) const OLDEST: i32 = 11000;
 const POINTER_ATTRIBUTE_CONTEXT: c_int = 1;
+const POINTER_ATTRIBUTE_BUFFER_ID: c_int = 7;
 const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 const HANDLE_TYPE_DMA_BUF_FD: c_int = 1;
 const RANGE_FLAG_PCIE: c_ulonglong = 1;
@@ -239,6 +240,17 @@ impl Driver {
             0 => context,
             _ => ptr::null_mut(),
         }
+    }
+
+    /// CUDA's number of the allocation at this address. It is never used again, unlike the address.
+    pub(crate) fn buffer_id(&self, address: u64) -> Result<u64> {
+        let mut id: c_ulonglong = 0;
+        let place = ptr::from_mut(&mut id).cast();
+        // SAFETY: the attribute is an unsigned long long, and the output is a local variable.
+        let result =
+            unsafe { (self.pointer_attribute)(place, POINTER_ATTRIBUTE_BUFFER_ID, address) };
+        self.check("cuPointerGetAttribute", result)?;
+        Ok(id)
     }
 
     /// An attribute of a device, or `None` if the driver does not know it.

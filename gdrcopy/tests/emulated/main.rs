@@ -8,6 +8,7 @@ mod built;
 mod cuda;
 mod gates;
 mod ownership;
+mod pin_cache;
 mod pool;
 
 use std::process::Command;
@@ -51,6 +52,14 @@ fn pool_under_gdremu() {
         "--profile traditional",
     ] {
         under_gdremu(&format!("{LEAK_IS_FAILURE} {options}"), "pool::", "");
+    }
+}
+
+#[test]
+fn pin_cache_under_gdremu() {
+    for profile in ["default", "dmabuf", "traditional"] {
+        let options = format!("{LEAK_IS_FAILURE} --profile {profile}");
+        under_gdremu(&options, "pin_cache::", "");
     }
 }
 
