@@ -100,6 +100,13 @@ pub enum Error {
         /// What it answered, as an errno value.
         errno: i32,
     },
+    /// A pool of a fixed range has no room for the buffer.
+    PoolExhausted,
+    /// An alignment that is not a power of two.
+    InvalidAlignment {
+        /// The alignment in bytes.
+        align: usize,
+    },
     /// The deadline passed.
     TimedOut,
     /// An element that does not start at a multiple of its size.
@@ -212,6 +219,7 @@ impl Error {
             | Error::OutOfPin
             | Error::NotMapped
             | Error::UnalignedWord { .. }
+            | Error::InvalidAlignment { .. }
             | Error::MappingTypeRefused { .. }
             | Error::PinFlagsNeedNewerDriver { .. } => libc::EINVAL,
             Error::ForkedChild => libc::EACCES,
@@ -223,6 +231,7 @@ impl Error {
             | Error::NoDmaBufSupport { .. }
             | Error::NoDmaBufGpu { .. } => libc::EOPNOTSUPP,
             Error::Cuda { error, .. } => error.errno(),
+            Error::PoolExhausted => libc::ENOMEM,
             Error::TimedOut => libc::ETIMEDOUT,
             Error::Driver { errno, .. }
             | Error::OutOfHandles { errno }
@@ -316,6 +325,12 @@ impl fmt::Display for Error {
                 let errno = Errno::from_raw(errno);
                 let (meaning, advice) = (errno.desc(), advice(call, errno));
                 write!(f, "{call} failed with {errno:?} ({meaning}): {advice}")
+            }
+            Error::PoolExhausted => f.write_str(
+                "the pool's memory has no free range of this size: drop buffers, or use an allocator",
+            ),
+            Error::InvalidAlignment { align } => {
+                write!(f, "the alignment {align} is not a power of two: pass 1, 2, 4, ...")
             }
             Error::TimedOut => f.write_str("the deadline passed before the GPU wrote the value"),
             Error::UnalignedWord { offset, size } => write!(

@@ -54,6 +54,7 @@
 //! A call goes down through these modules, in this order, and never back up:
 //!
 //! ```text
+//! pool, pin_cache       many buffers of few pins; pins for later use. memory is what pools are made of
 //! options → gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
 //! access                slices, words, arrays, batches and gathers of a mapping: bounds and process are checked here
 //! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf over CUDA
@@ -76,9 +77,12 @@ mod error;
 mod gdr;
 mod hot;
 mod mapping;
+mod memory;
 mod options;
 mod pin;
+mod pin_cache;
 mod pin_state;
+mod pool;
 #[doc(hidden)]
 pub mod routines;
 #[doc(hidden)]
@@ -92,6 +96,11 @@ pub use copy::{MAX_THREADS, set_threads};
 pub use error::{Call, CudaError, Error, Result};
 pub use gdr::Gdr;
 pub use mapping::Mapping;
+#[cfg(feature = "cudarc")]
+pub use memory::CudarcAllocator;
+pub use memory::{CudaAllocator, DeviceAllocator, DeviceMemory, RawMemory};
 pub use options::{Backend, Options};
 pub use pin::Pin;
+pub use pin_cache::{PinCache, PinCacheReport};
+pub use pool::{Pool, PoolBuffer, PoolOptions, PoolReport};
 pub use types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};

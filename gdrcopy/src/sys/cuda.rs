@@ -1,8 +1,10 @@
-//! The CUDA driver, loaded when the dma-buf backend needs it and never before.
+//! The CUDA driver, loaded when the dma-buf backend, an allocator or a pin cache needs it and never before.
 //!
 //! Result codes stay plain integers: a driver newer than this library may answer with any number. The
 //! library stays loaded once it is: others in the process use it too. No state here is locked while it
 //! is made, so that a child forked in the middle finds none that would make it wait.
+
+pub(crate) mod memory;
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -22,6 +24,8 @@ use crate::error::{CudaError, CudaVersion, Error, Result};
 pub(crate) enum DeviceAttribute {
     /// The CPU and the GPU share page tables: a coherent platform.
     HostPageTables = 100,
+    /// Memory can be allocated and freed in the order of a stream. Not on GPUs in TCC mode.
+    MemoryPools = 115,
     /// Memory can be exported as a dma-buf.
     DmaBuf = 124,
     /// Such a dma-buf can be mapped.
@@ -40,19 +44,27 @@ impl Device {
 }
 
 const NOT_INITIALIZED: c_uint = 3;
+/// What every version from this one on has, 1000 × major + 10 × minor.
+pub(crate) const OLDEST: i32 = 11000;
 const POINTER_ATTRIBUTE_CONTEXT: c_int = 1;
+const POINTER_ATTRIBUTE_BUFFER_ID: c_int = 7;
 const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 const HANDLE_TYPE_DMA_BUF_FD: c_int = 1;
 const RANGE_FLAG_PCIE: c_ulonglong = 1;
 
 type Context = *mut c_void;
+type Stream = *mut c_void;
 
 macro_rules! functions {
-    ($($name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
+    (
+        $($name:ident = $symbol:literal: fn($($argument:ty),*);)+
+        [newer than OLDEST] $($newer:ident = $newer_symbol:literal: fn($($newer_argument:ty),*);)+
+    ) => {
         /// The functions in use. All return a CUresult.
         #[derive(Debug)]
         pub(crate) struct Driver {
             $($name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
+            $($newer: Result<unsafe extern "C" fn($($newer_argument),*) -> c_uint>,)+
             /// Whether cuInit has succeeded.
             is_initialized: AtomicBool,
         }
@@ -64,6 +76,11 @@ macro_rules! functions {
                         // SAFETY: the driver API gives the symbol this type.
                         let symbol = unsafe { library.get($symbol) };
                         *symbol.map_err(|_| Error::NoCudaFunction($symbol))?
+                    },)+
+                    $($newer: {
+                        // SAFETY: as above.
+                        let symbol = unsafe { library.get($newer_symbol) };
+                        symbol.map(|symbol| *symbol).map_err(|_| Error::NoCudaFunction($newer_symbol))
                     },)+
                     is_initialized: AtomicBool::new(false),
                 })
@@ -84,24 +101,41 @@ functions! {
     context_device = "cuCtxGetDevice": fn(*mut c_int);
     retain_context = "cuDevicePrimaryCtxRetain": fn(*mut Context, c_int);
     release_context = "cuDevicePrimaryCtxRelease_v2": fn(c_int);
+    alloc = "cuMemAlloc_v2": fn(*mut c_ulonglong, usize);
+    free = "cuMemFree_v2": fn(c_ulonglong);
+    create_stream = "cuStreamCreate": fn(*mut Stream, c_uint);
+    destroy_stream = "cuStreamDestroy_v2": fn(Stream);
+    [newer than OLDEST]
     export = "cuMemGetHandleForAddressRange": fn(*mut c_void, c_ulonglong, usize, c_int, c_ulonglong);
+    free_async = "cuMemFreeAsync": fn(c_ulonglong, Stream);
 }
 
-/// The CUDA driver once it is loaded, or why it cannot be used.
-static DRIVER: OnceBox<Result<Driver>> = OnceBox::new();
+/// A loaded CUDA driver, or why it cannot be used.
+struct Loaded {
+    version: i32,
+    driver: Result<Driver>,
+}
+
+/// The CUDA driver once it is loaded.
+static LOADED: OnceBox<Result<Loaded>> = OnceBox::new();
 
 /// The CUDA driver, loaded now if need be, if it is of this version or later (1000 × major + 10 × minor).
 /// Only its version is asked for, which needs no cuInit.
 pub(crate) fn load(needed: i32) -> Result<&'static Driver> {
-    let loaded = match DRIVER.get() {
+    let loaded = match LOADED.get() {
         Some(loaded) => loaded,
         None => {
             let library = open_library().ok_or(Error::NoCuda)?;
             // Two threads may come here at once: both load the same library, and one result is kept.
-            DRIVER.get_or_init(|| Box::new(use_library(&library, needed)))
+            LOADED.get_or_init(|| Box::new(use_library(&library)))
         }
     };
-    loaded.as_ref().map_err(|error| *error)
+    let Loaded { version, driver } = loaded.as_ref().map_err(|error| *error)?;
+    if *version < needed {
+        let version = *version;
+        return Err(Error::CudaTooOld { version, needed });
+    }
+    driver.as_ref().map_err(|error| *error)
 }
 
 /// Loads the library, which then stays loaded.
@@ -119,13 +153,11 @@ fn open_library() -> Option<ManuallyDrop<Library>> {
     })
 }
 
-fn use_library(library: &Library, needed: i32) -> Result<Driver> {
+fn use_library(library: &Library) -> Result<Loaded> {
     let version = version(library)?;
-    if version < needed {
-        return Err(Error::CudaTooOld { version, needed });
-    }
     log::debug!("CUDA {}", CudaVersion(version));
-    Driver::from_library(library)
+    let driver = Driver::from_library(library);
+    Ok(Loaded { version, driver })
 }
 
 fn version(library: &Library) -> Result<i32> {
@@ -210,6 +242,17 @@ impl Driver {
         }
     }
 
+    /// CUDA's number of the allocation at this address. It is never used again, unlike the address.
+    pub(crate) fn buffer_id(&self, address: u64) -> Result<u64> {
+        let mut id: c_ulonglong = 0;
+        let place = ptr::from_mut(&mut id).cast();
+        // SAFETY: the attribute is an unsigned long long, and the output is a local variable.
+        let result =
+            unsafe { (self.pointer_attribute)(place, POINTER_ATTRIBUTE_BUFFER_ID, address) };
+        self.check("cuPointerGetAttribute", result)?;
+        Ok(id)
+    }
+
     /// An attribute of a device, or `None` if the driver does not know it.
     pub(crate) fn attribute(&self, device: Device, attribute: DeviceAttribute) -> Option<i32> {
         let mut value = 0;
@@ -227,12 +270,13 @@ impl Driver {
         over_pcie: bool,
     ) -> Result<OwnedFd> {
         let flags = if over_pcie { RANGE_FLAG_PCIE } else { 0 };
+        let export = self.export?;
         self.in_context(device, address, || {
             let mut fd: c_int = -1;
             let place = ptr::from_mut(&mut fd).cast();
             // SAFETY: the handle is an int; the range is only looked up.
             self.check("cuMemGetHandleForAddressRange", unsafe {
-                (self.export)(place, address, len, HANDLE_TYPE_DMA_BUF_FD, flags)
+                export(place, address, len, HANDLE_TYPE_DMA_BUF_FD, flags)
             })?;
             // SAFETY: the descriptor is new and ours.
             Ok(unsafe { OwnedFd::from_raw_fd(fd) })

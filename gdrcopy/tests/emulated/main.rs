@@ -8,6 +8,8 @@ mod built;
 mod cuda;
 mod gates;
 mod ownership;
+mod pin_cache;
+mod pool;
 
 use std::process::Command;
 
@@ -34,6 +36,30 @@ fn ownership_under_gdremu() {
 fn access_under_gdremu() {
     for profile in ["default", "cached", "device", "dmabuf"] {
         under_gdremu(&format!("--profile {profile}"), "access::", "");
+    }
+}
+
+/// A pin that is left behind is a failure.
+const LEAK_IS_FAILURE: &str = "--leak-exit 42";
+
+#[test]
+fn pool_under_gdremu() {
+    for options in [
+        "--profile default",
+        "--no-mempools",
+        "--profile device",
+        "--profile dmabuf",
+        "--profile traditional",
+    ] {
+        under_gdremu(&format!("{LEAK_IS_FAILURE} {options}"), "pool::", "");
+    }
+}
+
+#[test]
+fn pin_cache_under_gdremu() {
+    for profile in ["default", "dmabuf", "traditional"] {
+        let options = format!("{LEAK_IS_FAILURE} --profile {profile}");
+        under_gdremu(&options, "pin_cache::", "");
     }
 }
 

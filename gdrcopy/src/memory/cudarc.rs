@@ -1,0 +1,67 @@
+//! GPU memory of the crate cudarc.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError, result};
+
+use crate::error::{CudaError, Error, Result};
+use crate::memory::{DeviceAllocator, DeviceMemory};
+
+/// Memory that `CudaStream::alloc` has taken from a memory pool of CUDA cannot be pinned:
+/// [`CudarcAllocator`] allocates memory that can.
+// SAFETY: a `CudaSlice` owns its allocation. Safe code reaches it only by a reference to the slice, and the
+// pool that has taken the slice gives none out.
+unsafe impl DeviceMemory for CudaSlice<u8> {
+    fn address(&self) -> u64 {
+        self.device_ptr(self.stream()).0
+    }
+
+    fn len(&self) -> usize {
+        self.num_bytes()
+    }
+}
+
+/// Allocates `CudaSlice<u8>` in the context of a stream, by cuMemAlloc, so that they can be pinned. cudarc frees
+/// them in the order of the stream where the GPU supports memory pools, and otherwise, as in TCC mode, by
+/// cuMemFree.
+///
+/// ```no_run
+/// use cudarc::driver::CudaContext;
+/// use gdrcopy::{CudarcAllocator, Gdr, Pool};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let stream = CudaContext::new(0)?.new_stream()?;
+/// let pool = Pool::new(&Gdr::open()?, CudarcAllocator::new(stream));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct CudarcAllocator {
+    stream: Arc<CudaStream>,
+}
+
+impl CudarcAllocator {
+    /// Allocates in the context of this stream, and frees in the order of this stream.
+    pub fn new(stream: Arc<CudaStream>) -> CudarcAllocator {
+        CudarcAllocator { stream }
+    }
+}
+
+impl DeviceAllocator for CudarcAllocator {
+    fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>> {
+        let failed = |call, DriverError(code): DriverError| {
+            let (code, name) = (code as _, None);
+            let error = CudaError { code, name };
+            Error::Cuda { call, error }
+        };
+        let bound = self.stream.context().bind_to_thread();
+        bound.map_err(|error| failed("cuCtxSetCurrent", error))?;
+        // SAFETY: the memory is owned by the slice below.
+        let address = unsafe { result::malloc_sync(len) };
+        let address = address.map_err(|error| failed("cuMemAlloc", error))?;
+        // SAFETY: the address is that of `len` bytes; every byte is a valid u8, and safe code cannot read them
+        // through the slice, which the pool keeps to itself.
+        Ok(Box::new(unsafe {
+            self.stream.upgrade_device_ptr::<u8>(address, len)
+        }))
+    }
+}

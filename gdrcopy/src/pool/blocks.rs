@@ -1,0 +1,264 @@
+//! Which parts of a chunk of GPU memory are in use: allocation metadata, by device address.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::types::GPU_PAGE_SIZE as PAGE;
+
+/// Small buffers take whole lines, so that no two of them share a PCIe write, nor a line of the CPU's
+/// write-combining buffers.
+pub(super) const LINE: u64 = 64;
+/// Buffers beyond this size have a chunk of their own.
+pub(super) const LARGE: u64 = 2 << 20;
+
+/// Part of a chunk that is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    /// Device address of its first byte.
+    pub(super) start: u64,
+    /// Bytes: whole lines in a shared page, otherwise whole pages.
+    pub(super) len: u64,
+}
+
+/// Which parts of a chunk are in use.
+///
+/// Blocks below the size of a GPU page are in shared pages, which hold nothing else, and stay inside one. Larger
+/// blocks are whole pages.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    pages: FreeRanges,
+    /// The shared pages by their start, with what is free in them.
+    shared: BTreeMap<u64, FreeRanges>,
+    /// Blocks in use.
+    pub(super) count: usize,
+    /// Their bytes.
+    pub(super) used: u64,
+}
+
+impl Blocks {
+    /// None in use. The range is of whole pages.
+    pub(super) fn new(range: Range<u64>) -> Blocks {
+        assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE));
+        Blocks {
+            pages: FreeRanges::new(range),
+            shared: BTreeMap::new(),
+            count: 0,
+            used: 0,
+        }
+    }
+
+    /// Takes `len` bytes, at least 1, at a multiple of `align`, a power of two.
+    pub(super) fn take(&mut self, len: u64, align: u64) -> Option<Block> {
+        let block = if len < PAGE && align < PAGE {
+            let len = len.next_multiple_of(LINE);
+            let start = self.take_lines(len, align.max(LINE))?;
+            Block { start, len }
+        } else {
+            let len = len.checked_next_multiple_of(PAGE)?;
+            let start = self.pages.take(len, align.max(PAGE))?;
+            Block { start, len }
+        };
+        self.count += 1;
+        self.used += block.len;
+        Some(block)
+    }
+
+    fn take_lines(&mut self, len: u64, align: u64) -> Option<u64> {
+        let mut pages = self.shared.values_mut();
+        if let Some(start) = pages.find_map(|page| page.take(len, align)) {
+            return Some(start);
+        }
+        let page = self.pages.take(PAGE, PAGE)?;
+        let free = FreeRanges::new(page..page + PAGE);
+        self.shared.entry(page).or_insert(free).take(len, align)
+    }
+
+    /// Gives back what [`Blocks::take`] returned.
+    pub(super) fn give_back(&mut self, block: Block) {
+        self.count -= 1;
+        self.used -= block.len;
+        let page = block.start / PAGE * PAGE;
+        match self.shared.get_mut(&page) {
+            None => self.pages.give_back(block.start..block.start + block.len),
+            Some(free) => {
+                free.give_back(block.start..block.start + block.len);
+                if free.bytes() == PAGE {
+                    self.shared.remove(&page);
+                    self.pages.give_back(page..page + PAGE);
+                }
+            }
+        }
+    }
+
+    /// Free bytes, those in shared pages included.
+    pub(super) fn free(&self) -> u64 {
+        self.pages.bytes() + self.shared.values().map(FreeRanges::bytes).sum::<u64>()
+    }
+
+    /// Bytes of the largest free range.
+    pub(super) fn largest_free(&self) -> u64 {
+        let shared = self.shared.values().map(FreeRanges::largest);
+        shared.fold(self.pages.largest(), u64::max)
+    }
+}
+
+/// The free parts of a range of addresses. No two of them touch.
+#[derive(Debug)]
+struct FreeRanges {
+    /// End by start.
+    ends: BTreeMap<u64, u64>,
+}
+
+impl FreeRanges {
+    fn new(range: Range<u64>) -> FreeRanges {
+        let ends = BTreeMap::from([(range.start, range.end)]);
+        FreeRanges { ends }
+    }
+
+    /// Takes `len` bytes at a multiple of `align` from the smallest range that has them.
+    fn take(&mut self, len: u64, align: u64) -> Option<u64> {
+        let fits = self.ends.iter().filter_map(|(&start, &end)| {
+            let at = start.checked_next_multiple_of(align)?;
+            (at.checked_add(len)? <= end).then_some((end - start, start, at))
+        });
+        let (size, start, at) = fits.min()?;
+        let end = start + size;
+        self.ends.remove(&start);
+        for (start, end) in [(start, at), (at + len, end)] {
+            if start < end {
+                self.ends.insert(start, end);
+            }
+        }
+        Some(at)
+    }
+
+    /// Adds a range, and joins it with those that it touches.
+    fn give_back(&mut self, Range { mut start, mut end }: Range<u64>) {
+        if let Some((&before, &before_end)) = self.ends.range(..end).next_back() {
+            assert!(before_end <= start, "freed twice");
+            if before_end == start {
+                start = before;
+            }
+        }
+        if let Some(after_end) = self.ends.remove(&end) {
+            end = after_end;
+        }
+        self.ends.insert(start, end);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.ends.iter().map(|(start, end)| end - start).sum()
+    }
+
+    fn largest(&self) -> u64 {
+        let sizes = self.ends.iter().map(|(start, end)| end - start);
+        sizes.max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAGES: u64 = 12;
+    /// Not a multiple of more than a page, so that addresses and offsets have different alignments.
+    const START: u64 = 0x7f00_0000_0000 + PAGE;
+
+    fn len() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            3 => 1..1024_u64,
+            2 => 1..PAGE + 2,
+            1 => 1..PAGES * PAGE + PAGE,
+            1 => Just(u64::MAX),
+        ]
+    }
+
+    /// Takes (with length and alignment) and frees (which of the blocks).
+    fn step() -> impl Strategy<Value = Result<(u64, u64), usize>> {
+        prop_oneof![
+            3 => (len(), (0..20_u32).prop_map(|bits| 1_u64 << bits)).prop_map(Ok),
+            2 => any::<usize>().prop_map(Err),
+        ]
+    }
+
+    /// The model: the blocks in use. Whether `count` pages in a row that no block is in start at a multiple of
+    /// `align`.
+    fn has_pages(taken: &[Block], count: u64, align: u64) -> bool {
+        let used: BTreeSet<u64> = taken.iter().flat_map(pages).collect();
+        let pages = (0..PAGES).map(|i| START / PAGE + i);
+        let mut starts = pages.filter(|page| (page * PAGE).is_multiple_of(align));
+        starts.any(|first| {
+            let end = first.saturating_add(count);
+            end <= START / PAGE + PAGES && (first..end).all(|page| !used.contains(&page))
+        })
+    }
+
+    fn pages(block: &Block) -> std::ops::RangeInclusive<u64> {
+        block.start / PAGE..=(block.start + block.len - 1) / PAGE
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn blocks_are_apart_and_aligned_and_come_back_whole(steps in prop::collection::vec(step(), 1..200)) {
+            let mut blocks = Blocks::new(START..START + PAGES * PAGE);
+            let mut taken: Vec<Block> = Vec::new();
+            for step in steps {
+                match step {
+                    Ok((len, align)) => {
+                        let is_small = len < PAGE && align < PAGE;
+                        let needed = if is_small { 1 } else { len.div_ceil(PAGE) };
+                        let has_room = has_pages(&taken, needed, align);
+                        let Some(block) = blocks.take(len, align) else {
+                            prop_assert!(!has_room, "{} at {} refused", len, align);
+                            continue;
+                        };
+                        prop_assert!(has_room || is_small, "{} at {} granted", len, align);
+                        prop_assert!(block.start >= START && block.len >= len);
+                        prop_assert!(block.start + block.len <= START + PAGES * PAGE);
+                        prop_assert!(block.start.is_multiple_of(align.max(LINE)));
+                        prop_assert_eq!(pages(&block).count() == 1, needed == 1);
+                        for other in &taken {
+                            let apart = block.start + block.len <= other.start
+                                || other.start + other.len <= block.start;
+                            prop_assert!(apart, "{:?} overlaps {:?}", block, other);
+                            let share = pages(other).any(|page| pages(&block).contains(&page));
+                            prop_assert!(!share || is_small && other.len < PAGE, "{:?} {:?}", block, other);
+                        }
+                        taken.push(block);
+                    }
+                    Err(_) if taken.is_empty() => {}
+                    Err(index) => {
+                        let block = taken.swap_remove(index % taken.len());
+                        blocks.give_back(block);
+                    }
+                }
+                let used: u64 = taken.iter().map(|block| block.len).sum();
+                prop_assert_eq!((blocks.count, blocks.used), (taken.len(), used));
+                prop_assert_eq!(blocks.free() + used, PAGES * PAGE);
+                prop_assert!(blocks.largest_free() <= blocks.free());
+            }
+            for block in taken {
+                blocks.give_back(block);
+            }
+            prop_assert_eq!(blocks.largest_free(), PAGES * PAGE);
+            prop_assert_eq!(blocks.pages.ends.len(), 1);
+            prop_assert!(blocks.shared.is_empty());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "freed twice")]
+    fn block_given_back_twice_is_noticed() {
+        let mut blocks = Blocks::new(START..START + PAGES * PAGE);
+        let [block, _, _] = [(); 3].map(|()| blocks.take(PAGE, 1).expect("room"));
+        blocks.give_back(block);
+        blocks.give_back(block);
+    }
+}

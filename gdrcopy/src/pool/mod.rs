@@ -1,0 +1,314 @@
+//! A pool of small buffers in pinned GPU memory.
+//!
+//! A chunk owns its memory, its mapping and the lock of its metadata (blocks); a buffer keeps its chunk, and so
+//! needs no pool. The pool keeps the chunks that buffers share.
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod buffer;
+mod chunk;
+mod options;
+
+use std::mem;
+use std::sync::{Arc, Weak};
+
+pub use buffer::PoolBuffer;
+pub use options::PoolOptions;
+
+use crate::error::{Error, Result};
+use crate::gdr::Gdr;
+use crate::memory::{DeviceAllocator, DeviceMemory, whole_pages};
+use crate::sync::Mutex;
+use crate::sys::fork::Owner;
+use crate::types::GPU_PAGE_SIZE as PAGE;
+use blocks::LARGE;
+use chunk::Chunk;
+
+/// Hands out small buffers of GPU memory that is pinned and mapped in large chunks.
+///
+/// A pin takes at least one GPU page of 64 KiB of BAR1, and system calls; a buffer of a pool takes 64 bytes and
+/// a lock. Threads share the pool by reference.
+///
+/// | buffer | memory |
+/// | --- | --- |
+/// | below 64 KiB | a part of a GPU page that only such buffers share, in units of 64 bytes |
+/// | up to 2 MiB | whole GPU pages of a shared chunk |
+/// | above 2 MiB | a chunk of its own, 2 MiB aligned, which is freed with the buffer. In a pool of fixed memory, 2 MiB-aligned pages of that memory |
+///
+/// The memory of a new buffer is not zeroed: it has what an earlier buffer or the allocator left there.
+/// [`Pool::alloc_zeroed`] writes zeros.
+///
+/// Shared chunks are kept until [`Pool::trim`] or until the pool and the last of their buffers are dropped.
+/// Dropping a pool while buffers exist leaves them valid; debug builds log a warning.
+///
+/// ```no_run
+/// use gdrcopy::{CudaAllocator, Gdr, Pool};
+/// let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
+/// let flag = pool.alloc_zeroed(4)?;
+/// let data = pool.alloc_aligned(1000, 256)?;
+/// std::thread::scope(|s| {
+///     s.spawn(|| {
+///         data.write(0, b"data")?;
+///         flag.word::<u32>(0)?.store(1);
+///         gdrcopy::Result::Ok(())
+///     });
+/// });
+/// println!("a GPU kernel polls the flag at {:#x}", flag.device_address());
+/// # Ok::<(), gdrcopy::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Pool {
+    gdr: Gdr,
+    /// `None` in a pool of fixed memory.
+    allocator: Option<Box<dyn DeviceAllocator>>,
+    options: PoolOptions,
+    chunks: Mutex<Chunks>,
+    /// Held while a shared chunk is made, so that threads that wait for one do not each make one.
+    growth: Mutex<()>,
+    owner: Owner,
+}
+
+#[derive(Debug, Default)]
+struct Chunks {
+    shared: Vec<Arc<Chunk>>,
+    /// Those of one buffer, which keeps them.
+    own: Vec<Weak<Chunk>>,
+}
+
+/// The use of a pool's memory. Made by [`Pool::report`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolReport {
+    /// Chunks that are pinned, each by one pin and one mapping.
+    pub chunks: usize,
+    /// Buffers in use.
+    pub buffers: usize,
+    /// Pinned bytes: those in use, and those that are free.
+    pub pinned_bytes: u64,
+    /// Bytes in use, rounded up to lines of 64 bytes or pages of 64 KiB.
+    pub used_bytes: u64,
+    /// Bytes of the largest free range. Only buffers of at most this size need no other chunk.
+    pub largest_free: u64,
+}
+
+impl PoolReport {
+    /// Free bytes.
+    pub fn free_bytes(&self) -> u64 {
+        self.pinned_bytes - self.used_bytes
+    }
+
+    /// The share of the free bytes outside of the largest free range: 0 if they are one range or none. No free
+    /// range reaches over the end of a chunk, so it is not 0 in a pool of two empty chunks.
+    pub fn fragmentation(&self) -> f64 {
+        match self.free_bytes() {
+            0 => 0.0,
+            free => 1.0 - self.largest_free as f64 / free as f64,
+        }
+    }
+}
+
+impl Pool {
+    /// A pool that takes memory from the allocator as it needs it, and none now, with the default options.
+    pub fn new(gdr: &Gdr, allocator: impl DeviceAllocator + 'static) -> Pool {
+        Pool::options().build(gdr, allocator)
+    }
+
+    /// A pool of this memory only, such as [`RawMemory`](crate::RawMemory), with the default options.
+    ///
+    /// # Errors
+    /// As for [`PoolOptions::build_of_memory`].
+    pub fn of_memory(gdr: &Gdr, memory: impl DeviceMemory + 'static) -> Result<Pool> {
+        Pool::options().build_of_memory(gdr, memory)
+    }
+
+    /// Makes a pool that pins or maps in another manner.
+    pub fn options() -> PoolOptions {
+        PoolOptions::default()
+    }
+
+    fn with_allocator(
+        gdr: &Gdr,
+        allocator: Box<dyn DeviceAllocator>,
+        options: PoolOptions,
+    ) -> Pool {
+        Pool {
+            gdr: gdr.clone(),
+            allocator: Some(allocator),
+            options,
+            chunks: Mutex::default(),
+            growth: Mutex::default(),
+            owner: Owner::current(),
+        }
+    }
+
+    fn with_memory(gdr: &Gdr, memory: Box<dyn DeviceMemory>, options: PoolOptions) -> Result<Pool> {
+        let range = whole_pages(&*memory)?;
+        let chunk = Chunk::new(gdr, memory, range, &options)?;
+        let shared = vec![chunk];
+        Ok(Pool {
+            gdr: gdr.clone(),
+            allocator: None,
+            options,
+            chunks: Mutex::new(Chunks {
+                shared,
+                own: Vec::new(),
+            }),
+            growth: Mutex::default(),
+            owner: Owner::current(),
+        })
+    }
+
+    /// A buffer of `len` bytes, at least 64-byte aligned. Its contents are not specified.
+    ///
+    /// # Errors
+    /// As for [`Pool::alloc_aligned`].
+    pub fn alloc(&self, len: usize) -> Result<PoolBuffer> {
+        self.alloc_aligned(len, 1)
+    }
+
+    /// [`Pool::alloc`], then writes zeros.
+    ///
+    /// # Errors
+    /// As for [`Pool::alloc_aligned`].
+    pub fn alloc_zeroed(&self, len: usize) -> Result<PoolBuffer> {
+        static ZEROS: [u8; 4096] = [0; 4096];
+        let buffer = self.alloc(len)?;
+        let mut batch = buffer.as_slice().batch()?;
+        for offset in (0..len).step_by(ZEROS.len()) {
+            batch.write(offset, &ZEROS[..ZEROS.len().min(len - offset)])?;
+        }
+        batch.commit();
+        Ok(buffer)
+    }
+
+    /// A buffer of `len` bytes whose device address is a multiple of `align` bytes, a power of two. Its contents
+    /// are not specified.
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`] for length 0; [`Error::InvalidAlignment`]; [`Error::ForkedChild`];
+    /// [`Error::PoolExhausted`] in a pool of fixed memory. If another chunk is needed, what the allocator
+    /// answers, and as for [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
+    pub fn alloc_aligned(&self, len: usize, align: usize) -> Result<PoolBuffer> {
+        self.owner.check()?;
+        if len == 0 {
+            return Err(Error::EmptyRange);
+        }
+        if !align.is_power_of_two() {
+            return Err(Error::InvalidAlignment { align });
+        }
+        let align = align as u64;
+        if len as u64 > LARGE || align > LARGE {
+            return self.alloc_large(len, align.max(LARGE));
+        }
+        if let Some(buffer) = self.take(len, align) {
+            return Ok(buffer);
+        }
+        let _growth = self.growth.lock();
+        // Another thread may have made a chunk in the meantime.
+        if let Some(buffer) = self.take(len, align) {
+            return Ok(buffer);
+        }
+        let chunk = self.chunk(self.options.chunk_len, align)?;
+        let buffer = chunk.take(len, align);
+        self.chunks.lock().shared.push(chunk);
+        buffer.ok_or(Error::PoolExhausted)
+    }
+
+    /// A buffer in a chunk of its own; in a pool of fixed memory, in that memory.
+    fn alloc_large(&self, len: usize, align: u64) -> Result<PoolBuffer> {
+        if self.allocator.is_none() {
+            return self.take(len, align).ok_or(Error::PoolExhausted);
+        }
+        let pages = (len as u64).checked_next_multiple_of(PAGE);
+        let chunk = self.chunk(pages.ok_or(Error::RangeOverflow)?, align)?;
+        let buffer = chunk.take(len, align).ok_or(Error::PoolExhausted)?;
+        let own = &mut self.chunks.lock().own;
+        own.retain(|chunk| chunk.strong_count() > 0);
+        own.push(Arc::downgrade(&chunk));
+        Ok(buffer)
+    }
+
+    /// A buffer in a shared chunk, if one has room.
+    fn take(&self, len: usize, align: u64) -> Option<PoolBuffer> {
+        let chunks = self.chunks.lock();
+        chunks
+            .shared
+            .iter()
+            .find_map(|chunk| chunk.take(len, align))
+    }
+
+    /// A new chunk of `len` bytes, whole pages, that starts at a multiple of `align`.
+    fn chunk(&self, len: u64, align: u64) -> Result<Arc<Chunk>> {
+        let allocator = self.allocator.as_ref().ok_or(Error::PoolExhausted)?;
+        let align = align.max(PAGE);
+        let roomy = len.checked_add(align).ok_or(Error::RangeOverflow)?;
+        let mut memory = allocator.allocate(len as usize)?;
+        if !memory.address().is_multiple_of(align) {
+            drop(memory);
+            memory = allocator.allocate(roomy as usize)?;
+        }
+        let start = memory.address().checked_next_multiple_of(align);
+        let start = start.ok_or(Error::RangeOverflow)?;
+        Chunk::new(&self.gdr, memory, start..start + len, &self.options)
+    }
+
+    /// Unpins and frees the shared chunks that no buffer uses. The memory of a pool of fixed memory stays.
+    ///
+    /// # Errors
+    /// [`Error::ForkedChild`].
+    pub fn trim(&self) -> Result<()> {
+        self.owner.check()?;
+        if self.allocator.is_none() {
+            return Ok(());
+        }
+        let mut chunks = self.chunks.lock();
+        let (unused, used) = mem::take(&mut chunks.shared)
+            .into_iter()
+            // Only the pool makes clones, under the lock.
+            .partition(|chunk| Arc::strong_count(chunk) == 1);
+        chunks.shared = used;
+        drop(chunks);
+        drop::<Vec<Arc<Chunk>>>(unused);
+        Ok(())
+    }
+
+    /// The use of its memory now. While other threads allocate and drop, the numbers of different chunks may be of
+    /// different moments.
+    ///
+    /// # Errors
+    /// [`Error::ForkedChild`].
+    pub fn report(&self) -> Result<PoolReport> {
+        self.owner.check()?;
+        let chunks = self.chunks.lock();
+        let own: Vec<_> = chunks.own.iter().filter_map(Weak::upgrade).collect();
+        let mut report = PoolReport::default();
+        for chunk in chunks.shared.iter().chain(&own) {
+            let blocks = chunk.blocks();
+            report.chunks += 1;
+            report.buffers += blocks.count;
+            report.pinned_bytes += blocks.used + blocks.free();
+            report.used_bytes += blocks.used;
+            report.largest_free = report.largest_free.max(blocks.largest_free());
+        }
+        // A chunk that was dropped by its buffer's thread just now is unpinned here, not under the lock.
+        drop(chunks);
+        Ok(report)
+    }
+}
+
+impl Drop for Pool {
+    /// Reports leaks.
+    fn drop(&mut self) {
+        if cfg!(debug_assertions)
+            && let Ok(report) = self.report()
+            && report.buffers > 0
+        {
+            log::warn!(
+                "a pool is dropped before {} of its buffers ({} bytes), which stay valid and keep their memory \
+                 pinned: drop buffers first",
+                report.buffers,
+                report.used_bytes
+            );
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Allocation of GPU memory that can be pinned.
+
+use std::ffi::{c_uint, c_ulonglong};
+use std::ptr;
+
+use super::{Context, Device, DeviceAttribute, Driver, OLDEST, Stream};
+use crate::error::Result;
+use crate::sys::fork::Owner;
+
+const INVALID_VALUE: c_uint = 1;
+const STREAM_NON_BLOCKING: c_uint = 1;
+
+/// A GPU whose primary context is kept.
+#[derive(Debug)]
+pub(crate) struct Gpu {
+    driver: &'static Driver,
+    device: Device,
+    context: Context,
+    /// Orders the frees, where the GPU supports that; otherwise null. No other work is in it.
+    frees: Stream,
+    owner: Owner,
+}
+
+// SAFETY: contexts and streams may be used by any thread, and the driver synchronizes its calls.
+unsafe impl Send for Gpu {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Gpu {}
+
+impl Gpu {
+    pub(crate) fn open(ordinal: i32) -> Result<Gpu> {
+        let driver = super::load(OLDEST)?;
+        driver.init()?;
+        let device = driver.device(ordinal)?;
+        let mut context = ptr::null_mut();
+        // SAFETY: the output is a local variable; `drop` releases it.
+        let retained = unsafe { (driver.retain_context)(&mut context, device.0) };
+        driver.check("cuDevicePrimaryCtxRetain", retained)?;
+        let mut gpu = Gpu {
+            driver,
+            device,
+            context,
+            frees: ptr::null_mut(),
+            owner: Owner::current(),
+        };
+        if driver.attribute(device, DeviceAttribute::MemoryPools) == Some(1) {
+            let mut stream = ptr::null_mut();
+            gpu.in_context(|| {
+                // SAFETY: the output is a local variable; `drop` destroys it.
+                let created = unsafe { (driver.create_stream)(&mut stream, STREAM_NON_BLOCKING) };
+                driver.check("cuStreamCreate", created)
+            })?;
+            gpu.frees = stream;
+        }
+        Ok(gpu)
+    }
+
+    /// Address of `len` bytes from cuMemAlloc: memory of CUDA's default pools cannot be pinned.
+    pub(crate) fn alloc(&self, len: usize) -> Result<u64> {
+        self.owner.check()?;
+        let mut address: c_ulonglong = 0;
+        self.in_context(|| {
+            // SAFETY: the output is a local variable.
+            let result = unsafe { (self.driver.alloc)(&mut address, len) };
+            self.driver.check("cuMemAlloc", result)
+        })?;
+        Ok(address)
+    }
+
+    /// Frees memory; in a forked child, does nothing.
+    ///
+    /// # Safety
+    /// The address is one that `alloc` returned, and is not used any more, nor by work of the GPU.
+    pub(crate) unsafe fn free(&self, address: u64) -> Result<()> {
+        if !self.owner.is_current() {
+            return Ok(());
+        }
+        let Driver {
+            free, free_async, ..
+        } = self.driver;
+        self.in_context(|| {
+            // cuMemFree waits for all work of the GPU, which may be a kernel that waits for this thread.
+            if let (Ok(free_async), false) = (free_async, self.frees.is_null()) {
+                // SAFETY: contract of this function.
+                let result = unsafe { free_async(address, self.frees) };
+                // A library that stands in for cuMemAlloc only is in between: the address is not CUDA's.
+                if result != INVALID_VALUE {
+                    return self.driver.check("cuMemFreeAsync", result);
+                }
+            }
+            // SAFETY: contract of this function.
+            let result = unsafe { free(address) };
+            self.driver.check("cuMemFree", result)
+        })
+    }
+
+    /// Works with the context current in the calling thread, and leaves the thread as it was.
+    fn in_context<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let driver = self.driver;
+        let mut before = ptr::null_mut();
+        // SAFETY: the output is a local variable.
+        driver.check("cuCtxGetCurrent", unsafe { (driver.context)(&mut before) })?;
+        // SAFETY: the context is kept until `self` is dropped, and the other one was current.
+        let set =
+            |context| driver.check("cuCtxSetCurrent", unsafe { (driver.set_context)(context) });
+        set(self.context)?;
+        let result = work();
+        set(before).and(result)
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        if !self.owner.is_current() {
+            return;
+        }
+        if !self.frees.is_null() {
+            let _ = self.in_context(|| {
+                // SAFETY: `open` made it. Frees in it are still done.
+                let result = unsafe { (self.driver.destroy_stream)(self.frees) };
+                self.driver.check("cuStreamDestroy", result)
+            });
+        }
+        // SAFETY: `open` retained it.
+        unsafe { (self.driver.release_context)(self.device.0) };
+    }
+}

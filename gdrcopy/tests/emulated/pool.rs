@@ -1,0 +1,677 @@
+//! Pools of buffers, under gdremu.
+
+use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, mpsc};
+use std::time::Duration;
+
+use gdrcopy::{
+    CudaAllocator, DeviceAllocator, DeviceMemory, Error, Gdr, MapFlag, Mapping, Pin, Pool,
+    PoolBuffer, RawMemory,
+};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::cuda::Cuda;
+use crate::ownership::{PAGE, pin, pinned};
+
+const MIB: usize = 1 << 20;
+
+fn gdr() -> Gdr {
+    Gdr::open().expect("an emulated driver")
+}
+
+fn pool() -> Pool {
+    Pool::new(&gdr(), CudaAllocator::new(0).expect("an emulated GPU"))
+}
+
+/// A pool of `len` bytes that start 512 bytes after a GPU page, and the device address of their first whole page.
+fn fixed_pool(cuda: &Cuda, len: usize) -> (Pool, u64) {
+    let page = cuda.alloc(len + 2 * PAGE).next_multiple_of(PAGE as u64);
+    // SAFETY: the memory is never freed, and used through the pool only.
+    let memory = unsafe { RawMemory::new(page + 512, len) };
+    let pool = Pool::of_memory(&gdr(), memory).expect("GPU memory");
+    (pool, page + PAGE as u64)
+}
+
+/// Fills a buffer through its mapping and checks it through CUDA.
+fn assert_is_gpu_memory(cuda: &Cuda, buffer: &PoolBuffer, byte: u8) {
+    let bytes = vec![byte; buffer.len()];
+    buffer.write(0, &bytes).expect("inside");
+    assert_eq!(cuda.read(buffer.device_address(), buffer.len()), bytes);
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn buffers_of_all_sizes_are_gpu_memory_of_their_own() {
+    let (cuda, pool) = (Cuda::new(), pool());
+    let sizes = [
+        1,
+        4,
+        64,
+        65,
+        4096,
+        PAGE - 1,
+        PAGE,
+        PAGE + 1,
+        MIB,
+        2 * MIB,
+        2 * MIB + 1,
+        5 * MIB,
+    ];
+    let buffers: Vec<PoolBuffer> = sizes.map(|len| pool.alloc(len).expect("memory")).into();
+    for (i, (buffer, len)) in buffers.iter().zip(sizes).enumerate() {
+        assert_eq!((buffer.len(), buffer.as_slice().len()), (len, len));
+        let align = match len {
+            _ if len < PAGE => 64,
+            _ if len <= 2 * MIB => PAGE,
+            _ => 2 * MIB,
+        };
+        assert!(
+            buffer.device_address().is_multiple_of(align as u64),
+            "{len} bytes"
+        );
+        assert_is_gpu_memory(&cuda, buffer, i as u8 + 1);
+        assert_eq!(buffer.write(len, &[0]), Err(Error::OutOfMapping));
+    }
+    for (i, buffer) in buffers.iter().enumerate() {
+        let bytes = cuda.read(buffer.device_address(), buffer.len());
+        assert!(
+            bytes.iter().all(|&byte| byte == i as u8 + 1),
+            "buffer {i} was overwritten"
+        );
+    }
+    let word = buffers[1].word::<u32>(0).expect("aligned");
+    word.store(0x0403_0201);
+    assert_eq!(
+        buffers[1].array::<u16>(0, 2).expect("inside").get(1),
+        Ok(0x0403)
+    );
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn alignment_is_of_the_device_address() {
+    let pool = pool();
+    let mut kept = Vec::new();
+    for bits in 0..24 {
+        let align = 1 << bits;
+        for len in [1, PAGE, 3 * MIB] {
+            let buffer = pool.alloc_aligned(len, align).expect("memory");
+            assert!(
+                buffer.device_address().is_multiple_of(align as u64),
+                "{len} at {align}"
+            );
+            kept.push(buffer);
+        }
+    }
+    assert_eq!(pool.alloc(0).err(), Some(Error::EmptyRange));
+    for align in [0, 3, usize::MAX] {
+        let refused = pool.alloc_aligned(1, align).err();
+        assert_eq!(refused, Some(Error::InvalidAlignment { align }));
+    }
+    assert!(pool.alloc(usize::MAX).is_err());
+    assert!(pool.alloc(usize::MAX / 2).is_err());
+    assert!(pool.alloc_aligned(1, 1 << 63).is_err());
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn small_buffers_share_pages_and_one_pin() {
+    let pool = pool();
+    let buffers: Vec<PoolBuffer> = (0..2048).map(|_| pool.alloc(4).expect("memory")).collect();
+    let report = pool.report().expect("this process");
+    assert_eq!((report.chunks, report.buffers), (1, 2048));
+    assert_eq!(report.pinned_bytes, 4 * MIB as u64);
+    // Two pages full of lines of 64 bytes.
+    assert_eq!(report.used_bytes, 2 * PAGE as u64);
+    assert_eq!(report.largest_free, 4 * MIB as u64 - 2 * PAGE as u64);
+    assert_eq!(report.fragmentation(), 0.0);
+    let mut kept = buffers;
+    let mut even = true;
+    kept.retain(|_| {
+        even = !even;
+        even
+    });
+    let report = pool.report().expect("this process");
+    assert_eq!((report.buffers, report.used_bytes), (1024, PAGE as u64));
+    let free = report.free_bytes() as f64;
+    assert_eq!(
+        report.fragmentation(),
+        1.0 - report.largest_free as f64 / free
+    );
+    assert!(report.fragmentation() > 0.0);
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
+    let (cuda, pool) = (Cuda::new(), pool());
+    let other = cuda.alloc(1);
+    let large = pool.alloc(3 * MIB).expect("memory");
+    let small = pool.alloc(100).expect("memory");
+    let addresses = [large.device_address(), small.device_address()];
+    assert_eq!(pool.report().expect("this process").chunks, 2);
+    drop(large);
+    let report = pool.report().expect("this process");
+    assert_eq!((report.chunks, report.pinned_bytes), (1, 4 * MIB as u64));
+    pool.trim().expect("this process");
+    assert_eq!(
+        pool.report().expect("this process").chunks,
+        1,
+        "a buffer needs it"
+    );
+    let start = small.device_address();
+    drop(small);
+    assert_eq!(
+        pool.alloc(100).expect("memory").device_address(),
+        start,
+        "memory is reused"
+    );
+    pool.trim().expect("this process");
+    assert_eq!(pool.report(), Ok(Default::default()));
+    // Frees in the order of a stream are done then.
+    cuda.clear(other, 1);
+    for address in addresses {
+        let refused = pin(&gdr(), address, 64).expect_err("freed memory");
+        assert_eq!(refused.errno(), libc::EINVAL, "{address:#x} is not freed");
+    }
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn pool_of_fixed_memory_gives_out_its_whole_pages() {
+    let cuda = Cuda::new();
+    let (pool, first) = fixed_pool(&cuda, 3 * PAGE + 100);
+    let report = pool.report().expect("this process");
+    assert_eq!(report.pinned_bytes, 2 * PAGE as u64);
+    let [a, b] = [(); 2].map(|()| pool.alloc(PAGE).expect("two pages"));
+    assert_eq!(
+        (a.device_address(), b.device_address()),
+        (first, first + PAGE as u64)
+    );
+    assert_is_gpu_memory(&cuda, &b, 0x5a);
+    assert_eq!(pool.alloc(1).err(), Some(Error::PoolExhausted));
+    pool.trim().expect("this process");
+    drop((a, b));
+    pool.trim().expect("this process");
+    assert_eq!(pool.alloc(2 * PAGE).expect("both").device_address(), first);
+    assert_eq!(pool.alloc(3 * MIB).err(), Some(Error::PoolExhausted));
+
+    let (large, _) = fixed_pool(&cuda, 8 * MIB);
+    let buffer = large
+        .alloc(3 * MIB)
+        .expect("fixed memory has no chunks of one buffer");
+    assert!(buffer.device_address().is_multiple_of(2 * MIB as u64));
+    // SAFETY: never used.
+    let no_page = unsafe { RawMemory::new(first + 1, 2 * PAGE - 2) };
+    assert_eq!(
+        Pool::of_memory(&gdr(), no_page).err(),
+        Some(Error::EmptyRange)
+    );
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn memory_is_zeroed_when_asked_for() {
+    let (cuda, pool) = (Cuda::new(), pool());
+    for len in [1, 4095, 4096, 10_000, PAGE, 3 * MIB] {
+        let buffer = pool.alloc(len).expect("memory");
+        assert_is_gpu_memory(&cuda, &buffer, 0xee);
+        let address = buffer.device_address();
+        drop(buffer);
+        let buffer = pool.alloc_zeroed(len).expect("memory");
+        if len <= 2 * MIB {
+            assert_eq!(
+                buffer.device_address(),
+                address,
+                "not the memory that was written"
+            );
+        }
+        assert_eq!(cuda.read(buffer.device_address(), len), vec![0; len]);
+    }
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn failed_allocation_leaves_the_pool_usable() {
+    /// Fails once, then gives memory that cannot be pinned, then works.
+    #[derive(Debug)]
+    struct Moody(CudaAllocator, AtomicUsize);
+
+    impl DeviceAllocator for Moody {
+        fn allocate(&self, len: usize) -> gdrcopy::Result<Box<dyn DeviceMemory>> {
+            match self.1.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(Error::NoCuda),
+                // SAFETY: there is no memory there, so no one uses it.
+                1 => Ok(Box::new(unsafe { RawMemory::new(PAGE as u64, len) })),
+                _ => self.0.allocate(len),
+            }
+        }
+    }
+
+    let cuda = CudaAllocator::new(0).expect("an emulated GPU");
+    let pool = Pool::new(&gdr(), Moody(cuda, AtomicUsize::new(0)));
+    assert_eq!(pool.alloc(1).err(), Some(Error::NoCuda));
+    let refused = pool.alloc(1).expect_err("no GPU memory");
+    assert_eq!(refused.errno(), libc::EINVAL);
+    assert_eq!(pool.report(), Ok(Default::default()));
+    assert_is_gpu_memory(&Cuda::new(), &pool.alloc(1).expect("memory"), 7);
+
+    let too_large = pool.alloc(1 << 50).expect_err("more than the GPU has");
+    assert_eq!(too_large.errno(), libc::ENOMEM);
+    assert!(CudaAllocator::new(1000).is_err(), "there is no such GPU");
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn buffers_outlive_their_pool_and_are_reported() {
+    static LOGGED: Logged = Logged(Mutex::new(Vec::new()));
+    struct Logged(Mutex<Vec<String>>);
+    impl log::Log for Logged {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+        fn log(&self, record: &log::Record<'_>) {
+            lines(self).push(format!("{}: {}", record.level(), record.args()));
+        }
+        fn flush(&self) {}
+    }
+    fn lines(logged: &Logged) -> MutexGuard<'_, Vec<String>> {
+        logged.0.lock().expect("no panic")
+    }
+    log::set_logger(&LOGGED).expect("no other logger");
+    log::set_max_level(log::LevelFilter::Warn);
+
+    let (cuda, pool) = (Cuda::new(), pool());
+    drop(pool.alloc(100));
+    let buffers = [100, PAGE, 3 * MIB].map(|len| pool.alloc(len).expect("memory"));
+    drop(pool);
+    for buffer in &buffers {
+        assert_is_gpu_memory(&cuda, buffer, 0x77);
+    }
+    drop(buffers);
+    drop(self::pool());
+    // Not under the lock, which the assertions below would poison.
+    let lines = mem::take(&mut *lines(&LOGGED));
+    match cfg!(debug_assertions) {
+        true => {
+            assert_eq!(lines.len(), 1, "{lines:?}");
+            let bytes = 128 + PAGE + 3 * MIB;
+            assert!(lines[0].starts_with("WARN"), "{lines:?}");
+            assert!(
+                lines[0].contains(&format!("3 of its buffers ({bytes} bytes)")),
+                "{lines:?}"
+            );
+        }
+        false => assert!(lines.is_empty(), "{lines:?}"),
+    }
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn forked_child_gets_no_buffer_and_frees_nothing() {
+    let (cuda, pool) = (Cuda::new(), pool());
+    let [small, large] = [100, 3 * MIB].map(|len| pool.alloc(len).expect("memory"));
+    // SAFETY: the child uses this library only, and leaves by _exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = [
+            pool.alloc(1).err(),
+            pool.alloc(3 * MIB).err(),
+            pool.trim().err(),
+            pool.report().err(),
+            small.write(0, &[1]).err(),
+        ];
+        let all_refused = refused
+            .iter()
+            .all(|error| *error == Some(Error::ForkedChild));
+        drop((small, large));
+        drop(pool);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!all_refused)) }
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child was served, or ended by a signal");
+    assert_is_gpu_memory(&cuda, &small, 1);
+    assert_is_gpu_memory(&cuda, &large, 2);
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn forked_child_does_not_drop_the_memory() {
+    /// Ends a process that drops it and is not the one that has made it.
+    #[derive(Debug)]
+    struct Precious(RawMemory, u32);
+
+    // SAFETY: that of `RawMemory`.
+    unsafe impl DeviceMemory for Precious {
+        fn address(&self) -> u64 {
+            self.0.address()
+        }
+
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+    }
+
+    impl Drop for Precious {
+        fn drop(&mut self) {
+            if std::process::id() != self.1 {
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(3) }
+            }
+        }
+    }
+
+    let address = Cuda::new().alloc(4 * MIB);
+    // SAFETY: the memory is never freed, and used through the pool only.
+    let memory = unsafe { RawMemory::new(address, 4 * MIB) };
+    let memory = Precious(memory, std::process::id());
+    let pool = Pool::of_memory(&gdr(), memory).expect("GPU memory");
+    // SAFETY: the child uses this library only, and leaves by _exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(pool);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(0) }
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the parent's memory was dropped");
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn threads_share_a_pool() {
+    let pool = pool();
+    std::thread::scope(|s| {
+        for thread in 0..4_usize {
+            let pool = &pool;
+            s.spawn(move || {
+                let mut kept = Vec::new();
+                for i in 0..200 {
+                    let len = [8, 100, 5000, PAGE, 3 * PAGE][(i + thread) % 5];
+                    let buffer = pool.alloc(len).expect("memory");
+                    let stamp = [thread as u8 + 1, i as u8];
+                    buffer.write(len - 2, &stamp).expect("inside");
+                    kept.push((buffer, stamp));
+                    if i % 3 == 0 {
+                        kept.swap_remove(i % kept.len());
+                    }
+                    if i % 50 == 0 {
+                        pool.trim().expect("this process");
+                        pool.report().expect("this process");
+                    }
+                }
+                for (buffer, stamp) in kept {
+                    let mut found = [0; 2];
+                    buffer.read(buffer.len() - 2, &mut found).expect("inside");
+                    assert_eq!(found, stamp, "another thread's buffer is the same memory");
+                }
+            });
+        }
+    });
+    let report = pool.report().expect("this process");
+    assert_eq!((report.buffers, report.used_bytes), (0, 0));
+    pool.trim().expect("this process");
+    assert_eq!(pool.report(), Ok(Default::default()));
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn threads_that_need_a_chunk_at_once_get_one() {
+    /// Gives the other threads time to come.
+    #[derive(Debug)]
+    struct Slow(CudaAllocator);
+
+    impl DeviceAllocator for Slow {
+        fn allocate(&self, len: usize) -> gdrcopy::Result<Box<dyn DeviceMemory>> {
+            std::thread::sleep(Duration::from_millis(50));
+            self.0.allocate(len)
+        }
+    }
+
+    let pool = Pool::new(
+        &gdr(),
+        Slow(CudaAllocator::new(0).expect("an emulated GPU")),
+    );
+    let all_allocate = Barrier::new(4);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                all_allocate.wait();
+                let _buffer = pool.alloc(4).expect("memory");
+            });
+        }
+    });
+    assert_eq!(pool.report().expect("this process").chunks, 1);
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn memory_is_freed_after_it_is_unpinned() {
+    static PINS: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+    /// Counts the pins when it is dropped.
+    #[derive(Debug)]
+    struct Counting(RawMemory);
+
+    // SAFETY: that of `RawMemory`.
+    unsafe impl DeviceMemory for Counting {
+        fn address(&self) -> u64 {
+            self.0.address()
+        }
+
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+    }
+
+    impl Drop for Counting {
+        fn drop(&mut self) {
+            PINS.store(pins_of_the_machine(), Ordering::Relaxed);
+        }
+    }
+
+    let before = pins_of_the_machine();
+    let address = Cuda::new().alloc(4 * MIB);
+    // SAFETY: the memory is never freed, and used through the pool only.
+    let memory = Counting(unsafe { RawMemory::new(address, 4 * MIB) });
+    let pool = Pool::of_memory(&gdr(), memory).expect("GPU memory");
+    let buffer = pool.alloc(1).expect("memory");
+    drop(pool);
+    assert_eq!(
+        PINS.load(Ordering::Relaxed),
+        usize::MAX,
+        "freed below a buffer"
+    );
+    drop(buffer);
+    assert_eq!(PINS.load(Ordering::Relaxed), before, "freed while pinned");
+}
+
+/// What owns a pin or keeps one.
+enum Owner {
+    Pin(Pin),
+    Mapping(Mapping),
+    Buffer(PoolBuffer),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Pin(usize),
+    Alloc(usize),
+    /// Maps a pin, and drops it if so.
+    Map(usize, bool),
+    /// Writes and reads back.
+    Use(usize),
+    /// Sends it to another thread, which drops what it receives.
+    Send(usize),
+    Drop(usize),
+    Trim,
+    /// Drops the pool, and makes another one.
+    DropPool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let any = any::<usize>;
+    prop_oneof![
+        2 => (1..3 * PAGE).prop_map(Step::Pin),
+        3 => prop_oneof![1..100_usize, 1..3 * PAGE, 2 * MIB..3 * MIB].prop_map(Step::Alloc),
+        3 => (any(), prop::bool::ANY).prop_map(|(which, gone)| Step::Map(which, gone)),
+        3 => any().prop_map(Step::Use),
+        2 => any().prop_map(Step::Send),
+        2 => any().prop_map(Step::Drop),
+        1 => Just(Step::Trim),
+        1 => Just(Step::DropPool),
+    ]
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn random_drops_and_moves_across_threads_leave_no_pin() {
+    let cuda = Cuda::new();
+    let address = cuda.alloc(4 * PAGE);
+    let gdr = gdr();
+    let config = Config {
+        failure_persistence: None,
+        cases: 32,
+        ..Config::default()
+    };
+    let steps = prop::collection::vec(prop::collection::vec(step(), 1..30), 3);
+    let result = TestRunner::new(config).run(&steps, |steps| {
+        let pool = Arc::new(self::pool());
+        std::thread::scope(|s| {
+            let channels: Vec<_> = steps.iter().map(|_| mpsc::channel()).collect();
+            let (senders, receivers): (Vec<_>, Vec<_>) = channels.into_iter().unzip();
+            for ((i, steps), receiver) in steps.into_iter().enumerate().zip(receivers) {
+                let next = senders[(i + 1) % senders.len()].clone();
+                let (gdr, pool) = (&gdr, Arc::clone(&pool));
+                s.spawn(move || run(steps, gdr, address, pool, &next, &receiver));
+            }
+        });
+        // Only this process's pins, and all of them are gone but for those of the pool.
+        drop(pool);
+        Ok(())
+    });
+    result.expect("no panic");
+    assert_eq!(pins_of_the_machine(), 0, "pins are left");
+}
+
+fn run(
+    steps: Vec<Step>,
+    gdr: &Gdr,
+    address: u64,
+    mut pool: Arc<Pool>,
+    next: &mpsc::Sender<Owner>,
+    receiver: &mpsc::Receiver<Owner>,
+) {
+    let mut owners = Vec::new();
+    for step in steps {
+        match step {
+            Step::Pin(len) => owners.push(Owner::Pin(pin(gdr, address + 5, len).expect("memory"))),
+            Step::Alloc(len) => owners.push(Owner::Buffer(pool.alloc(len).expect("memory"))),
+            Step::Trim => pool.trim().expect("this process"),
+            Step::DropPool => pool = Arc::new(self::pool()),
+            _ if owners.is_empty() => {}
+            Step::Map(which, pin_goes) => {
+                let which = which % owners.len();
+                if let Owner::Pin(pin) = &owners[which]
+                    && let Ok(mapping) = pin.map(pin.len(), MapFlag::Default)
+                {
+                    owners.push(Owner::Mapping(mapping));
+                    if pin_goes {
+                        owners.swap_remove(which);
+                    }
+                }
+            }
+            Step::Use(which) => match &owners[which % owners.len()] {
+                Owner::Pin(pin) => assert!(pin.info().is_ok()),
+                Owner::Mapping(mapping) => {
+                    mapping.write(mapping.len() - 1, &[1]).expect("inside");
+                    mapping.read(0, &mut [0]).expect("inside");
+                }
+                Owner::Buffer(buffer) => {
+                    buffer.write(buffer.len() - 1, &[9]).expect("inside");
+                    let mut byte = [0];
+                    buffer.read(buffer.len() - 1, &mut byte).expect("inside");
+                    assert_eq!(byte, [9], "someone else's memory");
+                }
+            },
+            Step::Send(which) => {
+                let owner = owners.swap_remove(which % owners.len());
+                // The other thread may have ended; then it is dropped here.
+                let _ = next.send(owner);
+            }
+            Step::Drop(which) => drop(owners.swap_remove(which % owners.len())),
+        }
+        owners.extend(receiver.try_recv());
+    }
+}
+
+/// Page tables that the emulated driver has pinned.
+fn pins_of_the_machine() -> usize {
+    let count = std::fs::read_to_string("/proc/driver/gdrdrv/nv_get_pages_refcount");
+    // There is no such file without gdrdrv: then gdremu's leak report is the only check.
+    count.map_or(0, |count| count.trim().parse().expect("a number"))
+}
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn pin_is_what_the_driver_counts() {
+    let before = pins_of_the_machine();
+    let (pin, _) = pinned(&Cuda::new(), PAGE);
+    let during = pins_of_the_machine();
+    drop(pin);
+    let has_count = std::fs::exists("/proc/driver/gdrdrv/nv_get_pages_refcount");
+    assert_eq!(during - before, usize::from(has_count.expect("a path")));
+    assert_eq!(pins_of_the_machine(), before);
+}
+
+#[cfg(feature = "cudarc")]
+mod with_cudarc {
+    use cudarc::driver::CudaContext;
+    use gdrcopy::CudarcAllocator;
+
+    use super::*;
+
+    #[test]
+    #[ignore = "pool_under_gdremu runs it"]
+    fn pool_of_cudarc_memory_is_gpu_memory() {
+        let cuda = Cuda::new();
+        let context = CudaContext::new(0).expect("an emulated GPU");
+        let stream = context.new_stream().expect("a stream");
+        let pool = Pool::new(&gdr(), CudarcAllocator::new(Arc::clone(&stream)));
+        let buffers = [10, PAGE, 3 * MIB].map(|len| pool.alloc(len).expect("memory"));
+        for buffer in &buffers {
+            assert_is_gpu_memory(&cuda, buffer, 0x3c);
+        }
+        let address = buffers[2].device_address();
+        drop((buffers, pool));
+        stream.synchronize().expect("no error");
+        context.check_err().expect("cudarc frees without errors");
+        assert!(pin(&gdr(), address, 64).is_err(), "not freed");
+    }
+
+    #[test]
+    #[ignore = "pool_under_gdremu runs it"]
+    fn slice_of_cudarc_is_memory_for_a_pool_if_it_can_be_pinned() {
+        let cuda = Cuda::new();
+        let context = CudaContext::new(0).expect("an emulated GPU");
+        let stream = context.new_stream().expect("a stream");
+        let slice = stream.alloc_zeros::<u8>(4 * PAGE).expect("memory");
+        match Pool::of_memory(&gdr(), slice) {
+            Ok(pool) => assert_is_gpu_memory(&cuda, &pool.alloc(PAGE).expect("a page"), 3),
+            Err(error) => {
+                assert!(
+                    context.has_async_alloc(),
+                    "only memory of pools cannot be pinned"
+                );
+                assert_eq!(error.errno(), libc::EINVAL);
+            }
+        }
+    }
+}
