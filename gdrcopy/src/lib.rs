@@ -54,9 +54,10 @@
 //! A call goes down through these modules, in this order, and never back up:
 //!
 //! ```text
+//! system                what this machine has
 //! options → gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
 //! access                slices, words, arrays, batches and gathers of a mapping: bounds and process are checked here
-//! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf over CUDA
+//! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf and host over CUDA
 //! copy                  one copy: word or not, mapping type, threads
 //! sys                   mmap, the calls to the module and to CUDA, forked children
 //! routines              the instructions of a copy, per architecture; hot is what each copy reads
@@ -85,6 +86,7 @@ pub mod routines;
 pub mod sync;
 #[doc(hidden)]
 pub mod sys;
+mod system;
 mod types;
 
 pub use access::{Array, Batch, MappedSlice, Scalar, Word, Words};
@@ -93,5 +95,7 @@ pub use error::{Call, CudaError, Error, Result};
 pub use gdr::Gdr;
 pub use mapping::Mapping;
 pub use options::{Backend, Options};
-pub use pin::Pin;
+pub use pin::{DmaBufExport, Pin};
+pub use sys::cuda::host::HostMemory;
+pub use system::{Support, System, system, system_with_cuda};
 pub use types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};

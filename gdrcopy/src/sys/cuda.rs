@@ -1,8 +1,15 @@
-//! The CUDA driver, loaded when the dma-buf backend needs it and never before.
+//! The CUDA driver, loaded when something needs it and never before.
+//!
+//! `host` has host memory that CUDA knows, `context` what is current in a thread;
+//! `capture` keeps all of it out of the graphs that the program captures.
 //!
 //! Result codes stay plain integers: a driver newer than this library may answer with any number. The
 //! library stays loaded once it is: others in the process use it too. No state here is locked while it
 //! is made, so that a child forked in the middle finds none that would make it wait.
+
+mod capture;
+mod context;
+pub(crate) mod host;
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -40,12 +47,26 @@ impl Device {
 }
 
 const NOT_INITIALIZED: c_uint = 3;
-const POINTER_ATTRIBUTE_CONTEXT: c_int = 1;
-const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 const HANDLE_TYPE_DMA_BUF_FD: c_int = 1;
 const RANGE_FLAG_PCIE: c_ulonglong = 1;
 
+/// The first CUDA version that exports dma-bufs, and the oldest that this library uses for anything: 11.7.
+pub(crate) const EXPORTS_DMA_BUFS: i32 = 11070;
+
 type Context = *mut c_void;
+
+/// Attributes of an address that are integers or addresses.
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
+enum PointerAttribute {
+    Context = 1,
+    MemoryType = 2,
+    HostPointer = 4,
+    IsManaged = 8,
+    DeviceOrdinal = 9,
+    RangeStart = 11,
+    RangeSize = 12,
+}
 
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
@@ -55,10 +76,11 @@ macro_rules! functions {
             $($name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
             /// Whether cuInit has succeeded.
             is_initialized: AtomicBool,
+            version: i32,
         }
 
         impl Driver {
-            fn from_library(library: &Library) -> Result<Driver> {
+            fn from_library(library: &Library, version: i32) -> Result<Driver> {
                 Ok(Driver {
                     $($name: {
                         // SAFETY: the driver API gives the symbol this type.
@@ -66,6 +88,7 @@ macro_rules! functions {
                         *symbol.map_err(|_| Error::NoCudaFunction($symbol))?
                     },)+
                     is_initialized: AtomicBool::new(false),
+                    version,
                 })
             }
         }
@@ -85,6 +108,10 @@ functions! {
     retain_context = "cuDevicePrimaryCtxRetain": fn(*mut Context, c_int);
     release_context = "cuDevicePrimaryCtxRelease_v2": fn(c_int);
     export = "cuMemGetHandleForAddressRange": fn(*mut c_void, c_ulonglong, usize, c_int, c_ulonglong);
+    host_alloc = "cuMemHostAlloc": fn(*mut *mut c_void, usize, c_uint);
+    host_free = "cuMemFreeHost": fn(*mut c_void);
+    host_device_pointer = "cuMemHostGetDevicePointer_v2": fn(*mut c_ulonglong, *mut c_void, c_uint);
+    exchange_capture_mode = "cuThreadExchangeStreamCaptureMode": fn(*mut c_uint);
 }
 
 /// The CUDA driver once it is loaded, or why it cannot be used.
@@ -98,10 +125,17 @@ pub(crate) fn load(needed: i32) -> Result<&'static Driver> {
         None => {
             let library = open_library().ok_or(Error::NoCuda)?;
             // Two threads may come here at once: both load the same library, and one result is kept.
-            DRIVER.get_or_init(|| Box::new(use_library(&library, needed)))
+            DRIVER.get_or_init(|| Box::new(use_library(&library)))
         }
     };
-    loaded.as_ref().map_err(|error| *error)
+    match loaded {
+        Ok(driver) if driver.version >= needed => Ok(driver),
+        Ok(Driver { version, .. }) | Err(Error::CudaTooOld { version, .. }) => {
+            let version = *version;
+            Err(Error::CudaTooOld { version, needed })
+        }
+        Err(error) => Err(*error),
+    }
 }
 
 /// Loads the library, which then stays loaded.
@@ -119,13 +153,13 @@ fn open_library() -> Option<ManuallyDrop<Library>> {
     })
 }
 
-fn use_library(library: &Library, needed: i32) -> Result<Driver> {
-    let version = version(library)?;
+fn use_library(library: &Library) -> Result<Driver> {
+    let (version, needed) = (version(library)?, EXPORTS_DMA_BUFS);
     if version < needed {
         return Err(Error::CudaTooOld { version, needed });
     }
     log::debug!("CUDA {}", CudaVersion(version));
-    Driver::from_library(library)
+    Driver::from_library(library, version)
 }
 
 fn version(library: &Library) -> Result<i32> {
@@ -189,25 +223,19 @@ impl Driver {
 
     /// The device whose memory is at this address.
     pub(crate) fn device_of(&self, address: u64) -> Result<Device> {
-        let mut ordinal: c_int = 0;
-        let place = ptr::from_mut(&mut ordinal).cast();
-        let attribute = POINTER_ATTRIBUTE_DEVICE_ORDINAL;
-        // SAFETY: the attribute is an int, and the output is a local variable.
-        let result = unsafe { (self.pointer_attribute)(place, attribute, address) };
-        self.check("cuPointerGetAttribute", result)?;
-        self.device(ordinal)
+        let ordinal = self.pointer_attribute(PointerAttribute::DeviceOrdinal, address)?;
+        self.device(ordinal as i32)
     }
 
-    /// The context that the memory at this address was allocated in; null for memory that belongs to none
-    /// (from cuMemCreate or a memory pool).
-    fn context_of(&self, address: u64) -> Context {
-        let mut context: Context = ptr::null_mut();
-        let place = ptr::from_mut(&mut context).cast();
-        // SAFETY: the attribute is a CUcontext, and the output is a local variable.
-        match unsafe { (self.pointer_attribute)(place, POINTER_ATTRIBUTE_CONTEXT, address) } {
-            0 => context,
-            _ => ptr::null_mut(),
-        }
+    /// An attribute of the memory at an address that CUDA knows.
+    fn pointer_attribute(&self, attribute: PointerAttribute, address: u64) -> Result<u64> {
+        let mut value = 0_u64;
+        let place = ptr::from_mut(&mut value).cast();
+        // SAFETY: the attributes are of at most 8 bytes, and the output is a local variable.
+        let result = unsafe { (self.pointer_attribute)(place, attribute as c_int, address) };
+        self.check("cuPointerGetAttribute", result)?;
+        // Shorter ones fill the low bytes: CUDA exists for little-endian CPUs only.
+        Ok(value)
     }
 
     /// An attribute of a device, or `None` if the driver does not know it.
@@ -237,43 +265,6 @@ impl Driver {
             // SAFETY: the descriptor is new and ours.
             Ok(unsafe { OwnedFd::from_raw_fd(fd) })
         })
-    }
-
-    /// Works with a context of the device current in the calling thread, and leaves the thread as it was.
-    /// The context of the memory itself comes before the device's primary one, which might have to be
-    /// created for the purpose: that takes GPU memory and hundreds of milliseconds.
-    fn in_context<T>(
-        &self,
-        device: Device,
-        address: u64,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let (mut before, mut current_device) = (ptr::null_mut(), -1);
-        // SAFETY: the outputs are local variables; what is retained is released.
-        unsafe {
-            self.check("cuCtxGetCurrent", (self.context)(&mut before))?;
-            if !before.is_null() {
-                self.check("cuCtxGetDevice", (self.context_device)(&mut current_device))?;
-            }
-            if current_device == device.0 {
-                return work();
-            }
-            let mut context = self.context_of(address);
-            let is_primary = context.is_null();
-            if is_primary {
-                let result = (self.retain_context)(&mut context, device.0);
-                self.check("cuDevicePrimaryCtxRetain", result)?;
-            }
-            let set = |context| self.check("cuCtxSetCurrent", (self.set_context)(context));
-            let result = set(context).and_then(|()| work());
-            let restored = set(before);
-            let released = match is_primary {
-                true => (self.release_context)(device.0),
-                false => 0,
-            };
-            let released = self.check("cuDevicePrimaryCtxRelease", released);
-            result.and_then(|value| restored.and(released).map(|()| value))
-        }
     }
 
     fn error_name(&self, code: c_uint) -> Option<&'static CStr> {

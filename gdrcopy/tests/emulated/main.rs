@@ -6,8 +6,11 @@ mod built;
 #[allow(dead_code, reason = "the model in the root package calls the rest")]
 #[path = "../../../tests/emulated/cuda.rs"]
 mod cuda;
+mod dma_buf;
 mod gates;
+mod host;
 mod ownership;
+mod system;
 
 use std::process::Command;
 
@@ -34,6 +37,40 @@ fn ownership_under_gdremu() {
 fn access_under_gdremu() {
     for profile in ["default", "cached", "device", "dmabuf"] {
         under_gdremu(&format!("--profile {profile}"), "access::", "");
+    }
+}
+
+#[test]
+fn host_memory_under_gdremu() {
+    // With gdrdrv; and with nothing else that works.
+    for options in ["", "--no-gdrdrv --cuda-version 11.7"] {
+        under_gdremu(options, "host::", "");
+    }
+}
+
+#[test]
+fn dma_buf_of_a_pin() {
+    for profile in ["default", "dmabuf"] {
+        under_gdremu(&format!("--profile {profile}"), "dma_buf::exported", "");
+    }
+    for options in ["--profile dmabuf", "--cuda-version 13.3"] {
+        under_gdremu(options, "dma_buf::mapped", "");
+    }
+    for (options, error) in [
+        ("--dmabuf no", "NoDmaBufExport { gpu: 0 }"),
+        (
+            "--cuda-version 11.6",
+            "CudaTooOld { version: 11060, needed: 11070 }",
+        ),
+    ] {
+        under_gdremu(options, "dma_buf::refused", error);
+    }
+}
+
+#[test]
+fn system_reports_what_there_is() {
+    for (options, outcome) in system::SYSTEMS {
+        under_gdremu(options, "system::", outcome);
     }
 }
 
