@@ -54,7 +54,7 @@
 //! A call goes down through these modules, in this order, and never back up:
 //!
 //! ```text
-//! system                what this machine has
+//! transfer              large copies by the mapping or by CUDA's copy engine; system is what this machine has
 //! options → gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
 //! access                slices, words, arrays, batches and gathers of a mapping: bounds and process are checked here
 //! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf and host over CUDA
@@ -87,6 +87,7 @@ pub mod sync;
 #[doc(hidden)]
 pub mod sys;
 mod system;
+mod transfer;
 mod types;
 
 pub use access::{Array, Batch, MappedSlice, Scalar, Word, Words};
@@ -98,4 +99,5 @@ pub use options::{Backend, Options};
 pub use pin::{DmaBufExport, Pin};
 pub use sys::cuda::host::HostMemory;
 pub use system::{Support, System, system, system_with_cuda};
+pub use transfer::{Route, Transfer, TransferOptions};
 pub use types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};

@@ -1,6 +1,6 @@
 //! The CUDA driver, loaded when something needs it and never before.
 //!
-//! `host` has host memory that CUDA knows, `context` what is current in a thread;
+//! `host` has host memory that CUDA knows, `stream` the copy engine, `context` what is current in a thread;
 //! `capture` keeps all of it out of the graphs that the program captures.
 //!
 //! Result codes stay plain integers: a driver newer than this library may answer with any number. The
@@ -10,6 +10,7 @@
 mod capture;
 mod context;
 pub(crate) mod host;
+pub(crate) mod stream;
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -110,7 +111,14 @@ functions! {
     export = "cuMemGetHandleForAddressRange": fn(*mut c_void, c_ulonglong, usize, c_int, c_ulonglong);
     host_alloc = "cuMemHostAlloc": fn(*mut *mut c_void, usize, c_uint);
     host_free = "cuMemFreeHost": fn(*mut c_void);
+    host_register = "cuMemHostRegister_v2": fn(*mut c_void, usize, c_uint);
+    host_unregister = "cuMemHostUnregister": fn(*mut c_void);
     host_device_pointer = "cuMemHostGetDevicePointer_v2": fn(*mut c_ulonglong, *mut c_void, c_uint);
+    stream_create = "cuStreamCreate": fn(*mut *mut c_void, c_uint);
+    stream_destroy = "cuStreamDestroy_v2": fn(*mut c_void);
+    stream_query = "cuStreamQuery": fn(*mut c_void);
+    copy_to_host = "cuMemcpyDtoHAsync_v2": fn(*mut c_void, c_ulonglong, usize, *mut c_void);
+    copy_to_device = "cuMemcpyHtoDAsync_v2": fn(c_ulonglong, *const c_void, usize, *mut c_void);
     exchange_capture_mode = "cuThreadExchangeStreamCaptureMode": fn(*mut c_uint);
 }
 

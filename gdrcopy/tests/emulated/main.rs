@@ -11,6 +11,7 @@ mod gates;
 mod host;
 mod ownership;
 mod system;
+mod transfer;
 
 use std::process::Command;
 
@@ -65,6 +66,14 @@ fn dma_buf_of_a_pin() {
     ] {
         under_gdremu(options, "dma_buf::refused", error);
     }
+}
+
+#[test]
+fn transfer_under_gdremu() {
+    for profile in ["default", "device", "dmabuf"] {
+        under_gdremu(&format!("--profile {profile}"), "transfer::uncached::", "");
+    }
+    under_gdremu("--profile cached", "transfer::cached::", "");
 }
 
 #[test]

@@ -105,6 +105,20 @@ impl Home {
         }
     }
 
+    /// The context of GPU memory. Memory that belongs to none can be used in all of its GPU: then the calling
+    /// thread's, or else the primary one.
+    pub(super) fn of_memory(driver: &'static Driver, address: u64) -> Result<Home> {
+        let context = driver.context_of(address);
+        if !context.is_null() {
+            return Ok(Home::borrowed(driver, context));
+        }
+        let device = driver.device_of(address)?;
+        if driver.current_device()? == Some(device) {
+            return Ok(Home::borrowed(driver, driver.current()?));
+        }
+        Home::primary(driver, device)
+    }
+
     fn borrowed(driver: &'static Driver, context: Context) -> Home {
         Home {
             driver,
@@ -121,6 +135,10 @@ impl Home {
             retained,
             ..Home::borrowed(driver, context)
         })
+    }
+
+    pub(super) fn is_same_context(&self, other: &Home) -> bool {
+        self.context == other.context
     }
 
     /// Works with it current in the calling thread, whatever is being captured.
