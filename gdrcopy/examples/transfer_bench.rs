@@ -1,14 +1,15 @@
 //! Times copies of GPU memory side by side: through the mapping, by `Transfer`, and by CUDA's synchronous copies.
 //!
-//! `transfer_bench [--cpu N] [SIZE …]`, sizes in bytes, 65536 and 1048576 by default. Needs a GPU, libcuda, and a backend
-//! (`/dev/gdrdrv`, or `gdremu --provider nvidia`). Every path copies the same bytes, and each is checked.
+//! `transfer_bench [--cpu N] [--chunk BYTES] [SIZE …]`, sizes in bytes, 65536 and 1048576 by default. Needs a GPU,
+//! libcuda, and a backend (`/dev/gdrdrv`, or `gdremu --provider nvidia`). Every path copies the same bytes, and each is
+//! checked.
 
 use std::env;
 use std::error::Error;
 use std::ffi::c_int;
 use std::time::Instant;
 
-use gdrcopy::{Gdr, HostMemory, MapFlag, PinFlags, Route, Transfer};
+use gdrcopy::{Gdr, HostMemory, MapFlag, PinFlags, Route, Transfer, TransferOptions};
 use libloading::Library;
 
 #[path = "../../tests/emulated/cuda.rs"]
@@ -23,11 +24,15 @@ const ROUNDS: usize = 401;
 type Copy<'a> = (&'static str, Box<dyn FnMut() + 'a>);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut sizes = Vec::new();
+    let (mut sizes, mut options) = (Vec::new(), Transfer::options());
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--cpu" => run_on(arguments.next().ok_or("--cpu needs a number")?.parse()?)?,
+            "--chunk" => {
+                let bytes = arguments.next().ok_or("--chunk needs a number")?;
+                options = options.chunk(bytes.parse()?);
+            }
             size => sizes.push(size.parse()?),
         }
     }
@@ -38,12 +43,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         "medians of {ROUNDS}, us; in brackets: relative to cuMemcpy to or from the same host memory"
     );
     for len in sizes {
-        bench(len)?;
+        bench(len, options)?;
     }
     Ok(())
 }
 
-fn bench(len: usize) -> Result<(), Box<dyn Error>> {
+fn bench(len: usize, options: TransferOptions) -> Result<(), Box<dyn Error>> {
     let driver = cuda::Cuda::new();
     // SAFETY: loading a CUDA driver has no preconditions.
     let library = unsafe { Library::new("libcuda.so.1") }?;
@@ -61,10 +66,7 @@ fn bench(len: usize) -> Result<(), Box<dyn Error>> {
     let pin = unsafe { Gdr::open()?.pin(address, len, PinFlags::DEFAULT)? };
     let mapping = pin.map(len, MapFlag::Default)?;
     let gpu = mapping.as_slice();
-    let transfer = Transfer::options()
-        .read_crossover(1)
-        .write_crossover(1)
-        .build();
+    let transfer = options.read_crossover(1).write_crossover(1).build();
     let sent: Vec<u8> = (0..len).map(|i| (i * 7 + i / 256) as u8).collect();
     let (page_locked, mut pageable) = (HostMemory::alloc(len)?, vec![0_u8; len]);
     let hosts = [

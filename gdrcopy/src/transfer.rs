@@ -5,23 +5,24 @@ use std::time::Duration;
 
 use crate::access::MappedSlice;
 use crate::error::{Error, Result};
+use crate::sys::cuda::context::Home;
 use crate::sys::cuda::stream::CopyEngine;
 use crate::sys::cuda::{self, Driver, EXPORTS_DMA_BUFS};
 use crate::sys::fork::{self, Owner};
 use crate::types::MappingType;
 
-/// Bytes from which a read by the copy engine is faster. An H200 took 16 us to read 16 KiB through the mapping,
-/// 6.5 us by cuMemcpy, and 1 us for the flush that comes first (docs/performance.md, docs/measurements).
+/// Bytes from which a read by the copy engine is faster. On an H200, cuMemcpy to page-locked memory is faster from
+/// 8 KiB on (docs/performance.md); the flush before it and the copy out of the buffer add to it.
 const READ_CROSSOVER: usize = 16 << 10;
 
-/// Bytes from which a write by the copy engine is faster. There, cuMemcpy was faster from 512 KiB on with
-/// page-locked memory, and copying to the buffer takes a part of that gain.
+/// Bytes from which a write by the copy engine is faster. There, cuMemcpy from page-locked memory is faster from
+/// 512 KiB on; the flush and the copy into the buffer add to it.
 const WRITE_CROSSOVER: usize = 1 << 20;
 
 /// Bytes of half the buffer: a MiB overlaps in four pieces.
 const CHUNK: usize = 256 << 10;
 
-/// A chunk takes about 10 us.
+/// Thousands of times as long as a chunk takes on an idle GPU.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Copies between GPU memory and host memory, by the faster path for the size and the direction.
@@ -33,8 +34,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// | else | CUDA's copy engine, through a page-locked buffer of two chunks: while the GPU copies one, the CPU copies the other |
 /// | where CUDA does not answer, or too late | the mapping |
 ///
-/// The first copy by the copy engine sets it up, which takes about a millisecond: two non-blocking streams and the
-/// buffer, in the context of the GPU memory. Threads that copy at the same time each get their own; all are kept
+/// The first copy by the copy engine sets it up and takes longer: two non-blocking streams and the buffer, in the
+/// context of the GPU memory. Threads that copy at the same time each get their own; all are kept
 /// until the `Transfer` is dropped.
 ///
 /// ```no_run
@@ -243,10 +244,11 @@ impl Transfer {
     }
 
     fn take_engine(&self, driver: &'static Driver, address: u64) -> Result<CopyEngine> {
+        let home = Home::of_memory(driver, address)?;
         let mut engines = self.engines();
-        let Some(index) = engines.iter().position(|engine| engine.reaches(address)) else {
+        let Some(index) = engines.iter().position(|engine| *engine.home() == home) else {
             drop(engines);
-            return CopyEngine::new(driver, address, self.options.chunk);
+            return CopyEngine::new(home, self.options.chunk);
         };
         match engines[index].is_idle() {
             true => Ok(engines.swap_remove(index)),

@@ -8,7 +8,7 @@
 //! is made, so that a child forked in the middle finds none that would make it wait.
 
 mod capture;
-mod context;
+pub(crate) mod context;
 pub(crate) mod host;
 pub(crate) mod stream;
 

@@ -88,7 +88,7 @@ impl Driver {
 
 /// The context that an object lives in. A primary one is retained for it.
 #[derive(Debug)]
-pub(super) struct Home {
+pub(crate) struct Home {
     driver: &'static Driver,
     context: Context,
     retained: Option<Device>,
@@ -107,7 +107,7 @@ impl Home {
 
     /// The context of GPU memory. Memory that belongs to none can be used in all of its GPU: then the calling
     /// thread's, or else the primary one.
-    pub(super) fn of_memory(driver: &'static Driver, address: u64) -> Result<Home> {
+    pub(crate) fn of_memory(driver: &'static Driver, address: u64) -> Result<Home> {
         let context = driver.context_of(address);
         if !context.is_null() {
             return Ok(Home::borrowed(driver, context));
@@ -137,10 +137,6 @@ impl Home {
         })
     }
 
-    pub(super) fn is_same_context(&self, other: &Home) -> bool {
-        self.context == other.context
-    }
-
     /// Works with it current in the calling thread, whatever is being captured.
     pub(super) fn enter<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let driver = self.driver;
@@ -153,6 +149,12 @@ impl Home {
 
     pub(super) fn owner(&self) -> Owner {
         self.owner
+    }
+}
+
+impl PartialEq for Home {
+    fn eq(&self, other: &Home) -> bool {
+        self.context == other.context
     }
 }
 

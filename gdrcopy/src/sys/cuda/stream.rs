@@ -56,9 +56,9 @@ pub(crate) struct CopyEngine {
 unsafe impl Send for CopyEngine {}
 
 impl CopyEngine {
-    /// One for the GPU memory at an address, which copies `chunk` bytes at a time.
-    pub(crate) fn new(driver: &'static Driver, address: u64, chunk: usize) -> Result<CopyEngine> {
-        let home = Home::of_memory(driver, address)?;
+    /// One in a context, which copies `chunk` bytes at a time.
+    pub(crate) fn new(home: Home, chunk: usize) -> Result<CopyEngine> {
+        let driver = home.driver();
         let buffer = page_locked_later(chunk * LANES)?;
         let mut engine = CopyEngine {
             home,
@@ -90,14 +90,13 @@ impl CopyEngine {
             };
             driver.check("cuMemHostRegister", result)
         })?;
-        log::debug!("copy engine with a buffer of {LANES} x {chunk} bytes for {address:#x}");
+        log::debug!("copy engine with a buffer of {LANES} x {chunk} bytes");
         Ok(engine)
     }
 
-    /// Whether it can copy from and to the GPU memory at this address.
-    pub(crate) fn reaches(&self, address: u64) -> bool {
-        Home::of_memory(self.home.driver(), address)
-            .is_ok_and(|home| self.home.is_same_context(&home))
+    /// Where it is: it copies GPU memory with the same home.
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
     }
 
     /// Whether the GPU has finished a copy that timed out. Does not wait.

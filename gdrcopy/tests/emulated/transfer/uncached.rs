@@ -94,7 +94,7 @@ fn registered_memory_is_copied_directly() {
 
 #[test]
 #[ignore = "transfer_under_gdremu runs it"]
-fn capture_of_another_stream_is_left_alone() {
+fn capture_of_another_stream_stays_valid() {
     let cuda = Cuda::new();
     let (mapping, _) = mapped(&cuda);
     let mut stream: *mut c_void = ptr::null_mut();
@@ -242,6 +242,19 @@ fn stalled_copy_engine_is_left_until_it_has_finished() {
     set_faults("cuStreamQuery:600");
     drop(transfer);
     set_faults("");
+}
+
+#[test]
+#[ignore = "transfer_under_gdremu runs it"]
+fn copy_engine_that_failed_is_replaced() {
+    let cuda = Cuda::new();
+    let (mapping, _) = mapped(&cuda);
+    let transfer = options().build();
+    assert_eq!(read(&cuda, &transfer, &mapping, 1), Route::Buffered);
+    set_faults("cuMemcpyDtoHAsync:999@1,cuStreamCreateWithPriority:2@1");
+    // The second read cannot make a new one.
+    let routes = [2, 3, 4].map(|seed| read(&cuda, &transfer, &mapping, seed));
+    assert_eq!(routes, [Route::Mapping, Route::Mapping, Route::Buffered]);
 }
 
 #[test]
