@@ -6,6 +6,7 @@ use std::fmt;
 
 use nix::errno::Errno;
 
+use crate::sys::cuda::EXPORTS_DMA_BUFS;
 use crate::types::{MappingType, Version};
 
 /// What the fallible functions of this crate return.
@@ -57,7 +58,7 @@ pub enum Error {
     NoCuda,
     /// The CUDA driver lacks the function named here.
     NoCudaFunction(&'static str),
-    /// The CUDA driver cannot map dma-bufs yet. Versions are 1000 × major + 10 × minor.
+    /// The CUDA driver cannot do what is asked yet. Versions are 1000 × major + 10 × minor.
     CudaTooOld {
         /// The driver's version.
         version: i32,
@@ -74,6 +75,13 @@ pub enum Error {
         /// How many GPUs CUDA shows.
         gpus: i32,
     },
+    /// The GPU's memory cannot be exported as a dma-buf.
+    NoDmaBufExport {
+        /// CUDA's number of the GPU.
+        gpu: i32,
+    },
+    /// A range that is not, or not all, host memory that CUDA has mapped for GPUs.
+    NotHostMemory,
     /// A map of more than is pinned.
     OutOfPin,
     /// The process has no file descriptor left.
@@ -217,6 +225,7 @@ impl Error {
             | Error::RangeOverflow
             | Error::OutOfMapping
             | Error::OutOfPin
+            | Error::NotHostMemory
             | Error::NotMapped
             | Error::UnalignedWord { .. }
             | Error::InvalidAlignment { .. }
@@ -229,6 +238,7 @@ impl Error {
             Error::NoCudaFunction(_)
             | Error::CudaTooOld { .. }
             | Error::NoDmaBufSupport { .. }
+            | Error::NoDmaBufExport { .. }
             | Error::NoDmaBufGpu { .. } => libc::EOPNOTSUPP,
             Error::Cuda { error, .. } => error.errno(),
             Error::PoolExhausted => libc::ENOMEM,
@@ -293,8 +303,12 @@ impl fmt::Display for Error {
             }
             Error::CudaTooOld { version, needed } => write!(
                 f,
-                "the GPU driver serves CUDA {}, mapping dma-bufs needs {}: update it, or load the gdrdrv module",
+                "the GPU driver serves CUDA {}, {} needs {}: update it, or load the gdrdrv module",
                 CudaVersion(version),
+                match needed {
+                    EXPORTS_DMA_BUFS => "exporting dma-bufs or sharing host memory",
+                    _ => "mapping dma-bufs",
+                },
                 CudaVersion(needed)
             ),
             Error::NoDmaBufSupport { gpu } => write!(
@@ -306,6 +320,15 @@ impl fmt::Display for Error {
                 f,
                 "none of the {gpus} GPUs that CUDA shows has memory that can be mapped as a dma-buf: load the \
                  gdrdrv module (modprobe gdrdrv), or use a GPU that supports it"
+            ),
+            Error::NoDmaBufExport { gpu } => write!(
+                f,
+                "the memory of GPU {gpu} cannot be exported as a dma-buf: use NVIDIA's open kernel modules on Linux \
+                 5.12 or later, or load nvidia-peermem (modprobe nvidia-peermem) and register the address itself"
+            ),
+            Error::NotHostMemory => f.write_str(
+                "the range is not mapped host memory: pass the device address of a HostMemory, or of memory from \
+                 cuMemHostAlloc or cuMemHostRegister, and no more than its length",
             ),
             Error::OutOfPin => f.write_str("`size` is longer than the pin: map less, or pin more"),
             Error::Descriptors { errno } => write!(

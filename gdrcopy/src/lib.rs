@@ -55,9 +55,10 @@
 //!
 //! ```text
 //! pool, pin_cache       many buffers of few pins; pins for later use. memory is what pools are made of
+//! transfer              large copies by the mapping or by CUDA's copy engine; system is what this machine has
 //! options → gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
 //! access                slices, words, arrays, batches and gathers of a mapping: bounds and process are checked here
-//! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf over CUDA
+//! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf and host over CUDA
 //! copy                  one copy: word or not, mapping type, threads
 //! sys                   mmap, the calls to the module and to CUDA, forked children
 //! routines              the instructions of a copy, per architecture; hot is what each copy reads
@@ -89,6 +90,8 @@ pub mod routines;
 pub mod sync;
 #[doc(hidden)]
 pub mod sys;
+mod system;
+mod transfer;
 mod types;
 
 pub use access::{Array, Batch, MappedSlice, Scalar, Word, Words};
@@ -100,7 +103,10 @@ pub use mapping::Mapping;
 pub use memory::CudarcAllocator;
 pub use memory::{CudaAllocator, DeviceAllocator, DeviceMemory, RawMemory};
 pub use options::{Backend, Options};
-pub use pin::Pin;
+pub use pin::{DmaBufExport, Pin};
 pub use pin_cache::{PinCache, PinCacheReport};
 pub use pool::{Pool, PoolBuffer, PoolOptions, PoolReport};
+pub use sys::cuda::host::HostMemory;
+pub use system::{Support, System, system, system_with_cuda};
+pub use transfer::{Route, Transfer, TransferOptions};
 pub use types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};

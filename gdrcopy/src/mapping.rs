@@ -25,12 +25,11 @@ use crate::types::MappingType;
 pub struct Mapping {
     // Dropped in this order: the addresses first, the pin last.
     region: Region,
-    _live: Live,
-    _of_pin: MappingGuard,
+    live: Live,
+    of_pin: MappingGuard,
     /// Bytes from the start of the region to byte 0.
     head: usize,
     len: usize,
-    mapping_type: MappingType,
 }
 
 impl Mapping {
@@ -43,12 +42,16 @@ impl Mapping {
     ) -> Mapping {
         Mapping {
             region,
-            _live: Live::new(mapping_type),
-            _of_pin: of_pin,
+            live: Live::new(mapping_type),
+            of_pin,
             head,
             len,
-            mapping_type,
         }
+    }
+
+    /// Device address of byte 0: [`Pin::address`](crate::Pin::address).
+    pub fn device_address(&self) -> u64 {
+        self.of_pin.device_address()
     }
 
     /// CPU address of byte 0. Using it is unsafe: the mapping must be alive, and accesses must suit the
@@ -71,12 +74,13 @@ impl Mapping {
 
     /// How the CPU caches it.
     pub fn mapping_type(&self) -> MappingType {
-        self.mapping_type
+        self.live.kind()
     }
 
     /// All of it.
     pub fn as_slice(&self) -> MappedSlice<'_> {
-        MappedSlice::of_region(&self.region, self.head, self.len, self.mapping_type)
+        let (address, kind) = (self.device_address(), self.mapping_type());
+        MappedSlice::of_region(&self.region, self.head, self.len, address, kind)
     }
 
     /// [`MappedSlice::slice`] of all of it.

@@ -17,6 +17,13 @@ pub enum Backend {
     Gdrdrv,
     /// Dma-bufs that CUDA 13.3 or later exports: needs no kernel module.
     DmaBuf,
+    /// Host memory that CUDA has mapped for GPUs, from [`HostMemory`](crate::HostMemory), cuMemHostAlloc or
+    /// cuMemHostRegister. It stands in for GPU memory where there is neither gdrdrv nor a dma-buf that can be
+    /// mapped: the CPU is fast, and each access of a GPU kernel goes over PCIe. Never chosen by `Auto`.
+    ///
+    /// [`Gdr::pin`] takes the memory's device address, and pins nothing: the memory is page-locked already.
+    /// Mappings are [`Caching`](crate::MappingType::Caching). Needs CUDA 11.7 or later.
+    HostMemory,
 }
 
 /// How to open a source of GPU memory. Made by [`Gdr::options`].

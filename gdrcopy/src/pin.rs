@@ -1,12 +1,14 @@
 //! A pinned range of GPU memory.
 #![forbid(unsafe_code)]
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::backend::{Backend, PinRequest};
+use crate::backend::{Backend, PinRequest, dmabuf};
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use crate::pin_state::{MappingGuard, PinState};
+use crate::sys::fork::Owner;
 use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 
 /// A range of GPU memory that stays where it is, and can be mapped once at a time.
@@ -16,10 +18,24 @@ use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 #[derive(Debug)]
 pub struct Pin {
     pinned: Arc<PinState>,
-    address: u64,
     len: usize,
     /// Bytes from the start of the driver's first page to the pinned address.
     head: usize,
+    flags: PinFlags,
+    owner: Owner,
+}
+
+/// GPU memory as a dma-buf: [`Pin::dma_buf`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct DmaBufExport {
+    /// The dma-buf, which has `FD_CLOEXEC` set. It keeps the memory in place, also after the pin and the memory's
+    /// own end.
+    pub fd: OwnedFd,
+    /// Where in the dma-buf the pinned address is, in bytes: less than a page of the host.
+    pub offset: u64,
+    /// Bytes of the dma-buf: a multiple of the host's page size.
+    pub len: usize,
 }
 
 impl Pin {
@@ -44,16 +60,17 @@ impl Pin {
             tokens,
         };
         Ok(Pin {
-            pinned: PinState::new(backend.pin(&request)?),
-            address,
+            pinned: PinState::new(backend.pin(&request)?, address),
             len,
             head: head as usize,
+            flags,
+            owner: Owner::current(),
         })
     }
 
     /// Device address of the first pinned byte, as it was passed to [`Gdr::pin`](crate::Gdr::pin).
     pub fn address(&self) -> u64 {
-        self.address
+        self.pinned.device_address()
     }
 
     /// Pinned bytes, as passed to [`Gdr::pin`](crate::Gdr::pin).
@@ -95,6 +112,26 @@ impl Pin {
         let (region, kind) = self.pinned.range().map(reach, flag)?;
         mark.made(kind);
         Ok(Mapping::new(region, self.head, len, kind, mark))
+    }
+
+    /// Exports the pinned memory as a dma-buf, such as `ibv_reg_dmabuf_mr` takes. Each call makes a new one.
+    ///
+    /// Works with gdrdrv and with dma-bufs as backend. A pin with [`PinFlags::FORCE_PCIE`] gives a dma-buf that goes
+    /// over PCIe on a coherent platform too. Initializes CUDA in a process that has not done so.
+    ///
+    /// # Errors
+    /// [`Error::CudaTooOld`] below CUDA 11.7; [`Error::NoDmaBufExport`] where the GPU or the kernel cannot;
+    /// [`Error::EmptyRange`] for an empty pin; [`Error::Descriptors`] when the process has none left;
+    /// [`Error::Cuda`] with CUDA's answer: `EINVAL` for memory of a pool, host memory, or if the pages around the
+    /// pinned bytes are not of the same allocation. [`Error::ForkedChild`].
+    pub fn dma_buf(&self) -> Result<DmaBufExport> {
+        self.owner.check()?;
+        let exported = dmabuf::export(self.address(), self.len, self.flags)?;
+        Ok(DmaBufExport {
+            fd: exported.fd,
+            offset: self.address() - exported.va,
+            len: exported.len,
+        })
     }
 
     /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped.

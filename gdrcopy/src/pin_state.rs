@@ -12,6 +12,7 @@ use crate::types::MappingType;
 #[derive(Debug)]
 pub(crate) struct PinState {
     range: Box<dyn BackendPin>,
+    device_address: u64,
     /// The live mapping's type, or one of the values below.
     mapped: AtomicU32,
 }
@@ -22,9 +23,17 @@ const NOT_MAPPED: u32 = 0;
 const BEING_MAPPED: u32 = u32::MAX;
 
 impl PinState {
-    pub(crate) fn new(range: Box<dyn BackendPin>) -> Arc<PinState> {
-        let mapped = AtomicU32::new(NOT_MAPPED);
-        Arc::new(PinState { range, mapped })
+    /// `device_address` is the one that the caller pinned, before rounding to pages.
+    pub(crate) fn new(range: Box<dyn BackendPin>, device_address: u64) -> Arc<PinState> {
+        Arc::new(PinState {
+            range,
+            device_address,
+            mapped: AtomicU32::new(NOT_MAPPED),
+        })
+    }
+
+    pub(crate) fn device_address(&self) -> u64 {
+        self.device_address
     }
 
     pub(crate) fn range(&self) -> &dyn BackendPin {
@@ -50,6 +59,10 @@ impl MappingGuard {
             .compare_exchange(NOT_MAPPED, BEING_MAPPED, acq_rel, acquire)
             .map(|_| MappingGuard(Arc::clone(pinned)))
             .map_err(|_| Error::AlreadyMapped)
+    }
+
+    pub(crate) fn device_address(&self) -> u64 {
+        self.0.device_address
     }
 
     /// The mapping is made, and of this type.

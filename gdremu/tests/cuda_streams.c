@@ -47,12 +47,65 @@ static void events(void)
     CHECK_EQUAL(cuEventDestroy(start_event), CUDA_ERROR_INVALID_HANDLE);
 }
 
+static CUstreamCaptureStatus capture_status(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+
+    CHECK_EQUAL(cuStreamIsCapturing(stream, &status), CUDA_SUCCESS);
+    return status;
+}
+
+static void captures(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUstream stream, other;
+    CUgraph graph;
+    void *memory;
+
+    CHECK_EQUAL(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamBeginCapture(NULL, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK_EQUAL(cuStreamBeginCapture(stream, 3), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
+    CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+
+    CHECK_EQUAL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
+    CHECK_EQUAL(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CHECK_EQUAL(cuStreamQuery(other), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemHostAlloc(&memory, 1, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    CHECK_EQUAL(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+    CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    CHECK_EQUAL(cuGraphDestroy(graph), CUDA_SUCCESS);
+    CHECK_EQUAL(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+
+    CHECK_EQUAL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemFreeHost(memory), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CHECK(graph == NULL);
+    CHECK_EQUAL(cuMemFreeHost(memory), CUDA_SUCCESS);
+
+    CHECK_EQUAL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamQuery(other), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK_EQUAL(cuStreamDestroy(stream), CUDA_SUCCESS);
+    CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+    mode = 3;
+    CHECK_EQUAL(cuThreadExchangeStreamCaptureMode(&mode), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuStreamDestroy(other), CUDA_SUCCESS);
+}
+
 int main(void)
 {
     start(0);
 
     streams();
     events();
+    captures();
     CHECK_EQUAL(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                                            CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
                 CUDA_SUCCESS);

@@ -82,7 +82,7 @@ impl Cuda {
 
     /// # Safety
     /// `F` is the function's type, and `call` passes it what it may be passed.
-    unsafe fn call<F: Copy>(&self, name: &str, call: impl FnOnce(F) -> c_int) {
+    pub(crate) unsafe fn call<F: Copy>(&self, name: &str, call: impl FnOnce(F) -> c_int) {
         // SAFETY: the caller vouches for the type.
         let function = unsafe { self.0.get::<F>(name) }.unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(call(*function), 0, "{name}");

@@ -25,6 +25,9 @@ pub struct MappedSlice<'m> {
     /// `kind`.
     start: *mut u8,
     len: usize,
+    /// Of the byte at `start`.
+    device_address: u64,
+    mapping_type: MappingType,
     kind: MappingType,
     owner: Owner,
     region: PhantomData<&'m Region>,
@@ -42,6 +45,7 @@ impl<'m> MappedSlice<'m> {
         region: &'m Region,
         head: usize,
         len: usize,
+        device_address: u64,
         mapping_type: MappingType,
     ) -> MappedSlice<'m> {
         assert!(head <= region.len() && len <= region.len() - head);
@@ -54,6 +58,8 @@ impl<'m> MappedSlice<'m> {
         MappedSlice {
             start: region.address().wrapping_add(head),
             len,
+            device_address,
+            mapping_type,
             kind,
             owner: region.owner(),
             region: PhantomData,
@@ -76,6 +82,16 @@ impl<'m> MappedSlice<'m> {
         self.start
     }
 
+    /// Device address of its first byte, for GPU kernels and CUDA.
+    pub fn device_address(self) -> u64 {
+        self.device_address
+    }
+
+    /// How the CPU caches it.
+    pub fn mapping_type(self) -> MappingType {
+        self.mapping_type
+    }
+
     /// The bytes in `range`.
     ///
     /// # Errors
@@ -96,7 +112,12 @@ impl<'m> MappedSlice<'m> {
         };
         let len = end.checked_sub(offset).ok_or(Error::OutOfMapping)?;
         let start = self.place(offset, len)?;
-        Ok(MappedSlice { start, len, ..self })
+        Ok(MappedSlice {
+            start,
+            len,
+            device_address: self.device_address + offset as u64,
+            ..self
+        })
     }
 
     /// The bytes before `middle`, and those from there on.

@@ -6,7 +6,7 @@
 //! memory can be mapped: programs expect pins to work once they have a handle.
 #![forbid(unsafe_code)]
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
@@ -15,13 +15,13 @@ use nix::sys::stat::Mode;
 use crate::backend::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::sys::cuda::{self, Device, DeviceAttribute, Driver};
+use crate::sys::cuda::{self, Device, DeviceAttribute, Driver, EXPORTS_DMA_BUFS};
 use crate::sys::fork::{self, Descriptor, Owner};
 use crate::sys::mmap::Region;
-use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
+use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
 
 /// The first CUDA version whose dma-bufs can be mapped: 13.3.
-const NEEDED_CUDA: i32 = 13030;
+pub(crate) const MAPS_DMA_BUFS: i32 = 13030;
 
 /// CUDA, ready to export memory.
 #[derive(Debug)]
@@ -36,48 +36,101 @@ impl DmaBuf {
     /// shows a GPU whose memory can be mapped. Does not initialize it.
     pub(crate) fn open(options: &Options) -> Result<DmaBuf> {
         let backend = DmaBuf {
-            driver: cuda::load(NEEDED_CUDA)?,
+            driver: cuda::load(MAPS_DMA_BUFS)?,
             force_pcie_compat: options.force_pcie_compat,
             owner: Owner::current(),
         };
-        if let Some(gpus) = backend.driver.device_count_if_initialized()? {
-            let is_mappable = |gpu| {
-                let device = backend.driver.device(gpu)?;
-                backend.check_support(device)
-            };
-            if !(0..gpus).any(|gpu| is_mappable(gpu).is_ok()) {
-                return Err(Error::NoDmaBufGpu { gpus });
-            }
+        if let Some(gpus) = backend.driver.device_count_if_initialized()?
+            && !any_gpu(backend.driver, gpus, can_map)
+        {
+            return Err(Error::NoDmaBufGpu { gpus });
         }
         log::debug!("backend dma-buf");
         Ok(backend)
     }
+}
 
-    /// Refuses a device whose memory cannot be mapped as a dma-buf.
-    fn check_support(&self, device: Device) -> Result<()> {
-        let has = |attribute| self.driver.attribute(device, attribute);
-        // Drivers that do not know the exact attribute are asked for the wider one.
-        let can_mmap = has(DeviceAttribute::DmaBufMmap).or_else(|| has(DeviceAttribute::DmaBuf));
-        match can_mmap {
-            Some(0) | None => Err(Error::NoDmaBufSupport {
-                gpu: device.ordinal(),
-            }),
-            Some(_) => Ok(()),
-        }
-    }
+/// Whether memory of the device can be mapped as a dma-buf.
+pub(crate) fn can_map(driver: &Driver, device: Device) -> bool {
+    let has = |attribute| driver.attribute(device, attribute);
+    // Drivers that do not know the exact attribute are asked for the wider one.
+    let can_mmap = has(DeviceAttribute::DmaBufMmap).or_else(|| has(DeviceAttribute::DmaBuf));
+    can_mmap.is_some_and(|can| can != 0)
+}
 
-    /// Exports the pages from `va` on.
-    fn export(&self, device: Device, va: u64, len: usize, over_pcie: bool) -> Result<Descriptor> {
-        let fd = self
-            .driver
-            .export(device, va, len, over_pcie)
-            .map_err(|error| descriptors_used_up().unwrap_or(error))?;
-        // Some drivers set this flag, others do not.
-        fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(|errno| Error::Descriptors {
-            errno: errno as i32,
-        })?;
-        Ok(Descriptor::new(fd))
+/// Whether memory of the device can be exported as a dma-buf.
+pub(crate) fn can_export(driver: &Driver, device: Device) -> bool {
+    driver
+        .attribute(device, DeviceAttribute::DmaBuf)
+        .is_some_and(|can| can != 0)
+}
+
+/// Whether any of the first `gpus` GPUs can.
+pub(crate) fn any_gpu(driver: &Driver, gpus: i32, can: fn(&Driver, Device) -> bool) -> bool {
+    (0..gpus).any(|gpu| driver.device(gpu).is_ok_and(|device| can(driver, device)))
+}
+
+/// A dma-buf of memory, rounded out to pages of the host.
+#[derive(Debug)]
+pub(crate) struct Exported {
+    pub(crate) fd: OwnedFd,
+    /// Device address of its first byte.
+    pub(crate) va: u64,
+    pub(crate) len: usize,
+}
+
+/// Exports GPU memory for devices other than the CPU: it need not be mappable.
+pub(crate) fn export(address: u64, len: usize, flags: PinFlags) -> Result<Exported> {
+    let (va, len) = whole_pages(address, len as u64)?;
+    let driver = cuda::load(EXPORTS_DMA_BUFS)?;
+    driver.init()?;
+    let device = driver.device_of(address)?;
+    if !can_export(driver, device) {
+        let gpu = device.ordinal();
+        return Err(Error::NoDmaBufExport { gpu });
     }
+    // A GPU that has PCIe only refuses the flag, and needs none.
+    let over_pcie = flags.force_pcie() && is_coherent(driver, device);
+    let fd = export_pages(driver, device, va, len, over_pcie)?;
+    Ok(Exported { fd, va, len })
+}
+
+/// The range rounded out to pages of the host.
+fn whole_pages(address: u64, len: u64) -> Result<(u64, usize)> {
+    let page = fork::page_size() as u64;
+    let va = address - address % page;
+    let end = address
+        .checked_add(len)
+        .and_then(|end| end.checked_next_multiple_of(page))
+        .ok_or(Error::RangeOverflow)?;
+    if end == va {
+        return Err(Error::EmptyRange);
+    }
+    let len = usize::try_from(end - va).map_err(|_| Error::RangeOverflow)?;
+    Ok((va, len))
+}
+
+/// Whether the CPU and the GPU share page tables.
+fn is_coherent(driver: &Driver, device: Device) -> bool {
+    driver.attribute(device, DeviceAttribute::HostPageTables) == Some(1)
+}
+
+/// Exports the pages from `va` on.
+fn export_pages(
+    driver: &Driver,
+    device: Device,
+    va: u64,
+    len: usize,
+    over_pcie: bool,
+) -> Result<OwnedFd> {
+    let fd = driver
+        .export(device, va, len, over_pcie)
+        .map_err(|error| descriptors_used_up().unwrap_or(error))?;
+    // Some drivers set this flag, others do not.
+    fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(|errno| Error::Descriptors {
+        errno: errno as i32,
+    })?;
+    Ok(fd)
 }
 
 /// Whether the process has no descriptor left, which CUDA does not report: opens one to find out.
@@ -118,28 +171,19 @@ impl Backend for DmaBuf {
 
     fn pin(&self, request: &PinRequest) -> Result<Box<dyn BackendPin>> {
         self.owner.check()?;
-        let page = self.page_size();
-        let va = request.address - request.address % page;
-        let end = request
-            .address
-            .checked_add(request.size)
-            .and_then(|end| end.checked_next_multiple_of(page))
-            .ok_or(Error::RangeOverflow)?;
-        if end == va {
-            return Err(Error::EmptyRange);
-        }
+        let (va, len) = whole_pages(request.address, request.size)?;
         self.driver.init()?;
         let device = self.driver.device_of(request.address)?;
-        self.check_support(device)?;
-        let coherent = self
-            .driver
-            .attribute(device, DeviceAttribute::HostPageTables)
-            == Some(1);
+        if !can_map(self.driver, device) {
+            let gpu = device.ordinal();
+            return Err(Error::NoDmaBufSupport { gpu });
+        }
+        let coherent = is_coherent(self.driver, device);
         // A GPU that has PCIe only refuses the flag, and needs none.
         let asked = request.flags.force_pcie();
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
-        let len = usize::try_from(end - va).map_err(|_| Error::RangeOverflow)?;
-        let fd = self.export(device, va, len, over_pcie)?;
+        let fd = export_pages(self.driver, device, va, len, over_pcie)?;
+        let fd = Descriptor::new(fd);
         let kind = if coherent && !asked {
             MappingType::Caching
         } else {
@@ -155,7 +199,7 @@ impl Backend for DmaBuf {
             fd,
             va,
             len,
-            page_size: page as u32,
+            page_size: fork::page_size() as u32,
             kind,
         }))
     }

@@ -1,14 +1,17 @@
-//! What the library needs from a source of GPU memory: the kernel module, or CUDA's dma-bufs.
+//! What the library needs from a source of GPU memory: the kernel module, CUDA's dma-bufs, or host memory in
+//! their place.
 #![forbid(unsafe_code)]
 
-mod dmabuf;
-mod gdrdrv;
+pub(crate) mod dmabuf;
+pub(crate) mod gdrdrv;
+mod host;
 
 use std::fmt::Debug;
 use std::os::fd::RawFd;
 
 use dmabuf::DmaBuf;
 use gdrdrv::Gdrdrv;
+use host::Host;
 
 use crate::error::Result;
 use crate::options::{self, Options};
@@ -71,6 +74,7 @@ pub(crate) fn open(options: &Options) -> Result<Box<dyn Backend>> {
     match options.backend {
         options::Backend::Gdrdrv => return Ok(Box::new(Gdrdrv::open(options)?)),
         options::Backend::DmaBuf => return Ok(Box::new(DmaBuf::open(options)?)),
+        options::Backend::HostMemory => return Ok(Box::new(Host::open()?)),
         options::Backend::Auto => {}
     }
     let no_gdrdrv = match Gdrdrv::open(options) {

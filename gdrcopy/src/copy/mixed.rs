@@ -34,6 +34,11 @@ impl Live {
             owner: Owner::current(),
         }
     }
+
+    /// The mapping's type.
+    pub(crate) fn kind(&self) -> MappingType {
+        self.kind
+    }
 }
 
 impl Drop for Live {

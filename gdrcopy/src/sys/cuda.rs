@@ -1,10 +1,17 @@
-//! The CUDA driver, loaded when the dma-buf backend, an allocator or a pin cache needs it and never before.
+//! The CUDA driver, loaded when something needs it and never before.
+//!
+//! `host` has host memory that CUDA knows, `memory` GPU memory, `stream` the copy engine, `context` what is current in
+//! a thread; `capture` keeps all of it out of the graphs that the program captures.
 //!
 //! Result codes stay plain integers: a driver newer than this library may answer with any number. The
 //! library stays loaded once it is: others in the process use it too. No state here is locked while it
 //! is made, so that a child forked in the middle finds none that would make it wait.
 
+mod capture;
+pub(crate) mod context;
+pub(crate) mod host;
 pub(crate) mod memory;
+pub(crate) mod stream;
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -46,14 +53,27 @@ impl Device {
 const NOT_INITIALIZED: c_uint = 3;
 /// What every version from this one on has, 1000 × major + 10 × minor.
 pub(crate) const OLDEST: i32 = 11000;
-const POINTER_ATTRIBUTE_CONTEXT: c_int = 1;
-const POINTER_ATTRIBUTE_BUFFER_ID: c_int = 7;
-const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 const HANDLE_TYPE_DMA_BUF_FD: c_int = 1;
 const RANGE_FLAG_PCIE: c_ulonglong = 1;
 
+/// The first CUDA version that exports dma-bufs: 11.7.
+pub(crate) const EXPORTS_DMA_BUFS: i32 = 11070;
+
 type Context = *mut c_void;
-type Stream = *mut c_void;
+
+/// Attributes of an address that are integers or addresses.
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
+enum PointerAttribute {
+    Context = 1,
+    MemoryType = 2,
+    HostPointer = 4,
+    BufferId = 7,
+    IsManaged = 8,
+    DeviceOrdinal = 9,
+    RangeStart = 11,
+    RangeSize = 12,
+}
 
 macro_rules! functions {
     (
@@ -103,11 +123,20 @@ functions! {
     release_context = "cuDevicePrimaryCtxRelease_v2": fn(c_int);
     alloc = "cuMemAlloc_v2": fn(*mut c_ulonglong, usize);
     free = "cuMemFree_v2": fn(c_ulonglong);
-    create_stream = "cuStreamCreate": fn(*mut Stream, c_uint);
-    destroy_stream = "cuStreamDestroy_v2": fn(Stream);
+    host_alloc = "cuMemHostAlloc": fn(*mut *mut c_void, usize, c_uint);
+    host_free = "cuMemFreeHost": fn(*mut c_void);
+    host_register = "cuMemHostRegister_v2": fn(*mut c_void, usize, c_uint);
+    host_unregister = "cuMemHostUnregister": fn(*mut c_void);
+    host_device_pointer = "cuMemHostGetDevicePointer_v2": fn(*mut c_ulonglong, *mut c_void, c_uint);
+    stream_create = "cuStreamCreate": fn(*mut *mut c_void, c_uint);
+    stream_destroy = "cuStreamDestroy_v2": fn(*mut c_void);
+    stream_query = "cuStreamQuery": fn(*mut c_void);
+    copy_to_host = "cuMemcpyDtoHAsync_v2": fn(*mut c_void, c_ulonglong, usize, *mut c_void);
+    copy_to_device = "cuMemcpyHtoDAsync_v2": fn(c_ulonglong, *const c_void, usize, *mut c_void);
+    exchange_capture_mode = "cuThreadExchangeStreamCaptureMode": fn(*mut c_uint);
     [newer than OLDEST]
     export = "cuMemGetHandleForAddressRange": fn(*mut c_void, c_ulonglong, usize, c_int, c_ulonglong);
-    free_async = "cuMemFreeAsync": fn(c_ulonglong, Stream);
+    free_async = "cuMemFreeAsync": fn(c_ulonglong, *mut c_void);
 }
 
 /// A loaded CUDA driver, or why it cannot be used.
@@ -221,36 +250,24 @@ impl Driver {
 
     /// The device whose memory is at this address.
     pub(crate) fn device_of(&self, address: u64) -> Result<Device> {
-        let mut ordinal: c_int = 0;
-        let place = ptr::from_mut(&mut ordinal).cast();
-        let attribute = POINTER_ATTRIBUTE_DEVICE_ORDINAL;
-        // SAFETY: the attribute is an int, and the output is a local variable.
-        let result = unsafe { (self.pointer_attribute)(place, attribute, address) };
-        self.check("cuPointerGetAttribute", result)?;
-        self.device(ordinal)
+        let ordinal = self.pointer_attribute(PointerAttribute::DeviceOrdinal, address)?;
+        self.device(ordinal as i32)
     }
 
-    /// The context that the memory at this address was allocated in; null for memory that belongs to none
-    /// (from cuMemCreate or a memory pool).
-    fn context_of(&self, address: u64) -> Context {
-        let mut context: Context = ptr::null_mut();
-        let place = ptr::from_mut(&mut context).cast();
-        // SAFETY: the attribute is a CUcontext, and the output is a local variable.
-        match unsafe { (self.pointer_attribute)(place, POINTER_ATTRIBUTE_CONTEXT, address) } {
-            0 => context,
-            _ => ptr::null_mut(),
-        }
+    /// An attribute of the memory at an address that CUDA knows.
+    fn pointer_attribute(&self, attribute: PointerAttribute, address: u64) -> Result<u64> {
+        let mut value = 0_u64;
+        let place = ptr::from_mut(&mut value).cast();
+        // SAFETY: the attributes are of at most 8 bytes, and the output is a local variable.
+        let result = unsafe { (self.pointer_attribute)(place, attribute as c_int, address) };
+        self.check("cuPointerGetAttribute", result)?;
+        // Shorter ones fill the low bytes: CUDA exists for little-endian CPUs only.
+        Ok(value)
     }
 
     /// CUDA's number of the allocation at this address. It is never used again, unlike the address.
     pub(crate) fn buffer_id(&self, address: u64) -> Result<u64> {
-        let mut id: c_ulonglong = 0;
-        let place = ptr::from_mut(&mut id).cast();
-        // SAFETY: the attribute is an unsigned long long, and the output is a local variable.
-        let result =
-            unsafe { (self.pointer_attribute)(place, POINTER_ATTRIBUTE_BUFFER_ID, address) };
-        self.check("cuPointerGetAttribute", result)?;
-        Ok(id)
+        self.pointer_attribute(PointerAttribute::BufferId, address)
     }
 
     /// An attribute of a device, or `None` if the driver does not know it.
@@ -281,43 +298,6 @@ impl Driver {
             // SAFETY: the descriptor is new and ours.
             Ok(unsafe { OwnedFd::from_raw_fd(fd) })
         })
-    }
-
-    /// Works with a context of the device current in the calling thread, and leaves the thread as it was.
-    /// The context of the memory itself comes before the device's primary one, which might have to be
-    /// created for the purpose: that takes GPU memory and hundreds of milliseconds.
-    fn in_context<T>(
-        &self,
-        device: Device,
-        address: u64,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let (mut before, mut current_device) = (ptr::null_mut(), -1);
-        // SAFETY: the outputs are local variables; what is retained is released.
-        unsafe {
-            self.check("cuCtxGetCurrent", (self.context)(&mut before))?;
-            if !before.is_null() {
-                self.check("cuCtxGetDevice", (self.context_device)(&mut current_device))?;
-            }
-            if current_device == device.0 {
-                return work();
-            }
-            let mut context = self.context_of(address);
-            let is_primary = context.is_null();
-            if is_primary {
-                let result = (self.retain_context)(&mut context, device.0);
-                self.check("cuDevicePrimaryCtxRetain", result)?;
-            }
-            let set = |context| self.check("cuCtxSetCurrent", (self.set_context)(context));
-            let result = set(context).and_then(|()| work());
-            let restored = set(before);
-            let released = match is_primary {
-                true => (self.release_context)(device.0),
-                false => 0,
-            };
-            let released = self.check("cuDevicePrimaryCtxRelease", released);
-            result.and_then(|value| restored.and(released).map(|()| value))
-        }
     }
 
     fn error_name(&self, code: c_uint) -> Option<&'static CStr> {

@@ -1,28 +1,35 @@
-//! The CPU addresses of a mapping: made by mmap of the driver's descriptor, released by munmap, read and
-//! written by the copy routines.
+//! The CPU addresses of a mapping: made by mmap of the driver's descriptor and released by munmap, or borrowed
+//! from host memory; read and written by the copy routines.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::MmapOptions;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 use crate::error::{Call, Error, Result};
 use crate::sys::fork::Owner;
 
-/// Mapped GPU memory. Raw memory, never a Rust reference: the GPU writes it at any time.
+/// Memory that the GPU shares. Raw memory, never a Rust reference: the GPU writes it at any time.
 ///
-/// Dropping it unmaps it, except in a forked child: the child has not inherited the mapping, and may have
-/// mapped something else at its address.
+/// Dropping it unmaps what `map` has mapped, except in a forked child: the child has not inherited the mapping, and
+/// may have mapped something else at its address.
 pub(crate) struct Region {
-    // Never dropped: memmap2's destructor reports no error, and would unmap in a forked child too.
-    raw: ManuallyDrop<MmapRaw>,
+    address: NonNull<u8>,
+    len: usize,
+    /// Mapped here, and not unmapped yet.
     is_mapped: bool,
     owner: Owner,
 }
+
+// SAFETY: the addresses are valid in every thread.
+unsafe impl Send for Region {}
+// SAFETY: `&Region` gives out numbers only.
+unsafe impl Sync for Region {}
 
 impl Region {
     /// Maps `len` bytes (a multiple of the page size, not 0) of what `node` has at `offset` (likewise a
@@ -34,11 +41,12 @@ impl Region {
             .map_raw(node.as_raw_fd());
         match raw {
             Ok(raw) => {
+                // Never dropped: memmap2's destructor reports no error, and would unmap in a forked child too.
                 let raw = ManuallyDrop::new(raw);
+                let address = NonNull::new(raw.as_mut_ptr()).expect("mmap never returns null");
                 Ok(Region {
-                    raw,
                     is_mapped: true,
-                    owner: Owner::current(),
+                    ..Region::borrow(address, raw.len())
                 })
             }
             Err(error) => {
@@ -49,14 +57,24 @@ impl Region {
         }
     }
 
-    /// Address of the first byte.
-    pub(crate) fn address(&self) -> *mut u8 {
-        self.raw.as_mut_ptr()
+    /// Memory of someone else, which stays mapped as long as the region is used.
+    pub(crate) fn borrow(address: NonNull<u8>, len: usize) -> Region {
+        Region {
+            address,
+            len,
+            is_mapped: false,
+            owner: Owner::current(),
+        }
     }
 
-    /// Mapped bytes: a multiple of the page size.
+    /// Address of the first byte.
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.address.as_ptr()
+    }
+
+    /// Bytes in it; of what `map` has mapped, a multiple of the page size.
     pub(crate) fn len(&self) -> usize {
-        self.raw.len()
+        self.len
     }
 
     /// The process that mapped it.
@@ -157,6 +175,19 @@ mod tests {
         let address = unmapped.address();
         assert_eq!(unmapped.unmap(), Ok(()));
         assert!(!is_mapped(address, page));
+    }
+
+    #[test]
+    fn borrowed_region_stays_mapped() {
+        let page = crate::sys::fork::page_size();
+        let file = memory(page);
+        let owned = Region::map(&file, 0, page).expect("a page can be mapped");
+        let address = NonNull::new(owned.address()).expect("mapped");
+        let mut borrowed = Region::borrow(address, page);
+        assert_eq!(borrowed.unmap(), Ok(()));
+        assert_eq!(borrowed.retire(), Ok(()));
+        drop(borrowed);
+        assert!(is_mapped(address.as_ptr(), page));
     }
 
     #[test]

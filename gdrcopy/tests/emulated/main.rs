@@ -6,10 +6,14 @@ mod built;
 #[allow(dead_code, reason = "the model in the root package calls the rest")]
 #[path = "../../../tests/emulated/cuda.rs"]
 mod cuda;
+mod dma_buf;
 mod gates;
+mod host;
 mod ownership;
 mod pin_cache;
 mod pool;
+mod system;
+mod transfer;
 
 use std::process::Command;
 
@@ -60,6 +64,48 @@ fn pin_cache_under_gdremu() {
     for profile in ["default", "dmabuf", "traditional"] {
         let options = format!("{LEAK_IS_FAILURE} --profile {profile}");
         under_gdremu(&options, "pin_cache::", "");
+    }
+}
+
+#[test]
+fn host_memory_under_gdremu() {
+    // With gdrdrv; and with nothing else that works.
+    for options in ["", "--no-gdrdrv --cuda-version 11.7"] {
+        under_gdremu(options, "host::", "");
+    }
+}
+
+#[test]
+fn dma_buf_of_a_pin() {
+    for profile in ["default", "dmabuf"] {
+        under_gdremu(&format!("--profile {profile}"), "dma_buf::exported", "");
+    }
+    for options in ["--profile dmabuf", "--cuda-version 13.3"] {
+        under_gdremu(options, "dma_buf::mapped", "");
+    }
+    for (options, error) in [
+        ("--dmabuf no", "NoDmaBufExport { gpu: 0 }"),
+        (
+            "--cuda-version 11.6",
+            "CudaTooOld { version: 11060, needed: 11070 }",
+        ),
+    ] {
+        under_gdremu(options, "dma_buf::refused", error);
+    }
+}
+
+#[test]
+fn transfer_under_gdremu() {
+    for profile in ["default", "device", "dmabuf"] {
+        under_gdremu(&format!("--profile {profile}"), "transfer::uncached::", "");
+    }
+    under_gdremu("--profile cached", "transfer::cached::", "");
+}
+
+#[test]
+fn system_reports_what_there_is() {
+    for (options, outcome) in system::SYSTEMS {
+        under_gdremu(options, "system::", outcome);
     }
 }
 

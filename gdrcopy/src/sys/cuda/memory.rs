@@ -1,9 +1,9 @@
 //! Allocation of GPU memory that can be pinned.
 
-use std::ffi::{c_uint, c_ulonglong};
+use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::ptr;
 
-use super::{Context, Device, DeviceAttribute, Driver, OLDEST, Stream};
+use super::{Context, Device, DeviceAttribute, Driver, OLDEST};
 use crate::error::Result;
 use crate::sys::fork::Owner;
 
@@ -17,7 +17,7 @@ pub(crate) struct Gpu {
     device: Device,
     context: Context,
     /// Orders the frees, where the GPU supports that; otherwise null. No other work is in it.
-    frees: Stream,
+    frees: *mut c_void,
     owner: Owner,
 }
 
@@ -46,7 +46,7 @@ impl Gpu {
             let mut stream = ptr::null_mut();
             gpu.in_context(|| {
                 // SAFETY: the output is a local variable; `drop` destroys it.
-                let created = unsafe { (driver.create_stream)(&mut stream, STREAM_NON_BLOCKING) };
+                let created = unsafe { (driver.stream_create)(&mut stream, STREAM_NON_BLOCKING) };
                 driver.check("cuStreamCreate", created)
             })?;
             gpu.frees = stream;
@@ -93,18 +93,9 @@ impl Gpu {
         })
     }
 
-    /// Works with the context current in the calling thread, and leaves the thread as it was.
+    /// Works in the context that is kept.
     fn in_context<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let driver = self.driver;
-        let mut before = ptr::null_mut();
-        // SAFETY: the output is a local variable.
-        driver.check("cuCtxGetCurrent", unsafe { (driver.context)(&mut before) })?;
-        // SAFETY: the context is kept until `self` is dropped, and the other one was current.
-        let set =
-            |context| driver.check("cuCtxSetCurrent", unsafe { (driver.set_context)(context) });
-        set(self.context)?;
-        let result = work();
-        set(before).and(result)
+        self.driver.with_current(self.context, work)
     }
 }
 
@@ -116,7 +107,7 @@ impl Drop for Gpu {
         if !self.frees.is_null() {
             let _ = self.in_context(|| {
                 // SAFETY: `open` made it. Frees in it are still done.
-                let result = unsafe { (self.driver.destroy_stream)(self.frees) };
+                let result = unsafe { (self.driver.stream_destroy)(self.frees) };
                 self.driver.check("cuStreamDestroy", result)
             });
         }

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::capture;
 use super::error::{Error, Result};
 use super::gpus;
 use super::state::{self, ContextHandle, Current, State};
@@ -23,6 +24,7 @@ pub(super) fn without_init(name: &str, call: impl FnOnce() -> Result) -> i32 {
 pub(super) fn initialized(name: &str, call: impl FnOnce() -> Result) -> i32 {
     without_init(name, || {
         state::check_initialized()?;
+        capture::check_call(name)?;
         call()
     })
 }

@@ -85,6 +85,9 @@ results! {
     801 NOT_SUPPORTED c"operation not supported",
     802 SYSTEM_NOT_READY c"system not ready",
     803 SYSTEM_DRIVER_MISMATCH c"driver components do not match",
+    900 STREAM_CAPTURE_UNSUPPORTED c"operation not permitted while a stream is capturing",
+    901 STREAM_CAPTURE_INVALIDATED c"the capture is invalid after an earlier error",
+    908 STREAM_CAPTURE_WRONG_THREAD c"the capture was begun by another thread",
     999 UNKNOWN c"unknown error",
 }
 

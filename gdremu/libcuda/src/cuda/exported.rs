@@ -83,6 +83,7 @@ entries! {
     cuGetErrorString 6000 error_text::cuGetErrorString;
     cuGetProcAddress 11030 proc_address::cuGetProcAddress;
     cuGetProcAddress 12000 proc_address::cuGetProcAddress_v2;
+    cuGraphDestroy 10000 capture::cuGraphDestroy;
     cuInit 2000 init::cuInit;
     cuIpcCloseMemHandle 4010 ipc::cuIpcCloseMemHandle;
     cuIpcGetMemHandle 4010 ipc::cuIpcGetMemHandle;
@@ -158,18 +159,21 @@ entries! {
     cuPointerGetAttributes 7000 pointer::cuPointerGetAttributes;
     cuPointerSetAttribute 6000 pointer::cuPointerSetAttribute;
     cuStreamAddCallback 5000 stream::cuStreamAddCallback;
+    cuStreamBeginCapture 10010 capture::cuStreamBeginCapture_v2;
     cuStreamCreate 2000 stream::cuStreamCreate;
     cuStreamCreateWithPriority 5050 stream::cuStreamCreateWithPriority;
     cuStreamDestroy 2000 unversioned::cuStreamDestroy;
     cuStreamDestroy 4000 stream::cuStreamDestroy_v2;
+    cuStreamEndCapture 10000 capture::cuStreamEndCapture;
     cuStreamGetCtx 9020 stream::cuStreamGetCtx;
     cuStreamGetCtx 12050 stream::cuStreamGetCtx_v2;
     cuStreamGetFlags 5050 stream::cuStreamGetFlags;
     cuStreamGetPriority 5050 stream::cuStreamGetPriority;
-    cuStreamIsCapturing 10000 stream::cuStreamIsCapturing;
+    cuStreamIsCapturing 10000 capture::cuStreamIsCapturing;
     cuStreamQuery 2000 stream::cuStreamQuery;
     cuStreamSynchronize 2000 stream::cuStreamSynchronize;
     cuStreamWaitEvent 3020 stream::cuStreamWaitEvent;
+    cuThreadExchangeStreamCaptureMode 10010 capture::cuThreadExchangeStreamCaptureMode;
 }
 
 gdremu_preload::export! {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! unversioned runtime   older names of functions; the CUDA runtime over the functions of the driver
-//! init device primary context peer buffer host copy fill vmm pool pointer stream event module ipc
+//! init device primary context peer buffer host copy fill vmm pool pointer stream capture event module ipc
 //! kernel export error_text   one topic each: the exported functions and what only they need
 //!   nvml     the functions of libnvidia-ml.so.1
 //!   entry    runs the bodies of entry points: errors and panics become CUresults
@@ -26,6 +26,7 @@ mod address_space;
 mod args;
 mod attributes;
 mod buffer;
+mod capture;
 mod context;
 mod copy;
 mod device;

@@ -1,6 +1,7 @@
 //! Streams.
 
 use super::args::Out;
+use super::capture;
 use super::entry::{in_context, initialized, with_state};
 use super::error::Error;
 use super::state::{self, ContextHandle, EventHandle, NON_BLOCKING, Stream, StreamHandle};
@@ -34,6 +35,7 @@ pub(super) extern "C" fn cuStreamCreateWithPriority(
 
 pub(super) extern "C" fn cuStreamDestroy_v2(stream: StreamHandle) -> i32 {
     with_state("cuStreamDestroy", |state| {
+        capture::forget(state, stream);
         state
             .streams
             .remove(stream)
@@ -55,6 +57,7 @@ pub(super) extern "C" fn cuStreamSynchronize(stream: StreamHandle) -> i32 {
 
 pub(super) extern "C" fn cuStreamQuery(stream: StreamHandle) -> i32 {
     in_context("cuStreamQuery", |state, current| {
+        capture::check_stream(state, stream)?;
         work::check_stream_and_context(state, current, stream)?;
         if work::of_stream(state, current, stream).is_empty() {
             Ok(())
@@ -80,14 +83,6 @@ pub(super) extern "C" fn cuStreamWaitEvent(
             }
             None => Ok(()),
         }
-    })
-}
-
-/// Nothing is ever captured into a graph.
-pub(super) extern "C" fn cuStreamIsCapturing(stream: StreamHandle, status: Out<u32>) -> i32 {
-    in_context("cuStreamIsCapturing", |state, _| {
-        state.check_stream(stream)?;
-        status.set(0)
     })
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread;
 
+use super::capture;
 use super::error::{Error, Result};
 use super::signals;
 use super::state::{self, ContextHandle, Current, Point, QueueId, State, StreamHandle, Task};
@@ -110,12 +111,13 @@ pub(super) fn is_idle(state: &State, current: Current, stream: StreamHandle) -> 
 /// # Errors
 /// The job's error, if it is done before this returns; the error of a GPU kernel.
 pub(super) fn submit(
-    state: Locked,
+    mut state: Locked,
     current: Current,
     stream: StreamHandle,
     when: When,
     job: impl FnOnce() -> Result + Send + 'static,
 ) -> Result {
+    capture::check_stream(&mut state, stream)?;
     let before = before(&state, current, stream);
     if before.is_empty() {
         drop(state);
@@ -142,6 +144,7 @@ pub(super) fn enqueue(
     also: Vec<Point>,
     job: impl FnOnce() -> Result + Send + 'static,
 ) -> Result<Point> {
+    capture::check_stream(&mut state, stream)?;
     let (id, blocking) = queue(&state, current, stream);
     let mut after = before(&state, current, stream);
     after.retain(|point| point.queue != id); // Its own come first anyway.

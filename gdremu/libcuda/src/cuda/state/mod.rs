@@ -23,6 +23,7 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::capture::Capture;
 use super::error::{Error, Result};
 use handles::Handles;
 
@@ -59,6 +60,8 @@ pub(super) struct State {
     /// The error of a GPU kernel. Permanent, as with NVIDIA's driver: only a new process can use CUDA.
     pub(super) failed: Option<Error>,
     pub(super) queues: Queues,
+    pub(super) captures: BTreeMap<StreamHandle, Capture>,
+    pub(super) graphs: Handles<(), 0xC7>,
     pub(super) pools: Handles<Pool, 0xC4>,
     /// The default and the current pool of each GPU.
     pub(super) default_pools: BTreeMap<usize, usize>,
@@ -115,6 +118,8 @@ static STATE: Mutex<State> = Mutex::new(State {
     functions: Handles::new(),
     failed: None,
     queues: Queues::new(),
+    captures: BTreeMap::new(),
+    graphs: Handles::new(),
     pools: Handles::new(),
     default_pools: BTreeMap::new(),
     current_pools: BTreeMap::new(),

@@ -1,0 +1,72 @@
+//! Registers GPU memory with an RDMA device, and accesses the same memory by the CPU.
+//!
+//! A network card reads and writes GPU memory once the memory is registered: by its dma-buf, or with the kernel module
+//! nvidia-peermem by its device address. The registration itself is a function of libibverbs, which this example
+//! does not link: `RdmaDevice` stands for the protection domain of a program that does.
+//!
+//! Run it without a GPU: `gdremu -- target/debug/examples/register_for_rdma`.
+
+use std::error::Error;
+use std::os::fd::{AsRawFd, RawFd};
+
+use gdrcopy::{Gdr, MapFlag, Pin, PinFlags, Support, system_with_cuda};
+
+#[path = "../../tests/emulated/cuda.rs"]
+#[allow(dead_code, reason = "others call the rest")]
+mod cuda;
+
+/// What a program does by libibverbs. Each returns a key for the memory.
+trait RdmaDevice {
+    /// `ibv_reg_dmabuf_mr(domain, offset, len, iova, fd, access)`
+    fn register_dma_buf(&self, offset: u64, len: usize, iova: u64, fd: RawFd) -> u32;
+    /// `ibv_reg_mr(domain, address, len, access)`
+    fn register_address(&self, address: u64, len: usize) -> u32;
+}
+
+/// Registers the pinned bytes. RDMA operations then name them by their device address and the key.
+fn register(pin: &Pin, device: &impl RdmaDevice) -> Result<u32, gdrcopy::Error> {
+    let (address, len) = (pin.address(), pin.len());
+    match pin.dma_buf() {
+        Ok(exported) => {
+            // The kernel takes a reference of its own: the descriptor may be closed afterwards.
+            let fd = exported.fd.as_raw_fd();
+            Ok(device.register_dma_buf(exported.offset, len, address, fd))
+        }
+        Err(_) if gdrcopy::system().nvidia_peermem => Ok(device.register_address(address, len)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Prints what it would register.
+struct Printer;
+
+impl RdmaDevice for Printer {
+    fn register_dma_buf(&self, offset: u64, len: usize, iova: u64, fd: RawFd) -> u32 {
+        println!("dma-buf {fd}: {len} bytes from {offset} on, as address {iova:#x}");
+        1
+    }
+
+    fn register_address(&self, address: u64, len: usize) -> u32 {
+        println!("address {address:#x}: {len} bytes");
+        1
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let cuda = cuda::Cuda::new();
+    let system = system_with_cuda();
+    if system.dma_buf_export != Support::Yes && !system.nvidia_peermem {
+        return Err(format!("no way to register GPU memory: {:?}", system.dma_buf_export).into());
+    }
+    let address = cuda.alloc(1 << 20);
+    // SAFETY: the memory stays allocated; only this program and the RDMA device use it.
+    let pin = unsafe { Gdr::open()?.pin(address, 1 << 20, PinFlags::DEFAULT)? };
+    let key = register(&pin, &Printer)?;
+
+    // The CPU fills a small message in; the card sends it without another copy.
+    let mapping = pin.map(pin.len(), MapFlag::Default)?;
+    mapping.write(64, b"header")?;
+    mapping.flush()?;
+    println!("post a send of {address:#x} with key {key}");
+    Ok(())
+}

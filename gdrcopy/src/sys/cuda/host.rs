@@ -1,0 +1,151 @@
+//! Host memory that CUDA has mapped for GPUs.
+
+use std::ffi::c_uint;
+use std::ptr::{self, NonNull};
+
+use super::context::Home;
+use super::{Driver, EXPORTS_DMA_BUFS, PointerAttribute, load};
+use crate::error::{Error, Result};
+use crate::sys::fork;
+
+/// Values of the attribute MEMORY_TYPE.
+const HOST: u64 = 1;
+
+/// Flags of cuMemHostAlloc: usable in all contexts, mapped for the GPUs.
+const PORTABLE: c_uint = 1;
+const MAPPED: c_uint = 2;
+
+impl Driver {
+    /// CPU address of the `len` bytes of mapped host memory at a device address.
+    ///
+    /// # Errors
+    /// [`Error::NotHostMemory`] if not all of it is such memory.
+    pub(crate) fn host_address(&self, device_address: u64, len: usize) -> Result<NonNull<u8>> {
+        if !self.is_host_memory(device_address, len) {
+            return Err(Error::NotHostMemory);
+        }
+        let address = self.pointer_attribute(PointerAttribute::HostPointer, device_address)?;
+        NonNull::new(ptr::with_exposed_provenance_mut(address as usize)).ok_or(Error::NotHostMemory)
+    }
+
+    /// Whether all `len` bytes from an address on are one range of host memory that CUDA allocated or registered.
+    /// With unified addressing, CPU addresses will do.
+    pub(crate) fn is_host_memory(&self, address: u64, len: usize) -> bool {
+        use PointerAttribute::{IsManaged, MemoryType, RangeSize, RangeStart};
+        // CUDA answers with an error for memory that it does not know.
+        let get = |attribute| self.pointer_attribute(attribute, address).ok();
+        let is_inside = |(start, size): (u64, u64)| {
+            let offset = address.checked_sub(start);
+            let room = offset.and_then(|offset| size.checked_sub(offset));
+            room.is_some_and(|room| len as u64 <= room)
+        };
+        get(MemoryType).is_some_and(|memory| memory == HOST)
+            && get(IsManaged).is_some_and(|managed| managed == 0)
+            && get(RangeStart).zip(get(RangeSize)).is_some_and(is_inside)
+    }
+}
+
+/// Host memory that GPUs reach at a device address, for
+/// [`Backend::HostMemory`](crate::Backend::HostMemory): zeroed, page-locked, freed when dropped.
+///
+/// ```no_run
+/// use gdrcopy::{Backend, Gdr, HostMemory, MapFlag, PinFlags};
+///
+/// let memory = HostMemory::alloc(1 << 20)?;
+/// let gdr = Gdr::options().backend(Backend::HostMemory).open()?;
+/// // SAFETY: the memory outlives the mapping, and only GPU kernels use it.
+/// let pin = unsafe { gdr.pin(memory.device_address(), memory.len(), PinFlags::DEFAULT)? };
+/// pin.map(memory.len(), MapFlag::Default)?.write(0, b"GPU kernels read this over PCIe")?;
+/// # Ok::<(), gdrcopy::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct HostMemory {
+    address: NonNull<u8>,
+    device_address: u64,
+    len: usize,
+    home: Home,
+}
+
+// SAFETY: owns memory and a context handle, which CUDA accepts from all threads.
+unsafe impl Send for HostMemory {}
+// SAFETY: `&HostMemory` gives out numbers only.
+unsafe impl Sync for HostMemory {}
+
+impl HostMemory {
+    /// Allocates `len` bytes in the calling thread's context, or in the primary one of GPU 0 if the thread has none.
+    /// Initializes CUDA if need be. May wait for the GPU.
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`]; [`Error::NoCuda`], [`Error::CudaTooOld`] below CUDA 11.7; [`Error::Cuda`] with CUDA's
+    /// answer: `ENOMEM` when host memory cannot be page-locked.
+    pub fn alloc(len: usize) -> Result<HostMemory> {
+        if len == 0 {
+            return Err(Error::EmptyRange);
+        }
+        fork::enter()?;
+        let driver = load(EXPORTS_DMA_BUFS)?;
+        driver.init()?;
+        let home = Home::of_thread(driver)?;
+        let (address, device_address) = home.enter(|| driver.alloc_host(len))?;
+        // SAFETY: `len` bytes were allocated at this address, and no one else has it.
+        unsafe { ptr::write_bytes(address.as_ptr(), 0, len) };
+        Ok(HostMemory {
+            address,
+            device_address,
+            len,
+            home,
+        })
+    }
+
+    /// Where GPU kernels, and [`Gdr::pin`](crate::Gdr::pin), find it.
+    pub fn device_address(&self) -> u64 {
+        self.device_address
+    }
+
+    /// Where the CPU finds it. Using it is unsafe: the memory must be alive, and GPU kernels may write it at any time.
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.address.as_ptr()
+    }
+
+    /// Bytes in it.
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        if !self.home.owner().is_current() {
+            return;
+        }
+        let driver = self.home.driver();
+        let freed = self.home.enter(|| {
+            // SAFETY: allocated in `alloc`; pins of it are gone: contract of `Gdr::pin`.
+            let result = unsafe { (driver.host_free)(self.address.as_ptr().cast()) };
+            driver.check("cuMemFreeHost", result)
+        });
+        if let Err(error) = freed {
+            log::warn!("{} bytes of host memory are not freed: {error}", self.len);
+        }
+    }
+}
+
+impl Driver {
+    /// CPU and device address of new host memory. A context must be current.
+    fn alloc_host(&self, len: usize) -> Result<(NonNull<u8>, u64)> {
+        let (mut address, mut device_address) = (ptr::null_mut(), 0);
+        // SAFETY: the outputs are local variables.
+        unsafe {
+            let result = (self.host_alloc)(&mut address, len, PORTABLE | MAPPED);
+            self.check("cuMemHostAlloc", result)?;
+            let result = (self.host_device_pointer)(&mut device_address, address, 0);
+            self.check("cuMemHostGetDevicePointer", result)
+                .inspect_err(|_| {
+                    (self.host_free)(address);
+                })?;
+        }
+        let address = NonNull::new(address.cast()).ok_or(Error::NotHostMemory)?;
+        Ok((address, device_address))
+    }
+}

@@ -1,0 +1,92 @@
+//! What this machine has for access to GPU memory.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use crate::backend::Backend;
+use crate::backend::dmabuf::{self, MAPS_DMA_BUFS};
+use crate::backend::gdrdrv::Gdrdrv;
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::sys::cuda::{self, Device, Driver, EXPORTS_DMA_BUFS};
+use crate::sys::fork;
+use crate::types::Version;
+
+/// Exists while the module is loaded.
+const PEERMEM: &str = "/sys/module/nvidia_peermem";
+
+/// What this machine has for access to GPU memory: [`system`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct System {
+    /// The version of the kernel module gdrdrv, or why it cannot be used.
+    pub gdrdrv: Result<Version>,
+    /// Whether CUDA exports memory of any GPU as a dma-buf: [`Pin::dma_buf`](crate::Pin::dma_buf).
+    pub dma_buf_export: Support,
+    /// Whether such a dma-buf can be mapped: [`Backend::DmaBuf`](crate::Backend::DmaBuf).
+    pub dma_buf_mapping: Support,
+    /// Whether the kernel module nvidia-peermem is loaded, with which `ibv_reg_mr` takes device addresses.
+    pub nvidia_peermem: bool,
+}
+
+/// Whether something works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Support {
+    /// It works, on one GPU at least.
+    Yes,
+    /// It does not; the error says what to do.
+    No(Error),
+    /// The GPU driver is new enough. GPUs cannot be asked before CUDA is initialized.
+    Unknown,
+}
+
+/// What this machine has for access to GPU memory. Opens and closes `/dev/gdrdrv`, loads the CUDA driver, and never
+/// initializes it: unless the program has, support of dma-bufs is [`Support::Unknown`].
+pub fn system() -> System {
+    look(|driver| driver.device_count_if_initialized())
+}
+
+/// As [`system`], and initializes CUDA, so that nothing is [`Support::Unknown`]. Children that are forked later
+/// cannot use CUDA.
+pub fn system_with_cuda() -> System {
+    look(|driver| {
+        driver.init()?;
+        driver.device_count_if_initialized()
+    })
+}
+
+fn look(gpus: impl Fn(&Driver) -> Result<Option<i32>>) -> System {
+    let support = |needed, can, none: fn(i32) -> Error| {
+        support(needed, &gpus, can, none).unwrap_or_else(Support::No)
+    };
+    let no_export = |gpus| match gpus {
+        0 => Error::NoDmaBufGpu { gpus },
+        _ => Error::NoDmaBufExport { gpu: 0 },
+    };
+    let no_mapping = |gpus| Error::NoDmaBufGpu { gpus };
+    let options = Options::default();
+    System {
+        gdrdrv: fork::enter()
+            .and_then(|_| Gdrdrv::open(&options))
+            .map(|gdrdrv| Backend::version(&gdrdrv)),
+        dma_buf_export: support(EXPORTS_DMA_BUFS, dmabuf::can_export, no_export),
+        dma_buf_mapping: support(MAPS_DMA_BUFS, dmabuf::can_map, no_mapping),
+        nvidia_peermem: Path::new(PEERMEM).exists(),
+    }
+}
+
+/// Whether any GPU can; `none` is the error if not.
+fn support(
+    needed: i32,
+    gpus: impl Fn(&Driver) -> Result<Option<i32>>,
+    can: fn(&Driver, Device) -> bool,
+    none: fn(i32) -> Error,
+) -> Result<Support> {
+    let driver = cuda::load(needed)?;
+    Ok(match gpus(driver)? {
+        None => Support::Unknown,
+        Some(gpus) if dmabuf::any_gpu(driver, gpus, can) => Support::Yes,
+        Some(gpus) => Support::No(none(gpus)),
+    })
+}

@@ -1,0 +1,267 @@
+//! Copies of any size, each by the faster path: through the mapping, or by CUDA's copy engine.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::access::MappedSlice;
+use crate::error::{Error, Result};
+use crate::sys::cuda::context::Home;
+use crate::sys::cuda::stream::CopyEngine;
+use crate::sys::cuda::{self, Driver, EXPORTS_DMA_BUFS};
+use crate::sys::fork::{self, Owner};
+use crate::types::MappingType;
+
+/// Bytes from which a read by the copy engine is faster. On an H200, cuMemcpy to page-locked memory is faster from
+/// 8 KiB on (docs/performance.md); the flush before it and the copy out of the buffer add to it.
+const READ_CROSSOVER: usize = 16 << 10;
+
+/// Bytes from which a write by the copy engine is faster. There, cuMemcpy from page-locked memory is faster from
+/// 512 KiB on; the flush and the copy into the buffer add to it.
+const WRITE_CROSSOVER: usize = 1 << 20;
+
+/// Bytes of half the buffer: a MiB overlaps in four pieces.
+const CHUNK: usize = 256 << 10;
+
+/// Thousands of times as long as a chunk takes on an idle GPU.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Copies between GPU memory and host memory, by the faster path for the size and the direction.
+///
+/// | copy | path |
+/// | --- | --- |
+/// | below the crossover, or through a [`Caching`](MappingType::Caching) mapping | the mapping; by threads from 1 MiB on, if [`set_threads`](crate::set_threads) asks for them |
+/// | else, and the host memory is registered with CUDA | CUDA's copy engine, directly |
+/// | else | CUDA's copy engine, through a page-locked buffer of two chunks: while the GPU copies one, the CPU copies the other |
+/// | where CUDA does not answer, or too late | the mapping |
+///
+/// The first copy by the copy engine sets it up and takes longer: two non-blocking streams and the buffer, in the
+/// context of the GPU memory. Threads that copy at the same time each get their own; all are kept
+/// until the `Transfer` is dropped.
+///
+/// ```no_run
+/// # fn mapping() -> gdrcopy::Mapping { unimplemented!() }
+/// let mapping = mapping();
+/// let transfer = gdrcopy::Transfer::new();
+/// let mut bytes = vec![0; 1 << 20];
+/// let route = transfer.read(mapping.slice(4096..)?, &mut bytes)?;
+/// assert_eq!(route, gdrcopy::Route::Buffered);
+/// # Ok::<(), gdrcopy::Error>(())
+/// ```
+///
+/// # Order
+/// As for [`MappedSlice::read`] and [`MappedSlice::write`], whatever the path. Before the copy engine is used, the
+/// thread's earlier writes through the mapping are waited for ([`MappedSlice::flush`]); when a call returns, it has
+/// finished. Nothing waits for the program's streams: a copy is not ordered with GPU kernels under way.
+///
+/// # With CUDA
+/// - The copy engine is used only if the program has initialized CUDA. CUDA's calls are made in the context of the GPU
+///   memory, and leave the thread's current context and its capture mode as they were; graphs that other streams or
+///   this thread capture are not disturbed.
+/// - In a host callback (`cuLaunchHostFunc`) CUDA permits no calls: copies go through the mapping. Do not call it
+///   there for large copies: the stream waits.
+/// - A forked child is refused.
+/// - Drop it before `cudaDeviceReset`, or before the GPU memory's context is destroyed: CUDA does not check streams of
+///   contexts that are gone. Dropping may wait for work of that context, and leaves the buffer allocated if a copy that
+///   has timed out is still under way.
+#[derive(Debug)]
+pub struct Transfer {
+    options: TransferOptions,
+    /// Those that no call uses.
+    engines: Mutex<Vec<CopyEngine>>,
+    owner: Owner,
+}
+
+/// The path that a copy took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Route {
+    /// The CPU, through the mapping.
+    Mapping,
+    /// CUDA's copy engine and the page-locked buffer.
+    Buffered,
+    /// CUDA's copy engine and the caller's memory, which is registered with CUDA.
+    Direct,
+}
+
+/// How a [`Transfer`] copies. Made by [`Transfer::options`].
+#[derive(Clone, Copy, Debug)]
+pub struct TransferOptions {
+    read_crossover: usize,
+    write_crossover: usize,
+    chunk: usize,
+    patience: Duration,
+}
+
+impl TransferOptions {
+    /// Reads of this many bytes and more are made by the copy engine: 16 KiB by default, `usize::MAX` for none.
+    pub fn read_crossover(mut self, bytes: usize) -> TransferOptions {
+        self.read_crossover = bytes;
+        self
+    }
+
+    /// Writes of this many bytes and more are made by the copy engine: 1 MiB by default, `usize::MAX` for none.
+    pub fn write_crossover(mut self, bytes: usize) -> TransferOptions {
+        self.write_crossover = bytes;
+        self
+    }
+
+    /// Bytes of half the buffer, at least 1: 256 KiB by default. What is longer is copied in pieces of this size.
+    pub fn chunk(mut self, bytes: usize) -> TransferOptions {
+        self.chunk = bytes.max(1);
+        self
+    }
+
+    /// How long a read through the buffer waits for one chunk: 100 ms by default. After that the whole read is made
+    /// through the mapping, and so are all others until the copy engine has finished.
+    ///
+    /// Writes, and reads into registered memory, wait without limit: the copy engine would overwrite later data.
+    pub fn patience(mut self, patience: Duration) -> TransferOptions {
+        self.patience = patience;
+        self
+    }
+
+    /// The transfer. Allocates nothing yet.
+    pub fn build(self) -> Transfer {
+        // Fails only without memory for a page; then no driver can be opened either.
+        let _ = fork::enter();
+        Transfer {
+            options: self,
+            engines: Mutex::default(),
+            owner: Owner::current(),
+        }
+    }
+}
+
+impl Default for TransferOptions {
+    fn default() -> TransferOptions {
+        TransferOptions {
+            read_crossover: READ_CROSSOVER,
+            write_crossover: WRITE_CROSSOVER,
+            chunk: CHUNK,
+            patience: PATIENCE,
+        }
+    }
+}
+
+impl Default for Transfer {
+    fn default() -> Transfer {
+        Transfer::new()
+    }
+}
+
+impl Transfer {
+    /// One with the default crossovers, which were measured on an H200.
+    pub fn new() -> Transfer {
+        Transfer::options().build()
+    }
+
+    /// Others.
+    pub fn options() -> TransferOptions {
+        TransferOptions::default()
+    }
+
+    /// Copies the first `dst.len()` bytes of the mapped memory to `dst`. They are no older than the call.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is read then. CUDA's errors are logged, and the
+    /// mapping is used.
+    pub fn read(&self, src: MappedSlice<'_>, dst: &mut [u8]) -> Result<Route> {
+        self.owner.check()?;
+        let src = src.slice(..dst.len())?;
+        if is_for_copy_engine(src, self.options.read_crossover) {
+            match self.read_by_engine(src, dst) {
+                Ok(route) => return Ok(route),
+                Err(error) => {
+                    log::debug!("read of {} bytes through the mapping: {error}", dst.len())
+                }
+            }
+        }
+        src.read(0, dst).map(|()| Route::Mapping)
+    }
+
+    /// Copies `src` to the start of the mapped memory. It has arrived there, or is on its way as after
+    /// [`MappedSlice::write`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is written then. CUDA's errors are logged, and the
+    /// mapping is used.
+    pub fn write(&self, dst: MappedSlice<'_>, src: &[u8]) -> Result<Route> {
+        self.owner.check()?;
+        let dst = dst.slice(..src.len())?;
+        if is_for_copy_engine(dst, self.options.write_crossover) {
+            match self.write_by_engine(dst, src) {
+                Ok(route) => return Ok(route),
+                Err(error) => {
+                    log::debug!("write of {} bytes through the mapping: {error}", src.len())
+                }
+            }
+        }
+        dst.write(0, src).map(|()| Route::Mapping)
+    }
+
+    fn read_by_engine(&self, src: MappedSlice<'_>, dst: &mut [u8]) -> Result<Route> {
+        let (address, patience) = (src.device_address(), self.options.patience);
+        self.with_engine(src, |engine, driver| {
+            if driver.is_host_memory(dst.as_ptr().addr() as u64, dst.len()) {
+                return engine.read_directly(address, dst).map(|()| Route::Direct);
+            }
+            engine
+                .read(address, dst, patience)
+                .map(|()| Route::Buffered)
+        })
+    }
+
+    fn write_by_engine(&self, dst: MappedSlice<'_>, src: &[u8]) -> Result<Route> {
+        let address = dst.device_address();
+        self.with_engine(dst, |engine, driver| {
+            // SAFETY: all of `dst` is mapped, hence pinned, and may be written: contract of `Gdr::pin`.
+            unsafe {
+                if driver.is_host_memory(src.as_ptr().addr() as u64, src.len()) {
+                    return engine.write_directly(address, src).map(|()| Route::Direct);
+                }
+                engine.write(address, src).map(|()| Route::Buffered)
+            }
+        })
+    }
+
+    /// Works with an engine that reaches the memory and that no one else uses, after the thread's earlier writes to
+    /// the memory have arrived.
+    fn with_engine(
+        &self,
+        memory: MappedSlice<'_>,
+        work: impl FnOnce(&mut CopyEngine, &Driver) -> Result<Route>,
+    ) -> Result<Route> {
+        let driver = cuda::load(EXPORTS_DMA_BUFS)?;
+        let mut engine = self.take_engine(driver, memory.device_address())?;
+        memory.flush()?;
+        let result = work(&mut engine, driver);
+        match result {
+            Ok(_) | Err(Error::TimedOut) => self.engines().push(engine),
+            // The context may be gone: the next call makes a new engine.
+            Err(_) => drop(engine),
+        }
+        result
+    }
+
+    fn take_engine(&self, driver: &'static Driver, address: u64) -> Result<CopyEngine> {
+        let home = Home::of_memory(driver, address)?;
+        let mut engines = self.engines();
+        let Some(index) = engines.iter().position(|engine| *engine.home() == home) else {
+            drop(engines);
+            return CopyEngine::new(home, self.options.chunk);
+        };
+        match engines[index].is_idle() {
+            true => Ok(engines.swap_remove(index)),
+            false => Err(Error::TimedOut),
+        }
+    }
+
+    fn engines(&self) -> std::sync::MutexGuard<'_, Vec<CopyEngine>> {
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The CPU copies from and to cached memory as fast as its own.
+fn is_for_copy_engine(memory: MappedSlice<'_>, crossover: usize) -> bool {
+    memory.len() >= crossover.max(1) && memory.mapping_type() != MappingType::Caching
+}

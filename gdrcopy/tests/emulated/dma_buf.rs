@@ -1,0 +1,53 @@
+//! Dma-bufs of pins, for other devices, under gdremu.
+
+use std::os::fd::AsRawFd;
+
+use gdrcopy::{Gdr, Pin};
+
+use crate::cuda::Cuda;
+use crate::ownership::{PAGE, pin};
+
+/// A pin of 1,000 bytes that start no page.
+fn unaligned_pin(cuda: &Cuda) -> Pin {
+    let address = cuda.alloc(3 * PAGE).next_multiple_of(PAGE as u64) + 4099;
+    pin(&Gdr::open().expect("a driver"), address, 1000).expect("GPU memory")
+}
+
+#[test]
+#[ignore = "dma_buf_of_a_pin runs it"]
+fn exported_range_starts_before_the_pin_by_its_offset() {
+    let cuda = Cuda::new();
+    let pin = unaligned_pin(&cuda);
+    let exported = pin.dma_buf().expect("CUDA exports it");
+    assert_eq!((exported.offset, exported.len), (3, 4096));
+    let fd = exported.fd.as_raw_fd();
+    // SAFETY: the descriptor is open.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+    let other = pin.dma_buf().expect("a second one");
+    assert_ne!(other.fd.as_raw_fd(), fd);
+}
+
+#[test]
+#[ignore = "dma_buf_of_a_pin runs it"]
+fn mapped_dma_buf_has_the_pinned_bytes() {
+    let cuda = Cuda::new();
+    let pin = unaligned_pin(&cuda);
+    cuda.write(pin.address(), b"pinned bytes");
+    let exported = pin.dma_buf().expect("CUDA exports it");
+    let mut options = memmap2::MmapOptions::new();
+    let map = options.len(exported.len).map_raw_read_only(&exported.fd);
+    let map = map.expect("this CUDA maps dma-bufs");
+    let place = map.as_ptr().wrapping_add(exported.offset as usize);
+    // SAFETY: the dma-buf is mapped, and nothing writes it now.
+    let bytes = unsafe { std::slice::from_raw_parts(place, 12) };
+    assert_eq!(bytes, b"pinned bytes");
+}
+
+#[test]
+#[ignore = "dma_buf_of_a_pin runs it"]
+fn refused_dma_buf_names_the_reason() {
+    let error = unaligned_pin(&Cuda::new()).dma_buf().expect_err("refused");
+    let expected = std::env::var("OUTCOME_OF_TEST").expect("set by main.rs");
+    assert_eq!(format!("{error:?}"), expected);
+}

@@ -1,0 +1,153 @@
+//! Host memory in place of GPU memory, under gdremu.
+
+use std::ffi::{c_int, c_uint};
+
+use gdrcopy::{
+    Attribute, Backend, Error, Gdr, HostMemory, MapFlag, MappingType, Pin, PinFlags, Result,
+};
+
+use crate::cuda::Cuda;
+use crate::ownership::PAGE;
+
+fn open() -> Gdr {
+    let options = Gdr::options().backend(Backend::HostMemory);
+    options.open().expect("CUDA is all it needs")
+}
+
+fn pin(gdr: &Gdr, address: u64, len: usize) -> Result<Pin> {
+    // SAFETY: the memory outlives the pins of these tests, and no one else uses it.
+    unsafe { gdr.pin(address, len, PinFlags::DEFAULT) }
+}
+
+#[test]
+#[ignore = "host_memory_under_gdremu runs it"]
+fn mapping_is_the_memory_that_the_gpu_sees() {
+    let memory = HostMemory::alloc(PAGE).expect("CUDA initialized by it");
+    let cuda = Cuda::new();
+    assert_eq!(cuda.read(memory.device_address(), PAGE), vec![0; PAGE]);
+    let gdr = open();
+    assert_eq!(gdr.attribute(Attribute::UsingDmaBufMmap), Ok(0));
+    // Neither the start nor the end of a page.
+    let address = memory.device_address() + 4099;
+    let pin = pin(&gdr, address, 1000).expect("host memory");
+    let info = pin.info().expect("known");
+    assert_eq!((info.va, info.mapped_size), (address, 1000));
+    let mapping = pin.map(900, MapFlag::Default).expect("any range");
+    assert_eq!(mapping.mapping_type(), MappingType::Caching);
+    assert_eq!(mapping.device_address(), address);
+    mapping.write(1, b"to the GPU").expect("inside");
+    assert_eq!(cuda.read(address + 1, 10), b"to the GPU");
+    cuda.write(address + 890, b"to the CPU");
+    let mut back = [0; 10];
+    mapping.read(890, &mut back).expect("inside");
+    assert_eq!(&back, b"to the CPU");
+    assert_eq!(mapping.write(900, &[1]), Err(Error::OutOfMapping));
+    drop((pin, gdr));
+    mapping.unmap().expect("nothing to unmap");
+    assert_eq!(cuda.read(address + 1, 10), b"to the GPU");
+}
+
+#[test]
+#[ignore = "host_memory_under_gdremu runs it"]
+fn registered_memory_is_as_good_as_allocated() {
+    let cuda = Cuda::new();
+    let mut memory = vec![0_u8; 3 * PAGE];
+    let (start, len) = (memory.as_mut_ptr(), memory.len());
+    // SAFETY: the signatures are those of the CUDA driver API; the memory outlives its registration.
+    let device_address = unsafe {
+        let mut address = 0;
+        cuda.call::<extern "C" fn(*mut u8, usize, c_uint) -> c_int>("cuMemHostRegister_v2", |f| {
+            f(start, len, 2)
+        });
+        cuda.call::<extern "C" fn(*mut u64, *mut u8, c_uint) -> c_int>(
+            "cuMemHostGetDevicePointer_v2",
+            |f| f(&mut address, start, 0),
+        );
+        address
+    };
+    let pin = pin(&open(), device_address + 7, len - 7).expect("registered memory");
+    let mapping = pin.map(len - 7, MapFlag::Caching).expect("host memory");
+    mapping.write(0, b"registered").expect("inside");
+    assert_eq!(mapping.as_mut_ptr(), start.wrapping_add(7));
+    assert_eq!(memory[7..17], *b"registered");
+}
+
+#[test]
+#[ignore = "host_memory_under_gdremu runs it"]
+fn other_memory_is_refused() {
+    let cuda = Cuda::new();
+    let (gdr, memory) = (open(), HostMemory::alloc(1000).expect("room"));
+    let inside = memory.device_address();
+    let mut managed = 0;
+    // SAFETY: the signature is that of the CUDA driver API; the output is a local variable.
+    unsafe {
+        cuda.call::<extern "C" fn(*mut u64, usize, c_uint) -> c_int>("cuMemAllocManaged", |f| {
+            f(&mut managed, PAGE, 1)
+        });
+    }
+    let heap = vec![0_u8; PAGE];
+    for (address, len) in [
+        (cuda.alloc(PAGE), PAGE),
+        (managed, PAGE),
+        (heap.as_ptr().addr() as u64, PAGE),
+        (inside, 1001),
+        (inside + 999, 2),
+    ] {
+        assert_eq!(pin(&gdr, address, len).err(), Some(Error::NotHostMemory));
+    }
+    assert_eq!(pin(&gdr, inside, 0).err(), Some(Error::EmptyRange));
+    assert_eq!(HostMemory::alloc(0).err(), Some(Error::EmptyRange));
+    let pin = pin(&gdr, inside, 1000).expect("host memory");
+    assert_eq!(pin.map(1001, MapFlag::Default).err(), Some(Error::OutOfPin));
+    assert_eq!(
+        pin.map(1000, MapFlag::WriteCombining).err(),
+        Some(Error::MappingTypeRefused {
+            wanted: MappingType::WriteCombining,
+            given: MappingType::Caching
+        })
+    );
+    assert!(pin.dma_buf().is_err());
+}
+
+#[test]
+#[ignore = "host_memory_under_gdremu runs it"]
+fn memory_is_freed_when_dropped() {
+    let cuda = Cuda::new();
+    let memory = HostMemory::alloc(PAGE).expect("room");
+    let (gdr, address) = (open(), memory.device_address());
+    // A thread without a context frees it too.
+    std::thread::spawn(move || drop(memory))
+        .join()
+        .expect("freed");
+    assert_eq!(pin(&gdr, address, 1).err(), Some(Error::NotHostMemory));
+    drop(cuda);
+}
+
+#[test]
+#[ignore = "host_memory_under_gdremu runs it"]
+fn forked_child_is_refused() {
+    let memory = HostMemory::alloc(PAGE).expect("room");
+    let gdr = open();
+    let pinned = pin(&gdr, memory.device_address(), PAGE).expect("host memory");
+    let mapping = pinned.map(PAGE, MapFlag::Default).expect("host memory");
+    // SAFETY: the child uses this library only, and leaves by _exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = [
+            mapping.write(0, &[1]).err(),
+            pinned.info().err(),
+            pinned.dma_buf().err(),
+            pin(&gdr, memory.device_address(), PAGE).err(),
+        ];
+        let is_refused = |error: &Option<Error>| *error == Some(Error::ForkedChild);
+        let all_refused = refused.iter().all(is_refused);
+        drop((mapping, pinned, memory));
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!all_refused)) }
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child was served");
+    mapping.write(0, &[1]).expect("the parent's");
+}
