@@ -55,6 +55,7 @@
 //!
 //! ```text
 //! pool, pin_cache       many buffers of few pins; pins for later use. memory is what pools are made of
+//! signal                flags, counters and rings between the CPU and GPU kernels
 //! options → gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
 //! access                slices, words, arrays, batches and gathers of a mapping: bounds and process are checked here
 //! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf over CUDA
@@ -85,6 +86,7 @@ mod pin_state;
 mod pool;
 #[doc(hidden)]
 pub mod routines;
+mod signal;
 #[doc(hidden)]
 pub mod sync;
 #[doc(hidden)]
@@ -103,4 +105,5 @@ pub use options::{Backend, Options};
 pub use pin::Pin;
 pub use pin_cache::{PinCache, PinCacheReport};
 pub use pool::{Pool, PoolBuffer, PoolOptions, PoolReport};
+pub use signal::{Counter, CounterWriter, DEVICE_HEADER, Flag, Ring, RingReceiver, RingSender};
 pub use types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};

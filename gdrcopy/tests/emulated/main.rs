@@ -7,9 +7,13 @@ mod built;
 #[path = "../../../tests/emulated/cuda.rs"]
 mod cuda;
 mod gates;
+#[allow(dead_code, reason = "the examples call the rest")]
+#[path = "../../examples/cuda/mod.rs"]
+mod gpu;
 mod ownership;
 mod pin_cache;
 mod pool;
+mod signals;
 
 use std::process::Command;
 
@@ -60,6 +64,31 @@ fn pin_cache_under_gdremu() {
     for profile in ["default", "dmabuf", "traditional"] {
         let options = format!("{LEAK_IS_FAILURE} --profile {profile}");
         under_gdremu(&options, "pin_cache::", "");
+    }
+}
+
+#[test]
+fn signals_under_gdremu() {
+    signals::compile_device_library();
+    for profile in ["default", "device"] {
+        under_gdremu(&format!("--profile {profile}"), "signals::", "");
+    }
+}
+
+#[test]
+fn device_header_compiles_for_gpus() {
+    signals::compile_for_gpu();
+}
+
+#[test]
+fn examples_run_under_gdremu() {
+    for example in ["flag_to_kernel", "poll_flags", "stream_messages"] {
+        let status = Command::new(built::built("gdremu"))
+            .args(["--leak-exit", "66", "--"])
+            .arg(built::example(example))
+            .status()
+            .expect("gdremu starts");
+        assert!(status.success(), "{example}");
     }
 }
 
