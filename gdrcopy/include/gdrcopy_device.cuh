@@ -55,7 +55,7 @@ GDRCOPY_DEVICE u64 load_acquire(const u64 *word)
 #endif
 }
 
-// Whoever reads the value by an acquire sees what this thread wrote before.
+// A thread or CPU that reads the value by an acquire sees what this thread wrote before.
 GDRCOPY_DEVICE void store_release(u32 *word, u32 value)
 {
 #ifdef GDRCOPY_ON_CPU

@@ -9,8 +9,8 @@ use crate::error::Result;
 /// A 32-bit flag in GPU memory, between this process and GPU kernels. `gdrcopy::flag_*` in
 /// [`DEVICE_HEADER`](crate::DEVICE_HEADER) is the kernel's side.
 ///
-/// 0 is clear. Whoever reads it may clear it; programs that signal again and again do without, by a new value
-/// each time. Many flags are polled at once by [`Words`](crate::Words) of [`Flag::word`].
+/// 0 is clear. The side that waits may clear it; programs that signal often use a new value each time instead.
+/// Many flags are polled at once by [`Words`](crate::Words) of [`Flag::word`].
 ///
 /// All functions panic in a forked child of the process that made the mapping.
 ///

@@ -11,7 +11,7 @@ use crate::signal::ring::Ring;
 use crate::signal::ring::layout::LINE;
 use crate::signal::spin;
 
-/// Sequence words that one gather reads: 16 lines, as many as are in flight at a time.
+/// Sequence words that one gather reads: the 16 lines that are in flight at a time.
 const POLLED: usize = 16 * LINE / size_of::<u32>();
 
 /// Receives messages from a GPU kernel. Made by [`Ring::into_receiver`].
@@ -39,8 +39,8 @@ impl<'m, T: Pod> RingReceiver<'m, T> {
         }
     }
 
-    /// Receives the next messages, as many as are there now and at most 256, into the first of `messages`, and
-    /// returns how many. An acquire: whatever the kernel wrote before it sent them is visible to later reads.
+    /// Receives the next messages that are there now, at most 256, into the first of `messages`, and returns their
+    /// number. An acquire: whatever the kernel wrote before it sent them is visible to later reads.
     ///
     /// # Errors
     /// [`Error::RingCorrupted`], [`Error::ForkedChild`]; nothing is received then.

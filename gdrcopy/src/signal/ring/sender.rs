@@ -34,7 +34,7 @@ impl<'m, T: Pod> RingSender<'m, T> {
         }
     }
 
-    /// Sends the first messages, as many as there is room for now, and returns how many. A release: the kernel
+    /// Sends the first messages, those that there is room for now, and returns their number. A release: the kernel
     /// that receives one sees it whole, and whatever the thread wrote before.
     ///
     /// # Errors

@@ -29,7 +29,11 @@ impl Memory {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 8 } else { 256 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn ring_is_a_bounded_queue(
@@ -87,7 +91,7 @@ fn slots_that_are_no_power_of_two_are_refused() {
 
 const SLOTS: u32 = 2;
 const FIRST: u32 = u32::MAX - 2;
-const MESSAGES: u32 = 6;
+const MESSAGES: u32 = 4;
 
 /// What an end does for each message.
 #[derive(Clone, Copy)]
