@@ -383,3 +383,30 @@ fn sequence_word_of_another_ring_is_reported() {
     );
     assert_eq!(cuda.read(address, 4), 1_u32.to_ne_bytes());
 }
+
+#[test]
+#[ignore = "signals_under_gdremu runs it"]
+fn forked_child_is_refused_at_both_ends_of_a_ring() {
+    let cuda = Cuda::new();
+    let (mapping, address) = mapped(&cuda, PAGE);
+    let (mut sender, mut receiver) = rings::<u32>(&mapping, 4, 0);
+    // SAFETY: the child uses this library only, and leaves by _exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let errors = [
+            sender.try_send(&[1]).err(),
+            sender.wait_consumed(None).err(),
+            receiver.try_receive(&mut [0]).err(),
+            Ring::<u32>::new(mapping.as_slice(), 4).err(),
+        ];
+        let refused = errors == [Some(Error::ForkedChild); 4];
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!refused)) }
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child was served");
+    assert_eq!(sender.try_send(&[7]), Ok(1));
+    assert_eq!(cuda.read(address + 128, 4), 7_u32.to_ne_bytes());
+}
