@@ -11,8 +11,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use gdrcopy::{Gdr, MapFlag, Pin, PinFlags, Support, system_with_cuda};
 
-#[path = "../../tests/emulated/cuda.rs"]
-#[allow(dead_code, reason = "others call the rest")]
+#[allow(dead_code, reason = "other examples call the rest")]
 mod cuda;
 
 /// What a program does by libibverbs. Each returns a key for the memory.

@@ -124,6 +124,13 @@ pub enum Error {
         /// Size of the element in bytes.
         size: usize,
     },
+    /// The words of a ring in GPU memory have values that the other side of this ring does not write.
+    RingCorrupted {
+        /// The number of the next message at this side.
+        position: u32,
+        /// The word that was found.
+        found: u32,
+    },
 }
 
 /// The calls to the driver, as errors and logs name them.
@@ -243,6 +250,7 @@ impl Error {
             Error::Cuda { error, .. } => error.errno(),
             Error::PoolExhausted => libc::ENOMEM,
             Error::TimedOut => libc::ETIMEDOUT,
+            Error::RingCorrupted { .. } => libc::EPROTO,
             Error::Driver { errno, .. }
             | Error::OutOfHandles { errno }
             | Error::Descriptors { errno } => errno,
@@ -359,6 +367,11 @@ impl fmt::Display for Error {
             Error::UnalignedWord { offset, size } => write!(
                 f,
                 "offset {offset} puts the element at an address that is not a multiple of its size, {size}: align it"
+            ),
+            Error::RingCorrupted { position, found } => write!(
+                f,
+                "at message {position} of a ring, its word in GPU memory is {found}: check that the GPU kernel has \
+                 the same address, slots, message size and first number, and that nothing else writes there"
             ),
         }
     }

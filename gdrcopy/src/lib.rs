@@ -56,6 +56,7 @@
 //! ```text
 //! pool, pin_cache       many buffers of few pins; pins for later use. memory is what pools are made of
 //! transfer              large copies by the mapping or by CUDA's copy engine; system is what this machine has
+//! signal                flags, counters and rings between the CPU and GPU kernels
 //! options → gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
 //! access                slices, words, arrays, batches and gathers of a mapping: bounds and process are checked here
 //! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf and host over CUDA
@@ -86,6 +87,7 @@ mod pin_state;
 mod pool;
 #[doc(hidden)]
 pub mod routines;
+mod signal;
 #[doc(hidden)]
 pub mod sync;
 #[doc(hidden)]
@@ -106,6 +108,7 @@ pub use options::{Backend, Options};
 pub use pin::{DmaBufExport, Pin};
 pub use pin_cache::{PinCache, PinCacheReport};
 pub use pool::{Pool, PoolBuffer, PoolOptions, PoolReport};
+pub use signal::{Counter, CounterWriter, DEVICE_HEADER, Flag, Ring, RingReceiver, RingSender};
 pub use sys::cuda::host::HostMemory;
 pub use system::{Support, System, system, system_with_cuda};
 pub use transfer::{Route, Transfer, TransferOptions};

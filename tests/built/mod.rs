@@ -1,4 +1,4 @@
-//! What tests run besides their own package: gdremu and the library. `cargo test` builds neither for them.
+//! What tests run besides themselves: gdremu, the library and examples. `cargo test` builds none of them for a test.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,29 @@ use std::sync::OnceLock;
 /// A file that cargo builds from these packages, in the profile of this test.
 pub(crate) fn built(file: &str) -> PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    let file = DIRECTORY.get_or_init(build).join(file);
+    let packages =
+        ["gdremu", "gdremu-libcuda", "libgdrapi", "gdrcopy"].map(|package| ["--package", package]);
+    let directory = DIRECTORY.get_or_init(|| build(packages.as_flattened()));
+    let file = directory.join(file);
     assert!(file.exists(), "no {}", file.display());
     file
 }
 
-fn build() -> PathBuf {
+/// An example of the crate.
+#[allow(dead_code, reason = "the tests of the root package call the rest")]
+pub(crate) fn example(name: &str) -> PathBuf {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    let directory = DIRECTORY.get_or_init(|| build(&["--package", "gdrcopy", "--examples"]));
+    directory.join("examples").join(name)
+}
+
+fn build(what: &[&str]) -> PathBuf {
     // TARGET/PROFILE/deps/TEST
     let test = env::current_exe().expect("a path");
     let directory = test.ancestors().nth(2).expect("a profile's directory");
     let profile = directory.file_name().expect("a name").to_str();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "gdremu"]);
-    cargo.args(["--package", "gdremu-libcuda", "--package", "libgdrapi"]);
+    cargo.args(["build", "--quiet"]).args(what);
     cargo.arg("--target-dir").arg(directory.join(".."));
     cargo.args([
         "--profile",

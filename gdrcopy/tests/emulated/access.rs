@@ -8,7 +8,7 @@ use gdrcopy::{Error, Gdr, MapFlag, Mapping, Options, Words};
 use crate::cuda::Cuda;
 use crate::ownership::{PAGE, pin, pinned};
 
-fn mapped(cuda: &Cuda, len: usize) -> (Mapping, u64) {
+pub(crate) fn mapped(cuda: &Cuda, len: usize) -> (Mapping, u64) {
     let (pin, address) = pinned(cuda, len);
     let mapping = pin.map(len, MapFlag::Default).expect("an aligned pin");
     (mapping, address)

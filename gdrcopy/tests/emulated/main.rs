@@ -8,10 +8,14 @@ mod built;
 mod cuda;
 mod dma_buf;
 mod gates;
+#[allow(dead_code, reason = "the examples call the rest")]
+#[path = "../../examples/cuda/mod.rs"]
+mod gpu;
 mod host;
 mod ownership;
 mod pin_cache;
 mod pool;
+mod signals;
 mod system;
 mod transfer;
 
@@ -68,6 +72,14 @@ fn pin_cache_under_gdremu() {
 }
 
 #[test]
+fn signals_under_gdremu() {
+    signals::compile_device_library();
+    for profile in ["default", "device"] {
+        under_gdremu(&format!("--profile {profile}"), "signals::", "");
+    }
+}
+
+#[test]
 fn host_memory_under_gdremu() {
     // With gdrdrv; and with nothing else that works.
     for options in ["", "--no-gdrdrv --cuda-version 11.7"] {
@@ -106,6 +118,29 @@ fn transfer_under_gdremu() {
 fn system_reports_what_there_is() {
     for (options, outcome) in system::SYSTEMS {
         under_gdremu(options, "system::", outcome);
+    }
+}
+
+#[test]
+fn device_header_compiles_for_gpus() {
+    signals::compile_for_gpu();
+}
+
+#[test]
+fn examples_run_under_gdremu() {
+    for example in [
+        "flag_to_kernel",
+        "poll_flags",
+        "stream_messages",
+        "shared_pool",
+        "register_for_rdma",
+    ] {
+        let status = Command::new(built::built("gdremu"))
+            .args(["--leak-exit", "66", "--"])
+            .arg(built::example(example))
+            .status()
+            .expect("gdremu starts");
+        assert!(status.success(), "{example}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Times copies of GPU memory side by side: through the mapping, by `Transfer`, and by CUDA's synchronous copies.
 //!
-//! `transfer_bench [--cpu N] [--chunk BYTES] [SIZE …]`, sizes in bytes, 65536 and 1048576 by default. Needs a GPU,
+//! `cargo bench -p gdrcopy --bench transfer -- [--cpu N] [--chunk BYTES] [SIZE …]`, sizes in bytes, 65536 and 1048576 by default. Needs a GPU,
 //! libcuda, and a backend (`/dev/gdrdrv`, or `gdremu --provider nvidia`). Every path copies the same bytes, and each is
 //! checked.
 
@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
+            "--bench" => {} // From cargo.
             "--cpu" => run_on(arguments.next().ok_or("--cpu needs a number")?.parse()?)?,
             "--chunk" => {
                 let bytes = arguments.next().ok_or("--chunk needs a number")?;

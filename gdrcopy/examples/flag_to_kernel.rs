@@ -1,0 +1,68 @@
+//! Low-latency signals to a running GPU kernel: the CPU sets a flag, the kernel answers by another.
+//!
+//! `cargo run --release --example flag_to_kernel`, on a GPU or under gdremu.
+
+mod cuda;
+
+use std::time::Instant;
+
+use cuda::Cuda;
+use gdrcopy::{Error, Flag, Gdr, MapFlag, PinFlags};
+
+const ROUNDS: u32 = 1000;
+const PAGE: usize = 1 << 16;
+/// The two flags have lines of their own.
+const REQUEST: usize = 0;
+const ANSWER: usize = 64;
+
+/// In CUDA C++, with gdrcopy_device.cuh:
+/// `for (u32 round = 1; round <= rounds; round++) { flag_wait(request, round); flag_set(answer, round); }`
+const PTX: &str = "
+.version 7.0
+.target sm_70
+.address_size 64
+
+.visible .entry answer_requests(.param .u64 request_arg, .param .u64 answer_arg, .param .u32 rounds_arg)
+{
+    .reg .pred %p;
+    .reg .u32 %rounds, %round, %seen;
+    .reg .u64 %request, %answer;
+    ld.param.u64 %request, [request_arg];
+    ld.param.u64 %answer, [answer_arg];
+    ld.param.u32 %rounds, [rounds_arg];
+    mov.u32 %round, 1;
+wait:
+    ld.acquire.sys.global.u32 %seen, [%request];
+    setp.ne.u32 %p, %seen, %round;
+    @%p bra wait;
+    fence.acq_rel.sys;
+    st.relaxed.sys.global.u32 [%answer], %round;
+    add.u32 %round, %round, 1;
+    setp.le.u32 %p, %round, %rounds;
+    @%p bra wait;
+    ret;
+}";
+
+fn main() -> Result<(), Error> {
+    let cuda = Cuda::new();
+    let memory = cuda.alloc(PAGE);
+    let gdr = Gdr::open()?;
+    // SAFETY: the memory is this program's, and is never freed. Besides the mapping, only the kernel writes it.
+    let pin = unsafe { gdr.pin(memory, PAGE, PinFlags::DEFAULT)? };
+    let mapping = pin.map(PAGE, MapFlag::Default)?;
+    let request = Flag::new(mapping.word(REQUEST)?);
+    let answer = Flag::new(mapping.word(ANSWER)?);
+
+    let kernel = cuda.kernel(PTX, "answer_requests");
+    let (request_on_gpu, answer_on_gpu) = (memory + REQUEST as u64, memory + ANSWER as u64);
+    // SAFETY: the kernel's parameters; both flags are inside the memory.
+    unsafe { cuda.launch(&kernel, 1, &[request_on_gpu, answer_on_gpu, ROUNDS.into()]) };
+    let begin = Instant::now();
+    for round in 1..=ROUNDS {
+        request.set(round);
+        answer.wait(round, None)?;
+    }
+    println!("{:?} per round trip", begin.elapsed() / ROUNDS);
+    cuda.synchronize();
+    Ok(())
+}

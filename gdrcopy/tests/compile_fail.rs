@@ -1,0 +1,52 @@
+//! What the compiler must refuse: `//~ CODE` in the programs of compile_fail/ marks each line with an error, and its code.
+//!
+//! Not by trybuild: it compares the compiler's texts, which change between releases, and builds all
+//! dev-dependencies once more.
+
+#[path = "../../tests/built/mod.rs"]
+mod built;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The errors of a program, as line and code.
+fn errors(program: &Path) -> Vec<(usize, String)> {
+    let library = built::built("libgdrcopy.rlib");
+    let dependencies = library.with_file_name("deps");
+    let output = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()))
+        .args(["--edition=2024", "--crate-type=lib", "--emit=metadata"])
+        .args(["--error-format=short", "--cap-lints=allow"])
+        .args(["--out-dir", env!("CARGO_TARGET_TMPDIR")])
+        .arg(format!("--extern=gdrcopy={}", library.display()))
+        .arg(format!("-Ldependency={}", dependencies.display()))
+        .arg(program)
+        .output()
+        .expect("rustc starts");
+    let text = String::from_utf8(output.stderr).expect("text");
+    // PATH:LINE:COLUMN: error[CODE]: …
+    let error = |line: &str| {
+        let (place, message) = line.split_once(": error[")?;
+        let number = place.rsplit(':').nth(1)?.parse().ok()?;
+        Some((number, message.split_once(']')?.0.to_owned()))
+    };
+    let errors: Vec<_> = text.lines().filter_map(error).collect();
+    assert_eq!(output.status.success(), errors.is_empty(), "{text}");
+    errors
+}
+
+#[test]
+fn each_marked_line_and_no_other_is_refused() {
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compile_fail");
+    for program in fs::read_dir(programs).expect("a directory") {
+        let program = program.expect("an entry").path();
+        let source = fs::read_to_string(&program).expect("a program");
+        let marked = source
+            .lines()
+            .zip(1..)
+            .filter_map(|(line, number)| Some((number, line.split_once("//~ ")?.1.to_owned())));
+        let mut found = errors(&program);
+        found.sort();
+        assert_eq!(found, marked.collect::<Vec<_>>(), "{}", program.display());
+    }
+}

@@ -1,0 +1,8 @@
+use gdrcopy::Mapping;
+
+fn commit(mapping: &Mapping) {
+    let batch = mapping.batch().unwrap();
+    std::thread::scope(|s| {
+        s.spawn(move || batch.commit()); //~ E0277
+    });
+}

@@ -1,0 +1,29 @@
+use gdrcopy::{Array, Batch, Flag, MappedSlice, Mapping, Result, Ring, RingSender, Word, Words};
+
+fn slice(mapping: Mapping) -> MappedSlice<'static> {
+    mapping.as_slice() //~ E0515
+}
+
+fn word(mapping: Mapping) -> Result<Word<'static, u32>> {
+    mapping.word(0) //~ E0515
+}
+
+fn words(mapping: Mapping) -> Result<Words<'static, u32>> {
+    [mapping.word(0)].into_iter().collect() //~ E0515
+}
+
+fn array(mapping: Mapping) -> Result<Array<'static, u64>> {
+    mapping.array(0, 8) //~ E0515
+}
+
+fn batch(mapping: Mapping) -> Result<Batch<'static>> {
+    mapping.batch() //~ E0515
+}
+
+fn flag(mapping: Mapping) -> Result<Flag<'static>> {
+    Ok(Flag::new(mapping.word(0)?)) //~ E0515
+}
+
+fn ring(mapping: Mapping) -> Result<RingSender<'static, u32>> {
+    Ok(Ring::new(mapping.as_slice(), 4)?.into_sender()) //~ E0515
+}
