@@ -136,6 +136,8 @@ fn unknown_entry_points_are_printed_on_request_only() {
         let output = run(options, "cuda_init", "missing", &[], &[]);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(stderr.contains("cuMakeCoffee"), printed, "{output:?}");
+        let hint = "link it dynamically (nvcc -cudart shared)";
+        assert!(stderr.contains(hint), "{output:?}");
     }
 }
 

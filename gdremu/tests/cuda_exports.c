@@ -100,6 +100,32 @@ static void reaches_beyond_its_buffer(void)
     CHECK_EQUAL(dmabuf(&fd, second & ~(PAGE - 1ul), PAGE), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Like NVIDIA's driver, which reuses an address once its dma-buf is gone: UCX pins whole pages of 64 KiB, and the buffer at
+ * their start must be a live one. */
+static void closed_exports_release_their_addresses(void)
+{
+    CUdeviceptr buffer, again;
+    void *mapped;
+    int fd;
+
+    CHECK_EQUAL(cuMemAlloc(&buffer, 100), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, buffer, PAGE), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(cuMemAlloc(&again, 100), CUDA_SUCCESS);
+    CHECK_EQUAL(again, buffer);
+
+    CHECK_EQUAL(dmabuf(&fd, buffer, PAGE), CUDA_SUCCESS);
+    mapped = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(mapped != MAP_FAILED);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_EQUAL(munmap(mapped, PAGE), 0);
+    CHECK_EQUAL(cuMemAlloc(&again, 100), CUDA_SUCCESS);
+    CHECK_EQUAL(again, buffer);
+    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+}
+
 static void refuses(void)
 {
     CUdeviceptr buffer, managed;
@@ -184,6 +210,7 @@ int main(int count, char **arguments)
         maps_like_a_dmabuf();
         keeps_memory_alive();
         reaches_beyond_its_buffer();
+        closed_exports_release_their_addresses();
         refuses();
         shareable_handles();
     } else if (strcmp(what, "export") == 0) {

@@ -102,6 +102,7 @@ static void entry_points(void)
     CHECK(function == NULL);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     CHECK_EQUAL(cuGetProcAddress("cuMakeCoffee", &function, 13000, 0, &status), CUDA_SUCCESS);
+    CHECK_EQUAL(cuGetProcAddress("cuGetExportTable", &function, 13000, 0, &status), CUDA_SUCCESS);
     CHECK(function == NULL);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     CHECK_EQUAL(cuGetProcAddress("cuInit", &function, 99000, 0, &status), CUDA_ERROR_INVALID_VALUE);

@@ -1,4 +1,6 @@
 /* Memory for other processes, and the flags of a context. The expected results are those of NVIDIA's driver 580 on an H200. */
+#include <sys/wait.h>
+
 #include "cuda_start.h"
 
 typedef struct {
@@ -25,16 +27,87 @@ static int capable(CUdeviceptr address)
     return value;
 }
 
+enum { SIZE = 1000 };
+
+/* The other process: opens the handle that comes through the pipe. */
+static void import(int from)
+{
+    CUdeviceptr opened, again, base;
+    unsigned char bytes[SIZE];
+    handle_t handle;
+    size_t size;
+    int fd;
+
+    CHECK_EQUAL(read(from, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
+    start(0);
+    CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(cuIpcOpenMemHandle_v2(&again, handle, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(again, opened);
+    CHECK_EQUAL(cuMemGetAddressRange(&base, &size, opened + 5), CUDA_SUCCESS);
+    CHECK(base == opened && size == SIZE);
+    CHECK_EQUAL(capable(opened), 0);
+    CHECK_EQUAL(cuIpcGetMemHandle(&handle, opened), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, opened & ~4095ul, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+                CUDA_ERROR_INVALID_VALUE);
+
+    CHECK_EQUAL(cuMemcpyDtoH(bytes, opened, SIZE), CUDA_SUCCESS);
+    CHECK(bytes[0] == 7 && bytes[SIZE - 1] == 7);
+    CHECK_EQUAL(cuMemsetD8(opened + 10, 8, SIZE - 10), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemFree(opened), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuIpcCloseMemHandle(opened), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemcpyDtoH(bytes, opened, SIZE), CUDA_SUCCESS);
+    CHECK_EQUAL(cuIpcCloseMemHandle(opened), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemcpyDtoH(bytes, opened, SIZE), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuIpcCloseMemHandle(opened), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Starts the other process, which must not inherit CUDA, and returns where to write the handle. */
+static int start_importer(pid_t *child)
+{
+    int ends[2];
+
+    CHECK_EQUAL(pipe(ends), 0);
+    *child = fork();
+    CHECK(*child >= 0);
+    if (*child == 0) {
+        close(ends[1]);
+        import(ends[0]);
+        exit(0);
+    }
+    close(ends[0]);
+    return ends[1];
+}
+
+static void two_processes_share_a_buffer(int to, pid_t child, CUdeviceptr buffer)
+{
+    unsigned char bytes[SIZE];
+    handle_t handle;
+    int status;
+
+    CHECK_EQUAL(cuMemsetD8(buffer, 7, SIZE), CUDA_SUCCESS);
+    CHECK_EQUAL(cuIpcGetMemHandle(&handle, buffer), CUDA_SUCCESS);
+    CHECK_EQUAL(write(to, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
+    close(to);
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    CHECK_EQUAL(status, 0);
+    CHECK_EQUAL(cuMemcpyDtoH(bytes, buffer, SIZE), CUDA_SUCCESS);
+    CHECK(bytes[9] == 7 && bytes[10] == 8 && bytes[SIZE - 1] == 8);
+}
+
 int main(void)
 {
-    CUdeviceptr buffer, managed, opened = 0;
+    CUdeviceptr first, pooled, buffer, managed, opened = 0;
     handle_t handle, other;
     unsigned int flags = 0;
     CUmemoryPool pool;
+    pid_t child;
     int fd;
 
+    int to = start_importer(&child);
     start(0);
-    CHECK_EQUAL(cuMemAlloc(&buffer, 1000), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemAlloc(&first, 1), CUDA_SUCCESS); /* The next one does not start its block. */
+    CHECK_EQUAL(cuMemAlloc(&buffer, SIZE), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
 
     CHECK_EQUAL(capable(buffer), 1);
@@ -46,7 +119,12 @@ int main(void)
     CHECK_EQUAL(cuIpcGetMemHandle(NULL, buffer), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_CONTEXT);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    /* As if another process had made it. */
+    CHECK_EQUAL(cuMemAllocAsync(&pooled, SIZE, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(capable(pooled), 0);
+    CHECK_EQUAL(cuIpcGetMemHandle(&other, pooled), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemFree(pooled), CUDA_SUCCESS);
+    two_processes_share_a_buffer(to, child, buffer);
+    /* As if another process had made it, which has ended. */
     handle.bytes[0] ^= 1;
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), 205 /* MAP_FAILED */);
     CHECK_EQUAL(cuIpcCloseMemHandle(buffer), CUDA_ERROR_INVALID_VALUE);
@@ -66,6 +144,7 @@ int main(void)
 
     CHECK_EQUAL(cuMemFree(managed), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemFree(first), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemFree(0), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemFreeHost(NULL), CUDA_SUCCESS);
     puts("ok cuda_ipc");

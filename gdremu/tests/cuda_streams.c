@@ -1,4 +1,6 @@
 /* Streams, events and host functions, without kernels. */
+#include <stdatomic.h>
+
 #include "cuda_start.h"
 
 static void count(void *number)
@@ -8,21 +10,44 @@ static void count(void *number)
 
 static void streams(void)
 {
+    int calls = 0, default_calls = 0;
     CUstream stream;
-    int calls = 0;
 
     CHECK_EQUAL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     CHECK_EQUAL(cuLaunchHostFunc(stream, count, &calls), CUDA_SUCCESS);
-    CHECK_EQUAL(cuLaunchHostFunc(NULL, count, &calls), CUDA_SUCCESS);
+    CHECK_EQUAL(cuLaunchHostFunc(NULL, count, &default_calls), CUDA_SUCCESS);
     CHECK_EQUAL(cuLaunchHostFunc(stream, NULL, &calls), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_SUCCESS);
-    CHECK_EQUAL(calls, 2);
+    CHECK_EQUAL(calls, 1);
+    CHECK_EQUAL(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(default_calls, 1);
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_SUCCESS);
     CHECK_EQUAL(cuStreamDestroy(stream), CUDA_SUCCESS);
     CHECK_EQUAL(cuStreamDestroy(stream), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(cuStreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
     CHECK_EQUAL(cuStreamCreate(&stream, 2), CUDA_ERROR_INVALID_VALUE);
+}
+
+static atomic_int released;
+
+static void wait_until_released(void *unused)
+{
+    (void)unused;
+    while (!released)
+        usleep(1000);
+}
+
+static void host_functions_may_wait_for_their_caller(void)
+{
+    CUstream stream;
+
+    CHECK_EQUAL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_EQUAL(cuLaunchHostFunc(stream, wait_until_released, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    released = 1;
+    CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    CHECK_EQUAL(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
 static void events(void)
@@ -104,6 +129,7 @@ int main(void)
     start(0);
 
     streams();
+    host_functions_may_wait_for_their_caller();
     events();
     captures();
     CHECK_EQUAL(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,

@@ -6,7 +6,9 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <unistd.h>
 
 typedef int cudaError_t;
 typedef struct stream *cudaStream_t;
@@ -25,6 +27,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device);
 cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device);
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags);
+cudaError_t cudaDeviceDisablePeerAccess(int peer);
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text);
+cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaDeviceReset(void);
 cudaError_t cudaDriverGetVersion(int *version);
@@ -35,6 +40,7 @@ cudaError_t cudaGetDeviceProperties(void *properties, int device);
 cudaError_t cudaMalloc(void **address, size_t size);
 cudaError_t cudaMallocManaged(void **address, size_t size, unsigned int flags);
 cudaError_t cudaMallocAsync(void **address, size_t size, cudaStream_t stream);
+cudaError_t cudaMallocPitch(void **address, size_t *pitch, size_t width, size_t height);
 cudaError_t cudaFree(void *address);
 cudaError_t cudaFreeAsync(void *address, cudaStream_t stream);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total);
@@ -46,6 +52,8 @@ cudaError_t cudaHostAlloc(void **address, size_t size, unsigned int flags);
 cudaError_t cudaHostRegister(void *address, size_t size, unsigned int flags);
 cudaError_t cudaHostUnregister(void *address);
 cudaError_t cudaFreeHost(void *address);
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned int flags);
+cudaError_t cudaHostGetFlags(unsigned int *flags, void *host);
 cudaError_t cudaPointerGetAttributes(struct attributes *attributes, const void *address);
 cudaError_t cudaStreamCreate(cudaStream_t *stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
@@ -56,14 +64,16 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void *), vo
 cudaError_t cudaEventCreate(cudaEvent_t *event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *time, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaGetSymbolAddress(void **address, const void *symbol);
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaPeekAtLastError(void);
 const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
 
-enum { INVALID_VALUE = 1, INVALID_DIRECTION = 21, INVALID_DEVICE = 101 };
+enum { INVALID_VALUE = 1, INVALID_SYMBOL = 13, INVALID_DIRECTION = 21, INVALID_DEVICE = 101, NOT_READY = 600 };
 enum { TO_DEVICE = 1, TO_HOST = 2, DEFAULT = 4 };
 
 #define CHECK_CUDA(call) CHECK_EQUAL((call), 0)
@@ -74,6 +84,8 @@ static void devices(void)
     char pci_id[32];
 
     CHECK_CUDA(cudaDriverGetVersion(&version));
+    CHECK_EQUAL(version, 13000);
+    CHECK_CUDA(cudaRuntimeGetVersion(&version));
     CHECK_EQUAL(version, 13000);
     CHECK_CUDA(cudaGetDeviceCount(&count));
     CHECK_EQUAL(count, 2);
@@ -87,10 +99,14 @@ static void devices(void)
     CHECK_EQUAL(value, 9);
     CHECK_CUDA(cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), 1));
     CHECK_STRING(pci_id, "0000:2B:00.0");
+    CHECK_CUDA(cudaDeviceGetByPCIBusId(&device, pci_id));
+    CHECK_EQUAL(device, 1);
     CHECK_CUDA(cudaDeviceCanAccessPeer(&value, 0, 1));
     CHECK_EQUAL(value, 1);
     CHECK_CUDA(cudaDeviceEnablePeerAccess(0, 0));
     CHECK_EQUAL(cudaDeviceEnablePeerAccess(0, 0), 704);
+    CHECK_CUDA(cudaDeviceDisablePeerAccess(0));
+    CHECK_EQUAL(cudaDeviceDisablePeerAccess(0), 705);
 }
 
 static void properties(void)
@@ -139,7 +155,11 @@ static void memory(void)
     CHECK_CUDA(cudaMalloc(&none, 0));
     CHECK(none == NULL);
     CHECK_EQUAL(cudaMalloc(&buffer, total + 1), 2);
+    CHECK_CUDA(cudaMallocPitch(&buffer, &total, 100, 3));
+    CHECK_EQUAL(total, 512);
     CHECK_CUDA(cudaDeviceReset());
+    CHECK_CUDA(cudaMemGetInfo(&after, &total));
+    CHECK_EQUAL(after, before);
     CHECK_CUDA(cudaMalloc(&buffer, 1));
 }
 
@@ -162,6 +182,54 @@ static void copies(void)
 static void count(void *number)
 {
     ++*(int *)number;
+}
+
+static atomic_int released;
+
+static void wait_until_released(void *unused)
+{
+    (void)unused;
+    while (!released)
+        usleep(1000);
+}
+
+static void note_released(void *was_released)
+{
+    *(int *)was_released = released;
+}
+
+/* The event stays in a stream until `released`; the other stream must not come before. */
+static void streams_wait_for_events(void)
+{
+    cudaStream_t first, second;
+    cudaEvent_t event, end;
+    int was_released = -1;
+    float time = 0;
+
+    CHECK_CUDA(cudaStreamCreate(&first));
+    CHECK_CUDA(cudaStreamCreate(&second));
+    CHECK_CUDA(cudaEventCreate(&event));
+    CHECK_CUDA(cudaEventCreate(&end));
+    CHECK_CUDA(cudaLaunchHostFunc(first, wait_until_released, NULL));
+    CHECK_CUDA(cudaEventRecord(event, first));
+    CHECK_CUDA(cudaStreamWaitEvent(second, event, 0));
+    CHECK_CUDA(cudaLaunchHostFunc(second, note_released, &was_released));
+    CHECK_EQUAL(cudaEventQuery(event), NOT_READY);
+    CHECK_EQUAL(cudaStreamQuery(first), NOT_READY);
+    usleep(50000); /* for a second stream that does not wait */
+    released = 1;
+    CHECK_CUDA(cudaStreamSynchronize(second));
+    CHECK_EQUAL(was_released, 1);
+    CHECK_CUDA(cudaEventQuery(event));
+
+    released = 0;
+    CHECK_CUDA(cudaLaunchHostFunc(first, wait_until_released, NULL));
+    CHECK_CUDA(cudaEventRecord(end, first));
+    usleep(20000);
+    released = 1;
+    CHECK_CUDA(cudaEventSynchronize(end));
+    CHECK_CUDA(cudaEventElapsedTime(&time, event, end));
+    CHECK(time >= 20); /* milliseconds */
 }
 
 static void streams(void)
@@ -197,12 +265,14 @@ static void streams(void)
     CHECK_CUDA(cudaStreamDestroy(stream));
     CHECK_EQUAL(cudaStreamQuery(stream), 400);
     CHECK_CUDA(cudaDeviceSynchronize());
+    streams_wait_for_events();
 }
 
 static void pointers(void)
 {
     struct attributes attributes;
-    void *device, *host, *managed;
+    void *device, *host, *managed, *seen;
+    unsigned int flags = 0;
     static char mine[4096], registered[4096];
 
     CHECK_CUDA(cudaSetDevice(1));
@@ -210,6 +280,10 @@ static void pointers(void)
     CHECK_CUDA(cudaHostAlloc(&host, 100, 0));
     CHECK_CUDA(cudaMallocManaged(&managed, 100, 1));
     CHECK_CUDA(cudaHostRegister(registered, sizeof(registered), 0));
+    CHECK_CUDA(cudaHostGetDevicePointer(&seen, (char *)host + 5, 0));
+    CHECK(seen == (char *)host + 5);
+    CHECK_CUDA(cudaHostGetFlags(&flags, host));
+    CHECK_EQUAL(flags & 2, 2); /* mapped */
     const struct {
         void *address;
         int type, device, has_device, has_host;
@@ -232,6 +306,8 @@ static void pointers(void)
 
 static void errors(void)
 {
+    void *symbol;
+
     CHECK_EQUAL(cudaGetLastError(), 0);
     CHECK_EQUAL(cudaSetDevice(9), INVALID_DEVICE);
     CHECK_EQUAL(cudaPeekAtLastError(), INVALID_DEVICE);
@@ -241,6 +317,8 @@ static void errors(void)
     CHECK_STRING(cudaGetErrorString(INVALID_DEVICE), "invalid device ordinal");
     CHECK_STRING(cudaGetErrorString(0), "no error");
     CHECK_STRING(cudaGetErrorName(12345), "unrecognized error code");
+    CHECK_EQUAL(cudaGetSymbolAddress(&symbol, "no symbol"), INVALID_SYMBOL);
+    CHECK_STRING(cudaGetErrorString(cudaGetLastError()), "invalid device symbol");
 }
 
 /* Each thread has its own GPU and its own last error. */

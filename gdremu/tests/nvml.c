@@ -76,6 +76,41 @@ static void libraries_agree(device_t device, int ordinal)
     CHECK_EQUAL(fscanf(file, "%x", &number), 1);
     CHECK_EQUAL(number << 16 | 0x10de, pci.device_id);
     fclose(file);
+
+    CHECK_EQUAL(NVML(nvmlDeviceGetIndex)(device, &number), 0);
+    CHECK_EQUAL(number, ordinal);
+    CHECK_EQUAL(NVML(nvmlDeviceGetMinorNumber)(device, &number), 0);
+    CHECK_EQUAL(number, ordinal);
+}
+
+static void capability_and_pcie_link_agree(device_t device)
+{
+    unsigned int major, minor, now, most;
+    char speed[32] = "";
+    int wanted;
+    FILE *file;
+
+    CHECK_EQUAL(NVML(nvmlDeviceGetCudaComputeCapability)(device, &major, &minor), 0);
+    CHECK_EQUAL(cuDeviceGetAttribute(&wanted, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(major, wanted);
+    CHECK_EQUAL(cuDeviceGetAttribute(&wanted, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(minor, wanted);
+
+    file = fopen("/sys/bus/pci/devices/0000:1b:00.0/current_link_width", "r");
+    CHECK(file != NULL);
+    CHECK_EQUAL(fscanf(file, "%d", &wanted), 1);
+    fclose(file);
+    CHECK_EQUAL(NVML(nvmlDeviceGetCurrPcieLinkWidth)(device, &now), 0);
+    CHECK_EQUAL(NVML(nvmlDeviceGetMaxPcieLinkWidth)(device, &most), 0);
+    CHECK(now == (unsigned int)wanted && most == now);
+    file = fopen("/sys/bus/pci/devices/0000:1b:00.0/current_link_speed", "r");
+    CHECK(file != NULL);
+    CHECK(fgets(speed, sizeof(speed), file) != NULL);
+    fclose(file);
+    CHECK(strncmp(speed, "32.0 GT/s", 9) == 0);
+    CHECK_EQUAL(NVML(nvmlDeviceGetCurrPcieLinkGeneration)(device, &now), 0);
+    CHECK_EQUAL(NVML(nvmlDeviceGetMaxPcieLinkGeneration)(device, &most), 0);
+    CHECK(now == 5 && most == 5);
 }
 
 static void memory_is_counted(device_t device)
@@ -83,6 +118,7 @@ static void memory_is_counted(device_t device)
     unsigned long long memory[3], bar1[3];
     size_t free_now, total;
     CUdeviceptr buffer;
+    int fd;
 
     CHECK_EQUAL(cuMemAlloc(&buffer, 2 << 20), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemGetInfo(&free_now, &total), CUDA_SUCCESS);
@@ -94,6 +130,11 @@ static void memory_is_counted(device_t device)
     CHECK_EQUAL(bar1[0], 64 << 20);
     CHECK_EQUAL(bar1[1], 64 << 20);
     CHECK_EQUAL(bar1[2], 0);
+    CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, buffer, 65536, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(NVML(nvmlDeviceGetBAR1MemoryInfo)(device, bar1), 0);
+    CHECK_EQUAL(bar1[1], (64 << 20) - 65536);
+    CHECK_EQUAL(bar1[2], 65536);
+    CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
 }
 
@@ -114,6 +155,7 @@ static void links(device_t device, device_t other, int coherent)
     }
     CHECK_EQUAL(fields[4].status, NOT_SUPPORTED);
     CHECK_EQUAL(NVML(nvmlDeviceGetNvLinkRemotePciInfo_v2)(device, 0, &pci), NOT_SUPPORTED);
+    CHECK_EQUAL(NVML(nvmlDeviceGetNvLinkState)(device, 0, &status), NOT_SUPPORTED);
     CHECK_EQUAL(NVML(nvmlDeviceGetP2PStatus)(device, other, 0, &status), 0);
     CHECK_EQUAL(status, 0);
     CHECK_EQUAL(NVML(nvmlDeviceGetP2PStatus)(device, other, 2, &status), 0);
@@ -151,14 +193,20 @@ int main(int count, char **arguments)
     CHECK(device != other);
     libraries_agree(device, 0);
     libraries_agree(other, 1);
+    capability_and_pcie_link_agree(device);
     memory_is_counted(device);
     links(device, other, count > 1);
     CHECK_EQUAL(NVML(nvmlDeviceGetMigMode)(device, &number, &pending), 0);
     CHECK(number == 0 && pending == 0);
+    number = 7;
+    CHECK_EQUAL(NVML(nvmlDeviceGetMaxMigDeviceCount)(device, &number), 0);
+    CHECK_EQUAL(number, 0);
     CHECK_EQUAL(NVML(nvmlDeviceGetIndex)(&number, &number), INVALID_ARGUMENT);
 
     CHECK_EQUAL(NVML(nvmlSystemGetDriverVersion)(version, 80), 0);
     CHECK(strncmp(version, "580.", 4) == 0);
+    CHECK_EQUAL(NVML(nvmlSystemGetNVMLVersion)(version, 80), 0);
+    CHECK(strncmp(version, "13.580.", 7) == 0);
     CHECK_EQUAL(NVML(nvmlSystemGetCudaDriverVersion_v2)(&number), 0);
     CHECK_EQUAL(number, 13000);
     const char *(*text)(int);

@@ -6,8 +6,9 @@ use gdremu_core::errno::Errno;
 use gdremu_core::gpu::Provider;
 
 use crate::exports::Export;
+use crate::hooks::device_fds;
 use crate::state::EmulatedProcess;
-use crate::system::page_size;
+use crate::system::{Identity, page_size};
 
 impl EmulatedProcess {
     /// Creates a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over
@@ -22,6 +23,7 @@ impl EmulatedProcess {
         }
         self.exports
             .add(&self.config.session, export, len)
+            .inspect(|fd| device_fds::add(*fd))
             .map_err(|error| {
                 self.release_export(export);
                 Errno(error.raw_os_error().unwrap_or(libc::EIO))
@@ -31,6 +33,11 @@ impl EmulatedProcess {
     /// The export of a descriptor.
     pub fn exported(&self, fd: c_int) -> Option<Export> {
         self.exports.find(fd).map(|(_, export)| export)
+    }
+
+    /// The export of a descriptor, by which file it is.
+    pub(crate) fn export_of(&self, fd: c_int) -> Option<Identity> {
+        self.exports.find(fd).map(|(identity, _)| identity)
     }
 
     /// Maps a dma-buf; `None` if the descriptor is not an export.
@@ -62,9 +69,17 @@ impl EmulatedProcess {
         Some(mapped.map(|addr| addr as usize))
     }
 
-    /// Releases the memory of exports whose descriptors and mappings are all closed.
+    /// Releases the memory of exports whose descriptors and mappings are all closed, by any process and
+    /// in any manner.
     pub fn reap_exports(&mut self) {
         for export in self.exports.reap() {
+            self.release_export(export);
+        }
+    }
+
+    /// Releases the memory of an export if all its descriptors and mappings are closed.
+    pub(crate) fn reap_export(&mut self, identity: Identity) {
+        if let Some(export) = self.exports.reap_one(identity) {
             self.release_export(export);
         }
     }

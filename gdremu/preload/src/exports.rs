@@ -117,17 +117,25 @@ impl Exports {
         Some((low, high))
     }
 
-    /// A range of addresses was unmapped.
-    pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
+    /// A range of addresses was unmapped. Returns the exports whose last mapping that was.
+    pub(crate) fn unmapped(&mut self, addr: usize, len: usize) -> Vec<Identity> {
         let end = addr.saturating_add(len);
-        for live in self.live.values_mut() {
+        let mut unmapped = Vec::new();
+        for (identity, live) in &mut self.live {
+            if live.mappings.is_empty() {
+                continue;
+            }
             live.mappings = live
                 .mappings
                 .iter()
                 .flat_map(|&(from, to)| [(from, to.min(addr)), (from.max(end), to)])
                 .filter(|(from, to)| from < to)
                 .collect();
+            if live.mappings.is_empty() {
+                unmapped.push(*identity);
+            }
         }
+        unmapped
     }
 
     /// A range of addresses was moved by mremap(2).
@@ -151,17 +159,22 @@ impl Exports {
 
     /// Removes the exports that are no longer open or mapped, and returns them.
     pub(crate) fn reap(&mut self) -> Vec<Export> {
-        let mut gone = Vec::new();
-        self.live.retain(|_, live| {
-            let in_use = live.inherited || !live.mappings.is_empty() || is_open(&live.path);
-            if !in_use {
-                // A session that is gone has removed it already.
-                let _ = fs::remove_file(&live.path);
-                gone.push(live.export);
-            }
-            in_use
-        });
-        gone
+        let closed: Vec<_> = self.live.keys().copied().collect();
+        closed
+            .into_iter()
+            .filter_map(|one| self.reap_one(one))
+            .collect()
+    }
+
+    /// Removes an export if it is no longer open or mapped, and returns it.
+    pub(crate) fn reap_one(&mut self, identity: Identity) -> Option<Export> {
+        let live = self.live.get(&identity)?;
+        if live.inherited || !live.mappings.is_empty() || is_open(&live.path) {
+            return None;
+        }
+        // A session that is gone has removed it already.
+        let _ = fs::remove_file(&live.path);
+        self.live.remove(&identity).map(|live| live.export)
     }
 }
 

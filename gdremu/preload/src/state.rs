@@ -328,7 +328,9 @@ impl EmulatedProcess {
     pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
         let len = len.next_multiple_of(page_size());
         let touched = self.driver.unmapped(addr, len);
-        self.exports.unmapped(addr, len);
+        for export in self.exports.unmapped(addr, len) {
+            self.reap_export(export);
+        }
         self.publish_bounds();
         let unanchored: Vec<_> = self
             .devices
@@ -399,11 +401,12 @@ impl EmulatedProcess {
         self.devices.remove(&identity);
     }
 
-    /// Releases all devices that are no longer open, however they were closed.
+    /// Releases all devices and exports that are no longer open, however they were closed.
     pub(crate) fn reap_all(&mut self) {
         for identity in self.devices.keys().copied().collect::<Vec<_>>() {
             self.reap(identity);
         }
+        self.reap_exports();
     }
 
     /// Number of page tables pinned in all processes of the session.

@@ -1,6 +1,7 @@
 //! Emulated GPUs: their memory is in files, at device addresses that the CPU cannot access.
 
 use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use super::Provider;
@@ -44,6 +45,24 @@ pub struct HostProvider {
     /// The process whose memory it is, from its first use on. A forked child has a copy of the
     /// metadata, not the memory.
     owner: Option<u32>,
+}
+
+/// A buffer as its process describes it to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Shared {
+    /// The file of the GPU's memory in that process.
+    pub descriptor: u32,
+    /// The GPU.
+    pub gpu: u32,
+    /// Where the buffer's blocks start in the file.
+    pub start: u64,
+    /// Bytes of the blocks.
+    pub blocks: u64,
+    /// Where the buffer starts in them.
+    pub offset: u64,
+    /// Bytes of the buffer.
+    pub len: u64,
 }
 
 /// Part of a device address range: memory at `offset` of a view.
@@ -129,6 +148,53 @@ impl HostProvider {
     pub fn spans(&mut self, va: u64, len: u64, need: Access) -> Result<Vec<Span>, Error> {
         let runs = self.memory.translate(va, len, need)?;
         runs.into_iter().map(|run| self.span(run)).collect()
+    }
+
+    /// Where other processes find the memory of a live buffer.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if no buffer starts there, [`Error::NoMemory`] if its file cannot be made.
+    pub fn share(&mut self, base: u64) -> Result<Shared, Error> {
+        let place = self.memory.place(base).ok_or(Error::Invalid)?;
+        let run = self.memory.translate(base, place.len, Access::Read)?[0];
+        let object = self.memory.physical_object(place.object);
+        let object = object.ok_or(Error::Invalid)?;
+        let (start, blocks) = (self.backing.start(place.object, object), object.len);
+        let offset = run.offset - object.start;
+        let file = self.backing.file(run.gpu).map_err(|_| Error::NoMemory)?;
+        Ok(Shared {
+            descriptor: file.as_raw_fd() as u32,
+            gpu: run.gpu as u32,
+            start,
+            blocks,
+            offset,
+            len: place.len,
+        })
+    }
+
+    /// Maps a buffer of another process, whose file this is, and returns its address.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no such GPU or the buffer is not inside its memory,
+    /// [`Error::NoMemory`].
+    pub fn import(&mut self, shared: &Shared, file: BorrowedFd<'_>) -> Result<u64, Error> {
+        let gpu = shared.gpu as usize;
+        let end = shared.start.checked_add(shared.blocks);
+        if gpu >= self.options.gpus || end.is_none_or(|end| end > GPU_BYTES) {
+            return Err(Error::Invalid);
+        }
+        let (offset, len) = (shared.offset, shared.len);
+        let (va, object) = self.change(|memory| memory.import(gpu, shared.blocks, offset, len))?;
+        match View::new(file, shared.start, shared.blocks) {
+            Ok(view) => {
+                self.views.insert(object, Arc::new(view));
+                Ok(va)
+            }
+            Err(_) => {
+                self.change(|memory| memory.free(va))?;
+                Err(Error::NoMemory)
+            }
+        }
     }
 
     /// The peer-to-peer token and address space of this process, as

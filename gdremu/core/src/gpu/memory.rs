@@ -199,6 +199,28 @@ impl Memory {
         Ok(va)
     }
 
+    /// Takes blocks for memory of another process, in which a buffer of `len` bytes starts at `offset`.
+    /// Returns the buffer's address; [`Memory::free`] gives it back. It cannot be pinned.
+    ///
+    /// # Errors
+    /// As [`Memory::alloc`]; [`Error::Invalid`] if the buffer is not inside the blocks.
+    pub fn import(
+        &mut self,
+        gpu: usize,
+        blocks: u64,
+        offset: u64,
+        len: u64,
+    ) -> Result<(u64, ObjectId), Error> {
+        let end = offset.checked_add(len).ok_or(Error::Invalid)?;
+        if len == 0 || end > blocks || !blocks.is_multiple_of(BLOCK) {
+            return Err(Error::Invalid);
+        }
+        let (start, object) = self.alloc_blocks(gpu, blocks, false)?;
+        let id = self.next_id();
+        self.buffers.insert(start + offset, Buffer { id, len });
+        Ok((start + offset, object))
+    }
+
     fn alloc_small(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<u64, Error> {
         for block in self
             .shared

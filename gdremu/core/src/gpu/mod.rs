@@ -34,7 +34,7 @@ pub mod step;
 mod vmm;
 
 pub use chosen::Gpu;
-pub use host::HostProvider;
+pub use host::{HostProvider, Shared};
 pub use memory::{PageTable, PageTableId, Run};
 pub use mmap::View;
 pub use nvidia::NvidiaProvider;

@@ -1,8 +1,10 @@
 //! Access to the emulated GPUs, which the CUDA stand-in shares with the emulated driver.
 
+use std::os::fd::BorrowedFd;
+
 use gdremu_core::config::GpuConfig;
-use gdremu_core::gpu::HostProvider;
 use gdremu_core::gpu::memory::{self, Memory, PageTableId};
+use gdremu_core::gpu::{HostProvider, Shared};
 
 use super::address_space;
 use super::error::{Error, Result};
@@ -40,6 +42,13 @@ pub(super) fn change<T>(
     };
     address_space::changed();
     Ok(result?)
+}
+
+/// Maps a buffer of another process.
+pub(super) fn import(shared: &Shared, file: BorrowedFd<'_>) -> Result<u64> {
+    let imported = process::lock().gpu.host().import(shared, file);
+    address_space::changed();
+    Ok(imported?)
 }
 
 /// Free bytes of a GPU.

@@ -1,9 +1,12 @@
-//! Memory for other processes: handles can be created, but not opened. Emulated GPU memory belongs to
-//! one process, as between containers that share nothing.
+//! Memory for other processes: a handle names the process and the file with the GPU's memory there.
+//! Memory pools are not shared.
 #![forbid(unsafe_code)]
 
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsFd;
+
 use super::args::{In, Out};
-use super::entry::{in_context, with_state};
+use super::entry::{freeing, in_context, with_state};
 use super::error::{Error, Result};
 use super::gpus;
 use super::state::Allocation;
@@ -23,10 +26,9 @@ pub(super) extern "C" fn cuIpcGetMemHandle(handle: Out<IpcHandle>, address: u64)
         }
         handle.set(IpcHandle {
             process: std::process::id().into(),
-            base: place.base,
-            len: place.len,
             id: place.id,
-            unused: [0; 4],
+            memory: gpus::with(|gpu| gpu.share(place.base))?,
+            unused: 0,
         })
     })
 }
@@ -38,20 +40,53 @@ pub(super) extern "C" fn cuIpcOpenMemHandle_v2(
 ) -> i32 {
     /// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
     const LAZY_PEER_ACCESS: u32 = 1;
-    in_context("cuIpcOpenMemHandle", |_, _| {
+    in_context("cuIpcOpenMemHandle", |state, _| {
         address.check()?;
         if flags != LAZY_PEER_ACCESS || handle.process == 0 {
-            Err(Error::INVALID_VALUE)
-        } else if handle.process == u64::from(std::process::id()) {
-            Err(Error::INVALID_CONTEXT) // As with NVIDIA's driver in the exporting process.
-        } else {
-            Err(Error::MAP_FAILED)
+            return Err(Error::INVALID_VALUE);
         }
+        if handle.process == u64::from(std::process::id()) {
+            return Err(Error::INVALID_CONTEXT); // As with NVIDIA's driver in the exporting process.
+        }
+        let mut imports = state.imports.iter_mut();
+        if let Some((open, (_, times))) = imports.find(|(_, (other, _))| *other == handle) {
+            *times += 1;
+            return address.set(*open);
+        }
+        let file = memory_of(&handle).ok_or(Error::MAP_FAILED)?;
+        let imported = gpus::import(&handle.memory, file.as_fd())?;
+        state.imports.insert(imported, (handle, 1));
+        address.set(imported)
     })
 }
 
-pub(super) extern "C" fn cuIpcCloseMemHandle(_address: u64) -> i32 {
-    in_context("cuIpcCloseMemHandle", |_, _| Err(Error::INVALID_VALUE)) // There is no open handle.
+/// The file that a handle names, if its process lives, is of the same user and in view, and the file is
+/// a GPU's memory.
+fn memory_of(handle: &IpcHandle) -> Option<File> {
+    let path = format!("/proc/{}/fd/{}", handle.process, handle.memory.descriptor);
+    let name = fs::read_link(&path).ok()?;
+    let is_memory = name.to_str()?.starts_with("/memfd:gdremu-gpu");
+    let open = || OpenOptions::new().read(true).write(true).open(&path).ok();
+    is_memory.then(open)?
+}
+
+pub(super) extern "C" fn cuIpcCloseMemHandle(address: u64) -> i32 {
+    freeing(
+        "cuIpcCloseMemHandle",
+        |_| Ok(None),
+        |state| {
+            let (_, times) = state
+                .imports
+                .get_mut(&address)
+                .ok_or(Error::INVALID_VALUE)?;
+            *times -= 1;
+            if *times > 0 {
+                return Ok(());
+            }
+            state.imports.remove(&address);
+            gpus::take_away(|memory| memory.free(address))
+        },
+    )
 }
 
 /// For functions of shareable pools. There are none: cuMemPoolCreate refuses, as

@@ -18,6 +18,9 @@ const VERSION_NOT_SUFFICIENT: u32 = 2;
 /// Flags: legacy or per-thread default stream, which are the same here.
 const FLAGS: u64 = 0x3;
 
+/// Only NVIDIA's CUDA runtime asks for this one, and it gives up without it: see [`super::runtime`].
+const PRIVATE_TABLES: &str = "cuGetExportTable";
+
 /// The newest function of this name that CUDA `version` has.
 fn look_up(name: &str, version: u32) -> std::result::Result<*const c_void, u32> {
     let named = || ENTRIES.iter().filter(|entry| entry.name == name);
@@ -28,6 +31,12 @@ fn look_up(name: &str, version: u32) -> std::result::Result<*const c_void, u32> 
         Some(entry) => Ok((entry.address)()),
         None if named().next().is_some() => Err(VERSION_NOT_SUFFICIENT),
         None => {
+            if name == PRIVATE_TABLES {
+                eprintln!(
+                    "gdremu: NVIDIA's CUDA runtime is linked into the program and will find no GPU: \
+                     link it dynamically (nvcc -cudart shared)"
+                );
+            }
             if process::config().log_missing {
                 eprintln!("gdremu: cuGetProcAddress: the stand-in libcuda has no \"{name}\"");
             }

@@ -5,7 +5,7 @@ use super::capture;
 use super::entry::{in_context, initialized, with_state};
 use super::error::Error;
 use super::state::{self, ContextHandle, EventHandle, NON_BLOCKING, Stream, StreamHandle};
-use super::work::{self, When};
+use super::work;
 
 /// The highest priority of a stream; the lowest is 0.
 const GREATEST_PRIORITY: i32 = -5;
@@ -138,16 +138,18 @@ pub(super) extern "C" fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: 
     })
 }
 
-/// Runs `function` in the stream's turn, with nothing locked.
+/// Runs `function` in the stream's turn, with nothing locked. Always in the stream's thread, as with
+/// NVIDIA's driver: it may wait for the caller.
 fn run(name: &str, stream: StreamHandle, function: impl FnOnce() + Send + 'static) -> i32 {
     initialized(name, || {
         let state = state::lock();
         let current = state.current()?;
         state.check_stream(stream)?;
-        work::submit(state, current, stream, When::InOrder, || {
+        let job = || {
             function();
             Ok(())
-        })
+        };
+        work::enqueue(state, current, stream, Vec::new(), job).map(drop)
     })
 }
 

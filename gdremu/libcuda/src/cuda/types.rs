@@ -1,5 +1,7 @@
 //! Structures of the driver API, laid out as in C.
 
+use gdremu_core::gpu::Shared;
+
 /// CUmemLocation: 1 = a device, by its ordinal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -62,14 +64,14 @@ pub(super) struct P2pTokens {
 }
 
 /// CUipcMemHandle.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct IpcHandle {
     pub(super) process: u64,
-    pub(super) base: u64,
-    pub(super) len: u64,
+    /// The buffer's number in the process: never used twice.
     pub(super) id: u64,
-    pub(super) unused: [u64; 4],
+    pub(super) memory: Shared,
+    pub(super) unused: u64,
 }
 
 /// CUmemPoolPtrExportData.

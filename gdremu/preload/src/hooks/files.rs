@@ -144,12 +144,17 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
     }
 }
 
-/// Closes a descriptor that may be a device's; `run` does the close.
+/// Closes a descriptor that may be a device's or an export's; `run` does the close.
 fn close_device(fd: c_int, run: impl FnOnce() -> c_int) -> c_int {
     let Some(mut process) = state::enter() else {
         return run();
     };
     device_fds::remove(fd);
+    if let Some(export) = process.export_of(fd) {
+        let result = run();
+        process.reap_export(export);
+        return result;
+    }
     match process.descriptor_of(fd) {
         Descriptor::Own(identity, _) => {
             to_libc(process.close(identity, || from_libc(run())).map(|()| 0))

@@ -40,7 +40,7 @@ fn last_errno() -> Errno {
     Errno(unsafe { *libc::__errno_location() })
 }
 
-/// Descriptors that may be devices. A hint only: descriptors come and go without the hooks' knowledge,
+/// Descriptors that may be devices or exports. A hint only: descriptors come and go without the hooks' knowledge,
 /// and only fstat identifies one.
 pub(crate) mod device_fds {
     use std::ffi::c_int;

@@ -25,6 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::capture::Capture;
 use super::error::{Error, Result};
+use super::types::IpcHandle;
 use handles::Handles;
 
 pub(super) use context::{CONTEXT_FLAGS, Context, ContextHandle, Current, Primary, STACK};
@@ -51,6 +52,8 @@ pub(super) struct State {
     pub(super) primaries: BTreeMap<usize, Primary>,
     /// By device address.
     pub(super) allocations: BTreeMap<u64, Allocation>,
+    /// Buffers of other processes by their addresses here: the handle, and how often it is open.
+    pub(super) imports: BTreeMap<u64, (IpcHandle, u32)>,
     /// By address.
     pub(super) host: BTreeMap<usize, HostRange>,
     pub(super) streams: Handles<Stream, 0xC2>,
@@ -111,6 +114,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     contexts: Handles::new(),
     primaries: BTreeMap::new(),
     allocations: BTreeMap::new(),
+    imports: BTreeMap::new(),
     host: BTreeMap::new(),
     streams: Handles::new(),
     events: Handles::new(),
