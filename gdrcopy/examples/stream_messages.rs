@@ -1,6 +1,6 @@
 //! Streams small messages to a GPU kernel through a ring, and back through another.
 //!
-//! `cargo run --release --example stream_messages`, on a GPU or under gdremu.
+//! `cargo run --release --example stream_messages [COUNT]`, on a GPU or under gdremu.
 
 mod cuda;
 
@@ -9,13 +9,14 @@ use gdrcopy::{Error, Gdr, MapFlag, PinFlags, Ring};
 
 type Message = [u32; 4];
 
-const MESSAGES: usize = 1000;
 const SLOTS: u32 = 64;
 const PAGE: usize = 1 << 16;
 /// Where the ring back begins.
 const BACK: usize = PAGE / 2;
 
 fn main() -> Result<(), Error> {
+    let count = std::env::args().nth(1).and_then(|text| text.parse().ok());
+    let count: usize = count.unwrap_or(1000);
     let cuda = Cuda::new();
     let memory = cuda.alloc(PAGE);
     let gdr = Gdr::open()?;
@@ -26,21 +27,29 @@ fn main() -> Result<(), Error> {
     let mut from_gpu = Ring::new(mapping.slice(BACK..)?, SLOTS)?.into_receiver();
 
     let kernel = cuda.kernel(include_str!("echo.ptx"), "echo");
-    let (first, count) = (0, MESSAGES as u64);
-    let parameters = [memory, memory + BACK as u64, SLOTS.into(), first, count];
+    let first = 0;
+    let parameters = [
+        memory,
+        memory + BACK as u64,
+        SLOTS.into(),
+        first,
+        count as u64,
+    ];
     // SAFETY: the kernel's parameters; both rings are inside the memory.
     unsafe { cuda.launch(&kernel, 1, &parameters) };
 
-    let messages: Vec<Message> = (0..MESSAGES as u32).map(|i| [i, !i, 2 * i, 0]).collect();
-    let mut received = vec![Message::default(); MESSAGES];
+    let messages: Vec<Message> = (0..count as u32)
+        .map(|i| [i, !i, i.rotate_left(8), 0])
+        .collect();
+    let mut received = vec![Message::default(); count];
     let (mut sent, mut back) = (0, 0);
-    while back < MESSAGES {
+    while back < count {
         sent += to_gpu.try_send(&messages[sent..])?;
         back += from_gpu.try_receive(&mut received[back..])?;
     }
     assert!(received == messages);
     println!(
-        "{MESSAGES} messages of {} bytes came back in order",
+        "{count} messages of {} bytes came back in order",
         size_of::<Message>()
     );
     cuda.synchronize();

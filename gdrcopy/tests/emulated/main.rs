@@ -7,6 +7,7 @@ mod built;
 #[path = "../../../tests/emulated/cuda.rs"]
 mod cuda;
 mod dma_buf;
+mod freshness;
 mod gates;
 #[allow(dead_code, reason = "the examples call the rest")]
 #[path = "../../examples/cuda/mod.rs"]
@@ -119,6 +120,11 @@ fn system_reports_what_there_is() {
     for (options, outcome) in system::SYSTEMS {
         under_gdremu(options, "system::", outcome);
     }
+}
+
+#[test]
+fn freshness_under_gdremu() {
+    under_gdremu("", "freshness::", "");
 }
 
 #[test]

@@ -1,0 +1,77 @@
+//! What a gather returns is no older than what an earlier read has returned.
+//!
+//! A GPU kernel writes 64 words, a fence, and a flag, all in GPU memory. The CPU sees the flag, gathers the words, and
+//! lets the kernel go on, by host memory: nothing but reads of the mapping happens in between. A word that is older
+//! than the flag came from a buffer of the CPU, or was loaded too early.
+
+use std::env;
+
+use gdrcopy::{HostMemory, MapFlag, Words};
+
+use crate::gpu::Cuda;
+use crate::ownership::{PAGE, pin};
+
+const WORDS: usize = 64;
+/// The words lie in different lines; the flag lies behind them.
+const STRIDE: usize = 192;
+const FLAG: usize = WORDS * STRIDE;
+
+/// `GDRCOPY_ROUNDS`, for runs on a GPU. An emulated GPU, which is a CPU, reorders nothing.
+fn rounds() -> u32 {
+    let rounds = env::var("GDRCOPY_ROUNDS").map(|text| text.parse().expect("a number"));
+    rounds.unwrap_or(100)
+}
+
+#[test]
+#[ignore = "freshness_under_gdremu runs it"]
+fn gathered_words_are_no_older_than_the_flag() {
+    let (cuda, rounds) = (Cuda::new(), rounds());
+    let memory = cuda.alloc(2 * PAGE).next_multiple_of(PAGE as u64);
+    let pin = pin(&gdrcopy::Gdr::open().expect("a driver"), memory, PAGE).expect("GPU memory");
+    let mapping = pin.map(PAGE, MapFlag::Default).expect("a mapping");
+    let word = |offset| mapping.word::<u32>(offset).expect("aligned");
+    let flag: Words<'_, u32> = [word(FLAG)].into_iter().collect();
+    let words: Words<'_, u32> = (0..WORDS).map(|i| word(i * STRIDE)).collect();
+    let acknowledged = HostMemory::alloc(4).expect("host memory");
+
+    let kernel = cuda.kernel(include_str!("produce.ptx"), "produce");
+    let (stride, flag_address) = (STRIDE as u64, memory + FLAG as u64);
+    let parameters = [
+        memory,
+        stride,
+        flag_address,
+        acknowledged.device_address(),
+        rounds.into(),
+    ];
+    // SAFETY: the kernel's parameters; it ends before the memory is freed.
+    unsafe { cuda.launch(&kernel, WORDS as u32, &parameters) };
+    let (mut stale, mut values, mut bytes) = (0_u64, [0; WORDS], [[0; 4]; WORDS]);
+    for round in 1..=rounds {
+        let mut seen = [0];
+        while seen[0] < round {
+            flag.load_all(&mut seen);
+        }
+        assert_eq!(seen[0], round);
+        if round % 2 == 0 {
+            words.load_all(&mut values);
+        } else {
+            let places = (0..WORDS).map(|i| i * STRIDE);
+            let mut items: Vec<(usize, &mut [u8])> = places
+                .zip(bytes.iter_mut().map(|bytes| &mut bytes[..]))
+                .collect();
+            mapping.read_many(&mut items).expect("inside");
+            values = bytes.map(u32::from_ne_bytes);
+        }
+        stale += u64::from(values.iter().any(|&value| value != round));
+        // SAFETY: 4 bytes of host memory that CUDA allocated; the GPU reads them only.
+        unsafe {
+            acknowledged
+                .as_mut_ptr()
+                .cast::<u32>()
+                .write_volatile(round)
+        };
+    }
+    cuda.synchronize();
+    println!("{rounds} rounds of {WORDS} words, {stale} stale");
+    assert_eq!(stale, 0, "stale gathers of {rounds}");
+}
