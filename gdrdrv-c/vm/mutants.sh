@@ -70,6 +70,7 @@ mutant oldest-pin stale_handles '' gdrdrv.h 's/xa_load\(&file->pins, handle\)/xa
 mutant handles-overlap answers '' pin.c 's/max\(1ULL, pin->size >> PAGE_SHIFT\)/1/'
 mutant pcie-not-forced answers '' pages.c 's/flags = NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING/flags = 0/'
 mutant every-argument-back answers '' commands.c 's/err \|\| !command->answers/err/'
+mutant every-argument-read answers '' commands.c 's/command->reads &&/true \&\&/'
 mutant pin-not-undone answers '' commands.c 's/if \(command->handle\)/if (false)/'
 mutant trace-with-gaps answers '' gdrdrv.h 's/pr_info\(format/pr_info_ratelimited(format/'
 
