@@ -132,7 +132,7 @@ static void tokens_and_flags(void)
     for (v2.flags = 2; v2.flags != 0; v2.flags <<= 1)
         CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), EINVAL);
     v2.flags = GDRDRV_PIN_FLAG_FORCE_PCIE;
-    if (can_force_pcie() && gpu_is_coherent()) {
+    if (can_force_pcie() && gpu_has("coherent")) {
         CHECK_OK(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2));
         CHECK_ERROR(request_type(fd, v2.handle, GDRDRV_MAPPING_TYPE_CACHING), EOPNOTSUPP);
         CHECK_OK(unpin(fd, v2.handle));

@@ -56,6 +56,8 @@ mutant private-mapping answers '' map.c 's/!\(vma->vm_flags & VM_MAYSHARE\)/fals
 mutant inherited-by-fork owners '' map.c 's/ \| VM_DONTCOPY//'
 mutant no-write-combining memory_types '' map.c 's/\t\tgdr_reserve_wc\(pin\);/\t\tif (false)\n\t$&/'
 mutant reservation-stays memory_types '' map.c 's/\tif \(pin->wc_reserved\)\n\t\tgdr_unreserve_wc\(pin, pin->size\);\n//'
+mutant reservation-ends-first memory_types '' map.c 's/(\tunmap_mapping_range\(.*?;\n)(.*?)(\n\})/$2$1$3/s'
+mutant all-or-nothing memory_types '--emugpu mixed=1' map.c 's/\(pin->wc_reserved \|\| type != GDRDRV_MAPPING_TYPE_WC\)/true/'
 mutant two-reservations mappings '' map.c 's/#ifdef VM_PAT/#if 0/'
 mutant cached-on-x86 answers '--emugpu coherent=1' pages.c 's/if \(IS_ENABLED\(CONFIG_X86\)\)/if (false)/'
 mutant end-of-a-thread owners '' main.c 's/ && !atomic_read\(&current->signal->live\)//'
