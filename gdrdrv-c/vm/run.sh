@@ -63,6 +63,7 @@ while [ $# -gt 0 ]; do
     esac
 done
 [ $# -gt 0 ] || { usage >&2 && exit 2; }
+[ "$series" != debug ] || boot_limit=1000
 [ -n "$memory" ] || memory=$([ "$series" = debug ] && echo 2048 || echo 1024)
 
 # Several virtual machines may start at the same time; the first builds what they need.
