@@ -136,14 +136,15 @@ static u32 take_one(void)
 /* A mapping has one memory type, and the last page may have two. */
 static int clear_page_of_bar(u32 page)
 {
+	const u32 part = mixed ? HALF : EMUGPU_PAGE_SIZE;
 	u32 offset;
 
-	for (offset = 0; offset < EMUGPU_PAGE_SIZE; offset += HALF) {
-		void __iomem *mapped = ioremap_wc(bar_address(page) + offset, HALF);
+	for (offset = 0; offset < EMUGPU_PAGE_SIZE; offset += part) {
+		void __iomem *mapped = ioremap_wc(bar_address(page) + offset, part);
 
 		if (!mapped)
 			return -ENOMEM;
-		memset_io(mapped, 0, HALF);
+		memset_io(mapped, 0, part);
 		iounmap(mapped);
 	}
 	return 0;

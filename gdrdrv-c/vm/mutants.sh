@@ -34,7 +34,7 @@ mutant() {
         printf 'MISSED   %-22s by %s\n' "$name" "$program"
     elif ls "$root"/build/gdrdrv-c/kernel/6.1/modules-*-"$name"/gdrdrv/gdrdrv.ko >/dev/null 2>&1; then
         noticed=$((noticed + 1))
-        printf 'noticed  %-22s by %s: %s\n' "$name" "${program%% *}" "$(grep -m 1 -E '\.c:[0-9]+:|, round|still pinned|WARNING|BUG|died' "$source.log" |
+        printf 'noticed  %-22s by %s: %s\n' "$name" "${program%% *}" "$(grep -m 1 -E '\.[ch]:[0-9]+:|, round|still pinned|WARNING|BUG|died' "$source.log" |
             sed 's/^.*tests\///')"
     else
         echo "mutants.sh: $name does not build" >&2 && exit 2
