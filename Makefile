@@ -92,7 +92,7 @@ vm-check: lib emulator ## Boots a Debian kernel with gdrdrv-c in a virtual machi
 	@gdrdrv-c/vm/check.sh
 
 .PHONY: vm-check-all
-vm-check-all: lib emulator ## The same, and the module's tests on 5.10, 6.12 and the newest kernel of Debian.
+vm-check-all: lib emulator ## The same, and the module's tests on 5.10, 6.12 and the newest kernel of Debian; DKMS.
 	@gdrdrv-c/vm/check.sh --all
 
 .PHONY: vm-mutants

@@ -25,8 +25,9 @@ struct gdr_command {
 	unsigned int number;
 	size_t size;
 	int (*run)(struct gdr_file *file, union gdr_argument *arg);
-	bool answers;   /* copies the argument back; the other commands must not fail once they are done */
-	size_t handle;  /* offset of a new handle in the argument: if copying back fails, that pin is undone; else 0 */
+	bool reads;     /* has input in the argument */
+	bool answers;   /* has output in it; the other commands must not fail once they are done */
+	size_t handle;  /* offset of a new handle in the argument: if writing that fails, that pin is undone; else 0 */
 };
 
 static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg)
@@ -173,17 +174,18 @@ static int gdr_get_version(struct gdr_file *file, union gdr_argument *arg)
 /* The whole argument is copied, whatever size the command number encodes. */
 #define GDR_COMMAND(NAME, name) \
 	.number = GDRDRV_IOC_##NAME, .size = sizeof(struct gdrdrv_##name), .run = gdr_##name
+#define GDR_INPUT(NAME, name) GDR_COMMAND(NAME, name), .reads = true
 #define GDR_HANDLE(name) .answers = true, .handle = offsetof(struct gdrdrv_##name, handle)
 
 static const struct gdr_command gdr_commands[] = {
-	{ GDR_COMMAND(PIN_BUFFER, pin_buffer), GDR_HANDLE(pin_buffer) },
-	{ GDR_COMMAND(UNPIN_BUFFER, unpin_buffer) },
-	{ GDR_COMMAND(GET_CB_FLAG, get_cb_flag), .answers = true },
-	{ GDR_COMMAND(GET_INFO, get_info), .answers = true },
-	{ GDR_COMMAND(GET_INFO_V2, get_info_v2), .answers = true },
-	{ GDR_COMMAND(GET_ATTR, get_attr), .answers = true },
-	{ GDR_COMMAND(PIN_BUFFER_V2, pin_buffer_v2), GDR_HANDLE(pin_buffer_v2) },
-	{ GDR_COMMAND(REQ_MAPPING_TYPE, req_mapping_type) },
+	{ GDR_INPUT(PIN_BUFFER, pin_buffer), GDR_HANDLE(pin_buffer) },
+	{ GDR_INPUT(UNPIN_BUFFER, unpin_buffer) },
+	{ GDR_INPUT(GET_CB_FLAG, get_cb_flag), .answers = true },
+	{ GDR_INPUT(GET_INFO, get_info), .answers = true },
+	{ GDR_INPUT(GET_INFO_V2, get_info_v2), .answers = true },
+	{ GDR_INPUT(GET_ATTR, get_attr), .answers = true },
+	{ GDR_INPUT(PIN_BUFFER_V2, pin_buffer_v2), GDR_HANDLE(pin_buffer_v2) },
+	{ GDR_INPUT(REQ_MAPPING_TYPE, req_mapping_type) },
 	{ GDR_COMMAND(GET_VERSION, get_version), .answers = true },
 };
 
@@ -214,7 +216,7 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg)
 		gdr_info("unknown command %#x", number);
 		return -ENOTTY;
 	}
-	if (copy_from_user(&argument, user, command->size))
+	if (command->reads && copy_from_user(&argument, user, command->size))
 		return -EFAULT;
 	err = command->run(file, &argument);
 	gdr_dbg("command %#x: %d", number, err);

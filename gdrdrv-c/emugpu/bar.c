@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * The memory: BAR 2 of QEMU's ivshmem-plain device. No page stays mapped here: a mapping would reserve a memory type,
- * and hide which type a client's mapping has.
+ * The memory: BAR 2 of QEMU's ivshmem-plain device. No page stays mapped here, unless a test asks for it: a mapping
+ * would reserve a memory type, and hide which type a client's mapping has.
  */
 #include <linux/bitmap.h>
 #include <linux/io.h>
@@ -17,13 +17,20 @@
 #define IVSHMEM_DEVICE 0x1110
 #define IVSHMEM_BAR 2
 
+#define HALF (EMUGPU_PAGE_SIZE / 2)
+
 static uint longest_run = 8;
 module_param(longest_run, uint, 0444);
 MODULE_PARM_DESC(longest_run, "largest number of adjacent pages that are handed out in order (default 8)");
 
+static bool mixed;
+module_param(mixed, bool, 0444);
+MODULE_PARM_DESC(mixed, "keep the last page mapped, as another driver might: one half write-combining, one uncached");
+
 static struct {
 	struct pci_dev *device;
 	phys_addr_t base;
+	void __iomem *combining, *uncached; /* halves of the last page, or NULL */
 	u32 count;
 
 	spinlock_t lock;
@@ -82,7 +89,11 @@ int bar_init(void)
 	bar.count = size / EMUGPU_PAGE_SIZE;
 	bar.free = bar.count;
 	bar.references = vzalloc(array_size(bar.count, sizeof(*bar.references)));
-	if (bar.references)
+	if (mixed) {
+		bar.combining = ioremap_wc(bar_address(bar.count - 1), HALF);
+		bar.uncached = ioremap(bar_address(bar.count - 1) + HALF, HALF);
+	}
+	if (bar.references && (!mixed || (bar.combining && bar.uncached)))
 		return 0;
 	bar_exit();
 	return -ENOMEM;
@@ -90,6 +101,8 @@ int bar_init(void)
 
 void bar_exit(void)
 {
+	iounmap(bar.combining);
+	iounmap(bar.uncached);
 	vfree(bar.references);
 	pci_release_region(bar.device, IVSHMEM_BAR);
 	pci_disable_device(bar.device);
@@ -120,14 +133,20 @@ static u32 take_one(void)
 	return bar.next;
 }
 
+/* A mapping has one memory type, and the last page may have two. */
 static int clear_page_of_bar(u32 page)
 {
-	void __iomem *mapped = ioremap_wc(bar_address(page), EMUGPU_PAGE_SIZE);
+	const u32 part = mixed ? HALF : EMUGPU_PAGE_SIZE;
+	u32 offset;
 
-	if (!mapped)
-		return -ENOMEM;
-	memset_io(mapped, 0, EMUGPU_PAGE_SIZE);
-	iounmap(mapped);
+	for (offset = 0; offset < EMUGPU_PAGE_SIZE; offset += part) {
+		void __iomem *mapped = ioremap_wc(bar_address(page) + offset, part);
+
+		if (!mapped)
+			return -ENOMEM;
+		memset_io(mapped, 0, part);
+		iounmap(mapped);
+	}
 	return 0;
 }
 

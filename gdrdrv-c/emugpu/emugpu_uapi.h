@@ -55,7 +55,7 @@ struct emugpu_inject {
 	__u32 nth;   /* the pin that fails, counted from now on, from 1; 0 for none */
 	__s32 error; /* its errno, a positive number */
 	__u32 pin_delay;      /* microseconds between the creation of a pin and its return to the client */
-	__u32 callback_delay; /* microseconds between the loss of memory and the free callback */
+	__u32 callback_delay; /* microseconds between the loss of memory and the free callback, and again in that */
 	__u32 nth_put; /* the unpin that fails with ENOMEM and does nothing, counted from now on, from 1; 0 for none */
 };
 

@@ -172,6 +172,14 @@ static int put_pages(u64 va, struct nvidia_p2p_page_table *table)
 	return 0;
 }
 
+static void delay_callback(const struct emugpu_space *space)
+{
+	const u32 delay = space->inject.callback_delay;
+
+	if (delay)
+		usleep_range(delay, delay * 9 / 8 + 1);
+}
+
 void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 {
 	struct pin *pin, *next;
@@ -181,8 +189,7 @@ void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 		if (pin->free_callback && pin->space == space && pin->va < va + size && va < pin->va + pin->size)
 			list_move_tail(&pin->node, &lost);
 	list_for_each_entry_safe(pin, next, &lost, node) {
-		if (space->inject.callback_delay)
-			usleep_range(space->inject.callback_delay, space->inject.callback_delay * 9 / 8 + 1);
+		delay_callback(space);
 		list_del(&pin->node);
 		pin->revoked = true;
 		pin->free_callback(pin->data);
@@ -224,6 +231,7 @@ int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table)
 	struct pin *pin = container_of(page_table, struct pin, table);
 
 	WARN(!pin->revoked, "emugpu: free_page_table outside a free callback\n");
+	delay_callback(pin->space);
 	return 0;
 }
 EXPORT_SYMBOL(nvidia_p2p_free_page_table);

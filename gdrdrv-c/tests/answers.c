@@ -2,6 +2,8 @@
 
 #include "device.h"
 
+#include <sys/resource.h>
+
 #define SIZE (2 * GPU_PAGE)
 #define NO_GPU_MEMORY 0x100000000000ULL
 
@@ -130,7 +132,7 @@ static void tokens_and_flags(void)
     for (v2.flags = 2; v2.flags != 0; v2.flags <<= 1)
         CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), EINVAL);
     v2.flags = GDRDRV_PIN_FLAG_FORCE_PCIE;
-    if (can_force_pcie() && gpu_is_coherent()) {
+    if (can_force_pcie() && gpu_has("coherent")) {
         CHECK_OK(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2));
         CHECK_ERROR(request_type(fd, v2.handle, GDRDRV_MAPPING_TYPE_CACHING), EOPNOTSUPP);
         CHECK_OK(unpin(fd, v2.handle));
@@ -260,6 +262,22 @@ static void commands_without_output_accept_read_only_arguments(void)
     CHECK(munmap(page, PAGE) == 0);
 }
 
+/* GET_VERSION has no input: a page of its own is written, not read first, which would be one fault more. */
+static void get_version_only_writes_its_argument(void)
+{
+    unsigned char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct rusage before, after;
+
+    CHECK(pages != MAP_FAILED);
+    CHECK(madvise(pages, 2 * PAGE, MADV_NOHUGEPAGE) == 0 || errno == EINVAL);
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, pages)); /* whatever else is touched for the first time */
+    CHECK(getrusage(RUSAGE_THREAD, &before) == 0);
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, pages + PAGE));
+    CHECK(getrusage(RUSAGE_THREAD, &after) == 0);
+    CHECK_EQUAL(after.ru_minflt, before.ru_minflt + 1);
+    CHECK(munmap(pages, 2 * PAGE) == 0);
+}
+
 /* An unpin that fails in the GPU driver: the process loses the pin, and the table is freed with the memory. */
 static void failed_unpin_ends_the_pin_for_the_process(void)
 {
@@ -358,6 +376,7 @@ int main(void)
     mapping();
     inaccessible_arguments_fail_with_efault();
     commands_without_output_accept_read_only_arguments();
+    get_version_only_writes_its_argument();
     if (!persistent(fd)) /* persistent pins have no callback, and keep their memory */
         failed_unpin_ends_the_pin_for_the_process();
     unknown_commands();

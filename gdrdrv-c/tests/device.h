@@ -67,13 +67,13 @@ static inline void gpu_free(struct gpu_memory memory)
 }
 
 /* Allocates all GPU memory except `bytes`, so that freed pages are soon allocated again. */
-static inline void gpu_leave_free(uint64_t bytes)
+static inline struct gpu_memory gpu_leave_free(uint64_t bytes)
 {
     struct emugpu_status status;
 
     CHECK(ioctl(gpu(), EMUGPU_STATUS, &status) == 0);
     CHECK(status.free_bytes > bytes);
-    (void)gpu_alloc(status.free_bytes - bytes);
+    return gpu_alloc(status.free_bytes - bytes);
 }
 
 static inline void gpu_delay(uint32_t pin_microseconds, uint32_t callback_microseconds)
@@ -91,16 +91,19 @@ static inline void gpu_fail_put(void)
     CHECK(ioctl(gpu(), EMUGPU_INJECT, &inject) == 0);
 }
 
-/* Whether the GPU was loaded with a coherent link. */
-static inline int gpu_is_coherent(void)
+/* A parameter that emugpu was loaded with. */
+static inline int gpu_has(const char *parameter)
 {
-    FILE *file = fopen("/sys/module/emugpu/parameters/coherent", "r");
-    int coherent;
+    char path[80];
+    FILE *file;
+    int value;
 
+    snprintf(path, sizeof(path), "/sys/module/emugpu/parameters/%s", parameter);
+    file = fopen(path, "r");
     CHECK(file != NULL);
-    coherent = fgetc(file) == 'Y';
+    value = fgetc(file) == 'Y';
     fclose(file);
-    return coherent;
+    return value;
 }
 
 /* ---- The driver ---- */

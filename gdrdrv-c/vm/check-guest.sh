@@ -14,7 +14,10 @@ limit=300
 
 # Calls of the model-based test; loops of the C tests, a hundredth of what they are elsewhere.
 export MODEL_CALLS=${MODEL_CALLS:-5000} CHECK_SLOWNESS=100
-export GDRAPI_LIB=$lib LD_LIBRARY_PATH=$lib
+# Some programs load libgdrapi.so, which a directory of another library may lack.
+names=$(mktemp -d)
+ln -s "$lib/libgdrapi.so.2" "$names/libgdrapi.so"
+export GDRAPI_LIB=$lib LD_LIBRARY_PATH=$lib:$names
 export GDREMU_OPTIONS_OF_TEST="--provider emugpu $([ "$mode" = persistent ] || echo --traditional)"
 
 passed=0

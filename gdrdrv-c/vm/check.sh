@@ -12,7 +12,7 @@ Two to four machines at a time, with two processors each. The last line is "N pa
   --kernel SERIES   see run.sh (default: 6.1)
   --library DIR     test libgdrapi.so.2 of that directory, NVIDIA's for example (default: build/lib)
   --module          only the module's own tests, which need neither library nor emulator
-  --all             those on 5.10, 6.12 and the newest kernel, one after the other, after everything on 6.1
+  --all             those on 5.10, 6.12 and the newest kernel, one after the other, after everything on 6.1; packaging
   -h, --help        this text
 END
 }
@@ -41,6 +41,8 @@ done
 if [ $all = yes ]; then
     status=0
     "$0" --library "$lib" || status=1
+    printf '\n==== Packaging\n'
+    "$here/packaging.sh" "$("$here/kernel.sh" 6.1)" || status=1
     for series in 5.10 6.12 newest; do
         printf '\n==== Linux %s\n' $series
         "$0" --module --kernel $series || status=1
@@ -130,7 +132,7 @@ start module-traditional --traditional -- "$root/gdrdrv-c/tests/run.sh" ${progra
 finish module-persistent "the module, pins that outlive a free"
 finish module-traditional "the module, pins that end with a free"
 start module-proprietary --proprietary -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" memory_types killed
-start module-coherent --emugpu coherent=1 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}"
+start module-coherent --emugpu "coherent=1 mixed=1" -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" memory_types
 start module-525 --branch 525 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}"
 start module-515 --branch 515 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}"
 finish module-proprietary "the module, a proprietary GPU driver"

@@ -34,7 +34,7 @@ mutant() {
         printf 'MISSED   %-22s by %s\n' "$name" "$program"
     elif ls "$root"/build/gdrdrv-c/kernel/6.1/modules-*-"$name"/gdrdrv/gdrdrv.ko >/dev/null 2>&1; then
         noticed=$((noticed + 1))
-        printf 'noticed  %-22s by %s: %s\n' "$name" "${program%% *}" "$(grep -m 1 -E '\.c:[0-9]+:|, round|still pinned|WARNING|BUG|died' "$source.log" |
+        printf 'noticed  %-22s by %s: %s\n' "$name" "${program%% *}" "$(grep -m 1 -E '\.[ch]:[0-9]+:|, round|still pinned|WARNING|BUG|died' "$source.log" |
             sed 's/^.*tests\///')"
     else
         echo "mutants.sh: $name does not build" >&2 && exit 2
@@ -56,6 +56,8 @@ mutant private-mapping answers '' map.c 's/!\(vma->vm_flags & VM_MAYSHARE\)/fals
 mutant inherited-by-fork owners '' map.c 's/ \| VM_DONTCOPY//'
 mutant no-write-combining memory_types '' map.c 's/\t\tgdr_reserve_wc\(pin\);/\t\tif (false)\n\t$&/'
 mutant reservation-stays memory_types '' map.c 's/\tif \(pin->wc_reserved\)\n\t\tgdr_unreserve_wc\(pin, pin->size\);\n//'
+mutant reservation-ends-first memory_types '' map.c 's/(\tunmap_mapping_range\(.*?;\n)(.*?)(\n\})/$2$1$3/s'
+mutant all-or-nothing memory_types '--emugpu mixed=1' map.c 's/\(pin->wc_reserved \|\| type != GDRDRV_MAPPING_TYPE_WC\)/true/'
 mutant two-reservations mappings '' map.c 's/#ifdef VM_PAT/#if 0/'
 mutant cached-on-x86 answers '--emugpu coherent=1' pages.c 's/if \(IS_ENABLED\(CONFIG_X86\)\)/if (false)/'
 mutant end-of-a-thread owners '' main.c 's/ && !atomic_read\(&current->signal->live\)//'
@@ -70,6 +72,7 @@ mutant oldest-pin stale_handles '' gdrdrv.h 's/xa_load\(&file->pins, handle\)/xa
 mutant handles-overlap answers '' pin.c 's/max\(1ULL, pin->size >> PAGE_SHIFT\)/1/'
 mutant pcie-not-forced answers '' pages.c 's/flags = NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING/flags = 0/'
 mutant every-argument-back answers '' commands.c 's/err \|\| !command->answers/err/'
+mutant every-argument-read answers '' commands.c 's/command->reads &&/true \&\&/'
 mutant pin-not-undone answers '' commands.c 's/if \(command->handle\)/if (false)/'
 mutant trace-with-gaps answers '' gdrdrv.h 's/pr_info\(format/pr_info_ratelimited(format/'
 

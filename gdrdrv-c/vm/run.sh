@@ -63,6 +63,8 @@ while [ $# -gt 0 ]; do
     esac
 done
 [ $# -gt 0 ] || { usage >&2 && exit 2; }
+gpu_memory=1G
+[ "$series" != debug ] || { boot_limit=1000 && gpu_memory=128M; } # some tests allocate all of it, which is slow there
 [ -n "$memory" ] || memory=$([ "$series" = debug ] && echo 2048 || echo 1024)
 
 # Several virtual machines may start at the same time; the first builds what they need.
@@ -107,7 +109,7 @@ machine=(
     qemu-system-x86_64 "${accelerator[@]}" -smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot
     -kernel "$kernel/vmlinuz" -initrd "$initramfs"
     -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off rcupdate.rcu_cpu_stall_timeout=120"
-    -object "memory-backend-ram,id=gpumem,size=1G,share=on" -device "ivshmem-plain,memdev=gpumem"
+    -object "memory-backend-ram,id=gpumem,size=$gpu_memory,share=on" -device "ivshmem-plain,memdev=gpumem"
     -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap
     -device virtio-9p-pci,fsdev=host,mount_tag=host
     -fsdev local,id=job,path="$job",security_model=none

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# packaging.sh KERNEL: checks, with the headers of a directory that kernel.sh printed, where the Makefile finds the GPU
+# driver's sources, that DKMS builds the module after the GPU driver, and that installing can be undone. Writes only to
+# build/gdrdrv-c/packaging.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+kernel=$(realpath "$1")
+release=$(cat "$kernel/release")
+work=$root/build/gdrdrv-c/packaging
+# emugpu is the GPU driver.
+NVIDIA_SRC_DIR=$("$here/modules.sh" "$kernel")/emugpu
+export NVIDIA_SRC_DIR
+
+die() {
+    echo "FAILED: packaging.sh: $*" >&2
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo --preserve-env=NVIDIA_SRC_DIR "$@"; fi
+}
+
+"$root/scripts/ci/apt-install.sh" dkms >&2
+as_root rm -rf "$work"
+mkdir -p "$work"
+
+# ---- The GPU driver's sources ----
+
+for directory in nvidia-535.1/nvidia nvidia-580.2/nvidia kernel-modules/nvidia-550.3/nvidia; do
+    mkdir -p "$work/src/$directory"
+    touch "$work/src/$directory/nv-p2p."{c,h}
+done
+# Another package's copy of the header.
+mkdir -p "$work/src/nvidia-peermem-590"
+touch "$work/src/nvidia-peermem-590/nv-p2p.h"
+
+# finds RELEASE DIRECTORY: with that release of the GPU driver loaded, or none.
+finds() {
+    local found
+    found=$(env -u NVIDIA_SRC_DIR make -C "$root/gdrdrv-c" help loaded="$1" \
+        places="$work/src/nvidia* $work/src/kernel-modules/nvidia*" | sed -n 's/^NVIDIA_SRC_DIR *//p')
+    [ "$found" = "$work/src/$2" ] || die "sources for release '$1' are $found, not $work/src/$2"
+}
+
+finds '' nvidia-580.2/nvidia
+finds 535.1 nvidia-535.1/nvidia
+finds 550.3 kernel-modules/nvidia-550.3/nvidia
+
+# ---- DKMS ----
+
+mkdir -p "$work"/dkms/{src,tree,installed/"$release"}
+cp -r "$root/gdrdrv-c" "$work/dkms/src/gdrdrv-2.6"
+gpu_driver=$work/dkms/src/nvidia-current-580
+cp -r "$root/gdrdrv-c/emugpu" "$gpu_driver"
+touch "$gpu_driver/nv-p2p.c"
+cat >"$gpu_driver/dkms.conf" <<'END'
+PACKAGE_NAME="nvidia-current"
+PACKAGE_VERSION="580"
+MAKE[0]="make -C $kernel_source_dir M=$dkms_tree/nvidia-current/580/build modules"
+BUILT_MODULE_NAME[0]="emugpu"
+DEST_MODULE_LOCATION[0]="/extra"
+AUTOINSTALL="yes"
+END
+
+dkms() {
+    as_root env "PATH=$PATH:/usr/sbin" dkms --no-depmod --dkmstree "$work/dkms/tree" --sourcetree "$work/dkms/src" \
+        --installtree "$work/dkms/installed" --kernelsourcedir "$kernel/headers" -k "$release" "$@" >>"$work/dkms.log" 2>&1
+}
+
+# modules: those that are installed, in the order of their installation.
+modules() {
+    find "$work/dkms/installed" -name '*.ko*' -printf '%T@ %f\n' | sort -n | sed 's/.* //; s/\..*//' | xargs
+}
+
+dkms add gdrdrv/2.6 || die "dkms add: $work/dkms.log"
+dkms build gdrdrv/2.6 || die "dkms build: $work/dkms.log"
+dkms install gdrdrv/2.6 || die "dkms install: $work/dkms.log"
+[ "$(modules)" = gdrdrv ] || die "dkms install: installed are: $(modules)"
+dkms uninstall gdrdrv/2.6 && dkms unbuild gdrdrv/2.6 || die "dkms unbuild: $work/dkms.log"
+[ -z "$(modules)" ] || die "dkms uninstall left $(modules)"
+
+# As after the installation of a kernel: the GPU driver first, whatever the order of the names.
+dkms add nvidia-current/580 || die "dkms add: $work/dkms.log"
+dkms autoinstall || die "dkms autoinstall: $work/dkms.log"
+[ "$(modules)" = "emugpu gdrdrv" ] || die "dkms autoinstall: installed are, in this order: $(modules)"
+dkms remove gdrdrv/2.6 || die "dkms remove: $work/dkms.log"
+[ "$(modules)" = emugpu ] || die "dkms remove: installed are: $(modules)"
+
+# ---- Without DKMS ----
+
+source=$work/dkms/src/gdrdrv-2.6
+make --silent -C "$source" driver KVER="$release" KDIR="$kernel/headers" >"$work/make.log" 2>&1 || die "make driver: $work/make.log"
+make --silent -C "$source" drv_install KVER="$release" DESTDIR="$work/stage"
+files=$(cd "$work/stage" && find . -type f | wc -l)
+[ "$files" -eq 4 ] || die "drv_install installed $files files"
+make --silent -C "$source" drv_uninstall KVER="$release" DESTDIR="$work/stage"
+[ -z "$(find "$work/stage" -type f)" ] || die "drv_uninstall left $(find "$work/stage" -type f)"
+
+as_root rm -rf "$work"
+echo "packaging: ok"
