@@ -32,8 +32,9 @@ tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat doctor)
 # beside other Rust archives.
 exported := $(shell sed -n "s/^pub .*fn \\(gdr_[a-z0-9_]*\\)\x28.*/\\1/p" src/exports.rs)
 
-# What a program needs beside libgdrapi.a; scripts/ci/check-install.sh holds it against rustc.
-static_libs := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
+# What a program needs beside libgdrapi.a; scripts/ci/check-install.sh compares it with what rustc says. Without -lgcc_s,
+# which compilers add by themselves, and which does not exist for `-static`.
+static_libs := -lutil -lrt -lpthread -lm -ldl -lc
 
 # ---- Everyday ----
 
@@ -179,8 +180,10 @@ gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a
 
 # ---- Installing ----
 
-# Paths under the prefix are written relative to it, so that an installed tree can be moved.
-fill = sed -e 's|@prefix@|$(prefix)|' \
+# Paths under the prefix are written relative to it, and the prefix relative to the file, so that an installed tree can be
+# moved. Not below the system's prefixes: there pkg-config leaves out -I and -L, which it does only for plain paths.
+pc_prefix = $(if $(filter /usr /usr/local,$(prefix)),$(prefix),$${pcfiledir}/$(shell realpath -ms --relative-to=$(libdir)/pkgconfig $(prefix)))
+fill = sed -e 's|@prefix@|$(pc_prefix)|' \
 	-e 's|@libdir@|$(patsubst $(prefix)/%,$${prefix}/%,$(libdir))|' \
 	-e 's|@includedir@|$(patsubst $(prefix)/%,$${prefix}/%,$(includedir))|' \
 	-e 's|@includedir_from_here@|$(shell realpath -ms --relative-to=$(libdir)/cmake/gdrcopy $(includedir))|' \
