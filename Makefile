@@ -74,6 +74,7 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	MODEL_CALLS=$(MODEL_CALLS) $(watched) $(CARGO) test --workspace
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh build/lib/$(shared)
+	scripts/ci/check-abi.sh build/lib/$(shared)
 	scripts/ci/check-install.sh
 	$(c_programs)
 	scripts/ci/check-threads.sh

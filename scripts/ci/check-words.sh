@@ -17,7 +17,6 @@ exempt=(CONTRIBUTING.md scripts/ci/check-words.sh '*LICENSE-*' 'docs/measurement
 # Not revised yet: directories and the uses that they may still have. Numbers may only shrink; remove a line at 0.
 allowed=(
     '16 tests'
-    '5 scripts'
 )
 
 words=$(sed -n '/<!-- check-words: the first/,/<!-- check-words: end/p' CONTRIBUTING.md |
