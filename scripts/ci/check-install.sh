@@ -141,6 +141,9 @@ as_set() {
 [ -n "$wanted" ] || die "rustc does not say what the static library needs"
 [ "$(as_set "$wanted")" = "$(as_set "$private")" ] || die "Libs.private is '$private', but rustc says '$wanted'"
 
+make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
+"$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
+
 # The tools run by the names of their links, and have man pages. What else there is, uninstall must find.
 make --no-print-directory --silent tools_install prefix=/usr DESTDIR="$root"
 for tool in copybw copylat compare apiperf pplat doctor; do
