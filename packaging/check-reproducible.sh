@@ -13,8 +13,8 @@ tarball=$(echo "$PWD"/build/dist/*.tar.gz)
 # build NAME TIMEZONE: leaves checksums in $work/NAME.sha256.
 build() {
     local dir=$work/$1
-    mkdir -p "$dir/source"
-    ln -s "${CARGO_HOME:-$HOME/.cargo}" "$dir/cargo"
+    mkdir -p "$dir/source" "$dir/cargo"
+    find "${CARGO_HOME:-$HOME/.cargo}" -maxdepth 1 \( -name registry -o -name 'config*' \) -exec cp -r -t "$dir/cargo" {} +
     tar -xf "$tarball" -C "$dir/source" --strip-components=1
     env -u SOURCE_DATE_EPOCH TZ="$2" CARGO_HOME="$dir/cargo" make -C "$dir/source" deb rpm tarball="$tarball" >"$dir/log" 2>&1 ||
         { tail -n 40 "$dir/log" >&2 && exit 1; }

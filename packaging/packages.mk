@@ -34,7 +34,7 @@ rpm: unpack ## Makes RPM packages, in build/rpm.
 	packaging/rpm/build.sh $(unpacked) build/rpm
 
 # What the packages contain. Object files must not depend on the directory that they are built in.
-remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release) --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/usr/share/cargo
+remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release) --remap-path-prefix=$(realpath $(or $(CARGO_HOME),$(HOME)/.cargo))=/usr/share/cargo
 
 .PHONY: packaged
 packaged: export RUSTFLAGS += $(remap)
