@@ -9,6 +9,7 @@ libdir ?= $(exec_prefix)/lib
 includedir ?= $(prefix)/include
 bindir ?= $(exec_prefix)/bin
 datadir ?= $(prefix)/share
+libexecdir ?= $(exec_prefix)/libexec
 DESTDIR ?=
 
 CARGO ?= cargo
@@ -32,14 +33,15 @@ tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat doctor)
 # beside other Rust archives.
 exported := $(shell sed -n "s/^pub .*fn \\(gdr_[a-z0-9_]*\\)\x28.*/\\1/p" src/exports.rs)
 
-# What a program needs beside libgdrapi.a; scripts/ci/check-install.sh holds it against rustc.
-static_libs := -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc
+# What a program needs beside libgdrapi.a; scripts/ci/check-install.sh compares it with what rustc says. Without -lgcc_s,
+# which compilers add by themselves, and which does not exist for `-static`.
+static_libs := -lutil -lrt -lpthread -lm -ldl -lc
 
 # ---- Everyday ----
 
 .PHONY: help
 help: ## Lists these targets.
-	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "make %-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/\1|\2/p' Makefile packaging/packages.mk | awk -F'|' '{ printf "make %-15s %s\n", $$1, $$2 }'
 	@echo
 	@echo "Variables: prefix ($(prefix)), libdir ($(libdir)), includedir ($(includedir)), bindir ($(bindir)), datadir ($(datadir)), DESTDIR, CARGO_TARGET_DIR"
 
@@ -73,6 +75,7 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	MODEL_CALLS=$(MODEL_CALLS) $(watched) $(CARGO) test --workspace
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh build/lib/$(shared)
+	scripts/ci/check-abi.sh build/lib/$(shared)
 	scripts/ci/check-install.sh
 	$(c_programs)
 	scripts/ci/check-threads.sh
@@ -179,8 +182,10 @@ gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a
 
 # ---- Installing ----
 
-# Paths under the prefix are written relative to it, so that an installed tree can be moved.
-fill = sed -e 's|@prefix@|$(prefix)|' \
+# Paths under the prefix are written relative to it, and the prefix relative to the file, so that an installed tree can be
+# moved. Not below the system's prefixes: there pkg-config leaves out -I and -L, which it does only for plain paths.
+pc_prefix = $(if $(filter /usr /usr/local,$(prefix)),$(prefix),$${pcfiledir}/$(shell realpath -ms --relative-to=$(libdir)/pkgconfig $(prefix)))
+fill = sed -e 's|@prefix@|$(pc_prefix)|' \
 	-e 's|@libdir@|$(patsubst $(prefix)/%,$${prefix}/%,$(libdir))|' \
 	-e 's|@includedir@|$(patsubst $(prefix)/%,$${prefix}/%,$(includedir))|' \
 	-e 's|@includedir_from_here@|$(shell realpath -ms --relative-to=$(libdir)/cmake/gdrcopy $(includedir))|' \
@@ -211,6 +216,28 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
 	cd build/tools/share && find . -type f -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(datadir))/{} \;
 
+# gdremu looks for its libraries here.
+gdremu_libdir = $(exec_prefix)/lib/gdremu
+gdremu_libraries := libgdremu_libcuda.so libgdremu_nvidia.so
+
+.PHONY: gdremu_install
+gdremu_install: ## Installs gdremu, after `make emulator`.
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(gdremu_libdir)
+	install -m 0755 $(built)/gdremu $(DESTDIR)$(bindir)/gdremu
+	install -m 0644 $(addprefix $(built)/,$(gdremu_libraries)) $(DESTDIR)$(gdremu_libdir)
+
+c_tests_dir = $(libexecdir)/gdrcopy-tests
+
+.PHONY: c_tests
+c_tests: lib emulator ## Builds gdrcopy_sanity and the other C tests into build/c_tests.
+	$(MAKE) --no-print-directory -f c_tests/programs.mk plain
+
+.PHONY: c_tests_install
+c_tests_install: ## Installs gdrcopy_sanity and the other C tests, after `make c_tests`.
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(c_tests_dir)
+	install -m 0755 build/c_tests/gdrcopy_sanity $(DESTDIR)$(bindir)/gdrcopy_sanity
+	install -m 0755 build/c_tests/plain/* $(DESTDIR)$(c_tests_dir)
+
 # Where completions of the program and of its links are.
 completions := $(foreach name,gdrcopy $(tool_links),bash-completion/completions/$(name) \
 	zsh/site-functions/_$(name) fish/vendor_completions.d/$(name).fish)
@@ -224,10 +251,15 @@ drv_install: ## Installs the gdrdrv kernel module.
 	$(MAKE) -C gdrdrv-c $@
 
 .PHONY: uninstall
-uninstall: ## Removes what install put there.
-	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links))
+uninstall: ## Removes what install and the other targets above put there, but for the kernel module.
+	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links) gdremu gdrcopy_sanity)
+	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(c_tests_dir)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1))
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))
 	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(shared) libgdrapi.so.$(major) libgdrapi.so $(preload) libgdrapi.a)
 	rm -f $(addprefix $(DESTDIR)$(libdir)/pkgconfig/,gdrcopy.pc gdrapi.pc) $(DESTDIR)$(includedir)/gdrapi.h
 	rm -rf $(DESTDIR)$(libdir)/cmake/gdrcopy
+
+# ---- Packages ----
+
+include packaging/packages.mk

@@ -1,111 +1,148 @@
 #!/usr/bin/env bash
-# Installs into a scratch folder and builds programs against it, as users do: pkg-config, CMake, shared and static.
+# Installs into a scratch directory, moves the tree, builds the sample projects of tests/install against it, runs them under
+# gdremu, and uninstalls.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
+samples=$PWD/tests/install
+gdremu=${CARGO_TARGET_DIR:-target}/release/gdremu
+multiarch=lib/$(gcc -print-multiarch)
 
 die() {
     echo "check-install: $*" >&2
     exit 1
 }
 
-cat >"$stage/program.c" <<'END'
-#include <gdrapi.h>
-
-int main(void)
-{
-    int major, minor;
-
-    gdr_runtime_get_version(&major, &minor);
-    return major == GDR_API_MAJOR_VERSION && minor == GDR_API_MINOR_VERSION ? 0 : 1;
+# quietly COMMAND...: prints the command's output only if it fails.
+quietly() {
+    "$@" >"$stage/log" 2>&1 || { cat "$stage/log" >&2 && die "failed: $*"; }
 }
-END
 
-# files LIBDIR: what `make lib_install` leaves there and nowhere else.
+# files LIBDIR: what `make lib_install` leaves in a prefix, and nothing else.
 files() {
     cat <<END
-./usr/include/gdrapi.h
-./usr/$1/cmake/gdrcopy/gdrcopy-config-version.cmake
-./usr/$1/cmake/gdrcopy/gdrcopy-config.cmake
-./usr/$1/libgdrapi-preload.so
-./usr/$1/libgdrapi.a
-./usr/$1/libgdrapi.so -> libgdrapi.so.2
-./usr/$1/libgdrapi.so.2 -> libgdrapi.so.2.6
-./usr/$1/libgdrapi.so.2.6
-./usr/$1/pkgconfig/gdrapi.pc -> gdrcopy.pc
-./usr/$1/pkgconfig/gdrcopy.pc
+./include/gdrapi.h
+./$1/cmake/gdrcopy/gdrcopy-config-version.cmake
+./$1/cmake/gdrcopy/gdrcopy-config.cmake
+./$1/libgdrapi-preload.so
+./$1/libgdrapi.a
+./$1/libgdrapi.so -> libgdrapi.so.2
+./$1/libgdrapi.so.2 -> libgdrapi.so.2.6
+./$1/libgdrapi.so.2.6
+./$1/pkgconfig/gdrapi.pc -> gdrcopy.pc
+./$1/pkgconfig/gdrcopy.pc
 END
 }
 
-# install_into ROOT LIBDIR
-install_into() {
-    make --no-print-directory --silent lib_install prefix=/usr libdir="/usr/$2" DESTDIR="$1"
+# check_files PREFIX LIBDIR
+check_files() {
     local found
     found=$(cd "$1" && find . -type f -printf '%p\n' -o -type l -printf '%p -> %l\n' | LC_ALL=C sort)
     [ "$found" = "$(files "$2")" ] || die "installed files differ:"$'\n'"$(diff <(files "$2") <(echo "$found"))"
-    [ "$(stat -c %a "$1/usr/$2/libgdrapi.so.2.6")" = 755 ] || die "libgdrapi.so.2.6 is not executable by all"
-    ! grep -rl "@[a-z_]*@\|$stage" "$1/usr/$2/pkgconfig" "$1/usr/$2/cmake" || die "placeholders or build paths left over"
+    [ "$(stat -c %a "$1/$2/libgdrapi.so.2.6")" = 755 ] || die "libgdrapi.so.2.6 is not executable by all"
+    ! grep -rl "@[a-z_]*@\|$stage" "$1/$2/pkgconfig" "$1/$2/cmake" || die "placeholders or build paths left over"
 }
 
-# pkg_config ROOT LIBDIR ARGUMENT ...
-pkg_config() {
-    local root=$1 libdir=$2
-    shift 2
-    PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_LIBDIR=$root/usr/$libdir/pkgconfig PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 \
-        PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 pkg-config "$@"
-}
-
-# With the names that distributions give to the folder of libraries.
-for libdir in lib lib64 lib/x86_64-linux-gnu; do
-    root=$stage/${libdir//\//-}
-    install_into "$root" "$libdir"
-    libraries=$root/usr/$libdir
-
-    for package in gdrcopy gdrapi; do
-        [ "$(pkg_config "$root" "$libdir" --modversion $package)" = 2.6 ] || die "$package.pc has another version"
-        # shellcheck disable=SC2046 # The flags are words.
-        gcc "$stage/program.c" -o "$stage/program" $(pkg_config "$root" "$libdir" --cflags --libs $package)
-        LD_LIBRARY_PATH=$libraries "$stage/program" || die "a program linked by $package.pc does not work"
+# run PROGRAM...: each under gdremu.
+run() {
+    local program
+    for program; do
+        "$gdremu" -- "$program" || die "$program does not work"
     done
+}
 
-    if command -v cmake >/dev/null; then
-        mkdir -p "$stage/cmake"
-        cat >"$stage/cmake/CMakeLists.txt" <<'END'
-cmake_minimum_required(VERSION 3.10)
-project(check C)
-find_package(gdrcopy 2.4 REQUIRED CONFIG)
-add_executable(with_shared ../program.c)
-target_link_libraries(with_shared gdrcopy::gdrapi)
-add_executable(with_static ../program.c)
-target_link_libraries(with_static gdrcopy::gdrapi_static)
-END
-        rm -rf "$stage/cmake/build"
-        cmake -S "$stage/cmake" -B "$stage/cmake/build" -D gdrcopy_DIR="$libraries/cmake/gdrcopy" >"$stage/log" &&
-            cmake --build "$stage/cmake/build" >>"$stage/log" || { cat "$stage/log" >&2 && die "CMake fails"; }
-        "$stage/cmake/build/with_shared" || die "a program linked by CMake does not work"
-        "$stage/cmake/build/with_static" || die "a program linked statically by CMake does not work"
+# Each project is built in $work, and finds libgdrapi below $prefix/$libdir by what `build` exports.
+build_cmake() {
+    # Debian's CMake does not search lib64 by itself. Through a link, as where /lib64 is a link to /usr/lib64.
+    if [ "$libdir" = lib64 ]; then
+        ln -s "$prefix/lib64" "$work/lib64"
+        export gdrcopy_DIR=$work/lib64/cmake/gdrcopy GDRCopy_DIR=$work/lib64/cmake/gdrcopy
     fi
+    quietly cmake -S "$samples/cmake" -B "$work/cmake"
+    quietly cmake --build "$work/cmake"
+    run "$work"/cmake/with_{shared,static,variables}
+}
+
+build_meson() {
+    quietly meson setup "$work/meson" "$samples/meson"
+    quietly meson compile -C "$work/meson"
+    quietly meson setup -D default_library=static "$work/meson-static" "$samples/meson"
+    quietly meson compile -C "$work/meson-static"
+    run "$work"/meson{,-static}/program
+    no_shared_library "$work/meson-static/program"
+}
+
+build_make() {
+    quietly make -C "$work" -f "$samples/make/Makefile"
+    run "$work"/with_{gdrcopy,gdrapi,archive}
+    no_shared_library "$work/with_archive"
+    "$work/static" || die "a program linked with -static does not work"
+    ! readelf --program-headers "$work/static" | grep INTERP || die "-static: the program needs a loader"
+}
+
+build_autotools() {
+    cp -r "$samples/autotools" "$work"
+    cp "$samples/program.c" "$work/autotools"
+    (cd "$work/autotools" && quietly autoreconf --install && quietly ./configure)
+    quietly make -C "$work/autotools"
+    run "$work/autotools/program"
+}
+
+no_shared_library() {
+    ! readelf --dynamic "$1" | grep libgdrapi || die "$1 needs the shared library"
+}
+
+# build PREFIX LIBDIR PROJECT...
+build() {
+    local prefix=$1 libdir=$2 project
+    work=$stage/work
+    rm -rf "$work"
+    mkdir "$work"
+    shift 2
+    for project; do
+        (export PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig CMAKE_PREFIX_PATH=$prefix LD_LIBRARY_PATH=$prefix/$libdir
+            "build_$project") || exit 1
+    done
+}
+
+# A prefix of its own, with the names that distributions give to the directory of libraries; moved before it is used.
+for libdir in lib lib64 "$multiarch"; do
+    root=$stage/${libdir//\//-}
+    make --no-print-directory --silent lib_install prefix=/opt/gdrcopy libdir="/opt/gdrcopy/$libdir" DESTDIR="$root"
+    mv "$root/opt/gdrcopy" "$root/moved"
+    check_files "$root/moved" "$libdir"
+    for package in gdrcopy gdrapi; do
+        [ "$(PKG_CONFIG_PATH=$root/moved/$libdir/pkgconfig pkg-config --modversion $package)" = 2.6 ] ||
+            die "$package.pc has another version"
+    done
+    projects=(cmake make)
+    [ "$libdir" != "$multiarch" ] || projects+=(meson autotools)
+    build "$root/moved" "$libdir" "${projects[@]}"
+    make --no-print-directory --silent uninstall prefix=/moved libdir="/moved/$libdir" DESTDIR="$root"
+    [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 done
 
-scripts/ci/check-preload.sh "$stage/lib/usr/lib"
+# The system's prefix: a .pc file with plain paths, from which pkg-config can leave out the system's directories.
+root=$stage/system
+make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root"
+check_files "$root/usr" lib
+grep -qx prefix=/usr "$root/usr/lib/pkgconfig/gdrcopy.pc" || die "gdrcopy.pc has another prefix"
+scripts/ci/check-preload.sh "$root/usr/lib"
 
-# The static library, with the libraries that the .pc file says it needs, which are those that rustc says.
-root=$stage/lib
-private=$(pkg_config "$root" lib --static --libs gdrcopy | sed 's/.*-lgdrapi *//; s/ *$//')
-# shellcheck disable=SC2086 # The flags are words.
-gcc "$stage/program.c" -o "$stage/program" -I"$root/usr/include" "$root/usr/lib/libgdrapi.a" $private
-"$stage/program" || die "a program linked statically does not work"
-! readelf --dynamic "$stage/program" | grep libgdrapi || die "the static program needs the shared library"
-
-told=$(cargo rustc --quiet --release --package libgdrapi --lib --crate-type staticlib -- --print native-static-libs 2>&1 |
+# The libraries that the .pc file says the static one needs are those that rustc says.
+private=$(PKG_CONFIG_PATH=$root/usr/lib/pkgconfig pkg-config --static --libs gdrcopy | sed 's/.*-lgdrapi *//; s/ *$//')
+wanted=$(cargo rustc --quiet --release --package libgdrapi --lib --crate-type staticlib -- --print native-static-libs 2>&1 |
     sed -n 's/.*native-static-libs: //p')
 as_set() {
-    tr ' ' '\n' <<<"$1" | LC_ALL=C sort -u
+    tr ' ' '\n' <<<"$1" | grep -vx -e -lgcc_s | LC_ALL=C sort -u
 }
-[ -n "$told" ] || die "rustc does not say what the static library needs"
-[ "$(as_set "$told")" = "$(as_set "$private")" ] || die "Libs.private is '$private', but rustc says '$told'"
+[ -n "$wanted" ] || die "rustc does not say what the static library needs"
+[ "$(as_set "$wanted")" = "$(as_set "$private")" ] || die "Libs.private is '$private', but rustc says '$wanted'"
+
+make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
+"$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
 
 # The tools run by the names of their links, and have man pages. What else there is, uninstall must find.
 make --no-print-directory --silent tools_install prefix=/usr DESTDIR="$root"
@@ -119,4 +156,4 @@ done
 make --no-print-directory --silent uninstall prefix=/usr libdir=/usr/lib DESTDIR="$root"
 [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 
-echo "install: files, pkg-config, $(command -v cmake >/dev/null && echo "CMake, ")shared and static linking, tools"
+echo "install: files, pkg-config, make, CMake, meson, autotools; shared, static and -static; moved trees; tools"

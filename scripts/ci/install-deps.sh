@@ -3,7 +3,7 @@
 set -eu
 
 # command:package
-needed="gcc:gcc g++:g++ nm:binutils pkg-config:pkg-config valgrind:valgrind cmake:cmake"
+needed="gcc:gcc g++:g++ nm:binutils pkg-config:pkg-config valgrind:valgrind cmake:cmake meson:meson clang:clang abidiff:abigail-tools automake:automake autoconf:autoconf"
 
 packages=
 for pair in $needed; do

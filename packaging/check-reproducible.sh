@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Builds the deb and RPM packages twice from one release tarball, in directories, with a CARGO_HOME and in time zones that
+# differ, and compares the packages and the libraries in them by their checksums.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+work=$PWD/build/reproducible
+rm -rf "$work"
+mkdir -p "$work"
+make --no-print-directory dist
+tarball=$(echo "$PWD"/build/dist/*.tar.gz)
+
+# build NAME TIMEZONE: leaves checksums in $work/NAME.sha256.
+build() {
+    local dir=$work/$1
+    mkdir -p "$dir/source" "$dir/cargo"
+    find "${CARGO_HOME:-$HOME/.cargo}" -maxdepth 1 \( -name registry -o -name 'config*' \) -exec cp -r -t "$dir/cargo" {} +
+    tar -xf "$tarball" -C "$dir/source" --strip-components=1
+    env -u SOURCE_DATE_EPOCH TZ="$2" CARGO_HOME="$dir/cargo" make -C "$dir/source" deb rpm tarball="$tarball" >"$dir/log" 2>&1 ||
+        { tail -n 40 "$dir/log" >&2 && exit 1; }
+    (cd "$dir/source/build" && sha256sum packages/gdrapi-*/build/lib/libgdrapi* deb/*.deb rpm/*.rpm) >"$work/$1.sha256"
+    # What was built takes GiBs.
+    rm -r "$dir/source/build/packages/target"
+}
+build first UTC
+build the-second-one Asia/Kathmandu
+
+diff "$work/first.sha256" "$work/the-second-one.sha256" || { echo "check-reproducible: the builds differ, see above" >&2 && exit 1; }
+cat "$work/first.sha256"
+echo "reproducible: $(wc -l <"$work/first.sha256") files are the same in both builds"

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# check-rpm.sh DIR: installs the RPM packages in DIR into a fresh tree with `rpm --root`, over packages with the names and the
+# files of NVIDIA's, runs what they contain on an emulated GPU, removes them, and checks that nothing is left. Runs rpmlint,
+# too. The tree is Debian's, so it has the C library and DKMS, but no RPM packages that provide them.
+set -euo pipefail
+rpms=$(cd "$1" && pwd)
+cd "$(dirname "$0")/.."
+. packaging/tree.sh
+
+scripts/ci/apt-install.sh debootstrap rpm rpmlint
+
+rpmlint -c packaging/rpm/rpmlint.toml "$rpms"/*.rpm >"$work/rpmlint" || { cat "$work/rpmlint" >&2 && die "rpmlint complains"; }
+echo "rpmlint:$(tail -n 1 "$work/rpmlint"), $(grep -c "^ *'" packaging/rpm/rpmlint.toml) filters with reasons"
+
+new_tree rpm
+in_tree_quietly apt-get install -qq -y --no-install-recommends dkms
+contents >"$work/before"
+
+# build NAME: builds a package without architecture from the spec file $work/NAME.spec.
+build() {
+    rpmbuild -bb --quiet --define "_topdir $work/rpmbuild" --define "_rpmdir $work/rpmbuild" "$work/$1.spec" >/dev/null
+}
+
+# replaced PACKAGE FILE...: a package as NVIDIA's 2.6 is.
+replaced() {
+    local package=$1 file
+    shift
+    {
+        printf '%s\n' "Name: $package" 'Version: 2.6' 'Release: 1' 'Summary: stands for the package of NVIDIA' 'License: none' \
+            'BuildArch: noarch' '%description' 'Stands for the package of NVIDIA.' '%install'
+        for file; do
+            printf 'mkdir -p %%{buildroot}/%s && echo replaced > %%{buildroot}/%s\n' "$(dirname "$file")" "$file"
+        done
+        printf '%s\n' '%files'
+        printf '/%s\n' "$@"
+    } >"$work/$package.spec"
+    build "$package"
+}
+
+# What an RPM distribution has: what the packages depend on (anything else that they need is an error), and directories.
+directories=(/usr/lib/modules-load.d /usr/lib64/cmake /usr/lib64/pkgconfig /usr/share/licenses /usr/share/fish/vendor_completions.d
+    /usr/share/fish /usr/share/zsh/site-functions)
+{
+    printf '%s\n' 'Name: distribution' 'Version: 1' 'Release: 1' 'Summary: stands for a distribution' 'License: none' \
+        'BuildArch: noarch' 'Provides: dkms /bin/sh /sbin/ldconfig /usr/bin/pkg-config rtld(GNU_HASH)'
+    rpm -qp --requires "$rpms"/*.rpm | grep -E '^(ld-linux-x86-64|libc|libm|libgcc_s)\.so\.[0-9]+\(' | sort -u | sed 's/^/Provides: /'
+    printf '%s\n' '%description' 'Stands for a distribution.' '%install'
+    printf 'mkdir -p %%{buildroot}%s\n' "${directories[@]}"
+    printf '%s\n' '%files'
+    printf '%%dir %s\n' "${directories[@]}"
+} >"$work/distribution.spec"
+rm -rf "$work/rpmbuild"
+build distribution
+replaced gdrcopy usr/bin/gdrcopy_{sanity,copybw,copylat} usr/lib64/libgdrapi.so{,.2,.2.6}
+replaced gdrcopy-devel usr/include/gdrapi.h
+replaced gdrcopy-kmod usr/src/gdrdrv-2.6/{dkms.conf,gdrdrv.c}
+
+rpm_in_tree() {
+    rpm --root "$tree" --dbpath /var/lib/rpm "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: rpm $*"; }
+}
+rpm_in_tree --install "$work"/rpmbuild/noarch/*.rpm
+rpm_in_tree --upgrade "$rpms"/*.rpm
+! in_tree grep -rlx replaced /usr/bin /usr/include /usr/src /usr/lib64 || die "files of the replaced packages are left"
+[ "$(in_tree dkms status gdrdrv/2.6 | grep -c added)" = 1 ] || die "DKMS does not have the module"
+
+# Debian's loader does not search /usr/lib64.
+echo /usr/lib64 >"$tree/etc/ld.so.conf.d/lib64.conf"
+in_tree ldconfig
+run_programs
+
+rm "$tree/etc/ld.so.conf.d/lib64.conf"
+rpm_in_tree --erase gdrcopy gdrcopy-devel gdrcopy-kmod gdremu distribution
+contents | diff "$work/before" - || die "the packages leave something, see above"
+echo "rpm: installed, upgraded from NVIDIA's names, run, removed without remains"

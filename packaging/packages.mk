@@ -1,0 +1,66 @@
+# Makes the release tarball, and packages from it. Included by the Makefile.
+
+release := gdrapi-$(version).0
+tarball ?= $(CURDIR)/build/dist/$(release).tar.gz
+
+# Time stamps in packages: the time of the commit, which git writes into the tarball.
+deb rpm: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
+
+# Packages are built in the unpacked tarball, one after the other, with one target directory.
+unpacked := $(CURDIR)/build/packages/$(release)
+
+.PHONY: dist
+dist: ## Makes the release tarball of the last commit, in build/dist.
+	@mkdir -p build/dist
+	git -c tar.umask=0022 archive --format=tar.gz --prefix=$(release)/ -o build/dist/$(release).tar.gz HEAD
+	@git diff --quiet HEAD || echo "Changes that are not committed are not in it."
+
+$(CURDIR)/build/dist/$(release).tar.gz: dist
+
+.PHONY: unpack
+unpack: $(tarball)
+	@rm -rf $(unpacked) && mkdir -p $(unpacked)
+	@tar -xf $(tarball) -C $(dir $(unpacked))
+
+.PHONY: deb
+deb: unpack ## Makes Debian packages, in build/deb.
+	cp -r $(unpacked)/packaging/debian $(unpacked)/debian
+	cd $(unpacked) && CARGO_TARGET_DIR=$(dir $(unpacked))target dpkg-buildpackage --build=binary --no-sign
+	@rm -rf build/deb && mkdir -p build/deb
+	mv $(dir $(unpacked))*.deb $(dir $(unpacked))*.buildinfo $(dir $(unpacked))*.changes build/deb
+
+.PHONY: rpm
+rpm: unpack ## Makes RPM packages, in build/rpm.
+	packaging/rpm/build.sh $(unpacked) build/rpm
+
+# What the packages contain. Object files must not depend on the directory that they are built in.
+remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release) --remap-path-prefix=$(realpath $(or $(CARGO_HOME),$(HOME)/.cargo))=/usr/share/cargo
+
+.PHONY: packaged
+packaged: export RUSTFLAGS += $(remap)
+packaged:
+	$(MAKE) lib emulator tools
+	$(MAKE) -f c_tests/programs.mk plain CC="$(CC) -ffile-prefix-map=$(CURDIR)=/usr/src/$(release)"
+
+dkms_dir = $(DESTDIR)/usr/src/gdrdrv-$(version)
+
+.PHONY: dkms_install
+dkms_install:
+	install -d $(dkms_dir)
+	install -m 0644 gdrdrv-c/*.[ch] gdrdrv-c/Kbuild gdrdrv-c/Makefile gdrdrv-c/dkms.conf $(dkms_dir)
+	install -m 0755 gdrdrv-c/nvidia-symvers.sh $(dkms_dir)
+	install -D -m 0644 gdrdrv-c/system/modprobe.conf $(DESTDIR)/usr/lib/modprobe.d/gdrdrv.conf
+	install -D -m 0644 gdrdrv-c/system/modules-load.conf $(DESTDIR)/usr/lib/modules-load.d/gdrdrv.conf
+	install -D -m 0755 gdrdrv-c/system/gdrdrv-load $(DESTDIR)/usr/sbin/gdrdrv-load
+
+.PHONY: packaged_install
+packaged_install: lib_install tools_install gdremu_install c_tests_install dkms_install
+
+.PHONY: package-check
+package-check: deb rpm ## Makes the packages, installs them into a new Debian 12 tree, runs them on an emulated GPU, removes them.
+	packaging/check-deb.sh build/deb
+	packaging/check-rpm.sh build/rpm
+
+.PHONY: reproducible
+reproducible: ## Builds the packages twice, in different directories, and compares them.
+	packaging/check-reproducible.sh

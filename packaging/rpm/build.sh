@@ -1,0 +1,12 @@
+#!/bin/sh
+# build.sh DIR OUT [OPTION...]: builds the packages of gdrcopy.spec in DIR, the unpacked release tarball. OPTIONs are rpmbuild's.
+set -eu
+dir=$1
+rm -rf "$2" "$dir.rpmbuild"
+mkdir -p "$2"
+out=$(cd "$2" && pwd)
+shift 2
+cd "$dir"
+scripts/ci/apt-install.sh rpm
+CARGO_TARGET_DIR=$(dirname "$dir")/target rpmbuild -bb --build-in-place --nodeps "$@" --define "_topdir $dir.rpmbuild" \
+    --define "_rpmdir $out" --define '_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' packaging/rpm/gdrcopy.spec

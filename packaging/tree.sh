@@ -1,0 +1,71 @@
+# Sourced by check-deb.sh and check-rpm.sh: a fresh Debian 12 tree, and programs run in it. Needs root and debootstrap.
+# shellcheck shell=bash
+
+work=$PWD/build/package-check
+mkdir -p "$work"
+
+die() {
+    echo "${0##*/}: $*" >&2
+    exit 1
+}
+
+# new_tree NAME: makes $work/NAME and puts its name into $tree.
+new_tree() {
+    local debian=$work/debian-12 mirror
+    if [ ! -e "$debian" ]; then
+        mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
+        rm -rf "$debian.part"
+        debootstrap --variant=minbase bookworm "$debian.part" "$mirror" >"$work/debootstrap.log" ||
+            die "debootstrap fails, see $work/debootstrap.log"
+        mv "$debian.part" "$debian"
+    fi
+    tree=$work/$1
+    rm -rf "$tree"
+    cp -a "$debian" "$tree"
+    cp /etc/resolv.conf /etc/hosts "$tree/etc"
+    in_tree apt-get -qq update
+}
+
+# in_tree COMMAND...: in a mount namespace of its own, so that nothing stays mounted; without variables from here.
+in_tree() {
+    unshare --mount --pid --fork sh -c '
+        mount -t proc proc "$0/proc" && mount -t sysfs -o ro sysfs "$0/sys" && mount -t tmpfs tmpfs "$0/dev/shm" &&
+        exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$0" "$@"' \
+        "$tree" "$@"
+}
+
+# in_tree_quietly COMMAND...: prints the command's output only if it fails.
+in_tree_quietly() {
+    in_tree "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: $*"; }
+}
+
+# Everything in the tree but the package managers' own records, caches and logs.
+contents() {
+    (cd "$tree" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./tmp -o -path ./root -o -path ./var/cache \
+        -o -path ./var/log -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/lib/rpm \) -prune \
+        -o -printf '%y %p -> %l\n' | LC_ALL=C sort)
+}
+
+# What is installed is run on an emulated GPU: doctor, gdrcopy_sanity, and the C tests, which exit with 2 where this profile
+# of the emulator is not what they test.
+run_programs() {
+    local test status passed=0 waived=0
+    in_tree gdremu -- gdrcopy doctor >"$work/doctor.log" || die "gdrcopy doctor fails, see $work/doctor.log"
+    in_tree gdremu -- gdrcopy_doctor >/dev/null || die "gdrcopy_doctor fails"
+    in_tree gdremu -- gdrcopy copybw -s 65536 >"$work/copybw.log" 2>&1 || die "gdrcopy copybw fails, see $work/copybw.log"
+    in_tree gdremu -- gdrcopy_sanity >"$work/sanity.log" 2>&1 || die "gdrcopy_sanity fails, see $work/sanity.log"
+    for test in "$tree"/usr/libexec/gdrcopy-tests/*; do
+        test=${test##*/}
+        profile=default
+        [ "$test" != nv_p2p_dummy ] || profile=nv-p2p-dummy
+        status=0
+        in_tree gdremu --profile "$profile" -- "/usr/libexec/gdrcopy-tests/$test" >"$work/$test.log" 2>&1 || status=$?
+        case $status in
+        0) passed=$((passed + 1)) ;;
+        2) waived=$((waived + 1)) ;;
+        *) die "$test fails, see $work/$test.log" ;;
+        esac
+    done
+    [ $passed -ge 25 ] || die "only $passed C tests passed"
+    echo "doctor, copybw; gdrcopy_sanity: $(grep '^Total' "$work/sanity.log"); C tests: $passed passed, $waived waived"
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Compares the header and a built library with the stored description of the 2.6 ABI, and compiles the header in every C and
+# C++ standard since C99 and C++11 with all warnings of gcc and clang.
+#
+#   scripts/ci/check-abi.sh LIBRARY     check
+#   scripts/ci/check-abi.sh --update    store the header's ABI
+#
+# The library's own types are Rust's: tests/header.rs compares its prototypes with the header, so here its symbols and its
+# SONAME remain.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+stored=tests/abi/libgdrapi.so.2.abi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+die() {
+    echo "check-abi: $*" >&2
+    exit 1
+}
+
+# The ABI as the header has it, in the debug info of a C library without function bodies. Programs built before 2.4 call
+# gdr_get_info with this struct.
+{
+    cat <<'END'
+#include "gdrapi.h"
+#undef gdr_get_info
+struct gdr_info_v1 {
+    uint64_t va, mapped_size;
+    uint32_t page_size;
+    uint64_t tm_cycles;
+    uint32_t cycles_per_ms;
+    unsigned mapped : 1, wc_mapping : 1;
+};
+int gdr_get_info(gdr_t g, gdr_mh_t handle, struct gdr_info_v1 *info) { __builtin_trap(); }
+END
+    sed -n 's/^\(\(int\|void\|gdr_t\) gdr_[a-z0-9_]*(.*)\);$/\1 { __builtin_trap(); }/p' include/gdrapi.h
+} >"$work/interface.c"
+gcc -std=c99 -g -fno-eliminate-unused-debug-types -shared -fPIC -Iinclude -Wl,-soname,libgdrapi.so.2 -x c - \
+    -o "$work/interface.so" <"$work/interface.c"
+
+if [ "$1" = --update ]; then
+    abidw --no-corpus-path --no-comp-dir-path --no-show-locs --type-id-style hash "$work/interface.so" >"$stored"
+    exit
+fi
+
+# compare WHAT LIBRARY
+compare() {
+    abidiff --no-architecture "$stored" "$2" >"$work/report" ||
+        { cat "$work/report" >&2 && die "the ABI of $1 is not that of $stored; if that is intended, run $0 --update"; }
+}
+compare include/gdrapi.h "$work/interface.so"
+compare "$1" "$1"
+
+warnings="-Werror -pedantic-errors -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wcast-align -Wcast-qual -Wundef
+    -Wredundant-decls"
+c_warnings="-Wstrict-prototypes -Wmissing-prototypes -Wc++-compat"
+cxx_warnings="-Wold-style-cast -Wuseless-cast -Wzero-as-null-pointer-constant"
+# Padding is part of the ABI, and C++98 has no <stdint.h>.
+clang_warnings="-Weverything -Wno-padded -Wno-c++98-compat -Wno-c++98-compat-pedantic"
+
+# compile STANDARD COMPILER FLAG...
+compile() {
+    local source=c_tests/header/c99.c
+    [[ $1 != c++* ]] || source=c_tests/header/cxx17.cpp
+    "${@:2}" -std="$1" -fsyntax-only -Iinclude "$source" || die "$2 -std=$1: see above"
+}
+# c2x and c++2b are C23 and C++23 by the names that older compilers know.
+# shellcheck disable=SC2086 # The flags are words.
+for standard in c99 c11 c17 c2x; do
+    compile $standard gcc $warnings $c_warnings
+    compile $standard clang $warnings $clang_warnings
+done
+# shellcheck disable=SC2086
+for standard in c++11 c++14 c++17 c++20 c++2b; do
+    compile $standard g++ $warnings $cxx_warnings
+    compile $standard clang++ $warnings $clang_warnings
+done
+
+echo "abi: header and library as in $stored; C99 to C23 and C++11 to C++23, gcc and clang, no warnings"
