@@ -150,7 +150,6 @@ impl Mapping {
     /// Takes the GPU memory away and leaves the addresses reserved, so that a stale pointer into the
     /// mapping raises SIGBUS as long as the process lives.
     #[doc(hidden)]
-    #[expect(clippy::result_large_err, reason = "it is the mapping itself")]
     pub fn retire(mut self) -> std::result::Result<(), (Mapping, Error)> {
         self.region.retire().map_err(|error| (self, error))
     }
@@ -159,7 +158,6 @@ impl Mapping {
     ///
     /// # Errors
     /// What munmap returned, with the mapping, which is unchanged.
-    #[expect(clippy::result_large_err, reason = "it is the mapping itself")]
     pub fn unmap(mut self) -> std::result::Result<(), (Mapping, Error)> {
         self.region.unmap().map_err(|error| (self, error))
     }
