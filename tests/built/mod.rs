@@ -16,11 +16,12 @@ pub(crate) fn built(file: &str) -> PathBuf {
     file
 }
 
-/// An example of the crate.
-#[allow(dead_code, reason = "the tests of the root package call the rest")]
+/// An example of the package whose test this is.
+#[allow(dead_code, reason = "tests of packages without examples call the rest")]
 pub(crate) fn example(name: &str) -> PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    let directory = DIRECTORY.get_or_init(|| build(&["--package", "gdrcopy", "--examples"]));
+    let directory =
+        DIRECTORY.get_or_init(|| build(&["--package", env!("CARGO_PKG_NAME"), "--examples"]));
     directory.join("examples").join(name)
 }
 

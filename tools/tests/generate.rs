@@ -6,13 +6,13 @@ use std::fs;
 use std::process::Command;
 
 use clap::CommandFactory;
-use common::built;
+use common::example;
 use gdrcopy_tools::cli::Cli;
 
 #[test]
 fn pages_and_completions_have_every_option() {
     let directory = tempfile::tempdir().unwrap();
-    let made = Command::new(built("examples/generate"))
+    let made = Command::new(example("generate"))
         .arg(directory.path())
         .status();
     assert!(made.unwrap().success());

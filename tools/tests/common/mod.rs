@@ -7,7 +7,7 @@ mod built;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
-pub(crate) use built::built;
+pub(crate) use built::{built, example};
 
 /// The library of this workspace.
 pub(crate) fn library() -> PathBuf {
