@@ -36,11 +36,13 @@ rpm: unpack ## Makes RPM packages, in build/rpm.
 # What the packages contain. Object files must not depend on the directory that they are built in.
 remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release) --remap-path-prefix=$(realpath $(or $(CARGO_HOME),$(HOME)/.cargo))=/usr/share/cargo
 
+remap_c = -ffile-prefix-map=$(CURDIR)=/usr/src/$(release)
+
 .PHONY: packaged
 packaged: export RUSTFLAGS += $(remap)
 packaged:
 	$(MAKE) lib emulator tools
-	$(MAKE) -f c_tests/programs.mk plain CC="$(CC) -ffile-prefix-map=$(CURDIR)=/usr/src/$(release)"
+	$(MAKE) -f c_tests/programs.mk plain CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
 
 dkms_dir = $(DESTDIR)/usr/src/gdrdrv-$(version)
 
