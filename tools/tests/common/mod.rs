@@ -7,7 +7,12 @@ mod built;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
-pub(crate) use built::{built, example};
+pub(crate) use built::built;
+
+/// An example of the tools.
+pub(crate) fn example(name: &str) -> PathBuf {
+    built::example(name)
+}
 
 /// The library of this workspace.
 pub(crate) fn library() -> PathBuf {
