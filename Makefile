@@ -27,7 +27,7 @@ version := $(major).$(minor)
 built := $(CARGO_TARGET_DIR)/release
 shared := libgdrapi.so.$(version)
 preload := libgdrapi-preload.so
-tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat doctor)
+tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor)
 
 # The functions of the C API. The static library is one object with these global symbols only, so that it can be linked
 # beside other Rust archives.

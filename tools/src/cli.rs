@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat};
+use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, tune};
 use crate::output;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
@@ -40,6 +40,8 @@ pub(crate) enum Tool {
     Apiperf(apiperf::Options),
     /// Latency of a ping-pong between CPU and GPU
     Pplat(pplat::Options),
+    /// Settings of UCX and NCCL that fit the measured mapping
+    Tune(tune::Options),
     /// Diagnoses whether GDRCopy works on this system, and suggests fixes
     Doctor(doctor::Options),
 }
@@ -57,6 +59,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Tool::Compare(options) => ("compare", compare::run(options)),
         Tool::Apiperf(options) => ("apiperf", apiperf::run(options)),
         Tool::Pplat(options) => ("pplat", pplat::run(options)),
+        Tool::Tune(options) => ("tune", tune::run(options)),
         Tool::Doctor(options) => ("doctor", doctor::run(options)),
     };
     result.unwrap_or_else(|error| output::print_error(tool, &error))

@@ -7,7 +7,9 @@ use std::process::Command;
 
 use common::{gdrcopy, library, run};
 
-const TOOLS: [&str; 6] = ["copybw", "copylat", "compare", "apiperf", "pplat", "doctor"];
+const TOOLS: [&str; 7] = [
+    "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor",
+];
 
 #[test]
 fn wrong_options_give_status_2() {
@@ -71,7 +73,7 @@ fn link_name_selects_the_tool() {
 #[test]
 fn missing_cuda_driver_is_explained() {
     let library = library();
-    for tool in ["copybw", "copylat", "compare", "apiperf"] {
+    for tool in ["copybw", "copylat", "compare", "apiperf", "tune"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
         let output = run(command.args([tool, "--lib", library.to_str().unwrap()]));
         assert_eq!(output.status, Some(1), "{tool}: {output:?}");
