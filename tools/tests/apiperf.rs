@@ -130,6 +130,31 @@ fn pins_and_mappings_are_released() {
 }
 
 #[test]
+fn several_runs_use_other_memory_and_show_the_fastest() {
+    let library = format!("--lib={}", library().display());
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let emulated = ["--trace", trace.path().to_str().unwrap()];
+    let options = ["apiperf", "-s", "64K", "-n", "10", "-w", "3", "-R", "2"];
+    let output = run(gdrcopy(&emulated, &options).arg(&library));
+    assert_eq!(output.status, Some(0), "{output:?}");
+    assert!(
+        output.stdout.contains("median and of the fastest run"),
+        "{output:?}"
+    );
+    let trace = std::fs::read_to_string(trace.path()).unwrap();
+    // In each run one that shows that the buffer can be pinned, 3 that warm up, and 10 timed ones.
+    assert_eq!(trace.matches("\"PIN_BUFFER_V2\"").count(), 28, "{trace}");
+
+    let output = run(gdrcopy(&[], &options).args([&library[..], "--format=json"]));
+    let document: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(document["runs"], 2);
+    assert_eq!(document["pins"][0]["ns"].as_array().unwrap().len(), 20);
+    for record in document["records"].as_array().unwrap() {
+        assert!(record["fastest_run_ns"].as_f64() <= record["p50_ns"].as_f64());
+    }
+}
+
+#[test]
 fn size_below_a_page_or_no_iteration_is_refused() {
     for options in [["-s", "65535"], ["-n", "0"]] {
         let output = run(gdrcopy(&[], &["apiperf"]).args(options));

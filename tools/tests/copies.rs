@@ -237,6 +237,59 @@ fn cold_device_needs_a_cached_mapping() {
 }
 
 #[test]
+fn several_runs_use_other_memory_and_show_the_fastest() {
+    for (name, column) in [("copybw", "Fastest(us)"), ("copylat", "Fastest.Time(us)")] {
+        let trace = tempfile::NamedTempFile::new().unwrap();
+        let emulated = ["--trace", trace.path().to_str().unwrap()];
+        let output = tool(&emulated, name, &["-s", "64K", "-R", "3"]);
+        assert_eq!(output.status, Some(0), "{output:?}");
+        assert!(output.stdout.contains(column), "{output:?}");
+        let pins = std::fs::read_to_string(trace.path()).unwrap();
+        assert_eq!(pins.matches("\"PIN_BUFFER_V2\"").count(), 3, "{pins}");
+
+        let output = tool(&[], name, &["-s", "64K", "-R", "3", "--format=json"]);
+        for record in records(&output.stdout) {
+            let [p50, fastest] =
+                ["p50_ns", "fastest_run_ns"].map(|time| record[time].as_f64().unwrap());
+            assert!(fastest <= p50, "{record}");
+        }
+        let output = tool(&[], name, &["-s", "64K"]);
+        assert!(!output.stdout.contains(column), "{output:?}");
+    }
+    assert_eq!(tool(&[], "copybw", &["-R", "0"]).status, Some(2));
+}
+
+#[test]
+fn force_pcie_changes_the_mapping_of_a_coherent_gpu() {
+    let coherent = ["--platform", "cached"];
+    let output = tool(&coherent, "copybw", &[]);
+    assert!(output.stdout.contains("cached mapping"), "{output:?}");
+    for name in ["copybw", "copylat", "apiperf"] {
+        let options = ["-s", "64K", "-P"];
+        let library = format!("--lib={}", library().display());
+        let run =
+            |emulated: &[&str]| run(gdrcopy(emulated, &[name, &library, "-w", "5"]).args(options));
+        let output = run(&coherent);
+        assert_eq!(output.status, Some(0), "{output:?}");
+        assert!(output.stdout.contains("write-combining"), "{output:?}");
+        let output = run(&[]);
+        assert_eq!(output.status, Some(1), "{output:?}");
+        assert!(output.stderr.contains("gdr_pin_buffer_v2"), "{output:?}");
+        assert!(output.stderr.contains("Leave out -P"), "{output:?}");
+    }
+}
+
+#[test]
+fn options_that_no_library_can_fulfill_are_refused() {
+    for (option, reason) in [(&["-F"][..], "store fence"), (&["-n", "1"], "CUDA 13.4")] {
+        let output = tool(&[], "copybw", option);
+        assert_eq!(output.status, Some(2), "{output:?}");
+        assert!(output.stderr.contains(reason), "{output:?}");
+        assert_eq!(output.stdout, "");
+    }
+}
+
+#[test]
 fn ranges_outside_the_buffer_are_refused() {
     for options in [
         &["-o", "131072"][..],

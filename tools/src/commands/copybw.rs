@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use super::{CopyOptions, Counts};
+use super::{CopyOptions, Counts, Runs};
 use crate::measure::plan::powers_of_two;
 use crate::measure::results::{Results, Row};
 use crate::measure::session::Extra;
@@ -36,8 +36,19 @@ pub(crate) struct Options {
     #[arg(short = 'l', long, num_args = 0..=1, value_name = "BYTES", conflicts_with = "copy_size")]
     sweep: Option<Option<Bytes>>,
 
+    /// Copy without store fences; refused, as no libgdrapi is known to offer it
+    #[arg(short = 'F', long)]
+    no_store_fences: bool,
+
+    /// Locality domain of the GPU buffer; refused, as CUDA 13.4 and later have them only
+    #[arg(short = 'n', long, value_name = "N")]
+    locality_domain: Option<u32>,
+
     #[command(flatten)]
     counts: Counts,
+
+    #[command(flatten)]
+    runs: Runs,
 
     #[command(flatten)]
     copies: CopyOptions,
@@ -45,12 +56,33 @@ pub(crate) struct Options {
 
 /// Runs the tool.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    refuse_unsupported(options)?;
     let points = options.counts.points(&sizes(options)?, options.offset.0);
     let copies = &options.copies;
     let session = copies.open("copybw", options.size.0, &Extra::default())?;
-    copies.run(&session, points, false, |results| {
+    copies.run(session, points, false, options.runs.number, |results| {
         text(results, options.sweep.is_some())
     })
+}
+
+/// Options of NVIDIA's next release that would otherwise be ignored.
+fn refuse_unsupported(options: &Options) -> Result<(), Usage> {
+    if options.no_store_fences {
+        return Err(Usage(
+            "-F: every gdr_copy_to_mapping ends with a store fence, and the flags of \
+             gdr_copy_to_mapping_v2, which may leave it out, are not published: leave out -F. `gdrcopy \
+             compare --batch` measures writes of the Rust crate with one fence per batch"
+                .into(),
+        ));
+    }
+    if options.locality_domain.is_some() {
+        return Err(Usage(
+            "-n: memory of one locality domain comes from cuMemCreate of CUDA 13.4 and later, which \
+             this program does not use: leave out -n"
+                .into(),
+        ));
+    }
+    Ok(())
 }
 
 /// The sizes of the copies.
@@ -108,6 +140,9 @@ fn bandwidths(results: &Results, row: &Row) -> String {
 fn table(results: &Results) -> Table {
     let mut names = vec!["Function", "Library", "Size(B)", "Offset(B)", "MiB/s"];
     names.extend(["P0(us)", "P50(us)", "P99(us)"]);
+    if results.runs > 1 {
+        names.push("Fastest(us)");
+    }
     if results.methods.len() > 1 {
         names.push("Ratio");
     }
@@ -127,6 +162,10 @@ fn table(results: &Results) -> Table {
                     cells.extend([times.p0, times.median, times.p99].map(microseconds));
                 }
                 None => cells.extend(["FAILED", "", "", ""].map(str::to_owned)),
+            }
+            if results.runs > 1 {
+                let fastest = row.results[method].fastest_run;
+                cells.push(fastest.map_or(String::new(), microseconds));
             }
             if results.methods.len() > 1 {
                 cells.push(ratio(row.ratio(method)));

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use super::{CopyOptions, Counts};
+use super::{CopyOptions, Counts, Runs};
 use crate::measure::floor;
 use crate::measure::method::Kind;
 use crate::measure::plan::{Direction, powers_of_two};
@@ -38,6 +38,9 @@ pub(crate) struct Options {
     cold_device: bool,
 
     #[command(flatten)]
+    runs: Runs,
+
+    #[command(flatten)]
     copies: CopyOptions,
 }
 
@@ -61,7 +64,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let sizes: Vec<_> = powers_of_two(size).collect();
     let points = options.counts.points(&sizes, 0);
-    copies.run(&session, points, options.cold_device, text)
+    copies.run(
+        session,
+        points,
+        options.cold_device,
+        options.runs.number,
+        text,
+    )
 }
 
 /// One table per direction, and one for CUDA's own copies below it.
@@ -109,6 +118,7 @@ fn table(results: &Results, rows: &[&Row], methods: Range<usize>) -> Table {
             _ => format!("{label} "),
         };
         names.extend(["P50", "P0", "P99"].map(|name| format!("{prefix}{name}.Time(us)")));
+        names.extend((results.runs > 1).then(|| format!("{prefix}Fastest.Time(us)")));
     }
     names.extend(has_ratio.then(|| "Ratio".into()));
     names.extend(has_floor.then(|| "Floor(us)".into()));
@@ -117,7 +127,13 @@ fn table(results: &Results, rows: &[&Row], methods: Range<usize>) -> Table {
     for row in rows {
         let function = row.results[methods.start].function;
         let mut cells = vec![function.to_owned(), row.point.size.to_string()];
-        cells.extend(methods.clone().flat_map(|method| times(row, method)));
+        for method in methods.clone() {
+            cells.extend(times(row, method));
+            if results.runs > 1 {
+                let fastest = row.results[method].fastest_run;
+                cells.push(fastest.map_or(String::new(), microseconds));
+            }
+        }
         if has_ratio {
             cells.push(ratio(row.ratio(methods.end - 1)));
         }

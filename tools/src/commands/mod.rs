@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, value_parser};
 
 use crate::measure::plan::{Cold, Direction, Point};
 use crate::measure::results::Results;
@@ -50,6 +50,20 @@ impl Counts {
     }
 }
 
+/// How often everything is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Runs {
+    /// Independent runs, each with other memory, pins and mappings; their median and minimum count
+    #[arg(
+        short = 'R',
+        long = "runs",
+        default_value_t = 1,
+        value_name = "N",
+        value_parser = value_parser!(u32).range(1..)
+    )]
+    number: u32,
+}
+
 /// Options of the tools that measure copies.
 #[derive(Debug, Args)]
 pub(crate) struct CopyOptions {
@@ -76,9 +90,10 @@ impl CopyOptions {
     /// Measures, prints the results, and returns the exit status: 1 if a byte was copied wrong.
     fn run(
         &self,
-        session: &Session,
+        mut session: Session,
         points: Vec<(Point, Repetitions)>,
         cold_device: bool,
+        runs: u32,
         text: impl FnOnce(&Results) -> String,
     ) -> Result<ExitCode> {
         let sweep = Sweep {
@@ -89,7 +104,18 @@ impl CopyOptions {
                 device: cold_device,
             },
         };
-        let results = sweep.run(session)?;
+        let mut all = vec![sweep.run(&session)?];
+        for _ in 1..runs {
+            if session.interrupt.requested() {
+                break;
+            }
+            session.change_memory(&self.target)?;
+            all.push(sweep.run(&session)?);
+        }
+        let results = match &all[..] {
+            [only] => only.clone(),
+            all => Results::of_runs(all),
+        };
         results.write(&self.output, self.plot.as_deref(), || text(&results))?;
         let tool = results.setup.tool;
         let mut status = output::exit_status(tool, results.interrupted);

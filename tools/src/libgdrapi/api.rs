@@ -45,12 +45,15 @@ pub(crate) type CopyFrom = unsafe extern "C" fn(Handle, *mut c_void, *const c_vo
 
 pub(super) type MapV2 = unsafe extern "C" fn(Gdr, Handle, *mut *mut c_void, usize, c_int) -> c_int;
 
+pub(super) type PinV2 = unsafe extern "C" fn(Gdr, c_ulong, usize, u32, *mut Handle) -> c_int;
+
 /// The functions of a library. Those that old releases lack are optional.
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) open: unsafe extern "C" fn() -> Gdr,
     pub(super) close: unsafe extern "C" fn(Gdr) -> c_int,
     pub(super) pin: unsafe extern "C" fn(Gdr, c_ulong, usize, u64, u32, *mut Handle) -> c_int,
+    pub(super) pin_v2: Option<PinV2>,
     pub(super) unpin: unsafe extern "C" fn(Gdr, Handle) -> c_int,
     pub(super) info: unsafe extern "C" fn(Gdr, Handle, *mut Info) -> c_int,
     pub(super) map: unsafe extern "C" fn(Gdr, Handle, *mut *mut c_void, usize) -> c_int,
@@ -75,6 +78,7 @@ impl Api {
                 open: get(library, c"gdr_open")?,
                 close: get(library, c"gdr_close")?,
                 pin: get(library, c"gdr_pin_buffer")?,
+                pin_v2: get(library, c"gdr_pin_buffer_v2").ok(),
                 unpin: get(library, c"gdr_unpin_buffer")?,
                 info: info.or_else(|_| get(library, c"gdr_get_info"))?,
                 map: get(library, c"gdr_map")?,

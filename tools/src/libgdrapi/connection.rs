@@ -27,6 +27,9 @@ pub(crate) enum MappingType {
     Device,
 }
 
+/// `GDR_PIN_FLAG_FORCE_PCIE`.
+const FORCE_PCIE: u32 = 1;
+
 /// A call that returned an errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallError {
@@ -71,14 +74,29 @@ impl Connection {
         Ok(Connection { library, g })
     }
 
-    /// `gdr_pin_buffer`.
+    /// `gdr_pin_buffer`, or `gdr_pin_buffer_v2` to force PCIe.
     #[inline]
-    pub(crate) fn pin(&self, address: u64, len: usize) -> Result<Handle, CallError> {
+    pub(crate) fn pin(
+        &self,
+        address: u64,
+        len: usize,
+        force_pcie: bool,
+    ) -> Result<Handle, CallError> {
         let mut handle = Handle(0);
         let address = address as c_ulong;
-        // SAFETY: the connection is open, and the handle a local variable.
-        let result = unsafe { (self.library.api.pin)(self.g, address, len, 0, 0, &mut handle) };
-        check("gdr_pin_buffer", result)?;
+        let api = &self.library.api;
+        if !force_pcie {
+            // SAFETY: the connection is open, and the handle a local variable.
+            let result = unsafe { (api.pin)(self.g, address, len, 0, 0, &mut handle) };
+            check("gdr_pin_buffer", result)?;
+            return Ok(handle);
+        }
+        let result = match api.pin_v2 {
+            // SAFETY: as above.
+            Some(pin) => unsafe { pin(self.g, address, len, FORCE_PCIE, &mut handle) },
+            None => Errno::ENOSYS as c_int,
+        };
+        check("gdr_pin_buffer_v2", result)?;
         Ok(handle)
     }
 
@@ -177,11 +195,12 @@ impl Mapped {
         library: &'static Library,
         buffer: &DeviceBuffer,
         mapping_type: MappingType,
+        force_pcie: bool,
     ) -> Result<Mapped> {
         let connection = Connection::open(library)?;
         // If a step fails, closing the connection undoes those before it.
         let (address, len) = (buffer.address(), buffer.len());
-        let handle = connection.pin(address, len)?;
+        let handle = connection.pin(address, len, force_pcie)?;
         let va = connection.map(handle, len, mapping_type)?;
         let info = connection.info(handle)?;
         let start = info.va;

@@ -57,7 +57,7 @@ impl Method {
         for &memory in target.memory.candidates() {
             let memory = available(gpu, memory);
             let buffer = DeviceBuffer::alloc(gpu, memory, len)?;
-            match Mapped::new(library, &buffer, target.mapping) {
+            match Mapped::new(library, &buffer, target.mapping, target.force_pcie) {
                 Ok(mapped) => {
                     return Ok(Method {
                         kind,
@@ -72,6 +72,14 @@ impl Method {
         }
         let error = refused.context("no kind of memory to try")?;
         Err(error.context(label.to_owned()))
+    }
+
+    /// The same method with other memory, of the same size.
+    pub(crate) fn with_other_memory(&self, gpu: &'static Gpu, target: &Target) -> Result<Method> {
+        let len = self.buffer.len();
+        let method = Method::new(self.kind, &self.label, self.library, gpu, target, len)?;
+        method.warm_up()?;
+        Ok(method)
     }
 
     /// The function that is called.
@@ -217,6 +225,12 @@ fn explain(error: Error, memory: Memory) -> Error {
         ("gdr_pin_buffer", Errno::EMFILE) => "No file descriptor is left. Raise `ulimit -n`",
         ("gdr_pin_buffer", Errno::EOPNOTSUPP) => {
             "This GPU or its driver does not support pinning its memory"
+        }
+        ("gdr_pin_buffer_v2", Errno::ENOSYS) => {
+            "This library is older than pin flags. Leave out -P"
+        }
+        ("gdr_pin_buffer_v2", _) => {
+            "-P needs gdrdrv 2.5 or later and a GPU with a coherent link; others are reached over PCIe anyway. Leave out -P"
         }
         ("gdr_map_v2", Errno::ENOSYS) => "This library is older than mapping types. Leave out -M",
         ("gdr_map_v2", Errno::EOPNOTSUPP) => {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::floor;
 use super::plan::{Cold, Direction, Point};
 use super::session::Setup;
-use super::stats::Times;
+use super::stats::{self, Times};
 use crate::output::Output;
 use crate::output::svg::{self, Curve, Panel};
 
@@ -26,6 +26,8 @@ pub(crate) struct Results {
     pub(crate) load: Times,
     /// In the order of the sweep.
     pub(crate) rows: Vec<Row>,
+    /// Independent runs that these are the medians of.
+    pub(crate) runs: usize,
     /// The user has ended it early.
     pub(crate) interrupted: bool,
 }
@@ -45,6 +47,8 @@ pub(crate) struct MethodResult {
     /// The function that was called.
     pub(crate) function: &'static str,
     pub(crate) outcome: Outcome,
+    /// The smallest median of several runs.
+    pub(crate) fastest_run: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +89,31 @@ impl Row {
 }
 
 impl Results {
+    /// Of each method at each point, the median run. Only the last run may have been interrupted.
+    pub(crate) fn of_runs(runs: &[Results]) -> Results {
+        let mut results = runs[0].clone();
+        results.runs = runs.len();
+        results.interrupted = runs.iter().any(|run| run.interrupted);
+        results.load = runs
+            .iter()
+            .fold(results.load, |load, run| load.shorter(run.load));
+        for (i, row) in results.rows.iter_mut().enumerate() {
+            for (method, result) in row.results.iter_mut().enumerate() {
+                let rows = || runs.iter().filter_map(|run| run.rows.get(i));
+                let wrong = rows().map(|row| &row.results[method].outcome);
+                let mut wrong = wrong.filter(|outcome| matches!(outcome, Outcome::Wrong(_)));
+                let times = rows().filter_map(|row| row.times(method).copied());
+                if let Some(wrong) = wrong.next().cloned() {
+                    result.outcome = wrong;
+                } else if let Some((median, fastest)) = stats::of_runs(times.collect()) {
+                    result.outcome = Outcome::Timed(median);
+                    result.fastest_run = Some(fastest);
+                }
+            }
+        }
+        results
+    }
+
     /// Nanoseconds that the copy takes at least: reads wait for round trips, writes are posted.
     pub(crate) fn floor(&self, point: &Point) -> Option<f64> {
         let round_trip = floor::round_trip(&self.load)?;
@@ -130,6 +159,7 @@ impl Results {
             setup: &self.setup,
             verified: self.verified,
             cold: self.cold,
+            runs: self.runs,
             interrupted: self.interrupted,
             load_ns: &self.load,
             records: &records,
@@ -164,6 +194,7 @@ impl Results {
             p50_ns: times.map(|times| times.median),
             p99_ns: times.map(|times| times.p99),
             mean_ns: times.map(|times| times.mean),
+            fastest_run_ns: result.fastest_run,
             bandwidth_mib_per_s: row.bandwidth(method),
             floor_ns: self.floor(point),
             floor_ratio: self.floor_ratio(row, method),
@@ -245,6 +276,8 @@ struct Document<'a> {
     setup: &'a Setup,
     verified: bool,
     cold: Cold,
+    /// Independent runs; with several, each record is that of the run with the median P50.
+    runs: usize,
     interrupted: bool,
     /// Nanoseconds of one plain 4-byte load from the mapping.
     load_ns: &'a Times,
@@ -269,6 +302,8 @@ struct Record<'a> {
     p50_ns: Option<f64>,
     p99_ns: Option<f64>,
     mean_ns: Option<f64>,
+    /// The smallest P50 of several runs.
+    fastest_run_ns: Option<f64>,
     bandwidth_mib_per_s: Option<f64>,
     floor_ns: Option<f64>,
     floor_ratio: Option<f64>,
@@ -294,6 +329,7 @@ pub(crate) mod tests {
         let result = |outcome| MethodResult {
             function: "gdr_copy_from_mapping",
             outcome,
+            fastest_run: None,
         };
         Results {
             setup: Setup {
@@ -317,8 +353,22 @@ pub(crate) mod tests {
                 iterations: 1,
                 results: outcomes.map(result).into(),
             }],
+            runs: 1,
             interrupted: false,
         }
+    }
+
+    #[test]
+    fn of_several_runs_the_median_one_counts_and_wrong_copies_do() {
+        let runs = [9000.0, 4000.0, 5000.0].map(|ns| results([timed(2000.0), timed(ns)]));
+        let all = Results::of_runs(&runs);
+        let result = &all.rows[0].results[1];
+        assert_eq!(all.rows[0].times(1).unwrap().median, 5000.0);
+        assert_eq!((all.runs, result.fastest_run), (3, Some(4000.0)));
+        let wrong = results([timed(2000.0), wrong("byte 1")]);
+        let all = Results::of_runs(&[runs[0].clone(), wrong, runs[1].clone()]);
+        assert_eq!(all.failures().count(), 1);
+        assert_eq!(all.rows[0].times(1), None);
     }
 
     #[test]

@@ -69,6 +69,7 @@ impl Sweep {
             methods: methods.iter().map(|method| method.label.clone()).collect(),
             load: floor::loads(&first.mapped, &sampler.clock),
             rows: Vec::new(),
+            runs: 1,
             interrupted: false,
         };
         let progress = progress_bar(self.points.len());
@@ -145,7 +146,11 @@ impl Sampler<'_> {
         let outcomes = outcomes.into_iter().flatten();
         let results = methods.iter().zip(outcomes).map(|(method, outcome)| {
             let function = method.function(point.direction);
-            MethodResult { function, outcome }
+            MethodResult {
+                function,
+                outcome,
+                fastest_run: None,
+            }
         });
         Ok(Row {
             point,

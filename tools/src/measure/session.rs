@@ -173,6 +173,16 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Has every method use other memory, for a run that is independent of the one before.
+    pub(crate) fn change_memory(&mut self, target: &Target) -> Result<()> {
+        for method in &mut self.methods {
+            *method = method.with_other_memory(self.gpu, target)?;
+        }
+        Ok(())
+    }
+}
+
 /// Loads the libraries that the options name, or the loader's choice.
 fn libraries(
     loader: &mut Loader,

@@ -42,9 +42,27 @@ impl Times {
     }
 }
 
+/// Several independent runs: the one whose median is the median of all, the lower one of two, and the smallest
+/// median.
+pub(crate) fn of_runs(mut runs: Vec<Times>) -> Option<(Times, f64)> {
+    runs.sort_by(|a, b| a.median.total_cmp(&b.median));
+    let middle = runs.get(runs.len().saturating_sub(1) / 2)?;
+    Some((*middle, runs[0].median))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_are_represented_by_the_median_one() {
+        let run = |median| Times::new(vec![median]);
+        let middle = |medians: &[f64]| of_runs(medians.iter().map(|&ns| run(ns)).collect());
+        assert_eq!(middle(&[5.0, 1.0, 9.0]), Some((run(5.0), 1.0)));
+        assert_eq!(middle(&[5.0, 9.0]), Some((run(5.0), 5.0)));
+        assert_eq!(middle(&[7.0]), Some((run(7.0), 7.0)));
+        assert_eq!(middle(&[]), None);
+    }
 
     #[test]
     fn shorter_compares_medians() {

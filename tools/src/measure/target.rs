@@ -39,6 +39,10 @@ pub(crate) struct Target {
     )]
     pub(crate) mapping: MappingType,
 
+    /// Reach the GPU memory over PCIe even where a coherent link exists (GDR_PIN_FLAG_FORCE_PCIE)
+    #[arg(short = 'P', long)]
+    pub(crate) force_pcie: bool,
+
     /// A libgdrapi file and its label; repeat the option to compare libraries [default: the one that
     /// the loader finds]
     #[arg(long = "lib", value_name = "[LABEL=]FILE")]

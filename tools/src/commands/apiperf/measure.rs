@@ -3,12 +3,13 @@
 
 use anyhow::{Result, bail};
 
-use crate::cuda::{DeviceBuffer, GPU_PAGE};
-use crate::libgdrapi::{Connection, MappingType};
+use crate::cuda::{DeviceBuffer, GPU_PAGE, Gpu};
+use crate::libgdrapi::{Connection, Library, MappingType};
 use crate::measure::clock::Clock;
-use crate::measure::method::Method;
+use crate::measure::method::{Kind, Method};
 use crate::measure::session::{Session, Setup};
-use crate::measure::stats::Times;
+use crate::measure::stats::{self, Times};
+use crate::measure::target::Target;
 use crate::measure::verify::{difference, pattern};
 use crate::output::progress_bar;
 use crate::system::interrupt::Interrupt;
@@ -18,11 +19,14 @@ use crate::system::interrupt::Interrupt;
 pub(super) struct Config {
     /// Size of the largest buffer.
     pub(super) largest: usize,
+    /// Independent runs.
+    pub(super) runs: u32,
     /// Untimed calls.
     pub(super) warmup: usize,
     /// Timed calls.
     pub(super) iterations: usize,
     pub(super) mapping: MappingType,
+    pub(super) force_pcie: bool,
     pub(super) verify: bool,
 }
 
@@ -34,6 +38,8 @@ pub(super) const CALLS: [&str; 5] = ["pin", "map", "get_info", "unmap", "unpin"]
 pub(super) struct Results {
     pub(super) setup: Setup,
     pub(super) rows: Vec<Row>,
+    /// Independent runs that these are the medians of.
+    pub(super) runs: u32,
     pub(super) interrupted: bool,
 }
 
@@ -50,7 +56,9 @@ pub(super) struct Row {
 pub(super) struct LibraryTimes {
     /// In the order of [`CALLS`].
     pub(super) calls: [Times; CALLS.len()],
-    /// Of each pin.
+    /// The smallest medians of the runs.
+    pub(super) fastest_run: [f64; CALLS.len()],
+    /// Of each pin, of all runs.
     pub(super) pins: Vec<f64>,
 }
 
@@ -62,6 +70,8 @@ struct Pinner {
     // Dropped in this order: closed first, then freed.
     connection: Connection,
     buffer: DeviceBuffer,
+    library: &'static Library,
+    label: String,
 }
 
 impl Pinner {
@@ -74,7 +84,16 @@ impl Pinner {
         Ok(Pinner {
             connection: Connection::open(method.library)?,
             buffer: method.buffer,
+            library: method.library,
+            label: method.label,
         })
+    }
+
+    /// The same library with other memory, of the same size.
+    fn with_other_memory(&self, gpu: &'static Gpu, target: &Target) -> Result<Pinner> {
+        let (len, library) = (self.buffer.len(), self.library);
+        let method = Method::new(Kind::Library, &self.label, library, gpu, target, len)?;
+        Pinner::new(method, target.verify)
     }
 }
 
@@ -90,31 +109,46 @@ fn check(method: &Method) -> Result<()> {
     }
 }
 
-/// Measures all sizes, until the user interrupts.
-pub(super) fn run(session: Session, config: Config) -> Result<Results> {
+/// Measures all sizes in each run, until the user interrupts.
+pub(super) fn run(session: Session, config: Config, target: &Target) -> Result<Results> {
     let methods = session.methods.into_iter();
     let pinners = methods.map(|method| Pinner::new(method, config.verify));
-    let pinners: Vec<_> = pinners.collect::<Result<_>>()?;
+    let mut pinners: Vec<_> = pinners.collect::<Result<_>>()?;
     let clock = Clock::calibrate();
-    let mut results = Results {
-        setup: session.setup,
-        rows: Vec::new(),
-        interrupted: false,
-    };
     let sizes: Vec<_> = doubling(config.largest).collect();
-    let progress = progress_bar(sizes.len());
-    for size in sizes {
-        progress.set_message(format!("{size} B"));
-        let libraries = measure(&pinners, size, config, &clock, &session.interrupt)?;
-        results.rows.push(Row { size, libraries });
-        progress.inc(1);
-        if session.interrupt.requested() {
-            results.interrupted = true;
-            break;
+    // The samples of each size: of each run, of each library.
+    let mut samples: Vec<Vec<Vec<Vec<Sample>>>> = vec![Vec::new(); sizes.len()];
+    let progress = progress_bar(sizes.len() * config.runs as usize);
+    'runs: for run in 0..config.runs {
+        if run > 0 {
+            for pinner in &mut pinners {
+                *pinner = pinner.with_other_memory(session.gpu, target)?;
+            }
+        }
+        for (&size, samples) in sizes.iter().zip(&mut samples) {
+            progress.set_message(format!("{size} B"));
+            samples.push(measure(&pinners, size, config, &clock, &session.interrupt)?);
+            progress.inc(1);
+            if session.interrupt.requested() {
+                break 'runs;
+            }
         }
     }
     progress.finish_and_clear();
-    Ok(results)
+    let measured = sizes.into_iter().zip(samples);
+    let measured = measured.filter(|(_, runs)| !runs.is_empty());
+    let rows = measured.map(|(size, runs)| Row {
+        size,
+        libraries: (0..pinners.len())
+            .map(|library| LibraryTimes::new(runs.iter().map(|run| &run[library][..])))
+            .collect(),
+    });
+    Ok(Results {
+        setup: session.setup,
+        rows: rows.collect(),
+        runs: config.runs,
+        interrupted: session.interrupt.requested(),
+    })
 }
 
 /// 64 KiB, 128 KiB, … up to this number.
@@ -123,17 +157,17 @@ fn doubling(largest: usize) -> impl Iterator<Item = usize> {
         .take_while(move |&size| size <= largest)
 }
 
-/// Times this size, the libraries in turn. One turn is made even after an interrupt.
+/// Times this size, the libraries in turn: the samples of each. One turn is made even after an interrupt.
 fn measure(
     pinners: &[Pinner],
     size: usize,
     config: Config,
     clock: &Clock,
     interrupt: &Interrupt,
-) -> Result<Vec<LibraryTimes>> {
+) -> Result<Vec<Vec<Sample>>> {
     for _ in 0..config.warmup {
         for pinner in pinners {
-            sample(pinner, size, config.mapping, clock)?;
+            sample(pinner, size, config, clock)?;
         }
     }
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); pinners.len()];
@@ -143,21 +177,20 @@ fn measure(
                 0 => place,
                 _ => pinners.len() - 1 - place,
             };
-            samples[library].push(sample(&pinners[library], size, config.mapping, clock)?);
+            samples[library].push(sample(&pinners[library], size, config, clock)?);
         }
         if interrupt.requested() {
             break;
         }
     }
-    let times = samples.iter().map(|samples| LibraryTimes::new(samples));
-    Ok(times.collect())
+    Ok(samples)
 }
 
 /// Times the calls on `size` bytes.
-fn sample(pinner: &Pinner, size: usize, mapping: MappingType, clock: &Clock) -> Result<Sample> {
+fn sample(pinner: &Pinner, size: usize, config: Config, clock: &Clock) -> Result<Sample> {
     let (connection, address) = (&pinner.connection, pinner.buffer.address());
-    let (ns_pin, handle) = timed(clock, || connection.pin(address, size))?;
-    let (ns_map, va) = timed(clock, || connection.map(handle, size, mapping))?;
+    let (ns_pin, handle) = timed(clock, || connection.pin(address, size, config.force_pcie))?;
+    let (ns_map, va) = timed(clock, || connection.map(handle, size, config.mapping))?;
     let (ns_info, _) = timed(clock, || connection.info(handle))?;
     let (ns_unmap, ()) = timed(clock, || connection.unmap(handle, va, size))?;
     let (ns_unpin, ()) = timed(clock, || connection.unpin(handle))?;
@@ -173,11 +206,18 @@ fn timed<T, E>(clock: &Clock, call: impl FnOnce() -> Result<T, E>) -> Result<(f6
 }
 
 impl LibraryTimes {
-    fn new(samples: &[Sample]) -> LibraryTimes {
-        let of_call = |call: usize| samples.iter().map(move |sample| sample[call]);
+    /// Summarizes at least one run.
+    fn new<'a>(runs: impl Iterator<Item = &'a [Sample]> + Clone) -> LibraryTimes {
+        let times = |call: usize| {
+            let of_run =
+                |run: &[Sample]| Times::new(run.iter().map(|sample| sample[call]).collect());
+            stats::of_runs(runs.clone().map(of_run).collect()).expect("there is a run")
+        };
+        let calls: [_; CALLS.len()] = std::array::from_fn(times);
         LibraryTimes {
-            calls: std::array::from_fn(|call| Times::new(of_call(call).collect())),
-            pins: of_call(0).collect(),
+            calls: calls.map(|(median, _)| median),
+            fastest_run: calls.map(|(_, fastest)| fastest),
+            pins: runs.flatten().map(|sample| sample[0]).collect(),
         }
     }
 }

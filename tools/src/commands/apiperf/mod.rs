@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
+use super::Runs;
 use crate::cuda::GPU_PAGE;
 use crate::measure::session::{Extra, Session};
 use crate::measure::target::Target;
@@ -34,6 +35,9 @@ pub(crate) struct Options {
     /// How often each call is made before timing
     #[arg(short = 'w', long, default_value_t = 10, value_name = "N")]
     warmup: usize,
+
+    #[command(flatten)]
+    runs: Runs,
 
     #[command(flatten)]
     target: Target,
@@ -62,13 +66,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let config = measure::Config {
         largest,
+        runs: options.runs.number,
         warmup: options.warmup,
         iterations: options.iterations,
         mapping: options.target.mapping,
+        force_pcie: options.target.force_pcie,
         verify: options.target.verify,
     };
     let session = Session::open("apiperf", &options.target, largest, &Extra::default())?;
-    let results = measure::run(session, config)?;
+    let results = measure::run(session, config, &options.target)?;
     report::write(&results, &options.output, options.plot.as_deref())?;
     Ok(output::exit_status("apiperf", results.interrupted))
 }

@@ -24,6 +24,10 @@ fn text(results: &Results) -> String {
     let mut text = results.setup.to_string();
     let _ = write!(text, "\nMean\n{}", means(results));
     let _ = write!(text, "\nP0 / P50 / P99\n{}", percentiles(results));
+    if results.runs > 1 {
+        let title = "P50 of the median and of the fastest run";
+        let _ = write!(text, "\n{title}\n{}", fastest(results));
+    }
     for row in &results.rows {
         for (library, times) in results.setup.libraries.iter().zip(&row.libraries) {
             let (label, size) = (&library.label, row.size);
@@ -79,6 +83,21 @@ fn percentiles(results: &Results) -> Table {
     table
 }
 
+fn fastest(results: &Results) -> Table {
+    let mut table = Table::new(names());
+    for (row, library, label) in each(results) {
+        let times = &row.libraries[library];
+        let mut cells = vec![row.size.to_string(), label.to_owned()];
+        let pairs = times.calls.iter().zip(times.fastest_run);
+        cells.extend(pairs.map(|(median, fastest)| {
+            let two = [median.median, fastest].map(microseconds);
+            two.join(" / ")
+        }));
+        table.push(cells);
+    }
+    table
+}
+
 /// The median divided by the first library's.
 fn ratio(row: &Row, library: usize, call: usize) -> Option<f64> {
     let median = |library: usize| row.libraries[library].calls[call].median;
@@ -124,6 +143,8 @@ struct Record<'a> {
     p0_ns: f64,
     p50_ns: f64,
     p99_ns: f64,
+    /// The smallest P50 of the runs.
+    fastest_run_ns: f64,
     /// The median divided by the first library's.
     ratio: Option<f64>,
 }
@@ -132,6 +153,8 @@ struct Record<'a> {
 #[derive(Serialize)]
 struct Document<'a> {
     setup: &'a Setup,
+    /// Independent runs; with several, each record is that of the run with the median P50.
+    runs: u32,
     interrupted: bool,
     records: &'a [Record<'a>],
     pins: Vec<Pins<'a>>,
@@ -155,6 +178,7 @@ pub(super) fn write(results: &Results, output: &Output, plot: Option<&Path>) -> 
     });
     let document = Document {
         setup: &results.setup,
+        runs: results.runs,
         interrupted: results.interrupted,
         records: &records,
         pins: pins.collect(),
@@ -170,6 +194,7 @@ fn records(results: &Results) -> Vec<Record<'_>> {
     let of_library = |(row, library, label)| {
         let row: &Row = row;
         let times: &LibraryTimes = &row.libraries[library];
+        let fastest = times.fastest_run;
         times
             .calls
             .iter()
@@ -183,6 +208,7 @@ fn records(results: &Results) -> Vec<Record<'_>> {
                 p0_ns: times.p0,
                 p50_ns: times.median,
                 p99_ns: times.p99,
+                fastest_run_ns: fastest[call],
                 ratio: ratio(row, library, call),
             })
     };

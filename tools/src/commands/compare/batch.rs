@@ -54,7 +54,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let session = Session::open("compare", target, SPREAD, &Extra::default())?;
     let library = &session.methods[0];
     let buffer = DeviceBuffer::alloc(session.gpu, library.buffer.memory(), SPREAD)?;
-    let mapping = map(&buffer)?;
+    let mapping = map(&buffer, target.force_pcie)?;
     let bench = Bench {
         session: &session,
         buffer: &buffer,
@@ -94,10 +94,14 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// The buffer, mapped by the crate.
-fn map(buffer: &DeviceBuffer) -> Result<Mapping> {
+fn map(buffer: &DeviceBuffer, force_pcie: bool) -> Result<Mapping> {
     let gdr = Gdr::open().context("the crate gdrcopy")?;
+    let flags = match force_pcie {
+        true => PinFlags::FORCE_PCIE,
+        false => PinFlags::DEFAULT,
+    };
     // SAFETY: the buffer outlives the mapping, and holds nothing but the bytes that are measured.
-    let pin = unsafe { gdr.pin(buffer.address(), buffer.len(), PinFlags::DEFAULT) }?;
+    let pin = unsafe { gdr.pin(buffer.address(), buffer.len(), flags) }?;
     Ok(pin.map(buffer.len(), MapFlag::Default)?)
 }
 

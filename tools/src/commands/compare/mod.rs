@@ -107,7 +107,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points.len() as f64);
     let points = points.into_iter().map(|point| (point, share)).collect();
-    options.copies.run(&session, points, false, text::render)
+    options.copies.run(session, points, false, 1, text::render)
 }
 
 /// The points in the order in which they are measured: sizes ascend innermost.

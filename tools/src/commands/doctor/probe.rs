@@ -205,7 +205,7 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     if Connection::open(library).is_err() {
         return Err(Failure::new("gdr_open failed"));
     }
-    let mapped = Mapped::new(library, &buffer, MappingType::Default)?;
+    let mapped = Mapped::new(library, &buffer, MappingType::Default, false)?;
     answer.mapping = Some(mapped.mapping_type().into());
     answer.dmabuf = mapped.connection().attribute(USING_DMA_BUF_MMAP) == Some(1);
 
