@@ -406,6 +406,29 @@ fn driver_versions_come_from_their_files() {
     );
 }
 
+#[test]
+fn cdmm_is_reported_where_a_gpu_is_coherent() {
+    let directory = tempfile::tempdir().unwrap();
+    let section = "GPU driver and CUDA";
+    for (mode, verdict, word) in [
+        ("driver", "ok", "on: "),
+        ("numa", "ok", "off: "),
+        ("", "unknown", "NVreg_CoherentGPUMemoryMode"),
+        ("new", "unknown", "new"),
+    ] {
+        let params = format!("ImexChannelCount: 2048\nCoherentGPUMemoryMode: \"{mode}\"\n");
+        let params = stand_in(&directory, "/proc/driver/nvidia/params", &params);
+        let report = doctor(&["--platform", "cached", &params], &[]);
+        report.has_problems(0);
+        report.finds(verdict, section, "CDMM", &[word]);
+        let report = doctor(&[&params], &[]);
+        report.finds("ok", section, "CDMM", &["no GPU has a coherent link"]);
+    }
+    let none = stand_in(&directory, "/proc/driver/nvidia/params", "EnableMSI: 1\n");
+    let report = doctor(&["--platform", "cached", &none], &[]);
+    report.finds("unknown", section, "CDMM", &["not reported"]);
+}
+
 // ---- GPUs ----
 
 #[test]
@@ -631,6 +654,62 @@ fn forced_dma_bufs() {
         &["13.3"],
     );
     report.finds("ok", "gdrdrv", "module version", &["2.6"]);
+}
+
+#[test]
+fn pod_without_gdrdrv() {
+    let mut command = gdrcopy(&["--no-gdrdrv"], &["doctor", "--json"]);
+    let report = Report::of(run(command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1")));
+    report.finds(
+        "problem",
+        "gdrdrv",
+        "device node",
+        &["on the host", "GDRCOPY_ENABLED=true"],
+    );
+}
+
+#[test]
+fn gvisor_sandbox() {
+    let directory = tempfile::tempdir().unwrap();
+    let kernel = "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n";
+    let kernel = stand_in(&directory, "/proc/version", kernel);
+    let report = doctor(&[&kernel], &[]);
+    report.finds("warning", "machine", "sandbox", &["gVisor", "runc"]);
+    let report = doctor(&[], &[]);
+    let subjects = report.findings("machine");
+    assert!(
+        subjects
+            .iter()
+            .all(|finding| finding["subject"] != "sandbox")
+    );
+}
+
+#[test]
+fn settings_of_engines_that_disable_gdrcopy() {
+    let section = "distributed engines";
+    let report = |settings: &[(&str, &str)]| {
+        let library = library();
+        let arguments = ["doctor", "--json", "--lib", library.to_str().unwrap()];
+        let mut command = gdrcopy(&[], &arguments);
+        let report = Report::of(run(command.envs(settings.iter().copied())));
+        report.has_problems(0);
+        report
+    };
+    for (name, bad, good) in [
+        ("UCX_TLS", "rc,sm", "rc,cuda"),
+        ("NCCL_GDRCOPY_ENABLE", "0", "1"),
+        ("NCCL_GDRCOPY_FIFO_ENABLE", "0", "1"),
+        ("NCCL_GDRCOPY_SYNC_ENABLE", "0", "1"),
+        ("FI_HMEM_CUDA_USE_GDRCOPY", "false", "true"),
+        ("DOCA_GPUNETIO_DISABLE_GDRCOPY", "1", "0"),
+    ] {
+        report(&[(name, bad)]).finds("warning", section, name, &[bad, "set"]);
+        report(&[(name, good)]).finds("ok", section, name, &[good]);
+    }
+    let report = report(&[]);
+    report.finds("ok", section, "UCX_TLS", &["not set"]);
+    report.finds("ok", section, "NCCL_GDRCOPY_ENABLE", &["1 has NCCL use it"]);
+    assert_eq!(report.findings(section).len(), 2);
 }
 
 // ---- The library ----

@@ -40,6 +40,7 @@ pub(super) fn findings(cuda: &Cuda, nvml: Option<&Nvml>, backends: Backends) -> 
     if let Ok(version) = cuda.version {
         findings.push(dmabuf(version, backends));
         findings.push(gpus(cuda));
+        findings.push(cdmm(cuda));
     }
     findings.push(peermem());
     findings
@@ -119,6 +120,29 @@ fn gpus(cuda: &Cuda) -> Finding {
             "does nvidia-smi work? After an update of the driver, reload its kernel module \
              or reboot",
         ),
+    }
+}
+
+/// Coherent driver-based memory management: GPU memory that is no NUMA node of the host.
+fn cdmm(cuda: &Cuda) -> Finding {
+    let subject = "CDMM";
+    let gpus = cuda.gpus.as_deref().unwrap_or_default();
+    if !gpus.iter().any(|gpu| gpu.coherent == Some(true)) {
+        return Finding::ok(subject, "not applicable: no GPU has a coherent link");
+    }
+    let params = files::text("/proc/driver/nvidia/params");
+    let mode = params
+        .as_deref()
+        .and_then(|params| files::field(params, "CoherentGPUMemoryMode"));
+    match mode.map(|mode| mode.trim_matches('"')) {
+        Some("driver") => Finding::ok(subject, "on: the GPU's memory is no NUMA node of the host"),
+        Some("numa") => Finding::ok(subject, "off: the GPU's memory is a NUMA node of the host"),
+        Some("") => Finding::unknown(
+            subject,
+            "not set (NVreg_CoherentGPUMemoryMode): as the GPU driver chooses",
+        ),
+        Some(mode) => Finding::unknown(subject, format!("unknown mode {mode}")),
+        None => Finding::unknown(subject, "not reported by /proc/driver/nvidia/params"),
     }
 }
 

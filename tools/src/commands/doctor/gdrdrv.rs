@@ -87,6 +87,9 @@ fn describe(node: &Node) -> String {
 
 fn make_node(container: Option<&str>) -> String {
     String::from(match container {
+        Some("Kubernetes") => {
+            "pass it into the pod: GDRCOPY_ENABLED=true for NVIDIA's device plugin"
+        }
         Some(_) => {
             "pass it into the container: --device=/dev/gdrdrv, or NVIDIA_GDRCOPY=enabled with NVIDIA's \
              container toolkit"
@@ -99,9 +102,10 @@ fn make_node(container: Option<&str>) -> String {
 
 fn load_module(module: &Gdrdrv, container: Option<&str>) -> String {
     if container.is_some() {
-        return "load it on the host (modprobe gdrdrv), and pass it into the container: \
-            --device=/dev/gdrdrv"
-            .into();
+        return format!(
+            "load it on the host (modprobe gdrdrv), and {}",
+            make_node(container)
+        );
     }
     let mut remedy = String::from(match module.installed {
         Some(true) => "load it: modprobe gdrdrv",

@@ -13,6 +13,8 @@ use nix::unistd::{SysconfVar, sysconf};
 use super::backends::Backends;
 use super::report::Finding;
 use crate::cuda::GPU_PAGE;
+use crate::system::files;
+use crate::system::gdrdrv::NODE;
 
 /// Descriptors below which programs hit the limit by themselves, and with one per pin.
 const FEW: rlim_t = 256;
@@ -22,13 +24,16 @@ const FEW_FOR_DMABUFS: rlim_t = 1024;
 const LITTLE_LOCKED: rlim_t = 64 << 20;
 
 pub(super) fn findings(backends: Backends, container: Option<&str>) -> Vec<Finding> {
-    vec![
-        container_finding(container),
+    let mut findings = vec![container_finding(container)];
+    findings.extend(gvisor());
+    findings.extend(cdi(backends));
+    findings.extend([
         copy_routine(),
         pages(),
         descriptors(backends),
         locked_memory(),
-    ]
+    ]);
+    findings
 }
 
 fn descriptors(backends: Backends) -> Finding {
@@ -122,6 +127,46 @@ fn container_finding(kind: Option<&str>) -> Finding {
     }
 }
 
+/// The date in /proc/version of every gVisor.
+const GVISOR_BUILD: &str = "Sun Jan 10 15:06:54 PST 2016";
+
+/// gVisor exports dma-bufs, but has neither gdrdrv nor mappings of dma-bufs.
+fn gvisor() -> Option<Finding> {
+    let version = files::text("/proc/version")?;
+    version.contains(GVISOR_BUILD).then(|| {
+        Finding::warning(
+            "sandbox",
+            "gVisor, which passes neither /dev/gdrdrv nor mappings of dma-bufs through",
+            "start the container with another runtime, as runc",
+        )
+    })
+}
+
+/// Where NVIDIA's container toolkit writes its description of devices.
+const CDI_SPECS: [&str; 2] = ["/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"];
+
+fn cdi(backends: Backends) -> Option<Finding> {
+    let mut specs = CDI_SPECS.iter();
+    specs.find_map(|file| Some(cdi_spec(file, &files::text(file)?, backends.gdrdrv)))
+}
+
+/// Whether containers that get GPUs through CDI get gdrdrv, too.
+fn cdi_spec(file: &str, spec: &str, has_gdrdrv: bool) -> Finding {
+    let subject = "CDI";
+    match spec.contains(NODE) {
+        true => Finding::ok(subject, format!("{file} has {NODE}")),
+        false if has_gdrdrv => Finding::warning(
+            subject,
+            format!("{file} lacks {NODE}: so do containers that get their GPU through it"),
+            format!(
+                "start containers with --device={NODE}; in Kubernetes set GDRCOPY_ENABLED=true for NVIDIA's \
+                 device plugin"
+            ),
+        ),
+        false => Finding::ok(subject, format!("{file} lacks {NODE}, as does this system")),
+    }
+}
+
 fn copy_routine() -> Finding {
     let subject = "copy routine";
     let names: Vec<_> = routines::supported()
@@ -161,5 +206,21 @@ fn pages() -> Finding {
             ),
         ),
         _ => Finding::unknown(subject, "not reported by sysconf"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Verdict;
+    use super::*;
+
+    #[test]
+    fn cdi_specification_without_gdrdrv_is_a_warning_if_the_system_has_it() {
+        let spec = "containerEdits:\n  deviceNodes:\n  - path: /dev/nvidiactl\n";
+        let verdict = |spec: &str, has_gdrdrv| cdi_spec("x.yaml", spec, has_gdrdrv).verdict;
+        assert_eq!(verdict(spec, true), Verdict::Warning);
+        assert_eq!(verdict(spec, false), Verdict::Ok);
+        let with = format!("{spec}  - path: /dev/gdrdrv\n");
+        assert_eq!(verdict(&with, true), Verdict::Ok);
     }
 }

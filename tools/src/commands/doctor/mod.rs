@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! run → examine       one module per section of the report:
-//!   gdrdrv, driver, gpu, host, libraries
+//!   gdrdrv, driver, gpu, host, libraries, engines
 //!   self_test         a child process (probe), which a library may crash or hang
 //! report              the findings, as text or JSON
 //! ```
@@ -10,6 +10,7 @@
 
 mod backends;
 mod driver;
+mod engines;
 mod gdrdrv;
 mod gpu;
 mod host;
@@ -94,6 +95,7 @@ fn examine(options: &Options) -> Report {
     sections.extend([
         Section::new("machine", host::findings(backends, container)),
         Section::new("libgdrapi", libraries::findings(library)),
+        Section::new("distributed engines", engines::findings()),
         Section::new(
             "self-test",
             self_test::findings(&options.gpus, library, gpus),
