@@ -53,6 +53,7 @@ tool copybw-sweep 30 copybw --sweep 4M --size 4M "${measured[@]}" --plot "$direc
 tool copylat 60 copylat --cumemcpy "${measured[@]}" --plot "$directory/copylat.svg"
 tool compare 60 compare --with memcpy,cumemcpy --alignments 0,1 --budget 20 "${measured[@]}" --plot "$directory/compare.svg"
 tool apiperf 20 apiperf "${measured[@]}" --plot "$directory/apiperf.svg"
+tool tune 20 tune --cpu "$core" --lib "gdrapi=$bundle/libgdrapi.so.2"
 for mode in 0 1; do
     tool "pplat-mode$mode" 10 pplat --mode "$mode" "${measured[@]}"
     tool "pplat-mode$mode-4K" 10 pplat --mode "$mode" --size 4096 "${measured[@]}"
