@@ -276,6 +276,8 @@ fn force_pcie_changes_the_mapping_of_a_coherent_gpu() {
         assert_eq!(output.status, Some(1), "{output:?}");
         assert!(output.stderr.contains("gdr_pin_buffer_v2"), "{output:?}");
         assert!(output.stderr.contains("Leave out -P"), "{output:?}");
+        let output = run(&[&coherent[..], &["--fault", "PIN_BUFFER_V2:ENOMEM"]].concat());
+        assert!(output.stderr.contains("BAR1"), "{output:?}");
     }
 }
 

@@ -219,7 +219,7 @@ fn explain(error: Error, memory: Memory) -> Error {
         ("gdr_pin_buffer", Errno::EINVAL) => {
             "This memory cannot be pinned. Try the other of -a cuMemAlloc and -a cuMemCreate"
         }
-        ("gdr_pin_buffer", Errno::ENOMEM) => {
+        ("gdr_pin_buffer" | "gdr_pin_buffer_v2", Errno::ENOMEM) => {
             "The GPU's BAR1 has no room left. Use a smaller -s, or end programs that hold pins"
         }
         ("gdr_pin_buffer", Errno::EMFILE) => "No file descriptor is left. Raise `ulimit -n`",
@@ -229,7 +229,8 @@ fn explain(error: Error, memory: Memory) -> Error {
         ("gdr_pin_buffer_v2", Errno::ENOSYS) => {
             "This library is older than pin flags. Leave out -P"
         }
-        ("gdr_pin_buffer_v2", _) => {
+        // gdrdrv's 524 has no name.
+        ("gdr_pin_buffer_v2", Errno::EINVAL | Errno::EOPNOTSUPP | Errno::UnknownErrno) => {
             "-P needs gdrdrv 2.5 or later and a GPU with a coherent link; others are reached over PCIe anyway. Leave out -P"
         }
         ("gdr_map_v2", Errno::ENOSYS) => "This library is older than mapping types. Leave out -M",
