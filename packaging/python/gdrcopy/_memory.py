@@ -48,7 +48,7 @@ def device_memory(obj: DeviceObject) -> DeviceMemory:
     return memory
 
 
-def _from_cuda_array_interface(obj: SupportsCudaArrayInterface) -> DeviceMemory:
+def _from_cuda_array_interface(obj: Any) -> DeviceMemory:
     interface = obj.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise ValueError("pass an object without a mask")
@@ -83,7 +83,7 @@ _capsule_pointer.argtypes = [ctypes.py_object, c_char_p]
 _capsule_pointer.restype = POINTER(_DLTensor)
 
 
-def _from_dlpack(obj: SupportsDLPack) -> DeviceMemory:
+def _from_dlpack(obj: Any) -> DeviceMemory:
     device = int(obj.__dlpack_device__()[0])
     if device != _DL_CUDA:
         raise ValueError(f"pass an object in CUDA device memory (DLPack device type 2), not of type {device}")
