@@ -33,9 +33,13 @@ deb: unpack ## Makes Debian packages, in build/deb.
 rpm: unpack ## Makes RPM packages, in build/rpm.
 	packaging/rpm/build.sh $(unpacked) build/rpm
 
+# ZIG="python3 -m ziglang" (pip install ziglang) makes a wheel for glibc 2.28, else it is for that of this system. The
+# target directory is another one: cargo does not build again for another linker.
+wheel_linker = $(if $(ZIG),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$(unpacked)/packaging/python/zig-gcc.sh)
+
 .PHONY: wheel
-wheel: unpack ## Makes the Python wheel gdrcopy, in build/wheel.
-	CARGO_TARGET_DIR=$(dir $(unpacked))target $(MAKE) -C $(unpacked) packaged_lib
+wheel: unpack ## Makes the Python wheel gdrcopy, in build/wheel; with ZIG="python3 -m ziglang" for glibc 2.28.
+	$(wheel_linker) CARGO_TARGET_DIR=$(dir $(unpacked))target$(if $(ZIG),-zig) $(MAKE) -C $(unpacked) packaged_lib
 	@rm -rf build/wheel
 	$(unpacked)/packaging/python/build.py $(unpacked)/build/lib/$(shared) build/wheel
 
