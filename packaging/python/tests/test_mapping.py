@@ -4,7 +4,9 @@ import array
 import errno
 import gc
 import os
+import threading
 import unittest
+import unittest.mock
 
 import gdrcopy
 import gpu
@@ -132,6 +134,27 @@ class Copies(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "closed"):
             self.mapping.write(b"x")
 
+    def test_close_waits_for_copies_of_other_threads(self) -> None:
+        functions, calls = gdrcopy._library.functions(), []
+        copy, unpin = functions.gdr_copy_from_mapping, functions.gdr_unpin_buffer
+        closer = threading.Thread(target=self.mapping.close)
+
+        def copy_while_another_thread_closes(*arguments: object) -> int:
+            closer.start()
+            closer.join(0.2)  # as long as a close that does not wait may take to show
+            calls.append("copied")
+            return copy(*arguments)
+
+        def recorded_unpin(*arguments: object) -> int:
+            calls.append("unpinned")
+            return unpin(*arguments)
+
+        replaced = {"gdr_copy_from_mapping": copy_while_another_thread_closes, "gdr_unpin_buffer": recorded_unpin}
+        with unittest.mock.patch.multiple(functions, **replaced):
+            self.assertEqual(self.mapping.read(0, 4), pattern(4))
+            closer.join()
+        self.assertEqual(calls, ["copied", "unpinned"])
+
     def test_numpy_arrays_of_every_type(self) -> None:
         try:
             import numpy
@@ -143,6 +166,16 @@ class Copies(unittest.TestCase):
             self.mapping.write(written, 64)
             self.mapping.read_into(read, 64)
             self.assertEqual(read.tobytes(), written.tobytes())
+
+
+class Pins(unittest.TestCase):
+    def test_force_pcie_is_a_flag_of_the_pin(self) -> None:
+        functions = gdrcopy._library.functions()
+        for force_pcie, flags in ((False, 0), (True, 1)):
+            with unittest.mock.patch.object(functions, "gdr_pin_buffer_v2", return_value=errno.EOPNOTSUPP) as pin:
+                with self.assertRaisesRegex(gdrcopy.Error, "without force_pcie"):
+                    gdrcopy.Mapping((1 << 20, 100), force_pcie=force_pcie)
+            self.assertEqual(pin.call_args.args[3], flags)
 
 
 class Errors(unittest.TestCase):
