@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the deb and RPM packages twice from one release tarball, in directories, with a CARGO_HOME and in time zones that
+# Builds the deb and RPM packages and the Python wheel twice from one release tarball, in directories, with a CARGO_HOME and in time zones that
 # differ, and compares the packages and the libraries in them by their checksums.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,9 +16,9 @@ build() {
     mkdir -p "$dir/source" "$dir/cargo"
     find "${CARGO_HOME:-$HOME/.cargo}" -maxdepth 1 \( -name registry -o -name 'config*' \) -exec cp -r -t "$dir/cargo" {} +
     tar -xf "$tarball" -C "$dir/source" --strip-components=1
-    env -u SOURCE_DATE_EPOCH TZ="$2" CARGO_HOME="$dir/cargo" make -C "$dir/source" deb rpm tarball="$tarball" >"$dir/log" 2>&1 ||
+    env -u SOURCE_DATE_EPOCH TZ="$2" CARGO_HOME="$dir/cargo" make -C "$dir/source" deb rpm wheel tarball="$tarball" >"$dir/log" 2>&1 ||
         { tail -n 40 "$dir/log" >&2 && exit 1; }
-    (cd "$dir/source/build" && sha256sum packages/gdrapi-*/build/lib/libgdrapi* deb/*.deb rpm/*.rpm) >"$work/$1.sha256"
+    (cd "$dir/source/build" && sha256sum packages/gdrapi-*/build/lib/libgdrapi* deb/*.deb rpm/*.rpm wheel/*.whl) >"$work/$1.sha256"
     # What was built takes GiBs.
     rm -r "$dir/source/build/packages/target"
 }

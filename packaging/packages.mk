@@ -4,7 +4,7 @@ release := gdrapi-$(version).0
 tarball ?= $(CURDIR)/build/dist/$(release).tar.gz
 
 # Time stamps in packages: the time of the commit, which git writes into the tarball.
-deb rpm: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
+deb rpm wheel: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
 
 # Packages are built in the unpacked tarball, one after the other, with one target directory.
 unpacked := $(CURDIR)/build/packages/$(release)
@@ -33,13 +33,30 @@ deb: unpack ## Makes Debian packages, in build/deb.
 rpm: unpack ## Makes RPM packages, in build/rpm.
 	packaging/rpm/build.sh $(unpacked) build/rpm
 
+# ZIG="python3 -m ziglang" (pip install ziglang) makes a wheel for glibc 2.28, else it is for that of this system. The
+# target directory is another one: cargo does not build again for another linker.
+wheel_linker = $(if $(ZIG),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$(unpacked)/packaging/python/zig-gcc.sh)
+
+.PHONY: wheel
+wheel: unpack ## Makes the Python wheel gdrcopy, in build/wheel; with ZIG="python3 -m ziglang" for glibc 2.28.
+	$(wheel_linker) CARGO_TARGET_DIR=$(dir $(unpacked))target$(if $(ZIG),-zig) $(MAKE) -C $(unpacked) packaged_lib
+	@rm -rf build/wheel
+	$(unpacked)/packaging/python/build.py $(unpacked)/build/lib/$(shared) build/wheel
+
+.PHONY: wheel-check
+wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.
+	packaging/python/check.sh build/wheel/*.whl $(built)/gdremu
+
 # What the packages contain. Object files must not depend on the directory that they are built in.
 remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release) --remap-path-prefix=$(realpath $(or $(CARGO_HOME),$(HOME)/.cargo))=/usr/share/cargo
 
 remap_c = -ffile-prefix-map=$(CURDIR)=/usr/src/$(release)
 
-.PHONY: packaged
-packaged: export RUSTFLAGS += $(remap)
+.PHONY: packaged packaged_lib
+packaged packaged_lib: export RUSTFLAGS += $(remap)
+packaged_lib:
+	$(MAKE) lib
+
 packaged:
 	$(MAKE) lib emulator tools
 	$(MAKE) -f c_tests/programs.mk plain CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Makes the wheel gdrcopy from the package next to this file and a library. Prints the wheel's path.
+
+    packaging/python/build.py LIBRARY OUTPUT_DIRECTORY
+
+The same files and SOURCE_DATE_EPOCH give the same bytes. Needs a C compiler (CC) and objdump (OBJDUMP).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+SONAME = "libgdrapi.so.2"
+LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"]
+
+
+def version() -> str:
+    header = (ROOT / "include/gdrapi.h").read_text()
+    numbers = re.findall(r"^#define GDR_API_M(?:AJ|IN)OR_VERSION (\d+)$", header, re.MULTILINE)
+    return ".".join([*numbers, "0"])
+
+
+def platform_tag(library: Path) -> str:
+    """manylinux with the newest glibc version that a symbol of the library needs; 2.17 is the oldest there is."""
+    symbols = subprocess.check_output([os.environ.get("OBJDUMP", "objdump"), "-T", library], text=True)
+    minor = max(17, *(int(number) for number in re.findall(r"\(GLIBC_2\.(\d+)", symbols)))
+    return f"manylinux_2_{minor}_{platform.machine()}"
+
+
+def alias(library: bytes) -> bytes:
+    """An empty object with the name libgdrapi.so, which needs the library, from its own directory (by DT_RPATH:
+    LD_LIBRARY_PATH would come before a RUNPATH). A second copy of the library would have a second state."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, SONAME).write_bytes(library)
+        options = "-shared -nostdlib -x c /dev/null -x none -Wl,-soname,libgdrapi.so -Wl,--build-id=none -Wl,--no-as-needed"
+        run_path = "-Wl,--disable-new-dtags -Wl,-rpath,$ORIGIN -o libgdrapi.so"
+        command = [*os.environ.get("CC", "cc").split(), *options.split(), SONAME, *run_path.split()]
+        subprocess.run(command, cwd=directory, check=True)
+        return Path(directory, "libgdrapi.so").read_bytes()
+
+
+def contents(library: Path) -> dict[str, bytes]:
+    info = f"gdrcopy-{version()}.dist-info"
+    files = {f"gdrcopy/{path.name}": path.read_bytes() for path in (HERE / "gdrcopy").glob("*.py*") if path.is_file()}
+    files[f"gdrcopy/lib/{SONAME}"] = library.read_bytes()
+    files["gdrcopy/lib/libgdrapi.so"] = alias(library.read_bytes())
+    licenses = "".join(f"License-File: {name}\n" for name in LICENSES)
+    files[f"{info}/METADATA"] = (
+        f"Metadata-Version: 2.4\nName: gdrcopy\nVersion: {version()}\n"
+        "Summary: Low-latency CPU access to NVIDIA GPU memory, with libgdrapi\n"
+        f"License-Expression: MIT OR Apache-2.0\n{licenses}Requires-Python: >=3.9\n"
+        "Classifier: Operating System :: POSIX :: Linux\nClassifier: Typing :: Typed\n"
+        "Description-Content-Type: text/markdown\n\n" + (HERE / "README.md").read_text()
+    ).encode()
+    tag = f"py3-none-{platform_tag(library)}"
+    files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: gdrapi\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
+    for name in LICENSES:
+        files[f"{info}/licenses/{name}"] = (ROOT / name).read_bytes()
+    record = "".join(f"{name},sha256={digest(data)},{len(data)}\n" for name, data in sorted(files.items()))
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    return files
+
+
+def digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def main() -> None:
+    library, output = map(Path, sys.argv[1:])
+    date = time.gmtime(int(os.environ["SOURCE_DATE_EPOCH"]))[:6]
+    wheel = output / f"gdrcopy-{version()}-py3-none-{platform_tag(library)}.whl"
+    output.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, data in sorted(contents(library).items()):
+            entry = zipfile.ZipInfo(name, date)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (0o100755 if name.startswith("gdrcopy/lib/") else 0o100644) << 16
+            archive.writestr(entry, data)
+    print(wheel)
+
+
+main()

@@ -1,0 +1,36 @@
+"""Errors of the library as exceptions."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Dict, Tuple
+
+REMEDIES: Dict[Tuple[str, int], str] = {
+    ("gdr_pin_buffer_v2", errno.EINVAL): "pass device memory of this process that can be used for GPUDirect RDMA: "
+    "not host, managed or freed memory",
+    ("gdr_pin_buffer_v2", errno.ENOMEM): "close other mappings: BAR1 of the GPU may be full",
+    ("gdr_pin_buffer_v2", errno.EMFILE): "raise the limit of open files (ulimit -n) or close other mappings",
+    ("gdr_pin_buffer_v2", errno.EOPNOTSUPP): "this GPU does not support it; without force_pcie it may",
+    ("gdr_map", errno.EAGAIN): "keep the GPU memory allocated while it is mapped",
+    ("gdr_map", errno.ENOMEM): "raise the limit of address space (ulimit -v) or close other mappings",
+}
+INHERITED = "mappings belong to the process that made them: make one after the fork"
+LOG = "set GDRCOPY_ENABLE_LOGGING=1 to log the reason on stderr"
+
+
+class Error(OSError):
+    """A function of libgdrapi failed: errno, and in remedy what to do."""
+
+    remedy: str
+
+    def __init__(self, number: int, message: str, remedy: str = "") -> None:
+        super().__init__(number, f"{message}; {remedy}" if remedy else message)
+        self.remedy = remedy
+
+
+def check(function: str, number: int) -> None:
+    """Raises Error if the function's result is an errno value."""
+    if number != 0:
+        remedy = INHERITED if number == errno.EACCES else REMEDIES.get((function, number), LOG)
+        raise Error(number, f"{function}: {os.strerror(number)}", remedy)
