@@ -24,7 +24,8 @@ major := $(call header_number,GDR_API_MAJOR_VERSION)
 minor := $(call header_number,GDR_API_MINOR_VERSION)
 version := $(major).$(minor)
 
-built := $(CARGO_TARGET_DIR)/release
+# With CARGO_BUILD_TARGET, cargo builds for another target.
+built := $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release
 shared := libgdrapi.so.$(version)
 preload := libgdrapi-preload.so
 tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor)
@@ -77,6 +78,7 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	scripts/ci/check-symbols.sh build/lib/$(shared)
 	scripts/ci/check-abi.sh build/lib/$(shared)
 	scripts/ci/check-install.sh
+	scripts/ci/check-gdremu-examples.sh
 	$(c_programs)
 	scripts/ci/check-threads.sh
 	scripts/ci/count-instructions.sh
@@ -143,12 +145,12 @@ emulator: ## Builds gdremu, which runs programs on an emulated GPU and driver.
 
 .PHONY: tools
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
-	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy --example generate
+	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
 	@rm -rf build/tools
 	@mkdir -p build/tools/bin
 	@install -m 0755 $(built)/gdrcopy build/tools/bin/gdrcopy
 	@for link in $(tool_links); do ln -s gdrcopy build/tools/bin/$$link; done
-	@$(built)/examples/generate build/tools/share
+	@env -u CARGO_BUILD_TARGET $(CARGO) run --quiet --release --package gdrcopy-tools --example generate build/tools/share
 
 build/tools/bin/gdrcopy:
 	$(MAKE) --no-print-directory tools

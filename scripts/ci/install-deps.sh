@@ -3,7 +3,7 @@
 set -eu
 
 # command:package
-needed="gcc:gcc g++:g++ nm:binutils pkg-config:pkg-config valgrind:valgrind cmake:cmake meson:meson clang:clang abidiff:abigail-tools automake:automake autoconf:autoconf"
+needed="gcc:gcc g++:g++ nm:binutils pkg-config:pkg-config valgrind:valgrind cmake:cmake meson:meson clang:clang abidiff:abigail-tools automake:automake autoconf:autoconf pytest:python3-pytest"
 
 packages=
 for pair in $needed; do
