@@ -137,6 +137,11 @@ fn update_tree(tree: &Path) {
     let names = String::from_utf8(names).expect("names in UTF-8");
     for name in names.split_terminator('\0') {
         let (from, to) = (root().join(name), tree.join(name));
+        if let Ok(target) = fs::read_link(&from) {
+            fs::create_dir_all(to.parent().expect("a directory")).expect("writable");
+            let _ = std::os::unix::fs::symlink(target, &to); // It may be there.
+            continue;
+        }
         let Ok(content) = fs::read(&from) else {
             continue; // Deleted, but not yet in a commit.
         };
