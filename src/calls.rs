@@ -135,7 +135,7 @@ pub(crate) fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result
 /// the device address, other programs another size.
 pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<()> {
     with_buffer(g, handle, |buffer, slot| {
-        let mapping = buffer.mapping.as_ref().ok_or(gdrcopy::Error::NotMapped)?;
+        let mapping = buffer.mapping.as_ref().ok_or(Error::NotMapped)?;
         let (address, mapping_type) = (mapping.first_page(), mapping.mapping_type());
         let mapped = buffer.mapped_size;
         let pages = |size: usize| size.checked_next_multiple_of(page_size());

@@ -22,6 +22,8 @@ pub(crate) enum Error {
         /// The pinned device address.
         address: u64,
     },
+    /// The buffer is not mapped.
+    NotMapped,
     /// No such map flag.
     UnknownMapFlag(i32),
     /// No such attribute.
@@ -48,6 +50,7 @@ impl Error {
             | Error::UnknownHandle(_)
             | Error::ForeignPin
             | Error::UnalignedMap { .. }
+            | Error::NotMapped
             | Error::UnknownMapFlag(_)
             | Error::UnknownAttribute(_)
             | Error::UnknownMappingType(_) => libc::EINVAL,
@@ -72,6 +75,7 @@ impl fmt::Display for Error {
                 "device address {address:#x} does not start a page (64 KiB; with dma-bufs the host's), so its \
                  pin cannot be mapped: align it, or set GDRCOPY_ALLOW_UNALIGNED_MAP=1"
             ),
+            Error::NotMapped => f.write_str("the buffer is not mapped: call gdr_map first"),
             Error::UnknownMapFlag(flag) => {
                 write!(
                     f,

@@ -57,7 +57,7 @@ pub(crate) fn mapping_type(handle: usize) -> Option<MappingType> {
 #[cold]
 pub(crate) fn why_not_mapped(handle: usize) -> Error {
     match slot(handle).map(Slot::state) {
-        Some(state::PIN) => gdrcopy::Error::NotMapped.into(),
+        Some(state::PIN) => Error::NotMapped,
         _ => why_unknown("handle", handle),
     }
 }

@@ -115,7 +115,7 @@ impl PinEntry {
     /// Unmaps it; an error leaves it mapped.
     pub(crate) fn unmap(&mut self) -> Result<()> {
         let ended = self.end_mapping(Mapping::unmap)?;
-        Ok(ended.ok_or(gdrcopy::Error::NotMapped)?)
+        ended.ok_or(Error::NotMapped)
     }
 
     /// Removes the mapping if there is one, then unpins. After an error it is still pinned; and still mapped,

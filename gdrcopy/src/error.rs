@@ -28,8 +28,6 @@ pub enum Error {
     AlreadyMapped,
     /// The driver took the mapping away while it was being made.
     MappingRevoked,
-    /// The pin is not mapped.
-    NotMapped,
     /// The driver gave another mapping type than the one asked for.
     MappingTypeRefused {
         /// The type asked for.
@@ -233,7 +231,6 @@ impl Error {
             | Error::OutOfMapping
             | Error::OutOfPin
             | Error::NotHostMemory
-            | Error::NotMapped
             | Error::UnalignedWord { .. }
             | Error::InvalidAlignment { .. }
             | Error::MappingTypeRefused { .. }
@@ -280,7 +277,6 @@ impl fmt::Display for Error {
                 "the driver revoked the new mapping, as it does when the GPU memory is freed at the same \
                  time: map live memory",
             ),
-            Error::NotMapped => f.write_str("the buffer is not mapped: call gdr_map first"),
             Error::MappingTypeRefused { wanted, given } => write!(
                 f,
                 "asked for a {wanted} mapping, the driver gave {given}: map with GDR_MAP_FLAG_DEFAULT"

@@ -6,7 +6,7 @@
 #
 #   scripts/ci/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
 #
-# valgrind's CPU has no AVX-512: copies of more than a word take the avx2 kernel.
+# valgrind's CPU has no AVX-512: copies of more than a word take the avx2 routine.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -64,7 +64,7 @@ executed() {
     sed -n 's/.*Collected : \([0-9]*\)$/\1/p' "$work/log"
 }
 
-# The first copy, which chooses the kernel, does not count.
+# The first copy, which chooses the routine, does not count.
 printf '%-10s %6s  %s\n' direction bytes instructions
 for direction in write read; do
     for size in 4 8 64; do
