@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -200,13 +201,58 @@ static inline int persistent(int fd)
 /* Page tables that are pinned, in all processes. */
 static inline long page_tables(void)
 {
-    FILE *file = fopen("/proc/driver/gdrdrv/nv_get_pages_refcount", "r");
-    long count;
+    static int file = -1;
+    char count[24] = "";
 
-    CHECK(file != NULL); /* if missing, load the module with dbg_enabled=1 */
-    CHECK(fscanf(file, "%ld", &count) == 1);
-    fclose(file);
-    return count;
+    if (file < 0)
+        file = open("/proc/driver/gdrdrv/nv_get_pages_refcount", O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0); /* if missing, load the module with dbg_enabled=1 */
+    CHECK(pread(file, count, sizeof(count) - 1, 0) > 0);
+    return atol(count);
+}
+
+/* ---- Threads that race ---- */
+
+/*
+ * Threads that wait for each other belong on two processors, where there are two: on one they run in turns, a time slice
+ * each.
+ */
+static inline cpu_set_t processor(int number)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(number % sysconf(_SC_NPROCESSORS_ONLN), &set);
+    return set;
+}
+
+static inline void run_on(int number)
+{
+    cpu_set_t set = processor(number);
+
+    CHECK(sched_setaffinity(0, sizeof(set), &set) == 0);
+}
+
+static inline pthread_t started_on(int number, void *(*run)(void *), void *argument)
+{
+    cpu_set_t set = processor(number);
+    pthread_attr_t attributes;
+    pthread_t thread;
+
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setaffinity_np(&attributes, sizeof(set), &set) == 0);
+    CHECK(pthread_create(&thread, &attributes, run, argument) == 0);
+    CHECK(pthread_attr_destroy(&attributes) == 0);
+    return thread;
+}
+
+/* Runs for a random time below `iterations`. */
+static inline void delay(unsigned int *seed, unsigned int iterations)
+{
+    volatile unsigned int left = (unsigned int)rand_r(seed) % iterations;
+
+    while (left > 0)
+        left--;
 }
 
 /* ---- Access to memory, from any thread ---- */

@@ -8,11 +8,11 @@
 
 #include "device.h"
 
-#include <sched.h>
-
 #define SIZE (2 * GPU_PAGE)
 #define OURS 0x11
 #define THEIRS 0x5e
+#define DELAY 20000
+#define WAKING 10
 
 static long rounds_wanted;
 static int outlives_free; /* persistent pins */
@@ -30,15 +30,6 @@ static pthread_barrier_t begin, end;
 
 /* Counters over all rounds. */
 static long mapped_in_time, read_in_time;
-
-/* Delays this thread by a random time. */
-static void delay(unsigned int *seed)
-{
-    volatile unsigned int left = (unsigned int)rand_r(seed) % 2000;
-
-    while (left > 0)
-        left--;
-}
 
 static void map_and_read(void)
 {
@@ -90,7 +81,7 @@ static void *repeated(void *part)
 
     for (round = 0; round < rounds_wanted; round++) {
         pthread_barrier_wait(&begin);
-        delay(&seed);
+        delay(&seed, DELAY);
         ((void (*)(void))part)();
         pthread_barrier_wait(&end);
     }
@@ -118,7 +109,7 @@ static void free_against_map_against_unpin(void)
         ended = closed = 0;
 
         pthread_barrier_wait(&begin);
-        delay(&seed);
+        delay(&seed, WAKING * DELAY); /* the other threads may still have to wake up */
         gpu_free(memory);
         if (!outlives_free)
             __atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
@@ -151,7 +142,7 @@ static void *freer(void *unused)
     unsigned int seed = (unsigned int)memory.va;
 
     (void)unused;
-    delay(&seed);
+    delay(&seed, DELAY);
     gpu_free(memory);
     return NULL;
 }

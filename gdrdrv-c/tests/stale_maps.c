@@ -8,8 +8,6 @@
 
 #include "device.h"
 
-#include <sched.h>
-
 #define OURS 0x77
 #define THEIRS 0x5e
 
@@ -23,8 +21,6 @@ static int ready, go, ended;
 
 static void *ender(void *seed)
 {
-    volatile unsigned int left = (unsigned int)rand_r(seed) % 3000;
-
     if (how != UNPIN) {
         int gpu_fd = gpu();
 
@@ -33,9 +29,8 @@ static void *ender(void *seed)
     }
     __atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
     while (!__atomic_load_n(&go, __ATOMIC_ACQUIRE))
-        sched_yield();
-    while (left > 0)
-        left--;
+        ;
+    delay(seed, 20000);
     if (how == CLOSE)
         CHECK(close(fd) == 0);
     if (how == UNPIN)
@@ -84,9 +79,9 @@ static void run(enum end end, const char *name, long rounds_wanted)
         fd = driver_open();
         handle = pinned(fd, memory);
         ready = go = ended = 0;
-        CHECK(pthread_create(&thread, NULL, ender, &seed) == 0);
+        thread = started_on(1, ender, &seed);
         while (!__atomic_load_n(&ready, __ATOMIC_ACQUIRE))
-            sched_yield();
+            ;
         __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
         va = map_while_pin_ends(&maps);
         CHECK(pthread_join(thread, NULL) == 0);
@@ -126,6 +121,7 @@ int main(int argc, char **argv)
     enum end end;
 
     catch_faults();
+    run_on(0);
     gpu_leave_free(GPU_PAGE);
     memory = gpu_alloc(GPU_PAGE);
     memset(memory.view, OURS, GPU_PAGE);

@@ -108,7 +108,7 @@ machine=(
     timeout --kill-after=10 "$limit"
     qemu-system-x86_64 "${accelerator[@]}" -smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot
     -kernel "$kernel/vmlinuz" -initrd "$initramfs"
-    -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off rcupdate.rcu_cpu_stall_timeout=120"
+    -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off no_timer_check rcupdate.rcu_cpu_stall_timeout=120"
     -object "memory-backend-ram,id=gpumem,size=$gpu_memory,share=on" -device "ivshmem-plain,memdev=gpumem"
     -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap
     -device virtio-9p-pci,fsdev=host,mount_tag=host
