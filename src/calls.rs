@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::handles::{self, Table};
 use crate::objects::{GdrEntry, PinEntry};
 use crate::slots::Slot;
-use crate::{log, settings};
+use crate::{dma, log, settings};
 
 /// Reads the environment variables, opens the driver and gives it a handle.
 pub(crate) fn open() -> Result<usize> {
@@ -19,6 +19,7 @@ pub(crate) fn open() -> Result<usize> {
         gdr,
         pins: BTreeSet::new(),
         allow_unaligned_map: settings::allow_unaligned_map(),
+        dma: settings::dma_reads().map(dma::reads_from),
     })
 }
 
@@ -51,13 +52,17 @@ pub(crate) unsafe fn pin(
     flags: PinFlags,
     tokens: P2pTokens,
 ) -> Result<usize> {
+    let (gdr, dma) = handles::with(g, |open: &mut GdrEntry, _| {
+        Ok((open.gdr.clone(), open.dma.clone()))
+    })?;
     // SAFETY: contract of this function.
-    let pin = unsafe { gdr(g)?.pin_with_tokens(address, size, flags, tokens) }?;
+    let pin = unsafe { gdr.pin_with_tokens(address, size, flags, tokens) }?;
     let handle = Table::enter()?.insert(PinEntry {
         mapping: None,
         pin,
         gdr: g,
         mapped_size: 0,
+        dma,
     })?;
     let registered = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.insert(handle)));
     if let Err(closed) = registered {

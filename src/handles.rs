@@ -208,6 +208,13 @@ pub(crate) fn with<T: Kind, R>(
     work(object_of(&mut place, handle)?, slot)
 }
 
+/// Works on the object with this handle, unless another caller does.
+pub(crate) fn try_with<T: Kind, R>(handle: usize, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+    let (_, holder) = find::<T>(handle).ok()?;
+    let mut place = holder.0.try_lock()?;
+    object_of(&mut place, handle).ok().map(work)
+}
+
 /// Takes the object with this handle out after `work` on it; the handle is stale from then on. If `work`
 /// fails, the object stays.
 pub(crate) fn take<T: Kind>(

@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use gdrcopy::{Gdr, Mapping, Pin};
+use gdrcopy::{Gdr, Mapping, Pin, Transfer};
 
 use crate::error::{Error, Result};
 use crate::slots::{Slot, state};
@@ -15,6 +16,8 @@ pub(crate) struct GdrEntry {
     pub(crate) pins: BTreeSet<usize>,
     /// Whether buffers that do not start a page can be mapped.
     pub(crate) allow_unaligned_map: bool,
+    /// Makes large reads, if `GDRCOPY_DMA_READ` asks for it.
+    pub(crate) dma: Option<Arc<Transfer>>,
 }
 
 /// The object of a `gdr_mh_t`: a pin, its mapping while it has one, and the handle of its `gdr_t`.
@@ -26,6 +29,7 @@ pub(crate) struct PinEntry {
     pub(crate) gdr: usize,
     /// The size that gdr_map was called with.
     pub(crate) mapped_size: usize,
+    pub(crate) dma: Option<Arc<Transfer>>,
 }
 
 /// What a handle can stand for.

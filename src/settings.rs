@@ -29,6 +29,18 @@ pub(crate) fn apply_to_copies() {
     gdrcopy::set_threads(threads());
 }
 
+/// `GDRCOPY_DMA_READ`: bytes from which CUDA's copy engine makes reads.
+pub(crate) fn dma_reads() -> Option<usize> {
+    let request = env::var_os("GDRCOPY_DMA_READ")?;
+    let bytes = request.to_str().and_then(|text| text.trim().parse().ok());
+    if bytes.is_none() {
+        log::warn!(
+            "GDRCOPY_DMA_READ={request:?} is not a number of bytes; reads go through the mapping"
+        );
+    }
+    bytes.filter(|&bytes| bytes > 0)
+}
+
 fn threads() -> usize {
     let Some(request) = env::var_os("GDRCOPY_THREADS") else {
         return 1;

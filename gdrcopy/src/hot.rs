@@ -4,9 +4,11 @@
 //! last one of a type ends; so the line stays in the caches of the CPUs that copy.
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
+use crate::copy::WORTHWHILE;
 use crate::routines::{self, Routine};
+use crate::types::MappingType;
 
 /// One cache line. Aligned to two: some CPUs prefetch the neighboring line with it.
 #[derive(Debug)]
@@ -14,6 +16,9 @@ use crate::routines::{self, Routine};
 pub(crate) struct Hot {
     /// The copy routine for write-combining mappings.
     routine: AtomicPtr<Routine>,
+    /// Reads of fewer bytes are plain, by mapping type: see `copy`. A table, because a comparison of types would cost
+    /// each read another instruction.
+    plain_reads: [AtomicUsize; 4],
     /// The process's page: see `sys::fork`.
     pub(crate) page: AtomicPtr<()>,
     /// Whether mappings of two types are live: see `copy::mixed`.
@@ -22,6 +27,11 @@ pub(crate) struct Hot {
 
 pub(crate) static HOT: Hot = Hot {
     routine: AtomicPtr::new(ptr::from_ref(&FIRST).cast_mut()),
+    plain_reads: {
+        let mut limits = [const { AtomicUsize::new(0) }; 4];
+        limits[MappingType::WriteCombining as usize] = AtomicUsize::new(WORTHWHILE);
+        limits
+    },
     page: AtomicPtr::new(ptr::null_mut()),
     mixed: AtomicBool::new(false),
 };
@@ -32,6 +42,15 @@ impl Hot {
     pub(crate) fn routine(&self) -> &'static Routine {
         // SAFETY: made from a `&'static Routine`, here and in `set_routine`.
         unsafe { &*self.routine.load(Ordering::Relaxed) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn plain_reads(&self, mapping_type: MappingType) -> usize {
+        self.plain_reads[mapping_type as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn limit_plain_reads(&self, bytes: usize) {
+        self.plain_reads[MappingType::WriteCombining as usize].fetch_min(bytes, Ordering::Relaxed);
     }
 
     /// Selects a routine that this CPU runs.

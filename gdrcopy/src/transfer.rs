@@ -90,6 +90,7 @@ pub struct TransferOptions {
     write_crossover: usize,
     chunk: usize,
     patience: Duration,
+    direct: bool,
 }
 
 impl TransferOptions {
@@ -108,6 +109,13 @@ impl TransferOptions {
     /// Bytes of half the buffer, at least 1: 256 KiB by default. What is longer is copied in pieces of this size.
     pub fn chunk(mut self, bytes: usize) -> TransferOptions {
         self.chunk = bytes.max(1);
+        self
+    }
+
+    /// Whether the copy engine accesses the caller's memory, where that is registered with CUDA: true by default. Else
+    /// it always goes through the buffer.
+    pub fn direct(mut self, direct: bool) -> TransferOptions {
+        self.direct = direct;
         self
     }
 
@@ -139,6 +147,7 @@ impl Default for TransferOptions {
             write_crossover: WRITE_CROSSOVER,
             chunk: CHUNK,
             patience: PATIENCE,
+            direct: true,
         }
     }
 }
@@ -202,7 +211,7 @@ impl Transfer {
     fn read_by_engine(&self, src: MappedSlice<'_>, dst: &mut [u8]) -> Result<Route> {
         let (address, patience) = (src.device_address(), self.options.patience);
         self.with_engine(src, |engine, driver| {
-            if driver.is_host_memory(dst.as_ptr().addr() as u64, dst.len()) {
+            if self.is_direct(driver, dst) {
                 return engine.read_directly(address, dst).map(|()| Route::Direct);
             }
             engine
@@ -216,12 +225,17 @@ impl Transfer {
         self.with_engine(dst, |engine, driver| {
             // SAFETY: all of `dst` is mapped, hence pinned, and may be written: contract of `Gdr::pin`.
             unsafe {
-                if driver.is_host_memory(src.as_ptr().addr() as u64, src.len()) {
+                if self.is_direct(driver, src) {
                     return engine.write_directly(address, src).map(|()| Route::Direct);
                 }
                 engine.write(address, src).map(|()| Route::Buffered)
             }
         })
+    }
+
+    /// Whether the copy engine may access this host memory.
+    fn is_direct(&self, driver: &Driver, host: &[u8]) -> bool {
+        self.options.direct && driver.is_host_memory(host.as_ptr().addr() as u64, host.len())
     }
 
     /// Works with an engine that reaches the memory and that no one else uses, after the thread's earlier writes to

@@ -15,9 +15,15 @@ use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
 use parallel::Job;
+pub(crate) use parallel::WORTHWHILE;
 #[doc(hidden)]
 pub use parallel::end_threads;
 pub use parallel::{MAX_THREADS, set_threads};
+
+// Most copies are plain: through a write-combining mapping, and smaller than what threads or CUDA's copy engine may be
+// asked for. They are inlined into the C functions, which then store little but return addresses. The CPU executes past
+// SFENCE, but later stores, including those to the stack, queue behind it; fewer of them mean fewer stalls in bursts of
+// small writes (docs/performance.md).
 
 /// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores
 /// afterwards.
@@ -31,7 +37,7 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
     unsafe {
         if routines::write_word(dst, src, len) {
             fence_if_mixed();
-        } else if is_plain(mapping_type, len) {
+        } else if len < WORTHWHILE && mapping_type == MappingType::WriteCombining {
             routines::write_wc(HOT.routine(), dst, src, len);
             fence_if_mixed();
         } else {
@@ -50,25 +56,35 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
 pub unsafe fn from_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
-        if routines::read_word(dst, src, len) {
-            fence_if_mixed();
-        } else if is_plain(mapping_type, len) {
-            routines::read_wc(HOT.routine(), dst, src, len);
-            fence_if_mixed();
-        } else {
+        if !read_plainly(mapping_type, dst, src, len) {
             read_otherwise(mapping_type, dst, src, len);
         }
     }
 }
 
-/// Whether a copy is of the common kind: through a write-combining mapping, and by one thread.
+/// [`from_mapping`] for words and plain reads. Others are not made: returns false.
 ///
-/// Copies of that kind are inlined into the C functions, which then store little but return addresses. The CPU
-/// executes past SFENCE, but later stores, including those to the stack, queue behind it; fewer of them
-/// mean fewer stalls in bursts of small writes (docs/performance.md).
+/// # Safety
+/// As for [`from_mapping`].
+#[doc(hidden)]
 #[inline(always)]
-fn is_plain(mapping_type: MappingType, len: usize) -> bool {
-    len < parallel::WORTHWHILE && mapping_type == MappingType::WriteCombining
+pub unsafe fn read_plainly(
+    mapping_type: MappingType,
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+) -> bool {
+    // SAFETY: contract of this function.
+    unsafe {
+        if routines::read_word(dst, src, len) {
+        } else if len < HOT.plain_reads(mapping_type) {
+            routines::read_wc(HOT.routine(), dst, src, len);
+        } else {
+            return false;
+        }
+    }
+    fence_if_mixed();
+    true
 }
 
 /// # Safety
@@ -77,7 +93,7 @@ fn is_plain(mapping_type: MappingType, len: usize) -> bool {
 unsafe fn write_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
-        if len < parallel::WORTHWHILE {
+        if len < WORTHWHILE {
             write_part(mapping_type, dst, src, len);
         } else {
             let (device, chunk_size) = (dst.addr(), parallel::WRITTEN_AT_A_TIME);
@@ -113,13 +129,22 @@ unsafe fn write_part(mapping_type: MappingType, dst: *mut u8, src: *const u8, le
     }
 }
 
+/// Makes reads of this many bytes and more not plain, so that [`read_plainly`] leaves them to its caller.
+#[doc(hidden)]
+pub fn limit_plain_reads(bytes: usize) {
+    HOT.limit_plain_reads(bytes);
+}
+
+/// Reads that are neither words nor plain.
+///
 /// # Safety
 /// As for [`from_mapping`].
+#[doc(hidden)]
 #[inline(never)]
-unsafe fn read_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn read_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
-        if len < parallel::WORTHWHILE {
+        if len < WORTHWHILE {
             read_part(mapping_type, dst, src, len);
         } else {
             let (device, chunk_size) = (src.addr(), parallel::READ_AT_A_TIME);

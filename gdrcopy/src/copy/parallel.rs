@@ -22,7 +22,7 @@ use crate::sys::fork::Owner;
 use crate::types::MappingType;
 
 /// Copies of fewer bytes finish before a second thread is awake.
-pub(super) const WORTHWHILE: usize = 1 << 20;
+pub(crate) const WORTHWHILE: usize = 1 << 20;
 
 /// Bytes of device memory that one thread writes at a time: each chunk ends with a fence.
 pub(super) const WRITTEN_AT_A_TIME: usize = 128 << 10;

@@ -13,6 +13,7 @@ use libloading::Library;
 
 use crate::access::mapped;
 use crate::cuda::Cuda;
+use crate::freshness::rounds;
 use crate::gpu;
 use crate::ownership::PAGE;
 
@@ -220,10 +221,10 @@ fn or_exit(result: gdrcopy::Result<usize>) -> usize {
 #[test]
 #[ignore = "signals_under_gdremu runs it"]
 fn gpu_kernel_echoes_all_messages_across_the_wrap_around() {
-    const COUNT: u32 = 2000;
+    let count = rounds(2000);
     let gpu = gpu::Cuda::new();
     let kernel = gpu.kernel(include_str!("../../examples/echo.ptx"), "echo");
-    for (slots, first) in [(8, u32::MAX - COUNT / 2), (64, 0)] {
+    for (slots, first) in [(8, u32::MAX - count / 2), (64, 0)] {
         let (mapping, address) = mapped(&Cuda::new(), PAGE);
         let ends = rings::<[u32; 4]>(&mapping, slots, first);
         let parameters = [
@@ -231,11 +232,11 @@ fn gpu_kernel_echoes_all_messages_across_the_wrap_around() {
             address + BACK as u64,
             slots.into(),
             first.into(),
-            COUNT.into(),
+            count.into(),
         ];
         // SAFETY: the kernel's parameters; both rings are mapped until it ends.
         unsafe { gpu.launch(&kernel, 1, &parameters) };
-        exchange(ends, COUNT, 1);
+        exchange(ends, count, 1);
         gpu.synchronize();
     }
 }

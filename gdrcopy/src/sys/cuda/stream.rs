@@ -29,8 +29,8 @@ const PORTABLE: c_uint = 1;
 /// While one chunk is copied between the buffer and the caller's memory, the GPU copies the other one.
 const LANES: usize = 2;
 
-/// Queries of a stream before the waiting thread begins to give its CPU away.
-const EAGER_QUERIES: u32 = 200;
+/// How long a waiting thread keeps its CPU before it offers it to others between queries: some 50 MiB by PCIe.
+const EAGER: Duration = Duration::from_millis(1);
 
 /// A stream, and whether the GPU may still access the part of the buffer that belongs to it.
 #[derive(Debug)]
@@ -251,16 +251,16 @@ impl Lane {
 
     /// Waits until the copy has ended, at most as long as `patience`.
     fn wait(&mut self, driver: &Driver, patience: Option<Duration>) -> Result<()> {
-        let (begun, mut queries) = (Instant::now(), 0_u32);
+        let begun = Instant::now();
         loop {
             if let Some(result) = self.poll(driver) {
                 return result;
             }
-            if patience.is_some_and(|patience| begun.elapsed() > patience) {
+            let waited = begun.elapsed();
+            if patience.is_some_and(|patience| waited > patience) {
                 return Err(Error::TimedOut);
             }
-            queries = queries.saturating_add(1);
-            match queries < EAGER_QUERIES {
+            match waited < EAGER {
                 true => std::hint::spin_loop(),
                 false => std::thread::yield_now(),
             }

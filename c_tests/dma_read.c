@@ -1,0 +1,273 @@
+/*
+ * GDRCOPY_DMA_READ: reads from that size on are made by CUDA's copy engine, through a buffer of the library, and
+ * through the mapping where CUDA does not answer. The bytes are right in any case.
+ */
+
+#include <pthread.h>
+
+#include "emulator.h"
+#include "gpu.h"
+#include "logged.h"
+
+#define FROM 20000
+#define SIZE (4 * GPU_PAGE_SIZE)
+#define THREADS 4
+#define ENGINE "copy engine with a buffer"
+#define MAPPING "bytes through the mapping"
+
+static struct gpu_buffer buffer;
+static gdr_t g;
+static gdr_mh_t handle;
+static unsigned char *va;
+static unsigned char sent[SIZE];
+
+static void start(const char *setting)
+{
+    CHECK(setenv("GDRCOPY_DMA_READ", setting, 1) == 0);
+    g = gdr_open();
+    CHECK(g != NULL);
+    handle = pin(g, buffer.address, SIZE - 100);
+    va = map(g, handle, SIZE - 100);
+}
+
+static void end(void)
+{
+    CHECK_OK(gdr_close(g));
+}
+
+/* Another pattern in each call: a read that does nothing is noticed. */
+static void check_read(size_t offset, size_t size)
+{
+    static __thread unsigned char seen[SIZE + 2];
+    static __thread unsigned filler;
+
+    memset(seen, (int)++filler, size + 2);
+    CHECK_OK(gdr_copy_from_mapping(handle, seen + 1, va + offset, size));
+    CHECK_BYTES(seen + 1, sent + offset, size);
+    CHECK_EQUAL(seen[0], filler % 256);
+    CHECK_EQUAL(seen[size + 1], filler % 256);
+}
+
+static void send(unsigned seed)
+{
+    fill(sent, SIZE, seed);
+    gpu_write(buffer.address, sent, SIZE);
+}
+
+static void small_reads(void)
+{
+    start("20000");
+    check_read(0, 8);
+    check_read(1, 4096);
+    check_read(77, FROM - 1);
+    end();
+}
+
+static void large_reads(void)
+{
+    size_t i;
+
+    start("20000");
+    for (i = 0; i < 100; i++)
+        check_read(i * 777, FROM + i * 1001);
+    /* What was written before is read. */
+    memset(sent + 100, 0x3c, 1000);
+    CHECK_OK(gdr_copy_to_mapping(handle, va + 100, sent + 100, 1000));
+    check_read(0, SIZE - 100);
+    end();
+}
+
+static void read_of_whole_pages(void)
+{
+    start("20000");
+    check_read(0, SIZE); /* 100 bytes more than were pinned */
+    end();
+}
+
+static void invalid_setting(void)
+{
+    start("64K");
+    check_read(0, SIZE);
+    end();
+    start("0");
+    check_read(0, SIZE);
+    end();
+}
+
+static void settings_and_sizes_choose_the_path(void)
+{
+    const char *log;
+
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    send(1);
+    log = log_of(small_reads, "1");
+    CHECK_NOT_LOGGED(log, ENGINE);
+    CHECK_NOT_LOGGED(log, MAPPING);
+    CHECK_NOT_LOGGED(log_of(read_of_whole_pages, "1"), ENGINE);
+    log = log_of(invalid_setting, "1");
+    CHECK_NOT_LOGGED(log, ENGINE);
+    CHECK_LOGGED(log, "GDRCOPY_DMA_READ=\"64K\" is not a number of bytes");
+    CHECK_NOT_LOGGED(log, "GDRCOPY_DMA_READ=\"0\"");
+
+    log = log_of(large_reads, "1");
+    CHECK_NOT_LOGGED(log, MAPPING);
+    start("20000");
+    if (info_of(g, handle).mapping_type == GDR_MAPPING_TYPE_CACHING)
+        CHECK_NOT_LOGGED(log, ENGINE);
+    else
+        CHECK_LOGGED(log, ENGINE);
+    end();
+    gpu_free(&buffer);
+}
+
+static void read_in_callback(void *unused)
+{
+    (void)unused;
+    check_read(5, FROM);
+}
+
+static void call_back(void)
+{
+    CUstream stream;
+
+    start("20000");
+    CUDA(cuStreamCreate(&stream, 1));
+    CUDA(cuLaunchHostFunc(stream, read_in_callback, NULL));
+    CUDA(cuStreamSynchronize(stream));
+    check_read(5, FROM);
+    CUDA(cuStreamDestroy(stream));
+    end();
+}
+
+static void host_callbacks_read_through_the_mapping(void)
+{
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    send(2);
+    call_back();
+    gpu_free(&buffer);
+}
+
+static struct emulator emulator;
+
+static void cuda_fails(void)
+{
+    static const char *const faults[] = {
+        "cuPointerGetAttribute:800", "cuStreamCreateWithPriority:800", "cuMemHostRegister:2",
+        "cuMemcpyDtoHAsync:999@2", "cuStreamQuery:719@2", "cuStreamQuery:600",
+    };
+    size_t i;
+
+    for (i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        start("20000");
+        send(3 + i);
+        CHECK(emulator.faults_set(faults[i]) == 0);
+        check_read(0, SIZE - 100);
+        CHECK(emulator.faults_set("") == 0);
+        check_read(0, SIZE - 100);
+        end();
+    }
+}
+
+static void mapping_finishes_what_cuda_does_not(void)
+{
+    const char *log;
+    int is_cached;
+
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    start("20000");
+    is_cached = info_of(g, handle).mapping_type == GDR_MAPPING_TYPE_CACHING;
+    end();
+    log = log_of(cuda_fails, "1");
+    if (!is_cached)
+        CHECK_LOGGED(log, MAPPING);
+    gpu_free(&buffer);
+}
+
+/* A copy into the caller's memory could not be left when it takes too long. */
+static void registered_memory_is_not_left_to_a_late_copy(void)
+{
+    size_t size = round_up(SIZE, (size_t)sysconf(_SC_PAGESIZE));
+    unsigned char *seen = aligned_alloc((size_t)sysconf(_SC_PAGESIZE), size);
+
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    send(40);
+    CHECK(seen != NULL);
+    CUDA(cuMemHostRegister(seen, size, 0));
+    start("20000");
+    CHECK(emulator.faults_set("cuStreamQuery:600") == 0);
+    CHECK_OK(gdr_copy_from_mapping(handle, seen, va, SIZE - 100));
+    CHECK(emulator.faults_set("") == 0);
+    CHECK_BYTES(seen, sent, SIZE - 100);
+    end();
+    CUDA(cuMemHostUnregister(seen));
+    free(seen);
+    gpu_free(&buffer);
+}
+
+static void *read_repeatedly(void *number)
+{
+    size_t i, offset = *(const size_t *)number;
+
+    for (i = 0; i < 50; i++)
+        check_read(offset + i, FROM + 100 * i);
+    return NULL;
+}
+
+static void threads_share_a_handle(void)
+{
+    pthread_t threads[THREADS];
+    size_t offsets[THREADS], i;
+
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    send(20);
+    start("1");
+    for (i = 0; i < THREADS; i++) {
+        offsets[i] = i * FROM;
+        CHECK(pthread_create(&threads[i], NULL, read_repeatedly, &offsets[i]) == 0);
+    }
+    for (i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    end();
+    gpu_free(&buffer);
+}
+
+static void forked_children_read_nothing(void)
+{
+    unsigned char seen[FROM] = {0};
+    pid_t child;
+    int status;
+
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    send(30);
+    start("20000");
+    check_read(0, FROM);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        _exit(gdr_copy_from_mapping(handle, seen, va, FROM) == EACCES && seen[0] == 0 ? 0 : 1);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_EQUAL(status, 0);
+    check_read(1, FROM);
+    end();
+    gpu_free(&buffer);
+}
+
+int main(void)
+{
+    in_child(settings_and_sizes_choose_the_path);
+    in_child(host_callbacks_read_through_the_mapping);
+    in_child(threads_share_a_handle);
+    in_child(forked_children_read_nothing);
+    if (gpu_is_emulated()) {
+        emulator = find_emulator("dma_read");
+        in_child(mapping_finishes_what_cuda_does_not);
+        in_child(registered_memory_is_not_left_to_a_late_copy);
+    }
+    return passed("dma_read");
+}
