@@ -488,6 +488,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "2 MiB take Miri minutes")]
     fn no_thread_is_created_by_default() {
         let src = pattern(2 * WORTHWHILE, 3);
         let mut dst = vec![0; src.len()];
