@@ -80,6 +80,7 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	scripts/ci/check-install.sh
 	scripts/ci/check-gdremu-examples.sh
 	$(c_programs)
+	$(MAKE) --no-print-directory loom
 	scripts/ci/check-threads.sh
 	scripts/ci/count-instructions.sh
 	tests/cross/run.sh
@@ -87,6 +88,16 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 .PHONY: mutants
 mutants: ## Puts each deliberate defect of tests/mutants.toml into a copy of the library: the tests that it names must fail.
 	$(CARGO) test --package libgdrapi --test mutants -- --ignored --nocapture
+
+# In a directory of its own: dependencies are built again with the flag.
+.PHONY: loom
+loom: ## Runs pools and rings in every interleaving of their threads that loom finds.
+	RUSTFLAGS="--cfg gdrapi_loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom $(CARGO) test --package gdrcopy --lib loom_tests::
+
+.PHONY: miri
+miri: ## Runs the crate's tests that call no kernel under Miri, which needs a nightly toolchain.
+	@$(CARGO) +nightly miri --version || { echo "Miri is missing: rustup toolchain install nightly --component miri,rust-src"; exit 1; }
+	$(CARGO) +nightly miri test --package gdrcopy --lib --test copy_routines
 
 .PHONY: consumers
 consumers: lib emulator ## Builds UCX against the library, and runs its tests on emulated machines.

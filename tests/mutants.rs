@@ -199,6 +199,10 @@ fn run(test: &str, work: &Path) -> Output {
             "--exact",
             name,
         ]);
+    } else if package == "loom" {
+        cargo.env("RUSTFLAGS", "--cfg gdrapi_loom");
+        cargo.env("CARGO_TARGET_DIR", work.join("target/loom"));
+        cargo.args(["test", "--package", "gdrcopy", "--lib", name]);
     } else {
         cargo.args([
             "test",

@@ -42,13 +42,14 @@ impl Gdr {
 
     pub(crate) fn open_with(options: &Options) -> Result<Gdr> {
         fork::enter()?;
-        let shared = Shared {
-            backend: backend::open(options)?,
-            owner: Owner::current(),
-        };
-        Ok(Gdr {
-            shared: Arc::new(shared),
-        })
+        Ok(Gdr::of_backend(backend::open(options)?))
+    }
+
+    pub(crate) fn of_backend(backend: Box<dyn Backend>) -> Gdr {
+        let owner = Owner::current();
+        Gdr {
+            shared: Arc::new(Shared { backend, owner }),
+        }
     }
 
     /// The driver's version.

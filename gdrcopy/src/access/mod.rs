@@ -7,6 +7,8 @@ mod array;
 mod batch;
 mod gather;
 mod slice;
+#[cfg(test)]
+mod tests;
 mod word;
 
 pub use array::Array;

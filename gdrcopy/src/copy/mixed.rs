@@ -87,7 +87,11 @@ mod tests {
             .into_iter()
             .cycle()
             .take(8)
-            .map(|kind| std::thread::spawn(move || (0..2000).for_each(|_| drop(Live::new(kind)))))
+            .map(|kind| {
+                std::thread::spawn(move || {
+                    (0..if cfg!(miri) { 20 } else { 2000 }).for_each(|_| drop(Live::new(kind)))
+                })
+            })
             .collect();
         for thread in threads {
             thread.join().expect("no panic");

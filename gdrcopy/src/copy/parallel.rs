@@ -401,6 +401,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no semaphores")]
     fn helpers_copy_every_byte_in_each_round() {
         let mut pool = Pool::start(3);
         assert_eq!(pool.threads.len(), 3);
@@ -415,6 +416,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no semaphores")]
     fn helpers_copy_some_of_the_chunks() {
         use std::sync::atomic::AtomicU32;
         static BY_OTHERS: AtomicU32 = AtomicU32::new(0);
@@ -442,6 +444,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no fork")]
     fn pool_in_forked_child_is_not_usable() {
         crate::sys::fork::enter().expect("memory for a page");
         let pool = Pool::start(2);
@@ -461,6 +464,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no sched_setaffinity of one's own thread")]
     fn threads_are_no_more_than_the_cpus_of_the_caller() {
         std::thread::spawn(|| {
             let all = threads_allowed(MAX_THREADS);
@@ -484,6 +488,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "2 MiB take Miri minutes")]
     fn no_thread_is_created_by_default() {
         let src = pattern(2 * WORTHWHILE, 3);
         let mut dst = vec![0; src.len()];

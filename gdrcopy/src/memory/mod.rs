@@ -3,6 +3,8 @@
 mod cuda;
 #[cfg(feature = "cudarc")]
 mod cudarc;
+#[cfg(test)]
+pub(crate) mod fake;
 mod mapped;
 
 use std::fmt;

@@ -203,7 +203,11 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 8 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         #[test]
         fn blocks_are_apart_and_aligned_and_come_back_whole(steps in prop::collection::vec(step(), 1..200)) {

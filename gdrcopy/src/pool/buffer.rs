@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use std::ops::RangeBounds;
-use std::sync::Arc;
 
 use bytemuck::Pod;
 
@@ -10,6 +9,7 @@ use crate::access::{Array, MappedSlice, Scalar, Word};
 use crate::error::Result;
 use crate::pool::blocks::Block;
 use crate::pool::chunk::Chunk;
+use crate::pool::sync::Arc;
 
 /// GPU memory from a [`Pool`](crate::Pool), pinned and mapped. Dropping it gives the memory back.
 ///

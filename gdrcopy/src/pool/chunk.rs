@@ -2,15 +2,14 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::access::MappedSlice;
 use crate::error::Result;
 use crate::gdr::Gdr;
 use crate::memory::{DeviceMemory, MappedMemory};
 use crate::pool::blocks::{Block, Blocks};
+use crate::pool::sync::{Arc, Guard, Mutex};
 use crate::pool::{PoolBuffer, PoolOptions};
-use crate::sync::{Guard, Mutex};
 
 #[derive(Debug)]
 pub(super) struct Chunk {
@@ -32,10 +31,10 @@ impl Chunk {
         Ok(Arc::new(Chunk { memory, blocks }))
     }
 
-    /// A buffer in it, if it has room. `len` is at least 1, `align` a power of two.
-    pub(super) fn take(self: &Arc<Chunk>, len: usize, align: u64) -> Option<PoolBuffer> {
-        let block = self.blocks.lock().take(len as u64, align)?;
-        Some(PoolBuffer::new(Arc::clone(self), block, len))
+    /// A buffer in a chunk, if it has room. `len` is at least 1, `align` a power of two.
+    pub(super) fn take(chunk: &Arc<Chunk>, len: usize, align: u64) -> Option<PoolBuffer> {
+        let block = chunk.blocks.lock().take(len as u64, align)?;
+        Some(PoolBuffer::new(Arc::clone(chunk), block, len))
     }
 
     /// Frees a block of this chunk; in a forked child, does nothing: the lock may be held for ever there.

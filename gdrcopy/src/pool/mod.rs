@@ -7,10 +7,14 @@
 mod blocks;
 mod buffer;
 mod chunk;
+#[cfg(all(test, gdrapi_loom))]
+mod loom_tests;
 mod options;
+pub(crate) mod sync;
+#[cfg(all(test, not(gdrapi_loom)))]
+mod tests;
 
 use std::mem;
-use std::sync::{Arc, Weak};
 
 pub use buffer::PoolBuffer;
 pub use options::PoolOptions;
@@ -18,11 +22,11 @@ pub use options::PoolOptions;
 use crate::error::{Error, Result};
 use crate::gdr::Gdr;
 use crate::memory::{DeviceAllocator, DeviceMemory, whole_pages};
-use crate::sync::Mutex;
 use crate::sys::fork::Owner;
 use crate::types::GPU_PAGE_SIZE as PAGE;
 use blocks::LARGE;
 use chunk::Chunk;
+use sync::{Arc, Mutex, Weak};
 
 /// Hands out small buffers of GPU memory that is pinned and mapped in large chunks.
 ///
@@ -209,7 +213,7 @@ impl Pool {
             return Ok(buffer);
         }
         let chunk = self.chunk(self.options.chunk_len, align)?;
-        let buffer = chunk.take(len, align);
+        let buffer = Chunk::take(&chunk, len, align);
         self.chunks.lock().shared.push(chunk);
         buffer.ok_or(Error::PoolExhausted)
     }
@@ -221,7 +225,7 @@ impl Pool {
         }
         let pages = (len as u64).checked_next_multiple_of(PAGE);
         let chunk = self.chunk(pages.ok_or(Error::RangeOverflow)?, align)?;
-        let buffer = chunk.take(len, align).ok_or(Error::PoolExhausted)?;
+        let buffer = Chunk::take(&chunk, len, align).ok_or(Error::PoolExhausted)?;
         let own = &mut self.chunks.lock().own;
         own.retain(|chunk| chunk.strong_count() > 0);
         own.push(Arc::downgrade(&chunk));
@@ -234,7 +238,7 @@ impl Pool {
         chunks
             .shared
             .iter()
-            .find_map(|chunk| chunk.take(len, align))
+            .find_map(|chunk| Chunk::take(chunk, len, align))
     }
 
     /// A new chunk of `len` bytes, whole pages, that starts at a multiple of `align`.

@@ -7,6 +7,7 @@
 use core::mem::MaybeUninit;
 use core::ptr;
 
+use super::read_volatile;
 use super::routine::{BlockFn, LINE};
 
 /// One load of `len` bytes: 1, 2, 4 or 8.
@@ -41,7 +42,7 @@ pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
     // SAFETY: a `T` is readable at `src`, which is aligned, and writable at `dst`: contract of this function.
     unsafe {
         dst.cast::<T>()
-            .write_unaligned(src.cast::<T>().read_volatile())
+            .write_unaligned(read_volatile(src.cast::<T>()))
     }
 }
 

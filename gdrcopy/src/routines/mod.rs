@@ -30,6 +30,8 @@
 
 mod arch;
 mod loads;
+#[cfg(gdrapi_loom)]
+pub(crate) mod loom;
 mod portable;
 mod routine;
 mod select;
@@ -40,6 +42,12 @@ use core::ptr;
 pub use arch::supported;
 pub use routine::{Item, Routine};
 pub use select::{best, find};
+
+/// One access that the compiler neither splits, merges nor drops.
+#[cfg(not(gdrapi_loom))]
+use core::ptr::{read_volatile, write_volatile};
+#[cfg(gdrapi_loom)]
+use loom::{read_volatile, write_volatile};
 
 use arch::fence;
 pub use fence::{after_read, after_write, before_read, before_write};
@@ -179,7 +187,7 @@ pub unsafe fn store<T: Copy>(dst: *mut T, value: T) {
 pub unsafe fn load<T: Copy>(src: *const T) -> T {
     fence::before_read();
     // SAFETY: contract of this function.
-    let value = unsafe { src.read_volatile() };
+    let value = unsafe { read_volatile(src) };
     fence::after_read();
     value
 }
@@ -191,7 +199,7 @@ pub unsafe fn load<T: Copy>(src: *const T) -> T {
 #[inline(always)]
 pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
     // SAFETY: contract of this function.
-    unsafe { dst.write_volatile(value) }
+    unsafe { write_volatile(dst, value) }
 }
 
 /// Copies `len` bytes of host memory to a mapping. [`before_write`] and [`after_write`] order it.

@@ -5,6 +5,7 @@
 //! and each byte is stored once.
 
 use super::routine::{BlockFn, LINE};
+use super::write_volatile;
 
 /// One store of `len` bytes: 1, 2, 4 or 8.
 ///
@@ -36,10 +37,7 @@ pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn word<T>(dst: *mut u8, src: *const u8) {
     debug_assert!(dst.cast::<T>().is_aligned());
     // SAFETY: a `T` is readable at `src` and writable at `dst`, which is aligned: contract of this function.
-    unsafe {
-        dst.cast::<T>()
-            .write_volatile(src.cast::<T>().read_unaligned())
-    }
+    unsafe { write_volatile(dst.cast::<T>(), src.cast::<T>().read_unaligned()) }
 }
 
 /// Stores the line `dst` in `W`s.

@@ -40,5 +40,7 @@ fn spin<R>(deadline: Option<Instant>, mut attempt: impl FnMut() -> Result<Option
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(Error::TimedOut);
         }
+        #[cfg(gdrapi_loom)]
+        loom::thread::yield_now();
     }
 }

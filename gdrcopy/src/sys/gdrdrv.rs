@@ -323,6 +323,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no such ioctl")]
     fn command_on_another_file_is_enotty() {
         let null = std::fs::File::open("/dev/null").expect("every system has it");
         let file = DeviceFile(Descriptor::new(null.into()));

@@ -162,6 +162,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn retired_region_stays_reserved_unlike_an_unmapped_one() {
         let page = crate::sys::fork::page_size();
         let file = memory(page);
@@ -178,6 +179,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn borrowed_region_stays_mapped() {
         let page = crate::sys::fork::page_size();
         let file = memory(page);
@@ -191,6 +193,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn lengths_beyond_the_address_space_are_out_of_memory() {
         let page = crate::sys::fork::page_size();
         let len = usize::MAX - page + 1;

@@ -162,6 +162,14 @@ fn forked_child_is_not_served() {
         .expect("the parent's mapping is as it was");
 }
 
+fn bytes(kept: &[(u64, usize, u8)]) -> usize {
+    kept.iter().map(|&(_, len, _)| len).sum()
+}
+
+fn overlap((a, a_len, _): (u64, usize, u8), (b, b_len, _): (u64, usize, u8)) -> bool {
+    a < b + b_len as u64 && b < a + a_len as u64
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Alloc,
@@ -181,8 +189,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The model: live buffers with the byte that they are full of. What the cache serves is always the memory of a
-/// live buffer, never of an earlier one at its address.
+/// The model: live buffers with the byte that they are full of, and what the cache keeps of them, in the order of
+/// use. What the cache serves is always the memory of a live buffer, never of an earlier one at its address.
 #[test]
 #[ignore = "pin_cache_under_gdremu runs it"]
 fn cache_serves_what_is_allocated_now() {
@@ -199,6 +207,9 @@ fn cache_serves_what_is_allocated_now() {
         let mut buffers: Vec<(u64, u8)> = Vec::new();
         let mut freed = BTreeMap::new();
         let mut stamp = 0_u8;
+        // Address, length and the buffer's byte.
+        let mut kept: Vec<(u64, usize, u8)> = Vec::new();
+        let (mut hits, mut misses) = (0, 0);
         for step in steps {
             match step {
                 Step::Alloc if buffers.len() < 4 => {
@@ -225,14 +236,29 @@ fn cache_serves_what_is_allocated_now() {
                     prop_assert_eq!(cuda.read(from + len as u64 - 1, 1), [stamp]);
                     let again = get(&cache, from, len).expect("live memory");
                     prop_assert!(Arc::ptr_eq(&mapping, &again), "not kept");
+                    let entry = (from, len, stamp);
+                    if kept.contains(&entry) {
+                        hits += 1;
+                        kept.retain(|other| *other != entry);
+                    } else {
+                        misses += 1;
+                        kept.retain(|other| other.2 == stamp || !overlap(*other, entry));
+                        while bytes(&kept) + len > CAPACITY {
+                            kept.remove(0);
+                        }
+                    }
+                    hits += 1;
+                    kept.push(entry);
                 }
                 Step::Invalidate(which) => {
                     let (address, _) = buffers[which % buffers.len()];
                     cache.invalidate(address, BUFFER).expect("this process");
+                    kept.retain(|other| !overlap(*other, (address, BUFFER, 0)));
                 }
             }
-            let report = cache.report().expect("this process");
-            prop_assert!(report.bytes <= CAPACITY as u64, "{:?}", report);
+            prop_assert!(bytes(&kept) <= CAPACITY);
+            let expected = (kept.len(), bytes(&kept) as u64, hits, misses);
+            prop_assert_eq!(report(&cache), expected);
         }
         for (address, _) in buffers {
             cuda.free(address);

@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
 use gdrcopy::{
-    CudaAllocator, DeviceAllocator, DeviceMemory, Error, Gdr, MapFlag, Mapping, Pin, Pool,
-    PoolBuffer, RawMemory,
+    CudaAllocator, DeviceAllocator, DeviceMemory, Error, Gdr, MapFlag, Mapping, Pin, PinCache,
+    Pool, PoolBuffer, RawMemory,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -497,6 +497,7 @@ fn memory_is_freed_after_it_is_unpinned() {
 enum Owner {
     Pin(Pin),
     Mapping(Mapping),
+    Cached(Arc<Mapping>),
     Buffer(PoolBuffer),
 }
 
@@ -504,6 +505,9 @@ enum Owner {
 enum Step {
     Pin(usize),
     Alloc(usize),
+    /// Pins via the cache that all threads use.
+    Cache(usize),
+    Invalidate,
     /// Maps a pin, and drops it if so.
     Map(usize, bool),
     /// Writes and reads back.
@@ -521,6 +525,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (1..3 * PAGE).prop_map(Step::Pin),
         3 => prop_oneof![1..100_usize, 1..3 * PAGE, 2 * MIB..3 * MIB].prop_map(Step::Alloc),
+        3 => (1..3_usize).prop_map(|pages| Step::Cache(pages * PAGE)),
+        1 => Just(Step::Invalidate),
         3 => (any(), prop::bool::ANY).prop_map(|(which, gone)| Step::Map(which, gone)),
         3 => any().prop_map(Step::Use),
         2 => any().prop_map(Step::Send),
@@ -544,17 +550,18 @@ fn random_drops_and_moves_across_threads_leave_no_pin() {
     let steps = prop::collection::vec(prop::collection::vec(step(), 1..30), 3);
     let result = TestRunner::new(config).run(&steps, |steps| {
         let pool = Arc::new(self::pool());
+        // For one of the two ranges that are asked for.
+        let cache = PinCache::new(&gdr, 2 * PAGE).expect("an emulated CUDA driver");
         std::thread::scope(|s| {
             let channels: Vec<_> = steps.iter().map(|_| mpsc::channel()).collect();
             let (senders, receivers): (Vec<_>, Vec<_>) = channels.into_iter().unzip();
             for ((i, steps), receiver) in steps.into_iter().enumerate().zip(receivers) {
                 let next = senders[(i + 1) % senders.len()].clone();
-                let (gdr, pool) = (&gdr, Arc::clone(&pool));
-                s.spawn(move || run(steps, gdr, address, pool, &next, &receiver));
+                let (shared, pool) = ((&gdr, &cache, address), Arc::clone(&pool));
+                s.spawn(move || run(steps, shared, pool, &next, &receiver));
             }
         });
-        // Only this process's pins, and all of them are gone but for those of the pool.
-        drop(pool);
+        drop((pool, cache));
         Ok(())
     });
     result.expect("no panic");
@@ -563,8 +570,7 @@ fn random_drops_and_moves_across_threads_leave_no_pin() {
 
 fn run(
     steps: Vec<Step>,
-    gdr: &Gdr,
-    address: u64,
+    (gdr, cache, address): (&Gdr, &PinCache, u64),
     mut pool: Arc<Pool>,
     next: &mpsc::Sender<Owner>,
     receiver: &mpsc::Receiver<Owner>,
@@ -574,6 +580,12 @@ fn run(
         match step {
             Step::Pin(len) => owners.push(Owner::Pin(pin(gdr, address + 5, len).expect("memory"))),
             Step::Alloc(len) => owners.push(Owner::Buffer(pool.alloc(len).expect("memory"))),
+            Step::Cache(len) => {
+                // SAFETY: the memory is never freed, and no Rust code but these tests uses it.
+                let mapping = unsafe { cache.get(address, len) };
+                owners.push(Owner::Cached(mapping.expect("memory")));
+            }
+            Step::Invalidate => cache.invalidate(address, 1).expect("this process"),
             Step::Trim => pool.trim().expect("this process"),
             Step::DropPool => pool = Arc::new(self::pool()),
             _ if owners.is_empty() => {}
@@ -593,6 +605,9 @@ fn run(
                 Owner::Mapping(mapping) => {
                     mapping.write(mapping.len() - 1, &[1]).expect("inside");
                     mapping.read(0, &mut [0]).expect("inside");
+                }
+                Owner::Cached(mapping) => {
+                    mapping.read(mapping.len() - 1, &mut [0]).expect("inside")
                 }
                 Owner::Buffer(buffer) => {
                     buffer.write(buffer.len() - 1, &[9]).expect("inside");

@@ -1,10 +1,11 @@
 //! What each architecture brings: the routines that the CPU supports, best first, and the fences.
 
-// Miri knows no inline assembly.
-#[cfg(all(target_arch = "aarch64", not(miri)))]
+// Miri and loom know no inline assembly.
+#[cfg(all(target_arch = "aarch64", not(any(miri, gdrapi_loom))))]
 mod aarch64;
 #[cfg(any(
     miri,
+    gdrapi_loom,
     not(any(
         target_arch = "aarch64",
         target_arch = "powerpc64",
@@ -12,15 +13,16 @@ mod aarch64;
     ))
 ))]
 mod generic;
-#[cfg(all(target_arch = "powerpc64", not(miri)))]
+#[cfg(all(target_arch = "powerpc64", not(any(miri, gdrapi_loom))))]
 mod powerpc64;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, gdrapi_loom))))]
 mod x86_64;
 
-#[cfg(all(target_arch = "aarch64", not(miri)))]
+#[cfg(all(target_arch = "aarch64", not(any(miri, gdrapi_loom))))]
 use aarch64 as this;
 #[cfg(any(
     miri,
+    gdrapi_loom,
     not(any(
         target_arch = "aarch64",
         target_arch = "powerpc64",
@@ -28,9 +30,9 @@ use aarch64 as this;
     ))
 ))]
 use generic as this;
-#[cfg(all(target_arch = "powerpc64", not(miri)))]
+#[cfg(all(target_arch = "powerpc64", not(any(miri, gdrapi_loom))))]
 use powerpc64 as this;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, gdrapi_loom))))]
 use x86_64 as this;
 
 pub(super) use this::fence;

@@ -5,9 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod layout;
+#[cfg(all(test, gdrapi_loom))]
+mod loom_tests;
 mod positions;
 mod receiver;
 mod sender;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 

@@ -69,6 +69,3 @@ impl Positions {
         [first..first + until_end, 0..count - until_end]
     }
 }
-
-#[cfg(test)]
-mod tests;
