@@ -101,8 +101,11 @@ int bar_init(void)
 
 void bar_exit(void)
 {
-	iounmap(bar.combining);
-	iounmap(bar.uncached);
+	/* Linux 7.3 warns of iounmap(NULL). */
+	if (bar.combining)
+		iounmap(bar.combining);
+	if (bar.uncached)
+		iounmap(bar.uncached);
 	vfree(bar.references);
 	pci_release_region(bar.device, IVSHMEM_BAR);
 	pci_disable_device(bar.device);
