@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -304,6 +305,21 @@ static void pointers(void)
     CHECK_CUDA(cudaFree(device));
 }
 
+/* By the name for programs of any version. */
+static void loaded(void)
+{
+    void *runtime = dlopen("libcudart.so", RTLD_NOW);
+    cudaError_t (*get_device_count)(int *);
+    int count = 0;
+
+    CHECK(runtime != NULL);
+    *(void **)&get_device_count = dlsym(runtime, "cudaGetDeviceCount");
+    CHECK(get_device_count != NULL);
+    CHECK_CUDA(get_device_count(&count));
+    CHECK_EQUAL(count, 2);
+    CHECK_EQUAL(dlclose(runtime), 0);
+}
+
 static void errors(void)
 {
     void *symbol;
@@ -354,6 +370,7 @@ int main(int argc, char **argv)
     } groups[] = {
         {"devices", devices}, {"properties", properties}, {"memory", memory}, {"copies", copies},
         {"streams", streams}, {"pointers", pointers},     {"errors", errors}, {"threads", threads},
+        {"loaded", loaded},
     };
 
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)

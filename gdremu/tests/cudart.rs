@@ -75,6 +75,7 @@ fn assert_all_pass(wheel: &str, name: &str, flag: &str) {
         "pointers",
         "errors",
         "threads",
+        "loaded",
     ];
     for group in groups {
         let mut gdremu = Command::new(GDREMU);

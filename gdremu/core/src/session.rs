@@ -121,7 +121,8 @@ impl Session {
         for (name, empty) in CUDA_RUNTIMES {
             fs::write(self.libraries().join(name), empty)?;
         }
-        Ok(())
+        // What programs load that have a CUDA toolkit, in whatever version. All have the same functions.
+        symlink("libcudart.so.13", self.libraries().join("libcudart.so"))
     }
 
     /// Opens a device: its record and the locked descriptor for the program.
