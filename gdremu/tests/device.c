@@ -67,15 +67,62 @@ static void reads(const char *path, const char *wanted)
     CHECK_EQUAL(close(fd), 0);
 }
 
+/* A link to a driver's directory. */
+static void driver_is(const char *path, const char *wanted)
+{
+    char text[256];
+    int directory = open("/sys", O_RDONLY | O_DIRECTORY);
+    ssize_t length = readlink(path, text, sizeof(text) - 1);
+
+    CHECK(length > 0);
+    text[length] = '\0';
+    CHECK_STRING(strrchr(text, '/') + 1, wanted);
+    CHECK_EQUAL(readlinkat(directory, path + strlen("/sys/"), text, sizeof(text)), length);
+    CHECK_EQUAL(close(directory), 0);
+}
+
+/* Both GPUs and the computer's own devices are listed, and the paths of these lead to the real files. */
+static void pci_devices_are_listed(void)
+{
+    DIR *list = opendir("/sys/bus/pci/devices/");
+    struct dirent *entry;
+    struct stat device, sysfs;
+    char path[300], target[256];
+    int gpus = 0;
+
+    CHECK(list != NULL);
+    CHECK_EQUAL(stat("/sys/kernel", &sysfs), 0);
+    while ((entry = readdir(list)) != NULL) {
+        if (entry->d_name[0] == '.')
+            continue;
+        if (strcmp(entry->d_name, "0000:1b:00.0") == 0 || strcmp(entry->d_name, "0000:2b:00.0") == 0) {
+            gpus++;
+            continue;
+        }
+        snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", entry->d_name);
+        CHECK(readlink(path, target, sizeof(target)) > 0);
+        CHECK_EQUAL(stat(path, &device), 0);
+        CHECK(device.st_dev == sysfs.st_dev);
+    }
+    CHECK_EQUAL(gpus, 2);
+    CHECK_EQUAL(closedir(list), 0);
+}
+
 /* The emulated GPUs' PCI devices, and what --file asks for. */
 static void files_of_the_machine(void)
 {
     struct stat status;
+    char text[256];
 
     reads("/sys/bus/pci/devices/0000:1b:00.0/vendor", "0x10de\n");
     reads("/sys/bus/pci/devices/0000:2b:00.0/numa_node", "0\n");
     reads("/sys/module/no_such_module/version", "Linux\n");
     CHECK_EQUAL(stat("/proc/self/maps", &status), 0);
+    driver_is("/sys/bus/pci/devices/0000:2b:00.0/driver", "nvidia");
+    CHECK_FAILS(readlink("/sys/bus/pci/devices/0000:2b:00.0/vendor", text, sizeof(text)), EINVAL);
+    CHECK_FAILS(readlink("/dev/gdrdrv", text, sizeof(text)), EINVAL);
+    CHECK(readlink("/proc/self/exe", text, sizeof(text)) > 0);
+    pci_devices_are_listed();
     CHECK_FAILS(stat("/sys/module/no_such_module/other", &status), ENOENT);
 }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::{fs, io};
@@ -44,12 +45,14 @@ impl FromStr for StandIn {
 /// The file system's error.
 pub(crate) fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Result<()> {
     if config.gpu.provider.emulates_gpus() {
+        fs::create_dir_all(session.stand_in(Path::new("/sys/bus/pci/drivers/nvidia"))?)?;
         for gpu in 0..config.gpu.gpus as usize {
+            let device = Path::new(pci::DEVICES).join(pci::address(gpu).to_lowercase());
             for (name, text) in pci_device(config, gpu) {
-                let address = pci::address(gpu).to_lowercase();
-                let path = Path::new("/sys/bus/pci/devices").join(address).join(name);
-                fs::write(session.stand_in(&path)?, text)?;
+                fs::write(session.stand_in(&device.join(name))?, text)?;
             }
+            let driver = session.stand_in(&device.join("driver"))?;
+            symlink("../../../../bus/pci/drivers/nvidia", driver)?;
         }
     }
     if config.driver.loaded && config.driver.p2p_dummy {
@@ -60,7 +63,26 @@ pub(crate) fn install(session: &Session, config: &Config, files: &[StandIn]) -> 
         // After the GPUs' files, because the option may replace one.
         fs::copy(file, place)?;
     }
+    if config.gpu.provider.emulates_gpus() {
+        list_other_pci_devices(session);
+    }
     Ok(())
+}
+
+/// Copies the links to the computer's own PCI devices, other than NVIDIA's: programs that list the
+/// directory find them beside the emulated GPUs. Here the links lead nowhere, so the real ones are used.
+fn list_other_pci_devices(session: &Session) {
+    let listed = fs::read_dir(pci::DEVICES).into_iter().flatten().flatten();
+    for device in listed.map(|entry| entry.path()) {
+        let vendor = fs::read_to_string(device.join("vendor")).unwrap_or_default();
+        if vendor.trim_end() == format!("{:#06x}", pci::VENDOR) {
+            continue;
+        }
+        if let (Ok(target), Ok(place)) = (fs::read_link(&device), session.stand_in(&device)) {
+            // Fails for the address of an emulated GPU, and of a device with files of `--file`.
+            let _ = symlink(target, place);
+        }
+    }
 }
 
 /// The files of a GPU's PCI device: name and text.

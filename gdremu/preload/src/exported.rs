@@ -22,6 +22,10 @@ crate::export! {
     exists::__fxstat;
     exists::__fxstat64;
     exists::statx;
+    exists::readlink;
+    exists::__readlink_chk;
+    exists::readlinkat;
+    exists::__readlinkat_chk;
     files::open;
     files::open64;
     files::__open;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use libc::{FILE, off_t, size_t};
+use libc::{FILE, off_t, size_t, ssize_t};
 
 /// Finds the next definition of a function behind this library.
 fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
@@ -92,6 +92,10 @@ next! {
     __fxstat64: FXStat;
     __fxstatat: FXStatAt;
     __fxstatat64: FXStatAt;
+    readlink: unsafe extern "C" fn(*const c_char, *mut c_char, size_t) -> ssize_t;
+    __readlink_chk: unsafe extern "C" fn(*const c_char, *mut c_char, size_t, size_t) -> ssize_t;
+    readlinkat: unsafe extern "C" fn(c_int, *const c_char, *mut c_char, size_t) -> ssize_t;
+    __readlinkat_chk: unsafe extern "C" fn(c_int, *const c_char, *mut c_char, size_t, size_t) -> ssize_t;
     statx: unsafe extern "C" fn(c_int, *const c_char, c_int, c_uint, *mut libc::statx) -> c_int;
     ioctl: unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
     mmap: MMap;

@@ -1,10 +1,10 @@
-//! access and stat on gdrdrv's files.
+//! access, stat and readlink on gdrdrv's files.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::mem::zeroed;
 
 use gdremu_core::errno::Errno;
-use libc::mode_t;
+use libc::{mode_t, size_t, ssize_t};
 
 use super::paths::{Target, target};
 use super::stand_ins::at_stand_in;
@@ -192,4 +192,34 @@ pub(crate) unsafe extern "C" fn statx(
         status.write(new);
         0
     }
+}
+
+/// Functions that read a symbolic link: its name, its other arguments in order.
+macro_rules! readlink {
+    ($($name:ident in $dirfd:expr, ($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*);)*) => {$(
+        pub(crate) unsafe extern "C" fn $name(
+            $($before: $before_type,)*
+            path: *const c_char,
+            text: *mut c_char,
+            $($after: $after_type,)*
+        ) -> ssize_t {
+            // SAFETY: the caller's arguments are passed on unchanged.
+            unsafe {
+                match target($dirfd, path) {
+                    // None of them is a link.
+                    Some(target) => {
+                        to_libc(check_access(target, libc::F_OK).and(Err(Errno::EINVAL))) as ssize_t
+                    }
+                    None => at_stand_in($dirfd, path, |path| next::$name()($($before,)* path, text, $($after,)*)),
+                }
+            }
+        }
+    )*};
+}
+
+readlink! {
+    readlink in libc::AT_FDCWD, (; len: size_t);
+    __readlink_chk in libc::AT_FDCWD, (; len: size_t, room: size_t);
+    readlinkat in dirfd, (dirfd: c_int; len: size_t);
+    __readlinkat_chk in dirfd, (dirfd: c_int; len: size_t, room: size_t);
 }

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use gdremu_core::errno::Errno;
+use gdremu_core::gpu::pci;
 use libc::{FILE, mode_t};
 
 use super::paths::{Target, target};
@@ -132,15 +133,25 @@ macro_rules! fopen {
 fopen!(fopen, fopen64);
 
 /// Lists the real directory if there is one: the emulated one has only the
-/// entries that are emulated.
+/// entries that are emulated. That of PCI devices has the real ones, too.
 pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
-    // SAFETY: the caller's argument is passed on unchanged.
+    // SAFETY: the caller's argument is passed on unchanged; `at_stand_in` passes on paths that end
+    // with a NUL byte.
     unsafe {
-        let real = next::opendir()(path);
-        if real.is_null() && last_errno() == Errno::ENOENT {
-            return at_stand_in(libc::AT_FDCWD, path, |path| next::opendir()(path));
-        }
-        real
+        at_stand_in(libc::AT_FDCWD, path, |place| {
+            let is_complete = || {
+                CStr::from_ptr(place)
+                    .to_bytes()
+                    .ends_with(pci::DEVICES.as_bytes())
+            };
+            if place != path && !is_complete() {
+                let real = next::opendir()(path);
+                if !real.is_null() || last_errno() != Errno::ENOENT {
+                    return real;
+                }
+            }
+            next::opendir()(place)
+        })
     }
 }
 
