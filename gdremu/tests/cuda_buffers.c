@@ -117,6 +117,7 @@ static void host_memory(void)
     static char own[8192];
     CUdeviceptr device, managed, a;
     unsigned int flags;
+    CUcontext context;
     char *host;
     void *void_host;
 
@@ -135,8 +136,12 @@ static void host_memory(void)
 
     CHECK_EQUAL(cuMemHostRegister(own, sizeof own, 0), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemHostRegister(own + 4096, 1, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    CHECK_EQUAL(cuMemHostUnregister(own + 1), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    CHECK_EQUAL(cuMemHostUnregister(own), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemHostUnregister(own + 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemHostUnregister(NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuCtxPopCurrent(&context), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemHostUnregister(own), CUDA_SUCCESS); /* Needs no context. */
+    CHECK_EQUAL(cuMemHostUnregister(own), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    CHECK_EQUAL(cuCtxPushCurrent(context), CUDA_SUCCESS);
 
     CHECK_EQUAL(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
     CHECK_EQUAL(touch(managed), 0);

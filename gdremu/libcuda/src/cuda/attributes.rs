@@ -6,6 +6,7 @@ use gdremu_core::gpu::pci;
 use super::error::{Error, Result};
 use super::gpus;
 
+pub(super) const MULTIPROCESSOR_COUNT: i32 = 16;
 pub(super) const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
 pub(super) const COMPUTE_CAPABILITY_MINOR: i32 = 76;
 
@@ -29,7 +30,7 @@ const FIXED: &[(i32, i32)] = &[
     (13, 1_980_000), // CLOCK_RATE, kHz
     (14, 512),       // TEXTURE_ALIGNMENT
     (15, 1),         // GPU_OVERLAP
-    (16, 132),       // MULTIPROCESSOR_COUNT
+    (MULTIPROCESSOR_COUNT, 132),
     (17, 0),         // KERNEL_EXEC_TIMEOUT
     (18, 0),         // INTEGRATED
     (19, 1),         // CAN_MAP_HOST_MEMORY

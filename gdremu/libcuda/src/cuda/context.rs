@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use super::args::{In, Out};
+use super::attributes::MULTIPROCESSOR_COUNT;
 use super::entry::{in_context, in_idle_context, initialized, with_state};
 use super::error::{Error, Result};
 use super::state::{self, CONTEXT_FLAGS, Context, ContextHandle, STACK, State};
-use super::{buffer, gpus, host, work};
+use super::{attributes, buffer, gpus, host, work};
 
 /// Contexts behave as since CUDA 3.2: they float between threads.
 const API_VERSION: u32 = 3020;
@@ -190,6 +191,19 @@ pub(super) extern "C" fn cuCtxSetFlags(flags: u32) -> i32 {
         let context = state.contexts.get_mut(current.context);
         context.ok_or(Error::INVALID_CONTEXT)?.flags = flags;
         Ok(())
+    })
+}
+
+/// A CUexecAffinityParam is its type, and the number of multiprocessors that the context may use.
+pub(super) extern "C" fn cuCtxGetExecAffinity(parameter: Out<[u32; 2]>, kind: u32) -> i32 {
+    const SM_COUNT: u32 = 0;
+    in_context("cuCtxGetExecAffinity", |_, current| {
+        parameter.check()?;
+        if kind != SM_COUNT {
+            return Err(Error::UNSUPPORTED_EXEC_AFFINITY);
+        }
+        let count = attributes::value(current.gpu, MULTIPROCESSOR_COUNT)?;
+        parameter.set([kind, count as u32])
     })
 }
 

@@ -63,6 +63,7 @@ results! {
     215 UNSUPPORTED_LIMIT c"limit is not supported on this device",
     217 PEER_ACCESS_UNSUPPORTED c"no peer access between the two devices",
     218 INVALID_PTX c"PTX compilation failed",
+    224 UNSUPPORTED_EXEC_AFFINITY c"execution affinity is not supported",
     300 INVALID_SOURCE c"device kernel source is invalid",
     301 FILE_NOT_FOUND c"file not found",
     304 OPERATING_SYSTEM c"operating system call failed",

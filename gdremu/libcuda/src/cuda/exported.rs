@@ -34,6 +34,7 @@ entries! {
     cuCtxGetCurrent 4000 context::cuCtxGetCurrent;
     cuCtxGetDevice 2000 context::cuCtxGetDevice;
     cuCtxGetDevice 13000 context::cuCtxGetDevice_v2;
+    cuCtxGetExecAffinity 11040 context::cuCtxGetExecAffinity;
     cuCtxGetFlags 7000 context::cuCtxGetFlags;
     cuCtxGetId 12000 context::cuCtxGetId;
     cuCtxGetStreamPriorityRange 5050 stream::cuCtxGetStreamPriorityRange;

@@ -8,7 +8,7 @@ use std::ptr;
 
 use super::address_space;
 use super::args::Out;
-use super::entry::{freeing, in_context, in_idle_context, initialized};
+use super::entry::{freeing, in_context, initialized};
 use super::error::{Error, Result};
 use super::state::{ContextHandle, Current, HostRange, Kind, State};
 
@@ -160,8 +160,16 @@ pub(super) extern "C" fn cuMemHostRegister_v2(address: usize, size: usize, flags
 }
 
 pub(super) extern "C" fn cuMemHostUnregister(address: usize) -> i32 {
-    in_idle_context("cuMemHostUnregister", |state, _| {
-        free(state, address, Kind::Registered).map_err(|_| Error::HOST_MEMORY_NOT_REGISTERED)
+    let owner = |state: &State| {
+        let owner = owner(state, address, Kind::Registered);
+        let known = address == 0 || find(state, address).is_some();
+        owner.map(Some).map_err(|error| match known {
+            true => error,
+            false => Error::HOST_MEMORY_NOT_REGISTERED,
+        })
+    };
+    freeing("cuMemHostUnregister", owner, |state| {
+        free(state, address, Kind::Registered)
     })
 }
 
