@@ -100,8 +100,8 @@ miri: ## Runs the crate's tests that call no kernel under Miri, which needs a ni
 	$(CARGO) +nightly miri test --package gdrcopy --lib --test copy_routines
 
 .PHONY: consumers
-consumers: lib emulator ## Builds UCX against the library, and runs its tests on emulated machines.
-	scripts/consumers.sh
+consumers: lib emulator ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
+	scripts/consumers.sh $(CONSUMERS)
 
 .PHONY: vm-check
 vm-check: lib emulator ## Boots a Debian kernel with gdrdrv-c in a virtual machine, and runs the tests on it.

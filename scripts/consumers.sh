@@ -1,24 +1,30 @@
 #!/usr/bin/env bash
-# scripts/consumers.sh [FILTER...]: builds UCX, from Debian's source package and unmodified, against this library, and runs
-# its own tests under gdremu in several profiles. Prints a table; exits with 1 if a test failed, if a filter selected none, or
-# if `ucx_info -d` does not list gdr_copy. FILTERs are gtest's (default: '*gdr_copy*' and '*tag_mem_type*', all of them).
+# scripts/consumers.sh [--only NAME]... [FILTER...]: builds programs that use libgdrapi, from Debian's source packages and
+# unmodified, against this library, and runs their tests under gdremu. NAME: ucx, libfabric or dpdk (default: all).
+# Prints a table; exits with 1 if a test failed or a row has none. FILTERs are for UCX's gtest, see consumers/ucx.sh.
 #
-# Fetches with apt-get and pip, once, into CONSUMERS_CACHE (default: ~/.cache/gdrapi-consumers), and builds there. Needs a C++
-# compiler, autoconf, automake, libtool, pkg-config, dpkg-dev, python3 with pip. What cannot be fetched or built is skipped
-# with the reason, and exit status 77. CONSUMERS_JOBS (default: 2) compilers, later profiles, run at a time. On two busy
-# cores (2026-11-22): 19 minutes to fetch and build, 11 minutes for the tests.
+# A consumer is a file of consumers/, with a function of its name that builds it, runs it and prints its rows.
+#
+# Fetches with apt-get and pip, once, into CONSUMERS_CACHE (default: ~/.cache/gdrapi-consumers), and builds there. What cannot
+# be fetched or built is skipped with the reason, and the exit status is 77. CONSUMERS_JOBS (default: 2) compilers, later
+# profiles of gdremu, run at a time.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
+here=$root/scripts/consumers
 cache=${CONSUMERS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gdrapi-consumers}
 built=${CARGO_TARGET_DIR:-$root/target}/release
 gdremu=$built/gdremu
 jobs=${CONSUMERS_JOBS:-2}
-[ $# -gt 0 ] || set -- '*gdr_copy*' '*tag_mem_type*'
 
 skip() {
     echo "consumers: skipped: $*" >&2
     exit 77
+}
+
+# need PACKAGE...: installs Debian packages that are missing.
+need() {
+    "$root/scripts/ci/apt-install.sh" "$@" >&2 || skip "cannot install $*"
 }
 
 # once NAME COMMAND...: runs a step unless it has succeeded before; its output goes to NAME.log.
@@ -27,15 +33,17 @@ once() {
     shift
     [ -e "$cache/$name.done" ] && return
     echo "consumers: $name ..." >&2
-    (set -e && "$@") >"$cache/$name.log" 2>&1 || skip "$name failed, see $cache/$name.log"
+    (set -e; "$@") >"$cache/$name.log" 2>&1
+    # Not `||`, with which bash would ignore -e.
+    [ $? = 0 ] || skip "$name failed, see $cache/$name.log"
     touch "$cache/$name.done"
 }
 
-# The newest UCX that can be fetched, by an apt configuration of our own.
-fetch_ucx() {
-    local mirror suite version
+# An apt configuration of our own: the sources of three releases.
+list_sources() {
+    local mirror suite
     mkdir -p apt/lists/partial apt/cache/archives/partial
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | sed -n 1p)
     for suite in sid trixie bookworm; do
         echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main"
     done >apt/sources.list
@@ -46,20 +54,33 @@ fetch_ucx() {
 	Dir::Cache "$PWD/apt/cache";
 	APT::Sandbox::User "";
 	END
+    APT_CONFIG=$PWD/apt/apt.conf apt-get update
+}
+
+# fetch PACKAGE: its newest version that can be fetched, or else the newest without Debian's patches, into PACKAGE-source.
+fetch() {
+    local package=$1 what version
     export APT_CONFIG=$PWD/apt/apt.conf
-    apt-get update
-    apt-cache showsrc ucx | sed -n 's/^Version: //p' | sort -uVr >versions
-    while read -r version; do
-        rm -rf ucx_* ucx-source
-        apt-get source --download-only "ucx=$version" || continue
-        dpkg-source --no-check -x ucx_*.dsc ucx-source
-        echo "$version" >version
-        return
-    done <versions
+    apt-cache showsrc "$package" | sed -n 's/^Version: //p' | sort -uVr >"$package.versions"
+    for what in --download-only --tar-only; do
+        while read -r version; do
+            rm -rf "$package"_* "$package-source"
+            apt-get source --download-only $what "$package=$version" || continue
+            if [ $what = --tar-only ]; then
+                mkdir "$package-source"
+                tar -xf "$package"_*.orig.tar.* -C "$package-source" --strip-components 1
+                version=${version%-*}
+            else
+                dpkg-source --no-check -x "$package"_*.dsc "$package-source"
+            fi
+            echo "$version" >"$package.version"
+            return
+        done <"$package.versions"
+    done
     return 1
 }
 
-# What UCX takes for a CUDA toolkit: headers out of Python wheels, and libraries to link with.
+# What the consumers take for a CUDA toolkit: headers out of Python wheels, and libraries to link with.
 make_cuda() {
     rm -rf wheels unpacked cuda
     python3 -m pip download --quiet --no-deps --only-binary=:all: --dest wheels nvidia-cuda-runtime-cu12==12.9.79 \
@@ -77,83 +98,55 @@ make_cuda() {
     rm -r unpacked wheels
 }
 
-configure_ucx() {
-    (cd ucx-source && ./autogen.sh)
-    rm -rf ucx-build
-    mkdir ucx-build
-    cd ucx-build
-    # Undefined symbols of libcuda and libnvidia-ml are for gdremu to define.
-    ../ucx-source/configure --prefix="$cache/ucx" --with-gdrcopy="$cache/gdrcopy" --with-cuda="$cache/cuda" --without-verbs \
-        --without-rdmacm --without-java --without-go --without-rocm --without-fuse3 --disable-numa --disable-doxygen-doc \
-        --enable-mt --enable-gtest LDFLAGS=-Wl,--allow-shlib-undefined
-    grep -q 'uct_cuda_MODULES.*gdrcopy' config.h
+columns='%-24s %-12s %-45s %6s %6s %8s %7s %6s %7s\n'
+
+# row CONSUMER PROFILE TEST RUN PASSED SKIPPED [LOG...]: prints a row of the table. With the LOGs of runs under gdb, a row without
+# calls of libgdrapi has failed.
+row() {
+    local consumer=$1 profile=$2 test=$3 run=$4 passed=$5 skipped=$6 maps=- copies=-
+    shift 6
+    if [ $# -gt 0 ]; then
+        maps=$(calls gdr_map "$@") copies=$(calls gdr_copy_ "$@")
+        [ $((maps + copies)) -gt 0 ] || touch failed
+    fi
+    [ "$run" -gt 0 ] && [ "$run" = $((passed + skipped)) ] || touch failed
+    # shellcheck disable=SC2059 # It is a format.
+    printf "$columns" "$consumer" "$profile" "$test" "$run" "$passed" "$skipped" $((run - passed - skipped)) "$maps" "$copies"
 }
 
-# make_in DIRECTORY [TARGET]: nothing of UCX runs long enough for optimization to pay.
-make_in() {
-    make -s -j"$jobs" -C "ucx-build/$1" ${2:+"$2"} CFLAGS='-g0 -O1 -Wno-error' CXXFLAGS='-g0 -O0 -Wno-error' \
-        LIBS='-lrt -lstdc++'
-}
-
-build_ucx() {
-    for part in ucm ucs uct ucp tools/info tools/perf; do # gtest loads a module of the last.
-        make_in "src/$part" install
-    done
-}
-
-build_gtest() {
-    make_in test/gtest
-}
-
-# count PATTERN LOG: how many lines of gtest's log begin with [ PATTERN ].
-count() {
-    grep -c "^\[ *$1 *\]" "$2"
-}
-
-# profile NAME: runs the tests in a profile of gdremu, and writes its rows of the table to NAME.rows.
-profile() {
-    local name=$1 listed=no log filter status run ok skipped
-    # Not grep -q, which ends ucx_info before its end.
-    [ "$("$gdremu" --profile "$name" -- ucx/bin/ucx_info -d 2>&1 | grep -c 'Transport: gdr_copy')" -gt 0 ] && listed=yes
-    for filter in "${filters[@]}"; do
-        log=$cache/gtest-$name-${filter//[^a-zA-Z0-9_]/}.log
-        "$gdremu" --profile "$name" -- ucx-build/test/gtest/gtest --gtest_filter="$filter" >"$log" 2>&1
-        status=$?
-        run=$(count RUN "$log") ok=$(count OK "$log") skipped=$(count SKIP "$log") # A test that skips itself is OK, too.
-        [ $status = 0 ] && [ "$run" = "$ok" ] && [ "$run" -gt 0 ] && [ $listed = yes ] || touch failed
-        printf '%-12s %-8s %-16s %6d %6d %8d %7d\n' "$name" $listed "$filter" "$run" $((ok - skipped)) "$skipped" $((run - ok))
-    done >"$name.rows"
+# calls FUNCTION LOG...: how often gdb counted calls of functions whose names begin with FUNCTION.
+calls() {
+    awk -v name="$1" '/breakpoint +keep/ { found = index($0, name) } found && /already hit/ { sum += $4 } END { print sum + 0 }' "${@:2}"
 }
 
 # In a function, so that all of it is read before anything runs.
 main() {
-    for tool in g++ autoreconf libtoolize pkg-config dpkg-source python3; do
-        command -v "$tool" >/dev/null || skip "there is no $tool"
+    local consumers=() name status=0
+    while [ "${1-}" = --only ]; do
+        [ -f "$here/${2-}.sh" ] || { echo "consumers: --only must be one of:" "$(basename -as .sh "$here"/*.sh | paste -sd' ')" >&2; exit 2; }
+        consumers+=("$2")
+        shift 2
     done
+    [ ${#consumers[@]} -gt 0 ] || consumers=(ucx libfabric dpdk)
     [ -x "$gdremu" ] || skip "there is no $gdremu: run \`make consumers\`"
     mkdir -p "$cache" && cd "$cache" || exit 1
+    need dpkg-dev g++ gdb make pkg-config python3-pip
 
-    # The library is always the present one; the interface that UCX is built against does not change.
+    # The library is always the present one; the interface that consumers are built against does not change.
     make -s -C "$root" lib_install prefix="$cache/gdrcopy" libdir="$cache/gdrcopy/lib" >gdrcopy.log || skip "no library, see $cache/gdrcopy.log"
-    once fetch-ucx fetch_ucx
+    once list-sources list_sources
     once cuda make_cuda
-    once configure-ucx configure_ucx
-    once build-ucx build_ucx
-    once build-gtest build_gtest
 
-    export LD_LIBRARY_PATH=$cache/gdrcopy/lib:$cache/ucx/lib:$cache/cuda/lib64
-    filters=("$@")
-    local profiles=(default traditional gdrdrv-2.4 cached two-gpus dmabuf)
-    rm -f failed ./*.rows
-    for name in "${profiles[@]}"; do
-        [ "$(jobs -rp | wc -l)" -lt "$jobs" ] || wait -n
-        profile "$name" &
+    rm -f failed
+    for name in "${consumers[@]}"; do
+        (. "$here/$name.sh" && "$name" "$@") >"$name.rows"
+        [ $? != 77 ] || status=77
     done
-    wait
-
-    printf 'UCX %s\n%-12s %-8s %-16s %6s %6s %8s %7s\n' "$(cat version)" profile gdr_copy filter tests passed skipped failed
-    cat "${profiles[@]/%/.rows}"
-    [ ! -e failed ]
+    # shellcheck disable=SC2059 # It is a format.
+    printf "$columns" consumer profile test tests passed skipped failed maps copies
+    cat "${consumers[@]/%/.rows}"
+    [ ! -e failed ] || status=1
+    exit $status
 }
 
 main "$@"

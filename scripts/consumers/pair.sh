@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# pair.sh PORT LOG COMMAND...: runs COMMAND as a server that listens on PORT, and again as its client with the address as last
+# argument. The client runs under gdb, which appends to LOG how often it called libgdrapi.
+port=$1 log=$2
+shift 2
+
+"$@" >"$log.server" 2>&1 &
+server=$!
+listens=":$(printf %04X "$port") [0-9A-F]*:0000 0A" # Any address, state LISTEN.
+while kill -0 $server 2>/dev/null && ! grep -q "$listens" /proc/net/tcp /proc/net/tcp6; do
+    sleep 0.2
+done
+gdb --batch --nx -x "$(dirname "$0")/calls.gdb" --args "$@" 127.0.0.1 >"$log" 2>&1
+client=$?
+[ $client = 0 ] || kill $server
+wait $server && [ $client = 0 ]
