@@ -50,7 +50,7 @@ unexpected=$(dynamic NEEDED | grep -vxE "$allowed_libraries" || true)
 # The static library beside it has the same global symbols: no others, which another Rust archive might have, too.
 archive=$(dirname "$library")/libgdrapi.a
 if [ -e "$archive" ]; then
-    symbols=$(readelf --symbols --wide "$archive" | awk '$5 == "GLOBAL" && $7 != "UND" { print $8 }' | LC_ALL=C sort)
+    symbols=$(nm --extern-only --defined-only "$archive" | awk 'NF == 3 { print $3 }' | LC_ALL=C sort)
     [ "$symbols" = "$wanted_symbols" ] || fail "global symbols of libgdrapi.a differ:"$'\n'"$symbols"
 fi
 
