@@ -9,6 +9,10 @@ struct Entry {
     /// The CUDA version that it came with: 3020 for 3.2.
     since: i32,
     /// As libcuda exports it.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "dlsym is replaced on x86-64 only")
+    )]
     symbol: &'static str,
     address: fn() -> *mut c_void,
 }
@@ -40,6 +44,10 @@ entries! {
 }
 
 /// The replacement of a symbol of libcuda.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "dlsym is replaced on x86-64 only")
+)]
 pub(crate) fn by_symbol(symbol: &[u8]) -> Option<*mut c_void> {
     let entry = ENTRIES
         .iter()
