@@ -18,6 +18,24 @@ STRIP ?= strip
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
+# ARCH is what `uname -m` prints where the result will run. For another arch than this one, all is built with the GNU cross
+# compiler; scripts/ci/install-cross.sh installs it.
+arches := x86_64 aarch64 ppc64le
+cross := $(filter $(arches),$(filter-out $(shell uname -m),$(ARCH)))
+ifneq ($(cross),)
+gnu_cpu := $(cross:ppc64le=powerpc64le)
+gnu_type := $(gnu_cpu)-linux-gnu
+export CARGO_BUILD_TARGET := $(gnu_cpu)-unknown-linux-gnu
+cargo_linker := CARGO_TARGET_$(shell echo $(CARGO_BUILD_TARGET) | tr a-z- A-Z_)_LINKER
+export $(cargo_linker) ?= $(gnu_type)-gcc
+CC := $(gnu_type)-gcc
+CXX := $(gnu_type)-g++
+AR := $(gnu_type)-ar
+LD := $(gnu_type)-ld
+OBJCOPY := $(gnu_type)-objcopy
+STRIP := $(gnu_type)-strip
+endif
+
 # The header is the one place that says the version.
 header_number = $(shell sed -n 's/^\#define $(1) \([0-9]*\)$$/\1/p' include/gdrapi.h)
 major := $(call header_number,GDR_API_MAJOR_VERSION)
@@ -44,7 +62,7 @@ static_libs := -lutil -lrt -lpthread -lm -ldl -lc
 help: ## Lists these targets.
 	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/\1|\2/p' Makefile packaging/packages.mk | awk -F'|' '{ printf "make %-15s %s\n", $$1, $$2 }'
 	@echo
-	@echo "Variables: prefix ($(prefix)), libdir ($(libdir)), includedir ($(includedir)), bindir ($(bindir)), datadir ($(datadir)), DESTDIR, CARGO_TARGET_DIR"
+	@echo "Variables: ARCH=aarch64 (cross-builds; lib for ppc64le, too), prefix ($(prefix)), libdir ($(libdir)), includedir ($(includedir)), bindir ($(bindir)), datadir ($(datadir)), DESTDIR, CARGO_TARGET_DIR"
 
 .PHONY: demo
 demo: lib emulator build/examples/demo ## Copies to and from GPU memory: on a real GPU if there is one, else on an emulated one.
@@ -161,7 +179,8 @@ tools: lib ## Builds the program gdrcopy, its man pages and shell completions in
 	@mkdir -p build/tools/bin
 	@install -m 0755 $(built)/gdrcopy build/tools/bin/gdrcopy
 	@for link in $(tool_links); do ln -s gdrcopy build/tools/bin/$$link; done
-	@env -u CARGO_BUILD_TARGET $(CARGO) run --quiet --release --package gdrcopy-tools --example generate build/tools/share
+	@env -u CARGO_BUILD_TARGET $(CARGO) run --quiet $(if $(CARGO_BUILD_TARGET),,--release) --package gdrcopy-tools \
+		--example generate build/tools/share
 
 build/tools/bin/gdrcopy:
 	$(MAKE) --no-print-directory tools

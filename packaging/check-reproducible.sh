@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Builds the deb and RPM packages and the Python wheel twice from one release tarball, in directories, with a CARGO_HOME and in time zones that
-# differ, and compares the packages and the libraries in them by their checksums.
+# check-reproducible.sh [ARCH]: builds the deb and RPM packages and the Python wheel twice from one release tarball, in
+# directories, with a CARGO_HOME and in time zones that differ, and compares the packages and the libraries in them by their
+# checksums.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 work=$PWD/build/reproducible
+packages=${1:+$1/} # where make puts those of another arch
 rm -rf "$work"
 mkdir -p "$work"
 make --no-print-directory dist
@@ -18,7 +20,7 @@ build() {
     tar -xf "$tarball" -C "$dir/source" --strip-components=1
     env -u SOURCE_DATE_EPOCH TZ="$2" CARGO_HOME="$dir/cargo" make -C "$dir/source" deb rpm wheel tarball="$tarball" >"$dir/log" 2>&1 ||
         { tail -n 40 "$dir/log" >&2 && exit 1; }
-    (cd "$dir/source/build" && sha256sum packages/gdrapi-*/build/lib/libgdrapi* deb/*.deb rpm/*.rpm wheel/*.whl) >"$work/$1.sha256"
+    (cd "$dir/source/build" && sha256sum packages/gdrapi-*/build/lib/libgdrapi* "$packages"{deb/*.deb,rpm/*.rpm,wheel/*.whl}) >"$work/$1.sha256"
     # What was built takes GiBs.
     rm -r "$dir/source/build/packages/target"
 }

@@ -9,8 +9,7 @@ cd "$(dirname "$0")/.."
 
 scripts/ci/apt-install.sh debootstrap rpm rpmlint
 
-rpmlint -c packaging/rpm/rpmlint.toml "$rpms"/*.rpm >"$work/rpmlint" || { cat "$work/rpmlint" >&2 && die "rpmlint complains"; }
-echo "rpmlint:$(tail -n 1 "$work/rpmlint"), $(grep -c "^ *'" packaging/rpm/rpmlint.toml) filters with reasons"
+lint_rpms "$rpms"
 
 new_tree rpm
 in_tree_quietly apt-get install -qq -y --no-install-recommends dkms

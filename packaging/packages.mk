@@ -6,8 +6,10 @@ tarball ?= $(CURDIR)/build/dist/$(release).tar.gz
 # Time stamps in packages: the time of the commit, which git writes into the tarball.
 deb rpm wheel: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
 
-# Packages are built in the unpacked tarball, one after the other, with one target directory.
+# Packages are built in the unpacked tarball, one after the other, with one target directory. Those of another ARCH end up in
+# a directory of its name.
 unpacked := $(CURDIR)/build/packages/$(release)
+packages := build$(cross:%=/%)
 
 .PHONY: dist
 dist: ## Makes the release tarball of the last commit, in build/dist.
@@ -19,29 +21,36 @@ $(CURDIR)/build/dist/$(release).tar.gz: dist
 
 .PHONY: unpack
 unpack: $(tarball)
+	@: $(if $(filter-out x86_64 aarch64,$(ARCH)),$(error ARCH must be x86_64 or aarch64))
+	@$(if $(cross),scripts/ci/install-cross.sh $(gnu_cpu))
 	@rm -rf $(unpacked) && mkdir -p $(unpacked)
 	@tar -xf $(tarball) -C $(dir $(unpacked))
 
+# The cross compiler has a libc6-dev of its own, by another name.
+deb_options = $(if $(cross),--host-type $(gnu_type) --no-check-builddeps)
+
 .PHONY: deb
-deb: unpack ## Makes Debian packages, in build/deb.
+deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/aarch64/deb.
 	cp -r $(unpacked)/packaging/debian $(unpacked)/debian
-	cd $(unpacked) && CARGO_TARGET_DIR=$(dir $(unpacked))target dpkg-buildpackage --build=binary --no-sign
-	@rm -rf build/deb && mkdir -p build/deb
-	mv $(dir $(unpacked))*.deb $(dir $(unpacked))*.buildinfo $(dir $(unpacked))*.changes build/deb
+	cd $(unpacked) && CARGO_TARGET_DIR=$(dir $(unpacked))target dpkg-buildpackage --build=binary --no-sign $(deb_options)
+	@rm -rf $(packages)/deb && mkdir -p $(packages)/deb
+	mv $(dir $(unpacked))*.deb $(dir $(unpacked))*.buildinfo $(dir $(unpacked))*.changes $(packages)/deb
 
 .PHONY: rpm
-rpm: unpack ## Makes RPM packages, in build/rpm.
-	packaging/rpm/build.sh $(unpacked) build/rpm
+rpm: unpack ## Makes RPM packages, in build/rpm; with ARCH=aarch64, in build/aarch64/rpm.
+	packaging/rpm/build.sh $(unpacked) $(packages)/rpm $(if $(cross),--target $(cross) --define '__strip $(STRIP)')
 
 # ZIG="python3 -m ziglang" (pip install ziglang) makes a wheel for glibc 2.28, else it is for that of this system. The
 # target directory is another one: cargo does not build again for another linker.
-wheel_linker = $(if $(ZIG),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$(unpacked)/packaging/python/zig-gcc.sh)
+cargo_linker ?= CARGO_TARGET_$(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU_LINKER
+wheel_linker = $(if $(ZIG),$(cargo_linker)=$(unpacked)/packaging/python/zig-gcc.sh)
 
 .PHONY: wheel
-wheel: unpack ## Makes the Python wheel gdrcopy, in build/wheel; with ZIG="python3 -m ziglang" for glibc 2.28.
+wheel: unpack ## Makes the Python wheel, in build/wheel (or build/aarch64/wheel); with ZIG="python3 -m ziglang" for glibc 2.28.
 	$(wheel_linker) CARGO_TARGET_DIR=$(dir $(unpacked))target$(if $(ZIG),-zig) $(MAKE) -C $(unpacked) packaged_lib
-	@rm -rf build/wheel
-	$(unpacked)/packaging/python/build.py $(unpacked)/build/lib/$(shared) build/wheel
+	@rm -rf $(packages)/wheel
+	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py \
+		$(unpacked)/build/lib/$(shared) $(packages)/wheel
 
 .PHONY: wheel-check
 wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.
@@ -59,7 +68,7 @@ packaged_lib:
 
 packaged:
 	$(MAKE) lib emulator tools
-	$(MAKE) -f c_tests/programs.mk plain CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
+	$(MAKE) -f c_tests/programs.mk plain LIBCUDA=$(built)/libgdremu_libcuda.so CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
 
 dkms_dir = $(DESTDIR)/usr/src/gdrdrv-$(version)
 
@@ -76,10 +85,15 @@ dkms_install:
 packaged_install: lib_install tools_install gdremu_install c_tests_install dkms_install
 
 .PHONY: package-check
+ifeq ($(cross),)
 package-check: deb rpm ## Makes the packages, installs them into a new Debian 12 tree, runs them on an emulated GPU, removes them.
 	packaging/check-deb.sh build/deb
 	packaging/check-rpm.sh build/rpm
+else
+package-check: deb rpm wheel
+	packaging/check-cross.sh $(cross) $(packages)
+endif
 
 .PHONY: reproducible
 reproducible: ## Builds the packages twice, in different directories, and compares them.
-	packaging/check-reproducible.sh
+	packaging/check-reproducible.sh $(cross)

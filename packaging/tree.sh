@@ -1,4 +1,5 @@
-# Sourced by check-deb.sh and check-rpm.sh: a fresh Debian 12 tree, and programs run in it. Needs root and debootstrap.
+# Sourced by check-deb.sh, check-rpm.sh and check-cross.sh: a fresh Debian 12 tree, programs run in it, and linters. Needs root
+# and debootstrap.
 # shellcheck shell=bash
 
 work=$PWD/build/package-check
@@ -46,20 +47,29 @@ contents() {
         -o -printf '%y %p -> %l\n' | LC_ALL=C sort)
 }
 
-# What is installed is run on an emulated GPU: doctor, gdrcopy_sanity, and the C tests, which exit with 2 where this profile
-# of the emulator is not what they test.
+# emulated PROFILE PROGRAM [ARGUMENT...]: runs a program of the tree on an emulated GPU.
+emulated() {
+    in_tree gdremu --profile "$1" -- "${@:2}"
+}
+
+# run_programs [NOT]: runs what is installed on an emulated GPU: doctor, gdrcopy_sanity, and the C tests, which exit with 2
+# where this profile of the emulator is not what they test. Tests with names that match NOT are left out.
 run_programs() {
-    local test status passed=0 waived=0
-    in_tree gdremu -- gdrcopy doctor >"$work/doctor.log" || die "gdrcopy doctor fails, see $work/doctor.log"
-    in_tree gdremu -- gdrcopy_doctor >/dev/null || die "gdrcopy_doctor fails"
-    in_tree gdremu -- gdrcopy copybw -s 65536 >"$work/copybw.log" 2>&1 || die "gdrcopy copybw fails, see $work/copybw.log"
-    in_tree gdremu -- gdrcopy_sanity >"$work/sanity.log" 2>&1 || die "gdrcopy_sanity fails, see $work/sanity.log"
+    local not=${1:-^$} tests test profile status passed=0 waived=0
+    if [[ ! doctor =~ $not ]]; then
+        emulated default /usr/bin/gdrcopy doctor >"$work/doctor.log" || die "gdrcopy doctor fails, see $work/doctor.log"
+        emulated default /usr/bin/gdrcopy_doctor >/dev/null || die "gdrcopy_doctor fails"
+    fi
+    emulated default /usr/bin/gdrcopy copybw -s 65536 >"$work/copybw.log" 2>&1 || die "gdrcopy copybw fails, see $work/copybw.log"
+    mapfile -t tests < <(emulated default /usr/bin/gdrcopy_sanity -l | grep -vE "$not" | sed 's/^/-t/')
+    emulated default /usr/bin/gdrcopy_sanity "${tests[@]}" >"$work/sanity.log" 2>&1 || die "gdrcopy_sanity fails, see $work/sanity.log"
     for test in "$tree"/usr/libexec/gdrcopy-tests/*; do
         test=${test##*/}
+        [[ ! $test =~ $not ]] || continue
         profile=default
         [ "$test" != nv_p2p_dummy ] || profile=nv-p2p-dummy
         status=0
-        in_tree gdremu --profile "$profile" -- "/usr/libexec/gdrcopy-tests/$test" >"$work/$test.log" 2>&1 || status=$?
+        emulated $profile "/usr/libexec/gdrcopy-tests/$test" >"$work/$test.log" 2>&1 || status=$?
         case $status in
         0) passed=$((passed + 1)) ;;
         2) waived=$((waived + 1)) ;;
@@ -68,4 +78,18 @@ run_programs() {
     done
     [ $passed -ge 25 ] || die "only $passed C tests passed"
     echo "doctor, copybw; gdrcopy_sanity: $(grep '^Total' "$work/sanity.log"); C tests: $passed passed, $waived waived"
+}
+
+# lint_debs DIR: lintian. The packages are not for Debian's archive, which has a bug for each first upload.
+lint_debs() {
+    lintian --allow-root --suppress-tags initial-upload-closes-no-bugs --show-overrides "$1"/*.changes >"$work/lintian" || true
+    ! grep '^[EW]:' "$work/lintian" >&2 || die "lintian complains, see above"
+    grep -q '^O:' "$work/lintian" || die "lintian found nothing to override: did it run?"
+    echo "lintian: no errors, no warnings, $(grep -c '^O:' "$work/lintian") overridden with reasons"
+}
+
+# lint_rpms DIR: rpmlint.
+lint_rpms() {
+    rpmlint -c packaging/rpm/rpmlint.toml "$1"/*.rpm >"$work/rpmlint" || { cat "$work/rpmlint" >&2 && die "rpmlint complains"; }
+    echo "rpmlint:$(tail -n 1 "$work/rpmlint"), $(grep -c "^ *'" packaging/rpm/rpmlint.toml) filters with reasons"
 }

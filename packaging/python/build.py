@@ -3,7 +3,8 @@
 
     packaging/python/build.py LIBRARY OUTPUT_DIRECTORY
 
-The same files and SOURCE_DATE_EPOCH give the same bytes. Needs a C compiler (CC) and objdump (OBJDUMP).
+The same files and SOURCE_DATE_EPOCH give the same bytes. Needs a C compiler (CC) and objdump (OBJDUMP)
+for the library's arch.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -23,6 +23,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SONAME = "libgdrapi.so.2"
+# By e_machine of the ELF header; all are little-endian.
+ARCHES = {21: "ppc64le", 62: "x86_64", 183: "aarch64"}
 LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"]
 
 
@@ -36,7 +38,8 @@ def platform_tag(library: Path) -> str:
     """manylinux with the newest glibc version that a symbol of the library needs; 2.17 is the oldest there is."""
     symbols = subprocess.check_output([os.environ.get("OBJDUMP", "objdump"), "-T", library], text=True)
     minor = max(17, *(int(number) for number in re.findall(r"\(GLIBC_2\.(\d+)", symbols)))
-    return f"manylinux_2_{minor}_{platform.machine()}"
+    e_machine = int.from_bytes(library.read_bytes()[18:20], "little")
+    return f"manylinux_2_{minor}_{ARCHES[e_machine]}"
 
 
 def alias(library: bytes) -> bytes:

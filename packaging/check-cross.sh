@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# check-cross.sh ARCH DIR: checks the packages that were cross-built for ARCH, in DIR/deb, DIR/rpm and DIR/wheel: their arch,
+# their libraries, lintian, rpmlint. Runs what they contain with qemu-user, on an emulated GPU.
+set -euo pipefail
+arch=$1
+packages=$(cd "$2" && pwd)
+cd "$(dirname "$0")/.."
+. packaging/tree.sh
+
+scripts/ci/apt-install.sh lintian rpm rpmlint qemu-user
+type=$arch-linux-gnu
+debian_arch=$(dpkg-architecture --host-type "$type" -q DEB_HOST_ARCH 2>/dev/null)
+
+# new_tree NAME: makes $work/NAME, with the C library of the cross compiler, and puts its name into $tree.
+new_tree() {
+    tree=$work/$arch-$1
+    rm -rf "$tree"
+    mkdir -p "$tree"
+    cp -a "/usr/$type/lib" "$tree"
+}
+
+# emulated PROFILE PROGRAM [ARGUMENT...]. The loader that starts the second qemu prints that it ignores gdremu's library.
+emulated() {
+    qemu-"$arch" -L "$tree" -E LD_LIBRARY_PATH="${libdir#"$tree"}" "$tree/usr/bin/gdremu" --profile "$1" -- \
+        qemu-"$arch" -L "$tree" "$tree$2" "${@:3}"
+}
+
+# check_elf DIR: every ELF file is for ARCH. Prints how many there are.
+check_elf() {
+    local file machine count=0
+    while read -r file; do
+        machine=$(readelf --file-header "$file" 2>/dev/null | sed -n 's/^ *Machine: *//p' || true)
+        [ -n "$machine" ] || continue
+        [ "${machine,,}" = "$arch" ] || die "$file is for $machine"
+        count=$((count + 1))
+    done < <(find "$1" -type f)
+    [ $count -gt 0 ] || die "no ELF file in $1"
+    echo "$count ELF files for $arch"
+}
+
+# runs LIBRARY: a program that loads it gets API level 2.6.
+runs() {
+    "$type-gcc" -x c - -o "$work/loads" <<'END'
+#include <dlfcn.h>
+
+int main(int argc, char **argv)
+{
+    int major = 0, minor = 0;
+    void *library = dlopen(argv[argc - 1], RTLD_NOW);
+    void (*version)(int *, int *);
+
+    *(void **)&version = library ? dlsym(library, "gdr_runtime_get_version") : 0;
+    if (version)
+        version(&major, &minor);
+    return major != 2 || minor != 6;
+}
+END
+    qemu-"$arch" -L "/usr/$type" "$work/loads" "$1" || die "$1 cannot be loaded, or has another version"
+}
+
+# check_installed: what is in $tree, with the libraries in $libdir. qemu 7.2 ignores MADV_DONTFORK and MADV_WIPEONFORK, by which
+# mappings end and handles are refused in children, and has threads of its own, which c_tests/parallel.c counts. It starts no
+# programs of the other arch, as doctor does with itself.
+check_installed() {
+    check_elf "$tree/usr"
+    scripts/ci/check-symbols.sh "$libdir/libgdrapi.so.2"
+    runs "$libdir/libgdrapi.so"
+    emulated default /usr/bin/gdrcopy doctor --help >/dev/null || die "gdrcopy doctor --help fails"
+    run_programs '^(doctor|fork|parallel)$|^invalidation_fork_(access_after_free|after_gdr_map)_'
+}
+
+echo "== deb"
+lint_debs "$packages/deb"
+new_tree deb
+for deb in "$packages"/deb/*.deb; do
+    found=$(dpkg-deb --field "$deb" Architecture)
+    [[ $found = "$debian_arch" || $found = all ]] || die "$deb is for $found"
+    ! dpkg-deb --field "$deb" Depends | grep -e -cross || die "$deb depends on a package of the cross compiler"
+    dpkg-deb --extract "$deb" "$tree"
+done
+libdir=$tree/usr/lib/$type
+check_installed
+for linked in -L"$libdir -lgdrapi" "$libdir/libgdrapi.a"; do
+    # shellcheck disable=SC2086 # Options are words.
+    "$type-gcc" -I"$tree/usr/include" tests/install/program.c -o "$tree/usr/bin/program" $linked
+    emulated default /usr/bin/program 2>/dev/null || die "a program linked with $linked does not work"
+done
+echo "linked with the shared and the static library: works"
+
+echo "== rpm"
+lint_rpms "$packages/rpm"
+new_tree rpm
+for rpm in "$packages"/rpm/*.rpm; do
+    found=$(rpm -qp --queryformat '%{ARCH}' "$rpm")
+    [[ $found = "$arch" || $found = noarch ]] || die "$rpm is for $found"
+done
+rpm --root "$tree" --dbpath /var/lib/rpm --ignorearch --nodeps --noscripts --install "$packages"/rpm/*.rpm
+libdir=$tree/usr/lib64
+check_installed
+
+echo "== wheel"
+wheel=$(echo "$packages"/wheel/*"_$arch.whl")
+rm -rf "$work/$arch-wheel"
+python3 -m zipfile -e "$wheel" "$work/$arch-wheel"
+grep -x "Tag: py3-none-manylinux_2_[0-9]*_$arch" "$work/$arch-wheel"/*.dist-info/WHEEL
+check_elf "$work/$arch-wheel"
+scripts/ci/check-symbols.sh "$work/$arch-wheel/gdrcopy/lib/libgdrapi.so.2"
+for name in libgdrapi.so libgdrapi.so.2; do
+    runs "$work/$arch-wheel/gdrcopy/lib/$name"
+done
+echo "wheel: both names load"
