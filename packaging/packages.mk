@@ -29,12 +29,16 @@ unpack: $(tarball)
 # The cross compiler has a libc6-dev of its own, by another name.
 deb_options = $(if $(cross),--host-type $(gnu_type) --no-check-builddeps)
 
+# A build that failed, maybe for another ARCH, leaves some of them.
+built_debs = $(addprefix $(dir $(unpacked))*.,deb buildinfo changes)
+
 .PHONY: deb
 deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/aarch64/deb.
+	@rm -f $(built_debs)
 	cp -r $(unpacked)/packaging/debian $(unpacked)/debian
 	cd $(unpacked) && CARGO_TARGET_DIR=$(dir $(unpacked))target dpkg-buildpackage --build=binary --no-sign $(deb_options)
 	@rm -rf $(packages)/deb && mkdir -p $(packages)/deb
-	mv $(dir $(unpacked))*.deb $(dir $(unpacked))*.buildinfo $(dir $(unpacked))*.changes $(packages)/deb
+	mv $(built_debs) $(packages)/deb
 
 .PHONY: rpm
 rpm: unpack ## Makes RPM packages, in build/rpm; with ARCH=aarch64, in build/aarch64/rpm.
