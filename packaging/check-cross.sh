@@ -66,7 +66,7 @@ check_installed() {
     scripts/ci/check-symbols.sh "$libdir/libgdrapi.so.2"
     runs "$libdir/libgdrapi.so"
     emulated default /usr/bin/gdrcopy doctor --help >/dev/null || die "gdrcopy doctor --help fails"
-    run_programs '^(doctor|fork|parallel)$|^invalidation_fork_(access_after_free|after_gdr_map)_'
+    run_programs '^(dma_read|doctor|fork|parallel)$|^invalidation_fork_(access_after_free|after_gdr_map)_'
 }
 
 echo "== deb"
