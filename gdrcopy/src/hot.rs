@@ -6,9 +6,11 @@
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use crate::copy::WORTHWHILE;
 use crate::routines::{self, Routine};
 use crate::types::MappingType;
+
+/// Copies of fewer bytes finish before a second thread is awake.
+pub(crate) const WORTHWHILE: usize = 1 << 20;
 
 /// One cache line. Aligned to two: some CPUs prefetch the neighboring line with it.
 #[derive(Debug)]

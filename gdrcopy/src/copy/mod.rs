@@ -9,13 +9,12 @@ use std::ffi::OsStr;
 
 use std::ptr;
 
-use crate::hot::HOT;
+use crate::hot::{HOT, WORTHWHILE};
 use crate::routines::{self, Item, Routine};
 use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
 use parallel::Job;
-pub(crate) use parallel::WORTHWHILE;
 #[doc(hidden)]
 pub use parallel::end_threads;
 pub use parallel::{MAX_THREADS, set_threads};

@@ -21,9 +21,6 @@ use crate::sync::Mutex;
 use crate::sys::fork::Owner;
 use crate::types::MappingType;
 
-/// Copies of fewer bytes finish before a second thread is awake.
-pub(crate) const WORTHWHILE: usize = 1 << 20;
-
 /// Bytes of device memory that one thread writes at a time: each chunk ends with a fence.
 pub(super) const WRITTEN_AT_A_TIME: usize = 128 << 10;
 
@@ -347,6 +344,7 @@ extern "C" fn help(shared: *mut c_void) -> *mut c_void {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hot::WORTHWHILE;
 
     /// Copies by the C library, as for a cached mapping.
     unsafe fn copy_bytes(_: MappingType, dst: *mut u8, src: *const u8, len: usize) {
