@@ -119,6 +119,11 @@ calls() {
     awk -v name="$1" '/breakpoint +keep/ { found = index($0, name) } found && /already hit/ { sum += $4 } END { print sum + 0 }' "${@:2}"
 }
 
+# shellcheck source-path=SCRIPTDIR/consumers
+. "$here/dpdk.sh"
+. "$here/libfabric.sh"
+. "$here/ucx.sh"
+
 # In a function, so that all of it is read before anything runs.
 main() {
     local consumers=() name status=0
@@ -139,7 +144,7 @@ main() {
 
     rm -f failed
     for name in "${consumers[@]}"; do
-        (. "$here/$name.sh" && "$name" "$@") >"$name.rows"
+        ("$name" "$@") >"$name.rows"
         [ $? != 77 ] || status=77
     done
     # shellcheck disable=SC2059 # It is a format.

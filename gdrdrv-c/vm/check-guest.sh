@@ -18,7 +18,8 @@ export MODEL_CALLS=${MODEL_CALLS:-5000} CHECK_SLOWNESS=100
 names=$(mktemp -d)
 ln -s "$lib/libgdrapi.so.2" "$names/libgdrapi.so"
 export GDRAPI_LIB=$lib LD_LIBRARY_PATH=$lib:$names
-export GDREMU_OPTIONS_OF_TEST="--provider emugpu $([ "$mode" = persistent ] || echo --traditional)"
+GDREMU_OPTIONS_OF_TEST="--provider emugpu $([ "$mode" = persistent ] || echo --traditional)"
+export GDREMU_OPTIONS_OF_TEST
 
 passed=0
 failed=0

@@ -101,7 +101,7 @@ if grep -qwE 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
 else
     # QEMU 7.2 garbles the flags of cmpxchg16b, which Linux 6.12 looks at; the others cost time.
     accelerator=(-accel "tcg,thread=$([ "$cpus" -gt 1 ] && echo multi || echo single)"
-        -cpu max,cx16=off,smap=off,smep=off,la57=off)
+        -cpu 'max,cx16=off,smap=off,smep=off,la57=off')
 fi
 
 machine=(
@@ -110,10 +110,10 @@ machine=(
     -kernel "$kernel/vmlinuz" -initrd "$initramfs"
     -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off no_timer_check rcupdate.rcu_cpu_stall_timeout=120"
     -object "memory-backend-ram,id=gpumem,size=$gpu_memory,share=on" -device "ivshmem-plain,memdev=gpumem"
-    -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap
-    -device virtio-9p-pci,fsdev=host,mount_tag=host
-    -fsdev local,id=job,path="$job",security_model=none
-    -device virtio-9p-pci,fsdev=job,mount_tag=job
+    -fsdev 'local,id=host,path=/,security_model=none,readonly=on,multidevs=remap'
+    -device 'virtio-9p-pci,fsdev=host,mount_tag=host'
+    -fsdev "local,id=job,path=$job,security_model=none"
+    -device 'virtio-9p-pci,fsdev=job,mount_tag=job'
     -serial "file:$job/console" -serial stdio
 )
 

@@ -68,7 +68,7 @@ executed() {
 printf '%-10s %6s  %s\n' direction bytes instructions
 for direction in write read; do
     for size in 4 8 64; do
-        copies=('gdr_copy_*_mapping' "$work/copies" $direction $size)
+        copies=('gdr_copy_*_mapping' "$work/copies" "$direction" "$size")
         each=$((($(executed "${copies[@]}" 1001) - $(executed "${copies[@]}" 1)) / 1000))
         printf '%-10s %6d  %d\n' $direction $size $each
         [ $direction != write ] || [ $size != 4 ] || four_byte_write=$each
