@@ -96,6 +96,7 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	scripts/ci/check-symbols.sh build/lib/$(shared)
 	scripts/ci/check-abi.sh build/lib/$(shared)
 	scripts/ci/check-install.sh
+	scripts/ci/check-cargo-c.sh
 	scripts/ci/check-gdremu-examples.sh
 	$(c_programs)
 	$(MAKE) --no-print-directory loom

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Builds and installs the C library with cargo-c into a scratch directory, and runs a program of tests/install that finds it by
+# pkg-config, under gdremu.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+target=${CARGO_TARGET_DIR:-$PWD/target}
+
+die() {
+    echo "check-cargo-c: $*" >&2
+    exit 1
+}
+
+scripts/ci/install-cargo-c.sh
+PATH=$target/cargo-c/bin:$PATH
+CARGO_TERM_QUIET=true cargo cinstall --locked --release --package libgdrapi --prefix "$stage" --libdir "$stage/lib" >"$stage/log" 2>&1 ||
+    die "cargo cinstall fails: $(cat "$stage/log")"
+rm "$stage/log"
+
+found=$(cd "$stage" && find . -type f -printf '%p\n' -o -type l -printf '%p -> %l\n' | LC_ALL=C sort)
+wanted='./include/gdrapi.h
+./lib/libgdrapi.a
+./lib/libgdrapi.so -> libgdrapi.so.2.6.0
+./lib/libgdrapi.so.2 -> libgdrapi.so.2.6.0
+./lib/libgdrapi.so.2.6.0
+./lib/pkgconfig/gdrcopy.pc'
+[ "$found" = "$wanted" ] || die "installed files differ:"$'\n'"$(diff <(echo "$wanted") <(echo "$found"))"
+cmp include/gdrapi.h "$stage/include/gdrapi.h"
+# Without its archive, in which the functions of Rust's libraries are global, too.
+mkdir "$stage/shared"
+cp "$stage/lib/libgdrapi.so.2.6.0" "$stage/shared"
+scripts/ci/check-symbols.sh "$stage/shared/libgdrapi.so.2.6.0"
+
+export PKG_CONFIG_PATH=$stage/lib/pkgconfig LD_LIBRARY_PATH=$stage/lib
+[ "$(pkg-config --modversion gdrcopy)" = 2.6 ] || die "gdrcopy.pc has another version"
+make --no-print-directory --silent -C "$stage" -f "$PWD/tests/install/make/Makefile" with_gdrcopy with_archive
+for program in with_gdrcopy with_archive; do
+    "$target/release/gdremu" -- "$stage/$program" || die "$program does not work"
+done
+echo "cargo-c: files, symbols, pkg-config; a program linked with the shared library, and one with the static one"
