@@ -49,7 +49,7 @@ preload := libgdrapi-preload.so
 tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor)
 
 # The functions of the C API. The static library is one object with these global symbols only, so that it can be linked
-# beside other Rust archives.
+# beside other Rust archives; without COMDAT groups, of which the linker keeps one, whose symbols would not be global.
 exported := $(shell sed -n "s/^pub .*fn \\(gdr_[a-z0-9_]*\\)\x28.*/\\1/p" src/exports.rs)
 
 # What a program needs beside libgdrapi.a; scripts/ci/check-install.sh compares it with what rustc says. Without -lgcc_s,
@@ -150,7 +150,7 @@ lib: ## Builds the shared and the static library into build/lib.
 	@mkdir -p build/lib
 	@install -m 0755 $(built)/libgdrapi.so build/lib/$(shared)
 	@$(STRIP) --strip-debug build/lib/$(shared)
-	@$(LD) -r --gc-sections $(addprefix -u ,$(exported)) $(built)/libgdrapi.a -o build/lib/gdrapi.o
+	@$(LD) -r --force-group-allocation --gc-sections $(addprefix -u ,$(exported)) $(built)/libgdrapi.a -o build/lib/gdrapi.o
 	@$(OBJCOPY) --wildcard --keep-global-symbol='gdr_*' --strip-debug build/lib/gdrapi.o
 	@rm -f build/lib/libgdrapi.a && $(AR) rcs build/lib/libgdrapi.a build/lib/gdrapi.o && rm build/lib/gdrapi.o
 	@ln -sf $(shared) build/lib/libgdrapi.so.$(major)

@@ -141,6 +141,15 @@ as_set() {
 [ -n "$wanted" ] || die "rustc does not say what the static library needs"
 [ "$(as_set "$wanted")" = "$(as_set "$private")" ] || die "Libs.private is '$private', but rustc says '$wanted'"
 
+# The static library beside another one of Rust's, before and after it.
+rustc --crate-type staticlib -O "$samples/another.rs" -o "$stage/libanother.a"
+for archives in -lanother\ -lgdrapi -lgdrapi\ -lanother; do
+    # shellcheck disable=SC2086 # Words.
+    quietly gcc -I"$root/usr/include" "$samples/program.c" -o "$stage/program" -Wl,-u,another -L"$stage" -L"$root/usr/lib" \
+        -Wl,-Bstatic $archives -Wl,-Bdynamic -lgcc_s -lm
+    run "$stage/program"
+done
+
 make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 "$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
 
@@ -156,4 +165,4 @@ done
 make --no-print-directory --silent uninstall prefix=/usr libdir=/usr/lib DESTDIR="$root"
 [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 
-echo "install: files, pkg-config, make, CMake, meson, autotools; shared, static and -static; moved trees; tools"
+echo "install: files, pkg-config, make, CMake, meson, autotools; shared, static and -static; beside another Rust library; moved trees; tools"
