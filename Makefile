@@ -118,8 +118,13 @@ miri: ## Runs the crate's tests that call no kernel under Miri, which needs a ni
 	@$(CARGO) +nightly miri --version || { echo "Miri is missing: rustup toolchain install nightly --component miri,rust-src"; exit 1; }
 	$(CARGO) +nightly miri test --package gdrcopy --lib --test copy_routines
 
+.PHONY: msrv
+msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, which rustup must have.
+	CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv $(CARGO) +$(shell sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml) \
+		check --workspace --all-targets --locked
+
 .PHONY: consumers
-consumers: lib emulator ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
+consumers: lib emulator $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
 	scripts/consumers.sh $(CONSUMERS)
 
 .PHONY: vm-check
