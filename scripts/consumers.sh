@@ -14,7 +14,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 here=$root/scripts/consumers
 cache=${CONSUMERS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gdrapi-consumers}
 built=${CARGO_TARGET_DIR:-$root/target}/release
-gdremu=$built/gdremu
+gdremu=("$root/build/c_tests/watched" "$built/gdremu")
 jobs=${CONSUMERS_JOBS:-2}
 
 skip() {
@@ -133,7 +133,7 @@ main() {
         shift 2
     done
     [ ${#consumers[@]} -gt 0 ] || consumers=(ucx libfabric dpdk)
-    [ -x "$gdremu" ] || skip "there is no $gdremu: run \`make consumers\`"
+    [ -x "${gdremu[0]}" ] && [ -x "${gdremu[1]}" ] || skip "gdremu is missing: run \`make consumers\`"
     mkdir -p "$cache" && cd "$cache" || exit 1
     need dpkg-dev g++ gdb make pkg-config python3-pip
 

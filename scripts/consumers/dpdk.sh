@@ -21,7 +21,7 @@ dpdk() {
     export LD_LIBRARY_PATH=$cache/gdrcopy/lib
     for profile in default traditional gdrdrv-2.4 cached dmabuf; do
         log=dpdk-$profile.log
-        "$gdremu" --profile $profile --file $device=a100 -- gdb --batch --nx -x "$here/calls.gdb" --args \
+        "${gdremu[@]}" --profile $profile --file $device=a100 -- gdb --batch --nx -x "$here/calls.gdb" --args \
             dpdk-build/app/dpdk-test-gpudev -l 0 -m 64 --no-huge --no-shconf -a 0000:1b:00.0 >"$log" 2>&1 || touch failed
         row "DPDK $(cat dpdk.version)" $profile dpdk-test-gpudev "$(grep -cE '> TEST: [A-Z][a-z]' "$log")" "$(grep -c '> TEST: PASSED' "$log")" 0 "$log"
     done

@@ -43,7 +43,7 @@ libfabric_profile() {
     for program in "${fabtests[@]}"; do
         port=$((20000 + RANDOM % 10000)) log=fabtests-$1-$2-$program.log
         logs+=("$log")
-        "$gdremu" --profile "$2" --leak-exit 3 -- "$here/pair.sh" $port "$log" \
+        "${gdremu[@]}" --profile "$2" --leak-exit 3 -- "$here/pair.sh" $port "$log" \
             "fabtests-$1/benchmarks/$program" -p shm -D cuda -E=$port -v -S 1024 -I 10 && passed=$((passed + 1))
     done
     row "libfabric $(cat libfabric.version)" "$2" "fabtests -p shm -D cuda, 2 processes, $1" ${#logs[@]} $passed 0 "${logs[@]}"

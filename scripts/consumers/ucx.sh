@@ -40,11 +40,11 @@ ucx_profile() {
     local name=$1 log filter listed run ok skipped
     shift
     # Not grep -q, which ends ucx_info before its end.
-    listed=$("$gdremu" --profile "$name" -- ucx/bin/ucx_info -d 2>&1 | grep -c 'Transport: gdr_copy')
+    listed=$("${gdremu[@]}" --profile "$name" -- ucx/bin/ucx_info -d 2>&1 | grep -c 'Transport: gdr_copy')
     row "$ucx" "$name" 'ucx_info lists gdr_copy' 1 $((listed > 0)) 0
     for filter; do
         log=$cache/gtest-$name-${filter//[^a-zA-Z0-9_]/}.log
-        "$gdremu" --profile "$name" -- ucx-build/test/gtest/gtest --gtest_filter="$filter" >"$log" 2>&1 || touch failed
+        "${gdremu[@]}" --profile "$name" -- ucx-build/test/gtest/gtest --gtest_filter="$filter" >"$log" 2>&1 || touch failed
         run=$(count RUN "$log") ok=$(count OK "$log") skipped=$(count SKIP "$log") # A test that skips itself is OK, too.
         row "$ucx" "$name" "gtest $filter" "$run" $((ok - skipped)) "$skipped"
     done
@@ -58,7 +58,7 @@ ucx_two_processes() {
         for test in tag_lat tag_bw ucp_am_lat; do
             port=$((20000 + RANDOM % 10000)) log=ucx-$transport-$test.log
             logs+=("$log")
-            UCX_TLS=$transport,cuda_copy,gdr_copy "$gdremu" -- "$here/pair.sh" $port "$log" \
+            UCX_TLS=$transport,cuda_copy,gdr_copy "${gdremu[@]}" -- "$here/pair.sh" $port "$log" \
                 ucx/bin/ucx_perftest -t $test -m cuda -s 64 -n 100 -w 10 -p $port && passed=$((passed + 1))
         done
         row "$ucx" default "ucx_perftest -m cuda, 2 processes, $transport" ${#logs[@]} $passed 0 "${logs[@]}"
