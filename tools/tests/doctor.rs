@@ -698,8 +698,12 @@ fn settings_of_engines_that_disable_gdrcopy() {
     for (name, bad, good) in [
         ("UCX_TLS", "rc,sm", "rc,cuda"),
         ("NCCL_GDRCOPY_ENABLE", "0", "1"),
-        ("NCCL_GDRCOPY_FIFO_ENABLE", "0", "1"),
+        ("NCCL_GDRCOPY_ENABLE", "true", "2"),
+        ("NCCL_GDRCOPY_FIFO_ENABLE", "0", "false"),
         ("NCCL_GDRCOPY_SYNC_ENABLE", "0", "1"),
+        ("NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "1", "0"),
+        ("NVSHMEM_DISABLE_GDRCOPY", "true", "0"),
+        ("NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "1", "0"),
         ("FI_HMEM_CUDA_USE_GDRCOPY", "false", "true"),
         ("DOCA_GPUNETIO_DISABLE_GDRCOPY", "1", "0"),
     ] {

@@ -1,4 +1,4 @@
-//! Settings in the environment by which UCX, NCCL and libfabric do without libgdrapi.
+//! Settings in the environment by which UCX, NCCL, NVSHMEM and libfabric do without libgdrapi.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -11,37 +11,55 @@ struct Switch {
     engine: &'static str,
     /// What a true value means.
     enables: bool,
+    /// How the engine reads it.
+    read: fn(&str) -> Option<bool>,
 }
 
-const SWITCHES: [Switch; 5] = [
-    Switch {
-        name: NCCL,
-        engine: "NCCL",
-        enables: true,
-    },
-    Switch {
-        name: "NCCL_GDRCOPY_FIFO_ENABLE",
-        engine: "NCCL's FIFOs",
-        enables: true,
-    },
-    Switch {
-        name: "NCCL_GDRCOPY_SYNC_ENABLE",
-        engine: "NCCL's synchronization",
-        enables: true,
-    },
-    Switch {
-        name: "FI_HMEM_CUDA_USE_GDRCOPY",
-        engine: "libfabric",
-        enables: true,
-    },
-    Switch {
-        name: "DOCA_GPUNETIO_DISABLE_GDRCOPY",
-        engine: "GPUNetIO",
-        enables: false,
-    },
+const SWITCHES: [Switch; 8] = [
+    Switch::of_nccl(NCCL, "NCCL", true),
+    Switch::of_nccl("NCCL_GDRCOPY_FIFO_ENABLE", "NCCL's FIFOs", true),
+    Switch::of_nccl("NCCL_GDRCOPY_SYNC_ENABLE", "NCCL's synchronization", true),
+    // 1 and 2: its own dma-buf backend, with and without another choice.
+    Switch::of_nccl("NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "NCCL", false),
+    Switch::of_words("NVSHMEM_DISABLE_GDRCOPY", "NVSHMEM", false),
+    Switch::of_words("NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "NVSHMEM", false),
+    Switch::of_words("FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", true),
+    Switch::of_words("DOCA_GPUNETIO_DISABLE_GDRCOPY", "GPUNetIO", false),
 ];
 
-/// The only switch that is off by default.
+impl Switch {
+    const fn of_words(name: &'static str, engine: &'static str, enables: bool) -> Self {
+        let read = word;
+        Self {
+            name,
+            engine,
+            enables,
+            read,
+        }
+    }
+
+    const fn of_nccl(name: &'static str, engine: &'static str, enables: bool) -> Self {
+        let read = number;
+        Self {
+            name,
+            engine,
+            enables,
+            read,
+        }
+    }
+}
+
+fn word(value: &str) -> Option<bool> {
+    let falsehoods = ["0", "n", "no", "false", "off"];
+    Some(!falsehoods.contains(&value.to_lowercase().as_str()))
+}
+
+/// NCCL takes only numbers, and its default for anything else.
+fn number(value: &str) -> Option<bool> {
+    value.parse::<i64>().ok().map(|number| number != 0)
+}
+
+/// The only switch by which an engine does without libgdrapi unless it is set.
 const NCCL: &str = "NCCL_GDRCOPY_ENABLE";
 
 /// Entries of UCX_TLS that contain the transport gdr_copy.
@@ -53,31 +71,32 @@ pub(super) fn findings() -> Vec<Finding> {
         name,
         engine,
         enables,
+        read,
     } in SWITCHES
     {
-        findings.extend(match env::var(name) {
-            Ok(value) if is_true(&value) == enables => Some(Finding::ok(name, value)),
-            Ok(value) => Some(Finding::warning(
+        let value = match env::var(name) {
+            Ok(value) => value,
+            Err(_) if name == NCCL => {
+                let text = "not set: NCCL does without libgdrapi; 1 has NCCL use it";
+                findings.push(Finding::ok(name, text));
+                continue;
+            }
+            Err(_) => continue,
+        };
+        let (uses, remedy) = match (read(&value), name) {
+            (on, NCCL) => (on == Some(true), format!("set {name}=1")),
+            (on, _) => (on.is_none_or(|on| on == enables), format!("unset {name}")),
+        };
+        findings.push(match uses {
+            true => Finding::ok(name, value),
+            false => Finding::warning(
                 name,
                 format!("{value}: {engine} does without libgdrapi"),
-                match name {
-                    NCCL => format!("set {name}=1"),
-                    _ => format!("unset {name}"),
-                },
-            )),
-            Err(_) if name == NCCL => Some(Finding::ok(
-                name,
-                "not set: NCCL does without libgdrapi; 1 has NCCL use it",
-            )),
-            Err(_) => None,
+                remedy,
+            ),
         });
     }
     findings
-}
-
-fn is_true(value: &str) -> bool {
-    let falsehoods = ["0", "n", "no", "false", "off"];
-    !falsehoods.contains(&value.to_lowercase().as_str())
 }
 
 /// Whether UCX may use gdr_copy with this value of UCX_TLS.
@@ -115,6 +134,19 @@ fn ucx_transports(list: Option<&str>) -> Finding {
 mod tests {
     use super::super::report::Verdict;
     use super::*;
+
+    #[test]
+    fn nccl_takes_numbers_only() {
+        for (value, meaning) in [
+            ("1", Some(true)),
+            ("2", Some(true)),
+            ("0", Some(false)),
+            ("true", None),
+            ("", None),
+        ] {
+            assert_eq!(number(value), meaning, "{value}");
+        }
+    }
 
     #[test]
     fn transports_of_ucx_with_and_without_gdr_copy() {
