@@ -2,6 +2,9 @@
 
 .DEFAULT_GOAL := help
 
+# cargo uses all processors by itself.
+.NOTPARALLEL:
+
 # Where things are installed. Packagers set prefix, libdir or includedir, and DESTDIR to stage.
 prefix ?= /usr/local
 exec_prefix ?= $(prefix)
@@ -11,6 +14,9 @@ bindir ?= $(exec_prefix)/bin
 datadir ?= $(prefix)/share
 libexecdir ?= $(exec_prefix)/libexec
 DESTDIR ?=
+
+$(foreach directory,prefix exec_prefix libdir includedir bindir datadir libexecdir DESTDIR,\
+	$(if $(word 2,$($(directory))),$(error $(directory) contains a blank: install elsewhere, and move the tree)))
 
 CARGO ?= cargo
 OBJCOPY ?= objcopy
@@ -229,6 +235,9 @@ fill = sed -e 's|@prefix@|$(pc_prefix)|' \
 	-e 's|@includedir_from_here@|$(shell realpath -ms --relative-to=$(libdir)/cmake/gdrcopy $(includedir))|' \
 	-e 's|@version@|$(version)|' -e 's|@major@|$(major)|' -e 's|@static_libs@|$(static_libs)|'
 
+# Of its standard input, for all to read, whatever the umask.
+install_text = install -m 0644 /dev/stdin
+
 .PHONY: install
 install: lib_install ## Does lib_install, and tools_install if the tools were built.
 	@if [ -e build/tools ]; then $(MAKE) --no-print-directory tools_install; fi
@@ -242,10 +251,10 @@ lib_install: build/lib/$(shared) build/lib/$(preload) ## Installs the libraries,
 	ln -sf $(shared) $(DESTDIR)$(libdir)/libgdrapi.so.$(major)
 	ln -sf libgdrapi.so.$(major) $(DESTDIR)$(libdir)/libgdrapi.so
 	install -m 0644 include/gdrapi.h $(DESTDIR)$(includedir)/gdrapi.h
-	$(fill) pkgconfig/gdrcopy.pc.in > $(DESTDIR)$(libdir)/pkgconfig/gdrcopy.pc
+	$(fill) pkgconfig/gdrcopy.pc.in | $(install_text) $(DESTDIR)$(libdir)/pkgconfig/gdrcopy.pc
 	ln -sf gdrcopy.pc $(DESTDIR)$(libdir)/pkgconfig/gdrapi.pc
-	$(fill) cmake/gdrcopy-config.cmake.in > $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config.cmake
-	$(fill) cmake/gdrcopy-config-version.cmake.in > $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config-version.cmake
+	$(fill) cmake/gdrcopy-config.cmake.in | $(install_text) $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config.cmake
+	$(fill) cmake/gdrcopy-config-version.cmake.in | $(install_text) $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config-version.cmake
 
 .PHONY: tools_install
 tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.
@@ -280,13 +289,16 @@ c_tests_install: ## Installs gdrcopy_sanity and the other C tests, after `make c
 completions := $(foreach name,gdrcopy $(tool_links),bash-completion/completions/$(name) \
 	zsh/site-functions/_$(name) fish/vendor_completions.d/$(name).fish)
 
+# The kernel has other names for them.
+kernel_arch = $(if $(ARCH),ARCH=$(patsubst ppc64le,powerpc,$(patsubst aarch64,arm64,$(ARCH))) $(if $(cross),CROSS_COMPILE=$(gnu_type)-))
+
 .PHONY: driver
 driver: ## Builds the kernel module of gdrdrv-c.
-	$(MAKE) -C gdrdrv-c $@
+	$(MAKE) -C gdrdrv-c $@ $(kernel_arch)
 
 .PHONY: drv_install
 drv_install: ## Installs the gdrdrv kernel module.
-	$(MAKE) -C gdrdrv-c $@
+	$(MAKE) -C gdrdrv-c $@ $(kernel_arch)
 
 .PHONY: uninstall
 uninstall: ## Removes what install and the other targets above put there, but for the kernel module.

@@ -42,6 +42,7 @@ check_files() {
     found=$(cd "$1" && find . -type f -printf '%p\n' -o -type l -printf '%p -> %l\n' | LC_ALL=C sort)
     [ "$found" = "$(files "$2")" ] || die "installed files differ:"$'\n'"$(diff <(files "$2") <(echo "$found"))"
     [ "$(stat -c %a "$1/$2/libgdrapi.so.2.6")" = 755 ] || die "libgdrapi.so.2.6 is not executable by all"
+    [ -z "$(find "$1" -type f ! -perm -444)" ] || die "not all may read $(find "$1" -type f ! -perm -444)"
     ! grep -rl "@[a-z_]*@\|$stage" "$1/$2/pkgconfig" "$1/$2/cmake" || die "placeholders or build paths left over"
 }
 
@@ -114,7 +115,7 @@ for libdir in lib lib64 "$multiarch"; do
     mv "$root/opt/gdrcopy" "$root/moved"
     check_files "$root/moved" "$libdir"
     for package in gdrcopy gdrapi; do
-        [ "$(PKG_CONFIG_PATH=$root/moved/$libdir/pkgconfig pkg-config --modversion $package)" = 2.6 ] ||
+        [ "$(PKG_CONFIG_PATH=$root/moved/$libdir/pkgconfig pkg-config --modversion $package)" = 2.6.0 ] ||
             die "$package.pc has another version"
     done
     projects=(cmake make)
@@ -125,8 +126,9 @@ for libdir in lib lib64 "$multiarch"; do
 done
 
 # The system's prefix: a .pc file with plain paths, from which pkg-config can leave out the system's directories.
+# Installed with a umask that would hide files from others.
 root=$stage/system
-make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root"
+(umask 077 && make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root")
 check_files "$root/usr" lib
 grep -qx prefix=/usr "$root/usr/lib/pkgconfig/gdrcopy.pc" || die "gdrcopy.pc has another prefix"
 scripts/ci/check-preload.sh "$root/usr/lib"
@@ -140,6 +142,22 @@ as_set() {
 }
 [ -n "$wanted" ] || die "rustc does not say what the static library needs"
 [ "$(as_set "$wanted")" = "$(as_set "$private")" ] || die "Libs.private is '$private', but rustc says '$wanted'"
+
+# A tree without the shared library.
+mkdir -p "$stage/archive/lib" "$stage/archive/source"
+cp -r "$root/usr/include" "$stage/archive"
+cp -r "$root"/usr/lib/{cmake,libgdrapi.a} "$stage/archive/lib"
+cat >"$stage/archive/source/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.10)
+project(archive C)
+find_package(gdrcopy REQUIRED COMPONENTS static)
+add_executable(program $samples/program.c)
+target_include_directories(program PRIVATE \${GDRCOPY_INCLUDE_DIRS})
+target_link_libraries(program \${GDRCOPY_LIBRARIES})
+END
+quietly cmake -S "$stage/archive/source" -B "$stage/archive/build" -D CMAKE_PREFIX_PATH="$stage/archive"
+quietly cmake --build "$stage/archive/build"
+run "$stage/archive/build/program"
 
 # The static library beside another one of Rust's, before and after it.
 rustc --crate-type staticlib -O "$samples/another.rs" -o "$stage/libanother.a"
