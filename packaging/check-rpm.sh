@@ -13,6 +13,8 @@ lint_rpms "$rpms"
 
 new_tree rpm
 in_tree_quietly apt-get install -qq -y --no-install-recommends dkms
+new_kernel
+new_gpu_driver
 contents >"$work/before"
 
 # build NAME: builds a package without architecture from the spec file $work/NAME.spec.
@@ -52,15 +54,48 @@ rm -rf "$work/rpmbuild"
 build distribution
 replaced gdrcopy usr/bin/gdrcopy_{sanity,copybw,copylat} usr/lib64/libgdrapi.so{,.2,.2.6}
 replaced gdrcopy-devel usr/include/gdrapi.h
-replaced gdrcopy-kmod usr/src/gdrdrv-2.6/{dkms.conf,gdrdrv.c}
+cat >"$work/gdrcopy-kmod.spec" <<'END'
+Name: gdrcopy-kmod
+Version: 2.6
+Release: 1
+Summary: stands for the package of NVIDIA
+License: none
+BuildArch: noarch
+%description
+Stands for the package of NVIDIA, which builds a module of the same version by DKMS.
+%install
+mkdir -p %{buildroot}/usr/src/gdrdrv-2.6
+cd %{buildroot}/usr/src/gdrdrv-2.6
+echo replaced >map.c
+cat >dkms.conf <<'CONF'
+PACKAGE_NAME=gdrdrv
+PACKAGE_VERSION=2.6
+MAKE[0]="make -C $kernel_source_dir M=$dkms_tree/gdrdrv/2.6/build modules"
+BUILT_MODULE_NAME[0]=gdrdrv
+DEST_MODULE_LOCATION[0]=/extra
+AUTOINSTALL=yes
+CONF
+%post
+dkms add -m gdrdrv -v 2.6 --rpm_safe_upgrade
+dkms install -m gdrdrv -v 2.6
+%preun
+dkms remove -m gdrdrv -v 2.6 --all --rpm_safe_upgrade
+%files
+/usr/src/gdrdrv-2.6
+END
+build gdrcopy-kmod
 
+# With /proc, which DKMS needs.
 rpm_in_tree() {
-    rpm --root "$tree" --dbpath /var/lib/rpm "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: rpm $*"; }
+    unshare --mount --pid --fork sh -c 'mount -t proc proc "$0/proc" && exec rpm --root "$0" --dbpath /var/lib/rpm "$@"' \
+        "$tree" "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: rpm $*"; }
 }
 rpm_in_tree --install "$work"/rpmbuild/noarch/*.rpm
+check_module
 rpm_in_tree --upgrade "$rpms"/*.rpm
+rm -f "$tree"/tmp/dkms_rpm_safe_upgrade_lock.* # Of the replaced package.
+check_module
 ! in_tree grep -rlx replaced /usr/bin /usr/include /usr/src /usr/lib64 || die "files of the replaced packages are left"
-[ "$(in_tree dkms status gdrdrv/2.6 | grep -c added)" = 1 ] || die "DKMS does not have the module"
 
 # Debian's loader does not search /usr/lib64.
 echo /usr/lib64 >"$tree/etc/ld.so.conf.d/lib64.conf"

@@ -45,9 +45,36 @@ in_tree_quietly() {
     in_tree "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: $*"; }
 }
 
+# new_kernel: headers of the running kernel in the tree. Their makefile makes a gdrdrv.ko that only contains a checksum of the
+# sources that it was made from.
+new_kernel() {
+    kernel=$(uname -r)
+    mkdir -p "$tree/lib/modules/$kernel/build/include"
+    touch "$tree/lib/modules/$kernel"/modules.{order,builtin,builtin.modinfo} "$tree/lib/modules/$kernel/build/.config"
+    cat >"$tree/lib/modules/$kernel/build/Makefile" <<'END'
+modules:
+	cd $(M) && echo "const char sources[] = \"$$(cat map.c | sha256sum)\";" | gcc -x c -c - -o gdrdrv.ko
+END
+    in_tree depmod "$kernel"
+}
+
+# new_gpu_driver: what gdrdrv needs of the GPU driver's sources.
+new_gpu_driver() {
+    mkdir -p "$tree/usr/src/nvidia-1"
+    touch "$tree/usr/src/nvidia-1"/nv-p2p.{c,h} "$tree/usr/src/nvidia-1/Module.symvers"
+}
+
+# check_module: DKMS has installed a gdrdrv.ko that was made from the sources in /usr/src.
+check_module() {
+    local module
+    module=$(find "$tree/lib/modules/$kernel" -name gdrdrv.ko)
+    grep -q "$(sha256sum <"$tree/usr/src/gdrdrv-2.6/map.c")" "${module:-/dev/null}" ||
+        die "DKMS has no module of these sources: $(in_tree dkms status)"
+}
+
 # Everything in the tree but the package managers' own records, caches and logs.
 contents() {
-    (cd "$tree" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./tmp -o -path ./root -o -path ./var/cache \
+    (cd "$tree" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./root -o -path ./var/cache \
         -o -path ./var/log -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/lib/rpm \) -prune \
         -o -printf '%y %p -> %l\n' | LC_ALL=C sort)
 }

@@ -42,7 +42,9 @@ if [ $all = yes ]; then
     status=0
     "$0" --library "$lib" || status=1
     printf '\n==== Packaging\n'
-    "$here/packaging.sh" "$("$here/kernel.sh" 6.1)" || status=1
+    for series in 6.1 6.12; do
+        "$here/packaging.sh" "$("$here/kernel.sh" $series)" || status=1
+    done
     for series in 5.10 6.12 newest; do
         printf '\n==== Linux %s\n' $series
         "$0" --module --kernel $series || status=1
