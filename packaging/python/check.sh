@@ -19,5 +19,7 @@ python=("$venv/bin/python" -B)
 "$GDREMU" -- "${python[@]}" test_preload.py
 "$venv/bin/pip" --quiet --disable-pip-version-check install numpy || echo "pip cannot install NumPy: its tests are skipped"
 for profile in default traditional cached dmabuf; do
-    "$GDREMU" --profile $profile --leak-exit 9 -- "${python[@]}" test_mapping.py
+    for test in test_device.py test_mapping.py; do
+        "$GDREMU" --profile $profile --leak-exit 9 -- "${python[@]}" $test
+    done
 done

@@ -5,7 +5,7 @@ library; `python -m gdrcopy run script.py` does so for a whole program. Importin
 """
 
 from ._error import Error
-from ._library import preload
 from ._mapping import Mapping
+from ._preload import preload
 
 __all__ = ["Error", "Mapping", "preload"]

@@ -1,13 +1,27 @@
 """python -m gdrcopy run script.py [argument ...]"""
 
 import os
+import re
 import sys
+from pathlib import Path
+from typing import List
 
-from ._library import path
+from ._error import Error
+from ._preload import preload_children
 
 USAGE = """usage: python -m gdrcopy run [python option ...] script.py [argument ...]
 
 Runs the script with the libgdrapi of this package in place of any other, in its child processes too."""
+
+
+def interpreter_options() -> List[str]:
+    """The options before -m gdrcopy. Only the command line has them all (sys.orig_argv: since Python 3.10)."""
+    line = os.fsdecode(Path("/proc/self/cmdline").read_bytes())
+    match = re.search(r"\0((?:[^\0]*\0)*?)(-[a-zA-Z]*)m\0?gdrcopy", line)  # -m, or -Om
+    if match is None:
+        return []
+    words, flags = match[1].split("\0")[:-1], match[2]
+    return words if flags == "-" else [*words, flags]
 
 
 def main() -> int:
@@ -18,17 +32,12 @@ def main() -> int:
     if command != ["run"] or not arguments:
         print(USAGE, file=sys.stderr)
         return 2
-    # The object for the name libgdrapi.so needs the library by its other name: the loader then has both.
-    library = path("libgdrapi.so")
-    if set(library) & set(" :"):
-        print(
-            f"gdrcopy: LD_PRELOAD cannot name {library}: install into a path without blanks and colons, "
-            "or call gdrcopy.preload() in the script",
-            file=sys.stderr,
-        )
+    try:
+        preload_children()
+    except Error as error:
+        print(f"gdrcopy: {error.strerror}", file=sys.stderr)
         return 1
-    os.environ["LD_PRELOAD"] = ":".join(filter(None, (library, os.environ.get("LD_PRELOAD"))))
-    os.execv(sys.executable, [sys.executable, *arguments])
+    os.execv(sys.executable, [sys.executable, *interpreter_options(), *arguments])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,11 @@ import os
 from typing import Dict, Tuple
 
 REMEDIES: Dict[Tuple[str, int], str] = {
+    ("gdr_open", errno.ENOENT): "load the kernel module gdrdrv (into a container pass --device=/dev/gdrdrv), or use a "
+    "GPU driver that serves CUDA 13.3 or later; GDRCOPY_ENABLE_LOGGING=1 logs what is missing",
+    ("gdr_open", errno.EACCES): "make /dev/gdrdrv readable and writable for this user",
+    ("gdr_open", errno.EPERM): "pass --device=/dev/gdrdrv to the container",
+    ("gdr_open", errno.EMFILE): "raise the limit of open files (ulimit -n) or close some",
     ("gdr_pin_buffer_v2", errno.EINVAL): "pass device memory of this process that can be used for GPUDirect RDMA: "
     "not host, managed or freed memory",
     ("gdr_pin_buffer_v2", errno.ENOMEM): "close other mappings: BAR1 of the GPU may be full",
@@ -32,5 +37,5 @@ class Error(OSError):
 def check(function: str, number: int) -> None:
     """Raises Error if the function's result is an errno value."""
     if number != 0:
-        remedy = INHERITED if number == errno.EACCES else REMEDIES.get((function, number), LOG)
+        remedy = REMEDIES.get((function, number), INHERITED if number == errno.EACCES else LOG)
         raise Error(number, f"{function}: {os.strerror(number)}", remedy)

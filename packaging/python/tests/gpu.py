@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
+from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 
 cuda = ctypes.CDLL("libcuda.so.1")
+
+SIZE = 200_000  # more than three pages of 64 KiB, and part of a fourth
+
+
+def pattern(size: int) -> bytes:
+    return bytes(index * 7 % 251 for index in range(size))
 
 
 def check(result: int) -> None:
@@ -41,6 +47,16 @@ class Allocation:
         check(cuda.cuMemFree_v2(c_uint64(self.address)))
 
 
+class Integer:
+    """An integer that is no int, as NumPy's are."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
 class CudaArray:
     """What CuPy, Numba and torch arrays have."""
 
@@ -54,8 +70,8 @@ class CudaArray:
         }
 
 
-class _Managed(ctypes.Structure):
-    """DLManagedTensor."""
+class _Tensor(ctypes.Structure):
+    """DLTensor, by which a DLManagedTensor begins."""
 
     _fields_ = [
         ("data", c_void_p),
@@ -68,23 +84,37 @@ class _Managed(ctypes.Structure):
         ("shape", c_void_p),
         ("strides", c_void_p),
         ("byte_offset", c_uint64),
+    ]
+
+
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned."""
+
+    _fields_ = [
+        ("version", c_uint32 * 2),
         ("context", c_void_p),
         ("deleter", c_void_p),
+        ("flags", c_uint64),
+        ("tensor", _Tensor),
     ]
 
 
 _DESTRUCTOR = ctypes.CFUNCTYPE(None, c_void_p)
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.argtypes, _new_capsule.restype = [c_void_p, c_char_p, c_void_p], ctypes.py_object
 
 
 class DLPackArray:
-    """What torch, CuPy and JAX arrays have. Counts the capsules that were deleted."""
+    """What arrays had before DLPack 1.0. Counts the capsules that were deleted."""
 
-    def __init__(self, allocation: Allocation, shape, bits=8, strides=None, byte_offset=0, device_type=2):
+    def __init__(
+        self, allocation: Allocation, shape, bits=8, strides=None, byte_offset=0, device_type=2, read_only=False
+    ):
         self.device_type = device_type
         self.deleted = 0
         self.shape = (c_int64 * len(shape))(*shape)
         self.strides = (c_int64 * len(strides))(*strides) if strides else None
-        self.managed = _Managed(
+        tensor = _Tensor(
             data=allocation.address,
             device_type=device_type,
             ndim=len(shape),
@@ -94,6 +124,7 @@ class DLPackArray:
             strides=ctypes.addressof(self.strides) if strides else None,
             byte_offset=byte_offset,
         )
+        self.managed = _Versioned(version=(1, 0), flags=1 if read_only else 0, tensor=tensor)
 
         @_DESTRUCTOR
         def destroy(_capsule: int) -> None:
@@ -101,11 +132,50 @@ class DLPackArray:
 
         self.destroy = destroy
 
+    def capsule(self, name: bytes, structure: ctypes.Structure):
+        return _new_capsule(ctypes.addressof(structure), name, ctypes.cast(self.destroy, c_void_p))
+
     def __dlpack_device__(self):
         return self.device_type, 0
 
     def __dlpack__(self, *, stream=None):
-        assert stream == -1
-        new = ctypes.pythonapi.PyCapsule_New
-        new.argtypes, new.restype = [c_void_p, c_char_p, c_void_p], ctypes.py_object
-        return new(ctypes.addressof(self.managed), b"dltensor", ctypes.cast(self.destroy, c_void_p))
+        assert stream is None  # JAX takes -1 for a stream's address
+        return self.capsule(b"dltensor", self.managed.tensor)
+
+
+class VersionedDLPackArray(DLPackArray):
+    """What arrays have that export by DLPack 1.0 only."""
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        assert stream is None
+        if max_version is None or max_version < (1, 0):
+            raise BufferError("pass max_version=(1, 0)")
+        return self.capsule(b"dltensor_versioned", self.managed)
+
+
+class TorchTensor(DLPackArray):
+    """What torch has: no __cuda_array_interface__ for some types and for tensors that require grad, DLPack for tensors
+    of the current GPU only and not for conjugated views."""
+
+    def __init__(
+        self, allocation, shape, typestr="|u1", bits=8, other_gpu=False, requires_grad=False, conj=False, neg=False
+    ):
+        super().__init__(allocation, shape, bits)
+        self.interface = CudaArray(allocation, 0, shape, typestr).__cuda_array_interface__
+        self.typestr, self.other_gpu, self.requires_grad = typestr, other_gpu, requires_grad
+        self.is_conj, self.is_neg = lambda: conj, lambda: neg
+
+    @property
+    def __cuda_array_interface__(self):
+        if self.requires_grad:
+            raise RuntimeError("requires grad: use detach()")
+        if self.typestr == "float8":
+            raise KeyError(self.typestr)
+        return self.interface
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        if self.other_gpu or self.is_conj():
+            raise BufferError("a tensor of another GPU, or conjugated")
+        if self.requires_grad:
+            raise BufferError("requires grad: use tensor.detach()")
+        return super().__dlpack__(stream=stream)

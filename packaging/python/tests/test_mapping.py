@@ -1,89 +1,22 @@
 """Mapping under gdremu: what arrives in GPU memory, and what is refused."""
 
 import array
+import copy
 import errno
 import gc
 import os
+import pickle
+import subprocess
+import sys
 import threading
+import traceback
 import unittest
 import unittest.mock
+from typing import Callable
 
 import gdrcopy
 import gpu
-
-SIZE = 200_000  # more than three pages of 64 KiB, and part of a fourth
-
-
-def pattern(size: int) -> bytes:
-    return bytes(index * 7 % 251 for index in range(size))
-
-
-class OfEveryKindOfObject(unittest.TestCase):
-    def setUp(self) -> None:
-        self.allocation = gpu.Allocation(SIZE)
-        self.addCleanup(self.allocation.free)
-        self.allocation.fill(bytes(SIZE))
-
-    def check(self, obj, begin: int, size: int) -> None:
-        """Writes through a mapping of obj, and looks for it at [begin, begin + size) of the allocation."""
-        data = pattern(size)
-        with gdrcopy.Mapping(obj) as mapping:
-            self.assertEqual((mapping.address, mapping.size), (self.allocation.address + begin, size))
-            mapping.write(data)
-            self.assertEqual(mapping.read(), data)
-        self.assertEqual(self.allocation.contents(), bytes(begin) + data + bytes(SIZE - begin - size))
-
-    def test_address_and_size(self) -> None:
-        self.check((self.allocation.address, SIZE), 0, SIZE)
-
-    def test_address_within_a_page(self) -> None:
-        self.check((self.allocation.address + 70_001, 777), 70_001, 777)
-
-    def test_cuda_array_interface(self) -> None:
-        self.check(gpu.CudaArray(self.allocation, 512, (10, 20), "<f4"), 512, 800)
-
-    def test_cuda_array_interface_with_contiguous_strides(self) -> None:
-        self.check(gpu.CudaArray(self.allocation, 0, (10, 1, 20), "<f8", (160, 4, 8)), 0, 1600)
-
-    def test_dlpack(self) -> None:
-        self.check(gpu.DLPackArray(self.allocation, (10, 20), bits=16, byte_offset=256), 256, 400)
-
-    def test_dlpack_with_contiguous_strides(self) -> None:
-        self.check(gpu.DLPackArray(self.allocation, (10, 20), bits=32, strides=(20, 1)), 0, 800)
-
-    def test_strided_objects_are_refused(self) -> None:
-        for obj in (
-            gpu.CudaArray(self.allocation, 0, (10, 10), "<f4", (80, 4)),
-            gpu.DLPackArray(self.allocation, (10, 10), strides=(1, 10)),
-        ):
-            with self.assertRaisesRegex(ValueError, "contiguous copy"):
-                gdrcopy.Mapping(obj)
-
-    def test_empty_objects_are_refused(self) -> None:
-        with self.assertRaisesRegex(ValueError, "at least 1 byte"):
-            gdrcopy.Mapping(gpu.CudaArray(self.allocation, 0, (0, 10)))
-
-    def test_dlpack_on_the_host_is_refused(self) -> None:
-        with self.assertRaisesRegex(ValueError, "CUDA device memory"):
-            gdrcopy.Mapping(gpu.DLPackArray(self.allocation, (1,), device_type=1))
-
-    def test_other_objects_are_refused(self) -> None:
-        with self.assertRaisesRegex(TypeError, "__cuda_array_interface__.*bytes"):
-            gdrcopy.Mapping(b"host")
-
-    def test_read_only_object_is_read_but_not_written(self) -> None:
-        with gdrcopy.Mapping(gpu.CudaArray(self.allocation, read_only=True)) as mapping:
-            self.assertEqual(mapping.read(0, 10), bytes(10))
-            with self.assertRaisesRegex(TypeError, "read-only"):
-                mapping.write(b"x")
-
-    def test_dlpack_tensor_is_released_at_close_only(self) -> None:
-        obj = gpu.DLPackArray(self.allocation, (10,))
-        mapping = gdrcopy.Mapping(obj)
-        gc.collect()
-        self.assertEqual(obj.deleted, 0)
-        mapping.close()
-        self.assertEqual(obj.deleted, 1)
+from gpu import SIZE, pattern
 
 
 class Copies(unittest.TestCase):
@@ -119,12 +52,40 @@ class Copies(unittest.TestCase):
             self.mapping.write(memoryview(b"not contiguous")[::2])
 
     def test_ranges_outside_are_refused(self) -> None:
-        for offset, size in ((0, SIZE + 1), (SIZE, 1), (-1, 1), (SIZE + 1, 0)):
-            with self.assertRaisesRegex(ValueError, "range within"):
+        for offset, size, text in (
+            (0, SIZE + 1, f"size from 0 to {SIZE} at offset 0, not {SIZE + 1}"),
+            (SIZE, 1, f"size from 0 to 0 at offset {SIZE}, not 1"),
+            (-1, 1, f"offset from 0 to {SIZE}, not -1"),
+            (SIZE + 1, 0, f"offset from 0 to {SIZE}, not {SIZE + 1}"),
+        ):
+            with self.assertRaisesRegex(ValueError, text):
                 self.mapping.write(bytes(size), offset)
-            with self.assertRaisesRegex(ValueError, "range within"):
+            with self.assertRaisesRegex(ValueError, text):
                 self.mapping.read(offset, size)
         self.assertEqual(self.allocation.contents(), pattern(SIZE))
+
+    def test_read_outside_allocates_nothing(self) -> None:
+        for offset, size, text in (
+            (0, 1 << 62, f"not {1 << 62}"),
+            (5, -1, "at offset 5, not -1"),
+            (-1, None, "offset .* not -1"),
+            (1 << 80, None, f"not {1 << 80}"),
+        ):
+            with self.assertRaisesRegex(ValueError, text):
+                self.mapping.read(offset, size)
+        self.mapping.close()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            self.mapping.read(0, 1 << 62)
+
+    def test_offsets_and_sizes_of_other_integer_types(self) -> None:
+        eight, buffer = gpu.Integer(8), bytearray(8)
+        self.mapping.write(b"12345678", eight)
+        self.assertEqual(self.mapping.read(eight, eight), b"12345678")
+        self.assertEqual(self.mapping.read_many([(eight, 4)]), [b"1234"])
+        self.mapping.read_into(buffer, eight)
+        self.assertEqual(buffer, b"12345678")
+        with self.assertRaises(TypeError):
+            self.mapping.read(1.0)
 
     def test_closed_mapping_refuses_copies(self) -> None:
         self.mapping.close()
@@ -177,6 +138,74 @@ class Pins(unittest.TestCase):
                     gdrcopy.Mapping((1 << 20, 100), force_pcie=force_pcie)
             self.assertEqual(pin.call_args.args[3], flags)
 
+    def test_exception_after_the_call_that_pins_or_maps_unpins(self) -> None:
+        allocation, functions = gpu.Allocation(SIZE), gdrcopy._library.functions()
+        self.addCleanup(allocation.free)
+        for name in ("gdr_pin_buffer_v2", "gdr_map"):
+            call, unpin = getattr(functions, name), functions.gdr_unpin_buffer
+            results = []
+
+            def interrupted(*arguments: object) -> int:
+                call(*arguments)
+                raise KeyboardInterrupt  # as a signal handler does
+
+            def recorded_unpin(*arguments: object) -> int:
+                results.append(unpin(*arguments))
+                return results[-1]
+
+            replaced = {name: interrupted, "gdr_unpin_buffer": recorded_unpin}
+            with self.subTest(name), unittest.mock.patch.multiple(functions, **replaced):
+                try:
+                    gdrcopy.Mapping((allocation.address, SIZE))
+                except KeyboardInterrupt:
+                    # Not by __del__ only: the exception keeps the mapping.
+                    self.assertEqual(results, [0])
+                else:
+                    self.fail("no exception")
+
+    def test_unreferenced_mapping_unpins(self) -> None:
+        allocation, functions = gpu.Allocation(SIZE), gdrcopy._library.functions()
+        self.addCleanup(allocation.free)
+        with unittest.mock.patch.object(functions, "gdr_unpin_buffer", wraps=functions.gdr_unpin_buffer) as unpin:
+            mapping = gdrcopy.Mapping((allocation.address, SIZE))
+            mapping.itself = mapping
+            del mapping
+            gc.collect()
+        unpin.assert_called_once()
+
+    def test_mapping_is_not_copied(self) -> None:
+        allocation = gpu.Allocation(SIZE)
+        self.addCleanup(allocation.free)
+        with gdrcopy.Mapping((allocation.address, SIZE)) as mapping:
+            for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.subTest(duplicate.__name__), self.assertRaisesRegex(TypeError, "make another Mapping"):
+                    duplicate(mapping)
+
+    def test_mapping_that_outlives_the_package_at_exit_prints_no_exception(self) -> None:
+        script = (
+            "import gdrcopy, gpu, os\n"
+            "gpu.initialize()\n"
+            "os.mapping = gdrcopy.Mapping((gpu.Allocation(100).address, 100))\n"
+        )
+        # In its own gdremu, as it may end with the pin.
+        command = [os.environ["GDREMU"], "--", sys.executable, "-B", "-c", script]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0)
+        self.assertNotIn("Exception", result.stderr)
+
+    def test_copies_after_the_free_fail_where_the_pin_has_ended(self) -> None:
+        allocation = gpu.Allocation(SIZE)
+        allocation.fill(pattern(SIZE))
+        with gdrcopy.Mapping((allocation.address, SIZE)) as mapping:
+            allocation.free()
+            if gdrcopy._connection.connection()._pins_end_with_memory:
+                for use in (mapping.read, lambda: mapping.write(b"x"), lambda: mapping.read_into(bytearray(1))):
+                    with self.assertRaisesRegex(gdrcopy.Error, "was freed; keep it allocated") as caught:
+                        use()
+                    self.assertEqual(caught.exception.errno, errno.EFAULT)
+            else:
+                self.assertEqual(mapping.read(), pattern(SIZE))
+
 
 class Errors(unittest.TestCase):
     def test_memory_that_is_not_on_the_gpu_is_refused_with_a_remedy(self) -> None:
@@ -186,25 +215,61 @@ class Errors(unittest.TestCase):
         self.assertIn("not host, managed or freed memory", caught.exception.remedy)
         self.assertIsInstance(caught.exception, OSError)
 
-    def test_forked_child_cannot_use_the_mapping_but_makes_its_own(self) -> None:
+
+class ForkedChild(unittest.TestCase):
+    def setUp(self) -> None:
         allocation = gpu.Allocation(SIZE)
         self.addCleanup(allocation.free)
-        with gdrcopy.Mapping((allocation.address, SIZE)) as mapping:
-            child = os.fork()
-            if child == 0:
-                status = 1
-                try:
-                    mapping.read()
-                except gdrcopy.Error as error:
-                    # The child has no CUDA memory to pin: what is refused is the pin, not the connection.
-                    try:
-                        gdrcopy.Mapping((1 << 20, 100))
-                    except gdrcopy.Error as of_pin:
-                        status = 0 if (error.errno, of_pin.errno) == (errno.EACCES, errno.EINVAL) else 2
-                finally:
-                    os._exit(status)
-            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
-            self.assertEqual(len(mapping.read()), SIZE)
+        self.mapping = gdrcopy.Mapping((allocation.address, SIZE))
+        self.addCleanup(self.mapping.close)
+
+    def status_of_child(self, function: Callable[[], None]) -> int:
+        """The exit status of a child that runs the function: 0 if it returns, 1 after an assertion."""
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                function()
+                status = 0
+            except SystemExit as error:
+                status = error.code
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def test_makes_its_own_mapping_only(self) -> None:
+        def use() -> None:
+            for use_memory in (self.mapping.read, lambda: self.mapping.write(b"x")):
+                with self.assertRaisesRegex(gdrcopy.Error, "make one after the fork") as caught:
+                    use_memory()
+                self.assertEqual(caught.exception.errno, errno.EACCES)
+            # It has no CUDA memory to pin: what is refused is the pin, not the connection.
+            with self.assertRaises(gdrcopy.Error) as caught:
+                gdrcopy.Mapping((1 << 20, 100))
+            self.assertEqual(caught.exception.errno, errno.EINVAL)
+
+        self.assertEqual(self.status_of_child(use), 0)
+        self.assertEqual(len(self.mapping.read()), SIZE)
+
+    def test_exits_from_a_with_block(self) -> None:
+        def leave() -> None:
+            with self.mapping:
+                sys.exit(7)
+
+        self.assertEqual(self.status_of_child(leave), 7)
+        self.assertEqual(len(self.mapping.read()), SIZE)
+
+    def test_does_not_take_the_lock_that_a_thread_of_its_parent_may_hold(self) -> None:
+        def use() -> None:
+            self.mapping._lock = unittest.mock.MagicMock()
+            with self.assertRaises(gdrcopy.Error):
+                self.mapping.read()
+            self.mapping.close()
+            self.mapping._lock.__enter__.assert_not_called()
+
+        self.assertEqual(self.status_of_child(use), 0)
 
 
 if __name__ == "__main__":

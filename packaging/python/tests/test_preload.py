@@ -1,6 +1,8 @@
 """Which libgdrapi a process gets that loads it as NCCL, NVSHMEM or UCX do, while another one is installed."""
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -115,12 +117,96 @@ class Preload(unittest.TestCase):
         for name in ("libgdrapi", "libcudart"):
             self.assertNotIn(name, maps)
 
-    def test_missing_driver_is_an_error_with_the_text_of_the_log(self) -> None:
-        script = self.script("import gdrcopy\ngdrcopy.Mapping((1 << 20, 100))")
-        command = [os.environ["GDREMU"], "--no-gdrdrv", "--", sys.executable, script]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        self.assertIn("gdrcopy._error.Error: [Errno 2] gdr_open: No such file or directory; ", result.stderr)
-        self.assertIn("/dev/gdrdrv", result.stderr)
+    def test_run_passes_interpreter_options(self) -> None:
+        text = "import sys\nprint(sys.flags.optimize, sys.warnoptions, sys._xoptions, sys.stdout.write_through)"
+        script = self.script(text)
+        options = ["-u", "-W", "error", "-X", "dev"]
+        for call in (["-O", "-m", "gdrcopy"], ["-Om", "gdrcopy"], ["-Omgdrcopy"]):
+            with self.subTest(call):
+                result = self.python(*options, *call, "run", "-X", "utf8", script)
+                expected = "1 ['default', 'error'] {'dev': True, 'utf8': True} True\n"
+                self.assertEqual((result.stderr, result.stdout), ("", expected))
+
+    def test_run_replaces_another_preloaded_library(self) -> None:
+        # As libgdrapi-preload.so is made: empty, and the loader finds the other library through it by either name.
+        names = self.directory / "names.so"
+        (self.directory / "libgdrapi.so").unlink()
+        self.compile("void *gdr_open(void) { return 0; }", self.directory / "libgdrapi.so", "-Wl,-soname,libgdrapi.so")
+        options = ["-Wl,-soname,libgdrapi.so.2", "-Wl,--no-as-needed", str(self.directory / "libgdrapi.so")]
+        self.compile("", names, *options)
+        for way in WAYS:
+            with self.subTest(way):
+                result = self.python("-m", "gdrcopy", "run", self.script(LOADER), way, LD_PRELOAD=str(names))
+                self.assertEqual(os.path.realpath(result.stdout.strip()), os.path.realpath(BUNDLED), result.stderr)
+        result = self.python(self.script(PRELOAD), LD_PRELOAD=str(names))
+        self.assertIn("use python -m gdrcopy run, or", result.stderr)
+        self.assertIn("without another libgdrapi in LD_PRELOAD", result.stderr)
+
+    def package_without_library(self, directory: Path) -> None:
+        ignored = shutil.ignore_patterns("lib", "__pycache__")
+        shutil.copytree(os.path.dirname(gdrcopy.__file__), directory / "gdrcopy", ignore=ignored)
+
+    def test_missing_library_is_an_error(self) -> None:
+        package = self.directory / "package"
+        self.package_without_library(package)
+        archive = shutil.make_archive(str(self.directory / "package"), "zip", package)
+        for path in (str(package), archive):
+            with self.subTest(path):
+                result = self.python("-m", "gdrcopy", "run", self.script("print('ran')"), PYTHONPATH=path)
+                self.assertEqual((result.returncode, result.stdout), (1, ""))
+                self.assertRegex(result.stderr, r"^gdrcopy: .*/lib/libgdrapi.so.2 is missing; install the wheel")
+                for use in ("preload()", "Mapping((1 << 20, 100))"):
+                    result = self.python(self.script(f"import gdrcopy\ngdrcopy.{use}"), PYTHONPATH=path)
+                    self.assertIn("is missing; install the wheel", result.stderr)
+
+    def test_path_that_ld_preload_cannot_name_is_an_error(self) -> None:
+        for name in ("two words", "a:b", "do$LIB"):
+            with self.subTest(name):
+                package = self.directory / name
+                shutil.copytree(os.path.dirname(gdrcopy.__file__), package / "gdrcopy")
+                program = "import sys\nsys.path.insert(0, sys.argv.pop(1))\nfrom gdrcopy import __main__\n"
+                result = self.python("-c", program + "sys.exit(__main__.main())", str(package), "run", "script.py")
+                self.assertEqual(result.returncode, 1)
+                self.assertIn("LD_PRELOAD cannot name", result.stderr)
+
+    def test_preload_after_a_library_whose_file_cannot_be_found_fails_with_a_remedy(self) -> None:
+        relative = f"os.chdir({str(self.directory)!r})\nctypes.CDLL('./libgdrapi.so.2')\nos.chdir('/')\n"
+        deleted = f"ctypes.CDLL({str(self.other)!r})\nos.unlink({str(self.other)!r})\n"
+        for load in (relative, deleted):
+            with self.subTest(load):
+                result = self.python(self.script("import ctypes, os\n" + load + PRELOAD))
+                self.assertRegex(result.stderr, "gdrcopy._error.Error: .* was loaded before, from .*libgdrapi.so.2")
+                self.assertIn("call gdrcopy.preload() before other imports", result.stderr)
+
+    def error_of_mapping(self, *options: str, before: str = "") -> str:
+        script = self.script(f"import gdrcopy\n{before}\ngdrcopy.Mapping((1 << 20, 100))")
+        command = [os.environ["GDREMU"], *options, "--", sys.executable, script]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+
+    def test_missing_driver_is_an_error_with_a_remedy(self) -> None:
+        for options, text in (
+            (["--no-gdrdrv"], r"\[Errno 2\] gdr_open: No such file or directory; load the kernel module gdrdrv"),
+            (["--gdrdrv-errno", "EACCES"], r"\[Errno 13\] .*; make /dev/gdrdrv readable and writable"),
+            (["--gdrdrv-errno", "EPERM"], r"\[Errno 1\] .*; pass --device=/dev/gdrdrv to the container"),
+            (["--gdrdrv-errno", "EMFILE"], r"\[Errno 24\] .*; raise the limit of open files"),
+            (["--gdrdrv-errno", "EIO"], r"\[Errno 5\] .*; set GDRCOPY_ENABLE_LOGGING=1 to log"),
+        ):
+            with self.subTest(options):
+                self.assertRegex(self.error_of_mapping(*options), "gdrcopy._error.Error: " + text)
+
+    def test_errors_need_no_files_and_no_other_process(self) -> None:
+        # An application that was frozen with its interpreter would start itself.
+        frozen = "import os, resource, sys\nsys.executable = None\n"
+        # Three descriptors, which are in use: 0 to 2.
+        exhausted = frozen + "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        for before, text in (
+            (frozen, r"\[Errno 2\] gdr_open"),
+            ("gdrcopy._library.functions()\n" + exhausted, r"\[Errno \d+\] gdr_open"),
+            (exhausted, rf"\[Errno {errno.ELIBACC}\] .*; .*raise the limit of open files"),
+        ):
+            with self.subTest(text):
+                error = self.error_of_mapping("--no-gdrdrv", before=before)
+                self.assertRegex(error, "gdrcopy._error.Error: " + text)
 
 
 if __name__ == "__main__":

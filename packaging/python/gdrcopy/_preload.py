@@ -1,0 +1,62 @@
+"""The library of this package for what else the process loads."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from ctypes import c_char_p, c_void_p
+from typing import Optional
+
+from ._error import Error
+from ._library import ALIAS, SONAME, functions, load, path
+
+
+class _DlInfo(ctypes.Structure):
+    """Dl_info."""
+
+    _fields_ = [("file", c_char_p), ("base", c_void_p), ("symbol", c_char_p), ("address", c_void_p)]
+
+
+def _gdr_open(library: ctypes.CDLL) -> Optional[int]:
+    return ctypes.cast(library.gdr_open, c_void_p).value
+
+
+def _another(name: str) -> Optional[str]:
+    """The file of another library that a dlopen of the name finds without loading it."""
+    try:
+        address = _gdr_open(ctypes.CDLL(name, os.RTLD_NOLOAD | os.RTLD_NOW))
+    except (OSError, AttributeError):
+        return None
+    # Not by the file, whose name may be relative to a former working directory, or of a deleted file.
+    if address == _gdr_open(functions()):
+        return None
+    info = _DlInfo()
+    ctypes.CDLL(None).dladdr(c_void_p(address), ctypes.byref(info))
+    return os.fsdecode(info.file)
+
+
+def preload() -> None:
+    """Loads the library so that what this process loads afterwards uses it, linked with it or by either name.
+
+    Call it before importing what uses libgdrapi, such as torch. Raises Error if another libgdrapi is loaded.
+    """
+    for name in (ALIAS, SONAME):
+        file = _another(name)
+        if file is not None:
+            remedy = (
+                "use python -m gdrcopy run, or call gdrcopy.preload() before other imports and without another "
+                "libgdrapi in LD_PRELOAD"
+            )
+            raise Error(errno.EEXIST, f"{name} was loaded before, from {file}", remedy)
+    load(ALIAS, ctypes.RTLD_GLOBAL)
+
+
+def preload_children() -> None:
+    """Loads the library into programs that this process starts or becomes, by LD_PRELOAD."""
+    # The library first: else another object that is preloaded by the name libgdrapi.so.2 would be taken for it.
+    files = [path(SONAME), path(ALIAS)]
+    if set(files[0]) & set(" :$"):
+        remedy = "install into a path without blanks, colons and dollar signs, or call gdrcopy.preload() in the script"
+        raise Error(errno.EINVAL, f"LD_PRELOAD cannot name {files[0]}", remedy)
+    os.environ["LD_PRELOAD"] = ":".join([*files, *filter(None, [os.environ.get("LD_PRELOAD")])])
