@@ -3,7 +3,7 @@
 
     packaging/python/build.py LIBRARY OUTPUT_DIRECTORY
 
-The same files and SOURCE_DATE_EPOCH give the same bytes. Needs a C compiler (CC) and objdump (OBJDUMP)
+The same files and SOURCE_DATE_EPOCH (1980 if unset) give the same bytes. Needs a C compiler (CC) and objdump (OBJDUMP)
 for the library's arch.
 """
 
@@ -25,13 +25,14 @@ ROOT = HERE.parent.parent
 SONAME = "libgdrapi.so.2"
 # By e_machine of the ELF header; all are little-endian.
 ARCHES = {21: "ppc64le", 62: "x86_64", 183: "aarch64"}
+ZIP_EPOCH = 315532800  # 1980, the oldest date that zip files can have
 LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"]
 
 
 def version() -> str:
-    header = (ROOT / "include/gdrapi.h").read_text()
-    numbers = re.findall(r"^#define GDR_API_M(?:AJ|IN)OR_VERSION (\d+)$", header, re.MULTILINE)
-    return ".".join([*numbers, "0"])
+    match = re.search(r'^__version__ = "(.*)"$', (HERE / "gdrcopy/__init__.py").read_text(), re.MULTILINE)
+    assert match is not None
+    return match[1]
 
 
 def platform_tag(library: Path) -> str:
@@ -56,7 +57,8 @@ def alias(library: bytes) -> bytes:
 
 def contents(library: Path) -> dict[str, bytes]:
     info = f"gdrcopy-{version()}.dist-info"
-    files = {f"gdrcopy/{path.name}": path.read_bytes() for path in (HERE / "gdrcopy").glob("*.py*") if path.is_file()}
+    sources = [*(HERE / "gdrcopy").glob("*.py"), HERE / "gdrcopy/py.typed"]
+    files = {f"gdrcopy/{path.name}": path.read_bytes() for path in sources}
     files[f"gdrcopy/lib/{SONAME}"] = library.read_bytes()
     files["gdrcopy/lib/libgdrapi.so"] = alias(library.read_bytes())
     licenses = "".join(f"License-File: {name}\n" for name in LICENSES)
@@ -82,15 +84,18 @@ def digest(data: bytes) -> str:
 
 def main() -> None:
     library, output = map(Path, sys.argv[1:])
-    date = time.gmtime(int(os.environ["SOURCE_DATE_EPOCH"]))[:6]
+    date = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), ZIP_EPOCH))[:6]
     wheel = output / f"gdrcopy-{version()}-py3-none-{platform_tag(library)}.whl"
     output.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for name, data in sorted(contents(library).items()):
+    files = contents(library)
+    partial = wheel.with_suffix(".partial")
+    with zipfile.ZipFile(partial, "w") as archive:
+        for name, data in sorted(files.items()):
             entry = zipfile.ZipInfo(name, date)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = (0o100755 if name.startswith("gdrcopy/lib/") else 0o100644) << 16
             archive.writestr(entry, data)
+    partial.replace(wheel)
     print(wheel)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the wheel into a fresh virtual environment, and runs the tests there on emulated GPUs, with
-# NumPy if pip can get it.
+# NumPy and mypy if pip can get them.
 #
 #   packaging/python/check.sh WHEEL GDREMU
 set -euo pipefail
@@ -17,7 +17,9 @@ python3 -m venv "$venv"
 # The environment's package, not the one next to the tests; no cache files here.
 python=("$venv/bin/python" -B)
 "$GDREMU" -- "${python[@]}" test_preload.py
-"$venv/bin/pip" --quiet --disable-pip-version-check install numpy || echo "pip cannot install NumPy: its tests are skipped"
+"$venv/bin/pip" --quiet --disable-pip-version-check install numpy mypy ||
+    echo "pip cannot install NumPy and mypy: their tests are skipped"
+"$GDREMU" -- "${python[@]}" test_wheel.py
 for profile in default traditional cached dmabuf; do
     for test in test_device.py test_mapping.py; do
         "$GDREMU" --profile $profile --leak-exit 9 -- "${python[@]}" $test

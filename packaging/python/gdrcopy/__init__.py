@@ -9,3 +9,4 @@ from ._mapping import Mapping
 from ._preload import preload
 
 __all__ = ["Error", "Mapping", "preload"]
+__version__ = "2.6.0"
