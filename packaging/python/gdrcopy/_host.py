@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from ctypes import POINTER, c_int, c_ssize_t, c_void_p
-from typing import TYPE_CHECKING, Any, Iterator, Protocol, Tuple, Union
+from typing import TYPE_CHECKING, Any, Protocol, Tuple, Union
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -47,13 +46,19 @@ _release_buffer.argtypes = [POINTER(_PyBuffer)]
 _release_buffer.restype = None
 
 
-@contextlib.contextmanager
-def host_buffer(obj: Any, *, writable: bool) -> Iterator[Tuple[int, int]]:
-    """Address and size of a contiguous buffer, which stays there until the context ends."""
-    # Not by memoryview: ctypes takes writable ones only, and NumPy's complex and structured types cannot be cast.
-    view = _PyBuffer()
-    _get_buffer(obj, view, 1 if writable else 0)  # PyBUF_WRITABLE, PyBUF_SIMPLE
-    try:
-        yield view.buf or 0, view.len
-    finally:
-        _release_buffer(view)
+class HostBuffer:
+    """A contiguous buffer, which stays where it is until the context ends."""
+
+    # Not by memoryview: ctypes takes writable ones only, and NumPy's complex and structured types cannot be cast. Not by
+    # contextlib, which is slow beside a small copy.
+
+    def __init__(self, obj: Any, *, writable: bool) -> None:
+        self._view = _PyBuffer()
+        _get_buffer(obj, self._view, 1 if writable else 0)  # PyBUF_WRITABLE, PyBUF_SIMPLE
+
+    def __enter__(self) -> Tuple[int, int]:
+        """Its address and size."""
+        return self._view.buf or 0, self._view.len
+
+    def __exit__(self, *_exception: object) -> None:
+        _release_buffer(self._view)

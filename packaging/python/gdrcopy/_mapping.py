@@ -11,7 +11,7 @@ from typing import ContextManager, Iterable, List, NoReturn, Optional, SupportsI
 from ._connection import connection
 from ._device import DeviceObject, device_memory
 from ._error import check
-from ._host import ReadableHost, WritableHost, host_buffer
+from ._host import HostBuffer, ReadableHost, WritableHost
 from ._library import FORCE_PCIE, PinHandle, functions
 
 
@@ -69,7 +69,7 @@ class Mapping:
         """
         if not self._memory.writable:
             raise TypeError("pass an object that is not read-only to write to it")
-        with host_buffer(data, writable=False) as (address, size), self._locked():
+        with HostBuffer(data, writable=False) as (address, size), self._locked():
             mapped = self._place(offset, size)
             check("gdr_copy_to_mapping", functions().gdr_copy_to_mapping(self._handle, mapped, address, size))
 
@@ -83,7 +83,7 @@ class Mapping:
 
     def read_into(self, buffer: WritableHost, offset: SupportsIndex = 0) -> None:
         """Fills a contiguous, writable object with the buffer protocol: a bytearray, a NumPy array."""
-        with host_buffer(buffer, writable=True) as (address, size), self._locked():
+        with HostBuffer(buffer, writable=True) as (address, size), self._locked():
             mapped = self._place(offset, size)
             check("gdr_copy_from_mapping", functions().gdr_copy_from_mapping(self._handle, address, mapped, size))
 
