@@ -5,49 +5,31 @@ use std::env;
 
 use super::report::Finding;
 
-/// A variable that switches libgdrapi on or off in an engine.
-struct Switch {
-    name: &'static str,
-    engine: &'static str,
-    /// What a true value means.
-    enables: bool,
-    /// How the engine reads it.
-    read: fn(&str) -> Option<bool>,
-}
+/// A variable that switches libgdrapi on or off in an engine: its name, the engine, what a true value
+/// means, how the engine reads it.
+type Switch = (&'static str, &'static str, bool, fn(&str) -> Option<bool>);
 
 const SWITCHES: [Switch; 8] = [
-    Switch::of_nccl(NCCL, "NCCL", true),
-    Switch::of_nccl("NCCL_GDRCOPY_FIFO_ENABLE", "NCCL's FIFOs", true),
-    Switch::of_nccl("NCCL_GDRCOPY_SYNC_ENABLE", "NCCL's synchronization", true),
+    (NCCL, "NCCL", true, number),
+    ("NCCL_GDRCOPY_FIFO_ENABLE", "NCCL's FIFOs", true, number),
+    (
+        "NCCL_GDRCOPY_SYNC_ENABLE",
+        "NCCL's synchronization",
+        true,
+        number,
+    ),
     // 1 and 2: its own dma-buf backend, with and without another choice.
-    Switch::of_nccl("NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "NCCL", false),
-    Switch::of_words("NVSHMEM_DISABLE_GDRCOPY", "NVSHMEM", false),
-    Switch::of_words("NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "NVSHMEM", false),
-    Switch::of_words("FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", true),
-    Switch::of_words("DOCA_GPUNETIO_DISABLE_GDRCOPY", "GPUNetIO", false),
+    ("NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "NCCL", false, number),
+    ("NVSHMEM_DISABLE_GDRCOPY", "NVSHMEM", false, word),
+    (
+        "NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF",
+        "NVSHMEM",
+        false,
+        word,
+    ),
+    ("FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", true, word),
+    ("DOCA_GPUNETIO_DISABLE_GDRCOPY", "GPUNetIO", false, word),
 ];
-
-impl Switch {
-    const fn of_words(name: &'static str, engine: &'static str, enables: bool) -> Self {
-        let read = word;
-        Self {
-            name,
-            engine,
-            enables,
-            read,
-        }
-    }
-
-    const fn of_nccl(name: &'static str, engine: &'static str, enables: bool) -> Self {
-        let read = number;
-        Self {
-            name,
-            engine,
-            enables,
-            read,
-        }
-    }
-}
 
 fn word(value: &str) -> Option<bool> {
     let falsehoods = ["0", "n", "no", "false", "off"];
@@ -67,13 +49,7 @@ const WITH_GDR_COPY: [&str; 2] = ["gdr_copy", "cuda"];
 
 pub(super) fn findings() -> Vec<Finding> {
     let mut findings = vec![ucx_transports(env::var("UCX_TLS").ok().as_deref())];
-    for Switch {
-        name,
-        engine,
-        enables,
-        read,
-    } in SWITCHES
-    {
+    for (name, engine, enables, read) in SWITCHES {
         let value = match env::var(name) {
             Ok(value) => value,
             Err(_) if name == NCCL => {
