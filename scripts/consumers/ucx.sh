@@ -1,6 +1,5 @@
 # UCX: its gtests that use gdr_copy, and GPU memory sent from one process to another. FILTERs are gtest's (default:
-# '*gdr_copy*' and '*tag_mem_type*', all of them). On two busy cores (2026-11-22): 19 minutes to fetch and build, 11 minutes for
-# the gtests.
+# '*gdr_copy*' and '*tag_mem_type*', all of them).
 
 configure_ucx() {
     (cd ucx-source && ./autogen.sh)
