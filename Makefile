@@ -104,6 +104,8 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	scripts/ci/check-install.sh
 	scripts/ci/check-cargo-c.sh
 	scripts/ci/check-gdremu-examples.sh
+	rm -rf build/wheel-here && packaging/python/build.py build/lib/$(shared) build/wheel-here
+	packaging/python/check.sh build/wheel-here/*.whl $(built)/gdremu
 	$(c_programs)
 	$(MAKE) --no-print-directory loom
 	scripts/ci/check-threads.sh

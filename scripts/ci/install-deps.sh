@@ -9,6 +9,7 @@ packages=
 for pair in $needed; do
     command -v "${pair%%:*}" >/dev/null || packages="$packages ${pair#*:}"
 done
+python3 -c 'import ensurepip' 2>/dev/null || packages="$packages python3-venv"
 [ -n "$packages" ] || exit 0
 
 if ! command -v apt-get >/dev/null; then
