@@ -18,7 +18,7 @@ const SWITCHES: [Switch; 8] = [
         true,
         number,
     ),
-    // 1 and 2: its own dma-buf backend, with and without another choice.
+    // 1 and 2 both skip libgdrapi.
     ("NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "NCCL", false, number),
     ("NVSHMEM_DISABLE_GDRCOPY", "NVSHMEM", false, word),
     (
@@ -59,16 +59,16 @@ pub(super) fn findings() -> Vec<Finding> {
             }
             Err(_) => continue,
         };
-        let (uses, remedy) = match (read(&value), name) {
-            (on, NCCL) => (on == Some(true), format!("set {name}=1")),
-            (on, _) => (on.is_none_or(|on| on == enables), format!("unset {name}")),
-        };
+        let uses = read(&value).map_or(name != NCCL, |on| on == enables);
         findings.push(match uses {
             true => Finding::ok(name, value),
             false => Finding::warning(
                 name,
                 format!("{value}: {engine} does without libgdrapi"),
-                remedy,
+                match name {
+                    NCCL => format!("set {name}=1"),
+                    _ => format!("unset {name}"),
+                },
             ),
         });
     }
