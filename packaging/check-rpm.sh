@@ -22,13 +22,19 @@ build() {
     rpmbuild -bb --quiet --define "_topdir $work/rpmbuild" --define "_rpmdir $work/rpmbuild" "$work/$1.spec" >/dev/null
 }
 
+# header PACKAGE WHAT: how the spec file of a package begins that stands for WHAT.
+header() {
+    printf '%s\n' "Name: $1" 'Version: 2.6' 'Release: 1' "Summary: stands for $2" 'License: none' 'BuildArch: noarch' \
+        '%description' "Stands for $2."
+}
+
 # replaced PACKAGE FILE...: a package as NVIDIA's 2.6 is.
 replaced() {
     local package=$1 file
     shift
     {
-        printf '%s\n' "Name: $package" 'Version: 2.6' 'Release: 1' 'Summary: stands for the package of NVIDIA' 'License: none' \
-            'BuildArch: noarch' '%description' 'Stands for the package of NVIDIA.' '%install'
+        header "$package" 'the package of NVIDIA'
+        echo %install
         for file; do
             printf 'mkdir -p %%{buildroot}/%s && echo replaced > %%{buildroot}/%s\n' "$(dirname "$file")" "$file"
         done
@@ -42,10 +48,10 @@ replaced() {
 directories=(/usr/lib/modules-load.d /usr/lib64/cmake /usr/lib64/pkgconfig /usr/share/licenses /usr/share/fish/vendor_completions.d
     /usr/share/fish /usr/share/zsh/site-functions)
 {
-    printf '%s\n' 'Name: distribution' 'Version: 1' 'Release: 1' 'Summary: stands for a distribution' 'License: none' \
-        'BuildArch: noarch' 'Provides: dkms /bin/sh /sbin/ldconfig /usr/bin/pkg-config rtld(GNU_HASH)'
+    printf '%s\n' 'Provides: dkms /bin/sh /sbin/ldconfig /usr/bin/pkg-config rtld(GNU_HASH)'
     rpm -qp --requires "$rpms"/*.rpm | grep -E '^(ld-linux-x86-64|libc|libm|libgcc_s)\.so\.[0-9]+\(' | sort -u | sed 's/^/Provides: /'
-    printf '%s\n' '%description' 'Stands for a distribution.' '%install'
+    header distribution 'a distribution'
+    echo %install
     printf 'mkdir -p %%{buildroot}%s\n' "${directories[@]}"
     printf '%s\n' '%files'
     printf '%%dir %s\n' "${directories[@]}"
@@ -54,15 +60,8 @@ rm -rf "$work/rpmbuild"
 build distribution
 replaced gdrcopy usr/bin/gdrcopy_{sanity,copybw,copylat} usr/lib64/libgdrapi.so{,.2,.2.6}
 replaced gdrcopy-devel usr/include/gdrapi.h
-cat >"$work/gdrcopy-kmod.spec" <<'END'
-Name: gdrcopy-kmod
-Version: 2.6
-Release: 1
-Summary: stands for the package of NVIDIA
-License: none
-BuildArch: noarch
-%description
-Stands for the package of NVIDIA, which builds a module of the same version by DKMS.
+# It builds a module of the same version by DKMS.
+{ header gdrcopy-kmod 'the package of NVIDIA' && cat <<'END'; } >"$work/gdrcopy-kmod.spec"
 %install
 mkdir -p %{buildroot}/usr/src/gdrdrv-2.6
 cd %{buildroot}/usr/src/gdrdrv-2.6

@@ -144,18 +144,10 @@ as_set() {
 [ "$(as_set "$wanted")" = "$(as_set "$private")" ] || die "Libs.private is '$private', but rustc says '$wanted'"
 
 # A tree without the shared library.
-mkdir -p "$stage/archive/lib" "$stage/archive/source"
+mkdir -p "$stage/archive/lib"
 cp -r "$root/usr/include" "$stage/archive"
 cp -r "$root"/usr/lib/{cmake,libgdrapi.a} "$stage/archive/lib"
-cat >"$stage/archive/source/CMakeLists.txt" <<END
-cmake_minimum_required(VERSION 3.10)
-project(archive C)
-find_package(gdrcopy REQUIRED COMPONENTS static)
-add_executable(program $samples/program.c)
-target_include_directories(program PRIVATE \${GDRCOPY_INCLUDE_DIRS})
-target_link_libraries(program \${GDRCOPY_LIBRARIES})
-END
-quietly cmake -S "$stage/archive/source" -B "$stage/archive/build" -D CMAKE_PREFIX_PATH="$stage/archive"
+quietly cmake -S "$samples/cmake_static" -B "$stage/archive/build" -D CMAKE_PREFIX_PATH="$stage/archive"
 quietly cmake --build "$stage/archive/build"
 run "$stage/archive/build/program"
 
