@@ -14,20 +14,31 @@ use super::{attributes, buffer, gpus, host, work};
 /// Contexts behave as since CUDA 3.2: they float between threads.
 const API_VERSION: u32 = 3020;
 
-/// Creates a context without making it current.
+/// Creates a context without making it current; at the handle of an earlier one, if there was one.
 ///
 /// # Errors
 /// The error of a GPU kernel.
-pub(super) fn create(state: &mut State, gpu: usize, flags: u32) -> Result<ContextHandle> {
+pub(super) fn create(
+    state: &mut State,
+    gpu: usize,
+    flags: u32,
+    earlier: Option<ContextHandle>,
+) -> Result<ContextHandle> {
     state.check()?;
-    let id = state.next_id();
-    Ok(state.contexts.add(Context {
-        id,
+    let context = Context {
+        id: state.next_id(),
         gpu,
         flags,
         peers: BTreeSet::new(),
         stop: Arc::default(),
-    }))
+    };
+    Ok(match earlier {
+        None => state.contexts.add(context),
+        Some(handle) => {
+            state.contexts.put(handle, context);
+            handle
+        }
+    })
 }
 
 /// A context by its handle; 0 is the current one.
@@ -51,7 +62,8 @@ pub(super) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHan
         .stop
         .store(true, Ordering::Relaxed);
     let mut state = work::end(state, context);
-    state.streams.retain(|stream| stream.context != context);
+    let ended = state.streams.retain(|stream| stream.context != context);
+    state.orphans.extend(ended);
     state.events.retain(|event| event.context != context);
     state.modules.retain(|module| module.context != context);
     state
@@ -69,7 +81,7 @@ fn create_current(name: &str, handle: Out<ContextHandle>, flags: u32, device: i3
         if flags & !CONTEXT_FLAGS != 0 {
             return Err(Error::INVALID_VALUE);
         }
-        let context = create(state, gpu, flags)?;
+        let context = create(state, gpu, flags, None)?;
         STACK.with(|stack| stack.push(context))?;
         handle.set(context)
     })

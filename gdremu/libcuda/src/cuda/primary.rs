@@ -16,9 +16,10 @@ pub(super) extern "C" fn cuDevicePrimaryCtxRetain(handle: Out<ContextHandle>, de
         let mut primary = state.primaries.get(&gpu).copied().unwrap_or_default();
         let context = match primary.context {
             Some(context) => context,
-            None => context::create(state, gpu, primary.flags)?,
+            None => context::create(state, gpu, primary.flags, primary.handle)?,
         };
         primary.context = Some(context);
+        primary.handle = Some(context);
         primary.retained += 1;
         state.primaries.insert(gpu, primary);
         handle.set(context)

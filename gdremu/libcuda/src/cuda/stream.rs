@@ -35,6 +35,7 @@ pub(super) extern "C" fn cuStreamCreateWithPriority(
 
 pub(super) extern "C" fn cuStreamDestroy_v2(stream: StreamHandle) -> i32 {
     with_state("cuStreamDestroy", |state| {
+        state.check_not_orphaned(stream);
         capture::forget(state, stream);
         state
             .streams

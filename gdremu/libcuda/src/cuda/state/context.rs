@@ -29,6 +29,8 @@ pub(crate) struct Context {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Primary {
     pub(crate) context: Option<ContextHandle>,
+    /// The handle of all its contexts, one after another: NVIDIA's driver reuses the address.
+    pub(crate) handle: Option<ContextHandle>,
     pub(crate) retained: u32,
     pub(crate) flags: u32,
 }

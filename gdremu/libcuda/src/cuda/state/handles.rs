@@ -25,6 +25,11 @@ impl<T, const KIND: usize> Handles<T, KIND> {
         handle
     }
 
+    /// Stores an object under a handle that had another one.
+    pub(crate) fn put(&mut self, handle: usize, object: T) {
+        self.live.insert(handle, object);
+    }
+
     pub(crate) fn get(&self, handle: usize) -> Option<&T> {
         self.live.get(&handle)
     }
@@ -37,8 +42,14 @@ impl<T, const KIND: usize> Handles<T, KIND> {
         self.live.remove(&handle)
     }
 
-    /// Drops the objects of which `keep` does not hold.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        self.live.retain(|_, object| keep(object));
+    /// Drops the objects of which `keep` does not hold, and returns their handles.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) -> Vec<usize> {
+        let mut dropped = Vec::new();
+        self.live.retain(|&handle, object| {
+            let keeps = keep(object);
+            dropped.extend((!keeps).then_some(handle));
+            keeps
+        });
+        dropped
     }
 }

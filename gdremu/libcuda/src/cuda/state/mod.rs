@@ -18,7 +18,7 @@ mod pool;
 mod queue;
 mod stream;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -57,6 +57,8 @@ pub(super) struct State {
     /// By address.
     pub(super) host: BTreeMap<usize, HostRange>,
     pub(super) streams: Handles<Stream, 0xC2>,
+    /// Streams that ended with their contexts.
+    pub(super) orphans: BTreeSet<StreamHandle>,
     pub(super) events: Handles<Event, 0xC3>,
     pub(super) modules: Handles<Module, 0xC5>,
     pub(super) functions: Handles<Function, 0xC6>,
@@ -99,9 +101,23 @@ impl State {
         Ok(Current { context, gpu })
     }
 
+    /// Ends the program if the stream ended with its context: NVIDIA's driver does not check that, and crashes or
+    /// corrupts the heap.
+    pub(super) fn check_not_orphaned(&self, stream: StreamHandle) {
+        if self.orphans.contains(&stream) {
+            eprintln!(
+                "gdremu: stream {stream:#x} is used after the end of its context, which crashes on a GPU"
+            );
+            process::abort();
+        }
+    }
+
+    /// Ends the program if the stream ended with its context.
+    ///
     /// # Errors
     /// INVALID_HANDLE if the handle is not a stream's.
     pub(super) fn check_stream(&self, stream: StreamHandle) -> Result {
+        self.check_not_orphaned(stream);
         if stream <= stream::LAST_DEFAULT || self.streams.get(stream).is_some() {
             Ok(())
         } else {
@@ -117,6 +133,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     imports: BTreeMap::new(),
     host: BTreeMap::new(),
     streams: Handles::new(),
+    orphans: BTreeSet::new(),
     events: Handles::new(),
     modules: Handles::new(),
     functions: Handles::new(),
