@@ -1,14 +1,19 @@
-/* Forked children: they can use nothing inherited, do not affect the parent, and can open their own connection. */
+/*
+ * Forked children: they can close what they inherited and use none of it, do not affect the parent, and can open their own
+ * connection.
+ */
 
 #include "fault.h"
 #include "gpu.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #define SIZE (2 * GPU_PAGE_SIZE)
 #define UNTOUCHED 0x5a
 
-static gdr_t g;
+static gdr_t g, other_g;
 static struct gpu_buffer buffer;
 static gdr_mh_t mapped, unmapped;
 static unsigned char *va;
@@ -38,8 +43,6 @@ static void everything_inherited_is_refused(void)
     CHECK_ERROR(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, 0, &handle), EACCES);
     CHECK_ERROR(gdr_driver_get_version(g, &major, &minor), EACCES);
     CHECK_ERROR(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value), EACCES);
-    CHECK_ERROR(gdr_close(g), EACCES);
-    CHECK_ERROR(gdr_close(g), EACCES);
 
     CHECK_BYTES(out, untouched, sizeof(out));
     CHECK_EQUAL(handle.h, UNTOUCHED);
@@ -64,13 +67,83 @@ static void the_childs_memory_survives(void)
     CHECK_EQUAL(own[0] + own[SIZE - 1], 2);
 }
 
-/* The inherited descriptor stays open: closing it would not end the connection, and its number would be reused. */
-static void inherited_descriptors_stay_open(void)
+static int descriptor_of(gdr_t connection)
 {
-    int before = open_descriptors();
+    return *(int *)(void *)connection; /* -1 with dma-bufs */
+}
 
-    CHECK_ERROR(gdr_close(g), EACCES);
+static void everything_closed_is_unknown(void)
+{
+    gdr_info_t info;
+    uint64_t word = 0;
+
+    CHECK_ERROR(gdr_close(g), EINVAL);
+    CHECK_ERROR(gdr_get_info(g, mapped, &info), EINVAL);
+    CHECK_ERROR(gdr_unmap(g, mapped, va, SIZE), EINVAL);
+    CHECK_ERROR(gdr_unpin_buffer(g, unmapped), EINVAL);
+    CHECK_ERROR(gdr_copy_to_mapping(mapped, &word, &word, sizeof(word)), EINVAL);
+    CHECK_ERROR(gdr_copy_from_mapping(unmapped, &word, &word, sizeof(word)), EINVAL);
+}
+
+/* As long as the child keeps its copy of a descriptor, the driver keeps the pins of a parent that was killed. */
+static void close_closes_the_childs_descriptors_only(void)
+{
+    int before = open_descriptors(), has_dmabufs = descriptor_of(g) < 0;
+
+    CHECK_ERROR(gdr_close((gdr_t)mapped.h), EACCES);
+    CHECK_OK(gdr_close(other_g));
+    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 0 : 1));
+    everything_inherited_is_refused();
+
+    before = open_descriptors();
+    CHECK_OK(gdr_close(g));
+    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* one for each pin */
+    everything_closed_is_unknown();
+    in_child(everything_closed_is_unknown);
+}
+
+static void close_leaves_a_number_that_stands_for_another_file(void)
+{
+    int fd = descriptor_of(g), other;
+    struct stat found, wanted;
+
+    if (fd < 0)
+        return;
+    other = open("/dev/zero", O_RDONLY);
+    CHECK(other >= 0);
+    CHECK(dup2(other, fd) == fd);
+    CHECK_OK(gdr_close(g));
+    CHECK(fstat(fd, &found) == 0 && fstat(other, &wanted) == 0);
+    CHECK_EQUAL(found.st_rdev, wanted.st_rdev);
+    everything_closed_is_unknown();
+}
+
+/* The same device, at the same number. */
+static void close_leaves_the_childs_own_connection(void)
+{
+    int fd = descriptor_of(g), before, value = -1;
+    gdr_t own;
+
+    if (fd < 0)
+        return;
+    CHECK(close(fd) == 0);
+    own = gdr_open();
+    CHECK(own != NULL);
+    CHECK_EQUAL(descriptor_of(own), fd);
+    before = open_descriptors();
+    CHECK_OK(gdr_close(g));
     CHECK_EQUAL(open_descriptors(), before);
+    CHECK_OK(gdr_get_attribute(own, GDR_ATTR_USE_PERSISTENT_MAPPING, &value));
+    CHECK_OK(gdr_close(own));
+    CHECK_EQUAL(open_descriptors(), before - 1);
+    everything_closed_is_unknown();
+}
+
+static void a_grandchild_closes_after_the_child(void)
+{
+    in_child(close_closes_the_childs_descriptors_only);
+    everything_inherited_is_refused();
+    close_closes_the_childs_descriptors_only();
 }
 
 static void what_needs_no_connection_works(void)
@@ -163,7 +236,10 @@ int main(void)
         everything_inherited_is_refused,
         inherited_mappings_are_absent,
         the_childs_memory_survives,
-        inherited_descriptors_stay_open,
+        close_closes_the_childs_descriptors_only,
+        close_leaves_a_number_that_stands_for_another_file,
+        close_leaves_the_childs_own_connection,
+        a_grandchild_closes_after_the_child,
         what_needs_no_connection_works,
         a_new_connection_works_and_refuses_inherited_handles,
         grandchildren_are_refused_too,
@@ -175,7 +251,8 @@ int main(void)
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     g = gdr_open();
-    CHECK(g != NULL);
+    other_g = gdr_open();
+    CHECK(g != NULL && other_g != NULL);
     mapped = pin(g, buffer.address, SIZE);
     va = map(g, mapped, SIZE);
     unmapped = pin(g, buffer.address, SIZE);
@@ -190,6 +267,7 @@ int main(void)
     CHECK_OK(gdr_unpin_buffer(g, mapped));
     CHECK_OK(gdr_unpin_buffer(g, unmapped));
     CHECK_OK(gdr_close(g));
+    CHECK_OK(gdr_close(other_g));
     gpu_free(&buffer);
     return passed("fork");
 }

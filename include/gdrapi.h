@@ -22,8 +22,9 @@
  * the copy may fault or return EINVAL.
  *
  * Fork. Handles and mappings belong to the process that made them. In a forked
- * child every call on an inherited handle returns EACCES and touches nothing;
- * inherited mappings are absent there. The child may call gdr_open for itself.
+ * child every call on an inherited handle but gdr_close returns EACCES and
+ * touches nothing; inherited mappings are absent there. The child may call
+ * gdr_open for itself.
  *
  * Sizes and lengths are in bytes throughout.
  */
@@ -133,8 +134,12 @@ gdr_t gdr_open(void);
  * Closes g; buffers still pinned or mapped are unmapped and unpinned first.
  * Touching one of those mappings afterwards raises SIGBUS.
  *
+ * In a forked child, closes the child's copies of the descriptors behind g, so
+ * that the driver can release the pins when the parent ends. The parent's
+ * buffers stay as they are; the child's copies of their handles become invalid.
+ *
  * Returns 0, or the first error that the driver gave; g is closed and
- * everything released in any case. EINVAL: g is not open. EACCES: forked child.
+ * everything released in any case. EINVAL: g is not open.
  */
 int gdr_close(gdr_t g);
 

@@ -25,6 +25,9 @@ pub(crate) fn open() -> Result<usize> {
 
 /// Releases all pins of `g`, then closes it. Goes on after errors; the first one counts.
 pub(crate) fn close(g: usize) -> Result<()> {
+    if handles::close_inherited(g) {
+        return Ok(());
+    }
     let GdrEntry { gdr, pins, .. } = handles::take::<GdrEntry>(g, |_, _| Ok(()))?;
     let mut result = Ok(());
     for handle in pins {

@@ -7,7 +7,7 @@
 //! A slot points to a [`Holder`], which owns the object. Holders are reused at once, so the object in them is
 //! stored with its handle: that way a stale handle is detected.
 
-use std::ptr;
+use std::{ptr, slice};
 
 use gdrcopy::MappingType;
 use gdrcopy::sync::Mutex;
@@ -65,7 +65,7 @@ pub(crate) fn why_not_mapped(handle: usize) -> Error {
 /// What is wrong with the argument `name`, which is not the handle it should be.
 #[cold]
 fn why_unknown(name: &'static str, handle: usize) -> Error {
-    if Table::is_inherited(handle) {
+    if inherited(handle).is_some_and(|(slot, _)| slot.is_live()) {
         gdrcopy::Error::ForkedChild.into()
     } else {
         Error::UnknownHandle(name)
@@ -117,16 +117,15 @@ impl Table {
         ranges
     }
 
-    /// Whether the address lies in handle memory of a parent process.
-    fn is_inherited(handle: usize) -> bool {
-        match (TABLE.current(), TABLE.latest()) {
-            (Some(own), _) => own.inherited.iter().any(|range| range.contains(&handle)),
-            (None, Some(parent)) => {
-                let mut ranges = parent.all_ranges().into_iter();
-                ranges.any(|range| range.contains(&handle))
-            }
-            (None, None) => false,
+    /// The part of a parent process's handle memory that the address lies in.
+    fn inherited_range(handle: usize) -> Option<std::ops::Range<usize>> {
+        let table = TABLE.current().or(TABLE.latest())?;
+        let is_parents = TABLE.current().is_none() && table.range.contains(handle);
+        if is_parents {
+            return Some(table.range.bounds());
         }
+        let mut inherited = table.inherited.iter();
+        inherited.find(|range| range.contains(&handle)).cloned()
     }
 
     /// Gives the object a handle.
@@ -232,6 +231,37 @@ pub(crate) fn take<T: Kind>(
     }
     let object = object.and_then(|(_, object)| T::from_object(object));
     object.ok_or(Error::UnknownHandle(T::ARGUMENT))
+}
+
+/// The slot at this address in a parent process's handle memory, and all slots there. A forked child has a copy of it.
+fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
+    let range = Table::inherited_range(handle)?;
+    let first = ptr::with_exposed_provenance::<Slot>(range.start);
+    let offset = handle - range.start;
+    if !offset.is_multiple_of(size_of::<Slot>()) {
+        return None;
+    }
+    // SAFETY: committed slots of a process that this one was forked off from, which stay readable and writable while the
+    // library is loaded; a Slot consists of atomics, valid whatever they hold.
+    let all = unsafe { slice::from_raw_parts(first, range.len() / size_of::<Slot>()) };
+    Some((&all[offset / size_of::<Slot>()], all))
+}
+
+/// In a forked child: closes the descriptors of the parent's `gdr_t` that have this handle, and forgets it and its pins.
+/// Returns whether there is one. Nothing that may have been locked at the fork is touched.
+pub(crate) fn close_inherited(g: usize) -> bool {
+    let Some((slot, all)) = inherited(g) else {
+        return false;
+    };
+    if !slot.take(state::GDR) {
+        return false;
+    }
+    let is_pin = |pin: &&Slot| pin.state() >= state::PIN && pin.gdr() == g;
+    for slot in all.iter().filter(is_pin).chain([slot]) {
+        slot.file().close_inherited();
+        slot.clear();
+    }
+    true
 }
 
 /// Frees the table and all handle memory if no handle is live, when the library is unloaded; returns

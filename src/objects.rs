@@ -76,7 +76,7 @@ impl Kind for GdrEntry {
     }
 
     fn show(&self, slot: &Slot) {
-        slot.show_descriptor(self.gdr.descriptor());
+        slot.show_file(self.gdr.file());
     }
 }
 
@@ -103,6 +103,8 @@ impl Kind for PinEntry {
     }
 
     fn show(&self, slot: &Slot) {
+        slot.show_gdr(self.gdr);
+        slot.show_file(self.pin.file());
         slot.show_driver_handle(self.pin.driver_handle());
     }
 }

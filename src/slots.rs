@@ -6,9 +6,10 @@
 
 use std::mem::{offset_of, size_of};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gdrcopy::MappingType;
+use gdrcopy::sys::fork::OpenFile;
 use nix::errno::Errno;
 
 /// What a handle points to.
@@ -22,8 +23,14 @@ pub(crate) struct Slot {
     state: AtomicU32,
     /// The address of the `Holder` of its object.
     holder: AtomicUsize,
-    _unused: u64,
+    /// Of a pin: the handle of its `gdr_t`.
+    gdr: AtomicUsize,
     driver_handle: AtomicU32,
+    // With `descriptor`: the open file that a forked child can close.
+    file_kind: AtomicU32,
+    file_device: AtomicU64,
+    file_inode: AtomicU64,
+    file_special: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Slot>() == 128);
@@ -68,8 +75,36 @@ impl Slot {
         self.holder.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn show_descriptor(&self, descriptor: i32) {
-        self.descriptor.store(descriptor, Ordering::Relaxed);
+    /// The handle of a pin's `gdr_t`.
+    pub(crate) fn gdr(&self) -> usize {
+        self.gdr.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn show_gdr(&self, gdr: usize) {
+        self.gdr.store(gdr, Ordering::Relaxed);
+    }
+
+    pub(crate) fn file(&self) -> OpenFile {
+        OpenFile {
+            number: self.descriptor.load(Ordering::Relaxed),
+            kind: self.file_kind.load(Ordering::Relaxed),
+            device: self.file_device.load(Ordering::Relaxed),
+            inode: self.file_inode.load(Ordering::Relaxed),
+            special: self.file_special.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn show_file(&self, file: Option<OpenFile>) {
+        let none = OpenFile {
+            number: -1,
+            ..OpenFile::default()
+        };
+        let file = file.unwrap_or(none);
+        self.descriptor.store(file.number, Ordering::Relaxed);
+        self.file_kind.store(file.kind, Ordering::Relaxed);
+        self.file_device.store(file.device, Ordering::Relaxed);
+        self.file_inode.store(file.inode, Ordering::Relaxed);
+        self.file_special.store(file.special, Ordering::Relaxed);
     }
 
     pub(crate) fn show_driver_handle(&self, handle: u64) {
@@ -88,6 +123,14 @@ impl Slot {
         self.holder.store(holder, Ordering::Relaxed);
         // Release: a reader that sees the state sees the holder.
         self.state.store(state, Ordering::Release);
+    }
+
+    /// Makes the handle stale, if it is one in this state; only one of several callers does.
+    pub(crate) fn take(&self, state: u32) -> bool {
+        let taken = state::TAKEN;
+        let (acq_rel, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
+        let exchanged = self.state.compare_exchange(state, taken, acq_rel, relaxed);
+        exchanged.is_ok()
     }
 
     /// Makes the handle stale.

@@ -120,6 +120,63 @@ static void inherit(int socket, void *context)
     await_end(socket);
 }
 
+/* Closes the connection that its parent has pinned with since the fork; then it exits only after its parent. */
+static void close_inherited(int socket, void *context)
+{
+    gdr_t *g = context;
+
+    await_step(socket);
+    CHECK_OK(gdr_close(*g));
+    signal_step(socket);
+    await_end(socket);
+}
+
+/* Pins after the fork; then its child closes the connection. */
+static struct buffer own_after_fork(int socket, const struct owner *owner, struct process *child)
+{
+    gdr_t g = open_connection();
+    struct buffer buffer;
+
+    *child = start_process(close_inherited, &g);
+    gpu_init();
+    buffer = buffer_pin(g, owner->kind, SIZE, pin_v1);
+    if (owner->maps)
+        buffer_map(&buffer);
+    signal_step(socket);
+    await_step(socket);
+    signal_step(child->socket);
+    await_step(child->socket);
+    signal_step(socket);
+    await_step(socket);
+    return buffer;
+}
+
+static void close_after_child(int socket, void *context)
+{
+    struct process child;
+    struct buffer buffer = own_after_fork(socket, context, &child);
+
+    close_connection(buffer.g);
+    signal_step(socket);
+    await_step(socket);
+    finish_process(&child);
+}
+
+/* Its descriptor goes as if it was killed: nothing unpins. */
+static void lose_descriptor_after_child(int socket, void *context)
+{
+    struct process child;
+    struct buffer buffer = own_after_fork(socket, context, &child);
+
+    if (buffer.va != NULL)
+        CHECK_OK(gdr_unmap(buffer.g, buffer.handle, buffer.va, buffer.memory.size));
+    CHECK(close(descriptor_of(buffer.g)) == 0);
+    signal_step(socket);
+    await_step(socket);
+    finish_process(&child);
+    _exit(0);
+}
+
 /* Exits without unpinning or closing, after the child that inherited its descriptor. */
 static void end_after_inheriting_child(int socket, void *context)
 {
@@ -161,7 +218,9 @@ static void end(struct process *process)
 
 static void owners_end(struct owner *owner)
 {
+    static void (*const after_child[])(int, void *) = {close_after_child, lose_descriptor_after_child};
     struct process process;
+    size_t i;
     int holds;
 
     process = start_owner(unpin, owner);
@@ -184,6 +243,13 @@ static void owners_end(struct owner *owner)
 
     process = start_owner(end_after_inheriting_child, owner);
     end(&process);
+
+    for (i = 0; i < sizeof(after_child) / sizeof(after_child[0]); i++) {
+        process = start_owner(after_child[i], owner);
+        next_step(&process, 1); /* closed by the child */
+        next_step(&process, 0); /* by both; the child still runs */
+        end(&process);
+    }
 
     process = start_owner(end_with_pin, owner);
     kill_process(&process);

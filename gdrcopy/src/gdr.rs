@@ -1,20 +1,20 @@
 //! An open connection to a source of GPU memory.
 
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::backend::{self, Backend};
 use crate::error::Result;
 use crate::options::Options;
 use crate::pin::Pin;
-use crate::sys::fork::{self, Owner};
+use crate::sys::fork::{self, OpenFile, Owner};
 use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 
 /// An open driver. Cloning it is cheap; it is closed when the last clone is dropped and the last of
 /// its pins is gone.
 ///
 /// It may be used from any thread. A forked child must open its own: every call on an inherited one
-/// fails with [`Error::ForkedChild`](crate::Error::ForkedChild) and touches nothing.
+/// fails with [`Error::ForkedChild`](crate::Error::ForkedChild) and touches nothing. Dropping it closes the child's copy
+/// of the descriptor, which otherwise keeps the parent's pins if the parent ends.
 #[derive(Clone, Debug)]
 pub struct Gdr {
     shared: Arc<Shared>,
@@ -108,18 +108,18 @@ impl Gdr {
         Pin::new(&*self.shared.backend, address, len, flags, tokens)
     }
 
-    /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result.
+    /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result. In a forked child,
+    /// closes the child's copy of the descriptor.
     pub fn close(self) -> Result<()> {
-        self.shared.owner.check()?;
         match Arc::into_inner(self.shared) {
             Some(shared) => shared.backend.close(),
             None => Ok(()),
         }
     }
 
-    /// The driver's descriptor, for C programs that read it from their handle.
+    /// The driver's open file, if it has one.
     #[doc(hidden)]
-    pub fn descriptor(&self) -> RawFd {
-        self.shared.backend.descriptor()
+    pub fn file(&self) -> Option<OpenFile> {
+        self.shared.backend.file()
     }
 }

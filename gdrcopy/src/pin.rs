@@ -8,7 +8,7 @@ use crate::backend::{Backend, PinRequest, dmabuf};
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use crate::pin_state::{MappingGuard, PinState};
-use crate::sys::fork::Owner;
+use crate::sys::fork::{OpenFile, Owner};
 use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 
 /// A range of GPU memory that stays where it is, and can be mapped once at a time.
@@ -155,6 +155,12 @@ impl Pin {
     #[doc(hidden)]
     pub fn starts_page(&self) -> bool {
         self.head == 0
+    }
+
+    /// The pin's own open file, if it has one.
+    #[doc(hidden)]
+    pub fn file(&self) -> Option<OpenFile> {
+        self.pinned.range().file()
     }
 
     /// The driver's number for the pin.

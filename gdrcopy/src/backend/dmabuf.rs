@@ -6,7 +6,7 @@
 //! memory can be mapped: programs expect pins to work once they have a handle.
 #![forbid(unsafe_code)]
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
@@ -15,8 +15,9 @@ use nix::sys::stat::Mode;
 use crate::backend::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
 use crate::options::Options;
+use crate::sys::cuda::context::Place;
 use crate::sys::cuda::{self, Device, DeviceAttribute, Driver, EXPORTS_DMA_BUFS};
-use crate::sys::fork::{self, Descriptor, Owner};
+use crate::sys::fork::{self, Descriptor, OpenFile, Owner};
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
 
@@ -148,8 +149,8 @@ fn descriptors_used_up() -> Option<Error> {
 }
 
 impl Backend for DmaBuf {
-    fn descriptor(&self) -> RawFd {
-        -1
+    fn file(&self) -> Option<OpenFile> {
+        None
     }
 
     fn version(&self) -> Version {
@@ -223,6 +224,10 @@ struct DmaBufPin {
 impl BackendPin for DmaBufPin {
     fn handle(&self) -> u64 {
         self.fd.as_raw_fd() as u64
+    }
+
+    fn file(&self) -> Option<OpenFile> {
+        Some(self.fd.file())
     }
 
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {

@@ -4,14 +4,13 @@
 //! only this library can change it there.
 #![forbid(unsafe_code)]
 
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::backend::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::sys::fork;
+use crate::sys::fork::{self, OpenFile};
 use crate::sys::gdrdrv::{
     DeviceFile, GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, PinBuffer, PinBufferV2,
     ReqMappingType, UnpinBuffer,
@@ -136,8 +135,8 @@ impl Backend for Gdrdrv {
         GPU_PAGE_SIZE
     }
 
-    fn descriptor(&self) -> RawFd {
-        self.connection.file.as_raw_fd()
+    fn file(&self) -> Option<OpenFile> {
+        Some(self.connection.file.file())
     }
 
     fn version(&self) -> Version {
@@ -304,6 +303,10 @@ impl GdrdrvPin {
 impl BackendPin for GdrdrvPin {
     fn handle(&self) -> u64 {
         self.handle
+    }
+
+    fn file(&self) -> Option<OpenFile> {
+        None
     }
 
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {

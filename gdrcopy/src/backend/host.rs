@@ -4,13 +4,12 @@
 #![forbid(unsafe_code)]
 
 use std::num::NonZeroUsize;
-use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
 use crate::backend::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
 use crate::sys::cuda::{self, Driver, EXPORTS_DMA_BUFS};
-use crate::sys::fork::Owner;
+use crate::sys::fork::{OpenFile, Owner};
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
 
@@ -33,8 +32,8 @@ impl Host {
 }
 
 impl Backend for Host {
-    fn descriptor(&self) -> RawFd {
-        -1
+    fn file(&self) -> Option<OpenFile> {
+        None
     }
 
     fn version(&self) -> Version {
@@ -90,6 +89,10 @@ struct HostPin {
 impl BackendPin for HostPin {
     fn handle(&self) -> u64 {
         self.device_address
+    }
+
+    fn file(&self) -> Option<OpenFile> {
+        None
     }
 
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {

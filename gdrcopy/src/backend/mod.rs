@@ -7,7 +7,6 @@ pub(crate) mod gdrdrv;
 mod host;
 
 use std::fmt::Debug;
-use std::os::fd::RawFd;
 
 use dmabuf::DmaBuf;
 use gdrdrv::Gdrdrv;
@@ -15,13 +14,14 @@ use host::Host;
 
 use crate::error::Result;
 use crate::options::{self, Options};
+use crate::sys::fork::OpenFile;
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
 
 /// An open connection to a source of GPU memory.
 pub(crate) trait Backend: Debug + Send + Sync {
-    /// The driver's descriptor, or -1 if it has none. C programs can read it; they do not use it.
-    fn descriptor(&self) -> RawFd;
+    /// The driver's open file, if it has one.
+    fn file(&self) -> Option<OpenFile>;
 
     /// The driver's version.
     fn version(&self) -> Version;
@@ -55,6 +55,9 @@ pub(crate) struct PinRequest {
 pub(crate) trait BackendPin: Debug + Send + Sync {
     /// The driver's number for it.
     fn handle(&self) -> u64;
+
+    /// Its own open file, if it has one.
+    fn file(&self) -> Option<OpenFile>;
 
     /// Describes it; `mapped` is the type of its live mapping.
     fn info(&self, mapped: Option<MappingType>) -> Result<Info>;

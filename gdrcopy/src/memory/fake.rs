@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use crate::error::Result;
 use crate::gdr::Gdr;
 use crate::memory::{DeviceAllocator, DeviceMemory};
 use crate::pool::sync::Mutex;
-use crate::sys::fork;
+use crate::sys::fork::{self, OpenFile};
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, GPU_PAGE_SIZE as PAGE, Info, MapFlag, MappingType, Version};
 
@@ -144,8 +143,8 @@ impl Drop for Allocation {
 }
 
 impl Backend for FakeGpu {
-    fn descriptor(&self) -> RawFd {
-        -1
+    fn file(&self) -> Option<OpenFile> {
+        None
     }
 
     fn version(&self) -> Version {
@@ -185,6 +184,10 @@ struct FakePin {
 impl BackendPin for FakePin {
     fn handle(&self) -> u64 {
         self.address
+    }
+
+    fn file(&self) -> Option<OpenFile> {
+        None
     }
 
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {

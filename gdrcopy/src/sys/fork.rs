@@ -6,6 +6,8 @@
 //! `Owner` remembers and compares, and the address range of the C handles, so that in a child the
 //! range check of the copy path fails by itself.
 
+use std::collections::BTreeSet;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -14,6 +16,7 @@ use nix::errno::Errno;
 
 use crate::error::{Error, Result};
 use crate::hot::HOT;
+use crate::sync::Mutex;
 
 /// The process that an object belongs to. Objects that must not be used across a fork keep one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,42 +62,118 @@ fn used_in_child() -> ! {
     panic!("{}", Error::ForkedChild)
 }
 
-/// A file descriptor that only its owner closes: a forked child keeps its copy open.
+/// A descriptor's number, and the file that it was opened for.
+///
+/// As long as a forked child keeps its copy, the driver keeps the parent's pins, even if the parent ends. So the child
+/// can close it; but its number may stand for another file by then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenFile {
+    pub number: RawFd,
+    /// Type bits of st_mode; 0 if the file could not be examined.
+    pub kind: u32,
+    pub device: u64,
+    pub inode: u64,
+    /// st_rdev.
+    pub special: u64,
+}
+
+/// The numbers that this process has opened itself: they may equal an inherited one's that was closed.
+static OWN: PerProcess<Mutex<BTreeSet<RawFd>>> = PerProcess::new();
+
+impl OpenFile {
+    /// What this number stands for.
+    fn of(number: RawFd) -> OpenFile {
+        let mut found = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the kernel checks the number, and writes one struct.
+        let found = match unsafe { libc::fstat(number, found.as_mut_ptr()) } {
+            // SAFETY: filled in.
+            0 => unsafe { found.assume_init() },
+            _ => {
+                return OpenFile {
+                    number,
+                    ..OpenFile::default()
+                };
+            }
+        };
+        OpenFile {
+            number,
+            kind: found.st_mode & libc::S_IFMT,
+            device: found.st_dev,
+            inode: found.st_ino,
+            special: found.st_rdev,
+        }
+    }
+
+    /// Closes an inherited descriptor in a forked child, unless its number stands for another file.
+    pub fn close_inherited(self) {
+        let is_own = || {
+            OWN.current()
+                .is_some_and(|own| own.lock().contains(&self.number))
+        };
+        if self.kind != 0 && !is_own() && OpenFile::of(self.number) == self {
+            // Linux releases the number whatever it answers.
+            let _ = nix::unistd::close(self.number);
+        }
+    }
+}
+
+/// A file descriptor, and the process that opened it. Dropping it closes it; in a forked child, as
+/// [`OpenFile::close_inherited`] does.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     /// `None` only while being dropped.
     fd: Option<OwnedFd>,
+    file: OpenFile,
     owner: Owner,
 }
 
 impl Descriptor {
     pub(crate) fn new(fd: OwnedFd) -> Descriptor {
+        OWN.get(|_| Mutex::default()).lock().insert(fd.as_raw_fd());
         Descriptor {
+            file: OpenFile::of(fd.as_raw_fd()),
             fd: Some(fd),
             owner: Owner::current(),
         }
+    }
+
+    pub(crate) fn file(&self) -> OpenFile {
+        self.file
     }
 
     pub(crate) fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// Gives the number up without closing it.
+    /// Gives the number up without closing it, in the process that opened it.
     pub(crate) fn into_raw(mut self) -> Option<RawFd> {
+        self.disown();
         self.fd.take().map(IntoRawFd::into_raw_fd)
+    }
+
+    fn disown(&self) {
+        if let Some(own) = OWN.current() {
+            own.lock().remove(&self.file.number);
+        }
     }
 }
 
 impl AsRawFd for Descriptor {
     fn as_raw_fd(&self) -> RawFd {
-        self.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.file.number
     }
 }
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        if !self.owner.is_current() {
-            let _ = self.fd.take().map(IntoRawFd::into_raw_fd);
+        let Some(fd) = self.fd.take() else {
+            return;
+        };
+        if self.owner.is_current() {
+            self.disown();
+        } else {
+            let _ = fd.into_raw_fd();
+            self.file.close_inherited();
         }
     }
 }

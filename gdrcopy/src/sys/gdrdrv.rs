@@ -13,7 +13,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, access};
 
 use crate::error::{Call, Error, Result};
-use crate::sys::fork::{Descriptor, Owner};
+use crate::sys::fork::{Descriptor, OpenFile, Owner};
 
 /// The module's device file, unless another one is asked for.
 const DEVICE: &str = "/dev/gdrdrv";
@@ -155,7 +155,7 @@ mod ioctl {
     command!(get_version, number::GET_VERSION, super::GetVersion);
 }
 
-/// An open `/dev/gdrdrv`. Dropping it closes it, except in a forked child.
+/// An open `/dev/gdrdrv`. Dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct DeviceFile(Descriptor);
 
@@ -182,9 +182,17 @@ impl DeviceFile {
         self.0.owner()
     }
 
+    /// The open file.
+    pub(crate) fn file(&self) -> OpenFile {
+        self.0.file()
+    }
+
     /// Closes it and returns the kernel's answer. The descriptor is gone in any case.
     pub(crate) fn close(self) -> Result<()> {
-        self.owner().check()?;
+        if !self.owner().is_current() {
+            drop(self);
+            return Ok(());
+        }
         // Not retried on EINTR: Linux has released the number by then, and another thread may own it.
         self.0.into_raw().map_or(Ok(()), |fd| {
             nix::unistd::close(fd).map_err(|errno| Error::driver(Call::Close, errno as i32))

@@ -17,6 +17,51 @@ pub(crate) fn pinned(cuda: &Cuda, size: usize) -> (Pin, u64) {
     (pin(&gdr, address, size).expect("GPU memory"), address)
 }
 
+fn leave_child(passed: bool) -> ! {
+    // SAFETY: ends the child at once.
+    unsafe { libc::_exit(i32::from(!passed)) }
+}
+
+/// Waits for a child that leaves by `leave_child`.
+fn await_child(child: libc::pid_t, failure: &str) {
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "{failure}");
+}
+
+fn open_descriptors() -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").expect("Linux has it");
+    open.count()
+}
+
+#[test]
+#[ignore = "ownership_under_gdremu runs it"]
+fn connection_dropped_in_a_child_closes_the_childs_descriptor_only() {
+    let [first, second, third] = [(); 3].map(|()| Gdr::open().expect("an emulated driver"));
+    // SAFETY: the child uses this library only, and leaves by _exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let all = open_descriptors();
+        drop(first);
+        let dropped = open_descriptors() == all - 1;
+        let closed = second.close() == Ok(()) && open_descriptors() == all - 2;
+        // One of its own at the number that it inherited.
+        let own = [(); 3].map(|()| Gdr::open());
+        drop(third);
+        let works = |own: &gdrcopy::Result<Gdr>| {
+            own.as_ref()
+                .is_ok_and(|own| own.attribute(Attribute::UsePersistentMapping).is_ok())
+        };
+        leave_child(dropped && closed && open_descriptors() == all && own.iter().all(works))
+    }
+    await_child(child, "the child closed too few descriptors, or too many");
+    for gdr in [first, second, third] {
+        let answer = gdr.attribute(Attribute::UsePersistentMapping);
+        assert_eq!(answer, Ok(1), "the parent's connection is as it was");
+    }
+}
+
 #[test]
 #[ignore = "ownership_under_gdremu runs it"]
 fn mapping_is_gpu_memory() {
@@ -108,15 +153,11 @@ fn forked_child_owns_nothing() {
             .all(|error| *error == Some(Error::ForkedChild));
         drop(pin);
         let opens = Gdr::open().is_ok();
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from(!(all_refused && opens))) }
+        leave_child(all_refused && opens)
     }
-    let mut status = 0;
-    // SAFETY: waits for our own child.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(
-        status, 0,
-        "the child was served, or could not open a driver of its own"
+    await_child(
+        child,
+        "the child was served, or could not open a driver of its own",
     );
     let mut back = [0; 6];
     mapping
