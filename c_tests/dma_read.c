@@ -21,11 +21,19 @@ static gdr_mh_t handle;
 static unsigned char *va;
 static unsigned char sent[SIZE];
 
+static gdr_t open_with(const char *setting)
+{
+    gdr_t opened;
+
+    CHECK(setenv("GDRCOPY_DMA_READ", setting, 1) == 0);
+    opened = gdr_open();
+    CHECK(opened != NULL);
+    return opened;
+}
+
 static void start(const char *setting)
 {
-    CHECK(setenv("GDRCOPY_DMA_READ", setting, 1) == 0);
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_with(setting);
     handle = pin(g, buffer.address, SIZE - 100);
     va = map(g, handle, SIZE - 100);
 }
@@ -236,6 +244,47 @@ static void threads_share_a_handle(void)
     gpu_free(&buffer);
 }
 
+/* CUDA does not check streams of contexts that are gone; gdremu ends a program that uses one. */
+static void contexts_may_end_between_reads(void)
+{
+    CUcontext context;
+    CUdevice device;
+    unsigned round;
+
+    gpu_init();
+    CUDA(cuDeviceGet(&device, 0));
+    g = open_with("20000");
+    for (round = 0; round < 3; round++) {
+        buffer = gpu_alloc(MEM_ALLOC, SIZE);
+        send(50 + round);
+        handle = pin(g, buffer.address, SIZE - 100);
+        va = map(g, handle, SIZE - 100);
+        check_read(round, FROM);
+        check_read(round + 1, FROM);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+        CUDA(cuDevicePrimaryCtxReset(device)); /* the next context has the same address */
+        CUDA(cuDevicePrimaryCtxRetain(&context, device));
+        CUDA(cuCtxSetCurrent(context));
+    }
+    CHECK_OK(gdr_close(g));
+
+    for (round = 0; round < 3; round++) {
+        CUDA(cuCtxCreate(&context, 0, device));
+        buffer = gpu_alloc(MEM_ALLOC, SIZE);
+        send(60 + round);
+        g = open_with("20000");
+        handle = pin(g, buffer.address, SIZE - 100);
+        va = map(g, handle, SIZE - 100);
+        check_read(round, FROM);
+        if (round == 0)
+            CHECK_OK(gdr_close(g));
+        CUDA(cuCtxDestroy(context));
+        if (round == 1)
+            CHECK_OK(gdr_close(g));
+    }
+    end();
+}
+
 static void forked_children_read_nothing(void)
 {
     unsigned char seen[FROM] = {0};
@@ -264,6 +313,7 @@ int main(void)
     in_child(host_callbacks_read_through_the_mapping);
     in_child(threads_share_a_handle);
     in_child(forked_children_read_nothing);
+    in_child(contexts_may_end_between_reads);
     if (gpu_is_emulated()) {
         emulator = find_emulator("dma_read");
         in_child(mapping_finishes_what_cuda_does_not);

@@ -1,12 +1,12 @@
 //! Reads by CUDA's copy engine, where `GDRCOPY_DMA_READ` asks for them. docs/usage.md says what they require.
 
-use std::slice;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gdrcopy::{MappingType, Transfer, copy};
 
-use crate::guard::caught;
+use crate::guard::{Call, caught};
 use crate::handles;
 use crate::objects::PinEntry;
 
@@ -37,28 +37,48 @@ pub(crate) unsafe fn read(
 ) {
     // SAFETY: contract of this function.
     unsafe {
-        if len < SMALLEST.load(Ordering::Relaxed) || !by_copy_engine(handle, dst, src, len) {
+        let is_large = len >= SMALLEST.load(Ordering::Relaxed);
+        let may = is_large && mapping_type != MappingType::Caching;
+        if !(may && by_copy_engine(handle, dst, src, len)) {
             copy::read_otherwise(mapping_type, dst, src, len);
         }
     }
 }
 
 /// Whether `dst` is filled. If not, the bytes are not all among those that were asked for when they were pinned and
-/// mapped, or another thread uses the handle.
+/// mapped, or another thread has the handle locked, or CUDA does not copy.
+///
+/// Where memory faults, a program may leave the copy by siglongjmp. So the mapping and `dst` are accessed while nothing
+/// is locked, cancellation is as it was, and no frame has a destructor; what is lost then is a copy engine.
 ///
 /// # Safety
-/// `dst` is writable for `len` bytes.
+/// `src` is mapped, and `dst` writable for `len` bytes.
 unsafe fn by_copy_engine(handle: usize, dst: *mut u8, src: *const u8, len: usize) -> bool {
-    let read = |pin: &mut PinEntry| {
+    // SAFETY: mapped by contract.
+    unsafe { copy::flush(src) };
+    let find = |pin: &mut PinEntry| {
         let (transfer, mapping) = (pin.dma.as_ref()?, pin.mapping.as_ref()?.as_slice());
         let offset = src.addr().checked_sub(mapping.as_mut_ptr().addr())?;
-        let memory = mapping.slice(offset..).ok()?;
-        // SAFETY: writable by contract, and no one else uses it during the call; the old bytes are not read.
-        let dst = unsafe { slice::from_raw_parts_mut(dst, len) };
-        transfer.read(memory, dst).ok()
+        let memory = mapping.slice(offset..).ok()?.slice(..len).ok()?;
+        let wanted = transfer.is_read_by_engine(memory);
+        wanted.then(|| {
+            (
+                ManuallyDrop::new(Arc::clone(transfer)),
+                memory.device_address(),
+            )
+        })
     };
-    let route = caught("gdr_copy_from_mapping", || {
-        Ok(handles::try_with(handle, read))
+    let found = caught("gdr_copy_from_mapping", || {
+        Ok(handles::try_with(handle, find))
     });
-    matches!(route, Ok(Some(Some(_))))
+    let Ok(Some(Some((transfer, address)))) = found else {
+        return false;
+    };
+    // SAFETY: `dst` is writable by contract.
+    let result = unsafe { transfer.read_by_engine(address, dst, len) };
+    let _call = Call::enter();
+    drop(ManuallyDrop::into_inner(transfer));
+    result
+        .inspect_err(|error| log::debug!("read of {len} bytes through the mapping: {error}"))
+        .is_ok()
 }

@@ -34,6 +34,13 @@ const SPECIAL: &[&str] = &[
     "nv-p2p-dummy",
     "nv-p2p-dummy-dmabuf",
 ];
+/// Those of both on which every GPU can map dma-bufs.
+const DMABUF: &[&str] = &[
+    "dmabuf",
+    "dmabuf-3gpus",
+    "dmabuf-coherent",
+    "nv-p2p-dummy-dmabuf",
+];
 /// What gdrcopy_sanity runs on besides `GENERAL`.
 const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"];
 /// Profiles of a driver over real GPUs.
@@ -303,8 +310,10 @@ impl Runner {
             (_, Way::Thorough) => false,
             ("dmabuf_mixed", Way::Linked) => profile == "dmabuf-mixed",
             ("dmabuf_open", Way::Linked) => profile.starts_with("dmabuf"),
-            ("dmabuf_mixed" | "dmabuf_open", _) => false,
-            ("dlopen", Way::Preloaded) => false, // It unloads the library, too.
+            ("dmabuf_functions" | "dmabuf_gaps", Way::Linked) => DMABUF.contains(&profile),
+            ("dmabuf_mixed" | "dmabuf_open" | "dmabuf_functions" | "dmabuf_gaps", _) => false,
+            ("dma_unlocked", way) if way != Way::Linked => false, // Its dlsym comes before that of the way.
+            ("dlopen", Way::Preloaded) => false,                  // It unloads the library, too.
             ("open_fails" | "libcuda_load" | "header_c99" | "header_cxx17", _) => {
                 profile == "default"
             } // They need no driver.

@@ -303,7 +303,7 @@ impl fmt::Display for Error {
                 "no CUDA driver (libcuda.so.1): install the GPU driver, or pass it into the container",
             ),
             Error::NoCudaFunction(name) => {
-                write!(f, "the CUDA driver has no {name}: update the GPU driver")
+                write!(f, "libcuda has no {name}: update the GPU driver, or what stands in for its libcuda")
             }
             Error::CudaTooOld { version, needed } => write!(
                 f,

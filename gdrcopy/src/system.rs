@@ -80,13 +80,13 @@ fn look(gpus: impl Fn(&Driver) -> Result<Option<i32>>) -> System {
 fn support(
     needed: i32,
     gpus: impl Fn(&Driver) -> Result<Option<i32>>,
-    can: fn(&Driver, Device) -> bool,
+    can: fn(&Driver, Device) -> Result<bool>,
     none: fn(i32) -> Error,
 ) -> Result<Support> {
     let driver = cuda::load(needed)?;
     Ok(match gpus(driver)? {
         None => Support::Unknown,
-        Some(gpus) if dmabuf::any_gpu(driver, gpus, can) => Support::Yes,
+        Some(gpus) if dmabuf::any_gpu(driver, gpus, can)? => Support::Yes,
         Some(gpus) => Support::No(none(gpus)),
     })
 }

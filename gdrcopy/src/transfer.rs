@@ -1,9 +1,11 @@
 //! Copies of any size, each by the faster path: through the mapping, or by CUDA's copy engine.
 
+use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::access::MappedSlice;
+use crate::cancel::Deferred;
 use crate::error::{Error, Result};
 use crate::sys::cuda::context::Home;
 use crate::sys::cuda::stream::CopyEngine;
@@ -60,9 +62,9 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// - In a host callback (`cuLaunchHostFunc`) CUDA permits no calls: copies go through the mapping. Do not call it
 ///   there for large copies: the stream waits.
 /// - A forked child is refused.
-/// - Drop it before `cudaDeviceReset`, or before the GPU memory's context is destroyed: CUDA does not check streams of
-///   contexts that are gone. Dropping may wait for work of that context, and leaves the buffer allocated if a copy that
-///   has timed out is still under way.
+/// - The context of the GPU memory may be destroyed, or its device reset, while no copy is under way: that is noticed,
+///   and no stream of a context that is gone is used. Dropping may wait for work of the context, and leaves the buffer
+///   allocated if a copy that has timed out is still under way.
 #[derive(Debug)]
 pub struct Transfer {
     options: TransferOptions,
@@ -177,8 +179,11 @@ impl Transfer {
     pub fn read(&self, src: MappedSlice<'_>, dst: &mut [u8]) -> Result<Route> {
         self.owner.check()?;
         let src = src.slice(..dst.len())?;
-        if is_for_copy_engine(src, self.options.read_crossover) {
-            match self.read_by_engine(src, dst) {
+        if self.is_read_by_engine(src) {
+            src.flush()?;
+            // SAFETY: `dst` is borrowed.
+            match unsafe { self.read_by_engine(src.device_address(), dst.as_mut_ptr(), dst.len()) }
+            {
                 Ok(route) => return Ok(route),
                 Err(error) => {
                     log::debug!("read of {} bytes through the mapping: {error}", dst.len())
@@ -186,6 +191,44 @@ impl Transfer {
             }
         }
         src.read(0, dst).map(|()| Route::Mapping)
+    }
+
+    /// Whether reads of all this memory are for the copy engine.
+    #[doc(hidden)]
+    pub fn is_read_by_engine(&self, src: MappedSlice<'_>) -> bool {
+        is_for_copy_engine(src, self.options.read_crossover)
+    }
+
+    /// The part of a read that does not touch the mapping: copies `len` bytes at this device address. Callers have
+    /// flushed the mapping, and read through it after an error.
+    ///
+    /// While `dst` is written, a signal handler may leave by siglongjmp, unless the copy engine writes it directly:
+    /// [`CopyEngine::read`].
+    ///
+    /// # Safety
+    /// `dst` is writable for `len` bytes.
+    #[doc(hidden)]
+    pub unsafe fn read_by_engine(&self, src: u64, dst: *mut u8, len: usize) -> Result<Route> {
+        let (driver, mut engine) = {
+            let _deferred = Deferred::new();
+            let driver = cuda::load(EXPORTS_DMA_BUFS)?;
+            // Left by siglongjmp, a frame must have no destructor to run.
+            (driver, ManuallyDrop::new(self.take_engine(driver, src)?))
+        };
+        // SAFETY: contract of this function.
+        let result = unsafe {
+            if self.is_direct(driver, dst, len) {
+                engine.read_directly(src, dst, len).map(|()| Route::Direct)
+            } else {
+                let patience = self.options.patience;
+                engine
+                    .read(src, dst, len, patience)
+                    .map(|()| Route::Buffered)
+            }
+        };
+        let _deferred = Deferred::new();
+        self.give_back(ManuallyDrop::into_inner(engine), &result);
+        result
     }
 
     /// Copies `src` to the start of the mapped memory. It has arrived there, or is on its way as after
@@ -208,65 +251,57 @@ impl Transfer {
         dst.write(0, src).map(|()| Route::Mapping)
     }
 
-    fn read_by_engine(&self, src: MappedSlice<'_>, dst: &mut [u8]) -> Result<Route> {
-        let (address, patience) = (src.device_address(), self.options.patience);
-        self.with_engine(src, |engine, driver| {
-            if self.is_direct(driver, dst) {
-                return engine.read_directly(address, dst).map(|()| Route::Direct);
-            }
-            engine
-                .read(address, dst, patience)
-                .map(|()| Route::Buffered)
-        })
-    }
-
     fn write_by_engine(&self, dst: MappedSlice<'_>, src: &[u8]) -> Result<Route> {
         let address = dst.device_address();
-        self.with_engine(dst, |engine, driver| {
-            // SAFETY: all of `dst` is mapped, hence pinned, and may be written: contract of `Gdr::pin`.
-            unsafe {
-                if self.is_direct(driver, src) {
-                    return engine.write_directly(address, src).map(|()| Route::Direct);
-                }
+        let driver = cuda::load(EXPORTS_DMA_BUFS)?;
+        let mut engine = self.take_engine(driver, address)?;
+        dst.flush()?;
+        // SAFETY: all of `dst` is mapped, hence pinned, and may be written: contract of `Gdr::pin`.
+        let result = unsafe {
+            if self.is_direct(driver, src.as_ptr(), src.len()) {
+                engine.write_directly(address, src).map(|()| Route::Direct)
+            } else {
                 engine.write(address, src).map(|()| Route::Buffered)
             }
-        })
+        };
+        self.give_back(engine, &result);
+        result
     }
 
     /// Whether the copy engine may access this host memory.
-    fn is_direct(&self, driver: &Driver, host: &[u8]) -> bool {
-        self.options.direct && driver.is_host_memory(host.as_ptr().addr() as u64, host.len())
+    fn is_direct(&self, driver: &Driver, host: *const u8, len: usize) -> bool {
+        self.options.direct && driver.is_host_memory(host.addr() as u64, len)
     }
 
-    /// Works with an engine that reaches the memory and that no one else uses, after the thread's earlier writes to
-    /// the memory have arrived.
-    fn with_engine(
-        &self,
-        memory: MappedSlice<'_>,
-        work: impl FnOnce(&mut CopyEngine, &Driver) -> Result<Route>,
-    ) -> Result<Route> {
-        let driver = cuda::load(EXPORTS_DMA_BUFS)?;
-        let mut engine = self.take_engine(driver, memory.device_address())?;
-        memory.flush()?;
-        let result = work(&mut engine, driver);
+    /// An engine that reaches the memory and that no one else uses.
+    fn take_engine(&self, driver: &'static Driver, address: u64) -> Result<CopyEngine> {
+        let home = Home::of_memory(driver, address)?;
+        while let Some(mut engine) = self.pop_engine(&home) {
+            if !engine.is_live() {
+                // Of a context that was at the same address.
+                drop(engine);
+            } else if engine.is_idle() {
+                return Ok(engine);
+            } else {
+                self.engines().push(engine);
+                return Err(Error::TimedOut);
+            }
+        }
+        CopyEngine::new(home, self.options.chunk)
+    }
+
+    fn pop_engine(&self, home: &Home) -> Option<CopyEngine> {
+        let mut engines = self.engines();
+        let index = engines.iter().position(|engine| engine.home() == home)?;
+        Some(engines.swap_remove(index))
+    }
+
+    /// Keeps an engine for the next copy.
+    fn give_back(&self, engine: CopyEngine, result: &Result<Route>) {
         match result {
             Ok(_) | Err(Error::TimedOut) => self.engines().push(engine),
             // The context may be gone: the next call makes a new engine.
             Err(_) => drop(engine),
-        }
-        result
-    }
-
-    fn take_engine(&self, driver: &'static Driver, address: u64) -> Result<CopyEngine> {
-        let home = Home::of_memory(driver, address)?;
-        let mut engines = self.engines();
-        let Some(index) = engines.iter().position(|engine| *engine.home() == home) else {
-            drop(engines);
-            return CopyEngine::new(home, self.options.chunk);
-        };
-        match engines[index].is_idle() {
-            true => Ok(engines.swap_remove(index)),
-            false => Err(Error::TimedOut),
         }
     }
 

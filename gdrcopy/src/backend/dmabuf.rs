@@ -42,7 +42,7 @@ impl DmaBuf {
             owner: Owner::current(),
         };
         if let Some(gpus) = backend.driver.device_count_if_initialized()?
-            && !any_gpu(backend.driver, gpus, can_map)
+            && !any_gpu(backend.driver, gpus, can_map)?
         {
             return Err(Error::NoDmaBufGpu { gpus });
         }
@@ -52,23 +52,34 @@ impl DmaBuf {
 }
 
 /// Whether memory of the device can be mapped as a dma-buf.
-pub(crate) fn can_map(driver: &Driver, device: Device) -> bool {
-    let has = |attribute| driver.attribute(device, attribute);
-    // Drivers that do not know the exact attribute are asked for the wider one.
-    let can_mmap = has(DeviceAttribute::DmaBufMmap).or_else(|| has(DeviceAttribute::DmaBuf));
-    can_mmap.is_some_and(|can| can != 0)
+pub(crate) fn can_map(driver: &Driver, device: Device) -> Result<bool> {
+    match driver.attribute(device, DeviceAttribute::DmaBufMmap)? {
+        Some(can) => Ok(can != 0),
+        // Drivers that do not know the exact attribute are asked for the wider one.
+        None => can_export(driver, device),
+    }
 }
 
 /// Whether memory of the device can be exported as a dma-buf.
-pub(crate) fn can_export(driver: &Driver, device: Device) -> bool {
-    driver
-        .attribute(device, DeviceAttribute::DmaBuf)
-        .is_some_and(|can| can != 0)
+pub(crate) fn can_export(driver: &Driver, device: Device) -> Result<bool> {
+    let can = driver.attribute(device, DeviceAttribute::DmaBuf)?;
+    Ok(can.is_some_and(|can| can != 0))
 }
 
 /// Whether any of the first `gpus` GPUs can.
-pub(crate) fn any_gpu(driver: &Driver, gpus: i32, can: fn(&Driver, Device) -> bool) -> bool {
-    (0..gpus).any(|gpu| driver.device(gpu).is_ok_and(|device| can(driver, device)))
+pub(crate) fn any_gpu(
+    driver: &Driver,
+    gpus: i32,
+    can: fn(&Driver, Device) -> Result<bool>,
+) -> Result<bool> {
+    for gpu in 0..gpus {
+        match driver.device(gpu).and_then(|device| can(driver, device)) {
+            Ok(true) => return Ok(true),
+            Err(missing @ Error::NoCudaFunction(_)) => return Err(missing),
+            Ok(false) | Err(_) => {}
+        }
+    }
+    Ok(false)
 }
 
 /// A dma-buf of memory, rounded out to pages of the host.
@@ -85,14 +96,14 @@ pub(crate) fn export(address: u64, len: usize, flags: PinFlags) -> Result<Export
     let (va, len) = whole_pages(address, len as u64)?;
     let driver = cuda::load(EXPORTS_DMA_BUFS)?;
     driver.init()?;
-    let device = driver.device_of(address)?;
-    if !can_export(driver, device) {
-        let gpu = device.ordinal();
+    let place = driver.place_of(address, len as u64)?;
+    if !can_export(driver, place.device)? {
+        let gpu = place.device.ordinal();
         return Err(Error::NoDmaBufExport { gpu });
     }
     // A GPU that has PCIe only refuses the flag, and needs none.
-    let over_pcie = flags.force_pcie() && is_coherent(driver, device);
-    let fd = export_pages(driver, device, va, len, over_pcie)?;
+    let over_pcie = flags.force_pcie() && is_coherent(driver, place.device)?;
+    let fd = export_pages(driver, &place, va, len, over_pcie)?;
     Ok(Exported { fd, va, len })
 }
 
@@ -112,20 +123,21 @@ fn whole_pages(address: u64, len: u64) -> Result<(u64, usize)> {
 }
 
 /// Whether the CPU and the GPU share page tables.
-fn is_coherent(driver: &Driver, device: Device) -> bool {
-    driver.attribute(device, DeviceAttribute::HostPageTables) == Some(1)
+fn is_coherent(driver: &Driver, device: Device) -> Result<bool> {
+    let shared = driver.attribute(device, DeviceAttribute::HostPageTables)?;
+    Ok(shared == Some(1))
 }
 
 /// Exports the pages from `va` on.
 fn export_pages(
     driver: &Driver,
-    device: Device,
+    place: &Place,
     va: u64,
     len: usize,
     over_pcie: bool,
 ) -> Result<OwnedFd> {
     let fd = driver
-        .export(device, va, len, over_pcie)
+        .export(place, va, len, over_pcie)
         .map_err(|error| descriptors_used_up().unwrap_or(error))?;
     // Some drivers set this flag, others do not.
     fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(|errno| Error::Descriptors {
@@ -174,16 +186,16 @@ impl Backend for DmaBuf {
         self.owner.check()?;
         let (va, len) = whole_pages(request.address, request.size)?;
         self.driver.init()?;
-        let device = self.driver.device_of(request.address)?;
-        if !can_map(self.driver, device) {
-            let gpu = device.ordinal();
+        let place = self.driver.place_of(request.address, request.size)?;
+        if !can_map(self.driver, place.device)? {
+            let gpu = place.device.ordinal();
             return Err(Error::NoDmaBufSupport { gpu });
         }
-        let coherent = is_coherent(self.driver, device);
+        let coherent = is_coherent(self.driver, place.device)?;
         // A GPU that has PCIe only refuses the flag, and needs none.
         let asked = request.flags.force_pcie();
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
-        let fd = export_pages(self.driver, device, va, len, over_pcie)?;
+        let fd = export_pages(self.driver, &place, va, len, over_pcie)?;
         let fd = Descriptor::new(fd);
         let kind = if coherent && !asked {
             MappingType::Caching

@@ -268,7 +268,8 @@ pub(crate) unsafe fn gather(kind: MappingType, items: impl Iterator<Item = Item>
 ///
 /// # Safety
 /// `src` is mapped.
-pub(crate) unsafe fn flush(src: *const u8) {
+#[doc(hidden)]
+pub unsafe fn flush(src: *const u8) {
     // SAFETY: contract of this function.
     unsafe { routines::load(src) };
     // The load may be under way still.

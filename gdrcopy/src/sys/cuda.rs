@@ -15,13 +15,15 @@ pub(crate) mod stream;
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, transmute};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use libloading::Library;
 use once_cell::race::OnceBox;
+
+use context::Place;
 
 use crate::error::{CudaError, CudaVersion, Error, Result};
 
@@ -76,40 +78,36 @@ enum PointerAttribute {
 }
 
 macro_rules! functions {
-    (
-        $($name:ident = $symbol:literal: fn($($argument:ty),*);)+
-        [newer than OLDEST] $($newer:ident = $newer_symbol:literal: fn($($newer_argument:ty),*);)+
-    ) => {
-        /// The functions in use. All return a CUresult.
+    ($($name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
+        /// CUDA's functions, each looked up at its first use: where one is missing, only what uses it fails. All return
+        /// a CUresult.
         #[derive(Debug)]
-        pub(crate) struct Driver {
-            $($name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
-            $($newer: Result<unsafe extern "C" fn($($newer_argument),*) -> c_uint>,)+
-            /// Whether cuInit has succeeded.
-            is_initialized: AtomicBool,
+        pub(crate) struct Functions {
+            library: ManuallyDrop<Library>,
+            $($name: AtomicPtr<c_void>,)+
         }
 
-        impl Driver {
-            fn from_library(library: &Library) -> Result<Driver> {
-                Ok(Driver {
-                    $($name: {
-                        // SAFETY: the driver API gives the symbol this type.
-                        let symbol = unsafe { library.get($symbol) };
-                        *symbol.map_err(|_| Error::NoCudaFunction($symbol))?
-                    },)+
-                    $($newer: {
-                        // SAFETY: as above.
-                        let symbol = unsafe { library.get($newer_symbol) };
-                        symbol.map(|symbol| *symbol).map_err(|_| Error::NoCudaFunction($newer_symbol))
-                    },)+
-                    is_initialized: AtomicBool::new(false),
-                })
+        impl Functions {
+            fn of_library(library: ManuallyDrop<Library>) -> Functions {
+                Functions {
+                    library,
+                    $($name: AtomicPtr::new(ptr::null_mut()),)+
+                }
             }
+
+            $(
+                fn $name(&self) -> Result<unsafe extern "C" fn($($argument),*) -> c_uint> {
+                    let address = self.find(&self.$name, $symbol)?;
+                    // SAFETY: not null, and the driver API gives the symbol this type.
+                    Ok(unsafe { transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_uint>(address) })
+                }
+            )+
         }
     };
 }
 
 functions! {
+    driver_version = "cuDriverGetVersion": fn(*mut c_int);
     error_name = "cuGetErrorName": fn(c_uint, *mut *const c_char);
     init = "cuInit": fn(c_uint);
     device_count = "cuDeviceGetCount": fn(*mut c_int);
@@ -121,8 +119,10 @@ functions! {
     context_device = "cuCtxGetDevice": fn(*mut c_int);
     retain_context = "cuDevicePrimaryCtxRetain": fn(*mut Context, c_int);
     release_context = "cuDevicePrimaryCtxRelease_v2": fn(c_int);
+    export = "cuMemGetHandleForAddressRange": fn(*mut c_void, c_ulonglong, usize, c_int, c_ulonglong);
     alloc = "cuMemAlloc_v2": fn(*mut c_ulonglong, usize);
     free = "cuMemFree_v2": fn(c_ulonglong);
+    free_async = "cuMemFreeAsync": fn(c_ulonglong, *mut c_void);
     host_alloc = "cuMemHostAlloc": fn(*mut *mut c_void, usize, c_uint);
     host_free = "cuMemFreeHost": fn(*mut c_void);
     host_register = "cuMemHostRegister_v2": fn(*mut c_void, usize, c_uint);
@@ -134,19 +134,37 @@ functions! {
     copy_to_host = "cuMemcpyDtoHAsync_v2": fn(*mut c_void, c_ulonglong, usize, *mut c_void);
     copy_to_device = "cuMemcpyHtoDAsync_v2": fn(c_ulonglong, *const c_void, usize, *mut c_void);
     exchange_capture_mode = "cuThreadExchangeStreamCaptureMode": fn(*mut c_uint);
-    [newer than OLDEST]
-    export = "cuMemGetHandleForAddressRange": fn(*mut c_void, c_ulonglong, usize, c_int, c_ulonglong);
-    free_async = "cuMemFreeAsync": fn(c_ulonglong, *mut c_void);
 }
 
-/// A loaded CUDA driver, or why it cannot be used.
-struct Loaded {
+impl Functions {
+    fn find(&self, found: &AtomicPtr<c_void>, symbol: &'static str) -> Result<*mut c_void> {
+        let known = found.load(Ordering::Relaxed);
+        if !known.is_null() {
+            return Ok(known);
+        }
+        // SAFETY: the symbol is looked up, and not used as anything yet; the library stays loaded.
+        let address = unsafe {
+            let symbol = self.library.get::<*mut c_void>(symbol).ok();
+            symbol.and_then(|symbol| symbol.try_as_raw_ptr())
+        };
+        let address = address.ok_or(Error::NoCudaFunction(symbol))?;
+        // Two threads may come here at once: both have found the same.
+        found.store(address, Ordering::Relaxed);
+        Ok(address)
+    }
+}
+
+/// A loaded CUDA driver.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    cu: Functions,
     version: i32,
-    driver: Result<Driver>,
+    /// Whether cuInit has succeeded.
+    is_initialized: AtomicBool,
 }
 
-/// The CUDA driver once it is loaded.
-static LOADED: OnceBox<Result<Loaded>> = OnceBox::new();
+/// The CUDA driver once it is loaded, or why it cannot be used.
+static LOADED: OnceBox<Result<Driver>> = OnceBox::new();
 
 /// The CUDA driver, loaded now if need be, if it is of this version or later (1000 × major + 10 × minor).
 /// Only its version is asked for, which needs no cuInit.
@@ -156,15 +174,15 @@ pub(crate) fn load(needed: i32) -> Result<&'static Driver> {
         None => {
             let library = open_library().ok_or(Error::NoCuda)?;
             // Two threads may come here at once: both load the same library, and one result is kept.
-            LOADED.get_or_init(|| Box::new(use_library(&library)))
+            LOADED.get_or_init(|| Box::new(Driver::of_library(library)))
         }
     };
-    let Loaded { version, driver } = loaded.as_ref().map_err(|error| *error)?;
-    if *version < needed {
-        let version = *version;
+    let driver = loaded.as_ref().map_err(|error| *error)?;
+    let version = driver.version;
+    if version < needed {
         return Err(Error::CudaTooOld { version, needed });
     }
-    driver.as_ref().map_err(|error| *error)
+    Ok(driver)
 }
 
 /// Loads the library, which then stays loaded.
@@ -182,31 +200,22 @@ fn open_library() -> Option<ManuallyDrop<Library>> {
     })
 }
 
-fn use_library(library: &Library) -> Result<Loaded> {
-    let version = version(library)?;
-    log::debug!("CUDA {}", CudaVersion(version));
-    let driver = Driver::from_library(library);
-    Ok(Loaded { version, driver })
-}
-
-fn version(library: &Library) -> Result<i32> {
-    const NAME: &str = "cuDriverGetVersion";
-    let mut version = 0;
-    // SAFETY: the driver API gives the symbol this type; the output is a local variable.
-    unsafe {
-        let function = library.get::<unsafe extern "C" fn(*mut c_int) -> c_uint>(NAME);
-        let function = function.map_err(|_| Error::NoCudaFunction(NAME))?;
-        match function(&mut version) {
-            0 => Ok(version),
-            code => {
-                let error = CudaError { code, name: None };
-                Err(Error::Cuda { call: NAME, error })
-            }
-        }
-    }
-}
-
 impl Driver {
+    fn of_library(library: ManuallyDrop<Library>) -> Result<Driver> {
+        let mut driver = Driver {
+            cu: Functions::of_library(library),
+            version: 0,
+            is_initialized: AtomicBool::new(false),
+        };
+        let mut version = 0;
+        // SAFETY: the output is a local variable.
+        let result = unsafe { driver.cu.driver_version()?(&mut version) };
+        driver.check("cuDriverGetVersion", result)?;
+        log::debug!("CUDA {}", CudaVersion(version));
+        driver.version = version;
+        Ok(driver)
+    }
+
     fn check(&self, call: &'static str, result: c_uint) -> Result<()> {
         match result {
             0 => Ok(()),
@@ -222,7 +231,7 @@ impl Driver {
     pub(crate) fn init(&self) -> Result<()> {
         if !self.is_initialized.load(Ordering::Relaxed) {
             // SAFETY: cuInit takes flags, of which there are none.
-            self.check("cuInit", unsafe { (self.init)(0) })?;
+            self.check("cuInit", unsafe { self.cu.init()?(0) })?;
             self.is_initialized.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -232,7 +241,7 @@ impl Driver {
     pub(crate) fn device_count_if_initialized(&self) -> Result<Option<i32>> {
         let mut count = 0;
         // SAFETY: the output is a local variable.
-        match unsafe { (self.device_count)(&mut count) } {
+        match unsafe { self.cu.device_count()?(&mut count) } {
             NOT_INITIALIZED => Ok(None),
             result => self.check("cuDeviceGetCount", result).map(|()| Some(count)),
         }
@@ -243,7 +252,7 @@ impl Driver {
         let mut device = 0;
         // SAFETY: the output is a local variable.
         self.check("cuDeviceGet", unsafe {
-            (self.device)(&mut device, ordinal)
+            self.cu.device()?(&mut device, ordinal)
         })?;
         Ok(Device(device))
     }
@@ -259,7 +268,7 @@ impl Driver {
         let mut value = 0_u64;
         let place = ptr::from_mut(&mut value).cast();
         // SAFETY: the attributes are of at most 8 bytes, and the output is a local variable.
-        let result = unsafe { (self.pointer_attribute)(place, attribute as c_int, address) };
+        let result = unsafe { self.cu.pointer_attribute()?(place, attribute as c_int, address) };
         self.check("cuPointerGetAttribute", result)?;
         // Shorter ones fill the low bytes: CUDA exists for little-endian CPUs only.
         Ok(value)
@@ -271,24 +280,32 @@ impl Driver {
     }
 
     /// An attribute of a device, or `None` if the driver does not know it.
-    pub(crate) fn attribute(&self, device: Device, attribute: DeviceAttribute) -> Option<i32> {
-        let mut value = 0;
-        // SAFETY: the output is a local variable.
-        let result = unsafe { (self.device_attribute)(&mut value, attribute as c_int, device.0) };
-        (result == 0).then_some(value)
-    }
-
-    /// A dma-buf of `len` bytes of the device's memory from `address` on, both multiples of the host's page size.
-    pub(crate) fn export(
+    ///
+    /// # Errors
+    /// [`Error::NoCudaFunction`].
+    pub(crate) fn attribute(
         &self,
         device: Device,
+        attribute: DeviceAttribute,
+    ) -> Result<Option<i32>> {
+        let mut value = 0;
+        // SAFETY: the output is a local variable.
+        let result =
+            unsafe { self.cu.device_attribute()?(&mut value, attribute as c_int, device.0) };
+        Ok((result == 0).then_some(value))
+    }
+
+    /// A dma-buf of `len` bytes of memory from `address` on, both multiples of the host's page size.
+    pub(crate) fn export(
+        &self,
+        place: &Place,
         address: u64,
         len: usize,
         over_pcie: bool,
     ) -> Result<OwnedFd> {
         let flags = if over_pcie { RANGE_FLAG_PCIE } else { 0 };
-        let export = self.export?;
-        self.in_context(device, address, || {
+        let export = self.cu.export()?;
+        self.in_context(place, || {
             let mut fd: c_int = -1;
             let place = ptr::from_mut(&mut fd).cast();
             // SAFETY: the handle is an int; the range is only looked up.
@@ -304,8 +321,8 @@ impl Driver {
         let mut name = ptr::null();
         // SAFETY: the output is a local variable; names are constants of the driver, which stays loaded.
         unsafe {
-            ((self.error_name)(code, &mut name) == 0 && !name.is_null())
-                .then(|| CStr::from_ptr(name))
+            let found = self.cu.error_name().ok()?(code, &mut name) == 0 && !name.is_null();
+            found.then(|| CStr::from_ptr(name))
         }
     }
 }

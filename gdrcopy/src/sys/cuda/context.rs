@@ -3,23 +3,49 @@
 use std::ptr;
 
 use super::{Context, Device, Driver, PointerAttribute};
+use crate::cancel::Deferred;
 use crate::error::Result;
 use crate::sys::fork::Owner;
 
+/// Where a range of GPU memory is.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) device: Device,
+    /// The context that it was allocated in; null if that is unknown, or it belongs to none.
+    context: Context,
+}
+
 impl Driver {
+    /// Where the memory in a range is. The ends of the range may lie in no allocation: programs round buffers out to
+    /// 64 KiB, and CUDA exports such a range if there is an allocation in it. So if neither its first nor its last byte
+    /// is known, the device is the calling thread's, or the only one.
+    pub(crate) fn place_of(&self, address: u64, len: u64) -> Result<Place> {
+        let place = |address| {
+            let (device, context) = (self.device_of(address)?, self.context_of(address));
+            Ok(Place { device, context })
+        };
+        let last = address + len.saturating_sub(1);
+        place(address).or_else(|error| {
+            place(last).or_else(|_| {
+                let device = self.current_device()?.or_else(|| self.only_device());
+                let context = ptr::null_mut();
+                device.map(|device| Place { device, context }).ok_or(error)
+            })
+        })
+    }
+
     /// Works with a context of the device current in the calling thread, and leaves the thread as it was.
     /// The context of the memory itself comes before the device's primary one, which might have to be
     /// created for the purpose: that takes GPU memory and hundreds of milliseconds.
     pub(super) fn in_context<T>(
         &self,
-        device: Device,
-        address: u64,
+        place: &Place,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
+        let &Place { device, context } = place;
         if self.current_device()? == Some(device) {
             return work();
         }
-        let context = self.context_of(address);
         if !context.is_null() {
             return self.with_current(context, work);
         }
@@ -38,8 +64,11 @@ impl Driver {
         if before == context {
             return work();
         }
-        // SAFETY: CUDA checks contexts.
-        let set = |context| self.check("cuCtxSetCurrent", unsafe { (self.set_context)(context) });
+        let set = |context| {
+            // SAFETY: CUDA checks contexts.
+            let result = unsafe { self.cu.set_context()?(context) };
+            self.check("cuCtxSetCurrent", result)
+        };
         let result = set(context).and_then(|()| work());
         let restored = set(before);
         result.and_then(|value| restored.map(|()| value))
@@ -49,7 +78,9 @@ impl Driver {
     fn current(&self) -> Result<Context> {
         let mut context = ptr::null_mut();
         // SAFETY: the output is a local variable.
-        self.check("cuCtxGetCurrent", unsafe { (self.context)(&mut context) })?;
+        self.check("cuCtxGetCurrent", unsafe {
+            self.cu.context()?(&mut context)
+        })?;
         Ok(context)
     }
 
@@ -58,25 +89,34 @@ impl Driver {
         if self.current()?.is_null() {
             return Ok(None);
         }
+        // Stand-ins for libcuda may lack it: then any context might be of any device.
+        let Ok(context_device) = self.cu.context_device() else {
+            return Ok(None);
+        };
         let mut device = -1;
         // SAFETY: the output is a local variable.
-        let result = unsafe { (self.context_device)(&mut device) };
+        let result = unsafe { context_device(&mut device) };
         self.check("cuCtxGetDevice", result)?;
         Ok(Some(Device(device)))
     }
 
+    fn only_device(&self) -> Option<Device> {
+        let gpus = self.device_count_if_initialized().ok()??;
+        (gpus == 1).then(|| self.device(0).ok())?
+    }
+
     /// The device's primary context, which lives until `release`.
-    fn retain(&self, device: Device) -> Result<Context> {
+    pub(super) fn retain(&self, device: Device) -> Result<Context> {
         let mut context = ptr::null_mut();
         // SAFETY: the output is a local variable.
-        let result = unsafe { (self.retain_context)(&mut context, device.0) };
+        let result = unsafe { self.cu.retain_context()?(&mut context, device.0) };
         self.check("cuDevicePrimaryCtxRetain", result)?;
         Ok(context)
     }
 
-    fn release(&self, device: Device) -> Result<()> {
+    pub(super) fn release(&self, device: Device) -> Result<()> {
         // SAFETY: CUDA counts what is retained.
-        let result = unsafe { (self.release_context)(device.0) };
+        let result = unsafe { self.cu.release_context()?(device.0) };
         self.check("cuDevicePrimaryCtxRelease", result)
     }
 
@@ -141,8 +181,9 @@ impl Home {
         })
     }
 
-    /// Works with it current in the calling thread, whatever is being captured.
+    /// Works with it current in the calling thread, whatever is being captured. Cancellation of the thread waits.
     pub(super) fn enter<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _deferred = Deferred::new();
         let driver = self.driver;
         driver.outside_captures(|| driver.with_current(self.context, work))
     }

@@ -122,7 +122,7 @@ impl Drop for HostMemory {
         let driver = self.home.driver();
         let freed = self.home.enter(|| {
             // SAFETY: allocated in `alloc`; pins of it are gone: contract of `Gdr::pin`.
-            let result = unsafe { (driver.host_free)(self.address.as_ptr().cast()) };
+            let result = unsafe { driver.cu.host_free()?(self.address.as_ptr().cast()) };
             driver.check("cuMemFreeHost", result)
         });
         if let Err(error) = freed {
@@ -135,14 +135,15 @@ impl Driver {
     /// CPU and device address of new host memory. A context must be current.
     fn alloc_host(&self, len: usize) -> Result<(NonNull<u8>, u64)> {
         let (mut address, mut device_address) = (ptr::null_mut(), 0);
+        let (find, free) = (self.cu.host_device_pointer()?, self.cu.host_free()?);
         // SAFETY: the outputs are local variables.
         unsafe {
-            let result = (self.host_alloc)(&mut address, len, PORTABLE | MAPPED);
+            let result = self.cu.host_alloc()?(&mut address, len, PORTABLE | MAPPED);
             self.check("cuMemHostAlloc", result)?;
-            let result = (self.host_device_pointer)(&mut device_address, address, 0);
+            let result = find(&mut device_address, address, 0);
             self.check("cuMemHostGetDevicePointer", result)
                 .inspect_err(|_| {
-                    (self.host_free)(address);
+                    free(address);
                 })?;
         }
         let address = NonNull::new(address.cast()).ok_or(Error::NotHostMemory)?;

@@ -31,22 +31,20 @@ impl Gpu {
         let driver = super::load(OLDEST)?;
         driver.init()?;
         let device = driver.device(ordinal)?;
-        let mut context = ptr::null_mut();
-        // SAFETY: the output is a local variable; `drop` releases it.
-        let retained = unsafe { (driver.retain_context)(&mut context, device.0) };
-        driver.check("cuDevicePrimaryCtxRetain", retained)?;
         let mut gpu = Gpu {
             driver,
             device,
-            context,
+            // `drop` releases it.
+            context: driver.retain(device)?,
             frees: ptr::null_mut(),
             owner: Owner::current(),
         };
-        if driver.attribute(device, DeviceAttribute::MemoryPools) == Some(1) {
+        if driver.attribute(device, DeviceAttribute::MemoryPools)? == Some(1) {
             let mut stream = ptr::null_mut();
             gpu.in_context(|| {
                 // SAFETY: the output is a local variable; `drop` destroys it.
-                let created = unsafe { (driver.stream_create)(&mut stream, STREAM_NON_BLOCKING) };
+                let created =
+                    unsafe { driver.cu.stream_create()?(&mut stream, STREAM_NON_BLOCKING) };
                 driver.check("cuStreamCreate", created)
             })?;
             gpu.frees = stream;
@@ -60,7 +58,7 @@ impl Gpu {
         let mut address: c_ulonglong = 0;
         self.in_context(|| {
             // SAFETY: the output is a local variable.
-            let result = unsafe { (self.driver.alloc)(&mut address, len) };
+            let result = unsafe { self.driver.cu.alloc()?(&mut address, len) };
             self.driver.check("cuMemAlloc", result)
         })?;
         Ok(address)
@@ -74,12 +72,10 @@ impl Gpu {
         if !self.owner.is_current() {
             return Ok(());
         }
-        let Driver {
-            free, free_async, ..
-        } = self.driver;
+        let cu = &self.driver.cu;
         self.in_context(|| {
             // cuMemFree waits for all work of the GPU, which may be a kernel that waits for this thread.
-            if let (Ok(free_async), false) = (free_async, self.frees.is_null()) {
+            if let (Ok(free_async), false) = (cu.free_async(), self.frees.is_null()) {
                 // SAFETY: contract of this function.
                 let result = unsafe { free_async(address, self.frees) };
                 // A library that stands in for cuMemAlloc only is in between: the address is not CUDA's.
@@ -88,7 +84,7 @@ impl Gpu {
                 }
             }
             // SAFETY: contract of this function.
-            let result = unsafe { free(address) };
+            let result = unsafe { cu.free()?(address) };
             self.driver.check("cuMemFree", result)
         })
     }
@@ -107,11 +103,10 @@ impl Drop for Gpu {
         if !self.frees.is_null() {
             let _ = self.in_context(|| {
                 // SAFETY: `open` made it. Frees in it are still done.
-                let result = unsafe { (self.driver.stream_destroy)(self.frees) };
+                let result = unsafe { self.driver.cu.stream_destroy()?(self.frees) };
                 self.driver.check("cuStreamDestroy", result)
             });
         }
-        // SAFETY: `open` retained it.
-        unsafe { (self.driver.release_context)(self.device.0) };
+        let _ = self.driver.release(self.device);
     }
 }

@@ -14,6 +14,7 @@ use super::context::Home;
 use crate::error::{Call, Error, Result};
 
 /// CUresults.
+const INVALID_VALUE: c_uint = 1;
 const NOT_READY: c_uint = 600;
 /// The thread is in a host callback.
 const NOT_PERMITTED: c_uint = 800;
@@ -23,8 +24,8 @@ const CAPTURE_ERRORS: RangeInclusive<c_uint> = 900..=908;
 /// Flag of cuStreamCreate: neither waits for the default stream nor holds it up.
 const NON_BLOCKING: c_uint = 1;
 
-/// Flag of cuMemHostRegister: page-locked for all contexts.
-const PORTABLE: c_uint = 1;
+/// Of cuMemHostRegister: page-locked for the context that is current.
+const NO_FLAGS: c_uint = 0;
 
 /// While one chunk is copied between the buffer and the caller's memory, the GPU copies the other one.
 const LANES: usize = 2;
@@ -42,24 +43,35 @@ struct Lane {
 /// Copies between a GPU's memory and host memory, by CUDA's copy engine.
 ///
 /// The buffer is this library's memory, registered with CUDA, rather than CUDA's: it stays mapped even if the
-/// program destroys the context.
+/// program destroys the context. Its registration ends with the context, which is how that is noticed.
 #[derive(Debug)]
 pub(crate) struct CopyEngine {
     home: Home,
     lanes: [Lane; LANES],
     /// `LANES` chunks. Not dropped while the GPU may access it, nor in a forked child, which has not inherited it.
     buffer: ManuallyDrop<MmapMut>,
+    /// CUDA's number of the buffer's registration.
+    registration: Option<u64>,
     chunk: usize,
 }
 
 // SAFETY: owns a buffer and handles of CUDA, which accepts them from all threads.
 unsafe impl Send for CopyEngine {}
 
+/// What is known of the context that an engine was made in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum ContextState {
+    Live,
+    /// Destroyed or reset, perhaps with another one at its address: CUDA does not check the streams that were in it.
+    Gone,
+    /// CUDA does not answer.
+    Unknown,
+}
+
 impl CopyEngine {
     /// One in a context, which copies `chunk` bytes at a time.
     pub(crate) fn new(home: Home, chunk: usize) -> Result<CopyEngine> {
         let driver = home.driver();
-        let buffer = page_locked_later(chunk * LANES)?;
         let mut engine = CopyEngine {
             home,
             lanes: [const {
@@ -68,7 +80,8 @@ impl CopyEngine {
                     in_flight: false,
                 }
             }; LANES],
-            buffer: ManuallyDrop::new(buffer),
+            buffer: ManuallyDrop::new(page_locked_later(chunk * LANES)?),
+            registration: None,
             chunk,
         };
         // From here on, `Drop` undoes what is done.
@@ -76,63 +89,110 @@ impl CopyEngine {
             home,
             lanes,
             buffer,
+            registration,
             ..
         } = &mut engine;
         home.enter(|| {
-            for lane in lanes {
-                // SAFETY: the output belongs to the engine.
-                let result = unsafe { (driver.stream_create)(&mut lane.stream, NON_BLOCKING) };
-                driver.check("cuStreamCreate", result)?;
-            }
             // SAFETY: the memory is the engine's, and is unregistered before it is unmapped.
             let result = unsafe {
-                (driver.host_register)(buffer.as_mut_ptr().cast(), buffer.len(), PORTABLE)
+                driver.cu.host_register()?(buffer.as_mut_ptr().cast(), buffer.len(), NO_FLAGS)
             };
-            driver.check("cuMemHostRegister", result)
+            driver.check("cuMemHostRegister", result)?;
+            let number = driver.buffer_id(buffer.as_ptr().addr() as u64);
+            *registration = Some(number.inspect_err(|_| {
+                let unregister = driver.cu.host_unregister();
+                // SAFETY: registered above, and nothing uses it.
+                let _ =
+                    unregister.map(|unregister| unsafe { unregister(buffer.as_mut_ptr().cast()) });
+            })?);
+            for lane in lanes {
+                // SAFETY: the output belongs to the engine.
+                let result = unsafe { driver.cu.stream_create()?(&mut lane.stream, NON_BLOCKING) };
+                driver.check("cuStreamCreate", result)?;
+            }
+            Ok(())
         })?;
         log::debug!("copy engine with a buffer of {LANES} x {chunk} bytes");
         Ok(engine)
     }
 
-    /// Where it is: it copies GPU memory with the same home.
+    /// Where it was made: it copies GPU memory with the same home, while its context is live.
     pub(crate) fn home(&self) -> &Home {
         &self.home
+    }
+
+    /// Whether its context still exists.
+    pub(crate) fn is_live(&self) -> bool {
+        self.context() == ContextState::Live
+    }
+
+    fn context(&self) -> ContextState {
+        let driver = self.home.driver();
+        match driver.buffer_id(self.buffer.as_ptr().addr() as u64) {
+            Ok(number) if Some(number) == self.registration => ContextState::Live,
+            Ok(_) => ContextState::Gone,
+            Err(Error::Cuda { error, .. }) if error.code == INVALID_VALUE => ContextState::Gone,
+            Err(_) => ContextState::Unknown,
+        }
     }
 
     /// Whether the GPU has finished a copy that timed out. Does not wait.
     pub(crate) fn is_idle(&mut self) -> bool {
         let driver = self.home.driver();
         let CopyEngine { home, lanes, .. } = self;
+        if !lanes.iter().any(|lane| lane.in_flight) {
+            return true;
+        }
         let poll = || Ok(lanes.iter_mut().all(|lane| lane.poll(driver).is_some()));
         home.enter(poll).unwrap_or(false)
     }
 
-    /// Copies GPU memory to `dst`, through the buffer.
+    /// Copies `len` bytes of GPU memory to `dst`, through the buffer.
+    ///
+    /// While `dst` is written, nothing is locked, nothing of the thread is changed, and no frame has a destructor to run:
+    /// a signal handler may leave by siglongjmp. The engine is lost then.
     ///
     /// # Errors
     /// [`Error::TimedOut`] if a chunk takes longer than `patience`: the engine is then busy. What CUDA answered.
     /// `dst` is then partly written.
-    pub(crate) fn read(&mut self, src: u64, dst: &mut [u8], patience: Duration) -> Result<()> {
+    ///
+    /// # Safety
+    /// `dst` is writable for `len` bytes.
+    pub(crate) unsafe fn read(
+        &mut self,
+        src: u64,
+        dst: *mut u8,
+        len: usize,
+        patience: Duration,
+    ) -> Result<()> {
         let driver = self.home.driver();
+        let copy = driver.cu.copy_to_host()?;
         let (base, chunk) = (self.buffer.as_mut_ptr(), self.chunk);
         let CopyEngine { home, lanes, .. } = self;
-        let len = dst.len();
-        let start = |lane: &mut Lane, index: usize, bytes: &Range<usize>| {
-            let (buffer, src) = (base.wrapping_add(index * chunk), src + bytes.start as u64);
-            // SAFETY: the lane's part of the buffer, which is idle, has room for a chunk.
-            lane.start("cuMemcpyDtoHAsync", driver, |stream| unsafe {
-                (driver.copy_to_host)(buffer.cast(), src, bytes.len(), stream)
-            })
-        };
-        let finish = |lane: &mut Lane, index: usize, bytes: Range<usize>| {
-            lane.wait(driver, Some(patience))?;
-            let buffer = base.wrapping_add(index * chunk);
-            // SAFETY: the GPU has finished writing these bytes, and no one else has the buffer.
-            let bytes_read = unsafe { std::slice::from_raw_parts(buffer, bytes.len()) };
-            dst[bytes].copy_from_slice(bytes_read);
-            Ok(())
-        };
-        home.enter(|| pipeline(lanes, len, chunk, start, finish))
+        let count = len.div_ceil(chunk);
+        let buffer = |piece: usize| base.wrapping_add(piece % LANES * chunk);
+        let mut started = 0;
+        for piece in 0..count {
+            home.enter(|| {
+                while started < count.min(piece + LANES) {
+                    let bytes = piece_of(len, chunk, started);
+                    let (buffer, src) = (buffer(started), src + bytes.start as u64);
+                    // SAFETY: the lane's part of the buffer, which is idle, has room for a chunk.
+                    lanes[started % LANES].start("cuMemcpyDtoHAsync", driver, |stream| unsafe {
+                        copy(buffer.cast(), src, bytes.len(), stream)
+                    })?;
+                    started += 1;
+                }
+                lanes[piece % LANES].wait(driver, Some(patience))
+            })?;
+            let bytes = piece_of(len, chunk, piece);
+            // SAFETY: the GPU has finished writing these bytes of the buffer, which no one else has; `dst` has room for
+            // them: contract of this function.
+            unsafe {
+                ptr::copy_nonoverlapping(buffer(piece), dst.add(bytes.start), bytes.len());
+            }
+        }
+        Ok(())
     }
 
     /// Copies `src` to GPU memory, through the buffer. Waits for the GPU without limit, also after an error: a late
@@ -142,24 +202,31 @@ impl CopyEngine {
     /// As for writes through a mapping of the range.
     pub(crate) unsafe fn write(&mut self, dst: u64, src: &[u8]) -> Result<()> {
         let driver = self.home.driver();
+        let copy = driver.cu.copy_to_device()?;
         let (base, chunk) = (self.buffer.as_mut_ptr(), self.chunk);
         let CopyEngine { home, lanes, .. } = self;
-        let start = |lane: &mut Lane, index: usize, bytes: &Range<usize>| {
-            let buffer = base.wrapping_add(index * chunk);
-            // SAFETY: as in `read`; the range of the GPU's memory is the caller's.
-            unsafe {
-                ptr::copy_nonoverlapping(src[bytes.clone()].as_ptr(), buffer, bytes.len());
-                lane.start("cuMemcpyHtoDAsync", driver, |stream| {
-                    let dst = dst + bytes.start as u64;
-                    (driver.copy_to_device)(dst, buffer.cast(), bytes.len(), stream)
-                })
-            }
-        };
-        let finish = |lane: &mut Lane, _, _| lane.wait(driver, None);
         home.enter(|| {
-            let result = pipeline(lanes, src.len(), chunk, start, finish);
+            let mut result = Ok(());
+            for piece in 0..src.len().div_ceil(chunk) {
+                let bytes = piece_of(src.len(), chunk, piece);
+                let (lane, dst) = (piece % LANES, dst + bytes.start as u64);
+                let buffer = base.wrapping_add(lane * chunk);
+                result = lanes[lane].wait(driver, None).and_then(|()| {
+                    // SAFETY: the lane's part of the buffer is idle and has room for a chunk; the range of the GPU's memory
+                    // is the caller's.
+                    unsafe {
+                        ptr::copy_nonoverlapping(src[bytes.clone()].as_ptr(), buffer, bytes.len());
+                        lanes[lane].start("cuMemcpyHtoDAsync", driver, |stream| {
+                            copy(dst, buffer.cast(), bytes.len(), stream)
+                        })
+                    }
+                });
+                if result.is_err() {
+                    break;
+                }
+            }
             for lane in lanes {
-                let _ = lane.wait(driver, None);
+                result = result.and(lane.wait(driver, None));
             }
             result
         })
@@ -167,11 +234,19 @@ impl CopyEngine {
 
     /// Copies GPU memory to host memory that the program has registered with CUDA. Waits for the GPU without limit: it
     /// writes the memory until then.
-    pub(crate) fn read_directly(&mut self, src: u64, dst: &mut [u8]) -> Result<()> {
-        let driver = self.home.driver();
-        // SAFETY: `dst` is borrowed until the GPU has finished.
+    ///
+    /// # Safety
+    /// `dst` is writable for `len` bytes.
+    pub(crate) unsafe fn read_directly(
+        &mut self,
+        src: u64,
+        dst: *mut u8,
+        len: usize,
+    ) -> Result<()> {
+        let copy = self.home.driver().cu.copy_to_host()?;
+        // SAFETY: `dst` is writable until the GPU has finished: contract of this function.
         self.copy_directly("cuMemcpyDtoHAsync", |stream| unsafe {
-            (driver.copy_to_host)(dst.as_mut_ptr().cast(), src, dst.len(), stream)
+            copy(dst.cast(), src, len, stream)
         })
     }
 
@@ -180,10 +255,10 @@ impl CopyEngine {
     /// # Safety
     /// As for writes through a mapping of the range.
     pub(crate) unsafe fn write_directly(&mut self, dst: u64, src: &[u8]) -> Result<()> {
-        let driver = self.home.driver();
+        let copy = self.home.driver().cu.copy_to_device()?;
         // SAFETY: `src` is borrowed until the GPU has finished; the range of the GPU's memory is the caller's.
         self.copy_directly("cuMemcpyHtoDAsync", |stream| unsafe {
-            (driver.copy_to_device)(dst, src.as_ptr().cast(), src.len(), stream)
+            copy(dst, src.as_ptr().cast(), src.len(), stream)
         })
     }
 
@@ -201,26 +276,9 @@ impl CopyEngine {
     }
 }
 
-/// Copies `len` bytes, `chunk` at a time, with one copy in flight in each lane.
-fn pipeline(
-    lanes: &mut [Lane; LANES],
-    len: usize,
-    chunk: usize,
-    mut start: impl FnMut(&mut Lane, usize, &Range<usize>) -> Result<()>,
-    mut finish: impl FnMut(&mut Lane, usize, Range<usize>) -> Result<()>,
-) -> Result<()> {
-    let count = len.div_ceil(chunk);
-    let bytes = |i: usize| i * chunk..len.min((i + 1) * chunk);
-    for i in 0..count + LANES {
-        let lane = i % LANES;
-        if let Some(earlier) = i.checked_sub(LANES).filter(|&earlier| earlier < count) {
-            finish(&mut lanes[lane], lane, bytes(earlier))?;
-        }
-        if i < count {
-            start(&mut lanes[lane], lane, &bytes(i))?;
-        }
-    }
-    Ok(())
+/// The bytes of one piece of a copy.
+fn piece_of(len: usize, chunk: usize, piece: usize) -> Range<usize> {
+    piece * chunk..len.min((piece + 1) * chunk)
 }
 
 impl Lane {
@@ -242,8 +300,13 @@ impl Lane {
         if !self.in_flight {
             return Some(Ok(()));
         }
-        // SAFETY: the stream is ours.
-        let result = unsafe { (driver.stream_query)(self.stream) };
+        let query = match driver.cu.stream_query() {
+            Ok(query) => query,
+            // Nothing was started without it.
+            Err(missing) => return Some(Err(missing)),
+        };
+        // SAFETY: the stream is ours, in a context that exists.
+        let result = unsafe { query(self.stream) };
         self.in_flight =
             matches!(result, NOT_READY | NOT_PERMITTED) || CAPTURE_ERRORS.contains(&result);
         (!self.in_flight).then(|| driver.check("cuStreamQuery", result))
@@ -284,35 +347,44 @@ impl Drop for CopyEngine {
         if !self.home.owner().is_current() {
             return;
         }
-        if !self.is_idle() {
-            log::warn!(
-                "the copy engine is still busy: {} bytes stay allocated",
-                self.buffer.len()
-            );
-            return;
-        }
         let driver = self.home.driver();
-        let CopyEngine {
-            home,
-            lanes,
-            buffer,
-            ..
-        } = self;
-        let undone = home.enter(|| {
-            let streams = lanes.iter().map(|lane| lane.stream);
-            // SAFETY: streams and registration are the engine's, and idle.
-            unsafe {
-                for stream in streams.filter(|stream| !stream.is_null()) {
-                    (driver.stream_destroy)(stream);
-                }
-                // Fails if registering has failed, or the program has reset the device.
-                (driver.host_unregister)(buffer.as_mut_ptr().cast());
+        match self.context() {
+            ContextState::Gone => {
+                log::debug!("the context of a copy engine is gone, and its streams with it")
             }
-            Ok(())
-        });
-        if undone.is_ok() {
-            // SAFETY: not used again.
-            unsafe { ManuallyDrop::drop(buffer) }
+            ContextState::Live if self.is_idle() => {
+                let CopyEngine {
+                    home,
+                    lanes,
+                    buffer,
+                    ..
+                } = self;
+                let undone = home.enter(|| {
+                    let (destroy, unregister) =
+                        (driver.cu.stream_destroy()?, driver.cu.host_unregister()?);
+                    let streams = lanes.iter().map(|lane| lane.stream);
+                    // SAFETY: streams and registration are the engine's, and idle; the context that they are in exists.
+                    let result = unsafe {
+                        for stream in streams.filter(|stream| !stream.is_null()) {
+                            destroy(stream);
+                        }
+                        unregister(buffer.as_mut_ptr().cast())
+                    };
+                    driver.check("cuMemHostUnregister", result)
+                });
+                if undone.is_err() {
+                    return;
+                }
+            }
+            context => {
+                let len = self.buffer.len();
+                log::warn!(
+                    "a copy engine is still in use ({context:?}): {len} bytes stay allocated"
+                );
+                return;
+            }
         }
+        // SAFETY: CUDA does not know the buffer any more, and it is not used again.
+        unsafe { ManuallyDrop::drop(&mut self.buffer) }
     }
 }

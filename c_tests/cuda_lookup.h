@@ -1,0 +1,47 @@
+/*
+ * Which functions the library looks up in libcuda: a dlsym of the program's own, which comes before libc's. It hides functions
+ * from the library, or puts others in their place.
+ */
+#ifndef CUDA_LOOKUP_H
+#define CUDA_LOOKUP_H
+
+#include "check.h"
+
+#include <dlfcn.h>
+
+/* Called for each name that starts with "cu": returns `found`, another function, or NULL for a name that is not there. */
+static void *(*lookup)(const char *name, void *found);
+
+static void *(*libcs_dlsym)(void *, const char *);
+
+static __attribute__((noinline)) void find_libcs_dlsym(void)
+{
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+    size_t i;
+
+    for (i = 0; libcs_dlsym == NULL && i < sizeof(versions) / sizeof(versions[0]); i++)
+        *(void **)&libcs_dlsym = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    if (libcs_dlsym == NULL)
+        abort();
+}
+
+static __attribute__((noinline)) void *look_up(void *handle, const char *name)
+{
+    void *found = lookup(name, libcs_dlsym(handle, name));
+
+    if (found == NULL)
+        (void)libcs_dlsym(handle, "no such function"); /* sets what dlerror returns */
+    return found;
+}
+
+/* Leaves by a jump, because RTLD_NEXT depends on the address that libc's function will return to. */
+__attribute__((optimize("O2"))) void *dlsym(void *restrict handle, const char *restrict name)
+{
+    if (libcs_dlsym == NULL)
+        find_libcs_dlsym();
+    if (lookup != NULL && strncmp(name, "cu", 2) == 0)
+        return look_up(handle, name);
+    return libcs_dlsym(handle, name);
+}
+
+#endif

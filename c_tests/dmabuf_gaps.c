@@ -1,0 +1,159 @@
+/*
+ * The dma-buf backend, and ranges whose first address lies in no allocation: UCX, libfabric, aws-ofi-nccl, MSCCL++ and NIXL
+ * round a buffer down to a GPU page, and pin up to the end of the last one. CUDA exports such a range if there is an allocation
+ * in it.
+ */
+
+#include "gpu.h"
+
+#include <pthread.h>
+
+#define SMALL 4096
+
+static gdr_t g;
+
+/* Whether CUDA knows the address. */
+static int is_known(CUdeviceptr address)
+{
+    int ordinal;
+
+    return cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) == CUDA_SUCCESS;
+}
+
+/* A small buffer, whose page begins and ends, as asked for, in memory that is not allocated. */
+struct gap {
+    CUdeviceptr buffer, page;
+    CUdeviceptr after; /* live, or 0 */
+};
+
+static struct gap make_gap(int is_last_known)
+{
+    CUdeviceptr before, after;
+    struct gap gap;
+
+    CUDA(cuMemAlloc(&before, GPU_PAGE_SIZE / 2));
+    CUDA(cuMemAlloc(&gap.buffer, SMALL));
+    CUDA(cuMemAlloc(&after, GPU_PAGE_SIZE));
+    gap.page = round_down(gap.buffer, GPU_PAGE_SIZE);
+    gap.after = after;
+    CUDA(cuMemFree(before));
+    if (!is_last_known) {
+        CUDA(cuMemFree(after));
+        gap.after = 0;
+    }
+    return gap;
+}
+
+static void free_gap(struct gap *gap)
+{
+    CUDA(cuMemFree(gap->buffer));
+    if (gap->after != 0)
+        CUDA(cuMemFree(gap->after));
+}
+
+/* Pins and maps the page, and finds the buffer in it. */
+static void use_gap(const struct gap *gap)
+{
+    gdr_mh_t handle = pin(g, gap->page, GPU_PAGE_SIZE);
+    unsigned char *va = map(g, handle, GPU_PAGE_SIZE), sent[SMALL], seen[SMALL];
+    size_t offset = gap->buffer - gap->page;
+
+    CHECK_EQUAL(info_of(g, handle).va, gap->page);
+    fill(sent, SMALL, (unsigned)offset);
+    CHECK_OK(gdr_copy_to_mapping(handle, va + offset, sent, SMALL));
+    CHECK_OK(gdr_copy_from_mapping(handle, seen, va + offset, SMALL));
+    CHECK_BYTES(seen, sent, SMALL);
+    CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+}
+
+static void *use_gap_without_context(void *gap)
+{
+    CUcontext context;
+
+    use_gap(gap);
+    CUDA(cuCtxGetCurrent(&context));
+    CHECK(context == NULL);
+    return NULL;
+}
+
+static void in_thread_without_context(struct gap *gap)
+{
+    pthread_t thread;
+
+    CHECK(pthread_create(&thread, NULL, use_gap_without_context, gap) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void page_that_begins_in_no_allocation_is_pinned(CUcontext other, int gpus)
+{
+    struct gap gap = make_gap(1);
+    CUcontext own, now;
+
+    CUDA(cuCtxGetCurrent(&own));
+    CHECK(gap.page != gap.buffer);
+    CHECK(!is_known(gap.page));
+    CHECK(is_known(gap.page + GPU_PAGE_SIZE - 1));
+    use_gap(&gap);
+    in_thread_without_context(&gap);
+    if (gpus > 1) {
+        /* The memory decides, not the current context. */
+        CUDA(cuCtxSetCurrent(other));
+        use_gap(&gap);
+        CUDA(cuCtxGetCurrent(&now));
+        CHECK(now == other);
+        CUDA(cuCtxSetCurrent(own));
+    }
+    free_gap(&gap);
+}
+
+static void page_with_an_allocation_inside_is_pinned(int gpus)
+{
+    struct gap gap = make_gap(0);
+
+    CHECK(!is_known(gap.page));
+    CHECK(!is_known(gap.page + GPU_PAGE_SIZE - 1));
+    use_gap(&gap);
+    if (gpus == 1)
+        in_thread_without_context(&gap);
+    free_gap(&gap);
+}
+
+static void page_without_an_allocation_is_refused(void)
+{
+    struct gap gap = make_gap(0);
+    gdr_mh_t handle = {7};
+
+    free_gap(&gap);
+    CHECK(!is_known(gap.buffer));
+    CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)gap.page, GPU_PAGE_SIZE, 0, 0, &handle), EINVAL);
+    CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)&gap, sizeof(gap), 0, 0, &handle), EINVAL);
+    CHECK_EQUAL(handle.h, 7);
+}
+
+int main(void)
+{
+    CUcontext first, context;
+    int gpus, i;
+
+    g = gdr_open();
+    CHECK(g != NULL);
+    if (!uses_dmabuf(g))
+        waive("dmabuf_gaps", "gdr_open chose gdrdrv");
+    gpu_init();
+    CUDA(cuCtxGetCurrent(&first));
+    CUDA(cuDeviceGetCount(&gpus));
+    for (i = gpus - 1; i >= 0; i--) {
+        CUdevice device;
+
+        CUDA(cuDeviceGet(&device, i));
+        CUDA(cuDevicePrimaryCtxRetain(&context, device));
+        CUDA(cuCtxSetCurrent(context));
+        page_that_begins_in_no_allocation_is_pinned(i > 0 ? first : NULL, i > 0 ? gpus : 1);
+        page_with_an_allocation_inside_is_pinned(gpus);
+        page_without_an_allocation_is_refused();
+        CUDA(cuDevicePrimaryCtxRelease(device));
+    }
+    CHECK_OK(gdr_close(g));
+    return passed("dmabuf_gaps");
+}
