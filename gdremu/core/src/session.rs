@@ -222,10 +222,8 @@ impl Record {
 
     /// Publishes how many page tables this device has pinned.
     pub fn set_pins(&self, pins: u64) {
-        // A removed record has no readers.
-        if let Ok(file) = OpenOptions::new().write(true).open(&self.path) {
-            let _ = file.set_len(pins);
-        }
+        // By name, as the program may have no descriptor left. A removed record has no readers.
+        let _ = nix::unistd::truncate(&self.path, i64::try_from(pins).unwrap_or(i64::MAX));
     }
 
     /// Removes the record of a device that was released.

@@ -34,8 +34,10 @@ pub(crate) fn open(text: &str, flags: c_int) -> Result<c_int, Errno> {
     } else {
         0
     };
+    // As in gdremu-core: the flag distinguishes gdremu's files from those of the library under test.
+    let flags = close_on_exec | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name ends with a NUL byte.
-    let fd = unsafe { libc::memfd_create(c"gdrdrv".as_ptr(), close_on_exec) };
+    let fd = unsafe { libc::memfd_create(c"gdrdrv".as_ptr(), flags) };
     if fd < 0 {
         return Err(errno(std::io::Error::last_os_error()));
     }

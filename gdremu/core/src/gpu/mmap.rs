@@ -53,7 +53,9 @@ pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
     let len = off_t::try_from(len).map_err(|_| Errno::EINVAL)?;
     // SAFETY: a NUL-terminated name; the descriptor that comes back is ours.
     let file = unsafe {
-        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
+        // With a flag that no library under test uses: tests deny memfd_create to the library by its flags.
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        let fd = libc::memfd_create(name.as_ptr(), flags);
         if fd < 0 {
             return Err(last_errno());
         }
@@ -88,7 +90,9 @@ pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
 /// Occupies `len` bytes of address space at a multiple of `align`, both multiples of the page size:
 /// no memory, and every touch raises SIGSEGV.
 pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
-    let all = len.checked_add(align).ok_or(Errno::ENOMEM)?;
+    // The kernel starts mappings on pages. No gap of unused pages is left: neighbors may merge.
+    let slack = align.saturating_sub(page_size());
+    let all = len.checked_add(slack).ok_or(Errno::ENOMEM)?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: no address is asked for, so nothing is replaced.
     let start = unsafe { mmap(0, all, libc::PROT_NONE, flags, -1, 0)? };
