@@ -3,6 +3,7 @@
 #include "emulator.h"
 #include "fault.h"
 #include "gpu.h"
+#include "logged.h"
 
 #undef gdr_get_info
 int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
@@ -194,8 +195,9 @@ static void close_after_a_failed_unpin_gives_everything_back(void)
 /* close continues after a failed call, and returns the first error. */
 static void close_fails(void)
 {
-    /* Close replaces mappings in place; where that fails, it unmaps them. */
-    static const char *const calls[] = {"UNPIN_BUFFER:%s@1", "MMAP_FIXED:ENOMEM@1,MUNMAP:%s@1", "CLOSE:%s@1"};
+    /* Close replaces mappings in place; where both replacements fail, it unmaps them. */
+    static const char *const calls[] = {"UNPIN_BUFFER:%s@1", "MMAP_FIXED:ENOMEM@1,MMAP_FIXED:ENOMEM@2,MUNMAP:%s@1",
+                                        "CLOSE:%s@1"};
     int before = open_descriptors();
     size_t call, error;
 
@@ -222,16 +224,41 @@ static void close_fails(void)
     }
 }
 
-/* If the replacement cannot be mapped, the range is unmapped. */
-static void mapping_that_cannot_be_replaced_is_unmapped(gdr_t g)
+static gdr_t logging;
+static char *unpinned;
+
+static void unpin_a_mapping(void)
 {
-    gdr_mh_t handle = pin(g, buffer.address, SIZE);
-    char *va = map(g, handle, SIZE);
+    gdr_mh_t handle;
+
+    logging = open_driver();
+    handle = pin(logging, buffer.address, SIZE);
+    unpinned = map(logging, handle, SIZE);
+    CHECK_OK(gdr_unpin_buffer(logging, handle));
+}
+
+/* If the empty file cannot be mapped, memory without access is; if that cannot either, the range is unmapped. */
+static void mapping_that_cannot_be_replaced_is_unmapped(void)
+{
+    const char *log;
 
     faults("MMAP_FIXED:ENOMEM@1");
-    CHECK_OK(gdr_unpin_buffer(g, handle));
-    CHECK_UNMAPPED(va);
-    CHECK_UNMAPPED(va + SIZE - 1);
+    log = log_of(unpin_a_mapping, "3");
+    CHECK_LOGGED(log, "WARN: ");
+    CHECK_LOGGED(log, "raises SIGSEGV instead of SIGBUS");
+    CHECK_NOT_LOGGED(log, "unmapped");
+    CHECK_EQUAL(fault_at(unpinned), SIGSEGV);
+    CHECK_EQUAL(fault_at(unpinned + SIZE - 1), SIGSEGV);
+    check_new_mappings_avoid(unpinned);
+    check_new_mappings_avoid(unpinned + SIZE - 1);
+    CHECK_OK(gdr_close(logging));
+
+    faults("MMAP_FIXED:ENOMEM@1,MMAP_FIXED:ENOMEM@2");
+    log = log_of(unpin_a_mapping, "3");
+    CHECK_LOGGED(log, "is unmapped");
+    CHECK_UNMAPPED(unpinned);
+    CHECK_UNMAPPED(unpinned + SIZE - 1);
+    CHECK_OK(gdr_close(logging));
     faults(NULL);
     nothing_is_pinned();
 }
@@ -427,9 +454,9 @@ int main(void)
     unmap_fails(g);
     info_fails(g);
     unpin_fails(g);
-    mapping_that_cannot_be_replaced_is_unmapped(g);
     endlessly_interrupted_calls_fail(g);
     CHECK_OK(gdr_close(g));
+    mapping_that_cannot_be_replaced_is_unmapped();
     close_fails();
     close_after_a_failed_unpin_gives_everything_back();
     callback_flag_fails();

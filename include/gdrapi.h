@@ -132,7 +132,8 @@ gdr_t gdr_open(void);
 
 /**
  * Closes g; buffers still pinned or mapped are unmapped and unpinned first.
- * Touching one of those mappings afterwards raises SIGBUS.
+ * Touching one of those mappings afterwards raises SIGBUS or SIGSEGV; its
+ * addresses stay reserved.
  *
  * In a forked child, closes the child's copies of the descriptors behind g, so
  * that the driver can release the pins when the parent ends. The parent's
@@ -173,9 +174,9 @@ int gdr_pin_buffer_v2(gdr_t g, unsigned long addr, size_t size, uint32_t flags, 
 
 /**
  * Unpins the buffer, after unmapping it if it is mapped; touching that mapping
- * afterwards raises SIGBUS. The handle is invalid from then on. If the driver
- * reports an error, that is returned and the handle stays valid, for another
- * attempt or for gdr_close.
+ * afterwards raises SIGBUS or SIGSEGV, and its addresses stay reserved. The
+ * handle is invalid from then on. If the driver reports an error, that is
+ * returned and the handle stays valid, for another attempt or for gdr_close.
  *
  * EINVAL: not a pin of g. EACCES: forked child.
  */

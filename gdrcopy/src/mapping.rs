@@ -148,7 +148,7 @@ impl Mapping {
     }
 
     /// Takes the GPU memory away and leaves the addresses reserved, so that a stale pointer into the
-    /// mapping raises SIGBUS as long as the process lives.
+    /// mapping raises SIGBUS or SIGSEGV as long as the process lives.
     #[doc(hidden)]
     pub fn retire(mut self) -> std::result::Result<(), (Mapping, Error)> {
         self.region.retire().map_err(|error| (self, error))

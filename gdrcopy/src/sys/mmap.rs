@@ -1,18 +1,27 @@
 //! The CPU addresses of a mapping: made by mmap of the driver's descriptor and released by munmap, or borrowed
 //! from host memory; read and written by the copy routines.
 
+use std::ffi::CStr;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::num::NonZeroUsize;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::MmapOptions;
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 
 use crate::error::{Call, Error, Result};
 use crate::sys::fork::Owner;
+
+/// Ranges of a process that are replaced by empty files. Neighboring files are never merged, and a process has
+/// 65,530 mappings at most by default (`vm.max_map_count`), so later ranges become anonymous memory.
+const FILES: usize = 1000;
+
+/// The ranges that were replaced, or meant to be. A forked child inherits both them and their number.
+static RETIRED: AtomicUsize = AtomicUsize::new(0);
 
 /// Memory that the GPU shares. Raw memory, never a Rust reference: the GPU writes it at any time.
 ///
@@ -94,38 +103,89 @@ impl Region {
         Ok(())
     }
 
-    /// Takes the driver's memory away, but keeps the addresses reserved: touching them raises SIGBUS, as
-    /// it does with the driver's own revoked mappings, and no later mmap is placed where stale pointers
-    /// point to. They stay reserved for the life of the process.
+    /// Takes the driver's memory away, but keeps the addresses reserved for the life of the process: no
+    /// later mmap is placed where stale pointers point to, and touching them raises a signal. That is SIGBUS,
+    /// as with the driver's own revoked mappings, for the first [`FILES`] ranges of the process, and SIGSEGV
+    /// for later ones and where no empty file can be made.
     ///
-    /// Where that fails, the region is unmapped; where that fails too, it stays as it was.
+    /// Where that fails, the region is unmapped; where that fails too, it stays as it was. Allocates nothing.
     pub(crate) fn retire(&mut self) -> Result<()> {
         self.owner.check()?;
         if !self.is_mapped {
             return Ok(());
         }
-        match self.replace_by_empty_file() {
+        let before = RETIRED.fetch_add(1, Ordering::Relaxed);
+        match self.replace_by_nothing(before < FILES) {
             Ok(()) => {
                 self.is_mapped = false;
+                self.exempt_from_dumps_and_locks();
                 Ok(())
             }
             Err(errno) => {
-                log::debug!("{self:?} is unmapped instead of made to raise SIGBUS: {errno}");
+                log::warn!(
+                    "closed mapping {self:?} is unmapped, as it cannot be replaced ({errno}): later mappings may get \
+                     its addresses"
+                );
                 self.unmap()
             }
         }
     }
 
+    /// Puts memory in its place that cannot be accessed.
+    fn replace_by_nothing(&self, by_file: bool) -> nix::Result<()> {
+        if by_file {
+            match self.replace_by_empty_file() {
+                Ok(()) => return Ok(()),
+                Err(errno) => log::warn!(
+                    "closed mapping {self:?} raises SIGSEGV instead of SIGBUS, as there is no empty file for it: {errno}"
+                ),
+            }
+        }
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS | MapFlags::MAP_NORESERVE;
+        self.replace(ProtFlags::PROT_NONE, flags, None)
+    }
+
     /// Maps an empty file in its place: all of it lies beyond the end of that file.
     fn replace_by_empty_file(&self) -> nix::Result<()> {
-        let empty = memfd_create(c"gdrapi-closed-mapping", MFdFlags::MFD_CLOEXEC)?;
+        const NAME: &CStr = c"gdrapi-closed-mapping";
+        // From Linux 6.3 on, vm.memfd_noexec=2 demands it; earlier kernels refuse it.
+        let noexec = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
+        let cloexec = MFdFlags::MFD_CLOEXEC;
+        let empty =
+            memfd_create(NAME, cloexec | noexec).or_else(|_| memfd_create(NAME, cloexec))?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        self.replace(protection, MapFlags::MAP_SHARED, Some(&empty))
+    }
+
+    fn replace(
+        &self,
+        protection: ProtFlags,
+        flags: MapFlags,
+        file: Option<&OwnedFd>,
+    ) -> nix::Result<()> {
         let (address, len) = (NonZeroUsize::new(self.address().addr()), self.len());
         let len = NonZeroUsize::new(len).ok_or(nix::errno::Errno::EINVAL)?;
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+        let flags = flags | MapFlags::MAP_FIXED;
         // SAFETY: the range is the one that mmap returned and is still mapped, so that nothing else of
         // the process is replaced.
-        unsafe { mmap(address, len, protection, flags, empty, 0) }.map(drop)
+        unsafe {
+            match file {
+                Some(file) => mmap(address, len, protection, flags, file, 0),
+                None => mmap_anonymous(address, len, protection, flags),
+            }
+        }
+        .map(drop)
+    }
+
+    /// What replaced the driver's memory holds no data: like that memory, it is not written into core files and
+    /// does not count as locked (`mlockall(MCL_FUTURE)`). From then on it is the same as neighbors of its kind,
+    /// and the kernel merges them.
+    fn exempt_from_dumps_and_locks(&self) {
+        // SAFETY: the range is ours and has no content. A failure has no effect on who may access it.
+        unsafe {
+            libc::madvise(self.address().cast(), self.len(), libc::MADV_DONTDUMP);
+            libc::munlock(self.address().cast(), self.len());
+        }
     }
 }
 

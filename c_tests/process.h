@@ -1,0 +1,59 @@
+/* What /proc reports about this process. */
+#ifndef PROCESS_H
+#define PROCESS_H
+
+#include "check.h"
+
+#include <stdint.h>
+
+/* A number of /proc/self/status in KiB, as status_kib("VmLck"). */
+static inline long status_kib(const char *name)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    size_t len = strlen(name);
+    char line[256];
+    long kib = -1;
+
+    CHECK(file != NULL);
+    while (fgets(line, sizeof(line), file) != NULL)
+        if (strncmp(line, name, len) == 0 && line[len] == ':')
+            kib = atol(line + len + 1);
+    fclose(file);
+    CHECK(kib >= 0);
+    return kib;
+}
+
+/* Number of mappings, as vm.max_map_count counts them. */
+static inline int mappings(void)
+{
+    FILE *file = fopen("/proc/self/maps", "r");
+    int lines = 0, c;
+
+    CHECK(file != NULL);
+    while ((c = getc(file)) != EOF)
+        lines += c == '\n';
+    fclose(file);
+    return lines;
+}
+
+/* Whether the mapping at that address has this flag of /proc/self/smaps, as "dd" (not in core files). */
+static inline int has_flag(const void *address, const char *flag)
+{
+    FILE *file = fopen("/proc/self/smaps", "r");
+    int inside = 0, found = -1;
+    unsigned long start, end;
+    char line[4096 + 256];
+
+    CHECK(file != NULL);
+    while (found < 0 && fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+            inside = start <= (uintptr_t)address && (uintptr_t)address < end;
+        else if (inside && strncmp(line, "VmFlags:", 8) == 0)
+            found = strstr(line + 8, flag) != NULL;
+    }
+    fclose(file);
+    CHECK(found >= 0);
+    return found;
+}
+
+#endif
