@@ -1,15 +1,19 @@
 //! The memory that handles point into: one slot per handle, taken from a ring.
 //!
-//! Slots are taken in turn around a ring of eight million, so that a stale handle stays stale for a long
-//! time. The address space is not released while the library is loaded; the physical memory behind
-//! slots freed long ago is, and then reads as zeros, which is a free slot.
+//! Slots are taken in turn around a ring of one million, so that a stale handle stays stale for at least half
+//! a million pins; of fewer where the address space is limited. The address space is not released while the
+//! library is loaded; the physical memory behind slots freed long ago is, and then reads as zeros, which is a
+//! free slot.
 
+use std::fs::File;
+use std::io::Read;
 use std::mem::{offset_of, size_of};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gdrcopy::MappingType;
-use gdrcopy::sys::fork::OpenFile;
+use gdrcopy::sys::fork::{OpenFile, page_size};
+use libc::c_void;
 use nix::errno::Errno;
 
 /// What a handle points to.
@@ -154,25 +158,30 @@ pub(crate) struct Arena {
     next: usize,
     live: usize,
     /// Live slots in each step of [`STEP`].
-    live_in_step: Vec<u32>,
+    live_in_step: [u32; FULL / STEP],
+    /// The process locks its memory (`mlockall`), and steps are unlocked while nothing in them is live.
+    relocks: bool,
 }
 
 /// Slots that are committed at once, and whose memory is given back together: 1 MiB.
-const STEP: usize = (1 << 20) / size_of::<Slot>();
-/// Slots of a full-size arena: 1 GiB of address space. At most half of them are live at a time, so a freed
-/// one is not reused for at least four million pins.
-const FULL: usize = 8 << 20;
+const STEP: usize = STEP_BYTES / size_of::<Slot>();
+const STEP_BYTES: usize = 1 << 20;
+/// Slots of a full-size arena: 128 MiB of address space. At most half of them are live at a time, so a freed
+/// one is not reused for at least half a million pins.
+const FULL: usize = 1 << 20;
 
 impl Arena {
-    /// Reserves address space: as much as the process may have.
+    /// Reserves address space for a full-size arena. Where the process may have only a limited amount, the
+    /// rest of it is the program's: at most a sixteenth of what is left.
     pub(crate) fn reserve() -> std::result::Result<Arena, Errno> {
-        let mut slots = FULL;
+        let mut slots = slots_within(address_space_left());
         loop {
+            let bytes = slots * size_of::<Slot>();
             // SAFETY: a new private mapping at an address of the kernel's choice touches no other memory.
             let address = unsafe {
                 libc::mmap(
                     ptr::null_mut(),
-                    slots * size_of::<Slot>(),
+                    bytes,
                     libc::PROT_NONE,
                     libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                     -1,
@@ -180,19 +189,23 @@ impl Arena {
                 )
             };
             if address != libc::MAP_FAILED {
+                // With mlockall(MCL_FUTURE) all of it counts as locked. Only what is committed should.
+                // SAFETY: the range is ours; a failure has no effect on its content.
+                unsafe { libc::munlock(address, bytes) };
                 return Ok(Arena {
                     base: address.expose_provenance(),
                     slots,
                     committed: 0,
                     next: 0,
                     live: 0,
-                    live_in_step: vec![0; slots / STEP],
+                    live_in_step: [0; FULL / STEP],
+                    relocks: false,
                 });
             }
             if slots == STEP {
                 return Err(Errno::last());
             }
-            slots = (slots / 4).max(STEP);
+            slots = whole_steps(slots / 4);
         }
     }
 
@@ -221,6 +234,8 @@ impl Arena {
             if self.next == self.committed {
                 self.commit()?;
                 publish(self.base, self.committed * size_of::<Slot>());
+            } else if self.next.is_multiple_of(STEP) {
+                self.relock(self.next / STEP);
             }
             let index = self.next;
             let slot = self.slot(index);
@@ -240,20 +255,30 @@ impl Arena {
         }
     }
 
+    /// Makes the next step readable and writable. A new mapping, unlike mprotect, is locked if the process
+    /// locks its memory, and is allowed in sandboxes that deny mprotect.
     fn commit(&mut self) -> std::result::Result<(), Errno> {
-        let bytes = STEP * size_of::<Slot>();
-        let address = self.base + self.committed * size_of::<Slot>();
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the range is part of our own reservation, not used yet.
-        match unsafe {
-            libc::mprotect(ptr::with_exposed_provenance_mut(address), bytes, protection)
-        } {
-            0 => {
-                self.committed += STEP;
-                Ok(())
-            }
-            _ => Err(Errno::last()),
+        let mapped = unsafe {
+            libc::mmap(
+                self.step(self.committed / STEP),
+                STEP_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return Err(Errno::last());
         }
+        self.committed += STEP;
+        Ok(())
+    }
+
+    /// The address of a step.
+    fn step(&self, step: usize) -> *mut c_void {
+        ptr::with_exposed_provenance_mut(self.base + step * STEP_BYTES)
     }
 
     /// Takes back the slot at this address, which was cleared.
@@ -268,14 +293,64 @@ impl Arena {
 
     /// Releases the memory of a step if all its slots are dead: they continue to read as `FREE`.
     fn trim(&mut self, step: usize) {
-        if self.live_in_step[step] == 0 {
-            let bytes = STEP * size_of::<Slot>();
-            let address = ptr::with_exposed_provenance_mut(self.base + step * bytes);
-            // SAFETY: the range is ours; all its slots are free, which zeroed memory is too. It is only
-            // advice: a failure costs memory, nothing else.
-            unsafe { libc::madvise(address, bytes, libc::MADV_DONTNEED) };
+        if self.live_in_step[step] != 0 {
+            return;
+        }
+        let address = self.step(step);
+        // SAFETY: the range is ours; all its slots are free, which zeroed memory is too. It is only
+        // advice: a failure costs memory, nothing else.
+        unsafe {
+            if libc::madvise(address, STEP_BYTES, libc::MADV_DONTNEED) != 0
+                && libc::munlock(address, STEP_BYTES) == 0
+            {
+                self.relocks = libc::madvise(address, STEP_BYTES, libc::MADV_DONTNEED) == 0;
+            }
         }
     }
+
+    /// Locks a step again that `trim` has unlocked.
+    fn relock(&self, step: usize) {
+        if self.relocks {
+            // SAFETY: the range is ours; a failure has no effect on its content.
+            unsafe { libc::mlock(self.step(step), STEP_BYTES) };
+        }
+    }
+}
+
+/// `slots`, in whole steps; at least one step.
+fn whole_steps(slots: usize) -> usize {
+    (slots / STEP * STEP).max(STEP)
+}
+
+/// The number of slots for an arena, where `left` bytes of address space are left; `None`: no limit.
+fn slots_within(left: Option<u64>) -> usize {
+    let share = left.map_or(u64::MAX, |left| left / 16);
+    let slots = usize::try_from(share).unwrap_or(usize::MAX) / size_of::<Slot>();
+    whole_steps(slots.min(FULL))
+}
+
+/// How many more bytes of address space the process may use; `None` if it is not limited (`ulimit -v`).
+fn address_space_left() -> Option<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the output is a local variable.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
+    if result != 0 || limit.rlim_cur == libc::RLIM_INFINITY {
+        return None;
+    }
+    // Where it cannot be read, as without /proc, a sixteenth of the whole limit still leaves most of it.
+    let used = address_space_used().unwrap_or(0);
+    Some(limit.rlim_cur.saturating_sub(used))
+}
+
+/// Bytes of address space in use.
+fn address_space_used() -> Option<u64> {
+    let mut text = [0; 128];
+    let len = File::open("/proc/self/statm").ok()?.read(&mut text).ok()?;
+    let pages = str::from_utf8(text.get(..len)?).ok()?.split(' ').next()?;
+    Some(pages.parse::<u64>().ok()? * page_size() as u64)
 }
 
 impl Drop for Arena {
@@ -301,19 +376,69 @@ mod tests {
     }
 
     #[test]
-    fn freed_slot_is_not_reused_for_a_million_pins() {
+    fn freed_slot_is_not_reused_for_half_a_million_pins() {
         let mut arena = Arena::reserve().expect("address space");
         let first = take(&mut arena);
         let address = ptr::from_ref(first).addr();
         first.clear();
         arena.give_back(address);
-        for _ in 0..1_000_000 {
+        for _ in 0..500_000 {
             let slot = take(&mut arena);
             assert_ne!(ptr::from_ref(slot).addr(), address);
             slot.clear();
             arena.give_back(ptr::from_ref(slot).addr());
         }
         assert_eq!(arena.live, 0);
+    }
+
+    #[test]
+    fn arena_takes_at_most_a_sixteenth_of_limited_address_space() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(slots_within(None), FULL);
+        assert_eq!(slots_within(Some(u64::MAX)), FULL);
+        assert_eq!(slots_within(Some(2048 * MIB)), FULL);
+        assert_eq!(slots_within(Some(2047 * MIB)), 127 * STEP);
+        assert_eq!(slots_within(Some(32 * MIB)), 2 * STEP);
+        assert_eq!(slots_within(Some(0)), STEP);
+        let used = address_space_used().expect("/proc");
+        assert!(used > MIB && used < 1 << 47, "{used}");
+    }
+
+    /// Pages of a step that are in memory.
+    fn resident(arena: &Arena, step: usize) -> usize {
+        let mut pages = vec![0; STEP_BYTES / page_size()];
+        // SAFETY: the step is mapped, and there is a byte for each of its pages.
+        let result = unsafe { libc::mincore(arena.step(step), STEP_BYTES, pages.as_mut_ptr()) };
+        assert_eq!(result, 0);
+        pages.iter().filter(|&&page| page & 1 == 1).count()
+    }
+
+    #[test]
+    fn memory_of_dead_locked_steps_is_released_and_locked_again() {
+        fn pin_and_unpin(arena: &mut Arena, times: usize) {
+            for _ in 0..times {
+                let slot = take(arena);
+                slot.clear();
+                arena.give_back(ptr::from_ref(slot).addr());
+            }
+        }
+        let mut arena = Arena::reserve().expect("address space");
+        arena.slots = 2 * STEP;
+        pin_and_unpin(&mut arena, 1);
+        // As mlockall(MCL_FUTURE) would have done, without its effect on other tests.
+        // SAFETY: the step is ours.
+        if unsafe { libc::mlock(arena.step(0), STEP_BYTES) } != 0 {
+            return; // RLIMIT_MEMLOCK is less than a step.
+        }
+        assert_eq!(resident(&arena, 0), STEP_BYTES / page_size());
+        pin_and_unpin(&mut arena, STEP);
+        assert_eq!(resident(&arena, 0), 0, "the next step is in use");
+        pin_and_unpin(&mut arena, STEP);
+        assert_eq!(
+            resident(&arena, 0),
+            STEP_BYTES / page_size(),
+            "in use again"
+        );
     }
 
     #[test]

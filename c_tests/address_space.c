@@ -1,0 +1,63 @@
+/* gdr_open in programs whose address space or locked memory is limited. */
+
+#include "gpu.h"
+#include "process.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#define MIB 1024L /* in KiB */
+
+/* Of what is left, the library leaves almost all to the program. */
+static void limited_address_space_stays_the_programs(void)
+{
+    const rlim_t left = 1400 * MIB;
+    struct rlimit limit;
+    void *memory;
+    gdr_t g;
+
+    CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = ((rlim_t)status_kib("VmSize") + left) * 1024;
+    if (setrlimit(RLIMIT_AS, &limit) != 0)
+        return; /* there is a lower limit already */
+    g = gdr_open();
+    CHECK(g != NULL);
+    memory = malloc(900 * MIB * 1024);
+    CHECK(memory != NULL);
+    free(memory);
+    CHECK_OK(gdr_close(g));
+}
+
+static void open_reserves_little(void)
+{
+    long before = status_kib("VmSize");
+    gdr_t g = gdr_open();
+
+    CHECK(g != NULL);
+    CHECK(status_kib("VmSize") - before < 160 * MIB);
+    CHECK_OK(gdr_close(g));
+}
+
+/* Locking all memory locks what the library uses, not what it has reserved. */
+static void open_locks_little(void)
+{
+    long before;
+    gdr_t g;
+
+    if (mlockall(MCL_FUTURE) != 0)
+        return; /* not allowed to */
+    before = status_kib("VmLck");
+    g = gdr_open();
+    CHECK(g != NULL);
+    CHECK(status_kib("VmLck") - before < 8 * MIB);
+    CHECK_OK(gdr_close(g));
+}
+
+int main(void)
+{
+    /* The first gdr_open of a process reserves. */
+    in_child(limited_address_space_stays_the_programs);
+    in_child(open_reserves_little);
+    in_child(open_locks_little);
+    return passed("address_space");
+}
