@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use crate::types::{gdr_attr_t, gdr_info_v1_t, gdr_info_v2_t, gdr_mapping_type_t, gdr_mh_t, gdr_t};
 
 use crate::error::{Error, Result};
-use crate::guard::{caught, guard};
+use crate::guard::{caught, guard, require_memory};
 use crate::{calls, dma, handles, origin};
 
 /// An output argument, written on success only.
@@ -41,6 +41,7 @@ impl<T> Out<T> {
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_open() -> gdr_t {
     match caught("gdr_open", || {
+        require_memory()?;
         let handle = calls::open()?;
         origin::log();
         Ok(handle)
@@ -76,6 +77,7 @@ pub unsafe extern "C" fn gdr_pin_buffer(
             p2p_token,
             va_space,
         };
+        require_memory()?;
         // SAFETY: C callers account for the memory that they pin.
         let handle = unsafe { calls::pin(g.addr(), addr, size, PinFlags::DEFAULT, tokens) }?;
         out.set(gdr_mh_t {
@@ -98,6 +100,7 @@ pub unsafe extern "C" fn gdr_pin_buffer_v2(
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(handle, "handle") }?;
         let flags = PinFlags::from_bits(flags);
+        require_memory()?;
         // SAFETY: C callers account for the memory that they pin.
         let handle = unsafe { calls::pin(g.addr(), addr, size, flags, P2pTokens::default()) }?;
         out.set(gdr_mh_t {
@@ -199,6 +202,7 @@ unsafe fn map(
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(va, "va") }?;
         let flag = MapFlag::from_raw(flags).ok_or(Error::UnknownMapFlag(flags))?;
+        require_memory()?;
         out.set(calls::map(g.addr(), handle.h as usize, size, flag)?.cast());
         Ok(())
     })

@@ -152,6 +152,13 @@ impl Table {
                 page.handles.set(base, len);
             }
         };
+        if state.spare.is_empty() {
+            // Room for all holders, this one too: giving one back takes no memory.
+            let all = state.holders.len() + 1;
+            let room = state.holders.try_reserve(1);
+            room.and_then(|()| state.spare.try_reserve(all))
+                .map_err(|_| out_of_handles(Errno::ENOMEM))?;
+        }
         let arena = state.arena.as_mut().map(|arena| arena.take(publish));
         let slot = arena.transpose().map_err(out_of_handles)?.flatten();
         let slot = slot.ok_or(out_of_handles(Errno::ENOMEM))?;
@@ -174,7 +181,7 @@ impl Table {
     }
 }
 
-fn out_of_handles(errno: Errno) -> Error {
+pub(crate) fn out_of_handles(errno: Errno) -> Error {
     let errno = errno as i32;
     gdrcopy::Error::OutOfHandles { errno }.into()
 }

@@ -1,12 +1,14 @@
 //! Log lines on stderr, off unless `GDRCOPY_ENABLE_LOGGING` is set.
 #![forbid(unsafe_code)]
 
+use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gdrcopy::cancel::Deferred;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nix::errno::Errno;
 
+use crate::guard::require_memory;
 use crate::settings;
 
 /// Prints lines of this level and more important ones.
@@ -17,14 +19,18 @@ pub(crate) fn set_level(level: LevelFilter) {
 
 /// Logs why a C function failed.
 pub(crate) fn failure(function: &str, error: &dyn std::fmt::Display) {
-    // The first call of the process may fail, before any that reads the environment variables.
-    install();
+    // The first call of the process may fail, before any that reads the environment variables. Reading them
+    // takes memory.
+    if !INSTALLED.load(Ordering::Relaxed) && require_memory().is_ok() {
+        install();
+    }
     log::error!("{function}: {error}");
 }
 
+/// Not a `Once`: a child that is forked off in the middle would wait for it.
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
 fn install() {
-    // No `Once`: a child that is forked off in the middle would wait for it.
-    static INSTALLED: AtomicBool = AtomicBool::new(false);
     if !INSTALLED.swap(true, Ordering::Relaxed) {
         // Fails only if there is a logger, of which this library has no other.
         let _ = log::set_logger(&Stderr);
@@ -52,11 +58,80 @@ impl Log for Stderr {
             Level::Warn => "WARN: ",
             Level::Error => "ERR:  ",
         };
-        let line = format!("{prefix}{}\n", record.args());
+        let mut line = Line::default();
+        // A `Line` takes everything; an error would be of a `Display`, and what is there is still printed.
+        let _ = write!(line, "{prefix}{}", record.args());
         // If stderr is closed, the error cannot be reported anywhere.
-        let _ = nix::unistd::write(std::io::stderr(), line.as_bytes());
+        let _ = nix::unistd::write(std::io::stderr(), line.end());
         errno.set();
     }
 
     fn flush(&self) {}
+}
+
+/// A log line, on the stack: calls that release log without memory. What is too long is cut off.
+struct Line {
+    bytes: [u8; Line::SIZE],
+    len: usize,
+}
+
+impl Line {
+    const SIZE: usize = 1024;
+    /// The end of a line that was cut off.
+    const CUT: &[u8] = b"...\n";
+
+    /// The bytes, with the end of the line.
+    fn end(&mut self) -> &[u8] {
+        let room = Line::SIZE - Line::CUT.len();
+        let end = if self.len > room { Line::CUT } else { b"\n" };
+        let start = self.len.min(room);
+        self.bytes[start..start + end.len()].copy_from_slice(end);
+        &self.bytes[..start + end.len()]
+    }
+}
+
+impl Default for Line {
+    fn default() -> Line {
+        Line {
+            bytes: [0; Line::SIZE],
+            len: 0,
+        }
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let free = &mut self.bytes[self.len..];
+        let fits = text.len().min(free.len());
+        free[..fits].copy_from_slice(&text.as_bytes()[..fits]);
+        self.len += fits;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Vec<u8> {
+        let mut line = Line::default();
+        write!(line, "ERR:  {text}").expect("a line takes everything");
+        line.end().to_vec()
+    }
+
+    #[test]
+    fn line_ends_once() {
+        assert_eq!(line("short"), b"ERR:  short\n");
+    }
+
+    #[test]
+    fn long_line_is_cut_off() {
+        let room = Line::SIZE - Line::CUT.len() - "ERR:  ".len();
+        let fits = "x".repeat(room);
+        assert_eq!(line(&fits), format!("ERR:  {fits}\n").into_bytes());
+        for longer in [1, 3, 4, 5, 5000] {
+            let text = "x".repeat(room + longer);
+            assert_eq!(line(&text), format!("ERR:  {fits}...\n").into_bytes());
+        }
+    }
 }

@@ -1,0 +1,225 @@
+/* malloc returns NULL to the library: gdr_open, pin and map fail with ENOMEM, everything else works. */
+
+#include "gpu.h"
+#include "logged.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdint.h>
+
+#define SIZE GPU_PAGE_SIZE
+#define UNTOUCHED 0x5a5a5a5aUL
+#define PINS 100
+
+/* The addresses of the library, whose allocations fail while `failing` is set. */
+static uintptr_t library_start, library_end;
+static volatile int failing, failed;
+
+static gdr_t g;
+static struct gpu_buffer buffer;
+
+/* ---- The allocator ---- */
+
+#ifdef __SANITIZE_ADDRESS__
+static int can_fail(void)
+{
+    return 0;
+}
+#else
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *memory, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
+
+/* Whether an allocation fails that this code asks for. */
+static int fails_for(const void *code)
+{
+    int fails = failing && library_start <= (uintptr_t)code && (uintptr_t)code < library_end;
+
+    failed += fails;
+    if (fails)
+        errno = ENOMEM;
+    return fails;
+}
+
+void *malloc(size_t size)
+{
+    return fails_for(__builtin_return_address(0)) ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+    return fails_for(__builtin_return_address(0)) ? NULL : __libc_calloc(count, size);
+}
+
+void *realloc(void *memory, size_t size)
+{
+    return fails_for(__builtin_return_address(0)) ? NULL : __libc_realloc(memory, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    return fails_for(__builtin_return_address(0)) ? NULL : __libc_memalign(alignment, size);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t size)
+{
+    if (fails_for(__builtin_return_address(0)))
+        return ENOMEM;
+    *memory = __libc_memalign(alignment, size);
+    return *memory != NULL ? 0 : ENOMEM;
+}
+
+/* Not where valgrind's allocator replaces these functions. */
+static int can_fail(void)
+{
+    void *volatile memory;
+
+    library_start = 0;
+    library_end = UINTPTR_MAX;
+    failing = 1;
+    memory = malloc(1);
+    failing = failed = 0;
+    free(memory);
+    return memory == NULL;
+}
+#endif
+
+static int note_library(struct dl_phdr_info *info, size_t size, void *function)
+{
+    uintptr_t start = UINTPTR_MAX, end = 0;
+    int i;
+
+    (void)size;
+    for (i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+
+        if (part->p_type != PT_LOAD)
+            continue;
+        if (info->dlpi_addr + part->p_vaddr < start)
+            start = info->dlpi_addr + part->p_vaddr;
+        if (info->dlpi_addr + part->p_vaddr + part->p_memsz > end)
+            end = info->dlpi_addr + part->p_vaddr + part->p_memsz;
+    }
+    if ((uintptr_t)function < start || end <= (uintptr_t)function)
+        return 0;
+    library_start = start;
+    library_end = end;
+    return 1;
+}
+
+/* ---- What needs memory ---- */
+
+/* The library asks for memory, gets none and returns ENOMEM. */
+#define CHECK_NO_MEMORY(call)                                                                                          \
+    do {                                                                                                               \
+        failed = 0;                                                                                                    \
+        failing = 1;                                                                                                   \
+        CHECK_ERROR(call, ENOMEM);                                                                                     \
+        failing = 0;                                                                                                   \
+        CHECK(failed > 0);                                                                                             \
+    } while (0)
+
+/* The call succeeds and asks for none. */
+#define CHECK_NEEDS_NONE(call)                                                                                         \
+    do {                                                                                                               \
+        failed = 0;                                                                                                    \
+        failing = 1;                                                                                                   \
+        CHECK_OK(call);                                                                                                \
+        failing = 0;                                                                                                   \
+        CHECK_EQUAL(failed, 0);                                                                                        \
+    } while (0)
+
+static int open_error(void)
+{
+    errno = 0;
+    return gdr_open() == NULL ? errno : 0;
+}
+
+/* Also as the first call of a process. */
+static void open_fails(void)
+{
+    CHECK_NO_MEMORY(open_error());
+}
+
+static void pin_and_map_fail(void)
+{
+    gdr_mh_t handle = {UNTOUCHED}, other;
+    void *va = (void *)UNTOUCHED;
+
+    CHECK_NO_MEMORY(gdr_pin_buffer(g, (unsigned long)buffer.address, SIZE, 0, 0, &handle));
+    CHECK_NO_MEMORY(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, 0, &handle));
+    CHECK_EQUAL(handle.h, UNTOUCHED);
+    other = pin(g, buffer.address, SIZE);
+    CHECK_NO_MEMORY(gdr_map(g, other, &va, SIZE));
+    CHECK_NO_MEMORY(gdr_map_v2(g, other, &va, SIZE, GDR_MAP_FLAG_DEFAULT));
+    CHECK_EQUAL((uintptr_t)va, UNTOUCHED);
+    CHECK_EQUAL(info_of(g, other).mapped, 0);
+    va = map(g, other, SIZE);
+    CHECK_OK(gdr_unmap(g, other, va, SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, other));
+}
+
+/* ---- What needs none ---- */
+
+static void copies_and_questions_need_none(void)
+{
+    gdr_mh_t handle = pin(g, buffer.address, SIZE);
+    void *va = map(g, handle, SIZE);
+    char bytes[256] = {0};
+    gdr_info_t info;
+    int value;
+
+    CHECK_NEEDS_NONE(gdr_copy_to_mapping(handle, va, bytes, sizeof(bytes)));
+    CHECK_NEEDS_NONE(gdr_copy_from_mapping(handle, bytes, va, sizeof(bytes)));
+    CHECK_NEEDS_NONE(gdr_get_info_v2(g, handle, &info));
+    CHECK_NEEDS_NONE(gdr_get_callback_flag(g, handle, &value));
+    CHECK_NEEDS_NONE(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value));
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+}
+
+/* All handles of PINS pins are given back, mapped ones too; the connection with them. */
+static void release(void)
+{
+    gdr_mh_t handles[PINS];
+    void *va[PINS];
+    int i;
+
+    g = gdr_open();
+    CHECK(g != NULL);
+    for (i = 0; i < PINS; i++) {
+        handles[i] = pin(g, buffer.address, SIZE);
+        va[i] = map(g, handles[i], SIZE);
+    }
+    CHECK_NEEDS_NONE(gdr_unmap(g, handles[0], va[0], SIZE));
+    CHECK_NEEDS_NONE(gdr_unmap(g, handles[1], va[1], 1)); /* with a warning */
+    for (i = 0; i < PINS / 2; i++)
+        CHECK_NEEDS_NONE(gdr_unpin_buffer(g, handles[i]));
+    failed = 0;
+    failing = 1;
+    CHECK_ERROR(gdr_unpin_buffer(g, handles[0]), EINVAL); /* with an error */
+    failing = 0;
+    CHECK_EQUAL(failed, 0);
+    CHECK_NEEDS_NONE(gdr_close(g));
+}
+
+int main(void)
+{
+    if (!can_fail())
+        waive("no_memory", "malloc is the sanitizer's or valgrind's");
+    /* dlsym, since the address of a function may be one of the program's own. */
+    CHECK(dl_iterate_phdr(note_library, dlsym(RTLD_DEFAULT, "gdr_open")) == 1);
+    in_child(open_fails);
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    g = gdr_open();
+    CHECK(g != NULL);
+    open_fails();
+    pin_and_map_fail();
+    copies_and_questions_need_none();
+    CHECK_OK(gdr_close(g));
+    release();
+    CHECK_LOGGED(log_of(release, "1"), "gdr_unmap: called for");
+    gpu_free(&buffer);
+    return passed("no_memory");
+}
