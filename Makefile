@@ -220,7 +220,7 @@ gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
 	@install --strip build/lib/$(preload) build/gpu
-	@install build/examples/demo build/c_tests/gdrcopy_sanity build/c_tests/watched build/gpu
+	@install build/examples/demo build/c_tests/gdrcopy_sanity build/c_tests/watched build/c_tests/denied build/gpu
 	@install build/c_tests/plain/* build/gpu/c_tests
 	@runner=$$($(CARGO) test --package libgdrapi --test c_programs --no-run --message-format json | \
 		sed -n 's/.*"executable":"\([^"]*\)".*/\1/p') && install --strip "$$runner" build/gpu/c_programs

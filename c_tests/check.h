@@ -101,6 +101,14 @@ static inline long rounds(long usual)
     return fewer > 0 ? fewer : 1;
 }
 
+/* Whether the program runs without this system call, as tests/c_programs.rs sets it. */
+static inline int is_denied(const char *call)
+{
+    const char *denied = getenv("CHECK_DENIED");
+
+    return denied != NULL && strcmp(denied, call) == 0;
+}
+
 /* Runs part of a test in a forked child, whose failed checks fail this program too. */
 static inline void in_child(void (*part)(void))
 {

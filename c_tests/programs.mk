@@ -19,7 +19,7 @@ libraries = -Wl,--as-needed $(LIBGDRAPI) -ldl -lc $(LIBCUDA)
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
 
 .PHONY: plain sanitized
-plain: $(programs:%=$(out)/plain/%) $(out)/gdrcopy_sanity $(out)/watched $(out)/absent/libgdrapi.so.2 $(out)/fake_cuda/libcuda.so.1
+plain: $(programs:%=$(out)/plain/%) $(out)/gdrcopy_sanity $(out)/watched $(out)/denied $(out)/absent/libgdrapi.so.2 $(out)/fake_cuda/libcuda.so.1
 sanitized: $(programs:%=$(out)/sanitized/%)
 
 $(out)/plain/%: optimization := -O2 -g
@@ -48,6 +48,11 @@ $(out)/gdrcopy_sanity: $(sanity) $(headers)
 
 # Ends tests that hang.
 $(out)/watched: c_tests/watched/watched.c $(headers)
+	@mkdir -p $(@D)
+	@$(c99) -O2 $(flags) $< -o $@
+
+# Runs programs to which a system call is denied.
+$(out)/denied: c_tests/denied/denied.c $(headers)
 	@mkdir -p $(@D)
 	@$(c99) -O2 $(flags) $< -o $@
 

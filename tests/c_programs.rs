@@ -66,6 +66,15 @@ const ORIGINAL: &[(&str, &[&str])] = &[
     ("gdrcopy_pplat", &["-t", "100"]),
 ];
 
+/// What the library asks of the kernel and can do without: `c_tests/denied` denies it.
+const DENIED: &[&str] = &[
+    "memfd_create",
+    "madvise",
+    "mprotect",
+    "access",
+    "sched_getaffinity",
+];
+
 /// gdremu's exit status where a program ended well, but with buffers still pinned.
 const LEAK: i32 = 66;
 /// The exit status of `watched` for a program that hung.
@@ -86,6 +95,18 @@ enum Way {
     Valgrind,
     /// `Linked`, with all rounds where `Linked` repeats a hundredth of them.
     Thorough,
+    /// `Linked`, with a system call that fails with an error, as in a sandbox.
+    Denied(&'static str, &'static str),
+}
+
+impl Way {
+    /// As in the names of tests.
+    fn name(self) -> String {
+        match self {
+            Way::Denied(call, error) => format!("denied-{call}-{error}").to_lowercase(),
+            way => format!("{way:?}").to_lowercase(),
+        }
+    }
 }
 
 /// Whose driver and GPU the programs use.
@@ -101,10 +122,11 @@ struct Runner {
     root: PathBuf,
     target: PathBuf,
     machine: Machine,
-    /// Where the programs, `watched`, gdremu and the library are.
+    /// Where the programs, `watched`, `denied`, gdremu and the library are.
     plain: PathBuf,
     sanity: PathBuf,
     watched: PathBuf,
+    denied: PathBuf,
     gdremu: PathBuf,
     lib: PathBuf,
     sanitized: OnceLock<Result<(), String>>,
@@ -165,6 +187,7 @@ impl Runner {
                 .map_or(out.join("plain"), |bundle| bundle.join("c_tests")),
             sanity: bundle.as_ref().unwrap_or(&out).join("gdrcopy_sanity"),
             watched: bundle.as_ref().unwrap_or(&out).join("watched"),
+            denied: bundle.as_ref().unwrap_or(&out).join("denied"),
             gdremu: bundle
                 .as_ref()
                 .unwrap_or(&target.join("release"))
@@ -199,18 +222,21 @@ impl Runner {
 
     fn trials(self: &Arc<Runner>) -> Vec<Trial> {
         let mut trials = Vec::new();
+        let mut ways = vec![
+            Way::Linked,
+            Way::Preloaded,
+            Way::Sanitized,
+            Way::Valgrind,
+            Way::Thorough,
+        ];
+        let denied = |&call| ["EPERM", "ENOSYS"].map(|error| Way::Denied(call, error));
+        ways.extend(DENIED.iter().flat_map(denied));
         for program in self.programs() {
             for profile in self.profiles(&[GENERAL, SPECIAL]) {
-                for way in [
-                    Way::Linked,
-                    Way::Preloaded,
-                    Way::Sanitized,
-                    Way::Valgrind,
-                    Way::Thorough,
-                ] {
+                for &way in &ways {
                     if self.applies(&program, way, profile) {
                         let (runner, program) = (Arc::clone(self), program.clone());
-                        let name = format!("{way:?}::{profile}::{program}").to_lowercase();
+                        let name = format!("{}::{profile}::{program}", way.name());
                         let run = move || runner.run_program(&program, way, profile);
                         trials.push(Trial::ignorable_test(name, run));
                     }
@@ -299,6 +325,9 @@ impl Runner {
 
     /// Whether the program is made for the profile and the way.
     fn applies(&self, program: &str, way: Way, profile: &str) -> bool {
+        if matches!(way, Way::Denied(..)) && self.machine != Machine::Emulated {
+            return false; // NVIDIA's driver makes the same calls.
+        }
         if program == "nv_p2p_dummy" {
             return way == Way::Linked && profile.starts_with("nv-p2p-dummy");
         }
@@ -365,7 +394,8 @@ impl Runner {
         }
         command.env("LD_LIBRARY_PATH", path);
         // Slow, or the same again.
-        let is_slow = way == Way::Valgrind || self.machine == Machine::Nvidia;
+        let is_slow =
+            matches!(way, Way::Valgrind | Way::Denied(..)) || self.machine == Machine::Nvidia;
         if is_slow || way == Way::Linked && !["default", "real"].contains(&profile) {
             command.env("CHECK_SLOWNESS", "100");
         }
@@ -390,6 +420,10 @@ impl Runner {
                     command.env("ASAN_OPTIONS", "detect_leaks=0");
                 }
             }
+            Way::Denied(call, error) => {
+                command.arg(&self.denied).args([call, error]);
+                command.env("CHECK_DENIED", call);
+            }
             Way::Valgrind => {
                 if Command::new("valgrind").arg("--version").output().is_err() {
                     return Ok(Completion::ignored_with("valgrind is not installed"));
@@ -413,7 +447,7 @@ impl Runner {
         }
         self.judge(
             command.arg(binary),
-            &format!("{way:?}/{profile}/{program}").to_lowercase(),
+            &format!("{}/{profile}/{program}", way.name()),
         )
     }
 

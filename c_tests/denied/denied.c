@@ -1,0 +1,137 @@
+/*
+ * denied CALL ERROR COMMAND ...: runs a command in which a system call fails with EPERM or ENOSYS, as in a sandbox or a
+ * container. Exit status: the command's; 125 if the call cannot be denied.
+ *
+ * Denied is what libgdrapi may ask for. gdremu and glibc make some of the same calls; those they cannot do without have
+ * other arguments, and are let through.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define LARGE (2 << 20)
+
+/* What lets a call through; the numbers are those of its arguments, from 0. */
+enum exception { NONE, FLAGS_1_HAVE, ARGUMENT_2_IS, NOT_WRITABLE_OR_AT_LEAST };
+
+static const struct call {
+    const char *name;
+    long number;
+    enum exception exception;
+    unsigned value;
+    long probe[4]; /* arguments that are denied */
+} calls[] = {
+    /* gdremu's memory. */
+    {"memfd_create", SYS_memfd_create, FLAGS_1_HAVE, MFD_ALLOW_SEALING, {(long)"probe", MFD_CLOEXEC, 0, 0}},
+    /* Keeps gdremu's mappings, as the driver's, from children. */
+    {"madvise", SYS_madvise, ARGUMENT_2_IS, MADV_DONTFORK, {0, 0, MADV_DONTDUMP, 0}},
+    /* Loaded libraries become read-only; stacks of threads become writable, which glibc cannot do without. */
+    {"mprotect", SYS_mprotect, NOT_WRITABLE_OR_AT_LEAST, LARGE, {0, 0, PROT_READ | PROT_WRITE, 0}},
+#ifdef SYS_access
+    {"access", SYS_access, NONE, 0, {(long)"/", F_OK, 0, 0}},
+#endif
+    {"access", SYS_faccessat, NONE, 0, {AT_FDCWD, (long)"/", F_OK, 0}},
+#ifdef SYS_faccessat2
+    {"access", SYS_faccessat2, NONE, 0, {AT_FDCWD, (long)"/", F_OK, 0}},
+#endif
+    {"sched_getaffinity", SYS_sched_getaffinity, NONE, 0, {0, 0, 0, 0}},
+};
+
+static struct sock_filter load(size_t offset)
+{
+    struct sock_filter load = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
+
+    load.k = (unsigned)offset; /* of the lower half of an argument: the CPUs are little-endian */
+    return load;
+}
+
+static struct sock_filter jump(unsigned short condition, unsigned value, unsigned char yes, unsigned char no)
+{
+    struct sock_filter jump = BPF_JUMP(BPF_JMP | BPF_K, 0, 0, 0);
+
+    jump.code |= condition;
+    jump.k = value;
+    jump.jt = yes;
+    jump.jf = no;
+    return jump;
+}
+
+/* From now on, also after exec, the call fails; returns whether it does. */
+static int deny(const struct call *call, int error)
+{
+    struct sock_filter program[8];
+    struct sock_filter allowed = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_filter refused = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO);
+    struct sock_fprog filter = {0, program};
+    unsigned short at = 0;
+    int tests = call->exception == NONE ? 0 : call->exception == NOT_WRITABLE_OR_AT_LEAST ? 2 : 1;
+
+    refused.k |= (unsigned)error;
+    program[at++] = load(offsetof(struct seccomp_data, nr));
+    /* Each test is two instructions. Before the last instruction, which allows, is the one that refuses. */
+    program[at++] = jump(BPF_JEQ, (unsigned)call->number, 0, (unsigned char)(2 * tests + 1));
+    switch (call->exception) {
+    case NONE:
+        break;
+    case FLAGS_1_HAVE:
+        program[at++] = load(offsetof(struct seccomp_data, args[1]));
+        program[at++] = jump(BPF_JSET, call->value, 1, 0);
+        break;
+    case ARGUMENT_2_IS:
+        program[at++] = load(offsetof(struct seccomp_data, args[2]));
+        program[at++] = jump(BPF_JEQ, call->value, 1, 0);
+        break;
+    case NOT_WRITABLE_OR_AT_LEAST:
+        program[at++] = load(offsetof(struct seccomp_data, args[2]));
+        program[at++] = jump(BPF_JSET, PROT_WRITE, 0, 3);
+        program[at++] = load(offsetof(struct seccomp_data, args[1]));
+        program[at++] = jump(BPF_JGE, call->value, 1, 0);
+        break;
+    }
+    program[at++] = refused;
+    program[at++] = allowed;
+    filter.len = at;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+        return 0;
+    errno = 0;
+    return syscall(call->number, call->probe[0], call->probe[1], call->probe[2], call->probe[3]) == -1 &&
+           errno == error;
+}
+
+int main(int argc, char **argv)
+{
+    int error, found = 0;
+    size_t i;
+
+    if (argc < 4 || (strcmp(argv[2], "EPERM") != 0 && strcmp(argv[2], "ENOSYS") != 0)) {
+        fprintf(stderr, "usage: denied CALL EPERM|ENOSYS COMMAND ...\n");
+        return 125;
+    }
+    error = strcmp(argv[2], "EPERM") == 0 ? EPERM : ENOSYS;
+    for (i = 0; i < COUNT(calls); i++) {
+        if (strcmp(argv[1], calls[i].name) != 0)
+            continue;
+        found = 1;
+        if (!deny(&calls[i], error)) {
+            fprintf(stderr, "denied: %s cannot be denied (%s)\n", argv[1], strerror(errno));
+            return 125;
+        }
+    }
+    if (!found) {
+        fprintf(stderr, "denied: unknown call: %s\n", argv[1]);
+        return 125;
+    }
+    execvp(argv[3], argv + 3);
+    fprintf(stderr, "denied: %s: %s\n", argv[3], strerror(errno));
+    return 127;
+}
