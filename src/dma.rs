@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gdrcopy::{MappingType, Transfer, copy};
 
 use crate::guard::{Call, caught};
-use crate::handles;
 use crate::objects::PinEntry;
+use crate::{handles, memory};
 
 /// No read of fewer bytes is made by a copy engine.
 static SMALLEST: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -56,6 +56,9 @@ pub(crate) unsafe fn read(
 unsafe fn by_copy_engine(handle: usize, dst: *mut u8, src: *const u8, len: usize) -> bool {
     // SAFETY: mapped by contract.
     unsafe { copy::flush(src) };
+    if memory::require().is_err() {
+        return false;
+    }
     let find = |pin: &mut PinEntry| {
         let (transfer, mapping) = (pin.dma.as_ref()?, pin.mapping.as_ref()?.as_slice());
         let offset = src.addr().checked_sub(mapping.as_mut_ptr().addr())?;

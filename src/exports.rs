@@ -14,8 +14,8 @@ use nix::errno::Errno;
 use crate::types::{gdr_attr_t, gdr_info_v1_t, gdr_info_v2_t, gdr_mapping_type_t, gdr_mh_t, gdr_t};
 
 use crate::error::{Error, Result};
-use crate::guard::{caught, guard, require_memory};
-use crate::{calls, dma, handles, origin};
+use crate::guard::{caught, guard};
+use crate::{calls, dma, handles, memory, origin};
 
 /// An output argument, written on success only.
 struct Out<T>(*mut T);
@@ -41,7 +41,7 @@ impl<T> Out<T> {
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_open() -> gdr_t {
     match caught("gdr_open", || {
-        require_memory()?;
+        memory::require()?;
         let handle = calls::open()?;
         origin::log();
         Ok(handle)
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn gdr_pin_buffer(
             p2p_token,
             va_space,
         };
-        require_memory()?;
+        memory::require()?;
         // SAFETY: C callers account for the memory that they pin.
         let handle = unsafe { calls::pin(g.addr(), addr, size, PinFlags::DEFAULT, tokens) }?;
         out.set(gdr_mh_t {
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn gdr_pin_buffer_v2(
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(handle, "handle") }?;
         let flags = PinFlags::from_bits(flags);
-        require_memory()?;
+        memory::require()?;
         // SAFETY: C callers account for the memory that they pin.
         let handle = unsafe { calls::pin(g.addr(), addr, size, flags, P2pTokens::default()) }?;
         out.set(gdr_mh_t {
@@ -202,7 +202,7 @@ unsafe fn map(
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(va, "va") }?;
         let flag = MapFlag::from_raw(flags).ok_or(Error::UnknownMapFlag(flags))?;
-        require_memory()?;
+        memory::require()?;
         out.set(calls::map(g.addr(), handle.h as usize, size, flag)?.cast());
         Ok(())
     })

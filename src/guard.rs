@@ -3,29 +3,12 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;
-use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gdrcopy::cancel::Deferred;
 
-use nix::errno::Errno;
-
 use crate::error::{Error, Result};
-use crate::handles::out_of_handles;
-
-/// More than all small allocations of an open, a pin or a map together.
-const SMALL_ALLOCATIONS: usize = 16 << 10;
-
-/// Fails with ENOMEM if there is no memory for the small allocations that follow, of boxes, strings and map
-/// nodes: if one of those fails, the standard library ends the process. Calls that release never allocate.
-pub(crate) fn require_memory() -> Result<()> {
-    let mut room = Vec::<u8>::new();
-    let reserved = room.try_reserve_exact(SMALL_ALLOCATIONS);
-    // Without it, the compiler removes the unused allocation.
-    black_box(&room);
-    reserved.map_err(|_| out_of_handles(Errno::ENOMEM))
-}
 
 /// Runs the body of the C function `name`. An error is logged and becomes its errno, success is 0.
 pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {

@@ -15,6 +15,7 @@ use gdrcopy::sys::fork::{self, AddressRange, PerProcess};
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
+use crate::memory::exhausted;
 use crate::objects::{Kind, Object};
 use crate::slots::{Arena, Slot, state};
 
@@ -144,7 +145,7 @@ impl Table {
     fn take_slot(&self) -> Result<(&'static Slot, usize)> {
         let mut state = self.state.lock();
         if state.arena.is_none() {
-            state.arena = Some(Arena::reserve().map_err(out_of_handles)?);
+            state.arena = Some(Arena::reserve().map_err(exhausted)?);
         }
         let publish = |base, len| {
             self.range.set(base, len);
@@ -157,11 +158,11 @@ impl Table {
             let all = state.holders.len() + 1;
             let room = state.holders.try_reserve(1);
             room.and_then(|()| state.spare.try_reserve(all))
-                .map_err(|_| out_of_handles(Errno::ENOMEM))?;
+                .map_err(|_| exhausted(Errno::ENOMEM))?;
         }
         let arena = state.arena.as_mut().map(|arena| arena.take(publish));
-        let slot = arena.transpose().map_err(out_of_handles)?.flatten();
-        let slot = slot.ok_or(out_of_handles(Errno::ENOMEM))?;
+        let slot = arena.transpose().map_err(exhausted)?.flatten();
+        let slot = slot.ok_or(exhausted(Errno::ENOMEM))?;
         let holder = state.spare.pop().unwrap_or_else(|| {
             let holder = Box::<Holder>::default();
             let address = ptr::from_ref(&*holder).expose_provenance();
@@ -179,11 +180,6 @@ impl Table {
             arena.give_back(ptr::from_ref(slot).addr());
         }
     }
-}
-
-pub(crate) fn out_of_handles(errno: Errno) -> Error {
-    let errno = errno as i32;
-    gdrcopy::Error::OutOfHandles { errno }.into()
 }
 
 /// The slot and the holder of this handle. Callers must check that the holder still belongs to the handle.

@@ -13,6 +13,7 @@
 //! slots     the readable memory that handles point into
 //! settings  the environment variables
 //! log       log lines on stderr
+//! memory    ENOMEM in place of an abort
 //! origin    which file the library was loaded from
 //! error     what can go wrong
 //! unload    what happens at dlclose
@@ -26,6 +27,7 @@ pub mod exports;
 mod guard;
 mod handles;
 mod log;
+mod memory;
 mod objects;
 mod origin;
 mod settings;

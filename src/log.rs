@@ -8,8 +8,7 @@ use gdrcopy::cancel::Deferred;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nix::errno::Errno;
 
-use crate::guard::require_memory;
-use crate::settings;
+use crate::{memory, settings};
 
 /// Prints lines of this level and more important ones.
 pub(crate) fn set_level(level: LevelFilter) {
@@ -21,7 +20,7 @@ pub(crate) fn set_level(level: LevelFilter) {
 pub(crate) fn failure(function: &str, error: &dyn std::fmt::Display) {
     // The first call of the process may fail, before any that reads the environment variables. Reading them
     // takes memory.
-    if !INSTALLED.load(Ordering::Relaxed) && require_memory().is_ok() {
+    if !INSTALLED.load(Ordering::Relaxed) && memory::require().is_ok() {
         install();
     }
     log::error!("{function}: {error}");

@@ -97,7 +97,7 @@ macro_rules! functions {
 
             $(
                 fn $name(&self) -> Result<unsafe extern "C" fn($($argument),*) -> c_uint> {
-                    let address = self.find(&self.$name, $symbol)?;
+                    let address = self.find(&self.$name, concat!($symbol, "\0"))?;
                     // SAFETY: not null, and the driver API gives the symbol this type.
                     Ok(unsafe { transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_uint>(address) })
                 }
@@ -137,6 +137,7 @@ functions! {
 }
 
 impl Functions {
+    /// `symbol` ends with a zero byte: otherwise its copy with one would take memory.
     fn find(&self, found: &AtomicPtr<c_void>, symbol: &'static str) -> Result<*mut c_void> {
         let known = found.load(Ordering::Relaxed);
         if !known.is_null() {
@@ -147,7 +148,7 @@ impl Functions {
             let symbol = self.library.get::<*mut c_void>(symbol).ok();
             symbol.and_then(|symbol| symbol.try_as_raw_ptr())
         };
-        let address = address.ok_or(Error::NoCudaFunction(symbol))?;
+        let address = address.ok_or(Error::NoCudaFunction(symbol.trim_end_matches('\0')))?;
         // Two threads may come here at once: both have found the same.
         found.store(address, Ordering::Relaxed);
         Ok(address)

@@ -93,6 +93,10 @@ impl CopyEngine {
             ..
         } = &mut engine;
         home.enter(|| {
+            // What ends it must be there before it begins.
+            driver.cu.stream_query()?;
+            driver.cu.stream_destroy()?;
+            let unregister = driver.cu.host_unregister()?;
             // SAFETY: the memory is the engine's, and is unregistered before it is unmapped.
             let result = unsafe {
                 driver.cu.host_register()?(buffer.as_mut_ptr().cast(), buffer.len(), NO_FLAGS)
@@ -100,10 +104,8 @@ impl CopyEngine {
             driver.check("cuMemHostRegister", result)?;
             let number = driver.buffer_id(buffer.as_ptr().addr() as u64);
             *registration = Some(number.inspect_err(|_| {
-                let unregister = driver.cu.host_unregister();
                 // SAFETY: registered above, and nothing uses it.
-                let _ =
-                    unregister.map(|unregister| unsafe { unregister(buffer.as_mut_ptr().cast()) });
+                unsafe { unregister(buffer.as_mut_ptr().cast()) };
             })?);
             for lane in lanes {
                 // SAFETY: the output belongs to the engine.
