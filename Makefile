@@ -245,14 +245,14 @@ install: lib_install ## Does lib_install, and tools_install if the tools were bu
 	@if [ -e build/tools ]; then $(MAKE) --no-print-directory tools_install; fi
 
 .PHONY: lib_install
-lib_install: build/lib/$(shared) build/lib/$(preload) ## Installs the libraries, the header, and files for pkg-config and CMake.
+lib_install: build/lib/$(shared) build/lib/$(preload) ## Installs the libraries, the headers, and files for pkg-config and CMake.
 	install -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gdrcopy $(DESTDIR)$(includedir)
 	install -m 0755 build/lib/$(shared) $(DESTDIR)$(libdir)/$(shared)
 	install -m 0755 build/lib/$(preload) $(DESTDIR)$(libdir)/$(preload)
 	install -m 0644 build/lib/libgdrapi.a $(DESTDIR)$(libdir)/libgdrapi.a
 	ln -sf $(shared) $(DESTDIR)$(libdir)/libgdrapi.so.$(major)
 	ln -sf libgdrapi.so.$(major) $(DESTDIR)$(libdir)/libgdrapi.so
-	install -m 0644 include/gdrapi.h $(DESTDIR)$(includedir)/gdrapi.h
+	install -m 0644 include/gdrapi.h include/gdrconfig.h $(DESTDIR)$(includedir)
 	$(fill) pkgconfig/gdrcopy.pc.in | $(install_text) $(DESTDIR)$(libdir)/pkgconfig/gdrcopy.pc
 	ln -sf gdrcopy.pc $(DESTDIR)$(libdir)/pkgconfig/gdrapi.pc
 	$(fill) cmake/gdrcopy-config.cmake.in | $(install_text) $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config.cmake
@@ -309,7 +309,7 @@ uninstall: ## Removes what install and the other targets above put there, but fo
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1))
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))
 	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(shared) libgdrapi.so.$(major) libgdrapi.so $(preload) libgdrapi.a)
-	rm -f $(addprefix $(DESTDIR)$(libdir)/pkgconfig/,gdrcopy.pc gdrapi.pc) $(DESTDIR)$(includedir)/gdrapi.h
+	rm -f $(addprefix $(DESTDIR)$(libdir)/pkgconfig/,gdrcopy.pc gdrapi.pc) $(addprefix $(DESTDIR)$(includedir)/,gdrapi.h gdrconfig.h)
 	rm -rf $(DESTDIR)$(libdir)/cmake/gdrcopy
 
 # ---- Packages ----

@@ -8,9 +8,9 @@ LIBGDRAPI ?= build/lib/libgdrapi.so.2
 LIBCUDA ?= $(CARGO_TARGET_DIR)/release/libgdremu_libcuda.so
 
 out := build/c_tests
-programs := header_c99 $(if $(shell command -v $(CXX)),header_cxx17) $(basename $(notdir $(wildcard c_tests/*.c)))
+programs := header_c99 header_config $(if $(shell command -v $(CXX)),header_cxx17) $(basename $(notdir $(wildcard c_tests/*.c)))
 sanity := $(wildcard c_tests/gdrcopy_sanity/*.c)
-headers := $(wildcard c_tests/*.h c_tests/*/*.h) include/gdrapi.h c_tests/programs.mk
+headers := $(wildcard c_tests/*.h c_tests/*/*.h include/*.h) c_tests/programs.mk
 
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
 c99 := $(CC) -std=c99 -D_GNU_SOURCE
@@ -27,7 +27,7 @@ $(out)/sanitized/%: optimization := -O1 -g $(sanitizers)
 
 # rule DIRECTORY
 define rule
-$(out)/$(1)/header_c99: c_tests/header/c99.c $$(headers)
+$(out)/$(1)/header_c99 $(out)/$(1)/header_config: $(out)/$(1)/header_%: c_tests/header/%.c $$(headers)
 	@mkdir -p $$(@D)
 	@$$(CC) -std=c99 $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
 

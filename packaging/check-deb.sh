@@ -31,7 +31,7 @@ replaced() {
     in_tree_quietly dpkg --install "/root/$package.deb"
 }
 libdir=usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)
-replaced libgdrapi usr/include/gdrapi.h "$libdir"/libgdrapi.so{,.2,.2.6}
+replaced libgdrapi usr/include/{gdrapi,gdrconfig}.h "$libdir"/libgdrapi.so{,.2,.2.6}
 replaced gdrcopy-tests usr/bin/gdrcopy_{sanity,copybw,copylat,apiperf,pplat}
 replaced gdrdrv-dkms usr/src/gdrdrv-2.6/{dkms.conf,gdrdrv.c}
 replaced gdrcopy usr/share/doc/gdrcopy/README

@@ -59,7 +59,7 @@ directories=(/usr/lib/modules-load.d /usr/lib64/cmake /usr/lib64/pkgconfig /usr/
 rm -rf "$work/rpmbuild"
 build distribution
 replaced gdrcopy usr/bin/gdrcopy_{sanity,copybw,copylat} usr/lib64/libgdrapi.so{,.2,.2.6}
-replaced gdrcopy-devel usr/include/gdrapi.h
+replaced gdrcopy-devel usr/include/{gdrapi,gdrconfig}.h
 # It builds a module of the same version by DKMS.
 { header gdrcopy-kmod 'the package of NVIDIA' && cat <<'END'; } >"$work/gdrcopy-kmod.spec"
 %install

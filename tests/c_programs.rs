@@ -343,9 +343,10 @@ impl Runner {
             ("dmabuf_mixed" | "dmabuf_open" | "dmabuf_functions" | "dmabuf_gaps", _) => false,
             ("dma_unlocked", way) if way != Way::Linked => false, // Its dlsym comes before that of the way.
             ("dlopen", Way::Preloaded) => false,                  // It unloads the library, too.
-            ("open_fails" | "libcuda_load" | "header_c99" | "header_cxx17", _) => {
-                profile == "default"
-            } // They need no driver.
+            (
+                "open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17",
+                _,
+            ) => profile == "default", // They need no driver.
             (_, Way::Linked) => GENERAL.contains(&profile),
             _ => profile == "default",
         }

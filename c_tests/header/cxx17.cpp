@@ -1,6 +1,7 @@
-// gdrapi.h, with nothing included before it, in C++17.
+// gdrapi.h, with nothing included before it, and gdrconfig.h after it, in C++17.
 
 #include "gdrapi.h"
+#include "gdrconfig.h"
 
 #define ASSERT(condition, name) static_assert(condition, #name)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares the header and a built library with the stored description of the 2.6 ABI, and compiles the header in every C and
+# Compares the header and a built library with the stored description of the 2.6 ABI, and compiles the headers in every C and
 # C++ standard since C99 and C++11 with all warnings of gcc and clang.
 #
 #   scripts/ci/check-abi.sh LIBRARY     check
@@ -59,11 +59,13 @@ cxx_warnings="-Wold-style-cast -Wuseless-cast -Wzero-as-null-pointer-constant"
 # Padding is part of the ABI, and C++98 has no <stdint.h>.
 clang_warnings="-Weverything -Wno-padded -Wno-c++98-compat -Wno-c++98-compat-pedantic"
 
-# compile STANDARD COMPILER FLAG...
+# compile STANDARD COMPILER FLAG...: gdrapi.h before gdrconfig.h, and after it.
 compile() {
-    local source=c_tests/header/c99.c
-    [[ $1 != c++* ]] || source=c_tests/header/cxx17.cpp
-    "${@:2}" -std="$1" -fsyntax-only -Iinclude "$source" || die "$2 -std=$1: see above"
+    local language=c sources=(c_tests/header/{c99,config}.c) source
+    [[ $1 != c++* ]] || language=c++ sources=(c_tests/header/cxx17.cpp c_tests/header/config.c)
+    for source in "${sources[@]}"; do
+        "${@:2}" -std="$1" -fsyntax-only -Iinclude -x $language "$source" || die "$2 -std=$1: see above"
+    done
 }
 # c2x and c++2b are C23 and C++23 by the names that older compilers know.
 # shellcheck disable=SC2086 # The flags are words.

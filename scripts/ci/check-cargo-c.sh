@@ -21,13 +21,16 @@ rm "$stage/log"
 
 found=$(cd "$stage" && find . -type f -printf '%p\n' -o -type l -printf '%p -> %l\n' | LC_ALL=C sort)
 wanted='./include/gdrapi.h
+./include/gdrconfig.h
 ./lib/libgdrapi.a
 ./lib/libgdrapi.so -> libgdrapi.so.2.6.0
 ./lib/libgdrapi.so.2 -> libgdrapi.so.2.6.0
 ./lib/libgdrapi.so.2.6.0
 ./lib/pkgconfig/gdrcopy.pc'
 [ "$found" = "$wanted" ] || die "installed files differ:"$'\n'"$(diff <(echo "$wanted") <(echo "$found"))"
-cmp include/gdrapi.h "$stage/include/gdrapi.h"
+for header in gdrapi.h gdrconfig.h; do
+    cmp "include/$header" "$stage/include/$header"
+done
 # Without its archive, in which the functions of Rust's libraries are global, too.
 mkdir "$stage/shared"
 cp "$stage/lib/libgdrapi.so.2.6.0" "$stage/shared"

@@ -24,6 +24,7 @@ quietly() {
 files() {
     cat <<END
 ./include/gdrapi.h
+./include/gdrconfig.h
 ./$1/cmake/gdrcopy/gdrcopy-config-version.cmake
 ./$1/cmake/gdrcopy/gdrcopy-config.cmake
 ./$1/libgdrapi-preload.so

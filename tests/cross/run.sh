@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs the checks of gdrcopy/tests/copy_routines on emulated AArch64 and POWER CPUs. For Debian on x86-64.
+# Runs the checks of gdrcopy/tests/copy_routines, and a program of the C headers, on emulated AArch64 and POWER CPUs. For
+# Debian on x86-64.
 #
 #   tests/cross/run.sh        alignments thinned out
 #   GDRCOPY_TEST_ALL=1 …      all of them
@@ -85,8 +86,19 @@ check_fences() {
     echo "ok: $2: $3"
 }
 
+# check_headers CPU MACHINE: the C headers, in both languages.
+check_headers() {
+    for language in c:gcc:c99 c++:g++:c++17; do
+        compiler=${language#*:}
+        "$1-linux-gnu-${compiler%:*}" -std="${language##*:}" -pedantic -Wall -Wextra -Werror -Iinclude \
+            -x "${language%%:*}" c_tests/header/config.c -o "$work/config"
+        "qemu-$2" -L "/usr/$1-linux-gnu" "$work/config"
+    done
+    echo "ok: gdrapi.h and gdrconfig.h, C99 and C++17"
+}
+
 "$root/scripts/ci/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu \
-    libc6-dev-arm64-cross libc6-dev-ppc64el-cross qemu-user
+    g++-aarch64-linux-gnu g++-powerpc64le-linux-gnu libc6-dev-arm64-cross libc6-dev-ppc64el-cross qemu-user
 
 echo "== AArch64"
 compile aarch64 "$work/aarch64"
@@ -100,9 +112,11 @@ done
 echo "ok: ls64, assembled only"
 check_fences aarch64 probe_write "dmb sy load store dmb st dgh"
 check_fences aarch64 probe_read "dmb sy load store dmb ld"
+check_headers aarch64 aarch64
 
 echo "== POWER"
 compile powerpc64le "$work/powerpc64le"
 qemu-ppc64le -L /usr/powerpc64le-linux-gnu "$work/powerpc64le"
 check_fences powerpc64le probe_write "hwsync load store hwsync"
 check_fences powerpc64le probe_read "hwsync load store hwsync"
+check_headers powerpc64le ppc64le

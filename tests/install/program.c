@@ -4,6 +4,7 @@
  */
 
 #include <gdrapi.h>
+#include <gdrconfig.h>
 
 #include <dlfcn.h>
 #include <stdint.h>
@@ -35,6 +36,7 @@ int main(void)
     int major, minor;
     gdr_t gdr;
 
+    CHECK(GPU_PAGE_SIZE % PAGE_SIZE == 0);
     gdr_runtime_get_version(&major, &minor);
     CHECK(major == GDR_API_MAJOR_VERSION && minor == GDR_API_MINOR_VERSION);
 
