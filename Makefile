@@ -162,7 +162,7 @@ lib: ## Builds the shared and the static library into build/lib.
 	$(CARGO) build --release --package libgdrapi
 	@mkdir -p build/lib
 	@install -m 0755 $(built)/libgdrapi.so build/lib/$(shared)
-	@$(STRIP) --strip-debug build/lib/$(shared)
+	@$(STRIP) --strip-unneeded --remove-section=.comment build/lib/$(shared)
 	@$(LD) -r --force-group-allocation --gc-sections $(addprefix -u ,$(exported)) $(built)/libgdrapi.a -o build/lib/gdrapi.o
 	@$(OBJCOPY) --wildcard --keep-global-symbol='gdr_*' --strip-debug build/lib/gdrapi.o
 	@rm -f build/lib/libgdrapi.a && $(AR) rcs build/lib/libgdrapi.a build/lib/gdrapi.o && rm build/lib/gdrapi.o
@@ -176,7 +176,7 @@ lib: ## Builds the shared and the static library into build/lib.
 # For LD_PRELOAD: an object with the library's SONAME that needs the library by its other name, from its own directory
 # (by DT_RPATH: LD_LIBRARY_PATH would come before a RUNPATH). The loader then has an object for both names. libgdrapi.so
 # must not be the SONAME: ldconfig would point that link, which linkers use, at this object.
-empty_object = $(CC) -shared -nostdlib -x c /dev/null -x none
+empty_object = $(CC) -shared -nostdlib -s -x c /dev/null -x none
 
 # Installing, which often runs as root, builds only what is not there yet.
 build/lib/$(shared) build/lib/$(preload):

@@ -65,6 +65,7 @@ check_installed() {
     check_elf "$tree/usr"
     scripts/ci/check-symbols.sh "$libdir/libgdrapi.so.2"
     runs "$libdir/libgdrapi.so"
+    check_debug_symbols "$libdir/libgdrapi.so.2.6" "$type-"
     emulated default /usr/bin/gdrcopy doctor --help >/dev/null || die "gdrcopy doctor --help fails"
     run_programs '^(dma_read|doctor|fork|parallel)$|^invalidation_fork_(access_after_free|after_gdr_map)_'
 }

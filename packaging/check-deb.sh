@@ -47,8 +47,9 @@ new_gpu_driver
 in_tree_quietly dkms autoinstall
 check_module
 run_programs
+check_debug_symbols "$tree/$libdir/libgdrapi.so.2.6"
 
 rm -r "$tree/usr/src/nvidia-1"
-in_tree_quietly dpkg --purge gdrcopy gdrcopy-tests libgdrapi-dev libgdrapi gdrdrv-dkms gdremu
+in_tree_quietly dpkg --purge gdrcopy gdrcopy-tests libgdrapi-dev libgdrapi-dbgsym libgdrapi gdrdrv-dkms gdremu
 contents | diff "$work/before" - || die "the packages leave something, see above"
 echo "deb: installed, upgraded from NVIDIA's names, run, removed without remains"

@@ -45,7 +45,7 @@ replaced() {
 }
 
 # What an RPM distribution has: what the packages depend on (anything else that they need is an error), and directories.
-directories=(/usr/lib/modules-load.d /usr/lib64/cmake /usr/lib64/pkgconfig /usr/share/licenses /usr/share/fish/vendor_completions.d
+directories=(/usr/lib/debug/usr/lib64 /usr/lib/debug/usr /usr/lib/debug /usr/lib/modules-load.d /usr/lib64/cmake /usr/lib64/pkgconfig /usr/share/licenses /usr/share/fish/vendor_completions.d
     /usr/share/fish /usr/share/zsh/site-functions)
 {
     printf '%s\n' 'Provides: dkms /bin/sh /sbin/ldconfig /usr/bin/pkg-config rtld(GNU_HASH)'
@@ -100,8 +100,9 @@ check_module
 echo /usr/lib64 >"$tree/etc/ld.so.conf.d/lib64.conf"
 in_tree ldconfig
 run_programs
+check_debug_symbols "$tree/usr/lib64/libgdrapi.so.2.6"
 
 rm "$tree/etc/ld.so.conf.d/lib64.conf"
-rpm_in_tree --erase gdrcopy gdrcopy-devel gdrcopy-kmod gdremu distribution
+rpm_in_tree --erase gdrcopy gdrcopy-debuginfo gdrcopy-devel gdrcopy-kmod gdremu distribution
 contents | diff "$work/before" - || die "the packages leave something, see above"
 echo "rpm: installed, upgraded from NVIDIA's names, run, removed without remains"

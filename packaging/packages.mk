@@ -42,7 +42,7 @@ deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/
 
 .PHONY: rpm
 rpm: unpack ## Makes RPM packages, in build/rpm; with ARCH=aarch64, in build/aarch64/rpm.
-	packaging/rpm/build.sh $(unpacked) $(packages)/rpm $(if $(cross),--target $(cross) --define '__strip $(STRIP)')
+	packaging/rpm/build.sh $(unpacked) $(packages)/rpm $(if $(cross),--target $(cross) --define '__strip $(STRIP)' --define '__objcopy $(OBJCOPY)')
 
 # The wheel is linked by zig, which has the symbol versions of glibc 2.28; with `ZIG=` by gcc, for the glibc of this system.
 # The target directory is another one: cargo does not build again for another linker.

@@ -79,6 +79,17 @@ contents() {
         -o -printf '%y %p -> %l\n' | LC_ALL=C sort)
 }
 
+# check_debug_symbols LIBRARY [PREFIX]: it is stripped, and debuggers find its lines in the tree. PREFIX is that of binutils.
+check_debug_symbols() {
+    local id address line
+    [ -z "$(readelf --section-headers --wide "$1" | grep -F .symtab)" ] || die "$1 has a symbol table"
+    id=$(readelf --notes "$1" | sed -n 's/.*Build ID: //p')
+    address=$("${2:-}nm" --dynamic "$1" | sed -n 's/ T gdr_pin_buffer$//p')
+    line=$("${2:-}addr2line" --exe "$tree/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug" "0x$address") || die "no debug symbols of $1"
+    [[ $line == */src/exports.rs:* ]] || die "the debug symbols have gdr_pin_buffer in $line"
+    echo "debug symbols: found by build ID"
+}
+
 # emulated PROFILE PROGRAM [ARGUMENT...]: runs a program of the tree on an emulated GPU.
 emulated() {
     in_tree gdremu --profile "$1" -- "${@:2}"
