@@ -21,6 +21,16 @@
  * another thread still copies through that same buffer is the caller's error:
  * the copy may fault or return EINVAL.
  *
+ * Signals. Copies are async-signal-safe after gdr_open: a handler may call
+ * them, whatever call it interrupted. A handler may leave a copy by siglongjmp;
+ * any part of the bytes may then have been copied. Neither holds if
+ * GDRCOPY_THREADS or GDRCOPY_DMA_READ is set. A handler may not call or leave
+ * any other function.
+ *
+ * Cancellation. A pthread_cancel during a call takes effect after the call.
+ * Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) during a call is
+ * undefined by POSIX, and not supported.
+ *
  * Fork. Handles and mappings belong to the process that made them. In a forked
  * child every call on an inherited handle but gdr_close returns EACCES and
  * touches nothing; inherited mappings are absent there. The child may call
@@ -217,6 +227,10 @@ int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size);
  *
  * On success *ptr_va is the CPU address of the buffer's first page, and
  * gdr_get_info reports the type of the mapping.
+ *
+ * Do not munmap the mapping yourself: a later gdr_unmap, gdr_unpin_buffer or
+ * gdr_close acts on its addresses, and so on whatever the program has mapped
+ * there since.
  *
  * EAGAIN: mapped already, or the memory was freed at the same time.
  * EOPNOTSUPP: the platform has no mapping of that type.

@@ -5,7 +5,8 @@ use std::ffi::c_int;
 /// Defers the cancellation of the calling thread (`pthread_cancel`) as long as it exists.
 ///
 /// glibc cancels a thread by unwinding its stack. Unwinding Rust frames that way aborts the process, and
-/// would leak descriptors and handles.
+/// would leak descriptors and handles. So does asynchronous cancellation (`PTHREAD_CANCEL_ASYNCHRONOUS`),
+/// which acts at once when this ends; POSIX forbids threads with it to call anything but three functions.
 #[derive(Debug)]
 pub struct Deferred {
     state_before: c_int,

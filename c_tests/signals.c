@@ -1,0 +1,195 @@
+/*
+ * Copies in a signal handler, whatever the interrupted thread is doing in the library; and copies that a signal handler leaves
+ * by siglongjmp, which hold nothing.
+ */
+
+#include "fault.h"
+#include "gpu.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+
+#define SIZE GPU_PAGE_SIZE
+#define LONGEST 4000 /* of the copies in the handler */
+
+/* ---- Copies in a handler ---- */
+
+static gdr_mh_t handlers_handle;
+static char *handlers_va;
+static char pattern[LONGEST];
+static long copies, failures, done;
+static sem_t handled;
+
+/* Reads the pattern, and writes it to another place. */
+static void copying(int signal)
+{
+    size_t size = 1 + (size_t)copies % LONGEST;
+    char got[LONGEST];
+    int before = errno;
+
+    (void)signal;
+    if (gdr_copy_from_mapping(handlers_handle, got, handlers_va, size) != 0 || memcmp(got, pattern, size) != 0)
+        failures++;
+    if (gdr_copy_to_mapping(handlers_handle, handlers_va + SIZE / 2, pattern, size) != 0)
+        failures++;
+    __atomic_add_fetch(&copies, 1, __ATOMIC_RELEASE);
+    sem_post(&handled);
+    errno = before;
+}
+
+/* Sends the next signal when the one before was handled. */
+static void *sending(void *argument)
+{
+    pthread_t *thread = argument;
+
+    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) {
+        CHECK(pthread_kill(*thread, SIGUSR1) == 0);
+        while (sem_wait(&handled) != 0)
+            CHECK_EQUAL(errno, EINTR);
+    }
+    return NULL;
+}
+
+/* Every function that opens, pins and maps, and copies with data of their own. */
+static void one_round(CUdeviceptr address, unsigned round)
+{
+    static char sent[SIZE], got[SIZE];
+    gdr_t g = gdr_open();
+    gdr_mh_t handle;
+    void *va;
+
+    CHECK(g != NULL);
+    handle = pin(g, address, SIZE);
+    va = map(g, handle, SIZE);
+    fill(sent, SIZE, round);
+    CHECK_OK(gdr_copy_to_mapping(handle, va, sent, SIZE));
+    memset(got, 0, SIZE);
+    CHECK_OK(gdr_copy_from_mapping(handle, got, va, SIZE));
+    CHECK_BYTES(got, sent, SIZE);
+    if (round % 3 != 0)
+        CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+    if (round % 3 != 1)
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+}
+
+static void copies_work_in_a_signal_handler(void)
+{
+    struct gpu_buffer fixed = gpu_alloc(MEM_ALLOC, SIZE), buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    gdr_t g = gdr_open();
+    struct sigaction catch;
+    pthread_t this = pthread_self(), sender;
+    long wanted = rounds(2000);
+    unsigned round = 0;
+
+    CHECK(g != NULL);
+    handlers_handle = pin(g, fixed.address, SIZE);
+    handlers_va = map(g, handlers_handle, SIZE);
+    fill(pattern, sizeof(pattern), 1);
+    gpu_write(fixed.address, pattern, sizeof(pattern));
+
+    memset(&catch, 0, sizeof(catch));
+    catch.sa_handler = copying;
+    catch.sa_flags = SA_RESTART;
+    CHECK(sigaction(SIGUSR1, &catch, NULL) == 0);
+    CHECK(sem_init(&handled, 0, 0) == 0);
+    CHECK(pthread_create(&sender, NULL, sending, &this) == 0);
+    while (round < (unsigned)rounds(500) || __atomic_load_n(&copies, __ATOMIC_ACQUIRE) < wanted)
+        one_round(buffer.address, ++round);
+    __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
+    CHECK(pthread_join(sender, NULL) == 0);
+
+    CHECK_EQUAL(failures, 0);
+    CHECK_OK(gdr_close(g));
+    gpu_free(&fixed);
+    gpu_free(&buffer);
+}
+
+/* ---- Copies that a handler leaves ---- */
+
+/* The signal by whose handler the copy was left, or 0. valgrind.supp knows this function by name. */
+__attribute__((noinline)) static int left_copy(gdr_mh_t handle, void *mapped, void *host, size_t size, int is_write)
+{
+    struct sigaction catch, old_segv, old_bus;
+    int signal;
+
+    memset(&catch, 0, sizeof(catch));
+    catch.sa_handler = fault_handler;
+    sigaction(SIGSEGV, &catch, &old_segv);
+    sigaction(SIGBUS, &catch, &old_bus);
+    signal = sigsetjmp(fault_return, 1);
+    if (signal == 0)
+        CHECK_OK(is_write ? gdr_copy_to_mapping(handle, mapped, host, size)
+                          : gdr_copy_from_mapping(handle, host, mapped, size));
+    sigaction(SIGSEGV, &old_segv, NULL);
+    sigaction(SIGBUS, &old_bus, NULL);
+    return signal;
+}
+
+/* Leaves copies of all kinds: a word, a small one, whole lines. */
+static void leave_copies(gdr_mh_t handle, void *mapped, void *host, int wanted)
+{
+    static const size_t sizes[] = {8, 100, SIZE};
+    size_t i;
+    int is_write, state;
+
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (is_write = 0; is_write < 2; is_write++) {
+            CHECK_EQUAL(left_copy(handle, mapped, host, sizes[i], is_write), wanted);
+            CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state) == 0);
+            CHECK_EQUAL(state, PTHREAD_CANCEL_ENABLE);
+        }
+}
+
+/* The host's memory cannot be accessed. */
+static void copy_left_by_siglongjmp_leaves_the_pin_usable(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    void *absent = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    gdr_t g = gdr_open();
+    gdr_mh_t handle = pin(g, buffer.address, SIZE);
+    void *va = map(g, handle, SIZE);
+    int flag = -1;
+
+    CHECK(absent != MAP_FAILED);
+    leave_copies(handle, va, absent, SIGSEGV);
+    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
+    CHECK_EQUAL(flag, 0);
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+    one_round(buffer.address, 1);
+    CHECK(munmap(absent, SIZE) == 0);
+    gpu_free(&buffer);
+}
+
+/* The memory was freed, which ends the mapping where pins are not persistent. */
+static void copy_from_a_revoked_mapping_left_by_siglongjmp_leaves_the_pin_usable(void)
+{
+    static char host[SIZE];
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    gdr_t g = gdr_open();
+    gdr_mh_t handle = pin(g, buffer.address, SIZE);
+    void *va = map(g, handle, SIZE);
+    int flag = -1, persistent = is_persistent(g);
+
+    gpu_free(&buffer);
+    if (!persistent) {
+        CHECK_GONE(va);
+        leave_copies(handle, va, host, SIGBUS);
+    }
+    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
+    CHECK_EQUAL(flag, !persistent);
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+}
+
+int main(void)
+{
+    gpu_init();
+    copies_work_in_a_signal_handler();
+    copy_left_by_siglongjmp_leaves_the_pin_usable();
+    copy_from_a_revoked_mapping_left_by_siglongjmp_leaves_the_pin_usable();
+    return passed("signals");
+}
