@@ -273,6 +273,39 @@ static void unpin_unmaps(void)
     still_maps();
 }
 
+/* A new pin's mapping, which the program unmaps to map other memory in its place. */
+static char *other_memory_in_place_of_a_mapping(gdr_t of, gdr_mh_t *mapped)
+{
+    char *va, *memory;
+
+    *mapped = pin(of, buffer.address, SIZE);
+    va = map(of, *mapped, SIZE);
+    CHECK(munmap(va, SIZE) == 0);
+    memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    CHECK(memory == va);
+    return memory;
+}
+
+/* As the header warns. */
+static void calls_act_on_the_addresses_whatever_is_mapped_there(void)
+{
+    gdr_t another = gdr_open();
+    gdr_mh_t mapped;
+    char *memory = other_memory_in_place_of_a_mapping(g, &mapped);
+
+    CHECK_OK(gdr_unmap(g, mapped, memory, SIZE));
+    CHECK_UNMAPPED(memory);
+    CHECK_OK(gdr_unpin_buffer(g, mapped));
+    memory = other_memory_in_place_of_a_mapping(g, &mapped);
+    CHECK_OK(gdr_unpin_buffer(g, mapped));
+    CHECK_GONE(memory);
+    CHECK(another != NULL);
+    memory = other_memory_in_place_of_a_mapping(another, &mapped);
+    CHECK_OK(gdr_close(another));
+    CHECK_GONE(memory);
+    still_maps();
+}
+
 static void run(enum gpu_memory kind)
 {
     buffer = gpu_alloc(kind, 2 * SIZE);
@@ -292,6 +325,7 @@ static void run(enum gpu_memory kind)
     unmap_accepts_any_range();
     unmap_without_mapping_is_refused();
     unpin_unmaps();
+    calls_act_on_the_addresses_whatever_is_mapped_there();
 
     CHECK_OK(gdr_unpin_buffer(g, handle));
     CHECK_OK(gdr_close(g));

@@ -31,6 +31,8 @@ const SPECIAL: &[&str] = &[
     "dmabuf-mixed",
     "dmabuf-none",
     "dmabuf-export",
+    "dmabuf-no",
+    "dmabuf-no-gpu",
     "nv-p2p-dummy",
     "nv-p2p-dummy-dmabuf",
 ];

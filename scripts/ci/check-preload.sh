@@ -25,7 +25,8 @@ void gdr_runtime_get_version(int *major, int *minor)
     *minor = 1;
 }
 END_OF_FILE
-gcc -shared -fPIC -Wl,-soname,libgdrapi.so.2 "$work/other.c" -o "$work/other/libgdrapi.so.2"
+gcc -shared -fPIC -Wl,-soname,libgdrapi.so.2 "$work/other.c" -o "$work/other/libgdrapi.so.2.6"
+ln -s libgdrapi.so.2.6 "$work/other/libgdrapi.so.2"
 ln -s libgdrapi.so.2 "$work/other/libgdrapi.so"
 
 cat >"$work/linked.c" <<'END_OF_FILE'
@@ -42,12 +43,16 @@ int main(void)
 }
 END_OF_FILE
 cat >"$work/dlopened.c" <<'END_OF_FILE'
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 int main(int argc, char **argv)
 {
-    void *library = dlopen(argv[argc - 1], RTLD_NOW | RTLD_LOCAL);
+    const char *name = argv[argc - 1];
+    void *library = strncmp(name, "namespace/", 10) == 0 ? dlmopen(LM_ID_NEWLM, name + 10, RTLD_NOW)
+                                                         : dlopen(name, RTLD_NOW | RTLD_LOCAL);
     void (*version)(int *, int *);
     int major, minor;
 
@@ -104,6 +109,20 @@ expect linked "$lib/libgdrapi.so.2" '' this
 expect libgdrapi.so.2 "$lib/libgdrapi.so.2" '' this
 expect libgdrapi.so "$lib/libgdrapi.so.2" '' other # which the README warns of
 
+# Which docs/replacing.md warns of: the file's own name, another namespace, and the object away from its library.
+[ "$(got path libgdrapi.so.2.6 "$lib/libgdrapi-preload.so" '')" = other ] || die "the preload object serves libgdrapi.so.2.6"
+[ "$(got path libgdrapi.so.2.6 '' "$lib")" = this ] || die "the library path does not serve libgdrapi.so.2.6"
+for program in libgdrapi.so libgdrapi.so.2; do
+    expect namespace/$program "$lib/libgdrapi-preload.so" '' other
+    expect namespace/$program '' "$lib" this
+done
+mkdir "$work/moved"
+cp "$lib/libgdrapi-preload.so" "$work/moved"
+expect linked "$work/moved/libgdrapi-preload.so" '' other
+started=$(LD_PRELOAD=$work/moved/libgdrapi-preload.so "$loader" --inhibit-cache "$(type -P true)" 2>&1) &&
+    die "a program starts with libgdrapi-preload.so away from its library"
+[[ $started == *'loading shared libraries: libgdrapi.so:'* ]] || die "without the library: $started"
+
 # ldconfig makes links by SONAME. The object must get none, and take none away.
 mkdir "$work/installed"
 cp -a "$lib"/libgdrapi*.so* "$work/installed"
@@ -114,4 +133,4 @@ before=$(links)
 PATH=$PATH:/sbin:/usr/sbin ldconfig -n "$work/installed"
 [ "$(links)" = "$before" ] || die "ldconfig changes links:"$'\n'"$(links)"
 
-echo "preload: linked, libgdrapi.so and libgdrapi.so.2, with another library on the path and in the loader's cache"
+echo "preload: linked, libgdrapi.so and libgdrapi.so.2, and where it does not help, with another library on the path and in the loader's cache"
