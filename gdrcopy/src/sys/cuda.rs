@@ -138,6 +138,7 @@ functions! {
 
 impl Functions {
     /// `symbol` ends with a zero byte: otherwise its copy with one would take memory.
+    #[inline(never)]
     fn find(&self, found: &AtomicPtr<c_void>, symbol: &'static str) -> Result<*mut c_void> {
         let known = found.load(Ordering::Relaxed);
         if !known.is_null() {
@@ -220,12 +221,15 @@ impl Driver {
     fn check(&self, call: &'static str, result: c_uint) -> Result<()> {
         match result {
             0 => Ok(()),
-            code => {
-                let name = self.error_name(code);
-                let error = CudaError { code, name };
-                Err(Error::Cuda { call, error })
-            }
+            code => Err(self.error(call, code)),
         }
+    }
+
+    #[cold]
+    fn error(&self, call: &'static str, code: c_uint) -> Error {
+        let name = self.error_name(code);
+        let error = CudaError { code, name };
+        Error::Cuda { call, error }
     }
 
     /// Initializes CUDA in this process, unless that was done before.

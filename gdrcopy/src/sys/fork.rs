@@ -6,7 +6,6 @@
 //! `Owner` remembers and compares, and the address range of the C handles, so that in a child the
 //! range check of the copy path fails by itself.
 
-use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
@@ -78,7 +77,7 @@ pub struct OpenFile {
 }
 
 /// The numbers that this process has opened itself: they may equal an inherited one's that was closed.
-static OWN: PerProcess<Mutex<BTreeSet<RawFd>>> = PerProcess::new();
+static OWN: PerProcess<Mutex<Vec<RawFd>>> = PerProcess::new();
 
 impl OpenFile {
     /// What this number stands for.
@@ -129,7 +128,7 @@ pub(crate) struct Descriptor {
 
 impl Descriptor {
     pub(crate) fn new(fd: OwnedFd) -> Descriptor {
-        OWN.get(|_| Mutex::default()).lock().insert(fd.as_raw_fd());
+        OWN.get(|_| Mutex::default()).lock().push(fd.as_raw_fd());
         Descriptor {
             file: OpenFile::of(fd.as_raw_fd()),
             fd: Some(fd),
@@ -152,8 +151,12 @@ impl Descriptor {
     }
 
     fn disown(&self) {
-        if let Some(own) = OWN.current() {
-            own.lock().remove(&self.file.number);
+        let Some(own) = OWN.current() else {
+            return;
+        };
+        let mut own = own.lock();
+        if let Some(index) = own.iter().position(|&number| number == self.file.number) {
+            own.swap_remove(index);
         }
     }
 }
