@@ -245,14 +245,13 @@ impl Runner {
                 }
             }
         }
-        let (usual, all) = (self.sanity_tests(&[]), self.sanity_tests(&["-e"]));
+        let tests = self.sanity_tests();
         for profile in self.profiles(&[GENERAL, SANITY]) {
-            for test in &all {
-                let (runner, test, extended) =
-                    (Arc::clone(self), test.clone(), !usual.contains(test));
+            for test in &tests {
+                let (runner, test) = (Arc::clone(self), test.clone());
                 let name = format!("sanity::{profile}::{test}");
                 let run = move || runner.run_sanity(&test, profile);
-                trials.push(Trial::ignorable_test(name, run).with_ignored_flag(extended));
+                trials.push(Trial::ignorable_test(name, run));
             }
         }
         trials.extend(self.original_trials());
@@ -295,14 +294,11 @@ impl Runner {
             .collect()
     }
 
-    /// The tests of gdrcopy_sanity, as it lists them.
-    fn sanity_tests(&self, options: &[&str]) -> Vec<String> {
+    /// The tests of gdrcopy_sanity, as it lists them: the extended ones too.
+    fn sanity_tests(&self) -> Vec<String> {
         let mut list = self.command("default", false, &self.sanity);
-        let list = list
-            .arg("-l")
-            .args(options)
-            .output()
-            .expect("gdrcopy_sanity starts");
+        let list = list.args(["-l", "-e"]).output();
+        let list = list.expect("gdrcopy_sanity starts");
         assert!(
             list.status.success(),
             "{}",
