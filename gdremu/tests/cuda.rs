@@ -74,6 +74,11 @@ fn contexts() {
 }
 
 #[test]
+fn what_crashes_on_a_gpu_ends_the_program() {
+    assert_passes(&[], "cuda_gone", &[]);
+}
+
+#[test]
 fn buffers_copies_and_fills() {
     assert_passes(&[], "cuda_buffers", &[]);
 }

@@ -125,6 +125,7 @@ pub(super) extern "C" fn cuCtxDestroy_v2(context: ContextHandle) -> i32 {
             return Err(Error::INVALID_CONTEXT); // Released, not destroyed.
         }
         destroy(state, context)?;
+        state::lock().destroyed.insert(context);
         STACK.with(|stack| {
             if stack.top() == Some(context) {
                 stack.pop();
@@ -136,7 +137,7 @@ pub(super) extern "C" fn cuCtxDestroy_v2(context: ContextHandle) -> i32 {
 
 pub(super) extern "C" fn cuCtxPushCurrent_v2(context: ContextHandle) -> i32 {
     with_state("cuCtxPushCurrent", |state| {
-        state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
+        state.check_context(context)?;
         STACK.with(|stack| stack.push(context))
     })
 }
@@ -154,7 +155,7 @@ pub(super) extern "C" fn cuCtxPopCurrent_v2(handle: Out<ContextHandle>) -> i32 {
 pub(super) extern "C" fn cuCtxSetCurrent(context: ContextHandle) -> i32 {
     with_state("cuCtxSetCurrent", |state| {
         if context != 0 {
-            state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
+            state.check_context(context)?;
         }
         STACK.with(|stack| {
             stack.pop();

@@ -49,6 +49,8 @@ pub(super) struct Allocation {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) contexts: Handles<Context, 0xC1>,
+    /// Contexts that were destroyed: not primary ones.
+    pub(super) destroyed: BTreeSet<ContextHandle>,
     pub(super) primaries: BTreeMap<usize, Primary>,
     /// By device address.
     pub(super) allocations: BTreeMap<u64, Allocation>,
@@ -105,11 +107,25 @@ impl State {
     /// corrupts the heap.
     pub(super) fn check_not_orphaned(&self, stream: StreamHandle) {
         if self.orphans.contains(&stream) {
-            eprintln!(
-                "gdremu: stream {stream:#x} is used after the end of its context, which crashes on a GPU"
-            );
-            process::abort();
+            die(format_args!(
+                "stream {stream:#x} is used after the end of its context"
+            ));
         }
+    }
+
+    /// Whether the context can become current. Ends the program if it was destroyed: NVIDIA's driver makes it
+    /// current, and crashes later.
+    ///
+    /// # Errors
+    /// INVALID_CONTEXT if the handle is not a context's.
+    pub(super) fn check_context(&self, context: ContextHandle) -> Result {
+        if self.destroyed.contains(&context) {
+            die(format_args!(
+                "context {context:#x} becomes current after it was destroyed"
+            ));
+        }
+        let live = self.contexts.get(context);
+        live.map(drop).ok_or(Error::INVALID_CONTEXT)
     }
 
     /// Ends the program if the stream ended with its context.
@@ -126,8 +142,15 @@ impl State {
     }
 }
 
+/// Ends the program, whose next steps would depend on freed memory on a GPU.
+fn die(what: std::fmt::Arguments<'_>) -> ! {
+    eprintln!("gdremu: {what}, which crashes on a GPU");
+    process::abort()
+}
+
 static STATE: Mutex<State> = Mutex::new(State {
     contexts: Handles::new(),
+    destroyed: BTreeSet::new(),
     primaries: BTreeMap::new(),
     allocations: BTreeMap::new(),
     imports: BTreeMap::new(),
