@@ -107,16 +107,41 @@ static void page_that_begins_in_no_allocation_is_pinned(CUcontext other, int gpu
     free_gap(&gap);
 }
 
-static void page_with_an_allocation_inside_is_pinned(int gpus)
+static void page_with_an_allocation_inside_is_pinned(void)
 {
     struct gap gap = make_gap(0);
 
     CHECK(!is_known(gap.page));
     CHECK(!is_known(gap.page + GPU_PAGE_SIZE - 1));
     use_gap(&gap);
-    if (gpus == 1)
-        in_thread_without_context(&gap);
+    in_thread_without_context(&gap);
     free_gap(&gap);
+}
+
+/* Only the export knows that there is memory in the range. */
+static void range_with_an_allocation_far_inside_is_pinned(int gpus)
+{
+    CUdeviceptr before, inside, after;
+    gdr_mh_t handle;
+
+    CUDA(cuMemAlloc(&before, 2 * GPU_PAGE_SIZE));
+    CUDA(cuMemAlloc(&inside, SMALL));
+    CUDA(cuMemAlloc(&after, 2 * GPU_PAGE_SIZE));
+    CUDA(cuMemFree(before));
+    CUDA(cuMemFree(after));
+    before = round_down(inside, GPU_PAGE_SIZE) - GPU_PAGE_SIZE;
+    handle = pin(g, before, 3 * GPU_PAGE_SIZE);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    if (gpus == 1) {
+        CUcontext own;
+
+        CUDA(cuCtxGetCurrent(&own));
+        CUDA(cuCtxSetCurrent(NULL));
+        handle = pin(g, before, 3 * GPU_PAGE_SIZE);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+        CUDA(cuCtxSetCurrent(own));
+    }
+    CUDA(cuMemFree(inside));
 }
 
 static void page_without_an_allocation_is_refused(void)
@@ -150,7 +175,8 @@ int main(void)
         CUDA(cuDevicePrimaryCtxRetain(&context, device));
         CUDA(cuCtxSetCurrent(context));
         page_that_begins_in_no_allocation_is_pinned(i > 0 ? first : NULL, i > 0 ? gpus : 1);
-        page_with_an_allocation_inside_is_pinned(gpus);
+        page_with_an_allocation_inside_is_pinned();
+        range_with_an_allocation_far_inside_is_pinned(gpus);
         page_without_an_allocation_is_refused();
         CUDA(cuDevicePrimaryCtxRelease(device));
     }

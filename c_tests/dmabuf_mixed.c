@@ -104,6 +104,50 @@ static void one_after_the_other(void)
         answer_of(&gpus[i]);
 }
 
+/* What is no GPU memory is not blamed on the GPU whose context is current. */
+static void host_memory_is_invalid(void)
+{
+    gdr_mh_t handle = {7};
+    char memory[100];
+    int i;
+
+    for (i = 0; i < count; i++) {
+        CUDA(cuCtxSetCurrent(gpus[i].context));
+        CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)memory, sizeof(memory), 0, 0, &handle), EINVAL);
+    }
+    CHECK_EQUAL(handle.h, 7);
+}
+
+/* A page that begins and ends in no allocation, while another GPU's context is current. */
+static void gpu_is_that_of_the_memory_in_the_page(void)
+{
+    CUdeviceptr before, inside, after;
+    gdr_mh_t handle;
+    int i;
+
+    for (i = 0; i < count; i++) {
+        struct gpu page = gpus[i];
+
+        CUDA(cuCtxSetCurrent(page.context));
+        CUDA(cuMemAlloc(&before, GPU_PAGE_SIZE / 2));
+        CUDA(cuMemAlloc(&inside, 4096));
+        CUDA(cuMemAlloc(&after, GPU_PAGE_SIZE));
+        CUDA(cuMemFree(before));
+        CUDA(cuMemFree(after));
+        page.address = round_down(inside, GPU_PAGE_SIZE);
+        CUDA(cuCtxSetCurrent(gpus[(i + 1) % count].context));
+        if (!page.supported) {
+            check_refused(&page);
+        } else {
+            handle = pin(g, page.address, GPU_PAGE_SIZE);
+            (void)map(g, handle, GPU_PAGE_SIZE);
+            CHECK_OK(gdr_unpin_buffer(g, handle));
+        }
+        CUDA(cuCtxSetCurrent(page.context));
+        CUDA(cuMemFree(inside));
+    }
+}
+
 static void *again_and_again(void *gpu)
 {
     long i, many = rounds(2000);
@@ -179,6 +223,8 @@ int main(void)
         waive("dmabuf_mixed", "requires both GPUs that can map dma-bufs and GPUs that cannot");
 
     one_after_the_other();
+    host_memory_is_invalid();
+    gpu_is_that_of_the_memory_in_the_page();
     at_the_same_time();
     for (i = 0; i < count; i++) {
         if (!gpus[i].supported)

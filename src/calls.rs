@@ -28,15 +28,22 @@ pub(crate) fn close(g: usize) -> Result<()> {
     if handles::close_inherited(g) {
         return Ok(());
     }
-    let GdrEntry { gdr, pins, .. } = handles::take::<GdrEntry>(g, |_, _| Ok(()))?;
-    let mut result = Ok(());
-    for handle in pins {
-        // An unpin of another thread may be first.
-        if let Ok(mut buffer) = handles::take::<PinEntry>(handle, |_, _| Ok(())) {
-            result = result.and(buffer.release());
+    let end = |GdrEntry { gdr, pins, dma, .. }: GdrEntry| {
+        let mut result = Ok(());
+        for handle in pins {
+            // An unpin of another thread may be first.
+            if let Ok(released) =
+                handles::end(handle, |_, _| Ok(()), |mut pin: PinEntry| pin.release())
+            {
+                result = result.and(released);
+            }
         }
-    }
-    result.and(gdr.close().map_err(Error::from))
+        if let Some(transfer) = dma {
+            transfer.free_engines();
+        }
+        result.and(gdr.close().map_err(Error::from))
+    };
+    handles::end(g, |_, _| Ok(()), end)?
 }
 
 /// The driver behind `g`, for work that other users of `g` need not wait for.
@@ -70,7 +77,7 @@ pub(crate) unsafe fn pin(
     let registered = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.insert(handle)));
     if let Err(closed) = registered {
         // Another thread has closed `g` in the meantime.
-        drop(handles::take::<PinEntry>(handle, |_, _| Ok(())));
+        let _ = handles::end::<PinEntry, _>(handle, |_, _| Ok(()), drop);
         return Err(closed);
     }
     Ok(handle)
@@ -80,7 +87,7 @@ pub(crate) unsafe fn pin(
 /// the caller can try again.
 pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     gdr(g)?;
-    handles::take(handle, |buffer: &mut PinEntry, slot| {
+    let release = |buffer: &mut PinEntry, slot: &Slot| {
         buffer.check_gdr(g)?;
         slot.show_mapping(None);
         let result = buffer.release();
@@ -92,7 +99,8 @@ pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
                 .map(|mapping| mapping.mapping_type()),
         );
         result
-    })?;
+    };
+    handles::end(handle, release, drop)?;
     // A close of another thread may be first.
     let _ = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.remove(&handle)));
     Ok(())

@@ -120,9 +120,8 @@ impl Table {
 
     /// The part of a parent process's handle memory that the address lies in.
     fn inherited_range(handle: usize) -> Option<std::ops::Range<usize>> {
-        let table = TABLE.current().or(TABLE.latest())?;
-        let is_parents = TABLE.current().is_none() && table.range.contains(handle);
-        if is_parents {
+        let (table, is_own) = TABLE.look()?;
+        if !is_own && table.range.contains(handle) {
             return Some(table.range.bounds());
         }
         let mut inherited = table.inherited.iter();
@@ -217,23 +216,27 @@ pub(crate) fn try_with<T: Kind, R>(handle: usize, work: impl FnOnce(&mut T) -> R
     object_of(&mut place, handle).ok().map(work)
 }
 
-/// Takes the object with this handle out after `work` on it; the handle is stale from then on. If `work`
-/// fails, the object stays.
-pub(crate) fn take<T: Kind>(
+/// Ends the object with this handle by `end`, after `work` on it; the handle is stale from then on. If `work` fails, the
+/// object stays.
+pub(crate) fn end<T: Kind, R>(
     handle: usize,
     work: impl FnOnce(&mut T, &Slot) -> Result<()>,
-) -> Result<T> {
+    end: impl FnOnce(T) -> R,
+) -> Result<R> {
     let (slot, holder) = find::<T>(handle)?;
     let mut place = holder.0.lock();
     work(object_of(&mut place, handle)?, slot)?;
-    slot.clear();
+    // Until the object has ended, a child that is forked off can close its copies of the descriptors.
+    slot.show_ending();
     let object = place.take();
     drop(place);
+    let object = object.and_then(|(_, object)| T::from_object(object));
+    let result = object.map(end).ok_or(Error::UnknownHandle(T::ARGUMENT));
+    slot.clear();
     if let Some(table) = TABLE.current() {
         table.give_back(slot, holder);
     }
-    let object = object.and_then(|(_, object)| T::from_object(object));
-    object.ok_or(Error::UnknownHandle(T::ARGUMENT))
+    result
 }
 
 /// The slot at this address in a parent process's handle memory, and all slots there. A forked child has a copy of it.
@@ -256,10 +259,11 @@ pub(crate) fn close_inherited(g: usize) -> bool {
     let Some((slot, all)) = inherited(g) else {
         return false;
     };
-    if !slot.take(state::GDR) {
+    // Of several threads, one gets it.
+    if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }
-    let is_pin = |pin: &&Slot| pin.state() >= state::PIN && pin.gdr() == g;
+    let is_pin = |pin: &&Slot| pin.is_live() && pin.gdr() == g;
     for slot in all.iter().filter(is_pin).chain([slot]) {
         slot.file().close_inherited();
         slot.clear();

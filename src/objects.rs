@@ -76,6 +76,7 @@ impl Kind for GdrEntry {
     }
 
     fn show(&self, slot: &Slot) {
+        slot.show_gdr(0);
         slot.show_file(self.gdr.file());
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Slot {
     state: AtomicU32,
     /// The address of the `Holder` of its object.
     holder: AtomicUsize,
-    /// Of a pin: the handle of its `gdr_t`.
+    /// Of a pin: the handle of its `gdr_t`; else 0.
     gdr: AtomicUsize,
     driver_handle: AtomicU32,
     // With `descriptor`: the open file that a forked child can close.
@@ -45,6 +45,8 @@ pub(crate) mod state {
     pub(crate) const FREE: u32 = 0;
     pub(crate) const TAKEN: u32 = 1;
     pub(crate) const GDR: u32 = 2;
+    /// A handle of which no call but `gdr_close` in a child that is forked off makes use any more.
+    pub(crate) const ENDING: u32 = 3;
     /// A pin that is not mapped. With a mapping type added: mapped so.
     pub(crate) const PIN: u32 = 4;
 }
@@ -79,7 +81,7 @@ impl Slot {
         self.holder.load(Ordering::Relaxed)
     }
 
-    /// The handle of a pin's `gdr_t`.
+    /// The handle of a pin's `gdr_t`; 0 if it is no pin.
     pub(crate) fn gdr(&self) -> usize {
         self.gdr.load(Ordering::Relaxed)
     }
@@ -127,6 +129,11 @@ impl Slot {
         self.holder.store(holder, Ordering::Relaxed);
         // Release: a reader that sees the state sees the holder.
         self.state.store(state, Ordering::Release);
+    }
+
+    /// The object of the handle is about to end.
+    pub(crate) fn show_ending(&self) {
+        self.state.store(state::ENDING, Ordering::Release);
     }
 
     /// Makes the handle stale, if it is one in this state; only one of several callers does.

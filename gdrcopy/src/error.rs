@@ -446,8 +446,8 @@ impl fmt::Display for CudaVersion {
 fn cuda_advice(error: CudaError) -> &'static str {
     match error.errno() {
         libc::EINVAL if error.code == 1 => {
-            "the range is not GPU memory that can be exported: managed, host or freed memory, longer than the \
-             allocation, or of a memory pool"
+            "the range is not GPU memory that can be pinned or copied: managed, host or freed memory, longer than \
+             the allocation, or of a memory pool"
         }
         libc::EINVAL => {
             "CUDA is not usable here: a forked child cannot use it, and must be started by exec"

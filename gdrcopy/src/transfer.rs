@@ -68,7 +68,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Transfer {
     options: TransferOptions,
-    /// Those that no call uses.
+    /// Those that no call uses, whatever CUDA answered to the last: the next one finds out whether they work.
     engines: Mutex<Vec<CopyEngine>>,
     owner: Owner,
 }
@@ -227,7 +227,7 @@ impl Transfer {
             }
         };
         let _deferred = Deferred::new();
-        self.give_back(ManuallyDrop::into_inner(engine), &result);
+        self.engines().push(ManuallyDrop::into_inner(engine));
         result
     }
 
@@ -264,7 +264,7 @@ impl Transfer {
                 engine.write(address, src).map(|()| Route::Buffered)
             }
         };
-        self.give_back(engine, &result);
+        self.engines().push(engine);
         result
     }
 
@@ -296,13 +296,10 @@ impl Transfer {
         Some(engines.swap_remove(index))
     }
 
-    /// Keeps an engine for the next copy.
-    fn give_back(&self, engine: CopyEngine, result: &Result<Route>) {
-        match result {
-            Ok(_) | Err(Error::TimedOut) => self.engines().push(engine),
-            // The context may be gone: the next call makes a new engine.
-            Err(_) => drop(engine),
-        }
+    /// Frees the copy engines that no call uses, even if a copy was left that keeps the transfer.
+    #[doc(hidden)]
+    pub fn free_engines(&self) {
+        drop(std::mem::take(&mut *self.engines()));
     }
 
     fn engines(&self) -> std::sync::MutexGuard<'_, Vec<CopyEngine>> {

@@ -15,7 +15,7 @@ use nix::errno::Errno;
 
 use crate::error::{Error, Result};
 use crate::hot::HOT;
-use crate::sync::Mutex;
+use crate::sync::{Guard, Mutex};
 
 /// The process that an object belongs to. Objects that must not be used across a fork keep one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +76,13 @@ pub struct OpenFile {
     pub special: u64,
 }
 
-/// The numbers that this process has opened itself: they may equal an inherited one's that was closed.
+/// The numbers at which this process has opened the driver itself: they may equal inherited ones that were closed, and all
+/// are the same file. Locked while one is opened or closed.
 static OWN: PerProcess<Mutex<Vec<RawFd>>> = PerProcess::new();
+
+fn own() -> Guard<'static, Vec<RawFd>> {
+    OWN.get(|_| Mutex::default()).lock()
+}
 
 impl OpenFile {
     /// What this number stands for.
@@ -105,11 +110,16 @@ impl OpenFile {
 
     /// Closes an inherited descriptor in a forked child, unless its number stands for another file.
     pub fn close_inherited(self) {
-        let is_own = || {
-            OWN.current()
-                .is_some_and(|own| own.lock().contains(&self.number))
-        };
-        if self.kind != 0 && !is_own() && OpenFile::of(self.number) == self {
+        let own = OWN.current().map(Mutex::lock);
+        if own.is_some_and(|own| own.contains(&self.number)) {
+            return;
+        }
+        if self.kind == 0 {
+            log::warn!(
+                "descriptor {} stays open in this child: fstat has failed for it",
+                self.number
+            );
+        } else if OpenFile::of(self.number) == self {
             // Linux releases the number whatever it answers.
             let _ = nix::unistd::close(self.number);
         }
@@ -120,18 +130,28 @@ impl OpenFile {
 /// [`OpenFile::close_inherited`] does.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
-    /// `None` only while being dropped.
-    fd: Option<OwnedFd>,
     file: OpenFile,
+    is_open: bool,
     owner: Owner,
 }
 
 impl Descriptor {
+    /// What `open` returns, a file that others may open, too.
+    pub(crate) fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
+        let mut own = own();
+        own.try_reserve(1).map_err(|_| Error::OutOfHandles {
+            errno: libc::ENOMEM,
+        })?;
+        let descriptor = Descriptor::new(open()?);
+        own.push(descriptor.file.number);
+        Ok(descriptor)
+    }
+
+    /// A file that no one else can open.
     pub(crate) fn new(fd: OwnedFd) -> Descriptor {
-        OWN.get(|_| Mutex::default()).lock().push(fd.as_raw_fd());
         Descriptor {
-            file: OpenFile::of(fd.as_raw_fd()),
-            fd: Some(fd),
+            file: OpenFile::of(fd.into_raw_fd()),
+            is_open: true,
             owner: Owner::current(),
         }
     }
@@ -144,20 +164,25 @@ impl Descriptor {
         self.owner
     }
 
-    /// Gives the number up without closing it, in the process that opened it.
-    pub(crate) fn into_raw(mut self) -> Option<RawFd> {
-        self.disown();
-        self.fd.take().map(IntoRawFd::into_raw_fd)
+    /// Closes it, and returns the kernel's answer. The descriptor is gone in any case.
+    pub(crate) fn close(mut self) -> nix::Result<()> {
+        self.end()
     }
 
-    fn disown(&self) {
-        let Some(own) = OWN.current() else {
-            return;
-        };
-        let mut own = own.lock();
-        if let Some(index) = own.iter().position(|&number| number == self.file.number) {
-            own.swap_remove(index);
+    fn end(&mut self) -> nix::Result<()> {
+        if !std::mem::take(&mut self.is_open) {
+            return Ok(());
         }
+        if !self.owner.is_current() {
+            self.file.close_inherited();
+            return Ok(());
+        }
+        let mut own = OWN.current().map(Mutex::lock);
+        if let Some(own) = &mut own {
+            own.retain(|&number| number != self.file.number);
+        }
+        // Not retried on EINTR: Linux has released the number by then, and another thread may own it.
+        nix::unistd::close(self.file.number)
     }
 }
 
@@ -169,15 +194,8 @@ impl AsRawFd for Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        let Some(fd) = self.fd.take() else {
-            return;
-        };
-        if self.owner.is_current() {
-            self.disown();
-        } else {
-            let _ = fd.into_raw_fd();
-            self.file.close_inherited();
-        }
+        // A destructor cannot return the error; callers that want it call `close`.
+        let _ = self.end();
     }
 }
 
@@ -210,15 +228,16 @@ impl<T> PerProcess<T> {
         unsafe { self.latest.load(Ordering::SeqCst).as_ref() }
     }
 
-    /// The value of this process, or of the ancestor that made one last.
-    pub fn latest(&self) -> Option<&'static T> {
-        self.generation().map(|generation| &generation.value)
+    /// The value of this process, or of the ancestor that made one last; and whether it is this process's.
+    pub fn look(&self) -> Option<(&'static T, bool)> {
+        let latest = self.generation()?;
+        Some((&latest.value, latest.owner.is_current()))
     }
 
     /// The value of this process, if it has made one.
     pub fn current(&self) -> Option<&'static T> {
-        let generation = self.generation().filter(|latest| latest.owner.is_current());
-        generation.map(|generation| &generation.value)
+        let (value, _) = self.look().filter(|(_, is_current)| *is_current)?;
+        Some(value)
     }
 
     /// The value of this process, made now if need be; `make` gets the parent's.
@@ -230,7 +249,7 @@ impl<T> PerProcess<T> {
             let parent = self.latest.load(Ordering::SeqCst);
             let fresh = Box::into_raw(Box::new(Generation {
                 owner: Owner::current(),
-                value: make(self.latest()),
+                value: make(self.look().map(|(parent, _)| parent)),
                 parent,
             }));
             let published =

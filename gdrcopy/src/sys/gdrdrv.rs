@@ -167,8 +167,8 @@ impl DeviceFile {
             None => (Call::Open, Path::new(DEVICE)),
             Some(path) => (Call::OpenDevicePath, path),
         };
-        let fd = retry(call, || open(path, flags, Mode::empty()))?;
-        Ok(DeviceFile(Descriptor::new(fd)))
+        let open = || retry(call, || open(path, flags, Mode::empty()));
+        Descriptor::open(open).map(DeviceFile)
     }
 
     /// Whether gdrdrv got its GPU driver's symbols from `nv-p2p-dummy`, a module that only serves to
@@ -189,14 +189,8 @@ impl DeviceFile {
 
     /// Closes it and returns the kernel's answer. The descriptor is gone in any case.
     pub(crate) fn close(self) -> Result<()> {
-        if !self.owner().is_current() {
-            drop(self);
-            return Ok(());
-        }
-        // Not retried on EINTR: Linux has released the number by then, and another thread may own it.
-        self.0.into_raw().map_or(Ok(()), |fd| {
-            nix::unistd::close(fd).map_err(|errno| Error::driver(Call::Close, errno as i32))
-        })
+        let closed = self.0.close();
+        closed.map_err(|errno| Error::driver(Call::Close, errno as i32))
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Context, Device, Driver, PointerAttribute};
 use crate::cancel::Deferred;
 use crate::error::Result;
 use crate::sys::fork::Owner;
+use crate::types::GPU_PAGE_SIZE;
 
 /// Where a range of GPU memory is.
 #[derive(Debug)]
@@ -13,24 +14,54 @@ pub(crate) struct Place {
     pub(crate) device: Device,
     /// The context that it was allocated in; null if that is unknown, or it belongs to none.
     context: Context,
+    /// Whether CUDA knows an address in the range.
+    pub(crate) is_known: bool,
+}
+
+/// The last address of a range, and all in its first and last GPU page at which an allocation may start.
+fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
+    /// Allocations of CUDA start at multiples of it.
+    const UNIT: u64 = 512;
+    let end = address + len;
+    let first = address..end.min(address.saturating_add(GPU_PAGE_SIZE));
+    let last = first.end.max(end.saturating_sub(GPU_PAGE_SIZE))..end;
+    let starts = move |range: std::ops::Range<u64>| {
+        let first = range.start.checked_next_multiple_of(UNIT);
+        (first.unwrap_or(range.end)..range.end).step_by(UNIT as usize)
+    };
+    std::iter::once(end.saturating_sub(1))
+        .chain(starts(first))
+        .chain(starts(last))
 }
 
 impl Driver {
-    /// Where the memory in a range is. The ends of the range may lie in no allocation: programs round buffers out to
-    /// 64 KiB, and CUDA exports such a range if there is an allocation in it. So if neither its first nor its last byte
-    /// is known, the device is the calling thread's, or the only one.
+    /// Where the memory in a range is. Its ends may lie in no allocation: programs round buffers out to GPU pages, and
+    /// CUDA exports such a range if there is an allocation in it. One that is in neither the first nor the last GPU page
+    /// is taken for memory of the calling thread's GPU, or of the only one.
+    ///
+    /// # Errors
+    /// CUDA's answer for the first address.
     pub(crate) fn place_of(&self, address: u64, len: u64) -> Result<Place> {
         let place = |address| {
             let (device, context) = (self.device_of(address)?, self.context_of(address));
-            Ok(Place { device, context })
-        };
-        let last = address + len.saturating_sub(1);
-        place(address).or_else(|error| {
-            place(last).or_else(|_| {
-                let device = self.current_device()?.or_else(|| self.only_device());
-                let context = ptr::null_mut();
-                device.map(|device| Place { device, context }).ok_or(error)
+            Ok(Place {
+                device,
+                context,
+                is_known: true,
             })
+        };
+        place(address).or_else(|error| {
+            let mut others = addresses_inside(address, len);
+            if let Some(found) = others.find_map(|address| place(address).ok()) {
+                return Ok(found);
+            }
+            let device = self.current_device()?.or_else(|| self.only_device());
+            let guess = |device| Place {
+                device,
+                context: ptr::null_mut(),
+                is_known: false,
+            };
+            device.map(guess).ok_or(error)
         })
     }
 
@@ -42,7 +73,9 @@ impl Driver {
         place: &Place,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let &Place { device, context } = place;
+        let &Place {
+            device, context, ..
+        } = place;
         if self.current_device()? == Some(device) {
             return work();
         }
@@ -206,8 +239,31 @@ impl PartialEq for Home {
 impl Drop for Home {
     fn drop(&mut self) {
         if let Some(device) = self.retained.filter(|_| self.owner.is_current()) {
-            // Fails only if the program has reset the device.
+            // A reset of the device does not change how often its context is retained.
             let _ = self.driver.release(device);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_range_are_searched() {
+        let found = |address, len| addresses_inside(address, len).collect::<Vec<_>>();
+        assert_eq!(found(0x10000, 0), [0xffff]);
+        assert_eq!(found(0x10001, 0x400), [0x10400, 0x10200, 0x10400]);
+        let page: Vec<_> = (0x10000..0x20000).step_by(512).collect();
+        assert_eq!(found(0x10000, 0x10000)[1..], page);
+        let long = found(0x10000, 0x100_0000);
+        assert_eq!(long.len(), 1 + 2 * page.len());
+        assert_eq!(long[1..129], page);
+        assert_eq!(long[129], 0x100_0000);
+        assert_eq!(long[256], 0x100_fe00);
+        assert_eq!(
+            found(u64::MAX - 0x1ff, 0x1ff),
+            [u64::MAX - 1, u64::MAX - 0x1ff]
+        );
     }
 }
