@@ -28,6 +28,27 @@ static void limited_address_space_stays_the_programs(void)
     CHECK_OK(gdr_close(g));
 }
 
+/* What is in use already does not count as left. */
+static void most_of_the_limit_is_in_use(void)
+{
+    const rlim_t left = 64 * MIB;
+    void *used = mmap(NULL, 2048 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct rlimit limit;
+    long before;
+    gdr_t g;
+
+    CHECK(used != MAP_FAILED);
+    CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+    before = status_kib("VmSize");
+    limit.rlim_cur = ((rlim_t)before + left) * 1024;
+    if (setrlimit(RLIMIT_AS, &limit) != 0)
+        return; /* there is a lower limit already */
+    g = gdr_open();
+    CHECK(g != NULL);
+    CHECK(status_kib("VmSize") - before < 12 * MIB);
+    CHECK_OK(gdr_close(g));
+}
+
 static void open_reserves_little(void)
 {
     long before = status_kib("VmSize");
@@ -57,6 +78,7 @@ int main(void)
 {
     /* The first gdr_open of a process reserves. */
     in_child(limited_address_space_stays_the_programs);
+    in_child(most_of_the_limit_is_in_use);
     in_child(open_reserves_little);
     in_child(open_locks_little);
     return passed("address_space");

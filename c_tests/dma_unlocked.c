@@ -4,7 +4,9 @@
  */
 
 #include "cuda_lookup.h"
+#include "emulator.h"
 #include "gpu.h"
+#include "process.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -175,11 +177,15 @@ static void fault_in_the_programs_memory_can_be_repaired(void)
     end();
 }
 
+/* What a read that is left has in use is lost, no more: the other engines end with their connection. */
 static void read_can_be_left_by_siglongjmp(void)
 {
+    long before = dontfork_kib(), engine;
     size_t i;
 
     start();
+    check_read();
+    engine = dontfork_kib() - before;
     CUDA(cuCtxGetCurrent(&context));
     catch_faults();
     leaves = 1;
@@ -196,6 +202,29 @@ static void read_can_be_left_by_siglongjmp(void)
         check_read();
     }
     end();
+    CHECK_EQUAL(dontfork_kib() - before, 3 * engine);
+}
+
+/* ---- Where CUDA refuses a part ---- */
+
+/* The second chunk, while the first is under way for ever. */
+static void refused_reads_leak_no_engines(void)
+{
+    struct emulator emulator = find_emulator("dma_unlocked");
+    long before = dontfork_kib(), engine;
+    int i;
+
+    start();
+    check_read();
+    engine = dontfork_kib();
+    for (i = 0; i < 20; i++) {
+        CHECK(emulator.faults_set("cuMemcpyDtoHAsync:1@2,cuStreamQuery:600") == 0);
+        check_read();
+        CHECK(emulator.faults_set("") == 0);
+        CHECK_EQUAL(dontfork_kib(), engine);
+    }
+    end();
+    CHECK_EQUAL(dontfork_kib(), before);
 }
 
 /* Without persistent mapping, freeing the memory takes the mapping away. */
@@ -232,5 +261,7 @@ int main(void)
     in_child(fault_in_the_programs_memory_can_be_repaired);
     in_child(read_can_be_left_by_siglongjmp);
     in_child(read_of_a_revoked_mapping_can_be_left);
+    if (gpu_is_emulated())
+        in_child(refused_reads_leak_no_engines);
     return passed("dma_unlocked");
 }

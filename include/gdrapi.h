@@ -136,7 +136,8 @@ typedef gdr_info_v2_t gdr_info_t;
  * opened, is older than MINIMUM_GDRDRV_VERSION, or was loaded without a GPU
  * driver. dma-bufs: there is no CUDA driver of 13.3 or later; or CUDA is
  * initialized in this process, and no GPU's memory can be mapped. errno is the
- * error of gdrdrv; the log names the errors of both.
+ * error of gdrdrv; the log names the errors of both. Also NULL if there is no
+ * memory for handles: ENOMEM, or EAGAIN at the limit of locked memory.
  */
 gdr_t gdr_open(void);
 

@@ -38,7 +38,7 @@
 #endif
 #endif
 #ifndef PAGE_MASK
-#define PAGE_MASK (~(PAGE_SIZE - 1))
+#define PAGE_MASK (~(PAGE_SIZE-1)) /* spelled as in <sys/user.h> */
 #endif
 
 #endif

@@ -166,8 +166,6 @@ pub(crate) struct Arena {
     live: usize,
     /// Live slots in each step of [`STEP`].
     live_in_step: [u32; FULL / STEP],
-    /// The process locks its memory (`mlockall`), and steps are unlocked while nothing in them is live.
-    relocks: bool,
 }
 
 /// Slots that are committed at once, and whose memory is given back together: 1 MiB.
@@ -206,7 +204,6 @@ impl Arena {
                     next: 0,
                     live: 0,
                     live_in_step: [0; FULL / STEP],
-                    relocks: false,
                 });
             }
             if slots == STEP {
@@ -241,8 +238,6 @@ impl Arena {
             if self.next == self.committed {
                 self.commit()?;
                 publish(self.base, self.committed * size_of::<Slot>());
-            } else if self.next.is_multiple_of(STEP) {
-                self.relock(self.next / STEP);
             }
             let index = self.next;
             let slot = self.slot(index);
@@ -298,7 +293,8 @@ impl Arena {
         }
     }
 
-    /// Releases the memory of a step if all its slots are dead: they continue to read as `FREE`.
+    /// Releases the memory of a step if all its slots are dead: they continue to read as `FREE`. Locked memory
+    /// (`mlockall`) cannot be released, so it is not locked from then on.
     fn trim(&mut self, step: usize) {
         if self.live_in_step[step] != 0 {
             return;
@@ -306,20 +302,11 @@ impl Arena {
         let address = self.step(step);
         // SAFETY: the range is ours; all its slots are free, which zeroed memory is too. It is only
         // advice: a failure costs memory, nothing else.
-        unsafe {
-            if libc::madvise(address, STEP_BYTES, libc::MADV_DONTNEED) != 0
-                && libc::munlock(address, STEP_BYTES) == 0
-            {
-                self.relocks = libc::madvise(address, STEP_BYTES, libc::MADV_DONTNEED) == 0;
-            }
-        }
-    }
-
-    /// Locks a step again that `trim` has unlocked.
-    fn relock(&self, step: usize) {
-        if self.relocks {
-            // SAFETY: the range is ours; a failure has no effect on its content.
-            unsafe { libc::mlock(self.step(step), STEP_BYTES) };
+        let release = || unsafe { libc::madvise(address, STEP_BYTES, libc::MADV_DONTNEED) } == 0;
+        // SAFETY: the range is ours; a failure has no effect on its content.
+        let unlock = || unsafe { libc::munlock(address, STEP_BYTES) } == 0;
+        if !release() && unlock() {
+            release();
         }
     }
 }
@@ -421,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_dead_locked_steps_is_released_and_locked_again() {
+    fn memory_of_dead_locked_steps_is_released() {
         fn pin_and_unpin(arena: &mut Arena, times: usize) {
             for _ in 0..times {
                 let slot = take(arena);
@@ -440,12 +427,6 @@ mod tests {
         assert_eq!(resident(&arena, 0), STEP_BYTES / page_size());
         pin_and_unpin(&mut arena, STEP);
         assert_eq!(resident(&arena, 0), 0, "the next step is in use");
-        pin_and_unpin(&mut arena, STEP);
-        assert_eq!(
-            resident(&arena, 0),
-            STEP_BYTES / page_size(),
-            "in use again"
-        );
     }
 
     #[test]

@@ -346,6 +346,7 @@ impl Runner {
                 _,
             ) => profile == "default", // They need no driver.
             (_, Way::Linked) => GENERAL.contains(&profile),
+            (_, Way::Denied(..)) => ["default", "dmabuf"].contains(&profile),
             _ => profile == "default",
         }
     }

@@ -345,7 +345,8 @@ impl fmt::Display for Error {
             }
             Error::OutOfHandles { errno } => write!(
                 f,
-                "no memory for another handle ({}): unpin buffers, or raise the address-space limit (ulimit -v)",
+                "no memory for another handle ({}): unpin buffers, or raise the limits of address space (ulimit -v) \
+                 and, after mlockall, of locked memory (ulimit -l)",
                 Errno::from_raw(errno)
             ),
             Error::Driver { call, errno } => {

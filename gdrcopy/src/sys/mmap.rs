@@ -10,8 +10,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::MmapOptions;
+use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::error::{Call, Error, Result};
 use crate::sys::fork::Owner;
@@ -97,7 +98,7 @@ impl Region {
         // SAFETY: the range is the one that mmap returned, and while `is_mapped` is false nothing here
         // touches it.
         if self.is_mapped && unsafe { libc::munmap(self.address().cast(), self.len()) } != 0 {
-            return Err(Error::driver(Call::Munmap, nix::errno::Errno::last_raw()));
+            return Err(Error::driver(Call::Munmap, Errno::last_raw()));
         }
         self.is_mapped = false;
         Ok(())
@@ -108,7 +109,8 @@ impl Region {
     /// as with the driver's own revoked mappings, for the first [`FILES`] ranges of the process, and SIGSEGV
     /// for later ones and where no empty file can be made.
     ///
-    /// Where that fails, the region is unmapped; where that fails too, it stays as it was. Allocates nothing.
+    /// Where that fails, the region is unmapped, and its addresses are reserved again if the kernel allows it; where
+    /// unmapping fails too, it stays as it was. Allocates nothing.
     pub(crate) fn retire(&mut self) -> Result<()> {
         self.owner.check()?;
         if !self.is_mapped {
@@ -122,11 +124,17 @@ impl Region {
                 Ok(())
             }
             Err(errno) => {
-                log::warn!(
-                    "closed mapping {self:?} is unmapped, as it cannot be replaced ({errno}): later mappings may get \
-                     its addresses"
-                );
-                self.unmap()
+                self.unmap()?;
+                // A process at the limit of mappings (vm.max_map_count) has room for one more now.
+                let reserved = self.reserve_unmapped();
+                match reserved {
+                    Ok(()) => log::debug!("closed mapping {self:?} was unmapped first: {errno}"),
+                    Err(why) => log::warn!(
+                        "closed mapping {self:?} is unmapped, as it cannot be replaced ({errno}, {why}): later \
+                         mappings may get its addresses"
+                    ),
+                }
+                Ok(())
             }
         }
     }
@@ -147,14 +155,8 @@ impl Region {
 
     /// Maps an empty file in its place: all of it lies beyond the end of that file.
     fn replace_by_empty_file(&self) -> nix::Result<()> {
-        const NAME: &CStr = c"gdrapi-closed-mapping";
-        // From Linux 6.3 on, vm.memfd_noexec=2 demands it; earlier kernels refuse it.
-        let noexec = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
-        let cloexec = MFdFlags::MFD_CLOEXEC;
-        let empty =
-            memfd_create(NAME, cloexec | noexec).or_else(|_| memfd_create(NAME, cloexec))?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        self.replace(protection, MapFlags::MAP_SHARED, Some(&empty))
+        self.replace(protection, MapFlags::MAP_SHARED, Some(&empty_file()?))
     }
 
     fn replace(
@@ -164,7 +166,7 @@ impl Region {
         file: Option<&OwnedFd>,
     ) -> nix::Result<()> {
         let (address, len) = (NonZeroUsize::new(self.address().addr()), self.len());
-        let len = NonZeroUsize::new(len).ok_or(nix::errno::Errno::EINVAL)?;
+        let len = NonZeroUsize::new(len).ok_or(Errno::EINVAL)?;
         let flags = flags | MapFlags::MAP_FIXED;
         // SAFETY: the range is the one that mmap returned and is still mapped, so that nothing else of
         // the process is replaced.
@@ -177,6 +179,22 @@ impl Region {
         .map(drop)
     }
 
+    /// Reserves its addresses after it was unmapped, unless another thread has mapped something there.
+    fn reserve_unmapped(&self) -> nix::Result<()> {
+        let address = NonZeroUsize::new(self.address().addr());
+        let len = NonZeroUsize::new(self.len()).ok_or(Errno::EINVAL)?;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS | MapFlags::MAP_NORESERVE;
+        let flags = flags | MapFlags::MAP_FIXED_NOREPLACE;
+        // SAFETY: replaces nothing, also in kernels before 4.17, which take the address for a hint.
+        let reserved = unsafe { mmap_anonymous(address, len, ProtFlags::PROT_NONE, flags) }?;
+        if reserved.as_ptr().cast() == self.address() {
+            self.exempt_from_dumps_and_locks();
+            return Ok(());
+        }
+        // SAFETY: mapped above, and not used.
+        unsafe { munmap(reserved, self.len()) }.and(Err(Errno::EEXIST))
+    }
+
     /// What replaced the driver's memory holds no data: like that memory, it is not written into core files and
     /// does not count as locked (`mlockall(MCL_FUTURE)`). From then on it is the same as neighbors of its kind,
     /// and the kernel merges them.
@@ -187,6 +205,14 @@ impl Region {
             libc::munlock(self.address().cast(), self.len());
         }
     }
+}
+
+fn empty_file() -> nix::Result<OwnedFd> {
+    const NAME: &CStr = c"gdrapi-closed-mapping";
+    // Some kernels from 6.3 on demand it, if vm.memfd_noexec is 2; earlier ones refuse it.
+    let noexec = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
+    let cloexec = MFdFlags::MFD_CLOEXEC;
+    memfd_create(NAME, cloexec | noexec).or_else(|_| memfd_create(NAME, cloexec))
 }
 
 impl Drop for Region {
@@ -236,6 +262,30 @@ mod tests {
         let address = unmapped.address();
         assert_eq!(unmapped.unmap(), Ok(()));
         assert!(!is_mapped(address, page));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no memfd")]
+    fn empty_file_cannot_become_executable_where_the_kernel_knows_that() {
+        const F_SEAL_EXEC: i32 = 0x20;
+        let flags = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
+        let is_known = memfd_create(c"probe", flags).is_ok();
+        let file = empty_file().expect("a descriptor");
+        // SAFETY: the command only reads.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        assert_eq!(seals & F_SEAL_EXEC != 0, is_known);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
+    fn unmapped_region_is_reserved_unless_its_addresses_are_in_use() {
+        let page = crate::sys::fork::page_size();
+        let mut region = Region::map(&memory(page), 0, page).expect("a page can be mapped");
+        let address = region.address();
+        assert_eq!(region.unmap(), Ok(()));
+        assert_eq!(region.reserve_unmapped(), Ok(()));
+        assert!(is_mapped(address, page));
+        assert_eq!(region.reserve_unmapped(), Err(Errno::EEXIST));
     }
 
     #[test]
