@@ -150,6 +150,16 @@ static void primary(void)
     CHECK_EQUAL(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
     CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+
+    /* A reset leaves it as often retained as it was (H200). */
+    CHECK_EQUAL(cuDevicePrimaryCtxRetain(&first, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuDevicePrimaryCtxGetState(0, &flags, &active), CUDA_SUCCESS);
+    CHECK_EQUAL(active, 1);
+    CHECK_EQUAL(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuDevicePrimaryCtxGetState(0, &flags, &active), CUDA_SUCCESS);
+    CHECK_EQUAL(active, 0);
+    CHECK_EQUAL(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
 }
 
 int main(void)

@@ -81,11 +81,10 @@ pub(super) extern "C" fn cuDevicePrimaryCtxGetState(
     })
 }
 
-/// Ends a primary context with all that it owns; later uses of it return CONTEXT_IS_DESTROYED.
+/// Ends a primary context with all that it owns; later uses of it return CONTEXT_IS_DESTROYED. It is as often retained as
+/// before, so that each retain has a release.
 fn destroy(mut state: MutexGuard<'static, State>, gpu: usize) -> Result {
-    let context = state.primaries.get_mut(&gpu).and_then(|primary| {
-        primary.retained = 0;
-        primary.context.take()
-    });
+    let primary = state.primaries.get_mut(&gpu);
+    let context = primary.and_then(|primary| primary.context.take());
     context.map_or(Ok(()), |context| context::destroy(state, context))
 }

@@ -49,6 +49,7 @@ mod driver {
         pub(super) safe fn cuDeviceGetByPCIBusId(gpu: Out<i32>, text: In<c_char>) -> i32;
         pub(super) safe fn cuDeviceCanAccessPeer(can: Out<i32>, gpu: i32, peer: i32) -> i32;
         pub(super) safe fn cuDevicePrimaryCtxRetain(context: Out<usize>, gpu: i32) -> i32;
+        pub(super) safe fn cuDevicePrimaryCtxRelease_v2(gpu: i32) -> i32;
         pub(super) safe fn cuDevicePrimaryCtxReset_v2(gpu: i32) -> i32;
         pub(super) safe fn cuCtxGetDevice(gpu: Out<i32>) -> i32;
         pub(super) safe fn cuCtxSetCurrent(context: usize) -> i32;
@@ -192,7 +193,9 @@ fn use_gpu(gpu: i32) -> Result<(), i32> {
 
 fn forget(gpu: i32) {
     let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
-    retained.remove(&gpu);
+    if retained.remove(&gpu).is_some() {
+        driver::cuDevicePrimaryCtxRelease_v2(gpu);
+    }
 }
 
 pub(super) extern "C" fn cudaGetLastError() -> i32 {
@@ -340,8 +343,9 @@ pub(super) extern "C" fn cudaDeviceSynchronize() -> i32 {
 
 pub(super) extern "C" fn cudaDeviceReset() -> i32 {
     initialized(|| {
+        let result = check(driver::cuDevicePrimaryCtxReset_v2(GPU.get()));
         forget(GPU.get());
-        check(driver::cuDevicePrimaryCtxReset_v2(GPU.get()))
+        result
     })
 }
 
