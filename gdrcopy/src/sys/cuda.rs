@@ -269,6 +269,7 @@ impl Driver {
     }
 
     /// An attribute of the memory at an address that CUDA knows.
+    #[inline(never)]
     fn pointer_attribute(&self, attribute: PointerAttribute, address: u64) -> Result<u64> {
         let mut value = 0_u64;
         let place = ptr::from_mut(&mut value).cast();

@@ -1,6 +1,6 @@
 //! Host memory in place of GPU memory, under gdremu.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_uint, c_void};
 
 use gdrcopy::{
     Attribute, Backend, Error, Gdr, HostMemory, MapFlag, MappingType, Pin, PinFlags, Result,
@@ -121,6 +121,22 @@ fn memory_is_freed_when_dropped() {
         .expect("freed");
     assert_eq!(pin(&gdr, address, 1).err(), Some(Error::NotHostMemory));
     drop(cuda);
+}
+
+#[test]
+#[ignore = "host_memory_under_gdremu runs it"]
+fn memory_may_be_dropped_after_its_context() {
+    type Create = extern "C" fn(*mut *mut c_void, c_uint, c_int) -> c_int;
+    type Destroy = extern "C" fn(*mut c_void) -> c_int;
+    let cuda = Cuda::new();
+    let mut context = std::ptr::null_mut();
+    // SAFETY: the signatures are those of the CUDA driver API; the out-pointer is valid.
+    unsafe { cuda.call::<Create>("cuCtxCreate_v2", |create| create(&mut context, 0, 0)) };
+    let memory = HostMemory::alloc(PAGE).expect("room");
+    // SAFETY: as above.
+    unsafe { cuda.call::<Destroy>("cuCtxDestroy_v2", |destroy| destroy(context)) };
+    // gdremu ends a program that makes the context current.
+    drop(memory);
 }
 
 #[test]

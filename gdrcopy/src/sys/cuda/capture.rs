@@ -21,6 +21,7 @@ impl Driver {
     }
 
     /// Sets the thread's capture mode to `mode`, which then is the one before.
+    #[inline(never)]
     fn exchange(&self, mode: &mut c_uint) -> Result<()> {
         // SAFETY: the argument is valid for reads and writes.
         let result = unsafe { self.cu.exchange_capture_mode()?(mode) };

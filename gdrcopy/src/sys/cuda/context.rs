@@ -97,17 +97,22 @@ impl Driver {
         if before == context {
             return work();
         }
-        let set = |context| {
-            // SAFETY: CUDA checks contexts.
-            let result = unsafe { self.cu.set_context()?(context) };
-            self.check("cuCtxSetCurrent", result)
-        };
-        let result = set(context).and_then(|()| work());
-        let restored = set(before);
+        self.set_current(context)?;
+        let result = work();
+        let restored = self.set_current(before);
         result.and_then(|value| restored.map(|()| value))
     }
 
+    #[inline(never)]
+    fn set_current(&self, context: Context) -> Result<()> {
+        // SAFETY: the context exists: CUDA has just named it as the thread's or the memory's, or it is retained, or its
+        // owner has found its buffer registered there.
+        let result = unsafe { self.cu.set_context()?(context) };
+        self.check("cuCtxSetCurrent", result)
+    }
+
     /// The context that is current in the calling thread, or null.
+    #[inline(never)]
     fn current(&self) -> Result<Context> {
         let mut context = ptr::null_mut();
         // SAFETY: the output is a local variable.

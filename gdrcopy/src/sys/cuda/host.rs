@@ -64,6 +64,8 @@ pub struct HostMemory {
     device_address: u64,
     len: usize,
     home: Home,
+    /// CUDA's number of it, which is not found any more once its context is gone, and the memory with it.
+    id: u64,
 }
 
 // SAFETY: owns memory and a context handle, which CUDA accepts from all threads.
@@ -86,7 +88,7 @@ impl HostMemory {
         let driver = load(EXPORTS_DMA_BUFS)?;
         driver.init()?;
         let home = Home::of_thread(driver)?;
-        let (address, device_address) = home.enter(|| driver.alloc_host(len))?;
+        let (address, device_address, id) = home.enter(|| driver.alloc_host(len))?;
         // SAFETY: `len` bytes were allocated at this address, and no one else has it.
         unsafe { ptr::write_bytes(address.as_ptr(), 0, len) };
         Ok(HostMemory {
@@ -94,6 +96,7 @@ impl HostMemory {
             device_address,
             len,
             home,
+            id,
         })
     }
 
@@ -120,6 +123,9 @@ impl Drop for HostMemory {
             return;
         }
         let driver = self.home.driver();
+        if driver.buffer_id(self.address.addr().get() as u64) != Ok(self.id) {
+            return;
+        }
         let freed = self.home.enter(|| {
             // SAFETY: allocated in `alloc`; pins of it are gone: contract of `Gdr::pin`.
             let result = unsafe { driver.cu.host_free()?(self.address.as_ptr().cast()) };
@@ -132,8 +138,8 @@ impl Drop for HostMemory {
 }
 
 impl Driver {
-    /// CPU and device address of new host memory. A context must be current.
-    fn alloc_host(&self, len: usize) -> Result<(NonNull<u8>, u64)> {
+    /// CPU and device address of new host memory, and CUDA's number of it. A context must be current.
+    fn alloc_host(&self, len: usize) -> Result<(NonNull<u8>, u64, u64)> {
         let (mut address, mut device_address) = (ptr::null_mut(), 0);
         let (find, free) = (self.cu.host_device_pointer()?, self.cu.host_free()?);
         // SAFETY: the outputs are local variables.
@@ -141,12 +147,13 @@ impl Driver {
             let result = self.cu.host_alloc()?(&mut address, len, PORTABLE | MAPPED);
             self.check("cuMemHostAlloc", result)?;
             let result = find(&mut device_address, address, 0);
-            self.check("cuMemHostGetDevicePointer", result)
-                .inspect_err(|_| {
-                    free(address);
-                })?;
+            let found = self.check("cuMemHostGetDevicePointer", result);
+            let id = found.and_then(|()| self.buffer_id(address.addr() as u64));
+            let id = id.inspect_err(|_| {
+                free(address);
+            })?;
+            let address = NonNull::new(address.cast()).ok_or(Error::NotHostMemory)?;
+            Ok((address, device_address, id))
         }
-        let address = NonNull::new(address.cast()).ok_or(Error::NotHostMemory)?;
-        Ok((address, device_address))
     }
 }
