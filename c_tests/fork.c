@@ -5,6 +5,7 @@
 
 #include "fault.h"
 #include "gpu.h"
+#include "logged.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -100,6 +101,20 @@ static void close_closes_the_childs_descriptors_only(void)
     CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* one for each pin */
     everything_closed_is_unknown();
     in_child(everything_closed_is_unknown);
+}
+
+static void open_and_close_inherited(void)
+{
+    gdr_t own = gdr_open(); /* sets the log level */
+
+    CHECK(own != NULL);
+    CHECK_OK(gdr_close(g));
+    CHECK_OK(gdr_close(own));
+}
+
+static void close_in_a_child_needs_no_warning(void)
+{
+    CHECK_NOT_LOGGED(log_of(open_and_close_inherited, "3"), "WARN");
 }
 
 static void close_leaves_a_number_that_stands_for_another_file(void)
@@ -237,6 +252,7 @@ int main(void)
         inherited_mappings_are_absent,
         the_childs_memory_survives,
         close_closes_the_childs_descriptors_only,
+        close_in_a_child_needs_no_warning,
         close_leaves_a_number_that_stands_for_another_file,
         close_leaves_the_childs_own_connection,
         a_grandchild_closes_after_the_child,

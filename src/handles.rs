@@ -265,7 +265,9 @@ pub(crate) fn close_inherited(g: usize) -> bool {
     }
     let is_pin = |pin: &&Slot| pin.is_live() && pin.gdr() == g;
     for slot in all.iter().filter(is_pin).chain([slot]) {
-        slot.file().close_inherited();
+        if let Some(file) = slot.file() {
+            file.close_inherited();
+        }
         slot.clear();
     }
     true

@@ -90,14 +90,16 @@ impl Slot {
         self.gdr.store(gdr, Ordering::Relaxed);
     }
 
-    pub(crate) fn file(&self) -> OpenFile {
-        OpenFile {
-            number: self.descriptor.load(Ordering::Relaxed),
+    /// The open file that it shows.
+    pub(crate) fn file(&self) -> Option<OpenFile> {
+        let number = self.descriptor.load(Ordering::Relaxed);
+        (number >= 0).then(|| OpenFile {
+            number,
             kind: self.file_kind.load(Ordering::Relaxed),
             device: self.file_device.load(Ordering::Relaxed),
             inode: self.file_inode.load(Ordering::Relaxed),
             special: self.file_special.load(Ordering::Relaxed),
-        }
+        })
     }
 
     pub(crate) fn show_file(&self, file: Option<OpenFile>) {

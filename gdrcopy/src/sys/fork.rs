@@ -110,8 +110,9 @@ impl OpenFile {
 
     /// Closes an inherited descriptor in a forked child, unless its number stands for another file.
     pub fn close_inherited(self) {
+        // Locked until it is closed.
         let own = OWN.current().map(Mutex::lock);
-        if own.is_some_and(|own| own.contains(&self.number)) {
+        if own.as_ref().is_some_and(|own| own.contains(&self.number)) {
             return;
         }
         if self.kind == 0 {
