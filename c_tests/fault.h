@@ -16,21 +16,39 @@ static void fault_handler(int signal)
     siglongjmp(fault_return, signal);
 }
 
-/* The signal that a read of one byte at `address` raises, or 0. valgrind.supp knows this function by name. */
-__attribute__((noinline, no_sanitize("address"))) static int fault_at(const volatile void *address)
+/* How the signals were handled before. */
+struct fault_handlers {
+    struct sigaction segv, bus;
+};
+
+/* Between the two, faults return to the sigsetjmp of fault_return. */
+static inline struct fault_handlers catch_faults(void)
 {
-    struct sigaction catch, old_segv, old_bus;
-    int signal;
+    struct fault_handlers old;
+    struct sigaction catch;
 
     memset(&catch, 0, sizeof(catch));
     catch.sa_handler = fault_handler;
-    sigaction(SIGSEGV, &catch, &old_segv);
-    sigaction(SIGBUS, &catch, &old_bus);
-    signal = sigsetjmp(fault_return, 1);
+    sigaction(SIGSEGV, &catch, &old.segv);
+    sigaction(SIGBUS, &catch, &old.bus);
+    return old;
+}
+
+static inline void release_faults(const struct fault_handlers *old)
+{
+    sigaction(SIGSEGV, &old->segv, NULL);
+    sigaction(SIGBUS, &old->bus, NULL);
+}
+
+/* The signal that a read of one byte at `address` raises, or 0. valgrind.supp knows this function by name. */
+__attribute__((noinline, no_sanitize("address"))) static int fault_at(const volatile void *address)
+{
+    struct fault_handlers old = catch_faults();
+    int signal = sigsetjmp(fault_return, 1);
+
     if (signal == 0)
         (void)*(const volatile unsigned char *)address;
-    sigaction(SIGSEGV, &old_segv, NULL);
-    sigaction(SIGBUS, &old_bus, NULL);
+    release_faults(&old);
     return signal;
 }
 

@@ -110,19 +110,13 @@ static void copies_work_in_a_signal_handler(void)
 /* The signal by whose handler the copy was left, or 0. valgrind.supp knows this function by name. */
 __attribute__((noinline)) static int left_copy(gdr_mh_t handle, void *mapped, void *host, size_t size, int is_write)
 {
-    struct sigaction catch, old_segv, old_bus;
-    int signal;
+    struct fault_handlers old = catch_faults();
+    int signal = sigsetjmp(fault_return, 1);
 
-    memset(&catch, 0, sizeof(catch));
-    catch.sa_handler = fault_handler;
-    sigaction(SIGSEGV, &catch, &old_segv);
-    sigaction(SIGBUS, &catch, &old_bus);
-    signal = sigsetjmp(fault_return, 1);
     if (signal == 0)
         CHECK_OK(is_write ? gdr_copy_to_mapping(handle, mapped, host, size)
                           : gdr_copy_from_mapping(handle, host, mapped, size));
-    sigaction(SIGSEGV, &old_segv, NULL);
-    sigaction(SIGBUS, &old_bus, NULL);
+    release_faults(&old);
     return signal;
 }
 
