@@ -651,24 +651,35 @@ impl<'a> World<'a> {
         .map(|answer| answer.err().unwrap_or(0))
     }
 
-    /// In a forked child, every inherited handle is refused, and the parent's mappings stay as they are.
+    /// In a forked child, every inherited handle is refused and can be closed, and the parent's mappings stay as they are.
     fn fork(&mut self) -> Verdict {
         // SAFETY: the child calls the library only, and leaves by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
+            let refusal = |is_live| match is_live {
+                true => libc::EACCES,
+                false => libc::EINVAL,
+            };
             let refused = self.pins.iter().all(|pin| {
-                let g = self.gs[pin.g].handle;
-                self.answers(g, pin.handle) == [libc::EACCES; 5]
-                    && self.copies(pin.handle) == [libc::EACCES; 2]
+                let (g, is_pinned) = (&self.gs[pin.g], pin.state != State::Gone);
+                self.answers(g.handle, pin.handle) == [refusal(g.is_open); 5]
+                    && self.copies(pin.handle) == [refusal(is_pinned); 2]
             });
-            let closed = self
-                .gs
-                .iter()
-                .all(|g| self.library.close(g.handle) == Err(libc::EACCES));
+            let closed = self.gs.iter().all(|g| match g.is_open {
+                true => self.library.close(g.handle) == Ok(()),
+                false => self.library.close(g.handle) == Err(libc::EINVAL),
+            });
+            let forgotten = self.pins.iter().all(|pin| {
+                let g = self.gs[pin.g].handle;
+                self.answers(g, pin.handle) == [libc::EINVAL; 5]
+                    && self.copies(pin.handle) == [libc::EINVAL; 2]
+                    && self.library.close(g) == Err(libc::EINVAL)
+            });
             let own = self.library.open();
             let is_served = own != 0 && self.library.close(own) == Ok(());
+            let right = refused && closed && forgotten && is_served;
             // SAFETY: ends the child at once.
-            unsafe { libc::_exit(i32::from(!(refused && closed && is_served))) }
+            unsafe { libc::_exit(i32::from(!right)) }
         }
         let mut status = 0;
         // SAFETY: waits for our own child.
