@@ -2,6 +2,7 @@
 //! both cases, without saying which it is.
 
 use gdrcopy::copy;
+use gdrcopy::sys::fork;
 
 use crate::guard::{self, Call};
 use crate::handles;
@@ -17,8 +18,11 @@ extern "C" fn unload() {
     // SAFETY: a call counts itself before it looks the table up. So if none is in progress after the
     // table has become unreachable, none has a reference to it.
     if unsafe { handles::unload(guard::is_idle) } {
-        // SAFETY: no handle is open, so no mapping is live.
-        unsafe { copy::mixed::unload(guard::is_idle) };
+        // SAFETY: no handle is open, so no mapping is live, and no driver is open.
+        unsafe {
+            copy::mixed::unload(guard::is_idle);
+            fork::unload(guard::is_idle);
+        }
     }
 }
 

@@ -84,6 +84,15 @@ fn own() -> Guard<'static, Vec<RawFd>> {
     OWN.get(|_| Mutex::default()).lock()
 }
 
+/// Frees the list of numbers, when the library is unloaded.
+///
+/// # Safety
+/// Where `may` returns true, no other thread opens or closes the driver.
+pub unsafe fn unload(may: impl FnOnce() -> bool) {
+    // SAFETY: references to the list live as long as a call that opens or closes.
+    unsafe { OWN.free(|own| may() && own.lock().is_empty()) }
+}
+
 impl OpenFile {
     /// What this number stands for.
     fn of(number: RawFd) -> OpenFile {
