@@ -51,9 +51,8 @@ struct owner {
     int maps; /* also maps its pin */
 };
 
-static struct buffer own(const struct owner *owner)
+static struct buffer own_through(gdr_t g, const struct owner *owner)
 {
-    gdr_t g = open_connection();
     struct buffer buffer;
 
     gpu_init();
@@ -61,6 +60,11 @@ static struct buffer own(const struct owner *owner)
     if (owner->maps)
         buffer_map(&buffer);
     return buffer;
+}
+
+static struct buffer own(const struct owner *owner)
+{
+    return own_through(open_connection(), owner);
 }
 
 /* Exits without unpinning or closing. */
@@ -138,10 +142,7 @@ static struct buffer own_after_fork(int socket, const struct owner *owner, struc
     struct buffer buffer;
 
     *child = start_process(close_inherited, &g);
-    gpu_init();
-    buffer = buffer_pin(g, owner->kind, SIZE, pin_v1);
-    if (owner->maps)
-        buffer_map(&buffer);
+    buffer = own_through(g, owner);
     signal_step(socket);
     await_step(socket);
     signal_step(child->socket);
