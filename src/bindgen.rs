@@ -8,7 +8,7 @@
 
 use std::ffi::c_uint;
 
-use gdrcopy::Version;
+use gdrcopy_core::types::Version;
 
 use crate::types::{gdr_info_v2_t, gdr_mh_t};
 

@@ -1,25 +1,28 @@
 //! What each C function does with the objects that its handles stand for, in any order of calls.
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use gdrcopy::sys::fork::page_size;
-use gdrcopy::{Gdr, Info, MapFlag, P2pTokens, PinFlags};
+use gdrcopy_core::RawGdr;
+use gdrcopy_core::sys::fork::page_size;
+use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};
 
+use crate::dma::Reads;
 use crate::error::{Error, Result};
 use crate::handles::{self, Table};
 use crate::objects::{GdrEntry, PinEntry};
 use crate::slots::Slot;
-use crate::{dma, log, settings};
+use crate::{log, settings};
 
 /// Reads the environment variables, opens the driver and gives it a handle.
 pub(crate) fn open() -> Result<usize> {
     log::set_level(settings::log_level());
-    let gdr = settings::options().open()?;
+    let gdr = RawGdr::open(&settings::options())?;
     settings::apply_to_copies();
     Table::enter()?.insert(GdrEntry {
         gdr,
         pins: BTreeSet::new(),
         allow_unaligned_map: settings::allow_unaligned_map(),
-        dma: settings::dma_reads().map(dma::reads_from),
+        dma: settings::dma_reads().map(|from| Arc::new(Reads::new(from))),
     })
 }
 
@@ -38,8 +41,8 @@ pub(crate) fn close(g: usize) -> Result<()> {
                 result = result.and(released);
             }
         }
-        if let Some(transfer) = dma {
-            transfer.free_engines();
+        if let Some(reads) = dma {
+            reads.free();
         }
         result.and(gdr.close().map_err(Error::from))
     };
@@ -47,14 +50,14 @@ pub(crate) fn close(g: usize) -> Result<()> {
 }
 
 /// The driver behind `g`, for work that other users of `g` need not wait for.
-pub(crate) fn gdr(g: usize) -> Result<Gdr> {
+pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
     handles::with(g, |open: &mut GdrEntry, _| Ok(open.gdr.clone()))
 }
 
 /// Pins a buffer and gives it a handle.
 ///
 /// # Safety
-/// As for [`Gdr::pin`]: the C caller accounts for what is written to the memory.
+/// As for [`RawGdr::pin`]: the C caller accounts for what is written to the memory.
 pub(crate) unsafe fn pin(
     g: usize,
     address: u64,
@@ -66,7 +69,7 @@ pub(crate) unsafe fn pin(
         Ok((open.gdr.clone(), open.dma.clone()))
     })?;
     // SAFETY: contract of this function.
-    let pin = unsafe { gdr.pin_with_tokens(address, size, flags, tokens) }?;
+    let pin = unsafe { gdr.pin(address, size, flags, tokens) }?;
     let handle = Table::enter()?.insert(PinEntry {
         mapping: None,
         pin,
@@ -130,7 +133,10 @@ pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
 }
 
 /// Maps a buffer and opens its copy path.
-pub(crate) fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
+///
+/// # Safety
+/// As for [`RawPin::map`](gdrcopy_core::RawPin::map): the C caller accounts for what is written to the rest of the last page.
+pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
     let allow_unaligned = handles::with(g, |open: &mut GdrEntry, _| Ok(open.allow_unaligned_map))?;
     with_buffer(g, handle, |buffer, slot| {
         if !(allow_unaligned || buffer.pin.starts_page()) && buffer.mapping.is_none() && size != 0 {
@@ -138,7 +144,8 @@ pub(crate) fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result
                 address: buffer.pin.address(),
             });
         }
-        let mapping = buffer.pin.map(size, flag)?;
+        // SAFETY: contract of this function.
+        let mapping = unsafe { buffer.pin.map(size, flag) }?;
         let address = mapping.first_page();
         slot.show_mapping(Some(mapping.mapping_type()));
         buffer.mapping = Some(mapping);

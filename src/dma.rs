@@ -4,7 +4,9 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gdrcopy::{MappingType, Transfer, copy};
+use gdrcopy_core::copy;
+use gdrcopy_core::engines::{EngineOptions, Engines};
+use gdrcopy_core::types::MappingType;
 
 use crate::guard::{Call, caught};
 use crate::objects::PinEntry;
@@ -13,13 +15,31 @@ use crate::{handles, memory};
 /// No read of fewer bytes is made by a copy engine.
 static SMALLEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Makes reads of this many bytes and more. They go through a buffer even if the caller's memory is page-locked: what
-/// is late must not overwrite what the caller writes next.
-pub(crate) fn reads_from(bytes: usize) -> Arc<Transfer> {
-    SMALLEST.fetch_min(bytes, Ordering::Relaxed);
-    copy::limit_plain_reads(bytes);
-    let options = Transfer::options().read_crossover(bytes).direct(false);
-    Arc::new(options.build())
+/// Reads of a `gdr_t` that a copy engine makes.
+#[derive(Debug)]
+pub(crate) struct Reads {
+    engines: Engines,
+    /// Reads of this many bytes and more.
+    from: usize,
+}
+
+impl Reads {
+    /// Makes reads of this many bytes and more. They go through a buffer even if the caller's memory is page-locked:
+    /// what is late must not overwrite what the caller writes next.
+    pub(crate) fn new(from: usize) -> Reads {
+        SMALLEST.fetch_min(from, Ordering::Relaxed);
+        copy::limit_plain_reads(from);
+        let engines = Engines::new(EngineOptions {
+            direct: false,
+            ..EngineOptions::default()
+        });
+        Reads { engines, from }
+    }
+
+    /// Frees the copy engines that no call uses, even if a copy was left that keeps the rest.
+    pub(crate) fn free(&self) {
+        self.engines.free();
+    }
 }
 
 /// gdr_copy_from_mapping, for what is neither a word nor plain.
@@ -60,27 +80,23 @@ unsafe fn by_copy_engine(handle: usize, dst: *mut u8, src: *const u8, len: usize
         return false;
     }
     let find = |pin: &mut PinEntry| {
-        let (transfer, mapping) = (pin.dma.as_ref()?, pin.mapping.as_ref()?.as_slice());
+        let (reads, mapping) = (pin.dma.as_ref()?, pin.mapping.as_ref()?);
         let offset = src.addr().checked_sub(mapping.as_mut_ptr().addr())?;
-        let memory = mapping.slice(offset..).ok()?.slice(..len).ok()?;
-        let wanted = transfer.is_read_by_engine(memory);
-        wanted.then(|| {
-            (
-                ManuallyDrop::new(Arc::clone(transfer)),
-                memory.device_address(),
-            )
-        })
+        let room = mapping.len().checked_sub(offset)?;
+        let address = mapping.device_address() + offset as u64;
+        let may = len <= room && len >= reads.from;
+        may.then(|| (ManuallyDrop::new(Arc::clone(reads)), address))
     };
     let found = caught("gdr_copy_from_mapping", || {
         Ok(handles::try_with(handle, find))
     });
-    let Ok(Some(Some((transfer, address)))) = found else {
+    let Ok(Some(Some((reads, address)))) = found else {
         return false;
     };
     // SAFETY: `dst` is writable by contract.
-    let result = unsafe { transfer.read_by_engine(address, dst, len) };
+    let result = unsafe { reads.engines.read(address, dst, len) };
     let _call = Call::enter();
-    drop(ManuallyDrop::into_inner(transfer));
+    drop(ManuallyDrop::into_inner(reads));
     result
         .inspect_err(|error| log::debug!("read of {len} bytes through the mapping: {error}"))
         .is_ok()

@@ -7,10 +7,10 @@ use std::fmt;
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Why a C function failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
     /// An error of the crate.
-    Gdrcopy(gdrcopy::Error),
+    Core(gdrcopy_core::Error),
     /// A pointer argument, named here, is NULL.
     Null(&'static str),
     /// The argument named here is not a live handle.
@@ -34,9 +34,9 @@ pub(crate) enum Error {
     Panicked,
 }
 
-impl From<gdrcopy::Error> for Error {
-    fn from(error: gdrcopy::Error) -> Error {
-        Error::Gdrcopy(error)
+impl From<gdrcopy_core::Error> for Error {
+    fn from(error: gdrcopy_core::Error) -> Error {
+        Error::Core(error)
     }
 }
 
@@ -44,7 +44,7 @@ impl Error {
     /// The positive errno value that the function returns.
     pub(crate) fn errno(&self) -> i32 {
         match self {
-            Error::Gdrcopy(error) => error.errno(),
+            Error::Core(error) => error.errno(),
             Error::Panicked => libc::EIO,
             Error::Null(_)
             | Error::UnknownHandle(_)
@@ -60,8 +60,11 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Error::Gdrcopy(error) => error.fmt(f),
+        match self {
+            Error::Core(error) => {
+                error.fmt(f)?;
+                f.write_str(in_c(error))
+            }
             Error::Null(argument) => write!(f, "`{argument}` is NULL: pass a valid pointer"),
             Error::UnknownHandle(argument) => write!(
                 f,
@@ -92,3 +95,28 @@ impl fmt::Display for Error {
         }
     }
 }
+
+/// What C programs pass, set or call to follow the advice at the end of the error's text.
+fn in_c(error: &gdrcopy_core::Error) -> &'static str {
+    use gdrcopy_core::Error::{
+        Cuda, Driver, ForkedChild, MappingTypeRefused, PinFlagsNeedNewerDriver,
+    };
+    use gdrcopy_core::error::Call;
+    match error {
+        ForkedChild => " (gdr_open, gdr_pin_buffer)",
+        MappingTypeRefused { .. } => " (GDR_MAP_FLAG_DEFAULT)",
+        PinFlagsNeedNewerDriver { .. } => " (flags = 0)",
+        Driver { call, error } => match (call, error.errno()) {
+            (_, libc::EACCES) if !matches!(call, Call::Open | Call::OpenDevicePath) => {
+                " (gdr_open)"
+            }
+            (Call::PinBuffer | Call::PinBufferV2, libc::EOPNOTSUPP) => FORCE_PCIE,
+            (Call::ReqMappingType, libc::EOPNOTSUPP) => " (GDR_MAP_FLAG_DEFAULT)",
+            _ => "",
+        },
+        Cuda { error, .. } if error.errno() == libc::EOPNOTSUPP => FORCE_PCIE,
+        _ => "",
+    }
+}
+
+const FORCE_PCIE: &str = " (flags = 0, or GDRCOPY_FORCE_PCIE_COMPAT=1)";

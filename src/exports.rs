@@ -8,7 +8,8 @@
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::ptr;
 
-use gdrcopy::{Attribute, MapFlag, MappingType, P2pTokens, PinFlags, Version, copy};
+use gdrcopy_core::copy;
+use gdrcopy_core::types::{MapFlag, MappingType, P2pTokens, PinFlags, Version, raw};
 use nix::errno::Errno;
 
 use crate::types::{gdr_attr_t, gdr_info_v1_t, gdr_info_v2_t, gdr_mapping_type_t, gdr_mh_t, gdr_t};
@@ -99,7 +100,7 @@ pub unsafe extern "C" fn gdr_pin_buffer_v2(
     guard("gdr_pin_buffer_v2", || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(handle, "handle") }?;
-        let flags = PinFlags::from_bits(flags);
+        let flags = raw::pin_flags(flags);
         memory::require()?;
         // SAFETY: C callers account for the memory that they pin.
         let handle = unsafe { calls::pin(g.addr(), addr, size, flags, P2pTokens::default()) }?;
@@ -201,9 +202,11 @@ unsafe fn map(
     guard(name, || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(va, "va") }?;
-        let flag = MapFlag::from_raw(flags).ok_or(Error::UnknownMapFlag(flags))?;
+        let flag = raw::map_flag(flags).ok_or(Error::UnknownMapFlag(flags))?;
         memory::require()?;
-        out.set(calls::map(g.addr(), handle.h as usize, size, flag)?.cast());
+        // SAFETY: the caller accounts for the GPU memory that it maps: contract of the header.
+        let mapped = unsafe { calls::map(g.addr(), handle.h as usize, size, flag) }?;
+        out.set(mapped.cast());
         Ok(())
     })
 }
@@ -333,10 +336,10 @@ pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c
     guard("gdr_get_attribute", || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(v, "v") }?;
-        let value = Attribute::from_raw(attr)
+        let value = raw::attribute(attr)
             .ok_or(Error::UnknownAttribute(attr))
             .and_then(|attribute| Ok(calls::gdr(g.addr())?.attribute(attribute)?));
-        out.set(value.unwrap_or(0));
+        out.set(*value.as_ref().unwrap_or(&0));
         value.map(drop)
     })
 }
@@ -350,12 +353,12 @@ pub unsafe extern "C" fn gdr_get_mapping_type_string(
     guard("gdr_get_mapping_type_string", || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(pstr, "pstr") }?;
-        let name = match (mapping_type, MappingType::from_raw(mapping_type)) {
-            (0, _) => c"None",
-            (_, Some(MappingType::WriteCombining)) => c"Write Combining",
-            (_, Some(MappingType::Caching)) => c"Caching",
-            (_, Some(MappingType::Device)) => c"Device",
-            (unknown, None) => return Err(Error::UnknownMappingType(unknown)),
+        let name = match raw::mapping_type(mapping_type) {
+            None if mapping_type == 0 => c"None",
+            Some(MappingType::WriteCombining) => c"Write Combining",
+            Some(MappingType::Caching) => c"Caching",
+            Some(MappingType::Device) => c"Device",
+            _ => return Err(Error::UnknownMappingType(mapping_type)),
         };
         out.set(name.as_ptr());
         Ok(())

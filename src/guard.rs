@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gdrcopy::cancel::Deferred;
+use gdrcopy_core::cancel::Deferred;
 
 use crate::error::{Error, Result};
 
@@ -62,7 +62,10 @@ mod tests {
     fn error_becomes_its_errno() {
         assert_eq!(guard("gdr_test", || Ok(())), 0);
         assert_eq!(
-            guard("gdr_test", || Err(gdrcopy::Error::AlreadyMapped.into())),
+            guard(
+                "gdr_test",
+                || Err(gdrcopy_core::Error::AlreadyMapped.into())
+            ),
             libc::EAGAIN
         );
     }

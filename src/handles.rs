@@ -9,9 +9,9 @@
 
 use std::{ptr, slice};
 
-use gdrcopy::MappingType;
-use gdrcopy::sync::Mutex;
-use gdrcopy::sys::fork::{self, AddressRange, PerProcess};
+use gdrcopy_core::sync::Mutex;
+use gdrcopy_core::sys::fork::{self, AddressRange, PerProcess};
+use gdrcopy_core::types::MappingType;
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
@@ -67,7 +67,7 @@ pub(crate) fn why_not_mapped(handle: usize) -> Error {
 #[cold]
 fn why_unknown(name: &'static str, handle: usize) -> Error {
     if inherited(handle).is_some_and(|(slot, _)| slot.is_live()) {
-        gdrcopy::Error::ForkedChild.into()
+        gdrcopy_core::Error::ForkedChild.into()
     } else {
         Error::UnknownHandle(name)
     }

@@ -4,7 +4,7 @@
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gdrcopy::cancel::Deferred;
+use gdrcopy_core::cancel::Deferred;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nix::errno::Errno;
 

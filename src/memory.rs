@@ -22,6 +22,5 @@ pub(crate) fn require() -> Result<()> {
 
 /// There is no memory for another handle.
 pub(crate) fn exhausted(errno: Errno) -> Error {
-    let errno = errno as i32;
-    gdrcopy::Error::OutOfHandles { errno }.into()
+    gdrcopy_core::error::no_memory(errno).into()
 }

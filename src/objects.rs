@@ -4,32 +4,33 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gdrcopy::{Gdr, Mapping, Pin, Transfer};
+use gdrcopy_core::{RawGdr, RawMapping, RawPin};
 
+use crate::dma::Reads;
 use crate::error::{Error, Result};
 use crate::slots::{Slot, state};
 
 /// The object of a `gdr_t`: an open driver and the handles of its pins.
 #[derive(Debug)]
 pub(crate) struct GdrEntry {
-    pub(crate) gdr: Gdr,
+    pub(crate) gdr: RawGdr,
     pub(crate) pins: BTreeSet<usize>,
     /// Whether buffers that do not start a page can be mapped.
     pub(crate) allow_unaligned_map: bool,
     /// Makes large reads, if `GDRCOPY_DMA_READ` asks for it.
-    pub(crate) dma: Option<Arc<Transfer>>,
+    pub(crate) dma: Option<Arc<Reads>>,
 }
 
 /// The object of a `gdr_mh_t`: a pin, its mapping while it has one, and the handle of its `gdr_t`.
 #[derive(Debug)]
 pub(crate) struct PinEntry {
     // Dropped in this order: unmapped first, then unpinned.
-    pub(crate) mapping: Option<Mapping>,
-    pub(crate) pin: Pin,
+    pub(crate) mapping: Option<RawMapping>,
+    pub(crate) pin: RawPin,
     pub(crate) gdr: usize,
     /// The size that gdr_map was called with.
     pub(crate) mapped_size: usize,
-    pub(crate) dma: Option<Arc<Transfer>>,
+    pub(crate) dma: Option<Arc<Reads>>,
 }
 
 /// What a handle can stand for.
@@ -121,21 +122,21 @@ impl PinEntry {
 
     /// Unmaps it; an error leaves it mapped.
     pub(crate) fn unmap(&mut self) -> Result<()> {
-        let ended = self.end_mapping(Mapping::unmap)?;
+        let ended = self.end_mapping(RawMapping::unmap)?;
         ended.ok_or(Error::NotMapped)
     }
 
     /// Removes the mapping if there is one, then unpins. After an error it is still pinned; and still mapped,
     /// if the mapping could not be removed.
     pub(crate) fn release(&mut self) -> Result<()> {
-        self.end_mapping(Mapping::retire)?;
+        self.end_mapping(RawMapping::retire)?;
         Ok(self.pin.release()?)
     }
 
     /// Ends the mapping, if there is one, by calling `end`; an error leaves it mapped.
     fn end_mapping(
         &mut self,
-        end: fn(Mapping) -> std::result::Result<(), (Mapping, gdrcopy::Error)>,
+        end: fn(RawMapping) -> std::result::Result<(), (RawMapping, gdrcopy_core::Error)>,
     ) -> Result<Option<()>> {
         let Some(mapping) = self.mapping.take() else {
             return Ok(None);

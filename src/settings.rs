@@ -3,7 +3,8 @@
 
 use std::env;
 
-use gdrcopy::{Backend, Gdr, MAX_THREADS, Options};
+use gdrcopy_core::copy::{self, MAX_THREADS};
+use gdrcopy_core::options::{Backend, Options};
 use log::LevelFilter;
 
 /// How to open the driver: `GDRCOPY_USE_DMABUF_MMAP=1` asks for dma-bufs even if gdrdrv is there,
@@ -13,9 +14,11 @@ pub(crate) fn options() -> Options {
         true => Backend::DmaBuf,
         false => Backend::Auto,
     };
-    Gdr::options()
-        .backend(backend)
-        .force_pcie_compat(is_one("GDRCOPY_FORCE_PCIE_COMPAT"))
+    Options {
+        backend,
+        device_path: None,
+        force_pcie_compat: is_one("GDRCOPY_FORCE_PCIE_COMPAT"),
+    }
 }
 
 /// `GDRCOPY_ALLOW_UNALIGNED_MAP=1`: addresses that do not start a page can be mapped.
@@ -25,8 +28,13 @@ pub(crate) fn allow_unaligned_map() -> bool {
 
 /// Sets how copies are made: by the routine that `GDRCOPY_ISA` names, and by `GDRCOPY_THREADS` threads.
 pub(crate) fn apply_to_copies() {
-    gdrcopy::copy::select_routine(env::var_os("GDRCOPY_ISA").as_deref());
-    gdrcopy::set_threads(threads());
+    let request = env::var_os("GDRCOPY_ISA");
+    let used = copy::select_routine(request.as_deref());
+    if let Some(request) = request.filter(|request| request != used) {
+        let request = request.display();
+        log::warn!("GDRCOPY_ISA={request}: not supported by this CPU; using {used}");
+    }
+    copy::set_threads(threads());
 }
 
 /// `GDRCOPY_DMA_READ`: bytes from which CUDA's copy engine makes reads.

@@ -11,8 +11,8 @@ use std::mem::{offset_of, size_of};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use gdrcopy::MappingType;
-use gdrcopy::sys::fork::{OpenFile, page_size};
+use gdrcopy_core::sys::fork::{OpenFile, page_size};
+use gdrcopy_core::types::MappingType;
 use libc::c_void;
 use nix::errno::Errno;
 

@@ -5,7 +5,7 @@
 use std::ffi::{c_uint, c_ulong};
 use std::mem::{offset_of, size_of};
 
-use gdrcopy::{Info, MappingType};
+use gdrcopy_core::types::{Info, MappingType};
 
 /// An open driver. Opaque; its first four bytes are the driver's file descriptor.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Cleans up when dlclose unloads the library, and at the end of the process: the loader calls `unload` in
 //! both cases, without saying which it is.
 
-use gdrcopy::copy;
-use gdrcopy::sys::fork;
+use gdrcopy_core::copy;
+use gdrcopy_core::sys::fork;
 
 use crate::guard::{self, Call};
 use crate::handles;

@@ -85,7 +85,7 @@ fn versions_agree() {
             .parse::<u32>()
             .expect("a number")
     };
-    let api = gdrcopy::Version::API;
+    let api = gdrcopy_core::types::Version::API;
     assert_eq!(
         (
             value("GDR_API_MAJOR_VERSION"),
@@ -93,7 +93,7 @@ fn versions_agree() {
         ),
         (api.major, api.minor)
     );
-    let oldest = gdrcopy::Version::OLDEST_GDRDRV;
+    let oldest = gdrcopy_core::types::Version::OLDEST_GDRDRV;
     assert_eq!(value("MINIMUM_GDRDRV_MAJOR_VERSION"), oldest.major);
     assert_eq!(value("MINIMUM_GDRDRV_MINOR_VERSION"), oldest.minor);
     let package = env!("CARGO_PKG_VERSION");

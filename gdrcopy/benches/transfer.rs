@@ -9,7 +9,9 @@ use std::error::Error;
 use std::ffi::c_int;
 use std::time::Instant;
 
-use gdrcopy::{Gdr, HostMemory, MapFlag, PinFlags, Route, Transfer, TransferOptions};
+use gdrcopy::memory::HostMemory;
+use gdrcopy::transfer::{Route, TransferOptions};
+use gdrcopy::{Gdr, MapFlag, Mapped, PinFlags, Transfer};
 use libloading::Library;
 
 #[path = "../../tests/emulated/cuda.rs"]

@@ -7,7 +7,8 @@ mod cuda;
 use std::time::Instant;
 
 use cuda::Cuda;
-use gdrcopy::{Error, Flag, Gdr, MapFlag, PinFlags};
+use gdrcopy::signal::Flag;
+use gdrcopy::{Error, Gdr, MapFlag, Mapped, PinFlags};
 
 const ROUNDS: u32 = 1000;
 const PAGE: usize = 1 << 16;

@@ -5,7 +5,7 @@
 mod cuda;
 
 use cuda::Cuda;
-use gdrcopy::{Error, Gdr, MapFlag, PinFlags, Words};
+use gdrcopy::{Error, Gdr, MapFlag, Mapped, PinFlags, Words};
 
 const FLAGS: usize = 64;
 /// Each flag has a line of its own.

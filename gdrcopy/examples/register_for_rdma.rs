@@ -9,7 +9,8 @@
 use std::error::Error;
 use std::os::fd::{AsRawFd, RawFd};
 
-use gdrcopy::{Gdr, MapFlag, Pin, PinFlags, Support, system_with_cuda};
+use gdrcopy::system::{Support, system_with_cuda};
+use gdrcopy::{Gdr, MapFlag, Mapped, Pin, PinFlags};
 
 #[allow(dead_code, reason = "other examples call the rest")]
 mod cuda;
@@ -31,7 +32,9 @@ fn register(pin: &Pin, device: &impl RdmaDevice) -> Result<u32, gdrcopy::Error> 
             let fd = exported.fd.as_raw_fd();
             Ok(device.register_dma_buf(exported.offset, len, address, fd))
         }
-        Err(_) if gdrcopy::system().nvidia_peermem => Ok(device.register_address(address, len)),
+        Err(_) if gdrcopy::system::system().nvidia_peermem => {
+            Ok(device.register_address(address, len))
+        }
         Err(error) => Err(error),
     }
 }

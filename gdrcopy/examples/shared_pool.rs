@@ -5,7 +5,8 @@
 
 use std::thread;
 
-use gdrcopy::{CudaAllocator, Error, Gdr, Pool};
+use gdrcopy::memory::CudaAllocator;
+use gdrcopy::{Error, Gdr, Mapped, Pool};
 
 const THREADS: u32 = 4;
 const ROUNDS: u32 = 100;

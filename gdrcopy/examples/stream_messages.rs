@@ -5,7 +5,8 @@
 mod cuda;
 
 use cuda::Cuda;
-use gdrcopy::{Error, Gdr, MapFlag, PinFlags, Ring};
+use gdrcopy::signal::Ring;
+use gdrcopy::{Error, Gdr, MapFlag, Mapped, PinFlags};
 
 type Message = [u32; 4];
 

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "other examples call the rest")]
 mod cuda;
 
-use gdrcopy::{Gdr, MapFlag, PinFlags, Word};
+use gdrcopy::{Gdr, MapFlag, Mapped, PinFlags, Word};
 
 const LEN: usize = 64 << 10;
 

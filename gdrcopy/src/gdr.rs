@@ -1,13 +1,13 @@
-//! An open connection to a source of GPU memory.
+//! An open connection to a source of GPU memory, and how to open it.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use crate::backend::{self, Backend};
-use crate::error::Result;
-use crate::options::Options;
+use gdrcopy_core::RawGdr;
+use gdrcopy_core::error::Result;
+use gdrcopy_core::options::{self, Backend};
+use gdrcopy_core::types::{Attribute, P2pTokens, PinFlags, Version};
+
 use crate::pin::Pin;
-use crate::sys::fork::{self, OpenFile, Owner};
-use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 
 /// An open driver. Cloning it is cheap; it is closed when the last clone is dropped and the last of
 /// its pins is gone.
@@ -17,13 +17,7 @@ use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 /// of the descriptor, which otherwise keeps the parent's pins if the parent ends.
 #[derive(Clone, Debug)]
 pub struct Gdr {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    backend: Box<dyn Backend>,
-    owner: Owner,
+    raw: RawGdr,
 }
 
 impl Gdr {
@@ -40,31 +34,45 @@ impl Gdr {
         Options::default()
     }
 
-    pub(crate) fn open_with(options: &Options) -> Result<Gdr> {
-        fork::enter()?;
-        Ok(Gdr::of_backend(backend::open(options)?))
+    pub(crate) fn of_raw(raw: RawGdr) -> Gdr {
+        Gdr { raw }
     }
 
-    pub(crate) fn of_backend(backend: Box<dyn Backend>) -> Gdr {
-        let owner = Owner::current();
-        Gdr {
-            shared: Arc::new(Shared { backend, owner }),
-        }
-    }
-
-    /// The driver's version.
-    pub fn driver_version(&self) -> Result<Version> {
-        self.shared.owner.check()?;
-        Ok(self.shared.backend.version())
-    }
-
-    /// Returns the value of an attribute; 0 if the driver does not know it.
+    /// The driver's version; with dma-bufs, [`Version::API`].
     ///
     /// # Errors
-    /// What the driver answered. It is asked once for each attribute.
-    pub fn attribute(&self, attribute: Attribute) -> Result<i32> {
-        self.shared.owner.check()?;
-        self.shared.backend.attribute(attribute)
+    /// [`Error::ForkedChild`](crate::Error::ForkedChild).
+    pub fn driver_version(&self) -> Result<Version> {
+        self.raw.driver_version()
+    }
+
+    /// Whether pinned memory stays alive and mapped until it is unpinned, even when it is freed before. Else the driver
+    /// takes mappings away when their memory is freed ([`Pin::is_revoked`]), and accesses raise SIGBUS from then on.
+    ///
+    /// # Errors
+    /// What the driver answered. It is asked once.
+    pub fn is_persistent(&self) -> Result<bool> {
+        self.attribute(Attribute::UsePersistentMapping)
+    }
+
+    /// Whether [`PinFlags::FORCE_PCIE`] can work.
+    ///
+    /// # Errors
+    /// What the driver answered. It is asked once.
+    pub fn supports_force_pcie(&self) -> Result<bool> {
+        self.attribute(Attribute::SupportPinFlagForcePcie)
+    }
+
+    /// Whether the source of GPU memory is dma-bufs.
+    ///
+    /// # Errors
+    /// [`Error::ForkedChild`](crate::Error::ForkedChild).
+    pub fn uses_dma_bufs(&self) -> Result<bool> {
+        self.attribute(Attribute::UsingDmaBufMmap)
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<bool> {
+        Ok(self.raw.attribute(attribute)? != 0)
     }
 
     /// Pins `len` bytes of GPU memory from device address `address` on. Any alignment will do.
@@ -72,11 +80,13 @@ impl Gdr {
     /// # Safety
     /// From here on, everything is safe; so until the pin and its mapping are gone:
     /// - the range must stay allocated. The driver keeps a freed range from being given to others only in
-    ///   persistent mode ([`Attribute::UsePersistentMapping`]) and with dma-bufs;
+    ///   persistent mode ([`Gdr::is_persistent`]) and with dma-bufs; elsewhere an access to a freed range raises SIGBUS;
     /// - whatever is written through the mapping must not break anyone else's memory safety: the range
     ///   must hold no memory that other code of this process, or a GPU kernel, relies on to be unchanged,
     ///   such as the GPU memory behind a live `&[T]` of a managed allocation;
     /// - GPU kernels and CUDA may write the range at any time. A reader then sees old, new or mixed bytes.
+    ///
+    /// [`Gdr::map_owned`] needs no such promise.
     ///
     /// # Errors
     /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0;
@@ -84,42 +94,62 @@ impl Gdr {
     /// memory that cannot be pinned, `ENOMEM` when BAR1 is used up.
     pub unsafe fn pin(&self, address: u64, len: usize, flags: PinFlags) -> Result<Pin> {
         // SAFETY: contract of this function.
-        unsafe { self.pin_with_tokens(address, len, flags, P2pTokens::default()) }
-    }
-
-    /// [`Gdr::pin`] with the tokens that drivers before 2.5 still look at.
-    ///
-    /// # Safety
-    /// As for [`Gdr::pin`].
-    ///
-    /// # Errors
-    /// As for [`Gdr::pin`].
-    pub unsafe fn pin_with_tokens(
-        &self,
-        address: u64,
-        len: usize,
-        flags: PinFlags,
-        tokens: P2pTokens,
-    ) -> Result<Pin> {
-        self.shared.owner.check()?;
-        if flags.unknown() != 0 {
-            log::warn!("pin flags {:#x} are unknown and ignored", flags.unknown());
-        }
-        Pin::new(&*self.shared.backend, address, len, flags, tokens)
+        let raw = unsafe { self.raw.pin(address, len, flags, P2pTokens::default()) };
+        raw.map(Pin::of_raw)
     }
 
     /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result. In a forked child,
     /// closes the child's copy of the descriptor.
+    ///
+    /// # Errors
+    /// What the kernel answered. It is closed in any case.
     pub fn close(self) -> Result<()> {
-        match Arc::into_inner(self.shared) {
-            Some(shared) => shared.backend.close(),
-            None => Ok(()),
-        }
+        self.raw.close()
+    }
+}
+
+/// How to open a source of GPU memory. Made by [`Gdr::options`].
+///
+/// ```no_run
+/// use gdrcopy::{Backend, Gdr};
+/// let gdr = Gdr::options().backend(Backend::DmaBuf).open()?;
+/// # Ok::<(), gdrcopy::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "it opens nothing until `open` is called"]
+pub struct Options {
+    raw: options::Options,
+}
+
+impl Options {
+    /// Uses this backend, and no other if it does not work.
+    pub fn backend(mut self, backend: Backend) -> Options {
+        self.raw.backend = backend;
+        self
     }
 
-    /// The driver's open file, if it has one.
-    #[doc(hidden)]
-    pub fn file(&self) -> Option<OpenFile> {
-        self.shared.backend.file()
+    /// gdrdrv's device file, `/dev/gdrdrv` by default.
+    pub fn device_path(mut self, path: impl Into<PathBuf>) -> Options {
+        self.raw.device_path = Some(path.into());
+        self
+    }
+
+    /// Whether [`PinFlags::FORCE_PCIE`] on a GPU that has PCIe only is satisfied by an ordinary pin, in place of an
+    /// error. False by default.
+    pub fn force_pcie_compat(mut self, yes: bool) -> Options {
+        self.raw.force_pcie_compat = yes;
+        self
+    }
+
+    /// Opens it. Reads no environment variable, creates no thread, does not initialize CUDA.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver) with what opening the device file answered;
+    /// [`Error::DriverTooOld`](crate::Error::DriverTooOld) below 2.0;
+    /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld) where the driver serves only newer API versions than
+    /// 2.6; [`Error::DummyGpuDriver`](crate::Error::DummyGpuDriver) where it was loaded without a GPU driver.
+    /// With [`Backend::Auto`], the errors are those of gdrdrv; why dma-bufs do not work is logged.
+    pub fn open(self) -> Result<Gdr> {
+        RawGdr::open(&self.raw).map(Gdr::of_raw)
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```no_run
 //! # fn device_pointer() -> u64 { 0 }
-//! use gdrcopy::{Gdr, MapFlag, PinFlags};
+//! use gdrcopy::{Gdr, MapFlag, Mapped, PinFlags};
 //!
 //! # fn main() -> Result<(), gdrcopy::Error> {
 //! let address = device_pointer(); // from cuMemAlloc or cudaMalloc, of any alignment
@@ -51,65 +51,42 @@
 //!
 //! # Layers
 //!
-//! A call goes down through these modules, in this order, and never back up:
+//! A call goes down through these modules, in this order, and never back up; then into the crate gdrcopy-core, which
+//! has the drivers and the copies:
 //!
 //! ```text
-//! pool, pin_cache       many buffers of few pins; pins for later use. memory is what pools are made of
-//! transfer              large copies by the mapping or by CUDA's copy engine; system is what this machine has
-//! signal                flags, counters and rings between the CPU and GPU kernels
-//! options → gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
-//! access                slices, words, arrays, batches and gathers of a mapping: bounds and process are checked here
-//! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf and host over CUDA
-//! copy                  one copy: word or not, mapping type, threads
-//! sys                   mmap, the calls to the module and to CUDA, forked children
-//! routines              the instructions of a copy, per architecture; hot is what each copy reads
-//! error, types, sync, cancel
+//! pool, pin_cache      many buffers of few pins; pins for later use
+//! transfer             large copies by the mapping or by CUDA's copy engine; system is what this machine has
+//! signal               flags, counters and rings between the CPU and GPU kernels
+//! memory               owners and allocators of GPU memory, and mappings that keep it
+//! gdr → pin → mapping  owners of an open driver, a pin, a mapping
+//! access               slices, words, arrays, batches and gathers of a mapping: bounds and process are checked here
 //! ```
-//!
-//! ARCHITECTURE.md lists the modules with `unsafe`; the others forbid it. What is public but hidden serves the C
-//! library (`libgdrapi`), which is built on this crate.
 
-mod access;
-mod backend;
-#[doc(hidden)]
-pub mod cancel;
-#[doc(hidden)]
-pub mod copy;
-mod error;
+pub mod access;
+pub mod error;
 mod gdr;
-mod hot;
 mod mapping;
-mod memory;
-mod options;
+pub mod memory;
 mod pin;
-mod pin_cache;
-mod pin_state;
-mod pool;
-#[doc(hidden)]
-pub mod routines;
-mod signal;
-#[doc(hidden)]
-pub mod sync;
-#[doc(hidden)]
-pub mod sys;
-mod system;
-mod transfer;
-mod types;
+pub mod pin_cache;
+pub mod pool;
+pub mod signal;
+pub mod system;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod transfer;
 
-pub use access::{Array, Batch, MappedSlice, Scalar, Word, Words};
-pub use copy::{MAX_THREADS, set_threads};
-pub use error::{Call, CudaError, Error, Result};
-pub use gdr::Gdr;
+pub use access::{Array, Batch, Mapped, MappedSlice, Word, Words};
+pub use error::{Error, Result};
+pub use gdr::{Gdr, Options};
+pub use gdrcopy_core::copy::{MAX_THREADS, set_threads};
+pub use gdrcopy_core::options::Backend;
+pub use gdrcopy_core::pin::DmaBufExport;
+pub use gdrcopy_core::types::{MapFlag, MappingType, PinFlags, Version};
 pub use mapping::Mapping;
-#[cfg(feature = "cudarc")]
-pub use memory::CudarcAllocator;
-pub use memory::{CudaAllocator, DeviceAllocator, DeviceMemory, RawMemory};
-pub use options::{Backend, Options};
-pub use pin::{DmaBufExport, Pin};
-pub use pin_cache::{PinCache, PinCacheReport};
-pub use pool::{Pool, PoolBuffer, PoolOptions, PoolReport};
-pub use signal::{Counter, CounterWriter, DEVICE_HEADER, Flag, Ring, RingReceiver, RingSender};
-pub use sys::cuda::host::HostMemory;
-pub use system::{Support, System, system, system_with_cuda};
-pub use transfer::{Route, Transfer, TransferOptions};
-pub use types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
+pub use memory::OwnedMapping;
+pub use pin::{Info, Pin, export_dma_buf};
+pub use pin_cache::PinCache;
+pub use pool::{Pool, PoolBuffer};
+pub use transfer::Transfer;

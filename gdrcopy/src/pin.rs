@@ -1,15 +1,10 @@
 //! A pinned range of GPU memory.
-#![forbid(unsafe_code)]
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::pin::{self, DmaBufExport, RawPin};
+use gdrcopy_core::types::{MapFlag, MappingType, PinFlags};
 
-use crate::backend::{Backend, PinRequest, dmabuf};
-use crate::error::{Error, Result};
 use crate::mapping::Mapping;
-use crate::pin_state::{MappingGuard, PinState};
-use crate::sys::fork::{OpenFile, Owner};
-use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 
 /// A range of GPU memory that stays where it is, and can be mapped once at a time.
 ///
@@ -17,66 +12,37 @@ use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 /// taken down first, because NVIDIA's gdrdrv up to 2.6 otherwise corrupts its list of pins.
 #[derive(Debug)]
 pub struct Pin {
-    pinned: Arc<PinState>,
-    len: usize,
-    /// Bytes from the start of the driver's first page to the pinned address.
-    head: usize,
-    flags: PinFlags,
-    owner: Owner,
+    raw: RawPin,
 }
 
-/// GPU memory as a dma-buf: [`Pin::dma_buf`].
-#[derive(Debug)]
+/// The description of a pin: [`Pin::info`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct DmaBufExport {
-    /// The dma-buf, which has `FD_CLOEXEC` set. It keeps the memory in place, also after the pin and the memory's
-    /// own end.
-    pub fd: OwnedFd,
-    /// Where in the dma-buf the pinned address is, in bytes: less than a page of the host.
-    pub offset: u64,
-    /// Bytes of the dma-buf: a multiple of the host's page size.
-    pub len: usize,
+pub struct Info {
+    /// Device address of the first pinned page: at most the address that was pinned.
+    pub va: u64,
+    /// Pinned bytes: the range rounded out to pages.
+    pub mapped_size: u64,
+    /// Size of a page in bytes.
+    pub page_size: u32,
+    /// How the pin is mapped now; `None` while it is not mapped.
+    pub mapping_type: Option<MappingType>,
 }
 
 impl Pin {
-    pub(crate) fn new(
-        backend: &dyn Backend,
-        address: u64,
-        len: usize,
-        flags: PinFlags,
-        tokens: P2pTokens,
-    ) -> Result<Pin> {
-        if address == 0 {
-            return Err(Error::EmptyRange);
-        }
-        if address.checked_add(len as u64).is_none() {
-            return Err(Error::RangeOverflow);
-        }
-        let head = address % backend.page_size();
-        let request = PinRequest {
-            address: address - head,
-            size: len as u64 + head,
-            flags,
-            tokens,
-        };
-        Ok(Pin {
-            pinned: PinState::new(backend.pin(&request)?, address),
-            len,
-            head: head as usize,
-            flags,
-            owner: Owner::current(),
-        })
+    pub(crate) fn of_raw(raw: RawPin) -> Pin {
+        Pin { raw }
     }
 
     /// Device address of the first pinned byte, as it was passed to [`Gdr::pin`](crate::Gdr::pin).
     pub fn address(&self) -> u64 {
-        self.pinned.device_address()
+        self.raw.address()
     }
 
     /// Pinned bytes, as passed to [`Gdr::pin`](crate::Gdr::pin).
     #[expect(clippy::len_without_is_empty, reason = "an empty pin cannot be used")]
     pub fn len(&self) -> usize {
-        self.len
+        self.raw.len()
     }
 
     /// Describes the pin, mapped or not.
@@ -84,34 +50,40 @@ impl Pin {
     /// # Errors
     /// What the driver answered. In persistent mode it is asked once.
     pub fn info(&self) -> Result<Info> {
-        self.pinned.range().info(self.pinned.mapping_type())
+        let info = self.raw.info()?;
+        Ok(Info {
+            va: info.va,
+            mapped_size: info.mapped_size,
+            page_size: info.page_size,
+            mapping_type: info.mapping_type,
+        })
     }
 
-    /// Returns whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too).
+    /// Returns whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too, and
+    /// accesses to it raise SIGBUS).
     ///
     /// # Errors
     /// What the driver answered.
-    pub fn callback_flag(&self) -> Result<bool> {
-        self.pinned.range().callback_flag()
+    pub fn is_revoked(&self) -> Result<bool> {
+        self.raw.callback_flag()
     }
 
     /// Maps the first `len` pinned bytes. Byte 0 of the mapping is the byte at [`Pin::address`], whatever its
     /// alignment.
     ///
     /// # Errors
-    /// [`Error::AlreadyMapped`]; [`Error::EmptyRange`] for length 0;
+    /// [`Error::OutOfPin`] for more than [`Pin::len`]; [`Error::AlreadyMapped`]; [`Error::EmptyRange`] for length 0;
     /// [`Error::MappingRevoked`] if the memory is freed at the same time;
     /// [`Error::MappingTypeRefused`], or `EOPNOTSUPP` from the driver, where the platform cannot map
-    /// as `flag` requests; otherwise what the driver answered (`EINVAL` for more than is pinned).
+    /// as `flag` requests; otherwise what the driver answered.
     pub fn map(&self, len: usize, flag: MapFlag) -> Result<Mapping> {
-        let mark = MappingGuard::set(&self.pinned)?;
-        if len == 0 {
-            return Err(Error::EmptyRange);
+        let pinned = self.raw.len();
+        if len > pinned {
+            return Err(Error::OutOfPin { len, pinned });
         }
-        let reach = len.checked_add(self.head).ok_or(Error::RangeOverflow)?;
-        let (region, kind) = self.pinned.range().map(reach, flag)?;
-        mark.made(kind);
-        Ok(Mapping::new(region, self.head, len, kind, mark))
+        // SAFETY: the caller of `Gdr::pin` has answered for these bytes, and the mapping has no others.
+        let raw = unsafe { self.raw.map(len, flag) };
+        raw.map(Mapping::of_raw)
     }
 
     /// Exports the pinned memory as a dma-buf, such as `ibv_reg_dmabuf_mr` takes. Each call makes a new one.
@@ -120,18 +92,9 @@ impl Pin {
     /// over PCIe on a coherent platform too. Initializes CUDA in a process that has not done so.
     ///
     /// # Errors
-    /// [`Error::CudaTooOld`] below CUDA 11.7; [`Error::NoDmaBufExport`] where the GPU or the kernel cannot;
-    /// [`Error::EmptyRange`] for an empty pin; [`Error::Descriptors`] when the process has none left;
-    /// [`Error::Cuda`] with CUDA's answer: `EINVAL` for memory of a pool, host memory, or if the pages around the
-    /// pinned bytes are not of the same allocation. [`Error::ForkedChild`].
+    /// As for [`export_dma_buf`]; [`Error::ForkedChild`].
     pub fn dma_buf(&self) -> Result<DmaBufExport> {
-        self.owner.check()?;
-        let exported = dmabuf::export(self.address(), self.len, self.flags)?;
-        Ok(DmaBufExport {
-            fd: exported.fd,
-            offset: self.address() - exported.va,
-            len: exported.len,
-        })
+        self.raw.dma_buf()
     }
 
     /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped.
@@ -139,33 +102,20 @@ impl Pin {
     /// # Errors
     /// What the driver answered, with the pin, which is unchanged: `unpin` can be called again.
     pub fn unpin(mut self) -> std::result::Result<(), (Pin, Error)> {
-        self.release().map_err(|error| (self, error))
+        self.raw.release().map_err(|error| (self, error))
     }
+}
 
-    /// [`Pin::unpin`] for callers that keep the pin. After success it can only be dropped.
-    #[doc(hidden)]
-    pub fn release(&mut self) -> Result<()> {
-        match Arc::get_mut(&mut self.pinned) {
-            Some(pinned) => pinned.range().unpin(),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether its address starts a page of the backend: C programs can map only such pins by default.
-    #[doc(hidden)]
-    pub fn starts_page(&self) -> bool {
-        self.head == 0
-    }
-
-    /// The pin's own open file, if it has one.
-    #[doc(hidden)]
-    pub fn file(&self) -> Option<OpenFile> {
-        self.pinned.range().file()
-    }
-
-    /// The driver's number for the pin.
-    #[doc(hidden)]
-    pub fn driver_handle(&self) -> u64 {
-        self.pinned.range().handle()
-    }
+/// Exports `len` bytes of GPU memory from device address `address` on as a dma-buf, without a pin: where there is no
+/// gdrdrv, and no BAR1 is used. Each call makes a new one. Initializes CUDA in a process that has not done so.
+///
+/// With [`PinFlags::FORCE_PCIE`], the dma-buf goes over PCIe on a coherent platform too.
+///
+/// # Errors
+/// [`Error::CudaTooOld`] below CUDA 11.7; [`Error::NoDmaBufExport`] where the GPU or the kernel cannot;
+/// [`Error::EmptyRange`]; [`Error::RangeOverflow`]; [`Error::Descriptors`] when the process has none left;
+/// [`Error::Cuda`] with CUDA's answer: `EINVAL` for memory of a pool, host memory, or if the pages around the
+/// bytes are not of the same allocation.
+pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
+    pin::export_dma_buf(address, len, flags)
 }

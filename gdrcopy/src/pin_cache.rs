@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
 use crate::gdr::Gdr;
 use crate::mapping::Mapping;
-use crate::sync::Mutex;
-use crate::sys::cuda::{self, Driver};
-use crate::sys::fork::Owner;
-use crate::types::{MapFlag, PinFlags};
+use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::sync::Mutex;
+use gdrcopy_core::sys::cuda::{self, Driver};
+use gdrcopy_core::sys::fork::Owner;
+use gdrcopy_core::types::cuda_version::OLDEST;
+use gdrcopy_core::types::{MapFlag, PinFlags};
 
 /// Keeps pins and mappings, so that the next use of the same range costs two calls to CUDA in place of a pin and
 /// a map.
@@ -87,7 +88,7 @@ impl PinCache {
     /// # Errors
     /// [`Error::NoCuda`], [`Error::CudaTooOld`], [`Error::Cuda`] with what cuInit answered.
     pub fn new(gdr: &Gdr, capacity: usize) -> Result<PinCache> {
-        let driver = cuda::load(cuda::OLDEST)?;
+        let driver = cuda::load(OLDEST)?;
         driver.init()?;
         Ok(PinCache {
             gdr: gdr.clone(),

@@ -3,20 +3,21 @@
 
 use std::path::Path;
 
-use crate::backend::Backend;
-use crate::backend::dmabuf::{self, MAPS_DMA_BUFS};
-use crate::backend::gdrdrv::Gdrdrv;
-use crate::error::{Error, Result};
-use crate::options::Options;
-use crate::sys::cuda::{self, Device, Driver, EXPORTS_DMA_BUFS};
-use crate::sys::fork;
-use crate::types::Version;
+use gdrcopy_core::backend::Backend;
+use gdrcopy_core::backend::dmabuf;
+use gdrcopy_core::backend::gdrdrv::Gdrdrv;
+use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::options::Options;
+use gdrcopy_core::sys::cuda::{self, Device, Driver};
+use gdrcopy_core::sys::fork;
+use gdrcopy_core::types::Version;
+use gdrcopy_core::types::cuda_version::{EXPORTS_DMA_BUFS, MAPS_DMA_BUFS};
 
 /// Exists while the module is loaded.
 const PEERMEM: &str = "/sys/module/nvidia_peermem";
 
 /// What this machine has for access to GPU memory: [`system`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct System {
     /// The version of the kernel module gdrdrv, or why it cannot be used.
@@ -30,7 +31,7 @@ pub struct System {
 }
 
 /// Whether something works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Support {
     /// It works, on one GPU at least.

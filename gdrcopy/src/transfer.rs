@@ -1,17 +1,13 @@
 //! Copies of any size, each by the faster path: through the mapping, or by CUDA's copy engine.
 
-use std::mem::ManuallyDrop;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use gdrcopy_core::engines::{EngineOptions, EngineRoute, Engines};
+use gdrcopy_core::error::Result;
+use gdrcopy_core::sys::fork::Owner;
+use gdrcopy_core::types::MappingType;
+
 use crate::access::MappedSlice;
-use crate::cancel::Deferred;
-use crate::error::{Error, Result};
-use crate::sys::cuda::context::Home;
-use crate::sys::cuda::stream::CopyEngine;
-use crate::sys::cuda::{self, Driver, EXPORTS_DMA_BUFS};
-use crate::sys::fork::{self, Owner};
-use crate::types::MappingType;
 
 /// Bytes from which a read by the copy engine is faster. On an H200, cuMemcpy to page-locked memory is faster from
 /// 8 KiB on (docs/performance.md); the flush before it and the copy out of the buffer add to it.
@@ -20,12 +16,6 @@ const READ_CROSSOVER: usize = 16 << 10;
 /// Bytes from which a write by the copy engine is faster. There, cuMemcpy from page-locked memory is faster from
 /// 512 KiB on; the flush and the copy into the buffer add to it.
 const WRITE_CROSSOVER: usize = 1 << 20;
-
-/// Bytes of half the buffer: a MiB overlaps in four pieces.
-const CHUNK: usize = 256 << 10;
-
-/// Thousands of times as long as a chunk takes on an idle GPU.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Copies between GPU memory and host memory, by the faster path for the size and the direction.
 ///
@@ -46,7 +36,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// let transfer = gdrcopy::Transfer::new();
 /// let mut bytes = vec![0; 1 << 20];
 /// let route = transfer.read(mapping.slice(4096..)?, &mut bytes)?;
-/// assert_eq!(route, gdrcopy::Route::Buffered);
+/// assert_eq!(route, gdrcopy::transfer::Route::Buffered);
 /// # Ok::<(), gdrcopy::Error>(())
 /// ```
 ///
@@ -68,8 +58,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Transfer {
     options: TransferOptions,
-    /// Those that no call uses, whatever CUDA answered to the last: the next one finds out whether they work.
-    engines: Mutex<Vec<CopyEngine>>,
+    engines: Engines,
     owner: Owner,
 }
 
@@ -87,12 +76,11 @@ pub enum Route {
 
 /// How a [`Transfer`] copies. Made by [`Transfer::options`].
 #[derive(Clone, Copy, Debug)]
+#[must_use = "it makes no transfer until `build` is called"]
 pub struct TransferOptions {
     read_crossover: usize,
     write_crossover: usize,
-    chunk: usize,
-    patience: Duration,
-    direct: bool,
+    engines: EngineOptions,
 }
 
 impl TransferOptions {
@@ -108,16 +96,17 @@ impl TransferOptions {
         self
     }
 
-    /// Bytes of half the buffer, at least 1: 256 KiB by default. What is longer is copied in pieces of this size.
+    /// Bytes of half the buffer, from 1 to 1 GiB: 256 KiB by default. What is longer is copied in pieces of this size.
+    /// Other numbers are taken for the nearest of these.
     pub fn chunk(mut self, bytes: usize) -> TransferOptions {
-        self.chunk = bytes.max(1);
+        self.engines.chunk = bytes;
         self
     }
 
     /// Whether the copy engine accesses the caller's memory, where that is registered with CUDA: true by default. Else
     /// it always goes through the buffer.
     pub fn direct(mut self, direct: bool) -> TransferOptions {
-        self.direct = direct;
+        self.engines.direct = direct;
         self
     }
 
@@ -126,17 +115,15 @@ impl TransferOptions {
     ///
     /// Writes, and reads into registered memory, wait without limit: the copy engine would overwrite later data.
     pub fn patience(mut self, patience: Duration) -> TransferOptions {
-        self.patience = patience;
+        self.engines.patience = patience;
         self
     }
 
     /// The transfer. Allocates nothing yet.
     pub fn build(self) -> Transfer {
-        // Fails only without memory for a page; then no driver can be opened either.
-        let _ = fork::enter();
         Transfer {
             options: self,
-            engines: Mutex::default(),
+            engines: Engines::new(self.engines),
             owner: Owner::current(),
         }
     }
@@ -147,9 +134,7 @@ impl Default for TransferOptions {
         TransferOptions {
             read_crossover: READ_CROSSOVER,
             write_crossover: WRITE_CROSSOVER,
-            chunk: CHUNK,
-            patience: PATIENCE,
-            direct: true,
+            engines: EngineOptions::default(),
         }
     }
 }
@@ -174,75 +159,37 @@ impl Transfer {
     /// Copies the first `dst.len()` bytes of the mapped memory to `dst`. They are no older than the call.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is read then. CUDA's errors are logged, and the
-    /// mapping is used.
+    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`Error::ForkedChild`](crate::Error::ForkedChild); nothing is
+    /// read then. CUDA's errors are logged, and the mapping is used.
     pub fn read(&self, src: MappedSlice<'_>, dst: &mut [u8]) -> Result<Route> {
         self.owner.check()?;
         let src = src.slice(..dst.len())?;
-        if self.is_read_by_engine(src) {
+        if is_for_copy_engine(src, self.options.read_crossover) {
             src.flush()?;
+            let (address, len) = (src.device_address(), dst.len());
             // SAFETY: `dst` is borrowed.
-            match unsafe { self.read_by_engine(src.device_address(), dst.as_mut_ptr(), dst.len()) }
-            {
-                Ok(route) => return Ok(route),
-                Err(error) => {
-                    log::debug!("read of {} bytes through the mapping: {error}", dst.len())
-                }
+            match unsafe { self.engines.read(address, dst.as_mut_ptr(), len) } {
+                Ok(route) => return Ok(route.into()),
+                Err(error) => log::debug!("read of {len} bytes through the mapping: {error}"),
             }
         }
         src.read(0, dst).map(|()| Route::Mapping)
-    }
-
-    /// Whether reads of all this memory are for the copy engine.
-    #[doc(hidden)]
-    pub fn is_read_by_engine(&self, src: MappedSlice<'_>) -> bool {
-        is_for_copy_engine(src, self.options.read_crossover)
-    }
-
-    /// The part of a read that does not touch the mapping: copies `len` bytes at this device address. Callers have
-    /// flushed the mapping, and read through it after an error.
-    ///
-    /// While `dst` is written, a signal handler may leave by siglongjmp, unless the copy engine writes it directly:
-    /// [`CopyEngine::read`].
-    ///
-    /// # Safety
-    /// `dst` is writable for `len` bytes.
-    #[doc(hidden)]
-    pub unsafe fn read_by_engine(&self, src: u64, dst: *mut u8, len: usize) -> Result<Route> {
-        let (driver, mut engine) = {
-            let _deferred = Deferred::new();
-            let driver = cuda::load(EXPORTS_DMA_BUFS)?;
-            // Left by siglongjmp, a frame must have no destructor to run.
-            (driver, ManuallyDrop::new(self.take_engine(driver, src)?))
-        };
-        // SAFETY: contract of this function.
-        let result = unsafe {
-            if self.is_direct(driver, dst, len) {
-                engine.read_directly(src, dst, len).map(|()| Route::Direct)
-            } else {
-                let patience = self.options.patience;
-                engine
-                    .read(src, dst, len, patience)
-                    .map(|()| Route::Buffered)
-            }
-        };
-        let _deferred = Deferred::new();
-        self.engines().push(ManuallyDrop::into_inner(engine));
-        result
     }
 
     /// Copies `src` to the start of the mapped memory. It has arrived there, or is on its way as after
     /// [`MappedSlice::write`].
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is written then. CUDA's errors are logged, and the
-    /// mapping is used.
+    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`Error::ForkedChild`](crate::Error::ForkedChild); nothing is
+    /// written then. CUDA's errors are logged, and the mapping is used.
     pub fn write(&self, dst: MappedSlice<'_>, src: &[u8]) -> Result<Route> {
         self.owner.check()?;
         let dst = dst.slice(..src.len())?;
         if is_for_copy_engine(dst, self.options.write_crossover) {
-            match self.write_by_engine(dst, src) {
-                Ok(route) => return Ok(route),
+            dst.flush()?;
+            // SAFETY: all of `dst` is mapped, hence pinned, and may be written: contract of `Gdr::pin`.
+            match unsafe { self.engines.write(dst.device_address(), src) } {
+                Ok(route) => return Ok(route.into()),
                 Err(error) => {
                     log::debug!("write of {} bytes through the mapping: {error}", src.len())
                 }
@@ -250,60 +197,14 @@ impl Transfer {
         }
         dst.write(0, src).map(|()| Route::Mapping)
     }
+}
 
-    fn write_by_engine(&self, dst: MappedSlice<'_>, src: &[u8]) -> Result<Route> {
-        let address = dst.device_address();
-        let driver = cuda::load(EXPORTS_DMA_BUFS)?;
-        let mut engine = self.take_engine(driver, address)?;
-        dst.flush()?;
-        // SAFETY: all of `dst` is mapped, hence pinned, and may be written: contract of `Gdr::pin`.
-        let result = unsafe {
-            if self.is_direct(driver, src.as_ptr(), src.len()) {
-                engine.write_directly(address, src).map(|()| Route::Direct)
-            } else {
-                engine.write(address, src).map(|()| Route::Buffered)
-            }
-        };
-        self.engines().push(engine);
-        result
-    }
-
-    /// Whether the copy engine may access this host memory.
-    fn is_direct(&self, driver: &Driver, host: *const u8, len: usize) -> bool {
-        self.options.direct && driver.is_host_memory(host.addr() as u64, len)
-    }
-
-    /// An engine that reaches the memory and that no one else uses.
-    fn take_engine(&self, driver: &'static Driver, address: u64) -> Result<CopyEngine> {
-        let home = Home::of_memory(driver, address)?;
-        while let Some(mut engine) = self.pop_engine(&home) {
-            if !engine.is_live() {
-                // Of a context that was at the same address.
-                drop(engine);
-            } else if engine.is_idle() {
-                return Ok(engine);
-            } else {
-                self.engines().push(engine);
-                return Err(Error::TimedOut);
-            }
+impl From<EngineRoute> for Route {
+    fn from(route: EngineRoute) -> Route {
+        match route {
+            EngineRoute::Buffered => Route::Buffered,
+            EngineRoute::Direct => Route::Direct,
         }
-        CopyEngine::new(home, self.options.chunk)
-    }
-
-    fn pop_engine(&self, home: &Home) -> Option<CopyEngine> {
-        let mut engines = self.engines();
-        let index = engines.iter().position(|engine| engine.home() == home)?;
-        Some(engines.swap_remove(index))
-    }
-
-    /// Frees the copy engines that no call uses, even if a copy was left that keeps the transfer.
-    #[doc(hidden)]
-    pub fn free_engines(&self) {
-        drop(std::mem::take(&mut *self.engines()));
-    }
-
-    fn engines(&self) -> std::sync::MutexGuard<'_, Vec<CopyEngine>> {
-        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,8 +5,23 @@ use std::marker::PhantomData;
 
 use bytemuck::{Pod, bytes_of, bytes_of_mut, cast_slice, cast_slice_mut};
 
-use crate::access::{MappedSlice, Scalar, Word};
-use crate::error::{Error, Result};
+use gdrcopy_core::error::{Error, Result};
+
+use crate::access::slice::MappedSlice;
+use crate::access::word::Word;
+
+impl<'m> MappedSlice<'m> {
+    /// `len` elements from byte `offset` on. Elements may have any alignment.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`] if they are not all in this slice.
+    pub fn array<T: Pod>(self, offset: usize, len: usize) -> Result<Array<'m, T>> {
+        let bytes = len.saturating_mul(size_of::<T>());
+        let outside = || self.outside(offset, bytes);
+        let end = offset.checked_add(bytes).ok_or_else(outside)?;
+        Ok(Array::of_slice(self.slice(offset..end)?, len))
+    }
+}
 
 /// `len` elements of plain data in mapped GPU memory: integers, floats, arrays and structs of them without
 /// padding ([`bytemuck::Pod`]).
@@ -45,7 +60,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// Reads the element `index`. Ordered as [`MappedSlice::read`].
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`], [`Error::ForkedChild`].
+    /// [`Error::OutOfArray`], [`Error::ForkedChild`].
     pub fn get(self, index: usize) -> Result<T> {
         let mut value = T::zeroed();
         let offset = self.offset(index, 1)?;
@@ -56,7 +71,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// Writes the element `index`. Ordered as [`MappedSlice::write`].
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is written then.
+    /// [`Error::OutOfArray`], [`Error::ForkedChild`]; nothing is written then.
     pub fn set(self, index: usize, value: T) -> Result<()> {
         let offset = self.offset(index, 1)?;
         self.bytes.write(offset, bytes_of(&value))
@@ -65,7 +80,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// Reads the elements from `index` on into `values`. Ordered as [`MappedSlice::read`].
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is read then.
+    /// [`Error::OutOfArray`], [`Error::ForkedChild`]; nothing is read then.
     pub fn read(self, index: usize, values: &mut [T]) -> Result<()> {
         let offset = self.offset(index, values.len())?;
         self.bytes.read(offset, cast_slice_mut(values))
@@ -74,7 +89,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// Writes `values` to the elements from `index` on. Ordered as [`MappedSlice::write`].
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is written then.
+    /// [`Error::OutOfArray`], [`Error::ForkedChild`]; nothing is written then.
     pub fn write(self, index: usize, values: &[T]) -> Result<()> {
         let offset = self.offset(index, values.len())?;
         self.bytes.write(offset, cast_slice(values))
@@ -82,20 +97,23 @@ impl<'m, T: Pod> Array<'m, T> {
 
     /// Byte offset of `count` elements from `index` on.
     fn offset(self, index: usize, count: usize) -> Result<usize> {
-        let room = self.len.checked_sub(index).ok_or(Error::OutOfMapping)?;
-        if count > room {
-            return Err(Error::OutOfMapping);
+        match self.len.checked_sub(index) {
+            // The array's bytes are counted in a usize, and so are those before one of its elements.
+            Some(room) if count <= room => Ok(index * size_of::<T>()),
+            _ => Err(Error::OutOfArray {
+                index,
+                count,
+                len: self.len,
+            }),
         }
-        // The array's bytes are counted in a usize, and so are those before one of its elements.
-        Ok(index * size_of::<T>())
     }
 }
 
-impl<'m, T: Scalar> Array<'m, T> {
-    /// The element `index`, for loads and stores of one transaction each.
+impl<'m, T: Pod> Array<'m, T> {
+    /// The element `index`, of 1, 2, 4 or 8 bytes, for loads and stores of one transaction each.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
+    /// [`Error::OutOfArray`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
     pub fn word(self, index: usize) -> Result<Word<'m, T>> {
         self.bytes.word(self.offset(index, 1)?)
     }

@@ -3,9 +3,23 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::access::{MappedSlice, Scalar, Word};
-use crate::copy;
-use crate::error::Result;
+use bytemuck::Pod;
+use gdrcopy_core::copy;
+use gdrcopy_core::error::Result;
+
+use crate::access::slice::MappedSlice;
+use crate::access::word::Word;
+
+impl<'m> MappedSlice<'m> {
+    /// Starts a batch of writes to this slice, and to others: one fence at the end in place of one for each.
+    ///
+    /// # Errors
+    /// [`Error::ForkedChild`].
+    pub fn batch(self) -> Result<Batch<'m>> {
+        self.owner().check()?;
+        Ok(Batch::new(self))
+    }
+}
 
 /// Writes that are pushed out together. Made by [`MappedSlice::batch`].
 ///
@@ -49,12 +63,12 @@ impl<'m> Batch<'m> {
         self.write_to(self.slice, offset, src)
     }
 
-    /// Writes `src` from byte `offset` of any slice on, of any mapping.
+    /// Writes `src` from byte `offset` of any slice on, of any mapping that lives as long as the batch.
     ///
     /// # Errors
     /// As for [`Batch::write`].
     #[inline]
-    pub fn write_to(&mut self, slice: MappedSlice<'_>, offset: usize, src: &[u8]) -> Result<()> {
+    pub fn write_to(&mut self, slice: MappedSlice<'m>, offset: usize, src: &[u8]) -> Result<()> {
         slice.owner().check()?;
         let dst = slice.place(offset, src.len())?;
         // SAFETY: `place` has found the bytes inside the slice, which is mapped and of this kind.
@@ -62,12 +76,12 @@ impl<'m> Batch<'m> {
         Ok(())
     }
 
-    /// Writes a word, of any mapping, by one store.
+    /// Writes a word, of any mapping that lives as long as the batch, by one store.
     ///
     /// # Panics
     /// In a forked child of the process that made the mapping.
     #[inline]
-    pub fn store<T: Scalar>(&mut self, word: Word<'_, T>, value: T) {
+    pub fn store<T: Pod>(&mut self, word: Word<'m, T>, value: T) {
         word.store_unfenced(value);
     }
 

@@ -1,8 +1,10 @@
 //! Many words, read at once.
 #![forbid(unsafe_code)]
 
-use crate::access::{Scalar, Word};
-use crate::types::MappingType;
+use bytemuck::Pod;
+use gdrcopy_core::types::MappingType;
+
+use crate::access::word::Word;
 
 /// Words in different places, of any mappings, that are read together.
 ///
@@ -26,7 +28,7 @@ pub struct Words<'m, T> {
     kind: MappingType,
 }
 
-impl<'m, T: Scalar> FromIterator<Word<'m, T>> for Words<'m, T> {
+impl<'m, T: Pod> FromIterator<Word<'m, T>> for Words<'m, T> {
     fn from_iter<I: IntoIterator<Item = Word<'m, T>>>(words: I) -> Self {
         let words: Box<[Word<'m, T>]> = words.into_iter().collect();
         let is_wc = |word: &Word<'m, T>| word.kind() == MappingType::WriteCombining;
@@ -38,7 +40,7 @@ impl<'m, T: Scalar> FromIterator<Word<'m, T>> for Words<'m, T> {
     }
 }
 
-impl<T: Scalar> Words<'_, T> {
+impl<T: Pod> Words<'_, T> {
     /// The number of words.
     pub fn len(&self) -> usize {
         self.words.len()

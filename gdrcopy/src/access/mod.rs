@@ -6,6 +6,7 @@
 mod array;
 mod batch;
 mod gather;
+mod mapped;
 mod slice;
 #[cfg(test)]
 mod tests;
@@ -14,5 +15,6 @@ mod word;
 pub use array::Array;
 pub use batch::Batch;
 pub use gather::Words;
+pub use mapped::Mapped;
 pub use slice::MappedSlice;
-pub use word::{Scalar, Word};
+pub use word::Word;

@@ -4,15 +4,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
-use bytemuck::Pod;
-
-use crate::access::{Array, Batch, Scalar, Word};
-use crate::copy;
-use crate::error::{Error, Result};
-use crate::routines::Item;
-use crate::sys::fork::Owner;
-use crate::sys::mmap::Region;
-use crate::types::MappingType;
+use gdrcopy_core::copy;
+use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::routines::Item;
+use gdrcopy_core::sys::fork::Owner;
+use gdrcopy_core::sys::mmap::Region;
+use gdrcopy_core::types::MappingType;
 
 /// A range of mapped GPU memory, borrowed from its mapping.
 ///
@@ -33,8 +30,8 @@ pub struct MappedSlice<'m> {
     region: PhantomData<&'m Region>,
 }
 
-// SAFETY: the addresses are valid in every thread. All accesses are volatile or in assembly, to memory that is no
-// Rust allocation; so accesses of several threads are no data race.
+// SAFETY: the addresses are valid in every thread. All accesses are atomic or in assembly; so accesses of several threads
+// are no data race.
 unsafe impl Send for MappedSlice<'_> {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for MappedSlice<'_> {}
@@ -49,7 +46,7 @@ impl<'m> MappedSlice<'m> {
         mapping_type: MappingType,
     ) -> MappedSlice<'m> {
         assert!(head <= region.len() && len <= region.len() - head);
-        // Cached memory gets the volatile accesses of device memory: `memcpy`, which C programs get, is a data race
+        // Cached memory gets the accesses of device memory: `memcpy`, which C programs get, is a data race
         // in Rust's model where another thread writes.
         let kind = match mapping_type {
             MappingType::Caching => MappingType::Device,
@@ -108,9 +105,10 @@ impl<'m> MappedSlice<'m> {
             Bound::Unbounded => Some(self.len),
         };
         let (Some(offset), Some(end)) = (start, end) else {
-            return Err(Error::OutOfMapping);
+            return Err(self.outside(usize::MAX, usize::MAX));
         };
-        let len = end.checked_sub(offset).ok_or(Error::OutOfMapping)?;
+        let len = end.checked_sub(offset);
+        let len = len.ok_or_else(|| self.outside(offset, 0))?;
         let start = self.place(offset, len)?;
         Ok(MappedSlice {
             start,
@@ -156,33 +154,6 @@ impl<'m> MappedSlice<'m> {
         // SAFETY: as in `write`.
         unsafe { copy::from_mapping(self.kind, dst.as_mut_ptr(), src, dst.len()) };
         Ok(())
-    }
-
-    /// The `T` at byte `offset`, for loads and stores of one transaction each.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
-    pub fn word<T: Scalar>(self, offset: usize) -> Result<Word<'m, T>> {
-        Word::of_slice(self.slice(offset..)?, offset)
-    }
-
-    /// `len` elements from byte `offset` on. Elements may have any alignment.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`] if they are not all in this slice.
-    pub fn array<T: Pod>(self, offset: usize, len: usize) -> Result<Array<'m, T>> {
-        let bytes = len.checked_mul(size_of::<T>()).ok_or(Error::OutOfMapping)?;
-        let end = offset.checked_add(bytes).ok_or(Error::OutOfMapping)?;
-        Ok(Array::of_slice(self.slice(offset..end)?, len))
-    }
-
-    /// Starts a batch of writes to this slice, and to others: one fence at the end in place of one for each.
-    ///
-    /// # Errors
-    /// [`Error::ForkedChild`].
-    pub fn batch(self) -> Result<Batch<'m>> {
-        self.owner.check()?;
-        Ok(Batch::new(self))
     }
 
     /// Reads many places at once: each item's bytes are copied from its offset on. One fence comes before
@@ -232,11 +203,16 @@ impl<'m> MappedSlice<'m> {
     /// Address of the `len` bytes from `offset` on.
     #[inline]
     pub(super) fn place(self, offset: usize, len: usize) -> Result<*mut u8> {
-        let room = self.len.checked_sub(offset).ok_or(Error::OutOfMapping)?;
-        if len > room {
-            return Err(Error::OutOfMapping);
+        match self.len.checked_sub(offset) {
+            Some(room) if len <= room => Ok(self.start.wrapping_add(offset)),
+            _ => Err(self.outside(offset, len)),
         }
-        Ok(self.start.wrapping_add(offset))
+    }
+
+    #[cold]
+    pub(super) fn outside(self, offset: usize, len: usize) -> Error {
+        let room = self.len;
+        Error::OutOfMapping { offset, len, room }
     }
 }
 

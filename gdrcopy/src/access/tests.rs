@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::access::{Word, Words};
 use crate::error::Error;
-use crate::memory::fake::Memory;
+use crate::testing::Memory;
 
 const LEN: usize = 400;
 
@@ -57,13 +57,17 @@ proptest! {
         let mut model = vec![0; LEN];
         let inside = |offset: usize, len: usize| match offset + len <= LEN {
             true => Ok(()),
-            false => Err(Error::OutOfMapping),
+            false => Err(Error::OutOfMapping {
+                offset,
+                len,
+                room: LEN,
+            }),
         };
         for step in steps {
             match step {
                 Step::Write(offset, bytes) => {
                     let written = slice.write(offset, &bytes);
-                    prop_assert_eq!(written, inside(offset, bytes.len()));
+                    prop_assert_eq!(&written, &inside(offset, bytes.len()));
                     if written.is_ok() {
                         model[offset..][..bytes.len()].copy_from_slice(&bytes);
                     }
@@ -72,7 +76,7 @@ proptest! {
                     let mut batch = slice.batch().expect("this process");
                     for (offset, bytes) in writes {
                         let written = batch.write(offset, &bytes);
-                        prop_assert_eq!(written, inside(offset, bytes.len()));
+                        prop_assert_eq!(&written, &inside(offset, bytes.len()));
                         if written.is_ok() {
                             model[offset..][..bytes.len()].copy_from_slice(&bytes);
                         }
@@ -87,7 +91,7 @@ proptest! {
                 Step::Read(offset, len) => {
                     let mut found = vec![0; len];
                     let read = slice.read(offset, &mut found);
-                    prop_assert_eq!(read, inside(offset, len));
+                    prop_assert_eq!(&read, &inside(offset, len));
                     prop_assert!(read.is_err() || found == model[offset..][..len]);
                 }
                 Step::ReadMany(reads) => {
@@ -99,7 +103,7 @@ proptest! {
                         .collect();
                     let read = slice.read_many(&mut items);
                     let all = reads.iter().try_for_each(|&(offset, len)| inside(offset, len));
-                    prop_assert_eq!(read, all);
+                    prop_assert_eq!(&read, &all);
                     for (&(offset, len), found) in reads.iter().zip(&found) {
                         prop_assert!(read.is_err() || *found == model[offset..][..len]);
                     }

@@ -7,28 +7,30 @@ use std::time::Instant;
 
 use bytemuck::Pod;
 
-use crate::access::MappedSlice;
-use crate::copy;
-use crate::error::{Error, Result};
-use crate::routines::Item;
-use crate::sys::fork::Owner;
-use crate::sys::mmap::Region;
-use crate::types::MappingType;
+use gdrcopy_core::copy;
+use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::routines::Item;
+use gdrcopy_core::sys::fork::Owner;
+use gdrcopy_core::sys::mmap::Region;
+use gdrcopy_core::types::MappingType;
 
-/// The types of words: integers and floats of 1, 2, 4 or 8 bytes.
-pub trait Scalar: Pod + sealed::Sealed {}
+use crate::access::slice::MappedSlice;
 
-mod sealed {
-    pub trait Sealed {}
+impl<'m> MappedSlice<'m> {
+    /// The `T` at byte `offset`, for loads and stores of one transaction each.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
+    pub fn word<T: Pod>(self, offset: usize) -> Result<Word<'m, T>> {
+        Word::of_slice(self, offset)
+    }
 }
-
-macro_rules! scalars {
-    ($($type:ty)+) => { $(impl Scalar for $type {} impl sealed::Sealed for $type {})+ };
-}
-scalars! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 }
 
 /// A naturally aligned word of mapped GPU memory: each access is one PCIe transaction, so the GPU and the CPU
 /// see old or new values, never a mix.
+///
+/// It is of any plain data of 1, 2, 4 or 8 bytes ([`bytemuck::Pod`]): integers, floats, and structs of them without
+/// padding. Other sizes do not compile. Its address is a multiple of its size.
 ///
 /// It is no `AtomicU32`: the GPU is no thread of this program, and write-combining memory has no atomic
 /// read-modify-write.
@@ -53,15 +55,21 @@ impl<T> Clone for Word<'_, T> {
 impl<T> Copy for Word<'_, T> {}
 
 // SAFETY: as for `MappedSlice`.
-unsafe impl<T: Scalar> Send for Word<'_, T> {}
+unsafe impl<T: Pod> Send for Word<'_, T> {}
 // SAFETY: as for `MappedSlice`.
-unsafe impl<T: Scalar> Sync for Word<'_, T> {}
+unsafe impl<T: Pod> Sync for Word<'_, T> {}
 
-impl<'m, T: Scalar> Word<'m, T> {
-    /// The first `T` of the slice, which starts at byte `offset` of what the caller knows.
-    pub(super) fn of_slice(slice: MappedSlice<'m>, offset: usize) -> Result<Word<'m, T>> {
+impl<'m, T: Pod> Word<'m, T> {
+    /// The `T` at byte `offset`.
+    fn of_slice(slice: MappedSlice<'m>, offset: usize) -> Result<Word<'m, T>> {
+        const {
+            assert!(
+                matches!(size_of::<T>(), 1 | 2 | 4 | 8),
+                "a word has 1, 2, 4 or 8 bytes"
+            )
+        };
         let size = size_of::<T>();
-        let at = slice.place(0, size)?;
+        let at = slice.place(offset, size)?;
         if !at.addr().is_multiple_of(size) {
             return Err(Error::UnalignedWord { offset, size });
         }

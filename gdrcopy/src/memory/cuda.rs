@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::error::Result;
-use crate::memory::{DeviceAllocator, DeviceMemory};
-use crate::sys::cuda::memory::Gpu;
+use crate::memory::device::{DeviceAllocator, DeviceMemory};
+use gdrcopy_core::error::Result;
+use gdrcopy_core::sys::cuda::memory::Gpu;
 
 /// Allocates by cuMemAlloc, in the primary context of a GPU, from CUDA 11.0 on.
 ///

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError, result};
 
-use crate::error::{CudaError, Error, Result};
-use crate::memory::{DeviceAllocator, DeviceMemory};
+use crate::memory::device::{DeviceAllocator, DeviceMemory};
+use gdrcopy_core::error::{self, Result};
 
 /// Memory that `CudaStream::alloc` has taken from a memory pool of CUDA cannot be pinned:
 /// [`CudarcAllocator`] allocates memory that can.
@@ -27,7 +27,8 @@ unsafe impl DeviceMemory for CudaSlice<u8> {
 ///
 /// ```no_run
 /// use cudarc::driver::CudaContext;
-/// use gdrcopy::{CudarcAllocator, Gdr, Pool};
+/// use gdrcopy::{Gdr, Pool};
+/// use gdrcopy::memory::CudarcAllocator;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let stream = CudaContext::new(0)?.new_stream()?;
 /// let pool = Pool::new(&Gdr::open()?, CudarcAllocator::new(stream));
@@ -48,11 +49,7 @@ impl CudarcAllocator {
 
 impl DeviceAllocator for CudarcAllocator {
     fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>> {
-        let failed = |call, DriverError(code): DriverError| {
-            let (code, name) = (code as _, None);
-            let error = CudaError { code, name };
-            Error::Cuda { call, error }
-        };
+        let failed = |call, DriverError(code): DriverError| error::of_cuda(call, code as _);
         let bound = self.stream.context().bind_to_thread();
         bound.map_err(|error| failed("cuCtxSetCurrent", error))?;
         // SAFETY: the memory is owned by the slice below.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::types::GPU_PAGE_SIZE as PAGE;
+use gdrcopy_core::types::GPU_PAGE_SIZE as PAGE;
 
 /// Small buffers take whole lines, so that no two of them share a PCIe write, nor a line of the CPU's
 /// write-combining buffers.

@@ -3,17 +3,16 @@
 
 use std::ops::Range;
 
-use crate::access::MappedSlice;
-use crate::error::Result;
+use crate::access::{Mapped, MappedSlice};
 use crate::gdr::Gdr;
-use crate::memory::{DeviceMemory, MappedMemory};
+use crate::memory::{DeviceMemory, MapOptions, OwnedMapping};
 use crate::pool::blocks::{Block, Blocks};
 use crate::pool::sync::{Arc, Guard, Mutex};
-use crate::pool::{PoolBuffer, PoolOptions};
+use gdrcopy_core::error::Result;
 
 #[derive(Debug)]
 pub(super) struct Chunk {
-    memory: MappedMemory,
+    memory: OwnedMapping<Box<dyn DeviceMemory>>,
     blocks: Mutex<Blocks>,
 }
 
@@ -23,18 +22,16 @@ impl Chunk {
         gdr: &Gdr,
         memory: Box<dyn DeviceMemory>,
         range: Range<u64>,
-        options: &PoolOptions,
+        options: MapOptions,
     ) -> Result<Arc<Chunk>> {
         let blocks = Mutex::new(Blocks::new(range.clone()));
-        let (pin, map) = (options.pin_flags, options.map_flag);
-        let memory = MappedMemory::new(gdr, memory, range, pin, map)?;
+        let memory = OwnedMapping::of_range(gdr, memory, range, options)?;
         Ok(Arc::new(Chunk { memory, blocks }))
     }
 
-    /// A buffer in a chunk, if it has room. `len` is at least 1, `align` a power of two.
-    pub(super) fn take(chunk: &Arc<Chunk>, len: usize, align: u64) -> Option<PoolBuffer> {
-        let block = chunk.blocks.lock().take(len as u64, align)?;
-        Some(PoolBuffer::new(Arc::clone(chunk), block, len))
+    /// A block, if there is room. `len` is at least 1, `align` a power of two.
+    pub(super) fn take(&self, len: u64, align: u64) -> Option<Block> {
+        self.blocks.lock().take(len, align)
     }
 
     /// Frees a block of this chunk; in a forked child, does nothing: the lock may be held for ever there.
@@ -46,8 +43,8 @@ impl Chunk {
 
     /// The first `len` bytes of a block of this chunk.
     pub(super) fn slice(&self, block: Block, len: usize) -> MappedSlice<'_> {
-        let offset = (block.start - self.memory.address()) as usize;
-        let slice = self.memory.mapping().slice(offset..offset + len);
+        let offset = (block.start - self.memory.device_address()) as usize;
+        let slice = self.memory.slice(offset..offset + len);
         slice.expect("a block is part of its chunk")
     }
 

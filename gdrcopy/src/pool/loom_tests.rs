@@ -5,7 +5,7 @@ use loom::thread;
 use super::Pool;
 use super::blocks::LARGE;
 use super::sync::Arc;
-use crate::memory::fake::FakeGpu;
+use crate::testing::FakeGpu;
 
 /// The largest buffer that shares a chunk is a whole one here.
 const CHUNK: usize = LARGE as usize;

@@ -19,11 +19,14 @@ use std::mem;
 pub use buffer::PoolBuffer;
 pub use options::PoolOptions;
 
-use crate::error::{Error, Result};
+use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::sys::fork::Owner;
+use gdrcopy_core::types::GPU_PAGE_SIZE as PAGE;
+
+use crate::access::Mapped;
 use crate::gdr::Gdr;
 use crate::memory::{DeviceAllocator, DeviceMemory, whole_pages};
-use crate::sys::fork::Owner;
-use crate::types::GPU_PAGE_SIZE as PAGE;
+
 use blocks::LARGE;
 use chunk::Chunk;
 use sync::{Arc, Mutex, Weak};
@@ -46,7 +49,8 @@ use sync::{Arc, Mutex, Weak};
 /// Dropping a pool while buffers exist leaves them valid; debug builds log a warning.
 ///
 /// ```no_run
-/// use gdrcopy::{CudaAllocator, Gdr, Pool};
+/// use gdrcopy::{Gdr, Pool};
+/// use gdrcopy::memory::CudaAllocator;
 /// let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
 /// let flag = pool.alloc_zeroed(4)?;
 /// let data = pool.alloc_aligned(1000, 256)?;
@@ -111,6 +115,22 @@ impl PoolReport {
     }
 }
 
+impl PoolOptions {
+    /// A pool that takes memory from the allocator as it needs it, and none now.
+    pub fn build(self, gdr: &Gdr, allocator: impl DeviceAllocator + 'static) -> Pool {
+        Pool::with_allocator(gdr, Box::new(allocator), self)
+    }
+
+    /// A pool of this memory only. Whole GPU pages of it are pinned, now.
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`](crate::Error::EmptyRange) if no whole GPU page is in it; as for
+    /// [`Gdr::pin`](crate::Gdr::pin) and [`Pin::map`](crate::Pin::map).
+    pub fn build_of_memory(self, gdr: &Gdr, memory: impl DeviceMemory + 'static) -> Result<Pool> {
+        Pool::with_memory(gdr, Box::new(memory), self)
+    }
+}
+
 impl Pool {
     /// A pool that takes memory from the allocator as it needs it, and none now, with the default options.
     pub fn new(gdr: &Gdr, allocator: impl DeviceAllocator + 'static) -> Pool {
@@ -147,7 +167,7 @@ impl Pool {
 
     fn with_memory(gdr: &Gdr, memory: Box<dyn DeviceMemory>, options: PoolOptions) -> Result<Pool> {
         let range = whole_pages(&*memory)?;
-        let chunk = Chunk::new(gdr, memory, range, &options)?;
+        let chunk = Chunk::new(gdr, memory, range, options.map)?;
         let shared = vec![chunk];
         Ok(Pool {
             gdr: gdr.clone(),
@@ -213,7 +233,7 @@ impl Pool {
             return Ok(buffer);
         }
         let chunk = self.chunk(self.options.chunk_len, align)?;
-        let buffer = Chunk::take(&chunk, len, align);
+        let buffer = PoolBuffer::take(&chunk, len, align);
         self.chunks.lock().shared.push(chunk);
         buffer.ok_or(Error::PoolExhausted)
     }
@@ -225,7 +245,7 @@ impl Pool {
         }
         let pages = (len as u64).checked_next_multiple_of(PAGE);
         let chunk = self.chunk(pages.ok_or(Error::RangeOverflow)?, align)?;
-        let buffer = Chunk::take(&chunk, len, align).ok_or(Error::PoolExhausted)?;
+        let buffer = PoolBuffer::take(&chunk, len, align).ok_or(Error::PoolExhausted)?;
         let own = &mut self.chunks.lock().own;
         own.retain(|chunk| chunk.strong_count() > 0);
         own.push(Arc::downgrade(&chunk));
@@ -238,7 +258,7 @@ impl Pool {
         chunks
             .shared
             .iter()
-            .find_map(|chunk| Chunk::take(chunk, len, align))
+            .find_map(|chunk| PoolBuffer::take(chunk, len, align))
     }
 
     /// A new chunk of `len` bytes, whole pages, that starts at a multiple of `align`.
@@ -253,7 +273,7 @@ impl Pool {
         }
         let start = memory.address().checked_next_multiple_of(align);
         let start = start.ok_or(Error::RangeOverflow)?;
-        Chunk::new(&self.gdr, memory, start..start + len, &self.options)
+        Chunk::new(&self.gdr, memory, start..start + len, self.options.map)
     }
 
     /// Unpins and frees the shared chunks that no buffer uses. The memory of a pool of fixed memory stays.

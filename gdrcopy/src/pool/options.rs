@@ -1,27 +1,24 @@
 //! How a pool pins and maps.
 #![forbid(unsafe_code)]
 
-use crate::error::Result;
-use crate::gdr::Gdr;
-use crate::memory::{DeviceAllocator, DeviceMemory};
-use crate::pool::Pool;
-use crate::pool::blocks::LARGE;
-use crate::types::{GPU_PAGE_SIZE, MapFlag, PinFlags};
+use gdrcopy_core::types::{GPU_PAGE_SIZE, MapFlag, PinFlags};
 
-/// How a [`Pool`] pins and maps. Made by [`Pool::options`].
+use crate::memory::MapOptions;
+use crate::pool::blocks::LARGE;
+
+/// How a [`Pool`](crate::pool::Pool) pins and maps. Made by [`Pool::options`](crate::pool::Pool::options).
 #[derive(Clone, Debug)]
+#[must_use = "it makes no pool until `build` is called"]
 pub struct PoolOptions {
     pub(super) chunk_len: u64,
-    pub(super) pin_flags: PinFlags,
-    pub(super) map_flag: MapFlag,
+    pub(super) map: MapOptions,
 }
 
 impl Default for PoolOptions {
     fn default() -> PoolOptions {
         PoolOptions {
             chunk_len: 2 * LARGE,
-            pin_flags: PinFlags::DEFAULT,
-            map_flag: MapFlag::Default,
+            map: MapOptions::default(),
         }
     }
 }
@@ -40,27 +37,13 @@ impl PoolOptions {
 
     /// How chunks are pinned.
     pub fn pin_flags(mut self, flags: PinFlags) -> PoolOptions {
-        self.pin_flags = flags;
+        self.map.pin_flags = flags;
         self
     }
 
     /// How chunks are mapped.
     pub fn map_flag(mut self, flag: MapFlag) -> PoolOptions {
-        self.map_flag = flag;
+        self.map.map_flag = flag;
         self
-    }
-
-    /// A pool that takes memory from the allocator as it needs it, and none now.
-    pub fn build(self, gdr: &Gdr, allocator: impl DeviceAllocator + 'static) -> Pool {
-        Pool::with_allocator(gdr, Box::new(allocator), self)
-    }
-
-    /// A pool of this memory only. Whole GPU pages of it are pinned, now.
-    ///
-    /// # Errors
-    /// [`Error::EmptyRange`](crate::Error::EmptyRange) if no whole GPU page is in it; as for
-    /// [`Gdr::pin`](crate::Gdr::pin) and [`Pin::map`](crate::Pin::map).
-    pub fn build_of_memory(self, gdr: &Gdr, memory: impl DeviceMemory + 'static) -> Result<Pool> {
-        Pool::with_memory(gdr, Box::new(memory), self)
     }
 }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(not(gdrapi_loom))]
-pub(crate) use crate::sync::{Guard, Mutex};
+pub(crate) use gdrcopy_core::sync::{Guard, Mutex};
 #[cfg(gdrapi_loom)]
 pub(crate) use modeled::{Arc, Guard, Mutex, Weak};
 #[cfg(not(gdrapi_loom))]

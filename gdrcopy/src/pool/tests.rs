@@ -4,7 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::{Pool, PoolBuffer};
-use crate::memory::fake::FakeGpu;
+use crate::access::Mapped;
+use crate::testing::FakeGpu;
 
 #[test]
 fn buffers_that_threads_pass_on_are_apart_and_leave_no_pin() {

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::access::Word;
-use crate::error::Result;
+use gdrcopy_core::error::Result;
 
 /// A 64-bit number in GPU memory that only grows, and that one side writes: this process by its
 /// [`CounterWriter`], or a GPU kernel. `gdrcopy::counter_*` in [`DEVICE_HEADER`](crate::DEVICE_HEADER) is the
@@ -14,7 +14,7 @@ use crate::error::Result;
 ///
 /// ```no_run
 /// # fn f(mapping: gdrcopy::Mapping) -> gdrcopy::Result<()> {
-/// use gdrcopy::Counter;
+/// use gdrcopy::signal::Counter;
 /// let mut begun = Counter::new(mapping.word(0)?).writer();
 /// let done = Counter::new(mapping.word(64)?);
 /// let jobs = begun.add(3);

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::access::Word;
-use crate::error::Result;
+use gdrcopy_core::error::Result;
 
 /// A 32-bit flag in GPU memory, between this process and GPU kernels. `gdrcopy::flag_*` in
 /// [`DEVICE_HEADER`](crate::DEVICE_HEADER) is the kernel's side.
@@ -16,7 +16,7 @@ use crate::error::Result;
 ///
 /// ```no_run
 /// # fn f(mapping: gdrcopy::Mapping) -> gdrcopy::Result<()> {
-/// use gdrcopy::Flag;
+/// use gdrcopy::signal::Flag;
 /// let (request, answer) = (Flag::new(mapping.word(0)?), Flag::new(mapping.word(64)?));
 /// mapping.write(128, b"what to do")?;
 /// request.set(1);

@@ -18,10 +18,7 @@
 mod counter;
 mod flag;
 mod ring;
-
-use std::time::Instant;
-
-use crate::error::{Error, Result};
+mod spin;
 
 pub use counter::{Counter, CounterWriter};
 pub use flag::Flag;
@@ -30,17 +27,3 @@ pub use ring::{Ring, RingReceiver, RingSender};
 /// The CUDA C++ header for the GPU's side, `include/gdrcopy_device.cuh`: to be written to a file for nvcc, or
 /// passed to NVRTC. It includes nothing. Compiled without CUDA, its functions run on the CPU, for tests.
 pub const DEVICE_HEADER: &str = include_str!("../../include/gdrcopy_device.cuh");
-
-/// Attempts it again and again until it returns something. At least once.
-fn spin<R>(deadline: Option<Instant>, mut attempt: impl FnMut() -> Result<Option<R>>) -> Result<R> {
-    loop {
-        if let Some(result) = attempt()? {
-            return Ok(result);
-        }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(Error::TimedOut);
-        }
-        #[cfg(gdrapi_loom)]
-        loom::thread::yield_now();
-    }
-}

@@ -1,4 +1,4 @@
-use gdrcopy::Mapping;
+use gdrcopy::{Mapped, Mapping};
 
 fn commit(mapping: &Mapping) {
     let batch = mapping.batch().unwrap();

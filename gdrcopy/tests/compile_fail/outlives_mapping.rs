@@ -1,4 +1,5 @@
-use gdrcopy::{Array, Batch, Flag, MappedSlice, Mapping, Result, Ring, RingSender, Word, Words};
+use gdrcopy::{Array, Batch, MappedSlice, Mapped, Mapping, Result, Word, Words};
+use gdrcopy::signal::{Flag, Ring, RingSender};
 
 fn slice(mapping: Mapping) -> MappedSlice<'static> {
     mapping.as_slice() //~ E0515

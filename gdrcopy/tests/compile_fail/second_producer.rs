@@ -1,4 +1,4 @@
-use gdrcopy::{Ring, RingSender};
+use gdrcopy::signal::{Ring, RingSender};
 
 fn second_end(ring: Ring<'_, u32>) {
     let _first = ring.into_sender();

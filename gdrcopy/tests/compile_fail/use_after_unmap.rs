@@ -1,4 +1,4 @@
-use gdrcopy::{MapFlag, Mapping, Pin, Result, Word};
+use gdrcopy::{MapFlag, Mapped, Mapping, Pin, Result, Word};
 
 fn slice_of_unmapped(mapping: Mapping) {
     let slice = mapping.as_slice();

@@ -3,9 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use gdrcopy::{Error, Gdr, MapFlag, Mapping, Options, Words};
+use gdrcopy::{Error, Gdr, MapFlag, Mapped, Mapping, Options, Words};
 
 use crate::cuda::Cuda;
+use crate::outside;
 use crate::ownership::{PAGE, pin, pinned};
 
 pub(crate) fn mapped(cuda: &Cuda, len: usize) -> (Mapping, u64) {
@@ -30,8 +31,8 @@ fn unaligned_pin_starts_at_offset_0_and_ends_where_it_was_asked_to() {
     assert_eq!(mapping.len(), 900);
     mapping.write(0, &pattern(900)).expect("inside");
     assert_eq!(cuda.read(address, 900), pattern(900));
-    assert_eq!(mapping.write(0, &[0; 901]), Err(Error::OutOfMapping));
-    assert_eq!(mapping.read(900, &mut [0]), Err(Error::OutOfMapping));
+    assert_eq!(mapping.write(0, &[0; 901]), Err(outside(0, 901, 900)));
+    assert_eq!(mapping.read(900, &mut [0]), Err(outside(900, 1, 900)));
     assert_eq!(cuda.read(address - 1, 1), [0]);
 }
 
@@ -60,7 +61,10 @@ fn slice_is_bounded_like_a_rust_slice() {
         slice.write(usize::MAX, &[0; 2]).err(),
         slice.slice(48..).and_then(|end| end.flush()).err(),
     ] {
-        assert_eq!(error, Some(Error::OutOfMapping));
+        assert!(
+            matches!(error, Some(Error::OutOfMapping { .. })),
+            "{error:?}"
+        );
     }
 }
 
@@ -101,9 +105,12 @@ fn word_of_each_type_is_the_memory_of_the_gpu() {
     );
     assert_eq!(
         mapping.word::<u16>(PAGE - 1).err(),
-        Some(Error::OutOfMapping)
+        Some(outside(PAGE - 1, 2, PAGE))
     );
-    assert_eq!(mapping.word::<u64>(PAGE).err(), Some(Error::OutOfMapping));
+    assert_eq!(
+        mapping.word::<u64>(PAGE).err(),
+        Some(outside(PAGE, 8, PAGE))
+    );
 }
 
 #[test]
@@ -157,15 +164,20 @@ fn array_of_plain_data_is_read_and_written_at_any_alignment() {
     array.read(8, &mut two).expect("inside");
     assert_eq!(two, [[1, 2, 3], [7, 8, 9]]);
     assert_eq!(cuda.read(address + 5 + 9 * 12, 4), 7_u32.to_ne_bytes());
-    for error in [
-        array.get(10).err(),
-        array.set(10, [0; 3]).err(),
-        array.read(9, &mut two).err(),
-        array.write(usize::MAX, &two).err(),
-        mapping.array::<u64>(8, PAGE / 8).err(),
-        mapping.array::<u64>(0, usize::MAX).err(),
+    for (error, index, count) in [
+        (array.get(10).err(), 10, 1),
+        (array.set(10, [0; 3]).err(), 10, 1),
+        (array.read(9, &mut two).err(), 9, 2),
+        (array.write(usize::MAX, &two).err(), usize::MAX, 2),
     ] {
-        assert_eq!(error, Some(Error::OutOfMapping));
+        let len = 10;
+        assert_eq!(error, Some(Error::OutOfArray { index, count, len }));
+    }
+    for (error, offset, len) in [
+        (mapping.array::<u64>(8, PAGE / 8).err(), 8, PAGE),
+        (mapping.array::<u64>(0, usize::MAX).err(), 0, usize::MAX),
+    ] {
+        assert_eq!(error, Some(outside(offset, len, PAGE)));
     }
 }
 
@@ -187,7 +199,10 @@ fn batch_writes_what_single_writes_do() {
     batch
         .write_to(other.as_slice(), 9, &bytes[..9])
         .expect("inside");
-    assert_eq!(batch.write(PAGE - 1, &bytes[..2]), Err(Error::OutOfMapping));
+    assert_eq!(
+        batch.write(PAGE - 1, &bytes[..2]),
+        Err(outside(PAGE - 1, 2, PAGE))
+    );
     batch.commit();
     for (i, len) in [0, 1, 2, 3, 4, 7, 8, 16, 31, 64, 65, 300]
         .into_iter()
@@ -227,7 +242,10 @@ fn gather_reads_what_single_reads_do() {
     }
     let mut untouched = [1; 4];
     let refused = mapping.read_many(&mut [(0, &mut untouched), (PAGE - 1, &mut [0; 2])]);
-    assert_eq!((refused, untouched), (Err(Error::OutOfMapping), [1; 4]));
+    assert_eq!(
+        (refused, untouched),
+        (Err(outside(PAGE - 1, 2, PAGE)), [1; 4])
+    );
 
     let words: Words<'_, u16> = (0..50)
         .map(|i| mapping.word(i * 98).expect("aligned"))

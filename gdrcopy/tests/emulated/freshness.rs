@@ -6,7 +6,8 @@
 
 use std::env;
 
-use gdrcopy::{HostMemory, MapFlag, Words};
+use gdrcopy::memory::HostMemory;
+use gdrcopy::{MapFlag, Mapped, Words};
 
 use crate::gpu::Cuda;
 use crate::ownership::{PAGE, pin};

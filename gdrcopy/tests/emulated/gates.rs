@@ -2,7 +2,7 @@
 
 use std::env;
 
-use gdrcopy::{Attribute, Gdr};
+use gdrcopy::Gdr;
 
 /// The result of opening: a backend, or an errno.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,9 +59,9 @@ pub(crate) const GATES: &[(&str, Outcome)] = &[
 fn opens_as_expected() {
     let outcome = match Gdr::open() {
         Err(error) => Outcome::Refused(error.errno()),
-        Ok(gdr) => match gdr.attribute(Attribute::UsingDmaBufMmap).expect("known") {
-            0 => Outcome::Gdrdrv,
-            _ => Outcome::DmaBuf,
+        Ok(gdr) => match gdr.uses_dma_bufs().expect("known") {
+            false => Outcome::Gdrdrv,
+            true => Outcome::DmaBuf,
         },
     };
     let expected = env::var("OUTCOME_OF_TEST").expect("set by main.rs");

@@ -2,11 +2,11 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gdrcopy::{
-    Attribute, Backend, Error, Gdr, HostMemory, MapFlag, MappingType, Pin, PinFlags, Result,
-};
+use gdrcopy::memory::HostMemory;
+use gdrcopy::{Backend, Error, Gdr, MapFlag, Mapped, MappingType, Pin, PinFlags, Result};
 
 use crate::cuda::Cuda;
+use crate::outside;
 use crate::ownership::PAGE;
 
 fn open() -> Gdr {
@@ -26,7 +26,7 @@ fn mapping_is_the_memory_that_the_gpu_sees() {
     let cuda = Cuda::new();
     assert_eq!(cuda.read(memory.device_address(), PAGE), vec![0; PAGE]);
     let gdr = open();
-    assert_eq!(gdr.attribute(Attribute::UsingDmaBufMmap), Ok(0));
+    assert_eq!(gdr.uses_dma_bufs(), Ok(false));
     // Neither the start nor the end of a page.
     let address = memory.device_address() + 4099;
     let pin = pin(&gdr, address, 1000).expect("host memory");
@@ -41,7 +41,7 @@ fn mapping_is_the_memory_that_the_gpu_sees() {
     let mut back = [0; 10];
     mapping.read(890, &mut back).expect("inside");
     assert_eq!(&back, b"to the CPU");
-    assert_eq!(mapping.write(900, &[1]), Err(Error::OutOfMapping));
+    assert_eq!(mapping.write(900, &[1]), Err(outside(900, 1, 900)));
     drop((pin, gdr));
     mapping.unmap().expect("nothing to unmap");
     assert_eq!(cuda.read(address + 1, 10), b"to the GPU");
@@ -98,7 +98,9 @@ fn other_memory_is_refused() {
     assert_eq!(pin(&gdr, inside, 0).err(), Some(Error::EmptyRange));
     assert_eq!(HostMemory::alloc(0).err(), Some(Error::EmptyRange));
     let pin = pin(&gdr, inside, 1000).expect("host memory");
-    assert_eq!(pin.map(1001, MapFlag::Default).err(), Some(Error::OutOfPin));
+    let (len, pinned) = (1001, 1000);
+    let refused = pin.map(len, MapFlag::Default).err();
+    assert_eq!(refused, Some(Error::OutOfPin { len, pinned }));
     assert_eq!(
         pin.map(1000, MapFlag::WriteCombining).err(),
         Some(Error::MappingTypeRefused {

@@ -156,3 +156,8 @@ fn open_succeeds_where_it_should() {
         under_gdremu(options, "gates::", &outcome.to_code());
     }
 }
+
+/// What a mapping or slice of `room` bytes answers for others.
+fn outside(offset: usize, len: usize, room: usize) -> gdrcopy::Error {
+    gdrcopy::Error::OutOfMapping { offset, len, room }
+}

@@ -1,7 +1,9 @@
 //! Ownership of pins and mappings, under gdremu.
 
+use std::collections::BTreeSet;
+
 use crate::cuda::Cuda;
-use gdrcopy::{Attribute, Error, Gdr, MapFlag, MappingType, Pin, PinFlags, Version};
+use gdrcopy::{Error, Gdr, MapFlag, Mapped, MappingType, Pin, PinFlags, Version};
 
 pub(crate) const PAGE: usize = 1 << 16;
 
@@ -30,35 +32,42 @@ fn await_child(child: libc::pid_t, failure: &str) {
     assert_eq!(status, 0, "{failure}");
 }
 
-fn open_descriptors() -> usize {
+/// Those of this process, and one that is used to read them.
+fn open_descriptors() -> BTreeSet<i32> {
     let open = std::fs::read_dir("/proc/self/fd").expect("Linux has it");
-    open.count()
+    let names = open.map(|entry| entry.expect("Linux has it").file_name());
+    names
+        .map(|name| name.to_str().expect("a number").parse().expect("a number"))
+        .collect()
 }
 
 #[test]
 #[ignore = "ownership_under_gdremu runs it"]
 fn connection_dropped_in_a_child_closes_the_childs_descriptor_only() {
-    let [first, second, third] = [(); 3].map(|()| Gdr::open().expect("an emulated driver"));
+    let [first, second] = [(); 2].map(|()| Gdr::open().expect("an emulated driver"));
+    let before = open_descriptors();
+    let third = Gdr::open().expect("an emulated driver");
+    let number = open_descriptors().difference(&before).copied().next();
+    let number = number.expect("a driver has a descriptor");
     // SAFETY: the child uses this library only, and leaves by _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let all = open_descriptors();
-        let number = |gdr: &Gdr| gdr.file().expect("gdrdrv's").number;
         // SAFETY: the child owns its copies of all descriptors.
-        unsafe { libc::close(number(&third)) };
+        unsafe { libc::close(number) };
         let own = Gdr::open().expect("an emulated driver");
-        let is_reused = number(&own) == number(&third);
+        let is_reused = open_descriptors() == all;
         drop(third);
-        let works = own.attribute(Attribute::UsePersistentMapping) == Ok(1);
+        let works = own.is_persistent() == Ok(true);
         drop(first);
-        let dropped = open_descriptors() == all - 1;
-        let closed = second.close() == Ok(()) && open_descriptors() == all - 2;
+        let dropped = open_descriptors().len() == all.len() - 1;
+        let closed = second.close() == Ok(()) && open_descriptors().len() == all.len() - 2;
         leave_child(is_reused && works && dropped && closed)
     }
     await_child(child, "the child closed too few descriptors, or too many");
     for gdr in [first, second, third] {
-        let answer = gdr.attribute(Attribute::UsePersistentMapping);
-        assert_eq!(answer, Ok(1), "the parent's connection is as it was");
+        let answer = gdr.is_persistent();
+        assert_eq!(answer, Ok(true), "the parent's connection is as it was");
     }
 }
 
@@ -123,8 +132,8 @@ fn owners_may_be_dropped_in_any_order() {
 fn driver_answers_and_refusals_are_reported() {
     let gdr = Gdr::open().expect("an emulated driver");
     assert_eq!(gdr.driver_version(), Ok(Version::new(2, 6)));
-    assert_eq!(gdr.attribute(Attribute::UsingDmaBufMmap), Ok(0));
-    assert_eq!(gdr.attribute(Attribute::UsePersistentMapping), Ok(1));
+    assert_eq!(gdr.uses_dma_bufs(), Ok(false));
+    assert_eq!(gdr.is_persistent(), Ok(true));
     assert_eq!(pin(&gdr, 0, PAGE).err(), Some(Error::EmptyRange));
     assert_eq!(pin(&gdr, 1, usize::MAX).err(), Some(Error::RangeOverflow));
     let refused = pin(&gdr, 0x1000, PAGE).expect_err("no GPU memory");
@@ -145,7 +154,7 @@ fn forked_child_owns_nothing() {
             mapping.write(0, b"child").err(),
             mapping.read(0, &mut [0; 4]).err(),
             pin.info().err(),
-            pin.callback_flag().err(),
+            pin.is_revoked().err(),
             mapping.unmap().err().map(|(_, error)| error),
         ];
         let all_refused = refused

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gdrcopy::{Error, Gdr, Mapping, PinCache};
+use gdrcopy::{Error, Gdr, Mapped, Mapping, PinCache};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

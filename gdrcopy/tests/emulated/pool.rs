@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
-use gdrcopy::{
-    CudaAllocator, DeviceAllocator, DeviceMemory, Error, Gdr, MapFlag, Mapping, Pin, PinCache,
-    Pool, PoolBuffer, RawMemory,
-};
+use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory, RawMemory};
+use gdrcopy::{Error, Gdr, MapFlag, Mapped, Mapping, Pin, PinCache, Pool, PoolBuffer};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::cuda::Cuda;
+use crate::outside;
 use crate::ownership::{PAGE, pin, pinned};
 
 const MIB: usize = 1 << 20;
@@ -72,7 +71,7 @@ fn buffers_of_all_sizes_are_gpu_memory_of_their_own() {
             "{len} bytes"
         );
         assert_is_gpu_memory(&cuda, buffer, i as u8 + 1);
-        assert_eq!(buffer.write(len, &[0]), Err(Error::OutOfMapping));
+        assert_eq!(buffer.write(len, &[0]), Err(outside(len, 1, len)));
     }
     for (i, buffer) in buffers.iter().enumerate() {
         let bytes = cuda.read(buffer.device_address(), buffer.len());
@@ -646,10 +645,10 @@ fn pin_is_what_the_driver_counts() {
     assert_eq!(pins_of_the_machine(), before);
 }
 
-#[cfg(feature = "cudarc")]
+#[cfg(feature = "cudarc-0-19")]
 mod with_cudarc {
     use cudarc::driver::CudaContext;
-    use gdrcopy::CudarcAllocator;
+    use gdrcopy::memory::CudarcAllocator;
 
     use super::*;
 

@@ -8,13 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gdrcopy::{Counter, Error, Flag, Mapping, Ring, RingReceiver, RingSender};
+use gdrcopy::signal::{Counter, Flag, Ring, RingReceiver, RingSender};
+use gdrcopy::{Error, Mapped, Mapping};
 use libloading::Library;
 
 use crate::access::mapped;
 use crate::cuda::Cuda;
 use crate::freshness::rounds;
 use crate::gpu;
+use crate::outside;
 use crate::ownership::PAGE;
 
 /// Where the second ring of a test begins.
@@ -309,7 +311,10 @@ fn ring_takes_no_more_memory_than_it_says() {
     let bytes = Ring::<[u32; 3]>::bytes(32);
     assert_eq!(bytes, 64 + 128 + 32 * 12);
     let make = |len| Ring::<[u32; 3]>::new(mapping.slice(64..64 + len).expect("inside"), 32);
-    assert_eq!(make(bytes - 1).err(), Some(Error::OutOfMapping));
+    assert_eq!(
+        make(bytes - 1).err(),
+        Some(outside(64 + 128, 32 * 12, bytes - 1))
+    );
     let mut sender = make(bytes).expect("room").into_sender();
     assert_eq!(sender.try_send(&[[u32::MAX; 3]; 33]), Ok(32));
     assert_eq!(sender.try_send(&[[u32::MAX; 3]]), Ok(0));
@@ -345,8 +350,8 @@ fn consumer_is_looked_at_only_without_room() {
         position: 4,
         found: 77,
     };
-    assert_eq!(sender.try_send(&[4]), Err(corrupted));
-    assert_eq!(sender.wait_consumed(None), Err(corrupted));
+    assert_eq!(sender.try_send(&[4]), Err(corrupted.clone()));
+    assert_eq!(sender.wait_consumed(None), Err(corrupted.clone()));
     assert!(
         corrupted.to_string().contains("check that the GPU kernel"),
         "{corrupted}"
@@ -400,7 +405,7 @@ fn forked_child_is_refused_at_both_ends_of_a_ring() {
             receiver.try_receive(&mut [0]).err(),
             Ring::<u32>::new(mapping.as_slice(), 4).err(),
         ];
-        let refused = errors == [Some(Error::ForkedChild); 4];
+        let refused = errors == [const { Some(Error::ForkedChild) }; 4];
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(i32::from(!refused)) }
     }

@@ -3,7 +3,8 @@
 use std::env;
 use std::ffi::c_int;
 
-use gdrcopy::{Error, Support, System, system, system_with_cuda};
+use gdrcopy::Error;
+use gdrcopy::system::{Support, System, system, system_with_cuda};
 use libloading::Library;
 
 /// Options of gdremu, and the report before and after CUDA is initialized.

@@ -4,7 +4,7 @@ use loom::model::Builder;
 use loom::thread;
 
 use super::Ring;
-use crate::memory::fake::Memory;
+use crate::testing::Memory;
 
 /// Two words, so that a message can be seen in part.
 type Message = [u32; 2];

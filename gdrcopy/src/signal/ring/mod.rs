@@ -1,132 +1,19 @@
 //! A queue of messages of fixed size in GPU memory: one producer, one consumer.
 //!
-//! `positions` is the arithmetic, without memory; `layout` says where everything is, for both sides; `sender` and
-//! `receiver` are the CPU's ends.
+//! `positions` is the arithmetic, without memory; `layout` says where everything is, for both sides; `queue` is the
+//! memory, `sender` and `receiver` are the CPU's ends.
 #![forbid(unsafe_code)]
 
 mod layout;
 #[cfg(all(test, gdrapi_loom))]
 mod loom_tests;
 mod positions;
+mod queue;
 mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
-use bytemuck::Pod;
-
-use crate::access::{Array, MappedSlice};
-use crate::error::Result;
-
-use positions::Positions;
-
+pub use queue::Ring;
 pub use receiver::RingReceiver;
 pub use sender::RingSender;
-
-/// A queue of messages of type `T` in GPU memory, between this process and one GPU kernel: either CPU to GPU
-/// ([`Ring::into_sender`]) or GPU to CPU ([`Ring::into_receiver`]). `gdrcopy::Ring` in
-/// [`DEVICE_HEADER`](crate::DEVICE_HEADER) is the kernel's end, and takes the device address of the same memory,
-/// the number of slots and the size of a message.
-///
-/// Each message has a slot and a sequence word. The producer writes the message, then, in order, the sequence
-/// word; it reuses a slot once the consumer has written how far it is. Both sides number messages by 32 bits,
-/// which wrap around.
-///
-/// The memory is best aligned to 64 bytes, and must be to 4. Messages of a multiple of 16 bytes are written and
-/// read fastest.
-///
-/// ```no_run
-/// # fn f(mapping: gdrcopy::Mapping) -> gdrcopy::Result<()> {
-/// use gdrcopy::Ring;
-/// const SLOTS: u32 = 64;
-/// let memory = mapping.slice(..Ring::<[u32; 4]>::bytes(SLOTS))?;
-/// let mut sender = Ring::<[u32; 4]>::new(memory, SLOTS)?.into_sender();
-/// // Launch the kernel that receives, then:
-/// sender.send(&[1, 2, 3, 4], None)?;
-/// # Ok(())
-/// # }
-/// ```
-pub struct Ring<'m, T> {
-    positions: Positions,
-    /// The number of the next message: none is in the ring.
-    first: u32,
-    /// One element: the number of messages that the consumer has taken.
-    consumed: Array<'m, u32>,
-    sequences: Array<'m, u32>,
-    messages: Array<'m, T>,
-}
-
-impl<'m, T: Pod> Ring<'m, T> {
-    /// Bytes of GPU memory that a ring takes.
-    pub const fn bytes(slots: u32) -> usize {
-        layout::messages(slots) + slots as usize * size_of::<T>()
-    }
-
-    /// Makes an empty ring at the start of `memory`. On return the GPU can use it.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping) for less than [`Ring::bytes`];
-    /// [`Error::UnalignedWord`](crate::Error::UnalignedWord) if `memory` is not aligned to 4 bytes;
-    /// [`Error::ForkedChild`](crate::Error::ForkedChild).
-    ///
-    /// # Panics
-    /// If `slots` is not a power of two, up to 2^31. A `T` whose size is not a multiple of 4 does not compile.
-    pub fn new(memory: MappedSlice<'m>, slots: u32) -> Result<Ring<'m, T>> {
-        Ring::starting_at(memory, slots, 0)
-    }
-
-    /// [`Ring::new`] with another number for the first message than 0, which the kernel must be given, too: to
-    /// test a kernel with numbers that wrap around.
-    ///
-    /// # Errors
-    /// As for [`Ring::new`].
-    ///
-    /// # Panics
-    /// As [`Ring::new`].
-    pub fn starting_at(memory: MappedSlice<'m>, slots: u32, first: u32) -> Result<Ring<'m, T>> {
-        const {
-            assert!(
-                size_of::<T>() > 0 && size_of::<T>().is_multiple_of(4),
-                "kernels access messages by words of 4 bytes"
-            )
-        };
-        let positions = Positions::new(slots);
-        let ring = Ring {
-            positions,
-            first,
-            consumed: memory.array(layout::CONSUMED, 1)?,
-            sequences: memory.array(layout::SEQUENCES, slots as usize)?,
-            messages: memory.array(layout::messages(slots), slots as usize)?,
-        };
-        ring.consumed.word(0)?; // Its alignment is that of all words.
-        ring.consumed.set(0, first)?;
-        let mut empty = vec![0; slots as usize];
-        for position in (0..slots).map(|ahead| first.wrapping_add(ahead)) {
-            empty[positions.slot(position)] = positions.empty(position);
-        }
-        ring.sequences.write(0, &empty)?;
-        memory.flush()?;
-        Ok(ring)
-    }
-
-    /// This process produces, the kernel consumes.
-    pub fn into_sender(self) -> RingSender<'m, T> {
-        RingSender::new(self)
-    }
-
-    /// The kernel produces, this process consumes.
-    pub fn into_receiver(self) -> RingReceiver<'m, T> {
-        RingReceiver::new(self)
-    }
-}
-
-impl<T> fmt::Debug for Ring<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring")
-            .field("positions", &self.positions)
-            .field("first", &self.first)
-            .finish_non_exhaustive()
-    }
-}

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use bytemuck::{Pod, cast_slice_mut};
 
-use crate::error::{Error, Result};
-use crate::signal::ring::Ring;
 use crate::signal::ring::layout::LINE;
-use crate::signal::spin;
+use crate::signal::ring::queue::Ring;
+use crate::signal::spin::spin;
+use gdrcopy_core::error::{Error, Result};
 
 /// Sequence words that one gather reads: the 16 lines that are in flight at a time.
 const POLLED: usize = 16 * LINE / size_of::<u32>();
@@ -29,16 +29,19 @@ pub struct RingReceiver<'m, T> {
 /// Messages whose sequence words say that they are there: only those may be read.
 struct Ready(u32);
 
-impl<'m, T: Pod> RingReceiver<'m, T> {
-    pub(super) fn new(ring: Ring<'m, T>) -> RingReceiver<'m, T> {
-        let polled = POLLED.min(ring.positions.slots() as usize);
+impl<'m, T: Pod> Ring<'m, T> {
+    /// The kernel produces, this process consumes.
+    pub fn into_receiver(self) -> RingReceiver<'m, T> {
+        let polled = POLLED.min(self.positions.slots() as usize);
         RingReceiver {
-            received: ring.first,
-            ring,
+            received: self.first,
+            ring: self,
             sequences: vec![0; polled].into(),
         }
     }
+}
 
+impl<T: Pod> RingReceiver<'_, T> {
     /// Receives the next messages that are there now, at most 256, into the first of `messages`, and returns their
     /// number. An acquire: whatever the kernel wrote before it sent them is visible to later reads.
     ///

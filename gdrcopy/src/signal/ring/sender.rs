@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use bytemuck::{Pod, cast_slice};
 
-use crate::error::{Error, Result};
-use crate::signal::ring::Ring;
-use crate::signal::spin;
+use crate::signal::ring::queue::Ring;
+use crate::signal::spin::spin;
+use gdrcopy_core::error::{Error, Result};
 
 /// Sends messages to a GPU kernel. Made by [`Ring::into_sender`].
 ///
@@ -25,15 +25,18 @@ pub struct RingSender<'m, T> {
 /// Messages that are pushed out to GPU memory: only those may be published.
 struct Written(u32);
 
-impl<'m, T: Pod> RingSender<'m, T> {
-    pub(super) fn new(ring: Ring<'m, T>) -> RingSender<'m, T> {
+impl<'m, T: Pod> Ring<'m, T> {
+    /// This process produces, the kernel consumes.
+    pub fn into_sender(self) -> RingSender<'m, T> {
         RingSender {
-            sent: ring.first,
-            room: ring.positions.slots(),
-            ring,
+            sent: self.first,
+            room: self.positions.slots(),
+            ring: self,
         }
     }
+}
 
+impl<T: Pod> RingSender<'_, T> {
     /// Sends the first messages, those that there is room for now, and returns their number. A release: the kernel
     /// that receives one sees it whole, and whatever the thread wrote before.
     ///

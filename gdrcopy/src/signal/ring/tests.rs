@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::Ring;
 use super::positions::Positions;
-use crate::memory::fake::Memory;
+use crate::testing::Memory;
 
 proptest! {
     #![proptest_config(ProptestConfig {

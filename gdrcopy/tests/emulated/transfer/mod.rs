@@ -3,7 +3,8 @@
 mod cached;
 mod uncached;
 
-use gdrcopy::{MapFlag, Mapping, Route, Transfer, TransferOptions};
+use gdrcopy::transfer::{Route, TransferOptions};
+use gdrcopy::{MapFlag, Mapped, Mapping, Transfer};
 
 use crate::cuda::Cuda;
 use crate::ownership::{PAGE, pinned};

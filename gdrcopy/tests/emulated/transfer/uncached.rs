@@ -4,9 +4,13 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::time::Duration;
 
-use gdrcopy::{Backend, Error, Gdr, HostMemory, MapFlag, PinFlags, Route};
+use gdrcopy::memory::HostMemory;
+use gdrcopy::transfer::Route;
+use gdrcopy::{Backend, Error, Gdr, MapFlag, Mapped, PinFlags};
 
 use super::{Cuda, LEN, mapped, options, pattern, read, write};
+
+use crate::outside;
 
 /// Makes CUDA calls fail as `--fault` does.
 fn set_faults(list: &str) {
@@ -50,8 +54,9 @@ fn size_and_direction_choose_the_route() {
     }
     let slice = mapping.slice(1..).expect("inside");
     let mut long = vec![0; LEN];
-    assert_eq!(transfer.read(slice, &mut long), Err(Error::OutOfMapping));
-    assert_eq!(transfer.write(slice, &long), Err(Error::OutOfMapping));
+    let refused = outside(0, LEN, LEN - 1);
+    assert_eq!(transfer.read(slice, &mut long), Err(refused.clone()));
+    assert_eq!(transfer.write(slice, &long), Err(refused));
 }
 
 #[test]
@@ -274,7 +279,7 @@ fn forked_child_is_refused() {
         drop(transfer);
         let refused = Err(Error::ForkedChild);
         // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from((read, write) != (refused, refused))) }
+        unsafe { libc::_exit(i32::from((read, write) != (refused.clone(), refused))) }
     }
     let mut status = 0;
     // SAFETY: waits for our own child.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use gdrcopy::{Gdr, MapFlag, Mapping, PinFlags, Word, Words};
+use gdrcopy::{Gdr, MapFlag, Mapped, Mapping, PinFlags, Word, Words};
 use serde::Serialize;
 
 use super::Options;

@@ -93,7 +93,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let mut variants = options.variants.clone();
     if options.all_routines {
-        let names = gdrcopy::routines::supported().map(|routine| routine.name());
+        let names = gdrcopy_core::routines::supported().map(|routine| routine.name());
         variants.extend(names.map(|name| Environment::new("GDRCOPY_ISA", name)));
     }
     let extra = Extra {

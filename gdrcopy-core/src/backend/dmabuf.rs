@@ -1,0 +1,279 @@
+//! The backend without a kernel module: CUDA exports GPU memory as a dma-buf, whose descriptor is mapped.
+//!
+//! Needs CUDA 13.3. Opening it never calls cuInit: programs open and close libraries while they probe,
+//! before they fork, and CUDA is unusable in children of a process that has initialized it. So the first
+//! pin calls cuInit. Where the program has initialized CUDA already, opening asks the GPUs whether their
+//! memory can be mapped: programs expect pins to work once they have a handle.
+#![forbid(unsafe_code)]
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
+use nix::sys::stat::Mode;
+
+use crate::backend::{Backend, BackendPin, PinRequest};
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::sys::cuda::context::Place;
+use crate::sys::cuda::{self, Device, DeviceAttribute, Driver};
+use crate::sys::fork::{self, Descriptor, OpenFile, Owner};
+use crate::sys::mmap::Region;
+use crate::types::cuda_version::{EXPORTS_DMA_BUFS, MAPS_DMA_BUFS};
+use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
+
+/// CUDA, ready to export memory.
+#[derive(Debug)]
+pub struct DmaBuf {
+    driver: &'static Driver,
+    force_pcie_compat: bool,
+    owner: Owner,
+}
+
+impl DmaBuf {
+    /// Loads the CUDA driver, and checks that it is new enough and, where it is initialized, that it
+    /// shows a GPU whose memory can be mapped. Does not initialize it.
+    pub fn open(options: &Options) -> Result<DmaBuf> {
+        let backend = DmaBuf {
+            driver: cuda::load(MAPS_DMA_BUFS)?,
+            force_pcie_compat: options.force_pcie_compat,
+            owner: Owner::current(),
+        };
+        if let Some(gpus) = backend.driver.device_count_if_initialized()?
+            && !any_gpu(backend.driver, gpus, can_map)?
+        {
+            return Err(Error::NoDmaBufGpu { gpus });
+        }
+        log::debug!("backend dma-buf");
+        Ok(backend)
+    }
+}
+
+/// Whether memory of the device can be mapped as a dma-buf.
+pub fn can_map(driver: &Driver, device: Device) -> Result<bool> {
+    match driver.attribute(device, DeviceAttribute::DmaBufMmap)? {
+        Some(can) => Ok(can != 0),
+        // Drivers that do not know the exact attribute are asked for the wider one.
+        None => can_export(driver, device),
+    }
+}
+
+/// Whether memory of the device can be exported as a dma-buf.
+pub fn can_export(driver: &Driver, device: Device) -> Result<bool> {
+    let can = driver.attribute(device, DeviceAttribute::DmaBuf)?;
+    Ok(can.is_some_and(|can| can != 0))
+}
+
+/// Whether any of the first `gpus` GPUs can.
+pub fn any_gpu(
+    driver: &Driver,
+    gpus: i32,
+    can: fn(&Driver, Device) -> Result<bool>,
+) -> Result<bool> {
+    for gpu in 0..gpus {
+        match driver.device(gpu).and_then(|device| can(driver, device)) {
+            Ok(true) => return Ok(true),
+            Err(missing @ Error::NoCudaFunction(_)) => return Err(missing),
+            Ok(false) | Err(_) => {}
+        }
+    }
+    Ok(false)
+}
+
+/// A dma-buf of memory, rounded out to pages of the host.
+#[derive(Debug)]
+pub struct Exported {
+    pub fd: OwnedFd,
+    /// Device address of its first byte.
+    pub va: u64,
+    pub len: usize,
+}
+
+/// Exports GPU memory for devices other than the CPU: it need not be mappable.
+pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<Exported> {
+    let (va, len) = whole_pages(address, len as u64)?;
+    let driver = cuda::load(EXPORTS_DMA_BUFS)?;
+    driver.init()?;
+    let place = driver.place_of(address, len as u64)?;
+    if !can_export(driver, place.device)? {
+        let gpu = place.device.ordinal();
+        return Err(Error::NoDmaBufExport { gpu });
+    }
+    // A GPU that has PCIe only refuses the flag, and needs none.
+    let over_pcie = flags.force_pcie() && is_coherent(driver, place.device)?;
+    let fd = export_pages(driver, &place, va, len, over_pcie)?;
+    Ok(Exported { fd, va, len })
+}
+
+/// The range rounded out to pages of the host.
+fn whole_pages(address: u64, len: u64) -> Result<(u64, usize)> {
+    let page = fork::page_size() as u64;
+    let va = address - address % page;
+    let end = address
+        .checked_add(len)
+        .and_then(|end| end.checked_next_multiple_of(page))
+        .ok_or(Error::RangeOverflow)?;
+    if end == va {
+        return Err(Error::EmptyRange);
+    }
+    let len = usize::try_from(end - va).map_err(|_| Error::RangeOverflow)?;
+    Ok((va, len))
+}
+
+/// Whether the CPU and the GPU share page tables.
+fn is_coherent(driver: &Driver, device: Device) -> Result<bool> {
+    let shared = driver.attribute(device, DeviceAttribute::HostPageTables)?;
+    Ok(shared == Some(1))
+}
+
+/// Exports the pages from `va` on.
+fn export_pages(
+    driver: &Driver,
+    place: &Place,
+    va: u64,
+    len: usize,
+    over_pcie: bool,
+) -> Result<OwnedFd> {
+    let fd = driver
+        .export(place, va, len, over_pcie)
+        .map_err(|error| descriptors_used_up().unwrap_or(error))?;
+    // Some drivers set this flag, others do not.
+    fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(Error::no_descriptor)?;
+    Ok(fd)
+}
+
+/// Whether the process has no descriptor left, which CUDA does not report: opens one to find out.
+fn descriptors_used_up() -> Option<Error> {
+    match open(
+        "/dev/null",
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    ) {
+        Err(errno @ (Errno::EMFILE | Errno::ENFILE)) => Some(Error::no_descriptor(errno)),
+        _ => None,
+    }
+}
+
+impl Backend for DmaBuf {
+    fn file(&self) -> Option<OpenFile> {
+        None
+    }
+
+    fn version(&self) -> Version {
+        // The level whose features this backend has.
+        Version::API
+    }
+
+    fn page_size(&self) -> u64 {
+        fork::page_size() as u64
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<i32> {
+        match attribute {
+            Attribute::UsePersistentMapping
+            | Attribute::SupportPinFlagForcePcie
+            | Attribute::UsingDmaBufMmap => Ok(1),
+        }
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn BackendPin>> {
+        self.owner.check()?;
+        let (va, len) = whole_pages(request.address, request.size)?;
+        self.driver.init()?;
+        let place = self.driver.place_of(request.address, request.size)?;
+        // Of a GPU that is only a guess, the export decides.
+        if place.is_known && !can_map(self.driver, place.device)? {
+            let gpu = place.device.ordinal();
+            return Err(Error::NoDmaBufSupport { gpu });
+        }
+        let coherent = is_coherent(self.driver, place.device)?;
+        // A GPU that has PCIe only refuses the flag, and needs none.
+        let asked = request.flags.force_pcie();
+        let over_pcie = asked && (coherent || !self.force_pcie_compat);
+        let fd = export_pages(self.driver, &place, va, len, over_pcie)?;
+        let fd = Descriptor::new(fd);
+        let kind = if coherent && !asked {
+            MappingType::Caching
+        } else {
+            MappingType::WriteCombining
+        };
+        log::debug!(
+            "pinned {:#x}+{:#x} as dma-buf {}",
+            request.address,
+            request.size,
+            fd.as_raw_fd()
+        );
+        Ok(Box::new(DmaBufPin {
+            fd,
+            va,
+            len,
+            page_size: fork::page_size() as u32,
+            kind,
+        }))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A dma-buf, which keeps its memory in place until its descriptor is closed.
+#[derive(Debug)]
+struct DmaBufPin {
+    fd: Descriptor,
+    va: u64,
+    len: usize,
+    page_size: u32,
+    /// The only type it can be mapped as.
+    kind: MappingType,
+}
+
+impl BackendPin for DmaBufPin {
+    fn handle(&self) -> u64 {
+        self.fd.as_raw_fd() as u64
+    }
+
+    fn file(&self) -> Option<OpenFile> {
+        Some(self.fd.file())
+    }
+
+    fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
+        self.fd.owner().check()?;
+        Ok(Info {
+            va: self.va,
+            mapped_size: self.len as u64,
+            page_size: self.page_size,
+            tm_cycles: 0,
+            cycles_per_ms: 0,
+            mapping_type: mapped,
+        })
+    }
+
+    fn callback_flag(&self) -> Result<bool> {
+        // The memory lives as long as the dma-buf.
+        self.fd.owner().check().map(|()| false)
+    }
+
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
+        self.fd.owner().check()?;
+        let given = self.kind;
+        if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != given) {
+            return Err(Error::MappingTypeRefused { wanted, given });
+        }
+        let len = len
+            .checked_next_multiple_of(fork::page_size())
+            .ok_or(Error::RangeOverflow)?;
+        if len > self.len {
+            let pinned = self.len;
+            return Err(Error::OutOfPin { len, pinned });
+        }
+        let region = Region::map(&self.fd, 0, len)?;
+        log::debug!("mapped {:#x}+{len:#x} at {region:?}: {given}", self.va);
+        Ok((region, given))
+    }
+
+    fn unpin(&self) -> Result<()> {
+        // Closing the descriptor unpins the memory.
+        self.fd.owner().check()
+    }
+}

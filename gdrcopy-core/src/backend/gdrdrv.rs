@@ -1,0 +1,434 @@
+//! The backend over the kernel module: versions 2.0 to 2.6 and those that stay compatible.
+//!
+//! Version and attributes are cached per open. In persistent mode the description of a pin is cached too:
+//! only this library can change it there.
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::backend::{Backend, BackendPin, PinRequest};
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::sys::fork::{self, OpenFile};
+use crate::sys::gdrdrv::{
+    DeviceFile, GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, PinBuffer, PinBufferV2,
+    ReqMappingType, UnpinBuffer,
+};
+use crate::sys::mmap::Region;
+use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags, Version};
+
+/// The first driver with GET_INFO_V2.
+const INFO_V2: Version = Version::new(2, 4);
+/// The first driver with PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. Those before it are passed
+/// ranges of whole GPU pages: newer GPU drivers refuse others.
+const PIN_V2: Version = Version::new(2, 5);
+
+/// The module, open.
+#[derive(Debug)]
+pub struct Gdrdrv {
+    connection: Arc<Connection>,
+    force_pcie_compat: bool,
+}
+
+/// What the pins of one open share. Closed when the last of them is gone.
+#[derive(Debug)]
+struct Connection {
+    file: DeviceFile,
+    version: Version,
+    /// Answers to GET_ATTR: [`Attribute::UsePersistentMapping`] and
+    /// [`Attribute::SupportPinFlagForcePcie`].
+    attributes: [Answer; 2],
+}
+
+/// A boolean attribute, requested from the driver at most once.
+#[derive(Debug, Default)]
+struct Answer(AtomicU8);
+
+impl Answer {
+    fn get(&self) -> Option<bool> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            known => Some(known == 2),
+        }
+    }
+
+    fn set(&self, answer: bool) {
+        self.0.store(1 + u8::from(answer), Ordering::Relaxed);
+    }
+}
+
+impl Gdrdrv {
+    /// Opens the device file and checks that module and library versions are compatible.
+    pub fn open(options: &Options) -> Result<Gdrdrv> {
+        let file = DeviceFile::open(options.device_path.as_deref())?;
+        let mut answer = GetVersion::default();
+        file.get_version(&mut answer)?;
+        let version = Version::unpack(answer.gdrdrv_version);
+        if version < Version::OLDEST_GDRDRV {
+            return Err(Error::DriverTooOld { driver: version });
+        }
+        let wanted = Version::unpack(answer.minimum_gdr_api_version);
+        if wanted > Version::API {
+            return Err(Error::LibraryTooOld { wanted });
+        }
+        if DeviceFile::is_bound_to_dummy() {
+            return Err(Error::DummyGpuDriver);
+        }
+        log::debug!("backend gdrdrv {version} (/dev/gdrdrv), serves API {wanted} and later");
+        let connection = Connection {
+            file,
+            version,
+            attributes: Default::default(),
+        };
+        Ok(Gdrdrv {
+            connection: Arc::new(connection),
+            force_pcie_compat: options.force_pcie_compat,
+        })
+    }
+
+    fn pin_as_asked(&self, request: &PinRequest) -> Result<GdrdrvPin> {
+        let connection = &self.connection;
+        let mut rounded = *request;
+        if connection.version < PIN_V2 {
+            if request.flags != PinFlags::DEFAULT {
+                return Err(Error::PinFlagsNeedNewerDriver {
+                    driver: connection.version,
+                });
+            }
+            rounded = round_out(request)?;
+        }
+        let handle = connection.pin(&rounded)?;
+        log::debug!(
+            "pinned {:#x}+{:#x} as driver handle {handle:#x}",
+            request.address,
+            request.size
+        );
+        Ok(GdrdrvPin {
+            connection: Arc::clone(connection),
+            handle,
+            facts: OnceLock::new(),
+            requested_type: AtomicU32::new(NO_TYPE),
+            released: AtomicBool::new(false),
+        })
+    }
+
+    /// [`Options::force_pcie_compat`]: where the GPU has no other link than PCIe, an ordinary pin is what
+    /// FORCE_PCIE asks for. The mapping type shows it: only coherent links are mapped cached.
+    fn pin_without_force_pcie(&self, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
+        let pin = self.pin_as_asked(&PinRequest {
+            flags: PinFlags::DEFAULT,
+            ..*request
+        })?;
+        match pin.map(1, MapFlag::Default) {
+            Ok((_, MappingType::Caching)) | Err(_) => Err(refusal),
+            Ok(_) => {
+                log::info!("FORCE_PCIE is satisfied by an ordinary pin: this GPU has PCIe only");
+                Ok(pin)
+            }
+        }
+    }
+}
+
+impl Backend for Gdrdrv {
+    fn page_size(&self) -> u64 {
+        GPU_PAGE_SIZE
+    }
+
+    fn file(&self) -> Option<OpenFile> {
+        Some(self.connection.file.file())
+    }
+
+    fn version(&self) -> Version {
+        self.connection.version
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<i32> {
+        match attribute {
+            Attribute::UsingDmaBufMmap => Ok(0),
+            asked => self.connection.attribute(asked).map(i32::from),
+        }
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn BackendPin>> {
+        let force_pcie = request.flags.force_pcie();
+        let pin = match self.pin_as_asked(request) {
+            Err(refusal @ Error::Driver { .. }) if force_pcie && self.force_pcie_compat => {
+                self.pin_without_force_pcie(request, refusal)
+            }
+            answer => answer,
+        }?;
+        Ok(Box::new(pin))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        match Arc::into_inner(self.connection) {
+            Some(connection) => connection.file.close(),
+            // A call in another thread still uses it; the last one closes it.
+            None => Ok(()),
+        }
+    }
+}
+
+impl Connection {
+    fn file(&self) -> Result<&DeviceFile> {
+        self.file.owner().check()?;
+        Ok(&self.file)
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<u64> {
+        let file = self.file()?;
+        if self.version >= PIN_V2 {
+            let mut argument = PinBufferV2 {
+                addr: request.address,
+                size: request.size,
+                flags: request.flags.0 & PinFlags::FORCE_PCIE.0,
+                ..Default::default()
+            };
+            return file.pin_buffer_v2(&mut argument).map(|()| argument.handle);
+        }
+        let mut argument = PinBuffer {
+            addr: request.address,
+            size: request.size,
+            p2p_token: request.tokens.p2p_token,
+            va_space: request.tokens.va_space,
+            ..Default::default()
+        };
+        file.pin_buffer(&mut argument).map(|()| argument.handle)
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<bool> {
+        let answer = &self.attributes[attribute as usize - 1];
+        if let Some(known) = answer.get() {
+            return Ok(known);
+        }
+        let mut argument = GetAttr {
+            attr: attribute as u32,
+            val: 0,
+        };
+        let value = if self.version < PIN_V2 {
+            false
+        } else {
+            match self.file()?.get_attr(&mut argument) {
+                Ok(()) => argument.val != 0,
+                // A driver that does not know the attribute does not have the feature.
+                Err(error) if [libc::EINVAL, libc::ENOTTY].contains(&error.errno()) => false,
+                Err(error) => return Err(error),
+            }
+        };
+        answer.set(value);
+        Ok(value)
+    }
+
+    /// Whether the driver has reported that pins and mappings last until they are released.
+    fn is_known_persistent(&self) -> bool {
+        self.attributes[Attribute::UsePersistentMapping as usize - 1].get() == Some(true)
+    }
+}
+
+/// A pin of the module.
+#[derive(Debug)]
+struct GdrdrvPin {
+    connection: Arc<Connection>,
+    handle: u64,
+    /// The driver's description, of which only the mapping type changes.
+    facts: OnceLock<Info>,
+    /// The mapping type last requested from the driver, or `NO_TYPE`.
+    requested_type: AtomicU32,
+    released: AtomicBool,
+}
+
+/// The value of REQ_MAPPING_TYPE that leaves the type to the driver.
+const NO_TYPE: u32 = 0;
+
+impl GdrdrvPin {
+    /// Asks the driver.
+    fn ask(&self) -> Result<Info> {
+        let file = self.connection.file()?;
+        let info = if self.connection.version >= INFO_V2 {
+            let mut argument = GetInfoV2 {
+                handle: self.handle,
+                ..Default::default()
+            };
+            file.get_info_v2(&mut argument)?;
+            Info {
+                va: argument.va,
+                mapped_size: argument.mapped_size,
+                page_size: argument.page_size,
+                tm_cycles: argument.tm_cycles,
+                cycles_per_ms: argument.tsc_khz,
+                mapping_type: MappingType::from_driver(argument.mapping_type),
+            }
+        } else {
+            let mut argument = GetInfo {
+                handle: self.handle,
+                ..Default::default()
+            };
+            file.get_info(&mut argument)?;
+            Info {
+                va: argument.va,
+                mapped_size: argument.mapped_size,
+                page_size: argument.page_size,
+                tm_cycles: argument.tm_cycles,
+                cycles_per_ms: argument.tsc_khz,
+                mapping_type: match (argument.mapped, argument.wc_mapping) {
+                    (0, _) => None,
+                    (_, 0) => Some(MappingType::Caching),
+                    _ => Some(MappingType::WriteCombining),
+                },
+            }
+        };
+        // Only the first answer is kept; the mapping type in it is not used.
+        let _ = self.facts.set(info);
+        Ok(info)
+    }
+
+    /// Asks the driver to use this type for the next mapping, unless that was the last request.
+    fn request_type(&self, wanted: Option<MappingType>) -> Result<()> {
+        let wanted = wanted.map_or(NO_TYPE, |wanted| wanted as u32);
+        let requested = self.requested_type.load(Ordering::Relaxed);
+        if self.connection.version < PIN_V2 || requested == wanted {
+            return Ok(());
+        }
+        let mut argument = ReqMappingType {
+            handle: self.handle,
+            mapping_type: wanted,
+        };
+        self.connection.file()?.req_mapping_type(&mut argument)?;
+        self.requested_type.store(wanted, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl BackendPin for GdrdrvPin {
+    fn handle(&self) -> u64 {
+        self.handle
+    }
+
+    fn file(&self) -> Option<OpenFile> {
+        None
+    }
+
+    fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
+        self.connection.file()?;
+        let Some(&facts) = self.facts.get() else {
+            return self.ask();
+        };
+        // From the second call on, the attribute can save a request.
+        if self.connection.attribute(Attribute::UsePersistentMapping)? {
+            return Ok(Info {
+                mapping_type: mapped,
+                ..facts
+            });
+        }
+        self.ask()
+    }
+
+    fn callback_flag(&self) -> Result<bool> {
+        let file = self.connection.file()?;
+        if self.connection.is_known_persistent() {
+            return Ok(false);
+        }
+        let mut argument = GetCbFlag {
+            handle: self.handle,
+            flag: 0,
+        };
+        file.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
+    }
+
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
+        let file = self.connection.file()?;
+        let page = fork::page_size();
+        let len = len
+            .checked_next_multiple_of(page)
+            .ok_or(Error::RangeOverflow)?;
+        let offset = self
+            .handle
+            .checked_mul(page as u64)
+            .ok_or(Error::RangeOverflow)?;
+        let wanted = flag.wanted();
+        self.request_type(wanted)?;
+        let region = Region::map(file, offset, len)?;
+        // On failure `region` is unmapped by going out of scope.
+        let Info {
+            va, mapping_type, ..
+        } = self.ask()?;
+        let given = mapping_type.ok_or(Error::MappingRevoked)?;
+        if let Some(wanted) = wanted.filter(|&wanted| wanted != given) {
+            return Err(Error::MappingTypeRefused { wanted, given });
+        }
+        log::debug!("mapped {va:#x}+{len:#x} at {region:?}: {given}");
+        Ok((region, given))
+    }
+
+    fn unpin(&self) -> Result<()> {
+        if self.released.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let file = self.connection.file()?;
+        file.unpin_buffer(&mut UnpinBuffer {
+            handle: self.handle,
+        })?;
+        self.released.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for GdrdrvPin {
+    fn drop(&mut self) {
+        // In a forked child the pin is the parent's, and `ForkedChild` is expected.
+        if let Err(error @ Error::Driver { .. }) = self.unpin() {
+            log::warn!("unpin of driver handle {:#x}: {error}", self.handle);
+        }
+    }
+}
+
+/// The same range in whole GPU pages.
+fn round_out(request: &PinRequest) -> Result<PinRequest> {
+    let first = request.address & !(GPU_PAGE_SIZE - 1);
+    let end = request
+        .address
+        .checked_add(request.size)
+        .and_then(|end| end.checked_next_multiple_of(GPU_PAGE_SIZE))
+        .ok_or(Error::RangeOverflow)?;
+    Ok(PinRequest {
+        address: first,
+        size: end - first,
+        ..*request
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::P2pTokens;
+
+    fn range(address: u64, size: u64) -> PinRequest {
+        PinRequest {
+            address,
+            size,
+            flags: PinFlags::DEFAULT,
+            tokens: P2pTokens::default(),
+        }
+    }
+
+    #[test]
+    fn ranges_are_rounded_out_to_gpu_pages() {
+        let rounded = |address, size| round_out(&range(address, size)).map(|r| (r.address, r.size));
+        assert_eq!(rounded(0x10000, 1), Ok((0x10000, 0x10000)));
+        assert_eq!(rounded(0x1ffff, 2), Ok((0x10000, 0x20000)));
+        assert_eq!(rounded(0x10000, 0), Ok((0x10000, 0)));
+        assert_eq!(rounded(0x10001, 0), Ok((0x10000, 0x10000)));
+        assert_eq!(rounded(0x10000, u64::MAX), Err(Error::RangeOverflow));
+    }
+
+    #[test]
+    fn attribute_value_is_kept() {
+        let answer = Answer::default();
+        assert_eq!(answer.get(), None);
+        answer.set(false);
+        assert_eq!(answer.get(), Some(false));
+        answer.set(true);
+        assert_eq!(answer.get(), Some(true));
+    }
+}

@@ -1,0 +1,132 @@
+//! The backend without access to GPU memory: host memory that CUDA has mapped for GPUs.
+//!
+//! A pin looks the memory up, and a mapping is the memory itself, so nothing is pinned, mapped or unmapped here.
+#![forbid(unsafe_code)]
+
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+use crate::backend::{Backend, BackendPin, PinRequest};
+use crate::error::{Error, Result};
+use crate::sys::cuda::{self, Driver};
+use crate::sys::fork::{OpenFile, Owner};
+use crate::sys::mmap::Region;
+use crate::types::cuda_version::EXPORTS_DMA_BUFS;
+use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
+
+/// The only type of mapping.
+const KIND: MappingType = MappingType::Caching;
+
+/// CUDA, which knows the memory.
+#[derive(Debug)]
+pub(super) struct Host {
+    driver: &'static Driver,
+}
+
+impl Host {
+    /// Loads the CUDA driver. Does not initialize it.
+    pub(super) fn open() -> Result<Host> {
+        let driver = cuda::load(EXPORTS_DMA_BUFS)?;
+        log::debug!("backend host memory");
+        Ok(Host { driver })
+    }
+}
+
+impl Backend for Host {
+    fn file(&self) -> Option<OpenFile> {
+        None
+    }
+
+    fn version(&self) -> Version {
+        Version::API
+    }
+
+    fn page_size(&self) -> u64 {
+        // Any range can be mapped.
+        1
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<i32> {
+        match attribute {
+            Attribute::UsePersistentMapping
+            | Attribute::SupportPinFlagForcePcie
+            | Attribute::UsingDmaBufMmap => Ok(0),
+        }
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn BackendPin>> {
+        let len = usize::try_from(request.size).map_err(|_| Error::RangeOverflow)?;
+        if len == 0 {
+            return Err(Error::EmptyRange);
+        }
+        self.driver.init()?;
+        let pin = HostPin {
+            address: self.driver.host_address(request.address, len)?.addr(),
+            device_address: request.address,
+            len,
+            owner: Owner::current(),
+        };
+        log::debug!(
+            "host memory {:#x}+{len:#x} stands in for a pin",
+            request.address
+        );
+        Ok(Box::new(pin))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A range of host memory.
+#[derive(Debug)]
+struct HostPin {
+    address: NonZeroUsize,
+    device_address: u64,
+    len: usize,
+    owner: Owner,
+}
+
+impl BackendPin for HostPin {
+    fn handle(&self) -> u64 {
+        self.device_address
+    }
+
+    fn file(&self) -> Option<OpenFile> {
+        None
+    }
+
+    fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
+        self.owner.check()?;
+        Ok(Info {
+            va: self.device_address,
+            mapped_size: self.len as u64,
+            page_size: 1,
+            tm_cycles: 0,
+            cycles_per_ms: 0,
+            mapping_type: mapped,
+        })
+    }
+
+    fn callback_flag(&self) -> Result<bool> {
+        self.owner.check().map(|()| false)
+    }
+
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
+        self.owner.check()?;
+        if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != KIND) {
+            let given = KIND;
+            return Err(Error::MappingTypeRefused { wanted, given });
+        }
+        if len > self.len {
+            let pinned = self.len;
+            return Err(Error::OutOfPin { len, pinned });
+        }
+        let address = NonNull::with_exposed_provenance(self.address);
+        Ok((Region::borrow(address, len), KIND))
+    }
+
+    fn unpin(&self) -> Result<()> {
+        self.owner.check()
+    }
+}

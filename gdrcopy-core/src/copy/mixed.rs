@@ -1,0 +1,109 @@
+//! Whether mappings of several types are live.
+//!
+//! Accesses through mappings of different types pass each other in the CPU: a program that writes
+//! through one and reads the same GPU memory through another would read old data. While mappings of
+//! several types are live, each copy therefore ends with a full fence. Almost every process has mappings
+//! of one type only, so copies test one flag that rarely changes.
+
+use std::sync::atomic::Ordering;
+
+use crate::hot::HOT;
+use crate::routines;
+use crate::sync::Mutex;
+use crate::sys::fork::{Owner, PerProcess};
+use crate::types::MappingType;
+
+/// The number of live mappings of each type.
+type Counts = [usize; 3];
+
+/// `HOT.mixed` is stored while it is locked.
+static LIVE: PerProcess<Mutex<Counts>> = PerProcess::new();
+
+/// Counts a mapping as live as long as it exists.
+#[derive(Debug)]
+pub struct Live {
+    kind: MappingType,
+    owner: Owner,
+}
+
+impl Live {
+    pub fn new(kind: MappingType) -> Live {
+        count(kind, |live| *live += 1);
+        Live {
+            kind,
+            owner: Owner::current(),
+        }
+    }
+
+    /// The mapping's type.
+    pub fn kind(&self) -> MappingType {
+        self.kind
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // A forked child has counted none of the mappings that it has inherited.
+        if self.owner.is_current() {
+            count(self.kind, |live| *live -= 1);
+        }
+    }
+}
+
+fn count(kind: MappingType, change: impl FnOnce(&mut usize)) {
+    let mut counts = LIVE.get(|_| Mutex::default()).lock();
+    change(&mut counts[kind as usize - 1]);
+    let types = counts.iter().filter(|&&live| live != 0).count();
+    HOT.mixed.store(types > 1, Ordering::SeqCst);
+}
+
+/// Frees the counts, when the library is unloaded.
+///
+/// # Safety
+/// Where `may` returns true, no mapping is live, and no other thread maps or unmaps.
+pub unsafe fn unload(may: impl FnOnce() -> bool) {
+    // SAFETY: references to the counts live as long as a call that maps or unmaps.
+    unsafe { LIVE.free(|_| may()) }
+}
+
+/// The fence after every copy.
+#[inline(always)]
+pub(super) fn fence_if_mixed() {
+    if HOT.mixed.load(Ordering::Relaxed) {
+        routines::full_fence();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_mixed_while_two_types_are_live() {
+        crate::sys::fork::enter().expect("memory for a page");
+        let is_mixed = || HOT.mixed.load(Ordering::SeqCst);
+        let threads: Vec<_> = [MappingType::WriteCombining, MappingType::Caching]
+            .into_iter()
+            .cycle()
+            .take(8)
+            .map(|kind| {
+                std::thread::spawn(move || {
+                    (0..if cfg!(miri) { 20 } else { 2000 }).for_each(|_| drop(Live::new(kind)))
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        assert!(!is_mixed());
+        let one = Live::new(MappingType::Device);
+        let two = Live::new(MappingType::Device);
+        assert!(!is_mixed());
+        let other = Live::new(MappingType::Caching);
+        drop(one);
+        assert!(is_mixed());
+        drop(two);
+        assert!(!is_mixed());
+        drop(other);
+    }
+}

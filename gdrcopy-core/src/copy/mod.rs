@@ -1,0 +1,292 @@
+//! Decides how a copy is made: as one word or not, for which mapping type, by how many threads, with
+//! which final fence. `routines` then moves the bytes.
+
+pub mod mixed;
+mod parallel;
+
+use std::ffi::OsStr;
+
+use std::ptr;
+
+use crate::hot::{HOT, WORTHWHILE};
+use crate::routines::{self, Item, Routine};
+use crate::types::MappingType;
+
+use mixed::fence_if_mixed;
+use parallel::Job;
+pub use parallel::end_threads;
+pub use parallel::{MAX_THREADS, set_threads};
+
+// Most copies are plain: through a write-combining mapping, and smaller than what threads or CUDA's copy engine may be
+// asked for. They are inlined into the C functions, which then store little but return addresses. The CPU executes past
+// SFENCE, but later stores, including those to the stack, queue behind it; fewer of them mean fewer stalls in bursts of
+// small writes (docs/performance.md).
+
+/// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores
+/// afterwards.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `len` bytes; `dst` lies in a mapping of type `mapping_type`.
+#[inline(always)]
+pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        if routines::write_word(dst, src, len) {
+            fence_if_mixed();
+        } else if len < WORTHWHILE && mapping_type == MappingType::WriteCombining {
+            routines::write_wc(HOT.routine(), dst, src, len);
+            fence_if_mixed();
+        } else {
+            write_otherwise(mapping_type, dst, src, len);
+        }
+    }
+}
+
+/// Copies `len` bytes from a mapping; they are no older than the call, and no older than what earlier
+/// calls of this thread returned.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `len` bytes; `src` lies in a mapping of type `mapping_type`.
+#[inline(always)]
+pub unsafe fn from_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        if !read_plainly(mapping_type, dst, src, len) {
+            read_otherwise(mapping_type, dst, src, len);
+        }
+    }
+}
+
+/// [`from_mapping`] for words and plain reads. Others are not made: returns false.
+///
+/// # Safety
+/// As for [`from_mapping`].
+#[inline(always)]
+pub unsafe fn read_plainly(
+    mapping_type: MappingType,
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+) -> bool {
+    // SAFETY: contract of this function.
+    unsafe {
+        if routines::read_word(dst, src, len) {
+        } else if len < HOT.plain_reads(mapping_type) {
+            routines::read_wc(HOT.routine(), dst, src, len);
+        } else {
+            return false;
+        }
+    }
+    fence_if_mixed();
+    true
+}
+
+/// # Safety
+/// As for [`to_mapping`].
+#[inline(never)]
+unsafe fn write_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        if len < WORTHWHILE {
+            write_part(mapping_type, dst, src, len);
+        } else {
+            let (device, chunk_size) = (dst.addr(), parallel::WRITTEN_AT_A_TIME);
+            let copy = write_part;
+            Job {
+                copy,
+                mapping_type,
+                dst,
+                src,
+                len,
+                device,
+                chunk_size,
+            }
+            .run();
+        }
+    }
+    fence_if_mixed();
+}
+
+/// Writes all or a part of a copy by the calling thread.
+///
+/// # Safety
+/// As for [`to_mapping`].
+#[inline(always)]
+unsafe fn write_part(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        match mapping_type {
+            MappingType::WriteCombining => routines::write_wc(HOT.routine(), dst, src, len),
+            MappingType::Device => routines::write_device(dst, src, len),
+            MappingType::Caching => routines::write_cached(dst, src, len),
+        }
+    }
+}
+
+/// Makes reads of this many bytes and more not plain, so that [`read_plainly`] leaves them to its caller.
+pub fn limit_plain_reads(bytes: usize) {
+    HOT.limit_plain_reads(bytes);
+}
+
+/// Reads that are neither words nor plain.
+///
+/// # Safety
+/// As for [`from_mapping`].
+#[inline(never)]
+pub unsafe fn read_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        if len < WORTHWHILE {
+            read_part(mapping_type, dst, src, len);
+        } else {
+            let (device, chunk_size) = (src.addr(), parallel::READ_AT_A_TIME);
+            let copy = read_part;
+            Job {
+                copy,
+                mapping_type,
+                dst,
+                src,
+                len,
+                device,
+                chunk_size,
+            }
+            .run();
+        }
+    }
+    fence_if_mixed();
+}
+
+/// Reads all or a part of a copy by the calling thread.
+///
+/// # Safety
+/// As for [`from_mapping`].
+#[inline(always)]
+unsafe fn read_part(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        match mapping_type {
+            MappingType::WriteCombining => routines::read_wc(HOT.routine(), dst, src, len),
+            MappingType::Device => routines::read_device(dst, src, len),
+            MappingType::Caching => routines::read_cached(dst, src, len),
+        }
+    }
+}
+
+/// Writes a word by one store. A release, and pushed out.
+///
+/// # Safety
+/// A `T` of 1, 2, 4 or 8 bytes is mapped at `dst`, aligned to its size.
+#[inline(always)]
+pub unsafe fn store<T: Copy>(dst: *mut T, value: T) {
+    // SAFETY: contract of this function.
+    unsafe { routines::store(dst, value) };
+    fence_if_mixed();
+}
+
+/// Reads a word by one load. An acquire, and fresh.
+///
+/// # Safety
+/// As for [`store`].
+#[inline(always)]
+pub unsafe fn load<T: Copy>(src: *const T) -> T {
+    // SAFETY: contract of this function.
+    let value = unsafe { routines::load(src) };
+    fence_if_mixed();
+    value
+}
+
+/// Comes before the writes of a batch, `end_batch` after them, in the same thread.
+#[inline(always)]
+pub fn begin_batch() {
+    routines::before_write();
+}
+
+/// Pushes out the writes of a batch.
+#[inline(always)]
+pub fn end_batch() {
+    routines::after_write();
+    fence_if_mixed();
+}
+
+/// Copies `len` bytes to a mapping, as a part of a batch.
+///
+/// # Safety
+/// As for [`to_mapping`], for a mapping that is not cached.
+#[inline(always)]
+pub unsafe fn write_unfenced(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { routines::write_unfenced(routine_for(kind), dst, src, len) }
+}
+
+/// Writes a word by one store, as a part of a batch.
+///
+/// # Safety
+/// As for [`store`].
+#[inline(always)]
+pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
+    // SAFETY: contract of this function.
+    unsafe { routines::store_unfenced(dst, value) }
+}
+
+/// Copies each item from a mapping, between the fences of one read.
+///
+/// # Safety
+/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`, which is not cached.
+#[inline(always)]
+pub unsafe fn gather(kind: MappingType, items: impl Iterator<Item = Item>) {
+    const NONE: Item = Item {
+        dst: ptr::null_mut(),
+        src: ptr::null(),
+        len: 0,
+    };
+    let routine = routine_for(kind);
+    let (mut some, mut count) = ([NONE; 32], 0);
+    routines::before_read();
+    for item in items {
+        some[count] = item;
+        count += 1;
+        if count == some.len() {
+            // SAFETY: contract of this function.
+            unsafe { routines::gather_unfenced(routine, &some) };
+            count = 0;
+        }
+    }
+    // SAFETY: contract of this function.
+    unsafe { routines::gather_unfenced(routine, &some[..count]) };
+    routines::after_read();
+    fence_if_mixed();
+}
+
+/// Waits until the thread's earlier writes have arrived at the GPU: a load through PCIe does not pass them.
+///
+/// # Safety
+/// `src` is mapped.
+pub unsafe fn flush(src: *const u8) {
+    // SAFETY: contract of this function.
+    unsafe { routines::load(src) };
+    // The load may be under way still.
+    routines::full_fence();
+}
+
+/// The routine for mappings of a type other than cached.
+#[inline(always)]
+fn routine_for(kind: MappingType) -> &'static Routine {
+    match kind {
+        MappingType::Device => routines::for_device_memory(),
+        _ => HOT.routine(),
+    }
+}
+
+/// Makes copies use the routine of this name; the best one if there is no request or the CPU does not support it.
+/// Returns the name of the one that they use.
+pub fn select_routine(request: Option<&OsStr>) -> &'static str {
+    let routine = routines::find(request);
+    if HOT.routine().name() != routine.name() {
+        HOT.set_routine(routine);
+        log::debug!(
+            "copy routine for write-combined mappings: {}",
+            routine.name()
+        );
+    }
+    routine.name()
+}

@@ -1,0 +1,587 @@
+//! Everything that can go wrong, the errno it becomes, and what the user can do about it.
+#![forbid(unsafe_code)]
+
+use std::ffi::{CStr, c_uint};
+use std::fmt;
+
+use nix::errno::Errno;
+
+use crate::types::cuda_version::EXPORTS_DMA_BUFS;
+use crate::types::{MappingType, Version};
+
+/// What the fallible functions of this crate return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. The text says what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The handle was made before this process was forked off.
+    ForkedChild,
+    /// A pin or a map of no bytes, or of address 0.
+    EmptyRange,
+    /// Address and size reach past the end of the address space.
+    RangeOverflow,
+    /// Bytes that are not all in a mapping or slice.
+    OutOfMapping {
+        /// Where they start.
+        offset: usize,
+        /// How many they are; `usize::MAX` for more than that.
+        len: usize,
+        /// Bytes of the mapping or slice.
+        room: usize,
+    },
+    /// The pin is mapped already.
+    AlreadyMapped,
+    /// The driver took the mapping away while it was being made.
+    MappingRevoked,
+    /// The driver gave another mapping type than the one asked for.
+    MappingTypeRefused {
+        /// The type asked for.
+        wanted: MappingType,
+        /// The type given.
+        given: MappingType,
+    },
+    /// Pin flags need a newer driver.
+    PinFlagsNeedNewerDriver {
+        /// The driver in use.
+        driver: Version,
+    },
+    /// gdrdrv was built against `nv-p2p-dummy` in place of the GPU driver.
+    DummyGpuDriver,
+    /// The driver is older than 2.0.
+    DriverTooOld {
+        /// The driver in use.
+        driver: Version,
+    },
+    /// The driver wants a newer library.
+    LibraryTooOld {
+        /// The API version the driver asks for.
+        wanted: Version,
+    },
+    /// There is no CUDA driver to load.
+    NoCuda,
+    /// The CUDA driver lacks the function named here.
+    NoCudaFunction(&'static str),
+    /// The CUDA driver cannot do what is asked yet. Versions are 1000 × major + 10 × minor.
+    CudaTooOld {
+        /// The driver's version.
+        version: i32,
+        /// The first one that can.
+        needed: i32,
+    },
+    /// The GPU's memory cannot be mapped as a dma-buf.
+    NoDmaBufSupport {
+        /// CUDA's number of the GPU.
+        gpu: i32,
+    },
+    /// CUDA is initialized in this process, and shows no GPU whose memory can be mapped as a dma-buf.
+    NoDmaBufGpu {
+        /// How many GPUs CUDA shows.
+        gpus: i32,
+    },
+    /// The GPU's memory cannot be exported as a dma-buf.
+    NoDmaBufExport {
+        /// CUDA's number of the GPU.
+        gpu: i32,
+    },
+    /// A range that is not, or not all, host memory that CUDA has mapped for GPUs.
+    NotHostMemory,
+    /// A map of more than is pinned.
+    OutOfPin {
+        /// Bytes to map.
+        len: usize,
+        /// Bytes that are pinned.
+        pinned: usize,
+    },
+    /// A map of what is unpinned.
+    Unpinned,
+    /// Elements that are not all in an array.
+    OutOfArray {
+        /// The index of the first.
+        index: usize,
+        /// How many.
+        count: usize,
+        /// How many the array has.
+        len: usize,
+    },
+    /// The process has no file descriptor left.
+    Descriptors {
+        /// `EMFILE` or `ENFILE`.
+        error: OsError,
+    },
+    /// A call to CUDA failed.
+    Cuda {
+        /// Which call.
+        call: &'static str,
+        /// What it answered.
+        error: CudaError,
+    },
+    /// No memory for a further handle.
+    OutOfHandles {
+        /// What the kernel answered.
+        error: OsError,
+    },
+    /// A call to the driver failed.
+    Driver {
+        /// Which call.
+        call: Call,
+        /// What it answered.
+        error: OsError,
+    },
+    /// A pool of a fixed range has no room for the buffer.
+    PoolExhausted,
+    /// An alignment that is not a power of two.
+    InvalidAlignment {
+        /// The alignment in bytes.
+        align: usize,
+    },
+    /// The deadline passed.
+    TimedOut,
+    /// An element that does not start at a multiple of its size.
+    UnalignedWord {
+        /// Offset in bytes from the start of the mapping or slice.
+        offset: usize,
+        /// Size of the element in bytes.
+        size: usize,
+    },
+    /// The words of a ring in GPU memory have values that the other side of this ring does not write.
+    RingCorrupted {
+        /// The number of the next message at this side.
+        position: u32,
+        /// The word that was found.
+        found: u32,
+    },
+}
+
+/// The calls to the driver, as errors and logs name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each is the call of that name")]
+pub enum Call {
+    Open,
+    OpenDevicePath,
+    Close,
+    Mmap,
+    Munmap,
+    PinBuffer,
+    UnpinBuffer,
+    GetCbFlag,
+    GetInfo,
+    GetInfoV2,
+    GetAttr,
+    PinBufferV2,
+    ReqMappingType,
+    GetVersion,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Call::Open => "open of /dev/gdrdrv",
+            Call::OpenDevicePath => "open of the file given as device path",
+            Call::Close => "close of /dev/gdrdrv",
+            Call::Mmap => "mmap",
+            Call::Munmap => "munmap",
+            Call::PinBuffer => "ioctl PIN_BUFFER",
+            Call::UnpinBuffer => "ioctl UNPIN_BUFFER",
+            Call::GetCbFlag => "ioctl GET_CB_FLAG",
+            Call::GetInfo => "ioctl GET_INFO",
+            Call::GetInfoV2 => "ioctl GET_INFO_V2",
+            Call::GetAttr => "ioctl GET_ATTR",
+            Call::PinBufferV2 => "ioctl PIN_BUFFER_V2",
+            Call::ReqMappingType => "ioctl REQ_MAPPING_TYPE",
+            Call::GetVersion => "ioctl GET_VERSION",
+        })
+    }
+}
+
+/// An errno value that is not 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OsError(Errno);
+
+impl OsError {
+    pub(crate) fn new(errno: Errno) -> OsError {
+        OsError(match errno {
+            // A number without a name must not come out as 0, which means success.
+            Errno::UnknownErrno => Errno::EIO,
+            named => named,
+        })
+    }
+
+    /// The number.
+    pub fn errno(self) -> i32 {
+        self.0 as i32
+    }
+}
+
+impl fmt::Display for OsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({})", self.0, self.0.desc())
+    }
+}
+
+impl std::error::Error for OsError {}
+
+/// A CUresult that is not success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CudaError {
+    /// The number.
+    pub code: c_uint,
+    /// What the CUDA driver calls it, where it knows it.
+    pub(crate) name: Option<&'static CStr>,
+}
+
+impl CudaError {
+    /// The errno that it becomes: the table in `docs/compatibility.md`.
+    pub fn errno(self) -> i32 {
+        match self.code {
+            1 => libc::EINVAL,           // INVALID_VALUE
+            2 => libc::ENOMEM,           // OUT_OF_MEMORY
+            3 | 4 | 201 => libc::EINVAL, // NOT_INITIALIZED, DEINITIALIZED, INVALID_CONTEXT
+            800 => libc::EPERM,          // NOT_PERMITTED
+            801 => libc::EOPNOTSUPP,     // NOT_SUPPORTED
+            _ => libc::EIO,
+        }
+    }
+}
+
+/// An answer of CUDA that another crate has received.
+pub fn of_cuda(call: &'static str, code: c_uint) -> Error {
+    let error = CudaError { code, name: None };
+    Error::Cuda { call, error }
+}
+
+/// There is no memory for another handle.
+pub fn no_memory(errno: Errno) -> Error {
+    let error = OsError::new(errno);
+    Error::OutOfHandles { error }
+}
+
+impl std::error::Error for CudaError {}
+
+impl fmt::Display for CudaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name {
+            Some(name) => write!(f, "{} ({})", name.to_string_lossy(), self.code),
+            None => write!(f, "CUDA error {}", self.code),
+        }
+    }
+}
+
+/// `ENOTSUPP`, which is internal to the kernel and has no name in user space.
+const ENOTSUPP: i32 = 524;
+
+impl Error {
+    /// The failure of the driver call `call` with the error number `raw`.
+    pub(crate) fn driver(call: Call, raw: i32) -> Error {
+        let error = OsError::new(match raw {
+            ENOTSUPP => Errno::EOPNOTSUPP,
+            raw => Errno::from_raw(raw),
+        });
+        Error::Driver { call, error }
+    }
+
+    /// The process has no descriptor left.
+    pub(crate) fn no_descriptor(errno: Errno) -> Error {
+        let error = OsError::new(errno);
+        Error::Descriptors { error }
+    }
+
+    /// The positive errno value that it stands for, which the C functions return.
+    pub fn errno(&self) -> i32 {
+        match *self {
+            Error::EmptyRange
+            | Error::RangeOverflow
+            | Error::OutOfMapping { .. }
+            | Error::OutOfArray { .. }
+            | Error::OutOfPin { .. }
+            | Error::Unpinned
+            | Error::NotHostMemory
+            | Error::UnalignedWord { .. }
+            | Error::InvalidAlignment { .. }
+            | Error::MappingTypeRefused { .. }
+            | Error::PinFlagsNeedNewerDriver { .. } => libc::EINVAL,
+            Error::ForkedChild => libc::EACCES,
+            Error::AlreadyMapped | Error::MappingRevoked => libc::EAGAIN,
+            Error::DriverTooOld { .. } | Error::LibraryTooOld { .. } => libc::EPROTONOSUPPORT,
+            Error::NoCuda | Error::DummyGpuDriver => libc::ENODEV,
+            Error::NoCudaFunction(_)
+            | Error::CudaTooOld { .. }
+            | Error::NoDmaBufSupport { .. }
+            | Error::NoDmaBufExport { .. }
+            | Error::NoDmaBufGpu { .. } => libc::EOPNOTSUPP,
+            Error::Cuda { error, .. } => error.errno(),
+            Error::PoolExhausted => libc::ENOMEM,
+            Error::TimedOut => libc::ETIMEDOUT,
+            Error::RingCorrupted { .. } => libc::EPROTO,
+            Error::Driver { error, .. }
+            | Error::OutOfHandles { error }
+            | Error::Descriptors { error } => error.errno(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Error::ForkedChild => f.write_str(
+                "it belongs to the parent process: a forked child must open the driver and pin for itself",
+            ),
+            Error::EmptyRange => {
+                f.write_str("address or size is 0: pass the range of a live GPU allocation")
+            }
+            Error::RangeOverflow => {
+                f.write_str("the range reaches past the end of the address space: check its length")
+            }
+            Error::OutOfMapping { offset, len, room } => {
+                write!(f, "{len} bytes at {offset} are not all in the {room} bytes of the mapping or slice")
+            }
+            Error::OutOfArray { index, count, len } => {
+                write!(f, "{count} elements from {index} on are not all in the {len} of the array")
+            }
+            Error::AlreadyMapped => {
+                f.write_str("the buffer is mapped already: unmap it first, or use that mapping")
+            }
+            Error::MappingRevoked => f.write_str(
+                "the driver revoked the new mapping, as it does when the GPU memory is freed at the same \
+                 time: map live memory",
+            ),
+            Error::MappingTypeRefused { wanted, given } => write!(
+                f,
+                "asked for a {wanted} mapping, the driver gave {given}: map with the default flag"
+            ),
+            Error::PinFlagsNeedNewerDriver { driver } => write!(
+                f,
+                "pin flags need gdrdrv 2.5, this is {driver}: update the driver, or pin with the default flags"
+            ),
+            Error::DummyGpuDriver => f.write_str(
+                "gdrdrv is bound to nv-p2p-dummy, so every pin fails: unload both modules (rmmod gdrdrv \
+                 nv_p2p_dummy), rebuild gdrdrv against the GPU driver's sources, and load it after nvidia",
+            ),
+            Error::DriverTooOld { driver } => write!(
+                f,
+                "gdrdrv {driver} is too old: update it to {} or later",
+                Version::OLDEST_GDRDRV
+            ),
+            Error::LibraryTooOld { wanted } => write!(
+                f,
+                "gdrdrv needs a library of API version {wanted}, this one has {}: update the library",
+                Version::API
+            ),
+            Error::NoCuda => f.write_str(
+                "no CUDA driver (libcuda.so.1): install the GPU driver, or pass it into the container",
+            ),
+            Error::NoCudaFunction(name) => {
+                write!(f, "libcuda has no {name}: update the GPU driver, or what stands in for its libcuda")
+            }
+            Error::CudaTooOld { version, needed } => write!(
+                f,
+                "the GPU driver serves CUDA {}, {} needs {}: update it, or load the gdrdrv module",
+                CudaVersion(version),
+                match needed {
+                    EXPORTS_DMA_BUFS => "exporting dma-bufs or sharing host memory",
+                    _ => "mapping dma-bufs",
+                },
+                CudaVersion(needed)
+            ),
+            Error::NoDmaBufSupport { gpu } => write!(
+                f,
+                "the memory of GPU {gpu} cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), \
+                 or use a GPU that supports it"
+            ),
+            Error::NoDmaBufGpu { gpus } => write!(
+                f,
+                "none of the {gpus} GPUs that CUDA shows has memory that can be mapped as a dma-buf: load the \
+                 gdrdrv module (modprobe gdrdrv), or use a GPU that supports it"
+            ),
+            Error::NoDmaBufExport { gpu } => write!(
+                f,
+                "the memory of GPU {gpu} cannot be exported as a dma-buf: use NVIDIA's open kernel modules on Linux \
+                 5.12 or later, or load nvidia-peermem (modprobe nvidia-peermem) and register the address itself"
+            ),
+            Error::NotHostMemory => f.write_str(
+                "the range is not mapped host memory: pass the device address of a HostMemory, or of memory from \
+                 cuMemHostAlloc or cuMemHostRegister, and no more than its length",
+            ),
+            Error::OutOfPin { len, pinned } => {
+                write!(f, "{len} bytes are more than the {pinned} that are pinned: map less, or pin more")
+            }
+            Error::Unpinned => f.write_str("it is unpinned: pin the range again"),
+            Error::Descriptors { error } => write!(
+                f,
+                "{error}: each pin of the dma-buf backend holds a file descriptor: raise the limit (ulimit -n)"
+            ),
+            Error::Cuda { call, error } => {
+                write!(f, "{call} failed with {error}: {}", cuda_advice(error))
+            }
+            Error::OutOfHandles { error } => write!(
+                f,
+                "no memory for another handle, {error}: unpin buffers, or raise the limits of address space \
+                 (ulimit -v) and, after mlockall, of locked memory (ulimit -l)"
+            ),
+            Error::Driver { call, error } => {
+                write!(f, "{call} failed with {error}: {}", advice(call, error.0))
+            }
+            Error::PoolExhausted => f.write_str(
+                "the pool's memory has no free range of this size: drop buffers, or use an allocator",
+            ),
+            Error::InvalidAlignment { align } => {
+                write!(f, "the alignment {align} is not a power of two: pass 1, 2, 4, ...")
+            }
+            Error::TimedOut => f.write_str("the deadline passed before the GPU wrote the value"),
+            Error::UnalignedWord { offset, size } => write!(
+                f,
+                "offset {offset} puts the element at an address that is not a multiple of its size, {size}: align it"
+            ),
+            Error::RingCorrupted { position, found } => write!(
+                f,
+                "at message {position} of a ring, its word in GPU memory is {found}: check that the GPU kernel has \
+                 the same address, slots, message size and first number, and that nothing else writes there"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Cuda { error, .. } => Some(error),
+            Error::Driver { error, .. }
+            | Error::OutOfHandles { error }
+            | Error::Descriptors { error } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for std::io::Error {
+    /// Keeps the text, and the kind that the errno stands for.
+    fn from(error: Error) -> std::io::Error {
+        let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
+        std::io::Error::new(kind, error)
+    }
+}
+
+/// What a user can do about the answer `errno` of the driver call `call`.
+fn advice(call: Call, errno: Errno) -> &'static str {
+    match (call, errno) {
+        (Call::Open | Call::OpenDevicePath, Errno::ENOENT) => {
+            "is the gdrdrv module loaded (modprobe gdrdrv), and in a container, was the device passed in \
+             (--device=/dev/gdrdrv)?"
+        }
+        (Call::Open | Call::OpenDevicePath, Errno::EACCES) => {
+            "no permission: make it readable and writable for this user (chmod 666)"
+        }
+        (Call::Open | Call::OpenDevicePath, Errno::EPERM) => {
+            "the container's device cgroup forbids it: pass --device=/dev/gdrdrv"
+        }
+        (Call::Open | Call::OpenDevicePath, Errno::ENXIO | Errno::ENODEV) => {
+            "the device node is stale: load the module (modprobe gdrdrv) and recreate the device node"
+        }
+        (_, Errno::EMFILE | Errno::ENFILE) => "too many open files: raise the limit (ulimit -n)",
+        (_, Errno::EACCES) => {
+            "the driver serves only the process that opened it: open it in this process"
+        }
+        (_, Errno::EBADF) => "the program has closed the driver's file descriptor",
+        (Call::PinBuffer | Call::PinBufferV2, Errno::EINVAL) => {
+            "the range is not GPU memory that can be pinned: not from cuMemAlloc (or from cuMemCreate or a \
+             memory pool without GPUDirect RDMA support), managed, host or freed memory, longer than the \
+             allocation, or FORCE_PCIE where it cannot work"
+        }
+        (Call::PinBuffer | Call::PinBufferV2, Errno::EOPNOTSUPP) => {
+            "not supported by this GPU: FORCE_PCIE works on coherent platforms only: pin with the default flags, or \
+             ask for an ordinary pin in its place"
+        }
+        (Call::PinBuffer | Call::PinBufferV2, Errno::ENOMEM) => {
+            "BAR1 space or memory is used up (nvidia-smi -q -d MEMORY): unpin buffers, or pin less"
+        }
+        (Call::ReqMappingType, Errno::EOPNOTSUPP) => {
+            "the platform has no mapping of this type: map with the default flag"
+        }
+        (Call::Mmap, Errno::EOPNOTSUPP) => {
+            "this GPU's memory cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), or use a \
+             GPU that supports it"
+        }
+        (Call::Mmap, Errno::EINVAL) => {
+            "the length is more than what is pinned, or the GPU memory was freed"
+        }
+        (Call::Mmap, Errno::ENOMEM) => {
+            "out of address space or mappings (vm.max_map_count): map less"
+        }
+        (_, Errno::EINTR) => "repeatedly interrupted by signals; retry the call",
+        (_, Errno::ENOTTY) => "the driver does not know the call: update it",
+        _ => "see the kernel's log (dmesg)",
+    }
+}
+
+/// A CUDA version as CUDA packs it.
+pub(crate) struct CudaVersion(pub(crate) i32);
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
+    }
+}
+
+/// What a user can do about an answer of CUDA.
+fn cuda_advice(error: CudaError) -> &'static str {
+    match error.errno() {
+        libc::EINVAL if error.code == 1 => {
+            "the range is not GPU memory that can be pinned or copied: managed, host or freed memory, longer than \
+             the allocation, or of a memory pool"
+        }
+        libc::EINVAL => {
+            "CUDA is not usable here: a forked child cannot use it, and must be started by exec"
+        }
+        libc::ENOMEM => "BAR1 space or memory is used up: unpin buffers, or pin less",
+        libc::EOPNOTSUPP => {
+            "not supported by this GPU: FORCE_PCIE works on coherent platforms only: pin with the default flags, or \
+             ask for an ordinary pin in its place"
+        }
+        libc::EPERM => "not permitted: the memory may belong to another process",
+        _ => "see the GPU driver's messages (dmesg)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unnamed_errno_becomes_eio() {
+        let unnamed = Error::driver(Call::Mmap, 9999);
+        assert_eq!(unnamed.errno(), libc::EIO);
+    }
+
+    #[test]
+    fn enotsupp_becomes_eopnotsupp() {
+        assert_eq!(
+            Error::driver(Call::PinBufferV2, 524).errno(),
+            libc::EOPNOTSUPP
+        );
+    }
+
+    #[test]
+    fn error_text_names_call_errno_and_remedy() {
+        let text = Error::driver(Call::Open, libc::ENOENT).to_string();
+        for part in ["/dev/gdrdrv", "ENOENT", "modprobe gdrdrv"] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+    }
+
+    #[test]
+    fn cuda_error_is_never_errno_0() {
+        for (code, errno) in [
+            (1, libc::EINVAL),
+            (2, libc::ENOMEM),
+            (201, libc::EINVAL),
+            (800, libc::EPERM),
+            (801, libc::EOPNOTSUPP),
+            (304, libc::EIO),
+            (u32::MAX, libc::EIO),
+        ] {
+            assert_eq!(CudaError { code, name: None }.errno(), errno);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What the crate `gdrcopy` and the C library `libgdrapi` have in common: the sources of GPU memory, their pins and
+//! mappings, and the copies.
+//!
+//! **Not for programs**: these items change with every release, and most have preconditions that only `gdrcopy` and
+//! `libgdrapi` meet. Programs use `gdrcopy`.
+//!
+//! A call goes down through these modules, in this order, and never back up:
+//!
+//! ```text
+//! gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
+//! engines               copies by CUDA's copy engine
+//! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf and host over CUDA
+//! copy                  one copy: word or not, mapping type, threads
+//! sys                   mmap, the calls to the module and to CUDA, forked children
+//! routines              the instructions of a copy, per architecture; hot is what each copy reads
+//! options, error, types, sync, cancel
+//! ```
+#![allow(
+    missing_docs,
+    reason = "public for the two crates of this workspace only"
+)]
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("gdrcopy works on 64-bit Linux only: there is no gdrdrv for others");
+
+pub mod backend;
+pub mod cancel;
+pub mod copy;
+pub mod engines;
+pub mod error;
+pub mod gdr;
+mod hot;
+pub mod mapping;
+pub mod options;
+pub mod pin;
+mod pin_state;
+pub mod routines;
+pub mod sync;
+pub mod sys;
+pub mod types;
+
+pub use error::{Error, Result};
+pub use gdr::RawGdr;
+pub use mapping::RawMapping;
+pub use pin::RawPin;

@@ -1,0 +1,94 @@
+//! A mapping of pinned GPU memory into the CPU's address space.
+#![forbid(unsafe_code)]
+
+use crate::copy::mixed::Live;
+use crate::error::{Error, Result};
+use crate::pin_state::MappingGuard;
+use crate::sys::mmap::Region;
+use crate::types::MappingType;
+
+/// GPU memory at addresses of this process. It keeps its pin, and is unmapped when dropped.
+#[derive(Debug)]
+pub struct RawMapping {
+    // Dropped in this order: the addresses first, the pin last.
+    region: Region,
+    live: Live,
+    of_pin: MappingGuard,
+    /// Bytes from the start of the region to byte 0.
+    head: usize,
+    len: usize,
+}
+
+impl RawMapping {
+    pub(crate) fn new(
+        region: Region,
+        head: usize,
+        len: usize,
+        mapping_type: MappingType,
+        of_pin: MappingGuard,
+    ) -> RawMapping {
+        RawMapping {
+            region,
+            live: Live::new(mapping_type),
+            of_pin,
+            head,
+            len,
+        }
+    }
+
+    /// Device address of byte 0: that of its pin.
+    #[inline]
+    pub fn device_address(&self) -> u64 {
+        self.of_pin.device_address()
+    }
+
+    /// The addresses: of whole pages.
+    #[inline]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Bytes from the start of the region to byte 0.
+    #[inline]
+    pub fn head(&self) -> usize {
+        self.head
+    }
+
+    /// CPU address of byte 0.
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.first_page().wrapping_add(self.head)
+    }
+
+    /// CPU address of the first mapped page, which is the byte at [`Info::va`](crate::types::Info::va).
+    pub fn first_page(&self) -> *mut u8 {
+        self.region.address()
+    }
+
+    /// Mapped bytes, as asked for.
+    #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How the CPU caches it.
+    #[inline]
+    pub fn mapping_type(&self) -> MappingType {
+        self.live.kind()
+    }
+
+    /// Takes the GPU memory away and leaves the addresses reserved, so that a stale pointer into the
+    /// mapping raises SIGBUS or SIGSEGV as long as the process lives.
+    pub fn retire(mut self) -> std::result::Result<(), (RawMapping, Error)> {
+        end(self.region.retire(), self)
+    }
+
+    /// Unmaps it. After an error, the mapping is unchanged.
+    pub fn unmap(mut self) -> std::result::Result<(), (RawMapping, Error)> {
+        end(self.region.unmap(), self)
+    }
+}
+
+fn end(result: Result<()>, mapping: RawMapping) -> std::result::Result<(), (RawMapping, Error)> {
+    result.map_err(|error| (mapping, error))
+}

@@ -1,0 +1,153 @@
+//! A pinned range of GPU memory.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::backend::dmabuf::{self, Exported};
+use crate::backend::{Backend, PinRequest};
+use crate::error::{Error, Result};
+use crate::mapping::RawMapping;
+use crate::pin_state::{MappingGuard, PinState};
+use crate::sys::fork::{OpenFile, Owner};
+use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
+
+/// A range of GPU memory that stays where it is, and can be mapped once at a time.
+///
+/// The driver's pin lasts until both the pin and its mapping are gone: a mapping is always
+/// taken down first, because NVIDIA's gdrdrv up to 2.6 otherwise corrupts its list of pins.
+#[derive(Debug)]
+pub struct RawPin {
+    pinned: Arc<PinState>,
+    len: usize,
+    /// Bytes from the start of the driver's first page to the pinned address.
+    head: usize,
+    flags: PinFlags,
+    owner: Owner,
+    is_released: bool,
+}
+
+/// GPU memory as a dma-buf.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct DmaBufExport {
+    /// The dma-buf, which has `FD_CLOEXEC` set. It keeps the memory in place, also after the pin and the memory's
+    /// own end.
+    pub fd: OwnedFd,
+    /// Where in the dma-buf the address asked for is, in bytes: less than a page of the host.
+    pub offset: u64,
+    /// Bytes of the dma-buf: a multiple of the host's page size.
+    pub len: usize,
+}
+
+/// Exports `len` bytes of GPU memory as a new dma-buf.
+pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
+    if address.checked_add(len as u64).is_none() {
+        return Err(Error::RangeOverflow);
+    }
+    let Exported { fd, va, len } = dmabuf::export(address, len, flags)?;
+    let offset = address - va;
+    Ok(DmaBufExport { fd, offset, len })
+}
+
+impl RawPin {
+    pub(crate) fn new(
+        backend: &dyn Backend,
+        address: u64,
+        len: usize,
+        flags: PinFlags,
+        tokens: P2pTokens,
+    ) -> Result<RawPin> {
+        if address == 0 {
+            return Err(Error::EmptyRange);
+        }
+        if address.checked_add(len as u64).is_none() {
+            return Err(Error::RangeOverflow);
+        }
+        let head = address % backend.page_size();
+        let request = PinRequest {
+            address: address - head,
+            size: len as u64 + head,
+            flags,
+            tokens,
+        };
+        Ok(RawPin {
+            pinned: PinState::new(backend.pin(&request)?, address),
+            len,
+            head: head as usize,
+            flags,
+            owner: Owner::current(),
+            is_released: false,
+        })
+    }
+
+    /// Device address of the first pinned byte, as it was asked for.
+    pub fn address(&self) -> u64 {
+        self.pinned.device_address()
+    }
+
+    /// Pinned bytes, as asked for.
+    #[expect(clippy::len_without_is_empty, reason = "an empty pin cannot be used")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Describes the pin, mapped or not. In persistent mode the driver is asked once.
+    pub fn info(&self) -> Result<Info> {
+        self.pinned.range().info(self.pinned.mapping_type())
+    }
+
+    /// Whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too).
+    pub fn callback_flag(&self) -> Result<bool> {
+        self.pinned.range().callback_flag()
+    }
+
+    /// Maps `len` bytes. Byte 0 of the mapping is the byte at [`RawPin::address`], whatever its alignment. The driver
+    /// maps all of the pages that it has pinned, which hold more than what was asked for.
+    ///
+    /// # Safety
+    /// Bytes after [`RawPin::len`] are written only if the caller may write them: they can belong to someone else.
+    pub unsafe fn map(&self, len: usize, flag: MapFlag) -> Result<RawMapping> {
+        let mark = MappingGuard::set(&self.pinned)?;
+        if self.is_released {
+            return Err(Error::Unpinned);
+        }
+        if len == 0 {
+            return Err(Error::EmptyRange);
+        }
+        let reach = len.checked_add(self.head).ok_or(Error::RangeOverflow)?;
+        let (region, kind) = self.pinned.range().map(reach, flag)?;
+        mark.made(kind);
+        Ok(RawMapping::new(region, self.head, len, kind, mark))
+    }
+
+    /// Exports the pinned memory as a new dma-buf.
+    pub fn dma_buf(&self) -> Result<DmaBufExport> {
+        self.owner.check()?;
+        export_dma_buf(self.address(), self.len, self.flags)
+    }
+
+    /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped. After an error
+    /// the pin is unchanged, and this can be called again; after success it can only be dropped.
+    pub fn release(&mut self) -> Result<()> {
+        if let Some(pinned) = Arc::get_mut(&mut self.pinned) {
+            pinned.range().unpin()?;
+        }
+        self.is_released = true;
+        Ok(())
+    }
+
+    /// Whether its address starts a page of the backend: C programs can map only such pins by default.
+    pub fn starts_page(&self) -> bool {
+        self.head == 0
+    }
+
+    /// The pin's own open file, if it has one.
+    pub fn file(&self) -> Option<OpenFile> {
+        self.pinned.range().file()
+    }
+
+    /// The driver's number for the pin.
+    pub fn driver_handle(&self) -> u64 {
+        self.pinned.range().handle()
+    }
+}

@@ -1,0 +1,78 @@
+//! What a pin and its mapping share: the driver's pin, and whether it is mapped.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::backend::BackendPin;
+use crate::error::{Error, Result};
+use crate::types::{MappingType, raw};
+
+/// A pin of the driver, which lasts as long as a `Pin` or a mapping holds it.
+#[derive(Debug)]
+pub(crate) struct PinState {
+    range: Box<dyn BackendPin>,
+    device_address: u64,
+    /// The live mapping's type, or one of the values below.
+    mapped: AtomicU32,
+}
+
+/// In `PinState::mapped` while there is no mapping.
+const NOT_MAPPED: u32 = 0;
+/// In `PinState::mapped` while a mapping is being made.
+const BEING_MAPPED: u32 = u32::MAX;
+
+impl PinState {
+    /// `device_address` is the one that the caller pinned, before rounding to pages.
+    pub(crate) fn new(range: Box<dyn BackendPin>, device_address: u64) -> Arc<PinState> {
+        Arc::new(PinState {
+            range,
+            device_address,
+            mapped: AtomicU32::new(NOT_MAPPED),
+        })
+    }
+
+    pub(crate) fn device_address(&self) -> u64 {
+        self.device_address
+    }
+
+    pub(crate) fn range(&self) -> &dyn BackendPin {
+        &*self.range
+    }
+
+    /// How it is mapped now.
+    pub(crate) fn mapping_type(&self) -> Option<MappingType> {
+        raw::mapping_type(self.mapped.load(Ordering::Acquire))
+    }
+}
+
+/// Marks a pin as mapped as long as it exists, and keeps the pin.
+#[derive(Debug)]
+pub(crate) struct MappingGuard(Arc<PinState>);
+
+impl MappingGuard {
+    /// Sets the mark on a pin that has none.
+    pub(crate) fn set(pinned: &Arc<PinState>) -> Result<MappingGuard> {
+        let (acq_rel, acquire) = (Ordering::AcqRel, Ordering::Acquire);
+        pinned
+            .mapped
+            .compare_exchange(NOT_MAPPED, BEING_MAPPED, acq_rel, acquire)
+            .map(|_| MappingGuard(Arc::clone(pinned)))
+            .map_err(|_| Error::AlreadyMapped)
+    }
+
+    pub(crate) fn device_address(&self) -> u64 {
+        self.0.device_address
+    }
+
+    /// The mapping is made, and of this type.
+    pub(crate) fn made(&self, kind: MappingType) {
+        self.0.mapped.store(kind as u32, Ordering::Release);
+    }
+}
+
+impl Drop for MappingGuard {
+    fn drop(&mut self) {
+        self.0.mapped.store(NOT_MAPPED, Ordering::Release);
+    }
+}

@@ -1,0 +1,54 @@
+//! One access that the compiler neither splits, merges nor drops.
+//!
+//! Words of up to 8 bytes are relaxed atomics: other threads may access the same word, which is a data race for
+//! volatile accesses. Fences of the CPU order them. Rust has no wider atomics; those are volatile.
+
+use core::mem::transmute_copy;
+use core::ptr;
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// # Safety
+/// `src` must be readable for a `T`, for which any content is valid, and aligned to its size.
+#[inline(always)]
+pub(super) unsafe fn load<T>(src: *const T) -> T {
+    macro_rules! word {
+        ($atomic:ty) => {
+            // SAFETY: contract of this function; both have the same size.
+            unsafe {
+                let word = <$atomic>::from_ptr(src.cast_mut().cast()).load(Ordering::Relaxed);
+                transmute_copy(&word)
+            }
+        };
+    }
+    match size_of::<T>() {
+        1 => word!(AtomicU8),
+        2 => word!(AtomicU16),
+        4 => word!(AtomicU32),
+        8 => word!(AtomicU64),
+        // SAFETY: contract of this function.
+        _ => unsafe { ptr::read_volatile(src) },
+    }
+}
+
+/// # Safety
+/// `dst` must be writable for a `T`, which has no padding, and aligned to its size.
+#[inline(always)]
+pub(super) unsafe fn store<T>(dst: *mut T, value: T) {
+    macro_rules! word {
+        ($atomic:ty) => {
+            // SAFETY: contract of this function; both have the same size.
+            unsafe {
+                let word = transmute_copy(&value);
+                <$atomic>::from_ptr(dst.cast()).store(word, Ordering::Relaxed);
+            }
+        };
+    }
+    match size_of::<T>() {
+        1 => word!(AtomicU8),
+        2 => word!(AtomicU16),
+        4 => word!(AtomicU32),
+        8 => word!(AtomicU64),
+        // SAFETY: contract of this function.
+        _ => unsafe { ptr::write_volatile(dst, value) },
+    }
+}

@@ -1,0 +1,126 @@
+//! Loads from device memory: how every copy routine cuts a read.
+//!
+//! Each load is an aligned block that covers bytes of the range, and stays inside the lines which
+//! the range touches. The part lines at both ends go through a line on the stack: their loads are
+//! issued along with those of the whole lines, and only then are the wanted bytes taken out.
+
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use super::access;
+use super::routine::{BlockFn, LINE};
+
+/// One load of `len` bytes: 1, 2, 4 or 8.
+///
+/// # Safety
+/// As for [`super::read_wc`], and `src` must be aligned to `len`.
+#[inline(always)]
+pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: `len` bytes are readable at `src`, which is aligned to `len`, and writable at `dst`: contract of
+    // this function.
+    unsafe {
+        // 4 and 8 bytes come first: flags that programs poll have these sizes.
+        if len & 4 != 0 {
+            word::<u32>(dst, src);
+        } else if len & 8 != 0 {
+            word::<u64>(dst, src);
+        } else if len & 2 != 0 {
+            word::<u16>(dst, src);
+        } else {
+            word::<u8>(dst, src);
+        }
+    }
+}
+
+/// One load of a `T` that the compiler neither splits, merges nor drops.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for one `T`, and `src` aligned to its size.
+#[inline(always)]
+pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
+    debug_assert!(src.cast::<T>().is_aligned());
+    // SAFETY: a `T` is readable at `src`, which is aligned, and writable at `dst`: contract of this function.
+    unsafe {
+        dst.cast::<T>()
+            .write_unaligned(access::load(src.cast::<T>()))
+    }
+}
+
+/// Copies by loads of aligned blocks of `BLOCK` bytes, a divisor of the line.
+///
+/// # Safety
+/// As for [`super::read_wc`]. `copy_block` must copy `BLOCK` bytes.
+#[inline(always)]
+pub(super) unsafe fn by_line<const BLOCK: usize>(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    copy_block: BlockFn,
+) {
+    let head = (src.addr().wrapping_neg() % LINE).min(len);
+    let tail = (len - head) % LINE;
+    let lines = head..len - tail;
+    let mut head_line = StackLine::new();
+    let mut tail_line = StackLine::new();
+
+    // SAFETY: head, lines and tail make up the `len` bytes of this function's contract.
+    unsafe {
+        head_line.load::<BLOCK>(src, head, copy_block);
+        for at in lines.clone().step_by(BLOCK) {
+            copy_block(dst.add(at), src.add(at));
+        }
+        tail_line.load::<BLOCK>(src.add(lines.end), tail, copy_block);
+
+        head_line.store(dst, src, head);
+        tail_line.store(dst.add(lines.end), src.add(lines.end), tail);
+    }
+}
+
+/// Room for a line of device memory that is wanted in part.
+#[repr(align(64))]
+pub(super) struct StackLine(MaybeUninit<[u8; LINE]>);
+
+impl StackLine {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        StackLine(MaybeUninit::uninit())
+    }
+
+    /// Loads the blocks that hold the `len` bytes at `src`, all of one line, to their places.
+    ///
+    /// # Safety
+    /// As for [`by_line`].
+    #[inline(always)]
+    pub(super) unsafe fn load<const BLOCK: usize>(
+        &mut self,
+        src: *const u8,
+        len: usize,
+        copy_block: BlockFn,
+    ) {
+        let offset = src.addr() % LINE;
+        let first = offset - offset % BLOCK;
+        let device_line = src.wrapping_sub(offset);
+        if len > 0 {
+            for at in (first..offset + len).step_by(BLOCK) {
+                let to = self.0.as_mut_ptr().cast::<u8>();
+                // SAFETY: a block of this line, which has as much room on the stack.
+                unsafe { copy_block(to.add(at), device_line.wrapping_add(at)) }
+            }
+        }
+    }
+
+    /// Stores the bytes that were loaded from the `len` bytes at `src`.
+    ///
+    /// # Safety
+    /// They must have been loaded, and `dst` be writable for `len` bytes.
+    #[inline(always)]
+    pub(super) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+        if len > 0 {
+            // SAFETY: the bytes lie inside the line, where `load` put them.
+            unsafe {
+                let from = self.0.as_ptr().cast::<u8>().add(src.addr() % LINE);
+                ptr::copy_nonoverlapping(from, dst, len);
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The copies themselves, a function per mapping type and direction, each with its fences.
+//!
+//! A copy runs down through these files in one direction:
+//!
+//! ```text
+//! write_word, read_word  mod.rs        one access, for a mapping of any type
+//! write_wc, read_wc, …   mod.rs        everything else
+//! Routine                arch/, portable.rs    one instruction set each; select.rs finds the best one
+//! by_line                stores.rs, loads.rs   the cut into aligned pieces that routines share
+//! ```
+//!
+//! This directory depends on nothing else of the crate: `tests/cross` builds it for other CPUs.
+//!
+//! The rules, whatever the routine:
+//!
+//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte
+//!   line, and never through a reference: the GPU may change it at any time. Cached mappings take
+//!   any access, and so the C library's `memcpy`.
+//! - 1, 2, 4 and 8 bytes, naturally aligned on the device side, are one access of that width:
+//!   callers try `write_word` and `read_word` first.
+//! - A write stores every byte once and nothing outside its range. It is a release: it comes after
+//!   the thread's earlier loads and stores, and before its later stores. Nothing holds it back on
+//!   return.
+//! - A read is an acquire: it comes before the thread's later loads and stores, and after its
+//!   earlier reads. It returns data no older than the start of the call. It may load whole lines
+//!   around its range: one uncached load costs a microsecond whatever its width, so loads are wide
+//!   and few, and overlap.
+//!
+//! `fence` of each CPU states by which instructions, and how far, the two orders hold there.
+
+#[cfg(not(gdrapi_loom))]
+mod access;
+mod arch;
+mod loads;
+#[cfg(gdrapi_loom)]
+pub mod loom;
+mod portable;
+mod routine;
+mod select;
+mod stores;
+
+use core::ptr;
+
+pub use arch::supported;
+pub use routine::{Item, Routine};
+pub use select::{best, find};
+
+use arch::fence;
+pub use fence::{after_read, after_write, before_read, before_write};
+#[cfg(gdrapi_loom)]
+use loom as access;
+use routine::CopyFn;
+
+/// Copies a naturally aligned word of 1, 2, 4 or 8 bytes to a mapping of any type, by one store.
+///
+/// Returns false, with nothing done, if the copy is no such word.
+///
+/// # Safety
+/// As for [`write_wc`].
+#[inline(always)]
+pub unsafe fn write_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
+    let is_word = is_word(dst.addr(), len);
+    if is_word {
+        fence::before_write();
+        // SAFETY: `src` is readable and `dst` writable for `len` bytes: contract of this function.
+        // `dst` is aligned to `len`: `is_word`.
+        unsafe { stores::of_width(dst, src, len) }
+        fence::after_write();
+    }
+    is_word
+}
+
+/// Copies a naturally aligned word of 1, 2, 4 or 8 bytes of a mapping of any type, by one load.
+///
+/// Returns false, with nothing done, if the copy is no such word.
+///
+/// # Safety
+/// As for [`read_wc`].
+#[inline(always)]
+pub unsafe fn read_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
+    let is_word = is_word(src.addr(), len);
+    if is_word {
+        fence::before_read();
+        // SAFETY: `src` is readable and `dst` writable for `len` bytes: contract of this function.
+        // `src` is aligned to `len`: `is_word`.
+        unsafe { loads::of_width(dst, src, len) }
+        fence::after_read();
+    }
+    is_word
+}
+
+/// Whether `len` bytes at `addr` are one naturally aligned word of 1, 2, 4 or 8 bytes.
+#[inline(always)]
+fn is_word(addr: usize, len: usize) -> bool {
+    let low = len.wrapping_sub(1);
+    low < 8 && (addr | len) & low == 0
+}
+
+/// Copies `len` bytes of host memory to a write-combining mapping.
+///
+/// # Safety
+/// `src` must be readable and `dst` a mapping writable for `len` bytes, and the two must not
+/// overlap. The CPU must run the routine: [`best`], [`find`] and [`supported`] return no other.
+#[inline(always)]
+pub unsafe fn write_wc(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { write(routine.write, dst, src, len) }
+}
+
+/// Copies `len` bytes of a write-combining mapping to host memory.
+///
+/// # Safety
+/// `dst` must be writable for `len` bytes, and `src` a mapping readable in all the 64-byte lines
+/// that its `len` bytes touch. The two must not overlap. The CPU must run the routine.
+#[inline(always)]
+pub unsafe fn read_wc(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { read(routine.read, dst, src, len) }
+}
+
+/// Copies `len` bytes of host memory to a cached mapping.
+///
+/// # Safety
+/// As for [`write_wc`].
+#[inline]
+pub unsafe fn write_cached(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { write(memcpy, dst, src, len) }
+}
+
+/// Copies `len` bytes of a cached mapping to host memory.
+///
+/// # Safety
+/// As for [`read_wc`].
+#[inline]
+pub unsafe fn read_cached(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { read(memcpy, dst, src, len) }
+}
+
+/// Copies `len` bytes of host memory to a mapping of device memory type, by naturally aligned
+/// stores of at most 8 bytes.
+///
+/// # Safety
+/// As for [`write_wc`].
+#[inline]
+pub unsafe fn write_device(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { write(portable::write, dst, src, len) }
+}
+
+/// Copies `len` bytes of a mapping of device memory type to host memory, by naturally aligned
+/// loads of at most 8 bytes.
+///
+/// # Safety
+/// As for [`read_wc`].
+#[inline]
+pub unsafe fn read_device(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { read(portable::read, dst, src, len) }
+}
+
+/// The routine for mappings of device memory type, which takes accesses of at most 8 bytes.
+pub fn for_device_memory() -> &'static Routine {
+    &portable::ROUTINE
+}
+
+/// Writes a word by one store, between the fences of a write.
+///
+/// # Safety
+/// As for [`store_unfenced`].
+#[inline(always)]
+pub unsafe fn store<T: Copy>(dst: *mut T, value: T) {
+    fence::before_write();
+    // SAFETY: contract of this function.
+    unsafe { store_unfenced(dst, value) }
+    fence::after_write();
+}
+
+/// Reads a word by one load, between the fences of a read.
+///
+/// # Safety
+/// `src` must be a mapping readable for a `T` of 1, 2, 4 or 8 bytes, and aligned to its size.
+#[inline(always)]
+pub unsafe fn load<T: Copy>(src: *const T) -> T {
+    fence::before_read();
+    // SAFETY: contract of this function.
+    let value = unsafe { access::load(src) };
+    fence::after_read();
+    value
+}
+
+/// Writes a word by one store. [`before_write`] and [`after_write`] order it.
+///
+/// # Safety
+/// `dst` must be a mapping writable for a `T` of 1, 2, 4 or 8 bytes, and aligned to its size.
+#[inline(always)]
+pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
+    // SAFETY: contract of this function.
+    unsafe { access::store(dst, value) }
+}
+
+/// Copies `len` bytes of host memory to a mapping. [`before_write`] and [`after_write`] order it.
+///
+/// # Safety
+/// As for [`write_wc`].
+#[inline(always)]
+pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function; a word is aligned to `len`: `is_word`.
+    unsafe {
+        if is_word(dst.addr(), len) {
+            stores::of_width(dst, src, len);
+        } else {
+            (routine.write)(dst, src, len);
+        }
+    }
+}
+
+/// Copies each item from a mapping to host memory. [`before_read`] and [`after_read`] order them. Words too are read
+/// by the routine: its loads overlap, plain ones of write-combining memory do not.
+///
+/// # Safety
+/// Each item's `dst` and `src` must be as for [`read_wc`]. The CPU must run the routine.
+#[inline(always)]
+pub unsafe fn gather_unfenced(routine: &Routine, items: &[Item]) {
+    // SAFETY: contract of this function.
+    unsafe {
+        match routine.gather {
+            Some(gather) => gather(items),
+            None => items
+                .iter()
+                .for_each(|item| (routine.read)(item.dst, item.src, item.len)),
+        }
+    }
+}
+
+/// Orders every memory access before it against every one after it, whatever the mapping types:
+/// required after each copy while mappings of several types are live.
+#[inline]
+pub fn full_fence() {
+    fence::full();
+}
+
+/// Writes by `copy`, between the fences of a write.
+///
+/// # Safety
+/// As for [`write_wc`]; `copy` must be sound for the ranges.
+#[inline(always)]
+unsafe fn write(copy: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
+    fence::before_write();
+    // SAFETY: contract of this function.
+    unsafe { copy(dst, src, len) }
+    fence::after_write();
+}
+
+/// Reads by `copy`, between the fences of a read.
+///
+/// # Safety
+/// As for [`read_wc`]; `copy` must be sound for the ranges.
+#[inline(always)]
+unsafe fn read(copy: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
+    fence::before_read();
+    // SAFETY: contract of this function.
+    unsafe { copy(dst, src, len) }
+    fence::after_read();
+}
+
+/// The C library's memcpy.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes, and the two must not overlap.
+#[inline(always)]
+unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { ptr::copy_nonoverlapping(src, dst, len) }
+}

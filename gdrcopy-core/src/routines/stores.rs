@@ -1,0 +1,160 @@
+//! Stores to device memory: how every copy routine cuts a write.
+//!
+//! A write climbs a ladder of naturally aligned stores, each twice as wide, up to the alignment of
+//! the routine's widest store, runs on with that, and climbs down again. No store straddles a line,
+//! and each byte is stored once.
+
+use super::access;
+use super::routine::{BlockFn, LINE};
+
+/// One store of `len` bytes: 1, 2, 4 or 8.
+///
+/// # Safety
+/// As for [`super::write_wc`], and `dst` must be aligned to `len`.
+#[inline(always)]
+pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: `len` bytes are readable at `src` and writable at `dst`, which is aligned to `len`: contract of
+    // this function.
+    unsafe {
+        // 4 and 8 bytes come first: flags that programs poll have these sizes.
+        if len & 4 != 0 {
+            word::<u32>(dst, src);
+        } else if len & 8 != 0 {
+            word::<u64>(dst, src);
+        } else if len & 2 != 0 {
+            word::<u16>(dst, src);
+        } else {
+            word::<u8>(dst, src);
+        }
+    }
+}
+
+/// One store of a `T` that the compiler neither splits, merges nor drops.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for one `T`, and `dst` aligned to its size.
+#[inline(always)]
+unsafe fn word<T>(dst: *mut u8, src: *const u8) {
+    debug_assert!(dst.cast::<T>().is_aligned());
+    // SAFETY: a `T` is readable at `src` and writable at `dst`, which is aligned: contract of this function.
+    unsafe { access::store(dst.cast::<T>(), src.cast::<T>().read_unaligned()) }
+}
+
+/// Stores the line `dst` in `W`s.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for a line, and `dst` aligned to `W`.
+#[inline(always)]
+pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
+    for at in (0..LINE).step_by(size_of::<W>()) {
+        // SAFETY: the word lies in both lines.
+        unsafe { word::<W>(dst.add(at), src.add(at)) }
+    }
+}
+
+/// Copies whole lines by `store_line`, and the bytes before and after them by stores of at most one `W`.
+/// `H` is the word size between 8 bytes and `W`, or `W` itself if there is none.
+///
+/// # Safety
+/// As for [`super::write_wc`]. `store_line` must copy a line.
+#[inline(always)]
+pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, store_line: BlockFn) {
+    let mut rest = Rest { dst, src, len };
+    // SAFETY: `len` bytes are readable at `src` and writable at `dst`: contract of this function.
+    unsafe {
+        if rest.dst.addr() & (LINE - 1) != 0 {
+            rest.climb::<H, W>(LINE);
+        }
+        let lines = rest.len - rest.len % LINE;
+        for at in (0..lines).step_by(LINE) {
+            store_line(rest.dst.add(at), rest.src.add(at));
+        }
+        rest.advance(lines);
+        if rest.len > 0 {
+            rest.descend::<H, W>();
+        }
+    }
+}
+
+/// The part of a write that is still to be done.
+struct Rest {
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+}
+
+impl Rest {
+    /// Stores until `dst` is aligned to `boundary`, in `W`s and the smaller words that lead up to
+    /// one. Stops short where the next store would be longer than the rest.
+    #[inline(always)]
+    unsafe fn climb<H, W>(&mut self, boundary: usize) {
+        // SAFETY: each step stays inside the rest; the smaller words leave `dst` aligned to `W`,
+        // or a rest shorter than one.
+        unsafe {
+            self.climb_over::<u8, W>();
+            self.climb_over::<u16, W>();
+            self.climb_over::<u32, W>();
+            self.climb_over::<u64, W>();
+            self.climb_over::<H, W>();
+            while self.dst.addr() & (boundary - 1) != 0 && self.len >= size_of::<W>() {
+                self.store::<W>();
+            }
+        }
+    }
+
+    /// Stores the `T`, smaller than `W`, that stands between `dst` and an alignment of two `T`.
+    #[inline(always)]
+    unsafe fn climb_over<T, W>(&mut self) {
+        let size = size_of::<T>();
+        if size < size_of::<W>() && self.dst.addr() & size != 0 && self.len >= size {
+            // SAFETY: the rest holds a `T`. `dst` is aligned to it: a smaller word of the climb
+            // was only left out where the rest was shorter still.
+            unsafe { self.store::<T>() }
+        }
+    }
+
+    /// Stores all of the rest, in `W`s and then smaller words. `dst` must be aligned to `W`, or
+    /// to a word longer than the rest: as `climb` leaves it.
+    #[inline(always)]
+    unsafe fn descend<H, W>(&mut self) {
+        // SAFETY: each step stays inside the rest, and keeps `dst` aligned to the smaller words.
+        unsafe {
+            while self.len >= size_of::<W>() {
+                self.store::<W>();
+            }
+            self.descend_by::<H, W>();
+            self.descend_by::<u64, W>();
+            self.descend_by::<u32, W>();
+            self.descend_by::<u16, W>();
+            self.descend_by::<u8, W>();
+        }
+    }
+
+    /// Stores a `T`, smaller than `W`, if the rest holds one.
+    #[inline(always)]
+    unsafe fn descend_by<T, W>(&mut self) {
+        if size_of::<T>() < size_of::<W>() && self.len >= size_of::<T>() {
+            // SAFETY: the rest holds a `T`, and `descend` keeps `dst` aligned to it.
+            unsafe { self.store::<T>() }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store<T>(&mut self) {
+        // SAFETY: callers have checked that the rest holds a `T` and that `dst` is aligned to it.
+        unsafe {
+            word::<T>(self.dst, self.src);
+            self.advance(size_of::<T>());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn advance(&mut self, by: usize) {
+        // SAFETY: callers have just copied these `by` bytes, so both pointers stay in their ranges.
+        unsafe {
+            self.dst = self.dst.add(by);
+            self.src = self.src.add(by);
+        }
+        self.len -= by;
+    }
+}

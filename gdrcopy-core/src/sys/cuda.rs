@@ -1,0 +1,325 @@
+//! The CUDA driver, loaded when something needs it and never before.
+//!
+//! `host` has host memory that CUDA knows, `memory` GPU memory, `stream` the copy engine, `context` what is current in
+//! a thread; `capture` keeps all of it out of the graphs that the program captures.
+//!
+//! Result codes stay plain integers: a driver newer than this library may answer with any number. The
+//! library stays loaded once it is: others in the process use it too. No state here is locked while it
+//! is made, so that a child forked in the middle finds none that would make it wait.
+
+mod capture;
+pub mod context;
+pub mod host;
+pub mod memory;
+pub mod stream;
+
+use std::error::Error as _;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::mem::{ManuallyDrop, transmute};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use libloading::Library;
+use once_cell::race::OnceBox;
+
+use context::Place;
+
+use crate::error::{CudaError, CudaVersion, Error, Result};
+
+/// Attributes of a device.
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
+pub enum DeviceAttribute {
+    /// The CPU and the GPU share page tables: a coherent platform.
+    HostPageTables = 100,
+    /// Memory can be allocated and freed in the order of a stream. Not on GPUs in TCC mode.
+    MemoryPools = 115,
+    /// Memory can be exported as a dma-buf.
+    DmaBuf = 124,
+    /// Such a dma-buf can be mapped.
+    DmaBufMmap = 152,
+}
+
+/// A CUDA device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device(c_int);
+
+impl Device {
+    /// CUDA's number of it, as `CUDA_VISIBLE_DEVICES` leaves them.
+    pub fn ordinal(self) -> i32 {
+        self.0
+    }
+}
+
+const NOT_INITIALIZED: c_uint = 3;
+const HANDLE_TYPE_DMA_BUF_FD: c_int = 1;
+const RANGE_FLAG_PCIE: c_ulonglong = 1;
+
+type Context = *mut c_void;
+
+/// Attributes of an address that are integers or addresses.
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
+enum PointerAttribute {
+    Context = 1,
+    MemoryType = 2,
+    HostPointer = 4,
+    BufferId = 7,
+    IsManaged = 8,
+    DeviceOrdinal = 9,
+    RangeStart = 11,
+    RangeSize = 12,
+}
+
+macro_rules! functions {
+    ($($name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
+        /// CUDA's functions, each looked up at its first use: where one is missing, only what uses it fails. All return
+        /// a CUresult.
+        #[derive(Debug)]
+        pub struct Functions {
+            library: ManuallyDrop<Library>,
+            $($name: AtomicPtr<c_void>,)+
+        }
+
+        impl Functions {
+            fn of_library(library: ManuallyDrop<Library>) -> Functions {
+                Functions {
+                    library,
+                    $($name: AtomicPtr::new(ptr::null_mut()),)+
+                }
+            }
+
+            $(
+                fn $name(&self) -> Result<unsafe extern "C" fn($($argument),*) -> c_uint> {
+                    let address = self.find(&self.$name, concat!($symbol, "\0"))?;
+                    // SAFETY: not null, and the driver API gives the symbol this type.
+                    Ok(unsafe { transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_uint>(address) })
+                }
+            )+
+        }
+    };
+}
+
+functions! {
+    driver_version = "cuDriverGetVersion": fn(*mut c_int);
+    error_name = "cuGetErrorName": fn(c_uint, *mut *const c_char);
+    init = "cuInit": fn(c_uint);
+    device_count = "cuDeviceGetCount": fn(*mut c_int);
+    device = "cuDeviceGet": fn(*mut c_int, c_int);
+    device_attribute = "cuDeviceGetAttribute": fn(*mut c_int, c_int, c_int);
+    pointer_attribute = "cuPointerGetAttribute": fn(*mut c_void, c_int, c_ulonglong);
+    context = "cuCtxGetCurrent": fn(*mut Context);
+    set_context = "cuCtxSetCurrent": fn(Context);
+    context_device = "cuCtxGetDevice": fn(*mut c_int);
+    retain_context = "cuDevicePrimaryCtxRetain": fn(*mut Context, c_int);
+    release_context = "cuDevicePrimaryCtxRelease_v2": fn(c_int);
+    export = "cuMemGetHandleForAddressRange": fn(*mut c_void, c_ulonglong, usize, c_int, c_ulonglong);
+    alloc = "cuMemAlloc_v2": fn(*mut c_ulonglong, usize);
+    free = "cuMemFree_v2": fn(c_ulonglong);
+    free_async = "cuMemFreeAsync": fn(c_ulonglong, *mut c_void);
+    host_alloc = "cuMemHostAlloc": fn(*mut *mut c_void, usize, c_uint);
+    host_free = "cuMemFreeHost": fn(*mut c_void);
+    host_register = "cuMemHostRegister_v2": fn(*mut c_void, usize, c_uint);
+    host_unregister = "cuMemHostUnregister": fn(*mut c_void);
+    host_device_pointer = "cuMemHostGetDevicePointer_v2": fn(*mut c_ulonglong, *mut c_void, c_uint);
+    stream_create = "cuStreamCreate": fn(*mut *mut c_void, c_uint);
+    stream_destroy = "cuStreamDestroy_v2": fn(*mut c_void);
+    stream_query = "cuStreamQuery": fn(*mut c_void);
+    copy_to_host = "cuMemcpyDtoHAsync_v2": fn(*mut c_void, c_ulonglong, usize, *mut c_void);
+    copy_to_device = "cuMemcpyHtoDAsync_v2": fn(c_ulonglong, *const c_void, usize, *mut c_void);
+    exchange_capture_mode = "cuThreadExchangeStreamCaptureMode": fn(*mut c_uint);
+}
+
+impl Functions {
+    /// `symbol` ends with a zero byte: otherwise its copy with one would take memory.
+    #[inline(never)]
+    fn find(&self, found: &AtomicPtr<c_void>, symbol: &'static str) -> Result<*mut c_void> {
+        let known = found.load(Ordering::Relaxed);
+        if !known.is_null() {
+            return Ok(known);
+        }
+        // SAFETY: the symbol is looked up, and not used as anything yet; the library stays loaded.
+        let address = unsafe {
+            let symbol = self.library.get::<*mut c_void>(symbol).ok();
+            symbol.and_then(|symbol| symbol.try_as_raw_ptr())
+        };
+        let address = address.ok_or(Error::NoCudaFunction(symbol.trim_end_matches('\0')))?;
+        // Two threads may come here at once: both have found the same.
+        found.store(address, Ordering::Relaxed);
+        Ok(address)
+    }
+}
+
+/// A loaded CUDA driver.
+#[derive(Debug)]
+pub struct Driver {
+    cu: Functions,
+    version: i32,
+    /// Whether cuInit has succeeded.
+    is_initialized: AtomicBool,
+}
+
+/// The CUDA driver once it is loaded, or why it cannot be used.
+static LOADED: OnceBox<Result<Driver>> = OnceBox::new();
+
+/// The CUDA driver, loaded now if need be, if it is of this version or later (1000 × major + 10 × minor).
+/// Only its version is asked for, which needs no cuInit.
+pub fn load(needed: i32) -> Result<&'static Driver> {
+    let loaded = match LOADED.get() {
+        Some(loaded) => loaded,
+        None => {
+            let library = open_library().ok_or(Error::NoCuda)?;
+            // Two threads may come here at once: both load the same library, and one result is kept.
+            LOADED.get_or_init(|| Box::new(Driver::of_library(library)))
+        }
+    };
+    let driver = loaded.as_ref().map_err(Clone::clone)?;
+    let version = driver.version;
+    if version < needed {
+        return Err(Error::CudaTooOld { version, needed });
+    }
+    Ok(driver)
+}
+
+/// Loads the library, which then stays loaded.
+fn open_library() -> Option<ManuallyDrop<Library>> {
+    // The name with the version is the driver's own; the other one comes with the toolkit.
+    let mut names = ["libcuda.so.1", "libcuda.so"].into_iter();
+    names.find_map(|name| {
+        // SAFETY: loading the CUDA driver has no preconditions.
+        let library = unsafe { Library::new(name) };
+        let library = library.inspect_err(|error| {
+            let reason = error.source().map(ToString::to_string);
+            log::debug!("{name}: {}", reason.unwrap_or_else(|| error.to_string()));
+        });
+        library.map(ManuallyDrop::new).ok()
+    })
+}
+
+impl Driver {
+    fn of_library(library: ManuallyDrop<Library>) -> Result<Driver> {
+        let mut driver = Driver {
+            cu: Functions::of_library(library),
+            version: 0,
+            is_initialized: AtomicBool::new(false),
+        };
+        let mut version = 0;
+        // SAFETY: the output is a local variable.
+        let result = unsafe { driver.cu.driver_version()?(&mut version) };
+        driver.check("cuDriverGetVersion", result)?;
+        log::debug!("CUDA {}", CudaVersion(version));
+        driver.version = version;
+        Ok(driver)
+    }
+
+    fn check(&self, call: &'static str, result: c_uint) -> Result<()> {
+        match result {
+            0 => Ok(()),
+            code => Err(self.error(call, code)),
+        }
+    }
+
+    #[cold]
+    fn error(&self, call: &'static str, code: c_uint) -> Error {
+        let name = self.error_name(code);
+        let error = CudaError { code, name };
+        Error::Cuda { call, error }
+    }
+
+    /// Initializes CUDA in this process, unless that was done before.
+    pub fn init(&self) -> Result<()> {
+        if !self.is_initialized.load(Ordering::Relaxed) {
+            // SAFETY: cuInit takes flags, of which there are none.
+            self.check("cuInit", unsafe { self.cu.init()?(0) })?;
+            self.is_initialized.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The number of GPUs, if the process has initialized CUDA; does not initialize it.
+    pub fn device_count_if_initialized(&self) -> Result<Option<i32>> {
+        let mut count = 0;
+        // SAFETY: the output is a local variable.
+        match unsafe { self.cu.device_count()?(&mut count) } {
+            NOT_INITIALIZED => Ok(None),
+            result => self.check("cuDeviceGetCount", result).map(|()| Some(count)),
+        }
+    }
+
+    /// The GPU with this number.
+    pub fn device(&self, ordinal: i32) -> Result<Device> {
+        let mut device = 0;
+        // SAFETY: the output is a local variable.
+        self.check("cuDeviceGet", unsafe {
+            self.cu.device()?(&mut device, ordinal)
+        })?;
+        Ok(Device(device))
+    }
+
+    /// The device whose memory is at this address.
+    pub fn device_of(&self, address: u64) -> Result<Device> {
+        let ordinal = self.pointer_attribute(PointerAttribute::DeviceOrdinal, address)?;
+        self.device(ordinal as i32)
+    }
+
+    /// An attribute of the memory at an address that CUDA knows.
+    #[inline(never)]
+    fn pointer_attribute(&self, attribute: PointerAttribute, address: u64) -> Result<u64> {
+        let mut value = 0_u64;
+        let place = ptr::from_mut(&mut value).cast();
+        // SAFETY: the attributes are of at most 8 bytes, and the output is a local variable.
+        let result = unsafe { self.cu.pointer_attribute()?(place, attribute as c_int, address) };
+        self.check("cuPointerGetAttribute", result)?;
+        // Shorter ones fill the low bytes: CUDA exists for little-endian CPUs only.
+        Ok(value)
+    }
+
+    /// CUDA's number of the allocation at this address. It is never used again, unlike the address.
+    pub fn buffer_id(&self, address: u64) -> Result<u64> {
+        self.pointer_attribute(PointerAttribute::BufferId, address)
+    }
+
+    /// An attribute of a device, or `None` if the driver does not know it.
+    ///
+    /// # Errors
+    /// [`Error::NoCudaFunction`].
+    pub fn attribute(&self, device: Device, attribute: DeviceAttribute) -> Result<Option<i32>> {
+        let mut value = 0;
+        // SAFETY: the output is a local variable.
+        let result =
+            unsafe { self.cu.device_attribute()?(&mut value, attribute as c_int, device.0) };
+        Ok((result == 0).then_some(value))
+    }
+
+    /// A dma-buf of `len` bytes of memory from `address` on, both multiples of the host's page size.
+    pub fn export(
+        &self,
+        place: &Place,
+        address: u64,
+        len: usize,
+        over_pcie: bool,
+    ) -> Result<OwnedFd> {
+        let flags = if over_pcie { RANGE_FLAG_PCIE } else { 0 };
+        let export = self.cu.export()?;
+        self.in_context(place, || {
+            let mut fd: c_int = -1;
+            let place = ptr::from_mut(&mut fd).cast();
+            // SAFETY: the handle is an int; the range is only looked up.
+            self.check("cuMemGetHandleForAddressRange", unsafe {
+                export(place, address, len, HANDLE_TYPE_DMA_BUF_FD, flags)
+            })?;
+            // SAFETY: the descriptor is new and ours.
+            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        })
+    }
+
+    fn error_name(&self, code: c_uint) -> Option<&'static CStr> {
+        let mut name = ptr::null();
+        // SAFETY: the output is a local variable; names are constants of the driver, which stays loaded.
+        unsafe {
+            let found = self.cu.error_name().ok()?(code, &mut name) == 0 && !name.is_null();
+            found.then(|| CStr::from_ptr(name))
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Contexts: the one that is current in a thread, and those that objects live in.
+
+use std::ptr;
+
+use super::{Context, Device, Driver, PointerAttribute};
+use crate::cancel::Deferred;
+use crate::error::Result;
+use crate::sys::fork::Owner;
+use crate::types::GPU_PAGE_SIZE;
+
+/// Where a range of GPU memory is.
+#[derive(Debug)]
+pub struct Place {
+    pub device: Device,
+    /// The context that it was allocated in; null if that is unknown, or it belongs to none.
+    context: Context,
+    /// Whether CUDA knows an address in the range.
+    pub is_known: bool,
+}
+
+/// The last address of a range, and all in its first and last GPU page at which an allocation may start.
+fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
+    /// Allocations of CUDA start at multiples of it.
+    const UNIT: u64 = 512;
+    let end = address + len;
+    let first = address..end.min(address.saturating_add(GPU_PAGE_SIZE));
+    let last = first.end.max(end.saturating_sub(GPU_PAGE_SIZE))..end;
+    let starts = move |range: std::ops::Range<u64>| {
+        let first = range.start.checked_next_multiple_of(UNIT);
+        (first.unwrap_or(range.end)..range.end).step_by(UNIT as usize)
+    };
+    std::iter::once(end.saturating_sub(1))
+        .chain(starts(first))
+        .chain(starts(last))
+}
+
+impl Driver {
+    /// Where the memory in a range is. Its ends may lie in no allocation: programs round buffers out to GPU pages, and
+    /// CUDA exports such a range if there is an allocation in it. One that is in neither the first nor the last GPU page
+    /// is taken for memory of the calling thread's GPU, or of the only one.
+    ///
+    /// # Errors
+    /// CUDA's answer for the first address.
+    pub fn place_of(&self, address: u64, len: u64) -> Result<Place> {
+        let place = |address| {
+            let (device, context) = (self.device_of(address)?, self.context_of(address));
+            Ok(Place {
+                device,
+                context,
+                is_known: true,
+            })
+        };
+        place(address).or_else(|error| {
+            let mut others = addresses_inside(address, len);
+            if let Some(found) = others.find_map(|address| place(address).ok()) {
+                return Ok(found);
+            }
+            let device = self.current_device()?.or_else(|| self.only_device());
+            let guess = |device| Place {
+                device,
+                context: ptr::null_mut(),
+                is_known: false,
+            };
+            device.map(guess).ok_or(error)
+        })
+    }
+
+    /// Works with a context of the device current in the calling thread, and leaves the thread as it was.
+    /// The context of the memory itself comes before the device's primary one, which might have to be
+    /// created for the purpose: that takes GPU memory and hundreds of milliseconds.
+    pub(super) fn in_context<T>(
+        &self,
+        place: &Place,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let &Place {
+            device, context, ..
+        } = place;
+        if self.current_device()? == Some(device) {
+            return work();
+        }
+        if !context.is_null() {
+            return self.with_current(context, work);
+        }
+        let result = self.with_current(self.retain(device)?, work);
+        let released = self.release(device);
+        result.and_then(|value| released.map(|()| value))
+    }
+
+    /// Works with this context current in the calling thread, and leaves the thread as it was.
+    pub(super) fn with_current<T>(
+        &self,
+        context: Context,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let before = self.current()?;
+        if before == context {
+            return work();
+        }
+        self.set_current(context)?;
+        let result = work();
+        let restored = self.set_current(before);
+        result.and_then(|value| restored.map(|()| value))
+    }
+
+    #[inline(never)]
+    fn set_current(&self, context: Context) -> Result<()> {
+        // SAFETY: the context exists: CUDA has just named it as the thread's or the memory's, or it is retained, or its
+        // owner has found its buffer registered there.
+        let result = unsafe { self.cu.set_context()?(context) };
+        self.check("cuCtxSetCurrent", result)
+    }
+
+    /// The context that is current in the calling thread, or null.
+    #[inline(never)]
+    fn current(&self) -> Result<Context> {
+        let mut context = ptr::null_mut();
+        // SAFETY: the output is a local variable.
+        self.check("cuCtxGetCurrent", unsafe {
+            self.cu.context()?(&mut context)
+        })?;
+        Ok(context)
+    }
+
+    /// The device of the context that is current in the calling thread.
+    fn current_device(&self) -> Result<Option<Device>> {
+        if self.current()?.is_null() {
+            return Ok(None);
+        }
+        // Stand-ins for libcuda may lack it: then any context might be of any device.
+        let Ok(context_device) = self.cu.context_device() else {
+            return Ok(None);
+        };
+        let mut device = -1;
+        // SAFETY: the output is a local variable.
+        let result = unsafe { context_device(&mut device) };
+        self.check("cuCtxGetDevice", result)?;
+        Ok(Some(Device(device)))
+    }
+
+    fn only_device(&self) -> Option<Device> {
+        let gpus = self.device_count_if_initialized().ok()??;
+        (gpus == 1).then(|| self.device(0).ok())?
+    }
+
+    /// The device's primary context, which lives until `release`.
+    pub(super) fn retain(&self, device: Device) -> Result<Context> {
+        let mut context = ptr::null_mut();
+        // SAFETY: the output is a local variable.
+        let result = unsafe { self.cu.retain_context()?(&mut context, device.0) };
+        self.check("cuDevicePrimaryCtxRetain", result)?;
+        Ok(context)
+    }
+
+    pub(super) fn release(&self, device: Device) -> Result<()> {
+        // SAFETY: CUDA counts what is retained.
+        let result = unsafe { self.cu.release_context()?(device.0) };
+        self.check("cuDevicePrimaryCtxRelease", result)
+    }
+
+    /// The context that the memory at this address was allocated in; null for memory that belongs to none
+    /// (from cuMemCreate or a memory pool).
+    fn context_of(&self, address: u64) -> Context {
+        let context = self.pointer_attribute(PointerAttribute::Context, address);
+        context.map_or(ptr::null_mut(), |context| {
+            ptr::with_exposed_provenance_mut(context as usize)
+        })
+    }
+}
+
+/// The context that an object lives in. A primary one is retained for it.
+#[derive(Debug)]
+pub struct Home {
+    driver: &'static Driver,
+    context: Context,
+    retained: Option<Device>,
+    owner: Owner,
+}
+
+impl Home {
+    /// The calling thread's context, or else the primary one of GPU 0.
+    pub(super) fn of_thread(driver: &'static Driver) -> Result<Home> {
+        let context = driver.current()?;
+        match context.is_null() {
+            false => Ok(Home::borrowed(driver, context)),
+            true => Home::primary(driver, driver.device(0)?),
+        }
+    }
+
+    /// The context of GPU memory. Memory that belongs to none can be used in all of its GPU: then the calling
+    /// thread's, or else the primary one.
+    pub fn of_memory(driver: &'static Driver, address: u64) -> Result<Home> {
+        let context = driver.context_of(address);
+        if !context.is_null() {
+            return Ok(Home::borrowed(driver, context));
+        }
+        let device = driver.device_of(address)?;
+        if driver.current_device()? == Some(device) {
+            return Ok(Home::borrowed(driver, driver.current()?));
+        }
+        Home::primary(driver, device)
+    }
+
+    fn borrowed(driver: &'static Driver, context: Context) -> Home {
+        Home {
+            driver,
+            context,
+            retained: None,
+            owner: Owner::current(),
+        }
+    }
+
+    fn primary(driver: &'static Driver, device: Device) -> Result<Home> {
+        let context = driver.retain(device)?;
+        let retained = Some(device);
+        Ok(Home {
+            retained,
+            ..Home::borrowed(driver, context)
+        })
+    }
+
+    /// Works with it current in the calling thread, whatever is being captured. Cancellation of the thread waits.
+    pub(super) fn enter<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _deferred = Deferred::new();
+        let driver = self.driver;
+        driver.outside_captures(|| driver.with_current(self.context, work))
+    }
+
+    pub(super) fn driver(&self) -> &'static Driver {
+        self.driver
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
+    }
+}
+
+impl PartialEq for Home {
+    fn eq(&self, other: &Home) -> bool {
+        self.context == other.context
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if let Some(device) = self.retained.filter(|_| self.owner.is_current()) {
+            // A reset of the device does not change how often its context is retained.
+            let _ = self.driver.release(device);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_range_are_searched() {
+        let found = |address, len| addresses_inside(address, len).collect::<Vec<_>>();
+        assert_eq!(found(0x10000, 0), [0xffff]);
+        assert_eq!(found(0x10001, 0x400), [0x10400, 0x10200, 0x10400]);
+        let page: Vec<_> = (0x10000..0x20000).step_by(512).collect();
+        assert_eq!(found(0x10000, 0x10000)[1..], page);
+        let long = found(0x10000, 0x100_0000);
+        assert_eq!(long.len(), 1 + 2 * page.len());
+        assert_eq!(long[1..129], page);
+        assert_eq!(long[129], 0x100_0000);
+        assert_eq!(long[256], 0x100_fe00);
+        assert_eq!(
+            found(u64::MAX - 0x1ff, 0x1ff),
+            [u64::MAX - 1, u64::MAX - 0x1ff]
+        );
+    }
+}

@@ -1,0 +1,260 @@
+//! Public types shared by all modules: versions, flags, attributes, mapping types, the description of a pin.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+/// Size of a GPU page in bytes: pins are rounded out to it.
+pub const GPU_PAGE_SIZE: u64 = 1 << 16;
+
+/// A version `major.minor` of the driver or of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Changes when old programs stop working.
+    pub major: u32,
+    /// Changes when something is added.
+    pub minor: u32,
+}
+
+impl Version {
+    /// The API level this library implements: 2.6.
+    pub const API: Version = Version::new(2, 6);
+    /// The oldest kernel module this library works with: 2.0.
+    pub const OLDEST_GDRDRV: Version = Version::new(2, 0);
+
+    /// The version `major.minor`.
+    pub const fn new(major: u32, minor: u32) -> Version {
+        Version { major, minor }
+    }
+
+    /// Splits the driver's packed form, `major << 16 | minor`.
+    pub(crate) const fn unpack(packed: u32) -> Version {
+        Version::new(packed >> 16, packed & 0xffff)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Versions of the CUDA driver, 1000 × major + 10 × minor.
+pub mod cuda_version {
+    /// What is used of CUDA is in every version from this one on: 11.0.
+    pub const OLDEST: i32 = 11000;
+    /// The first that exports dma-bufs: 11.7.
+    pub const EXPORTS_DMA_BUFS: i32 = 11070;
+    /// The first whose dma-bufs can be mapped: 13.3.
+    pub const MAPS_DMA_BUFS: i32 = 13030;
+}
+
+/// How the CPU caches a mapping of GPU memory. The values are those of the C API and of the driver,
+/// where 0 stands for "not mapped".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u32)]
+pub enum MappingType {
+    /// Write-combining: stores gather in the CPU's write buffers, loads are uncached round trips.
+    WriteCombining = 1,
+    /// Cached like ordinary memory (coherent platforms such as Grace-Hopper and POWER9).
+    Caching = 2,
+    /// Device memory: naturally aligned accesses of at most 8 bytes (some arm64 platforms).
+    Device = 3,
+}
+
+impl MappingType {
+    /// The type that the driver answers for a mapping; `None` if it has taken the mapping away.
+    ///
+    /// A type that this library does not know is copied through as device memory is: naturally
+    /// aligned accesses of at most 8 bytes suit every kind of memory.
+    pub(crate) const fn from_driver(raw: u32) -> Option<MappingType> {
+        match (raw, raw::mapping_type(raw)) {
+            (0, _) => None,
+            (_, None) => Some(MappingType::Device),
+            (_, known) => known,
+        }
+    }
+}
+
+impl fmt::Display for MappingType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MappingType::WriteCombining => "Write Combining",
+            MappingType::Caching => "Caching",
+            MappingType::Device => "Device",
+        })
+    }
+}
+
+/// Which kind of mapping a caller asks for. The values are those of the C API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MapFlag {
+    /// The platform's default.
+    #[default]
+    Default,
+    /// Write-combining, or an error.
+    WriteCombining,
+    /// Cached, or an error.
+    Caching,
+    /// Device memory, or an error.
+    Device,
+}
+
+impl MapFlag {
+    /// The mapping type asked for; `None` leaves it to the driver.
+    pub(crate) const fn wanted(self) -> Option<MappingType> {
+        match self {
+            MapFlag::Default => None,
+            MapFlag::WriteCombining => Some(MappingType::WriteCombining),
+            MapFlag::Caching => Some(MappingType::Caching),
+            MapFlag::Device => Some(MappingType::Device),
+        }
+    }
+}
+
+/// How to pin a buffer. The bits are those of the C API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PinFlags(pub(crate) u32);
+
+impl PinFlags {
+    /// Nothing special.
+    pub const DEFAULT: PinFlags = PinFlags(0);
+    /// Go through PCIe also where the CPU and the GPU have a coherent link.
+    pub const FORCE_PCIE: PinFlags = PinFlags(1);
+
+    /// Whether the pin must go through PCIe.
+    pub const fn force_pcie(self) -> bool {
+        self.0 & PinFlags::FORCE_PCIE.0 != 0
+    }
+
+    /// The bits that have no meaning.
+    pub(crate) const fn unknown(self) -> u32 {
+        self.0 & !PinFlags::FORCE_PCIE.0
+    }
+}
+
+/// CUDA's peer-to-peer tokens of a buffer, which old drivers require for a pin. Zeros mean none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct P2pTokens {
+    /// `p2pToken` of `CUDA_POINTER_ATTRIBUTE_P2P_TOKENS`.
+    pub p2p_token: u64,
+    /// `vaSpaceToken` of the same.
+    pub va_space: u32,
+}
+
+/// A property of an open driver. The values are those of the C API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Attribute {
+    /// 1 if pinned memory stays alive and mapped until it is unpinned, even when it is freed before.
+    UsePersistentMapping = 1,
+    /// 1 if [`PinFlags::FORCE_PCIE`] can work.
+    SupportPinFlagForcePcie = 2,
+    /// 1 if the dma-buf backend is in use, 0 with gdrdrv.
+    UsingDmaBufMmap = 3,
+}
+
+/// The description of a pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Device address of the first pinned page: at most the address that was pinned.
+    pub va: u64,
+    /// Pinned bytes: the range rounded out to pages.
+    pub mapped_size: u64,
+    /// Size of a page in bytes.
+    pub page_size: u32,
+    /// CPU cycles the driver spent pinning.
+    pub tm_cycles: u64,
+    /// Frequency of that clock in kHz.
+    pub cycles_per_ms: u32,
+    /// How the pin is mapped now; `None` while it is not mapped.
+    pub mapping_type: Option<MappingType>,
+}
+
+/// The types as C programs and the driver pass them.
+pub mod raw {
+    use super::{Attribute, MapFlag, MappingType, PinFlags};
+
+    /// The mapping type with this value in the C API, if there is one.
+    pub const fn mapping_type(raw: u32) -> Option<MappingType> {
+        match raw {
+            1 => Some(MappingType::WriteCombining),
+            2 => Some(MappingType::Caching),
+            3 => Some(MappingType::Device),
+            _ => None,
+        }
+    }
+
+    /// The flag with this value in the C API, if there is one.
+    pub const fn map_flag(raw: i32) -> Option<MapFlag> {
+        match raw {
+            0 => Some(MapFlag::Default),
+            1 => Some(MapFlag::WriteCombining),
+            2 => Some(MapFlag::Caching),
+            3 => Some(MapFlag::Device),
+            _ => None,
+        }
+    }
+
+    /// The attribute with this value in the C API, if there is one.
+    pub const fn attribute(raw: u32) -> Option<Attribute> {
+        match raw {
+            1 => Some(Attribute::UsePersistentMapping),
+            2 => Some(Attribute::SupportPinFlagForcePcie),
+            3 => Some(Attribute::UsingDmaBufMmap),
+            _ => None,
+        }
+    }
+
+    /// The flags with these bits in the C API. Unknown bits are kept, and ignored by the driver call.
+    pub const fn pin_flags(bits: u32) -> PinFlags {
+        PinFlags(bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c_api_values_round_trip() {
+        for raw in 1..4 {
+            assert_eq!(raw::mapping_type(raw).map(|t| t as u32), Some(raw));
+            let flag = raw::map_flag(raw as i32).expect("a flag of the C API");
+            assert_eq!(flag.wanted(), raw::mapping_type(raw));
+            assert_eq!(raw::attribute(raw).map(|a| a as u32), Some(raw));
+        }
+        assert_eq!(raw::mapping_type(0), None);
+        assert_eq!(raw::mapping_type(4), None);
+        assert_eq!(raw::map_flag(0).map(MapFlag::wanted), Some(None));
+        assert_eq!(raw::map_flag(4), None);
+        assert_eq!(raw::map_flag(-1), None);
+        assert_eq!(raw::attribute(0), None);
+        assert_eq!(raw::attribute(4), None);
+    }
+
+    #[test]
+    fn unknown_mapping_types_of_a_driver_are_device_memory() {
+        assert_eq!(MappingType::from_driver(0), None);
+        let caching = Some(MappingType::Caching);
+        assert_eq!(MappingType::from_driver(2), caching);
+        for raw in [3, 4, u32::MAX] {
+            assert_eq!(MappingType::from_driver(raw), Some(MappingType::Device));
+        }
+    }
+
+    #[test]
+    fn packed_versions_compare_by_major_then_minor() {
+        assert_eq!(Version::unpack(0x0002_0006), Version::API);
+        assert!(Version::new(1, 9) < Version::OLDEST_GDRDRV);
+        assert!(Version::new(2, 99) < Version::new(3, 0));
+    }
+
+    #[test]
+    fn only_the_lowest_pin_flag_has_a_meaning() {
+        assert!(raw::pin_flags(3).force_pcie());
+        assert_eq!(raw::pin_flags(3).unknown(), 2);
+        assert!(!raw::pin_flags(2).force_pcie());
+    }
+}

@@ -1,0 +1,134 @@
+//! Every copy routine that this CPU runs, held against a byte-wise copy and against the rules for
+//! accesses to device memory.
+//!
+//! Builds with debug assertions thin the alignments out, unless `GDRCOPY_TEST_ALL` is set.
+
+use gdrcopy_core::routines;
+
+#[path = "copy_routines/bytes.rs"]
+mod bytes;
+#[path = "copy_routines/edges.rs"]
+mod edges;
+#[cfg(target_arch = "x86_64")]
+#[path = "copy_routines/fences.rs"]
+mod fences;
+#[cfg(target_arch = "x86_64")]
+#[path = "copy_routines/masked.rs"]
+mod masked;
+#[path = "copy_routines/subject.rs"]
+mod subject;
+#[cfg(target_arch = "x86_64")]
+#[path = "copy_routines/trace.rs"]
+mod trace;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use subject::Subject;
+
+#[test]
+fn writes_match_a_bytewise_copy() {
+    for subject in Subject::all() {
+        bytes::check_writes(subject);
+    }
+}
+
+#[test]
+fn reads_match_a_bytewise_copy() {
+    for subject in Subject::all() {
+        bytes::check_reads(subject);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no mprotect")]
+fn copies_stay_inside_their_pages() {
+    for subject in Subject::all() {
+        edges::check(subject);
+    }
+}
+
+/// A copy of one aligned word is one access: no reader sees a word that is half old, half new.
+#[test]
+#[cfg_attr(miri, ignore = "a data race for Rust, settled by the single access")]
+fn aligned_words_never_tear() {
+    for subject in Subject::all() {
+        for len in [2, 4, 8] {
+            write_untorn(subject, len);
+            read_untorn(subject, len);
+        }
+    }
+}
+
+const ROUNDS: usize = 20_000;
+
+/// The `len` bytes of `word` at both ends of the values that a word takes in these tests.
+fn is_whole(word: u64, len: usize) -> bool {
+    let all = u64::MAX >> (64 - 8 * len);
+    [0, all].contains(&(word & all))
+}
+
+fn write_untorn(subject: Subject, len: usize) {
+    let device = AtomicU64::new(0);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                let value = if round % 2 == 0 { u64::MAX } else { 0 };
+                // SAFETY: both sides hold 8 bytes, and the other thread only loads.
+                unsafe { subject.write(device.as_ptr().cast(), (&raw const value).cast(), len) };
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            let word = device.load(Ordering::Relaxed);
+            assert!(
+                is_whole(word, len),
+                "{}: a torn write of {len} bytes",
+                subject.name()
+            );
+        }
+    });
+}
+
+fn read_untorn(subject: Subject, len: usize) {
+    let device = AtomicU64::new(0);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                device.store(u64::MAX, Ordering::Relaxed);
+                device.store(0, Ordering::Relaxed);
+            }
+        });
+        let torn = (0..ROUNDS).any(|_| {
+            let mut word = 0;
+            // SAFETY: both sides hold 8 bytes, the only ones used in their line.
+            unsafe { subject.read((&raw mut word).cast(), device.as_ptr().cast(), len) };
+            !is_whole(word, len)
+        });
+        done.store(true, Ordering::Relaxed);
+        assert!(!torn, "{}: a torn read of {len} bytes", subject.name());
+    });
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(miri, ignore = "Miri has no signals")]
+fn every_access_is_natural_once_and_fenced() {
+    trace::check(&Subject::all(), &bytes::alignments());
+    // In one test: signal handlers are the process's.
+    fences::check(&Subject::all());
+    masked::check(&Subject::all());
+}
+
+#[test]
+fn copy_routines_are_found_by_name_and_the_best_one_otherwise() {
+    let best = routines::supported().next().expect("a routine").name();
+    for routine in routines::supported() {
+        let name = routine.name();
+        assert_eq!(routines::find(Some(name.as_ref())).name(), name);
+    }
+    assert_eq!(routines::find(Some("abacus".as_ref())).name(), best);
+    assert_eq!(routines::find(None).name(), best);
+}

@@ -1,0 +1,85 @@
+//! GPU memory, and those that allocate it.
+
+use std::fmt;
+
+use gdrcopy_core::error::Result;
+
+/// An allocation of GPU memory, freed when it is dropped.
+///
+/// Implemented by [`RawMemory`], by what a [`DeviceAllocator`] returns and, with the feature `cudarc-0-19`, by
+/// `CudaSlice` of the crate cudarc.
+///
+/// # Safety
+/// From construction to drop, and for any thread:
+/// - `address` and `len` return the same values;
+/// - the range is GPU memory that stays allocated;
+/// - whatever is written to it breaks no one's memory safety, because no safe Rust code has access to it other
+///   than through this value.
+#[expect(clippy::len_without_is_empty, reason = "an empty one is of no use")]
+pub unsafe trait DeviceMemory: fmt::Debug + Send + Sync {
+    /// Device address of its first byte.
+    fn address(&self) -> u64;
+
+    /// Its length in bytes.
+    fn len(&self) -> usize;
+}
+
+/// Allocates GPU memory for the chunks of a [`Pool`](crate::Pool).
+pub trait DeviceAllocator: fmt::Debug + Send + Sync {
+    /// Allocates `len` bytes at any alignment, of memory that can be pinned. Their contents are not specified.
+    ///
+    /// # Errors
+    /// What the allocator answers; with CUDA, [`Error::Cuda`](crate::Error::Cuda).
+    fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>>;
+}
+
+/// GPU memory that the caller owns: a `CUdeviceptr` and a length.
+///
+/// ```no_run
+/// # fn device_pointer() -> u64 { 0 }
+/// use gdrcopy::{Gdr, Pool};
+/// use gdrcopy::memory::RawMemory;
+/// let address = device_pointer(); // from cuMemAlloc
+/// // SAFETY: the 2 MiB stay allocated, and are used through the pool only.
+/// let memory = unsafe { RawMemory::new(address, 2 << 20) };
+/// let pool = Pool::of_memory(&Gdr::open()?, memory)?;
+/// # Ok::<(), gdrcopy::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct RawMemory {
+    address: u64,
+    len: usize,
+}
+
+impl RawMemory {
+    /// The `len` bytes from device address `address` (a `CUdeviceptr`) on.
+    ///
+    /// # Safety
+    /// Until it is dropped, and the buffers that a pool made of it are, the range must stay allocated, and be
+    /// written by GPU kernels, CUDA and the pool only: contract of [`DeviceMemory`].
+    pub unsafe fn new(address: u64, len: usize) -> RawMemory {
+        RawMemory { address, len }
+    }
+}
+
+// SAFETY: contract of `RawMemory::new`.
+unsafe impl DeviceMemory for RawMemory {
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+// SAFETY: as for the memory in the box.
+unsafe impl<M: DeviceMemory + ?Sized> DeviceMemory for Box<M> {
+    fn address(&self) -> u64 {
+        (**self).address()
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+}

@@ -1,0 +1,54 @@
+//! Host memory that CUDA has mapped for GPUs.
+#![forbid(unsafe_code)]
+
+use gdrcopy_core::error::Result;
+use gdrcopy_core::sys::cuda::host::RawHostMemory;
+
+/// Host memory that GPUs reach at a device address, for
+/// [`Backend::HostMemory`](crate::Backend::HostMemory): zeroed, page-locked, freed when dropped.
+///
+/// ```no_run
+/// use gdrcopy::memory::HostMemory;
+/// use gdrcopy::{Backend, Gdr, MapFlag, Mapped, PinFlags};
+///
+/// let memory = HostMemory::alloc(1 << 20)?;
+/// let gdr = Gdr::options().backend(Backend::HostMemory).open()?;
+/// // SAFETY: the memory outlives the mapping, and only GPU kernels use it.
+/// let pin = unsafe { gdr.pin(memory.device_address(), memory.len(), PinFlags::DEFAULT)? };
+/// pin.map(memory.len(), MapFlag::Default)?.write(0, b"GPU kernels read this over PCIe")?;
+/// # Ok::<(), gdrcopy::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct HostMemory {
+    raw: RawHostMemory,
+}
+
+impl HostMemory {
+    /// Allocates `len` bytes in the calling thread's context, or in the primary one of GPU 0 if the thread has none.
+    /// Initializes CUDA if need be. May wait for the GPU.
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`](crate::Error::EmptyRange); [`Error::NoCuda`](crate::Error::NoCuda),
+    /// [`Error::CudaTooOld`](crate::Error::CudaTooOld) below CUDA 11.7; [`Error::Cuda`](crate::Error::Cuda) with
+    /// CUDA's answer: `ENOMEM` when host memory cannot be page-locked.
+    pub fn alloc(len: usize) -> Result<HostMemory> {
+        let raw = RawHostMemory::alloc(len)?;
+        Ok(HostMemory { raw })
+    }
+
+    /// Where GPU kernels, and [`Gdr::pin`](crate::Gdr::pin), find it.
+    pub fn device_address(&self) -> u64 {
+        self.raw.device_address()
+    }
+
+    /// Where the CPU finds it. Using it is unsafe: the memory must be alive, and GPU kernels may write it at any time.
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.raw.as_mut_ptr()
+    }
+
+    /// Bytes in it.
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.raw.len()
+    }
+}

@@ -1,0 +1,179 @@
+//! Mapped GPU memory together with its allocation.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+
+use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::sys::fork::Owner;
+use gdrcopy_core::types::{GPU_PAGE_SIZE as PAGE, MapFlag, PinFlags};
+
+use crate::access::{Mapped, MappedSlice};
+use crate::gdr::Gdr;
+use crate::mapping::Mapping;
+use crate::memory::device::DeviceMemory;
+
+/// How memory is pinned and mapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use]
+pub struct MapOptions {
+    /// How it is pinned.
+    pub pin_flags: PinFlags,
+    /// How it is mapped.
+    pub map_flag: MapFlag,
+}
+
+impl MapOptions {
+    /// Pins with these flags.
+    pub fn pin_flags(mut self, flags: PinFlags) -> MapOptions {
+        self.pin_flags = flags;
+        self
+    }
+
+    /// Maps with this flag.
+    pub fn map_flag(mut self, flag: MapFlag) -> MapOptions {
+        self.map_flag = flag;
+        self
+    }
+}
+
+/// GPU memory that is pinned and mapped, and freed after that. Made by [`Gdr::map_owned`], without `unsafe`.
+///
+/// ```no_run
+/// use gdrcopy::memory::{CudaAllocator, DeviceAllocator, MapOptions};
+/// use gdrcopy::{Gdr, Mapped};
+/// let memory = CudaAllocator::new(0)?.allocate(1 << 20)?;
+/// let mapping = Gdr::open()?.map_owned(memory, MapOptions::default())?;
+/// mapping.write(0, b"straight into GPU memory")?;
+/// # Ok::<(), gdrcopy::Error>(())
+/// ```
+pub struct OwnedMapping<M: DeviceMemory> {
+    // Dropped in this order: unmapped and unpinned before the memory is freed.
+    mapping: Mapping,
+    memory: Kept<M>,
+}
+
+/// Memory that a forked child does not free: it is the parent's.
+struct Kept<M> {
+    memory: ManuallyDrop<M>,
+    owner: Owner,
+}
+
+impl<M> Kept<M> {
+    fn new(memory: M) -> Kept<M> {
+        Kept {
+            memory: ManuallyDrop::new(memory),
+            owner: Owner::current(),
+        }
+    }
+
+    fn into_inner(self) -> M {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: taken once: `this` is not dropped.
+        unsafe { ManuallyDrop::take(&mut this.memory) }
+    }
+}
+
+impl<M> Drop for Kept<M> {
+    fn drop(&mut self) {
+        if self.owner.is_current() {
+            // SAFETY: dropped once: here.
+            unsafe { ManuallyDrop::drop(&mut self.memory) }
+        }
+    }
+}
+
+/// The whole GPU pages of a range of memory.
+pub(crate) fn whole_pages(memory: &dyn DeviceMemory) -> Result<Range<u64>> {
+    let (start, len) = (memory.address(), memory.len() as u64);
+    let end = start.checked_add(len).ok_or(Error::RangeOverflow)? / PAGE * PAGE;
+    let start = start.checked_next_multiple_of(PAGE);
+    let start = start.ok_or(Error::RangeOverflow)?;
+    match start < end {
+        true => Ok(start..end),
+        false => Err(Error::EmptyRange),
+    }
+}
+
+impl Gdr {
+    /// Pins and maps all of this memory, and keeps it. It is freed when the mapping is dropped, or after an error.
+    ///
+    /// # Errors
+    /// As for [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
+    pub fn map_owned<M: DeviceMemory + 'static>(
+        &self,
+        memory: M,
+        options: MapOptions,
+    ) -> Result<OwnedMapping<M>> {
+        let (address, len) = (memory.address(), memory.len() as u64);
+        let end = address.checked_add(len).ok_or(Error::RangeOverflow)?;
+        OwnedMapping::of_range(self, memory, address..end, options)
+    }
+}
+
+impl<M: DeviceMemory> OwnedMapping<M> {
+    /// Pins and maps `range`, which is inside `memory`.
+    pub(crate) fn of_range(
+        gdr: &Gdr,
+        memory: M,
+        range: Range<u64>,
+        options: MapOptions,
+    ) -> Result<OwnedMapping<M>> {
+        let (start, all) = (memory.address(), memory.len() as u64);
+        assert!(start <= range.start && range.end - start <= all);
+        let memory = Kept::new(memory);
+        let len = (range.end - range.start) as usize;
+        // SAFETY: the range is part of `memory`, which is kept until the mapping is gone: contract of
+        // `DeviceMemory`.
+        let pin = unsafe { gdr.pin(range.start, len, options.pin_flags) }?;
+        Ok(OwnedMapping {
+            mapping: pin.map(len, options.map_flag)?,
+            memory,
+        })
+    }
+
+    /// Device address of its first byte.
+    pub fn device_address(&self) -> u64 {
+        self.mapping.device_address()
+    }
+
+    /// Bytes in it.
+    #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
+    pub fn len(&self) -> usize {
+        self.mapping.len()
+    }
+
+    /// Unmaps and unpins the memory, and returns it.
+    ///
+    /// # Errors
+    /// What munmap returned, with the mapping, which is unchanged.
+    #[expect(
+        clippy::result_large_err,
+        reason = "an error returns what it was called with"
+    )]
+    pub fn into_memory(self) -> std::result::Result<M, (Self, Error)> {
+        let OwnedMapping { mapping, memory } = self;
+        match mapping.unmap() {
+            Ok(()) => Ok(memory.into_inner()),
+            Err((mapping, error)) => Err((OwnedMapping { mapping, memory }, error)),
+        }
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        self.memory.owner
+    }
+}
+
+impl<M: DeviceMemory> Mapped for OwnedMapping<M> {
+    #[inline]
+    fn as_slice(&self) -> MappedSlice<'_> {
+        self.mapping.as_slice()
+    }
+}
+
+impl<M: DeviceMemory> fmt::Debug for OwnedMapping<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}+{:#x}", self.device_address(), self.len())
+    }
+}
