@@ -1,0 +1,392 @@
+//! Fails if modules of a crate import each other in a circle: `scripts/ci/check-modules.sh` runs it.
+//!
+//! A module, which is a file here, uses the file that defines an item which it imports, or names by a path. `pub use` by itself
+//! is no use: a `mod.rs` may re-export what its files define. Code under `cfg(test)` does not count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{env, fs};
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
+
+/// A module by its path: empty for the root of the crate.
+type Module = Vec<String>;
+
+/// What one file says, its inline modules included.
+#[derive(Default)]
+struct Source {
+    file: PathBuf,
+    items: BTreeSet<String>,
+    /// What imports call something, and its path from this module.
+    imports: BTreeMap<String, Vec<String>>,
+    /// Modules whose items all are imported.
+    globs: Vec<Vec<String>>,
+    /// Paths from this module, and their lines.
+    named: Vec<(Vec<String>, usize)>,
+}
+
+type Crate = BTreeMap<Module, Source>;
+
+fn main() -> ExitCode {
+    let mut status = ExitCode::SUCCESS;
+    for directory in env::args().skip(1) {
+        let mut sources = Crate::new();
+        let root = Path::new(&directory).join("lib.rs");
+        read(&mut sources, Module::new(), &root);
+        let uses = uses(&sources);
+        let circles = circles(&uses);
+        for circle in &circles {
+            status = ExitCode::FAILURE;
+            println!(
+                "{directory}: {} modules use each other in a circle:",
+                circle.len()
+            );
+            for module in circle {
+                for (used, line) in uses[module]
+                    .iter()
+                    .filter(|(used, _)| circle.contains(*used))
+                {
+                    let file = sources[*module].file.display();
+                    println!(
+                        "  {file}:{line}: {} uses {}",
+                        display(module),
+                        display(used)
+                    );
+                }
+            }
+        }
+        if circles.is_empty() {
+            println!("{directory}: {} modules, no circle", sources.len());
+        }
+    }
+    status
+}
+
+fn display(module: &Module) -> String {
+    ["crate"]
+        .into_iter()
+        .chain(module.iter().map(String::as_str))
+        .collect::<Vec<_>>()
+        .join("::")
+}
+
+/// Reads a module's file, and those of the modules that it declares.
+fn read(sources: &mut Crate, module: Module, file: &Path) {
+    let text =
+        fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let parsed =
+        syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let directory = match file.file_stem().and_then(|stem| stem.to_str()) {
+        Some("lib" | "mod") => file.parent().expect("a directory").to_owned(),
+        _ => file.with_extension(""),
+    };
+    let mut reader = Reader {
+        source: Source {
+            file: file.to_owned(),
+            ..Source::default()
+        },
+        inline: Vec::new(),
+        children: Vec::new(),
+    };
+    reader.visit_file(&parsed);
+    sources.insert(module.clone(), reader.source);
+    for (child, path) in reader.children {
+        let candidates = match path {
+            Some(path) => vec![file.with_file_name(path)],
+            None => vec![
+                directory.join(format!("{child}.rs")),
+                directory.join(&child).join("mod.rs"),
+            ],
+        };
+        let found = candidates.iter().find(|file| file.exists());
+        let file = found.unwrap_or_else(|| panic!("{}: no file of module {child}", file.display()));
+        let child = module.iter().cloned().chain([child]).collect();
+        read(sources, child, file);
+    }
+}
+
+struct Reader {
+    source: Source,
+    /// The inline modules around what is visited.
+    inline: Vec<String>,
+    /// Modules that have files, and the path that an attribute gives.
+    children: Vec<(String, Option<String>)>,
+}
+
+impl Reader {
+    /// Adds a path that is named here. In an inline module, `super` is the module around it, maybe the file's.
+    fn names(&mut self, mut path: Vec<String>, line: usize) {
+        for _ in 0..self.inline.len() {
+            match path.first().map(String::as_str) {
+                Some("super") => drop(path.remove(0)),
+                _ => break,
+            }
+        }
+        if !path.is_empty() && path != ["Self"] {
+            self.source.named.push((path, line));
+        }
+    }
+
+    fn import(&mut self, tree: &UseTree, mut prefix: Vec<String>, is_public: bool, line: usize) {
+        let (path, called) = match tree {
+            UseTree::Path(path) => {
+                prefix.push(path.ident.to_string());
+                return self.import(&path.tree, prefix, is_public, line);
+            }
+            UseTree::Group(group) => {
+                for tree in &group.items {
+                    self.import(tree, prefix.clone(), is_public, line);
+                }
+                return;
+            }
+            UseTree::Glob(_) => {
+                if self.inline.is_empty() {
+                    self.source.globs.push(prefix.clone());
+                }
+                if !is_public {
+                    self.names(prefix, line);
+                }
+                return;
+            }
+            UseTree::Name(name) => (name.ident.to_string(), name.ident.to_string()),
+            UseTree::Rename(rename) => (rename.ident.to_string(), rename.rename.to_string()),
+        };
+        let called = match &*path {
+            "self" => prefix.last().cloned().unwrap_or_default(),
+            _ => {
+                prefix.push(path);
+                called
+            }
+        };
+        if self.inline.is_empty() {
+            self.source.imports.insert(called, prefix.clone());
+        }
+        if !is_public {
+            self.names(prefix, line);
+        }
+    }
+
+    /// Paths in what is passed to a macro, whose syntax is not known.
+    fn macro_input(&mut self, tokens: TokenStream) {
+        let (mut path, mut line, mut colons) = (Vec::new(), 0, 0);
+        for token in tokens {
+            match token {
+                TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+                TokenTree::Ident(ident) => {
+                    if colons != 2 {
+                        self.names(std::mem::take(&mut path), line);
+                    }
+                    line = ident.span().start().line;
+                    path.push(ident.to_string());
+                    colons = 0;
+                }
+                other => {
+                    self.names(std::mem::take(&mut path), line);
+                    colons = 0;
+                    if let TokenTree::Group(group) = other {
+                        self.macro_input(group.stream());
+                    }
+                }
+            }
+        }
+        self.names(path, line);
+    }
+}
+
+/// Whether this is compiled for tests only.
+fn is_test(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let Ok(list) = attribute.meta.require_list() else {
+            return false;
+        };
+        let condition = list.tokens.to_string();
+        let is_test = condition == "test" || condition.replace(' ', "").starts_with("all(test,");
+        list.path.is_ident("cfg") && is_test
+    })
+}
+
+fn path_attribute(attributes: &[Attribute]) -> Option<String> {
+    attributes.iter().find_map(|attribute| {
+        let pair = attribute.meta.require_name_value().ok()?;
+        let syn::Expr::Lit(syn::ExprLit {
+            lit: syn::Lit::Str(text),
+            ..
+        }) = &pair.value
+        else {
+            return None;
+        };
+        pair.path.is_ident("path").then(|| text.value())
+    })
+}
+
+impl Visit<'_> for Reader {
+    fn visit_item(&mut self, item: &Item) {
+        let (attributes, name) = match item {
+            Item::Const(item) => (&item.attrs, Some(&item.ident)),
+            Item::Enum(item) => (&item.attrs, Some(&item.ident)),
+            Item::Fn(item) => (&item.attrs, Some(&item.sig.ident)),
+            Item::Macro(item) => (&item.attrs, item.ident.as_ref()),
+            Item::Static(item) => (&item.attrs, Some(&item.ident)),
+            Item::Struct(item) => (&item.attrs, Some(&item.ident)),
+            Item::Trait(item) => (&item.attrs, Some(&item.ident)),
+            Item::Type(item) => (&item.attrs, Some(&item.ident)),
+            Item::Union(item) => (&item.attrs, Some(&item.ident)),
+            Item::Mod(item) => (&item.attrs, None),
+            Item::Use(item) => (&item.attrs, None),
+            Item::Impl(item) => (&item.attrs, None),
+            _ => return visit::visit_item(self, item),
+        };
+        if is_test(attributes) {
+            return;
+        }
+        if let Some(name) = name.filter(|_| self.inline.is_empty()) {
+            self.source.items.insert(name.to_string());
+        }
+        visit::visit_item(self, item);
+    }
+
+    fn visit_item_mod(&mut self, item: &ItemMod) {
+        let name = item.ident.to_string();
+        if item.content.is_none() {
+            self.children.push((name, path_attribute(&item.attrs)));
+            return;
+        }
+        self.inline.push(name);
+        visit::visit_item_mod(self, item);
+        self.inline.pop();
+    }
+
+    fn visit_item_use(&mut self, item: &ItemUse) {
+        let line = item.use_token.span.start().line;
+        let is_public = !matches!(item.vis, Visibility::Inherited);
+        self.import(&item.tree, Vec::new(), is_public, line);
+    }
+
+    fn visit_visibility(&mut self, _: &Visibility) {} // `pub(super)` uses nothing.
+
+    fn visit_path(&mut self, path: &syn::Path) {
+        if let Some(first) = path
+            .segments
+            .first()
+            .filter(|_| path.leading_colon.is_none())
+        {
+            let line = first.ident.span().start().line;
+            self.names(
+                path.segments
+                    .iter()
+                    .map(|segment| segment.ident.to_string())
+                    .collect(),
+                line,
+            );
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, item: &syn::Macro) {
+        visit::visit_macro(self, item);
+        self.macro_input(item.tokens.clone());
+    }
+}
+
+/// The modules that each one uses, and a line that does.
+fn uses(sources: &Crate) -> BTreeMap<&Module, BTreeMap<&Module, usize>> {
+    let of = |(module, source): (_, &Source)| {
+        let mut used = BTreeMap::new();
+        for (path, line) in &source.named {
+            if let Some(found) = defined(sources, module, path, 0).filter(|&found| found != module)
+            {
+                used.entry(found).or_insert(*line);
+            }
+        }
+        (module, used)
+    };
+    sources.iter().map(of).collect()
+}
+
+/// The module that defines what `path` names in `module`; `None` if it is of no module of the crate.
+fn defined<'a>(
+    sources: &'a Crate,
+    module: &Module,
+    path: &[String],
+    depth: usize,
+) -> Option<&'a Module> {
+    if depth > 16 {
+        return None; // An import of itself.
+    }
+    let mut at = module.clone();
+    let mut rest = path;
+    while let Some((first, after)) = rest.split_first() {
+        let child: Module = at.iter().cloned().chain([first.clone()]).collect();
+        match &**first {
+            "crate" => at.clear(),
+            "self" => {}
+            "super" => drop(at.pop()?),
+            _ if path.len() == 1 && sources.contains_key(&child) => return None, // A variable.
+            _ if sources.contains_key(&child) => at = child,
+            _ => {
+                let source = &sources[&at];
+                if source.items.contains(first) {
+                    break;
+                }
+                if let Some(import) = source.imports.get(first) {
+                    let path: Vec<_> = import.iter().chain(after).cloned().collect();
+                    return defined(sources, &at, &path, depth + 1);
+                }
+                let through_glob = source.globs.iter().find_map(|glob| {
+                    let path: Vec<_> = glob.iter().chain(rest).cloned().collect();
+                    let found = defined(sources, &at, &path, depth + 1)?;
+                    sources[found].items.contains(first).then_some(found)
+                });
+                if through_glob.is_some() {
+                    return through_glob;
+                }
+                // An item that a macro makes, if the path leads here; else one of another crate.
+                if rest.len() == path.len() {
+                    return None;
+                }
+                break;
+            }
+        }
+        rest = after;
+    }
+    sources.get_key_value(&at).map(|(module, _)| module)
+}
+
+/// The groups of modules that reach each other.
+fn circles<'a>(
+    uses: &BTreeMap<&'a Module, BTreeMap<&'a Module, usize>>,
+) -> Vec<BTreeSet<&'a Module>> {
+    let reached = |from: &'a Module| {
+        let mut seen = BTreeSet::new();
+        let mut next = vec![from];
+        while let Some(module) = next.pop() {
+            next.extend(
+                uses[module]
+                    .keys()
+                    .copied()
+                    .filter(|&used| seen.insert(used)),
+            );
+        }
+        seen
+    };
+    let reached: BTreeMap<_, _> = uses
+        .keys()
+        .map(|&module| (module, reached(module)))
+        .collect();
+    let mut circles: Vec<BTreeSet<&Module>> = Vec::new();
+    for (&module, from_here) in &reached {
+        if from_here.contains(module) && !circles.iter().any(|circle| circle.contains(module)) {
+            circles.push(
+                from_here
+                    .iter()
+                    .copied()
+                    .filter(|&other| reached[other].contains(module))
+                    .collect(),
+            );
+        }
+    }
+    circles
+}
