@@ -55,11 +55,13 @@ impl RawMapping {
     }
 
     /// CPU address of byte 0.
+    #[inline]
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.first_page().wrapping_add(self.head)
     }
 
     /// CPU address of the first mapped page, which is the byte at [`Info::va`](crate::types::Info::va).
+    #[inline]
     pub fn first_page(&self) -> *mut u8 {
         self.region.address()
     }

@@ -61,6 +61,7 @@ impl MappingGuard {
             .map_err(|_| Error::AlreadyMapped)
     }
 
+    #[inline]
     pub(crate) fn device_address(&self) -> u64 {
         self.0.device_address
     }

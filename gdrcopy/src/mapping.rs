@@ -29,23 +29,27 @@ impl Mapping {
     }
 
     /// Device address of byte 0: [`Pin::address`](crate::Pin::address).
+    #[inline]
     pub fn device_address(&self) -> u64 {
         self.raw.device_address()
     }
 
     /// CPU address of byte 0. Using it is unsafe: the mapping must be alive, and accesses must suit the
     /// memory type.
+    #[inline]
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.raw.as_mut_ptr()
     }
 
     /// Mapped bytes, as passed to [`Pin::map`](crate::Pin::map).
     #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.raw.len()
     }
 
     /// How the CPU caches it.
+    #[inline]
     pub fn mapping_type(&self) -> MappingType {
         self.raw.mapping_type()
     }

@@ -36,6 +36,7 @@ impl Live {
     }
 
     /// The mapping's type.
+    #[inline]
     pub fn kind(&self) -> MappingType {
         self.kind
     }

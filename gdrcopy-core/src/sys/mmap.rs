@@ -78,17 +78,20 @@ impl Region {
     }
 
     /// Address of the first byte.
+    #[inline]
     pub fn address(&self) -> *mut u8 {
         self.address.as_ptr()
     }
 
     /// Bytes in it; of what `map` has mapped, a multiple of the page size.
     #[expect(clippy::len_without_is_empty, reason = "no region is empty")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// The process that mapped it.
+    #[inline]
     pub fn owner(&self) -> Owner {
         self.owner
     }

@@ -15,6 +15,7 @@ impl<'m> MappedSlice<'m> {
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if they are not all in this slice.
+    #[inline]
     pub fn array<T: Pod>(self, offset: usize, len: usize) -> Result<Array<'m, T>> {
         let bytes = len.saturating_mul(size_of::<T>());
         let outside = || self.outside(offset, bytes);
@@ -34,6 +35,7 @@ pub struct Array<'m, T> {
 
 impl<'m, T: Pod> Array<'m, T> {
     /// The elements of a slice that has exactly their size.
+    #[inline]
     pub(super) fn of_slice(bytes: MappedSlice<'m>, len: usize) -> Array<'m, T> {
         Array {
             bytes,
@@ -43,16 +45,19 @@ impl<'m, T: Pod> Array<'m, T> {
     }
 
     /// Elements in it.
+    #[inline]
     pub fn len(self) -> usize {
         self.len
     }
 
     /// Whether it has no elements.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
 
     /// Its memory.
+    #[inline]
     pub fn as_bytes(self) -> MappedSlice<'m> {
         self.bytes
     }
@@ -61,6 +66,7 @@ impl<'m, T: Pod> Array<'m, T> {
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`Error::ForkedChild`].
+    #[inline]
     pub fn get(self, index: usize) -> Result<T> {
         let mut value = T::zeroed();
         let offset = self.offset(index, 1)?;
@@ -72,6 +78,7 @@ impl<'m, T: Pod> Array<'m, T> {
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`Error::ForkedChild`]; nothing is written then.
+    #[inline]
     pub fn set(self, index: usize, value: T) -> Result<()> {
         let offset = self.offset(index, 1)?;
         self.bytes.write(offset, bytes_of(&value))
@@ -81,6 +88,7 @@ impl<'m, T: Pod> Array<'m, T> {
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`Error::ForkedChild`]; nothing is read then.
+    #[inline]
     pub fn read(self, index: usize, values: &mut [T]) -> Result<()> {
         let offset = self.offset(index, values.len())?;
         self.bytes.read(offset, cast_slice_mut(values))
@@ -90,12 +98,14 @@ impl<'m, T: Pod> Array<'m, T> {
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`Error::ForkedChild`]; nothing is written then.
+    #[inline]
     pub fn write(self, index: usize, values: &[T]) -> Result<()> {
         let offset = self.offset(index, values.len())?;
         self.bytes.write(offset, cast_slice(values))
     }
 
     /// Byte offset of `count` elements from `index` on.
+    #[inline]
     fn offset(self, index: usize, count: usize) -> Result<usize> {
         match self.len.checked_sub(index) {
             // The array's bytes are counted in a usize, and so are those before one of its elements.
@@ -114,6 +124,7 @@ impl<'m, T: Pod> Array<'m, T> {
     ///
     /// # Errors
     /// [`Error::OutOfArray`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
+    #[inline]
     pub fn word(self, index: usize) -> Result<Word<'m, T>> {
         self.bytes.word(self.offset(index, 1)?)
     }

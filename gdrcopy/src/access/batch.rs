@@ -15,6 +15,7 @@ impl<'m> MappedSlice<'m> {
     ///
     /// # Errors
     /// [`Error::ForkedChild`].
+    #[inline]
     pub fn batch(self) -> Result<Batch<'m>> {
         self.owner().check()?;
         Ok(Batch::new(self))
@@ -45,6 +46,7 @@ pub struct Batch<'m> {
 }
 
 impl<'m> Batch<'m> {
+    #[inline]
     pub(super) fn new(slice: MappedSlice<'m>) -> Batch<'m> {
         copy::begin_batch();
         Batch {
@@ -91,6 +93,7 @@ impl<'m> Batch<'m> {
 }
 
 impl Drop for Batch<'_> {
+    #[inline]
     fn drop(&mut self) {
         copy::end_batch();
     }

@@ -38,6 +38,7 @@ unsafe impl Sync for MappedSlice<'_> {}
 
 impl<'m> MappedSlice<'m> {
     /// `len` bytes of the region from `head` on, which must be inside.
+    #[inline]
     pub(crate) fn of_region(
         region: &'m Region,
         head: usize,
@@ -64,27 +65,32 @@ impl<'m> MappedSlice<'m> {
     }
 
     /// Bytes in it.
+    #[inline]
     pub fn len(self) -> usize {
         self.len
     }
 
     /// Whether it has no bytes.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
 
     /// CPU address of its first byte. Using it is unsafe: the mapping must be alive, and accesses must suit
     /// the memory type.
+    #[inline]
     pub fn as_mut_ptr(self) -> *mut u8 {
         self.start
     }
 
     /// Device address of its first byte, for GPU kernels and CUDA.
+    #[inline]
     pub fn device_address(self) -> u64 {
         self.device_address
     }
 
     /// How the CPU caches it.
+    #[inline]
     pub fn mapping_type(self) -> MappingType {
         self.mapping_type
     }
@@ -93,6 +99,7 @@ impl<'m> MappedSlice<'m> {
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if they are not all in this slice.
+    #[inline]
     pub fn slice(self, range: impl RangeBounds<usize>) -> Result<MappedSlice<'m>> {
         let start = match range.start_bound() {
             Bound::Included(&start) => Some(start),
@@ -122,6 +129,7 @@ impl<'m> MappedSlice<'m> {
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if `middle` is beyond the end.
+    #[inline]
     pub fn split_at(self, middle: usize) -> Result<(MappedSlice<'m>, MappedSlice<'m>)> {
         Ok((self.slice(..middle)?, self.slice(middle..)?))
     }
@@ -184,6 +192,7 @@ impl<'m> MappedSlice<'m> {
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if the slice is empty, [`Error::ForkedChild`].
+    #[inline]
     pub fn flush(self) -> Result<()> {
         self.owner.check()?;
         let byte = self.place(0, 1)?;
@@ -192,10 +201,12 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn kind(self) -> MappingType {
         self.kind
     }
 
+    #[inline]
     pub(super) fn owner(self) -> Owner {
         self.owner
     }

@@ -21,6 +21,7 @@ impl<'m> MappedSlice<'m> {
     ///
     /// # Errors
     /// [`Error::OutOfMapping`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
+    #[inline]
     pub fn word<T: Pod>(self, offset: usize) -> Result<Word<'m, T>> {
         Word::of_slice(self, offset)
     }
@@ -47,6 +48,7 @@ pub struct Word<'m, T> {
 }
 
 impl<T> Clone for Word<'_, T> {
+    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -61,6 +63,7 @@ unsafe impl<T: Pod> Sync for Word<'_, T> {}
 
 impl<'m, T: Pod> Word<'m, T> {
     /// The `T` at byte `offset`.
+    #[inline]
     fn of_slice(slice: MappedSlice<'m>, offset: usize) -> Result<Word<'m, T>> {
         const {
             assert!(
@@ -128,6 +131,7 @@ impl<'m, T: Pod> Word<'m, T> {
         }
     }
 
+    #[inline]
     pub(super) fn owner(self) -> Owner {
         self.owner
     }
@@ -152,6 +156,7 @@ impl<'m, T: Pod> Word<'m, T> {
         unsafe { copy::gather(kind, items) }
     }
 
+    #[inline]
     pub(super) fn kind(self) -> MappingType {
         self.kind
     }

@@ -19,12 +19,14 @@ pub struct PoolBuffer {
 
 impl PoolBuffer {
     /// Device address of its first byte, for GPU kernels and CUDA.
+    #[inline]
     pub fn device_address(&self) -> u64 {
         self.block.start
     }
 
     /// Bytes, as asked for.
     #[expect(clippy::len_without_is_empty, reason = "no buffer is empty")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }

@@ -42,6 +42,7 @@ impl Chunk {
     }
 
     /// The first `len` bytes of a block of this chunk.
+    #[inline]
     pub(super) fn slice(&self, block: Block, len: usize) -> MappedSlice<'_> {
         let offset = (block.start - self.memory.device_address()) as usize;
         let slice = self.memory.slice(offset..offset + len);

@@ -27,11 +27,13 @@ pub struct Counter<'m>(Word<'m, u64>);
 
 impl<'m> Counter<'m> {
     /// The counter in that word, as it is.
+    #[inline]
     pub fn new(word: Word<'m, u64>) -> Counter<'m> {
         Counter(word)
     }
 
     /// The word that it is.
+    #[inline]
     pub fn word(self) -> Word<'m, u64> {
         self.0
     }

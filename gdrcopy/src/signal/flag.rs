@@ -29,11 +29,13 @@ pub struct Flag<'m>(Word<'m, u32>);
 
 impl<'m> Flag<'m> {
     /// The flag in that word, as it is.
+    #[inline]
     pub fn new(word: Word<'m, u32>) -> Flag<'m> {
         Flag(word)
     }
 
     /// The word that it is.
+    #[inline]
     pub fn word(self) -> Word<'m, u32> {
         self.0
     }

@@ -19,26 +19,31 @@ impl Positions {
         Positions { slots }
     }
 
+    #[inline]
     pub(super) fn slots(self) -> u32 {
         self.slots
     }
 
     /// The slot of message `position`.
+    #[inline]
     pub(super) fn slot(self, position: u32) -> usize {
         (position & (self.slots - 1)) as usize
     }
 
     /// The sequence word of message `position` once the message is there.
+    #[inline]
     pub(super) fn full(self, position: u32) -> u32 {
         position.wrapping_add(1)
     }
 
     /// The sequence word in the place of that before: it is that of the message one lap earlier.
+    #[inline]
     pub(super) fn empty(self, position: u32) -> u32 {
         self.full(position).wrapping_sub(self.slots)
     }
 
     /// Slots that the producer may write, when the consumer is at `consumed`. `None` if it cannot be there.
+    #[inline]
     pub(super) fn room(self, sent: u32, consumed: u32) -> Option<u32> {
         self.slots.checked_sub(sent.wrapping_sub(consumed))
     }
@@ -63,6 +68,7 @@ impl Positions {
     }
 
     /// The slots of `count` messages from `position` on, at most all: up to the last slot, then from the first.
+    #[inline]
     pub(super) fn runs(self, position: u32, count: usize) -> [Range<usize>; 2] {
         let first = self.slot(position);
         let until_end = count.min(self.slots as usize - first);
