@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Counts the instructions of small copies, from the C entry to the return, under gdremu and callgrind; and of the crate's
-# `Word::store`. Fails if one takes more than it did when it was last made faster; `Word::store` may take the call and return
-# besides, which are inlined elsewhere.
+# Counts the instructions of small copies under gdremu and callgrind: of the C library, from the C entry to the return; and
+# of the crate, in a project with cargo's default release settings (tests/default_build), from the call of a function that
+# makes one access to its return. Fails if one takes more than it did when it was last made faster.
 #
 #   scripts/ci/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
 #
@@ -63,14 +63,20 @@ executed() {
     sed -n 's/.*Collected : \([0-9]*\)$/\1/p' "$work/log"
 }
 
-# The first copy, which chooses the routine, does not count.
-printf '%-10s %6s  %s\n' direction bytes instructions
+# check NAME LIMIT FUNCTION PROGRAM ARGUMENT…: counts a call of FUNCTION, which PROGRAM makes as often as its last argument
+# says. The first call, which chooses the copy routine, does not count.
+check() {
+    local name=$1 limit=$2 each
+    shift 2
+    each=$((($(executed "$@" 1001) - $(executed "$@" 1)) / 1000))
+    printf '%-18s %6d\n' "$name" $each
+    [ "$each" -gt 0 ] || die "$name: nothing was counted"
+    [ "$each" -le "$limit" ] || die "$name takes $each instructions, more than $limit"
+}
+
+echo "C library:"
 while read -r direction size limit; do
-    copies=('gdr_copy_*_mapping' "$work/copies" "$direction" "$size")
-    each=$((($(executed "${copies[@]}" 1001) - $(executed "${copies[@]}" 1)) / 1000))
-    printf '%-10s %6d  %d\n' "$direction" "$size" $each
-    [ "$each" -gt 0 ] || die "nothing was counted"
-    [ "$each" -le "$limit" ] || die "a $direction of $size bytes takes $each instructions, more than $limit"
+    check "$direction $size" "$limit" 'gdr_copy_*_mapping' "$work/copies" "$direction" "$size"
 done <<END
 write 4 41
 write 8 43
@@ -80,9 +86,29 @@ read 8 41
 read 64 106
 END
 
-cargo build --quiet --release --package gdrcopy --example word_store
-store=('word_store::store*' "$built/examples/word_store")
-each=$((($(executed "${store[@]}" 1001) - $(executed "${store[@]}" 1)) / 1000))
-printf '%-10s %6d  %d\n' Word::store 4 $each
-[ "$each" -gt 0 ] || die "no Word::store was counted"
-[ "$each" -le 14 ] || die "Word::store takes $each instructions, more than 14"
+# A copy, with the versions of our Cargo.lock: cargo writes a Cargo.lock beside Cargo.toml.
+project=${CARGO_TARGET_DIR:-$PWD/target}/default_build
+mkdir -p "$project"
+cp -r tests/default_build/Cargo.toml tests/default_build/src Cargo.lock "$project"
+sed -i "s|\.\./\.\./gdrcopy|$PWD/gdrcopy|" "$project/Cargo.toml"
+CARGO_TARGET_DIR=$project/target cargo build --quiet --offline --release --manifest-path "$project/Cargo.toml"
+
+echo "crate, default build:"
+while read -r access limit; do
+    check "$access" "$limit" "default_build::counted::$access*" "$project/target/release/default-build" "$access"
+done <<END
+word_store 15
+word_load 15
+make_word_and_load 28
+slice_write_8 35
+slice_write_64 61
+slice_read_64 107
+buffer_write_64 81
+array_set 41
+batch_of_lines 731
+batch_of_words 162
+gather_of_words 2000
+gather_of_lines 1700
+ring_send 237
+ring_receive 800
+END

@@ -1,0 +1,86 @@
+//! `default-build ACCESS COUNT`: makes an access to GPU memory COUNT times, at most 1024. What is counted is the
+//! function of `counted` with the access's name.
+#![forbid(unsafe_code)]
+
+mod counted;
+
+use std::env;
+use std::hint::black_box;
+
+use gdrcopy::{CudaAllocator, Gdr, Pool, Ring, Word, Words};
+
+/// Slots of a ring: the sender finds room for every message, and the receiver finds every message there.
+const SLOTS: u32 = 1024;
+/// Where the library puts the ring's sequence words, as kernels know it.
+const SEQUENCES: usize = 64;
+/// Items of a batch and of a gather.
+const ITEMS: usize = 16;
+/// Bytes from one item to the next: items share no page.
+const STRIDE: usize = 4096 + 64;
+
+fn main() -> gdrcopy::Result<()> {
+    let mut args = env::args().skip(1);
+    let access = args.next().expect("an access");
+    let count: usize = args
+        .next()
+        .and_then(|text| text.parse().ok())
+        .expect("a number");
+    assert!(count <= SLOTS as usize, "a lap of the ring");
+
+    let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
+    let buffer = pool.alloc_zeroed(1 << 20)?;
+    let memory = buffer.as_slice();
+    let ring_memory = memory.slice(512 << 10..)?;
+
+    let word: Word<'_, u64> = memory.word(0)?;
+    let words: [Word<'_, u64>; ITEMS] =
+        std::array::from_fn(|i| memory.word(i * STRIDE).expect("a word"));
+    let gathered: Words<'_, u64> = words.into_iter().collect();
+    let array = memory.array::<u64>(0, 1024)?;
+    let ring = || Ring::<[u32; 4]>::new(ring_memory, SLOTS);
+    let mut sender = ring()?.into_sender();
+    let mut receiver = ring()?.into_receiver();
+    if access == "ring_receive" {
+        let sequences: Vec<u32> = (1..=SLOTS).collect();
+        ring_memory
+            .array(SEQUENCES, sequences.len())?
+            .write(0, &sequences)?;
+    }
+
+    let mut line = [1; 64];
+    let mut lines = [[0; 64]; ITEMS];
+    for i in 0..count {
+        // An offset that the compiler does not know.
+        let at = black_box(64 * (i % 64));
+        match &*access {
+            "word_store" => counted::word_store(word, i as u64),
+            "word_load" => drop(black_box(counted::word_load(word))),
+            "make_word_and_load" => drop(black_box(counted::make_word_and_load(memory, at)?)),
+            "slice_write_8" => counted::slice_write_8(memory, at, &[1; 8])?,
+            "slice_write_64" => counted::slice_write_64(memory, at, &line)?,
+            "slice_read_64" => counted::slice_read_64(memory, at, &mut line)?,
+            "buffer_write_64" => counted::buffer_write_64(&buffer, at, &line)?,
+            "array_set" => counted::array_set(array, at / 8, 1)?,
+            "batch_of_lines" => counted::batch_of_lines(memory, &places(), &line)?,
+            "batch_of_words" => counted::batch_of_words(memory, &words, 1)?,
+            "gather_of_words" => counted::gather_of_words(&gathered, &mut [0; ITEMS]),
+            "gather_of_lines" => {
+                let mut offset = 0;
+                let mut items = lines.each_mut().map(|line| {
+                    offset += STRIDE;
+                    (offset, &mut line[..])
+                });
+                counted::gather_of_lines(memory, &mut items)?;
+            }
+            "ring_send" => counted::ring_send(&mut sender, &[1; 4])?,
+            "ring_receive" => assert_eq!(counted::ring_receive(&mut receiver, &mut [[0; 4]])?, 1),
+            _ => panic!("unknown access: {access}"),
+        }
+    }
+    Ok(())
+}
+
+/// Where the items of batches and gathers are.
+fn places() -> [usize; ITEMS] {
+    std::array::from_fn(|i| i * STRIDE)
+}
