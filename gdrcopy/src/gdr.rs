@@ -110,10 +110,13 @@ impl Gdr {
 
 /// How to open a source of GPU memory. Made by [`Gdr::options`].
 ///
-/// ```no_run
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
 /// use gdrcopy::{Backend, Gdr};
 /// let gdr = Gdr::options().backend(Backend::DmaBuf).open()?;
-/// # Ok::<(), gdrcopy::Error>(())
+/// # Ok(())
+/// # });
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "it opens nothing until `open` is called"]

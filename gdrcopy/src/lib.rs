@@ -3,11 +3,12 @@
 //! The GPU's memory is pinned by the kernel module gdrdrv, or exported by CUDA as a dma-buf, and mapped
 //! into this process. No C library is needed, at build time or at run time.
 //!
-//! ```no_run
-//! # fn device_pointer() -> u64 { 0 }
+//! ```
+//! # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+//! # gpu::run(|gpu| {
+//! # let device_pointer = || gpu.device_pointer();
 //! use gdrcopy::{Gdr, MapFlag, Mapped, PinFlags};
 //!
-//! # fn main() -> Result<(), gdrcopy::Error> {
 //! let address = device_pointer(); // from cuMemAlloc or cudaMalloc, of any alignment
 //! let gdr = Gdr::open()?;
 //! // The memory stays allocated until the mapping is dropped, and holds plain bytes.
@@ -24,7 +25,7 @@
 //! }
 //! batch.commit();
 //! # Ok(())
-//! # }
+//! # });
 //! ```
 //!
 //! Pinning is unsafe, because only the caller knows whose memory it is; everything after it is safe, and takes

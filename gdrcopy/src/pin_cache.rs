@@ -24,9 +24,11 @@ use gdrcopy_core::types::{MapFlag, PinFlags};
 /// for at these addresses, or the entry is the least recently used one of more bytes than the cache is for, or
 /// [`PinCache::invalidate`]. Threads share the cache by reference.
 ///
-/// ```no_run
-/// # fn device_pointer() -> u64 { 0 }
-/// use gdrcopy::{Gdr, PinCache};
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
+/// # let device_pointer = || gpu.device_pointer();
+/// use gdrcopy::{Gdr, Mapped, PinCache};
 /// let cache = PinCache::new(&Gdr::open()?, 64 << 20)?;
 /// let address = device_pointer(); // from cuMemAlloc
 /// // SAFETY: the memory stays allocated, and is used by this mapping only.
@@ -34,7 +36,8 @@ use gdrcopy_core::types::{MapFlag, PinFlags};
 /// mapping.write(0, b"data")?;
 /// drop(mapping);
 /// cache.invalidate(address, 1 << 20)?; // before cuMemFree
-/// # Ok::<(), gdrcopy::Error>(())
+/// # Ok(())
+/// # });
 /// ```
 #[derive(Debug)]
 pub struct PinCache {

@@ -30,14 +30,17 @@ const WRITE_CROSSOVER: usize = 1 << 20;
 /// context of the GPU memory. Threads that copy at the same time each get their own; all are kept
 /// until the `Transfer` is dropped.
 ///
-/// ```no_run
-/// # fn mapping() -> gdrcopy::Mapping { unimplemented!() }
-/// let mapping = mapping();
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
+/// # let mapping = gpu.mapping()?;
+/// use gdrcopy::Mapped;
 /// let transfer = gdrcopy::Transfer::new();
 /// let mut bytes = vec![0; 1 << 20];
 /// let route = transfer.read(mapping.slice(4096..)?, &mut bytes)?;
 /// assert_eq!(route, gdrcopy::transfer::Route::Buffered);
-/// # Ok::<(), gdrcopy::Error>(())
+/// # Ok(())
+/// # });
 /// ```
 ///
 /// # Order

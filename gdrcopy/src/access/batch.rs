@@ -28,15 +28,18 @@ impl<'m> MappedSlice<'m> {
 /// bytes. [`Batch::commit`] pushes them out; so does dropping the batch. A flag that says that the data of a
 /// batch is there must be written after the commit.
 ///
-/// ```no_run
-/// # fn f(mapping: gdrcopy::Mapping) -> gdrcopy::Result<()> {
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
+/// # let mapping = gpu.mapping()?;
+/// use gdrcopy::Mapped;
 /// let mut batch = mapping.batch()?;
 /// batch.write(0, b"head")?;
 /// batch.write(4096, b"body")?;
 /// batch.commit();
 /// mapping.word::<u32>(8192)?.store(1);
 /// # Ok(())
-/// # }
+/// # });
 /// ```
 #[must_use = "a batch ends where it is dropped"]
 pub struct Batch<'m> {

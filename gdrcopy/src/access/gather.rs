@@ -12,14 +12,17 @@ use crate::access::word::Word;
 /// takes a small multiple of polling one. On write-combining memory the loads are streaming loads, because
 /// plain ones never overlap there; they take the word's line, or a part of it that holds the word.
 ///
-/// ```no_run
-/// # fn f(mapping: gdrcopy::Mapping) -> gdrcopy::Result<()> {
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
+/// # let mapping = gpu.mapping()?;
+/// use gdrcopy::Mapped;
 /// use gdrcopy::Words;
 /// let flags: Words<'_, u32> = (0..64).map(|i| mapping.word(64 * i)).collect::<Result<_, _>>()?;
 /// let mut values = [0; 64];
 /// flags.load_all(&mut values);
 /// # Ok(())
-/// # }
+/// # });
 /// ```
 #[derive(Clone, Debug)]
 pub struct Words<'m, T> {

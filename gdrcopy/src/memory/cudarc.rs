@@ -25,15 +25,16 @@ unsafe impl DeviceMemory for CudaSlice<u8> {
 /// them in the order of the stream where the GPU supports memory pools, and otherwise, as in TCC mode, by
 /// cuMemFree.
 ///
-/// ```no_run
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
 /// use cudarc::driver::CudaContext;
-/// use gdrcopy::{Gdr, Pool};
 /// use gdrcopy::memory::CudarcAllocator;
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use gdrcopy::{Gdr, Pool};
 /// let stream = CudaContext::new(0)?.new_stream()?;
 /// let pool = Pool::new(&Gdr::open()?, CudarcAllocator::new(stream));
 /// # Ok(())
-/// # }
+/// # });
 /// ```
 #[derive(Clone, Debug)]
 pub struct CudarcAllocator {

@@ -35,15 +35,18 @@ pub trait DeviceAllocator: fmt::Debug + Send + Sync {
 
 /// GPU memory that the caller owns: a `CUdeviceptr` and a length.
 ///
-/// ```no_run
-/// # fn device_pointer() -> u64 { 0 }
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
+/// # let device_pointer = || gpu.device_pointer();
 /// use gdrcopy::{Gdr, Pool};
 /// use gdrcopy::memory::RawMemory;
 /// let address = device_pointer(); // from cuMemAlloc
 /// // SAFETY: the 2 MiB stay allocated, and are used through the pool only.
 /// let memory = unsafe { RawMemory::new(address, 2 << 20) };
 /// let pool = Pool::of_memory(&Gdr::open()?, memory)?;
-/// # Ok::<(), gdrcopy::Error>(())
+/// # Ok(())
+/// # });
 /// ```
 #[derive(Debug)]
 pub struct RawMemory {

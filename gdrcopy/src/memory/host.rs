@@ -7,7 +7,9 @@ use gdrcopy_core::sys::cuda::host::RawHostMemory;
 /// Host memory that GPUs reach at a device address, for
 /// [`Backend::HostMemory`](crate::Backend::HostMemory): zeroed, page-locked, freed when dropped.
 ///
-/// ```no_run
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
 /// use gdrcopy::memory::HostMemory;
 /// use gdrcopy::{Backend, Gdr, MapFlag, Mapped, PinFlags};
 ///
@@ -16,7 +18,8 @@ use gdrcopy_core::sys::cuda::host::RawHostMemory;
 /// // SAFETY: the memory outlives the mapping, and only GPU kernels use it.
 /// let pin = unsafe { gdr.pin(memory.device_address(), memory.len(), PinFlags::DEFAULT)? };
 /// pin.map(memory.len(), MapFlag::Default)?.write(0, b"GPU kernels read this over PCIe")?;
-/// # Ok::<(), gdrcopy::Error>(())
+/// # Ok(())
+/// # });
 /// ```
 #[derive(Debug)]
 pub struct HostMemory {

@@ -40,13 +40,16 @@ impl MapOptions {
 
 /// GPU memory that is pinned and mapped, and freed after that. Made by [`Gdr::map_owned`], without `unsafe`.
 ///
-/// ```no_run
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
 /// use gdrcopy::memory::{CudaAllocator, DeviceAllocator, MapOptions};
 /// use gdrcopy::{Gdr, Mapped};
 /// let memory = CudaAllocator::new(0)?.allocate(1 << 20)?;
 /// let mapping = Gdr::open()?.map_owned(memory, MapOptions::default())?;
 /// mapping.write(0, b"straight into GPU memory")?;
-/// # Ok::<(), gdrcopy::Error>(())
+/// # Ok(())
+/// # });
 /// ```
 pub struct OwnedMapping<M: DeviceMemory> {
     // Dropped in this order: unmapped and unpinned before the memory is freed.

@@ -48,9 +48,11 @@ use sync::{Arc, Mutex, Weak};
 /// Shared chunks are kept until [`Pool::trim`] or until the pool and the last of their buffers are dropped.
 /// Dropping a pool while buffers exist leaves them valid; debug builds log a warning.
 ///
-/// ```no_run
-/// use gdrcopy::{Gdr, Pool};
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
 /// use gdrcopy::memory::CudaAllocator;
+/// use gdrcopy::{Gdr, Mapped, Pool};
 /// let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
 /// let flag = pool.alloc_zeroed(4)?;
 /// let data = pool.alloc_aligned(1000, 256)?;
@@ -62,7 +64,8 @@ use sync::{Arc, Mutex, Weak};
 ///     });
 /// });
 /// println!("a GPU kernel polls the flag at {:#x}", flag.device_address());
-/// # Ok::<(), gdrcopy::Error>(())
+/// # Ok(())
+/// # });
 /// ```
 #[derive(Debug)]
 pub struct Pool {

@@ -12,15 +12,19 @@ use gdrcopy_core::error::Result;
 ///
 /// All functions panic in a forked child of the process that made the mapping.
 ///
-/// ```no_run
-/// # fn f(mapping: gdrcopy::Mapping) -> gdrcopy::Result<()> {
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
+/// # let mapping = gpu.mapping()?;
+/// use gdrcopy::Mapped;
 /// use gdrcopy::signal::Counter;
 /// let mut begun = Counter::new(mapping.word(0)?).writer();
 /// let done = Counter::new(mapping.word(64)?);
 /// let jobs = begun.add(3);
+/// # mapping.word::<u64>(64)?.store(jobs); // As a GPU kernel does.
 /// done.wait_for(jobs, None)?;
 /// # Ok(())
-/// # }
+/// # });
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Counter<'m>(Word<'m, u64>);

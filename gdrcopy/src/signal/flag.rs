@@ -14,15 +14,19 @@ use gdrcopy_core::error::Result;
 ///
 /// All functions panic in a forked child of the process that made the mapping.
 ///
-/// ```no_run
-/// # fn f(mapping: gdrcopy::Mapping) -> gdrcopy::Result<()> {
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
+/// # let mapping = gpu.mapping()?;
+/// use gdrcopy::Mapped;
 /// use gdrcopy::signal::Flag;
 /// let (request, answer) = (Flag::new(mapping.word(0)?), Flag::new(mapping.word(64)?));
 /// mapping.write(128, b"what to do")?;
 /// request.set(1);
+/// # mapping.word::<u32>(64)?.store(1); // As a GPU kernel does.
 /// answer.wait(1, None)?;
 /// # Ok(())
-/// # }
+/// # });
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Flag<'m>(Word<'m, u32>);

@@ -22,8 +22,11 @@ use crate::signal::ring::positions::Positions;
 /// The memory is best aligned to 64 bytes, and must be to 4. Messages of a multiple of 16 bytes are written and
 /// read fastest.
 ///
-/// ```no_run
-/// # fn f(mapping: gdrcopy::Mapping) -> gdrcopy::Result<()> {
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
+/// # let mapping = gpu.mapping()?;
+/// use gdrcopy::Mapped;
 /// use gdrcopy::signal::Ring;
 /// const SLOTS: u32 = 64;
 /// let memory = mapping.slice(..Ring::<[u32; 4]>::bytes(SLOTS))?;
@@ -31,7 +34,7 @@ use crate::signal::ring::positions::Positions;
 /// // Launch the kernel that receives, then:
 /// sender.send(&[1, 2, 3, 4], None)?;
 /// # Ok(())
-/// # }
+/// # });
 /// ```
 pub struct Ring<'m, T> {
     pub(super) positions: Positions,
