@@ -6,10 +6,10 @@ use gdrcopy_core::RawGdr;
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};
 
-use crate::dma::Reads;
 use crate::error::{Error, Result};
 use crate::handles::{self, Table};
 use crate::objects::{GdrEntry, PinEntry};
+use crate::reads::Reads;
 use crate::slots::Slot;
 use crate::{log, settings};
 

@@ -2,45 +2,13 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gdrcopy_core::copy;
-use gdrcopy_core::engines::{EngineOptions, Engines};
 use gdrcopy_core::types::MappingType;
 
 use crate::guard::{Call, caught};
 use crate::objects::PinEntry;
-use crate::{handles, memory};
-
-/// No read of fewer bytes is made by a copy engine.
-static SMALLEST: AtomicUsize = AtomicUsize::new(usize::MAX);
-
-/// Reads of a `gdr_t` that a copy engine makes.
-#[derive(Debug)]
-pub(crate) struct Reads {
-    engines: Engines,
-    /// Reads of this many bytes and more.
-    from: usize,
-}
-
-impl Reads {
-    /// Makes reads of this many bytes and more. They go through a buffer even if the caller's memory is page-locked:
-    /// what is late must not overwrite what the caller writes next.
-    pub(crate) fn new(from: usize) -> Reads {
-        SMALLEST.fetch_min(from, Ordering::Relaxed);
-        copy::limit_plain_reads(from);
-        let engines = Engines::new(EngineOptions {
-            direct: false,
-            ..EngineOptions::default()
-        });
-        Reads { engines, from }
-    }
-
-    /// Frees the copy engines that no call uses, even if a copy was left that keeps the rest.
-    pub(crate) fn free(&self) {
-        self.engines.free();
-    }
-}
+use crate::{handles, memory, reads};
 
 /// gdr_copy_from_mapping, for what is neither a word nor plain.
 ///
@@ -57,7 +25,7 @@ pub(crate) unsafe fn read(
 ) {
     // SAFETY: contract of this function.
     unsafe {
-        let is_large = len >= SMALLEST.load(Ordering::Relaxed);
+        let is_large = len >= reads::smallest();
         let may = is_large && mapping_type != MappingType::Caching;
         if !(may && by_copy_engine(handle, dst, src, len)) {
             copy::read_otherwise(mapping_type, dst, src, len);
@@ -84,7 +52,7 @@ unsafe fn by_copy_engine(handle: usize, dst: *mut u8, src: *const u8, len: usize
         let offset = src.addr().checked_sub(mapping.as_mut_ptr().addr())?;
         let room = mapping.len().checked_sub(offset)?;
         let address = mapping.device_address() + offset as u64;
-        let may = len <= room && len >= reads.from;
+        let may = len <= room && reads.takes(len);
         may.then(|| (ManuallyDrop::new(Arc::clone(reads)), address))
     };
     let found = caught("gdr_copy_from_mapping", || {
@@ -94,7 +62,7 @@ unsafe fn by_copy_engine(handle: usize, dst: *mut u8, src: *const u8, len: usize
         return false;
     };
     // SAFETY: `dst` is writable by contract.
-    let result = unsafe { reads.engines.read(address, dst, len) };
+    let result = unsafe { reads.read(address, dst, len) };
     let _call = Call::enter();
     drop(ManuallyDrop::into_inner(reads));
     result

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use gdrcopy_core::{RawGdr, RawMapping, RawPin};
 
-use crate::dma::Reads;
 use crate::error::{Error, Result};
+use crate::reads::Reads;
 use crate::slots::{Slot, state};
 
 /// The object of a `gdr_t`: an open driver and the handles of its pins.

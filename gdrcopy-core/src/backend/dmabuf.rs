@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
 
-use crate::backend::{Backend, BackendPin, PinRequest};
+use crate::backend::source::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sys::cuda::context::Place;

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::backend::{Backend, BackendPin, PinRequest};
+use crate::backend::source::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sys::fork::{self, OpenFile};

@@ -6,7 +6,7 @@
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-use crate::backend::{Backend, BackendPin, PinRequest};
+use crate::backend::source::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
 use crate::sys::cuda::{self, Driver};
 use crate::sys::fork::{OpenFile, Owner};

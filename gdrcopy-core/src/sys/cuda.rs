@@ -9,6 +9,7 @@
 
 mod capture;
 pub mod context;
+mod export;
 pub mod host;
 pub mod memory;
 pub mod stream;
@@ -16,14 +17,11 @@ pub mod stream;
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::mem::{ManuallyDrop, transmute};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use libloading::Library;
 use once_cell::race::OnceBox;
-
-use context::Place;
 
 use crate::error::{CudaError, CudaVersion, Error, Result};
 
@@ -53,8 +51,6 @@ impl Device {
 }
 
 const NOT_INITIALIZED: c_uint = 3;
-const HANDLE_TYPE_DMA_BUF_FD: c_int = 1;
-const RANGE_FLAG_PCIE: c_ulonglong = 1;
 
 type Context = *mut c_void;
 
@@ -290,28 +286,6 @@ impl Driver {
         let result =
             unsafe { self.cu.device_attribute()?(&mut value, attribute as c_int, device.0) };
         Ok((result == 0).then_some(value))
-    }
-
-    /// A dma-buf of `len` bytes of memory from `address` on, both multiples of the host's page size.
-    pub fn export(
-        &self,
-        place: &Place,
-        address: u64,
-        len: usize,
-        over_pcie: bool,
-    ) -> Result<OwnedFd> {
-        let flags = if over_pcie { RANGE_FLAG_PCIE } else { 0 };
-        let export = self.cu.export()?;
-        self.in_context(place, || {
-            let mut fd: c_int = -1;
-            let place = ptr::from_mut(&mut fd).cast();
-            // SAFETY: the handle is an int; the range is only looked up.
-            self.check("cuMemGetHandleForAddressRange", unsafe {
-                export(place, address, len, HANDLE_TYPE_DMA_BUF_FD, flags)
-            })?;
-            // SAFETY: the descriptor is new and ours.
-            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-        })
     }
 
     fn error_name(&self, code: c_uint) -> Option<&'static CStr> {

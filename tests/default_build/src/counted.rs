@@ -1,6 +1,7 @@
 //! What is counted: not inlined for that reason.
 
-use gdrcopy::{Array, MappedSlice, PoolBuffer, Result, RingReceiver, RingSender, Word, Words};
+use gdrcopy::signal::{RingReceiver, RingSender};
+use gdrcopy::{Array, Mapped, MappedSlice, PoolBuffer, Result, Word, Words};
 
 #[inline(never)]
 pub fn word_store(word: Word<'_, u64>, value: u64) {

@@ -7,7 +7,9 @@ mod counted;
 use std::env;
 use std::hint::black_box;
 
-use gdrcopy::{CudaAllocator, Gdr, Pool, Ring, Word, Words};
+use gdrcopy::memory::CudaAllocator;
+use gdrcopy::signal::Ring;
+use gdrcopy::{Gdr, Mapped, Pool, Word, Words};
 
 /// Slots of a ring: the sender finds room for every message, and the receiver finds every message there.
 const SLOTS: u32 = 1024;

@@ -1,0 +1,63 @@
+//! What each backend does.
+#![forbid(unsafe_code)]
+
+use std::fmt::Debug;
+
+use crate::error::Result;
+use crate::sys::fork::OpenFile;
+use crate::sys::mmap::Region;
+use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
+
+/// An open connection to a source of GPU memory.
+pub trait Backend: Debug + Send + Sync {
+    /// The driver's open file, if it has one.
+    fn file(&self) -> Option<OpenFile>;
+
+    /// The driver's version.
+    fn version(&self) -> Version;
+
+    /// Size in bytes of the pages that pins are rounded out to, and that mappings begin at.
+    fn page_size(&self) -> u64;
+
+    /// The value of an attribute; 0 if the driver does not know it.
+    fn attribute(&self, attribute: Attribute) -> Result<i32>;
+
+    /// Pins the range, rounded out to pages.
+    fn pin(&self, range: &PinRequest) -> Result<Box<dyn BackendPin>>;
+
+    /// Closes it, with the driver's answer; pins must be gone.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// What to pin.
+#[derive(Clone, Copy, Debug)]
+pub struct PinRequest {
+    /// Device address of the first byte.
+    pub address: u64,
+    /// Bytes; may be 0 only for what the driver then rounds out to a page.
+    pub size: u64,
+    pub flags: PinFlags,
+    /// Passed on to drivers that still look at them.
+    pub tokens: P2pTokens,
+}
+
+/// A pinned range. Dropping it unpins it.
+pub trait BackendPin: Debug + Send + Sync {
+    /// The driver's number for it.
+    fn handle(&self) -> u64;
+
+    /// Its own open file, if it has one.
+    fn file(&self) -> Option<OpenFile>;
+
+    /// Describes it; `mapped` is the type of its live mapping.
+    fn info(&self, mapped: Option<MappingType>) -> Result<Info>;
+
+    /// Returns whether its memory has been freed.
+    fn callback_flag(&self) -> Result<bool>;
+
+    /// Maps its first `len` bytes, rounded up to host pages, and returns the type of the mapping.
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)>;
+
+    /// Unpins it. After an error it is still pinned; after success it is only good for being dropped.
+    fn unpin(&self) -> Result<()>;
+}

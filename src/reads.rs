@@ -1,0 +1,56 @@
+//! Which reads CUDA's copy engine makes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gdrcopy_core::copy;
+use gdrcopy_core::engines::{EngineOptions, EngineRoute, Engines};
+use gdrcopy_core::error::Result;
+
+/// No read of fewer bytes is made by a copy engine.
+static SMALLEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Bytes of the smallest read that any of them makes.
+pub(crate) fn smallest() -> usize {
+    SMALLEST.load(Ordering::Relaxed)
+}
+
+/// Reads of a `gdr_t` that a copy engine makes.
+#[derive(Debug)]
+pub(crate) struct Reads {
+    engines: Engines,
+    /// Reads of this many bytes and more.
+    from: usize,
+}
+
+impl Reads {
+    /// Makes reads of this many bytes and more. They go through a buffer even if the caller's memory is page-locked:
+    /// what is late must not overwrite what the caller writes next.
+    pub(crate) fn new(from: usize) -> Reads {
+        SMALLEST.fetch_min(from, Ordering::Relaxed);
+        copy::limit_plain_reads(from);
+        let engines = Engines::new(EngineOptions {
+            direct: false,
+            ..EngineOptions::default()
+        });
+        Reads { engines, from }
+    }
+
+    /// Whether it makes reads of this many bytes.
+    pub(crate) fn takes(&self, len: usize) -> bool {
+        len >= self.from
+    }
+
+    /// [`Engines::read`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn read(&self, src: u64, dst: *mut u8, len: usize) -> Result<EngineRoute> {
+        // SAFETY: contract of this function.
+        unsafe { self.engines.read(src, dst, len) }
+    }
+
+    /// Frees the copy engines that no call uses, even if a copy was left that keeps the rest.
+    pub(crate) fn free(&self) {
+        self.engines.free();
+    }
+}
