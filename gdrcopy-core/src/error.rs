@@ -322,6 +322,14 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Whether BAR1, memory, or the mappings or file descriptors that the process may have are used up: unpinning
+    /// something can help.
+    pub fn is_shortage(&self) -> bool {
+        [libc::ENOMEM, libc::EMFILE, libc::ENFILE].contains(&self.errno())
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

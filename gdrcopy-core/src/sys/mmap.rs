@@ -110,7 +110,7 @@ impl Region {
 
     /// Takes the driver's memory away, but keeps the addresses reserved for the life of the process: no
     /// later mmap is placed where stale pointers point to, and touching them raises a signal. That is SIGBUS,
-    /// as with the driver's own revoked mappings, for the first [`FILES`] ranges of the process, and SIGSEGV
+    /// as with the driver's own revoked mappings, for the first `FILES` ranges of the process, and SIGSEGV
     /// for later ones and where no empty file can be made.
     ///
     /// Where that fails, the region is unmapped, and its addresses are reserved again if the kernel allows it; where

@@ -14,7 +14,7 @@ impl<'m> MappedSlice<'m> {
     /// Starts a batch of writes to this slice, and to others: one fence at the end in place of one for each.
     ///
     /// # Errors
-    /// [`Error::ForkedChild`].
+    /// [`Error::ForkedChild`](crate::Error::ForkedChild).
     #[inline]
     pub fn batch(self) -> Result<Batch<'m>> {
         self.owner().check()?;

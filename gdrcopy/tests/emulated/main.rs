@@ -68,7 +68,20 @@ fn pool_under_gdremu() {
 fn pin_cache_under_gdremu() {
     for profile in ["default", "dmabuf", "traditional"] {
         let options = format!("{LEAK_IS_FAILURE} --profile {profile}");
-        under_gdremu(&options, "pin_cache::", "");
+        under_gdremu(&options, "pin_cache::ranges::", "");
+    }
+}
+
+#[test]
+fn pin_cache_without_room_under_gdremu() {
+    for (options, filter) in [
+        ("--bar1-size 16M", "bar1_"),
+        ("--bar1-size 16M --profile traditional", "bar1_"),
+        ("--fault MMAP:ENOMEM@3", "mmap_"),
+        ("--profile dmabuf", "descriptors_"),
+    ] {
+        let filter = format!("pin_cache::shortage::{filter}");
+        under_gdremu(&format!("{LEAK_IS_FAILURE} {options}"), &filter, "");
     }
 }
 

@@ -496,7 +496,7 @@ fn memory_is_freed_after_it_is_unpinned() {
 enum Owner {
     Pin(Pin),
     Mapping(Mapping),
-    Cached(Arc<Mapping>),
+    Cached(gdrcopy::pin_cache::CachedSlice),
     Buffer(PoolBuffer),
 }
 
@@ -581,8 +581,8 @@ fn run(
             Step::Alloc(len) => owners.push(Owner::Buffer(pool.alloc(len).expect("memory"))),
             Step::Cache(len) => {
                 // SAFETY: the memory is never freed, and no Rust code but these tests uses it.
-                let mapping = unsafe { cache.get(address, len) };
-                owners.push(Owner::Cached(mapping.expect("memory")));
+                let slice = unsafe { cache.get(address, len) };
+                owners.push(Owner::Cached(slice.expect("memory")));
             }
             Step::Invalidate => cache.invalidate(address, 1).expect("this process"),
             Step::Trim => pool.trim().expect("this process"),
@@ -605,9 +605,7 @@ fn run(
                     mapping.write(mapping.len() - 1, &[1]).expect("inside");
                     mapping.read(0, &mut [0]).expect("inside");
                 }
-                Owner::Cached(mapping) => {
-                    mapping.read(mapping.len() - 1, &mut [0]).expect("inside")
-                }
+                Owner::Cached(slice) => slice.read(slice.len() - 1, &mut [0]).expect("inside"),
                 Owner::Buffer(buffer) => {
                     buffer.write(buffer.len() - 1, &[9]).expect("inside");
                     let mut byte = [0];
@@ -627,7 +625,7 @@ fn run(
 }
 
 /// Page tables that the emulated driver has pinned.
-fn pins_of_the_machine() -> usize {
+pub(crate) fn pins_of_the_machine() -> usize {
     let count = std::fs::read_to_string("/proc/driver/gdrdrv/nv_get_pages_refcount");
     // There is no such file without gdrdrv: then gdremu's leak report is the only check.
     count.map_or(0, |count| count.trim().parse().expect("a number"))
