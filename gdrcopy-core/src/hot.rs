@@ -69,7 +69,7 @@ static FIRST: Routine = Routine {
     write: |dst, src, len| unsafe { (select_best().write)(dst, src, len) },
     // SAFETY: as for `write`.
     read: |dst, src, len| unsafe { (select_best().read)(dst, src, len) },
-    gather: None,
+    blocks: None,
 };
 
 #[cold]

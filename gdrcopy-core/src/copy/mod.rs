@@ -6,8 +6,6 @@ mod parallel;
 
 use std::ffi::OsStr;
 
-use std::ptr;
-
 use crate::hot::{HOT, WORTHWHILE};
 use crate::routines::{self, Item, Routine};
 use crate::types::MappingType;
@@ -228,31 +226,20 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
     unsafe { routines::store_unfenced(dst, value) }
 }
 
-/// Copies each item from a mapping, between the fences of one read.
+/// Copies `count` items from a mapping, between the fences of one read. See [`routines::gather_unfenced`].
 ///
 /// # Safety
-/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`, which is not cached.
+/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`, which is not cached. `item`
+/// returns the same `src` and `len` each time. With `WORDS`, the items are naturally aligned words of 1, 2, 4 or 8 bytes.
 #[inline(always)]
-pub unsafe fn gather(kind: MappingType, items: impl Iterator<Item = Item>) {
-    const NONE: Item = Item {
-        dst: ptr::null_mut(),
-        src: ptr::null(),
-        len: 0,
-    };
-    let routine = routine_for(kind);
-    let (mut some, mut count) = ([NONE; 32], 0);
+pub unsafe fn gather<const WORDS: bool>(
+    kind: MappingType,
+    count: usize,
+    item: impl FnMut(usize) -> Item,
+) {
     routines::before_read();
-    for item in items {
-        some[count] = item;
-        count += 1;
-        if count == some.len() {
-            // SAFETY: contract of this function.
-            unsafe { routines::gather_unfenced(routine, &some) };
-            count = 0;
-        }
-    }
     // SAFETY: contract of this function.
-    unsafe { routines::gather_unfenced(routine, &some[..count]) };
+    unsafe { routines::gather_unfenced::<WORDS>(routine_for(kind), count, item) };
     routines::after_read();
     fence_if_mixed();
 }

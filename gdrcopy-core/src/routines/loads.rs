@@ -76,6 +76,32 @@ pub(super) unsafe fn by_line<const BLOCK: usize>(
     }
 }
 
+/// Loads blocks of `BLOCK` bytes one after the other to `buffer`, `UNROLLED` in a turn of the loop.
+///
+/// # Safety
+/// As for `LoadBlocksFn`. `copy_block` must copy `BLOCK` bytes.
+#[inline(always)]
+pub(super) unsafe fn listed<const BLOCK: usize, const UNROLLED: usize>(
+    buffer: *mut u8,
+    blocks: &[*const u8],
+    copy_block: BlockFn,
+) {
+    let (turns, rest) = blocks.as_chunks::<UNROLLED>();
+    // SAFETY: contract of this function.
+    unsafe {
+        for (turn, blocks) in turns.iter().enumerate() {
+            let buffer = buffer.add(turn * UNROLLED * BLOCK);
+            for (n, &block) in blocks.iter().enumerate() {
+                copy_block(buffer.add(n * BLOCK), block);
+            }
+        }
+        let buffer = buffer.add(turns.len() * UNROLLED * BLOCK);
+        for (n, &block) in rest.iter().enumerate() {
+            copy_block(buffer.add(n * BLOCK), block);
+        }
+    }
+}
+
 /// Room for a line of device memory that is wanted in part.
 #[repr(align(64))]
 pub(super) struct StackLine(MaybeUninit<[u8; LINE]>);

@@ -6,6 +6,7 @@
 //! write_word, read_word  mod.rs        one access, for a mapping of any type
 //! write_wc, read_wc, …   mod.rs        everything else
 //! Routine                arch/, portable.rs    one instruction set each; select.rs finds the best one
+//! gather_unfenced        gather.rs     many reads at once, by the loads of a routine
 //! by_line                stores.rs, loads.rs   the cut into aligned pieces that routines share
 //! ```
 //!
@@ -31,6 +32,7 @@
 #[cfg(not(gdrapi_loom))]
 mod access;
 mod arch;
+mod gather;
 mod loads;
 #[cfg(gdrapi_loom)]
 pub mod loom;
@@ -42,6 +44,7 @@ mod stores;
 use core::ptr;
 
 pub use arch::supported;
+pub use gather::gather_unfenced;
 pub use routine::{Item, Routine};
 pub use select::{best, find};
 
@@ -212,24 +215,6 @@ pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, le
             stores::of_width(dst, src, len);
         } else {
             (routine.write)(dst, src, len);
-        }
-    }
-}
-
-/// Copies each item from a mapping to host memory. [`before_read`] and [`after_read`] order them. Words too are read
-/// by the routine: its loads overlap, plain ones of write-combining memory do not.
-///
-/// # Safety
-/// Each item's `dst` and `src` must be as for [`read_wc`]. The CPU must run the routine.
-#[inline(always)]
-pub unsafe fn gather_unfenced(routine: &Routine, items: &[Item]) {
-    // SAFETY: contract of this function.
-    unsafe {
-        match routine.gather {
-            Some(gather) => gather(items),
-            None => items
-                .iter()
-                .for_each(|item| (routine.read)(item.dst, item.src, item.len)),
         }
     }
 }

@@ -1,14 +1,19 @@
 //! Plain loads and stores of at most 8 bytes: runs on every CPU, and suits memory that takes no
 //! wider access.
 
-use super::routine::Routine;
+use super::routine::{Blocks, Routine};
 use super::{loads, stores};
 
 pub(super) static ROUTINE: Routine = Routine {
     name: "portable",
     write,
     read,
-    gather: None,
+    blocks: Some(BLOCKS),
+};
+
+pub(super) const BLOCKS: Blocks = Blocks {
+    size: size_of::<u64>(),
+    load: load_blocks,
 };
 
 /// # Safety
@@ -23,4 +28,13 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<8>(dst, src, len, loads::word::<u64>) }
+}
+
+/// Plain loads of write-combining and device memory do not overlap: each takes a round trip.
+///
+/// # Safety
+/// As for `LoadBlocksFn`.
+unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
+    // SAFETY: contract of this function.
+    unsafe { loads::listed::<8, 4>(buffer, blocks, loads::word::<u64>) }
 }

@@ -24,9 +24,24 @@ pub struct Routine {
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
     pub(crate) read: CopyFn,
-    /// Reads many small ranges, with the most loads in flight; `None` if `read` for each does it too.
-    pub(crate) gather: Option<GatherFn>,
+    /// How gathers load; `None` if they are to use `read`.
+    pub(crate) blocks: Option<Blocks>,
 }
+
+/// The loads of gathers.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    /// Bytes of one load, or of a few that are issued together: a power of two, 8 to 64.
+    pub(super) size: usize,
+    pub(super) load: LoadBlocksFn,
+}
+
+/// Loads each of `blocks`, in order, to the next `size` bytes of `buffer`, with few instructions between the loads.
+///
+/// # Safety
+/// The blocks must be readable and aligned to their size; `buffer` must be writable for all of them, and aligned to a
+/// line. The CPU must have the instructions.
+pub(super) type LoadBlocksFn = unsafe fn(buffer: *mut u8, blocks: &[*const u8]);
 
 /// One range of a gather.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +53,6 @@ pub struct Item {
     /// Bytes.
     pub len: usize,
 }
-
-/// Copies each item.
-///
-/// # Safety
-/// The items are as described there, and the CPU must have the instructions.
-pub(crate) type GatherFn = unsafe fn(items: &[Item]);
 
 impl Routine {
     /// What `GDRCOPY_ISA` calls it.

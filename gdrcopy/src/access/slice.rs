@@ -177,13 +177,17 @@ impl<'m> MappedSlice<'m> {
         for (offset, dst) in items.iter() {
             self.place(*offset, dst.len())?;
         }
-        let items = items.iter_mut().map(|(offset, dst)| Item {
-            dst: dst.as_mut_ptr(),
-            src: self.start.wrapping_add(*offset),
-            len: dst.len(),
-        });
+        let count = items.len();
+        let item = |n: usize| {
+            let (offset, dst) = &mut items[n];
+            Item {
+                dst: dst.as_mut_ptr(),
+                src: self.start.wrapping_add(*offset),
+                len: dst.len(),
+            }
+        };
         // SAFETY: as in `write`; `place` was called above.
-        unsafe { copy::gather(self.kind, items) };
+        unsafe { copy::gather::<false>(self.kind, count, item) };
         Ok(())
     }
 

@@ -147,13 +147,15 @@ impl<'m, T: Pod> Word<'m, T> {
     /// Reads words into the same number of values, between the fences of one read. `kind` is write-combining only
     /// if all their mappings are. The caller has checked the owners.
     pub(super) fn gather(words: &[Self], kind: MappingType, values: &mut [T]) {
-        let items = words.iter().zip(values).map(|(word, value)| Item {
-            dst: ptr::from_mut(value).cast(),
-            src: word.at.cast(),
+        let count = words.len().min(values.len());
+        let item = |n: usize| Item {
+            dst: ptr::from_mut(&mut values[n]).cast(),
+            src: words[n].at.cast(),
             len: size_of::<T>(),
-        });
-        // SAFETY: a `T` is mapped at each word: invariant. Device memory's accesses suit every type of mapping.
-        unsafe { copy::gather(kind, items) }
+        };
+        // SAFETY: a `T` is mapped at each word, and aligned: invariant. Device memory's accesses suit every type of
+        // mapping.
+        unsafe { copy::gather::<true>(kind, count, item) }
     }
 
     #[inline]

@@ -7,7 +7,7 @@ static POWER: Routine = Routine {
     name: "power",
     write,
     read: portable::read,
-    gather: None,
+    blocks: Some(portable::BLOCKS),
 };
 
 /// The routines, best first.

@@ -8,7 +8,13 @@
 use core::arch::aarch64::uint8x16_t;
 use core::arch::asm;
 
+use crate::routines::routine::{Blocks, LINE};
 use crate::routines::{loads, stores};
+
+pub(super) const BLOCKS: Blocks = Blocks {
+    size: LINE,
+    load: load_blocks,
+};
 
 /// # Safety
 /// Needs LS64; the ranges are as for `write_wc`.
@@ -21,7 +27,14 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 /// Needs LS64; the ranges are as for `read_wc`.
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { loads::by_line::<64>(dst, src, len, load_line) }
+    unsafe { loads::by_line::<LINE>(dst, src, len, load_line) }
+}
+
+/// # Safety
+/// Needs LS64; the rest is as for `LoadBlocksFn`.
+unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
+    // SAFETY: contract of this function.
+    unsafe { loads::listed::<LINE, 8>(buffer, blocks, load_line) }
 }
 
 // The assembler of stable Rust has no LS64, so the two instructions are written as their encodings

@@ -17,14 +17,14 @@ static LS64: Routine = Routine {
     name: "ls64",
     write: ls64::write,
     read: ls64::read,
-    gather: None,
+    blocks: Some(ls64::BLOCKS),
 };
 
 static NEON: Routine = Routine {
     name: "neon",
     write: neon::write,
     read: neon::read,
-    gather: None,
+    blocks: Some(neon::BLOCKS),
 };
 
 /// The routines that this CPU runs, best first.

@@ -3,7 +3,13 @@
 use core::arch::aarch64::uint8x16_t;
 use core::arch::asm;
 
+use crate::routines::routine::{Blocks, LINE};
 use crate::routines::{loads, stores};
+
+pub(super) const BLOCKS: Blocks = Blocks {
+    size: LINE,
+    load: load_blocks,
+};
 
 /// # Safety
 /// As for `write_wc`.
@@ -16,7 +22,14 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 /// As for `read_wc`.
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { loads::by_line::<64>(dst, src, len, copy_line) }
+    unsafe { loads::by_line::<LINE>(dst, src, len, copy_line) }
+}
+
+/// # Safety
+/// As for `LoadBlocksFn`.
+unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
+    // SAFETY: contract of this function.
+    unsafe { loads::listed::<LINE, 8>(buffer, blocks, copy_line) }
 }
 
 /// # Safety

@@ -6,9 +6,15 @@
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, __m256i, _mm256_storeu_si256};
 
+use crate::routines::routine::Blocks;
 use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m256i>();
+
+pub(super) const BLOCKS: Blocks = Blocks {
+    size: BLOCK,
+    load: load_blocks,
+};
 
 /// # Safety
 /// Needs AVX2; the ranges are as for `write_wc`.
@@ -33,6 +39,14 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<BLOCK>(dst, src, len, copy_block) }
+}
+
+/// # Safety
+/// Needs AVX2; the rest is as for `LoadBlocksFn`.
+#[target_feature(enable = "avx2")]
+unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
+    // SAFETY: contract of this function.
+    unsafe { loads::listed::<BLOCK, 16>(buffer, blocks, copy_block) }
 }
 
 /// # Safety

@@ -10,8 +10,8 @@ use core::arch::x86_64::{
 };
 
 use crate::routines::loads::StackLine;
-use crate::routines::routine::{Item, LINE};
-use crate::routines::stores;
+use crate::routines::routine::{Blocks, LINE};
+use crate::routines::{loads, stores};
 
 /// # Safety
 /// Needs AVX-512 F and BW; the ranges are as for `write_wc`.
@@ -109,49 +109,17 @@ fn fetch_for_stores(dst: *const u8) {
     }
 }
 
-/// Reads small items: the lines of a batch are loaded with few instructions between them, because the CPU looks some
-/// 500 instructions ahead of the load that it waits for (half of that where another thread shares the core), and the
-/// loads of the whole batch must be among them.
-///
-/// # Safety
-/// Needs AVX-512 F and BW; the items are as for `GatherFn`.
-#[target_feature(enable = "avx512f,avx512bw")]
-pub(super) unsafe fn gather(items: &[Item]) {
-    let (batches, rest) = items.as_chunks::<BATCH>();
-    let (small_batches, rest) = rest.as_chunks::<4>();
-    // SAFETY: contract of this function.
-    unsafe {
-        batches.iter().for_each(|items| gather_batch(items));
-        small_batches.iter().for_each(|items| gather_batch(items));
-        rest.iter().for_each(|item| gather_batch(&[*item]));
-    }
-}
+pub(super) const BLOCKS: Blocks = Blocks {
+    size: LINE,
+    load: load_blocks,
+};
 
 /// # Safety
-/// As for [`gather`].
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn gather_batch<const N: usize>(items: &[Item; N]) {
-    let is_small = |item: &Item| {
-        // An empty item has no line, and the mask below no bits to shift.
-        let last = item.len.wrapping_sub(1);
-        last < LINE - item.src.addr() % LINE && !crosses_page(item.dst, item.src)
-    };
-    // SAFETY: contract of this function; the bytes of small items are all of one line.
-    unsafe {
-        if !items.iter().all(is_small) {
-            return items
-                .iter()
-                .for_each(|item| read(item.dst, item.src, item.len));
-        }
-        let mut lines = [_mm512_setzero_si512(); N];
-        for (item, line) in items.iter().zip(&mut lines) {
-            *line = load_line(item.src.wrapping_sub(item.src.addr() % LINE));
-        }
-        for (item, line) in items.iter().zip(lines) {
-            store_part(item.dst, item.src, item.len, line);
-        }
-    }
+/// Needs AVX-512 F; the rest is as for `LoadBlocksFn`.
+#[target_feature(enable = "avx512f")]
+unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
+    // SAFETY: contract of this function.
+    unsafe { loads::listed::<LINE, BATCH>(buffer, blocks, copy_line) }
 }
 
 /// Copies the `len` bytes at `src`, all of one line.

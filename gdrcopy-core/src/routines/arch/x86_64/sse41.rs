@@ -6,9 +6,15 @@
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_storeu_si128};
 
+use crate::routines::routine::Blocks;
 use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m128i>();
+
+pub(super) const BLOCKS: Blocks = Blocks {
+    size: BLOCK,
+    load: load_blocks,
+};
 
 /// # Safety
 /// Needs SSE4.1; the ranges are as for `write_wc`.
@@ -24,6 +30,14 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<BLOCK>(dst, src, len, copy_block) }
+}
+
+/// # Safety
+/// Needs SSE4.1; the rest is as for `LoadBlocksFn`.
+#[target_feature(enable = "sse4.1")]
+unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
+    // SAFETY: contract of this function.
+    unsafe { loads::listed::<BLOCK, 16>(buffer, blocks, copy_block) }
 }
 
 /// # Safety

@@ -1,0 +1,156 @@
+//! Gathers: many small ranges, read with as many loads in flight as a core keeps.
+//!
+//! The CPU executes some 500 instructions past the oldest load that it waits for (half of that where another thread
+//! shares the core), so only loads with little between them overlap. A gather therefore takes three passes: it lists the
+//! blocks to load, loads them to a buffer on the stack, and copies the wanted bytes to their destinations.
+
+use core::mem::MaybeUninit;
+use core::{ptr, slice};
+
+use super::routine::{Item, LINE, Routine};
+
+/// Blocks that one pass lists at most.
+const LISTED: usize = 512;
+/// Bytes of the buffer: 256 lines.
+const BUFFER: usize = 16 << 10;
+/// Items of more bytes, blocks around them included, are read by [`Routine::read`]: their own loads overlap.
+const LARGEST: usize = 2 << 10;
+
+/// Room for the blocks. Not initialized: clearing it would take longer than the instructions of a small gather.
+#[repr(align(64))]
+struct Buffer(MaybeUninit<[u8; BUFFER]>);
+
+/// Copies the items with numbers below `count`, which `item` returns, from a mapping to host memory.
+/// [`before_read`](super::before_read) and [`after_read`](super::after_read) order them. The loads are the routine's
+/// even for words: they overlap, while plain loads of write-combining memory do not. `item` is called twice for each number.
+///
+/// With `WORDS`, each item is a word of 1, 2, 4 or 8 bytes, naturally aligned on both sides.
+///
+/// # Safety
+/// Each item's `dst` and `src` must be as for [`read_wc`](super::read_wc), and both calls of `item` must return the same
+/// `src` and `len`. With `WORDS`, the items must be such words. The CPU must run the routine.
+#[inline(always)]
+pub unsafe fn gather_unfenced<const WORDS: bool>(
+    routine: &Routine,
+    count: usize,
+    mut item: impl FnMut(usize) -> Item,
+) {
+    let Some(blocks) = &routine.blocks else {
+        for Item { dst, src, len } in (0..count).map(item) {
+            // SAFETY: contract of this function.
+            unsafe { (routine.read)(dst, src, len) }
+        }
+        return;
+    };
+    let size = blocks.size;
+    let mut list = [const { MaybeUninit::<*const u8>::uninit() }; LISTED];
+    let list = list.as_mut_ptr().cast::<*const u8>();
+    let mut buffer = Buffer(MaybeUninit::uninit());
+    let buffer = buffer.0.as_mut_ptr().cast::<u8>();
+    let room = BUFFER.min(LISTED * size);
+
+    let mut next = 0;
+    while next < count {
+        let first = next;
+        let (mut listed, mut left) = (0, room);
+        while next < count {
+            let Span { start, bytes, .. } = Span::of::<WORDS>(&item(next), size);
+            if bytes <= LARGEST {
+                if bytes > left {
+                    break;
+                }
+                left -= bytes;
+                let mut at = 0;
+                while at < bytes {
+                    // SAFETY: the blocks listed fit into `room`, and so their number into the list.
+                    unsafe { list.add(listed).write(start.wrapping_add(at)) };
+                    (listed, at) = (listed + 1, at + size);
+                }
+            }
+            next += 1;
+        }
+        // SAFETY: the first `listed` addresses were written; each block holds bytes of an item, and the buffer has room
+        // for all of them.
+        unsafe { (blocks.load)(buffer, slice::from_raw_parts(list, listed)) };
+        let mut at = 0;
+        for n in first..next {
+            let item = item(n);
+            let Span { offset, bytes, .. } = Span::of::<WORDS>(&item, size);
+            // SAFETY: contract of this function; the item's blocks were loaded one after the other, from `at` on.
+            unsafe {
+                if bytes <= LARGEST {
+                    copy_out(item.dst, buffer.add(at + offset), item.len);
+                    at += bytes;
+                } else {
+                    (routine.read)(item.dst, item.src, item.len);
+                }
+            }
+        }
+    }
+}
+
+/// The blocks around an item.
+struct Span {
+    /// Address of the first one.
+    start: *const u8,
+    /// Of the item in it.
+    offset: usize,
+    /// Of all blocks together.
+    bytes: usize,
+}
+
+impl Span {
+    #[inline(always)]
+    fn of<const WORDS: bool>(item: &Item, size: usize) -> Span {
+        let offset = item.src.addr() & (size - 1);
+        let bytes = if WORDS {
+            size
+        } else if item.len == 0 {
+            0
+        } else {
+            (offset + item.len + size - 1) & !(size - 1)
+        };
+        let start = item.src.wrapping_sub(offset);
+        Span {
+            start,
+            offset,
+            bytes,
+        }
+    }
+}
+
+/// Copies bytes of the buffer to their destination: whole lines and small items without a call.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes, and the two must not overlap.
+#[inline(always)]
+unsafe fn copy_out(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        if len == LINE {
+            ptr::copy_nonoverlapping(src, dst, LINE);
+        } else if !(4..=32).contains(&len) {
+            ptr::copy_nonoverlapping(src, dst, len);
+        } else if len >= 16 {
+            copy_ends::<16>(dst, src, len);
+        } else if len >= 8 {
+            copy_ends::<8>(dst, src, len);
+        } else {
+            copy_ends::<4>(dst, src, len);
+        }
+    }
+}
+
+/// Copies the first `N` and the last `N` bytes, which are all where `len` is `N` to twice that.
+///
+/// # Safety
+/// As for [`copy_out`], and `len` must be at least `N`.
+#[inline(always)]
+unsafe fn copy_ends<const N: usize>(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        let last = src.add(len - N).cast::<[u8; N]>().read();
+        dst.cast::<[u8; N]>().write(src.cast::<[u8; N]>().read());
+        dst.add(len - N).cast::<[u8; N]>().write(last);
+    }
+}
