@@ -12,6 +12,8 @@ mod edges;
 #[cfg(target_arch = "x86_64")]
 #[path = "copy_routines/fences.rs"]
 mod fences;
+#[path = "copy_routines/gather.rs"]
+mod gather;
 #[cfg(target_arch = "x86_64")]
 #[path = "copy_routines/masked.rs"]
 mod masked;
@@ -46,6 +48,17 @@ fn copies_stay_inside_their_pages() {
     for subject in Subject::all() {
         edges::check(subject);
     }
+}
+
+#[test]
+fn gathers_match_a_bytewise_copy() {
+    routines::supported().for_each(gather::check);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no mprotect")]
+fn gathers_stay_inside_their_pages() {
+    routines::supported().for_each(gather::check_edges);
 }
 
 /// A copy of one aligned word is one access: no reader sees a word that is half old, half new.
@@ -117,6 +130,7 @@ fn read_untorn(subject: Subject, len: usize) {
 #[cfg_attr(miri, ignore = "Miri has no signals")]
 fn every_access_is_natural_once_and_fenced() {
     trace::check(&Subject::all(), &bytes::alignments());
+    trace::check_gathers();
     // In one test: signal handlers are the process's.
     fences::check(&Subject::all());
     masked::check(&Subject::all());

@@ -10,6 +10,8 @@ pub mod routines;
 mod bytes;
 #[path = "../../gdrcopy-core/tests/copy_routines/edges.rs"]
 mod edges;
+#[path = "../../gdrcopy-core/tests/copy_routines/gather.rs"]
+mod gather;
 #[path = "../../gdrcopy-core/tests/copy_routines/subject.rs"]
 mod subject;
 
@@ -38,6 +40,11 @@ fn main() {
         bytes::check_reads(subject);
         edges::check(subject);
         println!("ok: {}", subject.name());
+    }
+    for routine in routines::supported() {
+        gather::check(routine);
+        gather::check_edges(routine);
+        println!("ok: gathers by {}", routine.name());
     }
     routines::full_fence();
     let (mut written, mut read) = (0, 0);

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{PROT_NONE, PROT_READ, PROT_WRITE, SIGSEGV, SIGTRAP, siginfo_t, ucontext_t};
 
+use crate::bytes;
 use crate::edges::{LonePage, PAGE};
+use crate::routines::{self, Item, Routine};
 use crate::subject::Subject;
 
 const LINE: usize = 64;
@@ -159,6 +161,60 @@ pub(crate) fn check(subjects: &[Subject], alignments: &[usize]) {
         // SAFETY: the action is the one that sigaction returned.
         unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
     }
+}
+
+/// Traces gathers of two items of many sizes and alignments.
+pub(crate) fn check_gathers() {
+    let before = [
+        (SIGSEGV, handle(SIGSEGV, on_fault)),
+        (SIGTRAP, handle(SIGTRAP, on_step)),
+    ];
+    let page = LonePage::new();
+    for routine in routines::supported() {
+        let (width, _) = widths(Subject::Routine(routine)).expect("a routine has them");
+        for len in 0..=MAX_LEN {
+            for at in bytes::alignments() {
+                check_gather(
+                    routine,
+                    &page,
+                    [(LINE + at, len), (4 * LINE + at / 2, 9)],
+                    width,
+                );
+            }
+        }
+    }
+    for (signal, action) in before {
+        // SAFETY: the action is the one that sigaction returned.
+        unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
+    }
+}
+
+/// Each aligned block that holds bytes of an item is loaded once for that item, and nothing else is.
+fn check_gather(routine: &Routine, page: &LonePage, places: [(usize, usize); 2], width: usize) {
+    let device = std::array::from_fn(|n| n as u8);
+    let mut read = places.map(|(_, len)| vec![POISON; len]);
+    let trace = Trace::of(page, device, |page| {
+        let item = |n: usize| Item {
+            dst: read[n].as_mut_ptr(),
+            src: page.wrapping_add(places[n].0),
+            len: places[n].1,
+        };
+        // SAFETY: the page holds the items and the lines around them.
+        unsafe { routines::gather_unfenced::<false>(routine, 2, item) }
+    });
+    let what = || format!("{}: gather of {places:?}", routine.name());
+
+    let mut expected = Vec::new();
+    for ((at, len), read) in places.into_iter().zip(read) {
+        assert_eq!(read, device[at..at + len], "{}", what());
+        if len > 0 {
+            expected.extend((at - at % width..at + len).step_by(width));
+        }
+    }
+    let loads: Vec<usize> = trace.accesses.iter().map(|access| access.at).collect();
+    assert_eq!(loads, expected, "{}", what());
+    let stored = trace.accesses.iter().any(|a| !a.stored.is_empty());
+    assert!(!stored, "{}: a store", what());
 }
 
 /// The width of the loads, and of the widest stores, that a subject makes. A cached mapping may be

@@ -1,0 +1,167 @@
+//! Gathers of every routine: the wanted bytes arrive, nothing else changes, and no page without wanted bytes is touched.
+
+use crate::bytes::alignments;
+use crate::edges::{LonePage, PAGE};
+use crate::routines::{self, Item, Routine};
+
+const POISON: u8 = 0xff;
+/// Bytes that must survive on either side of an item.
+const GUARD: usize = 64;
+const MAX_LEN: usize = if cfg!(miri) { 70 } else { 300 };
+
+/// One item: where it starts in the device memory, and its bytes.
+type Place = (usize, usize);
+
+#[repr(align(64))]
+struct Arena([u8; Arena::LEN]);
+
+impl Arena {
+    const LEN: usize = 1 << 16;
+
+    /// No byte is `POISON`, and no period is one of the addresses.
+    fn new() -> Box<Arena> {
+        let mut arena = Box::new(Arena([0; Arena::LEN]));
+        for (at, byte) in arena.0.iter_mut().enumerate() {
+            *byte = ((at + at / 251) % 251) as u8;
+        }
+        arena
+    }
+}
+
+/// Gathers the places from `device` to a new buffer, and checks each byte of it. `what` is printed on failure.
+fn check_places(
+    routine: &Routine,
+    device: &Arena,
+    places: &[Place],
+    alignment: usize,
+    what: impl Fn() -> String,
+) {
+    let mut starts = Vec::with_capacity(places.len());
+    let mut end = GUARD + alignment;
+    for &(_, len) in places {
+        starts.push(end);
+        end += len + GUARD;
+    }
+    let mut host = vec![POISON; end];
+    let source = device.0.as_ptr();
+    let (to, count) = (host.as_mut_ptr(), places.len());
+    let item = |n: usize| Item {
+        dst: to.wrapping_add(starts[n]),
+        src: source.wrapping_add(places[n].0),
+        len: places[n].1,
+    };
+    routines::before_read();
+    // SAFETY: the places lie in the arena, which is whole lines; the buffer has room for each.
+    unsafe { routines::gather_unfenced::<false>(routine, count, item) };
+    routines::after_read();
+
+    let mut expected = vec![POISON; end];
+    for (&(from, len), start) in places.iter().zip(starts) {
+        expected[start..][..len].copy_from_slice(&device.0[from..][..len]);
+    }
+    assert!(host == expected, "{}: {}", routine.name(), what());
+}
+
+/// Items of each size at each alignment; many of them, more than one pass lists.
+pub(crate) fn check(routine: &Routine) {
+    let device = Arena::new();
+    for len in 0..=MAX_LEN {
+        for at in alignments() {
+            let place = |n: usize| (64 * (7 * n % 64) + at, len);
+            for count in [1, 3] {
+                let places: Vec<Place> = (0..count).map(place).collect();
+                let what = || format!("{count} items of {len} bytes at {at}");
+                check_places(routine, &device, &places, len + at, what);
+            }
+        }
+    }
+    let counts: &[usize] = match cfg!(miri) {
+        true => &[0, 17],
+        false => &[0, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1_500],
+    };
+    for &count in counts {
+        for len in [0, 1, 4, 8, 63, 64, 65, 129] {
+            let place = |n: usize| (n * 613 % (Arena::LEN - 200), len);
+            let places: Vec<Place> = (0..count).map(place).collect();
+            check_places(routine, &device, &places, 0, || {
+                format!("{count} items of {len} bytes")
+            });
+        }
+        // Items that pass the buffer by among small ones, up to the arena's end.
+        let place = |n: usize| {
+            let len = [3, 0, 2_000, 64, 2_048, 9_000, 1, 2_049, 20_000][n * n % 9];
+            (n * 6_131 % (Arena::LEN - len + 1), len)
+        };
+        let places: Vec<Place> = (0..count.min(100)).map(place).collect();
+        check_places(routine, &device, &places, 1, || {
+            format!("{count} items of mixed sizes")
+        });
+    }
+    check_words::<1>(routine, &device);
+    check_words::<2>(routine, &device);
+    check_words::<4>(routine, &device);
+    check_words::<8>(routine, &device);
+}
+
+/// Words of `N` bytes at each multiple of their size in a line.
+fn check_words<const N: usize>(routine: &Routine, device: &Arena) {
+    for count in [0, 1, 15, 16, 17, 64, 300, 600] {
+        let from = |n: usize| n * (64 + N) % Arena::LEN / N * N;
+        let mut words = vec![[POISON; N]; count + 1];
+        let item = |n: usize| Item {
+            dst: words[n].as_mut_ptr(),
+            src: device.0.as_ptr().wrapping_add(from(n)),
+            len: N,
+        };
+        routines::before_read();
+        // SAFETY: words of the arena, aligned on its side.
+        unsafe { routines::gather_unfenced::<true>(routine, count, item) };
+        routines::after_read();
+        for (n, word) in words[..count].iter().enumerate() {
+            let expected = &device.0[from(n)..][..N];
+            assert!(
+                word == expected,
+                "{}: word {n} of {count}, {N} bytes",
+                routine.name()
+            );
+        }
+        assert_eq!(words[count], [POISON; N], "{}: a word more", routine.name());
+    }
+}
+
+/// Items at both ends of a page whose neighbors are inaccessible; empty ones outside of it.
+pub(crate) fn check_edges(routine: &Routine) {
+    let (device, host) = (LonePage::new(), LonePage::new());
+    let (device, host) = (device.start(), host.start());
+    for n in 0..PAGE {
+        // SAFETY: inside the page.
+        unsafe { device.add(n).write((n % 251) as u8) };
+    }
+    for len in 1..=MAX_LEN {
+        let room = 8 * MAX_LEN;
+        let places = [
+            (0, len),
+            (PAGE, 0),
+            (PAGE - len, len),
+            (PAGE - 63, 0),
+            (PAGE - len - 1, len),
+            (1, len),
+        ];
+        let item = |n: usize| Item {
+            dst: host.wrapping_add(PAGE - room + n * len),
+            src: device.wrapping_add(places[n].0),
+            len: places[n].1,
+        };
+        routines::before_read();
+        // SAFETY: the items lie in the pages.
+        unsafe { routines::gather_unfenced::<false>(routine, places.len(), item) };
+        routines::after_read();
+        for (n, (from, len)) in places.into_iter().enumerate() {
+            for at in 0..len {
+                // SAFETY: inside the page.
+                let byte = unsafe { host.add(PAGE - room + n * len + at).read() };
+                assert_eq!(usize::from(byte), (from + at) % 251, "{}", routine.name());
+            }
+        }
+    }
+}
