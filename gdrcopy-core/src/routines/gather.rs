@@ -9,12 +9,17 @@ use core::{ptr, slice};
 
 use super::routine::{Item, LINE, Routine};
 
-/// Blocks that one pass lists at most.
-const LISTED: usize = 512;
+/// Blocks that are listed at most before they are loaded.
+const LISTED: usize = 512 / LESS;
 /// Bytes of the buffer: 256 lines.
-const BUFFER: usize = 16 << 10;
-/// Items of more bytes, blocks around them included, are read by [`Routine::read`]: their own loads overlap.
-const LARGEST: usize = 2 << 10;
+const BUFFER: usize = (16 << 10) / LESS;
+/// Items of more bytes, counted in whole blocks, are read by the routine's `read`: their own loads overlap.
+const LARGEST: usize = (2 << 10) / LESS;
+/// The threads of a loom model have small stacks.
+const LESS: usize = if cfg!(gdrapi_loom) { 8 } else { 1 };
+
+// Even the smallest blocks of the largest item fit.
+const _: () = assert!(LARGEST <= BUFFER && LARGEST <= LISTED * size_of::<u64>());
 
 /// Room for the blocks. Not initialized: clearing it would take longer than the instructions of a small gather.
 #[repr(align(64))]
