@@ -163,4 +163,44 @@ fn batch_compares_the_crate_with_single_calls() {
         results["records"].as_array().unwrap().len(),
         5 * (2 * 3 * 2 + 1)
     );
+    assert_eq!(results["records"][0]["pattern"], "random");
+}
+
+#[test]
+fn batch_names_its_patterns_and_takes_the_routine_from_the_environment() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("c.json");
+    let (lib, json_option) = (
+        format!("--lib=ours={}", library().display()),
+        format!("--json={}", json.display()),
+    );
+    let patterns = ["even", "page"];
+    let mut command = gdrcopy(
+        &[],
+        &[
+            "compare",
+            "--batch",
+            "--budget=0",
+            "--direction=read",
+            "--pattern=even,page",
+            &lib,
+            &json_option,
+        ],
+    );
+    let output = run(command.env("GDRCOPY_ISA", "portable"));
+    assert_eq!(output.status, Some(0), "{output:?}");
+    assert!(
+        output.stdout.contains("crate gdrcopy: portable"),
+        "{output:?}"
+    );
+    let results: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let records = results["records"].as_array().unwrap();
+    assert_eq!(records.len(), 2 * 5 * (2 * 3 + 1));
+    for pattern in patterns {
+        let of_it = records.iter().filter(|record| record["pattern"] == pattern);
+        assert_eq!(of_it.count(), records.len() / 2, "{pattern}");
+        assert!(output.stdout.contains(pattern), "{output:?}");
+    }
+    let refused = run(&mut gdrcopy(&[], &["compare", "--pattern=even", &lib]));
+    assert_eq!(refused.status, Some(2), "{refused:?}");
 }

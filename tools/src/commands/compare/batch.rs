@@ -1,5 +1,6 @@
 //! `gdrcopy compare --batch`: batches and gathers of the Rust crate, side by side with single calls of a library.
 
+use std::env;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use gdrcopy::{Gdr, MapFlag, Mapped, Mapping, PinFlags, Word, Words};
 use serde::Serialize;
 
 use super::Options;
+use super::pattern::{Pattern, Random};
 use crate::cuda::DeviceBuffer;
 use crate::measure::clock::Clock;
 use crate::measure::plan::Direction;
@@ -21,6 +23,8 @@ use crate::output::{self, progress_bar, ratio};
 const ITEMS: usize = 256;
 /// Bytes of the buffer that the items are spread over: more than the CPU's buffers and the TLB hold.
 const SPREAD: usize = 32 << 20;
+/// Bytes of a cache line; items are at the start of one.
+const LINE: usize = 64;
 const SIZES: [usize; 3] = [4, 8, 64];
 /// Items between two fences.
 const BATCHES: [usize; 5] = [1, 4, 16, 64, 256];
@@ -29,6 +33,8 @@ const BATCHES: [usize; 5] = [1, 4, 16, 64, 256];
 #[derive(Debug, Serialize)]
 struct Results {
     setup: Setup,
+    /// The crate's copy routine.
+    routine: &'static str,
     records: Vec<Record>,
     interrupted: bool,
 }
@@ -37,6 +43,7 @@ struct Results {
 #[derive(Debug, Serialize)]
 struct Record {
     direction: Direction,
+    pattern: Pattern,
     size_bytes: usize,
     batch: usize,
     method: &'static str,
@@ -52,6 +59,10 @@ struct Record {
 pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let target = &options.copies.target;
     let session = Session::open("compare", target, SPREAD, &Extra::default())?;
+    // The crate reads no environment variable, and the library does.
+    let request = env::var_os("GDRCOPY_ISA");
+    gdrcopy::copy::select_routine(request.as_deref());
+    let routine = gdrcopy::routines::find(request.as_deref()).name();
     let library = &session.methods[0];
     let buffer = DeviceBuffer::alloc(session.gpu, library.buffer.memory(), SPREAD)?;
     let mapping = map(&buffer, target.force_pcie)?;
@@ -60,29 +71,37 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         buffer: &buffer,
         mapping: &mapping,
         clock: Clock::calibrate(),
-        offsets: offsets(),
     };
-    let points = options.direction.len() * SIZES.len() * BATCHES.len();
+    let points = options.direction.len() * options.pattern.len() * SIZES.len() * BATCHES.len();
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points as f64);
     let mut results = Results {
         setup: session.setup.clone(),
+        routine,
         records: Vec::new(),
         interrupted: false,
     };
     let progress = progress_bar(points);
     'all: for &direction in &options.direction {
-        for size in SIZES {
-            for batch in BATCHES {
-                let records = match direction {
-                    Direction::Write => bench.writes(size, batch, share),
-                    Direction::Read => bench.reads(size, batch, share),
-                };
-                results.records.extend(records?);
-                progress.inc(1);
-                if session.interrupt.requested() {
-                    results.interrupted = true;
-                    break 'all;
+        for &pattern in &options.pattern {
+            for size_bytes in SIZES {
+                for batch in BATCHES {
+                    let point = Point {
+                        direction,
+                        pattern,
+                        size_bytes,
+                        batch,
+                    };
+                    let records = match direction {
+                        Direction::Write => bench.writes(point, share),
+                        Direction::Read => bench.reads(point, share),
+                    };
+                    results.records.extend(records?);
+                    progress.inc(1);
+                    if session.interrupt.requested() {
+                        results.interrupted = true;
+                        break 'all;
+                    }
                 }
             }
         }
@@ -105,20 +124,28 @@ fn map(buffer: &DeviceBuffer, force_pcie: bool) -> Result<Mapping> {
     Ok(pin.map(buffer.len(), MapFlag::Default)?)
 }
 
-/// Different multiples of 64 bytes, without a pattern that a prefetcher could know.
-fn offsets() -> Vec<usize> {
-    const LINES: usize = SPREAD / 64;
-    // A linear congruential generator modulo a power of two meets each number once.
-    let next = |line: &usize| Some((line * 1_664_525 + 1_013_904_223) % LINES);
-    let lines = std::iter::successors(Some(1), next);
-    lines.map(|line| line * 64).take(ITEMS).collect()
+/// What is measured together.
+#[derive(Clone, Copy)]
+struct Point {
+    direction: Direction,
+    pattern: Pattern,
+    size_bytes: usize,
+    batch: usize,
 }
 
-/// Bytes that differ from those of other items and rounds.
-fn pattern(item: usize, size: usize, salt: usize) -> Vec<u8> {
-    (0..size)
-        .map(|i| (item * 31 + i * 7 + salt) as u8)
-        .collect()
+impl Point {
+    /// The offsets of the items of a sample: other ones each time, the same ones for all methods.
+    fn offsets(self, sample: usize) -> Vec<usize> {
+        let mut random = Random::new(sample as u64);
+        let lines = self.pattern.draw(ITEMS, SPREAD / LINE, &mut random);
+        lines.into_iter().map(|line| LINE * line).collect()
+    }
+
+    /// What the item at `offset` holds. Items of a sample may be at the same place.
+    fn item(self, offset: usize) -> Vec<u8> {
+        let salt = offset / LINE * 31 + offset / (251 * LINE) + self.size_bytes + self.batch;
+        (0..self.size_bytes).map(|i| (i * 7 + salt) as u8).collect()
+    }
 }
 
 struct Bench<'a> {
@@ -126,132 +153,116 @@ struct Bench<'a> {
     buffer: &'a DeviceBuffer,
     mapping: &'a Mapping,
     clock: Clock,
-    offsets: Vec<usize>,
 }
 
 impl Bench<'_> {
-    fn writes(&self, size: usize, batch: usize, share: Repetitions) -> Result<Vec<Record>> {
+    fn writes(&self, point: Point, share: Repetitions) -> Result<Vec<Record>> {
         let library = &self.session.methods[0];
-        let salt = size + batch;
-        let items: Vec<Vec<u8>> = (0..ITEMS).map(|i| pattern(i, size, salt)).collect();
-        let places: Vec<(usize, &[u8])> = self
-            .offsets
-            .iter()
-            .copied()
-            .zip(items.iter().map(Vec::as_slice))
-            .collect();
         let methods = [library.function(Direction::Write), "Batch"];
-        let records = self.measure(Direction::Write, size, batch, share, &methods, |method| {
-            let ns = match method {
+        let mut seen = vec![0; SPREAD];
+        let records = self.measure(point, share, &methods, |method, offsets| {
+            let item = |&offset: &usize| (offset, point.item(offset));
+            let items: Vec<(usize, Vec<u8>)> = offsets.iter().map(item).collect();
+            Ok(match method {
                 0 => self.clock.time(|| {
-                    for &(offset, bytes) in &places {
-                        library.mapped.write(offset, bytes).expect("inside");
+                    for (offset, bytes) in &items {
+                        library.mapped.write(*offset, bytes).expect("inside");
                     }
                 }),
                 _ => self.clock.time(|| {
-                    for places in places.chunks(batch) {
+                    for items in items.chunks(point.batch) {
                         let mut batch = self.mapping.batch().expect("not a forked child");
-                        for &(offset, bytes) in places {
-                            batch.write(offset, bytes).expect("inside");
+                        for (offset, bytes) in items {
+                            batch.write(*offset, bytes).expect("inside");
                         }
                         batch.commit();
                     }
                 }),
-            };
-            Ok(ns)
+            })
         })?;
         self.mapping.flush()?;
-        let mut written = vec![0; SPREAD];
-        self.buffer.read(&mut written)?;
-        for (offset, bytes) in places {
+        self.buffer.read(&mut seen)?;
+        // The first sample's items. A line that is written again gets the same bytes.
+        for offset in point.offsets(0) {
+            let written = &seen[offset..][..point.size_bytes];
+            let batch = point.batch;
             ensure!(
-                written[offset..][..size] == *bytes,
+                written == point.item(offset),
                 "wrong bytes after a batch of {batch}"
             );
         }
         Ok(records)
     }
 
-    fn reads(&self, size: usize, batch: usize, share: Repetitions) -> Result<Vec<Record>> {
+    fn reads(&self, point: Point, share: Repetitions) -> Result<Vec<Record>> {
+        let (size, batch) = (point.size_bytes, point.batch);
         let library = &self.session.methods[0];
         let mut sent = vec![0; SPREAD];
-        for (i, &offset) in self.offsets.iter().enumerate() {
-            sent[offset..][..size].copy_from_slice(&pattern(i, size, batch));
+        for (line, bytes) in sent.chunks_mut(LINE).enumerate() {
+            bytes[..size].copy_from_slice(&point.item(line * LINE));
         }
         self.buffer.write(&sent)?;
         let mut read = vec![0; ITEMS * size];
         let mut words = vec![0_u32; if size == 4 { ITEMS } else { 0 }];
-        let sets = self.words(batch)?;
         let all = [library.function(Direction::Read), "read_many", "load_all"];
         // Words of 4 bytes are what flags usually are.
         let methods = &all[..if size == 4 { 3 } else { 2 }];
-        let records = self.measure(Direction::Read, size, batch, share, methods, |method| {
-            let items = self.offsets.iter().copied().zip(read.chunks_mut(size));
-            Ok(match method {
-                0 => {
-                    let items: Vec<(usize, &mut [u8])> = items.collect();
-                    self.clock.time(|| {
-                        for (offset, bytes) in items {
-                            library.mapped.read(offset, bytes).expect("inside");
-                        }
-                    })
-                }
-                1 => {
-                    let mut items: Vec<(usize, &mut [u8])> = items.collect();
-                    self.clock.time(|| {
-                        for items in items.chunks_mut(batch) {
-                            self.mapping.read_many(items).expect("inside");
-                        }
-                    })
-                }
-                _ => self.clock.time(|| {
-                    for (set, values) in sets.iter().zip(words.chunks_mut(batch)) {
-                        set.load_all(values);
+        self.measure(point, share, methods, |method, offsets| {
+            read.fill(0xee);
+            words.fill(0xeeee_eeee);
+            let items = offsets.iter().copied().zip(read.chunks_mut(size));
+            let mut items: Vec<(usize, &mut [u8])> = items.collect();
+            let ns = match method {
+                0 => self.clock.time(|| {
+                    for (offset, bytes) in &mut items {
+                        library.mapped.read(*offset, bytes).expect("inside");
                     }
                 }),
-            })
-        })?;
-        let mut items: Vec<(usize, &mut [u8])> = self
-            .offsets
-            .iter()
-            .copied()
-            .zip(read.chunks_mut(size))
-            .collect();
-        items.iter_mut().for_each(|(_, bytes)| bytes.fill(0));
-        for items in items.chunks_mut(batch) {
-            self.mapping.read_many(items)?;
-        }
-        for (i, (offset, bytes)) in items.iter().enumerate() {
-            let expected = &sent[*offset..][..size];
-            ensure!(*bytes == expected, "wrong bytes in a gather of {batch}");
-            let word = words.get(i).map(|word| word.to_ne_bytes());
+                1 => self.clock.time(|| {
+                    for items in items.chunks_mut(batch) {
+                        self.mapping.read_many(items).expect("inside");
+                    }
+                }),
+                _ => {
+                    let sets = self.words(offsets, batch)?;
+                    let ns = self.clock.time(|| {
+                        for (set, values) in sets.iter().zip(words.chunks_mut(batch)) {
+                            set.load_all(values);
+                        }
+                    });
+                    for ((_, bytes), word) in items.iter_mut().zip(&words) {
+                        bytes.copy_from_slice(&word.to_ne_bytes());
+                    }
+                    ns
+                }
+            };
+            let is_wrong =
+                |(offset, bytes): &(usize, &mut [u8])| **bytes != sent[*offset..][..size];
+            // The library maps a buffer of its own.
             ensure!(
-                word.is_none_or(|word| word == *expected),
-                "wrong word in a set of {batch}"
+                method == 0 || !items.iter().any(is_wrong),
+                "{}: wrong bytes with {batch} items between fences",
+                all[method]
             );
-        }
-        Ok(records)
+            Ok(ns)
+        })
     }
 
     /// The items as sets of words.
-    fn words(&self, batch: usize) -> Result<Vec<Words<'_, u32>>> {
+    fn words(&self, offsets: &[usize], batch: usize) -> Result<Vec<Words<'_, u32>>> {
         let word = |&offset: &usize| self.mapping.word(offset);
-        let words: Vec<Word<'_, u32>> = self.offsets.iter().map(word).collect::<Result<_, _>>()?;
-        Ok(words
-            .chunks(batch)
-            .map(|words| words.iter().copied().collect())
-            .collect())
+        let words: Vec<Word<'_, u32>> = offsets.iter().map(word).collect::<Result<_, _>>()?;
+        let sets = words.chunks(batch);
+        Ok(sets.map(|words| words.iter().copied().collect()).collect())
     }
 
-    /// Has the methods take turns; `sample` copies all items and returns the nanoseconds that it takes.
+    /// Has the methods take turns; `sample` copies items at all offsets and returns the nanoseconds that it takes.
     fn measure(
         &self,
-        direction: Direction,
-        size_bytes: usize,
-        batch: usize,
+        point: Point,
         share: Repetitions,
         methods: &[&'static str],
-        mut sample: impl FnMut(usize) -> Result<f64>,
+        mut sample: impl FnMut(usize, &[usize]) -> Result<f64>,
     ) -> Result<Vec<Record>> {
         let interrupt = &self.session.interrupt;
         let times = take_turns(
@@ -259,17 +270,19 @@ impl Bench<'_> {
             share,
             ITEMS,
             interrupt,
-            |method, _, items| {
+            |method, first, items| {
+                let offsets = point.offsets(first / ITEMS);
                 self.session.methods[0].drain();
                 self.mapping.flush()?;
-                Ok(sample(method)? / items as f64)
+                Ok(sample(method, &offsets)? / items as f64)
             },
         )?;
         let first = times[0].median;
         let record = |(&method, times): (&&'static str, Times)| Record {
-            direction,
-            size_bytes,
-            batch,
+            direction: point.direction,
+            pattern: point.pattern,
+            size_bytes: point.size_bytes,
+            batch: point.batch,
             method,
             ns_per_item: times.median,
             p99_ns: times.p99,
@@ -283,6 +296,7 @@ impl Bench<'_> {
 fn text(results: &Results) -> String {
     let names = [
         "direction",
+        "lines",
         "bytes",
         "batch",
         "method",
@@ -295,6 +309,7 @@ fn text(results: &Results) -> String {
     for record in &results.records {
         table.push(vec![
             record.direction.name().into(),
+            record.pattern.name().into(),
             record.size_bytes.to_string(),
             record.batch.to_string(),
             record.method.into(),
@@ -304,6 +319,10 @@ fn text(results: &Results) -> String {
             ratio(Some(record.ratio)),
         ]);
     }
-    let setup = &results.setup;
-    format!("{}\n{setup}\n{}", setup.command, table.markdown())
+    let Results { setup, routine, .. } = results;
+    let table = table.markdown();
+    format!(
+        "{}\n{setup}\ncrate gdrcopy: {routine}\n{table}",
+        setup.command
+    )
 }

@@ -1,6 +1,7 @@
 //! `gdrcopy compare`: copies of many sizes and alignments through several libraries and other methods,
 //! side by side in one process.
 mod batch;
+mod pattern;
 mod text;
 
 use std::process::ExitCode;
@@ -68,11 +69,22 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "0")]
     host_alignments: Vec<Bytes>,
 
-    /// Batched writes and gathered reads of the Rust crate, against single calls of the first library: 4, 8 and
-    /// 64 bytes at different addresses
+    /// Batched writes and gathered reads of the Rust crate, by the routine that GDRCOPY_ISA names, against single
+    /// calls of the first library: 4, 8 and 64 bytes at different addresses
     #[arg(long, conflicts_with_all = ["variants", "all_routines", "others", "sizes", "alignments", "host_alignments",
                                       "cold", "plot"])]
     batch: bool,
+
+    /// Where the items of --batch are: lines of 64 bytes in 32 MiB, other ones for each sample
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "random",
+        requires = "batch",
+        value_name = "LIST"
+    )]
+    pattern: Vec<pattern::Pattern>,
 
     /// Time for more than the minimum of 21 samples per point
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
