@@ -8,9 +8,16 @@ use crate::access::word::Word;
 
 /// Words in different places, of any mappings, that are read together.
 ///
-/// One fence comes before all loads, and up to 16 lines of 64 bytes are in flight at a time: polling 64 flags
-/// takes a small multiple of polling one. On write-combining memory the loads are streaming loads, because
-/// plain ones never overlap there; they take the word's line, or a part of it that holds the word.
+/// One fence comes before all loads, which overlap on write-combining memory: polling 64 flags takes a small multiple
+/// of polling one. The loads are streaming loads there, because plain ones never overlap; they take the word's line
+/// of 64 bytes, or a part of it that holds the word. On other memory, and by the routine `portable`, the loads are
+/// plain, and each takes a round trip.
+///
+/// # Where to put flags
+///
+/// An x86-64 core keeps 8 even and 8 odd lines in flight (bit 6 of the address). Put flags into neighboring lines, or
+/// an odd number of lines apart: 16 take one round trip then. An even number of lines apart (128 bytes, 4 KiB), 16
+/// flags take two. Flags at random lines are in between, the closer to the first the more of them are read at once.
 ///
 /// ```
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }

@@ -164,11 +164,12 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Reads many places at once: each item's bytes are copied from its offset on. One fence comes before
-    /// all of them, then up to 16 lines of 64 bytes are in flight at a time.
+    /// Reads many places at once: each item's bytes are copied from its offset on. One fence comes before all loads,
+    /// which overlap on write-combining memory; on other memory each load of 8 bytes takes its own round trip. How
+    /// many overlap depends on the addresses: see [`Words`](crate::Words#where-to-put-flags).
     ///
     /// An item is not read by a single load, however small: flags that must be one transaction are read by
-    /// [`Word::load`]. See [`Words`](crate::Words) for many flags in different places.
+    /// [`Word::load`](crate::Word::load). See [`Words`](crate::Words) for many flags in different places.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if any item is not inside, [`Error::ForkedChild`]; nothing is read then.
