@@ -10,14 +10,15 @@ use crate::access::word::Word;
 ///
 /// One fence comes before all loads, which overlap on write-combining memory: polling 64 flags takes a small multiple
 /// of polling one. The loads are streaming loads there, because plain ones never overlap; they take the word's line
-/// of 64 bytes, or a part of it that holds the word. On other memory, and by the routine `portable`, the loads are
+/// of 64 bytes, or a part of it that holds the word. On device memory, and by the routine `portable`, the loads are
 /// plain, and each takes a round trip.
 ///
 /// # Where to put flags
 ///
-/// An x86-64 core keeps 8 even and 8 odd lines in flight (bit 6 of the address). Put flags into neighboring lines, or
-/// an odd number of lines apart: 16 take one round trip then. An even number of lines apart (128 bytes, 4 KiB), 16
-/// flags take two. Flags at random lines are in between, the closer to the first the more of them are read at once.
+/// The measured core, an x86-64 server's, keeps 8 even and 8 odd lines in flight (bit 6 of the address). Put flags into
+/// neighboring lines, or an odd number of lines apart: 16 take one round trip then. An even number of lines apart
+/// (128 bytes, 4 KiB), 16 flags take two. Random lines are in between: the more are read at once, the closer they
+/// come to 16 in a round trip.
 ///
 /// ```
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }

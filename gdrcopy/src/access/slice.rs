@@ -165,7 +165,7 @@ impl<'m> MappedSlice<'m> {
     }
 
     /// Reads many places at once: each item's bytes are copied from its offset on. One fence comes before all loads,
-    /// which overlap on write-combining memory; on other memory each load of 8 bytes takes its own round trip. How
+    /// which overlap on write-combining memory; on device memory, each load of 8 bytes takes its own round trip. How
     /// many overlap depends on the addresses: see [`Words`](crate::Words#where-to-put-flags).
     ///
     /// An item is not read by a single load, however small: flags that must be one transaction are read by
