@@ -226,7 +226,7 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
     unsafe { routines::store_unfenced(dst, value) }
 }
 
-/// Copies `count` items from a mapping, between the fences of one read. See [`routines::gather_unfenced`].
+/// Copies `count` items from a mapping, between the fences of one read. See [`routines::gather`].
 ///
 /// # Safety
 /// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`, which is not cached. `item`
@@ -237,10 +237,8 @@ pub unsafe fn gather<const WORDS: bool>(
     count: usize,
     item: impl FnMut(usize) -> Item,
 ) {
-    routines::before_read();
     // SAFETY: contract of this function.
-    unsafe { routines::gather_unfenced::<WORDS>(routine_for(kind), count, item) };
-    routines::after_read();
+    unsafe { routines::gather::<WORDS>(routine_for(kind), count, item) };
     fence_if_mixed();
 }
 

@@ -7,6 +7,7 @@
 use core::mem::MaybeUninit;
 use core::{ptr, slice};
 
+use super::arch::fence;
 use super::routine::{Item, LINE, Routine};
 
 /// Blocks that are listed at most before they are loaded.
@@ -25,9 +26,9 @@ const _: () = assert!(LARGEST <= BUFFER && LARGEST <= LISTED * size_of::<u64>())
 #[repr(align(64))]
 struct Buffer(MaybeUninit<[u8; BUFFER]>);
 
-/// Copies the items with numbers below `count`, which `item` returns, from a mapping to host memory.
-/// [`before_read`](super::before_read) and [`after_read`](super::after_read) order them. The loads are the routine's
-/// even for words: they overlap, while plain loads of write-combining memory do not. `item` is called twice for each number.
+/// Copies the items with numbers below `count`, which `item` returns, from a mapping to host memory, between the fences of
+/// one read. The loads are the routine's even for words: they overlap, while plain loads of write-combining memory do not.
+/// `item` is called twice for each number.
 ///
 /// With `WORDS`, each item is a word of 1, 2, 4 or 8 bytes, naturally aligned on both sides.
 ///
@@ -35,16 +36,18 @@ struct Buffer(MaybeUninit<[u8; BUFFER]>);
 /// Each item's `dst` and `src` must be as for [`read_wc`](super::read_wc), and both calls of `item` must return the same
 /// `src` and `len`. With `WORDS`, the items must be such words. The CPU must run the routine.
 #[inline(always)]
-pub unsafe fn gather_unfenced<const WORDS: bool>(
+pub unsafe fn gather<const WORDS: bool>(
     routine: &Routine,
     count: usize,
     mut item: impl FnMut(usize) -> Item,
 ) {
     let Some(blocks) = &routine.blocks else {
+        fence::before_read();
         for Item { dst, src, len } in (0..count).map(item) {
             // SAFETY: contract of this function.
             unsafe { (routine.read)(dst, src, len) }
         }
+        fence::after_read();
         return;
     };
     let size = blocks.size;
@@ -64,6 +67,12 @@ pub unsafe fn gather_unfenced<const WORDS: bool>(
                 if bytes > left {
                     break;
                 }
+                if bytes > 0 {
+                    // A store to a line that is in no near cache would delay the loads after it. Volatile, because it is
+                    // overwritten.
+                    // SAFETY: where the item's blocks will be.
+                    unsafe { buffer.add(room - left).write_volatile(0) };
+                }
                 left -= bytes;
                 let mut at = 0;
                 while at < bytes {
@@ -73,6 +82,10 @@ pub unsafe fn gather_unfenced<const WORDS: bool>(
                 }
             }
             next += 1;
+        }
+        // The CPU executes nothing past the fence until the loads before it have returned: so it comes after the list.
+        if first == 0 {
+            fence::before_read();
         }
         // SAFETY: the first `listed` addresses were written; each block holds bytes of an item, and the buffer has room
         // for all of them.
@@ -92,6 +105,7 @@ pub unsafe fn gather_unfenced<const WORDS: bool>(
             }
         }
     }
+    fence::after_read();
 }
 
 /// The blocks around an item.

@@ -6,7 +6,7 @@
 //! write_word, read_word  mod.rs        one access, for a mapping of any type
 //! write_wc, read_wc, …   mod.rs        everything else
 //! Routine                arch/, portable.rs    one instruction set each; select.rs finds the best one
-//! gather_unfenced        gather.rs     many reads at once, by the loads of a routine
+//! gather                 gather.rs     many reads at once, by the loads of a routine
 //! by_line                stores.rs, loads.rs   the cut into aligned pieces that routines share
 //! ```
 //!
@@ -44,7 +44,7 @@ mod stores;
 use core::ptr;
 
 pub use arch::supported;
-pub use gather::gather_unfenced;
+pub use gather::gather;
 pub use routine::{Item, Routine};
 pub use select::{best, find};
 

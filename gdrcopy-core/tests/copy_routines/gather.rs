@@ -50,10 +50,8 @@ fn check_places(
         src: source.wrapping_add(places[n].0),
         len: places[n].1,
     };
-    routines::before_read();
     // SAFETY: the places lie in the arena, which is whole lines; the buffer has room for each.
-    unsafe { routines::gather_unfenced::<false>(routine, count, item) };
-    routines::after_read();
+    unsafe { routines::gather::<false>(routine, count, item) };
 
     let mut expected = vec![POISON; end];
     for (&(from, len), start) in places.iter().zip(starts) {
@@ -113,10 +111,8 @@ fn check_words<const N: usize>(routine: &Routine, device: &Arena) {
             src: device.0.as_ptr().wrapping_add(from(n)),
             len: N,
         };
-        routines::before_read();
         // SAFETY: words of the arena, aligned on its side.
-        unsafe { routines::gather_unfenced::<true>(routine, count, item) };
-        routines::after_read();
+        unsafe { routines::gather::<true>(routine, count, item) };
         for (n, word) in words[..count].iter().enumerate() {
             let expected = &device.0[from(n)..][..N];
             assert!(
@@ -152,10 +148,8 @@ pub(crate) fn check_edges(routine: &Routine) {
             src: device.wrapping_add(places[n].0),
             len: places[n].1,
         };
-        routines::before_read();
         // SAFETY: the items lie in the pages.
-        unsafe { routines::gather_unfenced::<false>(routine, places.len(), item) };
-        routines::after_read();
+        unsafe { routines::gather::<false>(routine, places.len(), item) };
         for (n, (from, len)) in places.into_iter().enumerate() {
             for at in 0..len {
                 // SAFETY: inside the page.

@@ -61,8 +61,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let session = Session::open("compare", target, SPREAD, &Extra::default())?;
     // The crate reads no environment variable, and the library does.
     let request = env::var_os("GDRCOPY_ISA");
-    gdrcopy::copy::select_routine(request.as_deref());
-    let routine = gdrcopy::routines::find(request.as_deref()).name();
+    let routine = gdrcopy_core::copy::select_routine(request.as_deref());
     let library = &session.methods[0];
     let buffer = DeviceBuffer::alloc(session.gpu, library.buffer.memory(), SPREAD)?;
     let mapping = map(&buffer, target.force_pcie)?;
