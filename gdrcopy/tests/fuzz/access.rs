@@ -1,0 +1,213 @@
+//! Slices of mapped memory: bounds, copies, gathers, transfers.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use gdrcopy::{Batch, MappedSlice, Transfer};
+
+use crate::host::Host;
+use crate::isolated::{calling, outcome};
+use crate::memory::{Memory, noise};
+use crate::ops::{Access, Args};
+use crate::sizes::{Numbers, Size};
+use crate::{batches, signals, transfers, words};
+
+/// A slice, and where the model says that it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Slice<'m> {
+    pub(crate) mapped: MappedSlice<'m>,
+    pub(crate) start: u64,
+    pub(crate) len: usize,
+}
+
+/// What is borrowed of owners at a time.
+#[derive(Default)]
+pub(crate) struct Borrowed<'m> {
+    pub(crate) slices: Vec<Slice<'m>>,
+    pub(crate) batches: Vec<Batch<'m>>,
+}
+
+/// What accesses need besides slices.
+pub(crate) struct Context<'w> {
+    pub(crate) memory: &'w Memory,
+    pub(crate) host: &'w mut Host,
+    pub(crate) transfers: &'w [Arc<Transfer>],
+}
+
+impl fmt::Display for Slice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{:#x}+{:#x}]", self.start, self.len)
+    }
+}
+
+impl<'m> Slice<'m> {
+    /// Checks that the library agrees with the model.
+    #[track_caller]
+    pub(crate) fn new(mapped: MappedSlice<'m>, start: u64, len: usize) -> Slice<'m> {
+        assert_eq!((mapped.device_address(), mapped.len()), (start, len));
+        assert_eq!(mapped.is_empty(), len == 0);
+        Slice { mapped, start, len }
+    }
+
+    /// Whether bytes of it are inside.
+    pub(crate) fn has(self, offset: usize, len: usize) -> bool {
+        offset <= self.len && len <= self.len - offset
+    }
+
+    /// A length from `offset` on: mostly one that fits.
+    pub(crate) fn part(self, size: Size, offset: usize) -> usize {
+        size.of(self.len.checked_sub(offset).unwrap_or(self.len))
+    }
+
+    /// Whether a word of it is naturally aligned.
+    pub(crate) fn is_aligned(self, offset: usize, size: usize) -> bool {
+        self.start
+            .wrapping_add(offset as u64)
+            .is_multiple_of(size as u64)
+    }
+
+    pub(crate) fn model(self, memory: &Memory, offset: usize, len: usize) -> Vec<u8> {
+        let start = self.start + offset as u64;
+        memory.with(start, len, |model| model.to_vec())
+    }
+
+    /// Changes the model as a write of the library changes memory.
+    #[track_caller]
+    pub(crate) fn written(self, memory: &Memory, offset: usize, bytes: &[u8]) {
+        let start = self.start + offset as u64;
+        memory.with(start, bytes.len(), |model| model.copy_from_slice(bytes));
+    }
+}
+
+/// Makes one call with one of the slices.
+pub(crate) fn access(
+    borrowed: &mut Borrowed<'_>,
+    context: &mut Context<'_>,
+    call: Access,
+    args: &Args,
+) {
+    let Some(&slice) = borrowed
+        .slices
+        .get(args.which % borrowed.slices.len().max(1))
+    else {
+        return;
+    };
+    let (memory, data) = (context.memory, args.data);
+    let offset = args.sizes[0].of(slice.len);
+    match call {
+        Access::Slice => sub_slice(borrowed, slice, args),
+        Access::SplitAt => {
+            calling!("{slice}.split_at({offset:#x})");
+            if let Some((left, right)) =
+                outcome(slice.has(offset, 0), slice.mapped.split_at(offset))
+            {
+                let middle = slice.start + offset as u64;
+                borrowed.slices.push(Slice::new(left, slice.start, offset));
+                borrowed
+                    .slices
+                    .push(Slice::new(right, middle, slice.len - offset));
+            }
+        }
+        Access::Write => {
+            let bytes = noise(
+                data,
+                slice.part(args.sizes[1], offset).min(context.host.room()),
+            );
+            calling!("{slice}.write({offset:#x}, {:#x} bytes)", bytes.len());
+            let has = slice.has(offset, bytes.len());
+            if outcome(has, slice.mapped.write(offset, &bytes)).is_some() {
+                slice.written(memory, offset, &bytes);
+            }
+        }
+        Access::Read => {
+            let len = slice.part(args.sizes[1], offset).min(context.host.room());
+            calling!("{slice}.read({offset:#x}, {len:#x} bytes)");
+            let found = slice
+                .has(offset, len)
+                .then(|| slice.model(memory, offset, len));
+            context
+                .host
+                .receive(data, len, found, |part| slice.mapped.read(offset, part));
+        }
+        Access::ReadMany => read_many(slice, context, args),
+        Access::Flush => {
+            calling!("{slice}.flush()");
+            outcome(slice.len > 0, slice.mapped.flush());
+        }
+        Access::TransferRead | Access::TransferWrite => {
+            transfers::access(slice, context, call, args)
+        }
+        Access::Word | Access::LoadAll | Access::Array => words::access(slice, context, call, args),
+        Access::BeginBatch | Access::BatchWrite | Access::BatchStore | Access::EndBatch => {
+            batches::access(borrowed, slice, memory, call, args);
+        }
+        Access::Flag | Access::Counter | Access::Ring | Access::RingBytes => {
+            signals::access(slice, memory, call, args);
+        }
+    }
+    // The newest of a mapping are worth more than their parts' parts.
+    let surplus = borrowed.slices.len().saturating_sub(8);
+    borrowed.slices.drain(1..1 + surplus);
+}
+
+fn sub_slice<'m>(borrowed: &mut Borrowed<'m>, slice: Slice<'m>, args: &Args) {
+    let (a, b) = (args.sizes[0].of(slice.len), args.sizes[1].of(slice.len));
+    let bounds = |number: u64, at: usize| match number % 4 {
+        0 => Bound::Unbounded,
+        1 => Bound::Excluded(at),
+        _ => Bound::Included(at),
+    };
+    let (first, last) = (bounds(args.data, a), bounds(args.data >> 2, b));
+    calling!("{slice}.slice(({first:x?}, {last:x?}))");
+    let start = match first {
+        Bound::Unbounded => 0,
+        Bound::Included(at) => at as u128,
+        Bound::Excluded(at) => at as u128 + 1,
+    };
+    let end = match last {
+        Bound::Unbounded => slice.len as u128,
+        Bound::Included(at) => at as u128 + 1,
+        Bound::Excluded(at) => at as u128,
+    };
+    let is_inside = start <= end && end <= slice.len as u128;
+    if let Some(part) = outcome(is_inside, slice.mapped.slice((first, last))) {
+        let start_address = slice.start + start as u64;
+        borrowed
+            .slices
+            .push(Slice::new(part, start_address, (end - start) as usize));
+    }
+}
+
+/// Up to 40 items, near each other or anywhere, some of them outside.
+fn read_many(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
+    let mut numbers = Numbers(args.data);
+    let extreme = args.sizes[0].of(slice.len);
+    let span = args.sizes[1].inside(slice.len);
+    let longest = args.sizes[2].of(slice.len).min(context.host.room() / 64);
+    let items: Vec<(usize, usize)> = (0..numbers.below(40))
+        .map(|_| {
+            let len = numbers.below(longest + 1);
+            match numbers.below(60) {
+                0 => (extreme, len),
+                _ => (
+                    numbers.below(span.saturating_sub(len) + 1),
+                    len.min(slice.len),
+                ),
+            }
+        })
+        .collect();
+    calling!("{slice}.read_many({items:x?})");
+    let has = items.iter().all(|&(offset, len)| slice.has(offset, len));
+    let models = items
+        .iter()
+        .map(|&(offset, len)| slice.model(context.memory, offset, len));
+    let found = has.then(|| models.collect());
+    let lens: Vec<usize> = items.iter().map(|&(_, len)| len).collect();
+    context.host.receive_many(&lens, found, |parts| {
+        let offsets = items.iter().map(|&(offset, _)| offset);
+        let mut items: Vec<_> = offsets.zip(parts).collect();
+        slice.mapped.read_many(&mut items)
+    });
+}

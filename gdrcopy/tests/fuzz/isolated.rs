@@ -1,0 +1,136 @@
+//! One sequence in a process of its own: a crash is a result, and what was forgotten ends with it.
+
+use std::fmt;
+use std::io::{self, PipeWriter, Read, Write};
+use std::ops::Add;
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::process::{self, ExitStatus};
+use std::sync::OnceLock;
+
+use gdrcopy::{Error, Result};
+
+/// Calls that were made, by their results.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Calls {
+    sequences: usize,
+    succeeded: usize,
+    failed: usize,
+}
+
+/// Where a sequence lists its calls. Each is written before it is made, so that the last one is that which crashed.
+static LIST: OnceLock<PipeWriter> = OnceLock::new();
+
+/// Runs a sequence in a forked child.
+///
+/// # Errors
+/// If it panics or crashes: the list of its calls, and how it ended.
+pub(crate) fn run(sequence: impl FnOnce()) -> std::result::Result<Calls, String> {
+    let (mut reader, writer) = io::pipe().expect("descriptors");
+    // SAFETY: the other threads of the process wait for this one, and hold no lock that the child needs.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        run_in_child(writer, sequence);
+    }
+    drop(writer);
+    let mut list = Vec::new();
+    reader.read_to_end(&mut list).expect("a pipe");
+    let mut status = 0;
+    // SAFETY: waits for the child that was forked above.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    let (list, end) = (String::from_utf8_lossy(&list), ExitStatus::from_raw(status));
+    if !end.success() {
+        return Err(format!("\n{list}\n{end}"));
+    }
+    let succeeded = list.matches(" = Ok").count();
+    Ok(Calls {
+        sequences: 1,
+        succeeded,
+        failed: list.matches(" = ").count() - succeeded,
+    })
+}
+
+fn run_in_child(writer: PipeWriter, sequence: impl FnOnce()) -> ! {
+    LIST.set(writer).expect("a new process");
+    panic::set_hook(Box::new(|info| list(format_args!("\n{info}\n"))));
+    let result = catch_unwind(AssertUnwindSafe(sequence));
+    process::exit(i32::from(result.is_err()))
+}
+
+/// Adds to the list of calls.
+pub(crate) fn list(text: fmt::Arguments<'_>) {
+    let mut writer = LIST.get().expect("a sequence is running");
+    // One write per line, because two threads may list.
+    writer
+        .write_all(text.to_string().as_bytes())
+        .expect("the parent reads");
+}
+
+/// Lists a call that is about to be made. [`outcome`] ends the line.
+macro_rules! calling {
+    ($($text:tt)+) => { $crate::isolated::list(format_args!($($text)+)) };
+}
+pub(crate) use calling;
+
+/// The value of a call whose success the model predicts; `None` for a failure.
+#[track_caller]
+pub(crate) fn outcome<T>(predicted: bool, result: Result<T>) -> Option<T> {
+    let value = any_outcome(result);
+    assert_eq!(value.is_some(), predicted, "the model predicts {predicted}");
+    value
+}
+
+/// The value of a call that may fail.
+#[track_caller]
+pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
+    match result {
+        Ok(value) => {
+            list(format_args!(" = Ok\n"));
+            Some(value)
+        }
+        Err(error) => {
+            list(format_args!(" = {error:?}\n"));
+            // Its text must be right for the errors that only such arguments cause, too.
+            assert!(!error.to_string().is_empty());
+            assert!(!matches!(error, Error::ForkedChild), "no call of it forked");
+            None
+        }
+    }
+}
+
+/// [`outcome`] of a call that panics, which is predicted, or cannot fail.
+#[track_caller]
+pub(crate) fn panic_outcome(predicted: bool, call: impl FnOnce()) {
+    let panicked = catch_unwind(AssertUnwindSafe(call)).is_err();
+    list(format_args!(
+        " = {}\n",
+        if panicked { "panic" } else { "Ok" }
+    ));
+    assert_eq!(panicked, predicted, "the documentation has the panics");
+}
+
+impl Add for Calls {
+    type Output = Calls;
+
+    fn add(self, other: Calls) -> Calls {
+        Calls {
+            sequences: self.sequences + other.sequences,
+            succeeded: self.succeeded + other.succeeded,
+            failed: self.failed + other.failed,
+        }
+    }
+}
+
+impl fmt::Display for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Calls {
+            sequences,
+            succeeded,
+            failed,
+        } = self;
+        write!(
+            f,
+            "{sequences} sequences, {succeeded} calls succeeded, {failed} failed as permitted"
+        )
+    }
+}

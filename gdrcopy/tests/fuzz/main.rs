@@ -1,0 +1,146 @@
+//! The safe API against a model: random sequences of calls with extreme arguments, guards that are forgotten, and
+//! owners that are dropped in any order. Runs itself again under gdremu, once per profile.
+//!
+//! What it attacks:
+//! - bytes of the GPU: every byte of the arena and of the chunks of pools is known. The program hands exact ranges to
+//!   the API (the contract of `Gdr::pin`, `PinCache::get` and `DeviceMemory`), never all of a GPU page; what lies
+//!   around them belongs to others. CUDA reads everything back, within and after a sequence;
+//! - bytes of the host: buffers that calls write to lie within one whose every byte is known;
+//! - results: bounds, alignments and state say beforehand whether a call succeeds, and what a read returns;
+//! - panics other than the documented ones, crashes, pins that are left though everything was dropped.
+//!
+//! What it cannot see:
+//! - missing fences: gdremu's GPU memory is ordinary memory, so stores need no fence to arrive. The tests of
+//!   copy_routines look at the instructions;
+//! - stray reads of GPU memory, and races within the library other than by their results: two threads use disjoint
+//!   halves of one slice, and everything else is called by one thread;
+//! - forked children, GPU memory that is freed while it is pinned, contexts that are destroyed: see emulated/;
+//! - borrows that outlive their owners: the compiler refuses them, see compile_fail/.
+//!
+//! `FUZZ_SECONDS` (default 5) is how long new sequences are begun, for all profiles together; each profile gets at
+//! least one group of sequences. `FUZZ_SEED` repeats the group with this seed, which a failure prints together with
+//! its shortest sequence and the calls in it; name the profile's test, too:
+//!
+//! ```text
+//! FUZZ_SEED=7 cargo test -p gdrcopy --test fuzz fuzz_dmabuf
+//! ```
+
+mod access;
+mod batches;
+#[allow(dead_code, reason = "other tests call the rest")]
+#[path = "../../../tests/built/mod.rs"]
+mod built;
+mod caches;
+#[allow(dead_code, reason = "other tests call the rest")]
+#[path = "../../../tests/emulated/cuda.rs"]
+mod cuda;
+mod host;
+mod isolated;
+mod memory;
+mod ops;
+mod owners;
+mod pins;
+mod pools;
+mod signals;
+mod sizes;
+mod transfers;
+mod words;
+mod world;
+
+use std::cell::Cell;
+use std::env;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestError, TestRunner};
+
+use isolated::Calls;
+
+/// Sequences per seed.
+const GROUP: u32 = 16;
+
+fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+fn fuzz_on(profile: &str) {
+    let output = Command::new(built::built("gdremu"))
+        .args(["--profile", profile, "--"])
+        .arg(env::current_exe().expect("a path"))
+        .args(["--ignored", "--nocapture", "--test-threads=1", "sequences"])
+        .env("FUZZ_PROFILE", profile)
+        .stdout(Stdio::inherit())
+        .output()
+        .expect("gdremu starts");
+    // What was forgotten stays pinned until the process ends; `World::end` checks the rest.
+    let is_expected = |line: &&str| line.starts_with("gdremu: leak: ");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let errors: Vec<_> = errors.lines().filter(|line| !is_expected(line)).collect();
+    let status = output.status;
+    assert!(
+        status.success(),
+        "{profile}: {status}\n{}",
+        errors.join("\n")
+    );
+}
+
+macro_rules! fuzz_on {
+    ($($test:ident: $profile:literal;)+) => {
+        const PROFILES: u32 = [$($profile),+].len() as u32;
+
+        $(#[test]
+        fn $test() {
+            fuzz_on($profile);
+        })+
+    };
+}
+
+fuzz_on! {
+    fuzz_default: "default";
+    fuzz_traditional: "traditional";
+    fuzz_gdrdrv_2_4: "gdrdrv-2.4";
+    fuzz_dmabuf: "dmabuf";
+    fuzz_cached: "cached";
+    fuzz_device: "device";
+}
+
+#[test]
+#[ignore = "the fuzz_ tests run it, on each profile"]
+fn sequences_change_only_what_the_model_says() {
+    let profile = env::var("FUZZ_PROFILE").expect("set by the fuzz_ tests");
+    let time = Duration::from_secs(number("FUZZ_SECONDS").unwrap_or(5)) / PROFILES;
+    let wanted = number("FUZZ_SEED");
+    let mut seed = wanted.unwrap_or_else(|| u64::from(std::process::id()) << 20);
+    let (begun, calls) = (Instant::now(), Cell::new(Calls::default()));
+    loop {
+        // Printed beforehand, for a sequence that hangs.
+        println!("fuzz: {profile}: FUZZ_SEED={seed}");
+        let config = Config {
+            cases: GROUP,
+            rng_algorithm: RngAlgorithm::ChaCha,
+            rng_seed: RngSeed::Fixed(seed),
+            failure_persistence: None,
+            max_shrink_iters: 4_000,
+            ..Config::default()
+        };
+        let result = TestRunner::new(config).run(&ops::sequences(), |sequence| {
+            let run = isolated::run(|| world::run(&sequence)).map_err(TestCaseError::fail)?;
+            calls.set(calls.get() + run);
+            Ok(())
+        });
+        match result {
+            Ok(()) => (),
+            // The calls say more than the shortest sequence's arguments.
+            Err(TestError::Fail(calls, _)) => {
+                panic!("FUZZ_SEED={seed} on profile {profile}, shortened: {calls}")
+            }
+            Err(abort) => panic!("FUZZ_SEED={seed}: {abort}"),
+        }
+        if wanted.is_some() || begun.elapsed() >= time {
+            break;
+        }
+        seed += 1;
+    }
+    println!("fuzz: {profile}: {}", calls.get());
+}

@@ -1,0 +1,144 @@
+//! The model of GPU memory: what every byte of it is.
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::cuda::Cuda;
+use crate::sizes::Numbers;
+
+/// Bytes that are read back at a time: small enough that the allocator keeps the buffer.
+const PIECE: usize = 64 << 10;
+
+/// Bytes of a few regions.
+#[derive(Clone)]
+pub(crate) struct Memory {
+    regions: Arc<Mutex<Vec<Region>>>,
+    cuda: Arc<Cuda>,
+}
+
+struct Region {
+    start: u64,
+    bytes: Vec<u8>,
+    /// The part of it that a pool has. What lies around it belongs to others.
+    given: Range<u64>,
+    /// Which pool, from 1 on.
+    pool: usize,
+}
+
+/// Bytes that look random: the same seed gives the same ones.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut numbers = Numbers(seed);
+    let mut bytes: Vec<u8> = (0..len.min(4099)).map(|_| numbers.next() as u8).collect();
+    while bytes.len() < len {
+        bytes.extend_from_within(..bytes.len().min(len - bytes.len()));
+    }
+    bytes
+}
+
+/// A region in the model. Owners of memory have it before the memory, which is freed after it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    memory: Memory,
+    start: u64,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut regions = self.memory.regions();
+        let mut starts = regions.iter().map(|region| region.start);
+        let index = starts.position(|start| start == self.start);
+        let region = regions.swap_remove(index.expect("added before"));
+        drop(regions);
+        // A failed check while another one unwinds would end the process before the first is reported.
+        if !thread::panicking() {
+            self.memory.check_region(&region);
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the model")
+    }
+}
+
+impl Memory {
+    pub(crate) fn new(cuda: &Arc<Cuda>) -> Memory {
+        let (regions, cuda) = (Arc::default(), Arc::clone(cuda));
+        Memory { regions, cuda }
+    }
+
+    /// Adds GPU memory, after filling it, until the entry is dropped. Of it, a pool has a part.
+    pub(crate) fn add(&self, start: u64, len: usize, given: Range<u64>, pool: usize) -> Entry {
+        let bytes = noise(start ^ given.start, len);
+        self.cuda.write(start, &bytes);
+        self.regions().push(Region {
+            start,
+            bytes,
+            given,
+            pool,
+        });
+        let memory = self.clone();
+        Entry { memory, start }
+    }
+
+    /// Whether all of a range is what one pool was given.
+    pub(crate) fn is_of_pool(&self, range: &Range<u64>, pool: usize) -> bool {
+        let holds = |given: &Range<u64>| given.start <= range.start && range.end <= given.end;
+        self.regions()
+            .iter()
+            .any(|region| region.pool == pool && holds(&region.given))
+    }
+
+    /// Lets `change` see or change the model of a range.
+    #[track_caller]
+    pub(crate) fn with<R>(&self, start: u64, len: usize, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        let mut regions = self.regions();
+        let mut parts = regions.iter_mut().filter_map(|region| {
+            let offset = start.wrapping_sub(region.start) as usize;
+            region.bytes.get_mut(offset..offset.checked_add(len)?)
+        });
+        let part = parts.next();
+        change(part.unwrap_or_else(|| panic!("{len} bytes at {start:#x} are not the program's")))
+    }
+
+    /// Compares all GPU memory with the model.
+    pub(crate) fn check(&self) {
+        self.regions()
+            .iter()
+            .for_each(|region| self.check_region(region));
+    }
+
+    fn check_region(&self, region: &Region) {
+        // A batch that was forgotten left its stores unfenced.
+        fence(Ordering::SeqCst);
+        for (number, bytes) in region.bytes.chunks(PIECE).enumerate() {
+            let start = region.start + (number * PIECE) as u64;
+            let found = self.cuda.read(start, bytes.len());
+            if found == bytes {
+                continue;
+            }
+            let differs = |&at: &usize| found[at] != bytes[at];
+            let wrong: Vec<usize> = (0..found.len()).filter(differs).collect();
+            let (first, last) = (wrong[0], wrong[wrong.len() - 1]);
+            panic!(
+                "{} bytes are not as in the model: from {:#x} ({:#x} in place of {:#x}) to {:#x}, in memory of which \
+                 pools have {:#x?}",
+                wrong.len(),
+                start + first as u64,
+                found[first],
+                bytes[first],
+                start + last as u64,
+                region.given,
+            );
+        }
+    }
+
+    fn regions(&self) -> MutexGuard<'_, Vec<Region>> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

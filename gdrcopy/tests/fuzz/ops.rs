@@ -1,0 +1,172 @@
+//! What a sequence consists of.
+#![forbid(unsafe_code)]
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::sizes::{Size, sizes};
+
+/// What owners are of. They are dropped and forgotten alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Gdr,
+    Pin,
+    Mapped,
+    Pool,
+    Cache,
+    Transfer,
+}
+
+pub(crate) const KINDS: [Kind; 6] = [
+    Kind::Gdr,
+    Kind::Pin,
+    Kind::Mapped,
+    Kind::Pool,
+    Kind::Cache,
+    Kind::Transfer,
+];
+
+/// Calls that make, use or end owners. What comes after one that maps memory has a slice of it, until `Leave`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Call {
+    Open,
+    CloneGdr,
+    Attributes,
+    Pin,
+    Map,
+    Info,
+    DmaBuf,
+    Unpin,
+    Unmap,
+    HostMemory,
+    NewPool,
+    PoolOfMemory,
+    Alloc,
+    AllocZeroed,
+    Trim,
+    PoolReport,
+    NewCache,
+    Get,
+    Invalidate,
+    Clear,
+    NewTransfer,
+    SetThreads,
+    Check,
+    Leave,
+    Drop(Kind),
+    Forget(Kind),
+}
+
+/// Calls with a slice of mapped memory, which any thread makes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Access {
+    Slice,
+    SplitAt,
+    Write,
+    Read,
+    Word,
+    LoadAll,
+    Array,
+    ReadMany,
+    Flush,
+    BeginBatch,
+    BatchWrite,
+    BatchStore,
+    EndBatch,
+    Flag,
+    Counter,
+    Ring,
+    RingBytes,
+    TransferRead,
+    TransferWrite,
+}
+
+/// Arguments for any call. Numbers of objects are taken modulo what there is, so that a sequence that is shortened
+/// keeps its meaning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Args {
+    pub(crate) which: usize,
+    pub(crate) sizes: [Size; 3],
+    /// For choices, and for what is written.
+    pub(crate) data: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Call(Call, Args),
+    Access(Access, Args),
+    /// Two threads, with a half of a slice each.
+    Threads(Args, [Vec<(Access, Args)>; 2]),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Sequence {
+    pub(crate) ops: Vec<Op>,
+    /// Whether an allocator is made before anything is opened.
+    pub(crate) allocator_first: bool,
+    /// Whether a part of the host memory is registered with CUDA.
+    pub(crate) registered: bool,
+    /// In which order the rest is dropped.
+    pub(crate) end: Vec<Kind>,
+}
+
+fn args() -> impl Strategy<Value = Args> {
+    let sizes = [sizes(), sizes(), sizes()];
+    let args = (
+        0_usize..8,
+        sizes,
+        prop_oneof![1 => 0_u64..16, 2 => any::<u64>()],
+    );
+    args.prop_map(|(which, sizes, data)| Args { which, sizes, data })
+}
+
+fn calls() -> impl Strategy<Value = Call> {
+    use Call::*;
+    prop_oneof![
+        8 => Just(Pin),
+        10 => Just(Map),
+        8 => Just(Alloc),
+        8 => select(&[Get, Get, NewPool, PoolOfMemory, NewTransfer, NewTransfer]),
+        4 => select(&[Open, CloneGdr, Attributes, HostMemory, NewCache]),
+        6 => select(&[Info, DmaBuf, Unpin, Unmap, AllocZeroed, Trim, PoolReport, Invalidate, Clear, SetThreads]),
+        2 => Just(Leave),
+        1 => Just(Check),
+        8 => select(&KINDS).prop_map(Drop),
+        3 => select(&KINDS).prop_map(Forget),
+    ]
+}
+
+fn accesses() -> impl Strategy<Value = Access> {
+    use Access::*;
+    prop_oneof![
+        4 => select(&[Slice, SplitAt, Flush, RingBytes]),
+        8 => select(&[Write, Read, Array, ReadMany, Word, LoadAll]),
+        8 => select(&[BeginBatch, BatchWrite, BatchWrite, BatchWrite, BatchStore, BatchStore, EndBatch]),
+        4 => select(&[Flag, Counter, Ring]),
+        4 => select(&[TransferRead, TransferWrite]),
+    ]
+}
+
+fn ops() -> impl Strategy<Value = Op> {
+    let threads = [
+        vec((accesses(), args()), 0..6),
+        vec((accesses(), args()), 0..6),
+    ];
+    prop_oneof![
+        10 => (calls(), args()).prop_map(|(call, args)| Op::Call(call, args)),
+        10 => (accesses(), args()).prop_map(|(access, args)| Op::Access(access, args)),
+        1 => (args(), threads).prop_map(|(args, threads)| Op::Threads(args, threads)),
+    ]
+}
+
+pub(crate) fn sequences() -> impl Strategy<Value = Sequence> {
+    let end = Just(KINDS.to_vec()).prop_shuffle();
+    let parts = (vec(ops(), 1..150), any::<bool>(), any::<bool>(), end);
+    parts.prop_map(|(ops, allocator_first, registered, end)| Sequence {
+        ops,
+        allocator_first,
+        registered,
+        end,
+    })
+}

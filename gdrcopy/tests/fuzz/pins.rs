@@ -1,0 +1,227 @@
+//! Open drivers, pins, mappings.
+
+use std::sync::{Arc, Weak};
+
+use gdrcopy::{Attribute, Backend, Gdr, HostMemory, MapFlag, Pin, PinFlags};
+
+use crate::isolated::{any_outcome, calling, outcome};
+use crate::ops::Args;
+use crate::owners::{HostPart, Mapped, Owner, any_of, take};
+use crate::world::{ARENA, World};
+
+pub(crate) struct Connection {
+    pub(crate) gdr: Gdr,
+    backend: Backend,
+}
+
+pub(crate) struct Pinned {
+    pin: Pin,
+    len: usize,
+    /// Of its mapping.
+    mapped: Weak<()>,
+    /// Dropped last.
+    host: Option<Arc<HostPart>>,
+}
+
+const FLAGS: [MapFlag; 4] = [
+    MapFlag::Default,
+    MapFlag::WriteCombining,
+    MapFlag::Caching,
+    MapFlag::Device,
+];
+
+pub(crate) fn map_flag(data: u64) -> MapFlag {
+    // Mostly that which works everywhere.
+    FLAGS[(data % 12).saturating_sub(8) as usize]
+}
+
+fn pin_flags(data: u64) -> PinFlags {
+    match data % 8 {
+        6 => PinFlags::FORCE_PCIE,
+        7 => PinFlags::from_bits(data as u32),
+        _ => PinFlags::DEFAULT,
+    }
+}
+
+impl World {
+    pub(crate) fn open(&mut self, args: &Args) {
+        let backends = [
+            Backend::Auto,
+            Backend::Gdrdrv,
+            Backend::DmaBuf,
+            Backend::HostMemory,
+        ];
+        self.open_backend(backends[args.data as usize % 4], args.data & 4 != 0);
+    }
+
+    fn open_backend(&mut self, backend: Backend, compat: bool) {
+        calling!(
+            "gdrs[{}] = {backend:?}, force_pcie_compat({compat})",
+            self.gdrs.len()
+        );
+        let options = Gdr::options().backend(backend).force_pcie_compat(compat);
+        let works_everywhere = matches!(backend, Backend::Auto | Backend::HostMemory);
+        let gdr = match works_everywhere {
+            true => outcome(true, options.open()),
+            false => any_outcome(options.open()),
+        };
+        self.gdrs.extend(gdr.map(|gdr| Connection { gdr, backend }));
+    }
+
+    /// One for GPU memory. Opened if there is none.
+    pub(crate) fn gdr(&mut self, args: &Args) -> Gdr {
+        let is_of_gpu = |connection: &&Connection| connection.backend != Backend::HostMemory;
+        if !self.gdrs.iter().any(|connection| is_of_gpu(&connection)) {
+            self.open_backend(Backend::Auto, false);
+        }
+        let usable: Vec<_> = self.gdrs.iter().filter(is_of_gpu).collect();
+        usable[args.data as usize % usable.len()].gdr.clone()
+    }
+
+    pub(crate) fn clone_gdr(&mut self, args: &Args) {
+        let clone = any_of(&self.gdrs, args).map(|&Connection { ref gdr, backend }| Connection {
+            gdr: gdr.clone(),
+            backend,
+        });
+        // Every other one is closed, which leaves the first as it is.
+        match clone {
+            Some(Connection { gdr, .. }) if args.data & 1 == 0 => {
+                calling!("gdrs[{}].clone().close()", args.which);
+                outcome(true, gdr.close());
+            }
+            clone => self.gdrs.extend(clone),
+        }
+    }
+
+    pub(crate) fn attributes(&mut self, args: &Args) {
+        let Some(Connection { gdr, .. }) = any_of(&self.gdrs, args) else {
+            return;
+        };
+        for attribute in [
+            Attribute::UsePersistentMapping,
+            Attribute::SupportPinFlagForcePcie,
+            Attribute::UsingDmaBufMmap,
+        ] {
+            calling!("gdrs[{}].attribute({attribute:?})", args.which);
+            outcome(true, gdr.attribute(attribute));
+        }
+        calling!("gdrs[{}].driver_version()", args.which);
+        outcome(true, gdr.driver_version());
+    }
+
+    pub(crate) fn pin(&mut self, args: &Args) {
+        let offset = args.sizes[0].inside(ARENA);
+        let len = args.sizes[1].inside(ARENA - offset);
+        let (gdr, flags) = (self.gdr(args), pin_flags(args.data >> 8));
+        let address = self.arena + offset as u64;
+        calling!(
+            "pins[{}] = pin({address:#x}, {len:#x}, {flags:?})",
+            self.pins.len()
+        );
+        // SAFETY: the memory is never freed, and no Rust code but this test's has access to it.
+        let result = unsafe { gdr.pin(address, len, flags) };
+        let pin = match flags == PinFlags::DEFAULT && len > 0 {
+            true => outcome(true, result),
+            false => any_outcome(result),
+        };
+        self.pins.extend(pin.map(|pin| Pinned {
+            pin,
+            len,
+            mapped: Weak::new(),
+            host: None,
+        }));
+    }
+
+    /// Allocates host memory for the GPU, and pins a part of it.
+    pub(crate) fn pin_host_memory(&mut self, args: &Args) {
+        let len = args.sizes[0].of(100_000);
+        calling!("HostMemory::alloc({len:#x})");
+        let Some(memory) = outcome(len > 0 && len < 1 << 62, HostMemory::alloc(len)) else {
+            return;
+        };
+        assert_eq!(memory.len(), len);
+        self.open_backend(Backend::HostMemory, false);
+        let start = memory.device_address();
+        let _entry = self.memory.add(start, len, 0..0, 0);
+        let host = Arc::new(HostPart {
+            _entry,
+            _memory: memory,
+        });
+        let offset = args.sizes[1].inside(len);
+        let len = args.sizes[2].inside(len - offset);
+        let address = start + offset as u64;
+        calling!("pins[{}] = pin({address:#x}, {len:#x})", self.pins.len());
+        let gdr = &self.gdrs.last().expect("opened").gdr;
+        // SAFETY: the memory lasts, and no Rust code but this test's has access to it.
+        let result = unsafe { gdr.pin(address, len, PinFlags::DEFAULT) };
+        let pin = outcome(len > 0, result);
+        self.pins.extend(pin.map(|pin| Pinned {
+            pin,
+            len,
+            mapped: Weak::new(),
+            host: Some(host),
+        }));
+    }
+
+    pub(crate) fn map(&mut self, args: &Args) -> Option<Mapped> {
+        let number = args.which % self.pins.len().max(1);
+        let pinned = self.pins.get_mut(number)?;
+        let (len, flag) = (args.sizes[0].of(pinned.len), map_flag(args.data));
+        calling!("pins[{number}].map({len:#x}, {flag:?})");
+        let is_valid = len > 0 && len <= pinned.len && pinned.mapped.strong_count() == 0;
+        let result = pinned.pin.map(len, flag);
+        let mapping = match flag == MapFlag::Default || !is_valid {
+            true => outcome(is_valid, result),
+            false => any_outcome(result),
+        }?;
+        assert_eq!(mapping.len(), len);
+        let alive = Arc::new(());
+        pinned.mapped = Arc::downgrade(&alive);
+        Some(Mapped {
+            owner: Owner::Mapping(mapping),
+            start: pinned.pin.address(),
+            len,
+            _alive: alive,
+            _host: pinned.host.clone(),
+        })
+    }
+
+    pub(crate) fn info(&mut self, args: &Args) {
+        let Some(pinned) = any_of(&self.pins, args) else {
+            return;
+        };
+        calling!("pins[{}].info(), .callback_flag()", args.which);
+        let info = outcome(true, pinned.pin.info()).expect("predicted");
+        let (first, end) = (
+            pinned.pin.address(),
+            pinned.pin.address() + pinned.len as u64,
+        );
+        assert!(
+            info.va <= first && end <= info.va + info.mapped_size,
+            "{info:?}"
+        );
+        assert_eq!(
+            info.mapping_type.is_some(),
+            pinned.mapped.strong_count() > 0
+        );
+        assert_eq!(pinned.pin.len(), pinned.len);
+        assert_eq!(pinned.pin.callback_flag().ok(), Some(false));
+    }
+
+    pub(crate) fn dma_buf(&mut self, args: &Args) {
+        let Some(Pinned { pin, len, .. }) = any_of(&self.pins, args) else {
+            return;
+        };
+        calling!("pins[{}].dma_buf()", args.which);
+        if let Some(export) = any_outcome(pin.dma_buf()) {
+            assert!(export.offset < 65536 && export.offset as usize + len <= export.len);
+        }
+    }
+
+    pub(crate) fn unpin(&mut self, args: &Args) {
+        if let Some(Pinned { pin, .. }) = take(&mut self.pins, args) {
+            calling!("pin of {:#x}: unpin()", pin.address());
+            outcome(true, pin.unpin().map_err(|(_, error)| error));
+        }
+    }
+}

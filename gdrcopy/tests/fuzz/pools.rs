@@ -1,0 +1,248 @@
+//! Pools and their buffers.
+
+use std::sync::{Arc, Weak};
+
+use gdrcopy::{CudaAllocator, DeviceAllocator, DeviceMemory, MapFlag, Pool, PoolBuffer, Result};
+
+use crate::isolated::{any_outcome, calling, list, outcome};
+use crate::memory::{Entry, Memory};
+use crate::ops::Args;
+use crate::owners::{Mapped, Owner, any_of};
+use crate::pins::map_flag;
+use crate::world::World;
+
+/// More than a pool gets at a time.
+const LIMIT: usize = 16 << 20;
+
+/// Memory of others, before and behind that which pools get, at least.
+const MARGIN: usize = 4096;
+
+pub(crate) struct PoolOf {
+    pool: Pool,
+    /// From 1 on.
+    number: usize,
+    /// Whether it has an allocator, and pins and maps as works everywhere.
+    is_ordinary: bool,
+}
+
+/// Gives pools memory that starts anywhere, between bytes that are others'.
+#[derive(Debug)]
+struct Lender {
+    cuda: CudaAllocator,
+    memory: Memory,
+    /// Bytes from a GPU page to where the memory starts.
+    skew: usize,
+    pool: usize,
+}
+
+#[derive(Debug)]
+struct Lent {
+    _entry: Entry,
+    _memory: Box<dyn DeviceMemory>,
+    start: u64,
+    len: usize,
+}
+
+impl Lender {
+    fn lend(&self, len: usize) -> Result<Lent> {
+        let whole = match len {
+            ..=LIMIT => len + 2 * MARGIN + (1 << 16),
+            // Has CUDA refuse what an emulated GPU might have.
+            _ => usize::MAX,
+        };
+        let memory = self.cuda.allocate(whole)?;
+        let start = memory.address() + (MARGIN + self.skew) as u64;
+        let given = start..start + len as u64;
+        let _entry = self.memory.add(memory.address(), whole, given, self.pool);
+        list(format_args!("\n  the pool gets {start:#x}+{len:#x}"));
+        Ok(Lent {
+            _entry,
+            _memory: memory,
+            start,
+            len,
+        })
+    }
+}
+
+impl DeviceAllocator for Lender {
+    fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>> {
+        self.lend(len).map(|lent| Box::new(lent) as _)
+    }
+}
+
+// SAFETY: a part of the allocation that it owns, which is freed after it; the test accesses it by CUDA only.
+unsafe impl DeviceMemory for Lent {
+    fn address(&self) -> u64 {
+        self.start
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl World {
+    pub(crate) fn allocator(&mut self) -> CudaAllocator {
+        let new = || {
+            calling!("CudaAllocator::new(0)");
+            outcome(true, CudaAllocator::new(0)).expect("predicted")
+        };
+        self.allocator.get_or_insert_with(new).clone()
+    }
+
+    /// Where the memory of the next pool starts, which differs from GPU pages in every second one.
+    fn lender(&mut self, args: &Args) -> Lender {
+        let skews = [0, 1 << 16, 1, 64, 4096 + 8, 65535];
+        Lender {
+            cuda: self.allocator(),
+            memory: self.memory.clone(),
+            skew: skews[args.which % 6],
+            pool: self.pool_number(),
+        }
+    }
+
+    /// One that no pool has, not even one that is gone.
+    fn pool_number(&mut self) -> usize {
+        self.pools_made += 1;
+        self.pools_made
+    }
+
+    pub(crate) fn new_pool(&mut self, args: &Args) {
+        let (gdr, lender) = (self.gdr(args), self.lender(args));
+        let (chunk, flag) = (args.sizes[0].of(4 << 20), map_flag(args.data));
+        list(format_args!(
+            "pool {} = chunk_len({chunk:#x}), {flag:?}\n",
+            lender.pool
+        ));
+        let number = lender.pool;
+        let pool = Pool::options()
+            .chunk_len(chunk)
+            .map_flag(flag)
+            .build(&gdr, lender);
+        let is_ordinary = flag == MapFlag::Default && chunk <= LIMIT / 4;
+        self.pools.push(PoolOf {
+            pool,
+            number,
+            is_ordinary,
+        });
+    }
+
+    pub(crate) fn pool_of_memory(&mut self, args: &Args) {
+        let (gdr, lender) = (self.gdr(args), self.lender(args));
+        let (len, number) = (args.sizes[0].of(4 << 20), lender.pool);
+        calling!("pool {number} = of {len:#x} bytes");
+        let Ok(lent) = lender.lend(len) else {
+            list(format_args!(": no memory\n"));
+            return;
+        };
+        let first = lent.start.next_multiple_of(1 << 16) - lent.start;
+        let has_page = len as u64 >= first + (1 << 16);
+        if let Some(pool) = outcome(has_page, Pool::of_memory(&gdr, lent)) {
+            self.pools.push(PoolOf {
+                pool,
+                number,
+                is_ordinary: false,
+            });
+        }
+    }
+
+    /// One of the pools. Made if there is none.
+    fn pool(&mut self, args: &Args) -> &PoolOf {
+        if self.pools.is_empty() {
+            self.new_pool(&Args { data: 0, ..*args });
+        }
+        any_of(&self.pools, args).expect("made")
+    }
+
+    pub(crate) fn alloc(&mut self, args: &Args) -> Option<Mapped> {
+        let (len, align) = (args.sizes[0].of(70_000), align(args));
+        let PoolOf {
+            pool,
+            number,
+            is_ordinary,
+        } = self.pool(args);
+        calling!("pool {number}: alloc_aligned({len:#x}, {align:#x})");
+        let is_valid = len > 0 && align.is_power_of_two();
+        let is_small = len <= 2 << 20 && align <= 2 << 20;
+        let result = pool.alloc_aligned(len, align);
+        let buffer = match !is_valid || (*is_ordinary && is_small) {
+            true => outcome(is_valid, result),
+            false => any_outcome(result),
+        }?;
+        assert!(buffer.device_address().is_multiple_of(align.max(64) as u64));
+        let number = *number;
+        Some(self.buffer(buffer, len, number))
+    }
+
+    pub(crate) fn alloc_zeroed(&mut self, args: &Args) -> Option<Mapped> {
+        let len = args.sizes[0].of(70_000);
+        let PoolOf { pool, number, .. } = self.pool(args);
+        calling!("pool {number}: alloc_zeroed({len:#x})");
+        let (buffer, number) = (any_outcome(pool.alloc_zeroed(len))?, *number);
+        let zeros = |model: &mut [u8]| model.fill(0);
+        self.memory.with(buffer.device_address(), len, zeros);
+        Some(self.buffer(buffer, len, number))
+    }
+
+    /// Checks that the memory of a buffer is the pool's, and no other buffer's.
+    fn buffer(&mut self, buffer: PoolBuffer, len: usize, pool: usize) -> Mapped {
+        let start = buffer.device_address();
+        let range = start..start + len as u64;
+        assert!(
+            self.memory.is_of_pool(&range, pool),
+            "{range:x?} is not the pool's"
+        );
+        self.buffers
+            .retain(|(_, _, alive)| alive.strong_count() > 0);
+        for (other, ..) in &self.buffers {
+            assert!(
+                other.end <= range.start || range.end <= other.start,
+                "{range:x?} is another's"
+            );
+        }
+        let alive = Arc::new(());
+        self.buffers.push((range, pool, Arc::downgrade(&alive)));
+        Mapped {
+            owner: Owner::Buffer(buffer),
+            start,
+            len,
+            _alive: alive,
+            _host: None,
+        }
+    }
+
+    pub(crate) fn trim(&mut self, args: &Args) {
+        if let Some(PoolOf { pool, number, .. }) = any_of(&self.pools, args) {
+            calling!("pool {number}: trim()");
+            outcome(true, pool.trim());
+        }
+    }
+
+    pub(crate) fn report(&mut self, args: &Args) {
+        let Some(PoolOf { pool, number, .. }) = any_of(&self.pools, args) else {
+            return;
+        };
+        calling!("pool {number}: report()");
+        let report = outcome(true, pool.report()).expect("predicted");
+        let own = self
+            .buffers
+            .iter()
+            .filter(|(_, pool, alive)| pool == number && Weak::strong_count(alive) > 0);
+        let lens = own.map(|(range, ..)| range.end - range.start);
+        let (count, bytes) = lens.fold((0, 0), |(count, bytes), len| (count + 1, bytes + len));
+        assert_eq!(report.buffers, count, "{report:?}");
+        assert!(report.used_bytes >= bytes, "{report:?}");
+        assert!(report.largest_free <= report.free_bytes(), "{report:?}");
+        assert!((0.0..=1.0).contains(&report.fragmentation()), "{report:?}");
+    }
+}
+
+fn align(args: &Args) -> usize {
+    let large = args.data >> 8 & 1 == 0;
+    match args.data % 16 {
+        3 => args.sizes[1].of(4096),
+        // Powers of two, seldom beyond what chunks are aligned to.
+        _ if large => 1 << (args.data >> 9 & 63),
+        _ => 1 << (args.data >> 9 & 15),
+    }
+}

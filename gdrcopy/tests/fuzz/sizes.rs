@@ -1,0 +1,95 @@
+//! Lengths, offsets and counts: ordinary ones, those around the length in question, and extreme ones.
+#![forbid(unsafe_code)]
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// A number that is meant relative to a length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Size {
+    Exactly(usize),
+    /// The length and this much more, or less.
+    Beyond(isize),
+    /// This many 65,536ths of the length.
+    Part(u16),
+}
+
+const SMALL: [usize; 21] = [
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    8,
+    16,
+    63,
+    64,
+    65,
+    100,
+    256,
+    1000,
+    4095,
+    4096,
+    4097,
+    65535,
+    65536,
+    65537,
+    1 << 20,
+];
+
+/// Sums and products with these overflow. None is a size that some computer might really allocate.
+pub(crate) const HUGE: [usize; 9] = [
+    1 << 62,
+    isize::MAX as usize,
+    1 << 63,
+    (1 << 63) + 4096,
+    usize::MAX - 65535,
+    usize::MAX - 4095,
+    usize::MAX - 63,
+    usize::MAX - 1,
+    usize::MAX,
+];
+
+impl Size {
+    pub(crate) fn of(self, len: usize) -> usize {
+        match self {
+            Size::Exactly(size) => size,
+            Size::Beyond(more) => len.wrapping_add_signed(more),
+            Size::Part(part) => ((len as u128 * u128::from(part)) >> 16) as usize,
+        }
+    }
+
+    /// Where a contract permits no more than the length.
+    pub(crate) fn inside(self, len: usize) -> usize {
+        match self.of(len) {
+            size if size <= len => size,
+            size => size % (len + 1),
+        }
+    }
+}
+
+pub(crate) fn sizes() -> impl Strategy<Value = Size> {
+    prop_oneof![
+        4 => select(&SMALL).prop_map(Size::Exactly),
+        4 => any::<u16>().prop_map(Size::Part),
+        2 => (-2_isize..3).prop_map(Size::Beyond),
+        1 => select(&HUGE).prop_map(Size::Exactly),
+    ]
+}
+
+/// A row of numbers that only depends on the first.
+pub(crate) struct Numbers(pub(crate) u64);
+
+impl Numbers {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed ^ (mixed >> 29)
+    }
+
+    /// One below `limit`.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}

@@ -1,0 +1,255 @@
+//! The owners that a sequence has, and how it runs.
+
+use std::mem;
+use std::ops::Range;
+use std::slice;
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use gdrcopy::{CudaAllocator, Transfer};
+
+use crate::access::{Borrowed, Context, Slice, access};
+use crate::caches::Cache;
+use crate::cuda::Cuda;
+use crate::host::Host;
+use crate::isolated::{calling, list, outcome};
+use crate::memory::Memory;
+use crate::ops::{Access, Args, Call, KINDS, Kind, Op, Sequence};
+use crate::owners::{Mapped, Owner, discard, take};
+use crate::pins::{Connection, Pinned};
+use crate::pools::PoolOf;
+
+/// GPU memory that the program has in common with others: 20 GPU pages and a bit, so that helper threads copy, too.
+pub(crate) const ARENA: usize = (20 << 16) + 5000;
+
+pub(crate) struct World {
+    pub(crate) memory: Memory,
+    pub(crate) arena: u64,
+    host: Host,
+    pub(crate) allocator: Option<CudaAllocator>,
+    pub(crate) gdrs: Vec<Connection>,
+    pub(crate) pins: Vec<Pinned>,
+    mapped: Vec<Arc<Mapped>>,
+    pub(crate) pools: Vec<PoolOf>,
+    pub(crate) caches: Vec<Cache>,
+    pub(crate) transfers: Vec<Arc<Transfer>>,
+    /// The buffers of all pools.
+    pub(crate) buffers: Vec<(Range<u64>, usize, Weak<()>)>,
+    pub(crate) pools_made: usize,
+    has_forgotten: bool,
+}
+
+/// Runs a sequence. Panics where the library differs from the model.
+pub(crate) fn run(sequence: &Sequence) {
+    let cuda = Arc::new(Cuda::new());
+    let (memory, arena) = (Memory::new(&cuda), cuda.alloc(ARENA));
+    // Never freed, because mappings may be forgotten.
+    mem::forget(memory.add(arena, ARENA, 0..0, 0));
+    let mut host = Host::new(ARENA + 4096);
+    if sequence.registered {
+        host.register(&cuda);
+    }
+    list(format_args!(
+        "arena = {arena:#x}+{ARENA:#x}, registered: {}\n",
+        sequence.registered
+    ));
+    let mut world = World {
+        memory,
+        arena,
+        host,
+        allocator: None,
+        gdrs: Vec::new(),
+        pins: Vec::new(),
+        mapped: Vec::new(),
+        pools: Vec::new(),
+        caches: Vec::new(),
+        transfers: Vec::new(),
+        buffers: Vec::new(),
+        pools_made: 0,
+        has_forgotten: false,
+    };
+    if sequence.allocator_first {
+        world.allocator();
+    }
+    let mut ops = sequence.ops.iter();
+    // `Leave` beyond the first mapping goes on with none.
+    while ops.len() > 0 {
+        world.run(&mut ops, &mut Borrowed::default());
+    }
+    world.end(&sequence.end);
+}
+
+impl World {
+    /// Makes calls until `Leave`. What is mapped on the way is borrowed until then.
+    fn run(&mut self, ops: &mut slice::Iter<'_, Op>, borrowed: &mut Borrowed<'_>) {
+        while let Some(op) = ops.next() {
+            match op {
+                Op::Call(Call::Leave, _) => return,
+                Op::Call(call, args) => {
+                    let Some(mapped) = self.call(*call, args).map(Arc::new) else {
+                        continue;
+                    };
+                    self.mapped.push(Arc::clone(&mapped));
+                    // Borrowed of what may be dropped from the list in the next calls, which only then ends it.
+                    let mut inner = Borrowed {
+                        slices: borrowed.slices.clone(),
+                        batches: Vec::new(),
+                    };
+                    inner.slices.insert(0, mapped.slice());
+                    self.run(ops, &mut inner);
+                }
+                Op::Access(call, args) => access(borrowed, &mut self.context(), *call, args),
+                Op::Threads(args, threads) => self.run_threads(borrowed, args, threads),
+            }
+        }
+    }
+
+    fn context(&mut self) -> Context<'_> {
+        Context {
+            memory: &self.memory,
+            host: &mut self.host,
+            transfers: &self.transfers,
+        }
+    }
+
+    /// Two threads that have a half of a slice each. The halves may share a word.
+    fn run_threads(
+        &self,
+        borrowed: &Borrowed<'_>,
+        args: &Args,
+        threads: &[Vec<(Access, Args)>; 2],
+    ) {
+        let Some(&whole) = borrowed
+            .slices
+            .get(args.which % borrowed.slices.len().max(1))
+        else {
+            return;
+        };
+        let middle = args.sizes[0].inside(whole.len);
+        calling!("two threads: {whole}.split_at({middle:#x})");
+        let halves = outcome(true, whole.mapped.split_at(middle)).expect("predicted");
+        let halves = [
+            Slice::new(halves.0, whole.start, middle),
+            Slice::new(halves.1, whole.start + middle as u64, whole.len - middle),
+        ];
+        thread::scope(|scope| {
+            for (half, calls) in halves.into_iter().zip(threads) {
+                scope.spawn(move || {
+                    let mut host = Host::new(100_000);
+                    let mut context = Context {
+                        memory: &self.memory,
+                        host: &mut host,
+                        transfers: &self.transfers,
+                    };
+                    let (slices, batches) = (vec![half], Vec::new());
+                    let mut borrowed = Borrowed { slices, batches };
+                    calls
+                        .iter()
+                        .for_each(|(call, args)| access(&mut borrowed, &mut context, *call, args));
+                });
+            }
+        });
+    }
+
+    /// Makes a call, and returns what it has mapped.
+    fn call(&mut self, call: Call, args: &Args) -> Option<Mapped> {
+        match call {
+            Call::Open => self.open(args),
+            Call::CloneGdr => self.clone_gdr(args),
+            Call::Attributes => self.attributes(args),
+            Call::Pin => self.pin(args),
+            Call::Map => return self.map(args),
+            Call::Info => self.info(args),
+            Call::DmaBuf => self.dma_buf(args),
+            Call::Unpin => self.unpin(args),
+            Call::Unmap => self.unmap(args),
+            Call::HostMemory => self.pin_host_memory(args),
+            Call::NewPool => self.new_pool(args),
+            Call::PoolOfMemory => self.pool_of_memory(args),
+            Call::Alloc => return self.alloc(args),
+            Call::AllocZeroed => return self.alloc_zeroed(args),
+            Call::Trim => self.trim(args),
+            Call::PoolReport => self.report(args),
+            Call::NewCache => self.new_cache(args),
+            Call::Get => return self.get(args),
+            Call::Invalidate => self.invalidate(args),
+            Call::Clear => self.clear(args),
+            Call::NewTransfer => self.new_transfer(args),
+            Call::SetThreads => {
+                let threads = args.sizes[0].of(3);
+                list(format_args!("set_threads({threads:#x})\n"));
+                gdrcopy::set_threads(threads);
+            }
+            Call::Check => self.memory.check(),
+            Call::Drop(kind) => self.remove(kind, args, false),
+            Call::Forget(kind) => self.remove(kind, args, true),
+            Call::Leave => (),
+        }
+        None
+    }
+
+    fn unmap(&mut self, args: &Args) {
+        let Some(mapped) = take(&mut self.mapped, args) else {
+            return;
+        };
+        // Otherwise it is borrowed: the owner drops it later.
+        if let Ok(Mapped {
+            owner: Owner::Mapping(mapping),
+            ..
+        }) = Arc::try_unwrap(mapped)
+        {
+            calling!("{:#x}: unmap()", mapping.device_address());
+            outcome(true, mapping.unmap().map_err(|(_, error)| error));
+        }
+    }
+
+    fn remove(&mut self, kind: Kind, args: &Args, forget: bool) {
+        let is_some = match kind {
+            Kind::Gdr => discard(&mut self.gdrs, args, forget),
+            Kind::Pin => discard(&mut self.pins, args, forget),
+            Kind::Mapped => discard(&mut self.mapped, args, forget),
+            Kind::Pool => discard(&mut self.pools, args, forget),
+            Kind::Cache => discard(&mut self.caches, args, forget),
+            Kind::Transfer => discard(&mut self.transfers, args, forget),
+        };
+        if is_some {
+            list(format_args!(
+                "{} {kind:?} {}\n",
+                if forget { "forget" } else { "drop" },
+                args.which
+            ));
+            self.has_forgotten |= forget;
+        }
+    }
+
+    /// Drops everything that is left.
+    fn end(mut self, order: &[Kind]) {
+        self.memory.check();
+        list(format_args!("drop all: {order:?}\n"));
+        assert_eq!(order.len(), KINDS.len());
+        for kind in order {
+            match kind {
+                Kind::Gdr => self.gdrs.clear(),
+                Kind::Pin => self.pins.clear(),
+                Kind::Mapped => self.mapped.clear(),
+                Kind::Pool => self.pools.clear(),
+                Kind::Cache => self.caches.clear(),
+                Kind::Transfer => self.transfers.clear(),
+            }
+        }
+        self.memory.check();
+        if !self.has_forgotten {
+            assert_eq!(pins(), 0, "pins are left");
+        }
+    }
+}
+
+/// Page tables that gdremu has pinned for this process.
+fn pins() -> i64 {
+    // SAFETY: gdremu exports it with this type.
+    unsafe {
+        let pins = libc::dlsym(libc::RTLD_DEFAULT, c"gdremu_pins".as_ptr());
+        assert!(!pins.is_null(), "not under gdremu");
+        mem::transmute::<*mut libc::c_void, extern "C" fn() -> libc::c_long>(pins)()
+    }
+}
