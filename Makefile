@@ -92,12 +92,14 @@ test: lib emulator $(watched) ## Runs the tests for everyday work.
 
 # Calls that the model-based test makes in each of its nine runs: a million in all.
 MODEL_CALLS ?= 112000
+# Seconds for which the crate's fuzz test begins new sequences.
+FUZZ_SECONDS ?= 60
 
 .PHONY: check
 check: ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
 	scripts/ci/install-deps.sh
 	$(MAKE) --no-print-directory lib emulator tools $(watched)
-	MODEL_CALLS=$(MODEL_CALLS) $(watched) $(CARGO) test --workspace
+	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh build/lib/$(shared)
 	scripts/ci/check-abi.sh build/lib/$(shared)
