@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gdrcopy::{Mapping, PinCache};
+use gdrcopy::PinCache;
 
 use crate::isolated::{calling, outcome};
 use crate::ops::Args;
@@ -10,9 +10,6 @@ use crate::owners::{Mapped, Owner, any_of};
 use crate::world::{ARENA, World};
 
 pub(crate) struct Cache(PinCache);
-
-/// What a cache returns.
-pub(crate) type Cached = Arc<Mapping>;
 
 impl World {
     pub(crate) fn new_cache(&mut self, args: &Args) {

@@ -4,10 +4,11 @@
 use std::mem;
 use std::sync::Arc;
 
-use gdrcopy::{HostMemory, Mapping, PoolBuffer};
+use gdrcopy::memory::HostMemory;
+use gdrcopy::pin_cache::CachedSlice;
+use gdrcopy::{Mapped as _, Mapping, PoolBuffer};
 
 use crate::access::Slice;
-use crate::caches::Cached;
 use crate::memory::Entry;
 use crate::ops::Args;
 
@@ -31,7 +32,7 @@ pub(crate) struct HostPart {
 pub(crate) enum Owner {
     Mapping(Mapping),
     Buffer(PoolBuffer),
-    Cached(Cached),
+    Cached(CachedSlice),
 }
 
 impl Mapped {

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use gdrcopy::{Attribute, Backend, Gdr, HostMemory, MapFlag, Pin, PinFlags};
+use gdrcopy::memory::HostMemory;
+use gdrcopy::{Backend, Gdr, MapFlag, Pin, PinFlags};
 
 use crate::isolated::{any_outcome, calling, outcome};
 use crate::ops::Args;
@@ -38,7 +39,7 @@ pub(crate) fn map_flag(data: u64) -> MapFlag {
 fn pin_flags(data: u64) -> PinFlags {
     match data % 8 {
         6 => PinFlags::FORCE_PCIE,
-        7 => PinFlags::from_bits(data as u32),
+        7 => PinFlags::FORCE_PCIE,
         _ => PinFlags::DEFAULT,
     }
 }
@@ -97,14 +98,13 @@ impl World {
         let Some(Connection { gdr, .. }) = any_of(&self.gdrs, args) else {
             return;
         };
-        for attribute in [
-            Attribute::UsePersistentMapping,
-            Attribute::SupportPinFlagForcePcie,
-            Attribute::UsingDmaBufMmap,
-        ] {
-            calling!("gdrs[{}].attribute({attribute:?})", args.which);
-            outcome(true, gdr.attribute(attribute));
-        }
+        calling!(
+            "gdrs[{}].is_persistent(), .supports_force_pcie(), .uses_dma_bufs()",
+            args.which
+        );
+        outcome(true, gdr.is_persistent());
+        outcome(true, gdr.supports_force_pcie());
+        outcome(true, gdr.uses_dma_bufs());
         calling!("gdrs[{}].driver_version()", args.which);
         outcome(true, gdr.driver_version());
     }
@@ -190,7 +190,7 @@ impl World {
         let Some(pinned) = any_of(&self.pins, args) else {
             return;
         };
-        calling!("pins[{}].info(), .callback_flag()", args.which);
+        calling!("pins[{}].info(), .is_revoked()", args.which);
         let info = outcome(true, pinned.pin.info()).expect("predicted");
         let (first, end) = (
             pinned.pin.address(),
@@ -205,7 +205,7 @@ impl World {
             pinned.mapped.strong_count() > 0
         );
         assert_eq!(pinned.pin.len(), pinned.len);
-        assert_eq!(pinned.pin.callback_flag().ok(), Some(false));
+        assert_eq!(pinned.pin.is_revoked().ok(), Some(false));
     }
 
     pub(crate) fn dma_buf(&mut self, args: &Args) {

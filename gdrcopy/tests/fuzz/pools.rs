@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use gdrcopy::{CudaAllocator, DeviceAllocator, DeviceMemory, MapFlag, Pool, PoolBuffer, Result};
+use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory};
+use gdrcopy::{MapFlag, Pool, PoolBuffer, Result};
 
 use crate::isolated::{any_outcome, calling, list, outcome};
 use crate::memory::{Entry, Memory};

@@ -7,7 +7,8 @@ use std::panic::catch_unwind;
 use std::time::Instant;
 
 use bytemuck::Pod;
-use gdrcopy::{Counter, Error, Flag, Ring, RingReceiver, RingSender};
+use gdrcopy::Error;
+use gdrcopy::signal::{Counter, Flag, Ring, RingReceiver, RingSender};
 
 use crate::access::Slice;
 use crate::isolated::{any_outcome, calling, list, outcome, panic_outcome};

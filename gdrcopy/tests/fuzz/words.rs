@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::time::Instant;
 
 use bytemuck::{Pod, bytes_of, cast_slice, cast_slice_mut, pod_read_unaligned};
-use gdrcopy::{Scalar, Words};
+use gdrcopy::Words;
 
 use crate::access::{Context, Slice};
 use crate::isolated::{calling, outcome, panic_outcome};
@@ -51,7 +51,7 @@ fn assert_bits<T: Pod>(found: &T, model: &[u8]) {
     assert_eq!(bytes_of(found), model);
 }
 
-fn word<T: Scalar + Debug>(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
+fn word<T: Pod + Debug>(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
     let (offset, size) = (args.sizes[0].of(slice.len), size_of::<T>());
     calling!(
         "{slice}.word::<{}>({offset:#x})",
@@ -76,7 +76,7 @@ fn word<T: Scalar + Debug>(slice: Slice<'_>, context: &mut Context<'_>, args: &A
 }
 
 /// Up to 70 words, aligned and inside, in places that may be the same.
-fn load_all<T: Scalar>(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
+fn load_all<T: Pod>(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
     let (size, mut numbers) = (size_of::<T>(), Numbers(args.data));
     let first = slice.start.next_multiple_of(size as u64) - slice.start;
     let places = slice.len.saturating_sub(first as usize) / size;

@@ -6,7 +6,8 @@ use std::slice;
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use gdrcopy::{CudaAllocator, Transfer};
+use gdrcopy::Transfer;
+use gdrcopy::memory::CudaAllocator;
 
 use crate::access::{Borrowed, Context, Slice, access};
 use crate::caches::Cache;

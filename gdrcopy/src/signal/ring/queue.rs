@@ -47,9 +47,10 @@ pub struct Ring<'m, T> {
 }
 
 impl<'m, T: Pod> Ring<'m, T> {
-    /// Bytes of GPU memory that a ring takes.
+    /// Bytes of GPU memory that a ring takes; `usize::MAX` if they are more than that.
     pub const fn bytes(slots: u32) -> usize {
-        layout::messages(slots) + slots as usize * size_of::<T>()
+        let messages = (slots as usize).saturating_mul(size_of::<T>());
+        layout::messages(slots).saturating_add(messages)
     }
 
     /// Makes an empty ring at the start of `memory`. On return the GPU can use it.
