@@ -230,15 +230,23 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
 ///
 /// # Safety
 /// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`, which is not cached. `item`
-/// returns the same `src` and `len` each time. With `WORDS`, the items are naturally aligned words of 1, 2, 4 or 8 bytes.
+/// returns the same `src` and `len` each time.
 #[inline(always)]
-pub unsafe fn gather<const WORDS: bool>(
-    kind: MappingType,
-    count: usize,
-    item: impl FnMut(usize) -> Item,
-) {
+pub unsafe fn gather(kind: MappingType, count: usize, item: impl FnMut(usize) -> Item) {
     // SAFETY: contract of this function.
-    unsafe { routines::gather::<WORDS>(routine_for(kind), count, item) };
+    unsafe { routines::gather(routine_for(kind), count, item) };
+    fence_if_mixed();
+}
+
+/// Copies words from a mapping to `values`, between the fences of one read. See [`routines::gather_words`].
+///
+/// # Safety
+/// The words are naturally aligned ones of 1, 2, 4 or 8 bytes, in mappings of type `kind`, which is not cached; `values`
+/// is writable for as many.
+#[inline(always)]
+pub unsafe fn gather_words<T: Copy>(kind: MappingType, words: &[*const T], values: *mut T) {
+    // SAFETY: contract of this function.
+    unsafe { routines::gather_words(routine_for(kind), words, values) };
     fence_if_mixed();
 }
 

@@ -30,17 +30,11 @@ struct Buffer(MaybeUninit<[u8; BUFFER]>);
 /// one read. The loads are the routine's even for words: they overlap, while plain loads of write-combining memory do not.
 /// `item` is called twice for each number.
 ///
-/// With `WORDS`, each item is a word of 1, 2, 4 or 8 bytes, naturally aligned on both sides.
-///
 /// # Safety
 /// Each item's `dst` and `src` must be as for [`read_wc`](super::read_wc), and both calls of `item` must return the same
-/// `src` and `len`. With `WORDS`, the items must be such words. The CPU must run the routine.
+/// `src` and `len`. The CPU must run the routine.
 #[inline(always)]
-pub unsafe fn gather<const WORDS: bool>(
-    routine: &Routine,
-    count: usize,
-    mut item: impl FnMut(usize) -> Item,
-) {
+pub unsafe fn gather(routine: &Routine, count: usize, mut item: impl FnMut(usize) -> Item) {
     let Some(blocks) = &routine.blocks else {
         fence::before_read();
         for Item { dst, src, len } in (0..count).map(item) {
@@ -62,7 +56,7 @@ pub unsafe fn gather<const WORDS: bool>(
         let first = next;
         let (mut listed, mut left) = (0, room);
         while next < count {
-            let Span { start, bytes, .. } = Span::of::<WORDS>(&item(next), size);
+            let Span { start, bytes, .. } = Span::of(&item(next), size);
             if bytes <= LARGEST {
                 if bytes > left {
                     break;
@@ -93,7 +87,7 @@ pub unsafe fn gather<const WORDS: bool>(
         let mut at = 0;
         for n in first..next {
             let item = item(n);
-            let Span { offset, bytes, .. } = Span::of::<WORDS>(&item, size);
+            let Span { offset, bytes, .. } = Span::of(&item, size);
             // SAFETY: contract of this function; the item's blocks were loaded one after the other, from `at` on.
             unsafe {
                 if bytes <= LARGEST {
@@ -103,6 +97,52 @@ pub unsafe fn gather<const WORDS: bool>(
                     (routine.read)(item.dst, item.src, item.len);
                 }
             }
+        }
+    }
+    fence::after_read();
+}
+
+/// Copies naturally aligned words of 1, 2, 4 or 8 bytes from a mapping to `values`, between the fences of one read. As
+/// [`gather`], which takes more instructions.
+///
+/// # Safety
+/// The words must be mapped, and `values` writable for as many of them. The CPU must run the routine.
+#[inline(always)]
+pub unsafe fn gather_words<T: Copy>(routine: &Routine, words: &[*const T], values: *mut T) {
+    let Some(blocks) = &routine.blocks else {
+        let item = |n: usize| Item {
+            dst: values.wrapping_add(n).cast(),
+            src: words[n].cast(),
+            len: size_of::<T>(),
+        };
+        // SAFETY: contract of this function.
+        return unsafe { gather(routine, words.len(), item) };
+    };
+    let size = blocks.size;
+    let mut buffer = Buffer(MaybeUninit::uninit());
+    let buffer = buffer.0.as_mut_ptr().cast::<u8>();
+    let first = words.len().min(BUFFER / size);
+    for n in 0..first {
+        // A store to a line that is in no near cache would delay the loads after it. Volatile, because it is overwritten.
+        // SAFETY: inside the buffer.
+        unsafe { buffer.add(n * size).write_volatile(0) };
+    }
+    fence::before_read();
+    let mut next = 0;
+    for words in words.chunks(BUFFER / size) {
+        // SAFETY: each block holds a word, and the buffer has room for all of them. Pointers have one layout.
+        unsafe {
+            let addresses = slice::from_raw_parts(words.as_ptr().cast(), words.len());
+            (blocks.load)(buffer, addresses);
+        }
+        for (n, word) in words.iter().enumerate() {
+            let offset = word.addr() & (size - 1);
+            // SAFETY: the word's block was loaded to this place; the word is aligned in it as it is mapped.
+            unsafe {
+                let value = buffer.add(n * size + offset).cast::<T>().read();
+                values.add(next).write(value);
+            }
+            next += 1;
         }
     }
     fence::after_read();
@@ -120,14 +160,11 @@ struct Span {
 
 impl Span {
     #[inline(always)]
-    fn of<const WORDS: bool>(item: &Item, size: usize) -> Span {
+    fn of(item: &Item, size: usize) -> Span {
         let offset = item.src.addr() & (size - 1);
-        let bytes = if WORDS {
-            size
-        } else if item.len == 0 {
-            0
-        } else {
-            (offset + item.len + size - 1) & !(size - 1)
+        let bytes = match item.len {
+            0 => 0,
+            len => (offset + len + size - 1) & !(size - 1),
         };
         let start = item.src.wrapping_sub(offset);
         Span {

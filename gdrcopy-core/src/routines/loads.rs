@@ -88,6 +88,7 @@ pub(super) unsafe fn listed<const BLOCK: usize, const UNROLLED: usize>(
     blocks: &[*const u8],
     copy_block: BlockFn,
 ) {
+    let start = |address: *const u8| address.map_addr(|address| address & !(BLOCK - 1));
     let (turns, rest) = blocks.as_chunks::<UNROLLED>();
     // SAFETY: contract of this function.
     unsafe {
@@ -95,13 +96,13 @@ pub(super) unsafe fn listed<const BLOCK: usize, const UNROLLED: usize>(
             let buffer = buffer.add(turn * UNROLLED * BLOCK);
             for part in 0..LINE / BLOCK {
                 for n in (part..UNROLLED).step_by(LINE / BLOCK) {
-                    copy_block(buffer.add(n * BLOCK), blocks[n]);
+                    copy_block(buffer.add(n * BLOCK), start(blocks[n]));
                 }
             }
         }
         let buffer = buffer.add(turns.len() * UNROLLED * BLOCK);
         for (n, &block) in rest.iter().enumerate() {
-            copy_block(buffer.add(n * BLOCK), block);
+            copy_block(buffer.add(n * BLOCK), start(block));
         }
     }
 }

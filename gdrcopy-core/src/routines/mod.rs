@@ -44,7 +44,7 @@ mod stores;
 use core::ptr;
 
 pub use arch::supported;
-pub use gather::gather;
+pub use gather::{gather, gather_words};
 pub use routine::{Item, Routine};
 pub use select::{best, find};
 

@@ -36,10 +36,11 @@ pub(crate) struct Blocks {
     pub(super) load: LoadBlocksFn,
 }
 
-/// Loads each of `blocks`, in order, to the next `size` bytes of `buffer`, with few instructions between the loads.
+/// Loads the block that each of `blocks` is an address in, in order, to the next `size` bytes of `buffer`, with few
+/// instructions between the loads.
 ///
 /// # Safety
-/// The blocks must be readable and aligned to their size; `buffer` must be writable for all of them, and aligned to a
+/// The blocks, which are aligned to their size, must be readable; `buffer` must be writable for all of them, and aligned to a
 /// line. The CPU must have the instructions.
 pub(super) type LoadBlocksFn = unsafe fn(buffer: *mut u8, blocks: &[*const u8]);
 

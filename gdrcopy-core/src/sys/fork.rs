@@ -42,8 +42,14 @@ impl Owner {
     #[inline]
     pub fn assert(self) {
         if !self.is_current() {
-            used_in_child();
+            Owner::refuse();
         }
+    }
+
+    /// Panics as [`Owner::assert`] does.
+    #[cold]
+    pub fn refuse() -> ! {
+        panic!("{}", Error::ForkedChild)
     }
 
     /// # Errors
@@ -56,11 +62,6 @@ impl Owner {
             Err(Error::ForkedChild)
         }
     }
-}
-
-#[cold]
-fn used_in_child() -> ! {
-    panic!("{}", Error::ForkedChild)
 }
 
 /// A descriptor's number, and the file that it was opened for.

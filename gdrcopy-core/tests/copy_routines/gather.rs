@@ -1,5 +1,7 @@
 //! Gathers of every routine: the wanted bytes arrive, nothing else changes, and no page without wanted bytes is touched.
 
+use std::fmt::Debug;
+
 use crate::bytes::alignments;
 use crate::edges::{LonePage, PAGE};
 use crate::routines::{self, Item, Routine};
@@ -51,7 +53,7 @@ fn check_places(
         len: places[n].1,
     };
     // SAFETY: the places lie in the arena, which is whole lines; the buffer has room for each.
-    unsafe { routines::gather::<false>(routine, count, item) };
+    unsafe { routines::gather(routine, count, item) };
 
     let mut expected = vec![POISON; end];
     for (&(from, len), start) in places.iter().zip(starts) {
@@ -95,33 +97,29 @@ pub(crate) fn check(routine: &Routine) {
             format!("{count} items of mixed sizes")
         });
     }
-    check_words::<1>(routine, &device);
-    check_words::<2>(routine, &device);
-    check_words::<4>(routine, &device);
-    check_words::<8>(routine, &device);
+    check_words(routine, &device, POISON);
+    check_words(routine, &device, u16::from_ne_bytes([POISON; 2]));
+    check_words(routine, &device, u32::from_ne_bytes([POISON; 4]));
+    check_words(routine, &device, u64::from_ne_bytes([POISON; 8]));
 }
 
-/// Words of `N` bytes at each multiple of their size in a line.
-fn check_words<const N: usize>(routine: &Routine, device: &Arena) {
-    for count in [0, 1, 15, 16, 17, 64, 300, 600] {
-        let from = |n: usize| n * (64 + N) % Arena::LEN / N * N;
-        let mut words = vec![[POISON; N]; count + 1];
-        let item = |n: usize| Item {
-            dst: words[n].as_mut_ptr(),
-            src: device.0.as_ptr().wrapping_add(from(n)),
-            len: N,
-        };
-        // SAFETY: words of the arena, aligned on its side.
-        unsafe { routines::gather::<true>(routine, count, item) };
-        for (n, word) in words[..count].iter().enumerate() {
-            let expected = &device.0[from(n)..][..N];
-            assert!(
-                word == expected,
-                "{}: word {n} of {count}, {N} bytes",
-                routine.name()
-            );
+/// Words at each multiple of their size in a line.
+fn check_words<T: Copy + PartialEq + Debug>(routine: &Routine, device: &Arena, poison: T) {
+    let size = size_of::<T>();
+    for count in [0, 1, 15, 16, 17, 64, 300, 1100] {
+        let place = |n: usize| n * (64 + size) % Arena::LEN / size * size;
+        let word = |n| device.0.as_ptr().wrapping_add(place(n)).cast::<T>();
+        let words: Vec<_> = (0..count).map(word).collect();
+        let mut values = vec![poison; count + 1];
+        // SAFETY: words of the arena, aligned in it.
+        unsafe { routines::gather_words(routine, &words, values.as_mut_ptr()) };
+        for (n, &value) in values[..count].iter().enumerate() {
+            // SAFETY: as above.
+            let expected = unsafe { words[n].read() };
+            let name = routine.name();
+            assert_eq!(value, expected, "{name}: word {n} of {count}, {size} bytes");
         }
-        assert_eq!(words[count], [POISON; N], "{}: a word more", routine.name());
+        assert_eq!(values[count], poison, "{}: a word more", routine.name());
     }
 }
 
@@ -149,7 +147,7 @@ pub(crate) fn check_edges(routine: &Routine) {
             len: places[n].1,
         };
         // SAFETY: the items lie in the pages.
-        unsafe { routines::gather::<false>(routine, places.len(), item) };
+        unsafe { routines::gather(routine, places.len(), item) };
         for (n, (from, len)) in places.into_iter().enumerate() {
             for at in 0..len {
                 // SAFETY: inside the page.

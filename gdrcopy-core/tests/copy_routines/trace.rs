@@ -200,7 +200,7 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [(usize, usize); 2],
             len: places[n].1,
         };
         // SAFETY: the page holds the items and the lines around them.
-        unsafe { routines::gather::<false>(routine, 2, item) }
+        unsafe { routines::gather(routine, 2, item) }
     });
     let what = || format!("{}: gather of {places:?}", routine.name());
 

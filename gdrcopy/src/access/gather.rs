@@ -1,7 +1,12 @@
 //! Many words, read at once.
-#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::marker::PhantomData;
 
 use bytemuck::Pod;
+use gdrcopy_core::copy;
+use gdrcopy_core::sys::fork::Owner;
+use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::MappingType;
 
 use crate::access::word::Word;
@@ -32,22 +37,39 @@ use crate::access::word::Word;
 /// # Ok(())
 /// # });
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Words<'m, T> {
-    words: Box<[Word<'m, T>]>,
-    /// What all their mappings can be read as.
+    /// Invariant: a `T` is mapped at each for `'m`, in the process `owner`, aligned to its size, and accepts the accesses
+    /// of `kind`. If they are of several processes, there is no owner.
+    words: Box<[*const T]>,
     kind: MappingType,
+    owner: Option<Owner>,
+    region: PhantomData<&'m Region>,
 }
+
+// SAFETY: as for `Word`.
+unsafe impl<T: Pod> Send for Words<'_, T> {}
+// SAFETY: as for `Word`.
+unsafe impl<T: Pod> Sync for Words<'_, T> {}
 
 impl<'m, T: Pod> FromIterator<Word<'m, T>> for Words<'m, T> {
     fn from_iter<I: IntoIterator<Item = Word<'m, T>>>(words: I) -> Self {
-        let words: Box<[Word<'m, T>]> = words.into_iter().collect();
-        let is_wc = |word: &Word<'m, T>| word.kind() == MappingType::WriteCombining;
-        let kind = match words.iter().all(is_wc) {
-            true => MappingType::WriteCombining,
-            false => MappingType::Device,
+        let (mut kind, mut owner) = (MappingType::WriteCombining, Some(Owner::current()));
+        let place = |word: Word<'m, T>| {
+            let (place, of_word) = word.place();
+            owner = owner.filter(|&owner| owner == of_word);
+            if word.kind() != MappingType::WriteCombining {
+                // Its accesses suit every type of mapping.
+                kind = MappingType::Device;
+            }
+            place
         };
-        Words { words, kind }
+        Words {
+            words: words.into_iter().map(place).collect(),
+            kind,
+            owner,
+            region: PhantomData,
+        }
     }
 }
 
@@ -69,7 +91,17 @@ impl<T: Pod> Words<'_, T> {
     /// the mappings.
     pub fn load_all(&self, values: &mut [T]) {
         assert_eq!(values.len(), self.len(), "a value for each word");
-        self.words.iter().for_each(|word| word.owner().assert());
-        Word::gather(&self.words, self.kind, values);
+        match self.owner {
+            Some(owner) => owner.assert(),
+            None => Owner::refuse(),
+        }
+        // SAFETY: words of this kind are mapped: invariant.
+        unsafe { copy::gather_words(self.kind, &self.words, values.as_mut_ptr()) };
+    }
+}
+
+impl<T> fmt::Debug for Words<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.words).finish()
     }
 }

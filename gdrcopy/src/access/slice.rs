@@ -188,7 +188,7 @@ impl<'m> MappedSlice<'m> {
             }
         };
         // SAFETY: as in `write`; `place` was called above.
-        unsafe { copy::gather::<false>(self.kind, count, item) };
+        unsafe { copy::gather(self.kind, count, item) };
         Ok(())
     }
 

@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr;
 use std::time::Instant;
 
 use bytemuck::Pod;
 
 use gdrcopy_core::copy;
 use gdrcopy_core::error::{Error, Result};
-use gdrcopy_core::routines::Item;
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::MappingType;
@@ -132,8 +130,9 @@ impl<'m, T: Pod> Word<'m, T> {
     }
 
     #[inline]
-    pub(super) fn owner(self) -> Owner {
-        self.owner
+    /// Where it is mapped, and the process that mapped it.
+    pub(super) fn place(self) -> (*const T, Owner) {
+        (self.at, self.owner)
     }
 
     /// [`Word::store`] between the fences of a batch.
@@ -144,21 +143,6 @@ impl<'m, T: Pod> Word<'m, T> {
         unsafe { copy::store_unfenced(self.at, value) }
     }
 
-    /// Reads words into the same number of values, between the fences of one read. `kind` is write-combining only
-    /// if all their mappings are. The caller has checked the owners.
-    pub(super) fn gather(words: &[Self], kind: MappingType, values: &mut [T]) {
-        let count = words.len().min(values.len());
-        let item = |n: usize| Item {
-            dst: ptr::from_mut(&mut values[n]).cast(),
-            src: words[n].at.cast(),
-            len: size_of::<T>(),
-        };
-        // SAFETY: a `T` is mapped at each word, and aligned: invariant. Device memory's accesses suit every type of
-        // mapping.
-        unsafe { copy::gather::<true>(kind, count, item) }
-    }
-
-    #[inline]
     pub(super) fn kind(self) -> MappingType {
         self.kind
     }
