@@ -108,6 +108,7 @@ functions! {
     context = "cuCtxGetCurrent": fn(*mut Context);
     set_context = "cuCtxSetCurrent": fn(Context);
     context_device = "cuCtxGetDevice": fn(*mut c_int);
+    context_id = "cuCtxGetId": fn(Context, *mut c_ulonglong);
     retain_context = "cuDevicePrimaryCtxRetain": fn(*mut Context, c_int);
     release_context = "cuDevicePrimaryCtxRelease_v2": fn(c_int);
     export = "cuMemGetHandleForAddressRange": fn(*mut c_void, c_ulonglong, usize, c_int, c_ulonglong);

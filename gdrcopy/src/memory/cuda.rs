@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::memory::device::{DeviceAllocator, DeviceMemory};
 use gdrcopy_core::error::Result;
-use gdrcopy_core::sys::cuda::memory::Gpu;
+use gdrcopy_core::sys::cuda::memory::{Allocation, Gpu};
 
 /// Allocates by cuMemAlloc, in the primary context of a GPU, from CUDA 11.0 on.
 ///
@@ -31,8 +31,8 @@ impl CudaAllocator {
 
 impl DeviceAllocator for CudaAllocator {
     fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>> {
-        let (address, gpu) = (self.gpu.alloc(len)?, Arc::clone(&self.gpu));
-        Ok(Box::new(CudaMemory { gpu, address, len }))
+        let (memory, gpu) = (self.gpu.alloc(len)?, Arc::clone(&self.gpu));
+        Ok(Box::new(CudaMemory { gpu, memory, len }))
     }
 }
 
@@ -40,14 +40,14 @@ impl DeviceAllocator for CudaAllocator {
 #[derive(Debug)]
 struct CudaMemory {
     gpu: Arc<Gpu>,
-    address: u64,
+    memory: Allocation,
     len: usize,
 }
 
 // SAFETY: the allocation is freed when dropped, and no one else has its address.
 unsafe impl DeviceMemory for CudaMemory {
     fn address(&self) -> u64 {
-        self.address
+        self.memory.address
     }
 
     fn len(&self) -> usize {
@@ -58,8 +58,9 @@ unsafe impl DeviceMemory for CudaMemory {
 impl Drop for CudaMemory {
     fn drop(&mut self) {
         // SAFETY: it comes from this GPU's `alloc`, and the owner has no more use for it.
-        if let Err(error) = unsafe { self.gpu.free(self.address) } {
-            log::warn!("GPU memory at {:#x} is not freed: {error}", self.address);
+        if let Err(error) = unsafe { self.gpu.free(&self.memory) } {
+            let address = self.memory.address;
+            log::warn!("GPU memory at {address:#x} is not freed: {error}");
         }
     }
 }

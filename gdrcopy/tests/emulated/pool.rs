@@ -687,3 +687,29 @@ mod with_cudarc {
         }
     }
 }
+
+/// CUDA may give a new context and new memory the addresses of those that a reset has ended.
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn memory_of_a_reset_device_is_not_freed_again() {
+    let cuda = Cuda::new();
+    let allocator = CudaAllocator::new(0).expect("a GPU");
+    let before = allocator.allocate(PAGE).expect("memory");
+    // SAFETY: the signature in cuda.h; nothing of the context is used afterwards.
+    unsafe {
+        cuda.call(
+            "cuDevicePrimaryCtxReset_v2",
+            |reset: extern "C" fn(i32) -> i32| reset(0),
+        )
+    };
+    let after: Vec<_> = (0..8)
+        .map(|_| CudaAllocator::new(0).and_then(|allocator| allocator.allocate(PAGE)))
+        .collect::<gdrcopy::Result<_>>()
+        .expect("memory of a new context");
+    drop(before);
+    drop(allocator);
+    for memory in &after {
+        cuda.write(memory.address(), &[7; PAGE]);
+        assert_eq!(cuda.read(memory.address(), PAGE), [7; PAGE]);
+    }
+}

@@ -122,6 +122,18 @@ impl Driver {
         Ok(context)
     }
 
+    /// CUDA's number of a context, which no other gets, also not one at the same address.
+    ///
+    /// # Errors
+    /// [`Error::NoCudaFunction`](crate::Error::NoCudaFunction) before CUDA 12.
+    pub(super) fn context_id(&self, context: Context) -> Result<u64> {
+        let mut id = 0;
+        // SAFETY: the output is a local variable; CUDA looks the context up.
+        let result = unsafe { self.cu.context_id()?(context, &mut id) };
+        self.check("cuCtxGetId", result)?;
+        Ok(id)
+    }
+
     /// The device of the context that is current in the calling thread.
     fn current_device(&self) -> Result<Option<Device>> {
         if self.current()?.is_null() {

@@ -8,15 +8,25 @@ use crate::error::Result;
 use crate::sys::fork::{self, Owner};
 use crate::types::cuda_version::OLDEST;
 
-const INVALID_VALUE: c_uint = 1;
 const STREAM_NON_BLOCKING: c_uint = 1;
 
-/// A GPU whose primary context is kept.
+/// Memory from [`Gpu::alloc`].
+#[derive(Debug)]
+pub struct Allocation {
+    pub address: u64,
+    /// CUDA's number of it, which is not found any more once the device is reset, and the memory gone with it. CUDA has none
+    /// for memory of a library that stands in for cuMemAlloc only.
+    id: Option<u64>,
+}
+
+/// A GPU whose primary context is kept. A reset of the device ends the context nevertheless.
 #[derive(Debug)]
 pub struct Gpu {
     driver: &'static Driver,
     device: Device,
     context: Context,
+    /// CUDA's number of the context, if it gives one.
+    id: Option<u64>,
     /// Orders the frees, where the GPU supports that; otherwise null. No other work is in it.
     frees: *mut c_void,
     owner: Owner,
@@ -33,11 +43,13 @@ impl Gpu {
         let driver = super::load(OLDEST)?;
         driver.init()?;
         let device = driver.device(ordinal)?;
+        // `drop` releases it.
+        let context = driver.retain(device)?;
         let mut gpu = Gpu {
             driver,
             device,
-            // `drop` releases it.
-            context: driver.retain(device)?,
+            context,
+            id: driver.context_id(context).ok(),
             frees: ptr::null_mut(),
             owner: Owner::current(),
         };
@@ -54,41 +66,48 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Address of `len` bytes from cuMemAlloc: memory of CUDA's default pools cannot be pinned.
-    pub fn alloc(&self, len: usize) -> Result<u64> {
+    /// `len` bytes from cuMemAlloc: memory of CUDA's default pools cannot be pinned.
+    pub fn alloc(&self, len: usize) -> Result<Allocation> {
         self.owner.check()?;
         let mut address: c_ulonglong = 0;
         self.in_context(|| {
             // SAFETY: the output is a local variable.
             let result = unsafe { self.driver.cu.alloc()?(&mut address, len) };
-            self.driver.check("cuMemAlloc", result)
-        })?;
-        Ok(address)
+            self.driver.check("cuMemAlloc", result)?;
+            let id = self.driver.buffer_id(address).ok();
+            Ok(Allocation { address, id })
+        })
     }
 
-    /// Frees memory; in a forked child, does nothing.
+    /// Frees memory. Does nothing in a forked child, and if the memory is gone.
     ///
     /// # Safety
-    /// The address is one that `alloc` returned, and is not used any more, nor by work of the GPU.
-    pub unsafe fn free(&self, address: u64) -> Result<()> {
-        if !self.owner.is_current() {
+    /// The memory is not used any more, nor by work of the GPU.
+    pub unsafe fn free(&self, memory: &Allocation) -> Result<()> {
+        let address = memory.address;
+        let is_gone = |id| self.driver.buffer_id(address) != Ok(id);
+        if !self.owner.is_current() || memory.id.is_some_and(is_gone) {
             return Ok(());
         }
         let cu = &self.driver.cu;
+        let by_stream = memory.id.is_some() && !self.frees.is_null();
         self.in_context(|| {
             // cuMemFree waits for all work of the GPU, which may be a kernel that waits for this thread.
-            if let (Ok(free_async), false) = (cu.free_async(), self.frees.is_null()) {
-                // SAFETY: contract of this function.
+            if by_stream && let Ok(free_async) = cu.free_async() {
+                // SAFETY: contract of this function. The memory exists, and so the context that the stream is in.
                 let result = unsafe { free_async(address, self.frees) };
-                // A library that stands in for cuMemAlloc only is in between: the address is not CUDA's.
-                if result != INVALID_VALUE {
-                    return self.driver.check("cuMemFreeAsync", result);
-                }
+                return self.driver.check("cuMemFreeAsync", result);
             }
             // SAFETY: contract of this function.
             let result = unsafe { cu.free()?(address) };
             self.driver.check("cuMemFree", result)
         })
+    }
+
+    /// Whether the context is the one that was retained: CUDA does not check streams of contexts that are gone.
+    fn is_live(&self) -> bool {
+        let id = self.driver.context_id(self.context).ok();
+        id.is_some() && id == self.id
     }
 
     /// Works in the context that is kept.
@@ -102,7 +121,8 @@ impl Drop for Gpu {
         if !self.owner.is_current() {
             return;
         }
-        if !self.frees.is_null() {
+        // Without CUDA's number of it, it is not known whether the stream still exists: it stays.
+        if !self.frees.is_null() && self.is_live() {
             let _ = self.in_context(|| {
                 // SAFETY: `open` made it. Frees in it are still done.
                 let result = unsafe { self.driver.cu.stream_destroy()?(self.frees) };
