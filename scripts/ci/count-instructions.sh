@@ -80,7 +80,7 @@ while read -r direction size limit; do
 done <<END
 write 4 41
 write 8 43
-write 64 61
+write 64 60
 read 4 39
 read 8 41
 read 64 106
@@ -99,16 +99,16 @@ while read -r access limit; do
 done <<END
 word_store 15
 word_load 15
-make_word_and_load 28
+make_word_and_load 31
 slice_write_8 35
-slice_write_64 61
-slice_read_64 107
-buffer_write_64 81
-array_set 41
-batch_of_lines 731
+slice_write_64 59
+slice_read_64 106
+buffer_write_64 82
+array_set 42
+batch_of_lines 747
 batch_of_words 162
-gather_of_words 2000
-gather_of_lines 1700
-ring_send 237
-ring_receive 800
+gather_of_words 374
+gather_of_lines 1715
+ring_send 241
+ring_receive 696
 END
