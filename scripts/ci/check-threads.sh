@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs C tests under ThreadSanitizer, with the library instrumented too, on the emulated machine.
+# Runs C tests, and threads that use the crate, under ThreadSanitizer, with the library instrumented too, on the emulated
+# machine.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -9,9 +10,9 @@ mkdir -p "$out"
 
 # The sanitizer is an unstable option of rustc, and the standard library comes without it: src/sync.rs says how the
 # library then shows its locks.
-env RUSTC_BOOTSTRAP=1 \
-    RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gdrapi_tsan" \
-    CARGO_TARGET_DIR="$target/tsan" \
+instrumented=(env RUSTC_BOOTSTRAP=1
+    RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gdrapi_tsan")
+"${instrumented[@]}" CARGO_TARGET_DIR="$target/tsan" \
     cargo rustc --package libgdrapi --lib --crate-type staticlib --release --target x86_64-unknown-linux-gnu
 
 # gcc's runtime has no names of its own for these, and intercepts the plain ones.
@@ -26,3 +27,11 @@ for program in threads handles; do
     env CHECK_SLOWNESS=20 TSAN_OPTIONS="exitcode=66 suppressions=$PWD/scripts/ci/tsan.supp" \
         build/c_tests/watched "$target/release/gdremu" -- "$out/$program"
 done
+
+project=$target/default_build
+scripts/ci/copy-default-build.sh "$project"
+"${instrumented[@]}" CARGO_TARGET_DIR="$project/tsan" cargo build --quiet --offline --manifest-path "$project/Cargo.toml" \
+    --bin threads --target x86_64-unknown-linux-gnu
+TSAN_OPTIONS="exitcode=66 suppressions=$PWD/scripts/ci/tsan.supp" \
+    build/c_tests/watched "$target/release/gdremu" -- "$project/tsan/x86_64-unknown-linux-gnu/debug/threads"
+echo "the crate's threads: no data race"

@@ -86,11 +86,8 @@ read 8 41
 read 64 106
 END
 
-# A copy, with the versions of our Cargo.lock: cargo writes a Cargo.lock beside Cargo.toml.
 project=${CARGO_TARGET_DIR:-$PWD/target}/default_build
-mkdir -p "$project"
-cp -r tests/default_build/Cargo.toml tests/default_build/src Cargo.lock "$project"
-sed -i "s|\.\./\.\./gdrcopy|$PWD/gdrcopy|" "$project/Cargo.toml"
+scripts/ci/copy-default-build.sh "$project"
 CARGO_TARGET_DIR=$project/target cargo build --quiet --offline --release --manifest-path "$project/Cargo.toml"
 
 echo "crate, default build:"

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# copy-default-build.sh DIR: copies tests/default_build to DIR, with the versions of our Cargo.lock: cargo writes a Cargo.lock
+# beside Cargo.toml.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+mkdir -p "$1"
+cp -r tests/default_build/Cargo.toml tests/default_build/src Cargo.lock "$1"
+sed -i "s|\.\./\.\./gdrcopy|$PWD/gdrcopy|" "$1/Cargo.toml"

@@ -1,0 +1,94 @@
+//! Threads that share a pool, its memory and a transfer: `scripts/ci/check-threads.sh` runs it under ThreadSanitizer.
+#![forbid(unsafe_code)]
+
+use std::thread;
+use std::time::Duration;
+
+use gdrcopy::memory::CudaAllocator;
+use gdrcopy::{Gdr, Mapped, Pool, PoolBuffer, Result, Transfer, Words, set_threads};
+
+const THREADS: u64 = 4;
+const ROUNDS: u64 = 200;
+/// Words that all threads read and write.
+const WORDS: u64 = 64;
+
+struct Shared {
+    pool: Pool,
+    words: PoolBuffer,
+    large: PoolBuffer,
+    transfer: Transfer,
+}
+
+fn main() -> Result<()> {
+    set_threads(3);
+    let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
+    let shared = Shared {
+        words: pool.alloc_zeroed(8 * WORDS as usize + 64 * THREADS as usize)?,
+        large: pool.alloc(4 << 20)?,
+        transfer: Transfer::options().patience(Duration::ZERO).build(),
+        pool,
+    };
+    // Not by a Mutex: that of the standard library was built without the sanitizer.
+    let kept: Vec<Vec<PoolBuffer>> = thread::scope(|scope| {
+        let shared = &shared;
+        let threads = (0..THREADS).map(|thread| {
+            scope.spawn(move || {
+                let mut kept = Vec::new();
+                (0..ROUNDS).try_for_each(|round| access(shared, thread, round, &mut kept))?;
+                Ok(kept)
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let results = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"));
+        results.collect::<Result<_>>()
+    })?;
+    // By another thread than that which made them.
+    drop(kept);
+    Ok(())
+}
+
+/// Each kind of access once; copies by several threads and by the copy engine now and then. Of memory that others access at
+/// the same time, only words are written.
+fn access(shared: &Shared, thread: u64, round: u64, kept: &mut Vec<PoolBuffer>) -> Result<()> {
+    let number = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ thread;
+    let offset = 8 * (number % WORDS) as usize;
+    let word = shared.words.word::<u64>(offset)?;
+    word.store(number);
+    word.load();
+    shared.words.write(offset, &number.to_ne_bytes())?;
+    shared.words.read(offset, &mut [0; 8])?;
+    let mut batch = shared.words.batch()?;
+    batch.store(word, round);
+    batch.write(
+        8 * WORDS as usize + 64 * thread as usize,
+        &[thread as u8; 64],
+    )?;
+    batch.commit();
+    shared.words.read_many(&mut [(offset / 2, &mut [0; 100])])?;
+    let words = (0..WORDS as usize).map(|at| shared.words.word::<u64>(8 * at));
+    let words: Words<'_, u64> = words.collect::<Result<_>>()?;
+    words.load_all(&mut [0; WORDS as usize]);
+
+    let buffer = shared.pool.alloc(1 + number as usize % 70_000)?;
+    match number % 3 {
+        0 => kept.push(buffer),
+        1 => drop(kept.pop()),
+        _ => {}
+    }
+    if round % 20 == 0 {
+        shared.pool.trim()?;
+        shared.pool.report()?;
+    }
+    if thread == 0 && round % 50 == 0 {
+        let mut bytes = vec![thread as u8; 2 << 20];
+        shared.large.write(0, &bytes)?;
+        shared.large.read(1 << 20, &mut bytes)?;
+        shared.transfer.write(shared.large.as_slice(), &bytes)?;
+        shared
+            .transfer
+            .read(shared.large.as_slice(), &mut bytes[..40_000])?;
+    }
+    Ok(())
+}
