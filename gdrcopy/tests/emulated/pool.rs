@@ -713,3 +713,15 @@ fn memory_of_a_reset_device_is_not_freed_again() {
         assert_eq!(cuda.read(memory.address(), PAGE), [7; PAGE]);
     }
 }
+
+#[test]
+#[ignore = "pool_under_gdremu runs it"]
+fn allocator_made_before_the_first_open_works_after_it() {
+    let allocator = CudaAllocator::new(0).expect("a GPU");
+    let before = allocator.allocate(PAGE).expect("memory");
+    let pool = Pool::new(&Gdr::open().expect("a driver"), allocator.clone());
+    let buffer = pool.alloc(100).expect("memory");
+    buffer.write(0, &[1; 100]).expect("inside");
+    allocator.allocate(PAGE).expect("memory");
+    drop(before);
+}
