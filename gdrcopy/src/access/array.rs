@@ -2,12 +2,13 @@
 #![forbid(unsafe_code)]
 
 use std::marker::PhantomData;
+use std::ops::RangeBounds;
 
 use bytemuck::{Pod, bytes_of, bytes_of_mut, cast_slice, cast_slice_mut};
 
 use gdrcopy_core::error::{Error, Result};
 
-use crate::access::slice::MappedSlice;
+use crate::access::slice::{MappedSlice, start_and_len};
 use crate::access::word::Word;
 
 impl<'m> MappedSlice<'m> {
@@ -104,18 +105,72 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.write(offset, cast_slice(values))
     }
 
+    /// The elements in `range`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfArray`] if they are not all in this array.
+    #[inline]
+    pub fn slice(self, range: impl RangeBounds<usize>) -> Result<Array<'m, T>> {
+        let (index, count) =
+            start_and_len(range, self.len).map_err(|(index, count)| self.outside(index, count))?;
+        let offset = self.offset(index, count)?;
+        let bytes = self.bytes.slice(offset..offset + count * size_of::<T>())?;
+        Ok(Array::of_slice(bytes, count))
+    }
+
+    /// Reads the elements with the indexes `at` into the `values` with the same numbers, all at once: ordered as
+    /// [`MappedSlice::read_many`], and as fast. An index may be there more than once. No element is read by a single
+    /// load, however small: see [`Words`](crate::Words).
+    ///
+    /// # Errors
+    /// [`Error::OutOfArray`] if any index is not inside, [`Error::ForkedChild`]; nothing is read then.
+    ///
+    /// # Panics
+    /// If `at` and `values` differ in length.
+    ///
+    /// ```
+    /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+    /// # gpu::run(|gpu| {
+    /// # let mapping = gpu.mapping()?;
+    /// use gdrcopy::Mapped;
+    /// let rows = mapping.array::<[f32; 16]>(0, 1000)?;
+    /// rows.scatter(&[7, 400], &[[0.5; 16], [2.0; 16]])?;
+    /// let mut found = [[0.0; 16]; 3];
+    /// rows.gather(&[400, 7, 400], &mut found)?;
+    /// assert_eq!(found, [[2.0; 16], [0.5; 16], [2.0; 16]]);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn gather(self, at: &[usize], values: &mut [T]) -> Result<()> {
+        self.bytes.gather(self.len, at, values)
+    }
+
+    /// Writes `values` to the elements with the indexes `at`, with one fence: ordered as a [`Batch`](crate::Batch) that
+    /// is committed on return. Where an index is there more than once, any of its values may be the one that stays.
+    ///
+    /// # Errors
+    /// [`Error::OutOfArray`] if any index is not inside, [`Error::ForkedChild`]; nothing is written then.
+    ///
+    /// # Panics
+    /// If `at` and `values` differ in length.
+    pub fn scatter(self, at: &[usize], values: &[T]) -> Result<()> {
+        self.bytes.scatter(self.len, at, values)
+    }
+
     /// Byte offset of `count` elements from `index` on.
     #[inline]
     fn offset(self, index: usize, count: usize) -> Result<usize> {
         match self.len.checked_sub(index) {
             // The array's bytes are counted in a usize, and so are those before one of its elements.
             Some(room) if count <= room => Ok(index * size_of::<T>()),
-            _ => Err(Error::OutOfArray {
-                index,
-                count,
-                len: self.len,
-            }),
+            _ => Err(self.outside(index, count)),
         }
+    }
+
+    #[cold]
+    fn outside(self, index: usize, count: usize) -> Error {
+        let len = self.len;
+        Error::OutOfArray { index, count, len }
     }
 }
 

@@ -57,6 +57,23 @@ pub trait Mapped {
         self.as_slice().read(offset, dst)
     }
 
+    /// [`MappedSlice::fill`].
+    ///
+    /// # Errors
+    /// [`Error::ForkedChild`](crate::Error::ForkedChild); nothing is written then.
+    fn fill(&self, byte: u8) -> Result<()> {
+        self.as_slice().fill(byte)
+    }
+
+    /// [`MappedSlice::read_vec`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`Error::ForkedChild`](crate::Error::ForkedChild);
+    /// nothing is read or allocated then.
+    fn read_vec(&self, offset: usize, len: usize) -> Result<Vec<u8>> {
+        self.as_slice().read_vec(offset, len)
+    }
+
     /// [`MappedSlice::word`].
     ///
     /// # Errors

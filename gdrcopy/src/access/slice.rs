@@ -3,13 +3,42 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
+use std::ptr;
 
+use bytemuck::Pod;
 use gdrcopy_core::copy;
 use gdrcopy_core::error::{Error, Result};
 use gdrcopy_core::routines::Item;
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::MappingType;
+
+/// Bytes that [`MappedSlice::fill`] writes at a time.
+const FILLED: usize = 1024;
+
+/// The start and length of a range, which may still be outside of the `all` that there are; the same as an error for a
+/// range that cannot be inside.
+#[inline]
+pub(super) fn start_and_len(
+    range: impl RangeBounds<usize>,
+    all: usize,
+) -> std::result::Result<(usize, usize), (usize, usize)> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => Some(start),
+        Bound::Excluded(&before) => before.checked_add(1),
+        Bound::Unbounded => Some(0),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.checked_add(1),
+        Bound::Excluded(&end) => Some(end),
+        Bound::Unbounded => Some(all),
+    };
+    let (Some(start), Some(end)) = (start, end) else {
+        return Err((usize::MAX, usize::MAX));
+    };
+    let len = end.checked_sub(start).ok_or((start, 0))?;
+    Ok((start, len))
+}
 
 /// A range of mapped GPU memory, borrowed from its mapping.
 ///
@@ -101,21 +130,8 @@ impl<'m> MappedSlice<'m> {
     /// [`Error::OutOfMapping`] if they are not all in this slice.
     #[inline]
     pub fn slice(self, range: impl RangeBounds<usize>) -> Result<MappedSlice<'m>> {
-        let start = match range.start_bound() {
-            Bound::Included(&start) => Some(start),
-            Bound::Excluded(&before) => before.checked_add(1),
-            Bound::Unbounded => Some(0),
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&last) => last.checked_add(1),
-            Bound::Excluded(&end) => Some(end),
-            Bound::Unbounded => Some(self.len),
-        };
-        let (Some(offset), Some(end)) = (start, end) else {
-            return Err(self.outside(usize::MAX, usize::MAX));
-        };
-        let len = end.checked_sub(offset);
-        let len = len.ok_or_else(|| self.outside(offset, 0))?;
+        let outside = |(offset, len)| self.outside(offset, len);
+        let (offset, len) = start_and_len(range, self.len).map_err(outside)?;
         let start = self.place(offset, len)?;
         Ok(MappedSlice {
             start,
@@ -164,6 +180,38 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
+    /// Writes `byte` to all of it. A release, and pushed out on return.
+    ///
+    /// # Errors
+    /// [`Error::ForkedChild`]; nothing is written then.
+    pub fn fill(self, byte: u8) -> Result<()> {
+        self.owner.check()?;
+        let bytes = [byte; FILLED];
+        copy::begin_batch();
+        for offset in (0..self.len).step_by(FILLED) {
+            let (dst, len) = (
+                self.start.wrapping_add(offset),
+                FILLED.min(self.len - offset),
+            );
+            // SAFETY: these bytes are inside the slice, which is mapped and of type `kind`: invariant.
+            unsafe { copy::write_unfenced(self.kind, dst, bytes.as_ptr(), len) };
+        }
+        copy::end_batch();
+        Ok(())
+    }
+
+    /// [`MappedSlice::read`] of `len` bytes into a new vector.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is read or allocated then.
+    pub fn read_vec(self, offset: usize, len: usize) -> Result<Vec<u8>> {
+        self.place(offset, len)?;
+        self.owner.check()?;
+        let mut bytes = vec![0; len];
+        self.read(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Reads many places at once: each item's bytes are copied from its offset on. One fence comes before all loads,
     /// which overlap on write-combining memory; on device memory, each load of 8 bytes takes its own round trip. How
     /// many overlap depends on the addresses: see [`Words`](crate::Words#where-to-put-flags).
@@ -190,6 +238,51 @@ impl<'m> MappedSlice<'m> {
         // SAFETY: as in `write`; `place` was called above.
         unsafe { copy::gather(self.kind, count, item) };
         Ok(())
+    }
+
+    /// Reads those of the `len` elements that it has whose indexes are `at`, as [`MappedSlice::read_many`] does.
+    pub(super) fn gather<T: Pod>(self, len: usize, at: &[usize], values: &mut [T]) -> Result<()> {
+        assert_eq!(at.len(), values.len(), "a value for each index");
+        self.check_elements::<T>(len, at)?;
+        let item = |n: usize| Item {
+            dst: ptr::from_mut(&mut values[n]).cast(),
+            src: self.start.wrapping_add(at[n] * size_of::<T>()),
+            len: size_of::<T>(),
+        };
+        // SAFETY: as in `write`; `check_elements` has found the elements inside the slice.
+        unsafe { copy::gather::<false>(self.kind, at.len(), item) };
+        Ok(())
+    }
+
+    /// Writes those of the `len` elements that it has whose indexes are `at`, as one batch.
+    pub(super) fn scatter<T: Pod>(self, len: usize, at: &[usize], values: &[T]) -> Result<()> {
+        assert_eq!(at.len(), values.len(), "a value for each index");
+        self.check_elements::<T>(len, at)?;
+        copy::begin_batch();
+        for (&index, value) in at.iter().zip(values) {
+            let dst = self.start.wrapping_add(index * size_of::<T>());
+            // SAFETY: as in `gather`.
+            unsafe {
+                copy::write_unfenced(self.kind, dst, ptr::from_ref(value).cast(), size_of::<T>());
+            }
+        }
+        copy::end_batch();
+        Ok(())
+    }
+
+    /// Fails unless this process is the owner, and each of these indexes is that of one of the `len` elements.
+    fn check_elements<T>(self, len: usize, at: &[usize]) -> Result<()> {
+        self.owner.check()?;
+        let bytes = len.checked_mul(size_of::<T>());
+        assert!(bytes.is_some_and(|bytes| bytes <= self.len));
+        match at.iter().find(|&&index| index >= len) {
+            Some(&index) => Err(Error::OutOfArray {
+                index,
+                count: 1,
+                len,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Returns when all earlier writes of this thread to this GPU have arrived there: reads one byte back,

@@ -1,5 +1,7 @@
 //! Slices against an array of bytes: what is read is what was written, and nothing else changes.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use crate::access::{Word, Words};
@@ -16,6 +18,18 @@ enum Step {
     Read(usize, usize),
     ReadMany(Vec<(usize, usize)>),
     LoadAll(Vec<usize>),
+    Fill(usize, usize, u8),
+    /// Elements of an array that starts at this offset, by their indexes.
+    Gather(usize, Vec<usize>),
+    Scatter(usize, BTreeMap<usize, Element>),
+}
+
+/// An odd size, so that elements start at each place of a line.
+type Element = [u8; 21];
+
+/// What arrays of elements from this offset on have.
+fn elements(offset: usize) -> usize {
+    (LEN - offset) / size_of::<Element>()
 }
 
 /// Words and other short ranges are copied in other manners than long ones.
@@ -33,6 +47,10 @@ fn step() -> impl Strategy<Value = Step> {
     let write = move || (0..=LEN, bytes());
     let read = || (0..=LEN, len());
     let word = || 0..LEN / 8;
+    // An index that is outside is rare, so that most calls succeed.
+    let index = || prop_oneof![40 => 0..15_usize, 1 => 0..LEN];
+    let element =
+        || any::<usize>().prop_map(|seed| pattern(21, seed).try_into().expect("its size"));
     prop_oneof![
         write().prop_map(|(offset, bytes)| Step::Write(offset, bytes)),
         prop::collection::vec(write(), 0..5).prop_map(Step::Batch),
@@ -40,6 +58,14 @@ fn step() -> impl Strategy<Value = Step> {
         read().prop_map(|(offset, len)| Step::Read(offset, len)),
         prop::collection::vec(read(), 0..40).prop_map(Step::ReadMany),
         prop::collection::vec(word(), 0..40).prop_map(Step::LoadAll),
+        (0..=LEN, len(), any::<u8>()).prop_map(|(offset, len, byte)| Step::Fill(offset, len, byte)),
+        (0..64_usize, prop::collection::vec(index(), 0..40))
+            .prop_map(|(offset, at)| Step::Gather(offset, at)),
+        (
+            0..64_usize,
+            prop::collection::btree_map(index(), element(), 0..15)
+        )
+            .prop_map(|(offset, elements)| Step::Scatter(offset, elements)),
     ]
 }
 
@@ -62,6 +88,10 @@ proptest! {
                 len,
                 room: LEN,
             }),
+        };
+        let inside_array = |at: &[usize], len: usize| match at.iter().find(|&&index| index >= len) {
+            None => Ok(()),
+            Some(&index) => Err(Error::OutOfArray { index, count: 1, len }),
         };
         for step in steps {
             match step {
@@ -108,6 +138,37 @@ proptest! {
                         prop_assert!(read.is_err() || *found == model[offset..][..len]);
                     }
                 }
+                Step::Fill(offset, len, byte) => {
+                    let filled = slice.slice(offset..offset + len).and_then(|part| part.fill(byte));
+                    prop_assert_eq!(&filled, &inside(offset, len));
+                    if filled.is_ok() {
+                        model[offset..][..len].fill(byte);
+                    }
+                }
+                Step::Gather(offset, at) => {
+                    let len = elements(offset);
+                    let array = slice.array::<Element>(offset, len).expect("inside");
+                    let mut found = vec![[0; 21]; at.len()];
+                    let read = array.gather(&at, &mut found);
+                    prop_assert_eq!(&read, &inside_array(&at, len));
+                    for (index, found) in at.into_iter().zip(found) {
+                        prop_assert!(read.is_err() || found == model[offset + 21 * index..][..21]);
+                        prop_assert!(read.is_ok() || found == [0; 21]);
+                    }
+                }
+                Step::Scatter(offset, elements_by_index) => {
+                    let len = elements(offset);
+                    let array = slice.array::<Element>(offset, len).expect("inside");
+                    let at: Vec<usize> = elements_by_index.keys().copied().collect();
+                    let values: Vec<Element> = elements_by_index.into_values().collect();
+                    let written = array.scatter(&at, &values);
+                    prop_assert_eq!(&written, &inside_array(&at, len));
+                    for (index, value) in at.into_iter().zip(values) {
+                        if written.is_ok() {
+                            model[offset + 21 * index..][..21].copy_from_slice(&value);
+                        }
+                    }
+                }
                 Step::LoadAll(indices) => {
                     let word = |&index: &usize| slice.word(8 * index).expect("aligned");
                     let words: Vec<Word<'_, u64>> = indices.iter().map(word).collect();
@@ -120,9 +181,7 @@ proptest! {
                     }
                 }
             }
-            let mut all = [0; LEN];
-            slice.read(0, &mut all).expect("inside");
-            prop_assert_eq!(&all[..], &model[..]);
+            prop_assert_eq!(slice.read_vec(0, LEN), Ok(model.clone()));
         }
     }
 }

@@ -198,13 +198,8 @@ impl Pool {
     /// # Errors
     /// As for [`Pool::alloc_aligned`].
     pub fn alloc_zeroed(&self, len: usize) -> Result<PoolBuffer> {
-        static ZEROS: [u8; 4096] = [0; 4096];
         let buffer = self.alloc(len)?;
-        let mut batch = buffer.as_slice().batch()?;
-        for offset in (0..len).step_by(ZEROS.len()) {
-            batch.write(offset, &ZEROS[..ZEROS.len().min(len - offset)])?;
-        }
-        batch.commit();
+        buffer.fill(0)?;
         Ok(buffer)
     }
 

@@ -260,11 +260,88 @@ fn gather_reads_what_single_reads_do() {
 
 #[test]
 #[ignore = "access_under_gdremu runs it"]
+fn scattered_elements_are_the_gpus_and_gathered_in_any_order() {
+    let cuda = Cuda::new();
+    let (mapping, address) = mapped(&cuda, PAGE);
+    let array = mapping.array::<[u32; 3]>(5, 1000).expect("inside");
+    let at: Vec<usize> = (0..300).map(|i| i * 77 % 1000).collect();
+    let values: Vec<[u32; 3]> = (0..300).map(|i| [i, !i, i << 16]).collect();
+    array.scatter(&at, &values).expect("inside");
+    assert_eq!(cuda.read(address + 5 + 77 * 12, 4), 1_u32.to_ne_bytes());
+    assert_eq!(array.get(76), Ok([0; 3]));
+    let (at, values): (Vec<_>, Vec<_>) = at.into_iter().zip(values).rev().unzip();
+    let mut found = vec![[0; 3]; at.len()];
+    array.gather(&at, &mut found).expect("inside");
+    assert_eq!(found, values);
+
+    let part = array.slice(77..=154).expect("inside");
+    assert_eq!((part.len(), part.get(0)), (78, Ok([1, !1, 1 << 16])));
+    let refused = Error::OutOfArray {
+        index: 78,
+        count: 1,
+        len: 78,
+    };
+    let before = cuda.read(address, PAGE);
+    let mut untouched = [[9; 3]; 2];
+    assert_eq!(part.gather(&[0, 78], &mut untouched), Err(refused.clone()));
+    assert_eq!(untouched, [[9; 3]; 2]);
+    assert_eq!(part.scatter(&[0, 78], &untouched), Err(refused));
+    assert!(catch_unwind(|| part.scatter(&[0], &[[9; 3]; 2])).is_err());
+    assert!(catch_unwind(|| part.gather(&[0], &mut [[9; 3]; 2])).is_err());
+    assert_eq!(cuda.read(address, PAGE), before);
+    let backwards = std::ops::Range { start: 2, end: 1 };
+    for (error, index, count) in [
+        (part.slice(..79).err(), 0, 79),
+        (part.slice(79..).err(), 79, 0),
+        (part.slice(backwards).err(), 2, 0),
+        (part.slice(..=usize::MAX).err(), usize::MAX, usize::MAX),
+    ] {
+        let len = 78;
+        assert_eq!(error, Some(Error::OutOfArray { index, count, len }));
+    }
+    assert!(part.slice(78..).expect("its end").is_empty());
+}
+
+#[test]
+#[ignore = "access_under_gdremu runs it"]
+fn fill_writes_all_of_a_slice_and_no_other_byte() {
+    let cuda = Cuda::new();
+    let (mapping, address) = mapped(&cuda, PAGE);
+    for (start, len) in [
+        (3, 0),
+        (5, 1),
+        (8, 8),
+        (100, 333),
+        (1000, 1024),
+        (2001, 5000),
+    ] {
+        cuda.write(address, &pattern(PAGE));
+        mapping
+            .slice(start..start + len)
+            .expect("inside")
+            .fill(0xee)
+            .expect("this process");
+        let mut expected = pattern(PAGE);
+        expected[start..start + len].fill(0xee);
+        assert!(
+            cuda.read(address, PAGE) == expected,
+            "{len} bytes at {start}"
+        );
+        let found = mapping.read_vec(start, len + 10).expect("inside");
+        assert_eq!(found, expected[start..start + len + 10]);
+    }
+    let huge = usize::MAX - 7;
+    assert_eq!(mapping.read_vec(7, huge), Err(outside(7, huge, PAGE)));
+}
+
+#[test]
+#[ignore = "access_under_gdremu runs it"]
 fn forked_child_is_refused_at_every_access() {
     let (mapping, _) = mapped(&Cuda::new(), PAGE);
     let slice = mapping.as_slice();
     let word = mapping.word::<u32>(0).expect("aligned");
     let words: Words<'_, u32> = [word].into_iter().collect();
+    let array = mapping.array::<u32>(0, 1).expect("inside");
     let mut batch = mapping.batch().expect("this process");
     // SAFETY: the child uses this library only, and leaves by _exit.
     let child = unsafe { libc::fork() };
@@ -276,6 +353,10 @@ fn forked_child_is_refused_at_every_access() {
             slice.flush().err(),
             slice.batch().err(),
             batch.write(0, &[1]).err(),
+            slice.fill(1).err(),
+            slice.read_vec(0, 1).err(),
+            array.gather(&[0], &mut [1]).err(),
+            array.scatter(&[0], &[1]).err(),
         ];
         std::panic::set_hook(Box::new(|_| {}));
         let panics = [
