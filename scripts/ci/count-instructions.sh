@@ -96,16 +96,16 @@ while read -r access limit; do
 done <<END
 word_store 15
 word_load 15
-make_word_and_load 31
-slice_write_8 35
-slice_write_64 59
-slice_read_64 106
-buffer_write_64 82
-array_set 42
-batch_of_lines 747
+make_word_and_load 29
+slice_write_8 32
+slice_write_64 56
+slice_read_64 103
+buffer_write_64 79
+array_set 39
+batch_of_lines 656
 batch_of_words 162
 gather_of_words 374
-gather_of_lines 1715
-ring_send 241
-ring_receive 696
+gather_of_lines 1640
+ring_send 231
+ring_receive 690
 END

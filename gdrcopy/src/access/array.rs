@@ -19,9 +19,7 @@ impl<'m> MappedSlice<'m> {
     #[inline]
     pub fn array<T: Pod>(self, offset: usize, len: usize) -> Result<Array<'m, T>> {
         let bytes = len.saturating_mul(size_of::<T>());
-        let outside = || self.outside(offset, bytes);
-        let end = offset.checked_add(bytes).ok_or_else(outside)?;
-        Ok(Array::of_slice(self.slice(offset..end)?, len))
+        Ok(Array::of_slice(self.part(offset, bytes)?, len))
     }
 }
 
@@ -114,7 +112,7 @@ impl<'m, T: Pod> Array<'m, T> {
         let (index, count) =
             start_and_len(range, self.len).map_err(|(index, count)| self.outside(index, count))?;
         let offset = self.offset(index, count)?;
-        let bytes = self.bytes.slice(offset..offset + count * size_of::<T>())?;
+        let bytes = self.bytes.part(offset, count * size_of::<T>())?;
         Ok(Array::of_slice(bytes, count))
     }
 

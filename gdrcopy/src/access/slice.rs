@@ -132,6 +132,12 @@ impl<'m> MappedSlice<'m> {
     pub fn slice(self, range: impl RangeBounds<usize>) -> Result<MappedSlice<'m>> {
         let outside = |(offset, len)| self.outside(offset, len);
         let (offset, len) = start_and_len(range, self.len).map_err(outside)?;
+        self.part(offset, len)
+    }
+
+    /// The `len` bytes from `offset` on.
+    #[inline]
+    pub(crate) fn part(self, offset: usize, len: usize) -> Result<MappedSlice<'m>> {
         let start = self.place(offset, len)?;
         Ok(MappedSlice {
             start,
@@ -312,14 +318,15 @@ impl<'m> MappedSlice<'m> {
     /// Address of the `len` bytes from `offset` on.
     #[inline]
     pub(super) fn place(self, offset: usize, len: usize) -> Result<*mut u8> {
-        match self.len.checked_sub(offset) {
-            Some(room) if len <= room => Ok(self.start.wrapping_add(offset)),
-            _ => Err(self.outside(offset, len)),
+        if len <= self.len && offset <= self.len - len {
+            Ok(self.start.wrapping_add(offset))
+        } else {
+            Err(self.outside(offset, len))
         }
     }
 
     #[cold]
-    pub(super) fn outside(self, offset: usize, len: usize) -> Error {
+    fn outside(self, offset: usize, len: usize) -> Error {
         let room = self.len;
         Error::OutOfMapping { offset, len, room }
     }

@@ -24,7 +24,7 @@ enum Step {
     Scatter(usize, BTreeMap<usize, Element>),
 }
 
-/// An odd size, so that elements start at each place of a line.
+/// Of 21 bytes, so that elements start at each place of a line.
 type Element = [u8; 21];
 
 /// What arrays of elements from this offset on have.

@@ -41,7 +41,7 @@ impl CachedSlice {
 impl Mapped for CachedSlice {
     #[inline]
     fn as_slice(&self) -> MappedSlice<'_> {
-        let part = self.mapping.slice(self.offset..self.offset + self.len);
+        let part = self.mapping.as_slice().part(self.offset, self.len);
         part.expect("an entry contains what it serves")
     }
 }

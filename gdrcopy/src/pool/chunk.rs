@@ -45,7 +45,7 @@ impl Chunk {
     #[inline]
     pub(super) fn slice(&self, block: Block, len: usize) -> MappedSlice<'_> {
         let offset = (block.start - self.memory.device_address()) as usize;
-        let slice = self.memory.slice(offset..offset + len);
+        let slice = self.memory.as_slice().part(offset, len);
         slice.expect("a block is part of its chunk")
     }
 
