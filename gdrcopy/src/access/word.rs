@@ -40,6 +40,7 @@ impl<'m> MappedSlice<'m> {
 pub struct Word<'m, T> {
     /// Invariant: a `T` is mapped there for `'m`, in the process `owner`, aligned to its size.
     at: *mut T,
+    device_address: u64,
     kind: MappingType,
     owner: Owner,
     region: PhantomData<&'m Region>,
@@ -76,10 +77,17 @@ impl<'m, T: Pod> Word<'m, T> {
         }
         Ok(Word {
             at: at.cast(),
+            device_address: slice.device_address() + offset as u64,
             kind: slice.kind(),
             owner: slice.owner(),
             region: PhantomData,
         })
+    }
+
+    /// Its device address, for GPU kernels and CUDA.
+    #[inline]
+    pub fn device_address(self) -> u64 {
+        self.device_address
     }
 
     /// Reads it by one load. An acquire; the value is no older than the call. Takes a PCIe round trip.

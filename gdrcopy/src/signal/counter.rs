@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use crate::access::Word;
+use crate::signal::keeper::Keeper;
 use gdrcopy_core::error::Result;
 
 /// A 64-bit number in GPU memory that only grows, and that one side writes: this process by its
@@ -42,11 +43,18 @@ impl<'m> Counter<'m> {
         self.0
     }
 
+    /// Its device address, for GPU kernels.
+    #[inline]
+    pub fn device_address(self) -> u64 {
+        self.0.device_address()
+    }
+
     /// Makes this process the one that writes it, from its present value on. Takes a PCIe round trip.
     pub fn writer(self) -> CounterWriter<'m> {
         CounterWriter {
             value: self.0.load(),
             counter: self,
+            keeper: None,
         }
     }
 
@@ -71,16 +79,22 @@ impl<'m> Counter<'m> {
 pub struct CounterWriter<'m> {
     counter: Counter<'m>,
     value: u64,
+    keeper: Keeper,
 }
 
-impl<'m> CounterWriter<'m> {
+impl CounterWriter<'_> {
+    /// Keeps this, too.
+    pub(crate) fn keep(&mut self, keeper: Keeper) {
+        self.keeper = keeper;
+    }
+
     /// What was published last.
     pub fn value(&self) -> u64 {
         self.value
     }
 
     /// The counter, for reading.
-    pub fn counter(&self) -> Counter<'m> {
+    pub fn counter(&self) -> Counter<'_> {
         self.counter
     }
 

@@ -44,6 +44,12 @@ impl<'m> Flag<'m> {
         self.0
     }
 
+    /// Its device address, for GPU kernels.
+    #[inline]
+    pub fn device_address(self) -> u64 {
+        self.0.device_address()
+    }
+
     /// Sets it to `value`. A release, and pushed out on return.
     #[inline]
     pub fn set(self, value: u32) {

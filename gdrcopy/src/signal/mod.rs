@@ -4,6 +4,8 @@
 //! CPU time; but each poll of the CPU is a PCIe round trip of about a microsecond. So all of these live in GPU
 //! memory, and the CPU polls no more than it must.
 //!
+//! All borrow their memory. [`owned`](crate::owned) has those that structs, threads and tasks hold.
+//!
 //! # Order
 //!
 //! | operation | order |
@@ -17,6 +19,7 @@
 
 mod counter;
 mod flag;
+mod keeper;
 mod ring;
 mod spin;
 

@@ -7,6 +7,7 @@ use bytemuck::Pod;
 use gdrcopy_core::error::Result;
 
 use crate::access::{Array, MappedSlice};
+use crate::signal::keeper::Keeper;
 use crate::signal::ring::layout;
 use crate::signal::ring::positions::Positions;
 
@@ -38,16 +39,19 @@ use crate::signal::ring::positions::Positions;
 /// ```
 pub struct Ring<'m, T> {
     pub(super) positions: Positions,
-    /// The number of the next message: none is in the ring.
+    /// The number of the next message at this end.
     pub(super) first: u32,
     /// One element: the number of messages that the consumer has taken.
     pub(super) consumed: Array<'m, u32>,
     pub(super) sequences: Array<'m, u32>,
     pub(super) messages: Array<'m, T>,
+    /// Slots that are known to be free.
+    pub(super) room: u32,
+    keeper: Keeper,
 }
 
 impl<'m, T: Pod> Ring<'m, T> {
-    /// Bytes of GPU memory that a ring takes; `usize::MAX` if they are more than that.
+    /// Bytes of GPU memory that a ring takes; `usize::MAX`, which no memory has, for more than that.
     pub const fn bytes(slots: u32) -> usize {
         let messages = (slots as usize).saturating_mul(size_of::<T>());
         layout::messages(slots).saturating_add(messages)
@@ -75,21 +79,8 @@ impl<'m, T: Pod> Ring<'m, T> {
     /// # Panics
     /// As [`Ring::new`].
     pub fn starting_at(memory: MappedSlice<'m>, slots: u32, first: u32) -> Result<Ring<'m, T>> {
-        const {
-            assert!(
-                size_of::<T>() > 0 && size_of::<T>().is_multiple_of(4),
-                "kernels access messages by words of 4 bytes"
-            )
-        };
-        let positions = Positions::new(slots);
-        let ring = Ring {
-            positions,
-            first,
-            consumed: memory.array(layout::CONSUMED, 1)?,
-            sequences: memory.array(layout::SEQUENCES, slots as usize)?,
-            messages: memory.array(layout::messages(slots), slots as usize)?,
-        };
-        ring.consumed.word(0)?; // Its alignment is that of all words.
+        let mut ring = Ring::attach(memory, slots, first)?;
+        let positions = ring.positions;
         ring.consumed.set(0, first)?;
         let mut empty = vec![0; slots as usize];
         for position in (0..slots).map(|ahead| first.wrapping_add(ahead)) {
@@ -97,7 +88,68 @@ impl<'m, T: Pod> Ring<'m, T> {
         }
         ring.sequences.write(0, &empty)?;
         memory.flush()?;
+        ring.room = slots;
         Ok(ring)
+    }
+
+    /// The ring that is at the start of `memory`, as it is: for its other end, or after a restart. Neither reads nor
+    /// writes it. `next` is the number of the message that this end sends or receives next: of a new ring, 0 or what
+    /// [`Ring::starting_at`] was given; a receiver that goes on where another has ended finds it in the ring's first
+    /// word.
+    ///
+    /// ```
+    /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+    /// # gpu::run(|gpu| {
+    /// # let mapping = gpu.mapping()?;
+    /// use gdrcopy::Mapped;
+    /// use gdrcopy::signal::Ring;
+    /// let mut sender = Ring::<u32>::new(mapping.as_slice(), 64)?.into_sender();
+    /// let mut receiver = Ring::<u32>::attach(mapping.as_slice(), 64, 0)?.into_receiver();
+    /// sender.send(&5, None)?;
+    /// assert_eq!(receiver.pop()?, Some(5));
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`Error::UnalignedWord`](crate::Error::UnalignedWord), as
+    /// for [`Ring::new`].
+    ///
+    /// # Panics
+    /// As [`Ring::new`].
+    pub fn attach(memory: MappedSlice<'m>, slots: u32, next: u32) -> Result<Ring<'m, T>> {
+        const {
+            assert!(
+                size_of::<T>() > 0 && size_of::<T>().is_multiple_of(4),
+                "kernels access messages by words of 4 bytes"
+            )
+        };
+        let ring = Ring {
+            positions: Positions::new(slots),
+            first: next,
+            consumed: memory.array(layout::CONSUMED, 1)?,
+            sequences: memory.array(layout::SEQUENCES, slots as usize)?,
+            messages: memory.array(layout::messages(slots), slots as usize)?,
+            room: 0,
+            keeper: None,
+        };
+        ring.consumed.word(0)?; // Its alignment is that of all words.
+        Ok(ring)
+    }
+
+    /// Device address of its memory, for the kernel's end.
+    pub fn device_address(&self) -> u64 {
+        self.consumed.as_bytes().device_address() - layout::CONSUMED as u64
+    }
+
+    /// How many messages it has room for.
+    pub fn capacity(&self) -> u32 {
+        self.positions.slots()
+    }
+
+    /// Keeps this, too.
+    pub(crate) fn keep(&mut self, keeper: Keeper) {
+        self.keeper = keeper;
     }
 }
 

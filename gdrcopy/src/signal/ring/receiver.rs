@@ -75,6 +75,26 @@ impl<T: Pod> RingReceiver<'_, T> {
         })
     }
 
+    /// Receives the next message, if it is there now. Ordered as [`RingReceiver::try_receive`], which is faster for many.
+    ///
+    /// # Errors
+    /// As for [`RingReceiver::try_receive`].
+    pub fn pop(&mut self) -> Result<Option<T>> {
+        let mut message = [T::zeroed()];
+        let count = self.try_receive(&mut message)?;
+        Ok((count == 1).then_some(message[0]))
+    }
+
+    /// Device address of the ring, for the kernel's end.
+    pub fn device_address(&self) -> u64 {
+        self.ring.device_address()
+    }
+
+    /// How many messages the ring has room for.
+    pub fn capacity(&self) -> u32 {
+        self.ring.capacity()
+    }
+
     /// Reads sequence words. An acquire, so messages that are read later are those that the words announce.
     fn poll(&mut self, wanted: usize) -> Result<Ready> {
         let polled = wanted.min(self.sequences.len());

@@ -30,7 +30,7 @@ impl<'m, T: Pod> Ring<'m, T> {
     pub fn into_sender(self) -> RingSender<'m, T> {
         RingSender {
             sent: self.first,
-            room: self.positions.slots(),
+            room: self.room,
             ring: self,
         }
     }
@@ -77,6 +77,25 @@ impl<T: Pod> RingSender<'_, T> {
             self.update_room()?;
             Ok((self.room == self.ring.positions.slots()).then_some(()))
         })
+    }
+
+    /// Device address of the ring, for the kernel's end.
+    pub fn device_address(&self) -> u64 {
+        self.ring.device_address()
+    }
+
+    /// How many messages the ring has room for.
+    pub fn capacity(&self) -> u32 {
+        self.ring.capacity()
+    }
+
+    /// How many messages there is room for now: reads how far the kernel is, which takes a PCIe round trip.
+    ///
+    /// # Errors
+    /// [`Error::RingCorrupted`], [`Error::ForkedChild`].
+    pub fn free(&mut self) -> Result<u32> {
+        self.update_room()?;
+        Ok(self.room)
     }
 
     /// Reads how far the kernel is. An acquire: it has read the messages whose slots are reused.
