@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_uint};
 use std::fmt;
 
-use nix::errno::Errno;
+pub use nix::errno::Errno;
 
 use crate::types::cuda_version::EXPORTS_DMA_BUFS;
 use crate::types::{MappingType, Version};
@@ -250,6 +250,12 @@ impl CudaError {
 pub fn of_cuda(call: &'static str, code: c_uint) -> Error {
     let error = CudaError { code, name: None };
     Error::Cuda { call, error }
+}
+
+/// The failure of a driver call with this errno value, for sources of GPU memory outside of this crate.
+pub fn of_driver(call: Call, errno: Errno) -> Error {
+    let error = OsError::new(errno);
+    Error::Driver { call, error }
 }
 
 /// There is no memory for another handle.

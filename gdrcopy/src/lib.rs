@@ -32,6 +32,8 @@
 //! `&self`, so that threads share a mapping. [`MappedSlice`] has the operations, and their order in terms of the
 //! memory model.
 //!
+//! Unit tests need no GPU with the feature `testing`, whose module `testing` has one.
+//!
 //! The crate reads no environment variable ([`Gdr::options`] has the choices), and logs through the
 //! [`log`](https://docs.rs/log) facade.
 //!
@@ -74,8 +76,8 @@ pub mod pin_cache;
 pub mod pool;
 pub mod signal;
 pub mod system;
-#[cfg(test)]
-pub(crate) mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod transfer;
 
 pub use access::{Array, Batch, Mapped, MappedSlice, Word, Words};

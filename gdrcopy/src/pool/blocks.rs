@@ -14,11 +14,11 @@ pub(super) const LARGE: u64 = 2 << 20;
 
 /// Part of a chunk that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// Device address of its first byte.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// Bytes: whole lines in a shared page, otherwise whole pages.
-    pub(super) len: u64,
+    pub(crate) len: u64,
 }
 
 /// Which parts of a chunk are in use.
@@ -26,7 +26,7 @@ pub(super) struct Block {
 /// Blocks below the size of a GPU page are in shared pages, which hold nothing else, and stay inside one. Larger
 /// blocks are whole pages.
 #[derive(Debug)]
-pub(super) struct Blocks {
+pub(crate) struct Blocks {
     pages: FreeRanges,
     /// The shared pages by their start, with what is free in them.
     shared: BTreeMap<u64, FreeRanges>,
@@ -38,7 +38,7 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// None in use. The range is of whole pages.
-    pub(super) fn new(range: Range<u64>) -> Blocks {
+    pub(crate) fn new(range: Range<u64>) -> Blocks {
         assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE));
         Blocks {
             pages: FreeRanges::new(range),
@@ -49,7 +49,7 @@ impl Blocks {
     }
 
     /// Takes `len` bytes, at least 1, at a multiple of `align`, a power of two.
-    pub(super) fn take(&mut self, len: u64, align: u64) -> Option<Block> {
+    pub(crate) fn take(&mut self, len: u64, align: u64) -> Option<Block> {
         let block = if len < PAGE && align < PAGE {
             let len = len.next_multiple_of(LINE);
             let start = self.take_lines(len, align.max(LINE))?;
@@ -75,7 +75,7 @@ impl Blocks {
     }
 
     /// Gives back what [`Blocks::take`] returned.
-    pub(super) fn give_back(&mut self, block: Block) {
+    pub(crate) fn give_back(&mut self, block: Block) {
         self.count -= 1;
         self.used -= block.len;
         let page = block.start / PAGE * PAGE;

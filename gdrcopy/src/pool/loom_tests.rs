@@ -5,15 +5,15 @@ use loom::thread;
 use super::Pool;
 use super::blocks::LARGE;
 use super::sync::Arc;
-use crate::testing::FakeGpu;
+use crate::testing::Gpu;
 
 /// The largest buffer that shares a chunk is a whole one here.
 const CHUNK: usize = LARGE as usize;
 
 /// Runs a model of a pool, which must leave nothing pinned.
-fn check(model: fn(&FakeGpu, Arc<Pool>)) {
+fn check(model: fn(&Gpu, Arc<Pool>)) {
     loom::model(move || {
-        let gpu = FakeGpu::new();
+        let gpu = Gpu::new();
         let pool = Pool::options().chunk_len(CHUNK);
         model(&gpu, Arc::new(pool.build(&gpu.open(), gpu.clone())));
         gpu.assert_unused();

@@ -4,7 +4,7 @@
 //! needs no pool. The pool keeps the chunks that buffers share.
 #![forbid(unsafe_code)]
 
-mod blocks;
+pub(crate) mod blocks;
 mod buffer;
 mod chunk;
 #[cfg(all(test, gdrapi_loom))]

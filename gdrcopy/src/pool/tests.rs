@@ -5,12 +5,12 @@ use std::thread;
 
 use super::{Pool, PoolBuffer};
 use crate::access::Mapped;
-use crate::testing::FakeGpu;
+use crate::testing::Gpu;
 
 #[test]
 fn buffers_that_threads_pass_on_are_apart_and_leave_no_pin() {
     const SIZES: [usize; 4] = [1, 100, 5000, 70_000];
-    let gpu = FakeGpu::new();
+    let gpu = Gpu::new();
     let pool = Pool::new(&gpu.open(), gpu.clone());
     thread::scope(|s| {
         let (sender, receiver) = mpsc::channel::<(PoolBuffer, u8)>();

@@ -1,0 +1,374 @@
+//! A GPU that is memory of this process.
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::{fmt, thread};
+
+use gdrcopy_core::RawGdr;
+use gdrcopy_core::backend::{Backend, BackendPin, PinRequest};
+use gdrcopy_core::error::{self, Call, Errno, Result};
+use gdrcopy_core::sys::fork::OpenFile;
+use gdrcopy_core::sys::mmap::Region;
+use gdrcopy_core::types::{Attribute, GPU_PAGE_SIZE as PAGE, Info, MapFlag, MappingType, Version};
+
+use crate::access::MappedSlice;
+use crate::gdr::Gdr;
+use crate::memory::{DeviceAllocator, DeviceMemory};
+use crate::pool::blocks::{Block, Blocks};
+use crate::pool::sync::Mutex;
+use crate::testing::memory::Memory;
+
+/// A GPU and its driver, for unit tests. Clones are the same GPU.
+///
+/// It allocates ([`DeviceAllocator`]), pins and maps as a GPU with gdrdrv in persistent mode does: mappings are
+/// write-combining, small allocations share pages of 64 KiB, freed memory is allocated again, and errors are the driver's
+/// and CUDA's: `ENOMEM` when the memory is used up, `EINVAL` for a pin of memory that is not allocated. The other way round,
+/// it is stricter: memory that is freed while it is pinned is a panic, because a GPU would give it to someone else.
+///
+/// Tests play the GPU kernel by [`Gpu::read`] and [`Gpu::write`], or by flags, counters and rings in [`Gpu::memory`]:
+///
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|_| {
+/// use gdrcopy::signal::{Flag, Ring};
+/// use gdrcopy::testing::Gpu;
+/// use gdrcopy::{Pool, Result};
+///
+/// let gpu = Gpu::new();
+/// let pool = Pool::new(&gpu.open(), gpu.clone());
+/// let (mut requests, answer) = (pool.ring_to_gpu::<[u32; 4]>(64)?, pool.flag()?);
+/// let (ring, flag) = (requests.device_address(), answer.view().device_address());
+/// std::thread::scope(|s| {
+///     let kernel = s.spawn(|| {
+///         let ring = gpu.memory(ring, Ring::<[u32; 4]>::bytes(64));
+///         let mut requests = Ring::<[u32; 4]>::attach(ring, 64, 0)?.into_receiver();
+///         let mut request = [[0; 4]];
+///         requests.receive(&mut request, None)?;
+///         Flag::new(gpu.memory(flag, 4).word(0)?).set(request[0].iter().sum());
+///         Result::Ok(())
+///     });
+///     requests.send(&[1, 2, 3, 4], None)?;
+///     answer.view().wait(10, None)?;
+///     kernel.join().expect("no panic")
+/// })?;
+/// drop((requests, answer, pool));
+/// gpu.assert_unused();
+/// # Ok(())
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+pub struct Gpu(Arc<Shared>);
+
+struct Shared {
+    memory: Memory,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    blocks: Blocks,
+    /// By device address.
+    allocations: BTreeMap<u64, Allocated>,
+    /// By number.
+    pins: BTreeMap<u64, Pinned>,
+    /// Number of the next pin.
+    next: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Allocated {
+    block: Block,
+    len: u64,
+}
+
+impl Allocated {
+    fn new(block: Block, len: usize) -> Allocated {
+        let len = len as u64;
+        Allocated { block, len }
+    }
+}
+
+/// A pin, which is in one allocation, but for the bytes before it in its first page.
+#[derive(Clone, Copy, Debug)]
+struct Pinned {
+    address: u64,
+    size: u64,
+    allocation: u64,
+}
+
+/// Bytes of memory by default.
+const LEN: usize = 64 << 20;
+/// Bytes of memory at most.
+const MOST: usize = 1 << 40;
+/// Device address of the first.
+const START: u64 = 0x7f00_0000_0000;
+/// What cuMemAlloc aligns to at least.
+const ALIGN: u64 = 256;
+/// The only type of mapping.
+const KIND: MappingType = MappingType::WriteCombining;
+
+impl Gpu {
+    /// A GPU with 64 MiB of memory.
+    pub fn new() -> Gpu {
+        Gpu::with_memory(LEN)
+    }
+
+    /// A GPU with this many bytes of memory, rounded up to pages of 64 KiB.
+    ///
+    /// # Panics
+    /// For more than 1 TiB, or than the process has.
+    pub fn with_memory(bytes: usize) -> Gpu {
+        assert!(bytes <= MOST, "{bytes} bytes are more than 1 TiB");
+        let bytes = bytes.next_multiple_of(PAGE as usize);
+        // Models access none.
+        let mapped = if cfg!(gdrapi_loom) { 0 } else { bytes };
+        Gpu(Arc::new(Shared {
+            memory: Memory::aligned(mapped, PAGE as usize),
+            state: Mutex::new(State {
+                blocks: Blocks::new(START..START + bytes as u64),
+                allocations: BTreeMap::new(),
+                pins: BTreeMap::new(),
+                next: 1,
+            }),
+        }))
+    }
+
+    /// Opens its driver.
+    pub fn open(&self) -> Gdr {
+        Gdr::of_raw(RawGdr::of_backend(Box::new(self.clone())))
+    }
+
+    /// Memory of this GPU, for what a test does as the GPU kernel. It needs no pin.
+    ///
+    /// # Panics
+    /// If the `len` bytes from `device_address` on are not all in one allocation: a kernel would fault.
+    pub fn memory(&self, device_address: u64, len: usize) -> MappedSlice<'_> {
+        let state = self.0.state.lock();
+        let allocation = state.allocation(device_address, len as u64);
+        assert!(
+            allocation.is_some(),
+            "{len} bytes at {device_address:#x} are not all in one allocation"
+        );
+        let offset = (device_address - START) as usize;
+        MappedSlice::of_region(self.0.memory.region(), offset, len, device_address, KIND)
+    }
+
+    /// Reads bytes as a GPU kernel does.
+    ///
+    /// # Panics
+    /// As [`Gpu::memory`]; in a forked child of the process that made the GPU.
+    pub fn read(&self, device_address: u64, bytes: &mut [u8]) {
+        let memory = self.memory(device_address, bytes.len());
+        memory.read(0, bytes).expect("memory of this process");
+    }
+
+    /// Writes bytes as a GPU kernel does.
+    ///
+    /// # Panics
+    /// As [`Gpu::read`].
+    pub fn write(&self, device_address: u64, bytes: &[u8]) {
+        let memory = self.memory(device_address, bytes.len());
+        memory.write(0, bytes).expect("memory of this process");
+    }
+
+    /// Checks for leaks.
+    ///
+    /// # Panics
+    /// If memory of this GPU is still allocated or pinned. The text has the addresses.
+    pub fn assert_unused(&self) {
+        let state = self.0.state.lock();
+        let text = |address: u64, len: u64| format!("{len} bytes at {address:#x}");
+        let allocations = state.allocations.iter();
+        let allocated: Vec<_> = allocations.map(|(&at, it)| text(at, it.len)).collect();
+        let pins = state.pins.values();
+        let pinned: Vec<_> = pins.map(|it| text(it.address, it.size)).collect();
+        drop(state);
+        assert!(
+            allocated.is_empty() && pinned.is_empty(),
+            "still allocated: {allocated:?}; still pinned: {pinned:?}"
+        );
+    }
+}
+
+impl Default for Gpu {
+    fn default() -> Gpu {
+        Gpu::new()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x} bytes", self.memory.region().len())
+    }
+}
+
+impl State {
+    /// The start of the allocation that has these bytes.
+    fn allocation(&self, address: u64, len: u64) -> Option<u64> {
+        let (&start, allocated) = self.allocations.range(..=address).next_back()?;
+        let end = address.checked_add(len)?;
+        (end <= start + allocated.len).then_some(start)
+    }
+}
+
+impl DeviceAllocator for Gpu {
+    fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>> {
+        const INVALID_VALUE: u32 = 1;
+        const OUT_OF_MEMORY: u32 = 2;
+        if len == 0 {
+            return Err(error::of_cuda("cuMemAlloc", INVALID_VALUE));
+        }
+        let mut state = self.0.state.lock();
+        let block = state.blocks.take(len as u64, ALIGN);
+        let block = block.ok_or_else(|| error::of_cuda("cuMemAlloc", OUT_OF_MEMORY))?;
+        let (address, gpu) = (block.start, self.clone());
+        let allocated = Allocated::new(block, len);
+        state.allocations.insert(address, allocated);
+        Ok(Box::new(Allocation { gpu, address, len }))
+    }
+}
+
+#[derive(Debug)]
+struct Allocation {
+    gpu: Gpu,
+    address: u64,
+    len: usize,
+}
+
+// SAFETY: mappings show memory that lives as long as this GPU, and that only they use.
+unsafe impl DeviceMemory for Allocation {
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        let mut state = self.gpu.0.state.lock();
+        let pinned = state
+            .pins
+            .values()
+            .find(|pin| pin.allocation == self.address);
+        let is_pinned = pinned.is_some();
+        if !is_pinned && let Some(allocated) = state.allocations.remove(&self.address) {
+            state.blocks.give_back(allocated.block);
+        }
+        drop(state);
+        assert!(
+            !is_pinned || thread::panicking(),
+            "GPU memory at {:#x} is freed while it is pinned: drop its mappings and pins before it",
+            self.address
+        );
+    }
+}
+
+impl Backend for Gpu {
+    fn file(&self) -> Option<OpenFile> {
+        None
+    }
+
+    fn version(&self) -> Version {
+        Version::API
+    }
+
+    fn page_size(&self) -> u64 {
+        PAGE
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<i32> {
+        Ok(i32::from(attribute == Attribute::UsePersistentMapping))
+    }
+
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn BackendPin>> {
+        let refused = |errno| error::of_driver(Call::PinBufferV2, errno);
+        if request.flags.force_pcie() {
+            return Err(refused(Errno::EOPNOTSUPP));
+        }
+        let PinRequest { address, size, .. } = *request;
+        let mut state = self.0.state.lock();
+        // The request starts with a page, and what was asked for anywhere in that.
+        let last = size.checked_sub(1).map(|ahead| address + ahead);
+        let allocation = last.and_then(|last| state.allocation(last, 1));
+        let allocation = allocation.filter(|&start| start < address + PAGE);
+        let allocation = allocation.ok_or_else(|| refused(Errno::EINVAL))?;
+        let number = state.next;
+        state.next += 1;
+        let pinned = Pinned {
+            address,
+            size,
+            allocation,
+        };
+        state.pins.insert(number, pinned);
+        let gpu = self.clone();
+        Ok(Box::new(GpuPin {
+            gpu,
+            number,
+            pinned,
+        }))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct GpuPin {
+    gpu: Gpu,
+    number: u64,
+    pinned: Pinned,
+}
+
+impl BackendPin for GpuPin {
+    fn handle(&self) -> u64 {
+        self.number
+    }
+
+    fn file(&self) -> Option<OpenFile> {
+        None
+    }
+
+    fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
+        Ok(Info {
+            va: self.pinned.address,
+            mapped_size: self.pinned.size.next_multiple_of(PAGE),
+            page_size: PAGE as u32,
+            tm_cycles: 0,
+            cycles_per_ms: 0,
+            mapping_type: mapped,
+        })
+    }
+
+    fn callback_flag(&self) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
+        if !matches!(flag, MapFlag::Default | MapFlag::WriteCombining) {
+            return Err(error::of_driver(Call::ReqMappingType, Errno::EOPNOTSUPP));
+        }
+        if len as u64 > self.pinned.size {
+            return Err(error::of_driver(Call::Mmap, Errno::EINVAL));
+        }
+        let offset = (self.pinned.address - START) as usize;
+        let address = self.gpu.0.memory.region().address().wrapping_add(offset);
+        let address = NonNull::new(address).expect("mapped");
+        Ok((Region::borrow(address, len), KIND))
+    }
+
+    fn unpin(&self) -> Result<()> {
+        self.gpu.0.state.lock().pins.remove(&self.number);
+        Ok(())
+    }
+}
+
+impl Drop for GpuPin {
+    fn drop(&mut self) {
+        let _ = self.unpin();
+    }
+}
