@@ -32,7 +32,8 @@
 //! `&self`, so that threads share a mapping. [`MappedSlice`] has the operations, and their order in terms of the
 //! memory model.
 //!
-//! Unit tests need no GPU with the feature `testing`, whose module `testing` has one.
+//! What borrows a mapping has its lifetime; structs, threads and tasks hold what [`owned`] has. Unit tests need no GPU with
+//! the feature `testing`, whose module `testing` has one.
 //!
 //! The crate reads no environment variable ([`Gdr::options`] has the choices), and logs through the
 //! [`log`](https://docs.rs/log) facade.
@@ -58,6 +59,7 @@
 //! has the drivers and the copies:
 //!
 //! ```text
+//! owned                views that keep their memory, of pools and others
 //! pool, pin_cache      many buffers of few pins; pins for later use
 //! transfer             large copies by the mapping or by CUDA's copy engine; system is what this machine has
 //! signal               flags, counters and rings between the CPU and GPU kernels
@@ -71,6 +73,7 @@ pub mod error;
 mod gdr;
 mod mapping;
 pub mod memory;
+pub mod owned;
 mod pin;
 pub mod pin_cache;
 pub mod pool;
@@ -89,6 +92,7 @@ pub use gdrcopy_core::pin::DmaBufExport;
 pub use gdrcopy_core::types::{MapFlag, MappingType, PinFlags, Version};
 pub use mapping::Mapping;
 pub use memory::OwnedMapping;
+pub use owned::Owned;
 pub use pin::{Info, Pin, export_dma_buf};
 pub use pin_cache::PinCache;
 pub use pool::{Pool, PoolBuffer};

@@ -96,6 +96,7 @@ while read -r access limit; do
 done <<END
 word_store 15
 word_load 15
+owned_word_store 15
 make_word_and_load 29
 slice_write_8 32
 slice_write_64 56

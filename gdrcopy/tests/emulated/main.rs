@@ -13,6 +13,7 @@ mod gates;
 #[path = "../../examples/cuda/mod.rs"]
 mod gpu;
 mod host;
+mod owned;
 mod ownership;
 mod pin_cache;
 mod pool;
@@ -61,6 +62,14 @@ fn pool_under_gdremu() {
         "--profile traditional",
     ] {
         under_gdremu(&format!("{LEAK_IS_FAILURE} {options}"), "pool::", "");
+    }
+}
+
+#[test]
+fn owned_under_gdremu() {
+    for profile in ["default", "dmabuf"] {
+        let options = format!("{LEAK_IS_FAILURE} --profile {profile}");
+        under_gdremu(&options, "owned::", "");
     }
 }
 

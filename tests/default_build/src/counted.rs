@@ -1,5 +1,6 @@
 //! What is counted: not inlined for that reason.
 
+use gdrcopy::owned::OwnedWord;
 use gdrcopy::signal::{RingReceiver, RingSender};
 use gdrcopy::{Array, Mapped, MappedSlice, PoolBuffer, Result, Word, Words};
 
@@ -11,6 +12,11 @@ pub fn word_store(word: Word<'_, u64>, value: u64) {
 #[inline(never)]
 pub fn word_load(word: Word<'_, u64>) -> u64 {
     word.load()
+}
+
+#[inline(never)]
+pub fn owned_word_store(word: &OwnedWord<u64>, value: u64) {
+    word.view().store(value);
 }
 
 #[inline(never)]

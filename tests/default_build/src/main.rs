@@ -35,6 +35,7 @@ fn main() -> gdrcopy::Result<()> {
     let ring_memory = memory.slice(512 << 10..)?;
 
     let word: Word<'_, u64> = memory.word(0)?;
+    let owned = pool.word(0_u64)?;
     let words: [Word<'_, u64>; ITEMS] =
         std::array::from_fn(|i| memory.word(i * STRIDE).expect("a word"));
     let gathered: Words<'_, u64> = words.into_iter().collect();
@@ -57,6 +58,7 @@ fn main() -> gdrcopy::Result<()> {
         match &*access {
             "word_store" => counted::word_store(word, i as u64),
             "word_load" => drop(black_box(counted::word_load(word))),
+            "owned_word_store" => counted::owned_word_store(&owned, i as u64),
             "make_word_and_load" => drop(black_box(counted::make_word_and_load(memory, at)?)),
             "slice_write_8" => counted::slice_write_8(memory, at, &[1; 8])?,
             "slice_write_64" => counted::slice_write_64(memory, at, &line)?,

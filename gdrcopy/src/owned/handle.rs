@@ -1,0 +1,138 @@
+//! A view together with the owner of its memory.
+
+use std::any::Any;
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use gdrcopy_core::error::Result;
+
+use crate::access::{Array, Mapped, MappedSlice, Word};
+use crate::owned::view::View;
+use crate::signal::{Counter, CounterWriter, Flag, Ring, RingReceiver, RingSender};
+
+/// A slice that keeps its memory. It is [`Mapped`] itself.
+pub type OwnedSlice = Owned<MappedSlice<'static>>;
+/// A word that keeps its memory. Made by [`Pool::word`](crate::Pool::word) or [`Owned::new`].
+pub type OwnedWord<T> = Owned<Word<'static, T>>;
+/// An array that keeps its memory. Made by [`Pool::array`](crate::Pool::array) or [`Owned::new`].
+pub type OwnedArray<T> = Owned<Array<'static, T>>;
+/// A flag that keeps its memory. Made by [`Pool::flag`](crate::Pool::flag) or [`Owned::new`].
+pub type OwnedFlag = Owned<Flag<'static>>;
+/// A counter that keeps its memory. Made by [`Pool::counter`](crate::Pool::counter) or [`Owned::new`].
+pub type OwnedCounter = Owned<Counter<'static>>;
+
+/// A view of GPU memory that keeps the memory, and so has no lifetime. [`Owned::view`] is the view, which borrows it.
+///
+/// Clones are the same memory. In a forked child, it is refused as its memory is, and dropping it frees nothing.
+pub struct Owned<V: View> {
+    /// Invariant: whatever is reached by it has at most the lifetime of a borrow of this value, or is kept with `memory`.
+    view: V::Of<'static>,
+    memory: Arc<dyn Any + Send + Sync>,
+}
+
+impl<V: View> Owned<V> {
+    /// What `view` makes of this memory, and the memory.
+    ///
+    /// ```
+    /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+    /// # gpu::run(|gpu| {
+    /// # let mapping = gpu.mapping()?;
+    /// use std::sync::Arc;
+    /// use gdrcopy::owned::{OwnedFlag, OwnedWord};
+    /// use gdrcopy::signal::Flag;
+    /// let mapping = Arc::new(mapping);
+    /// let word = OwnedWord::<u64>::new(mapping.clone(), |memory| memory.word(0))?;
+    /// let flag = OwnedFlag::new(mapping, |memory| Ok(Flag::new(memory.word(64)?)))?;
+    /// std::thread::spawn(move || {
+    ///     word.view().store(7);
+    ///     flag.view().set(1);
+    /// });
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `view`.
+    pub fn new<M: Mapped + Send + Sync + 'static>(
+        memory: Arc<M>,
+        view: impl for<'m> FnOnce(MappedSlice<'m>) -> Result<V::Of<'m>>,
+    ) -> Result<Owned<V>> {
+        let slice = memory.as_slice();
+        // SAFETY: the slice is valid while `memory` is borrowed. It counts as borrowed until the last clone of this `Arc` is
+        // gone: the value in it stays where it is, and no one gets it exclusively or takes it out. `view` works for every
+        // lifetime, so it can keep the slice only in what it returns, and that stays beside `memory`.
+        let slice = unsafe { mem::transmute::<MappedSlice<'_>, MappedSlice<'static>>(slice) };
+        let view = view(slice)?;
+        Ok(Owned { view, memory })
+    }
+
+    /// The view.
+    #[inline]
+    pub fn view(&self) -> V::Of<'_>
+    where
+        V::Of<'static>: Copy,
+    {
+        V::shorten(self.view)
+    }
+}
+
+impl Mapped for OwnedSlice {
+    #[inline]
+    fn as_slice(&self) -> MappedSlice<'_> {
+        self.view()
+    }
+}
+
+impl OwnedCounter {
+    /// [`Counter::writer`], which keeps the memory.
+    ///
+    /// # Panics
+    /// In a forked child of the process that made the mapping.
+    pub fn into_writer(self) -> CounterWriter<'static> {
+        let mut writer = self.view.writer();
+        writer.keep(Some(self.memory));
+        writer
+    }
+}
+
+impl<T: Pod> Owned<Ring<'static, T>> {
+    /// [`Ring::into_sender`], which keeps the memory.
+    pub fn into_sender(self) -> RingSender<'static, T> {
+        self.into_ring().into_sender()
+    }
+
+    /// [`Ring::into_receiver`], which keeps the memory.
+    pub fn into_receiver(self) -> RingReceiver<'static, T> {
+        self.into_ring().into_receiver()
+    }
+
+    fn into_ring(self) -> Ring<'static, T> {
+        let Owned {
+            view: mut ring,
+            memory,
+        } = self;
+        ring.keep(Some(memory));
+        ring
+    }
+}
+
+impl<V: View> Clone for Owned<V>
+where
+    V::Of<'static>: Copy,
+{
+    fn clone(&self) -> Owned<V> {
+        let (view, memory) = (self.view, Arc::clone(&self.memory));
+        Owned { view, memory }
+    }
+}
+
+impl<V: View> fmt::Debug for Owned<V>
+where
+    V::Of<'static>: fmt::Debug,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Owned").field(&self.view).finish()
+    }
+}

@@ -1,0 +1,46 @@
+//! Views of GPU memory that keep the memory: what structs hold, and threads and tasks share.
+//!
+//! A [`Word`](crate::Word), a [`Flag`](crate::signal::Flag) or a ring's end borrows its memory, which costs nothing, but ties
+//! it to a scope. Those here are `'static`, `Send` and `Sync`, and give their memory back when the last clone is dropped:
+//!
+//! | from a [`Pool`](crate::Pool) | from any memory |
+//! | --- | --- |
+//! | [`Pool::word`](crate::Pool::word), [`array`](crate::Pool::array), [`flag`](crate::Pool::flag), [`counter`](crate::Pool::counter) | [`Owned::new`] |
+//! | [`Pool::ring_to_gpu`](crate::Pool::ring_to_gpu), [`ring_from_gpu`](crate::Pool::ring_from_gpu) | [`Owned::new`] with a ring, then [`Owned::into_sender`] or [`Owned::into_receiver`] |
+//!
+//! A flag that threads of the program share, and that a GPU kernel knows by its address:
+//!
+//! ```
+//! # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+//! # gpu::run(|gpu| {
+//! use gdrcopy::memory::CudaAllocator;
+//! use gdrcopy::owned::OwnedWord;
+//! use gdrcopy::{Gdr, Pool, Result};
+//!
+//! #[derive(Clone)]
+//! struct GdrFlag(OwnedWord<u8>);
+//!
+//! impl GdrFlag {
+//!     fn new(pool: &Pool) -> Result<GdrFlag> { Ok(GdrFlag(pool.word(0)?)) }
+//!     fn set(&self, value: bool) { self.0.view().store(value.into()) }
+//!     fn get(&self) -> bool { self.0.view().load() != 0 }
+//!     fn device_address(&self) -> u64 { self.0.view().device_address() }
+//! }
+//!
+//! let flag = GdrFlag::new(&Pool::new(&Gdr::open()?, CudaAllocator::new(0)?))?;
+//! println!("a GPU kernel polls the flag at {:#x}", flag.device_address());
+//! let same = flag.clone();
+//! std::thread::spawn(move || same.set(true)).join().expect("no panic");
+//! assert!(flag.get());
+//! # Ok(())
+//! # });
+//! ```
+
+mod handle;
+mod pooled;
+#[cfg(all(test, not(gdrapi_loom)))]
+mod tests;
+mod view;
+
+pub use handle::{Owned, OwnedArray, OwnedCounter, OwnedFlag, OwnedSlice, OwnedWord};
+pub use view::View;
