@@ -1,17 +1,22 @@
 //! GPU memory of the crate cudarc.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
+use bytemuck::Pod;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError, result};
 
 use crate::memory::device::{DeviceAllocator, DeviceMemory};
 use gdrcopy_core::error::{self, Result};
 
-/// Memory that `CudaStream::alloc` has taken from a memory pool of CUDA cannot be pinned:
-/// [`CudarcAllocator`] allocates memory that can.
-// SAFETY: a `CudaSlice` owns its allocation. Safe code reaches it only by a reference to the slice, and the
-// pool that has taken the slice gives none out.
-unsafe impl DeviceMemory for CudaSlice<u8> {
+/// A slice of plain data, for [`Gdr::map_owned`](crate::Gdr::map_owned) and [`Pool::of_memory`](crate::Pool::of_memory).
+///
+/// What `CudaStream::alloc`, `alloc_zeros` and `clone_htod` return cannot be pinned where the GPU supports memory pools: it
+/// is memory of CUDA's asynchronous pool, and pinning fails with `EINVAL`. [`CudarcAllocator`] allocates memory that can;
+/// so do `cudarc::driver::result::malloc_sync` and `CudaStream::upgrade_device_ptr`.
+// SAFETY: a `CudaSlice` owns its allocation. Safe code reaches it only by a reference to the slice, and its new owner
+// gives none out. Once it is given back, any bytes are values of a `Pod`.
+unsafe impl<T: Pod + Debug> DeviceMemory for CudaSlice<T> {
     fn address(&self) -> u64 {
         self.device_ptr(self.stream()).0
     }

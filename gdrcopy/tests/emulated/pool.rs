@@ -645,8 +645,8 @@ fn pin_is_what_the_driver_counts() {
 
 #[cfg(feature = "cudarc-0-19")]
 mod with_cudarc {
-    use cudarc::driver::CudaContext;
-    use gdrcopy::memory::CudarcAllocator;
+    use cudarc::driver::{CudaContext, result};
+    use gdrcopy::memory::{CudarcAllocator, MapOptions};
 
     use super::*;
 
@@ -685,6 +685,29 @@ mod with_cudarc {
                 assert_eq!(error.errno(), libc::EINVAL);
             }
         }
+    }
+    #[test]
+    #[ignore = "pool_under_gdremu runs it"]
+    fn slice_of_any_plain_type_is_mapped_and_given_back() {
+        let cuda = Cuda::new();
+        let context = CudaContext::new(0).expect("an emulated GPU");
+        let stream = context.new_stream().expect("a stream");
+        let (len, bytes) = (3000, 3000 * size_of::<f32>());
+        // SAFETY: the memory is owned by the slice.
+        let address = unsafe { result::malloc_sync(bytes) }.expect("memory");
+        // SAFETY: the address is that of 12,000 bytes, which are zeros.
+        let slice = unsafe { stream.upgrade_device_ptr::<f32>(address, len) };
+        let mapping = gdr()
+            .map_owned(slice, MapOptions::default())
+            .expect("memory of cuMemAlloc can be pinned");
+        assert_eq!((mapping.device_address(), mapping.len()), (address, bytes));
+        let array = mapping.array::<f32>(0, len).expect("inside");
+        array.set(len - 1, 1.5).expect("inside");
+        let last = address + (bytes - 4) as u64;
+        assert_eq!(cuda.read(last, 4), 1.5_f32.to_ne_bytes());
+        let slice = mapping.into_memory().expect("unmapped");
+        let values = stream.clone_dtoh(&slice).expect("no error");
+        assert_eq!((values[0], values[len - 1]), (0.0, 1.5));
     }
 }
 
