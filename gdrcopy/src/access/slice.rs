@@ -256,7 +256,7 @@ impl<'m> MappedSlice<'m> {
             len: size_of::<T>(),
         };
         // SAFETY: as in `write`; `check_elements` has found the elements inside the slice.
-        unsafe { copy::gather::<false>(self.kind, at.len(), item) };
+        unsafe { copy::gather(self.kind, at.len(), item) };
         Ok(())
     }
 
