@@ -127,7 +127,7 @@ loom: ## Runs pools and rings in every interleaving of their threads that loom f
 .PHONY: miri
 miri: ## Runs the crate's tests that call no kernel under Miri, which needs a nightly toolchain.
 	@$(CARGO) +nightly miri --version || { echo "Miri is missing: rustup toolchain install nightly --component miri,rust-src"; exit 1; }
-	$(CARGO) +nightly miri test --package gdrcopy --lib --test copy_routines
+	$(CARGO) +nightly miri test --package gdrcopy --package gdrcopy-core --lib --test copy_routines
 
 .PHONY: msrv
 msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, which rustup must have.

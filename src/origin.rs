@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 
 /// Logs the version and the path of the library: several libgdrapi may be installed.
 pub(crate) fn log() {
-    let version = env!("CARGO_PKG_VERSION");
+    // The crate gdrapi-sys, made of these sources, has a version of its own before the plus sign.
+    let version = env!("CARGO_PKG_VERSION").rsplit('+').next().unwrap_or("");
     ::log::debug!("libgdrapi {version} (gdrapi) from {}", path());
 }
 

@@ -1,17 +1,51 @@
-#!/bin/sh
-# Checks that include/gdrapi.h and Cargo.toml name the same version.
-set -eu
+#!/usr/bin/env bash
+# Checks the versions. The C API's, of include/gdrapi.h, is that of the root Cargo.toml, `Version::API`, the packages and the
+# metadata of gdrapi-sys's own version. Crates of this project that are published depend on each other as they are here.
+set -euo pipefail
 cd "$(dirname "$0")/../.."
+
+die() {
+    echo "check-version: $*" >&2
+    exit 1
+}
 
 number() {
     sed -n "s/^#define $1 \([0-9]*\)$/\1/p" include/gdrapi.h
 }
 
-header=$(number GDR_API_MAJOR_VERSION).$(number GDR_API_MINOR_VERSION)
-cargo=$(sed -n 's/^version = "\([0-9]*\.[0-9]*\)\..*/\1/p' Cargo.toml)
+# field NAME CRATE: of the table [package] or [workspace.package].
+field() {
+    sed -n "/^\[.*package\]/,/^\[/s/^$1 = \"\{0,1\}\([^\" ]*\).*/\1/p" "$2/Cargo.toml" | head -n 1
+}
 
-if [ "$header" != "$cargo" ]; then
-    echo "include/gdrapi.h is version $header, Cargo.toml $cargo" >&2
-    exit 1
-fi
-echo "version: $header in header and package"
+major=$(number GDR_API_MAJOR_VERSION) minor=$(number GDR_API_MINOR_VERSION)
+version=$(field version .)
+[[ $version == "$major.$minor".* ]] || die "include/gdrapi.h is version $major.$minor, Cargo.toml $version"
+grep -q "const API: Version = Version::new($major, $minor);" gdrcopy-core/src/types.rs ||
+    die "Version::API is not $major.$minor"
+[[ $(field version gdrapi-sys) == *"+$version" ]] || die "gdrapi-sys has version $(field version gdrapi-sys), without +$version"
+
+# What names the version of the packages.
+while read -r file line; do
+    grep -qF -- "$line" "packaging/$file" || die "packaging/$file is not of version $version: it has no line '$line'"
+done <<END
+debian/changelog gdrcopy ($version-1) unstable; urgency=medium
+rpm/gdrcopy.spec Version: $version
+python/gdrcopy/__init__.py __version__ = "$version"
+conda/recipe.yaml version: $version
+spack/package.py version("$version")
+easybuild/gdrapi-$version-GCCcore-14.3.0.eb version = '$version'
+nix/package.nix version = "$version";
+END
+
+# Any other dependency could be taken from another release, which these crates were not tested with.
+crates=
+for crate in $(sed -n 's/^members = \[\(.*\)\]$/\1/p' Cargo.toml | tr -d '",'); do
+    [ "$(field publish "$crate")" != false ] || continue
+    crates+=" $(field name "$crate") $(field version "$crate"),"
+    while read -r path requirement; do
+        wanted="=$(field version "$crate/$path" | sed 's/+.*//')"
+        [ "$requirement" = "$wanted" ] || die "$crate depends on $path with version '$requirement': write '$wanted'"
+    done < <(sed -n 's/^[a-z-]* = { path = "\([^"]*\)"\(, version = "\([^"]*\)"\)\{0,1\}.*/\1 \3/p' "$crate/Cargo.toml")
+done
+echo "version: $version in header, package, Version::API, gdrapi-sys and packaging; crates:${crates%,}"
