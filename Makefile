@@ -105,6 +105,7 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	scripts/ci/check-abi.sh build/lib/$(shared)
 	scripts/ci/check-install.sh
 	scripts/ci/check-cargo-c.sh
+	scripts/ci/check-crates.sh
 	scripts/ci/check-doc-examples.sh
 	scripts/ci/check-gdremu-examples.sh
 	rm -rf build/wheel-here && packaging/python/build.py build/lib/$(shared) build/wheel-here

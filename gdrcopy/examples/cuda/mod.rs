@@ -29,7 +29,11 @@ type Launch = extern "C" fn(
 impl Cuda {
     pub(crate) fn new() -> Cuda {
         // SAFETY: loading a CUDA driver has no preconditions.
-        let cuda = Cuda(unsafe { Library::new("libcuda.so.1") }.expect("a CUDA driver"));
+        let library = unsafe { Library::new("libcuda.so.1") }.unwrap_or_else(|error| {
+            eprintln!("needs a GPU, or gdremu in its place: {error}");
+            std::process::exit(1)
+        });
+        let cuda = Cuda(library);
         let (mut device, mut context) = (0, null_mut());
         // SAFETY: the signatures are those of the CUDA driver API; the out-pointers are valid.
         unsafe {

@@ -4,7 +4,7 @@
 use super::*;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::sys::ioctl::ioctl_num_type as Number;
@@ -51,9 +51,18 @@ fn all_assertions() -> String {
     .concat()
 }
 
+/// The directory of the module's header: in the repository, and not in the published crate.
+fn header() -> Option<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gdrdrv-c");
+    if !directory.join("gdrdrv_uapi.h").exists() {
+        println!("skipped: there is no {}", directory.display());
+        return None;
+    }
+    Some(directory)
+}
+
 /// Compiles C source that includes the module's header; an error is the compiler's output.
-fn compile(source: &str) -> std::result::Result<(), String> {
-    let include = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("gdrdrv-c");
+fn compile(include: &Path, source: &str) -> std::result::Result<(), String> {
     let mut compiler = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
         .args(["-x", "c", "-", "-I"])
@@ -78,12 +87,14 @@ fn compile(source: &str) -> std::result::Result<(), String> {
 #[test]
 #[cfg_attr(miri, ignore = "Miri starts no compiler")]
 fn module_header_matches_our_declarations() {
-    compile(&all_assertions()).unwrap_or_else(|complaints| panic!("{complaints}"));
+    let Some(include) = header() else { return };
+    compile(&include, &all_assertions()).unwrap_or_else(|complaints| panic!("{complaints}"));
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri starts no compiler")]
 fn altered_declaration_does_not_compile() {
+    let Some(include) = header() else { return };
     let right = all_assertions();
     for fact in [
         "sizeof(((struct gdrdrv_get_cb_flag *)0)->flag) == 4",
@@ -92,7 +103,7 @@ fn altered_declaration_does_not_compile() {
     ] {
         let wrong = right.replace(fact, &format!("{fact}2"));
         assert_ne!(wrong, right, "{fact}");
-        let complaints = compile(&wrong).expect_err("a static assertion that fails");
+        let complaints = compile(&include, &wrong).expect_err("a static assertion that fails");
         assert!(complaints.contains(fact), "{complaints}");
     }
 }

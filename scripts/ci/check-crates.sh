@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Makes the .crate files of the crates that are published. From these files only, in a directory of their own: builds them,
+# runs their tests, and runs gdrcopy's examples on a GPU or under gdremu. Offline, with the versions of our Cargo.lock.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+target=${CARGO_TARGET_DIR:-$PWD/target}
+unpacked=$target/crates/unpacked
+log=$target/crates/log
+crates=(gdrcopy-core gdrcopy gdrapi-sys)
+
+die() {
+    echo "check-crates: $*" >&2
+    exit 1
+}
+
+# quietly COMMAND…: prints the command's output only if it fails.
+quietly() {
+    "$@" >"$log" 2>&1 || { cat "$log" >&2 && die "failed: $*"; }
+}
+
+mkdir -p "$target/crates"
+export CARGO_TARGET_DIR=$target/crates CARGO_INCREMENTAL=0
+rm -rf "$CARGO_TARGET_DIR/package"/*.crate
+
+# Builds each as well, with default features, and with the others of the same release in place of a registry's.
+quietly cargo package --offline --locked --allow-dirty "${crates[@]/#/--package=}"
+
+# The files' own times are old: cargo would take them for unchanged since the last check.
+rm -rf "$unpacked"
+mkdir "$unpacked"
+for file in "$CARGO_TARGET_DIR/package"/*.crate; do
+    tar --extract --touch --file "$file" --directory "$unpacked"
+done
+cp Cargo.lock "$unpacked"
+cd "$unpacked"
+printf '[workspace]\nresolver = "3"\nmembers = ["*"]\nexclude = ["target"]\n' >Cargo.toml
+patches=()
+for crate in "${crates[@]}"; do
+    patches+=(--config "patch.crates-io.$crate.path='$(echo "$crate"-[0-9]*)'")
+done
+quietly cargo test --offline "${patches[@]}" --workspace --all-features -- --show-output
+passed=$(awk '/^test result: ok/ { count += $4 } END { print count + 0 }' "$log")
+grep -o '^skipped.*' "$log" | sort | uniq -c || true
+
+gdremu=$target/release/gdremu
+runner=()
+if [ ! -e /dev/gdrdrv ]; then
+    [ -e "$gdremu" ] || { echo "check-crates: examples are not run: there is no GPU with gdrdrv, and no gdremu" && exit; }
+    runner=("$gdremu" --leak-exit 66 --)
+fi
+count=0
+for source in gdrcopy-[0-9]*/examples/*.rs; do
+    quietly "${runner[@]}" "$CARGO_TARGET_DIR/debug/examples/$(basename "$source" .rs)"
+    count=$((count + 1))
+done
+echo "crates: $(basename --multiple --suffix=.crate "$CARGO_TARGET_DIR/package"/*.crate | paste -sd ' '); $passed tests passed, $count examples ran"
