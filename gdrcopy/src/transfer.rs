@@ -172,7 +172,7 @@ impl Transfer {
             let (address, len) = (src.device_address(), dst.len());
             // SAFETY: `dst` is borrowed.
             match unsafe { self.engines.read(address, dst.as_mut_ptr(), len) } {
-                Ok(route) => return Ok(route.into()),
+                Ok(route) => return Ok(Route::of_engine(route)),
                 Err(error) => log::debug!("read of {len} bytes through the mapping: {error}"),
             }
         }
@@ -192,7 +192,7 @@ impl Transfer {
             dst.flush()?;
             // SAFETY: all of `dst` is mapped, hence pinned, and may be written: contract of `Gdr::pin`.
             match unsafe { self.engines.write(dst.device_address(), src) } {
-                Ok(route) => return Ok(route.into()),
+                Ok(route) => return Ok(Route::of_engine(route)),
                 Err(error) => {
                     log::debug!("write of {} bytes through the mapping: {error}", src.len())
                 }
@@ -202,8 +202,8 @@ impl Transfer {
     }
 }
 
-impl From<EngineRoute> for Route {
-    fn from(route: EngineRoute) -> Route {
+impl Route {
+    fn of_engine(route: EngineRoute) -> Route {
         match route {
             EngineRoute::Buffered => Route::Buffered,
             EngineRoute::Direct => Route::Direct,

@@ -140,7 +140,7 @@ impl Pool {
         Pool::options().build(gdr, allocator)
     }
 
-    /// A pool of this memory only, such as [`RawMemory`](crate::RawMemory), with the default options.
+    /// A pool of this memory only, such as [`RawMemory`](crate::memory::RawMemory), with the default options.
     ///
     /// # Errors
     /// As for [`PoolOptions::build_of_memory`].

@@ -8,7 +8,7 @@ use crate::signal::keeper::Keeper;
 use gdrcopy_core::error::Result;
 
 /// A 64-bit number in GPU memory that only grows, and that one side writes: this process by its
-/// [`CounterWriter`], or a GPU kernel. `gdrcopy::counter_*` in [`DEVICE_HEADER`](crate::DEVICE_HEADER) is the
+/// [`CounterWriter`], or a GPU kernel. `gdrcopy::counter_*` in [`DEVICE_HEADER`](crate::signal::DEVICE_HEADER) is the
 /// kernel's side.
 ///
 /// All functions panic in a forked child of the process that made the mapping.

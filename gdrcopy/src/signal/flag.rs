@@ -7,7 +7,7 @@ use crate::access::Word;
 use gdrcopy_core::error::Result;
 
 /// A 32-bit flag in GPU memory, between this process and GPU kernels. `gdrcopy::flag_*` in
-/// [`DEVICE_HEADER`](crate::DEVICE_HEADER) is the kernel's side.
+/// [`DEVICE_HEADER`](crate::signal::DEVICE_HEADER) is the kernel's side.
 ///
 /// 0 is clear. The side that waits may clear it; programs that signal often use a new value each time instead.
 /// Many flags are polled at once by [`Words`](crate::Words) of [`Flag::word`].

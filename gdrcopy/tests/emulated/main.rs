@@ -157,6 +157,7 @@ fn device_header_compiles_for_gpus() {
 #[test]
 fn examples_run_under_gdremu() {
     for example in [
+        "quick_start",
         "flag_to_kernel",
         "poll_flags",
         "stream_messages",

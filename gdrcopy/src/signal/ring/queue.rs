@@ -13,7 +13,7 @@ use crate::signal::ring::positions::Positions;
 
 /// A queue of messages of type `T` in GPU memory, between this process and one GPU kernel: either CPU to GPU
 /// ([`Ring::into_sender`]) or GPU to CPU ([`Ring::into_receiver`]). `gdrcopy::signal::Ring` in
-/// [`DEVICE_HEADER`](crate::DEVICE_HEADER) is the kernel's end, and takes the device address of the same memory,
+/// [`DEVICE_HEADER`](crate::signal::DEVICE_HEADER) is the kernel's end, and takes the device address of the same memory,
 /// the number of slots and the size of a message.
 ///
 /// Each message has a slot and a sequence word. The producer writes the message, then, in order, the sequence
