@@ -106,7 +106,7 @@ struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// The helpers that `GDRCOPY_THREADS` asks for, as far as the calling thread may use CPUs for them: they
+    /// The helpers that [`set_threads`] asks for, as far as the calling thread may use CPUs for them: they
     /// inherit its CPU affinity.
     fn of_process() -> Pool {
         Pool::start(threads_allowed(threads()) - 1)
@@ -119,7 +119,7 @@ impl Pool {
         let threads: Vec<_> = (0..helpers).map_while(|_| start_helper(shared)).collect();
         if threads.len() < helpers {
             log::warn!(
-                "GDRCOPY_THREADS: could only start {} of {} threads",
+                "large copies are made by {} threads: no more of the {} asked for could be started",
                 threads.len() + 1,
                 helpers + 1
             );
@@ -212,8 +212,8 @@ fn threads_allowed(asked_for: usize) -> usize {
         return asked_for;
     }
     log::warn!(
-        "GDRCOPY_THREADS={asked_for}: the thread that copies is bound to {allowed} CPUs, using \
-         {allowed} threads; bind it to more (taskset, numactl, the job launcher) or ask for fewer"
+        "large copies are made by {allowed} of the {asked_for} threads asked for, because the thread that copies is \
+         bound to {allowed} CPUs: bind it to more (taskset, numactl, the job launcher), or ask for fewer"
     );
     allowed
 }
