@@ -1,4 +1,4 @@
-//! What can go wrong in a C function: the errors of the crate, and those that only C callers can make.
+//! What can go wrong in a C function: the errors of gdrcopy-core, and those that only C callers can make.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -9,7 +9,7 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 /// Why a C function failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
-    /// An error of the crate.
+    /// An error of gdrcopy-core.
     Core(gdrcopy_core::Error),
     /// A pointer argument, named here, is NULL.
     Null(&'static str),

@@ -1,6 +1,6 @@
-//! libgdrapi: `include/gdrapi.h` on one side, the crate `gdrcopy` on the other.
+//! libgdrapi: `include/gdrapi.h` on one side, the crate `gdrcopy-core` on the other.
 //!
-//! A call goes down through these modules and then into the crate:
+//! A call goes down through these modules and then into that crate:
 //!
 //! ```text
 //! exports   the 17 functions, in the header's order: arguments in, errno out
