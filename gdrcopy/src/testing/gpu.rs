@@ -136,7 +136,7 @@ impl Gpu {
 
     /// Opens its driver.
     pub fn open(&self) -> Gdr {
-        Gdr::of_raw(RawGdr::of_backend(Box::new(self.clone())))
+        Gdr::of_raw(RawGdr::of_backend(Box::new(Driver(self.clone()))))
     }
 
     /// Memory of this GPU, for what a test does as the GPU kernel. It needs no pin.
@@ -267,7 +267,11 @@ impl Drop for Allocation {
     }
 }
 
-impl Backend for Gpu {
+/// A GPU as gdrdrv shows it.
+#[derive(Debug)]
+struct Driver(Gpu);
+
+impl Backend for Driver {
     fn file(&self) -> Option<OpenFile> {
         None
     }
@@ -290,7 +294,7 @@ impl Backend for Gpu {
             return Err(refused(Errno::EOPNOTSUPP));
         }
         let PinRequest { address, size, .. } = *request;
-        let mut state = self.0.state.lock();
+        let mut state = self.0.0.state.lock();
         // The request starts with a page, and what was asked for anywhere in that.
         let last = size.checked_sub(1).map(|ahead| address + ahead);
         let allocation = last.and_then(|last| state.allocation(last, 1));
@@ -304,7 +308,7 @@ impl Backend for Gpu {
             allocation,
         };
         state.pins.insert(number, pinned);
-        let gpu = self.clone();
+        let gpu = self.0.clone();
         Ok(Box::new(GpuPin {
             gpu,
             number,
