@@ -242,7 +242,7 @@ pub unsafe fn gather(kind: MappingType, count: usize, item: impl FnMut(usize) ->
 ///
 /// # Safety
 /// The words are naturally aligned ones of 1, 2, 4 or 8 bytes, in mappings of type `kind`, which is not cached; `values`
-/// is writable for as many.
+/// is writable for their number.
 #[inline(always)]
 pub unsafe fn gather_words<T: Copy>(kind: MappingType, words: &[*const T], values: *mut T) {
     // SAFETY: contract of this function.

@@ -1,4 +1,4 @@
-//! Gathers: many small ranges, read with as many loads in flight as a core keeps.
+//! Gathers: many small ranges, read with the most loads in flight that a core keeps.
 //!
 //! The CPU executes some 500 instructions past the oldest load that it waits for (half of that where another thread
 //! shares the core), so only loads with little between them overlap. A gather therefore takes three passes: it lists the
@@ -106,7 +106,7 @@ pub unsafe fn gather(routine: &Routine, count: usize, mut item: impl FnMut(usize
 /// [`gather`], which takes more instructions.
 ///
 /// # Safety
-/// The words must be mapped, and `values` writable for as many of them. The CPU must run the routine.
+/// The words must be mapped, and `values` writable for their number. The CPU must run the routine.
 #[inline(always)]
 pub unsafe fn gather_words<T: Copy>(routine: &Routine, words: &[*const T], values: *mut T) {
     let Some(blocks) = &routine.blocks else {
