@@ -86,6 +86,25 @@ check_fences() {
     echo "ok: $2: $3"
 }
 
+# check_gather MACHINE FUNCTION LIMIT: instructions for each line in the first loop of a gather's loads. Only with few of them
+# between the loads are many in flight.
+check_gather() {
+    found=$("$1-linux-gnu-objdump" -d "$work/$1" | awk -F'\t' -v name="$2" '
+        /^[0-9a-f]+ </ { inside = index($0, name) }
+        !inside || NF < 3 { next }
+        $3 == "ldp" && $4 ~ /^q/ { loads++ }
+        { instructions++ }
+        loads && $3 ~ /^b\.ne/ { print instructions, loads; exit }')
+    set -- "$1" "$2" "$3" $found
+    lines=$(($5 / 2))
+    # Some come before the loop.
+    if [ "$lines" -lt 4 ] || [ "$4" -gt $((lines * $3 + 8)) ]; then
+        echo "$1: $2 takes $4 instructions for $lines lines, not $3 each" >&2
+        exit 1
+    fi
+    echo "ok: $2: $4 instructions for $lines lines"
+}
+
 # check_headers CPU MACHINE: the C headers, in both languages.
 check_headers() {
     for language in c:gcc:c99 c++:g++:c++17; do
@@ -112,6 +131,7 @@ done
 echo "ok: ls64, assembled only"
 check_fences aarch64 probe_write "dmb sy load store dmb st dgh"
 check_fences aarch64 probe_read "dmb sy load store dmb ld"
+check_gather aarch64 4neon11load_blocks 8
 check_headers aarch64 aarch64
 
 echo "== POWER"
