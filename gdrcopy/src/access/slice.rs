@@ -59,8 +59,8 @@ pub struct MappedSlice<'m> {
     region: PhantomData<&'m Region>,
 }
 
-// SAFETY: the addresses are valid in every thread. All accesses are atomic or in assembly; so accesses of several threads
-// are no data race.
+// SAFETY: the addresses are valid in every thread. Accesses are atomic, or in assembly, or, if they are wider than a word,
+// volatile ones to memory that is no Rust allocation; so accesses of several threads are no data race.
 unsafe impl Send for MappedSlice<'_> {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for MappedSlice<'_> {}
