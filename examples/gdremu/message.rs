@@ -4,7 +4,9 @@
 fn message_arrives() -> Result<(), gdrcopy::Error> {
     let message = b"straight into GPU memory";
     let mut seen = [0; 24];
-    let pool = gdrcopy::Pool::new(&gdrcopy::Gdr::open()?, gdrcopy::CudaAllocator::new(0)?);
+    use gdrcopy::memory::CudaAllocator;
+    use gdrcopy::{Gdr, Mapped, Pool};
+    let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
     let buffer = pool.alloc(message.len())?;
     buffer.write(0, message)?;
     buffer.read(0, &mut seen)?;
