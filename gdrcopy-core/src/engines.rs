@@ -139,6 +139,7 @@ impl Engines {
                 return Err(Error::TimedOut);
             }
         }
+        let home = home.kept(Some(driver.device_of(address)?))?;
         CopyEngine::new(home, self.options.chunk)
     }
 

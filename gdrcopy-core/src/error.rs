@@ -6,7 +6,7 @@ use std::fmt;
 
 pub use nix::errno::Errno;
 
-use crate::types::cuda_version::EXPORTS_DMA_BUFS;
+use crate::types::cuda_version::{EXPORTS_DMA_BUFS, OLDEST};
 use crate::types::{MappingType, Version};
 
 /// What the fallible functions of this crate return.
@@ -340,10 +340,13 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Error::ForkedChild => f.write_str(
-                "it belongs to the parent process: a forked child must open the driver and pin for itself",
+                "the handle was made by the parent process: a forked child must open the driver and pin for itself",
             ),
             Error::EmptyRange => {
-                f.write_str("address or size is 0: pass the range of a live GPU allocation")
+                f.write_str(
+                    "no address, no bytes, or no whole GPU page of 64 KiB where one is needed: pass the range of a \
+                     live GPU allocation",
+                )
             }
             Error::RangeOverflow => {
                 f.write_str("the range reaches past the end of the address space: check its length")
@@ -391,13 +394,13 @@ impl fmt::Display for Error {
             }
             Error::CudaTooOld { version, needed } => write!(
                 f,
-                "the GPU driver serves CUDA {}, {} needs {}: update it, or load the gdrdrv module",
+                "the GPU driver serves CUDA {}, {}",
                 CudaVersion(version),
                 match needed {
-                    EXPORTS_DMA_BUFS => "exporting dma-bufs or sharing host memory",
-                    _ => "mapping dma-bufs",
-                },
-                CudaVersion(needed)
+                    OLDEST => "GPU memory of its own needs 11.0: update it",
+                    EXPORTS_DMA_BUFS => "exporting dma-bufs or sharing host memory needs 11.7: update it",
+                    _ => "mapping dma-bufs needs 13.3: update it, or load the gdrdrv module",
+                }
             ),
             Error::NoDmaBufSupport { gpu } => write!(
                 f,

@@ -1,6 +1,7 @@
 //! A mutex for state that outlives a panic.
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 #[cfg(gdrapi_tsan)]
@@ -11,11 +12,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 ///
 /// Built with `--cfg gdrapi_tsan`, it adds an atomic word that shows its ordering to ThreadSanitizer: the
 /// slow path of the standard library's mutex is precompiled without instrumentation, and so invisible.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Mutex<T> {
     inner: std::sync::Mutex<T>,
     #[cfg(gdrapi_tsan)]
     edge: AtomicU32,
+}
+
+impl<T> fmt::Debug for Mutex<T> {
+    /// Not what it protects: a writer that locks it, too, would wait for ever.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mutex")
+    }
 }
 
 impl<T> Mutex<T> {

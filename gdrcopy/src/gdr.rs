@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use gdrcopy_core::RawGdr;
-use gdrcopy_core::error::Result;
+use gdrcopy_core::error::{Error, Result};
 use gdrcopy_core::options::{self, Backend};
 use gdrcopy_core::types::{Attribute, P2pTokens, PinFlags, Version};
 
@@ -94,10 +94,13 @@ impl Gdr {
     /// [`Gdr::map_owned`] needs no such promise.
     ///
     /// # Errors
-    /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0;
+    /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0 or length 0;
     /// [`Error::RangeOverflow`](crate::Error::RangeOverflow); otherwise what the driver answered: `EINVAL` for
     /// memory that cannot be pinned, `ENOMEM` when BAR1 is used up.
     pub unsafe fn pin(&self, address: u64, len: usize, flags: PinFlags) -> Result<Pin> {
+        if len == 0 {
+            return Err(Error::EmptyRange);
+        }
         // SAFETY: contract of this function.
         let raw = unsafe { self.raw.pin(address, len, flags, P2pTokens::default()) };
         raw.map(Pin::of_raw)

@@ -55,8 +55,9 @@ const WRITE_CROSSOVER: usize = 1 << 20;
 /// - In a host callback (`cuLaunchHostFunc`) CUDA permits no calls: copies go through the mapping. Do not call it
 ///   there for large copies: the stream waits.
 /// - A forked child is refused.
-/// - The context of the GPU memory may be destroyed, or its device reset, while no copy is under way: that is noticed,
-///   and no stream of a context that is gone is used. Dropping may wait for work of the context, and leaves the buffer
+/// - A primary context is kept until the transfer is dropped. The device may be reset, and a context of cuCtxCreate be
+///   destroyed, while no copy is under way nor the transfer being dropped: that is noticed, and no stream of a context
+///   that is gone is used. Dropping may wait for work of the context, and leaves the buffer
 ///   allocated if a copy that has timed out is still under way.
 #[derive(Debug)]
 pub struct Transfer {

@@ -27,6 +27,21 @@ impl Cuda {
         cuda
     }
 
+    /// Releases device 0's primary context, once, and returns whether it exists still.
+    #[allow(dead_code, reason = "others call it")]
+    pub(crate) fn release(&self) -> bool {
+        let (mut flags, mut is_active) = (0, 0);
+        // SAFETY: as in `new`.
+        unsafe {
+            self.call::<extern "C" fn(c_int) -> c_int>("cuDevicePrimaryCtxRelease_v2", |f| f(0));
+            self.call::<extern "C" fn(c_int, *mut c_uint, *mut c_int) -> c_int>(
+                "cuDevicePrimaryCtxGetState",
+                |f| f(0, &mut flags, &mut is_active),
+            );
+        }
+        is_active != 0
+    }
+
     /// GPU memory.
     pub(crate) fn alloc(&self, bytes: usize) -> u64 {
         let mut address = 0;

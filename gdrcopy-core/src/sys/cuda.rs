@@ -111,6 +111,7 @@ functions! {
     context_id = "cuCtxGetId": fn(Context, *mut c_ulonglong);
     retain_context = "cuDevicePrimaryCtxRetain": fn(*mut Context, c_int);
     release_context = "cuDevicePrimaryCtxRelease_v2": fn(c_int);
+    primary_state = "cuDevicePrimaryCtxGetState": fn(c_int, *mut c_uint, *mut c_int);
     export = "cuMemGetHandleForAddressRange": fn(*mut c_void, c_ulonglong, usize, c_int, c_ulonglong);
     alloc = "cuMemAlloc_v2": fn(*mut c_ulonglong, usize);
     free = "cuMemFree_v2": fn(c_ulonglong);

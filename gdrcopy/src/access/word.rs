@@ -137,8 +137,8 @@ impl<'m, T: Pod> Word<'m, T> {
         }
     }
 
-    #[inline]
     /// Where it is mapped, and the process that mapped it.
+    #[inline]
     pub(super) fn place(self) -> (*const T, Owner) {
         (self.at, self.owner)
     }

@@ -26,7 +26,9 @@ pub unsafe trait DeviceMemory: fmt::Debug + Send + Sync {
 
 /// Allocates GPU memory for the chunks of a [`Pool`](crate::Pool).
 pub trait DeviceAllocator: fmt::Debug + Send + Sync {
-    /// Allocates `len` bytes at any alignment, of memory that can be pinned. Their contents are not specified.
+    /// Allocates at least `len` bytes at any alignment, of memory that can be pinned. Their contents are not specified.
+    ///
+    /// A pool panics if it gets fewer bytes, and waits for ever if its allocator allocates from the pool itself.
     ///
     /// # Errors
     /// What the allocator answers; with CUDA, [`Error::Cuda`](crate::Error::Cuda).

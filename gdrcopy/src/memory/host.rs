@@ -27,7 +27,8 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Allocates `len` bytes in the calling thread's context, or in the primary one of GPU 0 if the thread has none.
+    /// Allocates `len` bytes in the calling thread's context, or in the primary one of GPU 0 if the thread has none. A
+    /// primary context is kept; if the device is reset, or a context of cuCtxCreate destroyed, the memory is gone.
     /// Initializes CUDA if need be. May wait for the GPU.
     ///
     /// # Errors

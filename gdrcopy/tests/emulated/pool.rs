@@ -725,6 +725,7 @@ fn memory_of_a_reset_device_is_not_freed_again() {
             |reset: extern "C" fn(i32) -> i32| reset(0),
         )
     };
+    assert!(allocator.allocate(PAGE).is_err(), "its stream is gone");
     let after: Vec<_> = (0..8)
         .map(|_| CudaAllocator::new(0).and_then(|allocator| allocator.allocate(PAGE)))
         .collect::<gdrcopy::Result<_>>()

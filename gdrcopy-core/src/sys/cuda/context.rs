@@ -164,6 +164,17 @@ impl Driver {
         Ok(context)
     }
 
+    /// Whether the device's primary context exists, as far as CUDA says so.
+    fn has_primary(&self, device: Device) -> bool {
+        let (mut flags, mut is_active) = (0, 0);
+        // SAFETY: the outputs are local variables.
+        let result = self
+            .cu
+            .primary_state()
+            .map(|state| unsafe { state(device.0, &mut flags, &mut is_active) });
+        result == Ok(0) && is_active != 0
+    }
+
     pub(super) fn release(&self, device: Device) -> Result<()> {
         // SAFETY: CUDA counts what is retained.
         let result = unsafe { self.cu.release_context()?(device.0) };
@@ -180,7 +191,8 @@ impl Driver {
     }
 }
 
-/// The context that an object lives in. A primary one is retained for it.
+/// The context that an object lives in. A primary one is retained for it; one of cuCtxCreate ends when the program says so,
+/// which is unsafe there.
 #[derive(Debug)]
 pub struct Home {
     driver: &'static Driver,
@@ -194,12 +206,23 @@ impl Home {
     pub(super) fn of_thread(driver: &'static Driver) -> Result<Home> {
         let context = driver.current()?;
         match context.is_null() {
-            false => Ok(Home::borrowed(driver, context)),
+            false => Home::borrowed(driver, context).kept(driver.current_device()?),
             true => Home::primary(driver, driver.device(0)?),
         }
     }
 
-    /// The context of GPU memory. Memory that belongs to none can be used in all of its GPU: then the calling
+    /// Keeps the context, if it is the primary one of its device: other threads may release that at any time.
+    pub fn kept(self, device: Option<Device>) -> Result<Home> {
+        let driver = self.driver;
+        // Not retained to find out: that makes a context where there is none.
+        let Some(device) = device.filter(|&device| driver.has_primary(device)) else {
+            return Ok(self);
+        };
+        let primary = Home::primary(driver, device)?;
+        Ok(if primary == self { primary } else { self })
+    }
+
+    /// The context of GPU memory, not kept unless it has to be made. Memory that belongs to none can be used in all of its GPU: then the calling
     /// thread's, or else the primary one.
     pub fn of_memory(driver: &'static Driver, address: u64) -> Result<Home> {
         let context = driver.context_of(address);

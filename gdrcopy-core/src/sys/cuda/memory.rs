@@ -4,11 +4,12 @@ use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::ptr;
 
 use super::{Context, Device, DeviceAttribute, Driver};
-use crate::error::Result;
+use crate::error::{self, Result};
 use crate::sys::fork::{self, Owner};
 use crate::types::cuda_version::OLDEST;
 
 const STREAM_NON_BLOCKING: c_uint = 1;
+const CONTEXT_IS_DESTROYED: c_uint = 709;
 
 /// Memory from [`Gpu::alloc`].
 #[derive(Debug)]
@@ -66,9 +67,13 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// `len` bytes from cuMemAlloc: memory of CUDA's default pools cannot be pinned.
+    /// `len` bytes from cuMemAlloc: memory of CUDA's default pools cannot be pinned. Fails after a reset of the device: the
+    /// stream for the frees is gone.
     pub fn alloc(&self, len: usize) -> Result<Allocation> {
         self.owner.check()?;
+        if self.id.is_some() && !self.is_live() {
+            return Err(error::of_cuda("cuMemAlloc", CONTEXT_IS_DESTROYED));
+        }
         let mut address: c_ulonglong = 0;
         self.in_context(|| {
             // SAFETY: the output is a local variable.
@@ -94,7 +99,8 @@ impl Gpu {
         self.in_context(|| {
             // cuMemFree waits for all work of the GPU, which may be a kernel that waits for this thread.
             if by_stream && let Ok(free_async) = cu.free_async() {
-                // SAFETY: contract of this function. The memory exists, and so the context that the stream is in.
+                // SAFETY: contract of this function. The memory exists, and so the context that `alloc` has found live, which the
+                // stream is in.
                 let result = unsafe { free_async(address, self.frees) };
                 return self.driver.check("cuMemFreeAsync", result);
             }
