@@ -169,16 +169,3 @@ fn forked_child_is_refused() {
     assert_eq!(status, 0, "the child was served");
     mapping.write(0, &[1]).expect("the parent's");
 }
-
-#[test]
-#[ignore = "host_memory_under_gdremu runs it"]
-fn host_memory_keeps_the_context_that_it_is_of() {
-    let cuda = Cuda::new();
-    let memory = HostMemory::alloc(PAGE).expect("host memory");
-    assert!(cuda.release(), "retained by the memory");
-    // SAFETY: the memory's own bytes, which nothing else uses.
-    unsafe { memory.as_mut_ptr().write_bytes(7, memory.len()) };
-    drop(memory);
-    let other = Cuda::new();
-    assert!(!other.release(), "the only one that retains it");
-}

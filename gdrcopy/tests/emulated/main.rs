@@ -3,6 +3,7 @@
 mod access;
 #[path = "../../../tests/built/mod.rs"]
 mod built;
+mod contexts;
 #[allow(dead_code, reason = "the model in the root package calls the rest")]
 #[path = "../../../tests/emulated/cuda.rs"]
 mod cuda;
@@ -100,6 +101,11 @@ fn signals_under_gdremu() {
     for profile in ["default", "device"] {
         under_gdremu(&format!("--profile {profile}"), "signals::", "");
     }
+}
+
+#[test]
+fn contexts_under_gdremu() {
+    under_gdremu("", "contexts::", "");
 }
 
 #[test]

@@ -304,16 +304,3 @@ fn host_memory_is_copied_by_the_cpu() {
     assert_eq!(read(&cuda, &transfer, &mapping, 1), Route::Mapping);
     assert_eq!(write(&cuda, &transfer, &mapping, 2), Route::Mapping);
 }
-
-#[test]
-#[ignore = "transfer_under_gdremu runs it"]
-fn transfer_keeps_the_context_of_its_streams() {
-    let cuda = Cuda::new();
-    let (mapping, _) = mapped(&cuda);
-    let transfer = options().build();
-    assert_eq!(read(&cuda, &transfer, &mapping, 1), Route::Buffered);
-    drop(mapping);
-    assert!(cuda.release(), "retained by the transfer");
-    drop(transfer);
-    assert!(!Cuda::new().release(), "the only one that retains it");
-}
