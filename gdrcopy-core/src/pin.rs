@@ -41,6 +41,9 @@ pub struct DmaBufExport {
 
 /// Exports `len` bytes of GPU memory as a new dma-buf.
 pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
+    if len == 0 {
+        return Err(Error::EmptyRange);
+    }
     if address.checked_add(len as u64).is_none() {
         return Err(Error::RangeOverflow);
     }
