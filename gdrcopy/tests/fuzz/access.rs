@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use gdrcopy::{Batch, MappedSlice, Transfer};
@@ -11,8 +10,8 @@ use crate::host::Host;
 use crate::isolated::{calling, outcome};
 use crate::memory::{Memory, noise};
 use crate::ops::{Access, Args};
-use crate::sizes::{Numbers, Size};
-use crate::{batches, signals, transfers, words};
+use crate::sizes::{Numbers, Size, bounds};
+use crate::{arrays, batches, rings, signals, transfers, words};
 
 /// A slice, and where the model says that it is.
 #[derive(Clone, Copy)]
@@ -69,15 +68,13 @@ impl<'m> Slice<'m> {
     }
 
     pub(crate) fn model(self, memory: &Memory, offset: usize, len: usize) -> Vec<u8> {
-        let start = self.start + offset as u64;
-        memory.with(start, len, |model| model.to_vec())
+        memory.bytes(self.start + offset as u64, len)
     }
 
-    /// Changes the model as a write of the library changes memory.
+    /// [`Memory::set`] of a part of it.
     #[track_caller]
     pub(crate) fn written(self, memory: &Memory, offset: usize, bytes: &[u8]) {
-        let start = self.start + offset as u64;
-        memory.with(start, bytes.len(), |model| model.copy_from_slice(bytes));
+        memory.set(self.start + offset as u64, bytes);
     }
 }
 
@@ -132,6 +129,20 @@ pub(crate) fn access(
                 .receive(data, len, found, |part| slice.mapped.read(offset, part));
         }
         Access::ReadMany => read_many(slice, context, args),
+        Access::ReadVec => {
+            let len = slice.part(args.sizes[1], offset);
+            calling!("{slice}.read_vec({offset:#x}, {len:#x})");
+            let has = slice.has(offset, len);
+            if let Some(bytes) = outcome(has, slice.mapped.read_vec(offset, len)) {
+                assert!(bytes == slice.model(memory, offset, len), "another's bytes");
+            }
+        }
+        Access::Fill => {
+            let byte = data as u8;
+            calling!("{slice}.fill({byte:#x})");
+            outcome(true, slice.mapped.fill(byte));
+            memory.with(slice.start, slice.len, |model| model.fill(byte));
+        }
         Access::Flush => {
             calling!("{slice}.flush()");
             outcome(slice.len > 0, slice.mapped.flush());
@@ -139,13 +150,17 @@ pub(crate) fn access(
         Access::TransferRead | Access::TransferWrite => {
             transfers::access(slice, context, call, args)
         }
-        Access::Word | Access::LoadAll | Access::Array => words::access(slice, context, call, args),
+        Access::Word => words::access(slice, memory, args),
+        Access::LoadAll => {
+            let others = &borrowed.slices;
+            words::many([slice, others[data as usize % others.len()]], memory, args);
+        }
+        Access::Array => arrays::access(slice, memory, args),
         Access::BeginBatch | Access::BatchWrite | Access::BatchStore | Access::EndBatch => {
             batches::access(borrowed, slice, memory, call, args);
         }
-        Access::Flag | Access::Counter | Access::Ring | Access::RingBytes => {
-            signals::access(slice, memory, call, args);
-        }
+        Access::Flag | Access::Counter => signals::access(slice, memory, call, args),
+        Access::Ring | Access::RingBytes => rings::access(slice, memory, call, args),
     }
     // The newest of a mapping are worth more than their parts' parts.
     let surplus = borrowed.slices.len().saturating_sub(8);
@@ -153,48 +168,31 @@ pub(crate) fn access(
 }
 
 fn sub_slice<'m>(borrowed: &mut Borrowed<'m>, slice: Slice<'m>, args: &Args) {
-    let (a, b) = (args.sizes[0].of(slice.len), args.sizes[1].of(slice.len));
-    let bounds = |number: u64, at: usize| match number % 4 {
-        0 => Bound::Unbounded,
-        1 => Bound::Excluded(at),
-        _ => Bound::Included(at),
-    };
-    let (first, last) = (bounds(args.data, a), bounds(args.data >> 2, b));
-    calling!("{slice}.slice(({first:x?}, {last:x?}))");
-    let start = match first {
-        Bound::Unbounded => 0,
-        Bound::Included(at) => at as u128,
-        Bound::Excluded(at) => at as u128 + 1,
-    };
-    let end = match last {
-        Bound::Unbounded => slice.len as u128,
-        Bound::Included(at) => at as u128 + 1,
-        Bound::Excluded(at) => at as u128,
-    };
-    let is_inside = start <= end && end <= slice.len as u128;
-    if let Some(part) = outcome(is_inside, slice.mapped.slice((first, last))) {
-        let start_address = slice.start + start as u64;
-        borrowed
-            .slices
-            .push(Slice::new(part, start_address, (end - start) as usize));
+    let (bounds, range) = bounds([args.sizes[0], args.sizes[1]], args.data, slice.len);
+    calling!("{slice}.slice({bounds:x?})");
+    if let Some(part) = outcome(range.is_some(), slice.mapped.slice(bounds)) {
+        let range = range.expect("predicted");
+        let start = slice.start + range.start as u64;
+        borrowed.slices.push(Slice::new(part, start, range.len()));
     }
 }
 
-/// Up to 40 items, near each other or anywhere, some of them outside.
+/// Many items, near each other or anywhere, some of them empty, some outside.
 fn read_many(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
     let mut numbers = Numbers(args.data);
     let extreme = args.sizes[0].of(slice.len);
     let span = args.sizes[1].inside(slice.len);
-    let longest = args.sizes[2].of(slice.len).min(context.host.room() / 64);
-    let items: Vec<(usize, usize)> = (0..numbers.below(40))
+    // Few that are longer than any routine copies at a time, or more than a gather has in flight.
+    let (most, share) = [(40, 64), (4, 5), (1200, 2048)][numbers.below(3)];
+    let longest = args.sizes[2].of(slice.len).min(context.host.room() / share);
+    let items: Vec<(usize, usize)> = (0..numbers.below(most))
         .map(|_| {
-            let len = numbers.below(longest + 1);
-            match numbers.below(60) {
+            let len = numbers.below(longest + 1).min(slice.len);
+            match numbers.below(2 * most) {
                 0 => (extreme, len),
-                _ => (
-                    numbers.below(span.saturating_sub(len) + 1),
-                    len.min(slice.len),
-                ),
+                1 => (slice.len, 0),
+                2..5 => (numbers.below(slice.len + 1), 0),
+                _ => (numbers.below(span.saturating_sub(len) + 1), len),
             }
         })
         .collect();

@@ -1,7 +1,5 @@
 //! Pins that a cache keeps.
 
-use std::sync::Arc;
-
 use gdrcopy::PinCache;
 
 use crate::isolated::{calling, outcome};
@@ -34,13 +32,7 @@ impl World {
         calling!("caches[{}].get({start:#x}, {len:#x})", args.which);
         // SAFETY: the memory is never freed, and no Rust code but this test's has access to it.
         let cached = outcome(len > 0, unsafe { cache.get(start, len) })?;
-        Some(Mapped {
-            owner: Owner::Cached(cached),
-            start,
-            len,
-            _alive: Arc::new(()),
-            _host: None,
-        })
+        Some(Mapped::new(Owner::Cached(cached), start, len))
     }
 
     pub(crate) fn invalidate(&mut self, args: &Args) {

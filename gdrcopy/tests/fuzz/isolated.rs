@@ -80,6 +80,23 @@ pub(crate) fn outcome<T>(predicted: bool, result: Result<T>) -> Option<T> {
     value
 }
 
+/// [`outcome`] of a call that may panic instead, which is predicted, too.
+#[track_caller]
+pub(crate) fn outcome_or_panic<T>(
+    panics: bool,
+    predicted: bool,
+    call: impl FnOnce() -> Result<T>,
+) -> Option<T> {
+    let Ok(result) = catch_unwind(AssertUnwindSafe(call)) else {
+        list(format_args!(" = panic\n"));
+        assert!(panics, "the documentation has the panics");
+        return None;
+    };
+    let value = outcome(predicted, result);
+    assert!(!panics, "a panic is predicted");
+    value
+}
+
 /// The value of a call that may fail.
 #[track_caller]
 pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {

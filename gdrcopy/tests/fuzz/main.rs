@@ -6,6 +6,8 @@
 //!   the API (the contract of `Gdr::pin`, `PinCache::get` and `DeviceMemory`), never all of a GPU page; what lies
 //!   around them belongs to others. CUDA reads everything back, within and after a sequence;
 //! - bytes of the host: buffers that calls write to lie within one whose every byte is known;
+//! - owners: memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped; views of `owned` work
+//!   when everything else is gone, in any thread; rings do what a model of both ends says;
 //! - results: bounds, alignments and state say beforehand whether a call succeeds, and what a read returns;
 //! - panics other than the documented ones, crashes, pins that are left though everything was dropped.
 //!
@@ -26,6 +28,7 @@
 //! ```
 
 mod access;
+mod arrays;
 mod batches;
 #[allow(dead_code, reason = "other tests call the rest")]
 #[path = "../../../tests/built/mod.rs"]
@@ -34,16 +37,23 @@ mod caches;
 #[allow(dead_code, reason = "other tests call the rest")]
 #[path = "../../../tests/emulated/cuda.rs"]
 mod cuda;
+mod given;
 mod host;
 mod isolated;
 mod memory;
+mod methods;
 mod ops;
+mod owned;
 mod owners;
 mod pins;
+mod pool_views;
 mod pools;
+mod ring_model;
+mod rings;
 mod signals;
 mod sizes;
 mod transfers;
+mod types;
 mod words;
 mod world;
 

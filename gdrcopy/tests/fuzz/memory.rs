@@ -106,6 +106,24 @@ impl Memory {
         change(part.unwrap_or_else(|| panic!("{len} bytes at {start:#x} are not the program's")))
     }
 
+    /// The model of a range.
+    #[track_caller]
+    pub(crate) fn bytes(&self, start: u64, len: usize) -> Vec<u8> {
+        self.with(start, len, |model| model.to_vec())
+    }
+
+    /// Changes the model as a write of the library changes memory.
+    #[track_caller]
+    pub(crate) fn set(&self, start: u64, bytes: &[u8]) {
+        self.with(start, bytes.len(), |model| model.copy_from_slice(bytes));
+    }
+
+    /// Writes to GPU memory as a GPU kernel does.
+    pub(crate) fn write(&self, start: u64, bytes: &[u8]) {
+        self.cuda.write(start, bytes);
+        self.set(start, bytes);
+    }
+
     /// Compares all GPU memory with the model.
     pub(crate) fn check(&self) {
         self.regions()

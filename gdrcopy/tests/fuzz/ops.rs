@@ -16,15 +16,17 @@ pub(crate) enum Kind {
     Pool,
     Cache,
     Transfer,
+    View,
 }
 
-pub(crate) const KINDS: [Kind; 6] = [
+pub(crate) const KINDS: [Kind; 7] = [
     Kind::Gdr,
     Kind::Pin,
     Kind::Mapped,
     Kind::Pool,
     Kind::Cache,
     Kind::Transfer,
+    Kind::View,
 ];
 
 /// Calls that make, use or end owners. What comes after one that maps memory has a slice of it, until `Leave`.
@@ -37,8 +39,17 @@ pub(crate) enum Call {
     Map,
     Info,
     DmaBuf,
+    Export,
     Unpin,
+    MapOwned,
     Unmap,
+    CloneMapped,
+    Methods,
+    Own,
+    PoolView,
+    PoolRing,
+    UseView,
+    CloneView,
     HostMemory,
     NewPool,
     PoolOfMemory,
@@ -69,6 +80,8 @@ pub(crate) enum Access {
     LoadAll,
     Array,
     ReadMany,
+    ReadVec,
+    Fill,
     Flush,
     BeginBatch,
     BatchWrite,
@@ -127,10 +140,12 @@ fn calls() -> impl Strategy<Value = Call> {
         8 => Just(Pin),
         10 => Just(Map),
         8 => Just(Alloc),
+        8 => select(&[MapOwned, MapOwned, CloneMapped]),
+        14 => select(&[Own, Own, Own, PoolView, PoolView, PoolRing, UseView, UseView, UseView, CloneView]),
         8 => select(&[Get, Get, NewPool, PoolOfMemory, NewTransfer, NewTransfer]),
         4 => select(&[Open, CloneGdr, Attributes, HostMemory, NewCache]),
-        6 => select(&[Info, DmaBuf, Unpin, Unmap, AllocZeroed, Trim, PoolReport, Invalidate, Clear, SetThreads]),
-        2 => Just(Leave),
+        6 => select(&[Info, DmaBuf, Export, Unpin, AllocZeroed, Trim, PoolReport, Invalidate, Clear, SetThreads]),
+        4 => select(&[Methods, Unmap, Leave, Leave]),
         1 => Just(Check),
         8 => select(&KINDS).prop_map(Drop),
         3 => select(&KINDS).prop_map(Forget),
@@ -141,7 +156,7 @@ fn accesses() -> impl Strategy<Value = Access> {
     use Access::*;
     prop_oneof![
         4 => select(&[Slice, SplitAt, Flush, RingBytes]),
-        8 => select(&[Write, Read, Array, ReadMany, Word, LoadAll]),
+        9 => select(&[Write, Read, Array, Array, ReadMany, Word, LoadAll, ReadVec, Fill]),
         8 => select(&[BeginBatch, BatchWrite, BatchWrite, BatchWrite, BatchStore, BatchStore, EndBatch]),
         4 => select(&[Flag, Counter, Ring]),
         4 => select(&[TransferRead, TransferWrite]),

@@ -5,10 +5,12 @@ use std::mem;
 use std::sync::Arc;
 
 use gdrcopy::memory::HostMemory;
+use gdrcopy::owned::OwnedSlice;
 use gdrcopy::pin_cache::CachedSlice;
-use gdrcopy::{Mapped as _, Mapping, PoolBuffer};
+use gdrcopy::{Mapped as _, MappedSlice, Mapping, OwnedMapping, PoolBuffer};
 
 use crate::access::Slice;
+use crate::given::Given;
 use crate::memory::Entry;
 use crate::ops::Args;
 
@@ -33,16 +35,36 @@ pub(crate) enum Owner {
     Mapping(Mapping),
     Buffer(PoolBuffer),
     Cached(CachedSlice),
+    Owned(OwnedMapping<Given>),
+    Slice(OwnedSlice),
 }
 
 impl Mapped {
+    pub(crate) fn new(owner: Owner, start: u64, len: usize) -> Mapped {
+        let _alive = Arc::new(());
+        Mapped {
+            owner,
+            start,
+            len,
+            _alive,
+            _host: None,
+        }
+    }
+
     pub(crate) fn slice(&self) -> Slice<'_> {
-        let mapped = match &self.owner {
+        Slice::new(self.as_slice(), self.start, self.len)
+    }
+}
+
+impl gdrcopy::Mapped for Mapped {
+    fn as_slice(&self) -> MappedSlice<'_> {
+        match &self.owner {
             Owner::Mapping(mapping) => mapping.as_slice(),
             Owner::Buffer(buffer) => buffer.as_slice(),
             Owner::Cached(cached) => cached.as_slice(),
-        };
-        Slice::new(mapped, self.start, self.len)
+            Owner::Owned(mapping) => mapping.as_slice(),
+            Owner::Slice(owned) => owned.as_slice(),
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn map_flag(data: u64) -> MapFlag {
     FLAGS[(data % 12).saturating_sub(8) as usize]
 }
 
-fn pin_flags(data: u64) -> PinFlags {
+pub(crate) fn pin_flags(data: u64) -> PinFlags {
     match data % 8 {
         6 => PinFlags::FORCE_PCIE,
         7 => PinFlags::FORCE_PCIE,
@@ -175,15 +175,12 @@ impl World {
             false => any_outcome(result),
         }?;
         assert_eq!(mapping.len(), len);
-        let alive = Arc::new(());
-        pinned.mapped = Arc::downgrade(&alive);
-        Some(Mapped {
-            owner: Owner::Mapping(mapping),
-            start: pinned.pin.address(),
-            len,
-            _alive: alive,
+        let mapped = Mapped {
             _host: pinned.host.clone(),
-        })
+            ..Mapped::new(Owner::Mapping(mapping), pinned.pin.address(), len)
+        };
+        pinned.mapped = Arc::downgrade(&mapped._alive);
+        Some(mapped)
     }
 
     pub(crate) fn info(&mut self, args: &Args) {
@@ -214,6 +211,36 @@ impl World {
         };
         calling!("pins[{}].dma_buf()", args.which);
         if let Some(export) = any_outcome(pin.dma_buf()) {
+            assert!(export.offset < 65536 && export.offset as usize + len <= export.len);
+        }
+    }
+
+    /// Exports any range, of the arena or not.
+    pub(crate) fn export(&mut self, args: &Args) {
+        let offset = args.sizes[0].of(ARENA) as u64;
+        let address = match args.data >> 4 & 3 {
+            0 => offset,
+            _ => self.arena.wrapping_add(offset),
+        };
+        let (len, flags) = (args.sizes[1].of(ARENA), pin_flags(args.data));
+        calling!("export_dma_buf({address:#x}, {len:#x}, {flags:?})");
+        let result = gdrcopy::export_dma_buf(address, len, flags);
+        let first = address.checked_sub(self.arena);
+        let pages = ARENA / 65536 * 65536;
+        let end = first.and_then(|first| (first as usize).checked_add(len));
+        // Whole pages of the arena can be exported everywhere, or nowhere.
+        let is_certain = flags == PinFlags::DEFAULT && end.is_some_and(|end| end <= pages);
+        let is_certain = is_certain && len > 0;
+        let is_outside = len == 0 || end.is_none_or(|end| end > 1 << 40);
+        let known = self.exports.filter(|_| is_certain);
+        let export = match known.or(is_outside.then_some(false)) {
+            Some(predicted) => outcome(predicted, result),
+            None => any_outcome(result),
+        };
+        if is_certain {
+            self.exports = Some(export.is_some());
+        }
+        if let Some(export) = export {
             assert!(export.offset < 65536 && export.offset as usize + len <= export.len);
         }
     }

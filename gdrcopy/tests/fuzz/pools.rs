@@ -19,16 +19,16 @@ const LIMIT: usize = 16 << 20;
 const MARGIN: usize = 4096;
 
 pub(crate) struct PoolOf {
-    pool: Pool,
+    pub(crate) pool: Pool,
     /// From 1 on.
-    number: usize,
+    pub(crate) number: usize,
     /// Whether it has an allocator, and pins and maps as works everywhere.
-    is_ordinary: bool,
+    pub(crate) is_ordinary: bool,
 }
 
 /// Gives pools memory that starts anywhere, between bytes that are others'.
 #[derive(Debug)]
-struct Lender {
+pub(crate) struct Lender {
     cuda: CudaAllocator,
     memory: Memory,
     /// Bytes from a GPU page to where the memory starts.
@@ -37,15 +37,15 @@ struct Lender {
 }
 
 #[derive(Debug)]
-struct Lent {
+pub(crate) struct Lent {
     _entry: Entry,
     _memory: Box<dyn DeviceMemory>,
-    start: u64,
+    pub(crate) start: u64,
     len: usize,
 }
 
 impl Lender {
-    fn lend(&self, len: usize) -> Result<Lent> {
+    pub(crate) fn lend(&self, len: usize) -> Result<Lent> {
         let whole = match len {
             ..=LIMIT => len + 2 * MARGIN + (1 << 16),
             // Has CUDA refuse what an emulated GPU might have.
@@ -55,7 +55,7 @@ impl Lender {
         let start = memory.address() + (MARGIN + self.skew) as u64;
         let given = start..start + len as u64;
         let _entry = self.memory.add(memory.address(), whole, given, self.pool);
-        list(format_args!("\n  the pool gets {start:#x}+{len:#x}"));
+        list(format_args!("\n  lent: {start:#x}+{len:#x}"));
         Ok(Lent {
             _entry,
             _memory: memory,
@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Where the memory of the next pool starts, which differs from GPU pages in every second one.
-    fn lender(&mut self, args: &Args) -> Lender {
+    pub(crate) fn lender(&mut self, args: &Args) -> Lender {
         let skews = [0, 1 << 16, 1, 64, 4096 + 8, 65535];
         Lender {
             cuda: self.allocator(),
@@ -148,7 +148,7 @@ impl World {
     }
 
     /// One of the pools. Made if there is none.
-    fn pool(&mut self, args: &Args) -> &PoolOf {
+    pub(crate) fn pool(&mut self, args: &Args) -> &PoolOf {
         if self.pools.is_empty() {
             self.new_pool(&Args { data: 0, ..*args });
         }
@@ -185,9 +185,18 @@ impl World {
         Some(self.buffer(buffer, len, number))
     }
 
-    /// Checks that the memory of a buffer is the pool's, and no other buffer's.
     fn buffer(&mut self, buffer: PoolBuffer, len: usize, pool: usize) -> Mapped {
         let start = buffer.device_address();
+        let _alive = self.claim(start, len, pool);
+        Mapped {
+            _alive,
+            ..Mapped::new(Owner::Buffer(buffer), start, len)
+        }
+    }
+
+    /// Checks that the memory of a buffer is the pool's, and no other buffer's. It is the buffer's until the result is
+    /// dropped.
+    pub(crate) fn claim(&mut self, start: u64, len: usize, pool: usize) -> Arc<()> {
         let range = start..start + len as u64;
         assert!(
             self.memory.is_of_pool(&range, pool),
@@ -203,13 +212,7 @@ impl World {
         }
         let alive = Arc::new(());
         self.buffers.push((range, pool, Arc::downgrade(&alive)));
-        Mapped {
-            owner: Owner::Buffer(buffer),
-            start,
-            len,
-            _alive: alive,
-            _host: None,
-        }
+        alive
     }
 
     pub(crate) fn trim(&mut self, args: &Args) {

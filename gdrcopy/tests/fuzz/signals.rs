@@ -1,238 +1,94 @@
-//! Flags, counters and rings, with garbage where the GPU's side would write.
+//! Flags and counters.
 #![forbid(unsafe_code)]
 
-use std::any::type_name;
-use std::fmt::Debug;
-use std::panic::catch_unwind;
 use std::time::Instant;
 
-use bytemuck::Pod;
-use gdrcopy::Error;
-use gdrcopy::signal::{Counter, Flag, Ring, RingReceiver, RingSender};
+use gdrcopy::signal::{Counter, CounterWriter, Flag};
 
 use crate::access::Slice;
-use crate::isolated::{any_outcome, calling, list, outcome, panic_outcome};
+use crate::isolated::{calling, outcome, panic_outcome};
 use crate::memory::Memory;
 use crate::ops::{Access, Args};
-use crate::sizes::Numbers;
-
-/// A message that no memory can hold two billion of.
-type Huge = [[[[u64; 4096]; 4096]; 4096]; 4];
-
-const SLOTS: [u32; 12] = [
-    0,
-    1,
-    2,
-    3,
-    4,
-    16,
-    64,
-    256,
-    1 << 20,
-    (1 << 31) - 1,
-    1 << 31,
-    u32::MAX,
-];
 
 pub(crate) fn access(slice: Slice<'_>, memory: &Memory, call: Access, args: &Args) {
-    let slots = SLOTS[args.data as usize % SLOTS.len()];
-    match call {
-        Access::Flag => flag(slice, memory, args),
-        Access::Counter => counter(slice, memory, args),
-        Access::RingBytes => {
-            ring_bytes::<u32>(slots);
-            ring_bytes::<[u64; 4096]>(slots);
-            ring_bytes::<Huge>(slots);
+    let offset = args.sizes[0].of(slice.len);
+    let (start, is_flag) = (
+        slice.start.wrapping_add(offset as u64),
+        matches!(call, Access::Flag),
+    );
+    let size = if is_flag { 4 } else { 8 };
+    let is_word = slice.has(offset, size) && slice.is_aligned(offset, size);
+    if is_flag {
+        calling!("Flag::new({slice}.word({offset:#x}))");
+        if let Some(word) = outcome(is_word, slice.mapped.word(offset)) {
+            use_flag(Flag::new(word), start, memory, args);
         }
-        _ => match args.data >> 8 & 3 {
-            0 => ring::<u32>(slice, memory, slots, args),
-            1 => ring::<[u32; 3]>(slice, memory, slots, args),
-            2 => ring::<[u64; 2]>(slice, memory, slots, args),
-            _ => ring::<[u64; 512]>(slice, memory, slots, args),
-        },
+    } else {
+        calling!("Counter::new({slice}.word({offset:#x}))");
+        if let Some(word) = outcome(is_word, slice.mapped.word(offset)) {
+            let counter = Counter::new(word);
+            let mut value = use_counter(counter, start, memory);
+            use_writer(&mut counter.writer(), &mut value, start, memory, args);
+            assert_eq!(use_counter(counter, start, memory), value);
+        }
     }
 }
 
-fn flag(slice: Slice<'_>, memory: &Memory, args: &Args) {
-    let (offset, value) = (args.sizes[0].of(slice.len), args.data as u32);
-    calling!("Flag::new({slice}.word({offset:#x}))");
-    let is_word = slice.has(offset, 4) && slice.is_aligned(offset, 4);
-    let Some(word) = outcome(is_word, slice.mapped.word(offset)) else {
-        return;
-    };
-    let flag = Flag::new(word);
+pub(crate) fn use_flag(flag: Flag<'_>, start: u64, memory: &Memory, args: &Args) {
+    let value = args.data as u32;
+    assert_eq!(flag.device_address(), start);
+    assert_eq!(flag.get().to_ne_bytes()[..], memory.bytes(start, 4));
     flag.set(value);
     assert_eq!(flag.get(), value);
     assert!(flag.wait(value, None).is_ok());
     assert!(flag.wait(!value, Instant::now()).is_err());
-    slice.written(memory, offset, &value.to_ne_bytes());
+    memory.set(start, &value.to_ne_bytes());
     if args.data >> 32 & 1 == 0 {
         flag.clear();
-        slice.written(memory, offset, &[0; 4]);
+        memory.set(start, &[0; 4]);
     }
 }
 
-fn counter(slice: Slice<'_>, memory: &Memory, args: &Args) {
-    let [at, next, more] = args.sizes;
-    let offset = at.of(slice.len);
-    calling!("Counter::new({slice}.word({offset:#x}))");
-    let is_word = slice.has(offset, 8) && slice.is_aligned(offset, 8);
-    let Some(word) = outcome(is_word, slice.mapped.word(offset)) else {
-        return;
-    };
-    let counter = Counter::new(word);
-    let model = slice.model(memory, offset, 8);
-    let mut value = u64::from_ne_bytes(model.try_into().expect("8 bytes"));
-    let mut writer = counter.writer();
-    assert_eq!((writer.value(), counter.get()), (value, value));
+/// Reads a counter, whose value it returns.
+pub(crate) fn use_counter(counter: Counter<'_>, start: u64, memory: &Memory) -> u64 {
+    let model = memory.bytes(start, 8);
+    let value = u64::from_ne_bytes(model.try_into().expect("8 bytes"));
+    assert_eq!((counter.device_address(), counter.get()), (start, value));
+    assert_eq!(counter.wait_for(value, None).ok(), Some(value));
+    let is_last = counter.wait_for(u64::MAX, Instant::now()).is_ok();
+    assert_eq!(is_last, value == u64::MAX);
+    value
+}
+
+/// Writes a counter, whose writer has this value.
+pub(crate) fn use_writer(
+    writer: &mut CounterWriter<'_>,
+    value: &mut u64,
+    start: u64,
+    memory: &Memory,
+    args: &Args,
+) {
+    let [_, next, more] = args.sizes;
+    assert_eq!(writer.value(), *value);
+    use_counter(writer.counter(), start, memory);
     let (next, more) = (
-        next.of(value as usize & 0xffff) as u64,
-        more.of(value as usize & 0xffff) as u64,
+        next.of(*value as usize & 0xffff) as u64,
+        more.of(*value as usize & 0xffff) as u64,
     );
     calling!("  at {value:#x}: .publish({next:#x})");
-    panic_outcome(next < value, || writer.publish(next));
-    value = value.max(next);
+    panic_outcome(next < *value, || writer.publish(next));
+    if next >= *value {
+        *value = next;
+        memory.set(start, &value.to_ne_bytes());
+    }
     calling!("  at {value:#x}: .add({more:#x})");
-    panic_outcome(value.checked_add(more).is_none(), || {
-        writer.add(more);
+    let sum = value.checked_add(more);
+    panic_outcome(sum.is_none(), || {
+        assert_eq!(Some(writer.add(more)), sum);
     });
-    value = value.checked_add(more).unwrap_or(value);
-    assert_eq!((writer.value(), counter.get()), (value, value));
-    assert_eq!(counter.wait_for(value, None).ok(), Some(value));
-    assert_eq!(
-        counter.wait_for(u64::MAX, Instant::now()).is_ok(),
-        value == u64::MAX
-    );
-    slice.written(memory, offset, &value.to_ne_bytes());
-}
-
-/// Bytes of a ring, as its documentation and its header have it: a line, the words in whole lines, the messages.
-fn bytes_of_ring<T>(slots: u32) -> u128 {
-    64 + (u128::from(slots) * 4).next_multiple_of(64) + u128::from(slots) * size_of::<T>() as u128
-}
-
-fn ring_bytes<T: Pod>(slots: u32) {
-    calling!("Ring::<{}>::bytes({slots})", type_name::<T>());
-    let model = bytes_of_ring::<T>(slots);
-    match catch_unwind(|| Ring::<T>::bytes(slots)) {
-        Ok(bytes) => {
-            list(format_args!(" = Ok({bytes:#x})\n"));
-            let most = usize::try_from(model).unwrap_or(usize::MAX);
-            assert_eq!(bytes, most, "the ring's {model:#x} bytes");
-        }
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().copied().unwrap_or_default();
-            assert!(usize::try_from(model).is_err(), "they fit");
-            assert!(
-                !text.starts_with("attempt to"),
-                "{text}: unchecked arithmetic"
-            );
-        }
+    if let Some(sum) = sum {
+        *value = sum;
+        memory.set(start, &sum.to_ne_bytes());
     }
-}
-
-/// A ring at the start of a slice, one of its ends, and another writer in its memory.
-fn ring<T: Pod + Debug + PartialEq>(slice: Slice<'_>, memory: &Memory, slots: u32, args: &Args) {
-    let (first, mut numbers) = ((args.data >> 16) as u32, Numbers(args.data));
-    calling!(
-        "Ring::<{}>::starting_at({slice}, {slots}, {first:#x})",
-        type_name::<T>()
-    );
-    let create = || Ring::<T>::starting_at(slice.mapped, slots, first);
-    if !slots.is_power_of_two() {
-        panic_outcome(true, || drop(create()));
-        return;
-    }
-    let bytes = bytes_of_ring::<T>(slots);
-    let fits = bytes <= slice.len as u128 && slice.is_aligned(0, 4);
-    let Some(ring) = outcome(fits, create()) else {
-        return;
-    };
-    let mut end = match args.which % 2 {
-        0 => End::Sender(ring.into_sender()),
-        _ => End::Receiver(ring.into_receiver()),
-    };
-    for _ in 0..numbers.below(20) {
-        if numbers.below(3) == 0 {
-            let (words, values) = (
-                bytes as usize / 4,
-                [0, 1, slots, first, u32::MAX, numbers.next() as u32],
-            );
-            // Most of what decides is near the start.
-            let span = [64, words][numbers.below(2)].min(words);
-            let word = numbers.below(span);
-            let value = values[numbers.below(6)].wrapping_add(numbers.below(3) as u32);
-            slice
-                .mapped
-                .write(4 * word, &value.to_ne_bytes())
-                .expect("inside");
-        }
-        end.step(&mut numbers);
-    }
-    match numbers.below(4) {
-        0 => std::mem::forget(end),
-        _ => drop(end),
-    }
-    // The ring may write all of its bytes, and no others.
-    let mut now = vec![0; bytes as usize];
-    slice.mapped.read(0, &mut now).expect("inside");
-    slice.written(memory, 0, &now);
-}
-
-enum End<'m, T> {
-    Sender(RingSender<'m, T>),
-    Receiver(RingReceiver<'m, T>),
-}
-
-impl<T: Pod + Debug + PartialEq> End<'_, T> {
-    fn step(&mut self, numbers: &mut Numbers) {
-        let mut messages = vec![T::zeroed(); numbers.below(300)];
-        let count = messages.len();
-        match (self, numbers.below(3)) {
-            (End::Sender(sender), 0) => {
-                calling!("  .wait_consumed()");
-                any(sender.wait_consumed(Instant::now()));
-            }
-            (End::Sender(sender), 1) => {
-                calling!("  .send()");
-                any(sender.send(&T::zeroed(), Instant::now()));
-            }
-            (End::Sender(sender), _) => {
-                calling!("  .try_send({count})");
-                let sent = any(sender.try_send(&messages));
-                assert!(sent.is_none_or(|sent| sent <= count));
-            }
-            (End::Receiver(receiver), 0) if count == 0 => {
-                calling!("  .receive(none)");
-                panic_outcome(true, || {
-                    let _ = receiver.receive(&mut [], Instant::now());
-                });
-            }
-            (End::Receiver(receiver), 0) => {
-                calling!("  .receive({count})");
-                let received = any(receiver.receive(&mut messages, Instant::now()));
-                assert!(received.is_none_or(|received| (1..=count).contains(&received)));
-            }
-            (End::Receiver(receiver), _) => {
-                calling!("  .try_receive({count})");
-                let received = any(receiver.try_receive(&mut messages)).unwrap_or(0);
-                assert!(received <= count);
-                assert!(
-                    messages[received..]
-                        .iter()
-                        .all(|message| *message == T::zeroed())
-                );
-            }
-        }
-    }
-}
-
-/// Garbage may only make calls report it, or wait.
-#[track_caller]
-fn any<T>(result: gdrcopy::Result<T>) -> Option<T> {
-    if let Err(error) = &result {
-        let is_expected = matches!(error, Error::RingCorrupted { .. } | Error::TimedOut);
-        assert!(is_expected, "{error:?}");
-    }
-    any_outcome(result)
+    assert_eq!(writer.value(), *value);
 }

@@ -1,6 +1,8 @@
 //! Lengths, offsets and counts: ordinary ones, those around the length in question, and extreme ones.
 #![forbid(unsafe_code)]
 
+use std::ops::{Bound, Range};
+
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -76,6 +78,32 @@ pub(crate) fn sizes() -> impl Strategy<Value = Size> {
         2 => (-2_isize..3).prop_map(Size::Beyond),
         1 => select(&HUGE).prop_map(Size::Exactly),
     ]
+}
+
+/// What ranges are asked for by.
+type Bounds = (Bound<usize>, Bound<usize>);
+
+/// Bounds of a range, and what they mean if that is inside of `len`.
+pub(crate) fn bounds([a, b]: [Size; 2], data: u64, len: usize) -> (Bounds, Option<Range<usize>>) {
+    let bound = |number: u64, at: usize| match number % 4 {
+        0 => Bound::Unbounded,
+        1 => Bound::Excluded(at),
+        _ => Bound::Included(at),
+    };
+    let (first, last) = (bound(data, a.of(len)), bound(data >> 2, b.of(len)));
+    let start = match first {
+        Bound::Unbounded => 0,
+        Bound::Included(at) => at as u128,
+        Bound::Excluded(at) => at as u128 + 1,
+    };
+    let end = match last {
+        Bound::Unbounded => len as u128,
+        Bound::Included(at) => at as u128 + 1,
+        Bound::Excluded(at) => at as u128,
+    };
+    let is_inside = start <= end && end <= len as u128;
+    let range = is_inside.then_some(start as usize..end as usize);
+    ((first, last), range)
 }
 
 /// A row of numbers that only depends on the first.

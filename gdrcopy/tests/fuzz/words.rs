@@ -1,67 +1,77 @@
-//! Words and arrays, of every type that could matter.
+//! Words of every type that could matter.
 #![forbid(unsafe_code)]
 
+use std::any::type_name;
 use std::fmt::Debug;
 use std::time::Instant;
 
-use bytemuck::{Pod, bytes_of, cast_slice, cast_slice_mut, pod_read_unaligned};
-use gdrcopy::Words;
+use bytemuck::{Pod, bytes_of};
+use gdrcopy::{Word, Words};
 
-use crate::access::{Context, Slice};
+use crate::access::Slice;
 use crate::isolated::{calling, outcome, panic_outcome};
-use crate::memory::noise;
-use crate::ops::{Access, Args};
+use crate::memory::Memory;
+use crate::ops::Args;
 use crate::sizes::Numbers;
+use crate::types::{Pair, assert_bits, value};
 
-pub(crate) fn access(slice: Slice<'_>, context: &mut Context<'_>, call: Access, args: &Args) {
-    let kind = args.data >> 4;
-    match call {
-        Access::Word => match kind % 6 {
-            0 => word::<u8>(slice, context, args),
-            1 => word::<i16>(slice, context, args),
-            2 => word::<u32>(slice, context, args),
-            3 => word::<u64>(slice, context, args),
-            4 => word::<f32>(slice, context, args),
-            _ => word::<f64>(slice, context, args),
-        },
-        Access::LoadAll => match kind % 4 {
-            0 => load_all::<u8>(slice, context, args),
-            1 => load_all::<u16>(slice, context, args),
-            2 => load_all::<f32>(slice, context, args),
-            _ => load_all::<u64>(slice, context, args),
-        },
-        _ => match kind % 6 {
-            0 => array::<u8>(slice, context, args),
-            1 => array::<[u8; 3]>(slice, context, args),
-            2 => array::<u64>(slice, context, args),
-            3 => array::<[u64; 512]>(slice, context, args),
-            4 => array::<[u64; 0]>(slice, context, args),
-            _ => array::<u32>(slice, context, args),
-        },
+pub(crate) fn access(slice: Slice<'_>, memory: &Memory, args: &Args) {
+    match (args.data >> 4) % 12 {
+        0 => word::<u8>(slice, memory, args),
+        1 => word::<i16>(slice, memory, args),
+        2 => word::<u32>(slice, memory, args),
+        3 => word::<u64>(slice, memory, args),
+        4 => word::<f32>(slice, memory, args),
+        5 => word::<f64>(slice, memory, args),
+        6 => word::<[u8; 1]>(slice, memory, args),
+        7 => word::<[u8; 2]>(slice, memory, args),
+        8 => word::<[u8; 4]>(slice, memory, args),
+        9 => word::<[u8; 8]>(slice, memory, args),
+        10 => word::<[u16; 4]>(slice, memory, args),
+        _ => word::<Pair>(slice, memory, args),
     }
 }
 
-fn value<T: Pod>(seed: u64) -> T {
-    pod_read_unaligned(&noise(seed, size_of::<T>()))
+/// Words of these slices, which may be of different mappings.
+pub(crate) fn many(slices: [Slice<'_>; 2], memory: &Memory, args: &Args) {
+    match (args.data >> 4) % 6 {
+        0 => load_all::<u8>(slices, memory, args),
+        1 => load_all::<u16>(slices, memory, args),
+        2 => load_all::<f32>(slices, memory, args),
+        3 => load_all::<Pair>(slices, memory, args),
+        4 => load_all::<[u8; 8]>(slices, memory, args),
+        _ => load_all::<u64>(slices, memory, args),
+    }
 }
 
-/// Of floats, the bits matter.
-#[track_caller]
-fn assert_bits<T: Pod>(found: &T, model: &[u8]) {
-    assert_eq!(bytes_of(found), model);
-}
-
-fn word<T: Pod + Debug>(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
+fn word<T: Pod + Debug>(slice: Slice<'_>, memory: &Memory, args: &Args) {
     let (offset, size) = (args.sizes[0].of(slice.len), size_of::<T>());
-    calling!(
-        "{slice}.word::<{}>({offset:#x})",
-        std::any::type_name::<T>()
-    );
+    calling!("{slice}.word::<{}>({offset:#x})", type_name::<T>());
     let is_word = slice.has(offset, size) && slice.is_aligned(offset, size);
-    let Some(word) = outcome(is_word, slice.mapped.word::<T>(offset)) else {
-        return;
-    };
-    let model = slice.model(context.memory, offset, size);
+    if let Some(word) = outcome(is_word, slice.mapped.word::<T>(offset)) {
+        use_word(word, slice.start + offset as u64, memory, args.data);
+    }
+    let count = slice.len / size;
+    let index = args.sizes[1].of(count);
+    calling!(
+        "{slice}.array::<{}>(0, {count:#x}).word({index:#x})",
+        type_name::<T>()
+    );
+    let array = slice.mapped.array::<T>(0, count).expect("inside");
+    let is_word = index < count && slice.is_aligned(0, size);
+    if let Some(word) = outcome(is_word, array.word(index)) {
+        use_word(
+            word,
+            slice.start + (index * size) as u64,
+            memory,
+            !args.data,
+        );
+    }
+}
+
+pub(crate) fn use_word<T: Pod + Debug>(word: Word<'_, T>, start: u64, memory: &Memory, data: u64) {
+    assert_eq!(word.device_address(), start);
+    let model = memory.bytes(start, size_of::<T>());
     assert_bits(&word.load(), &model);
     let seen = word
         .spin_until(|_| true, None)
@@ -69,87 +79,51 @@ fn word<T: Pod + Debug>(slice: Slice<'_>, context: &mut Context<'_>, args: &Args
     assert_bits(&seen, &model);
     let late = word.spin_until(|_| false, Instant::now());
     assert!(late.is_err(), "{late:?}");
-    let new: T = value(args.data);
+    let new: T = value(data);
     word.store(new);
-    slice.written(context.memory, offset, bytes_of(&new));
+    memory.set(start, bytes_of(&new));
     assert_bits(&word.load(), bytes_of(&new));
 }
 
-/// Up to 70 words, aligned and inside, in places that may be the same.
-fn load_all<T: Pod>(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
+/// Many words, aligned and inside, in places that may be the same.
+fn load_all<T: Pod>(slices: [Slice<'_>; 2], memory: &Memory, args: &Args) {
     let (size, mut numbers) = (size_of::<T>(), Numbers(args.data));
-    let first = slice.start.next_multiple_of(size as u64) - slice.start;
-    let places = slice.len.saturating_sub(first as usize) / size;
-    let span = args.sizes[0].inside(places);
-    let count = if span == 0 { 0 } else { numbers.below(70) };
-    let offsets: Vec<_> = (0..count)
-        .map(|_| first as usize + numbers.below(span) * size)
-        .collect();
-    let places = args.sizes[1].of(count).min(100);
-    calling!("{places} values of words of {size} bytes at {slice}{offsets:x?}");
+    let counts = [
+        numbers.below(70),
+        255 + numbers.below(4),
+        1023 + numbers.below(4),
+        numbers.below(2500),
+    ];
+    let count = counts[numbers.below(4)];
+    let mut offsets = Vec::new();
+    for _ in 0..count {
+        let slice = slices[numbers.below(2)];
+        let first = (slice.start.next_multiple_of(size as u64) - slice.start) as usize;
+        let span = args.sizes[0].inside(slice.len.saturating_sub(first) / size);
+        if span > 0 {
+            offsets.push((slice, first + numbers.below(span) * size));
+        }
+    }
+    let count = offsets.len();
+    let places = match numbers.below(4) {
+        0 => args.sizes[1].of(count).min(3000),
+        _ => count,
+    };
+    let [one, other] = slices;
+    calling!("{places} values of {count} words of {size} bytes at {one} and {other}");
     let words = offsets
         .iter()
-        .map(|&offset| slice.mapped.word::<T>(offset).expect("a word"));
+        .map(|(slice, offset)| slice.mapped.word::<T>(*offset).expect("a word"));
     let words: Words<'_, T> = words.collect();
     assert_eq!((words.len(), words.is_empty()), (count, count == 0));
-    let mut values: Vec<T> = (0..places).map(|_| value(1)).collect();
-    panic_outcome(places != count, || words.load_all(&mut values));
+    // Those before and behind are no one's.
+    let untouched: T = value(1);
+    let mut values = vec![untouched; places + 2];
+    panic_outcome(places != count, || words.load_all(&mut values[1..=places]));
     let is_equal = places == count;
-    for (found, &offset) in values.iter().zip(&offsets).filter(|_| is_equal) {
-        assert_bits(found, &slice.model(context.memory, offset, size));
+    for (found, (slice, offset)) in values[1..].iter().zip(&offsets).filter(|_| is_equal) {
+        assert_bits(found, &slice.model(memory, *offset, size));
     }
-}
-
-fn array<T: Pod>(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
-    let [at, many, few] = args.sizes;
-    let (offset, size) = (at.of(slice.len), size_of::<T>());
-    let len = many.of(slice.len.saturating_sub(offset) / size.max(1));
-    calling!(
-        "{slice}.array::<{}>({offset:#x}, {len:#x})",
-        std::any::type_name::<T>()
-    );
-    let is_inside =
-        (len as u128 * size as u128) <= slice.len as u128 && slice.has(offset, len * size);
-    let Some(array) = outcome(is_inside, slice.mapped.array::<T>(offset, len)) else {
-        return;
-    };
-    let elements = Slice::new(array.as_bytes(), slice.start + offset as u64, len * size);
-    let index = few.of(len);
-    let count = (args.data as usize % 300).min(len);
-    let fits = |count: usize| index <= len && count <= len - index;
-    let memory = context.memory;
-
-    calling!("  .get({index:#x})");
-    if let Some(found) = outcome(fits(1), array.get(index)) {
-        assert_bits(&found, &elements.model(memory, index * size, size));
-    }
-    calling!("  .set({index:#x})");
-    let new: T = value(args.data);
-    if outcome(fits(1), array.set(index, new)).is_some() {
-        elements.written(memory, index * size, bytes_of(&new));
-    }
-    calling!("  .write({index:#x}, {count})");
-    let mut values = vec![new; count];
-    if outcome(fits(count), array.write(index, &values)).is_some() {
-        elements.written(memory, index * size, cast_or_empty(&values));
-    }
-    calling!("  .read({index:#x}, {count})");
-    let before = values.clone();
-    if size > 0 {
-        cast_slice_mut::<T, u8>(&mut values).fill(0x5a);
-    }
-    if outcome(fits(count), array.read(index, &mut values)).is_some() {
-        assert_eq!(cast_or_empty(&values), cast_or_empty(&before));
-    } else {
-        assert!(cast_or_empty(&values).iter().all(|&byte| byte == 0x5a));
-    }
-}
-
-/// The bytes of values that may have none.
-fn cast_or_empty<T: Pod>(values: &[T]) -> &[u8] {
-    if size_of::<T>() == 0 {
-        &[]
-    } else {
-        cast_slice(values)
-    }
+    assert_bits(&values[0], bytes_of(&untouched));
+    assert_bits(&values[places + 1], bytes_of(&untouched));
 }

@@ -12,11 +12,13 @@ use gdrcopy::memory::CudaAllocator;
 use crate::access::{Borrowed, Context, Slice, access};
 use crate::caches::Cache;
 use crate::cuda::Cuda;
+use crate::given::Watch;
 use crate::host::Host;
 use crate::isolated::{calling, list, outcome};
 use crate::memory::Memory;
 use crate::ops::{Access, Args, Call, KINDS, Kind, Op, Sequence};
-use crate::owners::{Mapped, Owner, discard, take};
+use crate::owned::OwnedView;
+use crate::owners::{Mapped, discard};
 use crate::pins::{Connection, Pinned};
 use crate::pools::PoolOf;
 
@@ -30,10 +32,15 @@ pub(crate) struct World {
     pub(crate) allocator: Option<CudaAllocator>,
     pub(crate) gdrs: Vec<Connection>,
     pub(crate) pins: Vec<Pinned>,
-    mapped: Vec<Arc<Mapped>>,
+    pub(crate) mapped: Vec<Arc<Mapped>>,
     pub(crate) pools: Vec<PoolOf>,
     pub(crate) caches: Vec<Cache>,
     pub(crate) transfers: Vec<Arc<Transfer>>,
+    pub(crate) views: Vec<OwnedView>,
+    /// Of all memory that was given away.
+    pub(crate) watches: Vec<Arc<Watch>>,
+    /// Whether dma-bufs can be exported, once that is known.
+    pub(crate) exports: Option<bool>,
     /// The buffers of all pools.
     pub(crate) buffers: Vec<(Range<u64>, usize, Weak<()>)>,
     pub(crate) pools_made: usize,
@@ -65,6 +72,9 @@ pub(crate) fn run(sequence: &Sequence) {
         pools: Vec::new(),
         caches: Vec::new(),
         transfers: Vec::new(),
+        views: Vec::new(),
+        watches: Vec::new(),
+        exports: None,
         buffers: Vec::new(),
         pools_made: 0,
         has_forgotten: false,
@@ -163,7 +173,16 @@ impl World {
             Call::Info => self.info(args),
             Call::DmaBuf => self.dma_buf(args),
             Call::Unpin => self.unpin(args),
-            Call::Unmap => self.unmap(args),
+            Call::Export => self.export(args),
+            Call::MapOwned => return self.map_owned(args),
+            Call::Unmap => return self.unmap(args),
+            Call::CloneMapped => return self.clone_mapped(args),
+            Call::Methods => self.methods(args),
+            Call::Own => return self.own(args),
+            Call::PoolView => self.pool_view(args),
+            Call::PoolRing => self.pool_ring(args),
+            Call::UseView => self.use_view(args),
+            Call::CloneView => self.clone_view(args),
             Call::HostMemory => self.pin_host_memory(args),
             Call::NewPool => self.new_pool(args),
             Call::PoolOfMemory => self.pool_of_memory(args),
@@ -189,21 +208,6 @@ impl World {
         None
     }
 
-    fn unmap(&mut self, args: &Args) {
-        let Some(mapped) = take(&mut self.mapped, args) else {
-            return;
-        };
-        // Otherwise it is borrowed: the owner drops it later.
-        if let Ok(Mapped {
-            owner: Owner::Mapping(mapping),
-            ..
-        }) = Arc::try_unwrap(mapped)
-        {
-            calling!("{:#x}: unmap()", mapping.device_address());
-            outcome(true, mapping.unmap().map_err(|(_, error)| error));
-        }
-    }
-
     fn remove(&mut self, kind: Kind, args: &Args, forget: bool) {
         let is_some = match kind {
             Kind::Gdr => discard(&mut self.gdrs, args, forget),
@@ -212,6 +216,7 @@ impl World {
             Kind::Pool => discard(&mut self.pools, args, forget),
             Kind::Cache => discard(&mut self.caches, args, forget),
             Kind::Transfer => discard(&mut self.transfers, args, forget),
+            Kind::View => discard(&mut self.views, args, forget),
         };
         if is_some {
             list(format_args!(
@@ -232,21 +237,24 @@ impl World {
             match kind {
                 Kind::Gdr => self.gdrs.clear(),
                 Kind::Pin => self.pins.clear(),
-                Kind::Mapped => self.mapped.clear(),
+                Kind::Mapped => self.end_mapped(),
                 Kind::Pool => self.pools.clear(),
                 Kind::Cache => self.caches.clear(),
                 Kind::Transfer => self.transfers.clear(),
+                Kind::View => self.views.clear(),
             }
         }
         self.memory.check();
         if !self.has_forgotten {
             assert_eq!(pins(), 0, "pins are left");
+            let mut drops = self.watches.iter().map(|watch| watch.drops());
+            assert!(drops.all(|drops| drops == 1), "given memory is left");
         }
     }
 }
 
 /// Page tables that gdremu has pinned for this process.
-fn pins() -> i64 {
+pub(crate) fn pins() -> i64 {
     // SAFETY: gdremu exports it with this type.
     unsafe {
         let pins = libc::dlsym(libc::RTLD_DEFAULT, c"gdremu_pins".as_ptr());

@@ -1,0 +1,174 @@
+//! Memory that is given to `Gdr::map_owned`.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use gdrcopy::memory::{DeviceMemory, MapOptions};
+use gdrcopy::{MapFlag, Mapped as _, OwnedMapping, PinFlags};
+
+use crate::isolated::{any_outcome, calling, list, outcome};
+use crate::ops::Args;
+use crate::owners::{Mapped, Owner, take};
+use crate::pins::{map_flag, pin_flags};
+use crate::pools::Lent;
+use crate::world::{ARENA, World, pins};
+
+/// A part of the arena, or of an allocation of its own.
+#[derive(Debug)]
+pub(crate) struct Given {
+    start: u64,
+    len: usize,
+    watch: Arc<Watch>,
+    _lent: Option<Lent>,
+}
+
+/// What became of given memory.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// CPU address of its mapping, if it is mapped.
+    mapped_at: AtomicUsize,
+    drops: AtomicUsize,
+}
+
+impl Watch {
+    pub(crate) fn drops(&self) -> usize {
+        self.drops.load(Ordering::Relaxed)
+    }
+}
+
+// SAFETY: the arena is never freed, the allocation after this. The test accesses both by CUDA and this crate only.
+unsafe impl DeviceMemory for Given {
+    fn address(&self) -> u64 {
+        self.start
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        // A failed check while another one unwinds would end the process before the first is reported.
+        if !thread::panicking() {
+            let drops = self.watch.drops.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(drops, 0, "{self:x?} was freed before");
+            let mapped_at = self.watch.mapped_at.load(Ordering::Relaxed);
+            assert!(
+                !is_mapped(mapped_at),
+                "{self:x?} is freed while it is mapped"
+            );
+        }
+    }
+}
+
+fn is_mapped(address: usize) -> bool {
+    let mut resident = 0;
+    // SAFETY: only asks about one page, for which there is one byte.
+    unsafe { libc::mincore((address & !4095) as *mut _, 4096, &mut resident) == 0 }
+}
+
+impl World {
+    /// Maps memory and gives it away.
+    pub(crate) fn map_owned(&mut self, args: &Args) -> Option<Mapped> {
+        let offset = args.sizes[0].inside(ARENA);
+        let len = args.sizes[1].inside(ARENA - offset);
+        let (mut start, mut lent) = (self.arena + offset as u64, None);
+        if args.data & 1 == 0 {
+            let memory = self.lender(args).lend(len).expect("little");
+            start = memory.start;
+            lent = Some(memory);
+        }
+        let watch = Arc::new(Watch::default());
+        self.watches.push(Arc::clone(&watch));
+        let given = Given {
+            start,
+            len,
+            watch,
+            _lent: lent,
+        };
+        self.map_given(given, args)
+    }
+
+    fn map_given(&mut self, given: Given, args: &Args) -> Option<Mapped> {
+        let (start, len, watch) = (given.start, given.len, Arc::clone(&given.watch));
+        let (pin_flags, map_flag) = (pin_flags(args.data >> 8), map_flag(args.data >> 16));
+        let options = MapOptions::default()
+            .pin_flags(pin_flags)
+            .map_flag(map_flag);
+        let gdr = self.gdr(args);
+        calling!("map_owned({start:#x}+{len:#x}, {options:?})");
+        let is_ordinary = (pin_flags, map_flag) == (PinFlags::DEFAULT, MapFlag::Default);
+        let result = gdr.map_owned(given, options);
+        let mapping = match is_ordinary || len == 0 {
+            true => outcome(len > 0, result),
+            false => any_outcome(result),
+        };
+        assert_eq!(watch.drops(), usize::from(mapping.is_none()));
+        let mapping = mapping?;
+        assert_eq!((mapping.device_address(), mapping.len()), (start, len));
+        let address = mapping.as_slice().as_mut_ptr().addr();
+        assert!(is_mapped(address));
+        watch.mapped_at.store(address, Ordering::Relaxed);
+        Some(Mapped::new(Owner::Owned(mapping), start, len))
+    }
+
+    /// Ends a mapping, unless it is borrowed: then the owner drops it later. Given memory is mapped again.
+    pub(crate) fn unmap(&mut self, args: &Args) -> Option<Mapped> {
+        let mapped = take(&mut self.mapped, args)?;
+        // What else it has is dropped after the owner.
+        let mapped = Arc::try_unwrap(mapped).ok()?;
+        match mapped.owner {
+            Owner::Mapping(mapping) => {
+                calling!("{:#x}: unmap()", mapping.device_address());
+                outcome(true, mapping.unmap().map_err(|(_, error)| error));
+                None
+            }
+            Owner::Owned(mapping) => self.end_owned(mapping, args),
+            _ => None,
+        }
+    }
+
+    /// Ends all that is mapped, in every second place as [`World::unmap`] does.
+    pub(crate) fn end_mapped(&mut self) {
+        for (number, mapped) in mem::take(&mut self.mapped).into_iter().enumerate() {
+            let Ok(mapped) = Arc::try_unwrap(mapped) else {
+                continue;
+            };
+            if number % 2 == 0
+                && let Owner::Owned(mapping) = mapped.owner
+            {
+                drop(self.unmap_owned(mapping));
+            }
+        }
+    }
+
+    fn end_owned(&mut self, mapping: OwnedMapping<Given>, args: &Args) -> Option<Mapped> {
+        let given = self.unmap_owned(mapping);
+        if args.data & 1 == 0 {
+            return self.map_given(given, args);
+        }
+        let watch = Arc::clone(&given.watch);
+        list(format_args!("drop its memory\n"));
+        drop(given);
+        assert_eq!(watch.drops(), 1);
+        None
+    }
+
+    fn unmap_owned(&self, mapping: OwnedMapping<Given>) -> Given {
+        let (start, len, before) = (mapping.device_address(), mapping.len(), pins());
+        calling!("{start:#x}: into_memory()");
+        let memory = mapping.into_memory().map_err(|(_, error)| error);
+        let given = outcome(true, memory).expect("predicted");
+        assert_eq!(
+            (given.start, given.len, given.watch.drops()),
+            (start, len, 0)
+        );
+        // Dma-bufs are no pins of gdrdrv's.
+        assert!(pins() < before || before == 0, "still pinned");
+        assert!(!is_mapped(given.watch.mapped_at.swap(0, Ordering::Relaxed)));
+        given
+    }
+}

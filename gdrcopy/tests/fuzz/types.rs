@@ -1,0 +1,40 @@
+//! Plain data of every kind that could matter.
+
+use bytemuck::{Pod, Zeroable, bytes_of, cast_slice, pod_read_unaligned};
+
+use crate::memory::noise;
+
+/// A struct that is a word.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Pair {
+    first: u16,
+    second: i16,
+}
+
+// SAFETY: all bits zero are a value of each field.
+unsafe impl Zeroable for Pair {}
+// SAFETY: two fields of 2 bytes: there is no padding, and all bits are values.
+unsafe impl Pod for Pair {}
+
+/// A message that no memory can hold two billion of.
+pub(crate) type Huge = [[[[u64; 4096]; 4096]; 4096]; 4];
+
+pub(crate) fn value<T: Pod>(seed: u64) -> T {
+    pod_read_unaligned(&noise(seed, size_of::<T>()))
+}
+
+/// Of floats, the bits matter.
+#[track_caller]
+pub(crate) fn assert_bits<T: Pod>(found: &T, model: &[u8]) {
+    assert!(bytes_of(found) == model, "another's bytes");
+}
+
+/// The bytes of values that may have none.
+pub(crate) fn cast_or_empty<T: Pod>(values: &[T]) -> &[u8] {
+    if size_of::<T>() == 0 {
+        &[]
+    } else {
+        cast_slice(values)
+    }
+}
