@@ -117,8 +117,5 @@ impl Pin {
 /// [`Error::Cuda`] with CUDA's answer: `EINVAL` for memory of a pool, host memory, or if the pages around the
 /// bytes are not of the same allocation.
 pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
-    if len == 0 {
-        return Err(Error::EmptyRange);
-    }
     pin::export_dma_buf(address, len, flags)
 }
