@@ -135,6 +135,8 @@ fn update_tree(tree: &Path) {
     ]);
     let names = succeed(git.current_dir(root())).stdout;
     let names = String::from_utf8(names).expect("names in UTF-8");
+    let wanted = names.split_terminator('\0').map(|name| tree.join(name));
+    remove_others(tree, &wanted.collect());
     for name in names.split_terminator('\0') {
         let (from, to) = (root().join(name), tree.join(name));
         if let Ok(target) = fs::read_link(&from) {
@@ -148,6 +150,18 @@ fn update_tree(tree: &Path) {
         if fs::read(&to).ok().as_ref() != Some(&content) {
             fs::create_dir_all(to.parent().expect("a directory")).expect("writable");
             fs::copy(&from, &to).expect("writable");
+        }
+    }
+}
+
+/// Removes the files below a directory that are not wanted: they were moved or deleted since the tree was made.
+fn remove_others(directory: &Path, wanted: &BTreeSet<PathBuf>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_others(&path, wanted);
+        } else if !wanted.contains(&path) {
+            fs::remove_file(&path).expect("writable");
         }
     }
 }
