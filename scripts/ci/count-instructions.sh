@@ -106,7 +106,7 @@ array_set 39
 batch_of_lines 656
 batch_of_words 162
 gather_of_words 374
-gather_of_lines 1640
+gather_of_lines 1666
 ring_send 231
-ring_receive 690
+ring_receive 681
 END
