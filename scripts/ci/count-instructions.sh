@@ -105,8 +105,8 @@ buffer_write_64 79
 array_set 39
 batch_of_lines 656
 batch_of_words 162
-gather_of_words 374
-gather_of_lines 1666
+gather_of_words 371
+gather_of_lines 1662
 ring_send 231
-ring_receive 681
+ring_receive 679
 END

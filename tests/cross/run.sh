@@ -94,7 +94,7 @@ check_gather() {
         !inside || NF < 3 { next }
         $3 == "ldp" && $4 ~ /^q/ { loads++ }
         { instructions++ }
-        loads && $3 ~ /^b\.ne/ { print instructions, loads; exit }')
+        loads && $3 ~ /^(b\.ne|cbnz)/ { print instructions, loads; exit }')
     set -- "$1" "$2" "$3" $found
     lines=$(($5 / 2))
     # Some come before the loop.

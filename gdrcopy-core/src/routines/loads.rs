@@ -89,10 +89,12 @@ pub(super) unsafe fn listed<const BLOCK: usize, const UNROLLED: usize>(
     copy_block: BlockFn,
 ) {
     let start = |address: *const u8| address.map_addr(|address| address & !(BLOCK - 1));
-    let (turns, rest) = blocks.as_chunks::<UNROLLED>();
+    // Not as_chunks: tests/cross compiles this with Rust 1.85 for POWER.
+    let turns = blocks.chunks_exact(UNROLLED);
+    let (count, rest) = (turns.len(), turns.remainder());
     // SAFETY: contract of this function.
     unsafe {
-        for (turn, blocks) in turns.iter().enumerate() {
+        for (turn, blocks) in turns.enumerate() {
             let buffer = buffer.add(turn * UNROLLED * BLOCK);
             for part in 0..LINE / BLOCK {
                 for n in (part..UNROLLED).step_by(LINE / BLOCK) {
@@ -100,7 +102,7 @@ pub(super) unsafe fn listed<const BLOCK: usize, const UNROLLED: usize>(
                 }
             }
         }
-        let buffer = buffer.add(turns.len() * UNROLLED * BLOCK);
+        let buffer = buffer.add(count * UNROLLED * BLOCK);
         for (n, &block) in rest.iter().enumerate() {
             copy_block(buffer.add(n * BLOCK), start(block));
         }
