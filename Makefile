@@ -87,7 +87,7 @@ test: lib emulator $(watched) ## Runs the tests for everyday work.
 	scripts/ci/check-symbols.sh build/lib/$(shared)
 	scripts/ci/check-preload.sh
 	$(watched) $(CARGO) test --workspace --lib --bins
-	MODEL_CALLS=2000 $(watched) $(CARGO) test --package libgdrapi --package gdrcopy --package gdrcopy-tools --tests
+	MODEL_CALLS=2000 $(watched) $(CARGO) test --package libgdrapi --package gdrcopy-core --package gdrcopy --package gdrcopy-tools --tests
 	$(c_programs) linked::default::,preloaded::,linked::dmabuf::,sanity::default::,sanity::dmabuf::
 
 # Calls that the model-based test makes in each of its nine runs: a million in all.
