@@ -21,14 +21,25 @@ int gdr_info_enabled;
 module_param_named(info_enabled, gdr_info_enabled, int, 0444);
 MODULE_PARM_DESC(info_enabled, "log why calls fail (default 0)");
 
+unsigned int gdr_max_pins;
+module_param_named(max_pins, gdr_max_pins, uint, 0644);
+MODULE_PARM_DESC(max_pins, "most pins of a process (default 0: no limit)");
+
+unsigned int gdr_max_pinned_mib;
+module_param_named(max_pinned_mib, gdr_max_pinned_mib, uint, 0644);
+MODULE_PARM_DESC(max_pinned_mib, "most GPU memory that a process can have pinned, in MiB (default 0: no limit)");
+
 static int gdr_open(struct inode *inode, struct file *filp)
 {
 	struct gdr_file *file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
 
 	if (!file)
 		return -ENOMEM;
-	file->owner = current->tgid;
-	file->owner_start = current->group_leader->start_boottime;
+	file->owner = gdr_owner_open();
+	if (!file->owner) {
+		kfree(file);
+		return -ENOMEM;
+	}
 	mutex_init(&file->lock);
 	xa_init(&file->pins);
 
@@ -39,6 +50,7 @@ static int gdr_open(struct inode *inode, struct file *filp)
 	filp->f_mapping = &file->mapping;
 
 	filp->private_data = file;
+	gdr_pin_settle();
 	return 0;
 }
 
@@ -62,6 +74,7 @@ static int gdr_release(struct inode *inode, struct file *filp)
 
 	gdr_pin_remove_all(file);
 	xa_destroy(&file->pins);
+	gdr_owner_close(file->owner);
 	kfree(file);
 	return 0;
 }
@@ -115,8 +128,7 @@ static void __exit gdr_exit(void)
 	misc_deregister(&gdr_device);
 	unregister_chrdev(gdr_major, KBUILD_MODNAME);
 	gdr_proc_remove();
-	if (gdr_pages_tables())
-		pr_err("%d page tables were not returned to the GPU driver\n", gdr_pages_tables());
+	gdr_pin_exit();
 }
 
 module_init(gdr_init);

@@ -108,12 +108,11 @@ static pgprot_t gdr_protection(u32 type, pgprot_t protection)
 	}
 }
 
-/* The current mapping type of a pin. */
+/* The current mapping type of a pin. It can become mapped only under file->lock. */
 u32 gdr_map_type(struct gdr_pin *pin)
 {
 	u32 type = GDRDRV_MAPPING_TYPE_NONE;
 
-	lockdep_assert_held(&pin->file->lock);
 	down_read(&pin->gate);
 	if (pin->live && atomic_read(&pin->vmas))
 		type = pin->mapping_type;

@@ -16,6 +16,7 @@ static struct proc_dir_entry *gdr_proc;
 
 static int gdr_show_params(struct seq_file *out, void *unused)
 {
+	gdr_pin_settle();
 	seq_printf(out, "Version: %d.%d\n", GDRDRV_MAJOR_VERSION, GDRDRV_MINOR_VERSION);
 	seq_printf(out, "Built for NVIDIA driver flavor: %s\n", GDR_FLAVOR);
 	seq_printf(out, "Use persistent mapping: %s\n", gdr_pages_can_persist() ? "yes" : "no");
@@ -26,6 +27,7 @@ static int gdr_show_params(struct seq_file *out, void *unused)
 
 static int gdr_show_refcount(struct seq_file *out, void *unused)
 {
+	gdr_pin_settle();
 	seq_printf(out, "%d\n", gdr_pages_tables());
 	return 0;
 }
