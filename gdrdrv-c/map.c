@@ -223,6 +223,10 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 		gdr_info("mappings of GPU memory must be shared: pass MAP_SHARED");
 		return -EINVAL;
 	}
+	if (vma->vm_flags & VM_EXEC) {
+		gdr_info("GPU memory holds no programs of the CPU: map it without PROT_EXEC");
+		return -EACCES;
+	}
 	if (pin->offset) {
 		gdr_info("handle %#llx cannot be mapped: its address is not a multiple of 64 KiB", pin->handle);
 		return -EINVAL;
@@ -237,7 +241,7 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 		gdr_reserve_wc(pin);
 	vma->vm_page_prot = gdr_protection(type, vma->vm_page_prot);
 	vma->vm_private_data = pin;
-	gdr_set_vm_flags(vma, vma->vm_flags | VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	gdr_set_vm_flags(vma, (vma->vm_flags & ~VM_MAYEXEC) | VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
 	if (pin->persistent && (pin->wc_reserved || type != GDRDRV_MAPPING_TYPE_WC)) {
 		err = gdr_fill_at_once(vma);
 		if (err)
