@@ -97,6 +97,8 @@ struct gdr_pin {
 
 /* main.c */
 
+#define GDR_IMPLEMENTATION "gdrapi gdrdrv-c 2.6.0"
+
 extern bool gdr_use_persistent_mapping;
 extern int gdr_dbg_enabled;
 extern int gdr_info_enabled;

@@ -29,6 +29,10 @@ unsigned int gdr_max_pinned_mib;
 module_param_named(max_pinned_mib, gdr_max_pinned_mib, uint, 0644);
 MODULE_PARM_DESC(max_pinned_mib, "most GPU memory that a process can have pinned, in MiB (default 0: no limit)");
 
+static ushort gdr_mode = 0666; /* safe: the GPU driver gives a process access only to its own GPU memory */
+module_param_named(mode, gdr_mode, ushort, 0444);
+MODULE_PARM_DESC(mode, "permissions of /dev/gdrdrv, octal (default 0666)");
+
 static int gdr_open(struct inode *inode, struct file *filp)
 {
 	struct gdr_file *file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
@@ -92,7 +96,6 @@ static struct miscdevice gdr_device = {
 	.minor = MISC_DYNAMIC_MINOR,
 	.name = KBUILD_MODNAME,
 	.fops = &gdr_fops,
-	.mode = 0666, /* safe: the GPU driver gives a process access only to its own GPU memory */
 };
 
 /* Installers and containers look up the number in /proc/devices, which does not list misc devices. */
@@ -100,24 +103,34 @@ static int gdr_major;
 
 static int __init gdr_init(void)
 {
-	int err = gdr_proc_create();
+	int err;
 
+	if (gdr_mode & ~0666) {
+		pr_err("mode=%#o is not valid: write permissions in octal, such as 0660\n", gdr_mode);
+		return -EINVAL;
+	}
+	err = gdr_proc_create();
 	if (err)
 		return err;
 	gdr_map_init();
-	gdr_major = register_chrdev(0, KBUILD_MODNAME, &gdr_fops);
+	gdr_major = __register_chrdev(0, 0, 1, KBUILD_MODNAME, &gdr_fops);
 	err = min(gdr_major, 0);
 	if (err)
 		goto remove_proc;
+	gdr_device.mode = gdr_mode;
 	err = misc_register(&gdr_device);
 	if (err)
 		goto unregister;
-	pr_info("version %d.%d, device number %d:0, persistent mapping: %s\n", GDRDRV_MAJOR_VERSION,
-		GDRDRV_MINOR_VERSION, gdr_major, gdr_pages_can_persist() ? "yes" : "no");
+	pr_info(GDR_IMPLEMENTATION ", version %d.%d of the interface, device number %d:0\n", GDRDRV_MAJOR_VERSION,
+		GDRDRV_MINOR_VERSION, gdr_major);
+	if (gdr_pages_can_persist())
+		pr_info("pins keep their memory when it is freed\n");
+	else
+		pr_notice("pins end when their memory is freed, which relies on the GPU driver more than persistent pins do (SECURITY.md)\n");
 	return 0;
 
 unregister:
-	unregister_chrdev(gdr_major, KBUILD_MODNAME);
+	__unregister_chrdev(gdr_major, 0, 1, KBUILD_MODNAME);
 remove_proc:
 	gdr_proc_remove();
 	return err;
@@ -126,7 +139,7 @@ remove_proc:
 static void __exit gdr_exit(void)
 {
 	misc_deregister(&gdr_device);
-	unregister_chrdev(gdr_major, KBUILD_MODNAME);
+	__unregister_chrdev(gdr_major, 0, 1, KBUILD_MODNAME);
 	gdr_proc_remove();
 	gdr_pin_exit();
 }

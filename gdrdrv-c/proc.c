@@ -22,6 +22,7 @@ static int gdr_show_params(struct seq_file *out, void *unused)
 	seq_printf(out, "Use persistent mapping: %s\n", gdr_pages_can_persist() ? "yes" : "no");
 	seq_printf(out, "dbg_enabled: %d\n", gdr_dbg_enabled);
 	seq_printf(out, "info_enabled: %d\n", gdr_info_enabled);
+	seq_puts(out, "Implementation: " GDR_IMPLEMENTATION "\n");
 	return 0;
 }
 

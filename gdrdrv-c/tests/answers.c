@@ -52,6 +52,8 @@ static void versions_and_attributes(void)
     CHECK_STRING(line, "dbg_enabled: 0\n"); /* loaded with that value by vm/init */
     CHECK(fgets(line, sizeof(line), params) != NULL);
     CHECK(strncmp(line, "info_enabled: ", 14) == 0);
+    CHECK(fgets(line, sizeof(line), params) != NULL);
+    CHECK(strncmp(line, "Implementation: gdrapi gdrdrv-c ", 32) == 0);
     CHECK(fgets(line, sizeof(line), params) == NULL);
     fclose(params);
 }
