@@ -8,6 +8,8 @@
 #include <linux/slab.h>
 
 #include "gdrdrv.h"
+#define CREATE_TRACE_POINTS
+#include "trace.h"
 
 bool gdr_use_persistent_mapping = true;
 module_param_named(use_persistent_mapping, gdr_use_persistent_mapping, bool, 0444);

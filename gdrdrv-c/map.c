@@ -17,6 +17,7 @@
 #include <linux/pci.h>
 
 #include "gdrdrv.h"
+#include "trace.h"
 
 /* ---- Types of memory ---- */
 
@@ -251,6 +252,7 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 	pin->mapping_type = type;
 	vma->vm_ops = &gdr_vm_ops;
 	gdr_vma_open(vma);
+	trace_gdrdrv_map(pin);
 	gdr_dbg("handle %#llx mapped, type %u", pin->handle, type);
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 
 #include "gdrdrv.h"
+#include "trace.h"
 
 /*
  * All pins that the GPU driver may have, of all files, by id. The GPU driver is given the id: it may call back after a
@@ -98,7 +99,8 @@ static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *hand
 		file->next_handle = next;
 		/* Under the lock: afterwards another thread may end the pin. */
 		*handle = pin->handle;
-		}
+		trace_gdrdrv_pin(pin);
+	}
 	mutex_unlock(&file->lock);
 	return err;
 }
@@ -219,6 +221,7 @@ int gdr_pin_remove(struct gdr_file *file, u64 handle)
 	mutex_unlock(&file->lock);
 	if (!pin)
 		return -EINVAL;
+	trace_gdrdrv_unpin(pin);
 	gdr_pin_end(pin);
 	return 0;
 }
@@ -242,6 +245,7 @@ void gdr_pin_revoke(void *id)
 
 	if (!pin)
 		return; /* it has ended, and the GPU driver did not take it back when it said so */
+	trace_gdrdrv_revoke(pin);
 	switch (cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED)) {
 	case GDR_PINNED:
 		gdr_map_end(pin);
