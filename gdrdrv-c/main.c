@@ -125,10 +125,8 @@ static int __init gdr_init(void)
 		goto unregister;
 	pr_info(GDR_IMPLEMENTATION ", version %d.%d of the interface, device number %d:0\n", GDRDRV_MAJOR_VERSION,
 		GDRDRV_MINOR_VERSION, gdr_major);
-	if (gdr_pages_can_persist())
-		pr_info("pins keep their memory when it is freed\n");
-	else
-		pr_notice("pins end when their memory is freed, which relies on the GPU driver more than persistent pins do (SECURITY.md)\n");
+	if (!gdr_pages_can_persist())
+		pr_notice("pins end when their memory is freed: SECURITY.md says what this mode relies on\n");
 	return 0;
 
 unregister:

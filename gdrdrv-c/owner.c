@@ -25,39 +25,7 @@ bool gdr_owner_is_caller(const struct gdr_owner *owner)
 	return current->tgid == owner->pid && current->group_leader->start_boottime == owner->start;
 }
 
-static struct gdr_owner *gdr_owner_find(void)
-{
-	struct gdr_owner *owner;
-
-	list_for_each_entry(owner, &gdr_owners, node)
-		if (gdr_owner_is_caller(owner))
-			return owner;
-	return NULL;
-}
-
-/* Returns the calling process for a new file, or NULL without memory. */
-struct gdr_owner *gdr_owner_open(void)
-{
-	struct gdr_owner *unused = kzalloc(sizeof(*unused), GFP_KERNEL_ACCOUNT), *owner;
-
-	if (!unused)
-		return NULL;
-	spin_lock(&gdr_owners_lock);
-	owner = gdr_owner_find();
-	if (!owner) {
-		owner = unused;
-		unused = NULL;
-		owner->pid = current->tgid;
-		owner->start = current->group_leader->start_boottime;
-		list_add(&owner->node, &gdr_owners);
-	}
-	owner->files++;
-	spin_unlock(&gdr_owners_lock);
-	kfree(unused);
-	return owner;
-}
-
-/* Called with the lock held, which it releases. */
+/* Releases the lock, and frees the process if nothing is left of it. */
 static void gdr_owner_unlock(struct gdr_owner *owner)
 {
 	bool unused = !owner->files && !owner->pins;
@@ -67,6 +35,25 @@ static void gdr_owner_unlock(struct gdr_owner *owner)
 	spin_unlock(&gdr_owners_lock);
 	if (unused)
 		kfree(owner);
+}
+
+/* Returns the calling process for a new file, or NULL without memory. */
+struct gdr_owner *gdr_owner_open(void)
+{
+	struct gdr_owner *new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT), *owner;
+
+	if (!new)
+		return NULL;
+	new->pid = current->tgid;
+	new->start = current->group_leader->start_boottime;
+	spin_lock(&gdr_owners_lock);
+	list_add_tail(&new->node, &gdr_owners);
+	list_for_each_entry(owner, &gdr_owners, node)
+		if (gdr_owner_is_caller(owner))
+			break; /* at new, if the process has no other */
+	owner->files++;
+	gdr_owner_unlock(new);
+	return owner;
 }
 
 void gdr_owner_close(struct gdr_owner *owner)

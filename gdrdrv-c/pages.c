@@ -98,7 +98,7 @@ static u64 gdr_largest_bar(void)
 		for (bar = 0; bar < PCI_STD_NUM_BARS; bar++)
 			if (pci_resource_flags(gpu, bar) & IORESOURCE_MEM)
 				largest = max_t(u64, largest, pci_resource_len(gpu, bar));
-	return largest ?: SZ_1T;
+	return largest ?: 1ULL << 40;
 }
 
 /*

@@ -41,7 +41,7 @@ void gdr_pin_put(struct gdr_pin *pin)
 }
 
 /* The first pin in this range of ids, with a reference, or NULL. */
-static struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
+struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
 {
 	struct gdr_pin *pin;
 
@@ -51,11 +51,6 @@ static struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
 		gdr_pin_get(pin);
 	xa_unlock(&gdr_pins);
 	return pin;
-}
-
-struct gdr_pin *gdr_pin_next(u64 id)
-{
-	return gdr_pin_by_id(id, ULONG_MAX);
 }
 
 /* The GPU driver has the pages back. */

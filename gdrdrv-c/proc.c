@@ -30,20 +30,20 @@ static int gdr_show_params(struct seq_file *out, void *unused)
 
 static int gdr_show_refcount(struct seq_file *out, void *unused)
 {
-	gdr_pin_settle();
+	gdr_pin_settle(); /* vm/init unloads the module next */
 	seq_printf(out, "%d\n", gdr_pages_tables());
 	return 0;
 }
 
 /* ---- pins: a line of names, then a line for each pin, by id ---- */
 
-static void *gdr_pins_at(loff_t *position)
+static void *gdr_pins_start(struct seq_file *out, loff_t *position)
 {
 	struct gdr_pin *pin;
 
 	if (!*position)
 		return SEQ_START_TOKEN;
-	pin = gdr_pin_next(*position);
+	pin = gdr_pin_by_id(*position, ULONG_MAX);
 	if (pin)
 		*position = pin->id;
 	return pin;
@@ -55,16 +55,11 @@ static void gdr_pins_stop(struct seq_file *out, void *pin)
 		gdr_pin_put(pin);
 }
 
-static void *gdr_pins_start(struct seq_file *out, loff_t *position)
-{
-	return gdr_pins_at(position);
-}
-
 static void *gdr_pins_next(struct seq_file *out, void *pin, loff_t *position)
 {
 	gdr_pins_stop(out, pin);
 	++*position;
-	return gdr_pins_at(position);
+	return gdr_pins_start(out, position);
 }
 
 static int gdr_pins_show(struct seq_file *out, void *at)
