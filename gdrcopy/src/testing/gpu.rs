@@ -362,7 +362,8 @@ impl BackendPin for GpuPin {
         let offset = (self.pinned.address - START) as usize;
         let address = self.gpu.0.memory.region().address().wrapping_add(offset);
         let address = NonNull::new(address).expect("mapped");
-        Ok((Region::borrow(address, len), KIND))
+        // SAFETY: the range is in the memory of `self.gpu`, of which the pin, and what is mapped of it, keep a share.
+        Ok((unsafe { Region::borrow(address, len) }, KIND))
     }
 
     fn unpin(&self) -> Result<()> {
