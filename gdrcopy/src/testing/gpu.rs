@@ -116,8 +116,10 @@ impl Gpu {
 
     /// A GPU with this many bytes of memory, rounded up to pages of 64 KiB.
     ///
+    /// Ends the process if it cannot get that much memory, as `vec!` does.
+    ///
     /// # Panics
-    /// For more than 1 TiB, or than the process has.
+    /// For more than 1 TiB.
     pub fn with_memory(bytes: usize) -> Gpu {
         assert!(bytes <= MOST, "{bytes} bytes are more than 1 TiB");
         let bytes = bytes.next_multiple_of(PAGE as usize);
