@@ -17,7 +17,8 @@ if [ ! -r "$pinned" ]; then
     echo "run.sh: no $pinned: load gdrdrv with dbg_enabled=1" >&2
     exit 2
 fi
-[ $# -gt 0 ] || set -- answers stale_handles mappings memory_types owners killed stale_maps races fuzz
+[ $# -gt 0 ] || set -- answers stale_handles mappings memory_types \
+    owners killed stale_maps reused_tables races fuzz
 
 passed=0
 failed=0
