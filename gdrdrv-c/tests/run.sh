@@ -18,7 +18,7 @@ if [ ! -r "$pinned" ]; then
     exit 2
 fi
 [ $# -gt 0 ] || set -- answers stale_handles mappings memory_types limits sizes tokens \
-    owners killed stale_maps reused_tables ignored_puts races fuzz
+    owners killed stale_maps reused_tables ignored_puts failed_puts races fuzz
 
 passed=0
 failed=0
