@@ -152,6 +152,7 @@ void gdr_pin_remove_all(struct gdr_file *file);
 void gdr_pin_revoke(void *id);
 void gdr_pin_settle(void);
 void gdr_pin_exit(void);
+unsigned long gdr_pin_last_id(void);
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last);
 void gdr_pin_get(struct gdr_pin *pin);
 void gdr_pin_put(struct gdr_pin *pin);

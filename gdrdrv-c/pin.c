@@ -53,6 +53,11 @@ struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
 	return pin;
 }
 
+unsigned long gdr_pin_last_id(void)
+{
+	return atomic64_read(&gdr_last_id);
+}
+
 /* The GPU driver has the pages back. */
 static void gdr_pin_forget(struct gdr_pin *pin)
 {
@@ -191,17 +196,11 @@ int gdr_pin_create(struct gdr_file *file, const struct gdr_pin_request *request,
 		gdr_pin_forget(pin);
 		return err;
 	}
-	err = gdr_pages_check(pin);
+	err = gdr_pages_check(pin) ?: gdr_pin_publish(file, pin, handle);
 	if (err)
-		goto end;
-	err = gdr_pin_publish(file, pin, handle);
-	if (err)
-		goto end;
-	return 0;
-
-end:
-	gdr_pin_end(pin);
+		gdr_pin_end(pin);
 	return err;
+
 put:
 	gdr_pin_put(pin);
 	return err;

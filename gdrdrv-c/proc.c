@@ -41,9 +41,11 @@ static void *gdr_pins_start(struct seq_file *out, loff_t *position)
 {
 	struct gdr_pin *pin;
 
-	if (!*position)
+	if (!*position) {
+		out->private = (void *)gdr_pin_last_id(); /* of newer ones there may be no end */
 		return SEQ_START_TOKEN;
-	pin = gdr_pin_by_id(*position, ULONG_MAX);
+	}
+	pin = gdr_pin_by_id(*position, (unsigned long)out->private);
 	if (pin)
 		*position = pin->id;
 	return pin;
