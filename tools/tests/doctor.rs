@@ -494,7 +494,11 @@ fn bar1_use_comes_from_nvml() {
     let nvml = compile("tools/tests/nvml.c", "libnvidia-ml.so.1");
     for (used, verdict, words) in [
         ("1024", "ok", &["1 GiB used, 127 GiB free"] as &[&str]),
-        ("131000", "warning", &["127 GiB used, 72 MiB free", "fuser"]),
+        (
+            "131000",
+            "warning",
+            &["127.9 GiB used, 72 MiB free", "fuser"],
+        ),
     ] {
         let library = library();
         let arguments = ["doctor", "--json", "--lib", library.to_str().unwrap()];

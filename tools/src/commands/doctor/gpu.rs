@@ -3,7 +3,7 @@
 
 use super::backends::Backends;
 use super::driver;
-use super::report::{Finding, Section};
+use super::report::{Finding, Section, bytes};
 use crate::cuda::survey::Gpu;
 use crate::system::cpu;
 use crate::system::nvml::{Bar1, Nvml};
@@ -174,15 +174,5 @@ fn link(pci: &Pci) -> Finding {
             "reseat the card, or use a slot that is wired for more lanes",
         ),
         _ => Finding::ok(subject, value),
-    }
-}
-
-/// Bytes in the largest unit that fits.
-fn bytes(number: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let unit = UNITS.iter().find(|(unit, _)| number >= *unit);
-    match unit {
-        Some((unit, name)) => format!("{} {name}", number / unit),
-        None => format!("{number} B"),
     }
 }
