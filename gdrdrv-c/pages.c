@@ -18,7 +18,7 @@
 #define GDR_TABLE_CPU_CACHEABLE 0x1
 
 /*
- * The GPU driver finds an ordinary pin by the address of its page table alone, and frees the table when it has revoked
+ * The GPU driver finds an ordinary pin only by the address of its page table, and frees the table when it has revoked
  * the pin. No other table may get that address between a look at a pin's fate and its return: pages are got for
  * reading, and returned for writing. gdr_pin_revoke() takes neither.
  */
