@@ -60,7 +60,7 @@ static void check_line(const struct line *line, uint64_t bytes, const char *mapp
     CHECK_STRING(line->mapped, mapped);
     CHECK_STRING(line->type, type);
     CHECK(line->age < 1000);
-    CHECK(strncmp(line->command, "a name", 6) == 0);
+    CHECK_STRING(line->command, "a name\\012of two\n");
 }
 
 static int done[2], go[2];
@@ -83,7 +83,7 @@ static void child_of_user(void)
 static void user(void)
 {
     struct gpu_memory memory;
-    uint64_t first, second;
+    uint64_t first, second, third;
     unsigned char *va;
     pid_t child;
     int fd;
@@ -117,7 +117,9 @@ static void user(void)
     CHECK(munmap(va, 2 * GPU_PAGE) == 0);
     next_step(); /* none */
     fd = driver_open();
-    (void)pinned(fd, memory);
+    CHECK_OK(pin(fd, memory.va, GPU_PAGE, &third));
+    gpu_renew(memory);
+    next_step(); /* one, if it is persistent */
     exit(0);
 }
 
@@ -170,18 +172,21 @@ static void pins_of_a_user(void)
     say(go[1]);
     CHECK_EQUAL(step(child, lines), 0);
     say(go[1]);
+    CHECK_EQUAL(step(child, lines), pins_persist());
+    say(go[1]);
     CHECK(waitpid(child, &status, 0) == child);
     CHECK_EQUAL(status, 0);
     CHECK_EQUAL(lines_of(child, lines, 2), 0);
 }
 
-/* Pins, opens, closes, until it is killed. */
+/* Pins, opens, closes, until it is killed or its parent ends. */
 static void pin_forever(void)
 {
     struct gpu_memory memory;
     unsigned int i;
 
     drop_privileges();
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
     memory = gpu_alloc(GPU_PAGE);
     for (i = 0;; i++) {
         int fd = driver_open();
@@ -195,10 +200,10 @@ static void pin_forever(void)
     }
 }
 
-/* Each line is complete, whatever ends while it is read. */
+/* Each line is complete, whatever ends while it is read. A pin can be made when an earlier one was read. */
 static void read_while_pins_end(long rounds_wanted)
 {
-    struct line lines[1];
+    static struct line lines[1000];
     long round, seen = 0;
     pid_t child;
 
@@ -207,10 +212,10 @@ static void read_while_pins_end(long rounds_wanted)
     if (child == 0)
         pin_forever();
     for (round = 0; round < rounds_wanted || seen == 0; round++)
-        seen += lines_of(child, lines, 1);
+        seen += lines_of(child, lines, 1000) > 0;
     CHECK(kill(child, SIGKILL) == 0);
     CHECK(waitpid(child, NULL, 0) == child);
-    CHECK_EQUAL(lines_of(child, lines, 1), 0);
+    CHECK_EQUAL(lines_of(child, lines, 1000), 0);
     printf("%ld reads, a pin in %ld\n", round, seen);
 }
 
