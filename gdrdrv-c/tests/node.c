@@ -8,14 +8,13 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-/* An octal number. */
 static unsigned int mode_parameter(void)
 {
     FILE *file = fopen("/sys/module/gdrdrv/parameters/mode", "r");
     unsigned int mode;
 
     CHECK(file != NULL);
-    CHECK_EQUAL(fscanf(file, "%o", &mode), 1);
+    CHECK_EQUAL(fscanf(file, "%u", &mode), 1);
     CHECK(fclose(file) == 0);
     return mode;
 }
