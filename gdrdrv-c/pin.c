@@ -227,6 +227,7 @@ void gdr_pin_remove_all(struct gdr_file *file)
 
 	xa_for_each(&file->pins, handle, pin)
 		gdr_pin_remove(file, handle);
+	gdr_pin_retry();
 }
 
 /*
