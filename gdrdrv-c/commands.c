@@ -10,6 +10,7 @@
 #define GDR_TICKS_PER_MS 1000000
 
 union gdr_argument {
+	u64 handle; /* the first field of all commands on pins */
 	struct gdrdrv_pin_buffer pin_buffer;
 	struct gdrdrv_unpin_buffer unpin_buffer;
 	struct gdrdrv_get_cb_flag get_cb_flag;
@@ -25,6 +26,7 @@ struct gdr_command {
 	unsigned int number;
 	size_t size;
 	int (*run)(struct gdr_file *file, union gdr_argument *arg);
+	int (*run_on_pin)(struct gdr_pin *pin, union gdr_argument *arg); /* instead, with file->lock held */
 	bool reads;     /* has input in the argument */
 	bool answers;   /* has output in it; the other commands must not fail once they are done */
 	size_t handle;  /* offset of a new handle in the argument: if writing that fails, that pin is undone; else 0 */
@@ -33,36 +35,28 @@ struct gdr_command {
 static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg)
 {
 	struct gdrdrv_pin_buffer *a = &arg->pin_buffer;
-	const struct gdr_pin_request request = {
-		.addr = a->addr,
-		.size = a->size,
-	};
 
 	if (gdr_pages_can_persist() && (a->p2p_token || a->va_space)) {
 		gdr_info("persistent mapping uses no tokens: pass 0 for both");
 		return -EINVAL;
 	}
-	return gdr_pin_create(file, &request, &a->handle);
+	return gdr_pin_create(file, a->addr, a->size, false, &a->handle);
 }
 
 static int gdr_pin_buffer_v2(struct gdr_file *file, union gdr_argument *arg)
 {
 	struct gdrdrv_pin_buffer_v2 *a = &arg->pin_buffer_v2;
-	const struct gdr_pin_request request = {
-		.addr = a->addr,
-		.size = a->size,
-		.force_pcie = a->flags & GDRDRV_PIN_FLAG_FORCE_PCIE,
-	};
+	const bool force_pcie = a->flags & GDRDRV_PIN_FLAG_FORCE_PCIE;
 
 	if (a->flags & ~GDRDRV_PIN_FLAG_FORCE_PCIE) {
 		gdr_info("unknown pin flags %#x", a->flags);
 		return -EINVAL;
 	}
-	if (request.force_pcie && !gdr_pages_can_force_pcie()) {
+	if (force_pcie && !gdr_pages_can_force_pcie()) {
 		gdr_info("FORCE_PCIE requires persistent mapping and a GPU driver of branch 570 or later");
 		return -EINVAL;
 	}
-	return gdr_pin_create(file, &request, &a->handle);
+	return gdr_pin_create(file, a->addr, a->size, force_pcie, &a->handle);
 }
 
 static int gdr_unpin_buffer(struct gdr_file *file, union gdr_argument *arg)
@@ -70,45 +64,30 @@ static int gdr_unpin_buffer(struct gdr_file *file, union gdr_argument *arg)
 	return gdr_pin_remove(file, arg->unpin_buffer.handle);
 }
 
-static int gdr_get_cb_flag(struct gdr_file *file, union gdr_argument *arg)
+static int gdr_get_cb_flag(struct gdr_pin *pin, union gdr_argument *arg)
 {
-	struct gdrdrv_get_cb_flag *a = &arg->get_cb_flag;
-	struct gdr_pin *pin;
-
-	mutex_lock(&file->lock);
-	pin = gdr_pin_find(file, a->handle);
-	if (pin)
-		a->flag = READ_ONCE(pin->fate) == GDR_REVOKED;
-	mutex_unlock(&file->lock);
-	return pin ? 0 : -EINVAL;
+	arg->get_cb_flag.flag = READ_ONCE(pin->fate) == GDR_REVOKED;
+	return 0;
 }
 
-static int gdr_get_info_v2(struct gdr_file *file, union gdr_argument *arg)
+static int gdr_get_info_v2(struct gdr_pin *pin, union gdr_argument *arg)
 {
 	struct gdrdrv_get_info_v2 *a = &arg->get_info_v2;
-	struct gdr_pin *pin;
 
-	mutex_lock(&file->lock);
-	pin = gdr_pin_find(file, a->handle);
-	if (pin) {
-		a->va = pin->va;
-		a->mapped_size = pin->size;
-		a->page_size = GDRDRV_GPU_PAGE_SIZE;
-		a->tsc_khz = GDR_TICKS_PER_MS;
-		a->tm_cycles = pin->pin_ns;
-		a->mapping_type = gdr_map_type(pin);
-	}
-	mutex_unlock(&file->lock);
-	return pin ? 0 : -EINVAL;
+	a->va = pin->va;
+	a->mapped_size = pin->size;
+	a->page_size = GDRDRV_GPU_PAGE_SIZE;
+	a->tsc_khz = GDR_TICKS_PER_MS;
+	a->tm_cycles = pin->pin_ns;
+	a->mapping_type = gdr_map_type(pin);
+	return 0;
 }
 
-static int gdr_get_info(struct gdr_file *file, union gdr_argument *arg)
+static int gdr_get_info(struct gdr_pin *pin, union gdr_argument *arg)
 {
 	union gdr_argument v2 = { .get_info_v2.handle = arg->get_info.handle };
-	int err = gdr_get_info_v2(file, &v2);
 
-	if (err)
-		return err;
+	gdr_get_info_v2(pin, &v2);
 	arg->get_info = (struct gdrdrv_get_info){
 		.handle = v2.get_info_v2.handle,
 		.va = v2.get_info_v2.va,
@@ -139,24 +118,18 @@ static int gdr_get_attr(struct gdr_file *file, union gdr_argument *arg)
 	}
 }
 
-static int gdr_req_mapping_type(struct gdr_file *file, union gdr_argument *arg)
+static int gdr_req_mapping_type(struct gdr_pin *pin, union gdr_argument *arg)
 {
-	struct gdrdrv_req_mapping_type *a = &arg->req_mapping_type;
-	struct gdr_pin *pin;
-	int err = 0;
+	const u32 type = arg->req_mapping_type.mapping_type;
 
-	mutex_lock(&file->lock);
-	pin = gdr_pin_find(file, a->handle);
-	if (!pin || a->mapping_type > GDRDRV_MAPPING_TYPE_DEVICE)
-		err = -EINVAL;
-	else if (gdr_map_type(pin) != GDRDRV_MAPPING_TYPE_NONE)
-		err = -EBUSY;
-	else if (!gdr_map_can_have(pin, a->mapping_type))
-		err = -EOPNOTSUPP;
-	else
-		pin->requested_type = a->mapping_type;
-	mutex_unlock(&file->lock);
-	return err;
+	if (type > GDRDRV_MAPPING_TYPE_DEVICE)
+		return -EINVAL;
+	if (gdr_map_type(pin) != GDRDRV_MAPPING_TYPE_NONE)
+		return -EBUSY;
+	if (!gdr_map_can_have(pin, type))
+		return -EOPNOTSUPP;
+	pin->requested_type = type;
+	return 0;
 }
 
 static int gdr_get_version(struct gdr_file *file, union gdr_argument *arg)
@@ -170,21 +143,21 @@ static int gdr_get_version(struct gdr_file *file, union gdr_argument *arg)
 }
 
 /* The whole argument is copied, whatever size the command number encodes. */
-#define GDR_COMMAND(NAME, name) \
-	.number = GDRDRV_IOC_##NAME, .size = sizeof(struct gdrdrv_##name), .run = gdr_##name
-#define GDR_INPUT(NAME, name) GDR_COMMAND(NAME, name), .reads = true
+#define GDR_COMMAND(NAME, name) .number = GDRDRV_IOC_##NAME, .size = sizeof(struct gdrdrv_##name)
+#define GDR_INPUT(NAME, name) GDR_COMMAND(NAME, name), .reads = true, .run = gdr_##name
+#define GDR_ON_PIN(NAME, name) GDR_COMMAND(NAME, name), .reads = true, .run_on_pin = gdr_##name
 #define GDR_HANDLE(name) .answers = true, .handle = offsetof(struct gdrdrv_##name, handle)
 
 static const struct gdr_command gdr_commands[] = {
 	{ GDR_INPUT(PIN_BUFFER, pin_buffer), GDR_HANDLE(pin_buffer) },
 	{ GDR_INPUT(UNPIN_BUFFER, unpin_buffer) },
-	{ GDR_INPUT(GET_CB_FLAG, get_cb_flag), .answers = true },
-	{ GDR_INPUT(GET_INFO, get_info), .answers = true },
-	{ GDR_INPUT(GET_INFO_V2, get_info_v2), .answers = true },
+	{ GDR_ON_PIN(GET_CB_FLAG, get_cb_flag), .answers = true },
+	{ GDR_ON_PIN(GET_INFO, get_info), .answers = true },
+	{ GDR_ON_PIN(GET_INFO_V2, get_info_v2), .answers = true },
 	{ GDR_INPUT(GET_ATTR, get_attr), .answers = true },
 	{ GDR_INPUT(PIN_BUFFER_V2, pin_buffer_v2), GDR_HANDLE(pin_buffer_v2) },
-	{ GDR_INPUT(REQ_MAPPING_TYPE, req_mapping_type) },
-	{ GDR_COMMAND(GET_VERSION, get_version), .answers = true },
+	{ GDR_ON_PIN(REQ_MAPPING_TYPE, req_mapping_type) },
+	{ GDR_COMMAND(GET_VERSION, get_version), .run = gdr_get_version, .answers = true },
 };
 
 static const struct gdr_command *gdr_command(unsigned int number)
@@ -197,6 +170,19 @@ static const struct gdr_command *gdr_command(unsigned int number)
 	return NULL;
 }
 
+static int gdr_run_on_pin(const struct gdr_command *command, struct gdr_file *file, union gdr_argument *arg)
+{
+	struct gdr_pin *pin;
+	int err = -EINVAL;
+
+	mutex_lock(&file->lock);
+	pin = gdr_pin_find(file, arg->handle);
+	if (pin)
+		err = command->run_on_pin(pin, arg);
+	mutex_unlock(&file->lock);
+	return err;
+}
+
 long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg)
 {
 	struct gdr_file *file = filp->private_data;
@@ -205,7 +191,7 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg)
 	union gdr_argument argument;
 	int err;
 
-	if (!gdr_file_is_callers(file)) {
+	if (!gdr_owner_is_caller(file->owner)) {
 		gdr_info("the device was opened by another process: open it in this one");
 		return -EACCES;
 	}
@@ -216,7 +202,7 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg)
 	}
 	if (command->reads && copy_from_user(&argument, user, command->size))
 		return -EFAULT;
-	err = command->run(file, &argument);
+	err = command->run ? command->run(file, &argument) : gdr_run_on_pin(command, file, &argument);
 	gdr_dbg("command %#x: %d", number, err);
 	if (err || !command->answers)
 		return err;

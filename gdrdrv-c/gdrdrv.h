@@ -80,6 +80,7 @@ struct gdr_pin {
 	bool persistent;              /* stays when its memory is freed: never revoked */
 	bool force_pcie;
 	bool cacheable;               /* the CPU may map it cached */
+	u64 physical;                 /* of the first page, when it was pinned */
 	u64 pin_ns;                   /* how long the GPU driver took */
 
 	u32 requested_type;           /* under file->lock */
@@ -132,21 +133,9 @@ bool gdr_owner_is_caller(const struct gdr_owner *owner);
 int gdr_owner_charge(struct gdr_owner *owner, u64 bytes);
 void gdr_owner_uncharge(struct gdr_owner *owner, u64 bytes);
 
-/* Only the process that opened a file may use it. */
-static inline bool gdr_file_is_callers(const struct gdr_file *file)
-{
-	return gdr_owner_is_caller(file->owner);
-}
-
 /* pin.c */
 
-struct gdr_pin_request {
-	u64 addr;
-	u64 size;
-	bool force_pcie;
-};
-
-int gdr_pin_create(struct gdr_file *file, const struct gdr_pin_request *request, u64 *handle);
+int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u64 *handle);
 int gdr_pin_remove(struct gdr_file *file, u64 handle);
 void gdr_pin_remove_all(struct gdr_file *file);
 void gdr_pin_revoke(void *id);
@@ -179,6 +168,16 @@ int gdr_pages_tables(void);
 /* map.c */
 
 void gdr_map_init(void);
+/* Below Linux 6.12, get_user_pages_fast() takes huge pages for ones of RAM. */
+#if defined(GDR_NVIDIA_IS_OPENSOURCE) && defined(CONFIG_ARCH_SUPPORTS_PMD_PFNMAP) && defined(CONFIG_TRANSPARENT_HUGEPAGE)
+#define GDR_HAVE_HUGE_PAGES
+#define GDR_HUGE_RUN (2ULL * PMD_SIZE) /* has a huge page, wherever it starts */
+unsigned long gdr_map_address(struct file *filp, unsigned long addr, unsigned long len, unsigned long pgoff,
+			      unsigned long flags);
+#else
+#define GDR_HUGE_RUN U64_MAX
+#define gdr_map_address NULL
+#endif
 int gdr_mmap(struct file *filp, struct vm_area_struct *vma);
 void gdr_map_end(struct gdr_pin *pin);
 bool gdr_map_can_have(const struct gdr_pin *pin, u32 type);

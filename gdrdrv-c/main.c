@@ -68,7 +68,7 @@ static int gdr_flush(struct file *filp, fl_owner_t descriptors)
 {
 	struct gdr_file *file = filp->private_data;
 
-	if (gdr_file_is_callers(file) && current->flags & PF_EXITING && !atomic_read(&current->signal->live))
+	if (gdr_owner_is_caller(file->owner) && current->flags & PF_EXITING && !atomic_read(&current->signal->live))
 		gdr_pin_remove_all(file);
 	return 0;
 }
@@ -90,6 +90,7 @@ static const struct file_operations gdr_fops = {
 	.open = gdr_open,
 	.unlocked_ioctl = gdr_ioctl,
 	.mmap = gdr_mmap,
+	.get_unmapped_area = gdr_map_address,
 	.flush = gdr_flush,
 	.release = gdr_release,
 };

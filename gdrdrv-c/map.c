@@ -7,7 +7,8 @@
  * mmap, hence:
  *   - pins that can be revoked are mapped by page faults, which find the vma in place: a revocation comes with locks
  *     of the GPU driver held, and cannot wait for mmap;
- *   - persistent ones are mapped at once, whole runs of pages at a time, and a zap waits for running mmaps.
+ *   - persistent ones are mapped at once, whole runs of pages at a time, and a zap waits for running mmaps. Those that
+ *     the kernel can map by huge pages are mapped by page faults, too, which are few.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -19,17 +20,24 @@
 #include "gdrdrv.h"
 #include "trace.h"
 
+#ifdef GDR_HAVE_PFN_T
+#include <linux/pfn_t.h>
+#define GDR_PFN(number) __pfn_to_pfn_t(number, PFN_DEV)
+#else
+#define GDR_PFN(number) (number)
+#endif
+
 /* ---- Types of memory ---- */
 
-/* Number of physically contiguous bytes at the offset. */
-static u64 gdr_run(const struct gdr_pin *pin, u64 offset)
+/* Number of physically contiguous bytes at the offset, which starts a GPU page; at most `most`. */
+static u64 gdr_run(const struct gdr_pin *pin, u64 offset, u64 most)
 {
 	u64 start = gdr_pages_address(pin, offset);
 	u64 length = GDRDRV_GPU_PAGE_SIZE;
 
-	while (offset + length < pin->size && gdr_pages_address(pin, offset + length) == start + length)
+	while (length < most && gdr_pages_address(pin, offset + length) == start + length)
 		length += GDRDRV_GPU_PAGE_SIZE;
-	return length;
+	return min(length, most);
 }
 
 static void gdr_unreserve_wc(struct gdr_pin *pin, u64 end)
@@ -37,7 +45,7 @@ static void gdr_unreserve_wc(struct gdr_pin *pin, u64 end)
 	u64 offset, run;
 
 	for (offset = 0; offset < end; offset += run) {
-		run = gdr_run(pin, offset);
+		run = gdr_run(pin, offset, pin->size - offset);
 		arch_io_free_memtype_wc(gdr_pages_address(pin, offset), run);
 	}
 }
@@ -52,7 +60,7 @@ static void gdr_reserve_wc(struct gdr_pin *pin)
 	int err;
 
 	for (offset = 0; offset < pin->size && !pin->wc_reserved; offset += run) {
-		run = gdr_run(pin, offset);
+		run = gdr_run(pin, offset, pin->size - offset);
 		err = arch_io_reserve_memtype_wc(gdr_pages_address(pin, offset), run);
 		if (err) {
 			gdr_info("handle %#llx: not all pages can be write-combining: %d", pin->handle, err);
@@ -140,7 +148,7 @@ static int gdr_fill_at_once(struct vm_area_struct *vma)
 	int err;
 
 	for (offset = 0; offset < size; offset += run) {
-		run = min(gdr_run(pin, offset), size - offset);
+		run = gdr_run(pin, offset, size - offset);
 		err = remap_pfn_range(vma, vma->vm_start + offset, PHYS_PFN(gdr_pages_address(pin, offset)), run,
 				      vma->vm_page_prot);
 		if (err)
@@ -159,11 +167,19 @@ static int gdr_fill_at_once(struct vm_area_struct *vma)
 	return 0;
 }
 
+/* Offset in the pin of an address in its mapping. */
+static u64 gdr_offset(const struct vm_area_struct *vma, unsigned long address)
+{
+	const struct gdr_pin *pin = vma->vm_private_data;
+
+	return ((vma->vm_pgoff - pin->handle) << PAGE_SHIFT) + (address - vma->vm_start);
+}
+
 /* Fills the page tables of a part of a vma. The pin must be live, with its gate held. */
 static vm_fault_t gdr_fill(struct vm_area_struct *vma, unsigned long start, unsigned long end)
 {
 	struct gdr_pin *pin = vma->vm_private_data;
-	u64 offset = ((vma->vm_pgoff - pin->handle) << PAGE_SHIFT) + (start - vma->vm_start);
+	u64 offset = gdr_offset(vma, start);
 	vm_fault_t result = VM_FAULT_NOPAGE;
 
 	for (; start < end && result == VM_FAULT_NOPAGE; start += PAGE_SIZE, offset += PAGE_SIZE) {
@@ -189,6 +205,43 @@ static vm_fault_t gdr_fault(struct vm_fault *vmf)
 	return result;
 }
 
+#ifdef GDR_HAVE_HUGE_PAGES
+/* Fills the page table around the address by a huge page, 2 MiB with pages of 4 KiB, if there is one. */
+static vm_fault_t gdr_huge_fault(struct vm_fault *vmf, unsigned int order)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct gdr_pin *pin = vma->vm_private_data;
+	unsigned long start = vmf->address & PMD_MASK;
+	u64 offset = gdr_offset(vma, start);
+	vm_fault_t result = VM_FAULT_FALLBACK; /* to gdr_fault() */
+
+	if (order != PMD_ORDER || start < vma->vm_start || start + PMD_SIZE > vma->vm_end)
+		return result;
+	down_read(&pin->gate);
+	if (pin->live && IS_ALIGNED(gdr_pages_address(pin, offset), PMD_SIZE) &&
+	    gdr_run(pin, offset, PMD_SIZE) == PMD_SIZE)
+		result = vmf_insert_pfn_pmd(vmf, GDR_PFN(PHYS_PFN(gdr_pages_address(pin, offset))),
+					    vma->vm_flags & VM_WRITE);
+	up_read(&pin->gate);
+	return result;
+}
+
+/* Chooses an address where pages can be huge: virtual and physical addresses have the same alignment. */
+unsigned long gdr_map_address(struct file *filp, unsigned long addr, unsigned long len, unsigned long pgoff,
+			      unsigned long flags)
+{
+	struct gdr_file *file = filp->private_data;
+	struct gdr_pin *pin;
+
+	mutex_lock(&file->lock);
+	pin = gdr_pin_find(file, pgoff);
+	if (pin)
+		pgoff = PHYS_PFN(pin->physical);
+	mutex_unlock(&file->lock);
+	return thp_get_unmapped_area(filp, addr, len, pgoff, flags);
+}
+#endif
+
 /* A range was split off, or moved. */
 static void gdr_vma_open(struct vm_area_struct *vma)
 {
@@ -210,6 +263,9 @@ static const struct vm_operations_struct gdr_vm_ops = {
 	.open = gdr_vma_open,
 	.close = gdr_vma_close,
 	.fault = gdr_fault,
+#ifdef GDR_HAVE_HUGE_PAGES
+	.huge_fault = gdr_huge_fault,
+#endif
 };
 
 /* ---- Mapping ---- */
@@ -243,7 +299,8 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 	vma->vm_page_prot = gdr_protection(type, vma->vm_page_prot);
 	vma->vm_private_data = pin;
 	gdr_set_vm_flags(vma, (vma->vm_flags & ~VM_MAYEXEC) | VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
-	if (pin->persistent && (pin->wc_reserved || type != GDRDRV_MAPPING_TYPE_WC)) {
+	if (pin->persistent && (pin->wc_reserved || type != GDRDRV_MAPPING_TYPE_WC) &&
+	    gdr_run(pin, 0, min(pin->size, GDR_HUGE_RUN)) < GDR_HUGE_RUN) {
 		err = gdr_fill_at_once(vma);
 		if (err)
 			return err;
@@ -263,7 +320,7 @@ int gdr_mmap(struct file *filp, struct vm_area_struct *vma)
 	struct gdr_pin *pin;
 	int err = -EINVAL;
 
-	if (!gdr_file_is_callers(file)) {
+	if (!gdr_owner_is_caller(file->owner)) {
 		gdr_info("the device was opened by another process: open it in this one");
 		return -EACCES;
 	}

@@ -158,6 +158,14 @@ static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 #endif
 }
 
+/* Physical address of a byte of the pin. The pin must be live, with its gate held. */
+u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
+{
+	const struct nvidia_p2p_page *page = pin->table->pages[offset >> GDRDRV_GPU_PAGE_SHIFT];
+
+	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
+}
+
 /* Checks the format of the page table, and whether the CPU may cache the pages. Skips revoked pages. */
 int gdr_pages_check(struct gdr_pin *pin)
 {
@@ -170,17 +178,10 @@ int gdr_pages_check(struct gdr_pin *pin)
 		err = -EINVAL;
 	} else if (pin->live) {
 		pin->cacheable = !pin->force_pcie && gdr_table_cacheable(pin->table);
+		pin->physical = gdr_pages_address(pin, 0);
 	}
 	up_read(&pin->gate);
 	return err;
-}
-
-/* Physical address of a byte of the pin. The pin must be live, with its gate held. */
-u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
-{
-	const struct nvidia_p2p_page *page = pin->table->pages[offset >> GDRDRV_GPU_PAGE_SHIFT];
-
-	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
 /* Whether the GPU driver says that it has the pages of an ordinary pin back. */

@@ -155,7 +155,7 @@ static void gdr_pin_end(struct gdr_pin *pin)
 		xa_set_mark(&gdr_pins, id, GDR_TO_RETRY);
 }
 
-int gdr_pin_create(struct gdr_file *file, const struct gdr_pin_request *request, u64 *handle)
+int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u64 *handle)
 {
 	struct gdr_pin *pin = kzalloc(sizeof(*pin), GFP_KERNEL_ACCOUNT);
 	int err;
@@ -171,12 +171,12 @@ int gdr_pin_create(struct gdr_file *file, const struct gdr_pin_request *request,
 	pin->uid = current_uid();
 	strscpy(pin->command, current->group_leader->comm, sizeof(pin->command));
 	pin->since = jiffies;
-	pin->force_pcie = request->force_pcie;
+	pin->force_pcie = force_pcie;
 	pin->persistent = gdr_pages_can_persist();
 
-	err = gdr_pin_set_range(pin, request->addr, request->size);
+	err = gdr_pin_set_range(pin, addr, size);
 	if (err) {
-		gdr_info("invalid range: %#llx, %#llx bytes", request->addr, request->size);
+		gdr_info("invalid range: %#llx, %#llx bytes", addr, size);
 		goto put;
 	}
 	err = gdr_owner_charge(pin->owner, pin->size);

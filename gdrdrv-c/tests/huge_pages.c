@@ -1,0 +1,212 @@
+/*
+ * Mappings of adjacent GPU pages, which the kernel can map by huge pages: whatever is done to a part of one, the rest
+ * shows the pin's memory, and all of it ends with the pin. Load emugpu with a large longest_run.
+ *
+ * usage: huge_pages [time]      time: print how long map, first access and unmap of 1 GiB take
+ */
+#include "device.h"
+
+#include <sys/utsname.h>
+#include <time.h>
+
+#define HUGE_PAGE (2ULL << 20)
+#define SIZE (16 * HUGE_PAGE)
+
+static struct gpu_memory memory;
+static int fd;
+
+/* Fills each page of the memory with its own value, at its start. */
+static void fill(void)
+{
+    size_t at;
+
+    for (at = 0; at < SIZE; at += PAGE)
+        *(size_t *)(void *)(memory.view + at) = at + 1;
+}
+
+/* A range of the mapping shows these bytes of the memory. */
+static void check_shows(const unsigned char *va, size_t offset, size_t size)
+{
+    size_t at;
+
+    for (at = 0; at < size; at += PAGE)
+        CHECK_EQUAL(*(const volatile size_t *)(const void *)(va + at), offset + at + 1);
+}
+
+/* Bytes of page tables that the process has. */
+static size_t page_table_bytes(void)
+{
+    FILE *status = fopen("/proc/self/status", "r");
+    size_t kib = 0;
+    char line[128];
+
+    CHECK(status != NULL);
+    while (fgets(line, sizeof(line), status) != NULL)
+        if (sscanf(line, "VmPTE: %zu kB", &kib) == 1)
+            break;
+    CHECK(fclose(status) == 0);
+    return kib << 10;
+}
+
+/* Whether the kernel and the module can. */
+static int can_be_huge(void)
+{
+    FILE *params = fopen("/proc/driver/gdrdrv/params", "r");
+    unsigned int major, minor;
+    struct utsname system;
+    char line[128];
+    int open_driver = 0;
+
+    CHECK(params != NULL && uname(&system) == 0);
+    while (fgets(line, sizeof(line), params) != NULL)
+        open_driver |= strstr(line, "flavor: opensource") != NULL;
+    CHECK(fclose(params) == 0);
+    CHECK_EQUAL(sscanf(system.release, "%u.%u", &major, &minor), 2);
+    return open_driver && (major > 6 || (major == 6 && minor >= 12));
+}
+
+/* A mapping of all pages. */
+static unsigned char *mapped_and_read(uint64_t handle)
+{
+    unsigned char *va = mapped(fd, handle, SIZE);
+
+    check_shows(va, 0, SIZE);
+    return va;
+}
+
+static void page_tables_stay_small(void)
+{
+    uint64_t handle = pinned(fd, memory);
+    size_t before = page_table_bytes();
+    unsigned char *va = mapped_and_read(handle);
+    size_t more = page_table_bytes() - before;
+
+    if (can_be_huge())
+        CHECK(more <= 4 * PAGE); /* for parts of a huge page, at both ends and wherever runs of pages end */
+    else
+        CHECK(more >= SIZE / HUGE_PAGE * PAGE);
+    CHECK(munmap(va, SIZE) == 0);
+    CHECK_OK(unpin(fd, handle));
+}
+
+static void writes_arrive(void)
+{
+    uint64_t handle = pinned(fd, memory);
+    unsigned char *va = mapped(fd, handle, SIZE);
+    size_t at;
+
+    for (at = 0; at < SIZE; at += PAGE)
+        *(volatile size_t *)(void *)(va + at) = at + 2;
+    for (at = 0; at < SIZE; at += PAGE)
+        CHECK_EQUAL(*(size_t *)(void *)(memory.view + at), at + 2);
+    CHECK(munmap(va, SIZE) == 0);
+    CHECK_OK(unpin(fd, handle));
+    fill();
+}
+
+/* Parts of a huge page are unmapped, protected and moved. */
+static void parts(void)
+{
+    uint64_t handle = pinned(fd, memory);
+    unsigned char *va = mapped_and_read(handle), *moved, value;
+    const size_t hole = 3 * HUGE_PAGE + 5 * PAGE, moving = 8 * HUGE_PAGE + 3 * PAGE;
+
+    CHECK(munmap(va + hole, PAGE) == 0);
+    check_shows(va, 0, hole);
+    check_shows(va + hole + PAGE, hole + PAGE, SIZE - hole - PAGE);
+
+    CHECK(mprotect(va, HUGE_PAGE + PAGE, PROT_READ) == 0);
+    check_shows(va, 0, hole);
+    CHECK(mprotect(va, HUGE_PAGE + PAGE, PROT_READ | PROT_WRITE) == 0);
+    va[HUGE_PAGE / 2]++;
+    va[HUGE_PAGE / 2]--;
+
+    moved = mmap(NULL, 3 * HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(moved != MAP_FAILED);
+    CHECK(mremap(va + moving, 3 * HUGE_PAGE, 3 * HUGE_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, moved) == moved);
+    check_shows(moved, moving, 3 * HUGE_PAGE);
+    CHECK_EQUAL(touch(va + moving, &value), SIGSEGV);
+    check_shows(va + moving - HUGE_PAGE, moving - HUGE_PAGE, HUGE_PAGE);
+
+    CHECK_OK(unpin(fd, handle));
+    CHECK_GONE(va, hole);
+    CHECK_GONE(va + hole + PAGE, moving - hole - PAGE);
+    CHECK_GONE(moved, 3 * HUGE_PAGE);
+    CHECK(munmap(moved, 3 * HUGE_PAGE) == 0);
+    CHECK(munmap(va, SIZE) == 0);
+}
+
+static void unpin_and_free(void)
+{
+    uint64_t handle = pinned(fd, memory);
+    unsigned char *va = mapped_and_read(handle);
+
+    CHECK_OK(unpin(fd, handle));
+    CHECK_GONE(va, SIZE);
+    CHECK(munmap(va, SIZE) == 0);
+
+    handle = pinned(fd, memory);
+    va = mapped_and_read(handle);
+    gpu_free(memory);
+    if (pins_persist())
+        check_shows(va, 0, SIZE);
+    else
+        CHECK_GONE(va, SIZE);
+    CHECK_OK(unpin(fd, handle));
+    CHECK_GONE(va, SIZE);
+    CHECK(munmap(va, SIZE) == 0);
+    memory = gpu_alloc(SIZE);
+    fill();
+}
+
+static double now(void)
+{
+    struct timespec time;
+
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &time) == 0);
+    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
+}
+
+static void print_times(void)
+{
+    struct gpu_memory large = gpu_alloc(1ULL << 30);
+    uint64_t handle = pinned(fd, large);
+    double start, at_map, at_access;
+    volatile unsigned char *va;
+    size_t at, tables;
+    int i;
+
+    for (i = 0; i < 5; i++) {
+        tables = page_table_bytes();
+        start = now();
+        va = mapped(fd, handle, large.size);
+        at_map = now();
+        for (at = 0; at < large.size; at += HUGE_PAGE)
+            (void)va[at];
+        at_access = now();
+        tables = page_table_bytes() - tables;
+        CHECK(munmap((void *)(uintptr_t)va, large.size) == 0);
+        printf("map %.2f ms, first access to each 2 MiB %.2f ms, unmap %.2f ms, page tables %zu KiB\n", at_map - start,
+               at_access - at_map, now() - at_access, tables >> 10);
+    }
+    CHECK_OK(unpin(fd, handle));
+}
+
+int main(int argc, char **argv)
+{
+    catch_faults();
+    fd = driver_open();
+    if (argc > 1) {
+        print_times();
+        return 0;
+    }
+    (void)argv;
+    memory = gpu_alloc(SIZE);
+    fill();
+    page_tables_stay_small();
+    writes_arrive();
+    parts();
+    unpin_and_free();
+    CHECK_EQUAL(page_tables(), 0);
+    return passed("huge_pages");
+}
