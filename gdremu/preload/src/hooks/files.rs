@@ -25,7 +25,7 @@ fn open_target(target: Target, flags: c_int) -> Option<c_int> {
 }
 
 fn open_proc(process: &mut Guard, target: Target, flags: c_int) -> Result<c_int, Errno> {
-    if !state::config().driver.loaded {
+    if !target.exists() {
         return Err(Errno::ENOENT);
     }
     if flags & libc::O_ACCMODE != libc::O_RDONLY {

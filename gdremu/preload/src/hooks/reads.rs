@@ -1,4 +1,4 @@
-//! read and pread: from its start, `nv_get_pages_refcount` is always the current number.
+//! read and pread: from its start, `nv_get_pages_refcount` is always the current number. Streams read without them.
 
 use std::ffi::{c_int, c_void};
 
