@@ -116,6 +116,11 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	scripts/ci/count-instructions.sh
 	tests/cross/run.sh
 
+.PHONY: contract
+contract: ## Checks this computer's /dev/gdrdrv, of any module, against its contract (tests/gdrdrv).
+	$(MAKE) --no-print-directory --silent -C tests/gdrdrv
+	build/gdrdrv/contract
+
 .PHONY: mutants
 mutants: ## Puts each deliberate defect of tests/mutants.toml into a copy of the library: the tests that it names must fail.
 	$(CARGO) test --package libgdrapi --test mutants -- --ignored --nocapture

@@ -1,24 +1,14 @@
-/* /dev/gdrdrv and /dev/emugpu for the tests: one function per call, which returns 0 or an errno. */
+/* /dev/emugpu for the tests of the module, and what else they need besides /dev/gdrdrv (driver.h). */
 #ifndef DEVICE_H
 #define DEVICE_H
 
-#include "check.h"
+#include "driver.h"
 
 #include "../emugpu/emugpu_uapi.h"
-#include "../gdrdrv_uapi.h"
 
-#include <fcntl.h>
 #include <grp.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdint.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-
-#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
-#define GPU_PAGE ((uint64_t)GDRDRV_GPU_PAGE_SIZE)
 
 /* The id of a user without privileges. */
 #define UNPRIVILEGED 65534
@@ -151,93 +141,12 @@ static inline int gpu_has(const char *parameter)
 
 /* ---- The driver ---- */
 
-static inline int driver_open(void)
-{
-    int fd = open(GDRDRV_DEVICE, O_RDWR | O_CLOEXEC);
-
-    CHECK(fd >= 0);
-    return fd;
-}
-
-static inline int command(int fd, unsigned long number, void *argument)
-{
-    return ioctl(fd, number, argument) == 0 ? 0 : errno;
-}
-
-static inline int pin(int fd, uint64_t addr, uint64_t size, uint64_t *handle)
-{
-    struct gdrdrv_pin_buffer a = {.addr = addr, .size = size};
-    int error = command(fd, GDRDRV_IOC_PIN_BUFFER, &a);
-
-    if (error == 0)
-        *handle = a.handle;
-    return error;
-}
-
 static inline uint64_t pinned(int fd, struct gpu_memory memory)
 {
     uint64_t handle;
 
     CHECK_OK(pin(fd, memory.va, memory.size, &handle));
     return handle;
-}
-
-static inline int unpin(int fd, uint64_t handle)
-{
-    struct gdrdrv_unpin_buffer a = {handle};
-
-    return command(fd, GDRDRV_IOC_UNPIN_BUFFER, &a);
-}
-
-static inline int info(int fd, uint64_t handle, struct gdrdrv_get_info_v2 *info)
-{
-    memset(info, 0, sizeof(*info));
-    info->handle = handle;
-    return command(fd, GDRDRV_IOC_GET_INFO_V2, info);
-}
-
-static inline int callback_flag(int fd, uint64_t handle, uint32_t *flag)
-{
-    struct gdrdrv_get_cb_flag a = {.handle = handle};
-    int error = command(fd, GDRDRV_IOC_GET_CB_FLAG, &a);
-
-    if (error == 0)
-        *flag = a.flag;
-    return error;
-}
-
-static inline int request_type(int fd, uint64_t handle, uint32_t type)
-{
-    struct gdrdrv_req_mapping_type a = {handle, type};
-
-    return command(fd, GDRDRV_IOC_REQ_MAPPING_TYPE, &a);
-}
-
-static inline int map(int fd, uint64_t handle, size_t size, unsigned char **va)
-{
-    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(handle * PAGE));
-
-    if (at == MAP_FAILED)
-        return errno;
-    *va = at;
-    return 0;
-}
-
-static inline unsigned char *mapped(int fd, uint64_t handle, size_t size)
-{
-    unsigned char *va = NULL;
-
-    CHECK_OK(map(fd, handle, size, &va));
-    return va;
-}
-
-/* Whether pins outlive a free of their memory. */
-static inline int persistent(int fd)
-{
-    struct gdrdrv_get_attr a = {.attr = GDRDRV_ATTR_USE_PERSISTENT_MAPPING};
-
-    CHECK_OK(command(fd, GDRDRV_IOC_GET_ATTR, &a));
-    return (int)a.val;
 }
 
 /* The same for programs that have not opened the device. */
@@ -330,56 +239,6 @@ static inline void delay(unsigned int *seed, unsigned int iterations)
 
     while (left > 0)
         left--;
-}
-
-/* ---- Access to memory, from any thread ---- */
-
-static __thread sigjmp_buf touch_return;
-
-static void touch_failed(int signal)
-{
-    siglongjmp(touch_return, signal);
-}
-
-static inline void catch_faults(void)
-{
-    struct sigaction action = {.sa_handler = touch_failed, .sa_flags = SA_NODEFER};
-
-    CHECK(sigaction(SIGBUS, &action, NULL) == 0);
-    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
-}
-
-/* Reads a byte. Returns the signal that the access raised, or 0. */
-__attribute__((noinline)) static int touch(const volatile unsigned char *address, unsigned char *value)
-{
-    int signal = sigsetjmp(touch_return, 0);
-
-    if (signal == 0)
-        *value = *address;
-    return signal;
-}
-
-/* Every page of the range raises SIGBUS. */
-#define CHECK_GONE(va, size) check_pages(__FILE__, __LINE__, va, size, SIGBUS, 0)
-
-/* Every page of the range starts with this value. */
-#define CHECK_SHOWS(va, size, value) check_pages(__FILE__, __LINE__, va, size, 0, value)
-
-static inline void check_pages(const char *file, int line, const unsigned char *va, size_t size, int signal,
-                               unsigned char value)
-{
-    size_t i;
-
-    for (i = 0; i < size; i += PAGE) {
-        unsigned char got = 0;
-        int raised = touch(va + i, &got);
-
-        if (raised == signal && (signal != 0 || got == value))
-            continue;
-        fprintf(stderr, "%s:%d: at %#zx: signal %d and value %#x, not %d and %#x\n", file, line, i, raised, got, signal,
-                value);
-        exit(1);
-    }
 }
 
 #endif

@@ -17,7 +17,7 @@ if [ ! -r "$pinned" ]; then
     echo "run.sh: no $pinned: load gdrdrv with dbg_enabled=1" >&2
     exit 2
 fi
-[ $# -gt 0 ] || set -- answers stale_handles mappings memory_types executable node pins limits sizes tokens \
+[ $# -gt 0 ] || set -- contract answers memory_types executable node pins limits sizes tokens \
     owners killed stale_maps reused_tables ignored_puts failed_puts races fuzz
 
 passed=0

@@ -66,6 +66,7 @@ for program in "$root"/build/c_tests/plain/*; do
     *) emulated "$name" "$program" ;;
     esac
 done
+emulated contract "$root/build/gdrdrv-c/tests/contract"
 emulated gdrcopy_sanity "$root/build/c_tests/gdrcopy_sanity"
 emulated model "$model" --ignored --nocapture --test-threads=1 model::
 

@@ -76,9 +76,9 @@ limit=1000
 programs=()
 if [ "$series" = debug ]; then
     limit=3000
-    programs=(answers stale_handles mappings memory_types owners killed "stale_maps unpin 50" "races 200" "fuzz 50000")
+    programs=(contract answers memory_types owners killed "stale_maps unpin 50" "races 200" "fuzz 50000")
 fi
-few=(answers stale_handles mappings owners)
+few=(contract answers owners)
 
 # build KERNEL BRANCH LICENSE: a variant of the modules that no virtual machine runs.
 build() {

@@ -79,24 +79,10 @@ tests! {
     files_absent: ["--no-gdrdrv"];
     files_of_the_machine: ["--gpus", "2", "--file", "/sys/module/no_such_module/version=/proc/sys/kernel/ostype"];
     open_is_refused: ["--gdrdrv-errno", "EACCES"];
-    maps_gpu_memory: [];
-    protection_is_kept: [];
-    wrong_arguments: [];
-    unpin_takes_pages_away: [];
-    mapping_outlives_close: [];
-    lost_mappings: [];
     covered_mappings: [];
     late_cover: ["--module-defects"];
-    every_way_to_close: [];
-    forked_children: [];
-    sent_over_a_socket: [];
-    killed_process: [];
-    child_keeps_device_open: [];
-    passed_on_by_exec: [];
     call_names: [];
     many_threads: [];
-    free_under_a_pin: ["--traditional"];
-    free_keeps_memory: [];
     faults: ["--fault", "OPEN:EMFILE@1,PIN_BUFFER:ENOMEM@2,MMAP:EAGAIN@1,MUNMAP:EPERM@1,CLOSE:EIO@1"];
     wrong_answers: ["--fault", "GET_INFO_V2:MAPPING_TYPE=4@2,GET_INFO_V2:MAPPING_TYPE=0@3,GET_INFO:MAPPED=0@1,UNPIN_BUFFER:EINVAL@1"];
 }

@@ -112,6 +112,25 @@ impl Command {
         }
     }
 
+    /// Whether the argument has input.
+    pub const fn reads(self) -> bool {
+        !matches!(self, Command::GetVersion)
+    }
+
+    /// Whether the argument has output. The other commands do not write it.
+    pub const fn answers(self) -> bool {
+        !matches!(self, Command::UnpinBuffer | Command::ReqMappingType)
+    }
+
+    /// The field that receives a new handle.
+    pub const fn new_handle(self) -> Option<&'static Field> {
+        match self {
+            Command::PinBuffer => Some(&pin_buffer::HANDLE),
+            Command::PinBufferV2 => Some(&pin_buffer_v2::HANDLE),
+            _ => None,
+        }
+    }
+
     /// The size of the argument in bytes, as C lays it out.
     pub const fn argument_size(self) -> usize {
         let fields = self.fields();

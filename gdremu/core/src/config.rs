@@ -48,8 +48,12 @@ pub struct DriverConfig {
     pub version: Version,
     /// The oldest library that it says it serves.
     pub min_api_version: Version,
+    /// The third number of 2.4.1 to 2.4.4.
+    pub patch: u16,
     /// Pins do not outlive a free of their memory, as before 2.5.
     pub traditional: bool,
+    /// Pins outlive a free of their memory, which 2.4.1 and later can do.
+    pub persistent_before_2_5: bool,
     /// The GPU driver refuses ranges that are not whole GPU pages, as since its branch 555.
     pub strict_sizes: bool,
     /// The type of mapping that the platform gives.
@@ -70,7 +74,9 @@ impl Default for DriverConfig {
             p2p_dummy: false,
             version: Version::new(2, 6),
             min_api_version: Version::new(2, 0),
+            patch: 0,
             traditional: false,
+            persistent_before_2_5: false,
             strict_sizes: false,
             platform: Platform::Wc,
             force_pcie: ForcePcie::Yes,
@@ -262,7 +268,9 @@ impl Config {
         put("p2p_dummy", &self.driver.p2p_dummy);
         put("version", &self.driver.version);
         put("min_api_version", &self.driver.min_api_version);
+        put("patch", &self.driver.patch);
         put("traditional", &self.driver.traditional);
+        put("persistent_before_2_5", &self.driver.persistent_before_2_5);
         put("strict_sizes", &self.driver.strict_sizes);
         put("platform", &self.driver.platform);
         put("force_pcie", &self.driver.force_pcie);
@@ -312,7 +320,9 @@ impl Config {
             "p2p_dummy" => driver.p2p_dummy = read(value)?,
             "version" => driver.version = value.parse()?,
             "min_api_version" => driver.min_api_version = value.parse()?,
+            "patch" => driver.patch = read(value)?,
             "traditional" => driver.traditional = read(value)?,
+            "persistent_before_2_5" => driver.persistent_before_2_5 = read(value)?,
             "strict_sizes" => driver.strict_sizes = read(value)?,
             "platform" => driver.platform = value.parse()?,
             "force_pcie" => driver.force_pcie = value.parse()?,
@@ -357,7 +367,9 @@ mod tests {
                 p2p_dummy: true,
                 version: Version::new(2, 3),
                 min_api_version: Version::new(3, 0),
+                patch: 4,
                 traditional: true,
+                persistent_before_2_5: true,
                 strict_sizes: true,
                 platform: Platform::Device,
                 force_pcie: ForcePcie::NotBuilt,

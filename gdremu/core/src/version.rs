@@ -25,6 +25,30 @@ impl Version {
     }
 }
 
+/// A release of gdrdrv, `MAJOR.MINOR` or `MAJOR.MINOR.PATCH`. Only the version is reported to programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// What GET_VERSION returns.
+    pub version: Version,
+    /// 0 if there is none.
+    pub patch: u16,
+}
+
+impl FromStr for Release {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (version, patch) = match text.rsplit_once('.') {
+            Some((version, patch)) if version.contains('.') => (version, patch),
+            _ => (text, "0"),
+        };
+        let patch = patch
+            .parse()
+            .map_err(|_| format!("\"{text}\" is not MAJOR.MINOR or MAJOR.MINOR.PATCH"))?;
+        version.parse().map(|version| Release { version, patch })
+    }
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
@@ -48,7 +72,7 @@ impl FromStr for Version {
 
 #[cfg(test)]
 mod tests {
-    use super::Version;
+    use super::{Release, Version};
 
     #[test]
     fn compares_by_number_and_not_by_text() {
@@ -59,5 +83,18 @@ mod tests {
         assert_eq!(new.to_string(), "2.10");
         assert!("2".parse::<Version>().is_err());
         assert!("2.x".parse::<Version>().is_err());
+    }
+
+    #[test]
+    fn releases_may_have_a_third_number() {
+        let release = |text: &str| {
+            let Release { version, patch } = text.parse().unwrap();
+            (version, patch)
+        };
+        assert_eq!(release("2.4"), (Version::new(2, 4), 0));
+        assert_eq!(release("2.4.4"), (Version::new(2, 4), 4));
+        for wrong in ["2", "2.4.", "2.4.x", "2.4.4.4"] {
+            assert!(wrong.parse::<Release>().is_err(), "{wrong}");
+        }
     }
 }

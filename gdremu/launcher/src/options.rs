@@ -11,7 +11,7 @@ use gdremu_core::config::{
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
 use gdremu_core::per_gpu::PerGpu;
-use gdremu_core::version::Version;
+use gdremu_core::version::{Release, Version};
 
 use crate::files::StandIn;
 use crate::profiles;
@@ -37,9 +37,13 @@ pub(crate) struct Options {
     #[arg(long)]
     traditional: bool,
 
+    /// Let pins outlive a free of their memory: the default since driver 2.5, possible since 2.4.1
+    #[arg(long, conflicts_with = "traditional")]
+    persistent: bool,
+
     /// Version of gdrdrv
-    #[arg(long, value_name = "X.Y", default_value = "2.6")]
-    driver_version: Version,
+    #[arg(long, value_name = "X.Y[.Z]", default_value = "2.6")]
+    driver_version: Release,
 
     /// Oldest library version that gdrdrv reports as supported
     #[arg(long, value_name = "X.Y", default_value = "2.0")]
@@ -164,9 +168,11 @@ impl Options {
                 loaded: !self.no_gdrdrv,
                 open_errno: self.gdrdrv_errno,
                 p2p_dummy: self.nv_p2p_dummy,
-                version: self.driver_version,
+                version: self.driver_version.version,
+                patch: self.driver_version.patch,
                 min_api_version: self.min_api_version,
                 traditional: self.traditional,
+                persistent_before_2_5: self.persistent,
                 strict_sizes: self.strict_sizes,
                 platform: self.platform,
                 force_pcie: self.force_pcie,
@@ -184,6 +190,9 @@ impl Options {
                 dmabuf: self.dmabuf.clone(),
             },
         };
+        if self.persistent && !config.driver.can_persist() {
+            return Err("--persistent needs --driver-version 2.4.1 or later".into());
+        }
         check_emulated(&config)?;
         self.check_kernel(&config)?;
         check_lists(&config.gpu)?;
@@ -368,6 +377,19 @@ mod tests {
         );
         let defects = "defects              --module-defects --handle-base 0x100000000";
         assert!(profiles::list().lines().any(|line| line == defects));
+    }
+
+    #[test]
+    fn pins_can_persist_since_2_4_1() {
+        let driver = |line: &[&str]| config(line).driver;
+        assert!(driver(&[]).persistent());
+        assert!(driver(&["--persistent"]).persistent());
+        assert!(!driver(&["--driver-version", "2.4.4"]).persistent());
+        assert!(driver(&["--driver-version", "2.4.1", "--persistent"]).persistent());
+        let line = ["gdremu", "--driver-version", "2.4", "--persistent", "true"];
+        let options = Options::try_parse_from(line).unwrap();
+        let refused = options.config("/s".into()).unwrap_err();
+        assert!(refused.contains("2.4.1"), "{refused}");
     }
 
     #[test]

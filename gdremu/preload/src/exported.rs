@@ -55,6 +55,14 @@ crate::export! {
     memory::mmap64;
     memory::munmap;
     memory::mremap;
+    reads::read;
+    reads::__read;
+    reads::__read_chk;
+    reads::pread;
+    reads::pread64;
+    reads::__pread64;
+    reads::__pread_chk;
+    reads::__pread64_chk;
     for_tests::gdremu_provider;
     for_tests::gdremu_calls_take;
     for_tests::gdremu_pins;

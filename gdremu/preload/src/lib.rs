@@ -24,7 +24,7 @@ mod proc_files;
 pub mod state;
 mod system;
 
-use hooks::{exists, files, io, memory};
+use hooks::{exists, files, io, memory, reads};
 
 /// Runs when the library is loaded.
 extern "C" fn loaded() {

@@ -38,7 +38,7 @@ macro_rules! next {
 
         /// Looks up the most frequent functions, so that later calls need no lookup.
         pub(crate) fn warm_up() {
-            let _ = (open(), openat(), close(), ioctl(), mmap(), munmap(), fcntl());
+            let _ = (open(), openat(), close(), ioctl(), mmap(), munmap(), fcntl(), read());
         }
     };
 }
@@ -56,6 +56,9 @@ type XStat = unsafe extern "C" fn(c_int, *const c_char, *mut libc::stat) -> c_in
 type FXStat = unsafe extern "C" fn(c_int, c_int, *mut libc::stat) -> c_int;
 type FXStatAt = unsafe extern "C" fn(c_int, c_int, *const c_char, *mut libc::stat, c_int) -> c_int;
 type MMap = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
+type Read = unsafe extern "C" fn(c_int, *mut c_void, size_t) -> ssize_t;
+type PRead = unsafe extern "C" fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
+type PReadChk = unsafe extern "C" fn(c_int, *mut c_void, size_t, off_t, size_t) -> ssize_t;
 type FCntl = unsafe extern "C" fn(c_int, c_int, ...) -> c_int;
 
 next! {
@@ -110,6 +113,14 @@ next! {
     dup2: unsafe extern "C" fn(c_int, c_int) -> c_int;
     __dup2: unsafe extern "C" fn(c_int, c_int) -> c_int;
     dup3: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
+    read: Read;
+    __read: Read;
+    __read_chk: unsafe extern "C" fn(c_int, *mut c_void, size_t, size_t) -> ssize_t;
+    pread: PRead;
+    pread64: PRead;
+    __pread64: PRead;
+    __pread_chk: PReadChk;
+    __pread64_chk: PReadChk;
     fcntl: FCntl;
     fcntl64: FCntl;
     __fcntl: FCntl;

@@ -1,9 +1,7 @@
 //! gdrdrv's files below /proc.
 
-use std::ffi::c_int;
-use std::fs::File;
-use std::io::{Seek, Write};
-use std::os::fd::{FromRawFd, IntoRawFd};
+use std::ffi::{CStr, c_int};
+use std::path::Path;
 
 use gdremu_core::config::DriverConfig;
 use gdremu_core::errno::Errno;
@@ -26,9 +24,12 @@ pub(crate) fn refcount(tables: u64) -> String {
     format!("{tables}\n")
 }
 
+/// What descriptors of `params` and of `nv_get_pages_refcount` are called in /proc/self/fd.
+pub(crate) const PARAMS: &CStr = c"gdrdrv";
+pub(crate) const REFCOUNT: &CStr = c"gdrdrv-refcount";
+
 /// Opens a descriptor for reading a text, with the flags of open(2).
-pub(crate) fn open(text: &str, flags: c_int) -> Result<c_int, Errno> {
-    let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
+pub(crate) fn open(name: &CStr, text: &str, flags: c_int) -> Result<c_int, Errno> {
     let close_on_exec = if flags & libc::O_CLOEXEC != 0 {
         libc::MFD_CLOEXEC
     } else {
@@ -37,20 +38,36 @@ pub(crate) fn open(text: &str, flags: c_int) -> Result<c_int, Errno> {
     // As in gdremu-core: the flag distinguishes gdremu's files from those of the library under test.
     let flags = close_on_exec | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name ends with a NUL byte.
-    let fd = unsafe { libc::memfd_create(c"gdrdrv".as_ptr(), flags) };
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
     if fd < 0 {
-        return Err(errno(std::io::Error::last_os_error()));
+        let error = std::io::Error::last_os_error();
+        return Err(Errno(error.raw_os_error().unwrap_or(libc::EIO)));
     }
-    // SAFETY: the descriptor was just created, so nothing else owns it.
-    let mut file = unsafe { File::from_raw_fd(fd) };
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.rewind())
-        .map_err(errno)?;
-    Ok(file.into_raw_fd())
+    put(fd, text);
+    Ok(fd)
+}
+
+/// Replaces the text of a descriptor; its position stays.
+pub(crate) fn put(fd: c_int, text: &str) {
+    // SAFETY: `text` is readable for its length.
+    unsafe {
+        libc::pwrite(fd, text.as_ptr().cast(), text.len(), 0);
+        libc::ftruncate(fd, text.len() as libc::off_t);
+    }
+}
+
+/// Whether a descriptor is one of `nv_get_pages_refcount`.
+pub(crate) fn is_refcount(fd: c_int) -> bool {
+    let name = REFCOUNT.to_str().expect("ASCII");
+    std::fs::read_link(format!("/proc/self/fd/{fd}"))
+        .is_ok_and(|path| path == Path::new(&format!("/memfd:{name} (deleted)")))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::FromRawFd;
+
     use super::*;
 
     #[test]
@@ -68,10 +85,12 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_read_from_its_start() {
-        let fd = open("12\n", libc::O_CLOEXEC).unwrap();
+    fn a_text_is_read_from_its_start_and_can_be_replaced() {
+        let fd = open(REFCOUNT, "12\n", libc::O_CLOEXEC).unwrap();
+        assert!(is_refcount(fd));
+        put(fd, "3\n");
         // SAFETY: the descriptor was just created, so nothing else owns it.
         let file = unsafe { File::from_raw_fd(fd) };
-        assert_eq!(std::io::read_to_string(file).unwrap(), "12\n");
+        assert_eq!(std::io::read_to_string(file).unwrap(), "3\n");
     }
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use gdremu_core::abi::{Argument, Command};
+use gdremu_core::abi::{self, Argument, Command};
 use gdremu_core::config::{self, Config};
 use gdremu_core::driver::{Access, Driver, FileId, MapRequest};
 use gdremu_core::errno::Errno;
@@ -257,6 +257,18 @@ impl EmulatedProcess {
         self.log_call(name, &arguments, result.map(|()| 0), begin);
         self.publish_pins(identity);
         result
+    }
+
+    /// Unpins what the program cannot know, as its handle could not be written.
+    pub(crate) fn undo_pin(&mut self, identity: Identity, file: FileId, handle: u64) {
+        let mut argument = Argument::default();
+        argument.set(&abi::unpin_buffer::HANDLE, handle);
+        let unpin = Command::UnpinBuffer.number();
+        // The pin was just made, so this cannot fail.
+        let _ = self
+            .driver
+            .ioctl(&mut self.gpu, file, caller(), unpin, &mut argument);
+        self.publish_pins(identity);
     }
 
     /// Maps a pin of a device of this process.

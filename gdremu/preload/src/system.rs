@@ -1,6 +1,6 @@
 //! What the kernel reports about the caller and its descriptors.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
 use gdremu_core::driver::Caller;
@@ -26,6 +26,33 @@ pub(crate) fn page_size() -> usize {
     // SAFETY: `sysconf` only reads a constant.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).expect("every system has a page size")
+}
+
+/// Copies bytes between addresses of this process, of which either may be inaccessible: then it returns false.
+///
+/// # Safety
+/// What can be written at `to` may be overwritten.
+pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usize) -> bool {
+    let target = libc::iovec {
+        iov_base: to,
+        iov_len: len,
+    };
+    let source = libc::iovec {
+        iov_base: from.cast_mut(),
+        iov_len: len,
+    };
+    // SAFETY: the kernel checks the access to both; overwriting `to` is allowed: contract of this function.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &target, 1, &source, 1, 0) };
+    if copied < 0 {
+        let error = std::io::Error::last_os_error().raw_os_error();
+        if error != Some(libc::EFAULT) && !from.is_null() && !to.is_null() {
+            // A sandbox denies the call: an inaccessible address faults.
+            // SAFETY: as above, and the buffers are distinct: one is on the stack of the caller.
+            unsafe { to.cast::<u8>().copy_from_nonoverlapping(from.cast(), len) };
+            return true;
+        }
+    }
+    usize::try_from(copied) == Ok(len)
 }
 
 /// The status of the file behind a descriptor.

@@ -277,10 +277,10 @@ impl Driver {
         use abi::req_mapping_type::*;
         let platform = self.config.platform;
         let pin = self.find(file, caller, argument.get(&HANDLE))?;
+        let wanted = MappingType::from_number(argument.get(&MAPPING_TYPE)).ok_or(Errno::EINVAL)?;
         if pin.mapping.is_some() {
             return Err(Errno::EBUSY);
         }
-        let wanted = MappingType::from_number(argument.get(&MAPPING_TYPE)).ok_or(Errno::EINVAL)?;
         let possible = match wanted {
             MappingType::None => true,
             MappingType::Wc => platform != Platform::Device,

@@ -23,9 +23,28 @@ impl DriverConfig {
         }
     }
 
-    /// Pins outlive a free of their memory: the default since 2.5, unknown before.
+    /// Whether this is 2.4.`patch` or later. All of them report 2.4.
+    fn since_patch_of_2_4(&self, patch: u16) -> bool {
+        self.since(5) || (self.since(4) && self.patch >= patch)
+    }
+
+    /// Pins outlive a free of their memory: the default since 2.5, and a parameter since 2.4.1.
     pub fn persistent(&self) -> bool {
-        self.since(5) && !self.traditional
+        if self.since(5) {
+            !self.traditional
+        } else {
+            self.persistent_before_2_5 && self.can_persist()
+        }
+    }
+
+    /// The module has the parameter use_persistent_mapping.
+    pub fn can_persist(&self) -> bool {
+        self.since_patch_of_2_4(1)
+    }
+
+    /// The module has files below /proc/driver/gdrdrv.
+    pub fn has_proc_files(&self) -> bool {
+        self.since(5)
     }
 
     /// The owner of an open device is the thread that opened it, not its process.
@@ -35,17 +54,17 @@ impl DriverConfig {
 
     /// The end of a pinned range is not rounded up to a GPU page.
     pub(super) fn pins_ragged_sizes(&self) -> bool {
-        !self.since(5)
+        !self.since_patch_of_2_4(2)
     }
 
     /// A free under a mapped pin leaves the pin marked as mapped.
     pub(super) fn forgets_to_unmark_freed(&self) -> bool {
-        !self.since(4)
+        !self.since(3)
     }
 
     /// Pins smaller than a page get the handle of their successor too.
     pub(super) fn repeats_handles_of_small_pins(&self) -> bool {
-        self.module_defects && !self.since(4)
+        !self.since(4)
     }
 
     /// Looking up a handle that does not exist finds the oldest pin.

@@ -27,9 +27,8 @@ fn mode(target: Target) -> mode_t {
 }
 
 fn check_access(target: Target, wanted: c_int) -> Result<c_int, Errno> {
-    let driver = &state::config().driver;
     let allowed = (mode(target) & 0o7) as c_int;
-    if !driver.loaded {
+    if !target.exists() {
         Err(Errno::ENOENT)
     } else if wanted & !allowed != 0 {
         Err(Errno::EACCES)
@@ -77,7 +76,7 @@ pub(crate) unsafe extern "C" fn faccessat(
 /// # Safety
 /// `status` can be written.
 unsafe fn fill(target: Target, status: *mut libc::stat) -> Result<c_int, Errno> {
-    if !state::config().driver.loaded {
+    if !target.exists() {
         return Err(Errno::ENOENT);
     }
     // SAFETY: zeros are valid in a structure of numbers; `status` is writable: contract of this function.
@@ -178,7 +177,7 @@ pub(crate) unsafe extern "C" fn statx(
                 next::statx()(dirfd, path, flags, mask, status)
             });
         };
-        if !state::config().driver.loaded {
+        if !target.exists() {
             return to_libc(Err(Errno::ENOENT));
         }
         let mut new: libc::statx = zeroed();

@@ -25,17 +25,20 @@ fn open_target(target: Target, flags: c_int) -> Option<c_int> {
 }
 
 fn open_proc(process: &mut Guard, target: Target, flags: c_int) -> Result<c_int, Errno> {
-    if !state::config().driver.loaded {
+    if !target.exists() {
         return Err(Errno::ENOENT);
     }
     if flags & libc::O_ACCMODE != libc::O_RDONLY {
         return Err(Errno::EACCES);
     }
-    let text = match target {
-        Target::Refcount => proc_files::refcount(process.refcount()),
-        _ => proc_files::params(&state::config().driver),
-    };
-    proc_files::open(&text, flags)
+    if target == Target::Refcount {
+        let text = proc_files::refcount(process.refcount());
+        // Marked, so that it is refreshed when it is read.
+        return proc_files::open(proc_files::REFCOUNT, &text, flags)
+            .inspect(|fd| device_fds::add(*fd));
+    }
+    let text = proc_files::params(&state::config().driver);
+    proc_files::open(proc_files::PARAMS, &text, flags)
 }
 
 /// Spellings of open(2).

@@ -8,9 +8,7 @@ use gdremu_core::errno::Errno;
 use super::{fail, to_libc};
 use crate::next;
 use crate::state::{self, Descriptor};
-
-/// No program has a mapping below this address.
-const LOWEST_ADDRESS: usize = 4096;
+use crate::system::copy_memory;
 
 pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // The kernel only reads the lower half.
@@ -28,33 +26,32 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mu
 /// Runs a command if the descriptor is a device.
 ///
 /// # Safety
-/// `argument` points to the command's argument, or is NULL.
+/// If the argument can be accessed, it is the command's.
 unsafe fn command(fd: c_int, number: u32, argument: *mut c_void) -> Option<c_int> {
     let (identity, file) = match state::enter()?.descriptor_of(fd) {
         Descriptor::Own(identity, file) => (identity, file),
         Descriptor::Foreign => return Some(fail(Errno::EACCES)),
         Descriptor::Other => return None,
     };
-    let size = Command::from_number(number).map_or(0, Command::argument_size);
-    if size > 0 && (argument as usize) < LOWEST_ADDRESS {
+    let command = Command::from_number(number).filter(|c| state::config().driver.knows(*c));
+    let size = command.map_or(0, Command::argument_size);
+    let mut bytes = Argument::default();
+    let inside = bytes.0.as_mut_ptr().cast::<c_void>();
+    // SAFETY: `bytes` has room for the largest argument.
+    if command.is_some_and(Command::reads) && !unsafe { copy_memory(argument, inside, size) } {
         return Some(fail(Errno::EFAULT));
     }
-    // Access the program's memory without the lock: an invalid pointer only faults the calling thread.
-    let mut bytes = Argument::default();
-    // SAFETY: `argument` is readable: contract of this function; `bytes` has room for the largest argument.
-    unsafe {
-        argument
-            .cast::<u8>()
-            .copy_to_nonoverlapping(bytes.0.as_mut_ptr(), size)
-    };
     let result = state::enter()?.ioctl(identity, file, number, &mut bytes);
-    if result.is_ok() {
-        // SAFETY: `argument` is writable: contract of this function.
-        unsafe {
-            argument
-                .cast::<u8>()
-                .copy_from_nonoverlapping(bytes.0.as_ptr(), size)
-        };
+    let inside = bytes.0.as_ptr().cast::<c_void>();
+    if result.is_ok()
+        && let Some(command) = command.filter(|c| c.answers())
+        // SAFETY: `bytes` has the argument; the program's is written as the kernel would.
+        && !unsafe { copy_memory(inside, argument, size) }
+    {
+        if let Some(handle) = command.new_handle() {
+            state::enter()?.undo_pin(identity, file, bytes.get(handle));
+        }
+        return Some(fail(Errno::EFAULT));
     }
     Some(to_libc(result.map(|()| 0)))
 }

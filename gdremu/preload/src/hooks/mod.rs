@@ -8,6 +8,7 @@ pub(crate) mod files;
 pub(crate) mod io;
 pub(crate) mod memory;
 mod paths;
+pub(crate) mod reads;
 mod stand_ins;
 
 use std::ffi::c_int;

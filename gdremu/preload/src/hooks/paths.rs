@@ -18,6 +18,14 @@ pub(super) enum Target {
     Refcount,
 }
 
+impl Target {
+    /// Whether the module is loaded and has this file.
+    pub(super) fn exists(self) -> bool {
+        let driver = &state::config().driver;
+        driver.loaded && (self == Target::Device || driver.has_proc_files())
+    }
+}
+
 /// An absolute path without `.` and `..`. On the stack: callers of open may not be able to allocate.
 pub(super) struct Absolute {
     bytes: [u8; MAX],

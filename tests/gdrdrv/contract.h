@@ -1,0 +1,126 @@
+/* The contract of /dev/gdrdrv: what its cases share. README.md describes the suite. */
+#ifndef CONTRACT_H
+#define CONTRACT_H
+
+#include "driver.h"
+
+#include <stdbool.h>
+
+/* ---- Cases: each runs in a process of its own, and must end with nothing pinned ---- */
+
+struct contract_case {
+    const char *name;
+    void (*run)(void);
+};
+
+#define CASE(name) {#name, name}
+
+/* Arrays that end with an entry without a name. */
+extern const struct contract_case command_cases[], pin_cases[], handle_cases[], mapping_cases[], free_cases[],
+    owner_cases[], file_cases[];
+
+/* Ends the case: it cannot run here. */
+#define SKIP(reason) skip_case(reason)
+_Noreturn void skip_case(const char *reason);
+
+/* Runs this program again with the descriptor of a device, and ends with `then`. */
+_Noreturn void exec_self(const char *then, int fd);
+_Noreturn void after_exec(const char *then, int fd);
+
+/* ---- The implementation under test ---- */
+
+enum implementation {
+    GDRDRV_C = 1, /* gdrdrv-c of this repository */
+    NVIDIA = 2,   /* NVIDIA's gdrdrv */
+    GDREMU = 4,   /* gdremu */
+    DEFECTS = 8   /* gdremu --module-defects */
+};
+
+enum implementation implementation(void);
+
+/* Whether the device is of release 2.`minor` or later. */
+bool since(unsigned int minor);
+
+/* A result that the suite does not check on this implementation. */
+#define ANY (-1L)
+
+/*
+ * What this implementation does where some differ on purpose: the value in the table of differences.c, or else the
+ * contract's.
+ */
+long expected(const char *what, long contract);
+
+/* ---- GPU memory, from CUDA or, without it, from /dev/emugpu ---- */
+
+struct memory {
+    uint64_t va; /* starts a GPU page */
+    uint64_t size;
+    void *emugpu;
+};
+
+/* Whole units of 2 MiB, so that CUDA frees what is freed. */
+#define UNIT (2UL << 20)
+struct memory memory_alloc(uint64_t size);
+void memory_free(struct memory memory);
+/* As the GPU sees it. */
+void memory_fill(struct memory memory, unsigned char value);
+unsigned char memory_byte(struct memory memory, uint64_t offset);
+/* Puts the tokens of the memory into the argument. False if this CUDA has none. */
+bool memory_tokens(struct memory memory, struct gdrdrv_pin_buffer *argument);
+
+/* No process has GPU memory there. */
+#define NO_GPU_MEMORY 0x1000000000ULL
+
+/* ---- Pins ---- */
+
+static inline uint64_t pinned(int fd, struct memory memory, uint64_t size)
+{
+    uint64_t handle;
+
+    CHECK_OK(pin(fd, memory.va, size, &handle));
+    return handle;
+}
+
+/* The type of a pin's mapping, by commands that every release has. */
+static inline uint32_t mapping_type(int fd, uint64_t handle)
+{
+    struct gdrdrv_get_info v1 = {.handle = handle};
+    struct gdrdrv_get_info_v2 v2;
+    int error = info(fd, handle, &v2);
+
+    if (error != ENOTTY) {
+        CHECK_OK(error);
+        return v2.mapping_type;
+    }
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &v1));
+    return !v1.mapped ? GDRDRV_MAPPING_TYPE_NONE : v1.wc_mapping ? GDRDRV_MAPPING_TYPE_WC : GDRDRV_MAPPING_TYPE_CACHING;
+}
+
+#define CHECK_MAPPED(fd, handle) CHECK(mapping_type(fd, handle) != GDRDRV_MAPPING_TYPE_NONE)
+#define CHECK_NOT_MAPPED(fd, handle) CHECK_EQUAL(mapping_type(fd, handle), GDRDRV_MAPPING_TYPE_NONE)
+
+static inline uint32_t flag_of(int fd, uint64_t handle)
+{
+    uint32_t flag = 77;
+
+    CHECK_OK(callback_flag(fd, handle, &flag));
+    return flag;
+}
+
+static inline void unmap(void *va, size_t size)
+{
+    CHECK(munmap(va, size) == 0);
+}
+
+/* Page tables pinned since the case began, in all processes; or -1 if the device does not report their number. */
+long page_tables(void);
+
+#define CHECK_PINNED(number)                                                                                           \
+    do {                                                                                                               \
+        if (page_tables() >= 0)                                                                                        \
+            CHECK_EQUAL(page_tables(), number);                                                                        \
+    } while (0)
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+#endif

@@ -1,0 +1,131 @@
+/* Where implementations differ on purpose, or as their releases do: the only place that knows. */
+#include "contract.h"
+
+#include <dlfcn.h>
+
+#define ALL (GDRDRV_C | NVIDIA | GDREMU | DEFECTS)
+#define EMULATED (GDREMU | DEFECTS)
+#define THEIRS (NVIDIA | EMULATED)
+#define DEFECTIVE (NVIDIA | DEFECTS)
+#define NEWEST ~0U
+
+static const struct difference {
+    const char *what; /* as the cases name it */
+    int who;
+    unsigned int from, to; /* releases 2.x */
+    long expected;
+} differences[] = {
+    /* Releases. The commands that each has are in commands.c. */
+    {"GET_CB_FLAG by another thread of the owner", ALL, 0, 0, EACCES},
+    {"pins of less than a page have handles of their own", ALL, 0, 3, 0},
+    {"pins are whole GPU pages", ALL, 0, 4, ANY}, /* 2.4.2 rounds, which no program can see before it pins */
+    {"a free marks the pin unmapped", ALL, 0, 2, 0},
+    {"/proc/driver/gdrdrv exists", ALL, 0, 4, 0},
+
+    /* Defects of NVIDIA's gdrdrv. */
+    {"GET_INFO of a handle that no pin has", DEFECTIVE, 0, NEWEST, 0}, /* of the oldest pin */
+    {"munmap after UNPIN leaves the oldest pin mapped", DEFECTIVE, 4, NEWEST, 0},
+    {"a second mmap leaves the pin mapped", DEFECTIVE, 0, NEWEST, 0},
+
+    /* gdrdrv-c is stricter. */
+    {"a pin is mapped while a part of its mapping is", THEIRS, 0, NEWEST, 0},
+    {"mmap with PROT_EXEC", THEIRS, 0, NEWEST, 0},
+    {"pins of an owner that has exited", THEIRS, 0, NEWEST, 1}, /* until all copies of the descriptor are closed */
+    {"open of minor 1", THEIRS, 0, NEWEST, ANY},
+
+    /* gdrdrv-c is more lenient. */
+    {"PIN_BUFFER with tokens that no process has", THEIRS, 0, NEWEST, ANY}, /* an error of the GPU driver */
+
+    /* Others. */
+    {"ioctl of another type", NVIDIA, 0, NEWEST, EINVAL},
+    {"mode of nv_get_pages_refcount", NVIDIA, 0, NEWEST, 0440},
+
+    /* Limits of gdremu. */
+    {"GET_VERSION by the owner after exec", EMULATED, 0, NEWEST, EACCES},
+    {"mmap at a fixed address", EMULATED, 0, NEWEST, EINVAL},
+    {"first handle", EMULATED, 0, NEWEST, ANY},                /* --handle-base */
+    {"default mapping type on x86", EMULATED, 0, NEWEST, ANY}, /* --platform */
+};
+
+static unsigned int minor(void)
+{
+    static unsigned int minor = NEWEST;
+    struct gdrdrv_get_version version;
+
+    if (minor == NEWEST) {
+        int fd = driver_open();
+
+        CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &version));
+        CHECK(close(fd) == 0);
+        CHECK_EQUAL(version.gdrdrv_version >> 16, 2);
+        minor = version.gdrdrv_version & 0xffff;
+    }
+    return minor;
+}
+
+bool since(unsigned int wanted)
+{
+    return minor() >= wanted;
+}
+
+/* Whether /proc/driver/gdrdrv/params names gdrdrv-c. */
+static bool is_gdrdrv_c(void)
+{
+    FILE *params = fopen("/proc/driver/gdrdrv/params", "r");
+    bool found = false;
+    char line[128];
+
+    if (params == NULL)
+        return false;
+    while (fgets(line, sizeof(line), params) != NULL)
+        found |= strstr(line, "gdrdrv-c") != NULL;
+    fclose(params);
+    return found;
+}
+
+static enum implementation detected(void)
+{
+    static const struct {
+        const char *name;
+        enum implementation is;
+    } names[] = {{"gdrdrv-c", GDRDRV_C}, {"nvidia", NVIDIA}, {"gdremu", GDREMU}, {"gdremu-defects", DEFECTS}};
+    const char *set = getenv("GDRDRV_IMPLEMENTATION");
+    const char *(*provider)(void);
+    size_t i;
+
+    for (i = 0; set != NULL && i < COUNT(names); i++)
+        if (strcmp(set, names[i].name) == 0)
+            return names[i].is;
+    CHECK(set == NULL); /* GDRDRV_IMPLEMENTATION must be gdrdrv-c, nvidia, gdremu or gdremu-defects */
+    *(void **)&provider = dlsym(RTLD_DEFAULT, "gdremu_provider");
+    if (provider != NULL && strcmp(provider(), "emugpu") != 0)
+        return GDREMU;
+    return is_gdrdrv_c() ? GDRDRV_C : NVIDIA;
+}
+
+enum implementation implementation(void)
+{
+    static enum implementation is;
+
+    if (is == 0)
+        is = detected();
+    return is;
+}
+
+long expected(const char *what, long contract)
+{
+    bool known = false;
+    size_t i;
+
+    for (i = 0; i < COUNT(differences); i++) {
+        const struct difference *d = &differences[i];
+
+        if (strcmp(d->what, what) != 0)
+            continue;
+        known = true;
+        if (d->who & implementation() && minor() >= d->from && minor() <= d->to)
+            return d->expected;
+    }
+    CHECK(known); /* a name that the table lacks */
+    return contract;
+}

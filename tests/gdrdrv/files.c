@@ -1,0 +1,142 @@
+/* The device node, and the files below /proc/driver/gdrdrv. */
+#include "contract.h"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#define PARAMS "/proc/driver/gdrdrv/params"
+#define REFCOUNT "/proc/driver/gdrdrv/nv_get_pages_refcount"
+
+static void node_is_a_character_device(void)
+{
+    struct stat status;
+    int fd = driver_open();
+
+    CHECK(stat(GDRDRV_DEVICE, &status) == 0);
+    CHECK(S_ISCHR(status.st_mode));
+    CHECK(fstat(fd, &status) == 0);
+    CHECK(S_ISCHR(status.st_mode));
+    CHECK_EQUAL(fcntl(fd, F_GETFD), FD_CLOEXEC);
+}
+
+/* The number by which installers and containers create the node, or 0. */
+static unsigned int major_in_proc_devices(void)
+{
+    FILE *devices = fopen("/proc/devices", "r");
+    unsigned int number, found = 0;
+    char line[80], name[80];
+
+    CHECK(devices != NULL);
+    while (fgets(line, sizeof(line), devices) != NULL)
+        if (sscanf(line, "%u %79s", &number, name) == 2 && strcmp(name, "gdrdrv") == 0)
+            found = number;
+    fclose(devices);
+    return found;
+}
+
+/* Opens a node of that number. Returns 0 or an errno. */
+static int open_node(unsigned int major, unsigned int minor)
+{
+    char path[] = "/tmp/gdrdrv-XXXXXX", node[32];
+    int made, opened = -1, error;
+
+    CHECK(mkdtemp(path) != NULL);
+    snprintf(node, sizeof(node), "%s/node", path);
+    made = mknod(node, S_IFCHR | 0600, makedev(major, minor));
+    if (made == 0)
+        opened = open(node, O_RDWR | O_CLOEXEC);
+    error = opened >= 0 ? 0 : errno;
+    (void)unlink(node);
+    (void)rmdir(path);
+    if (made != 0)
+        SKIP("device nodes cannot be created here");
+    CHECK(opened < 0 || close(opened) == 0);
+    return error;
+}
+
+static void only_minor_0_can_be_opened(void)
+{
+    unsigned int major = major_in_proc_devices();
+    long error = expected("open of minor 1", ENXIO);
+
+    if (major == 0)
+        SKIP("/proc/devices does not list gdrdrv");
+    CHECK_OK(open_node(major, 0));
+    if (error != ANY)
+        CHECK_ERROR(open_node(major, 1), error);
+}
+
+/* Lines that later releases and other modules append are ignored. */
+static void params_show_version_and_mode(void)
+{
+    struct gdrdrv_get_version version;
+    char line[128] = "", wanted[64];
+    FILE *params = fopen(PARAMS, "r");
+    struct stat status;
+    int fd = driver_open();
+
+    if (!expected("/proc/driver/gdrdrv exists", 1)) {
+        CHECK(params == NULL);
+        CHECK(stat("/proc/driver/gdrdrv", &status) != 0);
+        CHECK(access(PARAMS, F_OK) != 0);
+        CHECK(open(REFCOUNT, O_RDONLY) < 0);
+        CHECK_EQUAL(errno, ENOENT);
+        return;
+    }
+    CHECK(params != NULL);
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &version));
+    CHECK(fgets(line, sizeof(line), params) != NULL);
+    snprintf(wanted, sizeof(wanted), "Version: %u.%u\n", version.gdrdrv_version >> 16, version.gdrdrv_version & 0xffff);
+    CHECK_STRING(line, wanted);
+    CHECK(fgets(line, sizeof(line), params) != NULL);
+    CHECK(strcmp(line, "Built for NVIDIA driver flavor: opensource\n") == 0 ||
+          strcmp(line, "Built for NVIDIA driver flavor: proprietary\n") == 0);
+    CHECK(fgets(line, sizeof(line), params) != NULL);
+    snprintf(wanted, sizeof(wanted), "Use persistent mapping: %s\n", persistent(fd) ? "yes" : "no");
+    CHECK_STRING(line, wanted);
+    CHECK(fgets(line, sizeof(line), params) != NULL);
+    CHECK(strncmp(line, "dbg_enabled: ", 13) == 0);
+    CHECK(fgets(line, sizeof(line), params) != NULL);
+    CHECK(strncmp(line, "info_enabled: ", 14) == 0);
+    fclose(params);
+    CHECK(stat("/proc/driver/gdrdrv", &status) == 0 && S_ISDIR(status.st_mode));
+    CHECK(stat(PARAMS, &status) == 0 && S_ISREG(status.st_mode));
+    if (geteuid() != 0)
+        CHECK(open(PARAMS, O_RDWR) < 0);
+}
+
+/* A descriptor that was opened before the pins shows them. */
+static void refcount_is_read_live(void)
+{
+    int count = open(REFCOUNT, O_RDONLY | O_CLOEXEC), fd = driver_open();
+    long before, now;
+    char text[24] = "";
+    struct memory memory;
+    struct stat status;
+    uint64_t handle;
+
+    if (count < 0)
+        SKIP("no " REFCOUNT ": load the module with dbg_enabled=1");
+    CHECK(stat(REFCOUNT, &status) == 0);
+    CHECK_EQUAL(status.st_mode & 0777, expected("mode of nv_get_pages_refcount", 0444));
+    CHECK(pread(count, text, sizeof(text) - 1, 0) > 0);
+    before = atol(text);
+    memory = memory_alloc(UNIT);
+    handle = pinned(fd, memory, GPU_PAGE);
+    CHECK(pread(count, text, sizeof(text) - 1, 0) > 0);
+    now = atol(text);
+    CHECK_EQUAL(now, before + 1);
+    CHECK_OK(unpin(fd, handle));
+    CHECK(lseek(count, 0, SEEK_SET) == 0);
+    CHECK(read(count, text, sizeof(text) - 1) > 0);
+    CHECK_EQUAL(atol(text), before);
+    CHECK_EQUAL(read(count, text, sizeof(text)), 0);
+}
+
+const struct contract_case file_cases[] = {
+    CASE(node_is_a_character_device),
+    CASE(only_minor_0_can_be_opened),
+    CASE(params_show_version_and_mode),
+    CASE(refcount_is_read_live),
+    {NULL, NULL},
+};

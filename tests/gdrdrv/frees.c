@@ -1,0 +1,111 @@
+/* What a free of pinned memory does, in each mode. */
+#include "contract.h"
+
+#define SIZE (8 * GPU_PAGE)
+#define OURS 0x11
+#define THEIRS 0x5e
+
+static int fd;
+static struct memory memory;
+static uint64_t handle;
+
+static unsigned char *begin(bool in_persistent_mode)
+{
+    unsigned char *va;
+
+    fd = driver_open();
+    if (persistent(fd) && !in_persistent_mode)
+        SKIP("pins are persistent");
+    if (!persistent(fd) && in_persistent_mode)
+        SKIP("pins are not persistent");
+    memory = memory_alloc(SIZE);
+    memory_fill(memory, OURS);
+    handle = pinned(fd, memory, SIZE);
+    va = mapped(fd, handle, SIZE);
+    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_EQUAL(flag_of(fd, handle), 0);
+    return va;
+}
+
+static void free_ends_pins_that_are_not_persistent(void)
+{
+    unsigned char *va = begin(false), *other_va, *unused;
+    struct gdrdrv_get_info v1 = {.handle = handle};
+    struct memory other = memory_alloc(SIZE);
+    uint64_t kept;
+
+    memory_fill(other, THEIRS);
+    kept = pinned(fd, other, SIZE);
+    other_va = mapped(fd, kept, SIZE);
+    CHECK_PINNED(2);
+    memory_free(memory);
+    CHECK_EQUAL(flag_of(fd, handle), 1);
+    CHECK_PINNED(1);
+    CHECK_GONE(va, SIZE);
+    CHECK_EQUAL(mapping_type(fd, handle) == GDRDRV_MAPPING_TYPE_NONE, expected("a free marks the pin unmapped", 1));
+
+    CHECK_EQUAL(flag_of(fd, kept), 0);
+    CHECK_SHOWS(other_va, SIZE, THEIRS);
+
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &v1));
+    CHECK_EQUAL(v1.va, memory.va);
+    CHECK_EQUAL(v1.mapped_size, SIZE);
+    if (since(5))
+        CHECK_OK(request_type(fd, handle, GDRDRV_MAPPING_TYPE_NONE));
+    unmap(va, SIZE);
+    CHECK_NOT_MAPPED(fd, handle);
+    CHECK_ERROR(map(fd, handle, SIZE, &unused), EINVAL);
+    unmap(other_va, SIZE);
+    CHECK_OK(unpin(fd, handle));
+    CHECK_OK(unpin(fd, kept));
+    CHECK_ERROR(unpin(fd, handle), EINVAL);
+}
+
+static void free_ends_what_munmap_left(void)
+{
+    unsigned char *va = begin(false);
+    int gone = (int)expected("a pin is mapped while a part of its mapping is", 1);
+
+    unmap(va + GPU_PAGE, GPU_PAGE);
+    memory_free(memory);
+    CHECK_EQUAL(flag_of(fd, handle), 1);
+    if (gone) {
+        CHECK_GONE(va, GPU_PAGE);
+        CHECK_GONE(va + 2 * GPU_PAGE, SIZE - 2 * GPU_PAGE);
+    }
+    unmap(va, GPU_PAGE);
+    unmap(va + 2 * GPU_PAGE, SIZE - 2 * GPU_PAGE);
+    CHECK_OK(unpin(fd, handle));
+}
+
+static void free_leaves_persistent_pins(void)
+{
+    unsigned char *va = begin(true);
+    struct memory next;
+    uint64_t failed;
+
+    memory_free(memory);
+    CHECK_PINNED(1);
+    CHECK_ERROR(pin(fd, memory.va, SIZE, &failed), EINVAL);
+    next = memory_alloc(SIZE);
+    memory_fill(next, THEIRS);
+    CHECK_EQUAL(flag_of(fd, handle), 0);
+    CHECK_SHOWS(va, SIZE, OURS);
+    unmap(va, SIZE);
+    va = mapped(fd, handle, SIZE);
+    CHECK_SHOWS(va, SIZE, OURS);
+    memory_free(next);
+    CHECK_OK(unpin(fd, handle));
+    CHECK_GONE(va, SIZE);
+    next = memory_alloc(SIZE);
+    memory_fill(next, THEIRS);
+    CHECK_GONE(va, SIZE);
+    unmap(va, SIZE);
+}
+
+const struct contract_case free_cases[] = {
+    CASE(free_ends_pins_that_are_not_persistent),
+    CASE(free_ends_what_munmap_left),
+    CASE(free_leaves_persistent_pins),
+    {NULL, NULL},
+};

@@ -1,0 +1,183 @@
+/* Handles that no pin has: they are refused, and other pins do not change. */
+#include "contract.h"
+
+#define SIZE (2 * GPU_PAGE)
+
+static int fd;
+static struct memory oldest_memory, memory;
+static uint64_t oldest;
+static unsigned char *va;
+
+static void check_refused(uint64_t handle)
+{
+    struct gdrdrv_get_info_v2 untouched, v2 = {.handle = handle, .va = 77};
+    struct gdrdrv_get_info v1 = {.handle = handle, .va = 77};
+    unsigned char *unused;
+    uint32_t flag = 77;
+
+    untouched = v2;
+    if (since(4))
+        CHECK_ERROR(command(fd, GDRDRV_IOC_GET_INFO_V2, &v2), EINVAL);
+    CHECK_BYTES(&v2, &untouched, sizeof(v2));
+    CHECK_ERROR(command(fd, GDRDRV_IOC_GET_INFO, &v1), EINVAL);
+    CHECK_EQUAL(v1.va, 77);
+    CHECK_ERROR(callback_flag(fd, handle, &flag), EINVAL);
+    CHECK_EQUAL(flag, 77);
+    if (since(5))
+        CHECK_ERROR(request_type(fd, handle, GDRDRV_MAPPING_TYPE_NONE), EINVAL);
+    if (handle < 1ULL << 51) /* larger ones are not offsets in bytes */
+        CHECK_ERROR(map(fd, handle, PAGE, &unused), EINVAL);
+    CHECK_ERROR(unpin(fd, handle), EINVAL);
+}
+
+/* A pin that wrong handles must not affect, mapped. */
+static void begin(void)
+{
+    oldest_memory = memory_alloc(SIZE);
+    memory = memory_alloc(SIZE);
+    memory_fill(oldest_memory, 0x11);
+    fd = driver_open();
+    oldest = pinned(fd, oldest_memory, SIZE);
+    va = mapped(fd, oldest, SIZE);
+}
+
+static void check_oldest(bool is_mapped)
+{
+    struct gdrdrv_get_info i = {.handle = oldest};
+
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &i));
+    CHECK_EQUAL(i.va, oldest_memory.va);
+    CHECK_EQUAL(i.mapped_size, SIZE);
+    CHECK_EQUAL(i.mapped, is_mapped);
+    CHECK_EQUAL(flag_of(fd, oldest), 0);
+    CHECK_SHOWS(va, SIZE, 0x11);
+}
+
+static void end(void)
+{
+    unmap(va, SIZE);
+    CHECK_OK(unpin(fd, oldest));
+    CHECK_PINNED(0);
+}
+
+static void without_pins_all_handles_are_refused(void)
+{
+    fd = driver_open();
+    check_refused(0);
+    check_refused(1);
+    check_refused(~0ULL);
+}
+
+static void handles_that_no_pin_has_are_refused(void)
+{
+    struct gdrdrv_get_info wrong = {0};
+    uint64_t second, beyond;
+
+    begin();
+    second = pinned(fd, memory, SIZE);
+    beyond = second + SIZE / PAGE;
+    wrong.handle = beyond;
+    if (expected("GET_INFO of a handle that no pin has", EINVAL) == 0) {
+        CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &wrong));
+        CHECK_EQUAL(wrong.va, oldest_memory.va);
+    } else {
+        /* Within a pin, beyond all pins, and equal to a pin in the lower 32 bits. */
+        check_refused(oldest + 1);
+        check_refused(beyond);
+        check_refused(oldest ^ 1ULL << 33);
+        check_refused(~0ULL >> 12);
+        check_refused(1ULL << 63);
+        check_refused(~0ULL);
+        CHECK_PINNED(2);
+    }
+    check_oldest(true);
+    CHECK_OK(unpin(fd, second));
+    end();
+}
+
+static void second_unpin_is_refused(void)
+{
+    uint64_t gone;
+
+    if (expected("GET_INFO of a handle that no pin has", EINVAL) == 0)
+        SKIP("the second one would unpin the oldest pin");
+    begin();
+    gone = pinned(fd, memory, SIZE);
+    CHECK_OK(unpin(fd, gone));
+    check_refused(gone);
+    CHECK_PINNED(1);
+    check_oldest(true);
+    end();
+    check_refused(oldest);
+}
+
+/* An empty list finds nothing, in NVIDIA's gdrdrv too. */
+static void second_unpin_of_the_only_pin_is_refused(void)
+{
+    uint64_t handle;
+
+    memory = memory_alloc(SIZE);
+    fd = driver_open();
+    handle = pinned(fd, memory, SIZE);
+    CHECK_OK(unpin(fd, handle));
+    check_refused(handle);
+}
+
+static void munmap_after_unpin_affects_only_its_own_pin(void)
+{
+    uint64_t gone;
+    unsigned char *gone_va;
+
+    begin();
+    gone = pinned(fd, memory, SIZE);
+    gone_va = mapped(fd, gone, SIZE);
+    CHECK_OK(unpin(fd, gone));
+    CHECK_GONE(gone_va, SIZE);
+    check_oldest(true);
+    unmap(gone_va, SIZE);
+    check_oldest(expected("munmap after UNPIN leaves the oldest pin mapped", 1));
+    end();
+}
+
+static void second_mmap_is_refused_without_effect(void)
+{
+    unsigned char *unused;
+
+    begin();
+    CHECK_ERROR(map(fd, oldest, SIZE, &unused), EINVAL);
+    check_oldest(expected("a second mmap leaves the pin mapped", 1));
+    if (expected("a second mmap leaves the pin mapped", 1))
+        CHECK_ERROR(map(fd, oldest, PAGE, &unused), EINVAL);
+    end();
+}
+
+static void opens_number_their_handles_separately(void)
+{
+    unsigned char *other_va;
+    int other;
+
+    begin();
+    memory_fill(memory, 0x22);
+    other = driver_open();
+    CHECK_EQUAL(pinned(other, memory, SIZE), oldest);
+    other_va = mapped(other, oldest, SIZE);
+    CHECK_OK(unpin(other, oldest));
+    CHECK_GONE(other_va, SIZE);
+    check_oldest(true);
+    CHECK_ERROR(unpin(other, oldest), EINVAL);
+    unmap(other_va, SIZE);
+    CHECK(close(other) == 0);
+    check_oldest(true);
+    end();
+}
+
+const struct contract_case handle_cases[] = {
+    CASE(without_pins_all_handles_are_refused),
+    CASE(handles_that_no_pin_has_are_refused),
+    CASE(second_unpin_is_refused),
+    CASE(second_unpin_of_the_only_pin_is_refused),
+    CASE(munmap_after_unpin_affects_only_its_own_pin),
+    CASE(second_mmap_is_refused_without_effect),
+    CASE(opens_number_their_handles_separately),
+    {NULL, NULL},
+};

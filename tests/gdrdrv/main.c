@@ -1,0 +1,157 @@
+/*
+ * Runs the cases, each in a process of its own, and prints their results as TAP.
+ *
+ * usage: contract [case ...]      Exit status: 0 all passed, 1 a case failed, 4 nothing could run.
+ */
+#include "contract.h"
+
+#define SKIPPED 4 /* as in kselftest */
+
+static const struct contract_case *const groups[] = {command_cases, pin_cases,   handle_cases, mapping_cases,
+                                                     free_cases,    owner_cases, file_cases};
+
+/* The number of pinned page tables before the current case, in all processes, or -1 if it cannot be read. */
+static long before;
+
+static long all_page_tables(void)
+{
+    static int file = -1;
+    char count[24] = "";
+
+    if (file < 0)
+        file = open("/proc/driver/gdrdrv/nv_get_pages_refcount", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    CHECK(pread(file, count, sizeof(count) - 1, 0) > 0);
+    return atol(count);
+}
+
+long page_tables(void)
+{
+    return before < 0 ? -1 : all_page_tables() - before;
+}
+
+void skip_case(const char *reason)
+{
+    printf("%s\n", reason);
+    fflush(NULL);
+    _exit(SKIPPED);
+}
+
+void exec_self(const char *then, int fd)
+{
+    char number[16], count[24];
+
+    snprintf(number, sizeof(number), "%d", fd);
+    snprintf(count, sizeof(count), "%ld", before);
+    execl("/proc/self/exe", "contract", "--after-exec", then, number, count, (char *)NULL);
+    _exit(127);
+}
+
+/* The case's process. Its output goes to `output`. */
+_Noreturn static void run_case(const struct contract_case *c, int output)
+{
+    CHECK(dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0);
+    CHECK(close(output) == 0);
+    CHECK(setpgid(0, 0) == 0);
+    catch_faults();
+    c->run();
+    CHECK_PINNED(0);
+    fflush(NULL);
+    _exit(0);
+}
+
+/* What the case has printed. */
+static void collect(FILE *from, char *text, size_t size)
+{
+    text[fread(text, 1, size - 1, from)] = '\0';
+    fclose(from);
+}
+
+static void print_diagnostics(char *text)
+{
+    char *line;
+
+    for (line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        printf("# %s\n", line);
+}
+
+/* Returns 0, 1 or SKIPPED. */
+static int run(int number, const struct contract_case *c)
+{
+    int output[2], status;
+    char text[8192];
+    pid_t child;
+
+    before = all_page_tables();
+    CHECK(pipe2(output, O_CLOEXEC) == 0);
+    fflush(NULL);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        run_case(c, output[1]);
+    CHECK(close(output[1]) == 0);
+    CHECK(waitpid(child, &status, 0) == child);
+    kill(-child, SIGKILL); /* processes that a failed case has left */
+    collect(fdopen(output[0], "r"), text, sizeof(text));
+    if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED) {
+        printf("ok %d - %s # SKIP %s", number, c->name, text);
+        return SKIPPED;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && page_tables() <= 0) {
+        printf("ok %d - %s\n", number, c->name);
+        return 0;
+    }
+    printf("not ok %d - %s\n", number, c->name);
+    print_diagnostics(text);
+    if (WIFSIGNALED(status))
+        printf("# ended by signal %d\n", WTERMSIG(status));
+    if (page_tables() > 0)
+        printf("# %ld page tables are still pinned\n", page_tables());
+    return 1;
+}
+
+static bool is_wanted(const char *name, char **wanted)
+{
+    if (*wanted == NULL)
+        return true;
+    while (*wanted != NULL)
+        if (strcmp(*wanted++, name) == 0)
+            return true;
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    const struct contract_case *cases[128];
+    int count = 0, number, results[SKIPPED + 1] = {0};
+    size_t group;
+
+    if (argc == 5 && strcmp(argv[1], "--after-exec") == 0) {
+        before = atol(argv[4]);
+        catch_faults();
+        after_exec(argv[2], atoi(argv[3]));
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    puts("TAP version 13");
+    if (access(GDRDRV_DEVICE, R_OK | W_OK) != 0) {
+        printf("1..0 # SKIP %s: %s\n", GDRDRV_DEVICE, strerror(errno));
+        return SKIPPED;
+    }
+    for (group = 0; group < COUNT(groups); group++) {
+        const struct contract_case *c;
+
+        for (c = groups[group]; c->name != NULL; c++)
+            if (is_wanted(c->name, argv + 1) && count < (int)COUNT(cases))
+                cases[count++] = c;
+    }
+    if (count == 0) {
+        fprintf(stderr, "contract: no such case\n");
+        return 2;
+    }
+    printf("1..%d\n", count);
+    for (number = 0; number < count; number++)
+        results[run(number + 1, cases[number])]++;
+    printf("# %d passed, %d failed, %d skipped\n", results[0], results[1], results[SKIPPED]);
+    return results[1] > 0 ? 1 : results[0] > 0 ? 0 : SKIPPED;
+}

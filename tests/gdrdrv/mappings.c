@@ -1,0 +1,430 @@
+/* mmap, munmap and mremap of pins, and what UNPIN and close leave of a mapping. */
+#include "contract.h"
+
+#define SIZE (8 * GPU_PAGE)
+#define OURS 0x11
+
+static int fd;
+static struct memory memory;
+static uint64_t handle;
+
+static unsigned char *begin_with(uint64_t pinned_size, size_t mapped_size)
+{
+    unsigned char *va;
+
+    memory = memory_alloc(UNIT);
+    memory_fill(memory, OURS);
+    fd = driver_open();
+    handle = pinned(fd, memory, pinned_size);
+    va = mapped(fd, handle, mapped_size);
+    CHECK_SHOWS(va, mapped_size, OURS);
+    return va;
+}
+
+static unsigned char *begin(void)
+{
+    return begin_with(SIZE, SIZE);
+}
+
+static void check_mmap(size_t size, int protection, int flags, int error)
+{
+    void *va;
+
+    errno = 0;
+    va = mmap(NULL, size, protection, flags, fd, (off_t)(handle * PAGE));
+    CHECK_EQUAL(errno, error);
+    CHECK_EQUAL(va == MAP_FAILED, error != 0);
+    CHECK_EQUAL(mapping_type(fd, handle) != GDRDRV_MAPPING_TYPE_NONE, error == 0);
+    if (error == 0)
+        unmap(va, size);
+}
+
+/* Moves part of a mapping to another address. */
+static unsigned char *moved(unsigned char *va, size_t size)
+{
+    void *place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(place != MAP_FAILED);
+    CHECK(mremap(va, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place);
+    return place;
+}
+
+static void lengths_are_whole_pages_inside_the_pin(void)
+{
+    const size_t good[] = {1, PAGE, GPU_PAGE - 1, GPU_PAGE, SIZE - 1, SIZE};
+    size_t i;
+
+    unmap(begin(), SIZE);
+    for (i = 0; i < COUNT(good); i++)
+        check_mmap(good[i], PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+    check_mmap(0, PROT_READ, MAP_SHARED, EINVAL);
+    check_mmap(SIZE + 1, PROT_READ, MAP_SHARED, EINVAL);
+    check_mmap(SIZE + GPU_PAGE, PROT_READ, MAP_SHARED, EINVAL);
+    check_mmap(1UL << 40, PROT_READ, MAP_SHARED, EINVAL);
+    check_mmap(~(size_t)0, PROT_READ, MAP_SHARED, ENOMEM);
+    check_mmap(~(size_t)0 - PAGE + 1, PROT_READ, MAP_SHARED, ENOMEM);
+    CHECK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, (off_t)(handle * PAGE + 1)) == MAP_FAILED);
+    CHECK_EQUAL(errno, EINVAL);
+    CHECK_OK(unpin(fd, handle));
+}
+
+static void mappings_are_shared(void)
+{
+    unmap(begin(), SIZE);
+    check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, EINVAL);
+    check_mmap(SIZE, PROT_READ, MAP_PRIVATE, EINVAL);
+    check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE, 0);
+    CHECK_OK(unpin(fd, handle));
+}
+
+static void mappings_have_the_requested_protection(void)
+{
+    unsigned char *va, value;
+
+    unmap(begin(), SIZE);
+    check_mmap(SIZE, PROT_READ | PROT_EXEC, MAP_SHARED, (int)expected("mmap with PROT_EXEC", EACCES));
+    va = mmap(NULL, SIZE, PROT_NONE, MAP_SHARED, fd, (off_t)(handle * PAGE));
+    CHECK(va != MAP_FAILED);
+    CHECK_EQUAL(touch(va, &value), SIGSEGV);
+    CHECK(mprotect(va, SIZE, PROT_READ) == 0);
+    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_EQUAL(mprotect(va, SIZE, PROT_READ | PROT_EXEC) != 0, expected("mmap with PROT_EXEC", EACCES) != 0);
+    unmap(va, SIZE);
+    CHECK_OK(unpin(fd, handle));
+}
+
+/* The kernel's rule for all files. */
+static void protection_is_within_the_access_of_the_open(void)
+{
+    unsigned char *va;
+
+    unmap(begin(), SIZE);
+    CHECK_OK(unpin(fd, handle));
+    CHECK(close(fd) == 0);
+    fd = open(GDRDRV_DEVICE, O_RDONLY | O_CLOEXEC);
+    handle = pinned(fd, memory, SIZE);
+    check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, EACCES);
+    va = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, (off_t)(handle * PAGE));
+    CHECK(va != MAP_FAILED);
+    CHECK_SHOWS(va, SIZE, OURS);
+    if (implementation() != GDREMU && implementation() != DEFECTS) /* mprotect is not emulated */
+        CHECK(mprotect(va, SIZE, PROT_READ | PROT_WRITE) != 0);
+    unmap(va, SIZE);
+    CHECK_OK(unpin(fd, handle));
+    CHECK(close(fd) == 0);
+    fd = open(GDRDRV_DEVICE, O_WRONLY | O_CLOEXEC);
+    handle = pinned(fd, memory, SIZE);
+    check_mmap(SIZE, PROT_READ, MAP_SHARED, EACCES);
+    check_mmap(SIZE, PROT_WRITE, MAP_SHARED, EACCES);
+    CHECK_OK(unpin(fd, handle));
+}
+
+static void address_is_the_requested_one(void)
+{
+    unsigned char *va = begin();
+    int error = (int)expected("mmap at a fixed address", 0);
+    void *at;
+
+    unmap(va, SIZE);
+    at = mmap(va, SIZE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, (off_t)(handle * PAGE));
+    if (error) {
+        CHECK(at == MAP_FAILED);
+        CHECK_EQUAL(errno, error);
+    } else {
+        CHECK(at == va);
+        CHECK_SHOWS(va, SIZE, OURS);
+        unmap(va, SIZE);
+    }
+    CHECK_OK(unpin(fd, handle));
+}
+
+static void pins_that_start_within_a_gpu_page_cannot_be_mapped(void)
+{
+    const uint64_t offsets[] = {1, 8, 512, PAGE};
+    size_t i;
+
+    unmap(begin(), SIZE);
+    CHECK_OK(unpin(fd, handle));
+    for (i = 0; i < COUNT(offsets); i++) {
+        if (pin(fd, memory.va + offsets[i], GPU_PAGE - offsets[i], &handle) != 0)
+            SKIP("this release and GPU driver pin whole GPU pages only");
+        check_mmap(PAGE, PROT_READ, MAP_SHARED, EINVAL);
+        CHECK_OK(unpin(fd, handle));
+    }
+}
+
+static void writes_arrive_in_order(void)
+{
+    unsigned char *va = begin();
+    size_t i;
+
+    for (i = 0; i < SIZE; i += 1021)
+        va[i] = (unsigned char)(i * 7);
+    __sync_synchronize();
+    for (i = 0; i < SIZE; i += 4 * 1021)
+        CHECK_EQUAL(memory_byte(memory, i), (unsigned char)(i * 7));
+    memory_fill(memory, 0x33);
+    CHECK_SHOWS(va, SIZE, 0x33);
+    unmap(va, SIZE);
+    CHECK_OK(unpin(fd, handle));
+}
+
+static void pins_of_the_same_memory_show_the_same_bytes(void)
+{
+    unsigned char *va = begin(), *other_va;
+    uint64_t other;
+
+    CHECK_OK(pin(fd, memory.va + GPU_PAGE, GPU_PAGE, &other));
+    other_va = mapped(fd, other, 100);
+    va[GPU_PAGE] = 0x44;
+    CHECK_EQUAL(other_va[0], 0x44);
+    unmap(other_va, 100);
+    unmap(va, SIZE);
+    CHECK_OK(unpin(fd, other));
+    CHECK_OK(unpin(fd, handle));
+}
+
+/* ---- Types ---- */
+
+static void platform_has_the_types_of_its_default(void)
+{
+    static const bool has[][4] = {
+        [GDRDRV_MAPPING_TYPE_WC] = {true, true, false, false},
+        [GDRDRV_MAPPING_TYPE_CACHING] = {true, true, true, false},
+        [GDRDRV_MAPPING_TYPE_DEVICE] = {true, false, false, true},
+    };
+    struct gdrdrv_get_info v1;
+    unsigned char *va = begin();
+    uint32_t usual = mapping_type(fd, handle), type;
+
+#ifdef __x86_64__
+    if (expected("default mapping type on x86", GDRDRV_MAPPING_TYPE_WC) != ANY)
+        CHECK_EQUAL(usual, GDRDRV_MAPPING_TYPE_WC);
+#endif
+    CHECK(usual >= GDRDRV_MAPPING_TYPE_WC && usual <= GDRDRV_MAPPING_TYPE_DEVICE);
+    v1 = (struct gdrdrv_get_info){.handle = handle};
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &v1));
+    CHECK_EQUAL(v1.mapped, 1);
+    CHECK_EQUAL(v1.wc_mapping, usual == GDRDRV_MAPPING_TYPE_WC);
+    unmap(va, SIZE);
+    if (!since(5)) {
+        CHECK_OK(unpin(fd, handle));
+        SKIP("types can be requested since 2.5");
+    }
+    for (type = GDRDRV_MAPPING_TYPE_NONE; type <= GDRDRV_MAPPING_TYPE_DEVICE; type++) {
+        CHECK_ERROR(request_type(fd, handle, type), has[usual][type] ? 0 : EOPNOTSUPP);
+        if (!has[usual][type])
+            continue;
+        va = mapped(fd, handle, SIZE);
+        CHECK_EQUAL(mapping_type(fd, handle), type == GDRDRV_MAPPING_TYPE_NONE ? usual : type);
+        unmap(va, SIZE);
+        /* A refused request changes nothing, and an accepted one lasts. */
+        CHECK_ERROR(request_type(fd, handle, 4), EINVAL);
+        va = mapped(fd, handle, SIZE);
+        CHECK_EQUAL(mapping_type(fd, handle), type == GDRDRV_MAPPING_TYPE_NONE ? usual : type);
+        unmap(va, SIZE);
+    }
+    CHECK_ERROR(request_type(fd, handle, ~0U), EINVAL);
+    CHECK_OK(unpin(fd, handle));
+}
+
+static void type_of_a_mapped_pin_cannot_be_requested(void)
+{
+    unsigned char *va = begin();
+    uint32_t type;
+
+    if (since(5)) {
+        for (type = GDRDRV_MAPPING_TYPE_NONE; type <= GDRDRV_MAPPING_TYPE_DEVICE; type++)
+            CHECK_ERROR(request_type(fd, handle, type), EBUSY);
+        CHECK_ERROR(request_type(fd, handle, 4), EINVAL);
+        CHECK_ERROR(request_type(fd, handle, ~0U), EINVAL);
+    }
+    unmap(va, SIZE);
+    CHECK_OK(unpin(fd, handle));
+}
+
+/* ---- The end of mappings ---- */
+
+static void pin_can_be_mapped_again_after_munmap(void)
+{
+    unsigned char *va = begin(), value;
+
+    CHECK_MAPPED(fd, handle);
+    unmap(va, SIZE);
+    CHECK_NOT_MAPPED(fd, handle);
+    CHECK_EQUAL(touch(va, &value), SIGSEGV);
+    va = mapped(fd, handle, GPU_PAGE);
+    CHECK_SHOWS(va, GPU_PAGE, OURS);
+    unmap(va, GPU_PAGE);
+    CHECK_OK(unpin(fd, handle));
+}
+
+static void unpin_removes_the_pages_of_a_mapping(void)
+{
+    unsigned char *va = begin(), value;
+
+    CHECK_PINNED(1);
+    CHECK_OK(unpin(fd, handle));
+    CHECK_PINNED(0);
+    CHECK_GONE(va, SIZE);
+    memory_free(memory);
+    memory = memory_alloc(UNIT);
+    CHECK_GONE(va, SIZE);
+    unmap(va, SIZE);
+    CHECK_EQUAL(touch(va, &value), SIGSEGV);
+}
+
+static void unpin_removes_pages_of_a_single_gpu_page(void)
+{
+    unsigned char *va = begin_with(GPU_PAGE, 3 * PAGE);
+
+    CHECK_OK(unpin(fd, handle));
+    CHECK_GONE(va, 3 * PAGE);
+    unmap(va, 3 * PAGE);
+}
+
+/* Of a part that munmap or mremap left. */
+static void check_left(const unsigned char *va, size_t size)
+{
+    if (expected("a pin is mapped while a part of its mapping is", 1))
+        CHECK_GONE(va, size);
+    else
+        CHECK_SHOWS(va, size, OURS);
+}
+
+static void unpin_ends_what_munmap_left(void)
+{
+    unsigned char *va = begin(), *other, value;
+    unsigned char *rest = va + 3 * GPU_PAGE + 6 * PAGE;
+    size_t size = (size_t)(va + SIZE - rest);
+    int whole = (int)expected("a pin is mapped while a part of its mapping is", 1);
+
+    unmap(va, PAGE);
+    CHECK_EQUAL(mapping_type(fd, handle) != GDRDRV_MAPPING_TYPE_NONE, whole);
+    unmap(va + 3 * GPU_PAGE + PAGE, 5 * PAGE);
+    CHECK_EQUAL(touch(va, &value), SIGSEGV);
+    CHECK_EQUAL(touch(rest - PAGE, &value), SIGSEGV);
+    CHECK_SHOWS(va + PAGE, 3 * GPU_PAGE, OURS);
+    CHECK_SHOWS(rest, size, OURS);
+    if (whole)
+        CHECK_ERROR(map(fd, handle, SIZE, &other), EINVAL);
+    CHECK_OK(unpin(fd, handle));
+    check_left(va + PAGE, 3 * GPU_PAGE);
+    check_left(rest, size);
+    unmap(va + PAGE, 3 * GPU_PAGE);
+    unmap(rest, size);
+}
+
+static void unpin_ends_what_mremap_moved(void)
+{
+    unsigned char *va = begin();
+    unsigned char *part = moved(va + GPU_PAGE, 2 * GPU_PAGE);
+
+    CHECK_EQUAL(mapping_type(fd, handle) != GDRDRV_MAPPING_TYPE_NONE,
+                expected("a pin is mapped while a part of its mapping is", 1));
+    CHECK_SHOWS(part, 2 * GPU_PAGE, OURS);
+    CHECK_SHOWS(va, GPU_PAGE, OURS);
+    CHECK_OK(unpin(fd, handle));
+    check_left(va, GPU_PAGE);
+    check_left(part, 2 * GPU_PAGE);
+    check_left(va + 3 * GPU_PAGE, SIZE - 3 * GPU_PAGE);
+    unmap(va, GPU_PAGE);
+    unmap(part, 2 * GPU_PAGE);
+    unmap(va + 3 * GPU_PAGE, SIZE - 3 * GPU_PAGE);
+}
+
+static void unpin_ends_parts_of_a_single_gpu_page(void)
+{
+    unsigned char *va = begin_with(GPU_PAGE, 3 * PAGE), *part;
+
+    unmap(va + PAGE, PAGE);
+    part = moved(va + 2 * PAGE, PAGE);
+    CHECK_SHOWS(va, PAGE, OURS);
+    CHECK_SHOWS(part, PAGE, OURS);
+    CHECK_OK(unpin(fd, handle));
+    check_left(va, PAGE);
+    check_left(part, PAGE);
+    unmap(va, PAGE);
+    unmap(part, PAGE);
+}
+
+static void mappings_neither_grow_nor_double(void)
+{
+    unsigned char *va = begin_with(SIZE, GPU_PAGE);
+
+    CHECK(mremap(va, GPU_PAGE, SIZE, MREMAP_MAYMOVE) == MAP_FAILED);
+    CHECK_EQUAL(errno, EFAULT);
+    CHECK(mremap(va, 0, PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
+    CHECK_MAPPED(fd, handle);
+    CHECK_SHOWS(va, GPU_PAGE, OURS);
+    unmap(va, GPU_PAGE);
+    CHECK_OK(unpin(fd, handle));
+}
+
+/* mremap to the addresses of another mapping ends that one. */
+static void mapping_under_a_moved_one_is_unmapped(void)
+{
+    unsigned char *va = begin_with(SIZE, GPU_PAGE), *place;
+    uint64_t other = pinned(fd, memory, GPU_PAGE);
+
+    place = mapped(fd, other, GPU_PAGE);
+    CHECK(mremap(va, GPU_PAGE, GPU_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place);
+    CHECK_NOT_MAPPED(fd, other);
+    CHECK_EQUAL(mapping_type(fd, handle) != GDRDRV_MAPPING_TYPE_NONE,
+                expected("a pin is mapped while a part of its mapping is", 1));
+    CHECK_SHOWS(place, GPU_PAGE, OURS);
+    unmap(place, GPU_PAGE);
+    CHECK_NOT_MAPPED(fd, handle);
+    CHECK_OK(unpin(fd, other));
+    CHECK_OK(unpin(fd, handle));
+}
+
+/* Another mapping at the addresses of one ends it as munmap does. */
+static void covered_mapping_is_unmapped(void)
+{
+    unsigned char *va = begin();
+
+    CHECK(mmap(va, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == va);
+    CHECK_NOT_MAPPED(fd, handle);
+    CHECK_OK(unpin(fd, handle));
+    CHECK_SHOWS(va, SIZE, 0);
+    unmap(va, SIZE);
+}
+
+/* As in POSIX, a mapping needs no open descriptor; it keeps the file, and so the pin. */
+static void close_does_not_end_a_mapping(void)
+{
+    unsigned char *va = begin(), *part = moved(va, GPU_PAGE);
+
+    CHECK(close(fd) == 0);
+    CHECK_PINNED(1);
+    CHECK_SHOWS(part, GPU_PAGE, OURS);
+    CHECK_SHOWS(va + GPU_PAGE, SIZE - GPU_PAGE, OURS);
+    unmap(part, GPU_PAGE);
+    CHECK_PINNED(1);
+    unmap(va + GPU_PAGE, SIZE - GPU_PAGE);
+}
+
+const struct contract_case mapping_cases[] = {
+    CASE(lengths_are_whole_pages_inside_the_pin),
+    CASE(mappings_are_shared),
+    CASE(mappings_have_the_requested_protection),
+    CASE(protection_is_within_the_access_of_the_open),
+    CASE(address_is_the_requested_one),
+    CASE(pins_that_start_within_a_gpu_page_cannot_be_mapped),
+    CASE(writes_arrive_in_order),
+    CASE(pins_of_the_same_memory_show_the_same_bytes),
+    CASE(platform_has_the_types_of_its_default),
+    CASE(type_of_a_mapped_pin_cannot_be_requested),
+    CASE(pin_can_be_mapped_again_after_munmap),
+    CASE(unpin_removes_the_pages_of_a_mapping),
+    CASE(unpin_removes_pages_of_a_single_gpu_page),
+    CASE(unpin_ends_what_munmap_left),
+    CASE(unpin_ends_what_mremap_moved),
+    CASE(unpin_ends_parts_of_a_single_gpu_page),
+    CASE(mappings_neither_grow_nor_double),
+    CASE(mapping_under_a_moved_one_is_unmapped),
+    CASE(covered_mapping_is_unmapped),
+    CASE(close_does_not_end_a_mapping),
+    {NULL, NULL},
+};

@@ -1,0 +1,117 @@
+/* GPU memory from CUDA's driver API, or from gdrdrv-c/emugpu where there is no CUDA. */
+#include "contract.h"
+
+#include "cuda_driver.h"
+
+/* The functions of /dev/emugpu; their `pinned` and `page_tables` are not those of the contract. */
+#define pinned emugpu_pinned
+#define page_tables emugpu_page_tables
+#include "../../gdrdrv-c/tests/device.h"
+
+#include <dlfcn.h>
+
+/* Loaded on first use, because CUDA does not work in a forked child of a process that has used it. */
+static struct {
+    bool loaded;
+    CUresult (*alloc)(CUdeviceptr *, size_t);
+    CUresult (*free)(CUdeviceptr);
+    CUresult (*fill)(CUdeviceptr, unsigned char, size_t);
+    CUresult (*read)(void *, CUdeviceptr, size_t);
+    CUresult (*attribute)(void *, CUpointer_attribute, CUdeviceptr);
+} cuda;
+
+static void *found(void *library, const char *name)
+{
+    void *function = dlsym(library, name);
+
+    CHECK(function != NULL);
+    return function;
+}
+
+/* False if there is no CUDA. */
+static bool cuda_loads(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    CUresult (*init)(unsigned int), (*retain)(CUcontext *, CUdevice), (*set_current)(CUcontext);
+    CUcontext context;
+
+    if (cuda.loaded)
+        return true;
+    if (library == NULL)
+        return false;
+    *(void **)&init = found(library, "cuInit");
+    *(void **)&retain = found(library, "cuDevicePrimaryCtxRetain");
+    *(void **)&set_current = found(library, "cuCtxSetCurrent");
+    *(void **)&cuda.alloc = found(library, "cuMemAlloc_v2");
+    *(void **)&cuda.free = found(library, "cuMemFree_v2");
+    *(void **)&cuda.fill = found(library, "cuMemsetD8_v2");
+    *(void **)&cuda.read = found(library, "cuMemcpyDtoH_v2");
+    *(void **)&cuda.attribute = found(library, "cuPointerGetAttribute");
+    CHECK_EQUAL(init(0), CUDA_SUCCESS);
+    CHECK_EQUAL(retain(&context, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(set_current(context), CUDA_SUCCESS);
+    cuda.loaded = true;
+    return true;
+}
+
+struct memory memory_alloc(uint64_t size)
+{
+    struct memory memory = {.size = (size + UNIT - 1) / UNIT * UNIT};
+    CUdeviceptr address;
+
+    if (cuda_loads()) {
+        CHECK_EQUAL(cuda.alloc(&address, memory.size), CUDA_SUCCESS);
+        memory.va = address;
+    } else {
+        struct gpu_memory *emugpu = malloc(sizeof(*emugpu));
+
+        CHECK(emugpu != NULL);
+        *emugpu = gpu_alloc(memory.size);
+        memory.va = emugpu->va;
+        memory.emugpu = emugpu;
+    }
+    CHECK_EQUAL(memory.va % GPU_PAGE, 0);
+    return memory;
+}
+
+void memory_free(struct memory memory)
+{
+    if (memory.emugpu == NULL) {
+        CHECK_EQUAL(cuda.free(memory.va), CUDA_SUCCESS);
+        return;
+    }
+    gpu_free(*(struct gpu_memory *)memory.emugpu);
+    free(memory.emugpu);
+}
+
+void memory_fill(struct memory memory, unsigned char value)
+{
+    struct gpu_memory *emugpu = memory.emugpu;
+
+    if (emugpu == NULL)
+        CHECK_EQUAL(cuda.fill(memory.va, value, memory.size), CUDA_SUCCESS);
+    else
+        memset(emugpu->view, value, memory.size);
+}
+
+unsigned char memory_byte(struct memory memory, uint64_t offset)
+{
+    struct gpu_memory *emugpu = memory.emugpu;
+    unsigned char byte;
+
+    if (emugpu != NULL)
+        return emugpu->view[offset];
+    CHECK_EQUAL(cuda.read(&byte, memory.va + offset, 1), CUDA_SUCCESS);
+    return byte;
+}
+
+bool memory_tokens(struct memory memory, struct gdrdrv_pin_buffer *argument)
+{
+    CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
+
+    if (memory.emugpu != NULL || cuda.attribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, memory.va) != CUDA_SUCCESS)
+        return false;
+    argument->p2p_token = tokens.p2pToken;
+    argument->va_space = tokens.vaSpaceToken;
+    return true;
+}
