@@ -144,7 +144,7 @@ finish module-515 "the module, a GPU driver without calls of their own for persi
 
 # sum WORD: over the summaries of all virtual machines.
 sum() {
-    sed -nE 's/^([0-9]+ passed, [0-9]+ failed.*)$/\1/p' "$logs"/*.log | grep -oE "[0-9]+ $1" | awk '{ n += $1 } END { print n + 0 }'
+    sed -nE 's/^# ([0-9]+ passed, [0-9]+ failed.*)$/\1/p' "$logs"/*.log | grep -oE "[0-9]+ $1" | awk '{ n += $1 } END { print n + 0 }'
 }
 
 failed=$(($(sum failed) + failures))
