@@ -38,9 +38,9 @@ case $series in
 6.1) suites=$([ "$architecture" = "$native" ] && echo bookworm-security || echo bookworm) ;; # which has ppc64el, too
 6.12) suites=bookworm-backports ;;
 newest) suites='trixie-backports trixie' ;;
-debug)
+debug | kcsan)
     rm -rf "$directory"
-    "$here/debug-kernel.sh" "$directory"
+    "$here/debug-kernel.sh" "$series" "$directory"
     echo "$directory"
     exit 0
     ;;
