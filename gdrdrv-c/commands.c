@@ -36,8 +36,6 @@ static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg)
 	const struct gdr_pin_request request = {
 		.addr = a->addr,
 		.size = a->size,
-		.p2p_token = a->p2p_token,
-		.va_space = a->va_space,
 	};
 
 	if (gdr_pages_can_persist() && (a->p2p_token || a->va_space)) {

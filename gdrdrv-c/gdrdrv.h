@@ -3,17 +3,21 @@
  * Declarations shared by the files of gdrdrv. Calls go in the direction of the arrows:
  *
  *   main.c  open, close → commands.c  ioctl → pin.c   pins and their handles → pages.c  the GPU driver
- *                         map.c       mmap, page faults ← pin.c
+ *                         map.c       mmap, page faults ← pin.c → owner.c  processes
  *
  * Locks, from the outermost to the innermost:
  *
  *   mmap_lock        of the process: held by the kernel around mmap and page faults
- *   gdr_file.lock    the list of pins, the next handle, the requested and the actual mapping type of a pin
+ *   gdr_file.lock    the file's pins, the next handle, the requested mapping type of a pin
  *   gdr_pin.gate     whether the pages may be mapped. Page tables of the CPU are filled under it, so that none is
  *                    once `live` is false
+ *   gdr_pins         the lock of the xarray; a pin in it can be referenced
+ *   (owner.c)        the counts of each process
  *
- * No lock is held across a call of the GPU driver, nor while pages are removed from mappings: both wait for other
- * threads in the GPU driver, which may be about to call gdr_pin_revoke(). That function takes only the gate.
+ * Nothing that gdr_pin_revoke() takes is held across a call of the GPU driver, nor while pages are removed from
+ * mappings: both wait for other threads in the GPU driver, which may be about to call that function. It takes the gate
+ * and what is below it. Locks of pages.c and pin.c that are held across such calls are taken first, with none of these
+ * held.
  *
  * User memory is also copied without a lock: the copy may fault and take the mmap_lock.
  */
@@ -22,6 +26,7 @@
 
 #include <linux/atomic.h>
 #include <linux/completion.h>
+#include <linux/cred.h>
 #include <linux/fs.h>
 #include <linux/kref.h>
 #include <linux/mutex.h>
@@ -37,12 +42,12 @@
 #error "Handles have 64 bits, and so must page offsets."
 #endif
 
+struct gdr_owner;
 struct nvidia_p2p_page_table;
 
 /* An open /dev/gdrdrv. */
 struct gdr_file {
-	pid_t owner;                  /* the thread group that opened it, */
-	u64 owner_start;              /* and when it started: another process may have its number by now */
+	struct gdr_owner *owner;      /* the process that opened it */
 	struct address_space mapping; /* its mappings, by handle; separate for each open */
 
 	struct mutex lock;            /* protects the fields below */
@@ -54,26 +59,31 @@ struct gdr_file {
 enum gdr_fate {
 	GDR_PINNED,                   /* not decided yet */
 	GDR_REVOKED,                  /* gdr_pin_revoke(), which has started */
+	GDR_RETURNED,                 /* gdr_pages_put(): the GPU driver has answered 0, which need not be true */
 	GDR_ORPHANED,                 /* gdr_pin_revoke(), later: the GPU driver still has a pin that we have given up */
 };
 
-/* A pinned range of GPU memory. References: the list of its file or, once orphaned, the GPU driver; each vma. */
+/* A pinned range of GPU memory. References: gdr_pins, until the GPU driver has its pages back; each vma. */
 struct gdr_pin {
 	struct kref refs;
-	struct gdr_file *file;
+	u64 id;                       /* in gdr_pins. No other pin ever has it */
+	struct gdr_owner *owner;      /* until the pin is in gdr_pins no more */
+	pid_t pid;                    /* of the owner, in the initial namespace */
+	kuid_t uid;                   /* of the caller */
+	char command[TASK_COMM_LEN];
+	unsigned long since;          /* jiffies */
+	struct gdr_file *file;        /* until the pin has ended */
 	u64 handle;
 	u64 va;                       /* bytes, both multiples of a GPU page */
 	u64 size;
 	u64 offset;                   /* bytes from va to the requested address */
-	u64 p2p_token;
-	u32 va_space;
 	bool persistent;              /* stays when its memory is freed: never revoked */
 	bool force_pcie;
 	bool cacheable;               /* the CPU may map it cached */
 	u64 pin_ns;                   /* how long the GPU driver took */
 
 	u32 requested_type;           /* under file->lock */
-	u32 mapping_type;             /* under file->lock; what the vmas have */
+	u32 mapping_type;             /* under gate; what the vmas have */
 	atomic_t vmas;                /* number of vmas that map any part. From 0 to 1 under file->lock and gate */
 
 	struct rw_semaphore gate;
@@ -87,15 +97,13 @@ struct gdr_pin {
 
 /* main.c */
 
+#define GDR_IMPLEMENTATION "gdrapi gdrdrv-c 2.6.0"
+
 extern bool gdr_use_persistent_mapping;
 extern int gdr_dbg_enabled;
 extern int gdr_info_enabled;
-
-/* Only the process that opened a file may use it. */
-static inline bool gdr_file_is_callers(const struct gdr_file *file)
-{
-	return current->tgid == file->owner && current->group_leader->start_boottime == file->owner_start;
-}
+extern unsigned int gdr_max_pins;
+extern unsigned int gdr_max_pinned_mib;
 
 /* Not rate-limited: a trace must be complete, and is off by default. */
 #define gdr_dbg(format, ...)                                             \
@@ -116,20 +124,36 @@ static inline bool gdr_file_is_callers(const struct gdr_file *file)
 
 long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg);
 
+/* owner.c */
+
+struct gdr_owner *gdr_owner_open(void);
+void gdr_owner_close(struct gdr_owner *owner);
+bool gdr_owner_is_caller(const struct gdr_owner *owner);
+int gdr_owner_charge(struct gdr_owner *owner, u64 bytes);
+void gdr_owner_uncharge(struct gdr_owner *owner, u64 bytes);
+
+/* Only the process that opened a file may use it. */
+static inline bool gdr_file_is_callers(const struct gdr_file *file)
+{
+	return gdr_owner_is_caller(file->owner);
+}
+
 /* pin.c */
 
 struct gdr_pin_request {
 	u64 addr;
 	u64 size;
-	u64 p2p_token;
-	u32 va_space;
 	bool force_pcie;
 };
 
 int gdr_pin_create(struct gdr_file *file, const struct gdr_pin_request *request, u64 *handle);
 int gdr_pin_remove(struct gdr_file *file, u64 handle);
 void gdr_pin_remove_all(struct gdr_file *file);
-void gdr_pin_revoke(void *pin);
+void gdr_pin_revoke(void *id);
+void gdr_pin_settle(void);
+void gdr_pin_exit(void);
+unsigned long gdr_pin_last_id(void);
+struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last);
 void gdr_pin_get(struct gdr_pin *pin);
 void gdr_pin_put(struct gdr_pin *pin);
 
@@ -144,6 +168,7 @@ static inline struct gdr_pin *gdr_pin_find(struct gdr_file *file, u64 handle)
 
 bool gdr_pages_can_persist(void);
 bool gdr_pages_can_force_pcie(void);
+bool gdr_pages_can_exist(u64 size);
 int gdr_pages_get(struct gdr_pin *pin);
 int gdr_pages_check(struct gdr_pin *pin);
 u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset);

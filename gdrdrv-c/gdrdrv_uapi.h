@@ -38,13 +38,14 @@
 /*
  * PIN_BUFFER: pins GPU memory of the calling process.
  *
- * EINVAL: addr 0, an empty range, one that exceeds the address space, one that is not GPU memory of the caller; with
- * persistent mapping, nonzero tokens. ENOMEM: no memory, or no handle left. Otherwise the error of the GPU driver.
+ * EINVAL: addr 0, an empty range, one that exceeds the address space or the memory of any GPU, one that is not GPU
+ * memory of the caller; with persistent mapping, nonzero tokens. ENOMEM: no memory, no handle left, or a limit of the
+ * process is reached. Otherwise the error of the GPU driver.
  */
 struct gdrdrv_pin_buffer {
 	__u64 addr;
 	__u64 size;      /* bytes */
-	__u64 p2p_token; /* tokens of the process, or 0 */
+	__u64 p2p_token; /* both tokens: ignored without persistent mapping, else 0 */
 	__u32 va_space;
 	__u64 handle;    /* out */
 };

@@ -8,6 +8,8 @@
 #include <linux/slab.h>
 
 #include "gdrdrv.h"
+#define CREATE_TRACE_POINTS
+#include "trace.h"
 
 bool gdr_use_persistent_mapping = true;
 module_param_named(use_persistent_mapping, gdr_use_persistent_mapping, bool, 0444);
@@ -21,14 +23,29 @@ int gdr_info_enabled;
 module_param_named(info_enabled, gdr_info_enabled, int, 0444);
 MODULE_PARM_DESC(info_enabled, "log why calls fail (default 0)");
 
+unsigned int gdr_max_pins;
+module_param_named(max_pins, gdr_max_pins, uint, 0644);
+MODULE_PARM_DESC(max_pins, "most pins of a process (default 0: no limit)");
+
+unsigned int gdr_max_pinned_mib;
+module_param_named(max_pinned_mib, gdr_max_pinned_mib, uint, 0644);
+MODULE_PARM_DESC(max_pinned_mib, "most GPU memory that a process can have pinned, in MiB (default 0: no limit)");
+
+static ushort gdr_mode = 0666; /* safe: the GPU driver gives a process access only to its own GPU memory */
+module_param_named(mode, gdr_mode, ushort, 0444);
+MODULE_PARM_DESC(mode, "permissions of /dev/gdrdrv, octal (default 0666)");
+
 static int gdr_open(struct inode *inode, struct file *filp)
 {
 	struct gdr_file *file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
 
 	if (!file)
 		return -ENOMEM;
-	file->owner = current->tgid;
-	file->owner_start = current->group_leader->start_boottime;
+	file->owner = gdr_owner_open();
+	if (!file->owner) {
+		kfree(file);
+		return -ENOMEM;
+	}
 	mutex_init(&file->lock);
 	xa_init(&file->pins);
 
@@ -39,6 +56,7 @@ static int gdr_open(struct inode *inode, struct file *filp)
 	filp->f_mapping = &file->mapping;
 
 	filp->private_data = file;
+	gdr_pin_settle();
 	return 0;
 }
 
@@ -62,6 +80,7 @@ static int gdr_release(struct inode *inode, struct file *filp)
 
 	gdr_pin_remove_all(file);
 	xa_destroy(&file->pins);
+	gdr_owner_close(file->owner);
 	kfree(file);
 	return 0;
 }
@@ -79,7 +98,6 @@ static struct miscdevice gdr_device = {
 	.minor = MISC_DYNAMIC_MINOR,
 	.name = KBUILD_MODNAME,
 	.fops = &gdr_fops,
-	.mode = 0666, /* safe: the GPU driver gives a process access only to its own GPU memory */
 };
 
 /* Installers and containers look up the number in /proc/devices, which does not list misc devices. */
@@ -87,24 +105,32 @@ static int gdr_major;
 
 static int __init gdr_init(void)
 {
-	int err = gdr_proc_create();
+	int err;
 
+	if (gdr_mode & ~0666) {
+		pr_err("mode=%#o is not valid: write permissions in octal, such as 0660\n", gdr_mode);
+		return -EINVAL;
+	}
+	err = gdr_proc_create();
 	if (err)
 		return err;
 	gdr_map_init();
-	gdr_major = register_chrdev(0, KBUILD_MODNAME, &gdr_fops);
+	gdr_major = __register_chrdev(0, 0, 1, KBUILD_MODNAME, &gdr_fops);
 	err = min(gdr_major, 0);
 	if (err)
 		goto remove_proc;
+	gdr_device.mode = gdr_mode;
 	err = misc_register(&gdr_device);
 	if (err)
 		goto unregister;
-	pr_info("version %d.%d, device number %d:0, persistent mapping: %s\n", GDRDRV_MAJOR_VERSION,
-		GDRDRV_MINOR_VERSION, gdr_major, gdr_pages_can_persist() ? "yes" : "no");
+	pr_info(GDR_IMPLEMENTATION ", version %d.%d of the interface, device number %d:0\n", GDRDRV_MAJOR_VERSION,
+		GDRDRV_MINOR_VERSION, gdr_major);
+	if (!gdr_pages_can_persist())
+		pr_notice("pins end when their memory is freed: SECURITY.md says what this mode relies on\n");
 	return 0;
 
 unregister:
-	unregister_chrdev(gdr_major, KBUILD_MODNAME);
+	__unregister_chrdev(gdr_major, 0, 1, KBUILD_MODNAME);
 remove_proc:
 	gdr_proc_remove();
 	return err;
@@ -113,10 +139,9 @@ remove_proc:
 static void __exit gdr_exit(void)
 {
 	misc_deregister(&gdr_device);
-	unregister_chrdev(gdr_major, KBUILD_MODNAME);
+	__unregister_chrdev(gdr_major, 0, 1, KBUILD_MODNAME);
 	gdr_proc_remove();
-	if (gdr_pages_tables())
-		pr_err("%d page tables were not returned to the GPU driver\n", gdr_pages_tables());
+	gdr_pin_exit();
 }
 
 module_init(gdr_init);

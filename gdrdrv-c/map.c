@@ -17,6 +17,7 @@
 #include <linux/pci.h>
 
 #include "gdrdrv.h"
+#include "trace.h"
 
 /* ---- Types of memory ---- */
 
@@ -108,12 +109,11 @@ static pgprot_t gdr_protection(u32 type, pgprot_t protection)
 	}
 }
 
-/* The current mapping type of a pin. */
+/* The current mapping type of a pin. It can become mapped only under file->lock. */
 u32 gdr_map_type(struct gdr_pin *pin)
 {
 	u32 type = GDRDRV_MAPPING_TYPE_NONE;
 
-	lockdep_assert_held(&pin->file->lock);
 	down_read(&pin->gate);
 	if (pin->live && atomic_read(&pin->vmas))
 		type = pin->mapping_type;
@@ -224,6 +224,10 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 		gdr_info("mappings of GPU memory must be shared: pass MAP_SHARED");
 		return -EINVAL;
 	}
+	if (vma->vm_flags & VM_EXEC) {
+		gdr_info("GPU memory holds no programs of the CPU: map it without PROT_EXEC");
+		return -EACCES;
+	}
 	if (pin->offset) {
 		gdr_info("handle %#llx cannot be mapped: its address is not a multiple of 64 KiB", pin->handle);
 		return -EINVAL;
@@ -238,7 +242,7 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 		gdr_reserve_wc(pin);
 	vma->vm_page_prot = gdr_protection(type, vma->vm_page_prot);
 	vma->vm_private_data = pin;
-	gdr_set_vm_flags(vma, vma->vm_flags | VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	gdr_set_vm_flags(vma, (vma->vm_flags & ~VM_MAYEXEC) | VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
 	if (pin->persistent && (pin->wc_reserved || type != GDRDRV_MAPPING_TYPE_WC)) {
 		err = gdr_fill_at_once(vma);
 		if (err)
@@ -248,6 +252,7 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 	pin->mapping_type = type;
 	vma->vm_ops = &gdr_vm_ops;
 	gdr_vma_open(vma);
+	trace_gdrdrv_map(pin);
 	gdr_dbg("handle %#llx mapped, type %u", pin->handle, type);
 	return 0;
 }

@@ -6,6 +6,8 @@
 #include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/pci.h>
+#include <linux/sizes.h>
 
 #include <nv-p2p.h>
 
@@ -14,6 +16,13 @@
 /* From this version on, a page table has flags. */
 #define GDR_TABLE_WITH_FLAGS 0x00010003
 #define GDR_TABLE_CPU_CACHEABLE 0x1
+
+/*
+ * The GPU driver finds an ordinary pin only by the address of its page table, and frees the table when it has revoked
+ * the pin. No other table may get that address between a look at a pin's fate and its return: pages are got for
+ * reading, and returned for writing. gdr_pin_revoke() takes neither.
+ */
+static DECLARE_RWSEM(gdr_tables_lock);
 
 /* Number of page tables, of all processes. */
 static atomic_t gdr_tables = ATOMIC_INIT(0);
@@ -43,6 +52,7 @@ bool gdr_pages_can_force_pcie(void)
 
 static int gdr_get(struct gdr_pin *pin)
 {
+	int err;
 #ifdef NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
 	u32 flags = 0;
 
@@ -53,9 +63,15 @@ static int gdr_get(struct gdr_pin *pin)
 	if (pin->persistent)
 		return nvidia_p2p_get_pages_persistent(pin->va, pin->size, &pin->table, flags);
 #endif
-	/* Older GPU drivers make the pin persistent if there is no callback. */
-	return nvidia_p2p_get_pages(pin->p2p_token, pin->va_space, pin->va, pin->size, &pin->table,
-				    pin->persistent ? NULL : gdr_pin_revoke, pin);
+	/*
+	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU driver would not look at
+	 * who is calling: without, it finds the memory of the calling process.
+	 */
+	down_read(&gdr_tables_lock);
+	err = nvidia_p2p_get_pages(0, 0, pin->va, pin->size, &pin->table, pin->persistent ? NULL : gdr_pin_revoke,
+				   (void *)(unsigned long)pin->id);
+	up_read(&gdr_tables_lock);
+	return err;
 }
 
 static int gdr_put(struct gdr_pin *pin)
@@ -64,14 +80,50 @@ static int gdr_put(struct gdr_pin *pin)
 	if (pin->persistent)
 		return nvidia_p2p_put_pages_persistent(pin->va, pin->table, 0);
 #endif
-	return nvidia_p2p_put_pages(pin->p2p_token, pin->va_space, pin->va, pin->table);
+	return nvidia_p2p_put_pages(0, 0, pin->va, pin->table);
+}
+
+#ifndef GDR_GPU_VENDOR /* modules.sh has another one */
+#define GDR_GPU_VENDOR PCI_VENDOR_ID_NVIDIA
+#endif
+
+/* The size of the largest memory BAR of a GPU, or the limit for systems where the CPU has another way to GPU memory. */
+static u64 gdr_largest_bar(void)
+{
+	struct pci_dev *gpu = NULL;
+	u64 largest = 0;
+	int bar;
+
+	while (IS_ENABLED(CONFIG_X86) && (gpu = pci_get_device(GDR_GPU_VENDOR, PCI_ANY_ID, gpu)))
+		for (bar = 0; bar < PCI_STD_NUM_BARS; bar++)
+			if (pci_resource_flags(gpu, bar) & IORESOURCE_MEM)
+				largest = max_t(u64, largest, pci_resource_len(gpu, bar));
+	return largest ?: 1ULL << 40;
+}
+
+/*
+ * Whether a GPU can have that many bytes pinned. The GPU driver allocates memory for each GPU page before it looks at the
+ * range, and accounts it to no process.
+ */
+bool gdr_pages_can_exist(u64 size)
+{
+	static u64 largest;
+
+	if (size > READ_ONCE(largest)) /* or a GPU was added */
+		WRITE_ONCE(largest, gdr_largest_bar());
+	return size <= READ_ONCE(largest);
 }
 
 int gdr_pages_get(struct gdr_pin *pin)
 {
+	/* One large request at a time, for the same reason. The GPU driver allocates 256 KiB for one that is not large. */
+	static DEFINE_MUTEX(large);
+	const bool is_large = pin->size > SZ_1G;
 	struct timespec64 start, end;
 	int err;
 
+	if (is_large && mutex_lock_killable(&large))
+		return -EINTR;
 	ktime_get_raw_ts64(&start);
 	/* Counted first, because gdr_pages_free() may run before the call returns. */
 	atomic_inc(&gdr_tables);
@@ -79,6 +131,8 @@ int gdr_pages_get(struct gdr_pin *pin)
 	if (err)
 		atomic_dec(&gdr_tables);
 	ktime_get_raw_ts64(&end);
+	if (is_large)
+		mutex_unlock(&large);
 	pin->pin_ns = timespec64_to_ns(&end) - timespec64_to_ns(&start);
 	return err;
 }
@@ -129,30 +183,41 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
+/* Whether the GPU driver says that it has the pages of an ordinary pin back. */
+static bool gdr_put_ordinary(struct gdr_pin *pin)
+{
+	bool is_put;
+
+	down_write(&gdr_tables_lock);
+	/* In processes other than the owner, the GPU driver finds no such pin, does nothing, and returns 0. */
+	is_put = gdr_owner_is_caller(pin->owner) && READ_ONCE(pin->fate) == GDR_PINNED && !gdr_put(pin);
+	up_write(&gdr_tables_lock);
+	return is_put;
+}
+
 /*
- * Returns the pages to the GPU driver, or waits until gdr_pin_revoke() has done so. Returns true if the GPU driver
- * does not know the pin any more; else it keeps the caller's reference, and drops it in gdr_pin_revoke().
+ * Returns the pages to the GPU driver, or waits until gdr_pin_revoke() has done so. Returns false if the GPU driver still
+ * has them: of an ordinary pin gdr_pin_revoke() ends it, and may have done so; of a persistent pin this is to be called
+ * again.
  */
 bool gdr_pages_put(struct gdr_pin *pin)
 {
 	if (pin->persistent) {
 		int err = gdr_put(pin);
 
-		if (err)
-			gdr_err("the GPU driver failed to unpin %#llx: %d", pin->va, err);
-		else
+		if (!err)
 			atomic_dec(&gdr_tables);
-		return true;
+		else
+			gdr_err("the GPU driver failed to unpin %#llx: %d", pin->va, err);
+		return err != -ENOMEM; /* after other errors it does not know the pin any more */
 	}
-	/* In processes other than the owner, the GPU driver finds no such pin, does nothing, and returns 0. */
-	if (gdr_file_is_callers(pin->file) && READ_ONCE(pin->fate) == GDR_PINNED && !gdr_put(pin) &&
-	    READ_ONCE(pin->fate) == GDR_PINNED) {
+	if (gdr_put_ordinary(pin) && cmpxchg(&pin->fate, GDR_PINNED, GDR_RETURNED) == GDR_PINNED) {
 		atomic_dec(&gdr_tables);
 		return true;
 	}
 	__module_get(THIS_MODULE); /* for the callback */
 	if (cmpxchg(&pin->fate, GDR_PINNED, GDR_ORPHANED) == GDR_PINNED) {
-		gdr_info("the GPU driver keeps %#llx pinned until its memory is freed", pin->va);
+		gdr_info("the GPU driver keeps memory pinned until it is freed, as its owner has not unpinned it");
 		return false;
 	}
 	module_put(THIS_MODULE);

@@ -9,6 +9,21 @@
 #include <linux/slab.h>
 
 #include "gdrdrv.h"
+#include "trace.h"
+
+/*
+ * All pins that the GPU driver may have, of all files, by id. The GPU driver is given the id: it may call back after a
+ * pin has ended, and an id without a pin does no harm.
+ */
+static DEFINE_XARRAY(gdr_pins);
+static atomic64_t gdr_last_id = ATOMIC64_INIT(0);
+
+/* Marks persistent pins that have ended, and that the GPU driver had no memory to take back. */
+#define GDR_TO_RETRY XA_MARK_1
+static DEFINE_MUTEX(gdr_retry_lock);
+
+/* Number of references to this module that gdr_pin_settle() drops. */
+static atomic_t gdr_ended_orphans = ATOMIC_INIT(0);
 
 static void gdr_pin_free(struct kref *refs)
 {
@@ -25,6 +40,32 @@ void gdr_pin_put(struct gdr_pin *pin)
 	kref_put(&pin->refs, gdr_pin_free);
 }
 
+/* The first pin in this range of ids, with a reference, or NULL. */
+struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
+{
+	struct gdr_pin *pin;
+
+	xa_lock(&gdr_pins); /* the reference of gdr_pins is dropped after the pin was erased from it */
+	pin = xa_find(&gdr_pins, &first, last, XA_PRESENT);
+	if (pin)
+		gdr_pin_get(pin);
+	xa_unlock(&gdr_pins);
+	return pin;
+}
+
+unsigned long gdr_pin_last_id(void)
+{
+	return atomic64_read(&gdr_last_id);
+}
+
+/* The GPU driver has the pages back. */
+static void gdr_pin_forget(struct gdr_pin *pin)
+{
+	xa_erase(&gdr_pins, pin->id);
+	gdr_owner_uncharge(pin->owner, pin->size);
+	gdr_pin_put(pin);
+}
+
 /* Sets the range of the pin: the requested range, rounded out to whole GPU pages. */
 static int gdr_pin_set_range(struct gdr_pin *pin, u64 addr, u64 size)
 {
@@ -36,7 +77,7 @@ static int gdr_pin_set_range(struct gdr_pin *pin, u64 addr, u64 size)
 		return -EINVAL;
 	pin->size = round_up(ragged, GDRDRV_GPU_PAGE_SIZE);
 	/* Rounding up may also have wrapped to 0. */
-	if (!pin->size || check_add_overflow(pin->va, pin->size, &end))
+	if (!pin->size || check_add_overflow(pin->va, pin->size, &end) || !gdr_pages_can_exist(pin->size))
 		return -EINVAL;
 	return 0;
 }
@@ -56,18 +97,62 @@ static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *hand
 		err = xa_insert(&file->pins, pin->handle, pin, GFP_KERNEL_ACCOUNT);
 	if (!err) {
 		file->next_handle = next;
-		*handle = pin->handle; /* set under the lock: afterwards another thread may end the pin */
+		/* Under the lock: afterwards another thread may end the pin. */
+		*handle = pin->handle;
+		trace_gdrdrv_pin(pin);
 	}
 	mutex_unlock(&file->lock);
 	return err;
 }
 
-/* Ends a pin that is on no list. Its mappings stay as address ranges without pages. */
+/* Asks the GPU driver again to take pages back. */
+static void gdr_pin_retry(void)
+{
+	struct gdr_pin *pin;
+	unsigned long id;
+
+	mutex_lock(&gdr_retry_lock);
+	xa_for_each_marked(&gdr_pins, id, pin, GDR_TO_RETRY)
+		if (gdr_pages_put(pin))
+			gdr_pin_forget(pin);
+	mutex_unlock(&gdr_retry_lock);
+}
+
+/*
+ * Drops the module's references for orphans that have ended. Their callbacks must not: the module could be unloaded
+ * before they have returned.
+ */
+void gdr_pin_settle(void)
+{
+	while (atomic_add_unless(&gdr_ended_orphans, -1, 0))
+		module_put(THIS_MODULE);
+}
+
+/* The module is being unloaded. */
+void gdr_pin_exit(void)
+{
+	struct gdr_pin *pin;
+	unsigned long id;
+
+	gdr_pin_retry();
+	if (gdr_pages_tables())
+		pr_err("%d page tables were not returned to the GPU driver\n", gdr_pages_tables());
+	xa_for_each(&gdr_pins, id, pin)
+		gdr_pin_forget(pin);
+}
+
+/* Ends a pin of no file. Its mappings stay as address ranges without pages. */
 static void gdr_pin_end(struct gdr_pin *pin)
 {
+	const bool persistent = pin->persistent;
+	const u64 id = pin->id;
+
+	gdr_pin_retry();
 	gdr_map_end(pin);
 	if (gdr_pages_put(pin))
-		gdr_pin_put(pin);
+		gdr_pin_forget(pin);
+	else if (persistent) /* an orphan may already be gone */
+		xa_set_mark(&gdr_pins, id, GDR_TO_RETRY);
 }
 
 int gdr_pin_create(struct gdr_file *file, const struct gdr_pin_request *request, u64 *handle)
@@ -81,8 +166,11 @@ int gdr_pin_create(struct gdr_file *file, const struct gdr_pin_request *request,
 	init_rwsem(&pin->gate);
 	init_completion(&pin->revocation);
 	pin->file = file;
-	pin->p2p_token = request->p2p_token;
-	pin->va_space = request->va_space;
+	pin->owner = file->owner;
+	pin->pid = current->tgid;
+	pin->uid = current_uid();
+	strscpy(pin->command, current->group_leader->comm, sizeof(pin->command));
+	pin->since = jiffies;
 	pin->force_pcie = request->force_pcie;
 	pin->persistent = gdr_pages_can_persist();
 
@@ -91,24 +179,28 @@ int gdr_pin_create(struct gdr_file *file, const struct gdr_pin_request *request,
 		gdr_info("invalid range: %#llx, %#llx bytes", request->addr, request->size);
 		goto put;
 	}
-	/* The pages may be revoked from here on, even before gdr_pages_get() returns. */
+	err = gdr_owner_charge(pin->owner, pin->size);
+	if (err)
+		goto put;
 	pin->live = true;
+	pin->id = atomic64_inc_return(&gdr_last_id);
+	err = xa_insert(&gdr_pins, pin->id, pin, GFP_KERNEL_ACCOUNT);
+	if (err) {
+		gdr_owner_uncharge(pin->owner, pin->size);
+		goto put;
+	}
+	/* The pages may be revoked from here on, even before gdr_pages_get() returns. */
 	err = gdr_pages_get(pin);
 	if (err) {
 		gdr_info("the GPU driver failed to pin %#llx, %#llx bytes: %d", pin->va, pin->size, err);
-		goto put;
+		gdr_pin_forget(pin);
+		return err;
 	}
-	err = gdr_pages_check(pin);
+	err = gdr_pages_check(pin) ?: gdr_pin_publish(file, pin, handle);
 	if (err)
-		goto end;
-	err = gdr_pin_publish(file, pin, handle);
-	if (err)
-		goto end;
-	return 0;
-
-end:
-	gdr_pin_end(pin);
+		gdr_pin_end(pin);
 	return err;
+
 put:
 	gdr_pin_put(pin);
 	return err;
@@ -123,6 +215,7 @@ int gdr_pin_remove(struct gdr_file *file, u64 handle)
 	mutex_unlock(&file->lock);
 	if (!pin)
 		return -EINVAL;
+	trace_gdrdrv_unpin(pin);
 	gdr_pin_end(pin);
 	return 0;
 }
@@ -134,24 +227,33 @@ void gdr_pin_remove_all(struct gdr_file *file)
 
 	xa_for_each(&file->pins, handle, pin)
 		gdr_pin_remove(file, handle);
+	gdr_pin_retry();
 }
 
 /*
  * Called by the GPU driver, with some of its locks held, when pinned memory is freed: no access may be possible once
  * this returns. If the pin is on its list, it stays there until it is unpinned.
  */
-void gdr_pin_revoke(void *data)
+void gdr_pin_revoke(void *id)
 {
-	struct gdr_pin *pin = data;
+	struct gdr_pin *pin = gdr_pin_by_id((unsigned long)id, (unsigned long)id);
 
-	if (xchg(&pin->fate, GDR_REVOKED) == GDR_ORPHANED) {
-		/* Its mappings have ended, and its file may be gone. */
+	if (!pin)
+		return; /* it has ended, and the GPU driver did not take it back when it said so */
+	trace_gdrdrv_revoke(pin);
+	switch (cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED)) {
+	case GDR_PINNED:
+		gdr_map_end(pin);
 		gdr_pages_free(pin);
-		gdr_pin_put(pin);
-		module_put(THIS_MODULE);
-		return;
+		complete(&pin->revocation); /* gdr_pages_put() may be waiting */
+		break;
+	case GDR_ORPHANED: /* its mappings have ended, and its file may be gone */
+		gdr_pages_free(pin);
+		gdr_pin_forget(pin);
+		atomic_inc(&gdr_ended_orphans);
+		break;
+	default: /* it is ending, and the GPU driver did not take it back when it said so */
+		break;
 	}
-	gdr_map_end(pin);
-	gdr_pages_free(pin);
-	complete(&pin->revocation); /* gdr_pages_put() may be waiting to free the pin */
+	gdr_pin_put(pin);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* /proc/driver/gdrdrv: how the module was built and loaded, and the number of its pins. */
+/* /proc/driver/gdrdrv: how the module was built and loaded, its pins, and their number. */
+#include <linux/jiffies.h>
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
+#include <linux/uidgid.h>
 
 #include "gdrdrv.h"
 
@@ -16,34 +18,91 @@ static struct proc_dir_entry *gdr_proc;
 
 static int gdr_show_params(struct seq_file *out, void *unused)
 {
+	gdr_pin_settle();
 	seq_printf(out, "Version: %d.%d\n", GDRDRV_MAJOR_VERSION, GDRDRV_MINOR_VERSION);
 	seq_printf(out, "Built for NVIDIA driver flavor: %s\n", GDR_FLAVOR);
 	seq_printf(out, "Use persistent mapping: %s\n", gdr_pages_can_persist() ? "yes" : "no");
 	seq_printf(out, "dbg_enabled: %d\n", gdr_dbg_enabled);
 	seq_printf(out, "info_enabled: %d\n", gdr_info_enabled);
+	seq_puts(out, "Implementation: " GDR_IMPLEMENTATION "\n");
 	return 0;
 }
 
 static int gdr_show_refcount(struct seq_file *out, void *unused)
 {
+	gdr_pin_settle(); /* vm/init unloads the module next */
 	seq_printf(out, "%d\n", gdr_pages_tables());
 	return 0;
 }
+
+/* ---- pins: a line of names, then a line for each pin, by id ---- */
+
+static void *gdr_pins_start(struct seq_file *out, loff_t *position)
+{
+	struct gdr_pin *pin;
+
+	if (!*position) {
+		out->private = (void *)gdr_pin_last_id(); /* of newer ones there may be no end */
+		return SEQ_START_TOKEN;
+	}
+	pin = gdr_pin_by_id(*position, (unsigned long)out->private);
+	if (pin)
+		*position = pin->id;
+	return pin;
+}
+
+static void gdr_pins_stop(struct seq_file *out, void *pin)
+{
+	if (pin && pin != SEQ_START_TOKEN)
+		gdr_pin_put(pin);
+}
+
+static void *gdr_pins_next(struct seq_file *out, void *pin, loff_t *position)
+{
+	gdr_pins_stop(out, pin);
+	++*position;
+	return gdr_pins_start(out, position);
+}
+
+static int gdr_pins_show(struct seq_file *out, void *at)
+{
+	static const char *const types[] = { "-", "WC", "cached", "device" };
+	struct gdr_pin *pin = at;
+	u32 type;
+
+	if (at == SEQ_START_TOKEN) {
+		seq_puts(out, "pid uid bytes mapped type age command\n");
+		return 0;
+	}
+	if (READ_ONCE(pin->fate) == GDR_REVOKED)
+		return 0; /* nothing is pinned any more */
+	type = gdr_map_type(pin);
+	seq_printf(out, "%d %u %llu %s %s %lu ", pin->pid, from_kuid_munged(seq_user_ns(out), pin->uid), pin->size,
+		   type == GDRDRV_MAPPING_TYPE_NONE ? "no" : "yes", types[type], (jiffies - pin->since) / HZ);
+	seq_escape(out, pin->command, "\n\t\\\033");
+	seq_putc(out, '\n');
+	return 0;
+}
+
+static const struct seq_operations gdr_pins_operations = {
+	.start = gdr_pins_start,
+	.next = gdr_pins_next,
+	.stop = gdr_pins_stop,
+	.show = gdr_pins_show,
+};
 
 int gdr_proc_create(void)
 {
 	gdr_proc = proc_mkdir("driver/" KBUILD_MODNAME, NULL);
 	if (!gdr_proc)
 		return -ENOMEM;
-	if (!proc_create_single("params", 0444, gdr_proc, gdr_show_params))
-		goto remove;
-	if (gdr_dbg_enabled && !proc_create_single("nv_get_pages_refcount", 0444, gdr_proc, gdr_show_refcount))
-		goto remove;
+	if (!proc_create_single("params", 0444, gdr_proc, gdr_show_params) ||
+	    !proc_create_seq("pins", 0400, gdr_proc, &gdr_pins_operations) ||
+	    (gdr_dbg_enabled && !proc_create_single("nv_get_pages_refcount", 0444, gdr_proc, gdr_show_refcount))) {
+		gdr_proc_remove();
+		return -ENOMEM;
+	}
 	return 0;
-
-remove:
-	gdr_proc_remove();
-	return -ENOMEM;
 }
 
 void gdr_proc_remove(void)

@@ -63,7 +63,8 @@ replaced gdrcopy-devel usr/include/{gdrapi,gdrconfig}.h
 # It builds a module of the same version by DKMS.
 { header gdrcopy-kmod 'the package of NVIDIA' && cat <<'END'; } >"$work/gdrcopy-kmod.spec"
 %install
-mkdir -p %{buildroot}/usr/src/gdrdrv-2.6
+mkdir -p %{buildroot}/usr/src/gdrdrv-2.6 %{buildroot}/etc/modprobe.d
+echo 'install gdrdrv /sbin/modprobe --ignore-install gdrdrv; mknod -m 660 /dev/gdrdrv c 240 0' >%{buildroot}/etc/modprobe.d/50-gdrdrv.conf
 cd %{buildroot}/usr/src/gdrdrv-2.6
 echo replaced >map.c
 cat >dkms.conf <<'CONF'
@@ -81,6 +82,7 @@ dkms install -m gdrdrv -v 2.6
 dkms remove -m gdrdrv -v 2.6 --all --rpm_safe_upgrade
 %files
 /usr/src/gdrdrv-2.6
+%config /etc/modprobe.d/50-gdrdrv.conf
 END
 build gdrcopy-kmod
 
@@ -91,7 +93,9 @@ rpm_in_tree() {
 }
 rpm_in_tree --install "$work"/rpmbuild/noarch/*.rpm
 check_module
+echo '# changed by an administrator' >>"$tree/etc/modprobe.d/50-gdrdrv.conf"
 rpm_in_tree --upgrade "$rpms"/*.rpm
+[ -z "$(in_tree find /etc/modprobe.d -name '50-gdrdrv.conf*')" ] || die "the replaced package still changes the node's mode"
 rm -f "$tree"/tmp/dkms_rpm_safe_upgrade_lock.* # Of the replaced package.
 check_module
 ! in_tree grep -rlx replaced /usr/bin /usr/include /usr/src /usr/lib64 || die "files of the replaced packages are left"

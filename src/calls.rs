@@ -42,7 +42,7 @@ pub(crate) fn close(g: usize) -> Result<()> {
             }
         }
         if let Some(reads) = dma {
-            reads.free();
+            reads.engines.free();
         }
         result.and(gdr.close().map_err(Error::from))
     };

@@ -62,7 +62,7 @@ unsafe fn by_copy_engine(handle: usize, dst: *mut u8, src: *const u8, len: usize
         return false;
     };
     // SAFETY: `dst` is writable by contract.
-    let result = unsafe { reads.read(address, dst, len) };
+    let result = unsafe { reads.engines.read(address, dst, len) };
     let _call = Call::enter();
     drop(ManuallyDrop::into_inner(reads));
     result

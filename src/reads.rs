@@ -1,10 +1,10 @@
 //! Which reads CUDA's copy engine makes.
+#![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gdrcopy_core::copy;
-use gdrcopy_core::engines::{EngineOptions, EngineRoute, Engines};
-use gdrcopy_core::error::Result;
+use gdrcopy_core::engines::{EngineOptions, Engines};
 
 /// No read of fewer bytes is made by a copy engine.
 static SMALLEST: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -17,7 +17,7 @@ pub(crate) fn smallest() -> usize {
 /// Reads of a `gdr_t` that a copy engine makes.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    engines: Engines,
+    pub(crate) engines: Engines,
     /// Reads of this many bytes and more.
     from: usize,
 }
@@ -38,19 +38,5 @@ impl Reads {
     /// Whether it makes reads of this many bytes.
     pub(crate) fn takes(&self, len: usize) -> bool {
         len >= self.from
-    }
-
-    /// [`Engines::read`].
-    ///
-    /// # Safety
-    /// As there.
-    pub(crate) unsafe fn read(&self, src: u64, dst: *mut u8, len: usize) -> Result<EngineRoute> {
-        // SAFETY: contract of this function.
-        unsafe { self.engines.read(src, dst, len) }
-    }
-
-    /// Frees the copy engines that no call uses, even if a copy was left that keeps the rest.
-    pub(crate) fn free(&self) {
-        self.engines.free();
     }
 }

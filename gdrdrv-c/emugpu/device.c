@@ -77,13 +77,10 @@ static int run(struct emugpu_space *space, unsigned int command, union argument 
 		argument->status.bytes = bar_bytes();
 		argument->status.free_bytes = bar_free_bytes();
 		argument->status.page_tables = pins_count();
+		argument->status.unchecked_bytes = pins_unchecked_bytes();
 		return 0;
 	case EMUGPU_INJECT:
-		if (argument->inject.error < 0 || argument->inject.error > MAX_ERRNO ||
-		    argument->inject.pin_delay > USEC_PER_SEC || argument->inject.callback_delay > USEC_PER_SEC)
-			return -EINVAL;
-		space->inject = argument->inject;
-		return 0;
+		return space_inject(space, &argument->inject);
 	default:
 		return -ENOTTY;
 	}
@@ -195,6 +192,7 @@ static void __exit emugpu_exit(void)
 	misc_deregister(&device);
 	WARN(pins_count() || bar_free_bytes() != bar_bytes(), "emugpu: %llu page tables were not returned\n",
 	     pins_count());
+	pins_exit();
 	bar_exit();
 }
 

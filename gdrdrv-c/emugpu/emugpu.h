@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * emugpu: an emulated GPU driver. It provides the pinning interface of nv-p2p.h over memory of a PCI device.
+ * emugpu: an emulated GPU driver. It provides the pinning interface of nv-p2p.h over memory of a PCI device. Where
+ * that leaves a GPU driver a choice, emugpu chooses what is hardest for a client: comments in nv-p2p.h say what.
  *
  *   device.c   /dev/emugpu: files, commands, mmap
  *   space.c    address spaces: objects and their mappings
@@ -13,7 +14,7 @@
  *   emugpu_lock    spaces, objects, mappings, and the list of page tables. Free callbacks run with it held, as
  *                  those of the real driver run with its locks held: a client that calls back, or that waits
  *                  here with a lock that its callback takes, deadlocks
- *   (bar.c)        page counts
+ *   (bar.c, pin.c) page counts; free page tables
  */
 #ifndef EMUGPU_H
 #define EMUGPU_H
@@ -86,6 +87,9 @@ struct emugpu_space *space_new(struct address_space *views);
 void space_free(struct emugpu_space *space);
 /* The space of the calling process, or NULL. */
 struct emugpu_space *space_of_caller(void);
+/* The space that the tokens name, or NULL. It need not be the caller's. */
+struct emugpu_space *space_of_tokens(u64 p2p_token, u32 va_space);
+int space_inject(struct emugpu_space *space, const struct emugpu_inject *inject);
 
 int space_create(struct emugpu_space *space, struct emugpu_create *create);
 int space_map(struct emugpu_space *space, const struct emugpu_map *map);
@@ -103,5 +107,7 @@ int space_page(struct emugpu_space *space, u64 va, u32 *page);
 /* Runs the free callbacks of ordinary pins with a page in the range. */
 void pins_lose(struct emugpu_space *space, u64 va, u64 size);
 u64 pins_count(void);
+u64 pins_unchecked_bytes(void);
+void pins_exit(void);
 
 #endif

@@ -23,6 +23,9 @@
 /* Offset of object `handle` in the file; objects are smaller than 4 GiB. */
 #define EMUGPU_OFFSET(handle) ((__u64)(handle) << 32)
 
+/* The p2p_token of a process. Its va_space is the process's number. */
+#define EMUGPU_TOKEN(process) ((__u64)(process) << 16 | 1)
+
 /* The object's pages may be pinned. */
 #define EMUGPU_RDMA 1
 
@@ -49,6 +52,7 @@ struct emugpu_status {
 	__u64 bytes;
 	__u64 free_bytes;
 	__u64 page_tables; /* page tables that clients of nv-p2p.h hold, in all processes */
+	__u64 unchecked_bytes; /* allocated for pins before their ranges were checked: total of all processes */
 };
 
 struct emugpu_inject {
@@ -56,7 +60,9 @@ struct emugpu_inject {
 	__s32 error; /* its errno, a positive number */
 	__u32 pin_delay;      /* microseconds between the creation of a pin and its return to the client */
 	__u32 callback_delay; /* microseconds between the loss of memory and the free callback, and again in that */
-	__u32 nth_put; /* the unpin that fails with ENOMEM and does nothing, counted from now on, from 1; 0 for none */
+	__u32 put_delay; /* microseconds between the call of an unpin and the search for the pin */
+	__u32 nth_put;   /* the unpin that does nothing, counted from now on, from 1; 0 for none */
+	__s32 put_error; /* its errno, a positive number; 0: it reports success */
 };
 
 /* A new object, zeroed, with a handle. ENOMEM, or EINVAL for unknown flags. */

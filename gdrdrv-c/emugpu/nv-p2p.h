@@ -64,9 +64,13 @@ struct nvidia_p2p_page_table {
 #endif
 
 /*
- * Pins the range of whole 64 KiB pages of memory of the calling process, until put_pages. If the memory is freed
- * before that, free_callback(data) runs in the freeing thread: it must end all access, and call free_page_table. The
- * table is invalid once it returns. The callback can run before get_pages has returned.
+ * Pins the range of whole 64 KiB pages of memory, until put_pages: of the calling process if p2p_token is 0, else of
+ * the process that the tokens name, which need not be the caller. If the memory is freed before that,
+ * free_callback(data) runs in the freeing thread: it must end all access, and call free_page_table. The table is
+ * invalid once it returns. The callback can run before get_pages has returned.
+ *
+ * 16 bytes for each 64 KiB of the length are allocated, and not accounted to the process, before the range is checked.
+ * The table can be at the address of one that has just been freed.
  *
  * Returns 0, -EINVAL, -ENOTSUPP, -ENOMEM or -EIO.
  */
@@ -76,8 +80,10 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
 
 /*
  * Waits for a running callback: must not be called from that callback, nor with a lock held that the callback takes.
- * In a process other than the one that pinned, and after the callback, it does nothing and returns 0. A failure leaves
- * the pin unchanged.
+ * The pin is found by the address of its page table only, among the pins of the calling process, or of the process that
+ * the tokens name. If there is none, because the process is another, the callback came first, or the resource manager
+ * has forgotten the process, it returns 0: without tokens it does nothing, and the callback may still come; with tokens
+ * it frees the table again. A failure leaves the pin unchanged; after -ENOMEM, another call can succeed.
  */
 int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address,
 			 struct nvidia_p2p_page_table *page_table);
@@ -92,7 +98,7 @@ int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 #define NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING 1
 #endif
 
-/* Pins that stay when the memory is freed: its pages are kept until put_pages_persistent. */
+/* Pins that stay when the memory is freed: its pages are kept until put_pages_persistent, by any process. */
 int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length,
 				    struct nvidia_p2p_page_table **page_table, u32 flags);
 

@@ -6,6 +6,7 @@
 #include <linux/moduleparam.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/spinlock.h>
 #include <linux/version.h>
 
 #include "emugpu.h"
@@ -15,7 +16,7 @@ static bool coherent;
 module_param(coherent, bool, 0444);
 MODULE_PARM_DESC(coherent, "the GPU has a coherent link: the CPU may map its memory cached, or through BAR1");
 
-/* A page table that a client holds. */
+/* A page table that a client holds, or a free one. */
 struct pin {
 	struct nvidia_p2p_page_table table;
 	struct list_head node;
@@ -33,11 +34,30 @@ struct pin {
 static LIST_HEAD(pins);
 static atomic_t count = ATOMIC_INIT(0);
 
+/* The last one that was freed is used next, so that clients meet its address again. */
+static LIST_HEAD(unused);
+static DEFINE_SPINLOCK(unused_lock);
+
+static atomic64_t unchecked_bytes = ATOMIC64_INIT(0);
+
 static u8 uuid[16] = "GPU-emulated";
 
 u64 pins_count(void)
 {
 	return atomic_read(&count);
+}
+
+u64 pins_unchecked_bytes(void)
+{
+	return atomic64_read(&unchecked_bytes);
+}
+
+void pins_exit(void)
+{
+	struct pin *pin, *next;
+
+	list_for_each_entry_safe(pin, next, &unused, node)
+		kfree(pin);
 }
 
 static void free_pin(struct pin *pin)
@@ -49,15 +69,33 @@ static void free_pin(struct pin *pin)
 	kvfree(pin->table.pages);
 	kvfree(pin->pages);
 	kvfree(pin->numbers);
+	memset(pin, 0, sizeof(*pin));
 	memset(&pin->table, 0xdb, sizeof(pin->table)); /* makes any later use visible */
-	kfree(pin);
+	spin_lock(&unused_lock);
+	list_add(&pin->node, &unused);
+	spin_unlock(&unused_lock);
 	atomic_dec(&count);
+}
+
+static struct pin *zeroed_pin(void)
+{
+	struct pin *pin;
+
+	spin_lock(&unused_lock);
+	pin = list_first_entry_or_null(&unused, struct pin, node);
+	if (pin)
+		list_del(&pin->node);
+	spin_unlock(&unused_lock);
+	if (!pin)
+		return kzalloc(sizeof(*pin), GFP_KERNEL);
+	memset(pin, 0, sizeof(*pin));
+	return pin;
 }
 
 static struct pin *new_pin(u64 va, u64 size)
 {
 	size_t pages = size / EMUGPU_PAGE_SIZE;
-	struct pin *pin = kzalloc(sizeof(*pin), GFP_KERNEL);
+	struct pin *pin = zeroed_pin();
 
 	if (!pin)
 		return NULL;
@@ -107,8 +145,23 @@ static int injected(struct emugpu_space *space)
 	return -space->inject.error;
 }
 
-static int get_pages(u64 va, u64 size, struct nvidia_p2p_page_table **table, void (*free_callback)(void *data),
-		     void *data)
+static struct emugpu_space *space_of(u64 p2p_token, u32 va_space)
+{
+	return p2p_token ? space_of_tokens(p2p_token, va_space) : space_of_caller();
+}
+
+/* An address and two numbers per page, of a count with 32 bits. Without the OOM killer: tests must survive it. */
+static void *allocate_unchecked(u64 size)
+{
+	const u32 pages = size / EMUGPU_PAGE_SIZE;
+	const size_t bytes = (size_t)pages * (sizeof(u64) + 2 * sizeof(u32));
+
+	atomic64_add(bytes, &unchecked_bytes);
+	return kvmalloc(bytes, GFP_KERNEL | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
+}
+
+static int get_checked_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidia_p2p_page_table **table,
+			     void (*free_callback)(void *data), void *data)
 {
 	struct emugpu_space *space;
 	struct pin *pin;
@@ -124,7 +177,7 @@ static int get_pages(u64 va, u64 size, struct nvidia_p2p_page_table **table, voi
 	pin->data = data;
 
 	mutex_lock(&emugpu_lock);
-	space = space_of_caller();
+	space = space_of(p2p_token, va_space);
 	error = space ? injected(space) : -EINVAL;
 	if (!error)
 		error = fill(pin, space);
@@ -145,28 +198,55 @@ static int get_pages(u64 va, u64 size, struct nvidia_p2p_page_table **table, voi
 	return 0;
 }
 
-/*
- * Undoes a pin. Ordinary pins are searched only in the caller's address space: for one of another process, or one
- * whose free callback came first, it returns 0 and does nothing. Persistent ones are found anywhere.
- */
-static int put_pages(u64 va, struct nvidia_p2p_page_table *table)
+static int get_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidia_p2p_page_table **table,
+		     void (*free_callback)(void *data), void *data)
+{
+	void *unchecked = allocate_unchecked(size);
+	int error = -ENOMEM;
+
+	if (unchecked)
+		error = get_checked_pages(p2p_token, va_space, va, size, table, free_callback, data);
+	kvfree(unchecked);
+	return error;
+}
+
+static void delay_put(void)
+{
+	struct emugpu_space *space;
+	u32 delay = 0;
+
+	mutex_lock(&emugpu_lock);
+	space = space_of_caller();
+	if (space)
+		delay = space->inject.put_delay;
+	mutex_unlock(&emugpu_lock);
+	if (delay)
+		usleep_range(delay, delay + delay / 8 + 1);
+}
+
+/* Undoes the pin with this table. Ordinary pins are found only in their address space, persistent ones anywhere. */
+static int put_pages(u64 p2p_token, u32 va_space, struct nvidia_p2p_page_table *table)
 {
 	struct pin *pin, *found = NULL;
 	struct emugpu_space *space;
+	int error;
 
+	delay_put();
 	mutex_lock(&emugpu_lock); /* With the lock held, no callback is running. */
-	space = space_of_caller();
+	space = space_of(p2p_token, va_space);
 	if (space && space->inject.nth_put && !--space->inject.nth_put) {
+		error = -space->inject.put_error;
 		mutex_unlock(&emugpu_lock);
-		return -ENOMEM;
+		return error;
 	}
 	list_for_each_entry(pin, &pins, node)
-		if (&pin->table == table && pin->va == va && (!pin->free_callback || pin->space == space)) {
+		if (&pin->table == table && (!pin->free_callback || pin->space == space)) {
 			found = pin;
 			list_del(&pin->node);
 			break;
 		}
 	mutex_unlock(&emugpu_lock);
+	WARN(!found && p2p_token && space, "emugpu: a page table is freed again\n");
 	if (found)
 		free_pin(found);
 	return 0;
@@ -201,12 +281,8 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
 			 struct nvidia_p2p_page_table **page_table, void (*free_callback)(void *data),
 			 void *data)
 {
-	u32 process = task_tgid_vnr(current);
-
 	if (p2p_token && !va_space)
 		return -EIO;
-	if ((p2p_token || va_space) && (p2p_token != ((u64)process << 16 | 1) || va_space != process))
-		return -EINVAL;
 #ifdef NVIDIA_P2P_CAP_PERSISTENT_PAGES
 	if (!free_callback && p2p_token)
 		return -EINVAL;
@@ -216,13 +292,13 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
 #endif
 	if (!page_table)
 		return -EINVAL;
-	return get_pages(virtual_address, length, page_table, free_callback, data);
+	return get_pages(p2p_token, va_space, virtual_address, length, page_table, free_callback, data);
 }
 EXPORT_SYMBOL(nvidia_p2p_get_pages);
 
 int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address, struct nvidia_p2p_page_table *page_table)
 {
-	return put_pages(virtual_address, page_table);
+	return put_pages(p2p_token, va_space, page_table);
 }
 EXPORT_SYMBOL(nvidia_p2p_put_pages);
 
@@ -247,13 +323,13 @@ int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length, struct nvid
 #endif
 	if (!page_table || flags)
 		return -EINVAL;
-	return get_pages(virtual_address, length, page_table, NULL, NULL);
+	return get_pages(0, 0, virtual_address, length, page_table, NULL, NULL);
 }
 EXPORT_SYMBOL(nvidia_p2p_get_pages_persistent);
 
 int nvidia_p2p_put_pages_persistent(u64 virtual_address, struct nvidia_p2p_page_table *page_table, u32 flags)
 {
-	return flags ? -EINVAL : put_pages(virtual_address, page_table);
+	return flags ? -EINVAL : put_pages(0, 0, page_table);
 }
 EXPORT_SYMBOL(nvidia_p2p_put_pages_persistent);
 #endif

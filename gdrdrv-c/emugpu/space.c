@@ -55,6 +55,26 @@ struct emugpu_space *space_of_caller(void)
 	return NULL;
 }
 
+struct emugpu_space *space_of_tokens(u64 p2p_token, u32 va_space)
+{
+	struct emugpu_space *space;
+
+	list_for_each_entry(space, &spaces, node)
+		if (p2p_token == EMUGPU_TOKEN(space->owner.tgid) && va_space == (u32)space->owner.tgid)
+			return space;
+	return NULL;
+}
+
+int space_inject(struct emugpu_space *space, const struct emugpu_inject *inject)
+{
+	if (inject->error < 0 || inject->error > MAX_ERRNO || inject->put_error < 0 || inject->put_error > MAX_ERRNO ||
+	    inject->pin_delay > USEC_PER_SEC || inject->callback_delay > USEC_PER_SEC ||
+	    inject->put_delay > USEC_PER_SEC)
+		return -EINVAL;
+	space->inject = *inject;
+	return 0;
+}
+
 static void drop(struct emugpu_object *object)
 {
 	u32 i;

@@ -52,6 +52,8 @@ static void versions_and_attributes(void)
     CHECK_STRING(line, "dbg_enabled: 0\n"); /* loaded with that value by vm/init */
     CHECK(fgets(line, sizeof(line), params) != NULL);
     CHECK(strncmp(line, "info_enabled: ", 14) == 0);
+    CHECK(fgets(line, sizeof(line), params) != NULL);
+    CHECK(strncmp(line, "Implementation: gdrapi gdrdrv-c ", 32) == 0);
     CHECK(fgets(line, sizeof(line), params) == NULL);
     fclose(params);
 }
@@ -117,17 +119,9 @@ static void ranges(void)
     }
 }
 
-static void tokens_and_flags(void)
+static void flags(void)
 {
-    struct gdrdrv_pin_buffer v1 = {.addr = memory.va, .size = SIZE, .p2p_token = 1, .handle = 77};
     struct gdrdrv_pin_buffer_v2 v2 = {.addr = memory.va, .size = SIZE, .handle = 77};
-
-    /* No process has these tokens; persistent pins use none. */
-    CHECK(command(fd, GDRDRV_IOC_PIN_BUFFER, &v1) != 0);
-    v1.p2p_token = 0;
-    v1.va_space = 77;
-    CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER, &v1), EINVAL);
-    CHECK_EQUAL(v1.handle, 77);
 
     for (v2.flags = 2; v2.flags != 0; v2.flags <<= 1)
         CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), EINVAL);
@@ -285,7 +279,7 @@ static void failed_unpin_ends_the_pin_for_the_process(void)
     uint64_t handle = pinned(fd, mine);
     unsigned char *va = mapped(fd, handle, SIZE);
 
-    gpu_fail_put();
+    gpu_fail_put(ENOMEM);
     CHECK_OK(unpin(fd, handle));
     CHECK_GONE(va, SIZE);
     CHECK_ERROR(unpin(fd, handle), EINVAL);
@@ -316,14 +310,6 @@ static void unknown_commands(void)
         CHECK_ERROR(command(fd, numbers[i], argument), ENOTTY);
 }
 
-static void set_debug(char digit)
-{
-    int parameter = open("/sys/module/gdrdrv/parameters/dbg_enabled", O_WRONLY);
-
-    CHECK(write(parameter, &digit, 1) == 1);
-    CHECK(close(parameter) == 0);
-}
-
 static void dbg_enabled_logs_every_command(void)
 {
     struct gdrdrv_get_version version;
@@ -332,10 +318,10 @@ static void dbg_enabled_logs_every_command(void)
     ssize_t length;
 
     CHECK(log >= 0 && lseek(log, 0, SEEK_END) == 0);
-    set_debug('1');
+    set_parameter("dbg_enabled", 1);
     for (i = 0; i < calls; i++)
         CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &version));
-    set_debug('0');
+    set_parameter("dbg_enabled", 0);
     CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &version));
     while ((length = read(log, line, sizeof(line) - 1)) > 0) {
         line[length] = '\0';
@@ -351,11 +337,10 @@ static void errors_of_the_gpu_driver_are_passed_on(void)
     size_t i;
 
     for (i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-        struct emugpu_inject inject = {.nth = 2, .error = errors[i]};
         uint64_t handle = pinned(fd, memory), failed = 77;
 
         CHECK_OK(unpin(fd, handle));
-        CHECK(ioctl(gpu(), EMUGPU_INJECT, &inject) == 0);
+        gpu_inject((struct emugpu_inject){.nth = 2, .error = errors[i]});
         CHECK_OK(pin(fd, memory.va, SIZE, &handle));
         CHECK_ERROR(pin(fd, memory.va, SIZE, &failed), errors[i]);
         CHECK_EQUAL(failed, 77);
@@ -371,7 +356,7 @@ int main(void)
     memory = gpu_alloc(SIZE);
     versions_and_attributes();
     ranges();
-    tokens_and_flags();
+    flags();
     handles_are_page_offsets();
     mapping();
     inaccessible_arguments_fail_with_efault();

@@ -8,6 +8,7 @@
 #include "../gdrdrv_uapi.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -18,6 +19,25 @@
 
 #define PAGE ((size_t)sysconf(_SC_PAGESIZE))
 #define GPU_PAGE ((uint64_t)GDRDRV_GPU_PAGE_SIZE)
+
+/* The id of a user without privileges. */
+#define UNPRIVILEGED 65534
+
+/* Exit status of a program that has nothing to test here. */
+#define SKIPPED 4
+
+static inline void skip(const char *reason)
+{
+    printf("skipped: %s\n", reason);
+    exit(SKIPPED);
+}
+
+/* The process stays unprivileged. */
+static inline void drop_privileges(void)
+{
+    CHECK(setgroups(0, NULL) == 0 && setgid(UNPRIVILEGED) == 0 && setuid(UNPRIVILEGED) == 0);
+    CHECK(setuid(0) != 0);
+}
 
 /* ---- GPU memory ---- */
 
@@ -67,29 +87,51 @@ static inline void gpu_free(struct gpu_memory memory)
     CHECK(ioctl(gpu(), EMUGPU_RELEASE, &memory.object) == 0);
 }
 
-/* Allocates all GPU memory except `bytes`, so that freed pages are soon allocated again. */
-static inline struct gpu_memory gpu_leave_free(uint64_t bytes)
+/* Frees the memory, and allocates other memory at the same address. */
+static inline void gpu_renew(struct gpu_memory memory)
+{
+    struct emugpu_range range = {memory.va, memory.size};
+
+    CHECK(ioctl(gpu(), EMUGPU_RENEW, &range) == 0);
+}
+
+static inline struct emugpu_status gpu_status(void)
 {
     struct emugpu_status status;
 
     CHECK(ioctl(gpu(), EMUGPU_STATUS, &status) == 0);
-    CHECK(status.free_bytes > bytes);
-    return gpu_alloc(status.free_bytes - bytes);
+    return status;
+}
+
+/* Allocates all GPU memory except `bytes`, so that freed pages are soon allocated again. */
+static inline struct gpu_memory gpu_leave_free(uint64_t bytes)
+{
+    uint64_t left = gpu_status().free_bytes;
+
+    CHECK(left > bytes);
+    return gpu_alloc(left - bytes);
+}
+
+static inline void gpu_inject(struct emugpu_inject inject)
+{
+    CHECK(ioctl(gpu(), EMUGPU_INJECT, &inject) == 0);
 }
 
 static inline void gpu_delay(uint32_t pin_microseconds, uint32_t callback_microseconds)
 {
-    struct emugpu_inject inject = {.pin_delay = pin_microseconds, .callback_delay = callback_microseconds};
-
-    CHECK(ioctl(gpu(), EMUGPU_INJECT, &inject) == 0);
+    gpu_inject((struct emugpu_inject){.pin_delay = pin_microseconds, .callback_delay = callback_microseconds});
 }
 
 /* The next unpin fails in the GPU driver, which keeps the pin. */
-static inline void gpu_fail_put(void)
+static inline void gpu_fail_put(int error)
 {
-    struct emugpu_inject inject = {.nth_put = 1};
+    gpu_inject((struct emugpu_inject){.nth_put = 1, .put_error = error});
+}
 
-    CHECK(ioctl(gpu(), EMUGPU_INJECT, &inject) == 0);
+/* The next unpin succeeds in the GPU driver, which keeps the pin: it does not find it in this process any more. */
+static inline void gpu_ignore_put(void)
+{
+    gpu_fail_put(0);
 }
 
 /* A parameter that emugpu was loaded with. */
@@ -198,6 +240,28 @@ static inline int persistent(int fd)
     return (int)a.val;
 }
 
+/* The same for programs that have not opened the device. */
+static inline int pins_persist(void)
+{
+    int fd = driver_open(), result = persistent(fd);
+
+    CHECK(close(fd) == 0);
+    return result;
+}
+
+/* Sets a parameter of the module; only root can. */
+static inline void set_parameter(const char *name, unsigned int value)
+{
+    char path[80];
+    int file;
+
+    snprintf(path, sizeof(path), "/sys/module/gdrdrv/parameters/%s", name);
+    file = open(path, O_WRONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    CHECK(dprintf(file, "%u\n", value) > 0);
+    CHECK(close(file) == 0);
+}
+
 /* Page tables that are pinned, in all processes. */
 static inline long page_tables(void)
 {
@@ -211,7 +275,20 @@ static inline long page_tables(void)
     return atol(count);
 }
 
-/* ---- Threads that race ---- */
+/* ---- Processes and threads ---- */
+
+/* One byte signals that a step is done, or that the next one may start. */
+static inline void say(int pipe)
+{
+    CHECK(write(pipe, "", 1) == 1);
+}
+
+static inline void await(int pipe)
+{
+    char byte;
+
+    CHECK(read(pipe, &byte, 1) == 1);
+}
 
 /*
  * Threads that wait for each other belong on two processors, where there are two: on one they run in turns, a time slice

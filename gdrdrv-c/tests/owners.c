@@ -6,7 +6,6 @@
 
 #include "device.h"
 
-#include <grp.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -135,19 +134,6 @@ static void closed_while_a_child_has_a_copy(void)
     CHECK_EQUAL(page_tables(), 1);
     CHECK(munmap(va, SIZE) == 0);
     CHECK_EQUAL(page_tables(), 0);
-}
-
-/* One byte signals that a step is done, or that the next one may start. */
-static void say(int pipe)
-{
-    CHECK(write(pipe, "", 1) == 1);
-}
-
-static void await(int pipe)
-{
-    char byte;
-
-    CHECK(read(pipe, &byte, 1) == 1);
 }
 
 static int said[2], asked[2];
@@ -307,8 +293,7 @@ static void taken_descriptors_are_refused(void)
 /* Every user may pin their own GPU memory. */
 static void unprivileged(void)
 {
-    CHECK(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0);
-    CHECK(setuid(0) != 0);
+    drop_privileges();
     child_has_its_own();
 }
 

@@ -12,7 +12,8 @@ out=$here/../../build/gdrdrv-c/tests
 # shellcheck source=gdrdrv-c/tests/tap.sh
 . "$here/tap.sh"
 
-[ $# -gt 0 ] || set -- answers stale_handles mappings memory_types owners killed stale_maps races fuzz
+[ $# -gt 0 ] || set -- answers stale_handles mappings memory_types executable node pins limits sizes tokens \
+    owners killed stale_maps reused_tables ignored_puts failed_puts races fuzz
 tap_begin $#
 for program; do
     # shellcheck disable=SC2086 # Words.

@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
-# Fails if modules of a crate import each other in a circle, and prints the imports.
+# Fails if modules of a crate import each other in a circle, and prints the imports; or if the crate gdrcopy has an item
+# that its documentation hides: programs could use it.
 #
 #   scripts/ci/check-modules.sh [DIR…]    the crates' sources (default: the C library's and those in gdrcopy*)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 [ $# -gt 0 ] || set -- src gdrcopy*/src
+if grep -rnE '\bdoc *\(.*\bhidden\b' gdrcopy/src; then
+    echo "check-modules: make these items pub(crate), or document them" >&2
+    exit 1
+fi
 cargo test --quiet --package libgdrapi --test modules -- "$@"

@@ -492,13 +492,27 @@ fn bar1_use_comes_from_nvml() {
     let version = stand_in(&directory, "/proc/driver/nvidia/version", "NVRM\n");
     // Preloaded: gdremu has an NVML of its own, which comes before LD_LIBRARY_PATH.
     let nvml = compile("tools/tests/nvml.c", "libnvidia-ml.so.1");
-    for (used, verdict, words) in [
-        ("1024", "ok", &["1 GiB used, 127 GiB free"] as &[&str]),
-        ("131000", "warning", &["127 GiB used, 72 MiB free", "fuser"]),
+    let fuller = ["127.9 GiB used, 72 MiB free", "the section pins"];
+    let (known, unknown) = ("pid uid bytes mapped type age command\n", "");
+    for (pins, used, verdict, words) in [
+        (
+            unknown,
+            "1024",
+            "ok",
+            &["1 GiB used, 127 GiB free"] as &[&str],
+        ),
+        (known, "131000", "warning", &fuller),
+        (
+            unknown,
+            "131000",
+            "warning",
+            &["127.9 GiB used, 72 MiB free", "fuser"],
+        ),
     ] {
         let library = library();
         let arguments = ["doctor", "--json", "--lib", library.to_str().unwrap()];
-        let mut command = gdrcopy(&[&version], &arguments);
+        let pins = stand_in(&directory, PINS, pins);
+        let mut command = gdrcopy(&[&version, &pins], &arguments);
         // Loaded already, it is found before gdremu's own.
         command
             .env("LD_PRELOAD", &nvml)
@@ -509,6 +523,41 @@ fn bar1_use_comes_from_nvml() {
         report.finds(verdict, "GPU 0", "BAR1 use", words);
         report.finds("ok", "GPU driver and CUDA", "GPU driver", &["580.1"]);
     }
+}
+
+const PINS: &str = "/proc/driver/gdrdrv/pins";
+
+#[test]
+fn pins_of_all_processes_are_listed_and_summed() {
+    let directory = tempfile::tempdir().unwrap();
+    let pins = "pid uid bytes mapped type age command\n\
+                7 0 65536 no - 13 ucx\n\
+                4242 1000 2097152 yes WC 12 python3 train.py\n";
+    let pins = stand_in(&directory, PINS, pins);
+    let report = doctor(&["--gpus", "2", &pins], &[]);
+    report.has_problems(0);
+    assert_eq!(report.findings("pins").len(), 3);
+    report.finds("ok", "pins", "pinned", &["2 processes, 2 MiB mapped"]);
+    report.finds("ok", "pins", "process", &["4242 (python3 train.py)"]);
+    let sum = ["128 GiB; 2 MiB pinned through gdrdrv, on all GPUs"];
+    report.finds("ok", "GPU 0", "BAR1 size", &sum);
+    report.finds("ok", "GPU 1", "BAR1 size", &sum);
+
+    let small = doctor(&["--bar1-size", "256M", &pins], &[]);
+    small.finds("warning", "GPU 0", "BAR1 size", &["all pins; 2 MiB pinned"]);
+}
+
+#[test]
+fn list_of_pins_in_another_form_is_unknown() {
+    let directory = tempfile::tempdir().unwrap();
+    let pins = stand_in(&directory, PINS, "gpu pid bytes\n0 1 65536\n");
+    let report = doctor(&[&pins], &[]);
+    report.has_problems(0);
+    assert_eq!(report.findings("pins").len(), 1);
+    report.finds("unknown", "pins", "pinned", &["does not know", PINS]);
+    report.finds("ok", "GPU 0", "BAR1 size", &["\"128 GiB\""]);
+    let is_absent = doctor(&[], &[]).findings("pins").is_empty();
+    assert_eq!(is_absent, !Path::new(PINS).exists());
 }
 
 #[test]

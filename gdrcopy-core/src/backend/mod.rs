@@ -1,6 +1,5 @@
 //! What the library needs from a source of GPU memory: the kernel module, CUDA's dma-bufs, or host memory in
 //! their place.
-#![forbid(unsafe_code)]
 
 pub mod dmabuf;
 pub mod gdrdrv;

@@ -53,10 +53,11 @@ impl Region {
             Ok(raw) => {
                 // Never dropped: memmap2's destructor reports no error, and would unmap in a forked child too.
                 let raw = ManuallyDrop::new(raw);
-                let address = NonNull::new(raw.as_mut_ptr()).expect("mmap never returns null");
                 Ok(Region {
+                    address: NonNull::new(raw.as_mut_ptr()).expect("mmap never returns null"),
+                    len: raw.len(),
                     is_mapped: true,
-                    ..Region::borrow(address, raw.len())
+                    owner: Owner::current(),
                 })
             }
             Err(error) => {
@@ -67,8 +68,12 @@ impl Region {
         }
     }
 
-    /// Memory of someone else, which stays mapped as long as the region is used.
-    pub fn borrow(address: NonNull<u8>, len: usize) -> Region {
+    /// Memory of someone else.
+    ///
+    /// # Safety
+    /// As long as the region is used, the `len` bytes there are readable and writable, and no Rust reference to them is
+    /// used.
+    pub unsafe fn borrow(address: NonNull<u8>, len: usize) -> Region {
         Region {
             address,
             len,
@@ -299,7 +304,8 @@ mod tests {
         let file = memory(page);
         let owned = Region::map(&file, 0, page).expect("a page can be mapped");
         let address = NonNull::new(owned.address()).expect("mapped");
-        let mut borrowed = Region::borrow(address, page);
+        // SAFETY: `owned` stays mapped until the end.
+        let mut borrowed = unsafe { Region::borrow(address, page) };
         assert_eq!(borrowed.unmap(), Ok(()));
         assert_eq!(borrowed.retire(), Ok(()));
         drop(borrowed);

@@ -61,6 +61,15 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes
     }
 
+    /// The element `index`, of 1, 2, 4 or 8 bytes, for loads and stores of one transaction each.
+    ///
+    /// # Errors
+    /// [`Error::OutOfArray`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
+    #[inline]
+    pub fn word(self, index: usize) -> Result<Word<'m, T>> {
+        self.bytes.word(self.offset(index, 1)?)
+    }
+
     /// Reads the element `index`. Ordered as [`MappedSlice::read`].
     ///
     /// # Errors
@@ -169,16 +178,5 @@ impl<'m, T: Pod> Array<'m, T> {
     fn outside(self, index: usize, count: usize) -> Error {
         let len = self.len;
         Error::OutOfArray { index, count, len }
-    }
-}
-
-impl<'m, T: Pod> Array<'m, T> {
-    /// The element `index`, of 1, 2, 4 or 8 bytes, for loads and stores of one transaction each.
-    ///
-    /// # Errors
-    /// [`Error::OutOfArray`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
-    #[inline]
-    pub fn word(self, index: usize) -> Result<Word<'m, T>> {
-        self.bytes.word(self.offset(index, 1)?)
     }
 }

@@ -37,6 +37,18 @@ impl<'m> MappedSlice<'m> {
 /// ```compile_fail
 /// fn atomic(word: gdrcopy::Word<'_, u32>) -> &std::sync::atomic::AtomicU32 { &word }
 /// ```
+///
+/// Three bytes are no word:
+///
+/// ```compile_fail,E0080
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
+/// # let mapping = gpu.mapping()?;
+/// use gdrcopy::Mapped;
+/// let color = mapping.word::<[u8; 3]>(0)?;
+/// # Ok(())
+/// # });
+/// ```
 pub struct Word<'m, T> {
     /// Invariant: a `T` is mapped there for `'m`, in the process `owner`, aligned to its size.
     at: *mut T,

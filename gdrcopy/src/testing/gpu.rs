@@ -116,8 +116,10 @@ impl Gpu {
 
     /// A GPU with this many bytes of memory, rounded up to pages of 64 KiB.
     ///
+    /// Ends the process if it cannot get that much memory, as `vec!` does.
+    ///
     /// # Panics
-    /// For more than 1 TiB, or than the process has.
+    /// For more than 1 TiB.
     pub fn with_memory(bytes: usize) -> Gpu {
         assert!(bytes <= MOST, "{bytes} bytes are more than 1 TiB");
         let bytes = bytes.next_multiple_of(PAGE as usize);
@@ -362,7 +364,8 @@ impl BackendPin for GpuPin {
         let offset = (self.pinned.address - START) as usize;
         let address = self.gpu.0.memory.region().address().wrapping_add(offset);
         let address = NonNull::new(address).expect("mapped");
-        Ok((Region::borrow(address, len), KIND))
+        // SAFETY: the range is in the memory of `self.gpu`, of which the pin, and what is mapped of it, keep a share.
+        Ok((unsafe { Region::borrow(address, len) }, KIND))
     }
 
     fn unpin(&self) -> Result<()> {

@@ -8,3 +8,4 @@ pub(crate) mod gdrdrv;
 pub(crate) mod interrupt;
 pub(crate) mod nvml;
 pub(crate) mod pci;
+pub(crate) mod pins;

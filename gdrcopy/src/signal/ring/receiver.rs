@@ -11,7 +11,7 @@ use crate::signal::ring::queue::Ring;
 use crate::signal::spin::spin;
 use gdrcopy_core::error::{Error, Result};
 
-/// Sequence words that one gather reads: the 16 lines that are in flight at a time.
+/// Sequence words that one gather reads: the 16 lines that the measured core keeps in flight.
 const POLLED: usize = 16 * LINE / size_of::<u32>();
 
 /// Receives messages from a GPU kernel. Made by [`Ring::into_receiver`].

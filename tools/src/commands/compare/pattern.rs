@@ -4,7 +4,8 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// Which lines of 64 bytes the items are at. A core keeps 8 even and 8 odd lines in flight, so gathers depend on it.
+/// Which lines of 64 bytes the items are at. The measured core keeps 8 even and 8 odd lines
+/// in flight, so gathers depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Pattern {

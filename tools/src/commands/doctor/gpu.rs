@@ -3,7 +3,7 @@
 
 use super::backends::Backends;
 use super::driver;
-use super::report::{Finding, Section};
+use super::report::{Finding, Section, bytes};
 use crate::cuda::survey::Gpu;
 use crate::system::cpu;
 use crate::system::nvml::{Bar1, Nvml};
@@ -12,7 +12,13 @@ use crate::system::pci::{self, Pci};
 /// A smaller BAR1 was not resized: it has at most 256 MiB.
 const SMALL_BAR1: u64 = 1 << 30;
 
-pub(super) fn section(gpu: &Gpu, nvml: Option<&Nvml>, backends: Backends) -> Section {
+/// `pinned`: bytes that gdrdrv has pinned on all GPUs, if known.
+pub(super) fn section(
+    gpu: &Gpu,
+    nvml: Option<&Nvml>,
+    backends: Backends,
+    pinned: Option<u64>,
+) -> Section {
     let pci = pci::query(&gpu.pci_address);
     let bar1 = nvml.and_then(|nvml| nvml.bar1(&gpu.pci_address));
     let title = format!("GPU {}: {} at {}", gpu.number, gpu.name, gpu.pci_address);
@@ -24,8 +30,8 @@ pub(super) fn section(gpu: &Gpu, nvml: Option<&Nvml>, backends: Backends) -> Sec
             dmabuf(gpu, backends),
             memory_pools(gpu),
             platform(gpu),
-            bar1_size(gpu, bar1.map(|bar1| bar1.total).or(pci.bar1)),
-            bar1_use(bar1),
+            bar1_size(gpu, bar1.map(|bar1| bar1.total).or(pci.bar1), pinned),
+            bar1_use(bar1, pinned.is_some()),
             numa_node(&gpu.pci_address),
             link(&pci),
         ],
@@ -110,28 +116,35 @@ fn platform(gpu: &Gpu) -> Finding {
     }
 }
 
-fn bar1_size(gpu: &Gpu, bar1: Option<u64>) -> Finding {
+fn bar1_size(gpu: &Gpu, bar1: Option<u64>, pinned: Option<u64>) -> Finding {
     let subject = "BAR1 size";
+    let pinned = match pinned {
+        Some(pinned) => format!("; {} pinned through gdrdrv, on all GPUs", bytes(pinned)),
+        None => String::new(),
+    };
     match bar1 {
         None => Finding::unknown(subject, "not reported by NVML or sysfs"),
         Some(size) if size < SMALL_BAR1 && size < gpu.memory => Finding::warning(
             subject,
-            format!("{}: the limit for all pins", bytes(size)),
+            format!("{}: the limit for all pins{pinned}", bytes(size)),
             "enable Resizable BAR and Above 4G Decoding in the firmware, or on workstation cards NVIDIA's \
              displaymodeselector; or pin less",
         ),
-        Some(size) => Finding::ok(subject, bytes(size)),
+        Some(size) => Finding::ok(subject, format!("{}{pinned}", bytes(size))),
     }
 }
 
-fn bar1_use(bar1: Option<Bar1>) -> Finding {
+fn bar1_use(bar1: Option<Bar1>, pins_are_listed: bool) -> Finding {
     let subject = "BAR1 use";
     match bar1 {
         None => Finding::unknown(subject, "not reported by NVML"),
         Some(Bar1 { total, free, used }) if free < total / 10 => Finding::warning(
             subject,
             format!("{} used, {} free", bytes(used), bytes(free)),
-            "end programs that hold pins: fuser -v /dev/gdrdrv shows them",
+            match pins_are_listed {
+                true => "end programs that hold pins: the section pins lists them",
+                false => "end programs that hold pins: fuser -v /dev/gdrdrv shows them",
+            },
         ),
         Some(Bar1 { free, used, .. }) => Finding::ok(
             subject,
@@ -174,15 +187,5 @@ fn link(pci: &Pci) -> Finding {
             "reseat the card, or use a slot that is wired for more lanes",
         ),
         _ => Finding::ok(subject, value),
-    }
-}
-
-/// Bytes in the largest unit that fits.
-fn bytes(number: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let unit = UNITS.iter().find(|(unit, _)| number >= *unit);
-    match unit {
-        Some((unit, name)) => format!("{} {name}", number / unit),
-        None => format!("{number} B"),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! run → examine       one module per section of the report:
-//!   gdrdrv, driver, gpu, host, libraries, engines
+//!   gdrdrv, driver, gpu, pins, host, libraries, engines
 //!   self_test         a child process (probe), which a library may crash or hang
 //! report              the findings, as text or JSON
 //! ```
@@ -15,6 +15,7 @@ mod gdrdrv;
 mod gpu;
 mod host;
 mod libraries;
+mod pins;
 mod probe;
 mod report;
 mod self_test;
@@ -73,6 +74,10 @@ fn examine(options: &Options) -> Report {
     let module = system::gdrdrv::query();
     let cuda = survey::query();
     let nvml = system::nvml::Nvml::load();
+    let pins = system::pins::query();
+    let pinned = pins
+        .as_ref()
+        .and_then(|pins| Some(pins::sum(pins.as_ref().ok()?)));
     let backends = Backends {
         gdrdrv: gdrdrv::works(&module),
         dmabuf: driver::maps_dmabufs(&cuda),
@@ -90,8 +95,9 @@ fn examine(options: &Options) -> Report {
             driver::findings(&cuda, nvml.as_ref(), backends),
         ),
     ];
-    let of_gpu = |gpu| gpu::section(gpu, nvml.as_ref(), backends);
+    let of_gpu = |gpu| gpu::section(gpu, nvml.as_ref(), backends, pinned);
     sections.extend(gpus.iter().map(of_gpu));
+    sections.extend(pins.map(|pins| Section::new("pins", pins::findings(&pins))));
     sections.extend([
         Section::new("machine", host::findings(backends, container)),
         Section::new("libgdrapi", libraries::findings(library)),

@@ -185,6 +185,18 @@ fn write_text(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{style}{word}{style:#}: {problems}, {warnings}")
 }
 
+/// Bytes in the largest unit that fits, without what is less than a tenth of it.
+pub(super) fn bytes(number: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let Some((unit, name)) = UNITS.iter().find(|(unit, _)| number >= *unit) else {
+        return format!("{number} B");
+    };
+    match (number / unit, number % unit * 10 / unit) {
+        (whole, 0) => format!("{whole} {name}"),
+        (whole, tenths) => format!("{whole}.{tenths} {name}"),
+    }
+}
+
 fn count(number: usize, noun: &str) -> String {
     match number {
         0 => format!("no {noun}s"),
@@ -212,6 +224,22 @@ mod tests {
         let report = Report::new(vec![section(fine), section(bad)]);
         assert!(!report.usable);
         assert_eq!((report.problems, report.warnings), (1, 1));
+    }
+
+    #[test]
+    fn bytes_have_a_decimal_if_it_is_not_0() {
+        for (number, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1 << 10, "1 KiB"),
+            (2112 << 10, "2 MiB"),
+            (2176 << 10, "2.1 MiB"),
+            ((1 << 30) - 1, "1023.9 MiB"),
+            (128 << 30, "128 GiB"),
+            (u64::MAX, "17179869183.9 GiB"),
+        ] {
+            assert_eq!(bytes(number), text);
+        }
     }
 
     #[test]

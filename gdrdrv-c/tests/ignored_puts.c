@@ -1,0 +1,138 @@
+/*
+ * The GPU driver reports success for an unpin, and keeps the pin: it has forgotten that the process may undo it. The
+ * free callback of that pin comes when its memory is freed, and must not affect other pins, nor use freed memory.
+ *
+ * usage: ignored_puts [rounds]
+ */
+
+#include "device.h"
+
+#define OURS 0x11
+
+static long rounds_wanted;
+
+/* The new pin is likely to be at the address of the ended one in the kernel's memory. */
+static void late_callback_leaves_other_pins(void)
+{
+    int fd = driver_open();
+    long round;
+
+    run_on(0);
+    for (round = 0; round < rounds_wanted; round++) {
+        struct gpu_memory ended = gpu_alloc(GPU_PAGE), memory = gpu_alloc(GPU_PAGE);
+        uint64_t handle = pinned(fd, ended);
+        uint32_t flag = 77;
+        unsigned char *va;
+
+        gpu_ignore_put();
+        CHECK_OK(unpin(fd, handle));
+        CHECK_EQUAL(gpu_status().page_tables, 1);
+        handle = pinned(fd, memory);
+        va = mapped(fd, handle, GPU_PAGE);
+        memset(memory.view, OURS, GPU_PAGE);
+        gpu_free(ended);
+        CHECK_OK(callback_flag(fd, handle, &flag));
+        CHECK_EQUAL(flag, 0);
+        CHECK_SHOWS(va, GPU_PAGE, OURS);
+        CHECK_EQUAL(page_tables(), 1);
+        CHECK_OK(unpin(fd, handle));
+        CHECK(munmap(va, GPU_PAGE) == 0);
+        gpu_free(memory);
+        CHECK_EQUAL(page_tables(), 0);
+        CHECK_EQUAL(gpu_status().page_tables, 0);
+    }
+    CHECK(close(fd) == 0);
+}
+
+static int fd;
+static uint64_t handle;
+
+static void *unpinner(void *unused)
+{
+    (void)unused;
+    CHECK_OK(unpin(fd, handle));
+    return NULL;
+}
+
+static void ignored_unpin_against_free(void)
+{
+    unsigned int seed = 1;
+    long round;
+
+    fd = driver_open();
+    for (round = 0; round < rounds_wanted; round++) {
+        struct gpu_memory memory = gpu_alloc(GPU_PAGE);
+        pthread_t thread;
+
+        handle = pinned(fd, memory);
+        gpu_inject((struct emugpu_inject){.nth_put = 1,
+                                          .put_delay = (uint32_t)(round % 3) * 100,
+                                          .callback_delay = (uint32_t)(round % 5) * 50});
+        CHECK(pthread_create(&thread, NULL, unpinner, NULL) == 0);
+        delay(&seed, 200000);
+        gpu_free(memory);
+        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK_EQUAL(page_tables(), 0);
+        CHECK_EQUAL(gpu_status().page_tables, 0);
+    }
+    CHECK(close(fd) == 0);
+}
+
+static int freed[2], go[2];
+
+/*
+ * Exits, by which gdrdrv is closed first: it has the smaller number. A child keeps the GPU's memory until it is asked
+ * to end.
+ */
+static void owner(void)
+{
+    int mine = driver_open();
+    struct gpu_memory memory;
+
+    drop_privileges();
+    memory = gpu_alloc(GPU_PAGE);
+    CHECK(mine < gpu());
+    (void)pinned(mine, memory);
+    gpu_ignore_put();
+    if (fork() == 0) {
+        CHECK(close(mine) == 0 && close(go[1]) == 0);
+        await(go[0]);
+        _exit(0);
+    }
+}
+
+static void owner_exits_before_its_memory_is_freed(void)
+{
+    char byte;
+    long round;
+
+    for (round = 0; round < rounds_wanted / 10 + 1; round++) {
+        CHECK(pipe(freed) == 0 && pipe(go) == 0);
+        in_child(owner);
+        CHECK(close(freed[1]) == 0);
+        say(go[1]);
+        CHECK(read(freed[0], &byte, 1) == 0); /* the child has ended */
+        while (gpu_status().page_tables != 0)
+            sched_yield();
+        CHECK_EQUAL(page_tables(), 0);
+        CHECK(close(freed[0]) == 0 && close(go[0]) == 0 && close(go[1]) == 0);
+    }
+}
+
+static void unprivileged(void)
+{
+    drop_privileges();
+    catch_faults();
+    late_callback_leaves_other_pins();
+    ignored_unpin_against_free();
+}
+
+int main(int argc, char **argv)
+{
+    rounds_wanted = argc > 1 ? atol(argv[1]) : 300;
+    if (pins_persist())
+        skip("persistent pins have no callback");
+    in_child(unprivileged);
+    owner_exits_before_its_memory_is_freed();
+    return passed("ignored_puts");
+}

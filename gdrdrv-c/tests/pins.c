@@ -1,0 +1,232 @@
+/*
+ * /proc/driver/gdrdrv/pins has a line for each pin of any process, and only root can read it.
+ *
+ * usage: pins [rounds]
+ */
+
+#include "device.h"
+
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#define FILE_NAME "/proc/driver/gdrdrv/pins"
+#define NAME "a name\nof two"
+
+struct line {
+    int pid;
+    unsigned int uid;
+    unsigned long long bytes;
+    char mapped[8], type[16];
+    unsigned long long age;
+    char command[64];
+};
+
+/* Reads all lines, checks their format, and stores those of a process. Returns how many it has. */
+static int lines_of(pid_t pid, struct line *lines, int most)
+{
+    const char *const header[] = {"pid", "uid", "bytes", "mapped", "type", "age", "command", NULL};
+    FILE *file = fopen(FILE_NAME, "r");
+    char text[256], *rest = NULL;
+    int count = 0, i, end;
+
+    CHECK(file != NULL);
+    CHECK(fgets(text, sizeof(text), file) != NULL);
+    for (i = 0; header[i] != NULL; i++)
+        CHECK_STRING(strtok_r(i ? NULL : text, " \n", &rest), header[i]);
+    CHECK(strtok_r(NULL, " \n", &rest) == NULL);
+    while (fgets(text, sizeof(text), file) != NULL) {
+        struct line line;
+
+        CHECK(text[strlen(text) - 1] == '\n');
+        end = 0;
+        (void)sscanf(text, "%d %u %llu %7s %15s %llu %n", &line.pid, &line.uid, &line.bytes, line.mapped, line.type,
+                     &line.age, &end);
+        CHECK(end > 0);
+        snprintf(line.command, sizeof(line.command), "%.60s", text + end);
+        CHECK(strcmp(line.mapped, "yes") == 0 || strcmp(line.mapped, "no") == 0);
+        if (line.pid != pid)
+            continue;
+        CHECK(count < most);
+        lines[count++] = line;
+    }
+    CHECK(fclose(file) == 0);
+    return count;
+}
+
+static void check_line(const struct line *line, uint64_t bytes, const char *mapped, const char *type)
+{
+    CHECK_EQUAL(line->uid, UNPRIVILEGED);
+    CHECK_EQUAL(line->bytes, bytes);
+    CHECK_STRING(line->mapped, mapped);
+    CHECK_STRING(line->type, type);
+    CHECK(line->age < 1000);
+    CHECK_STRING(line->command, "a name\\012of two\n");
+}
+
+static int done[2], go[2];
+
+static void next_step(void)
+{
+    say(done[1]);
+    await(go[0]);
+}
+
+static void child_of_user(void)
+{
+    struct gpu_memory memory = gpu_alloc(3 * GPU_PAGE);
+    int fd = driver_open();
+
+    (void)pinned(fd, memory);
+    next_step();
+}
+
+static void user(void)
+{
+    struct gpu_memory memory;
+    uint64_t first, second, third;
+    unsigned char *va;
+    pid_t child;
+    int fd;
+
+    drop_privileges();
+    CHECK(open(FILE_NAME, O_RDONLY) < 0);
+    CHECK_EQUAL(errno, EACCES);
+    CHECK(prctl(PR_SET_NAME, NAME) == 0);
+    memory = gpu_alloc(2 * GPU_PAGE);
+    fd = driver_open();
+    next_step(); /* none */
+    CHECK_OK(pin(fd, memory.va, GPU_PAGE, &first));
+    next_step(); /* one */
+    CHECK_OK(pin(fd, memory.va + 8, GPU_PAGE, &second));
+    va = mapped(fd, first, GPU_PAGE);
+    next_step(); /* two, the first mapped */
+    CHECK(munmap(va, GPU_PAGE) == 0);
+    next_step(); /* two */
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        child_of_user();
+        _exit(0);
+    }
+    CHECK(waitpid(child, NULL, 0) == child);
+    CHECK_OK(unpin(fd, first));
+    next_step(); /* the second */
+    va = mapped(fd, pinned(fd, memory), 2 * GPU_PAGE);
+    CHECK(close(fd) == 0);
+    next_step(); /* the file stays while one of its pins is mapped */
+    CHECK(munmap(va, 2 * GPU_PAGE) == 0);
+    next_step(); /* none */
+    fd = driver_open();
+    CHECK_OK(pin(fd, memory.va, GPU_PAGE, &third));
+    gpu_renew(memory);
+    next_step(); /* one, if it is persistent */
+    exit(0);
+}
+
+/* Waits for the next step of the user. Returns its lines, ordered by size. */
+static int step(pid_t pid, struct line lines[2])
+{
+    int count;
+
+    await(done[0]);
+    count = lines_of(pid, lines, 2);
+    if (count == 2 && lines[0].bytes > lines[1].bytes) {
+        struct line first = lines[1];
+
+        lines[1] = lines[0];
+        lines[0] = first;
+    }
+    return count;
+}
+
+static void pins_of_a_user(void)
+{
+    struct line lines[2];
+    pid_t child;
+    int status;
+
+    CHECK(pipe(done) == 0 && pipe(go) == 0);
+    fflush(NULL);
+    child = fork();
+    if (child == 0)
+        user();
+    CHECK_EQUAL(step(child, lines), 0);
+    say(go[1]);
+    CHECK_EQUAL(step(child, lines), 1);
+    check_line(&lines[0], GPU_PAGE, "no", "-");
+    say(go[1]);
+    CHECK_EQUAL(step(child, lines), 2);
+    check_line(&lines[0], GPU_PAGE, "yes", "WC");
+    check_line(&lines[1], 2 * GPU_PAGE, "no", "-");
+    say(go[1]);
+    CHECK_EQUAL(step(child, lines), 2);
+    check_line(&lines[0], GPU_PAGE, "no", "-");
+    say(go[1]);
+    CHECK_EQUAL(step(child, lines), 2); /* in the user's child */
+    CHECK_EQUAL(page_tables(), 3);
+    say(go[1]);
+    CHECK_EQUAL(step(child, lines), 1);
+    check_line(&lines[0], 2 * GPU_PAGE, "no", "-");
+    say(go[1]);
+    CHECK_EQUAL(step(child, lines), 2);
+    say(go[1]);
+    CHECK_EQUAL(step(child, lines), 0);
+    say(go[1]);
+    CHECK_EQUAL(step(child, lines), pins_persist());
+    say(go[1]);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_EQUAL(status, 0);
+    CHECK_EQUAL(lines_of(child, lines, 2), 0);
+}
+
+/* Pins, opens, closes, until it is killed or its parent ends. */
+static void pin_forever(void)
+{
+    struct gpu_memory memory;
+    unsigned int i;
+
+    drop_privileges();
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+    memory = gpu_alloc(GPU_PAGE);
+    for (i = 0;; i++) {
+        int fd = driver_open();
+        uint64_t handle = pinned(fd, memory);
+
+        if (i % 3 == 1)
+            CHECK_OK(unpin(fd, handle));
+        if (i % 3 == 2)
+            CHECK(munmap(mapped(fd, handle, GPU_PAGE), GPU_PAGE) == 0);
+        CHECK(close(fd) == 0);
+    }
+}
+
+/* Each line is complete, whatever ends while it is read. A pin can be made when an earlier one was read. */
+static void read_while_pins_end(long rounds_wanted)
+{
+    static struct line lines[1000];
+    long round, seen = 0;
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0)
+        pin_forever();
+    for (round = 0; round < rounds_wanted || seen == 0; round++)
+        seen += lines_of(child, lines, 1000) > 0;
+    CHECK(kill(child, SIGKILL) == 0);
+    CHECK(waitpid(child, NULL, 0) == child);
+    CHECK_EQUAL(lines_of(child, lines, 1000), 0);
+    printf("%ld reads, a pin in %ld\n", round, seen);
+}
+
+int main(int argc, char **argv)
+{
+    struct stat file;
+
+    CHECK(stat(FILE_NAME, &file) == 0);
+    CHECK_EQUAL(file.st_mode & 07777, 0400);
+    pins_of_a_user();
+    read_while_pins_end(argc > 1 ? atol(argv[1]) : 2000);
+    CHECK_EQUAL(page_tables(), 0);
+    return passed("pins");
+}

@@ -1,0 +1,145 @@
+/*
+ * Tokens give no access. emugpu does not compare the process that a token names with the calling process, so none may
+ * reach it: persistent pins have none, and for other pins all tokens mean the calling process.
+ *
+ * usage: tokens [rounds]
+ */
+
+#include "device.h"
+
+#define OURS 0x11
+#define THEIRS 0x5e
+
+static struct gpu_memory theirs;
+static long rounds_wanted;
+static int traditional;
+
+static int pin_with_tokens(int fd, struct gpu_memory memory, uint64_t p2p_token, uint32_t va_space, uint64_t *handle)
+{
+    struct gdrdrv_pin_buffer a = {
+        .addr = memory.va, .size = memory.size, .p2p_token = p2p_token, .va_space = va_space, .handle = 77};
+    int error = command(fd, GDRDRV_IOC_PIN_BUFFER, &a);
+
+    CHECK(error == 0 || a.handle == 77);
+    *handle = a.handle;
+    return error;
+}
+
+static void memory_of_others_stays_out_of_reach(void)
+{
+    const uint32_t process = (uint32_t)getppid();
+    int fd = driver_open(), with_gpu;
+
+    drop_privileges();
+    catch_faults();
+    for (with_gpu = 0; with_gpu < 2; with_gpu++) {
+        uint64_t handle;
+        int error = pin_with_tokens(fd, theirs, EMUGPU_TOKEN(process), process, &handle);
+
+        if (error == 0) {
+            unsigned char value = 0, *va = mapped(fd, handle, theirs.size);
+            int signal = touch(va, &value);
+
+            fprintf(stderr, "%s:%d: memory of process %u: signal %d, %#x\n", __FILE__, __LINE__, process, signal,
+                    value);
+            exit(1);
+        }
+        CHECK_EQUAL(error, EINVAL);
+        CHECK_EQUAL(page_tables(), 0);
+        (void)gpu_alloc(GPU_PAGE);
+    }
+}
+
+/* With the tokens of another process that has memory at the same address. */
+static void every_token_is_the_callers(void)
+{
+    const uint32_t self = (uint32_t)getpid(), other = (uint32_t)getppid();
+    const struct {
+        uint64_t p2p_token;
+        uint32_t va_space;
+    } tokens[] = {
+        {EMUGPU_TOKEN(self), self}, {EMUGPU_TOKEN(other), other}, {EMUGPU_TOKEN(self), other}, {1, 0}, {0, 77}, {1, 77},
+    };
+    struct gpu_memory memory = gpu_alloc(GPU_PAGE);
+    int fd = driver_open();
+    size_t i;
+
+    drop_privileges();
+    catch_faults();
+    CHECK_EQUAL(memory.va, theirs.va);
+    memset(memory.view, OURS, GPU_PAGE);
+    for (i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
+        uint64_t handle;
+        int error = pin_with_tokens(fd, memory, tokens[i].p2p_token, tokens[i].va_space, &handle);
+
+        if (traditional) {
+            CHECK_OK(error);
+            CHECK_SHOWS(mapped(fd, handle, GPU_PAGE), GPU_PAGE, OURS);
+            CHECK_OK(unpin(fd, handle));
+        } else {
+            CHECK_ERROR(error, EINVAL);
+        }
+        CHECK_EQUAL(page_tables(), 0);
+    }
+}
+
+static int fd;
+static uint64_t handle;
+
+static void *unpinner(void *unused)
+{
+    (void)unused;
+    CHECK_OK(unpin(fd, handle));
+    return NULL;
+}
+
+/* With a token, emugpu also frees a table that is free, with a warning. */
+static void unpin_against_free_frees_once(void)
+{
+    const uint32_t self = (uint32_t)getpid();
+    unsigned int seed = 1;
+    long round;
+
+    drop_privileges();
+    fd = driver_open();
+    for (round = 0; round < rounds_wanted; round++) {
+        struct gpu_memory memory = gpu_alloc(GPU_PAGE);
+        pthread_t thread;
+
+        gpu_inject((struct emugpu_inject){.put_delay = (uint32_t)(round % 3) * 200});
+        CHECK_OK(pin_with_tokens(fd, memory, EMUGPU_TOKEN(self), self, &handle));
+        CHECK(pthread_create(&thread, NULL, unpinner, NULL) == 0);
+        delay(&seed, 200000);
+        gpu_free(memory);
+        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK_EQUAL(page_tables(), 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int allocated[2], status;
+    pid_t child;
+
+    rounds_wanted = argc > 1 ? atol(argv[1]) : 300;
+    traditional = !pins_persist();
+    if (traditional)
+        in_child(unpin_against_free_frees_once);
+
+    CHECK(pipe(allocated) == 0);
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        CHECK(read(allocated[0], &theirs, sizeof(theirs)) == sizeof(theirs));
+        every_token_is_the_callers();
+        exit(0);
+    }
+    theirs = gpu_alloc(GPU_PAGE);
+    memset(theirs.view, THEIRS, GPU_PAGE);
+    in_child(memory_of_others_stays_out_of_reach);
+    CHECK(write(allocated[1], &theirs, sizeof(theirs)) == sizeof(theirs));
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_EQUAL(status, 0);
+    CHECK_SHOWS(theirs.view, GPU_PAGE, THEIRS);
+    return passed("tokens");
+}

@@ -1,0 +1,229 @@
+//! Who holds BAR1: the pins that gdrdrv made, by process.
+#![forbid(unsafe_code)]
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+
+use super::report::{Finding, bytes};
+use crate::system::pins::{LIST, Pin, Unread};
+
+/// Processes that are listed at most.
+const MOST: usize = 10;
+
+/// What a process has pinned.
+struct Holder<'a> {
+    pins: usize,
+    bytes: u64,
+    mapped: u64,
+    /// Names the process: its threads can have names of their own.
+    oldest: &'a Pin,
+}
+
+impl<'a> Holder<'a> {
+    fn of_pins(pins: &[&'a Pin]) -> Option<Holder<'a>> {
+        Some(Holder {
+            pins: pins.len(),
+            bytes: sum(pins.iter().copied()),
+            mapped: sum(pins.iter().copied().filter(|pin| pin.is_mapped)),
+            oldest: pins.iter().copied().max_by_key(|pin| pin.age)?,
+        })
+    }
+
+    fn describe(&self) -> String {
+        let Pin {
+            pid,
+            uid,
+            age: oldest,
+            command,
+            ..
+        } = self.oldest;
+        format!(
+            "{pid} ({}), uid {uid}: {} of {}, {} mapped, the oldest {}",
+            // They could control the terminal.
+            command.replace(char::is_control, "\u{fffd}"),
+            count(self.pins, "pin", "pins"),
+            bytes(self.bytes),
+            bytes(self.mapped),
+            age(*oldest)
+        )
+    }
+}
+
+/// Bytes of the pins.
+pub(super) fn sum<'a>(pins: impl IntoIterator<Item = &'a Pin>) -> u64 {
+    let bytes = pins.into_iter().map(|pin| pin.bytes);
+    bytes.fold(0, u64::saturating_add)
+}
+
+pub(super) fn findings(pins: &Result<Vec<Pin>, Unread>) -> Vec<Finding> {
+    let why = match pins {
+        Ok(pins) => return of_pins(pins),
+        Err(Unread::Refused(error)) if error.kind() == ErrorKind::PermissionDenied => {
+            format!("run as root to see who holds BAR1: only root may read {LIST}")
+        }
+        Err(Unread::Refused(error)) => format!("{LIST}: {error}"),
+        Err(Unread::Line(number)) => {
+            format!("this doctor does not know the form of {LIST}, line {number}")
+        }
+    };
+    vec![Finding::unknown("pinned", why)]
+}
+
+fn of_pins(pins: &[Pin]) -> Vec<Finding> {
+    let holders = holders(pins);
+    let all = format!(
+        "{} by {}, {} mapped",
+        bytes(sum(pins)),
+        count(holders.len(), "process", "processes"),
+        bytes(sum(pins.iter().filter(|pin| pin.is_mapped)))
+    );
+    let rows = holders.iter().take(MOST).map(Holder::describe);
+    let mut findings = vec![Finding::ok("pinned", all)];
+    findings.extend(rows.map(|row| Finding::ok("process", row)));
+    if holders.len() > MOST {
+        let more = format!("and {} more", holders.len() - MOST);
+        findings.push(Finding::ok("processes", more));
+    }
+    findings
+}
+
+/// The processes, those with the most bytes first.
+fn holders(pins: &[Pin]) -> Vec<Holder<'_>> {
+    let mut processes = BTreeMap::<_, Vec<&Pin>>::new();
+    for pin in pins {
+        processes.entry((pin.pid, pin.uid)).or_default().push(pin);
+    }
+    let pins = processes.values();
+    let mut holders: Vec<_> = pins.filter_map(|pins| Holder::of_pins(pins)).collect();
+    holders.sort_by_key(|holder| Reverse(holder.bytes));
+    holders
+}
+
+fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// Seconds in a unit that fits.
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::super::report::Verdict;
+    use super::*;
+
+    fn pin(pid: u32, bytes: u64, is_mapped: bool, age: u64, command: &str) -> Pin {
+        Pin {
+            pid,
+            uid: 1000,
+            bytes,
+            is_mapped,
+            age,
+            command: command.into(),
+        }
+    }
+
+    fn lines(pins: Vec<Pin>) -> Vec<(&'static str, String)> {
+        let findings = findings(&Ok(pins)).into_iter();
+        findings
+            .map(|finding| {
+                assert_eq!(finding.verdict, Verdict::Ok);
+                (finding.subject, finding.value)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn pins_are_summed_by_process_and_the_largest_comes_first() {
+        let pins = vec![
+            pin(7, 64 << 10, false, 5, "ucx"),
+            pin(42, 2 << 20, true, 12, "worker"),
+            pin(42, 256 << 10, false, 7300, "python3 train.py"),
+        ];
+        let found = lines(pins);
+        let expected = [
+            ("pinned", "2.3 MiB by 2 processes, 2 MiB mapped"),
+            (
+                "process",
+                "42 (python3 train.py), uid 1000: 2 pins of 2.2 MiB, 2 MiB mapped, the oldest 2 h",
+            ),
+            (
+                "process",
+                "7 (ucx), uid 1000: 1 pin of 64 KiB, 0 B mapped, the oldest 5 s",
+            ),
+        ];
+        assert_eq!(found, expected.map(|(subject, row)| (subject, row.into())));
+        assert_eq!(
+            lines(Vec::new()),
+            [("pinned", "0 B by 0 processes, 0 B mapped".into())]
+        );
+    }
+
+    #[test]
+    fn ten_processes_are_listed() {
+        for (processes, last) in [
+            (10, None),
+            (11, Some("and 1 more")),
+            (14, Some("and 4 more")),
+        ] {
+            let pins = (0..processes).map(|pid| pin(pid, 1 << pid, true, 0, "x"));
+            let found = lines(pins.collect());
+            let rows = found.iter().filter(|(subject, _)| *subject == "process");
+            assert_eq!(rows.count(), 10);
+            assert!(found[1].1.starts_with(&format!("{} (x)", processes - 1)));
+            let more = found.iter().find(|(subject, _)| *subject == "processes");
+            assert_eq!(more.map(|(_, value)| &**value), last);
+        }
+    }
+
+    #[test]
+    fn sum_of_any_numbers_does_not_overflow() {
+        let pins = vec![pin(1, u64::MAX, true, u64::MAX, "x"); 2];
+        assert_eq!(sum(&pins), u64::MAX);
+        assert_eq!(lines(pins).len(), 2);
+    }
+
+    #[test]
+    fn commands_cannot_control_the_terminal() {
+        let found = lines(vec![pin(1, 1, true, 0, "\x1b[2Jx\ny\u{9b}")]);
+        assert!(!found[1].1.contains(char::is_control), "{found:?}");
+    }
+
+    #[test]
+    fn list_that_is_not_read_says_why() {
+        let value = |unread| {
+            let found = findings(&Err(unread));
+            assert_eq!(found.len(), 1);
+            assert_eq!(found[0].verdict, Verdict::Unknown);
+            found[0].value.clone()
+        };
+        let refused = io::Error::from_raw_os_error(libc::EACCES);
+        assert!(value(Unread::Refused(refused)).starts_with("run as root to see who holds BAR1"));
+        let failed = io::Error::from_raw_os_error(libc::EIO);
+        assert!(!value(Unread::Refused(failed)).contains("root"));
+        assert!(value(Unread::Line(1)).contains("does not know the form"));
+    }
+
+    #[test]
+    fn age_is_in_a_unit_that_fits() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (119, "119 s"),
+            (120, "2 min"),
+            (7200, "2 h"),
+            (172_799, "47 h"),
+            (172_800, "2 days"),
+        ] {
+            assert_eq!(age(seconds), text);
+        }
+    }
+}
