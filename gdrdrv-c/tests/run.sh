@@ -3,7 +3,7 @@
 #
 #   make -C gdrdrv-c/tests && gdrdrv-c/vm/run.sh -- gdrdrv-c/tests/run.sh
 #
-# usage: run.sh ["program [argument ...]" ...]      (default: all)
+# usage: run.sh [--slow] ["program [argument ...]" ...]      (default: all; --slow: with fewer rounds)
 # Prints TAP (tap.sh). Exit status, as in kselftest: 0 passed, 1 failed, 4 skipped.
 set -u
 
@@ -12,8 +12,15 @@ out=$here/../../build/gdrdrv-c/tests
 # shellcheck source=gdrdrv-c/tests/tap.sh
 . "$here/tap.sh"
 
-[ $# -gt 0 ] || set -- answers stale_handles mappings memory_types executable node pins limits sizes tokens \
-    owners killed stale_maps reused_tables ignored_puts failed_puts races fuzz
+programs=(answers stale_handles mappings memory_types executable node pins limits sizes tokens owners killed ignored_puts
+    failed_puts)
+long=(stale_maps reused_tables races fuzz)
+if [ "${1-}" = --slow ]; then
+    long=("stale_maps unpin 100" "reused_tables 300" "races 200" "fuzz 50000")
+    shift
+fi
+[ $# -gt 0 ] || set -- "${programs[@]}" "${long[@]}"
+
 tap_begin $#
 for program; do
     # shellcheck disable=SC2086 # Words.
