@@ -22,7 +22,7 @@ tap_begin() {
 
 # tap_test NAME COMMAND ...
 tap_test() {
-    local name=$1 status=0 reasons=() before begin seconds
+    local name=$1 status=0 reasons=() before begin seconds note
     shift
     number=$((number + 1))
     before=$(dmesg | grep -cE "$complaint")
@@ -42,7 +42,8 @@ tap_test() {
         printf 'ok %d - %s # SKIP %s\n' $number "$name" "$(tail -n 1 "$output" | sed 's/^[^:]*: //')"
     else
         passed=$((passed + 1))
-        printf 'ok %d - %s # %d s  %s\n' $number "$name" $seconds "$(tap_note "$output")"
+        note=$(tap_note "$output")
+        printf 'ok %d - %s # %d s%s\n' $number "$name" $seconds "${note:+, $note}"
     fi
 }
 
