@@ -60,7 +60,7 @@ enum gdr_fate {
 	GDR_PINNED,                   /* not decided yet */
 	GDR_REVOKED,                  /* gdr_pin_revoke(), which has started */
 	GDR_RETURNED,                 /* gdr_pages_put(): the GPU driver has answered 0, which need not be true */
-	GDR_ORPHANED,                 /* gdr_pin_revoke(), later: the GPU driver still has a pin that we have given up */
+	GDR_ORPHANED,                 /* gdr_pin_revoke(), later: the GPU driver still has a pin that was given up */
 };
 
 /* A pinned range of GPU memory. References: gdr_pins, until the GPU driver has its pages back; each vma. */

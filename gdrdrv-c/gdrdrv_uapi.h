@@ -138,7 +138,8 @@ struct gdrdrv_get_version {
 #define GDRDRV_IOC_GET_VERSION _IOWR(GDRDRV_IOC_MAGIC, 255, struct gdrdrv_get_version *)
 
 /* Existing programs use these numbers and sizes. gdrcopy-core/src/sys/gdrdrv/module_header.rs compares the rest. */
-#if !defined(__powerpc64__) && !defined(__mips__) /* the direction bits differ */
+/* In the kernel, _IOWR() is no constant expression for clang; on powerpc and MIPS the direction bits differ. */
+#if !defined(__KERNEL__) && !defined(__powerpc64__) && !defined(__mips__)
 _Static_assert(GDRDRV_IOC_PIN_BUFFER == 0xC028DA01, "PIN_BUFFER");
 _Static_assert(GDRDRV_IOC_UNPIN_BUFFER == 0xC008DA02, "UNPIN_BUFFER");
 _Static_assert(GDRDRV_IOC_GET_CB_FLAG == 0xC008DA03, "GET_CB_FLAG");

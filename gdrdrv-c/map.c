@@ -289,7 +289,8 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 		return -EINVAL;
 	}
 	if (vma->vm_end - vma->vm_start > pin->size || !pin->live || atomic_read(&pin->vmas)) {
-		gdr_info("handle %#llx cannot be mapped: length too large, memory freed, or already mapped", pin->handle);
+		gdr_info("handle %#llx cannot be mapped: length too large, memory freed, or already mapped",
+			 pin->handle);
 		return -EINVAL;
 	}
 
@@ -298,7 +299,8 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 		gdr_reserve_wc(pin);
 	vma->vm_page_prot = gdr_protection(type, vma->vm_page_prot);
 	vma->vm_private_data = pin;
-	gdr_set_vm_flags(vma, (vma->vm_flags & ~VM_MAYEXEC) | VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	gdr_set_vm_flags(vma, (vma->vm_flags & ~VM_MAYEXEC) | VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND |
+			      VM_DONTDUMP);
 	if (pin->persistent && (pin->wc_reserved || type != GDRDRV_MAPPING_TYPE_WC) &&
 	    gdr_run(pin, 0, min(pin->size, GDR_HUGE_RUN)) < GDR_HUGE_RUN) {
 		err = gdr_fill_at_once(vma);

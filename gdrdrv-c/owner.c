@@ -26,7 +26,7 @@ bool gdr_owner_is_caller(const struct gdr_owner *owner)
 }
 
 /* Releases the lock, and frees the process if nothing is left of it. */
-static void gdr_owner_unlock(struct gdr_owner *owner)
+static void gdr_owner_unlock(struct gdr_owner *owner) __releases(&gdr_owners_lock)
 {
 	bool unused = !owner->files && !owner->pins;
 

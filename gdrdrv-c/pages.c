@@ -64,8 +64,8 @@ static int gdr_get(struct gdr_pin *pin)
 		return nvidia_p2p_get_pages_persistent(pin->va, pin->size, &pin->table, flags);
 #endif
 	/*
-	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU driver would not look at
-	 * who is calling: without, it finds the memory of the calling process.
+	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU driver would not look
+	 * at who is calling: without, it finds the memory of the calling process.
 	 */
 	down_read(&gdr_tables_lock);
 	err = nvidia_p2p_get_pages(0, 0, pin->va, pin->size, &pin->table, pin->persistent ? NULL : gdr_pin_revoke,
@@ -102,8 +102,8 @@ static u64 gdr_largest_bar(void)
 }
 
 /*
- * Whether a GPU can have that many bytes pinned. The GPU driver allocates memory for each GPU page before it looks at the
- * range, and accounts it to no process.
+ * Whether a GPU can have that many bytes pinned. The GPU driver allocates memory for each GPU page before it looks at
+ * the range, and accounts it to no process.
  */
 bool gdr_pages_can_exist(u64 size)
 {
@@ -116,7 +116,7 @@ bool gdr_pages_can_exist(u64 size)
 
 int gdr_pages_get(struct gdr_pin *pin)
 {
-	/* One large request at a time, for the same reason. The GPU driver allocates 256 KiB for one that is not large. */
+	/* One large request at a time, for the same reason. A smaller one takes up to 256 KiB. */
 	static DEFINE_MUTEX(large);
 	const bool is_large = pin->size > SZ_1G;
 	struct timespec64 start, end;
@@ -197,9 +197,9 @@ static bool gdr_put_ordinary(struct gdr_pin *pin)
 }
 
 /*
- * Returns the pages to the GPU driver, or waits until gdr_pin_revoke() has done so. Returns false if the GPU driver still
- * has them: of an ordinary pin gdr_pin_revoke() ends it, and may have done so; of a persistent pin this is to be called
- * again.
+ * Returns the pages to the GPU driver, or waits until gdr_pin_revoke() has done so. Returns false if the GPU driver
+ * still has them: of an ordinary pin gdr_pin_revoke() ends it, and may have done so; of a persistent pin this is to be
+ * called again.
  */
 bool gdr_pages_put(struct gdr_pin *pin)
 {

@@ -3,52 +3,27 @@
 #
 #   make -C gdrdrv-c/tests && gdrdrv-c/vm/run.sh -- gdrdrv-c/tests/run.sh
 #
-# usage: run.sh ["program [argument ...]" ...]      (default: all)
-# Prints one line per program. A program fails if it exits with an error, leaves a page table pinned, or the kernel logs
-# a warning. Exit status 4: it has nothing to test here.
+# usage: run.sh [--slow] ["program [argument ...]" ...]      (default: all; --slow: with fewer rounds)
+# Prints TAP (tap.sh). Exit status, as in kselftest: 0 passed, 1 failed, 4 skipped.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
 out=$here/../../build/gdrdrv-c/tests
-pinned=/proc/driver/gdrdrv/nv_get_pages_refcount
-complaint='WARNING|BUG|Oops|Call Trace|general protection|refcount_t|KASAN|possible circular|freeing invalid memtype'
+# shellcheck source=gdrdrv-c/tests/tap.sh
+. "$here/tap.sh"
 
-if [ ! -r "$pinned" ]; then
-    echo "run.sh: no $pinned: load gdrdrv with dbg_enabled=1" >&2
-    exit 2
+programs=(contract answers memory_types huge_pages executable node pins limits sizes tokens owners killed ignored_puts
+    failed_puts)
+long=(stale_maps reused_tables races fuzz)
+if [ "${1-}" = --slow ]; then
+    long=("stale_maps unpin 100" "reused_tables 300" "races 200" "fuzz 50000")
+    shift
 fi
-[ $# -gt 0 ] || set -- contract answers memory_types executable node pins limits sizes tokens \
-    owners killed stale_maps reused_tables ignored_puts failed_puts races fuzz
+[ $# -gt 0 ] || set -- "${programs[@]}" "${long[@]}"
 
-passed=0
-failed=0
-skipped=0
-output=$(mktemp)
-trap 'rm -f "$output"' EXIT
+tap_begin $#
 for program; do
-    before=$(dmesg | grep -cE "$complaint")
-    begin=$(date +%s)
     # shellcheck disable=SC2086 # Words.
-    "$out/"$program >"$output" 2>&1
-    status=$?
-    seconds=$(($(date +%s) - begin))
-    program=${program%% *}
-    after=$(dmesg | grep -cE "$complaint")
-    reason=
-    [ "$status" -eq 0 ] || [ "$status" -eq 4 ] || reason="status $status"
-    [ "$(cat "$pinned")" -eq 0 ] || reason="$reason, $(cat "$pinned") page tables still pinned"
-    [ "$after" -eq "$before" ] || reason="$reason, the kernel complained"
-    if [ -z "$reason" ] && [ "$status" -eq 4 ]; then
-        skipped=$((skipped + 1))
-        printf 'skipped %-14s        %s\n' "$program" "$(sed -n 's/^skipped: //p' "$output")"
-    elif [ -z "$reason" ]; then
-        passed=$((passed + 1))
-        printf 'ok      %-14s %3d s  %s\n' "$program" "$seconds" "$(grep -v '^ok ' "$output" | tail -n 1)"
-    else
-        failed=$((failed + 1))
-        printf 'FAILED  %-14s %3d s  %s\n' "$program" "$seconds" "${reason#, }"
-        sed 's/^/        /' "$output"
-    fi
+    tap_test "$program" "$out/"$program
 done
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+tap_end

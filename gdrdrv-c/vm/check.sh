@@ -6,13 +6,15 @@ usage() {
     cat <<END
 usage: gdrdrv-c/vm/check.sh [options]
 
-Two to four machines at a time, with two processors each. The last line is "N passed, N failed"; exit status 1 if any failed.
+Checks the module's sources (static.sh), then runs two to four machines at a time, with two processors each, whose tests
+print TAP. The last line is "N passed, N failed, N skipped"; exit status 1 if any failed.
 \`make lib emulator\` comes first.
 
   --kernel SERIES   see run.sh (default: 6.1)
   --library DIR     test libgdrapi.so.2 of that directory, NVIDIA's for example (default: build/lib)
   --module          only the module's own tests, which need neither library nor emulator
-  --all             those on 5.10, 6.12 and the newest kernel, one after the other, after everything on 6.1; packaging
+  --all             after everything on 6.1: packaging; the module's tests on 5.10, 6.12 and the newest kernel, then, both of
+                    them built here, on one with lockdep and KASAN and one with KCSAN; mutants.sh
   -h, --help        this text
 END
 }
@@ -45,10 +47,12 @@ if [ $all = yes ]; then
     for series in 6.1 6.12; do
         "$here/packaging.sh" "$("$here/kernel.sh" $series)" || status=1
     done
-    for series in 5.10 6.12 newest; do
+    for series in 5.10 6.12 newest debug kcsan; do
         printf '\n==== Linux %s\n' $series
         "$0" --module --kernel $series || status=1
     done
+    printf '\n==== Mutants\n'
+    "$here/mutants.sh" || status=1
     exit $status
 fi
 
@@ -73,10 +77,10 @@ mkdir -p "$logs"
 failures=0
 built=0
 limit=1000
-programs=()
-if [ "$series" = debug ]; then
+slow=()
+if [ "$series" = debug ] || [ "$series" = kcsan ]; then
     limit=3000
-    programs=(contract answers memory_types owners killed "stale_maps unpin 50" "races 200" "fuzz 50000")
+    slow=(--slow)
 fi
 few=(contract answers owners)
 
@@ -110,6 +114,7 @@ finish() {
 declare -A machines
 "$here/run.sh" --kernel "$series" -- cat /proc/driver/gdrdrv/params
 kernel=$("$here/kernel.sh" "$series")
+[ "$series" != 6.1 ] || "$here/static.sh" || failures=$((failures + 1))
 build "$kernel" 570 open
 build "$kernel" 515 proprietary
 if [ "$series" = 6.1 ]; then
@@ -129,10 +134,19 @@ if [ $only_module = no ]; then
     finish traditional "the library, pins that end with a free"
 fi
 
-start module-persistent -- "$root/gdrdrv-c/tests/run.sh" ${programs[@]+"${programs[@]}"}
-start module-traditional --traditional -- "$root/gdrdrv-c/tests/run.sh" ${programs[@]+"${programs[@]}"}
+start module-persistent -- "$root/gdrdrv-c/tests/run.sh" ${slow[@]+"${slow[@]}"}
+start module-traditional --traditional -- "$root/gdrdrv-c/tests/run.sh" ${slow[@]+"${slow[@]}"}
 finish module-persistent "the module, pins that outlive a free"
 finish module-traditional "the module, pins that end with a free"
+case $series in
+6.12 | newest)
+    start module-adjacent --emugpu longest_run=65536 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" huge_pages
+    start module-adjacent-traditional --traditional --emugpu longest_run=65536 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" \
+        huge_pages killed
+    finish module-adjacent "the module, huge pages"
+    finish module-adjacent-traditional "the module, huge pages, pins that end with a free"
+    ;;
+esac
 start module-proprietary --proprietary -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" memory_types killed
 start module-coherent --emugpu "coherent=1 mixed=1" -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" memory_types
 start module-525 --branch 525 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}"
@@ -144,9 +158,9 @@ finish module-515 "the module, a GPU driver without calls of their own for persi
 
 # sum WORD: over the summaries of all virtual machines.
 sum() {
-    sed -nE 's/^([0-9]+ passed, [0-9]+ failed.*)$/\1/p' "$logs"/*.log | grep -oE "[0-9]+ $1" | awk '{ n += $1 } END { print n + 0 }'
+    sed -nE 's/^# ([0-9]+ passed, [0-9]+ failed.*)$/\1/p' "$logs"/*.log | grep -oE "[0-9]+ $1" | awk '{ n += $1 } END { print n + 0 }'
 }
 
 failed=$(($(sum failed) + failures))
-printf '\n%d passed, %d failed, %d more shapes of the module built\n' "$(sum passed)" "$failed" $built
+printf '\n%d passed, %d failed, %d skipped, %d more shapes of the module built\n' "$(sum passed)" "$failed" "$(sum skipped)" $built
 [ "$failed" -eq 0 ]

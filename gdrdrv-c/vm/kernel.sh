@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kernel.sh [5.10|6.1|6.12|newest|debug [arm64|ppc64el]]: fetches that Debian kernel and its headers, once, and prints
+# kernel.sh [5.10|6.1|6.12|newest|debug|kcsan [arm64|ppc64el]]: fetches that Debian kernel and its headers, once, and prints
 # the directory that holds them:
 #
 #   release   its `uname -r`
@@ -7,7 +7,7 @@
 #   headers   to build modules against
 #   lib       its modules
 #
-# With an architecture, only headers come, for cross-building. Nothing is installed. `debug` is built here
+# With an architecture, only headers come, for cross-building. Nothing is installed. `debug` and `kcsan` are built here
 # (debug-kernel.sh). `newest` is the newest of Debian 13's backports.
 set -euo pipefail
 
@@ -38,9 +38,9 @@ case $series in
 6.1) suites=$([ "$architecture" = "$native" ] && echo bookworm-security || echo bookworm) ;; # which has ppc64el, too
 6.12) suites=bookworm-backports ;;
 newest) suites='trixie-backports trixie' ;;
-debug)
+debug | kcsan)
     rm -rf "$directory"
-    "$here/debug-kernel.sh" "$directory"
+    "$here/debug-kernel.sh" "$series" "$directory"
     echo "$directory"
     exit 0
     ;;

@@ -11,8 +11,8 @@ the files of this one, and what it writes is gone with it. The command's output 
 Afterwards the modules are unloaded.
 
   --traditional     pins are not persistent (the module's use_persistent_mapping=0)
-  --kernel SERIES   5.10, 6.1 (default), 6.12, newest (of Debian 13's backports), or debug: 6.1 with lockdep, KASAN and
-                    kmemleak, built here, which takes a quarter of an hour
+  --kernel SERIES   5.10, 6.1 (default), 6.12, newest (of Debian 13's backports); or one of two 6.1 that are built here,
+                    which takes a quarter of an hour: debug (lockdep, KASAN, kmemleak), kcsan (data races of the modules)
   --branch NUMBER   of the GPU driver whose interface emugpu has: 515, 525, 570 or 580 (default; emugpu/nv-p2p.h)
   --proprietary     emugpu has the license of NVIDIA's proprietary driver
   --emugpu "N=V …"  parameters of emugpu
@@ -143,7 +143,7 @@ done
 # The console has had every warning, the messages may have lost old ones.
 complaints=$(
     cat "$job/complaints" 2>/dev/null || true
-    sed '1,/vm: the modules are next/d' "$job/console" | grep -E 'WARNING|BUG|Oops|Call Trace|refcount_t|KASAN|UBSAN|kmemleak:|x86/PAT|locking|hung|stall' || true
+    sed '1,/vm: the modules are next/d' "$job/console" | grep -E 'WARNING|BUG|Oops|Call Trace|refcount_t|KASAN|KCSAN|UBSAN|kmemleak:|x86/PAT|locking|hung|stall' || true
 )
 if [ -n "$complaints" ]; then
     printf 'gdrdrv-c/vm/run.sh: %s\n' "$complaints" >&2

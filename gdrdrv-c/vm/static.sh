@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# static.sh: checks the sources of gdrdrv and emugpu without running them: warnings of gcc and clang with W=1, sparse, for
+# Linux 6.1; checkpatch. Every message is a failure.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+module=$(dirname "$here")
+work=$root/build/gdrdrv-c/static
+scripts=$root/build/gdrdrv-c/checkpatch
+status=0
+
+"$root/scripts/ci/apt-install.sh" gcc make clang sparse libelf1 >&2
+kernel=$("$here/kernel.sh" 6.1)
+
+# report CHECK LOG: fails if the log contains anything.
+report() {
+    [ -s "$2" ] || { echo "ok: $1" && return; }
+    echo "FAILED: $1"
+    cat "$2"
+    status=1
+}
+
+# compile NAME [variable=value ...]: builds both modules from copies.
+compile() {
+    local out=$work/$1
+    shift
+    mkdir -p "$out/emugpu" "$out/gdrdrv"
+    cp "$module"/emugpu/{*.[ch],Kbuild} "$out/emugpu"
+    cp "$module"/{*.[ch],Kbuild} "$out/gdrdrv"
+    # On the command line variables override the assignments of Debian's headers, which name their gcc.
+    make --silent -C "$kernel/headers" M="$out/emugpu" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" W=1 modules >"$out.log" 2>&1 &&
+        make --silent -C "$kernel/headers" M="$out/gdrdrv" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" W=1 \
+            NVIDIA_SRC_DIR="$out/emugpu" KBUILD_EXTRA_SYMBOLS="$out/emugpu/Module.symvers" modules >>"$out.log" 2>&1 ||
+        echo "make failed" >>"$out.log"
+}
+
+# Debian's headers are configured for gcc; these options it does not share with clang 14.
+for_clang=(
+    CC=clang CONFIG_CC_IS_CLANG=y CONFIG_CC_IS_GCC= CONFIG_GCC_VERSION=0 CONFIG_CC_IMPLICIT_FALLTHROUGH=-Wimplicit-fallthrough
+    CONFIG_RETHUNK= CONFIG_SLS= CONFIG_FTRACE_MCOUNT_USE_CC= CONFIG_INIT_STACK_ALL_ZERO=
+)
+
+rm -rf "$work"
+compile gcc C=2
+report "gcc W=1, sparse" "$work/gcc.log"
+compile clang "${for_clang[@]}" KCFLAGS=-Wno-address-of-packed-member # of the kernel's headers
+grep -q '= *clang' "$work/clang/gdrdrv/.main.o.cmd" || echo "compiled by another compiler" >>"$work/clang.log"
+report "clang W=1" "$work/clang.log"
+
+# Checks that do not apply:
+ignored=(
+    LINUX_VERSION_CODE CONSTANT_COMPARISON # built outside the kernel, for several of its versions
+    ARCH_DEFINES CAMELCASE BIT_MACRO       # gdrdrv_uapi.h is for user space, too: __powerpc64__, _Static_assert, no BIT()
+    COMPARISON_TO_NULL                     # "device != NULL" as a value
+    UNCOMMENTED_DEFINITION                 # the comment says what a lock protects, but may stand above its group
+    MACRO_ARG_REUSE                        # macros that stand in for functions of the GPU driver
+)
+[ -e "$scripts/scripts/checkpatch.pl" ] ||
+    "$here/source.sh" "$scripts" '*/scripts/checkpatch.pl' '*/scripts/spelling.txt' '*/scripts/const_structs.checkpatch'
+# It looks for names in include/, and leaves a cache. Macros of tracepoints are not laid out as it wants.
+mkdir "$work/include"
+cd "$work"
+{
+    "$scripts/scripts/checkpatch.pl" --no-tree --root=. --strict --terse --show-types --no-summary --max-line-length=120 \
+        --ignore "$(IFS=, && echo "${ignored[*]}")" --file "$module"/*.[ch] "$module"/emugpu/*.[ch] 2>&1 || true # see the log
+} | grep -vE '/trace\.h:[0-9]+: CHECK:(PARENTHESIS_ALIGNMENT|OPEN_ENDED_LINE):' >checkpatch.log || true
+report "checkpatch --strict" checkpatch.log
+exit $status
