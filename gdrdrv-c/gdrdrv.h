@@ -169,7 +169,8 @@ int gdr_pages_tables(void);
 
 void gdr_map_init(void);
 /* Below Linux 6.12, get_user_pages_fast() takes huge pages for ones of RAM. */
-#if defined(GDR_NVIDIA_IS_OPENSOURCE) && defined(CONFIG_ARCH_SUPPORTS_PMD_PFNMAP) && defined(CONFIG_TRANSPARENT_HUGEPAGE)
+#if defined(GDR_NVIDIA_IS_OPENSOURCE) && defined(CONFIG_ARCH_SUPPORTS_PMD_PFNMAP) && \
+	defined(CONFIG_TRANSPARENT_HUGEPAGE)
 #define GDR_HAVE_HUGE_PAGES
 #define GDR_HUGE_RUN (2ULL * PMD_SIZE) /* has a huge page, wherever it starts */
 unsigned long gdr_map_address(struct file *filp, unsigned long addr, unsigned long len, unsigned long pgoff,
