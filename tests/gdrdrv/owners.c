@@ -147,7 +147,7 @@ static void forked_child_can_open_its_own(void)
     CHECK(close(inherited) == 0);
 }
 
-/* A child that keeps its copies of all descriptors until it is told to exit. */
+/* A child that keeps its copies of all descriptors until the parent says so. */
 static pid_t keeper(const struct steps *steps)
 {
     pid_t child = fork();
