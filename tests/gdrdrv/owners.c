@@ -63,6 +63,7 @@ static void say(const int pipe[2])
     CHECK(write(pipe[1], "", 1) == 1);
 }
 
+/* Fails if the other process has ended: each must close its copy of the end that the other writes to. */
 static void await(const int pipe[2])
 {
     char byte;
@@ -147,7 +148,7 @@ static void forked_child_can_open_its_own(void)
     CHECK(close(inherited) == 0);
 }
 
-/* A child that keeps its copies of all descriptors until it is told to exit. */
+/* A child that keeps its copies of all descriptors until the parent says so. */
 static pid_t keeper(const struct steps *steps)
 {
     pid_t child = fork();
@@ -224,6 +225,7 @@ static void owner_exits_before_a_child(void)
     owner = fork();
     if (owner == 0)
         end_before_a_child(&steps);
+    CHECK(close(steps.to_parent[1]) == 0);
     check_ended_well(owner);
     CHECK_PINNED(expected("pins of an owner that has exited", 0));
     say(steps.to_child);
@@ -467,6 +469,7 @@ static void killed_process_keeps_no_pins(void)
         for (;;)
             pause();
     }
+    CHECK(close(steps.to_parent[1]) == 0);
     await(steps.to_parent);
     CHECK_PINNED(2);
     CHECK(kill(child, SIGKILL) == 0);
