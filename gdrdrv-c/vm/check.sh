@@ -141,7 +141,7 @@ finish module-traditional "the module, pins that end with a free"
 case $series in
 6.12 | newest)
     start module-adjacent --emugpu longest_run=65536 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" huge_pages
-    start module-adjacent-traditional --traditional --emugpu longest_run=65536 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" \
+    start module-adjacent-traditional --traditional --emugpu longest_run=100 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" \
         huge_pages killed
     finish module-adjacent "the module, huge pages"
     finish module-adjacent-traditional "the module, huge pages, pins that end with a free"

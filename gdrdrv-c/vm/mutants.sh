@@ -32,14 +32,14 @@ mutant() {
     if [ $status -eq 0 ] || [ $status -eq 4 ]; then # 4: the program was skipped
         missed=$((missed + 1))
         printf 'MISSED   %-22s by %s\n' "$name" "$program"
-    elif ls "$root"/build/gdrdrv-c/kernel/6.1/modules-*-"$name"/gdrdrv/gdrdrv.ko >/dev/null 2>&1; then
+    elif ls "$root"/build/gdrdrv-c/kernel/*/modules-*-"$name"/gdrdrv/gdrdrv.ko >/dev/null 2>&1; then
         noticed=$((noticed + 1))
         printf 'noticed  %-22s by %s: %s\n' "$name" "${program%% *}" "$(grep -m 1 -E '\.[ch]:[0-9]+:|, round|pinned: |WARNING|BUG|died' "$source.log" |
             sed 's/^.*tests\///')"
     else
         echo "mutants.sh: $name does not build" >&2 && exit 2
     fi
-    rm -rf "$root"/build/gdrdrv-c/kernel/6.1/modules-*-"$name"
+    rm -rf "$root"/build/gdrdrv-c/kernel/*/modules-*-"$name"
 }
 
 # Adds a delay between filling the page tables and the end of mmap.
@@ -63,10 +63,10 @@ mutant cached-on-x86 contract '--emugpu coherent=1' pages.c 's/if \(IS_ENABLED\(
 mutant end-of-a-thread contract '' main.c 's/ && !atomic_read\(&current->signal->live\)//'
 mutant death-ignored killed '' main.c 's/current->flags & PF_EXITING/false/'
 mutant private-node contract '' main.c 's/0666/0600/'
-mutant any-process contract '' commands.c 's/if \(!gdr_file_is_callers\(file\)\)/if (false)/'
-mutant any-process-maps contract '' map.c 's/if \(!gdr_file_is_callers\(file\)\)/if (false)/'
-mutant put-by-any-process owners $t pages.c 's/gdr_file_is_callers\(pin->file\) && READ/READ/'
-mutant failed-put-ignored answers $t pages.c 's/!gdr_put\(pin\) &&/(gdr_put(pin), true) \&\&/'
+mutant any-process contract '' commands.c 's/if \(!gdr_owner_is_caller\(file->owner\)\)/if (false)/'
+mutant any-process-maps contract '' map.c 's/if \(!gdr_owner_is_caller\(file->owner\)\)/if (false)/'
+mutant put-by-any-process owners $t pages.c 's/gdr_owner_is_caller\(pin->owner\) && READ/READ/'
+mutant failed-put-ignored answers $t pages.c 's/!gdr_put\(pin\);/(gdr_put(pin), true);/'
 mutant no-wait-for-revoke 'races 2000' $t pages.c 's/\twait_for_completion\(&pin->revocation\);\n//'
 mutant oldest-pin contract '' gdrdrv.h 's/xa_load\(&file->pins, handle\)/xa_find(\&file->pins, \&(unsigned long){ 0 }, ULONG_MAX, XA_PRESENT)/'
 mutant handles-overlap contract '' pin.c 's/max\(1ULL, pin->size >> PAGE_SHIFT\)/1/'
@@ -75,6 +75,31 @@ mutant every-argument-back contract '' commands.c 's/err \|\| !command->answers/
 mutant every-argument-read answers '' commands.c 's/command->reads &&/true \&\&/'
 mutant pin-not-undone contract '' commands.c 's/if \(command->handle\)/if (false)/'
 mutant trace-with-gaps answers '' gdrdrv.h 's/pr_info\(format/pr_info_ratelimited(format/'
+mutant reused-table reused_tables $t pages.c 's/down_write\(&gdr_tables_lock\)/down_read(&gdr_tables_lock)/; s/up_write\(&gdr_tables_lock\)/up_read(&gdr_tables_lock)/'
+mutant ended-pin-found ignored_puts $t pin.c 's/(static void gdr_pin_forget.*?\{\n)\txa_erase\(&gdr_pins, pin->id\);\n/$1/s'
+mutant put-believed ignored_puts $t pages.c 's/ && cmpxchg\(&pin->fate, GDR_PINNED, GDR_RETURNED\) == GDR_PINNED/ \&\& pin/'
+mutant tokens-for-pins tokens $t commands.c 's/static int gdr_pin_buffer\(/extern u64 gdr_token;\nextern u32 gdr_space;\n\n$&/; s/\tif \(gdr_pages_can_persist\(\) && \(a->p2p_token/\tgdr_token = a->p2p_token;\n\tgdr_space = a->va_space;\n$&/' pages.c 's/static DECLARE_RWSEM/u64 gdr_token;\nu32 gdr_space;\n$&/; s/nvidia_p2p_get_pages\(0, 0,/nvidia_p2p_get_pages(gdr_token, gdr_space,/'
+mutant tokens-for-unpins tokens $t commands.c 's/static int gdr_pin_buffer\(/extern u64 gdr_token;\nextern u32 gdr_space;\n\n$&/; s/\tif \(gdr_pages_can_persist\(\) && \(a->p2p_token/\tgdr_token = a->p2p_token;\n\tgdr_space = a->va_space;\n$&/' pages.c 's/static DECLARE_RWSEM/u64 gdr_token;\nu32 gdr_space;\n$&/; s/nvidia_p2p_put_pages\(0, 0,/nvidia_p2p_put_pages(gdr_token, gdr_space,/; s/down_write\(&gdr_tables_lock\)/down_read(&gdr_tables_lock)/; s/up_write\(&gdr_tables_lock\)/up_read(&gdr_tables_lock)/'
+mutant any-size sizes '' pin.c 's/ \|\| !gdr_pages_can_exist\(pin->size\)//'
+mutant size-before-rounding sizes '' pin.c 's/gdr_pages_can_exist\(pin->size\)/gdr_pages_can_exist(size)/'
+mutant no-limits limits '' owner.c 's/if \(fits\)\n\t\treturn 0;/return 0;/'
+mutant limit-of-each-open limits '' owner.c 's/if \(gdr_owner_is_caller\(owner\)\)\n\t\t\tbreak/if (owner == new)\n\t\t\tbreak/'
+mutant limit-of-one-pin limits '' owner.c 's/bytes <= most_bytes - owner->bytes/bytes <= most_bytes/'
+mutant failed-pin-counts limits '' pin.c 's/\tif \(err\) \{\n\t\tgdr_info\("the GPU driver failed to pin.*?;\n\t\tgdr_pin_forget\(pin\);\n/\tif (err) {\n\t\txa_erase(\&gdr_pins, pin->id);\n\t\tgdr_pin_put(pin);\n/s'
+mutant not-retried failed_puts '' pin.c 's/\tgdr_pin_retry\(\);\n\tgdr_map_end/\tgdr_map_end/'
+mutant executable executable '' map.c 's/vma->vm_flags & VM_EXEC\)/false)/'
+mutant made-executable executable '' map.c 's/\(vma->vm_flags & ~VM_MAYEXEC\)/vma->vm_flags/'
+mutant all-minors node '' main.c 's/__register_chrdev\(0, 0, 1,/__register_chrdev(0, 0, 256,/; s/__unregister_chrdev\(gdr_major, 0, 1,/__unregister_chrdev(gdr_major, 0, 256,/g'
+mutant fixed-mode node '' main.c 's/gdr_device\.mode = gdr_mode/gdr_device.mode = 0664/'
+mutant pins-for-all pins '' proc.c 's/"pins", 0400/"pins", 0444/'
+mutant two-lines pins '' proc.c 's/seq_escape\(out, pin->command, .*?\);/seq_puts(out, pin->command);/'
+mutant pins-of-the-past pins $t proc.c 's/\tif \(READ_ONCE\(pin->fate\) == GDR_REVOKED\)\n\t\treturn 0;.*?\n//'
+mutant pin-read-without-reference pins '' pin.c 's/\tif \(pin\)\n\t\tgdr_pin_get\(pin\);\n//'
+huge='--kernel 6.12 --emugpu longest_run=65536'
+mutant never-huge huge_pages "$huge" map.c 's/order != PMD_ORDER/true/'
+mutant huge-after-end huge_pages "$huge" map.c 's/if \(pin->live && IS_ALIGNED/if (IS_ALIGNED/'
+mutant huge-anywhere huge_pages "$huge" map.c 's/IS_ALIGNED\(gdr_pages_address\(pin, offset\), PMD_SIZE\)/true/'
+mutant huge-across-runs huge_pages '--kernel 6.12 --traditional --emugpu longest_run=100' map.c 's/gdr_run\(pin, offset, PMD_SIZE\) == PMD_SIZE/true/'
 
 echo "$noticed noticed, $missed missed"
 [ $missed -eq 0 ]
