@@ -49,7 +49,7 @@ tap_test() {
 
 # tap_note FILE: what to print of the output of a program that has passed.
 tap_note() {
-    grep -v '^ok ' "$1" | tail -n 1
+    grep -v '^ok ' "$1" | tail -n 1 | sed 's/^# //'
 }
 
 # tap_end: exits with kselftest's status.

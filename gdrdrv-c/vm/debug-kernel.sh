@@ -8,8 +8,8 @@ root=$(cd "$here/../.." && pwd)
 configs=("$here/guest.config" "$here/$1.config")
 directory=$2
 options=()
-# The kernel's own data races are not this project's, and watching its accesses leaves less time for the modules'. Only
-# its barriers must be seen.
+# The kernel's own data races are not this project's, and watching its accesses leaves less time for gdrdrv's. Only its
+# barriers must be seen.
 [ "$1" != kcsan ] || options=(CFLAGS_KCSAN=-D__KCSAN_INSTRUMENT_BARRIERS__)
 
 "$root/scripts/ci/apt-install.sh" bc bison flex gcc make libelf-dev libssl-dev >&2

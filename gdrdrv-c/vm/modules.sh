@@ -41,7 +41,8 @@ build() {
     }
 }
 
-build emugpu "$(dirname "$here")/emugpu"
+# With KCSAN only gdrdrv's accesses are watched (debug-kernel.sh).
+build emugpu "$(dirname "$here")/emugpu" KCSAN_SANITIZE=n KCSAN_INSTRUMENT_BARRIERS=y
 build gdrdrv "$source" NVIDIA_SRC_DIR="$out/emugpu" KBUILD_EXTRA_SYMBOLS="$out/emugpu/Module.symvers"
 
 # Since Linux 5.9 a module that uses a proprietary one cannot use these.

@@ -12,7 +12,7 @@ Afterwards the modules are unloaded.
 
   --traditional     pins are not persistent (the module's use_persistent_mapping=0)
   --kernel SERIES   5.10, 6.1 (default), 6.12, newest (of Debian 13's backports); or one of two 6.1 that are built here,
-                    which takes a quarter of an hour: debug (lockdep, KASAN, kmemleak), kcsan (data races of the modules)
+                    which takes a quarter of an hour: debug (lockdep, KASAN, kmemleak), kcsan (data races of gdrdrv)
   --branch NUMBER   of the GPU driver whose interface emugpu has: 515, 525, 570 or 580 (default; emugpu/nv-p2p.h)
   --proprietary     emugpu has the license of NVIDIA's proprietary driver
   --emugpu "N=V …"  parameters of emugpu
@@ -64,7 +64,9 @@ while [ $# -gt 0 ]; do
 done
 [ $# -gt 0 ] || { usage >&2 && exit 2; }
 gpu_memory=1G
-[ "$series" != debug ] || { boot_limit=1000 && gpu_memory=128M; } # some tests allocate all of it, which is slow there
+case $series in
+debug | kcsan) boot_limit=1000 && gpu_memory=128M ;; # some tests allocate all of it, which is slow there
+esac
 [ -n "$memory" ] || memory=$([ "$series" = debug ] && echo 2048 || echo 1024)
 
 # Several virtual machines may start at the same time; the first builds what they need.
