@@ -145,11 +145,11 @@ consumers: lib emulator $(watched) ## Builds UCX, libfabric and DPDK against the
 	scripts/consumers.sh $(CONSUMERS)
 
 .PHONY: vm-check
-vm-check: lib emulator ## Checks gdrdrv-c's sources, boots a Debian kernel with it in a virtual machine, and runs the tests.
+vm-check: tools emulator ## Checks gdrdrv-c's sources, boots a Debian kernel with it in a virtual machine, and runs the tests.
 	@gdrdrv-c/vm/check.sh
 
 .PHONY: vm-check-all
-vm-check-all: lib emulator ## The same; the module's tests on more kernels, with KASAN, lockdep and KCSAN, too; DKMS; vm-mutants.
+vm-check-all: tools emulator ## The same; the module's tests on more kernels, with KASAN, lockdep and KCSAN, too; DKMS; vm-mutants.
 	@gdrdrv-c/vm/check.sh --all
 
 .PHONY: vm-mutants

@@ -12,7 +12,7 @@ out=$here/../../build/gdrdrv-c/tests
 # shellcheck source=gdrdrv-c/tests/tap.sh
 . "$here/tap.sh"
 
-programs=(contract answers memory_types huge_pages executable node pins limits sizes tokens owners killed ignored_puts
+programs=(contract answers memory_types huge_pages executable node pins tracepoints limits sizes tokens owners killed ignored_puts
     failed_puts)
 long=(stale_maps reused_tables races fuzz)
 if [ "${1-}" = --slow ]; then

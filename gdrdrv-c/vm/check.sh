@@ -8,7 +8,7 @@ usage: gdrdrv-c/vm/check.sh [options]
 
 Checks the module's sources (static.sh), then runs two to four machines at a time, with two processors each, whose tests
 print TAP. The last line is "N passed, N failed, N skipped"; exit status 1 if any failed.
-\`make lib emulator\` comes first.
+\`make tools emulator\` comes first.
 
   --kernel SERIES   see run.sh (default: 6.1)
   --library DIR     test libgdrapi.so.2 of that directory, NVIDIA's for example (default: build/lib)
@@ -56,8 +56,8 @@ if [ $all = yes ]; then
     exit $status
 fi
 
-[ $only_module = yes ] || for needed in "$lib/libgdrapi.so.2" "$gdremu"; do
-    [ -e "$needed" ] || { echo "check.sh: no $needed: run \`make lib emulator\` first" >&2 && exit 2; }
+[ $only_module = yes ] || for needed in "$lib/libgdrapi.so.2" "$gdremu" "$(dirname "$gdremu")/gdrcopy"; do
+    [ -e "$needed" ] || { echo "check.sh: no $needed: run \`make tools emulator\` first" >&2 && exit 2; }
 done
 
 # ---- Building ----
