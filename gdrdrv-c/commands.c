@@ -83,21 +83,17 @@ static int gdr_get_info_v2(struct gdr_pin *pin, union gdr_argument *arg)
 	return 0;
 }
 
+/* The same fields before the type. */
+static_assert(offsetof(struct gdrdrv_get_info, mapped) == offsetof(struct gdrdrv_get_info_v2, mapping_type));
+
 static int gdr_get_info(struct gdr_pin *pin, union gdr_argument *arg)
 {
-	union gdr_argument v2 = { .get_info_v2.handle = arg->get_info.handle };
+	u32 type;
 
-	gdr_get_info_v2(pin, &v2);
-	arg->get_info = (struct gdrdrv_get_info){
-		.handle = v2.get_info_v2.handle,
-		.va = v2.get_info_v2.va,
-		.mapped_size = v2.get_info_v2.mapped_size,
-		.page_size = v2.get_info_v2.page_size,
-		.tsc_khz = v2.get_info_v2.tsc_khz,
-		.tm_cycles = v2.get_info_v2.tm_cycles,
-		.mapped = v2.get_info_v2.mapping_type != GDRDRV_MAPPING_TYPE_NONE,
-		.wc_mapping = v2.get_info_v2.mapping_type == GDRDRV_MAPPING_TYPE_WC,
-	};
+	gdr_get_info_v2(pin, arg);
+	type = arg->get_info_v2.mapping_type;
+	arg->get_info.mapped = type != GDRDRV_MAPPING_TYPE_NONE;
+	arg->get_info.wc_mapping = type == GDRDRV_MAPPING_TYPE_WC;
 	return 0;
 }
 
@@ -105,17 +101,15 @@ static int gdr_get_attr(struct gdr_file *file, union gdr_argument *arg)
 {
 	struct gdrdrv_get_attr *a = &arg->get_attr;
 
-	switch (a->attr) {
-	case GDRDRV_ATTR_USE_PERSISTENT_MAPPING:
+	if (a->attr == GDRDRV_ATTR_USE_PERSISTENT_MAPPING) {
 		a->val = gdr_pages_can_persist();
-		return 0;
-	case GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE:
+	} else if (a->attr == GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE) {
 		a->val = gdr_pages_can_force_pcie();
-		return 0;
-	default:
+	} else {
 		gdr_info("unknown attribute %u", a->attr);
 		return -EINVAL;
 	}
+	return 0;
 }
 
 static int gdr_req_mapping_type(struct gdr_pin *pin, union gdr_argument *arg)
@@ -134,11 +128,9 @@ static int gdr_req_mapping_type(struct gdr_pin *pin, union gdr_argument *arg)
 
 static int gdr_get_version(struct gdr_file *file, union gdr_argument *arg)
 {
-	arg->get_version = (struct gdrdrv_get_version){
-		.gdrdrv_version = GDRDRV_VERSION(GDRDRV_MAJOR_VERSION, GDRDRV_MINOR_VERSION),
-		.minimum_gdr_api_version = GDRDRV_VERSION(GDRDRV_MINIMUM_API_MAJOR_VERSION,
-							  GDRDRV_MINIMUM_API_MINOR_VERSION),
-	};
+	arg->get_version.gdrdrv_version = GDRDRV_VERSION(GDRDRV_MAJOR_VERSION, GDRDRV_MINOR_VERSION);
+	arg->get_version.minimum_gdr_api_version =
+		GDRDRV_VERSION(GDRDRV_MINIMUM_API_MAJOR_VERSION, GDRDRV_MINIMUM_API_MINOR_VERSION);
 	return 0;
 }
 

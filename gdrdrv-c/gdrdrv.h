@@ -24,7 +24,6 @@
 #ifndef GDRDRV_H
 #define GDRDRV_H
 
-#include <linux/atomic.h>
 #include <linux/completion.h>
 #include <linux/cred.h>
 #include <linux/fs.h>
@@ -33,7 +32,6 @@
 #include <linux/printk.h>
 #include <linux/rwsem.h>
 #include <linux/sched.h>
-#include <linux/types.h>
 #include <linux/xarray.h>
 
 #include "gdrdrv_uapi.h"
@@ -107,18 +105,9 @@ extern unsigned int gdr_max_pins;
 extern unsigned int gdr_max_pinned_mib;
 
 /* Not rate-limited: a trace must be complete, and is off by default. */
-#define gdr_dbg(format, ...)                                             \
-	do {                                                             \
-		if (gdr_dbg_enabled)                                     \
-			pr_info(format "\n", ##__VA_ARGS__);             \
-	} while (0)
-
-#define gdr_info(format, ...)                                            \
-	do {                                                             \
-		if (gdr_info_enabled)                                    \
-			pr_info_ratelimited(format "\n", ##__VA_ARGS__); \
-	} while (0)
-
+#define gdr_dbg(format, ...) (gdr_dbg_enabled ? (void)pr_info(format "\n", ##__VA_ARGS__) : (void)0)
+#define gdr_info(format, ...) \
+	do { if (gdr_info_enabled) pr_info_ratelimited(format "\n", ##__VA_ARGS__); } while (0)
 #define gdr_err(format, ...) pr_err_ratelimited(format "\n", ##__VA_ARGS__)
 
 /* commands.c */
@@ -141,9 +130,8 @@ void gdr_pin_remove_all(struct gdr_file *file);
 void gdr_pin_revoke(void *id);
 void gdr_pin_settle(void);
 void gdr_pin_exit(void);
-unsigned long gdr_pin_last_id(void);
+extern atomic64_t gdr_pin_last_id;
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last);
-void gdr_pin_get(struct gdr_pin *pin);
 void gdr_pin_put(struct gdr_pin *pin);
 
 /* The pin with exactly this handle, or NULL. Valid while file->lock is held. */

@@ -38,14 +38,13 @@ MODULE_PARM_DESC(mode, "permissions of /dev/gdrdrv, octal (default 0666)");
 static int gdr_open(struct inode *inode, struct file *filp)
 {
 	struct gdr_file *file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
+	struct gdr_owner *owner = file ? gdr_owner_open() : NULL;
 
-	if (!file)
-		return -ENOMEM;
-	file->owner = gdr_owner_open();
-	if (!file->owner) {
+	if (!owner) {
 		kfree(file);
 		return -ENOMEM;
 	}
+	file->owner = owner;
 	mutex_init(&file->lock);
 	xa_init(&file->pins);
 

@@ -76,15 +76,11 @@ static bool gdr_must_be_device;
 
 void gdr_map_init(void)
 {
-	static const unsigned int bluefield3[] = { 0xa2da, 0xa2db };
-	struct pci_dev *device;
-	size_t i;
+	static const struct pci_device_id bluefield3[] = {
+		{ PCI_DEVICE(PCI_VENDOR_ID_MELLANOX, 0xa2da) }, { PCI_DEVICE(PCI_VENDOR_ID_MELLANOX, 0xa2db) }, {}
+	};
 
-	for (i = 0; IS_ENABLED(CONFIG_ARM64) && i < ARRAY_SIZE(bluefield3); i++) {
-		device = pci_get_device(PCI_VENDOR_ID_MELLANOX, bluefield3[i], NULL);
-		gdr_must_be_device |= device != NULL;
-		pci_dev_put(device);
-	}
+	gdr_must_be_device = IS_ENABLED(CONFIG_ARM64) && pci_dev_present(bluefield3);
 }
 
 static u32 gdr_uncached_type(void)
@@ -247,7 +243,7 @@ static void gdr_vma_open(struct vm_area_struct *vma)
 {
 	struct gdr_pin *pin = vma->vm_private_data;
 
-	gdr_pin_get(pin);
+	kref_get(&pin->refs);
 	atomic_inc(&pin->vmas);
 }
 

@@ -68,19 +68,19 @@ int gdr_owner_charge(struct gdr_owner *owner, u64 bytes)
 {
 	u64 most_pins = READ_ONCE(gdr_max_pins) ?: U64_MAX;
 	u64 most_bytes = (u64)READ_ONCE(gdr_max_pinned_mib) << 20 ?: U64_MAX;
-	bool fits;
+	int err = 0;
 
 	spin_lock(&gdr_owners_lock);
-	fits = owner->pins < most_pins && owner->bytes <= most_bytes && bytes <= most_bytes - owner->bytes;
-	if (fits) {
+	if (owner->pins < most_pins && owner->bytes <= most_bytes && bytes <= most_bytes - owner->bytes) {
 		owner->pins++;
 		owner->bytes += bytes;
+	} else {
+		err = -ENOMEM;
 	}
 	spin_unlock(&gdr_owners_lock);
-	if (fits)
-		return 0;
-	gdr_info("process %d may not pin %llu bytes more: raise max_pins or max_pinned_mib", owner->pid, bytes);
-	return -ENOMEM;
+	if (err)
+		gdr_info("process %d may not pin %llu bytes more: raise max_pins or max_pinned_mib", owner->pid, bytes);
+	return err;
 }
 
 void gdr_owner_uncharge(struct gdr_owner *owner, u64 bytes)

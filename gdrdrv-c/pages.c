@@ -7,7 +7,6 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/pci.h>
-#include <linux/sizes.h>
 
 #include <nv-p2p.h>
 
@@ -118,7 +117,7 @@ int gdr_pages_get(struct gdr_pin *pin)
 {
 	/* One large request at a time, for the same reason. A smaller one takes up to 256 KiB. */
 	static DEFINE_MUTEX(large);
-	const bool is_large = pin->size > SZ_1G;
+	const bool is_large = pin->size > 1 << 30;
 	struct timespec64 start, end;
 	int err;
 
@@ -184,18 +183,6 @@ int gdr_pages_check(struct gdr_pin *pin)
 	return err;
 }
 
-/* Whether the GPU driver says that it has the pages of an ordinary pin back. */
-static bool gdr_put_ordinary(struct gdr_pin *pin)
-{
-	bool is_put;
-
-	down_write(&gdr_tables_lock);
-	/* In processes other than the owner, the GPU driver finds no such pin, does nothing, and returns 0. */
-	is_put = gdr_owner_is_caller(pin->owner) && READ_ONCE(pin->fate) == GDR_PINNED && !gdr_put(pin);
-	up_write(&gdr_tables_lock);
-	return is_put;
-}
-
 /*
  * Returns the pages to the GPU driver, or waits until gdr_pin_revoke() has done so. Returns false if the GPU driver
  * still has them: of an ordinary pin gdr_pin_revoke() ends it, and may have done so; of a persistent pin this is to be
@@ -203,16 +190,22 @@ static bool gdr_put_ordinary(struct gdr_pin *pin)
  */
 bool gdr_pages_put(struct gdr_pin *pin)
 {
-	if (pin->persistent) {
-		int err = gdr_put(pin);
+	bool is_put;
+	int err;
 
+	if (pin->persistent) {
+		err = gdr_put(pin);
 		if (!err)
 			atomic_dec(&gdr_tables);
 		else
 			gdr_err("the GPU driver failed to unpin %#llx: %d", pin->va, err);
 		return err != -ENOMEM; /* after other errors it does not know the pin any more */
 	}
-	if (gdr_put_ordinary(pin) && cmpxchg(&pin->fate, GDR_PINNED, GDR_RETURNED) == GDR_PINNED) {
+	down_write(&gdr_tables_lock);
+	/* In processes other than the owner, the GPU driver finds no such pin, does nothing, and returns 0. */
+	is_put = gdr_owner_is_caller(pin->owner) && READ_ONCE(pin->fate) == GDR_PINNED && !gdr_put(pin);
+	up_write(&gdr_tables_lock);
+	if (is_put && cmpxchg(&pin->fate, GDR_PINNED, GDR_RETURNED) == GDR_PINNED) {
 		atomic_dec(&gdr_tables);
 		return true;
 	}

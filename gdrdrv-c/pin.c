@@ -2,7 +2,6 @@
 /* Pins, from creation until their pages are returned, and their handles. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/limits.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/overflow.h>
@@ -16,7 +15,7 @@
  * pin has ended, and an id without a pin does no harm.
  */
 static DEFINE_XARRAY(gdr_pins);
-static atomic64_t gdr_last_id = ATOMIC64_INIT(0);
+atomic64_t gdr_pin_last_id = ATOMIC64_INIT(0);
 
 /* Marks persistent pins that have ended, and that the GPU driver had no memory to take back. */
 #define GDR_TO_RETRY XA_MARK_1
@@ -28,11 +27,6 @@ static atomic_t gdr_ended_orphans = ATOMIC_INIT(0);
 static void gdr_pin_free(struct kref *refs)
 {
 	kfree(container_of(refs, struct gdr_pin, refs));
-}
-
-void gdr_pin_get(struct gdr_pin *pin)
-{
-	kref_get(&pin->refs);
 }
 
 void gdr_pin_put(struct gdr_pin *pin)
@@ -48,14 +42,9 @@ struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
 	xa_lock(&gdr_pins); /* the reference of gdr_pins is dropped after the pin was erased from it */
 	pin = xa_find(&gdr_pins, &first, last, XA_PRESENT);
 	if (pin)
-		gdr_pin_get(pin);
+		kref_get(&pin->refs);
 	xa_unlock(&gdr_pins);
 	return pin;
-}
-
-unsigned long gdr_pin_last_id(void)
-{
-	return atomic64_read(&gdr_last_id);
 }
 
 /* The GPU driver has the pages back. */
@@ -183,7 +172,7 @@ int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u
 	if (err)
 		goto put;
 	pin->live = true;
-	pin->id = atomic64_inc_return(&gdr_last_id);
+	pin->id = atomic64_inc_return(&gdr_pin_last_id);
 	err = xa_insert(&gdr_pins, pin->id, pin, GFP_KERNEL_ACCOUNT);
 	if (err) {
 		gdr_owner_uncharge(pin->owner, pin->size);

@@ -3,7 +3,6 @@
 #include <linux/jiffies.h>
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
-#include <linux/uidgid.h>
 
 #include "gdrdrv.h"
 
@@ -22,8 +21,7 @@ static int gdr_show_params(struct seq_file *out, void *unused)
 	seq_printf(out, "Version: %d.%d\n", GDRDRV_MAJOR_VERSION, GDRDRV_MINOR_VERSION);
 	seq_printf(out, "Built for NVIDIA driver flavor: %s\n", GDR_FLAVOR);
 	seq_printf(out, "Use persistent mapping: %s\n", gdr_pages_can_persist() ? "yes" : "no");
-	seq_printf(out, "dbg_enabled: %d\n", gdr_dbg_enabled);
-	seq_printf(out, "info_enabled: %d\n", gdr_info_enabled);
+	seq_printf(out, "dbg_enabled: %d\ninfo_enabled: %d\n", gdr_dbg_enabled, gdr_info_enabled);
 	seq_puts(out, "Implementation: " GDR_IMPLEMENTATION "\n");
 	return 0;
 }
@@ -42,7 +40,7 @@ static void *gdr_pins_start(struct seq_file *out, loff_t *position)
 	struct gdr_pin *pin;
 
 	if (!*position) {
-		out->private = (void *)gdr_pin_last_id(); /* of newer ones there may be no end */
+		out->private = (void *)(unsigned long)atomic64_read(&gdr_pin_last_id); /* of newer ones there may be no end */
 		return SEQ_START_TOKEN;
 	}
 	pin = gdr_pin_by_id(*position, (unsigned long)out->private);

@@ -25,6 +25,8 @@ grep -q "const API: Version = Version::new($major, $minor);" gdrcopy-core/src/ty
     die "Version::API is not $major.$minor"
 [[ $(field version gdrapi-sys) == *"+$version" ]] || die "gdrapi-sys has version $(field version gdrapi-sys), without +$version"
 
+grep -qF "\"gdrapi gdrdrv-c $version\"" gdrdrv-c/gdrdrv.h || die "gdrdrv-c is not of version $version"
+
 # What names the version of the packages.
 while read -r file line; do
     grep -qF -- "$line" "packaging/$file" || die "packaging/$file is not of version $version: it has no line '$line'"
