@@ -225,6 +225,7 @@ gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a
 		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c -o build/gpu/$$test \
 			-ldl -lc $(built)/libgdremu_libcuda.so || exit 1; \
 	done
+	@$(MAKE) --no-print-directory --silent -C tests/gdrdrv out=$(CURDIR)/build/gpu
 	@install --strip $(built)/gdremu $(built)/libgdremu_nvidia.so $(built)/gdrcopy build/gpu
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so

@@ -16,6 +16,7 @@ static struct {
     CUresult (*alloc)(CUdeviceptr *, size_t);
     CUresult (*free)(CUdeviceptr);
     CUresult (*fill)(CUdeviceptr, unsigned char, size_t);
+    CUresult (*synchronize)(void);
     CUresult (*read)(void *, CUdeviceptr, size_t);
     CUresult (*attribute)(void *, CUpointer_attribute, CUdeviceptr);
 } cuda;
@@ -45,6 +46,7 @@ static bool cuda_loads(void)
     *(void **)&cuda.alloc = found(library, "cuMemAlloc_v2");
     *(void **)&cuda.free = found(library, "cuMemFree_v2");
     *(void **)&cuda.fill = found(library, "cuMemsetD8_v2");
+    *(void **)&cuda.synchronize = found(library, "cuCtxSynchronize");
     *(void **)&cuda.read = found(library, "cuMemcpyDtoH_v2");
     *(void **)&cuda.attribute = found(library, "cuPointerGetAttribute");
     CHECK_EQUAL(init(0), CUDA_SUCCESS);
@@ -88,10 +90,12 @@ void memory_fill(struct memory memory, unsigned char value)
 {
     struct gpu_memory *emugpu = memory.emugpu;
 
-    if (emugpu == NULL)
+    if (emugpu == NULL) {
         CHECK_EQUAL(cuda.fill(memory.va, value, memory.size), CUDA_SUCCESS);
-    else
+        CHECK_EQUAL(cuda.synchronize(), CUDA_SUCCESS); /* on a GPU, the call returns before the memory is filled */
+    } else {
         memset(emugpu->view, value, memory.size);
+    }
 }
 
 unsigned char memory_byte(struct memory memory, uint64_t offset)
