@@ -40,7 +40,8 @@ static void *gdr_pins_start(struct seq_file *out, loff_t *position)
 	struct gdr_pin *pin;
 
 	if (!*position) {
-		out->private = (void *)(unsigned long)atomic64_read(&gdr_pin_last_id); /* of newer ones there may be no end */
+		/* Of newer ones there may be no end. */
+		out->private = (void *)(unsigned long)atomic64_read(&gdr_pin_last_id);
 		return SEQ_START_TOKEN;
 	}
 	pin = gdr_pin_by_id(*position, (unsigned long)out->private);
