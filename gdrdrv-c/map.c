@@ -214,10 +214,11 @@ static vm_fault_t gdr_huge_fault(struct vm_fault *vmf, unsigned int order)
 	if (order != PMD_ORDER || start < vma->vm_start || start + PMD_SIZE > vma->vm_end)
 		return result;
 	down_read(&pin->gate);
-	if (pin->live && IS_ALIGNED(gdr_pages_address(pin, offset), PMD_SIZE) &&
+	if (pin->live && (pin->wc_reserved || pin->mapping_type != GDRDRV_MAPPING_TYPE_WC) &&
+	    IS_ALIGNED(gdr_pages_address(pin, offset), PMD_SIZE) &&
 	    gdr_run(pin, offset, PMD_SIZE) == PMD_SIZE)
 		result = vmf_insert_pfn_pmd(vmf, GDR_PFN(PHYS_PFN(gdr_pages_address(pin, offset))),
-					    vma->vm_flags & VM_WRITE);
+					    !pmd_none(vmf->orig_pmd)); /* only its protection changes */
 	up_read(&pin->gate);
 	return result;
 }

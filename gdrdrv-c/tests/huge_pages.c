@@ -7,6 +7,7 @@
  */
 #include "device.h"
 
+#include <sys/prctl.h>
 #include <sys/utsname.h>
 #include <time.h>
 
@@ -172,6 +173,41 @@ static void unpin_and_free(void)
     fill();
 }
 
+static void *touch_all(void *mapping)
+{
+    const volatile unsigned char *va = mapping;
+    size_t at;
+
+    for (at = 0; at < SIZE; at += HUGE_PAGE)
+        (void)va[at];
+    return NULL;
+}
+
+/* A thread switches huge pages off for the process as another one accesses the same pages. */
+static void small_pages_against_huge_ones(void)
+{
+    uint64_t handle = pinned(fd, memory);
+    int round;
+
+    for (round = 0; round < 400; round++) {
+        unsigned char *va = mapped(fd, handle, SIZE);
+        pthread_t thread = started_on(1, touch_all, va);
+        size_t at;
+
+        for (at = 0; at < SIZE; at += HUGE_PAGE) {
+            CHECK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0);
+            (void)*(volatile unsigned char *)(va + at);
+            CHECK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) == 0);
+            usleep(100);
+        }
+        CHECK(pthread_join(thread, NULL) == 0);
+        if (round % 100 == 0)
+            check_shows(va, 0, SIZE);
+        CHECK(munmap(va, SIZE) == 0);
+    }
+    CHECK_OK(unpin(fd, handle));
+}
+
 static double now(void)
 {
     struct timespec time;
@@ -220,6 +256,7 @@ int main(int argc, char **argv)
     writes_arrive();
     parts();
     unpin_and_free();
+    small_pages_against_huge_ones();
     CHECK_EQUAL(page_tables(), 0);
     return passed("huge_pages");
 }

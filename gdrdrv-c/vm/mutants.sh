@@ -83,7 +83,7 @@ mutant tokens-for-unpins tokens $t commands.c 's/static int gdr_pin_buffer\(/ext
 mutant any-size sizes '' pin.c 's/ \|\| !gdr_pages_can_exist\(pin->size\)//'
 mutant size-before-rounding sizes '' pin.c 's/gdr_pages_can_exist\(pin->size\)/gdr_pages_can_exist(size)/'
 mutant no-limits limits '' owner.c 's/err = -ENOMEM;/err = 0;/'
-mutant limit-of-each-open limits '' owner.c 's/if \(gdr_owner_is_caller\(owner\)\)\n\t\t\tbreak/if (owner == new)\n\t\t\tbreak/'
+mutant limit-of-each-open limits '' owner.c 's/if \(gdr_owner_is_caller\(owner\)\)\n\t\t\tbreak/if (false)\n\t\t\tbreak/'
 mutant limit-of-one-pin limits '' owner.c 's/bytes <= most_bytes - owner->bytes/bytes <= most_bytes/'
 mutant failed-pin-counts limits '' pin.c 's/\tif \(err\) \{\n\t\tgdr_info\("the GPU driver failed to pin.*?;\n\t\tgdr_pin_forget\(pin\);\n/\tif (err) {\n\t\txa_erase(\&gdr_pins, pin->id);\n\t\tgdr_pin_put(pin);\n/s'
 mutant not-retried failed_puts '' pin.c 's/\tgdr_pin_retry\(\);\n\tgdr_map_end/\tgdr_map_end/'
@@ -98,7 +98,7 @@ mutant pin-read-without-reference pins '' pin.c 's/\tif \(pin\)\n\t\tkref_get\(&
 mutant unseen-revocation tracepoints $t pin.c 's/\ttrace_gdrdrv_revoke\(pin\);\n//'
 huge='--kernel 6.12 --emugpu longest_run=65536'
 mutant never-huge huge_pages "$huge" map.c 's/order != PMD_ORDER/true/'
-mutant huge-after-end huge_pages "$huge" map.c 's/if \(pin->live && IS_ALIGNED/if (IS_ALIGNED/'
+mutant huge-over-small huge_pages "$huge" map.c 's/\tdown_read\(&pin->gate\);\n\tif \(pin->live && \(pin->wc/\tusleep_range(300, 400);\n$&/; s/#include <linux.io.h>/#include <linux\/delay.h>\n$&/; s/!pmd_none\(vmf->orig_pmd\)/vma->vm_flags & VM_WRITE/'
 mutant huge-anywhere huge_pages "$huge" map.c 's/IS_ALIGNED\(gdr_pages_address\(pin, offset\), PMD_SIZE\)/true/'
 mutant huge-across-runs huge_pages '--kernel 6.12 --traditional --emugpu longest_run=100' map.c 's/gdr_run\(pin, offset, PMD_SIZE\) == PMD_SIZE/true/'
 
