@@ -117,10 +117,9 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg);
 /* owner.c */
 
 struct gdr_owner *gdr_owner_open(void);
-void gdr_owner_close(struct gdr_owner *owner);
 bool gdr_owner_is_caller(const struct gdr_owner *owner);
 int gdr_owner_charge(struct gdr_owner *owner, u64 bytes);
-void gdr_owner_uncharge(struct gdr_owner *owner, u64 bytes);
+void gdr_owner_drop(struct gdr_owner *owner, u64 files, u64 pins, u64 bytes);
 
 /* pin.c */
 

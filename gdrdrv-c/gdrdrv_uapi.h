@@ -38,9 +38,9 @@
 /*
  * PIN_BUFFER: pins GPU memory of the calling process.
  *
- * EINVAL: addr 0, an empty range, one that exceeds the address space or the memory of any GPU, one that is not GPU
- * memory of the caller; with persistent mapping, nonzero tokens. ENOMEM: no memory, no handle left, or a limit of the
- * process is reached. Otherwise the error of the GPU driver.
+ * EINVAL: addr 0, an empty range that starts a GPU page, one that exceeds the address space or the memory of any GPU,
+ * one that is not GPU memory of the caller; with persistent mapping, nonzero tokens. ENOMEM: no memory, no handle left,
+ * or a limit of the process is reached. Otherwise the error of the GPU driver.
  */
 struct gdrdrv_pin_buffer {
 	__u64 addr;

@@ -79,7 +79,7 @@ static int gdr_release(struct inode *inode, struct file *filp)
 
 	gdr_pin_remove_all(file);
 	xa_destroy(&file->pins);
-	gdr_owner_close(file->owner);
+	gdr_owner_drop(file->owner, 1, 0, 0);
 	kfree(file);
 	return 0;
 }
@@ -107,8 +107,8 @@ static int __init gdr_init(void)
 {
 	int err;
 
-	if (gdr_mode & ~0666) {
-		pr_err("mode=%#o is not valid: write permissions in octal, such as 0660\n", gdr_mode);
+	if ((gdr_mode | 0066) != 0666 || (gdr_mode & 0044) >> 1 != (gdr_mode & 0022)) {
+		pr_err("mode=%#o is not valid: write 0600, 0660 or 0666\n", gdr_mode);
 		return -EINVAL;
 	}
 	err = gdr_proc_create();

@@ -2,14 +2,14 @@
 /* Processes that have opened the device, and what each has pinned through all its files. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/list.h>
+#include <linux/hashtable.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 
 #include "gdrdrv.h"
 
 struct gdr_owner {
-	struct list_head node;
+	struct hlist_node node;
 	pid_t pid;
 	u64 start;   /* another process may have its number by now */
 	u64 files;
@@ -17,24 +17,12 @@ struct gdr_owner {
 	u64 bytes;
 };
 
-static LIST_HEAD(gdr_owners);
-static DEFINE_SPINLOCK(gdr_owners_lock); /* the list and all its counts */
+static DEFINE_HASHTABLE(gdr_owners, 8); /* by pid */
+static DEFINE_SPINLOCK(gdr_owners_lock); /* all owners and their counts */
 
 bool gdr_owner_is_caller(const struct gdr_owner *owner)
 {
 	return current->tgid == owner->pid && current->group_leader->start_boottime == owner->start;
-}
-
-/* Releases the lock, and frees the process if nothing is left of it. */
-static void gdr_owner_unlock(struct gdr_owner *owner) __releases(&gdr_owners_lock)
-{
-	bool unused = !owner->files && !owner->pins;
-
-	if (unused)
-		list_del(&owner->node);
-	spin_unlock(&gdr_owners_lock);
-	if (unused)
-		kfree(owner);
 }
 
 /* Returns the calling process for a new file, or NULL without memory. */
@@ -47,20 +35,18 @@ struct gdr_owner *gdr_owner_open(void)
 	new->pid = current->tgid;
 	new->start = current->group_leader->start_boottime;
 	spin_lock(&gdr_owners_lock);
-	list_add_tail(&new->node, &gdr_owners);
-	list_for_each_entry(owner, &gdr_owners, node)
+	hash_for_each_possible(gdr_owners, owner, node, new->pid)
 		if (gdr_owner_is_caller(owner))
-			break; /* at new, if the process has no other */
+			break;
+	if (!owner) {
+		owner = new;
+		new = NULL;
+		hash_add(gdr_owners, &owner->node, owner->pid);
+	}
 	owner->files++;
-	gdr_owner_unlock(new);
+	spin_unlock(&gdr_owners_lock);
+	kfree(new);
 	return owner;
-}
-
-void gdr_owner_close(struct gdr_owner *owner)
-{
-	spin_lock(&gdr_owners_lock);
-	owner->files--;
-	gdr_owner_unlock(owner);
 }
 
 /* Counts a pin, which may exist longer than the files. */
@@ -83,10 +69,19 @@ int gdr_owner_charge(struct gdr_owner *owner, u64 bytes)
 	return err;
 }
 
-void gdr_owner_uncharge(struct gdr_owner *owner, u64 bytes)
+/* Files were closed, or pins of this many bytes have ended. */
+void gdr_owner_drop(struct gdr_owner *owner, u64 files, u64 pins, u64 bytes)
 {
+	bool unused;
+
 	spin_lock(&gdr_owners_lock);
-	owner->pins--;
+	owner->files -= files;
+	owner->pins -= pins;
 	owner->bytes -= bytes;
-	gdr_owner_unlock(owner);
+	unused = !owner->files && !owner->pins;
+	if (unused)
+		hash_del(&owner->node);
+	spin_unlock(&gdr_owners_lock);
+	if (unused)
+		kfree(owner);
 }

@@ -51,7 +51,7 @@ struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
 static void gdr_pin_forget(struct gdr_pin *pin)
 {
 	xa_erase(&gdr_pins, pin->id);
-	gdr_owner_uncharge(pin->owner, pin->size);
+	gdr_owner_drop(pin->owner, 0, 1, pin->size);
 	gdr_pin_put(pin);
 }
 
@@ -101,9 +101,11 @@ static void gdr_pin_retry(void)
 	unsigned long id;
 
 	mutex_lock(&gdr_retry_lock);
-	xa_for_each_marked(&gdr_pins, id, pin, GDR_TO_RETRY)
-		if (gdr_pages_put(pin))
-			gdr_pin_forget(pin);
+	xa_for_each_marked(&gdr_pins, id, pin, GDR_TO_RETRY) {
+		if (!gdr_pages_put(pin))
+			break; /* the others would fail, too */
+		gdr_pin_forget(pin);
+	}
 	mutex_unlock(&gdr_retry_lock);
 }
 
@@ -175,7 +177,7 @@ int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u
 	pin->id = atomic64_inc_return(&gdr_pin_last_id);
 	err = xa_insert(&gdr_pins, pin->id, pin, GFP_KERNEL_ACCOUNT);
 	if (err) {
-		gdr_owner_uncharge(pin->owner, pin->size);
+		gdr_owner_drop(pin->owner, 0, 1, pin->size);
 		goto put;
 	}
 	/* The pages may be revoked from here on, even before gdr_pages_get() returns. */
@@ -226,23 +228,21 @@ void gdr_pin_remove_all(struct gdr_file *file)
 void gdr_pin_revoke(void *id)
 {
 	struct gdr_pin *pin = gdr_pin_by_id((unsigned long)id, (unsigned long)id);
+	enum gdr_fate fate;
 
 	if (!pin)
 		return; /* it has ended, and the GPU driver did not take it back when it said so */
 	trace_gdrdrv_revoke(pin);
-	switch (cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED)) {
-	case GDR_PINNED:
+	fate = cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED);
+	if (fate == GDR_PINNED) {
 		gdr_map_end(pin);
 		gdr_pages_free(pin);
 		complete(&pin->revocation); /* gdr_pages_put() may be waiting */
-		break;
-	case GDR_ORPHANED: /* its mappings have ended, and its file may be gone */
+	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
 		gdr_pages_free(pin);
 		gdr_pin_forget(pin);
-		atomic_inc(&gdr_ended_orphans);
-		break;
-	default: /* it is ending, and the GPU driver did not take it back when it said so */
-		break;
-	}
+	} /* else it is ending, and the GPU driver did not take it back when it said so */
 	gdr_pin_put(pin);
+	if (fate == GDR_ORPHANED)
+		atomic_inc(&gdr_ended_orphans);
 }

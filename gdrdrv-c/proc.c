@@ -78,7 +78,7 @@ static int gdr_pins_show(struct seq_file *out, void *at)
 	type = gdr_map_type(pin);
 	seq_printf(out, "%d %u %llu %s %s %lu ", pin->pid, from_kuid_munged(seq_user_ns(out), pin->uid), pin->size,
 		   type == GDRDRV_MAPPING_TYPE_NONE ? "no" : "yes", types[type], (jiffies - pin->since) / HZ);
-	seq_escape(out, pin->command, "\n\t\\\033");
+	seq_escape(out, pin->command, "\b\t\n\r\\\033\177");
 	seq_putc(out, '\n');
 	return 0;
 }
