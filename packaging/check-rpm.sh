@@ -95,7 +95,8 @@ rpm_in_tree --install "$work"/rpmbuild/noarch/*.rpm
 check_module
 echo '# changed by an administrator' >>"$tree/etc/modprobe.d/50-gdrdrv.conf"
 rpm_in_tree --upgrade "$rpms"/*.rpm
-[ -z "$(in_tree find /etc/modprobe.d -name '50-gdrdrv.conf*')" ] || die "the replaced package still changes the node's mode"
+[ ! -e "$tree/etc/modprobe.d/50-gdrdrv.conf" ] || die "the replaced package still changes the node's mode"
+rm -f "$tree/etc/modprobe.d/50-gdrdrv.conf.rpmsave" # rpm keeps changes of an administrator, where modprobe does not look
 rm -f "$tree"/tmp/dkms_rpm_safe_upgrade_lock.* # Of the replaced package.
 check_module
 ! in_tree grep -rlx replaced /usr/bin /usr/include /usr/src /usr/lib64 || die "files of the replaced packages are left"
