@@ -90,7 +90,7 @@ struct gdr_pin {
 	bool wc_reserved;             /* under gate */
 	struct nvidia_p2p_page_table *table;
 
-	enum gdr_fate fate;           /* changed by xchg() and cmpxchg() */
+	enum gdr_fate fate;           /* changed by cmpxchg() */
 	struct completion revocation; /* completed when gdr_pin_revoke() of a pin that is not orphaned ends */
 };
 
