@@ -270,6 +270,7 @@ static const struct vm_operations_struct gdr_vm_ops = {
 /* Called with file->lock and the gate held. */
 static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 {
+	u64 size = vma->vm_end - vma->vm_start;
 	u32 type;
 	int err;
 
@@ -285,7 +286,7 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 		gdr_info("handle %#llx cannot be mapped: its address is not a multiple of 64 KiB", pin->handle);
 		return -EINVAL;
 	}
-	if (vma->vm_end - vma->vm_start > pin->size || !pin->live || atomic_read(&pin->vmas)) {
+	if (size > pin->size || !pin->live || atomic_read(&pin->vmas)) {
 		gdr_info("handle %#llx cannot be mapped: length too large, memory freed, or already mapped",
 			 pin->handle);
 		return -EINVAL;
@@ -299,7 +300,7 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 	gdr_set_vm_flags(vma, (vma->vm_flags & ~VM_MAYEXEC) | VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND |
 			      VM_DONTDUMP);
 	if (pin->persistent && (pin->wc_reserved || type != GDRDRV_MAPPING_TYPE_WC) &&
-	    gdr_run(pin, 0, min(pin->size, GDR_HUGE_RUN)) < GDR_HUGE_RUN) {
+	    gdr_run(pin, 0, min(size, GDR_HUGE_RUN)) < GDR_HUGE_RUN) {
 		err = gdr_fill_at_once(vma);
 		if (err)
 			return err;

@@ -8,6 +8,7 @@
 #include "device.h"
 
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <time.h>
 
@@ -100,6 +101,31 @@ static void page_tables_stay_small(void)
     else if (longest_run() < HUGE_PAGE || !can_be_huge())
         CHECK(more >= SIZE / HUGE_PAGE * PAGE);
     CHECK(munmap(va, SIZE) == 0);
+    CHECK_OK(unpin(fd, handle));
+}
+
+/* Page faults that a read of the address takes. */
+static long faults_of_read(const volatile unsigned char *va)
+{
+    struct rusage before, after;
+
+    CHECK(getrusage(RUSAGE_THREAD, &before) == 0 && getrusage(RUSAGE_THREAD, &after) == 0); /* both are in memory now */
+    CHECK(getrusage(RUSAGE_THREAD, &before) == 0);
+    (void)*va;
+    CHECK(getrusage(RUSAGE_THREAD, &after) == 0);
+    return after.ru_minflt - before.ru_minflt;
+}
+
+/* mmap fills mappings that are too small for a huge page. */
+static void small_mappings_need_no_page_faults(void)
+{
+    uint64_t handle = pinned(fd, memory);
+    unsigned char *va = mapped(fd, handle, GPU_PAGE);
+
+    CHECK_EQUAL(faults_of_read(va), pins_persist() ? 0 : 1);
+    CHECK_EQUAL(faults_of_read(va + GPU_PAGE - PAGE), 0);
+    check_shows(va, 0, GPU_PAGE);
+    CHECK(munmap(va, GPU_PAGE) == 0);
     CHECK_OK(unpin(fd, handle));
 }
 
@@ -253,6 +279,7 @@ int main(int argc, char **argv)
     memory = gpu_alloc(SIZE);
     fill();
     page_tables_stay_small();
+    small_mappings_need_no_page_faults();
     writes_arrive();
     parts();
     unpin_and_free();
