@@ -232,6 +232,20 @@ static inline pthread_t started_on(int number, void *(*run)(void *), void *argum
     return thread;
 }
 
+struct live_pin {
+    int fd;
+    uint64_t handle;
+};
+
+/* A thread that unpins a pin. */
+static inline void *unpin_thread(void *pin)
+{
+    const struct live_pin *p = pin;
+
+    CHECK_OK(unpin(p->fd, p->handle));
+    return NULL;
+}
+
 /* Runs for a random time below `iterations`. */
 static inline void delay(unsigned int *seed, unsigned int iterations)
 {

@@ -44,38 +44,28 @@ static void late_callback_leaves_other_pins(void)
     CHECK(close(fd) == 0);
 }
 
-static int fd;
-static uint64_t handle;
-
-static void *unpinner(void *unused)
-{
-    (void)unused;
-    CHECK_OK(unpin(fd, handle));
-    return NULL;
-}
-
 static void ignored_unpin_against_free(void)
 {
+    struct live_pin live = {.fd = driver_open()};
     unsigned int seed = 1;
     long round;
 
-    fd = driver_open();
     for (round = 0; round < rounds_wanted; round++) {
         struct gpu_memory memory = gpu_alloc(GPU_PAGE);
         pthread_t thread;
 
-        handle = pinned(fd, memory);
+        live.handle = pinned(live.fd, memory);
         gpu_inject((struct emugpu_inject){.nth_put = 1,
                                           .put_delay = (uint32_t)(round % 3) * 100,
                                           .callback_delay = (uint32_t)(round % 5) * 50});
-        CHECK(pthread_create(&thread, NULL, unpinner, NULL) == 0);
+        CHECK(pthread_create(&thread, NULL, unpin_thread, &live) == 0);
         delay(&seed, 200000);
         gpu_free(memory);
         CHECK(pthread_join(thread, NULL) == 0);
         CHECK_EQUAL(page_tables(), 0);
         CHECK_EQUAL(gpu_status().page_tables, 0);
     }
-    CHECK(close(fd) == 0);
+    CHECK(close(live.fd) == 0);
 }
 
 static int freed[2], go[2];

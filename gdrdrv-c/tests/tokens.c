@@ -83,32 +83,22 @@ static void every_token_is_the_callers(void)
     }
 }
 
-static int fd;
-static uint64_t handle;
-
-static void *unpinner(void *unused)
-{
-    (void)unused;
-    CHECK_OK(unpin(fd, handle));
-    return NULL;
-}
-
 /* With a token, emugpu also frees a table that is free, with a warning. */
 static void unpin_against_free_frees_once(void)
 {
     const uint32_t self = (uint32_t)getpid();
+    struct live_pin live = {.fd = driver_open()};
     unsigned int seed = 1;
     long round;
 
     drop_privileges();
-    fd = driver_open();
     for (round = 0; round < rounds_wanted; round++) {
         struct gpu_memory memory = gpu_alloc(GPU_PAGE);
         pthread_t thread;
 
         gpu_inject((struct emugpu_inject){.put_delay = (uint32_t)(round % 3) * 200});
-        CHECK_OK(pin_with_tokens(fd, memory, EMUGPU_TOKEN(self), self, &handle));
-        CHECK(pthread_create(&thread, NULL, unpinner, NULL) == 0);
+        CHECK_OK(pin_with_tokens(live.fd, memory, EMUGPU_TOKEN(self), self, &live.handle));
+        CHECK(pthread_create(&thread, NULL, unpin_thread, &live) == 0);
         delay(&seed, 200000);
         gpu_free(memory);
         CHECK(pthread_join(thread, NULL) == 0);
