@@ -193,7 +193,7 @@ build/lib/$(shared) build/lib/$(preload):
 
 .PHONY: emulator
 emulator: ## Builds gdremu, which runs programs on an emulated GPU and driver.
-	$(CARGO) build --release --package gdremu --package gdremu-libcuda --package gdremu-nvidia
+	$(CARGO) build --release --package gdremu --package gdremu-cuda --package gdremu-nvidia
 
 .PHONY: tools
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
@@ -213,7 +213,7 @@ $(watched): c_tests/watched/watched.c c_tests/watchdog.h
 
 build/examples/demo: examples/demo.c include/gdrapi.h c_tests/cuda_driver.h | lib emulator
 	@mkdir -p build/examples
-	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc $(built)/libgdremu_libcuda.so
+	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc $(built)/libgdremu_cuda.so
 
 # For scripts/gpu/check.sh on a machine with a GPU, which needs nothing else.
 .PHONY: gpu-bundle
@@ -223,7 +223,7 @@ gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a
 	@mkdir -p build/gpu/c_tests
 	for test in gpu_memory nvidia_relocate; do \
 		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c -o build/gpu/$$test \
-			-ldl -lc $(built)/libgdremu_libcuda.so || exit 1; \
+			-ldl -lc $(built)/libgdremu_cuda.so || exit 1; \
 	done
 	@$(MAKE) --no-print-directory --silent -C tests/gdrdrv out=$(CURDIR)/build/gpu
 	@install --strip $(built)/gdremu $(built)/libgdremu_nvidia.so $(built)/gdrcopy build/gpu
@@ -277,7 +277,7 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 
 # gdremu looks for its libraries here.
 gdremu_libdir = $(exec_prefix)/lib/gdremu
-gdremu_libraries := libgdremu_libcuda.so libgdremu_nvidia.so
+gdremu_libraries := libgdremu_cuda.so libgdremu_nvidia.so
 
 .PHONY: gdremu_install
 gdremu_install: ## Installs gdremu, after `make emulator`.

@@ -5,7 +5,7 @@
 
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 LIBGDRAPI ?= build/lib/libgdrapi.so.2
-LIBCUDA ?= $(CARGO_TARGET_DIR)/release/libgdremu_libcuda.so
+LIBCUDA ?= $(CARGO_TARGET_DIR)/release/libgdremu_cuda.so
 
 out := build/c_tests
 programs := header_c99 header_config $(if $(shell command -v $(CXX)),header_cxx17) $(basename $(notdir $(wildcard c_tests/*.c)))

@@ -79,7 +79,7 @@ packaged_lib:
 
 packaged:
 	$(MAKE) lib emulator tools
-	$(MAKE) -f c_tests/programs.mk plain LIBCUDA=$(built)/libgdremu_libcuda.so CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
+	$(MAKE) -f c_tests/programs.mk plain LIBCUDA=$(built)/libgdremu_cuda.so CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
 
 dkms_dir = $(DESTDIR)/usr/src/gdrdrv-$(version)
 

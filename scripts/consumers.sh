@@ -92,7 +92,7 @@ make_cuda() {
     cp -r unpacked/nvidia/*/include/. cuda/include
     cp unpacked/nvidia/cuda_runtime/lib/* cuda/lib64
     ln -s libcudart.so.12 cuda/lib64/libcudart.so
-    cp "$built/libgdremu_libcuda.so" cuda/lib64/stubs/libcuda.so
+    cp "$built/libgdremu_cuda.so" cuda/lib64/stubs/libcuda.so
     echo 'int nvmlInit(void) { return 1; }' | cc -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 -x c - \
         -o cuda/lib64/stubs/libnvidia-ml.so
     rm -r unpacked wheels

@@ -12,7 +12,7 @@ use common::{GDREMU, built};
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        built("gdremu-libcuda");
+        built("gdremu-cuda");
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/gdrdrv");
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gdrdrv");
         let mut make = Command::new("make");

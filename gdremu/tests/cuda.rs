@@ -12,7 +12,7 @@ use common::{GDREMU, built, compile};
 /// The preload library, which is the stand-in libcuda too.
 fn runtime() -> &'static OsStr {
     static RUNTIME: OnceLock<PathBuf> = OnceLock::new();
-    RUNTIME.get_or_init(|| built("gdremu-libcuda")).as_os_str()
+    RUNTIME.get_or_init(|| built("gdremu-cuda")).as_os_str()
 }
 
 /// Runs gdremu with these options on a program that tests/`source`.c becomes, with these arguments.

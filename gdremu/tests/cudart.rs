@@ -64,7 +64,7 @@ fn assert_all_pass(wheel: &str, name: &str, flag: &str) {
     let Some(libcudart) = libcudart(wheel, name) else {
         return;
     };
-    built("gdremu-libcuda");
+    built("gdremu-cuda");
     let program = compile("cudart", name, [libcudart.as_os_str(), flag.as_ref()]);
     let groups = [
         "devices",

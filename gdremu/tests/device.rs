@@ -26,7 +26,7 @@ const SANITIZED: Flavour = &[
 /// The preload library, built beside the launcher.
 fn runtime() -> &'static Path {
     static RUNTIME: OnceLock<PathBuf> = OnceLock::new();
-    RUNTIME.get_or_init(|| built("gdremu-libcuda"))
+    RUNTIME.get_or_init(|| built("gdremu-cuda"))
 }
 
 /// Builds the C program. Each test has its own copy, since tests run side by side.
@@ -235,7 +235,7 @@ fn installed_programs_find_the_runtime() {
     };
     let output = installed();
     assert_eq!(output.status.code(), Some(125));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("libgdremu_libcuda.so"));
-    fs::copy(runtime(), prefix.join("lib/gdremu/libgdremu_libcuda.so")).unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("libgdremu_cuda.so"));
+    fs::copy(runtime(), prefix.join("lib/gdremu/libgdremu_cuda.so")).unwrap();
     assert_eq!(installed().status.code(), Some(0));
 }

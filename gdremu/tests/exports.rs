@@ -83,7 +83,7 @@ fn assert_hookable(package: &str, expected: &[&str]) {
 #[test]
 fn functions_of_emulated_gpus_can_be_hooked() {
     assert_hookable(
-        "gdremu-libcuda",
+        "gdremu-cuda",
         &[
             "cuMemFree_v2",
             "cuMemFreeHost",

@@ -60,7 +60,7 @@ fn cu_get_proc_address_finds_our_functions() {
 fn hooks_in_our_own_entries_do_not_reach_what_lookups_find() {
     let output = run("nvidia_relocate", "all", "");
     assert!(output.status.success(), "{output:?}");
-    let program = compile("nvidia_relocate", "emulated", [built("gdremu-libcuda")]);
+    let program = compile("nvidia_relocate", "emulated", [built("gdremu-cuda")]);
     let output = Command::new(GDREMU)
         .arg("--")
         .arg(program)
@@ -79,7 +79,7 @@ fn replaced_functions_fail_as_injected() {
 /// What scripts/gpu/check.sh has real GPUs do, emulated ones do too.
 #[test]
 fn real_and_emulated_gpus_are_used_alike() {
-    let program = compile("gpu_memory", "program", [built("gdremu-libcuda")]);
+    let program = compile("gpu_memory", "program", [built("gdremu-cuda")]);
     for arguments in [
         &["--", "persistent"] as &[&str],
         &["--traditional", "--", "traditional"],

@@ -22,7 +22,7 @@ objcopy --redefine-sym __tsan_memcpy=memcpy --redefine-sym __tsan_memmove=memmov
 make --no-print-directory --silent -f c_tests/programs.mk build/c_tests/watched
 for program in threads handles; do
     gcc -std=c99 -D_GNU_SOURCE -O1 -g -fsanitize=thread -Iinclude -Ic_tests "c_tests/$program.c" -o "$out/$program" \
-        "$out/libgdrapi.a" -lgcc_s -lpthread -ldl -lm -lc "$target/release/libgdremu_libcuda.so"
+        "$out/libgdrapi.a" -lgcc_s -lpthread -ldl -lm -lc "$target/release/libgdremu_cuda.so"
     grep -q __tsan_func_entry <(nm "$out/$program") # A sanitizer that was left out would find nothing.
     env CHECK_SLOWNESS=20 TSAN_OPTIONS="exitcode=66 suppressions=$PWD/scripts/ci/tsan.supp" \
         build/c_tests/watched "$target/release/gdremu" -- "$out/$program"

@@ -52,7 +52,7 @@ int main(int argc, char **argv)
 }
 END
 gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/copies.c" -o "$work/copies" \
-    -L"$lib" -l:libgdrapi.so.2 -lc "$built/libgdremu_libcuda.so"
+    -L"$lib" -l:libgdrapi.so.2 -lc "$built/libgdremu_cuda.so"
 
 # executed FUNCTION PROGRAM ARGUMENT…: instructions inside a function of a program.
 executed() {

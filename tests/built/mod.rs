@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 pub(crate) fn built(file: &str) -> PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let packages =
-        ["gdremu", "gdremu-libcuda", "libgdrapi", "gdrcopy"].map(|package| ["--package", package]);
+        ["gdremu", "gdremu-cuda", "libgdrapi", "gdrcopy"].map(|package| ["--package", package]);
     let directory = DIRECTORY.get_or_init(|| build(packages.as_flattened()));
     let file = directory.join(file);
     assert!(file.exists(), "no {}", file.display());

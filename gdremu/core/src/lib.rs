@@ -3,12 +3,11 @@
 //! ```text
 //! gdremu (../launcher)               options → config, session directory, LD_PRELOAD
 //!   └─ program
-//!        ├─ libgdremu_libcuda.so     (../libcuda) on emulated GPUs: a stand-in libcuda.so.1, or
+//!        ├─ libgdremu_cuda.so     (../libcuda) on emulated GPUs: a stand-in libcuda.so.1, or
 //!        ├─ libgdremu_nvidia.so      (../nvidia) on real ones: some functions of libcuda replaced;
 //!        │                           in either: (../preload) libc's functions that reach gdrdrv
 //!        ├─ driver/                  gdrdrv: opens, pins, handles, mappings, releases
 //!        ├─ gpu/                     GPU memory behind the trait Provider
-//!        └─ ptx/                     interprets gdrcopy's own GPU kernels
 //! ```
 //!
 //! This crate is the part without hooks: state machines with unit tests.
@@ -20,7 +19,6 @@ pub mod errno;
 pub mod fault;
 pub mod gpu;
 pub mod per_gpu;
-pub mod ptx;
 pub mod session;
 pub mod trace;
 pub mod version;

@@ -135,7 +135,7 @@ fn end_like(status: ExitStatus) -> End {
 /// The preload library: beside this executable, or where a package puts it.
 fn find_runtime(provider: Provider) -> Result<PathBuf, String> {
     let name = match provider {
-        Provider::Host | Provider::Emugpu => "libgdremu_libcuda.so",
+        Provider::Host | Provider::Emugpu => "libgdremu_cuda.so",
         Provider::Nvidia => "libgdremu_nvidia.so",
     };
     if let Some(path) = env::var_os("GDREMU_RUNTIME") {

@@ -1,5 +1,5 @@
 //! The library that every emulated program loads, with any GPU provider. It is linked into the preload
-//! libraries `libcuda/` and `nvidia/`.
+//! libraries `cuda/` and `nvidia/`.
 //!
 //! ```text
 //! hooks/        libc functions by which programs reach /dev/gdrdrv and emulated files

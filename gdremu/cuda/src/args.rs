@@ -1,0 +1,168 @@
+//! Pointers that C programs pass. Only C creates values of these types, under CUDA's contract: a
+//! pointer is NULL or points to what the function's prototype says, for as long as the call runs.
+
+use std::ffi::{CStr, c_char};
+
+use crate::error::{Error, Result};
+
+/// Where a result goes.
+#[repr(transparent)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> Out<T> {
+    /// A local place, for a call of another exported function.
+    pub(crate) fn to(place: &mut T) -> Out<T> {
+        Out(place)
+    }
+
+    /// The same for an array.
+    pub(crate) fn first_of(places: &mut [T]) -> Out<T> {
+        Out(places.as_mut_ptr())
+    }
+
+    /// Stores a result.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for NULL.
+    pub(crate) fn set(self, value: T) -> Result {
+        self.check()?;
+        self.set_if_wanted(value);
+        Ok(())
+    }
+
+    /// Stores a result that may be left out by passing NULL.
+    pub(crate) fn set_if_wanted(self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: not NULL, so the program's memory for a T (see the head of this file).
+            unsafe { self.0.write_unaligned(value) };
+        }
+    }
+
+    /// Stores an array.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for NULL.
+    pub(crate) fn set_all(self, values: impl Iterator<Item = T>) -> Result {
+        self.check()?;
+        for (index, value) in values.enumerate() {
+            // SAFETY: not NULL, so the program passed the call's number of Ts (see the head of this file).
+            unsafe { self.0.add(index).write_unaligned(value) };
+        }
+        Ok(())
+    }
+
+    /// The same place, to read the program's value.
+    pub(crate) fn as_in(self) -> In<T> {
+        In(self.0)
+    }
+
+    /// Refuses NULL before the call has any effect.
+    pub(crate) fn check(self) -> Result {
+        if self.0.is_null() {
+            Err(Error::INVALID_VALUE)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Out<c_char> {
+    /// Stores as much of a text as `room` bytes take, NUL included.
+    pub(crate) fn set_text(self, text: &str, room: i32) -> Result {
+        self.check()?;
+        let room = usize::try_from(room)
+            .ok()
+            .filter(|&room| room > 0)
+            .ok_or(Error::INVALID_VALUE)?;
+        let len = text.len().min(room - 1);
+        // SAFETY: not NULL, so `room` bytes of the program's memory.
+        unsafe {
+            self.0
+                .cast::<u8>()
+                .copy_from_nonoverlapping(text.as_ptr(), len);
+            self.0.cast::<u8>().add(len).write(0);
+        }
+        Ok(())
+    }
+}
+
+/// Where an argument is read.
+#[repr(transparent)]
+pub(crate) struct In<T>(*const T);
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T> In<T> {
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl<T: Copy> In<T> {
+    /// Reads the argument.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for NULL.
+    pub(crate) fn get(self) -> Result<T> {
+        self.at(0)
+    }
+
+    /// Reads an element of an array argument.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for NULL.
+    pub(crate) fn at(self, index: usize) -> Result<T> {
+        if self.0.is_null() {
+            return Err(Error::INVALID_VALUE);
+        }
+        // SAFETY: not NULL, so the program passed the call's number of Ts (see the head of this file).
+        Ok(unsafe { self.0.add(index).read_unaligned() })
+    }
+}
+
+impl In<c_char> {
+    /// Reads a text argument.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for NULL and for text that is not UTF-8.
+    pub(crate) fn text(&self) -> Result<&str> {
+        if self.0.is_null() {
+            return Err(Error::INVALID_VALUE);
+        }
+        // SAFETY: not NULL, so a NUL-terminated text of the program.
+        unsafe { CStr::from_ptr(self.0) }
+            .to_str()
+            .map_err(|_| Error::INVALID_VALUE)
+    }
+}
+
+impl In<u8> {
+    /// The same place, for an argument whose type another argument selects.
+    pub(crate) fn of<T>(self) -> In<T> {
+        In(self.0.cast())
+    }
+}
+
+/// A result whose type depends on another argument.
+pub(crate) type Untyped = Out<u8>;
+
+impl Untyped {
+    /// The same place for a result of a certain type.
+    pub(crate) fn of<T>(self) -> Out<T> {
+        Out(self.0.cast())
+    }
+}

@@ -1,0 +1,124 @@
+//! cuMemAlloc, cuMemFree and queries about device memory.
+
+use gdremu_core::gpu::physical::GPU_BYTES;
+
+use super::entry::{freeing, in_context, initialized};
+use super::host;
+use super::state::{Allocation, ContextHandle, Current, Kind, State};
+use crate::args::Out;
+use crate::error::{Error, Result};
+use crate::gpus;
+
+/// Rows of pitched memory start at multiples of this.
+const PITCH: usize = 512;
+
+pub(crate) extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> i32 {
+    in_context("cuMemGetInfo", |_, current| {
+        free.set(gpus::free_bytes(current.gpu) as usize)?;
+        total.set(GPU_BYTES as usize)
+    })
+}
+
+pub(crate) extern "C" fn cuMemAlloc_v2(address: Out<u64>, size: usize) -> i32 {
+    in_context("cuMemAlloc", |state, current| {
+        address.check()?;
+        address.set(alloc(state, current, size)?)
+    })
+}
+
+pub(crate) extern "C" fn cuMemAllocPitch_v2(
+    address: Out<u64>,
+    pitch: Out<usize>,
+    width: usize,
+    height: usize,
+    element: u32,
+) -> i32 {
+    in_context("cuMemAllocPitch", |state, current| {
+        address.check()?;
+        pitch.check()?;
+        if !matches!(element, 4 | 8 | 16) {
+            return Err(Error::INVALID_VALUE);
+        }
+        let row = width
+            .checked_next_multiple_of(PITCH)
+            .ok_or(Error::INVALID_VALUE)?;
+        let size = row.checked_mul(height).ok_or(Error::INVALID_VALUE)?;
+        address.set(alloc(state, current, size)?)?;
+        pitch.set(row)
+    })
+}
+
+fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
+    let address = gpus::change(|memory| memory.alloc(current.gpu, size as u64, true))?;
+    let allocation = Allocation {
+        context: Some(current.context),
+        pool: None,
+        sync_memops: false,
+    };
+    state.allocations.insert(address, allocation);
+    Ok(address)
+}
+
+pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> i32 {
+    if address == 0 {
+        return initialized("cuMemFree", || Ok(()));
+    }
+    let owner = |state: &State| match state.allocations.get(&address) {
+        Some(allocation) => Ok(allocation.context),
+        None => host::owner(state, address as usize, Kind::Managed).map(Some),
+    };
+    freeing("cuMemFree", owner, |state| {
+        if state.allocations.contains_key(&address) {
+            free(state, address)
+        } else {
+            host::free(state, address as usize, Kind::Managed)
+        }
+    })
+}
+
+/// Frees a buffer, from a pool or not.
+///
+/// # Errors
+/// INVALID_VALUE if none starts there.
+pub(crate) fn free(state: &mut State, address: u64) -> Result {
+    let len = gpus::with(|gpu| gpu.memory().place(address)).map_or(0, |place| place.len);
+    gpus::take_away(|memory| memory.free(address))?;
+    if let Some(pool) = state
+        .allocations
+        .remove(&address)
+        .and_then(|allocation| state.pools.get_mut(allocation.pool?))
+    {
+        pool.used -= len;
+    }
+    Ok(())
+}
+
+/// Frees the buffers of a context that ends.
+pub(crate) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
+    let owned = |(&address, allocation): (&u64, &Allocation)| {
+        (allocation.context == Some(context)).then_some(address)
+    };
+    let addresses: Vec<u64> = state.allocations.iter().filter_map(owned).collect();
+    addresses
+        .into_iter()
+        .try_for_each(|address| free(state, address))
+}
+
+pub(crate) extern "C" fn cuMemGetAddressRange_v2(
+    base: Out<u64>,
+    size: Out<usize>,
+    address: u64,
+) -> i32 {
+    in_context("cuMemGetAddressRange", |state, _| {
+        let (start, len) = match gpus::with(|gpu| gpu.memory().place(address)) {
+            Some(place) => (place.base, place.len),
+            None => {
+                let (start, range) = host::find(state, address as usize).ok_or(Error::NOT_FOUND)?;
+                (start as u64, range.len as u64)
+            }
+        };
+        base.set_if_wanted(start);
+        size.set_if_wanted(len as usize);
+        Ok(())
+    })
+}

@@ -1,0 +1,169 @@
+//! Stream capture, as far as it concerns other calls: while a stream is capturing, CUDA refuses calls that could
+//! wait for it or change what it refers to, and the capture becomes invalid. Nothing is ever captured: work of a
+//! capturing stream is refused too, and graphs are empty.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, ThreadId};
+
+use super::entry::{in_context, with_state, without_init};
+use super::state::{self, State, StreamHandle};
+use crate::args::Out;
+use crate::error::{Error, Result};
+
+/// CUstreamCaptureMode.
+const GLOBAL: u32 = 0;
+const RELAXED: u32 = 2;
+
+/// CUstreamCaptureStatus.
+const NONE: u32 = 0;
+const ACTIVE: u32 = 1;
+const INVALIDATED: u32 = 2;
+
+/// The calls that CUDA calls potentially unsafe during a capture, as far as the stand-in has them.
+const UNSAFE: &[&str] = &[
+    "cuCtxSynchronize",
+    "cuEventQuery",
+    "cuEventSynchronize",
+    "cuMemAlloc",
+    "cuMemAllocManaged",
+    "cuMemAllocPitch",
+    "cuMemFree",
+    "cuMemFreeHost",
+    "cuMemHostAlloc",
+    "cuMemHostRegister",
+    "cuMemHostUnregister",
+    "cuMemcpy",
+    "cuMemcpyDtoH",
+    "cuMemcpyHtoD",
+    "cuStreamQuery",
+    "cuStreamSynchronize",
+];
+
+/// A stream that captures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capture {
+    mode: u32,
+    thread: ThreadId,
+    valid: bool,
+}
+
+/// Streams that capture, to be read without a lock.
+static CAPTURING: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
+}
+
+/// Refuses a call that endangers a capture, which then is invalid.
+///
+/// # Errors
+/// STREAM_CAPTURE_UNSUPPORTED.
+pub(crate) fn check_call(name: &str) -> Result {
+    if CAPTURING.load(Ordering::SeqCst) == 0 || !UNSAFE.contains(&name) {
+        return Ok(());
+    }
+    let (mode, thread) = (MODE.get(), thread::current().id());
+    let endangered = |capture: &&mut Capture| match mode {
+        RELAXED => false,
+        _ if capture.thread == thread => capture.mode != RELAXED,
+        _ => mode == GLOBAL && capture.mode == GLOBAL,
+    };
+    let mut refused = Ok(());
+    for capture in state::lock().captures.values_mut().filter(endangered) {
+        capture.valid = false;
+        refused = Err(Error::STREAM_CAPTURE_UNSUPPORTED);
+    }
+    refused
+}
+
+/// Refuses work of, and queries of, a stream that captures.
+///
+/// # Errors
+/// STREAM_CAPTURE_UNSUPPORTED.
+pub(crate) fn check_stream(state: &mut State, stream: StreamHandle) -> Result {
+    match state.captures.get_mut(&stream) {
+        None => Ok(()),
+        Some(capture) => {
+            capture.valid = false;
+            Err(Error::STREAM_CAPTURE_UNSUPPORTED)
+        }
+    }
+}
+
+pub(crate) extern "C" fn cuStreamBeginCapture_v2(stream: StreamHandle, mode: u32) -> i32 {
+    in_context("cuStreamBeginCapture", |state, _| {
+        state.check_stream(stream)?;
+        if mode > RELAXED {
+            return Err(Error::INVALID_VALUE);
+        }
+        if state.streams.get(stream).is_none() {
+            // The legacy default stream cannot be captured.
+            return Err(Error::STREAM_CAPTURE_UNSUPPORTED);
+        }
+        if state.captures.contains_key(&stream) {
+            return Err(Error::ILLEGAL_STATE);
+        }
+        let (thread, valid) = (thread::current().id(), true);
+        let capture = Capture {
+            mode,
+            thread,
+            valid,
+        };
+        state.captures.insert(stream, capture);
+        CAPTURING.store(state.captures.len(), Ordering::SeqCst);
+        Ok(())
+    })
+}
+
+/// Ends the capture of a stream that is destroyed.
+pub(crate) fn forget(state: &mut State, stream: StreamHandle) {
+    state.captures.remove(&stream);
+    CAPTURING.store(state.captures.len(), Ordering::SeqCst);
+}
+
+/// The graph is empty.
+pub(crate) extern "C" fn cuStreamEndCapture(stream: StreamHandle, graph: Out<usize>) -> i32 {
+    in_context("cuStreamEndCapture", |state, _| {
+        graph.check()?;
+        let capture = state.captures.get(&stream).ok_or(Error::ILLEGAL_STATE)?;
+        if capture.mode != RELAXED && capture.thread != thread::current().id() {
+            return Err(Error::STREAM_CAPTURE_WRONG_THREAD);
+        }
+        let valid = capture.valid;
+        forget(state, stream);
+        if !valid {
+            graph.set(0)?;
+            return Err(Error::STREAM_CAPTURE_INVALIDATED);
+        }
+        graph.set(state.graphs.add(()))
+    })
+}
+
+pub(crate) extern "C" fn cuGraphDestroy(graph: usize) -> i32 {
+    with_state("cuGraphDestroy", |state| {
+        state.graphs.remove(graph).ok_or(Error::INVALID_VALUE)
+    })
+}
+
+pub(crate) extern "C" fn cuStreamIsCapturing(stream: StreamHandle, status: Out<u32>) -> i32 {
+    in_context("cuStreamIsCapturing", |state, _| {
+        state.check_stream(stream)?;
+        status.set(match state.captures.get(&stream) {
+            None => NONE,
+            Some(Capture { valid: true, .. }) => ACTIVE,
+            Some(_) => INVALIDATED,
+        })
+    })
+}
+
+/// Sets the calling thread's mode, and returns the one before in the same place.
+pub(crate) extern "C" fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) -> i32 {
+    without_init("cuThreadExchangeStreamCaptureMode", || {
+        let new = mode.as_in().get()?;
+        if new > RELAXED {
+            return Err(Error::INVALID_VALUE);
+        }
+        mode.set(MODE.replace(new))
+    })
+}

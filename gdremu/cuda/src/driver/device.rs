@@ -1,0 +1,127 @@
+//! Devices: their number, names and addresses on the PCI bus.
+
+use std::ffi::c_char;
+
+use gdremu_core::gpu::pci;
+use gdremu_core::gpu::physical::GPU_BYTES;
+
+use super::attributes;
+use super::entry::initialized;
+use super::types::Uuid;
+use crate::args::{In, Out};
+use crate::error::{Error, Result};
+use crate::gpus;
+
+/// The name of every emulated GPU.
+pub(crate) const NAME: &str = "gdremu GPU";
+
+pub(crate) extern "C" fn cuDeviceGetCount(count: Out<i32>) -> i32 {
+    initialized("cuDeviceGetCount", || count.set(gpus::count() as i32))
+}
+
+pub(crate) extern "C" fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> i32 {
+    initialized("cuDeviceGet", || {
+        device.check()?;
+        gpus::by_ordinal(ordinal)?;
+        device.set(ordinal)
+    })
+}
+
+pub(crate) extern "C" fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i32) -> i32 {
+    initialized("cuDeviceGetName", || {
+        gpus::by_ordinal(device)?;
+        name.set_text(NAME, len)
+    })
+}
+
+pub(crate) extern "C" fn cuDeviceGetUuid_v2(uuid: Out<Uuid>, device: i32) -> i32 {
+    initialized("cuDeviceGetUuid", || {
+        uuid.set(self::uuid(gpus::by_ordinal(device)?))
+    })
+}
+
+pub(crate) fn uuid(gpu: usize) -> Uuid {
+    Uuid([
+        b'g', b'd', b'r', b'e', b'm', b'u', 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu as u8,
+    ])
+}
+
+pub(crate) extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) -> i32 {
+    initialized("cuDeviceTotalMem", || {
+        gpus::by_ordinal(device)?;
+        bytes.set(GPU_BYTES as usize)
+    })
+}
+
+pub(crate) extern "C" fn cuDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32) -> i32 {
+    initialized("cuDeviceGetAttribute", || {
+        value.check()?;
+        let gpu = gpus::by_ordinal(device)?;
+        value.set(attributes::value(gpu, attribute)?)
+    })
+}
+
+pub(crate) extern "C" fn cuDeviceComputeCapability(
+    major: Out<i32>,
+    minor: Out<i32>,
+    device: i32,
+) -> i32 {
+    initialized("cuDeviceComputeCapability", || {
+        let gpu = gpus::by_ordinal(device)?;
+        major.set(attributes::value(
+            gpu,
+            attributes::COMPUTE_CAPABILITY_MAJOR,
+        )?)?;
+        minor.set(attributes::value(
+            gpu,
+            attributes::COMPUTE_CAPABILITY_MINOR,
+        )?)
+    })
+}
+
+pub(crate) extern "C" fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device: i32) -> i32 {
+    initialized("cuDeviceGetPCIBusId", || {
+        let address = pci::address(gpus::by_ordinal(device)?);
+        if len <= address.len() as i32 {
+            return Err(Error::INVALID_VALUE);
+        }
+        text.set_text(&address, len)
+    })
+}
+
+pub(crate) extern "C" fn cuDeviceGetByPCIBusId(device: Out<i32>, text: In<c_char>) -> i32 {
+    initialized("cuDeviceGetByPCIBusId", || {
+        device.check()?;
+        let gpu = at_pci_address(text.text()?)?;
+        device.set(gpu.ok_or(Error::INVALID_DEVICE)? as i32)
+    })
+}
+
+/// The GPU at a PCI address, if there is one.
+///
+/// # Errors
+/// INVALID_VALUE if the text is not a PCI address.
+pub(crate) fn at_pci_address(text: &str) -> Result<Option<usize>> {
+    let wanted = pci_fields(text).ok_or(Error::INVALID_VALUE)?;
+    let address = |gpu| {
+        (
+            (pci::bus(gpu) >> 8) as u64,
+            (pci::bus(gpu) & 0xff) as u64,
+            0,
+            0,
+        )
+    };
+    Ok((0..gpus::count()).find(|&gpu| wanted == address(gpu)))
+}
+
+/// Reads `[domain:]bus:device[.function]`, all hexadecimal.
+fn pci_fields(text: &str) -> Option<(u64, u64, u64, u64)> {
+    let (address, function) = text.split_once('.').unwrap_or((text, "0"));
+    let hex = |digits| u64::from_str_radix(digits, 16).ok();
+    let fields: Vec<u64> = address.split(':').map(hex).collect::<Option<_>>()?;
+    match fields[..] {
+        [domain, bus, device] => Some((domain, bus, device, hex(function)?)),
+        [bus, device] => Some((0, bus, device, hex(function)?)),
+        _ => None,
+    }
+}

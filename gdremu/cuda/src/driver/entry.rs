@@ -1,0 +1,73 @@
+//! Runs the bodies of entry points: checks their preconditions, and converts errors and panics to CUresults.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::capture;
+use super::state::{self, ContextHandle, Current, State};
+use super::work;
+use crate::error::{Error, Result};
+use crate::gpus;
+
+/// Runs a CUDA entry point that does not require cuInit.
+pub(crate) fn without_init(name: &str, call: impl FnOnce() -> Result) -> i32 {
+    // A panic leaves at most a table entry half done, and the call returns an error.
+    match catch_unwind(AssertUnwindSafe(|| {
+        gpus::fault(name).map_or_else(call, Err)
+    })) {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => error.0,
+        Err(_) => Error::UNKNOWN.0,
+    }
+}
+
+/// Runs an entry point that requires cuInit in this process.
+pub(crate) fn initialized(name: &str, call: impl FnOnce() -> Result) -> i32 {
+    without_init(name, || {
+        state::check_initialized()?;
+        capture::check_call(name)?;
+        call()
+    })
+}
+
+/// Runs an entry point that uses the state.
+pub(crate) fn with_state(name: &str, call: impl FnOnce(&mut State) -> Result) -> i32 {
+    initialized(name, || call(&mut state::lock()))
+}
+
+/// Runs an entry point that requires a live current context.
+pub(crate) fn in_context(name: &str, call: impl FnOnce(&mut State, Current) -> Result) -> i32 {
+    initialized(name, || {
+        let mut state = state::lock();
+        let current = state.current()?;
+        call(&mut state, current)
+    })
+}
+
+/// As `in_context`, after waiting for all work of the context.
+pub(crate) fn in_idle_context(name: &str, call: impl FnOnce(&mut State, Current) -> Result) -> i32 {
+    initialized(name, || {
+        let state = state::lock();
+        let current = state.current()?;
+        let work = work::all_of(&state, current.context);
+        call(&mut *work::wait(state, current.context, &work)?, current)
+    })
+}
+
+/// Runs an entry point that frees memory, after all work of the context that `owner` returns, or of all
+/// contexts. Requires no current context: a thread may free what another one allocated.
+pub(crate) fn freeing(
+    name: &str,
+    owner: impl FnOnce(&State) -> Result<Option<ContextHandle>>,
+    call: impl FnOnce(&mut State) -> Result,
+) -> i32 {
+    initialized(name, || {
+        let state = state::lock();
+        let work = match owner(&state)? {
+            Some(context) => work::all_of(&state, context),
+            None => work::all(&state),
+        };
+        let mut state = work::passed(state, &work);
+        state.check()?;
+        call(&mut state)
+    })
+}

@@ -1,0 +1,196 @@
+//! Host memory that CUDA allocates or registers, and managed memory, which is host memory here: the
+//! CPU may access it, and gdrdrv cannot pin it, as on real GPUs.
+//!
+//! It is mapped separately, so that tools do not mistake it for the program's heap, and by raw system
+//! calls, because mmap and munmap functions that tools install would run under the lock.
+
+use std::ptr;
+
+use super::entry::{freeing, in_context, initialized};
+use super::state::{ContextHandle, Current, HostRange, Kind, State};
+use crate::address_space;
+use crate::args::Out;
+use crate::error::{Error, Result};
+
+/// Flags of cuMemHostAlloc: portable, mapped, write-combined.
+const ALLOC_FLAGS: u32 = 0x7;
+
+/// Flags of cuMemHostRegister: portable, mapped, I/O memory, read-only.
+const REGISTER_FLAGS: u32 = 0xf;
+
+/// The range that an address is in, with its start.
+pub(crate) fn find(state: &State, address: usize) -> Option<(usize, &HostRange)> {
+    let (&start, range) = state.host.range(..=address).next_back()?;
+    (address - start < range.len).then_some((start, range))
+}
+
+/// The range that an address is in.
+pub(crate) fn find_mut(state: &mut State, address: usize) -> Option<&mut HostRange> {
+    let (&start, range) = state.host.range_mut(..=address).next_back()?;
+    (address - start < range.len).then_some(range)
+}
+
+/// Fresh zeroed pages.
+fn map(len: usize) -> Result<usize> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let anywhere = ptr::null_mut::<u8>();
+    // SAFETY: no address is asked for, so nothing is replaced.
+    let address =
+        unsafe { libc::syscall(libc::SYS_mmap, anywhere, len, protection, flags, -1, 0_i64) };
+    if address == -1 {
+        return Err(Error::OUT_OF_MEMORY);
+    }
+    Ok(address as usize)
+}
+
+fn alloc(state: &mut State, current: Current, len: usize, kind: Kind, flags: u32) -> Result<usize> {
+    if len == 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    let address = map(len)?;
+    insert(state, current, address, len, kind, flags);
+    Ok(address)
+}
+
+fn insert(state: &mut State, current: Current, address: usize, len: usize, kind: Kind, flags: u32) {
+    let id = (1 << 63) | state.next_id();
+    let Current { context, gpu } = current;
+    address_space::changed();
+    state.host.insert(
+        address,
+        HostRange {
+            len,
+            kind,
+            flags,
+            context,
+            gpu,
+            id,
+            sync_memops: false,
+        },
+    );
+}
+
+/// The context of memory of a kind that starts at an address.
+///
+/// # Errors
+/// INVALID_VALUE if none starts there.
+pub(crate) fn owner(state: &State, address: usize, kind: Kind) -> Result<ContextHandle> {
+    let range = state.host.get(&address).filter(|range| range.kind == kind);
+    range.map(|range| range.context).ok_or(Error::INVALID_VALUE)
+}
+
+/// Frees memory of a kind.
+///
+/// # Errors
+/// INVALID_VALUE if none starts there.
+pub(crate) fn free(state: &mut State, address: usize, kind: Kind) -> Result {
+    let range = state.host.get(&address).filter(|range| range.kind == kind);
+    let len = range.ok_or(Error::INVALID_VALUE)?.len;
+    state.host.remove(&address);
+    address_space::changed();
+    if kind != Kind::Registered {
+        // SAFETY: `map` made it with this length, and it has just left the table.
+        unsafe { libc::syscall(libc::SYS_munmap, address, len) };
+    }
+    Ok(())
+}
+
+/// Frees the host memory of a context that ends.
+pub(crate) fn free_all_of(state: &mut State, context: ContextHandle) {
+    let owned: Vec<_> = state
+        .host
+        .iter()
+        .filter(|(_, range)| range.context == context)
+        .map(|(&address, range)| (address, range.kind))
+        .collect();
+    for (address, kind) in owned {
+        free(state, address, kind).expect("just seen");
+    }
+}
+
+pub(crate) extern "C" fn cuMemAllocHost_v2(address: Out<usize>, size: usize) -> i32 {
+    cuMemHostAlloc(address, size, 0)
+}
+
+pub(crate) extern "C" fn cuMemHostAlloc(address: Out<usize>, size: usize, flags: u32) -> i32 {
+    in_context("cuMemHostAlloc", |state, current| {
+        address.check()?;
+        if flags & !ALLOC_FLAGS != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        address.set(alloc(state, current, size, Kind::Allocated, flags)?)
+    })
+}
+
+pub(crate) extern "C" fn cuMemFreeHost(address: usize) -> i32 {
+    if address == 0 {
+        return initialized("cuMemFreeHost", || Ok(()));
+    }
+    let owner = |state: &State| owner(state, address, Kind::Allocated).map(Some);
+    freeing("cuMemFreeHost", owner, |state| {
+        free(state, address, Kind::Allocated)
+    })
+}
+
+pub(crate) extern "C" fn cuMemAllocManaged(address: Out<u64>, size: usize, flags: u32) -> i32 {
+    in_context("cuMemAllocManaged", |state, current| {
+        address.check()?;
+        if !matches!(flags, 1 | 2) {
+            // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
+            return Err(Error::INVALID_VALUE);
+        }
+        address.set(alloc(state, current, size, Kind::Managed, flags)? as u64)
+    })
+}
+
+pub(crate) extern "C" fn cuMemHostRegister_v2(address: usize, size: usize, flags: u32) -> i32 {
+    in_context("cuMemHostRegister", |state, current| {
+        let end = address.checked_add(size).ok_or(Error::INVALID_VALUE)?;
+        if address == 0 || size == 0 || flags & !REGISTER_FLAGS != 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        let below = state.host.range(..end).next_back();
+        if below.is_some_and(|(&start, range)| start + range.len > address) {
+            return Err(Error::HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        insert(state, current, address, size, Kind::Registered, flags);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn cuMemHostUnregister(address: usize) -> i32 {
+    let owner = |state: &State| {
+        let owner = owner(state, address, Kind::Registered);
+        let known = address == 0 || find(state, address).is_some();
+        owner.map(Some).map_err(|error| match known {
+            true => error,
+            false => Error::HOST_MEMORY_NOT_REGISTERED,
+        })
+    };
+    freeing("cuMemHostUnregister", owner, |state| {
+        free(state, address, Kind::Registered)
+    })
+}
+
+pub(crate) extern "C" fn cuMemHostGetDevicePointer_v2(
+    device: Out<u64>,
+    address: usize,
+    flags: u32,
+) -> i32 {
+    in_context("cuMemHostGetDevicePointer", |state, _| {
+        device.check()?;
+        let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
+        if flags != 0 || range.kind == Kind::Managed {
+            return Err(Error::INVALID_VALUE);
+        }
+        device.set(address as u64) // Unified addressing.
+    })
+}
+
+pub(crate) extern "C" fn cuMemHostGetFlags(flags: Out<u32>, address: usize) -> i32 {
+    in_context("cuMemHostGetFlags", |state, _| {
+        let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
+        flags.set(range.flags | 0x2) // Unified addressing maps all of it.
+    })
+}

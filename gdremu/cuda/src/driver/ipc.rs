@@ -1,0 +1,126 @@
+//! Memory for other processes: a handle names the process and the file with the GPU's memory there.
+//! Memory pools are not shared.
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsFd;
+
+use super::entry::{freeing, in_context, with_state};
+use super::state::Allocation;
+use super::types::{IpcHandle, PoolExport};
+use crate::args::{In, Out};
+use crate::error::{Error, Result};
+use crate::gpus;
+
+/// Whether cuIpcGetMemHandle accepts it: memory of cuMemAlloc.
+pub(crate) fn is_capable(allocation: Option<&Allocation>) -> bool {
+    allocation.is_some_and(|allocation| allocation.pool.is_none())
+}
+
+pub(crate) extern "C" fn cuIpcGetMemHandle(handle: Out<IpcHandle>, address: u64) -> i32 {
+    in_context("cuIpcGetMemHandle", |state, _| {
+        handle.check()?;
+        let place = gpus::with(|gpu| gpu.memory().place(address)).ok_or(Error::INVALID_VALUE)?;
+        if !is_capable(state.allocations.get(&place.base)) {
+            return Err(Error::INVALID_VALUE);
+        }
+        handle.set(IpcHandle {
+            process: std::process::id().into(),
+            id: place.id,
+            memory: gpus::with(|gpu| gpu.share(place.base))?,
+            unused: 0,
+        })
+    })
+}
+
+pub(crate) extern "C" fn cuIpcOpenMemHandle_v2(
+    address: Out<u64>,
+    handle: IpcHandle,
+    flags: u32,
+) -> i32 {
+    /// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+    const LAZY_PEER_ACCESS: u32 = 1;
+    in_context("cuIpcOpenMemHandle", |state, _| {
+        address.check()?;
+        if flags != LAZY_PEER_ACCESS || handle.process == 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        if handle.process == u64::from(std::process::id()) {
+            return Err(Error::INVALID_CONTEXT); // As with NVIDIA's driver in the exporting process.
+        }
+        let mut imports = state.imports.iter_mut();
+        if let Some((open, (_, times))) = imports.find(|(_, (other, _))| *other == handle) {
+            *times += 1;
+            return address.set(*open);
+        }
+        let file = memory_of(&handle).ok_or(Error::MAP_FAILED)?;
+        let imported = gpus::import(&handle.memory, file.as_fd())?;
+        state.imports.insert(imported, (handle, 1));
+        address.set(imported)
+    })
+}
+
+/// The file that a handle names, if its process lives, is of the same user and in view, and the file is
+/// a GPU's memory.
+fn memory_of(handle: &IpcHandle) -> Option<File> {
+    let path = format!("/proc/{}/fd/{}", handle.process, handle.memory.descriptor);
+    let name = fs::read_link(&path).ok()?;
+    let is_memory = name.to_str()?.starts_with("/memfd:gdremu-gpu");
+    let open = || OpenOptions::new().read(true).write(true).open(&path).ok();
+    is_memory.then(open)?
+}
+
+pub(crate) extern "C" fn cuIpcCloseMemHandle(address: u64) -> i32 {
+    freeing(
+        "cuIpcCloseMemHandle",
+        |_| Ok(None),
+        |state| {
+            let (_, times) = state
+                .imports
+                .get_mut(&address)
+                .ok_or(Error::INVALID_VALUE)?;
+            *times -= 1;
+            if *times > 0 {
+                return Ok(());
+            }
+            state.imports.remove(&address);
+            gpus::take_away(|memory| memory.free(address))
+        },
+    )
+}
+
+/// For functions of shareable pools. There are none: cuMemPoolCreate refuses, as
+/// CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says.
+fn not_shared(name: &str) -> i32 {
+    with_state(name, |_| -> Result { Err(Error::INVALID_VALUE) })
+}
+
+pub(crate) extern "C" fn cuMemPoolExportToShareableHandle(
+    _handle: Out<u8>,
+    _pool: usize,
+    _kind: u32,
+    _flags: u64,
+) -> i32 {
+    not_shared("cuMemPoolExportToShareableHandle")
+}
+
+pub(crate) extern "C" fn cuMemPoolImportFromShareableHandle(
+    _pool: Out<usize>,
+    _handle: usize,
+    _kind: u32,
+    _flags: u64,
+) -> i32 {
+    not_shared("cuMemPoolImportFromShareableHandle")
+}
+
+pub(crate) extern "C" fn cuMemPoolExportPointer(_export: Out<PoolExport>, _address: u64) -> i32 {
+    not_shared("cuMemPoolExportPointer")
+}
+
+pub(crate) extern "C" fn cuMemPoolImportPointer(
+    _address: Out<u64>,
+    _pool: usize,
+    _export: In<PoolExport>,
+) -> i32 {
+    not_shared("cuMemPoolImportPointer")
+}

@@ -1,0 +1,121 @@
+//! Memory as GPU kernels access it: device memory, and host memory that is known to CUDA.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::ptx::{Fault, GlobalMemory};
+use gdremu_core::gpu::host::Span;
+use gdremu_core::gpu::memory::{Access, Error};
+
+use super::host;
+use super::state::{self, Kind};
+use crate::{address_space, gpus};
+
+/// Flag of cuMemHostRegister.
+const READ_ONLY: u32 = 0x8;
+
+/// The memory of one launch. Looks up each buffer once, until memory is allocated or freed.
+#[derive(Default)]
+pub(crate) struct KernelMemory {
+    pieces: Vec<Piece>,
+    /// The number of changes of the address space at the time of the lookups.
+    changes: u64,
+}
+
+/// Contiguous memory.
+struct Piece {
+    start: u64,
+    len: u64,
+    bytes: *mut u8,
+    writable: bool,
+    /// Keeps device memory mapped.
+    _span: Option<Span>,
+}
+
+impl KernelMemory {
+    /// A word at a multiple of 4, as the CPU finds it.
+    fn find(&mut self, address: u64, write: bool) -> Result<&AtomicU32, Fault> {
+        let changes = address_space::changes();
+        if changes != self.changes {
+            self.pieces.clear();
+            self.changes = changes;
+        }
+        let known = |pieces: &[Piece]| {
+            pieces.iter().find_map(|piece| {
+                let offset = address.checked_sub(piece.start)?;
+                let end = offset.checked_add(4)?;
+                let place = piece.bytes.wrapping_add(offset as usize);
+                (end <= piece.len).then_some((place, piece.writable))
+            })
+        };
+        let (place, writable) = match known(&self.pieces) {
+            Some(found) => found,
+            None => {
+                self.pieces.extend(look_up(address).ok_or(Fault)?);
+                known(&self.pieces).ok_or(Fault)?
+            }
+        };
+        if write && !writable {
+            return Err(Fault);
+        }
+        // SAFETY: the word is inside a piece, which stays mapped: device memory by its span, host
+        // memory because functions that free it wait for GPU kernels. It is aligned: host memory
+        // has the same address on the CPU, and device memory is mapped by whole pages. Programs
+        // that access it at the same time treat it as memory shared with a GPU.
+        Ok(unsafe { AtomicU32::from_ptr(place.cast()) })
+    }
+}
+
+/// The buffer, VMM mapping or host memory that an address is in.
+fn look_up(address: u64) -> Option<Vec<Piece>> {
+    let device = gpus::with(|gpu| {
+        if !gpu.is_device_address(address) {
+            return None;
+        }
+        let Some(place) = gpu.memory().place(address) else {
+            return Some(Vec::new());
+        };
+        let (spans, writable) = match gpu.spans(place.base, place.len, Access::ReadWrite) {
+            Err(Error::Invalid) => (gpu.spans(place.base, place.len, Access::Read), false),
+            spans => (spans, true),
+        };
+        let mut start = place.base;
+        let piece = |span: Span| {
+            let len = span.len as u64;
+            start += len;
+            Piece {
+                start: start - len,
+                len,
+                bytes: span.bytes(),
+                writable,
+                _span: Some(span),
+            }
+        };
+        Some(spans.unwrap_or_default().into_iter().map(piece).collect())
+    });
+    device.or_else(|| {
+        let state = state::lock();
+        let (start, range) = host::find(&state, address as usize)?;
+        Some(vec![Piece {
+            start: start as u64,
+            len: range.len as u64,
+            bytes: std::ptr::with_exposed_provenance_mut(start),
+            writable: range.kind != Kind::Registered || range.flags & READ_ONLY == 0,
+            _span: None,
+        }])
+    })
+}
+
+impl GlobalMemory for KernelMemory {
+    fn load(&mut self, address: u64, order: Ordering) -> Result<u32, Fault> {
+        Ok(self.find(address, false)?.load(order))
+    }
+
+    fn store(&mut self, address: u64, value: u32, order: Ordering) -> Result<(), Fault> {
+        self.find(address, true)?.store(value, order);
+        Ok(())
+    }
+
+    fn add(&mut self, address: u64, value: u32, order: Ordering) -> Result<u32, Fault> {
+        Ok(self.find(address, true)?.fetch_add(value, order))
+    }
+}

@@ -1,0 +1,234 @@
+//! Facts about an address.
+
+use gdremu_core::gpu::memory::{Access, Place};
+
+use super::entry::with_state;
+use super::state::{HostRange, Kind, State};
+use super::types::{HANDLE_POSIX_FD, P2pTokens};
+use super::{host, ipc, vmm};
+use crate::args::{In, Untyped};
+use crate::error::{Error, Result};
+use crate::gpus;
+
+/// CUmemorytype.
+const HOST: u32 = 1;
+const DEVICE: u32 = 2;
+
+/// Numbers of CUpointer_attribute that are used in more than one place.
+const P2P_TOKENS: u32 = 5;
+const SYNC_MEMOPS: u32 = 6;
+const DEVICE_ORDINAL: u32 = 9;
+
+/// CU_DEVICE_INVALID.
+const NO_DEVICE: i32 = -2;
+
+/// Memory that CUDA knows.
+enum Known<'a> {
+    Device(Place),
+    Host(usize, &'a HostRange),
+}
+
+fn find(state: &State, address: u64) -> Option<Known<'_>> {
+    match gpus::with(|gpu| gpu.memory().place(address)) {
+        Some(place) => Some(Known::Device(place)),
+        None => host::find(state, address as usize).map(|(start, range)| Known::Host(start, range)),
+    }
+}
+
+/// Stores the value of an attribute.
+///
+/// # Errors
+/// INVALID_VALUE: an unknown attribute, or one that this kind of memory does not have.
+fn get(state: &State, data: Untyped, attribute: u32, address: u64) -> Result {
+    data.check()?;
+    match find(state, address).ok_or(Error::INVALID_VALUE)? {
+        Known::Device(place) => get_device(state, data, attribute, address, &place),
+        Known::Host(start, range) => get_host(data, attribute, address, start, range),
+    }
+}
+
+fn get_device(state: &State, data: Untyped, attribute: u32, address: u64, place: &Place) -> Result {
+    let allocation = state.allocations.get(&place.base);
+    match attribute {
+        1 => data.of().set(
+            allocation
+                .and_then(|allocation| allocation.context)
+                .unwrap_or(0),
+        ), // CONTEXT
+        2 => data.of().set(DEVICE),  // MEMORY_TYPE
+        3 => data.of().set(address), // DEVICE_POINTER
+        P2P_TOKENS => data.of().set(p2p_tokens()),
+        SYNC_MEMOPS => data
+            .of()
+            .set(u32::from(allocation.is_some_and(|a| a.sync_memops))),
+        7 => data.of().set(place.id), // BUFFER_ID
+        8 => data.of().set(0u32),     // IS_MANAGED
+        DEVICE_ORDINAL => data.of().set(place.gpu as i32),
+        // IS_LEGACY_CUDA_IPC_CAPABLE
+        10 => data.of().set(i32::from(ipc::is_capable(allocation))),
+        11 => data.of().set(place.base),          // RANGE_START_ADDR
+        12 => data.of().set(place.len as usize),  // RANGE_SIZE
+        13 => data.of().set(1i32),                // MAPPED
+        14 => data.of().set(handle_types(place)), // ALLOWED_HANDLE_TYPES
+        15 => data.of().set(i32::from(place.rdma)), // IS_GPU_DIRECT_RDMA_CAPABLE
+        16 => data.of().set(access(state, address, place)), // ACCESS_FLAGS
+        17 => data.of().set(
+            allocation
+                .and_then(|allocation| allocation.pool)
+                .unwrap_or(0),
+        ), // MEMPOOL_HANDLE
+        18 => data.of().set(place.len as usize),  // MAPPING_SIZE
+        19 => data.of().set(place.base),          // MAPPING_BASE_ADDR
+        20 => data.of().set(place.object.0),      // MEMORY_BLOCK_ID
+        21 => data.of().set(0i32),                // IS_HW_DECOMPRESS_CAPABLE
+        _ => Err(Error::INVALID_VALUE),
+    }
+}
+
+fn get_host(
+    data: Untyped,
+    attribute: u32,
+    address: u64,
+    start: usize,
+    range: &HostRange,
+) -> Result {
+    let managed = range.kind == Kind::Managed;
+    match attribute {
+        1 => data.of().set(range.context),                       // CONTEXT
+        2 => data.of().set(if managed { DEVICE } else { HOST }), // MEMORY_TYPE
+        3 | 4 => data.of().set(address),                         // DEVICE_POINTER, HOST_POINTER
+        SYNC_MEMOPS => data.of().set(u32::from(range.sync_memops)),
+        7 => data.of().set(range.id),           // BUFFER_ID
+        8 => data.of().set(u32::from(managed)), // IS_MANAGED
+        DEVICE_ORDINAL => data.of().set(range.gpu as i32),
+        10 | 15 | 21 => data.of().set(0i32), // IPC, GPUDirect RDMA, decompression: not capable
+        11 | 19 => data.of().set(start),     // RANGE_START_ADDR, MAPPING_BASE_ADDR
+        12 | 18 => data.of().set(range.len), // RANGE_SIZE, MAPPING_SIZE
+        13 => data.of().set(1i32),           // MAPPED
+        14 | 17 => data.of().set(0u64),      // ALLOWED_HANDLE_TYPES, MEMPOOL_HANDLE
+        16 => data.of().set(3u32),           // ACCESS_FLAGS
+        20 => data.of().set(range.id),       // MEMORY_BLOCK_ID
+        _ => Err(Error::INVALID_VALUE),
+    }
+}
+
+fn p2p_tokens() -> P2pTokens {
+    let (token, va_space) = gpus::with(|gpu| gpu.tokens());
+    P2pTokens { token, va_space }
+}
+
+fn handle_types(place: &Place) -> u64 {
+    let exportable = gpus::with(|gpu| {
+        gpu.memory()
+            .physical_object(place.object)
+            .is_some_and(|object| object.exportable)
+    });
+    if exportable {
+        u64::from(HANDLE_POSIX_FD)
+    } else {
+        0
+    }
+}
+
+/// What the current context's GPU, or else the owner, may do with the memory.
+fn access(state: &State, address: u64, place: &Place) -> u32 {
+    let of = state.current().map_or(place.gpu, |current| current.gpu);
+    let access = if place.vmm {
+        gpus::with(|gpu| gpu.memory().access(address, of)).unwrap_or_default()
+    } else {
+        Access::ReadWrite
+    };
+    vmm::access_flags(access) as u32
+}
+
+pub(crate) extern "C" fn cuPointerGetAttribute(data: Untyped, attribute: u32, address: u64) -> i32 {
+    with_state("cuPointerGetAttribute", |state| {
+        get(state, data, attribute, address)
+    })
+}
+
+/// Attributes that the memory does not have, and all those of memory that CUDA does not know, read
+/// as 0.
+pub(crate) extern "C" fn cuPointerGetAttributes(
+    count: u32,
+    attributes: In<u32>,
+    data: In<Untyped>,
+    address: u64,
+) -> i32 {
+    with_state("cuPointerGetAttributes", |state| {
+        if count == 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        (0..count as usize).try_for_each(|index| {
+            let attribute = attributes.at(index)?;
+            let data = data.at(index)?;
+            get(state, data, attribute, address).or_else(|_| set_nothing(data, attribute))
+        })
+    })
+}
+
+/// An attribute of managed memory; the advice that it reports cannot be set here.
+pub(crate) extern "C" fn cuMemRangeGetAttribute(
+    data: Untyped,
+    size: usize,
+    attribute: u32,
+    address: u64,
+    count: usize,
+) -> i32 {
+    with_state("cuMemRangeGetAttribute", |state| {
+        data.check()?;
+        let managed = host::find(state, address as usize)
+            .filter(|(_, range)| range.kind == Kind::Managed)
+            .filter(|(start, range)| count > 0 && count <= start + range.len - address as usize);
+        managed.ok_or(Error::INVALID_VALUE)?;
+        let numbers = size / size_of::<i32>();
+        match attribute {
+            // READ_MOSTLY, and the types of PREFERRED_LOCATION and LAST_PREFETCH_LOCATION
+            1 | 5 | 7 if size == 4 => data.of().set(0i32),
+            // PREFERRED_LOCATION, LAST_PREFETCH_LOCATION, and their ids
+            2 | 4 | 6 | 8 if size == 4 => data.of().set(NO_DEVICE),
+            // ACCESSED_BY: a list
+            3 if size > 0 && size.is_multiple_of(size_of::<i32>()) => {
+                data.of().set_all(std::iter::repeat_n(NO_DEVICE, numbers))
+            }
+            _ => Err(Error::INVALID_VALUE),
+        }
+    })
+}
+
+/// Stores what an attribute is for memory that CUDA does not know.
+fn set_nothing(data: Untyped, attribute: u32) -> Result {
+    match attribute {
+        DEVICE_ORDINAL => data.of().set(NO_DEVICE),
+        P2P_TOKENS => data.of().set(P2pTokens::default()),
+        2 | SYNC_MEMOPS | 8 | 10 | 13 | 15 | 16 | 21 => data.of().set(0u32),
+        1..=20 => data.of().set(0u64),
+        _ => Err(Error::INVALID_VALUE),
+    }
+}
+
+/// SYNC_MEMOPS is all that can be set. Copies are synchronous anyway.
+pub(crate) extern "C" fn cuPointerSetAttribute(
+    value: In<u32>,
+    attribute: u32,
+    address: u64,
+) -> i32 {
+    with_state("cuPointerSetAttribute", |state| {
+        let value = value.get()?;
+        if attribute != SYNC_MEMOPS {
+            return Err(Error::INVALID_VALUE);
+        }
+        match gpus::with(|gpu| gpu.memory().place(address)) {
+            Some(place) => {
+                if let Some(allocation) = state.allocations.get_mut(&place.base) {
+                    allocation.sync_memops = value != 0;
+                }
+            }
+            None => {
+                let range = host::find_mut(state, address as usize);
+                range.ok_or(Error::INVALID_VALUE)?.sync_memops = value != 0;
+            }
+        }
+        Ok(())
+    })
+}

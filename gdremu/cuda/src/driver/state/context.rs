@@ -1,0 +1,92 @@
+//! Contexts, and each thread's stack of them.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::error::{Error, Result};
+
+/// CUcontext.
+pub(crate) type ContextHandle = usize;
+
+/// Flags that a context may have.
+pub(crate) const CONTEXT_FLAGS: u32 = 0xff;
+
+/// A context.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) id: u64,
+    pub(crate) gpu: usize,
+    pub(crate) flags: u32,
+    /// Contexts whose memory this one may use (cuCtxEnablePeerAccess).
+    pub(crate) peers: BTreeSet<ContextHandle>,
+    /// Ends the running GPU kernels.
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// A GPU's primary context.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Primary {
+    pub(crate) context: Option<ContextHandle>,
+    /// The handle of all its contexts, one after another: NVIDIA's driver reuses the address.
+    pub(crate) handle: Option<ContextHandle>,
+    pub(crate) retained: u32,
+    pub(crate) flags: u32,
+}
+
+/// The calling thread's context.
+#[derive(Clone, Copy)]
+pub(crate) struct Current {
+    /// Its handle.
+    pub(crate) context: ContextHandle,
+    /// The GPU it is on.
+    pub(crate) gpu: usize,
+}
+
+thread_local! {
+    /// The calling thread's contexts. Without a destructor, which would outlive a dlclose of this
+    /// object.
+    pub(crate) static STACK: Stack = const { Stack::new() };
+}
+
+const DEPTH: usize = 64;
+
+/// A stack of contexts, the top of which is current.
+pub(crate) struct Stack {
+    contexts: [Cell<ContextHandle>; DEPTH],
+    len: Cell<usize>,
+}
+
+impl Stack {
+    const fn new() -> Self {
+        Stack {
+            contexts: [const { Cell::new(0) }; DEPTH],
+            len: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn top(&self) -> Option<ContextHandle> {
+        self.len
+            .get()
+            .checked_sub(1)
+            .map(|top| self.contexts[top].get())
+    }
+
+    /// # Errors
+    /// OUT_OF_MEMORY when the stack is full.
+    pub(crate) fn push(&self, context: ContextHandle) -> Result {
+        self.contexts
+            .get(self.len.get())
+            .ok_or(Error::OUT_OF_MEMORY)?
+            .set(context);
+        self.len.set(self.len.get() + 1);
+        Ok(())
+    }
+
+    pub(crate) fn pop(&self) -> Option<ContextHandle> {
+        let top = self.top()?;
+        self.len.set(self.len.get() - 1);
+        Some(top)
+    }
+}

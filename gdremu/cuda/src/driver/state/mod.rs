@@ -1,0 +1,202 @@
+//! What outlives a call: contexts, streams, events, modules, allocations. One lock protects all of it.
+//! It is taken before the lock of the emulated driver.
+//!
+//! ```text
+//! mod (State, its lock, cuInit)
+//!   └─ context stream event pool module host_range   one kind of object each
+//!        └─ queue     unfinished work of streams
+//!           handles   numbers for objects
+//! ```
+#![forbid(unsafe_code)]
+
+mod context;
+mod event;
+mod handles;
+mod host_range;
+mod module;
+mod pool;
+mod queue;
+mod stream;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::capture::Capture;
+use super::types::IpcHandle;
+use crate::error::{Error, Result};
+use handles::Handles;
+
+pub(crate) use context::{CONTEXT_FLAGS, Context, ContextHandle, Current, Primary, STACK};
+pub(crate) use event::{Event, EventHandle, Recorded};
+pub(crate) use host_range::{HostRange, Kind};
+pub(crate) use module::{Function, FunctionHandle, Module, ModuleHandle};
+pub(crate) use pool::{Pool, PoolHandle};
+pub(crate) use queue::{Point, QueueId, Queues, Task};
+pub(crate) use stream::{NON_BLOCKING, Stream, StreamHandle};
+
+/// A buffer of device memory; its range is in the GPUs' allocation metadata.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    /// The context that frees it at its end; none for memory from a pool.
+    pub(crate) context: Option<ContextHandle>,
+    pub(crate) pool: Option<usize>,
+    pub(crate) sync_memops: bool,
+}
+
+/// Everything that outlives a call.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) contexts: Handles<Context, 0xC1>,
+    /// Contexts that were destroyed: not primary ones.
+    pub(crate) destroyed: BTreeSet<ContextHandle>,
+    pub(crate) primaries: BTreeMap<usize, Primary>,
+    /// By device address.
+    pub(crate) allocations: BTreeMap<u64, Allocation>,
+    /// Buffers of other processes by their addresses here: the handle, and how often it is open.
+    pub(crate) imports: BTreeMap<u64, (IpcHandle, u32)>,
+    /// By address.
+    pub(crate) host: BTreeMap<usize, HostRange>,
+    pub(crate) streams: Handles<Stream, 0xC2>,
+    /// Streams that ended with their contexts.
+    pub(crate) orphans: BTreeSet<StreamHandle>,
+    pub(crate) events: Handles<Event, 0xC3>,
+    pub(crate) modules: Handles<Module, 0xC5>,
+    pub(crate) functions: Handles<Function, 0xC6>,
+    /// The error of a GPU kernel. Permanent, as with NVIDIA's driver: only a new process can use CUDA.
+    pub(crate) failed: Option<Error>,
+    pub(crate) queues: Queues,
+    pub(crate) captures: BTreeMap<StreamHandle, Capture>,
+    pub(crate) graphs: Handles<(), 0xC7>,
+    pub(crate) pools: Handles<Pool, 0xC4>,
+    /// The default and the current pool of each GPU.
+    pub(crate) default_pools: BTreeMap<usize, usize>,
+    pub(crate) current_pools: BTreeMap<usize, usize>,
+    ids: u64,
+}
+
+impl State {
+    /// # Errors
+    /// The error of a GPU kernel.
+    pub(crate) fn check(&self) -> Result {
+        self.failed.map_or(Ok(()), Err)
+    }
+
+    /// A number that was never returned before.
+    pub(crate) fn next_id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// The calling thread's context.
+    ///
+    /// # Errors
+    /// INVALID_CONTEXT: none. CONTEXT_IS_DESTROYED: one that no longer exists. The error of a GPU kernel.
+    pub(crate) fn current(&self) -> Result<Current> {
+        let context = STACK
+            .with(|stack| stack.top())
+            .ok_or(Error::INVALID_CONTEXT)?;
+        self.check()?;
+        let found = self.contexts.get(context);
+        let gpu = found.ok_or(Error::CONTEXT_IS_DESTROYED)?.gpu;
+        Ok(Current { context, gpu })
+    }
+
+    /// Ends the program if the stream ended with its context: NVIDIA's driver does not check that, and crashes or
+    /// corrupts the heap.
+    pub(crate) fn check_not_orphaned(&self, stream: StreamHandle) {
+        if self.orphans.contains(&stream) {
+            die(format_args!(
+                "stream {stream:#x} is used after the end of its context"
+            ));
+        }
+    }
+
+    /// Whether the context can become current. Ends the program if it was destroyed: NVIDIA's driver makes it
+    /// current, and crashes later.
+    ///
+    /// # Errors
+    /// INVALID_CONTEXT if the handle is not a context's.
+    pub(crate) fn check_context(&self, context: ContextHandle) -> Result {
+        if self.destroyed.contains(&context) {
+            die(format_args!(
+                "context {context:#x} becomes current after it was destroyed"
+            ));
+        }
+        let live = self.contexts.get(context);
+        live.map(drop).ok_or(Error::INVALID_CONTEXT)
+    }
+
+    /// Ends the program if the stream ended with its context.
+    ///
+    /// # Errors
+    /// INVALID_HANDLE if the handle is not a stream's.
+    pub(crate) fn check_stream(&self, stream: StreamHandle) -> Result {
+        self.check_not_orphaned(stream);
+        if stream <= stream::LAST_DEFAULT || self.streams.get(stream).is_some() {
+            Ok(())
+        } else {
+            Err(Error::INVALID_HANDLE)
+        }
+    }
+}
+
+/// Ends the program, whose next steps would depend on freed memory on a GPU.
+fn die(what: std::fmt::Arguments<'_>) -> ! {
+    eprintln!("gdremu: {what}, which crashes on a GPU");
+    process::abort()
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    contexts: Handles::new(),
+    destroyed: BTreeSet::new(),
+    primaries: BTreeMap::new(),
+    allocations: BTreeMap::new(),
+    imports: BTreeMap::new(),
+    host: BTreeMap::new(),
+    streams: Handles::new(),
+    orphans: BTreeSet::new(),
+    events: Handles::new(),
+    modules: Handles::new(),
+    functions: Handles::new(),
+    failed: None,
+    queues: Queues::new(),
+    captures: BTreeMap::new(),
+    graphs: Handles::new(),
+    pools: Handles::new(),
+    default_pools: BTreeMap::new(),
+    current_pools: BTreeMap::new(),
+    ids: 0,
+});
+
+/// Takes the lock. Release it before accessing the program's memory or running its functions or GPU
+/// kernels: they may never return.
+pub(crate) fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The process that called cuInit, or 0.
+static INITIALIZED: AtomicU32 = AtomicU32::new(0);
+
+/// cuInit. A child forked after its parent's cuInit cannot have CUDA.
+///
+/// # Errors
+/// NOT_INITIALIZED in such a child.
+pub(crate) fn initialize() -> Result {
+    match INITIALIZED.compare_exchange(0, process::id(), Ordering::SeqCst, Ordering::SeqCst) {
+        Ok(_) => Ok(()),
+        Err(_) => check_initialized(),
+    }
+}
+
+/// # Errors
+/// NOT_INITIALIZED before cuInit and in forked children.
+pub(crate) fn check_initialized() -> Result {
+    let initialized = INITIALIZED.load(Ordering::SeqCst);
+    if initialized != 0 && initialized == process::id() {
+        Ok(())
+    } else {
+        Err(Error::NOT_INITIALIZED)
+    }
+}

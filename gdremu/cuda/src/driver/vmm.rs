@@ -1,0 +1,194 @@
+//! Virtual memory management: cuMemCreate, cuMemAddressReserve, cuMemMap and related functions.
+
+use std::ffi::c_void;
+
+use gdremu_core::gpu::memory::Access;
+use gdremu_core::gpu::physical::{BLOCK, ObjectId};
+
+use super::entry::initialized;
+use super::types::{
+    ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location,
+};
+use crate::args::{In, Out};
+use crate::error::{Error, Result};
+use crate::gpus;
+
+/// The GPU of a location.
+pub(crate) fn gpu_at(location: Location) -> Result<usize> {
+    if location.kind != LOCATION_DEVICE {
+        return Err(Error::INVALID_VALUE);
+    }
+    gpus::by_ordinal(location.id)
+}
+
+fn check(prop: &AllocationProp) -> Result<usize> {
+    if prop.kind != ALLOCATION_PINNED || prop.handle_types & !HANDLE_POSIX_FD != 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    gpu_at(prop.location)
+}
+
+fn without_flags(flags: u64) -> Result {
+    if flags == 0 {
+        Ok(())
+    } else {
+        Err(Error::INVALID_VALUE)
+    }
+}
+
+pub(crate) extern "C" fn cuMemGetAllocationGranularity(
+    granularity: Out<usize>,
+    prop: In<AllocationProp>,
+    option: u32,
+) -> i32 {
+    initialized("cuMemGetAllocationGranularity", || {
+        check(&prop.get()?)?;
+        if option > 1 {
+            return Err(Error::INVALID_VALUE);
+        }
+        granularity.set(BLOCK as usize)
+    })
+}
+
+pub(crate) extern "C" fn cuMemCreate(
+    handle: Out<u64>,
+    size: usize,
+    prop: In<AllocationProp>,
+    flags: u64,
+) -> i32 {
+    initialized("cuMemCreate", || {
+        handle.check()?;
+        without_flags(flags)?;
+        let prop = prop.get()?;
+        let gpu = check(&prop)?;
+        let rdma = prop.gpu_direct_rdma_capable != 0;
+        let exportable = prop.handle_types & HANDLE_POSIX_FD != 0;
+        let object = gpus::change(|memory| memory.create(gpu, size as u64, rdma, exportable))?;
+        handle.set(object.0)
+    })
+}
+
+pub(crate) extern "C" fn cuMemRelease(handle: u64) -> i32 {
+    initialized("cuMemRelease", || {
+        gpus::change(|memory| memory.release(ObjectId(handle)))
+    })
+}
+
+pub(crate) extern "C" fn cuMemRetainAllocationHandle(
+    handle: Out<u64>,
+    address: *mut c_void,
+) -> i32 {
+    initialized("cuMemRetainAllocationHandle", || {
+        handle.check()?;
+        handle.set(gpus::change(|memory| memory.retain_at(address.addr() as u64))?.0)
+    })
+}
+
+pub(crate) extern "C" fn cuMemGetAllocationPropertiesFromHandle(
+    prop: Out<AllocationProp>,
+    handle: u64,
+) -> i32 {
+    initialized("cuMemGetAllocationPropertiesFromHandle", || {
+        let (gpu, rdma, exportable) = gpus::with(|gpu| {
+            let object = gpu.memory().object(ObjectId(handle))?;
+            Ok::<_, Error>((object.gpu, object.rdma, object.exportable))
+        })?;
+        prop.set(AllocationProp {
+            kind: ALLOCATION_PINNED,
+            handle_types: if exportable { HANDLE_POSIX_FD } else { 0 },
+            location: Location {
+                kind: LOCATION_DEVICE,
+                id: gpu as i32,
+            },
+            gpu_direct_rdma_capable: u8::from(rdma),
+            ..AllocationProp::default()
+        })
+    })
+}
+
+pub(crate) extern "C" fn cuMemAddressReserve(
+    address: Out<u64>,
+    size: usize,
+    alignment: usize,
+    hint: u64,
+    flags: u64,
+) -> i32 {
+    initialized("cuMemAddressReserve", || {
+        address.check()?;
+        without_flags(flags)?;
+        address.set(gpus::change(|memory| {
+            memory.reserve(size as u64, alignment as u64, hint)
+        })?)
+    })
+}
+
+pub(crate) extern "C" fn cuMemAddressFree(address: u64, size: usize) -> i32 {
+    initialized("cuMemAddressFree", || {
+        gpus::change(|memory| memory.unreserve(address, size as u64))
+    })
+}
+
+pub(crate) extern "C" fn cuMemMap(
+    address: u64,
+    size: usize,
+    offset: usize,
+    handle: u64,
+    flags: u64,
+) -> i32 {
+    initialized("cuMemMap", || {
+        without_flags(flags)?;
+        gpus::change(|memory| memory.map(address, size as u64, offset as u64, ObjectId(handle)))
+    })
+}
+
+pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> i32 {
+    initialized("cuMemUnmap", || {
+        gpus::take_away(|memory| memory.unmap(address, size as u64))
+    })
+}
+
+pub(crate) extern "C" fn cuMemSetAccess(
+    address: u64,
+    size: usize,
+    wanted: In<AccessDesc>,
+    count: usize,
+) -> i32 {
+    initialized("cuMemSetAccess", || {
+        if count == 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        (0..count).try_for_each(|index| {
+            let wanted = wanted.at(index)?;
+            let gpu = gpu_at(wanted.location)?;
+            let access = match wanted.flags {
+                0 => Access::None,
+                1 => Access::Read,
+                3 => Access::ReadWrite,
+                _ => return Err(Error::INVALID_VALUE),
+            };
+            gpus::change(|memory| memory.set_access(address, size as u64, gpu, access))
+        })
+    })
+}
+
+pub(crate) extern "C" fn cuMemGetAccess(
+    flags: Out<u64>,
+    location: In<Location>,
+    address: u64,
+) -> i32 {
+    initialized("cuMemGetAccess", || {
+        let of = gpu_at(location.get()?)?;
+        flags.set(access_flags(gpus::with(|gpu| {
+            gpu.memory().access(address, of)
+        })?))
+    })
+}
+
+/// CUmemAccess_flags.
+pub(crate) fn access_flags(access: Access) -> u64 {
+    match access {
+        Access::None => 0,
+        Access::Read => 1,
+        Access::ReadWrite => 3,
+    }
+}

@@ -1,0 +1,234 @@
+//! Runs the work of streams.
+//!
+//! The calling thread does the work of an idle stream at once. Behind a GPU kernel the stream has a
+//! queue and a thread: asynchronous work is queued, synchronous work waits for the queue. The default
+//! stream waits for all streams except non-blocking ones, and they wait for it.
+#![forbid(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, MutexGuard, PoisonError};
+use std::thread;
+
+use super::capture;
+use super::signals;
+use super::state::{self, ContextHandle, Current, Point, QueueId, State, StreamHandle, Task};
+use crate::error::{Error, Result};
+
+/// The state, locked.
+type Locked = MutexGuard<'static, State>;
+
+/// When a call's work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Before the call returns.
+    Now,
+    /// When its turn has come.
+    InOrder,
+}
+
+/// Notified of every change of the queues.
+static CHANGED: Condvar = Condvar::new();
+
+/// The queue that a stream of the calling thread is, and whether it is a blocking one.
+fn queue(state: &State, current: Current, stream: StreamHandle) -> (QueueId, bool) {
+    let created = state.streams.get(stream);
+    let id = QueueId {
+        context: created.map_or(current.context, |stream| stream.context),
+        stream: created.map_or(0, |_| stream),
+    };
+    (id, created.is_none_or(|stream| stream.is_blocking()))
+}
+
+/// The context of the stream's work.
+pub(crate) fn context(state: &State, current: Current, stream: StreamHandle) -> ContextHandle {
+    queue(state, current, stream).0.context
+}
+
+/// The work that cuStreamQuery and cuStreamSynchronize consider: the stream's own, for the default
+/// stream also what it waits for. The same as with NVIDIA's driver.
+pub(crate) fn of_stream(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
+    let (id, _) = queue(state, current, stream);
+    if id.stream == 0 {
+        before(state, current, stream)
+    } else {
+        state.queues.ends(|other, _| *other == id)
+    }
+}
+
+/// What new work of the stream would have to wait for.
+fn before(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
+    let (id, blocking) = queue(state, current, stream);
+    state.queues.ends(|other, queue| {
+        let default = id.stream == 0 || other.stream == 0;
+        *other == id || other.context == id.context && blocking && queue.blocking && default
+    })
+}
+
+/// All work of a context.
+pub(crate) fn all_of(state: &State, context: ContextHandle) -> Vec<Point> {
+    state.queues.ends(|id, _| id.context == context)
+}
+
+/// All work of all contexts.
+pub(crate) fn all(state: &State) -> Vec<Point> {
+    state.queues.ends(|_, _| true)
+}
+
+/// Waits until all points are passed.
+///
+/// # Errors
+/// As [`check`] afterwards.
+pub(crate) fn wait(state: Locked, context: ContextHandle, points: &[Point]) -> Result<Locked> {
+    let state = passed(state, points);
+    check(&state, context)?;
+    Ok(state)
+}
+
+/// Waits until all points are passed, even if their contexts end.
+pub(crate) fn passed(mut state: Locked, points: &[Point]) -> Locked {
+    while !points.iter().all(|point| state.queues.is_passed(point)) {
+        state = changed(state);
+    }
+    state
+}
+
+/// # Errors
+/// The error of a GPU kernel; CONTEXT_IS_DESTROYED.
+pub(crate) fn check(state: &State, context: ContextHandle) -> Result {
+    state.check()?;
+    let context = state.contexts.get(context);
+    context.map(|_| ()).ok_or(Error::CONTEXT_IS_DESTROYED)
+}
+
+/// Whether new work of the stream would run at once.
+pub(crate) fn is_idle(state: &State, current: Current, stream: StreamHandle) -> bool {
+    before(state, current, stream).is_empty()
+}
+
+/// Runs a job in the stream's order: at once, in the calling thread, if the stream is idle.
+///
+/// # Errors
+/// The job's error, if it is done before this returns; the error of a GPU kernel.
+pub(crate) fn submit(
+    mut state: Locked,
+    current: Current,
+    stream: StreamHandle,
+    when: When,
+    job: impl FnOnce() -> Result + Send + 'static,
+) -> Result {
+    capture::check_stream(&mut state, stream)?;
+    let before = before(&state, current, stream);
+    if before.is_empty() {
+        drop(state);
+        return job();
+    }
+    match when {
+        When::Now => {
+            let context = context(&state, current, stream);
+            drop(wait(state, context, &before)?);
+            job()
+        }
+        When::InOrder => enqueue(state, current, stream, Vec::new(), job).map(|_| ()),
+    }
+}
+
+/// Queues a job for the stream's thread, after the stream's earlier work and `also`.
+///
+/// # Errors
+/// OUT_OF_MEMORY: no thread can be created.
+pub(crate) fn enqueue(
+    mut state: Locked,
+    current: Current,
+    stream: StreamHandle,
+    also: Vec<Point>,
+    job: impl FnOnce() -> Result + Send + 'static,
+) -> Result<Point> {
+    capture::check_stream(&mut state, stream)?;
+    let (id, blocking) = queue(&state, current, stream);
+    let mut after = before(&state, current, stream);
+    after.retain(|point| point.queue != id); // Its own come first anyway.
+    after.extend(also);
+    let number = state.next_id();
+    let task = Task {
+        number,
+        after,
+        job: Some(Box::new(job)),
+    };
+    if !state.queues.contains(id) {
+        let worker = thread::Builder::new().name("gdremu-stream".into());
+        worker
+            .spawn(move || serve(id))
+            .map_err(|_| Error::OUT_OF_MEMORY)?;
+    }
+    state.queues.push(id, blocking, task);
+    Ok(Point { queue: id, number })
+}
+
+/// A stream's thread.
+fn serve(id: QueueId) {
+    signals::leave_to_the_program();
+    let mut state = state::lock();
+    while let Some(task) = state.queues.first(id) {
+        if !task.after.iter().all(|point| state.queues.is_passed(point)) {
+            state = changed(state);
+            continue;
+        }
+        let job = state.queues.start_first(id);
+        drop(state);
+        // A panic leaves at most the GPU kernel's memory half written.
+        let result = job.map_or(Ok(()), |job| {
+            catch_unwind(AssertUnwindSafe(job)).unwrap_or(Err(Error::UNKNOWN))
+        });
+        state = state::lock();
+        state.queues.finish_first(id);
+        if let Err(error) = result {
+            fail(&mut state, error);
+        }
+        CHANGED.notify_all();
+    }
+    state.queues.remove(id);
+    CHANGED.notify_all();
+}
+
+/// Waits for the next change of the queues.
+fn changed(state: Locked) -> Locked {
+    CHANGED.wait(state).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Stops the work of all contexts and makes all later calls return the error.
+fn fail(state: &mut State, error: Error) {
+    state.failed.get_or_insert(error);
+    for context in state.queues.contexts() {
+        if let Some(context) = state.contexts.get(context) {
+            context.stop.store(true, Ordering::Relaxed);
+        }
+        drop_waiting(state, context);
+    }
+}
+
+/// Ends the work of a removed context: GPU kernels stop, and queued work is dropped.
+pub(crate) fn end(mut state: Locked, context: ContextHandle) -> Locked {
+    drop_waiting(&mut state, context);
+    while !all_of(&state, context).is_empty() {
+        state = changed(state);
+    }
+    state
+}
+
+/// Drops the work of a context that has not started.
+fn drop_waiting(state: &mut State, context: ContextHandle) {
+    state.queues.drop_waiting(context);
+    CHANGED.notify_all();
+}
+
+/// # Errors
+/// INVALID_HANDLE if the handle is not a stream's; the errors of [`check`] for its context.
+pub(crate) fn check_stream_and_context(
+    state: &State,
+    current: Current,
+    stream: StreamHandle,
+) -> Result {
+    state.check_stream(stream)?;
+    check(state, context(state, current, stream))
+}

@@ -1,0 +1,24 @@
+//! The preload library for programs on emulated GPUs. It is two things in one object:
+//!
+//! ```text
+//! gdremu_preload   libc functions by which programs reach /dev/gdrdrv, and the emulated driver
+//! driver/          a stand-in libcuda.so.1 (this object has that name) over the same GPUs
+//! runtime/         the CUDA runtime, over the functions of the driver
+//! nvml/            the functions of libnvidia-ml.so.1
+//!   ptx/           interprets GPU kernels
+//!   args           the only module that dereferences pointers from C
+//!   gpus           access to the emulated GPUs, shared with the emulated driver
+//!   error          CUresults
+//! ```
+#![allow(non_snake_case, reason = "the exported names are NVIDIA's")]
+
+mod address_space;
+mod args;
+mod driver;
+mod error;
+mod gpus;
+mod nvml;
+mod ptx;
+mod runtime;
+
+use gdremu_preload::{exports, state};

@@ -1,0 +1,541 @@
+//! The management library, libnvidia-ml.so.1: this object under another name. It reports the
+//! GPUs, their addresses and their links, the same as /sys and libcuda.
+
+use std::ffi::{c_char, c_uchar};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use gdremu_core::gpu::pci;
+use gdremu_core::gpu::physical::GPU_BYTES;
+
+use crate::args::{In, Out};
+use crate::driver::{attributes, device};
+use crate::gpus;
+
+/// nvmlReturn_t other than NVML_SUCCESS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Error(i32);
+
+impl Error {
+    const UNINITIALIZED: Error = Error(1);
+    const INVALID_ARGUMENT: Error = Error(2);
+    const NOT_SUPPORTED: Error = Error(3);
+    const NOT_FOUND: Error = Error(6);
+    const INSUFFICIENT_SIZE: Error = Error(7);
+    const ARGUMENT_VERSION_MISMATCH: Error = Error(25);
+}
+
+type Result<T = ()> = std::result::Result<T, Error>;
+
+/// The functions of CUDA that are called here fail for wrong arguments only.
+impl From<crate::error::Error> for Error {
+    fn from(_: crate::error::Error) -> Self {
+        Error::INVALID_ARGUMENT
+    }
+}
+
+/// nvmlDevice_t: a GPU's number, encoded as a value that is not a valid pointer.
+type Device = usize;
+
+const DEVICE: Device = 0xC8 << 40;
+
+fn handle(gpu: usize) -> Device {
+    DEVICE | (gpu + 1) << 8
+}
+
+fn gpu_of(device: Device) -> Result<usize> {
+    (0..gpus::count())
+        .find(|&gpu| handle(gpu) == device)
+        .ok_or(Error::INVALID_ARGUMENT)
+}
+
+/// Calls of nvmlInit less those of nvmlShutdown.
+static USERS: AtomicU32 = AtomicU32::new(0);
+
+/// Runs a function, unless `--fault` makes it fail.
+fn always(name: &str, body: impl FnOnce() -> Result) -> i32 {
+    let fault = gpus::fault(name).map(|fault| Error(fault.0));
+    fault
+        .map_or_else(body, Err)
+        .err()
+        .map_or(0, |error| error.0)
+}
+
+/// Runs a function that needs nvmlInit.
+fn initialized(name: &str, body: impl FnOnce() -> Result) -> i32 {
+    always(name, || {
+        if USERS.load(Ordering::SeqCst) == 0 {
+            return Err(Error::UNINITIALIZED);
+        }
+        body()
+    })
+}
+
+/// Runs a function about a GPU.
+fn about(name: &str, device: Device, body: impl FnOnce(usize) -> Result) -> i32 {
+    initialized(name, || body(gpu_of(device)?))
+}
+
+fn set_text(to: Out<c_char>, text: &str, room: u32) -> Result {
+    to.check()?;
+    if room as usize <= text.len() {
+        return Err(Error::INSUFFICIENT_SIZE);
+    }
+    Ok(to.set_text(text, room as i32)?)
+}
+
+/// A text in a field of a structure, with zeros behind it.
+fn field<const N: usize>(text: &str) -> [c_uchar; N] {
+    let mut bytes = [0; N];
+    bytes[..text.len()].copy_from_slice(text.as_bytes());
+    bytes
+}
+
+// ---- The library ----
+
+pub(crate) extern "C" fn nvmlInit() -> i32 {
+    nvmlInitWithFlags(0)
+}
+
+pub(crate) extern "C" fn nvmlInit_v2() -> i32 {
+    nvmlInitWithFlags(0)
+}
+
+pub(crate) extern "C" fn nvmlInitWithFlags(_flags: u32) -> i32 {
+    always("nvmlInit", || {
+        USERS.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn nvmlShutdown() -> i32 {
+    initialized("nvmlShutdown", || {
+        USERS.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn nvmlErrorString(error: i32) -> *const c_char {
+    match error {
+        0 => c"Success",
+        1 => c"Uninitialized",
+        2 => c"Invalid Argument",
+        3 => c"Not Supported",
+        4 => c"Insufficient Permissions",
+        6 => c"Not Found",
+        7 => c"Insufficient Size",
+        9 => c"Driver Not Loaded",
+        12 => c"NVML Shared Library Not Found",
+        13 => c"Function Not Found",
+        15 => c"GPU is lost",
+        25 => c"Argument version mismatch",
+        _ => c"Unknown Error",
+    }
+    .as_ptr()
+}
+
+/// The drivers of CUDA versions; a driver serves all versions below the next one's.
+const DRIVERS: &[(u32, &str)] = &[
+    (11000, "450.51.06"),
+    (11040, "470.57.02"),
+    (11080, "520.61.05"),
+    (12000, "525.60.13"),
+    (12020, "535.54.03"),
+    (12040, "550.54.14"),
+    (12060, "560.28.03"),
+    (12080, "570.86.10"),
+    (12090, "575.51.03"),
+    (13000, "580.65.06"),
+    (13010, "590.44.01"),
+];
+
+fn driver_version() -> &'static str {
+    let version = gpus::config().cuda_version;
+    let old = DRIVERS.iter().rev().find(|(cuda, _)| *cuda <= version);
+    old.unwrap_or(&DRIVERS[0]).1
+}
+
+pub(crate) extern "C" fn nvmlSystemGetDriverVersion(text: Out<c_char>, room: u32) -> i32 {
+    initialized("nvmlSystemGetDriverVersion", || {
+        set_text(text, driver_version(), room)
+    })
+}
+
+pub(crate) extern "C" fn nvmlSystemGetNVMLVersion(text: Out<c_char>, room: u32) -> i32 {
+    initialized("nvmlSystemGetNVMLVersion", || {
+        let cuda = gpus::config().cuda_version / 1000;
+        set_text(text, &format!("{cuda}.{}", driver_version()), room)
+    })
+}
+
+pub(crate) extern "C" fn nvmlSystemGetCudaDriverVersion(version: Out<i32>) -> i32 {
+    always("nvmlSystemGetCudaDriverVersion", || {
+        Ok(version.set(gpus::config().cuda_version as i32)?)
+    })
+}
+
+pub(crate) extern "C" fn nvmlSystemGetCudaDriverVersion_v2(version: Out<i32>) -> i32 {
+    nvmlSystemGetCudaDriverVersion(version)
+}
+
+// ---- Which GPUs there are ----
+
+pub(crate) extern "C" fn nvmlDeviceGetCount(count: Out<u32>) -> i32 {
+    nvmlDeviceGetCount_v2(count)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetCount_v2(count: Out<u32>) -> i32 {
+    initialized(
+        "nvmlDeviceGetCount",
+        || Ok(count.set(gpus::count() as u32)?),
+    )
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetHandleByIndex(index: u32, device: Out<Device>) -> i32 {
+    nvmlDeviceGetHandleByIndex_v2(index, device)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: u32, device: Out<Device>) -> i32 {
+    initialized("nvmlDeviceGetHandleByIndex", || {
+        let index = index as usize;
+        if index >= gpus::count() {
+            return Err(Error::INVALID_ARGUMENT);
+        }
+        Ok(device.set(handle(index))?)
+    })
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetHandleByPciBusId(
+    address: In<c_char>,
+    device: Out<Device>,
+) -> i32 {
+    nvmlDeviceGetHandleByPciBusId_v2(address, device)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(
+    address: In<c_char>,
+    device: Out<Device>,
+) -> i32 {
+    initialized("nvmlDeviceGetHandleByPciBusId", || {
+        device.check()?;
+        let gpu = device::at_pci_address(address.text()?)?;
+        Ok(device.set(handle(gpu.ok_or(Error::NOT_FOUND)?))?)
+    })
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetHandleByUUID(uuid: In<c_char>, device: Out<Device>) -> i32 {
+    initialized("nvmlDeviceGetHandleByUUID", || {
+        device.check()?;
+        let wanted = uuid.text()?;
+        let gpu = (0..gpus::count()).find(|&gpu| uuid_text(gpu) == wanted);
+        Ok(device.set(handle(gpu.ok_or(Error::NOT_FOUND)?))?)
+    })
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetIndex(device: Device, index: Out<u32>) -> i32 {
+    about("nvmlDeviceGetIndex", device, |gpu| {
+        Ok(index.set(gpu as u32)?)
+    })
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetMinorNumber(device: Device, minor: Out<u32>) -> i32 {
+    about("nvmlDeviceGetMinorNumber", device, |gpu| {
+        Ok(minor.set(gpu as u32)?)
+    })
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetName(device: Device, text: Out<c_char>, room: u32) -> i32 {
+    about("nvmlDeviceGetName", device, |_| {
+        set_text(text, device::NAME, room)
+    })
+}
+
+/// As nvidia-smi prints it.
+fn uuid_text(gpu: usize) -> String {
+    let hex: Vec<String> = device::uuid(gpu)
+        .0
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let part = |from: usize, to: usize| hex[from..to].concat();
+    let parts = [
+        part(0, 4),
+        part(4, 6),
+        part(6, 8),
+        part(8, 10),
+        part(10, 16),
+    ];
+    format!("GPU-{}", parts.join("-"))
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetUUID(device: Device, text: Out<c_char>, room: u32) -> i32 {
+    about("nvmlDeviceGetUUID", device, |gpu| {
+        set_text(text, &uuid_text(gpu), room)
+    })
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetCudaComputeCapability(
+    device: Device,
+    major: Out<i32>,
+    minor: Out<i32>,
+) -> i32 {
+    about("nvmlDeviceGetCudaComputeCapability", device, |gpu| {
+        major.set(attributes::value(
+            gpu,
+            attributes::COMPUTE_CAPABILITY_MAJOR,
+        )?)?;
+        Ok(minor.set(attributes::value(
+            gpu,
+            attributes::COMPUTE_CAPABILITY_MINOR,
+        )?)?)
+    })
+}
+
+/// No GPU is divided.
+pub(crate) extern "C" fn nvmlDeviceGetMigMode(
+    device: Device,
+    current: Out<u32>,
+    pending: Out<u32>,
+) -> i32 {
+    about("nvmlDeviceGetMigMode", device, |_| {
+        current.set(0)?;
+        Ok(pending.set(0)?)
+    })
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: Device, count: Out<u32>) -> i32 {
+    about("nvmlDeviceGetMaxMigDeviceCount", device, |_| {
+        Ok(count.set(0)?)
+    })
+}
+
+// ---- Memory ----
+
+/// nvmlMemory_t: total, free, used; nvmlBAR1Memory_t has the same members.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Memory([u64; 3]);
+
+pub(crate) extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, memory: Out<Memory>) -> i32 {
+    about("nvmlDeviceGetMemoryInfo", device, |gpu| {
+        let free = gpus::free_bytes(gpu);
+        Ok(memory.set(Memory([GPU_BYTES, free, GPU_BYTES - free]))?)
+    })
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetBAR1MemoryInfo(device: Device, memory: Out<Memory>) -> i32 {
+    about("nvmlDeviceGetBAR1MemoryInfo", device, |gpu| {
+        let total = *gpus::config().bar1_size.of(gpu);
+        let used = gpus::with(|gpus| gpus.memory().pinned_bytes(gpu));
+        Ok(memory.set(Memory([total, total - used, used]))?)
+    })
+}
+
+// ---- PCI, and what else links GPUs ----
+
+/// nvmlPciInfo_t.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct PciInfo {
+    legacy_id: [c_uchar; 16],
+    domain: u32,
+    bus: u32,
+    device: u32,
+    device_id: u32,
+    subsystem_id: u32,
+    id: [c_uchar; 32],
+}
+
+const _: () = assert!(size_of::<PciInfo>() == 68);
+
+pub(crate) extern "C" fn nvmlDeviceGetPciInfo(device: Device, info: Out<PciInfo>) -> i32 {
+    nvmlDeviceGetPciInfo_v3(device, info)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetPciInfo_v2(device: Device, info: Out<PciInfo>) -> i32 {
+    nvmlDeviceGetPciInfo_v3(device, info)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetPciInfo_v3(device: Device, info: Out<PciInfo>) -> i32 {
+    about("nvmlDeviceGetPciInfo", device, |gpu| {
+        let address = pci::address(gpu);
+        Ok(info.set(PciInfo {
+            legacy_id: field(&address),
+            domain: (pci::bus(gpu) >> 8) as u32,
+            bus: (pci::bus(gpu) & 0xff) as u32,
+            device: 0,
+            device_id: pci::DEVICE << 16 | pci::VENDOR,
+            subsystem_id: pci::SUBSYSTEM << 16 | pci::VENDOR,
+            id: field(&format!("0000{address}")),
+        })?)
+    })
+}
+
+/// The link that /sys shows, too: 16 lanes of generation 5.
+fn link(name: &str, device: Device, value: u32, to: Out<u32>) -> i32 {
+    about(name, device, |_| Ok(to.set(value)?))
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(device: Device, to: Out<u32>) -> i32 {
+    link("nvmlDeviceGetMaxPcieLinkGeneration", device, 5, to)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetCurrPcieLinkGeneration(device: Device, to: Out<u32>) -> i32 {
+    link("nvmlDeviceGetCurrPcieLinkGeneration", device, 5, to)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(device: Device, to: Out<u32>) -> i32 {
+    link("nvmlDeviceGetMaxPcieLinkWidth", device, 16, to)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetCurrPcieLinkWidth(device: Device, to: Out<u32>) -> i32 {
+    link("nvmlDeviceGetCurrPcieLinkWidth", device, 16, to)
+}
+
+/// There is no NVLink.
+fn without_nvlink(name: &str, device: Device) -> i32 {
+    about(name, device, |_| Err(Error::NOT_SUPPORTED))
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetNvLinkState(
+    device: Device,
+    _link: u32,
+    _active: Out<u32>,
+) -> i32 {
+    without_nvlink("nvmlDeviceGetNvLinkState", device)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetNvLinkCapability(
+    device: Device,
+    _link: u32,
+    _capability: u32,
+    _has: Out<u32>,
+) -> i32 {
+    without_nvlink("nvmlDeviceGetNvLinkCapability", device)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo(
+    device: Device,
+    _link: u32,
+    _info: Out<PciInfo>,
+) -> i32 {
+    without_nvlink("nvmlDeviceGetNvLinkRemotePciInfo", device)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
+    device: Device,
+    _link: u32,
+    _info: Out<PciInfo>,
+) -> i32 {
+    without_nvlink("nvmlDeviceGetNvLinkRemotePciInfo", device)
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetP2PStatus(
+    device: Device,
+    peer: Device,
+    capability: u32,
+    status: Out<u32>,
+) -> i32 {
+    const OK: u32 = 0;
+    const NOT_SUPPORTED: u32 = 5;
+    about("nvmlDeviceGetP2PStatus", device, |gpu| {
+        let other = gpu_of(peer)? != gpu;
+        Ok(status.set(match capability {
+            0 | 1 | 4 if other => OK, // reads, writes, over PCIe
+            0..=4 => NOT_SUPPORTED,   // NVLink, atomics
+            _ => return Err(Error::INVALID_ARGUMENT),
+        })?)
+    })
+}
+
+/// The state of a fabric of several hosts: there is none.
+const NO_FABRIC: u8 = 0;
+
+/// nvmlGpuFabricInfo_t.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct FabricInfo {
+    cluster: [u8; 16],
+    status: i32,
+    clique: u32,
+    state: u8,
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetGpuFabricInfo(device: Device, info: Out<FabricInfo>) -> i32 {
+    about("nvmlDeviceGetGpuFabricInfo", device, |_| {
+        Ok(info.set(FabricInfo {
+            state: NO_FABRIC,
+            ..FabricInfo::default()
+        })?)
+    })
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetGpuFabricInfoV(device: Device, info: Out<u32>) -> i32 {
+    /// Version and size of the versions of nvmlGpuFabricInfoV_t that there are.
+    const VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
+    about("nvmlDeviceGetGpuFabricInfoV", device, |_| {
+        let version = info.as_in().get()?;
+        if !VERSIONS.contains(&version) {
+            return Err(Error::ARGUMENT_VERSION_MISMATCH);
+        }
+        // Behind the version all is 0: NVML_SUCCESS, no clique, NO_FABRIC, nothing known of its health.
+        let words = (version & 0xff_ffff) as usize / size_of::<u32>();
+        Ok(info.set_all((0..words).map(|word| if word == 0 { version } else { 0 }))?)
+    })
+}
+
+/// nvmlFieldValue_t.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct FieldValue {
+    field: u32,
+    scope: u32,
+    timestamp: i64,
+    latency: i64,
+    kind: u32,
+    status: i32,
+    value: u64,
+}
+
+const _: () = assert!(size_of::<FieldValue>() == 40);
+
+/// Links between CPU and GPU as in a Grace Hopper: how many, and MB/s of each.
+const C2C_LINKS: u32 = 10;
+const C2C_BANDWIDTH: u32 = 44_712;
+
+fn field_value(field: u32, scope: u32) -> Result<u32> {
+    if !gpus::config().coherent {
+        return Err(Error::NOT_SUPPORTED);
+    }
+    match field {
+        170 => Ok(C2C_LINKS),                          // C2C_LINK_COUNT
+        171 if scope < C2C_LINKS => Ok(1),             // C2C_LINK_GET_STATUS
+        172 if scope < C2C_LINKS => Ok(C2C_BANDWIDTH), // C2C_LINK_GET_MAX_BW
+        171 | 172 => Err(Error::INVALID_ARGUMENT),
+        _ => Err(Error::NOT_SUPPORTED),
+    }
+}
+
+pub(crate) extern "C" fn nvmlDeviceGetFieldValues(
+    device: Device,
+    count: i32,
+    values: Out<FieldValue>,
+) -> i32 {
+    const UNSIGNED_INT: u32 = 1;
+    about("nvmlDeviceGetFieldValues", device, |_| {
+        let count = usize::try_from(count).map_err(|_| Error::INVALID_ARGUMENT)?;
+        let asked: Vec<FieldValue> = (0..count)
+            .map(|index| values.as_in().at(index))
+            .collect::<std::result::Result<_, _>>()?;
+        Ok(values.set_all(asked.into_iter().map(|asked| {
+            let value = field_value(asked.field, asked.scope);
+            FieldValue {
+                timestamp: 0,
+                latency: 0,
+                kind: UNSIGNED_INT,
+                status: value.err().map_or(0, |error| error.0),
+                value: value.unwrap_or(0).into(),
+                ..asked
+            }
+        }))?)
+    })
+}
