@@ -14,6 +14,7 @@
 
 pub mod abi;
 pub mod config;
+pub mod cuda;
 pub mod driver;
 pub mod errno;
 pub mod fault;

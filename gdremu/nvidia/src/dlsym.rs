@@ -45,7 +45,10 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
 unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let real = real();
     // SAFETY: dlsym's argument ends with a NUL byte.
-    let found = replaced::by_symbol(unsafe { CStr::from_ptr(name) }.to_bytes());
+    let found = unsafe { CStr::from_ptr(name) }
+        .to_str()
+        .ok()
+        .and_then(replaced::by_symbol);
     let Some(ours) = found.filter(|_| !state::is_held_here()) else {
         return ptr::null_mut();
     };

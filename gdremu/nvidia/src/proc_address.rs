@@ -15,7 +15,8 @@ unsafe fn replace(name: *const c_char, function: *mut *mut c_void, version: c_in
     // SAFETY: cuGetProcAddress has written the pointer: contract of this function.
     unsafe {
         if !(*function).is_null()
-            && let Some(ours) = replaced::by_name(CStr::from_ptr(name).to_bytes(), version)
+            && let Ok(name) = CStr::from_ptr(name).to_str()
+            && let Some(ours) = replaced::by_name(name, version as u32)
         {
             function.write(ours);
         }

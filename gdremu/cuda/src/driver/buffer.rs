@@ -2,9 +2,9 @@
 
 use gdremu_core::gpu::physical::GPU_BYTES;
 
-use super::entry::{freeing, in_context, initialized};
 use super::host;
 use super::state::{Allocation, ContextHandle, Current, Kind, State};
+use super::work;
 use crate::args::Out;
 use crate::error::{Error, Result};
 use crate::gpus;
@@ -12,40 +12,46 @@ use crate::gpus;
 /// Rows of pitched memory start at multiples of this.
 const PITCH: usize = 512;
 
-pub(crate) extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> i32 {
-    in_context("cuMemGetInfo", |_, current| {
-        free.set(gpus::free_bytes(current.gpu) as usize)?;
-        total.set(GPU_BYTES as usize)
-    })
+pub(crate) fn cuMemGetInfo_v2(
+    _: &mut State,
+    current: Current,
+    free: Out<usize>,
+    total: Out<usize>,
+) -> Result {
+    free.set(gpus::free_bytes(current.gpu) as usize)?;
+    total.set(GPU_BYTES as usize)
 }
 
-pub(crate) extern "C" fn cuMemAlloc_v2(address: Out<u64>, size: usize) -> i32 {
-    in_context("cuMemAlloc", |state, current| {
-        address.check()?;
-        address.set(alloc(state, current, size)?)
-    })
+pub(crate) fn cuMemAlloc_v2(
+    state: &mut State,
+    current: Current,
+    address: Out<u64>,
+    size: usize,
+) -> Result {
+    address.check()?;
+    address.set(alloc(state, current, size)?)
 }
 
-pub(crate) extern "C" fn cuMemAllocPitch_v2(
+pub(crate) fn cuMemAllocPitch_v2(
+    state: &mut State,
+    current: Current,
     address: Out<u64>,
     pitch: Out<usize>,
     width: usize,
     height: usize,
     element: u32,
-) -> i32 {
-    in_context("cuMemAllocPitch", |state, current| {
-        address.check()?;
-        pitch.check()?;
-        if !matches!(element, 4 | 8 | 16) {
-            return Err(Error::INVALID_VALUE);
-        }
-        let row = width
-            .checked_next_multiple_of(PITCH)
-            .ok_or(Error::INVALID_VALUE)?;
-        let size = row.checked_mul(height).ok_or(Error::INVALID_VALUE)?;
-        address.set(alloc(state, current, size)?)?;
-        pitch.set(row)
-    })
+) -> Result {
+    address.check()?;
+    pitch.check()?;
+    if !matches!(element, 4 | 8 | 16) {
+        return Err(Error::INVALID_VALUE);
+    }
+    let row = width
+        .checked_next_multiple_of(PITCH)
+        .ok_or(Error::INVALID_VALUE)?;
+    let size = row.checked_mul(height).ok_or(Error::INVALID_VALUE)?;
+    address.set(alloc(state, current, size)?)?;
+    pitch.set(row)
 }
 
 fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
@@ -59,15 +65,15 @@ fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
     Ok(address)
 }
 
-pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> i32 {
+pub(crate) fn cuMemFree_v2(address: u64) -> Result {
     if address == 0 {
-        return initialized("cuMemFree", || Ok(()));
+        return Ok(());
     }
     let owner = |state: &State| match state.allocations.get(&address) {
         Some(allocation) => Ok(allocation.context),
         None => host::owner(state, address as usize, Kind::Managed).map(Some),
     };
-    freeing("cuMemFree", owner, |state| {
+    work::freeing(owner, |state| {
         if state.allocations.contains_key(&address) {
             free(state, address)
         } else {
@@ -104,21 +110,21 @@ pub(crate) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
         .try_for_each(|address| free(state, address))
 }
 
-pub(crate) extern "C" fn cuMemGetAddressRange_v2(
+pub(crate) fn cuMemGetAddressRange_v2(
+    state: &mut State,
+    _: Current,
     base: Out<u64>,
     size: Out<usize>,
     address: u64,
-) -> i32 {
-    in_context("cuMemGetAddressRange", |state, _| {
-        let (start, len) = match gpus::with(|gpu| gpu.memory().place(address)) {
-            Some(place) => (place.base, place.len),
-            None => {
-                let (start, range) = host::find(state, address as usize).ok_or(Error::NOT_FOUND)?;
-                (start as u64, range.len as u64)
-            }
-        };
-        base.set_if_wanted(start);
-        size.set_if_wanted(len as usize);
-        Ok(())
-    })
+) -> Result {
+    let (start, len) = match gpus::with(|gpu| gpu.memory().place(address)) {
+        Some(place) => (place.base, place.len),
+        None => {
+            let (start, range) = host::find(state, address as usize).ok_or(Error::NOT_FOUND)?;
+            (start as u64, range.len as u64)
+        }
+    };
+    base.set_if_wanted(start);
+    size.set_if_wanted(len as usize);
+    Ok(())
 }

@@ -4,10 +4,9 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, ThreadId};
+use std::thread;
 
-use super::entry::{in_context, with_state, without_init};
-use super::state::{self, State, StreamHandle};
+use super::state::{self, Capture, Current, State, StreamHandle};
 use crate::args::Out;
 use crate::error::{Error, Result};
 
@@ -39,14 +38,6 @@ const UNSAFE: &[&str] = &[
     "cuStreamQuery",
     "cuStreamSynchronize",
 ];
-
-/// A stream that captures.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Capture {
-    mode: u32,
-    thread: ThreadId,
-    valid: bool,
-}
 
 /// Streams that capture, to be read without a lock.
 static CAPTURING: AtomicUsize = AtomicUsize::new(0);
@@ -91,29 +82,32 @@ pub(crate) fn check_stream(state: &mut State, stream: StreamHandle) -> Result {
     }
 }
 
-pub(crate) extern "C" fn cuStreamBeginCapture_v2(stream: StreamHandle, mode: u32) -> i32 {
-    in_context("cuStreamBeginCapture", |state, _| {
-        state.check_stream(stream)?;
-        if mode > RELAXED {
-            return Err(Error::INVALID_VALUE);
-        }
-        if state.streams.get(stream).is_none() {
-            // The legacy default stream cannot be captured.
-            return Err(Error::STREAM_CAPTURE_UNSUPPORTED);
-        }
-        if state.captures.contains_key(&stream) {
-            return Err(Error::ILLEGAL_STATE);
-        }
-        let (thread, valid) = (thread::current().id(), true);
-        let capture = Capture {
-            mode,
-            thread,
-            valid,
-        };
-        state.captures.insert(stream, capture);
-        CAPTURING.store(state.captures.len(), Ordering::SeqCst);
-        Ok(())
-    })
+pub(crate) fn cuStreamBeginCapture_v2(
+    state: &mut State,
+    _: Current,
+    stream: StreamHandle,
+    mode: u32,
+) -> Result {
+    state.check_stream(stream)?;
+    if mode > RELAXED {
+        return Err(Error::INVALID_VALUE);
+    }
+    if state.streams.get(stream).is_none() {
+        // The legacy default stream cannot be captured.
+        return Err(Error::STREAM_CAPTURE_UNSUPPORTED);
+    }
+    if state.captures.contains_key(&stream) {
+        return Err(Error::ILLEGAL_STATE);
+    }
+    let (thread, valid) = (thread::current().id(), true);
+    let capture = Capture {
+        mode,
+        thread,
+        valid,
+    };
+    state.captures.insert(stream, capture);
+    CAPTURING.store(state.captures.len(), Ordering::SeqCst);
+    Ok(())
 }
 
 /// Ends the capture of a stream that is destroyed.
@@ -123,47 +117,49 @@ pub(crate) fn forget(state: &mut State, stream: StreamHandle) {
 }
 
 /// The graph is empty.
-pub(crate) extern "C" fn cuStreamEndCapture(stream: StreamHandle, graph: Out<usize>) -> i32 {
-    in_context("cuStreamEndCapture", |state, _| {
-        graph.check()?;
-        let capture = state.captures.get(&stream).ok_or(Error::ILLEGAL_STATE)?;
-        if capture.mode != RELAXED && capture.thread != thread::current().id() {
-            return Err(Error::STREAM_CAPTURE_WRONG_THREAD);
-        }
-        let valid = capture.valid;
-        forget(state, stream);
-        if !valid {
-            graph.set(0)?;
-            return Err(Error::STREAM_CAPTURE_INVALIDATED);
-        }
-        graph.set(state.graphs.add(()))
-    })
+pub(crate) fn cuStreamEndCapture(
+    state: &mut State,
+    _: Current,
+    stream: StreamHandle,
+    graph: Out<usize>,
+) -> Result {
+    graph.check()?;
+    let capture = state.captures.get(&stream).ok_or(Error::ILLEGAL_STATE)?;
+    if capture.mode != RELAXED && capture.thread != thread::current().id() {
+        return Err(Error::STREAM_CAPTURE_WRONG_THREAD);
+    }
+    let valid = capture.valid;
+    forget(state, stream);
+    if !valid {
+        graph.set(0)?;
+        return Err(Error::STREAM_CAPTURE_INVALIDATED);
+    }
+    graph.set(state.graphs.add(()))
 }
 
-pub(crate) extern "C" fn cuGraphDestroy(graph: usize) -> i32 {
-    with_state("cuGraphDestroy", |state| {
-        state.graphs.remove(graph).ok_or(Error::INVALID_VALUE)
-    })
+pub(crate) fn cuGraphDestroy(state: &mut State, graph: usize) -> Result {
+    state.graphs.remove(graph).ok_or(Error::INVALID_VALUE)
 }
 
-pub(crate) extern "C" fn cuStreamIsCapturing(stream: StreamHandle, status: Out<u32>) -> i32 {
-    in_context("cuStreamIsCapturing", |state, _| {
-        state.check_stream(stream)?;
-        status.set(match state.captures.get(&stream) {
-            None => NONE,
-            Some(Capture { valid: true, .. }) => ACTIVE,
-            Some(_) => INVALIDATED,
-        })
+pub(crate) fn cuStreamIsCapturing(
+    state: &mut State,
+    _: Current,
+    stream: StreamHandle,
+    status: Out<u32>,
+) -> Result {
+    state.check_stream(stream)?;
+    status.set(match state.captures.get(&stream) {
+        None => NONE,
+        Some(Capture { valid: true, .. }) => ACTIVE,
+        Some(_) => INVALIDATED,
     })
 }
 
 /// Sets the calling thread's mode, and returns the one before in the same place.
-pub(crate) extern "C" fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) -> i32 {
-    without_init("cuThreadExchangeStreamCaptureMode", || {
-        let new = mode.as_in().get()?;
-        if new > RELAXED {
-            return Err(Error::INVALID_VALUE);
-        }
-        mode.set(MODE.replace(new))
-    })
+pub(crate) fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) -> Result {
+    let new = mode.as_in().get()?;
+    if new > RELAXED {
+        return Err(Error::INVALID_VALUE);
+    }
+    mode.set(MODE.replace(new))
 }

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use super::attributes::MULTIPROCESSOR_COUNT;
-use super::entry::{in_context, in_idle_context, initialized, with_state};
-use super::state::{self, CONTEXT_FLAGS, Context, ContextHandle, STACK, State};
+use super::state::{self, CONTEXT_FLAGS, Context, ContextHandle, Current, STACK, State};
 use super::{attributes, buffer, host, work};
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
@@ -74,176 +73,178 @@ pub(crate) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHan
     buffer::free_all_of(&mut state, context)
 }
 
-/// cuCtxCreate in all its versions.
-fn create_current(name: &str, handle: Out<ContextHandle>, flags: u32, device: i32) -> i32 {
-    with_state(name, |state| {
-        handle.check()?;
-        let gpu = gpus::by_ordinal(device)?;
-        if flags & !CONTEXT_FLAGS != 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        let context = create(state, gpu, flags, None)?;
-        STACK.with(|stack| stack.push(context))?;
-        handle.set(context)
-    })
-}
-
-pub(crate) extern "C" fn cuCtxCreate_v2(
+pub(crate) fn cuCtxCreate_v2(
+    state: &mut State,
     handle: Out<ContextHandle>,
     flags: u32,
     device: i32,
-) -> i32 {
-    create_current("cuCtxCreate", handle, flags, device)
+) -> Result {
+    handle.check()?;
+    let gpu = gpus::by_ordinal(device)?;
+    if flags & !CONTEXT_FLAGS != 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    let context = create(state, gpu, flags, None)?;
+    STACK.with(|stack| stack.push(context))?;
+    handle.set(context)
 }
 
-pub(crate) extern "C" fn cuCtxCreate_v3(
+pub(crate) fn cuCtxCreate_v3(
+    state: &mut State,
     handle: Out<ContextHandle>,
     _affinities: In<u8>,
     _count: i32,
     flags: u32,
     device: i32,
-) -> i32 {
-    create_current("cuCtxCreate", handle, flags, device)
+) -> Result {
+    cuCtxCreate_v2(state, handle, flags, device)
 }
 
-pub(crate) extern "C" fn cuCtxCreate_v4(
+pub(crate) fn cuCtxCreate_v4(
+    state: &mut State,
     handle: Out<ContextHandle>,
     _parameters: In<u8>,
     flags: u32,
     device: i32,
-) -> i32 {
-    create_current("cuCtxCreate", handle, flags, device)
+) -> Result {
+    cuCtxCreate_v2(state, handle, flags, device)
 }
 
-pub(crate) extern "C" fn cuCtxDestroy_v2(context: ContextHandle) -> i32 {
-    initialized("cuCtxDestroy", || {
-        let state = state::lock();
-        if state
-            .primaries
-            .values()
-            .any(|primary| primary.context == Some(context))
-        {
-            return Err(Error::INVALID_CONTEXT); // Released, not destroyed.
-        }
-        destroy(state, context)?;
-        state::lock().destroyed.insert(context);
-        STACK.with(|stack| {
-            if stack.top() == Some(context) {
-                stack.pop();
-            }
-        });
-        Ok(())
-    })
-}
-
-pub(crate) extern "C" fn cuCtxPushCurrent_v2(context: ContextHandle) -> i32 {
-    with_state("cuCtxPushCurrent", |state| {
-        state.check_context(context)?;
-        STACK.with(|stack| stack.push(context))
-    })
-}
-
-pub(crate) extern "C" fn cuCtxPopCurrent_v2(handle: Out<ContextHandle>) -> i32 {
-    with_state("cuCtxPopCurrent", |_| {
-        let context = STACK
-            .with(|stack| stack.pop())
-            .ok_or(Error::INVALID_CONTEXT)?;
-        handle.set_if_wanted(context);
-        Ok(())
-    })
-}
-
-pub(crate) extern "C" fn cuCtxSetCurrent(context: ContextHandle) -> i32 {
-    with_state("cuCtxSetCurrent", |state| {
-        if context != 0 {
-            state.check_context(context)?;
-        }
-        STACK.with(|stack| {
+pub(crate) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
+    let state = state::lock();
+    if state
+        .primaries
+        .values()
+        .any(|primary| primary.context == Some(context))
+    {
+        return Err(Error::INVALID_CONTEXT); // Released, not destroyed.
+    }
+    destroy(state, context)?;
+    state::lock().destroyed.insert(context);
+    STACK.with(|stack| {
+        if stack.top() == Some(context) {
             stack.pop();
-            if context == 0 {
-                Ok(())
-            } else {
-                stack.push(context)
-            }
-        })
-    })
-}
-
-pub(crate) extern "C" fn cuCtxGetCurrent(handle: Out<ContextHandle>) -> i32 {
-    with_state("cuCtxGetCurrent", |_| {
-        handle.set(STACK.with(|stack| stack.top()).unwrap_or(0))
-    })
-}
-
-pub(crate) extern "C" fn cuCtxGetDevice(device: Out<i32>) -> i32 {
-    in_context("cuCtxGetDevice", |_, current| {
-        device.set(current.gpu as i32)
-    })
-}
-
-pub(crate) extern "C" fn cuCtxGetDevice_v2(device: Out<i32>, context: ContextHandle) -> i32 {
-    with_state("cuCtxGetDevice", |state| {
-        device.set(live(state, context)?.gpu as i32)
-    })
-}
-
-pub(crate) extern "C" fn cuCtxGetFlags(flags: Out<u32>) -> i32 {
-    in_context("cuCtxGetFlags", |state, current| {
-        let context = state
-            .contexts
-            .get(current.context)
-            .ok_or(Error::INVALID_CONTEXT)?;
-        flags.set(context.flags)
-    })
-}
-
-pub(crate) extern "C" fn cuCtxSetFlags(flags: u32) -> i32 {
-    in_context("cuCtxSetFlags", |state, current| {
-        if flags & !CONTEXT_FLAGS != 0 {
-            return Err(Error::INVALID_VALUE);
         }
-        let context = state.contexts.get_mut(current.context);
-        context.ok_or(Error::INVALID_CONTEXT)?.flags = flags;
-        Ok(())
+    });
+    Ok(())
+}
+
+pub(crate) fn cuCtxPushCurrent_v2(state: &mut State, context: ContextHandle) -> Result {
+    state.check_context(context)?;
+    STACK.with(|stack| stack.push(context))
+}
+
+pub(crate) fn cuCtxPopCurrent_v2(_: &mut State, handle: Out<ContextHandle>) -> Result {
+    let context = STACK
+        .with(|stack| stack.pop())
+        .ok_or(Error::INVALID_CONTEXT)?;
+    handle.set_if_wanted(context);
+    Ok(())
+}
+
+pub(crate) fn cuCtxSetCurrent(state: &mut State, context: ContextHandle) -> Result {
+    if context != 0 {
+        state.check_context(context)?;
+    }
+    STACK.with(|stack| {
+        stack.pop();
+        if context == 0 {
+            Ok(())
+        } else {
+            stack.push(context)
+        }
     })
+}
+
+pub(crate) fn cuCtxGetCurrent(_: &mut State, handle: Out<ContextHandle>) -> Result {
+    handle.set(STACK.with(|stack| stack.top()).unwrap_or(0))
+}
+
+pub(crate) fn cuCtxGetDevice(_: &mut State, current: Current, device: Out<i32>) -> Result {
+    device.set(current.gpu as i32)
+}
+
+pub(crate) fn cuCtxGetDevice_v2(
+    state: &mut State,
+    device: Out<i32>,
+    context: ContextHandle,
+) -> Result {
+    device.set(live(state, context)?.gpu as i32)
+}
+
+pub(crate) fn cuCtxGetFlags(state: &mut State, current: Current, flags: Out<u32>) -> Result {
+    let context = state
+        .contexts
+        .get(current.context)
+        .ok_or(Error::INVALID_CONTEXT)?;
+    flags.set(context.flags)
+}
+
+pub(crate) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> Result {
+    if flags & !CONTEXT_FLAGS != 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    let context = state.contexts.get_mut(current.context);
+    context.ok_or(Error::INVALID_CONTEXT)?.flags = flags;
+    Ok(())
 }
 
 /// A CUexecAffinityParam is its type, and the number of multiprocessors that the context may use.
-pub(crate) extern "C" fn cuCtxGetExecAffinity(parameter: Out<[u32; 2]>, kind: u32) -> i32 {
+pub(crate) fn cuCtxGetExecAffinity(
+    _: &mut State,
+    current: Current,
+    parameter: Out<[u32; 2]>,
+    kind: u32,
+) -> Result {
     const SM_COUNT: u32 = 0;
-    in_context("cuCtxGetExecAffinity", |_, current| {
-        parameter.check()?;
-        if kind != SM_COUNT {
-            return Err(Error::UNSUPPORTED_EXEC_AFFINITY);
-        }
-        let count = attributes::value(current.gpu, MULTIPROCESSOR_COUNT)?;
-        parameter.set([kind, count as u32])
-    })
+
+    parameter.check()?;
+    if kind != SM_COUNT {
+        return Err(Error::UNSUPPORTED_EXEC_AFFINITY);
+    }
+    let count = attributes::value(current.gpu, MULTIPROCESSOR_COUNT)?;
+    parameter.set([kind, count as u32])
 }
 
-pub(crate) extern "C" fn cuCtxGetId(context: ContextHandle, id: Out<u64>) -> i32 {
-    with_state("cuCtxGetId", |state| id.set(live(state, context)?.id))
+pub(crate) fn cuCtxGetId(state: &mut State, context: ContextHandle, id: Out<u64>) -> Result {
+    id.set(live(state, context)?.id)
 }
 
-pub(crate) extern "C" fn cuCtxGetApiVersion(context: ContextHandle, version: Out<u32>) -> i32 {
-    with_state("cuCtxGetApiVersion", |state| {
-        live(state, context)?;
-        version.set(API_VERSION)
-    })
+pub(crate) fn cuCtxGetApiVersion(
+    state: &mut State,
+    context: ContextHandle,
+    version: Out<u32>,
+) -> Result {
+    live(state, context)?;
+    version.set(API_VERSION)
 }
 
-pub(crate) extern "C" fn cuCtxSynchronize() -> i32 {
-    in_idle_context("cuCtxSynchronize", |_, _| Ok(()))
+/// Waits for all work of a context.
+fn synchronize(state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
+    let all = work::all_of(&state, context);
+    work::wait(state, context, &all).map(drop)
 }
 
-pub(crate) extern "C" fn cuCtxSynchronize_v2(context: ContextHandle) -> i32 {
+pub(crate) fn cuCtxSynchronize() -> Result {
+    let state = state::lock();
+    let context = state.current()?.context;
+    synchronize(state, context)
+}
+
+pub(crate) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
     if context == 0 {
         return cuCtxSynchronize();
     }
-    initialized("cuCtxSynchronize", || {
-        let state = state::lock();
-        live(&state, context)?;
-        let all = work::all_of(&state, context);
-        work::wait(state, context, &all).map(drop)
-    })
+    let state = state::lock();
+    live(&state, context)?;
+    synchronize(state, context)
+}
+
+/// There is no profiler.
+pub(crate) fn cuProfilerStart(_: &mut State, _: Current) -> Result {
+    Ok(())
+}
+
+pub(crate) fn cuProfilerStop(_: &mut State, _: Current) -> Result {
+    Ok(())
 }

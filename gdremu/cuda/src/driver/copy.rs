@@ -6,21 +6,22 @@ use std::ptr;
 use gdremu_core::gpu::host::Span;
 use gdremu_core::gpu::memory::Access;
 
-use super::entry::initialized;
 use super::host;
 use super::state::{self, ContextHandle, State, StreamHandle};
 use super::work::{self, When};
 use crate::error::{Error, Result};
 use crate::gpus;
 
-/// The kind of memory at one side of a copy.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// An address at one side of a copy.
+#[derive(Clone, Copy)]
 enum Side {
-    /// Memory that is known to CUDA: device, managed, registered.
-    Device,
-    /// Any memory, also the program's own.
-    Any,
+    /// Of memory that is known to CUDA: device, managed, registered.
+    Device(u64),
+    /// Of any memory, also the program's own.
+    Any(u64),
 }
+
+use Side::{Any, Device};
 
 /// Memory of one side of a copy or fill, in address order.
 pub(crate) enum Memory {
@@ -72,7 +73,8 @@ impl Memory {
 ///
 /// # Errors
 /// INVALID_VALUE: not all of it is one buffer, or CUDA does not know it and must.
-fn resolve(state: &State, address: u64, len: usize, side: Side, need: Access) -> Result<Memory> {
+fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory> {
+    let (Device(address) | Any(address)) = side;
     if gpus::with(|gpu| gpu.is_device_address(address)) {
         return Ok(Memory::Gpu(gpus::with(|gpu| {
             gpu.spans(address, len as u64, need)
@@ -80,7 +82,7 @@ fn resolve(state: &State, address: u64, len: usize, side: Side, need: Access) ->
     }
     let known = host::find(state, address as usize)
         .is_some_and(|(start, range)| range.len - (address as usize - start) >= len);
-    if side == Side::Device && !known && len > 0 {
+    if matches!(side, Device(_)) && !known && len > 0 {
         return Err(Error::INVALID_VALUE);
     }
     Ok(Memory::Host {
@@ -92,42 +94,34 @@ fn resolve(state: &State, address: u64, len: usize, side: Side, need: Access) ->
 
 /// Memory that CUDA knows, to be written.
 pub(crate) fn device_memory(state: &State, address: u64, len: usize) -> Result<Memory> {
-    resolve(state, address, len, Side::Device, Access::ReadWrite)
+    resolve(state, Device(address), len, Access::ReadWrite)
 }
 
 /// In the default stream, finished when the call returns.
 const NOW: (StreamHandle, When) = (0, When::Now);
 
 /// Copies `len` bytes without holding the lock: an invalid host address faults as in the program.
-fn copy(
-    name: &str,
-    to: (Side, u64),
-    from: (Side, u64),
-    len: usize,
-    (stream, when): (StreamHandle, When),
-) -> i32 {
-    initialized(name, || {
-        let state = state::lock();
-        let current = state.current()?;
-        state.check_stream(stream)?;
-        let destination = resolve(&state, to.1, len, to.0, Access::ReadWrite)?;
-        let source = resolve(&state, from.1, len, from.0, Access::Read)?;
-        let when = if destination.is_pageable() {
-            When::Now
-        } else {
-            when
-        };
-        let (state, source) = if when == When::Now || work::is_idle(&state, current, stream) {
-            (state, source)
-        } else {
-            drop(state);
-            let source = source.staged();
-            (state::lock(), source)
-        };
-        work::submit(state, current, stream, when, move || {
-            copy_pieces(&destination.pieces(), &source.pieces());
-            Ok(())
-        })
+fn copy(to: Side, from: Side, len: usize, (stream, when): (StreamHandle, When)) -> Result {
+    let state = state::lock();
+    let current = state.current()?;
+    state.check_stream(stream)?;
+    let destination = resolve(&state, to, len, Access::ReadWrite)?;
+    let source = resolve(&state, from, len, Access::Read)?;
+    let when = if destination.is_pageable() {
+        When::Now
+    } else {
+        when
+    };
+    let (state, source) = if when == When::Now || work::is_idle(&state, current, stream) {
+        (state, source)
+    } else {
+        drop(state);
+        let source = source.staged();
+        (state::lock(), source)
+    };
+    work::submit(state, current, stream, when, move || {
+        copy_pieces(&destination.pieces(), &source.pieces());
+        Ok(())
     })
 }
 
@@ -156,135 +150,76 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
     }
 }
 
-pub(crate) extern "C" fn cuMemcpy(to: u64, from: u64, size: usize) -> i32 {
-    copy("cuMemcpy", (Side::Any, to), (Side::Any, from), size, NOW)
+pub(crate) fn cuMemcpy(to: u64, from: u64, size: usize) -> Result {
+    copy(Any(to), Any(from), size, NOW)
 }
 
-pub(crate) extern "C" fn cuMemcpyAsync(
+pub(crate) fn cuMemcpyAsync(to: u64, from: u64, size: usize, stream: StreamHandle) -> Result {
+    copy(Any(to), Any(from), size, (stream, When::InOrder))
+}
+
+pub(crate) fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> Result {
+    copy(Device(to), Any(from), size, NOW)
+}
+
+pub(crate) fn cuMemcpyHtoDAsync_v2(
     to: u64,
     from: u64,
     size: usize,
     stream: StreamHandle,
-) -> i32 {
-    copy(
-        "cuMemcpyAsync",
-        (Side::Any, to),
-        (Side::Any, from),
-        size,
-        (stream, When::InOrder),
-    )
+) -> Result {
+    copy(Device(to), Any(from), size, (stream, When::InOrder))
 }
 
-pub(crate) extern "C" fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> i32 {
-    copy(
-        "cuMemcpyHtoD",
-        (Side::Device, to),
-        (Side::Any, from),
-        size,
-        NOW,
-    )
+pub(crate) fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> Result {
+    copy(Any(to), Device(from), size, NOW)
 }
 
-pub(crate) extern "C" fn cuMemcpyHtoDAsync_v2(
+pub(crate) fn cuMemcpyDtoHAsync_v2(
     to: u64,
     from: u64,
     size: usize,
     stream: StreamHandle,
-) -> i32 {
-    copy(
-        "cuMemcpyHtoDAsync",
-        (Side::Device, to),
-        (Side::Any, from),
-        size,
-        (stream, When::InOrder),
-    )
+) -> Result {
+    copy(Any(to), Device(from), size, (stream, When::InOrder))
 }
 
-pub(crate) extern "C" fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> i32 {
-    copy(
-        "cuMemcpyDtoH",
-        (Side::Any, to),
-        (Side::Device, from),
-        size,
-        NOW,
-    )
+pub(crate) fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> Result {
+    copy(Device(to), Device(from), size, (0, When::InOrder))
 }
 
-pub(crate) extern "C" fn cuMemcpyDtoHAsync_v2(
+pub(crate) fn cuMemcpyDtoDAsync_v2(
     to: u64,
     from: u64,
     size: usize,
     stream: StreamHandle,
-) -> i32 {
-    copy(
-        "cuMemcpyDtoHAsync",
-        (Side::Any, to),
-        (Side::Device, from),
-        size,
-        (stream, When::InOrder),
-    )
+) -> Result {
+    copy(Device(to), Device(from), size, (stream, When::InOrder))
 }
 
-pub(crate) extern "C" fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> i32 {
-    copy(
-        "cuMemcpyDtoD",
-        (Side::Device, to),
-        (Side::Device, from),
-        size,
-        (0, When::InOrder),
-    )
-}
-
-pub(crate) extern "C" fn cuMemcpyDtoDAsync_v2(
-    to: u64,
-    from: u64,
-    size: usize,
-    stream: StreamHandle,
-) -> i32 {
-    copy(
-        "cuMemcpyDtoDAsync",
-        (Side::Device, to),
-        (Side::Device, from),
-        size,
-        (stream, When::InOrder),
-    )
-}
-
-pub(crate) extern "C" fn cuMemcpyPeer(
+pub(crate) fn cuMemcpyPeer(
     to: u64,
     to_context: ContextHandle,
     from: u64,
     from_context: ContextHandle,
     size: usize,
-) -> i32 {
+) -> Result {
     cuMemcpyPeerAsync(to, to_context, from, from_context, size, 0)
 }
 
-pub(crate) extern "C" fn cuMemcpyPeerAsync(
+pub(crate) fn cuMemcpyPeerAsync(
     to: u64,
     to_context: ContextHandle,
     from: u64,
     from_context: ContextHandle,
     size: usize,
     stream: StreamHandle,
-) -> i32 {
-    let contexts = initialized("cuMemcpyPeerAsync", || {
-        let state = state::lock();
-        let live = |context| state.contexts.get(context).is_some();
-        if live(to_context) && live(from_context) {
-            Ok(())
-        } else {
-            Err(Error::INVALID_CONTEXT)
-        }
-    });
-    if contexts != 0 {
-        return contexts;
+) -> Result {
+    for context in [to_context, from_context] {
+        state::lock()
+            .contexts
+            .get(context)
+            .ok_or(Error::INVALID_CONTEXT)?;
     }
-    copy(
-        "cuMemcpyPeerAsync",
-        (Side::Device, to),
-        (Side::Device, from),
-        size,
-        (stream, When::InOrder),
-    )
+    copy(Device(to), Device(from), size, (stream, When::InOrder))
 }

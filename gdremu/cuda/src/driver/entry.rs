@@ -3,8 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::capture;
-use super::state::{self, ContextHandle, Current, State};
-use super::work;
+use super::state::{self, Current, State};
 use crate::error::{Error, Result};
 use crate::gpus;
 
@@ -40,34 +39,5 @@ pub(crate) fn in_context(name: &str, call: impl FnOnce(&mut State, Current) -> R
         let mut state = state::lock();
         let current = state.current()?;
         call(&mut state, current)
-    })
-}
-
-/// As `in_context`, after waiting for all work of the context.
-pub(crate) fn in_idle_context(name: &str, call: impl FnOnce(&mut State, Current) -> Result) -> i32 {
-    initialized(name, || {
-        let state = state::lock();
-        let current = state.current()?;
-        let work = work::all_of(&state, current.context);
-        call(&mut *work::wait(state, current.context, &work)?, current)
-    })
-}
-
-/// Runs an entry point that frees memory, after all work of the context that `owner` returns, or of all
-/// contexts. Requires no current context: a thread may free what another one allocated.
-pub(crate) fn freeing(
-    name: &str,
-    owner: impl FnOnce(&State) -> Result<Option<ContextHandle>>,
-    call: impl FnOnce(&mut State) -> Result,
-) -> i32 {
-    initialized(name, || {
-        let state = state::lock();
-        let work = match owner(&state)? {
-            Some(context) => work::all_of(&state, context),
-            None => work::all(&state),
-        };
-        let mut state = work::passed(state, &work);
-        state.check()?;
-        call(&mut state)
     })
 }

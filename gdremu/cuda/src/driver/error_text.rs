@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, c_char};
 
-use super::entry::without_init;
 use crate::args::Out;
 use crate::error::{Error, Result, TEXTS, Text};
 
@@ -13,10 +12,10 @@ fn find(error: i32, to: Out<*const c_char>, pick: impl Fn(&Text) -> &'static CSt
     found.map(|_| ()).ok_or(Error::INVALID_VALUE)
 }
 
-pub(crate) extern "C" fn cuGetErrorName(error: i32, text: Out<*const c_char>) -> i32 {
-    without_init("cuGetErrorName", || find(error, text, |text| text.name))
+pub(crate) fn cuGetErrorName(error: i32, text: Out<*const c_char>) -> Result {
+    find(error, text, |text| text.name)
 }
 
-pub(crate) extern "C" fn cuGetErrorString(error: i32, text: Out<*const c_char>) -> i32 {
-    without_init("cuGetErrorString", || find(error, text, |text| text.text))
+pub(crate) fn cuGetErrorString(error: i32, text: Out<*const c_char>) -> Result {
+    find(error, text, |text| text.text)
 }

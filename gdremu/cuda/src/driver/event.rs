@@ -3,8 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::entry::{in_context, initialized, with_state};
-use super::state::{self, Event, EventHandle, Recorded, State, StreamHandle};
+use super::state::{self, Current, Event, EventHandle, Recorded, State, StreamHandle};
 use super::work;
 use crate::args::Out;
 use crate::error::{Error, Result};
@@ -22,104 +21,99 @@ fn find(state: &State, event: EventHandle) -> Result<&Event> {
     Ok(event)
 }
 
-pub(crate) extern "C" fn cuEventCreate(event: Out<EventHandle>, flags: u32) -> i32 {
-    in_context("cuEventCreate", |state, current| {
-        event.check()?;
-        if flags & !FLAGS != 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        event.set(state.events.add(Event {
-            context: current.context,
-            flags,
-            recorded: None,
-        }))
-    })
+pub(crate) fn cuEventCreate(
+    state: &mut State,
+    current: Current,
+    event: Out<EventHandle>,
+    flags: u32,
+) -> Result {
+    event.check()?;
+    if flags & !FLAGS != 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    event.set(state.events.add(Event {
+        context: current.context,
+        flags,
+        recorded: None,
+    }))
 }
 
-pub(crate) extern "C" fn cuEventDestroy_v2(event: EventHandle) -> i32 {
-    with_state("cuEventDestroy", |state| {
-        state
-            .events
-            .remove(event)
-            .map(drop)
-            .ok_or(Error::INVALID_HANDLE)
-    })
+pub(crate) fn cuEventDestroy_v2(state: &mut State, event: EventHandle) -> Result {
+    state
+        .events
+        .remove(event)
+        .map(drop)
+        .ok_or(Error::INVALID_HANDLE)
 }
 
-pub(crate) extern "C" fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> i32 {
-    initialized("cuEventRecord", || {
-        let mut state = state::lock();
-        let current = state.current()?;
-        state.check_stream(stream)?;
-        find(&state, event)?;
-        let time = Arc::new(OnceLock::new());
-        let point = if work::is_idle(&state, current, stream) {
+pub(crate) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result {
+    let mut state = state::lock();
+    let current = state.current()?;
+    state.check_stream(stream)?;
+    find(&state, event)?;
+    let time = Arc::new(OnceLock::new());
+    let point = if work::is_idle(&state, current, stream) {
+        time.get_or_init(Instant::now);
+        None
+    } else {
+        let time = Arc::clone(&time);
+        let pass = move || {
             time.get_or_init(Instant::now);
-            None
-        } else {
-            let time = Arc::clone(&time);
-            let pass = move || {
-                time.get_or_init(Instant::now);
-                Ok(())
-            };
-            let point = work::enqueue(state, current, stream, Vec::new(), pass)?;
-            state = state::lock();
-            Some(point)
+            Ok(())
         };
-        let event = state.events.get_mut(event).ok_or(Error::INVALID_HANDLE)?;
-        event.recorded = Some(Recorded { point, time });
-        Ok(())
-    })
+        let point = work::enqueue(state, current, stream, Vec::new(), pass)?;
+        state = state::lock();
+        Some(point)
+    };
+    let event = state.events.get_mut(event).ok_or(Error::INVALID_HANDLE)?;
+    event.recorded = Some(Recorded { point, time });
+    Ok(())
 }
 
-pub(crate) extern "C" fn cuEventRecordWithFlags(
+pub(crate) fn cuEventRecordWithFlags(
     event: EventHandle,
     stream: StreamHandle,
     flags: u32,
-) -> i32 {
+) -> Result {
     if flags > 1 {
-        return Error::INVALID_VALUE.0;
+        return Err(Error::INVALID_VALUE);
     }
     cuEventRecord(event, stream)
 }
 
-pub(crate) extern "C" fn cuEventQuery(event: EventHandle) -> i32 {
-    with_state("cuEventQuery", |state| {
-        match find(state, event)?.pending(&state.queues) {
-            Some(_) => Err(Error::NOT_READY),
-            None => Ok(()),
-        }
-    })
+pub(crate) fn cuEventQuery(state: &mut State, event: EventHandle) -> Result {
+    match find(state, event)?.pending(&state.queues) {
+        Some(_) => Err(Error::NOT_READY),
+        None => Ok(()),
+    }
 }
 
-pub(crate) extern "C" fn cuEventSynchronize(event: EventHandle) -> i32 {
-    initialized("cuEventSynchronize", || {
-        let state = state::lock();
-        let found = find(&state, event)?;
-        let (context, pending) = (found.context, found.pending(&state.queues));
-        work::wait(state, context, pending.as_slice()).map(drop)
-    })
+pub(crate) fn cuEventSynchronize(event: EventHandle) -> Result {
+    let state = state::lock();
+    let found = find(&state, event)?;
+    let (context, pending) = (found.context, found.pending(&state.queues));
+    work::wait(state, context, pending.as_slice()).map(drop)
 }
 
-pub(crate) extern "C" fn cuEventElapsedTime(
+pub(crate) fn cuEventElapsedTime(
+    state: &mut State,
     milliseconds: Out<f32>,
     start: EventHandle,
     end: EventHandle,
-) -> i32 {
-    with_state("cuEventElapsedTime", |state| {
-        let (start, end) = (find(state, start)?.time()?, find(state, end)?.time()?);
-        let elapsed = match end.checked_duration_since(start) {
-            Some(elapsed) => elapsed.as_secs_f32(),
-            None => -start.duration_since(end).as_secs_f32(),
-        };
-        milliseconds.set(elapsed * 1e3)
-    })
+) -> Result {
+    let (start, end) = (find(state, start)?.time()?, find(state, end)?.time()?);
+    let elapsed = match end.checked_duration_since(start) {
+        Some(elapsed) => elapsed.as_secs_f32(),
+        None => -start.duration_since(end).as_secs_f32(),
+    };
+    milliseconds.set(elapsed * 1e3)
 }
 
-pub(crate) extern "C" fn cuEventElapsedTime_v2(
+pub(crate) fn cuEventElapsedTime_v2(
+    state: &mut State,
     milliseconds: Out<f32>,
     start: EventHandle,
     end: EventHandle,
-) -> i32 {
-    cuEventElapsedTime(milliseconds, start, end)
+) -> Result {
+    cuEventElapsedTime(state, milliseconds, start, end)
 }

@@ -6,7 +6,7 @@ use gdremu_core::errno::Errno;
 use gdremu_core::gpu::Provider;
 use gdremu_core::gpu::physical::ObjectId;
 
-use super::entry::{in_context, initialized};
+use super::state::{Current, State};
 use super::types::HANDLE_POSIX_FD;
 use crate::args::{Out, Untyped};
 use crate::error::{Error, Result};
@@ -32,87 +32,83 @@ fn host_page() -> u64 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
-pub(crate) extern "C" fn cuMemGetHandleForAddressRange(
+pub(crate) fn cuMemGetHandleForAddressRange(
+    _: &mut State,
+    _: Current,
     handle: Untyped,
     address: u64,
     size: usize,
     kind: u32,
     flags: u64,
-) -> i32 {
-    in_context("cuMemGetHandleForAddressRange", |_, _| {
-        let handle: Out<c_int> = handle.of();
-        handle.check()?;
-        let config = gpus::config();
-        let pcie = config.cuda_version >= MAPPING_TYPE_PCIE_SINCE;
-        let known = if pcie { MAPPING_TYPE_PCIE } else { 0 };
-        if kind != DMA_BUF_FD || flags & !known != 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        // A GPU that only has PCIe refuses the flag.
-        if flags & MAPPING_TYPE_PCIE != 0 && !config.coherent {
-            return Err(Error::NOT_SUPPORTED);
-        }
-        let mut process = process::lock();
-        let size = size as u64;
-        let table = process
-            .gpu
-            .host()
-            .change(|memory| memory.export(address, size, host_page()))?;
-        if !config.exports_dmabufs(table.runs[0].gpu) {
-            process.gpu.put_pages(table.id);
-            return Err(Error::NOT_SUPPORTED);
-        }
-        handle.set(
-            process
-                .export(Export::Range(table.id), size)
-                .map_err(operating_system)?,
-        )
-    })
+) -> Result {
+    let handle: Out<c_int> = handle.of();
+    handle.check()?;
+    let config = gpus::config();
+    let pcie = config.cuda_version >= MAPPING_TYPE_PCIE_SINCE;
+    let known = if pcie { MAPPING_TYPE_PCIE } else { 0 };
+    if kind != DMA_BUF_FD || flags & !known != 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    // A GPU that only has PCIe refuses the flag.
+    if flags & MAPPING_TYPE_PCIE != 0 && !config.coherent {
+        return Err(Error::NOT_SUPPORTED);
+    }
+    let mut process = process::lock();
+    let size = size as u64;
+    let table = process
+        .gpu
+        .host()
+        .change(|memory| memory.export(address, size, host_page()))?;
+    if !config.exports_dmabufs(table.runs[0].gpu) {
+        process.gpu.put_pages(table.id);
+        return Err(Error::NOT_SUPPORTED);
+    }
+    handle.set(
+        process
+            .export(Export::Range(table.id), size)
+            .map_err(operating_system)?,
+    )
 }
 
-pub(crate) extern "C" fn cuMemExportToShareableHandle(
+pub(crate) fn cuMemExportToShareableHandle(
     shareable: Untyped,
     handle: u64,
     kind: u32,
     flags: u64,
-) -> i32 {
-    initialized("cuMemExportToShareableHandle", || {
-        let shareable: Out<c_int> = shareable.of();
-        shareable.check()?;
-        check_kind(kind)?;
-        let id = ObjectId(handle);
-        let mut process = process::lock();
-        let object = process.gpu.host().memory().object(id)?;
-        let len = object.len;
-        if flags != 0 || !object.exportable {
-            return Err(Error::INVALID_VALUE);
-        }
-        process.gpu.host().change(|memory| memory.retain(id))?;
-        shareable.set(
-            process
-                .export(Export::Object(id), len)
-                .map_err(operating_system)?,
-        )
-    })
+) -> Result {
+    let shareable: Out<c_int> = shareable.of();
+    shareable.check()?;
+    check_kind(kind)?;
+    let id = ObjectId(handle);
+    let mut process = process::lock();
+    let object = process.gpu.host().memory().object(id)?;
+    let len = object.len;
+    if flags != 0 || !object.exportable {
+        return Err(Error::INVALID_VALUE);
+    }
+    process.gpu.host().change(|memory| memory.retain(id))?;
+    shareable.set(
+        process
+            .export(Export::Object(id), len)
+            .map_err(operating_system)?,
+    )
 }
 
 /// Imports only what this process exported: memory is not shared between processes.
-pub(crate) extern "C" fn cuMemImportFromShareableHandle(
+pub(crate) fn cuMemImportFromShareableHandle(
     handle: Out<u64>,
     shareable: usize,
     kind: u32,
-) -> i32 {
-    initialized("cuMemImportFromShareableHandle", || {
-        handle.check()?;
-        check_kind(kind)?;
-        let fd = c_int::try_from(shareable).map_err(|_| Error::INVALID_VALUE)?;
-        let mut process = process::lock();
-        let Some(Export::Object(id)) = process.exported(fd) else {
-            return Err(Error::INVALID_VALUE);
-        };
-        process.gpu.host().change(|memory| memory.retain(id))?;
-        handle.set(id.0)
-    })
+) -> Result {
+    handle.check()?;
+    check_kind(kind)?;
+    let fd = c_int::try_from(shareable).map_err(|_| Error::INVALID_VALUE)?;
+    let mut process = process::lock();
+    let Some(Export::Object(id)) = process.exported(fd) else {
+        return Err(Error::INVALID_VALUE);
+    };
+    process.gpu.host().change(|memory| memory.retain(id))?;
+    handle.set(id.0)
 }
 
 fn check_kind(kind: u32) -> Result {

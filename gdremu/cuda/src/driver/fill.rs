@@ -1,32 +1,28 @@
 //! cuMemset: fills of 1, 2 and 4-byte elements.
 
 use super::copy::device_memory;
-use super::entry::initialized;
 use super::state::{self, StreamHandle};
 use super::work::{self, When};
 use crate::error::{Error, Result};
 
 /// Fills `count` elements with `value`, whose bytes are in memory order.
 fn fill<const SIZE: usize>(
-    name: &str,
     address: u64,
     value: [u8; SIZE],
     count: usize,
     stream: StreamHandle,
-) -> i32 {
-    initialized(name, || {
-        let state = state::lock();
-        let current = state.current()?;
-        state.check_stream(stream)?;
-        let len = count.checked_mul(SIZE).ok_or(Error::INVALID_VALUE)?;
-        aligned::<SIZE>(address)?;
-        let memory = device_memory(&state, address, len)?;
-        work::submit(state, current, stream, When::InOrder, move || {
-            for (start, len) in memory.pieces() {
-                fill_piece(start, len, value);
-            }
-            Ok(())
-        })
+) -> Result {
+    let state = state::lock();
+    let current = state.current()?;
+    state.check_stream(stream)?;
+    let len = count.checked_mul(SIZE).ok_or(Error::INVALID_VALUE)?;
+    aligned::<SIZE>(address)?;
+    let memory = device_memory(&state, address, len)?;
+    work::submit(state, current, stream, When::InOrder, move || {
+        for (start, len) in memory.pieces() {
+            fill_piece(start, len, value);
+        }
+        Ok(())
     })
 }
 
@@ -53,53 +49,41 @@ fn fill_piece<const SIZE: usize>(start: *mut u8, len: usize, value: [u8; SIZE]) 
     }
 }
 
-pub(crate) extern "C" fn cuMemsetD8_v2(address: u64, value: u8, count: usize) -> i32 {
-    fill("cuMemsetD8", address, [value], count, 0)
+pub(crate) fn cuMemsetD8_v2(address: u64, value: u8, count: usize) -> Result {
+    fill(address, [value], count, 0)
 }
 
-pub(crate) extern "C" fn cuMemsetD16_v2(address: u64, value: u16, count: usize) -> i32 {
-    fill("cuMemsetD16", address, value.to_ne_bytes(), count, 0)
+pub(crate) fn cuMemsetD16_v2(address: u64, value: u16, count: usize) -> Result {
+    fill(address, value.to_ne_bytes(), count, 0)
 }
 
-pub(crate) extern "C" fn cuMemsetD32_v2(address: u64, value: u32, count: usize) -> i32 {
-    fill("cuMemsetD32", address, value.to_ne_bytes(), count, 0)
+pub(crate) fn cuMemsetD32_v2(address: u64, value: u32, count: usize) -> Result {
+    fill(address, value.to_ne_bytes(), count, 0)
 }
 
-pub(crate) extern "C" fn cuMemsetD8Async(
+pub(crate) fn cuMemsetD8Async(
     address: u64,
     value: u8,
     count: usize,
     stream: StreamHandle,
-) -> i32 {
-    fill("cuMemsetD8Async", address, [value], count, stream)
+) -> Result {
+    fill(address, [value], count, stream)
 }
 
-pub(crate) extern "C" fn cuMemsetD16Async(
+pub(crate) fn cuMemsetD16Async(
     address: u64,
     value: u16,
     count: usize,
     stream: StreamHandle,
-) -> i32 {
-    fill(
-        "cuMemsetD16Async",
-        address,
-        value.to_ne_bytes(),
-        count,
-        stream,
-    )
+) -> Result {
+    fill(address, value.to_ne_bytes(), count, stream)
 }
 
-pub(crate) extern "C" fn cuMemsetD32Async(
+pub(crate) fn cuMemsetD32Async(
     address: u64,
     value: u32,
     count: usize,
     stream: StreamHandle,
-) -> i32 {
-    fill(
-        "cuMemsetD32Async",
-        address,
-        value.to_ne_bytes(),
-        count,
-        stream,
-    )
+) -> Result {
+    fill(address, value.to_ne_bytes(), count, stream)
 }

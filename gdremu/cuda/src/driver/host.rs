@@ -6,8 +6,8 @@
 
 use std::ptr;
 
-use super::entry::{freeing, in_context, initialized};
 use super::state::{ContextHandle, Current, HostRange, Kind, State};
+use super::work;
 use crate::address_space;
 use crate::args::Out;
 use crate::error::{Error, Result};
@@ -109,57 +109,72 @@ pub(crate) fn free_all_of(state: &mut State, context: ContextHandle) {
     }
 }
 
-pub(crate) extern "C" fn cuMemAllocHost_v2(address: Out<usize>, size: usize) -> i32 {
-    cuMemHostAlloc(address, size, 0)
+pub(crate) fn cuMemAllocHost_v2(
+    state: &mut State,
+    current: Current,
+    address: Out<usize>,
+    size: usize,
+) -> Result {
+    cuMemHostAlloc(state, current, address, size, 0)
 }
 
-pub(crate) extern "C" fn cuMemHostAlloc(address: Out<usize>, size: usize, flags: u32) -> i32 {
-    in_context("cuMemHostAlloc", |state, current| {
-        address.check()?;
-        if flags & !ALLOC_FLAGS != 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        address.set(alloc(state, current, size, Kind::Allocated, flags)?)
-    })
+pub(crate) fn cuMemHostAlloc(
+    state: &mut State,
+    current: Current,
+    address: Out<usize>,
+    size: usize,
+    flags: u32,
+) -> Result {
+    address.check()?;
+    if flags & !ALLOC_FLAGS != 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    address.set(alloc(state, current, size, Kind::Allocated, flags)?)
 }
 
-pub(crate) extern "C" fn cuMemFreeHost(address: usize) -> i32 {
+pub(crate) fn cuMemFreeHost(address: usize) -> Result {
     if address == 0 {
-        return initialized("cuMemFreeHost", || Ok(()));
+        return Ok(());
     }
     let owner = |state: &State| owner(state, address, Kind::Allocated).map(Some);
-    freeing("cuMemFreeHost", owner, |state| {
-        free(state, address, Kind::Allocated)
-    })
+    work::freeing(owner, |state| free(state, address, Kind::Allocated))
 }
 
-pub(crate) extern "C" fn cuMemAllocManaged(address: Out<u64>, size: usize, flags: u32) -> i32 {
-    in_context("cuMemAllocManaged", |state, current| {
-        address.check()?;
-        if !matches!(flags, 1 | 2) {
-            // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
-            return Err(Error::INVALID_VALUE);
-        }
-        address.set(alloc(state, current, size, Kind::Managed, flags)? as u64)
-    })
+pub(crate) fn cuMemAllocManaged(
+    state: &mut State,
+    current: Current,
+    address: Out<u64>,
+    size: usize,
+    flags: u32,
+) -> Result {
+    address.check()?;
+    if !matches!(flags, 1 | 2) {
+        // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
+        return Err(Error::INVALID_VALUE);
+    }
+    address.set(alloc(state, current, size, Kind::Managed, flags)? as u64)
 }
 
-pub(crate) extern "C" fn cuMemHostRegister_v2(address: usize, size: usize, flags: u32) -> i32 {
-    in_context("cuMemHostRegister", |state, current| {
-        let end = address.checked_add(size).ok_or(Error::INVALID_VALUE)?;
-        if address == 0 || size == 0 || flags & !REGISTER_FLAGS != 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        let below = state.host.range(..end).next_back();
-        if below.is_some_and(|(&start, range)| start + range.len > address) {
-            return Err(Error::HOST_MEMORY_ALREADY_REGISTERED);
-        }
-        insert(state, current, address, size, Kind::Registered, flags);
-        Ok(())
-    })
+pub(crate) fn cuMemHostRegister_v2(
+    state: &mut State,
+    current: Current,
+    address: usize,
+    size: usize,
+    flags: u32,
+) -> Result {
+    let end = address.checked_add(size).ok_or(Error::INVALID_VALUE)?;
+    if address == 0 || size == 0 || flags & !REGISTER_FLAGS != 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    let below = state.host.range(..end).next_back();
+    if below.is_some_and(|(&start, range)| start + range.len > address) {
+        return Err(Error::HOST_MEMORY_ALREADY_REGISTERED);
+    }
+    insert(state, current, address, size, Kind::Registered, flags);
+    Ok(())
 }
 
-pub(crate) extern "C" fn cuMemHostUnregister(address: usize) -> i32 {
+pub(crate) fn cuMemHostUnregister(address: usize) -> Result {
     let owner = |state: &State| {
         let owner = owner(state, address, Kind::Registered);
         let known = address == 0 || find(state, address).is_some();
@@ -168,29 +183,30 @@ pub(crate) extern "C" fn cuMemHostUnregister(address: usize) -> i32 {
             false => Error::HOST_MEMORY_NOT_REGISTERED,
         })
     };
-    freeing("cuMemHostUnregister", owner, |state| {
-        free(state, address, Kind::Registered)
-    })
+    work::freeing(owner, |state| free(state, address, Kind::Registered))
 }
 
-pub(crate) extern "C" fn cuMemHostGetDevicePointer_v2(
+pub(crate) fn cuMemHostGetDevicePointer_v2(
+    state: &mut State,
+    _: Current,
     device: Out<u64>,
     address: usize,
     flags: u32,
-) -> i32 {
-    in_context("cuMemHostGetDevicePointer", |state, _| {
-        device.check()?;
-        let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
-        if flags != 0 || range.kind == Kind::Managed {
-            return Err(Error::INVALID_VALUE);
-        }
-        device.set(address as u64) // Unified addressing.
-    })
+) -> Result {
+    device.check()?;
+    let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
+    if flags != 0 || range.kind == Kind::Managed {
+        return Err(Error::INVALID_VALUE);
+    }
+    device.set(address as u64) // Unified addressing.
 }
 
-pub(crate) extern "C" fn cuMemHostGetFlags(flags: Out<u32>, address: usize) -> i32 {
-    in_context("cuMemHostGetFlags", |state, _| {
-        let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
-        flags.set(range.flags | 0x2) // Unified addressing maps all of it.
-    })
+pub(crate) fn cuMemHostGetFlags(
+    state: &mut State,
+    _: Current,
+    flags: Out<u32>,
+    address: usize,
+) -> Result {
+    let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
+    flags.set(range.flags | 0x2) // Unified addressing maps all of it.
 }

@@ -5,9 +5,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;
 
-use super::entry::{freeing, in_context, with_state};
-use super::state::Allocation;
+use super::state::{Allocation, Current, State};
 use super::types::{IpcHandle, PoolExport};
+use super::work;
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::gpus;
@@ -17,47 +17,51 @@ pub(crate) fn is_capable(allocation: Option<&Allocation>) -> bool {
     allocation.is_some_and(|allocation| allocation.pool.is_none())
 }
 
-pub(crate) extern "C" fn cuIpcGetMemHandle(handle: Out<IpcHandle>, address: u64) -> i32 {
-    in_context("cuIpcGetMemHandle", |state, _| {
-        handle.check()?;
-        let place = gpus::with(|gpu| gpu.memory().place(address)).ok_or(Error::INVALID_VALUE)?;
-        if !is_capable(state.allocations.get(&place.base)) {
-            return Err(Error::INVALID_VALUE);
-        }
-        handle.set(IpcHandle {
-            process: std::process::id().into(),
-            id: place.id,
-            memory: gpus::with(|gpu| gpu.share(place.base))?,
-            unused: 0,
-        })
+pub(crate) fn cuIpcGetMemHandle(
+    state: &mut State,
+    _: Current,
+    handle: Out<IpcHandle>,
+    address: u64,
+) -> Result {
+    handle.check()?;
+    let place = gpus::with(|gpu| gpu.memory().place(address)).ok_or(Error::INVALID_VALUE)?;
+    if !is_capable(state.allocations.get(&place.base)) {
+        return Err(Error::INVALID_VALUE);
+    }
+    handle.set(IpcHandle {
+        process: std::process::id().into(),
+        id: place.id,
+        memory: gpus::with(|gpu| gpu.share(place.base))?,
+        unused: 0,
     })
 }
 
-pub(crate) extern "C" fn cuIpcOpenMemHandle_v2(
+pub(crate) fn cuIpcOpenMemHandle_v2(
+    state: &mut State,
+    _: Current,
     address: Out<u64>,
     handle: IpcHandle,
     flags: u32,
-) -> i32 {
+) -> Result {
     /// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
     const LAZY_PEER_ACCESS: u32 = 1;
-    in_context("cuIpcOpenMemHandle", |state, _| {
-        address.check()?;
-        if flags != LAZY_PEER_ACCESS || handle.process == 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        if handle.process == u64::from(std::process::id()) {
-            return Err(Error::INVALID_CONTEXT); // As with NVIDIA's driver in the exporting process.
-        }
-        let mut imports = state.imports.iter_mut();
-        if let Some((open, (_, times))) = imports.find(|(_, (other, _))| *other == handle) {
-            *times += 1;
-            return address.set(*open);
-        }
-        let file = memory_of(&handle).ok_or(Error::MAP_FAILED)?;
-        let imported = gpus::import(&handle.memory, file.as_fd())?;
-        state.imports.insert(imported, (handle, 1));
-        address.set(imported)
-    })
+
+    address.check()?;
+    if flags != LAZY_PEER_ACCESS || handle.process == 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    if handle.process == u64::from(std::process::id()) {
+        return Err(Error::INVALID_CONTEXT); // As with NVIDIA's driver in the exporting process.
+    }
+    let mut imports = state.imports.iter_mut();
+    if let Some((open, (_, times))) = imports.find(|(_, (other, _))| *other == handle) {
+        *times += 1;
+        return address.set(*open);
+    }
+    let file = memory_of(&handle).ok_or(Error::MAP_FAILED)?;
+    let imported = gpus::import(&handle.memory, file.as_fd())?;
+    state.imports.insert(imported, (handle, 1));
+    address.set(imported)
 }
 
 /// The file that a handle names, if its process lives, is of the same user and in view, and the file is
@@ -70,9 +74,8 @@ fn memory_of(handle: &IpcHandle) -> Option<File> {
     is_memory.then(open)?
 }
 
-pub(crate) extern "C" fn cuIpcCloseMemHandle(address: u64) -> i32 {
-    freeing(
-        "cuIpcCloseMemHandle",
+pub(crate) fn cuIpcCloseMemHandle(address: u64) -> Result {
+    work::freeing(
         |_| Ok(None),
         |state| {
             let (_, times) = state
@@ -89,38 +92,35 @@ pub(crate) extern "C" fn cuIpcCloseMemHandle(address: u64) -> i32 {
     )
 }
 
-/// For functions of shareable pools. There are none: cuMemPoolCreate refuses, as
-/// CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says.
-fn not_shared(name: &str) -> i32 {
-    with_state(name, |_| -> Result { Err(Error::INVALID_VALUE) })
-}
+// Pools cannot be shared: cuMemPoolCreate refuses those that could be, as
+// CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says.
 
-pub(crate) extern "C" fn cuMemPoolExportToShareableHandle(
+pub(crate) fn cuMemPoolExportToShareableHandle(
     _handle: Out<u8>,
     _pool: usize,
     _kind: u32,
     _flags: u64,
-) -> i32 {
-    not_shared("cuMemPoolExportToShareableHandle")
+) -> Result {
+    Err(Error::INVALID_VALUE)
 }
 
-pub(crate) extern "C" fn cuMemPoolImportFromShareableHandle(
+pub(crate) fn cuMemPoolImportFromShareableHandle(
     _pool: Out<usize>,
     _handle: usize,
     _kind: u32,
     _flags: u64,
-) -> i32 {
-    not_shared("cuMemPoolImportFromShareableHandle")
+) -> Result {
+    Err(Error::INVALID_VALUE)
 }
 
-pub(crate) extern "C" fn cuMemPoolExportPointer(_export: Out<PoolExport>, _address: u64) -> i32 {
-    not_shared("cuMemPoolExportPointer")
+pub(crate) fn cuMemPoolExportPointer(_export: Out<PoolExport>, _address: u64) -> Result {
+    Err(Error::INVALID_VALUE)
 }
 
-pub(crate) extern "C" fn cuMemPoolImportPointer(
+pub(crate) fn cuMemPoolImportPointer(
     _address: Out<u64>,
     _pool: usize,
     _export: In<PoolExport>,
-) -> i32 {
-    not_shared("cuMemPoolImportPointer")
+) -> Result {
+    Err(Error::INVALID_VALUE)
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::ptx::{self, Kernel, Launch, Stopped, Trap, Width};
 
-use super::entry::initialized;
 use super::kernel_memory::KernelMemory;
 use super::state::{self, FunctionHandle, StreamHandle};
 use super::work;
@@ -77,35 +76,33 @@ fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u64>> {
     kernel.parameters().iter().enumerate().map(value).collect()
 }
 
-fn launch(call: &str, function: FunctionHandle, request: Request, pointers: In<In<u8>>) -> i32 {
-    initialized(call, || {
-        let (kernel, owner) = {
-            let state = state::lock();
-            state.current()?;
-            let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
-            (Arc::clone(&function.kernel), function.context)
-        };
-        request.check()?;
-        let launch = Launch {
-            parameters: parameters(&kernel, pointers)?,
-            kernel,
-            grid: request.grid[0],
-            block: request.block[0],
-        };
+fn launch(function: FunctionHandle, request: Request, pointers: In<In<u8>>) -> Result {
+    let (kernel, owner) = {
         let state = state::lock();
-        let current = state.current()?;
-        work::check_stream_and_context(&state, current, request.stream)?;
-        let context = work::context(&state, current, request.stream);
-        let stop = match state.contexts.get(context) {
-            Some(found) if context == owner => Arc::clone(&found.stop),
-            _ => return Err(Error::INVALID_HANDLE),
-        };
-        let job = move || {
-            ptx::run(&launch, &mut KernelMemory::default(), &stop)
-                .map_err(|stopped| log_stopped(&launch.kernel, stopped))
-        };
-        work::enqueue(state, current, request.stream, Vec::new(), job).map(|_| ())
-    })
+        state.current()?;
+        let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
+        (Arc::clone(&function.kernel), function.context)
+    };
+    request.check()?;
+    let launch = Launch {
+        parameters: parameters(&kernel, pointers)?,
+        kernel,
+        grid: request.grid[0],
+        block: request.block[0],
+    };
+    let state = state::lock();
+    let current = state.current()?;
+    work::check_stream_and_context(&state, current, request.stream)?;
+    let context = work::context(&state, current, request.stream);
+    let stop = match state.contexts.get(context) {
+        Some(found) if context == owner => Arc::clone(&found.stop),
+        _ => return Err(Error::INVALID_HANDLE),
+    };
+    let job = move || {
+        ptx::run(&launch, &mut KernelMemory::default(), &stop)
+            .map_err(|stopped| log_stopped(&launch.kernel, stopped))
+    };
+    work::enqueue(state, current, request.stream, Vec::new(), job).map(|_| ())
 }
 
 /// Logs why a GPU kernel was stopped. Returns the error that its context has from now on.
@@ -131,7 +128,8 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
 }
 
 /// `extra`, the other method of passing parameters, is not supported.
-pub(crate) extern "C" fn cuLaunchKernel(
+#[expect(clippy::too_many_arguments, reason = "CUDA's")]
+pub(crate) fn cuLaunchKernel(
     function: FunctionHandle,
     grid_x: u32,
     grid_y: u32,
@@ -143,9 +141,9 @@ pub(crate) extern "C" fn cuLaunchKernel(
     stream: StreamHandle,
     parameters: In<In<u8>>,
     extra: In<In<u8>>,
-) -> i32 {
+) -> Result {
     if !extra.is_null() {
-        return Error::NOT_SUPPORTED.0;
+        return Err(Error::NOT_SUPPORTED);
     }
     let request = Request {
         grid: [grid_x, grid_y, grid_z],
@@ -154,10 +152,11 @@ pub(crate) extern "C" fn cuLaunchKernel(
         stream,
         cooperative: false,
     };
-    launch("cuLaunchKernel", function, request, parameters)
+    launch(function, request, parameters)
 }
 
-pub(crate) extern "C" fn cuLaunchCooperativeKernel(
+#[expect(clippy::too_many_arguments, reason = "CUDA's")]
+pub(crate) fn cuLaunchCooperativeKernel(
     function: FunctionHandle,
     grid_x: u32,
     grid_y: u32,
@@ -168,7 +167,7 @@ pub(crate) extern "C" fn cuLaunchCooperativeKernel(
     shared_bytes: u32,
     stream: StreamHandle,
     parameters: In<In<u8>>,
-) -> i32 {
+) -> Result {
     let request = Request {
         grid: [grid_x, grid_y, grid_z],
         block: [block_x, block_y, block_z],
@@ -176,5 +175,5 @@ pub(crate) extern "C" fn cuLaunchCooperativeKernel(
         stream,
         cooperative: true,
     };
-    launch("cuLaunchCooperativeKernel", function, request, parameters)
+    launch(function, request, parameters)
 }

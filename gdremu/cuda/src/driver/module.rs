@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use crate::ptx::{self, Kernel};
 
-use super::entry::{in_context, initialized};
-use super::state::{self, Function, FunctionHandle, Module, ModuleHandle};
+use super::state::{self, Current, Function, FunctionHandle, Module, ModuleHandle, State};
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
 
@@ -30,53 +29,51 @@ fn parse(call: &str, image: In<u8>) -> Result<Vec<Kernel>> {
     }
 }
 
-pub(crate) extern "C" fn cuModuleLoadData(module: Out<ModuleHandle>, image: In<u8>) -> i32 {
-    initialized("cuModuleLoadData", || {
-        module.check()?;
-        let context = state::lock().current()?.context;
-        let kernels = parse("cuModuleLoadData", image)?;
-        let mut state = state::lock();
-        let mut functions = BTreeMap::new();
-        for kernel in kernels {
-            let name = kernel.name().to_owned();
-            let kernel = Arc::new(kernel);
-            functions.insert(name, state.functions.add(Function { context, kernel }));
-        }
-        module.set(state.modules.add(Module { context, functions }))
-    })
+pub(crate) fn cuModuleLoadData(module: Out<ModuleHandle>, image: In<u8>) -> Result {
+    module.check()?;
+    let context = state::lock().current()?.context;
+    let kernels = parse("cuModuleLoadData", image)?;
+    let mut state = state::lock();
+    let mut functions = BTreeMap::new();
+    for kernel in kernels {
+        let name = kernel.name().to_owned();
+        let kernel = Arc::new(kernel);
+        functions.insert(name, state.functions.add(Function { context, kernel }));
+    }
+    module.set(state.modules.add(Module { context, functions }))
 }
 
-pub(crate) extern "C" fn cuModuleGetFunction(
+pub(crate) fn cuModuleGetFunction(
+    state: &mut State,
+    _: Current,
     function: Out<FunctionHandle>,
     module: ModuleHandle,
     name: In<c_char>,
-) -> i32 {
-    in_context("cuModuleGetFunction", |state, _| {
-        let module = state.modules.get(module).ok_or(Error::INVALID_HANDLE)?;
-        let found = module.functions.get(name.text()?);
-        function.set(*found.ok_or(Error::NOT_FOUND)?)
-    })
+) -> Result {
+    let module = state.modules.get(module).ok_or(Error::INVALID_HANDLE)?;
+    let found = module.functions.get(name.text()?);
+    function.set(*found.ok_or(Error::NOT_FOUND)?)
 }
 
 /// Modules have no global variables. UCX looks this function up to replace it.
-pub(crate) extern "C" fn cuModuleGetGlobal_v2(
+pub(crate) fn cuModuleGetGlobal_v2(
+    state: &mut State,
+    _: Current,
     _address: Out<u64>,
     _size: Out<usize>,
     module: ModuleHandle,
     _name: In<c_char>,
-) -> i32 {
-    in_context("cuModuleGetGlobal", |state, _| {
-        state.modules.get(module).ok_or(Error::INVALID_HANDLE)?;
-        Err(Error::NOT_FOUND)
-    })
+) -> Result {
+    state.modules.get(module).ok_or(Error::INVALID_HANDLE)?;
+    Err(Error::NOT_FOUND)
 }
 
 /// No CUlibrary can be loaded, so every handle is invalid. UCX looks this function up to replace it.
-pub(crate) extern "C" fn cuLibraryGetGlobal(
+pub(crate) fn cuLibraryGetGlobal(
     _address: Out<u64>,
     _size: Out<usize>,
     _library: usize,
     _name: In<c_char>,
-) -> i32 {
-    initialized("cuLibraryGetGlobal", || Err(Error::INVALID_HANDLE))
+) -> Result {
+    Err(Error::INVALID_HANDLE)
 }

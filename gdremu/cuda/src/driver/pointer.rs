@@ -2,7 +2,6 @@
 
 use gdremu_core::gpu::memory::{Access, Place};
 
-use super::entry::with_state;
 use super::state::{HostRange, Kind, State};
 use super::types::{HANDLE_POSIX_FD, P2pTokens};
 use super::{host, ipc, vmm};
@@ -141,59 +140,60 @@ fn access(state: &State, address: u64, place: &Place) -> u32 {
     vmm::access_flags(access) as u32
 }
 
-pub(crate) extern "C" fn cuPointerGetAttribute(data: Untyped, attribute: u32, address: u64) -> i32 {
-    with_state("cuPointerGetAttribute", |state| {
-        get(state, data, attribute, address)
-    })
+pub(crate) fn cuPointerGetAttribute(
+    state: &mut State,
+    data: Untyped,
+    attribute: u32,
+    address: u64,
+) -> Result {
+    get(state, data, attribute, address)
 }
 
 /// Attributes that the memory does not have, and all those of memory that CUDA does not know, read
 /// as 0.
-pub(crate) extern "C" fn cuPointerGetAttributes(
+pub(crate) fn cuPointerGetAttributes(
+    state: &mut State,
     count: u32,
     attributes: In<u32>,
     data: In<Untyped>,
     address: u64,
-) -> i32 {
-    with_state("cuPointerGetAttributes", |state| {
-        if count == 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        (0..count as usize).try_for_each(|index| {
-            let attribute = attributes.at(index)?;
-            let data = data.at(index)?;
-            get(state, data, attribute, address).or_else(|_| set_nothing(data, attribute))
-        })
+) -> Result {
+    if count == 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    (0..count as usize).try_for_each(|index| {
+        let attribute = attributes.at(index)?;
+        let data = data.at(index)?;
+        get(state, data, attribute, address).or_else(|_| set_nothing(data, attribute))
     })
 }
 
 /// An attribute of managed memory; the advice that it reports cannot be set here.
-pub(crate) extern "C" fn cuMemRangeGetAttribute(
+pub(crate) fn cuMemRangeGetAttribute(
+    state: &mut State,
     data: Untyped,
     size: usize,
     attribute: u32,
     address: u64,
     count: usize,
-) -> i32 {
-    with_state("cuMemRangeGetAttribute", |state| {
-        data.check()?;
-        let managed = host::find(state, address as usize)
-            .filter(|(_, range)| range.kind == Kind::Managed)
-            .filter(|(start, range)| count > 0 && count <= start + range.len - address as usize);
-        managed.ok_or(Error::INVALID_VALUE)?;
-        let numbers = size / size_of::<i32>();
-        match attribute {
-            // READ_MOSTLY, and the types of PREFERRED_LOCATION and LAST_PREFETCH_LOCATION
-            1 | 5 | 7 if size == 4 => data.of().set(0i32),
-            // PREFERRED_LOCATION, LAST_PREFETCH_LOCATION, and their ids
-            2 | 4 | 6 | 8 if size == 4 => data.of().set(NO_DEVICE),
-            // ACCESSED_BY: a list
-            3 if size > 0 && size.is_multiple_of(size_of::<i32>()) => {
-                data.of().set_all(std::iter::repeat_n(NO_DEVICE, numbers))
-            }
-            _ => Err(Error::INVALID_VALUE),
+) -> Result {
+    data.check()?;
+    let managed = host::find(state, address as usize)
+        .filter(|(_, range)| range.kind == Kind::Managed)
+        .filter(|(start, range)| count > 0 && count <= start + range.len - address as usize);
+    managed.ok_or(Error::INVALID_VALUE)?;
+    let numbers = size / size_of::<i32>();
+    match attribute {
+        // READ_MOSTLY, and the types of PREFERRED_LOCATION and LAST_PREFETCH_LOCATION
+        1 | 5 | 7 if size == 4 => data.of().set(0i32),
+        // PREFERRED_LOCATION, LAST_PREFETCH_LOCATION, and their ids
+        2 | 4 | 6 | 8 if size == 4 => data.of().set(NO_DEVICE),
+        // ACCESSED_BY: a list
+        3 if size > 0 && size.is_multiple_of(size_of::<i32>()) => {
+            data.of().set_all(std::iter::repeat_n(NO_DEVICE, numbers))
         }
-    })
+        _ => Err(Error::INVALID_VALUE),
+    }
 }
 
 /// Stores what an attribute is for memory that CUDA does not know.
@@ -208,27 +208,26 @@ fn set_nothing(data: Untyped, attribute: u32) -> Result {
 }
 
 /// SYNC_MEMOPS is all that can be set. Copies are synchronous anyway.
-pub(crate) extern "C" fn cuPointerSetAttribute(
+pub(crate) fn cuPointerSetAttribute(
+    state: &mut State,
     value: In<u32>,
     attribute: u32,
     address: u64,
-) -> i32 {
-    with_state("cuPointerSetAttribute", |state| {
-        let value = value.get()?;
-        if attribute != SYNC_MEMOPS {
-            return Err(Error::INVALID_VALUE);
-        }
-        match gpus::with(|gpu| gpu.memory().place(address)) {
-            Some(place) => {
-                if let Some(allocation) = state.allocations.get_mut(&place.base) {
-                    allocation.sync_memops = value != 0;
-                }
-            }
-            None => {
-                let range = host::find_mut(state, address as usize);
-                range.ok_or(Error::INVALID_VALUE)?.sync_memops = value != 0;
+) -> Result {
+    let value = value.get()?;
+    if attribute != SYNC_MEMOPS {
+        return Err(Error::INVALID_VALUE);
+    }
+    match gpus::with(|gpu| gpu.memory().place(address)) {
+        Some(place) => {
+            if let Some(allocation) = state.allocations.get_mut(&place.base) {
+                allocation.sync_memops = value != 0;
             }
         }
-        Ok(())
-    })
+        None => {
+            let range = host::find_mut(state, address as usize);
+            range.ok_or(Error::INVALID_VALUE)?.sync_memops = value != 0;
+        }
+    }
+    Ok(())
 }

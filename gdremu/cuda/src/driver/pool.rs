@@ -5,8 +5,7 @@
 
 use gdremu_core::gpu::memory::Access;
 
-use super::entry::{in_context, initialized, with_state};
-use super::state::{self, Allocation, Pool, PoolHandle, State, StreamHandle};
+use super::state::{self, Allocation, Current, Pool, PoolHandle, State, StreamHandle};
 use super::types::{ALLOCATION_PINNED, AccessDesc, Location, PoolProps};
 use super::work::{self, When};
 use super::{buffer, vmm};
@@ -46,152 +45,144 @@ fn current_pool(state: &mut State, gpu: usize) -> PoolHandle {
         .unwrap_or_else(|| default_pool(state, gpu))
 }
 
-pub(crate) extern "C" fn cuDeviceGetDefaultMemPool(pool: Out<PoolHandle>, device: i32) -> i32 {
-    with_state("cuDeviceGetDefaultMemPool", |state| {
-        let gpu = gpus::by_ordinal(device)?;
-        check_supported()?;
-        pool.set(default_pool(state, gpu))
-    })
+pub(crate) fn cuDeviceGetDefaultMemPool(
+    state: &mut State,
+    pool: Out<PoolHandle>,
+    device: i32,
+) -> Result {
+    let gpu = gpus::by_ordinal(device)?;
+    check_supported()?;
+    pool.set(default_pool(state, gpu))
 }
 
-pub(crate) extern "C" fn cuDeviceGetMemPool(pool: Out<PoolHandle>, device: i32) -> i32 {
-    with_state("cuDeviceGetMemPool", |state| {
-        let gpu = gpus::by_ordinal(device)?;
-        check_supported()?;
-        pool.set(current_pool(state, gpu))
-    })
+pub(crate) fn cuDeviceGetMemPool(state: &mut State, pool: Out<PoolHandle>, device: i32) -> Result {
+    let gpu = gpus::by_ordinal(device)?;
+    check_supported()?;
+    pool.set(current_pool(state, gpu))
 }
 
-pub(crate) extern "C" fn cuDeviceSetMemPool(device: i32, pool: PoolHandle) -> i32 {
-    with_state("cuDeviceSetMemPool", |state| {
-        let gpu = gpus::by_ordinal(device)?;
-        check_supported()?;
-        state
-            .pools
-            .get(pool)
-            .filter(|pool| pool.gpu == gpu)
-            .ok_or(Error::INVALID_VALUE)?;
-        state.current_pools.insert(gpu, pool);
-        Ok(())
-    })
+pub(crate) fn cuDeviceSetMemPool(state: &mut State, device: i32, pool: PoolHandle) -> Result {
+    let gpu = gpus::by_ordinal(device)?;
+    check_supported()?;
+    state
+        .pools
+        .get(pool)
+        .filter(|pool| pool.gpu == gpu)
+        .ok_or(Error::INVALID_VALUE)?;
+    state.current_pools.insert(gpu, pool);
+    Ok(())
 }
 
-pub(crate) extern "C" fn cuMemPoolCreate(pool: Out<PoolHandle>, props: In<PoolProps>) -> i32 {
-    with_state("cuMemPoolCreate", |state| {
-        pool.check()?;
-        check_supported()?;
-        let props = props.get()?;
-        if props.kind != ALLOCATION_PINNED || props.handle_types != 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        let gpu = vmm::gpu_at(props.location)?;
-        let rdma = gpus::config().cuda_version >= RDMA_POOLS && props.gpu_direct_rdma_capable != 0;
-        pool.set(state.pools.add(Pool::new(gpu, rdma)))
-    })
+pub(crate) fn cuMemPoolCreate(
+    state: &mut State,
+    pool: Out<PoolHandle>,
+    props: In<PoolProps>,
+) -> Result {
+    pool.check()?;
+    check_supported()?;
+    let props = props.get()?;
+    if props.kind != ALLOCATION_PINNED || props.handle_types != 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    let gpu = vmm::gpu_at(props.location)?;
+    let rdma = gpus::config().cuda_version >= RDMA_POOLS && props.gpu_direct_rdma_capable != 0;
+    pool.set(state.pools.add(Pool::new(gpu, rdma)))
 }
 
 /// Memory of the pool stays valid until it is freed.
-pub(crate) extern "C" fn cuMemPoolDestroy(pool: PoolHandle) -> i32 {
-    with_state("cuMemPoolDestroy", |state| {
-        if state.default_pools.values().any(|&default| default == pool) {
-            return Err(Error::INVALID_VALUE);
-        }
-        state.pools.remove(pool).ok_or(Error::INVALID_VALUE)?;
-        state.current_pools.retain(|_, current| *current != pool);
-        Ok(())
-    })
+pub(crate) fn cuMemPoolDestroy(state: &mut State, pool: PoolHandle) -> Result {
+    if state.default_pools.values().any(|&default| default == pool) {
+        return Err(Error::INVALID_VALUE);
+    }
+    state.pools.remove(pool).ok_or(Error::INVALID_VALUE)?;
+    state.current_pools.retain(|_, current| *current != pool);
+    Ok(())
 }
 
-pub(crate) extern "C" fn cuMemPoolTrimTo(pool: PoolHandle, _keep: usize) -> i32 {
-    with_state("cuMemPoolTrimTo", |state| {
-        state
-            .pools
-            .get(pool)
-            .map(|_| ())
-            .ok_or(Error::INVALID_VALUE)
-    })
+pub(crate) fn cuMemPoolTrimTo(state: &mut State, pool: PoolHandle, _keep: usize) -> Result {
+    state
+        .pools
+        .get(pool)
+        .map(|_| ())
+        .ok_or(Error::INVALID_VALUE)
 }
 
-pub(crate) extern "C" fn cuMemPoolGetAttribute(
+pub(crate) fn cuMemPoolGetAttribute(
+    state: &mut State,
     pool: PoolHandle,
     attribute: u32,
     value: Out<u8>,
-) -> i32 {
-    with_state("cuMemPoolGetAttribute", |state| {
-        let pool = state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
-        match attribute {
-            1..=3 => value.of().set(pool.reuse[attribute as usize - 1]),
-            4 => value.of().set(pool.release_threshold),
-            5 | 7 => value.of().set(pool.used), // Nothing is reserved beyond what is used.
-            6 | 8 => value.of().set(pool.used_high),
-            _ => Err(Error::INVALID_VALUE),
-        }
-    })
+) -> Result {
+    let pool = state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
+    match attribute {
+        1..=3 => value.of().set(pool.reuse[attribute as usize - 1]),
+        4 => value.of().set(pool.release_threshold),
+        5 | 7 => value.of().set(pool.used), // Nothing is reserved beyond what is used.
+        6 | 8 => value.of().set(pool.used_high),
+        _ => Err(Error::INVALID_VALUE),
+    }
 }
 
-pub(crate) extern "C" fn cuMemPoolSetAttribute(
+pub(crate) fn cuMemPoolSetAttribute(
+    state: &mut State,
     pool: PoolHandle,
     attribute: u32,
     value: In<u8>,
-) -> i32 {
-    with_state("cuMemPoolSetAttribute", |state| {
-        let pool = state.pools.get_mut(pool).ok_or(Error::INVALID_VALUE)?;
-        match attribute {
-            1..=3 => pool.reuse[attribute as usize - 1] = value.of().get()?,
-            4 => pool.release_threshold = value.of().get()?,
-            6 | 8 if value.of::<u64>().get()? == 0 => pool.used_high = pool.used,
-            _ => return Err(Error::INVALID_VALUE),
-        }
-        Ok(())
-    })
+) -> Result {
+    let pool = state.pools.get_mut(pool).ok_or(Error::INVALID_VALUE)?;
+    match attribute {
+        1..=3 => pool.reuse[attribute as usize - 1] = value.of().get()?,
+        4 => pool.release_threshold = value.of().get()?,
+        6 | 8 if value.of::<u64>().get()? == 0 => pool.used_high = pool.used,
+        _ => return Err(Error::INVALID_VALUE),
+    }
+    Ok(())
 }
 
 /// Every GPU reaches the memory of every other anyway.
-pub(crate) extern "C" fn cuMemPoolSetAccess(
+pub(crate) fn cuMemPoolSetAccess(
+    state: &mut State,
     pool: PoolHandle,
     wanted: In<AccessDesc>,
     count: usize,
-) -> i32 {
-    with_state("cuMemPoolSetAccess", |state| {
-        state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
-        (0..count).try_for_each(|index| vmm::gpu_at(wanted.at(index)?.location).map(|_| ()))
-    })
+) -> Result {
+    state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
+    (0..count).try_for_each(|index| vmm::gpu_at(wanted.at(index)?.location).map(|_| ()))
 }
 
-pub(crate) extern "C" fn cuMemPoolGetAccess(
+pub(crate) fn cuMemPoolGetAccess(
+    state: &mut State,
     flags: Out<u32>,
     pool: PoolHandle,
     location: In<Location>,
-) -> i32 {
-    with_state("cuMemPoolGetAccess", |state| {
-        state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
-        vmm::gpu_at(location.get()?)?;
-        flags.set(vmm::access_flags(Access::ReadWrite) as u32)
-    })
+) -> Result {
+    state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
+    vmm::gpu_at(location.get()?)?;
+    flags.set(vmm::access_flags(Access::ReadWrite) as u32)
 }
 
-pub(crate) extern "C" fn cuMemAllocAsync(
+pub(crate) fn cuMemAllocAsync(
+    state: &mut State,
+    current: Current,
     address: Out<u64>,
     size: usize,
     stream: StreamHandle,
-) -> i32 {
-    in_context("cuMemAllocAsync", |state, current| {
-        check_supported()?;
-        let pool = current_pool(state, current.gpu);
-        alloc(state, address, size, pool, stream)
-    })
+) -> Result {
+    check_supported()?;
+    let pool = current_pool(state, current.gpu);
+    alloc(state, address, size, pool, stream)
 }
 
-pub(crate) extern "C" fn cuMemAllocFromPoolAsync(
+pub(crate) fn cuMemAllocFromPoolAsync(
+    state: &mut State,
+    _: Current,
     address: Out<u64>,
     size: usize,
     pool: PoolHandle,
     stream: StreamHandle,
-) -> i32 {
-    in_context("cuMemAllocFromPoolAsync", |state, _| {
-        check_supported()?;
-        alloc(state, address, size, pool, stream)
-    })
+) -> Result {
+    check_supported()?;
+    alloc(state, address, size, pool, stream)
 }
 
 fn alloc(
@@ -218,17 +209,15 @@ fn alloc(
     address.set(va)
 }
 
-pub(crate) extern "C" fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> i32 {
-    initialized("cuMemFreeAsync", || {
-        let state = state::lock();
-        let current = state.current()?;
-        check_supported()?;
-        state.check_stream(stream)?;
-        if !state.allocations.contains_key(&address) {
-            return Err(Error::INVALID_VALUE);
-        }
-        work::submit(state, current, stream, When::InOrder, move || {
-            buffer::free(&mut state::lock(), address)
-        })
+pub(crate) fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> Result {
+    let state = state::lock();
+    let current = state.current()?;
+    check_supported()?;
+    state.check_stream(stream)?;
+    if !state.allocations.contains_key(&address) {
+        return Err(Error::INVALID_VALUE);
+    }
+    work::submit(state, current, stream, When::InOrder, move || {
+        buffer::free(&mut state::lock(), address)
     })
 }

@@ -3,82 +3,76 @@
 use std::sync::MutexGuard;
 
 use super::context;
-use super::entry::{initialized, with_state};
 use super::state::{self, CONTEXT_FLAGS, ContextHandle, State};
 use crate::args::Out;
 use crate::error::{Error, Result};
 use crate::gpus;
 
-pub(crate) extern "C" fn cuDevicePrimaryCtxRetain(handle: Out<ContextHandle>, device: i32) -> i32 {
-    with_state("cuDevicePrimaryCtxRetain", |state| {
-        handle.check()?;
-        let gpu = gpus::by_ordinal(device)?;
-        let mut primary = state.primaries.get(&gpu).copied().unwrap_or_default();
-        let context = match primary.context {
-            Some(context) => context,
-            None => context::create(state, gpu, primary.flags, primary.handle)?,
-        };
-        primary.context = Some(context);
-        primary.handle = Some(context);
-        primary.retained += 1;
-        state.primaries.insert(gpu, primary);
-        handle.set(context)
-    })
+pub(crate) fn cuDevicePrimaryCtxRetain(
+    state: &mut State,
+    handle: Out<ContextHandle>,
+    device: i32,
+) -> Result {
+    handle.check()?;
+    let gpu = gpus::by_ordinal(device)?;
+    let mut primary = state.primaries.get(&gpu).copied().unwrap_or_default();
+    let context = match primary.context {
+        Some(context) => context,
+        None => context::create(state, gpu, primary.flags, primary.handle)?,
+    };
+    primary.context = Some(context);
+    primary.handle = Some(context);
+    primary.retained += 1;
+    state.primaries.insert(gpu, primary);
+    handle.set(context)
 }
 
-pub(crate) extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> i32 {
-    initialized("cuDevicePrimaryCtxRelease", || {
-        let mut state = state::lock();
-        let gpu = gpus::by_ordinal(device)?;
-        let primary = state
-            .primaries
-            .get_mut(&gpu)
-            .filter(|primary| primary.retained > 0);
-        let primary = primary.ok_or(Error::INVALID_CONTEXT)?;
-        primary.retained -= 1;
-        if primary.retained == 0 {
-            destroy(state, gpu)
-        } else {
-            Ok(())
-        }
-    })
-}
-
-pub(crate) extern "C" fn cuDevicePrimaryCtxReset_v2(device: i32) -> i32 {
-    initialized("cuDevicePrimaryCtxReset", || {
-        destroy(state::lock(), gpus::by_ordinal(device)?)
-    })
-}
-
-pub(crate) extern "C" fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) -> i32 {
-    with_state("cuDevicePrimaryCtxSetFlags", |state| {
-        let gpu = gpus::by_ordinal(device)?;
-        if flags & !CONTEXT_FLAGS != 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        let primary = state.primaries.entry(gpu).or_default();
-        primary.flags = flags;
-        if let Some(context) = primary
-            .context
-            .and_then(|context| state.contexts.get_mut(context))
-        {
-            context.flags = flags;
-        }
+pub(crate) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
+    let mut state = state::lock();
+    let gpu = gpus::by_ordinal(device)?;
+    let primary = state
+        .primaries
+        .get_mut(&gpu)
+        .filter(|primary| primary.retained > 0);
+    let primary = primary.ok_or(Error::INVALID_CONTEXT)?;
+    primary.retained -= 1;
+    if primary.retained == 0 {
+        destroy(state, gpu)
+    } else {
         Ok(())
-    })
+    }
 }
 
-pub(crate) extern "C" fn cuDevicePrimaryCtxGetState(
+pub(crate) fn cuDevicePrimaryCtxReset_v2(device: i32) -> Result {
+    destroy(state::lock(), gpus::by_ordinal(device)?)
+}
+
+pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flags: u32) -> Result {
+    let gpu = gpus::by_ordinal(device)?;
+    if flags & !CONTEXT_FLAGS != 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    let primary = state.primaries.entry(gpu).or_default();
+    primary.flags = flags;
+    if let Some(context) = primary
+        .context
+        .and_then(|context| state.contexts.get_mut(context))
+    {
+        context.flags = flags;
+    }
+    Ok(())
+}
+
+pub(crate) fn cuDevicePrimaryCtxGetState(
+    state: &mut State,
     device: i32,
     flags: Out<u32>,
     active: Out<i32>,
-) -> i32 {
-    with_state("cuDevicePrimaryCtxGetState", |state| {
-        let gpu = gpus::by_ordinal(device)?;
-        let primary = state.primaries.get(&gpu).copied().unwrap_or_default();
-        flags.set(primary.flags)?;
-        active.set(i32::from(primary.context.is_some()))
-    })
+) -> Result {
+    let gpu = gpus::by_ordinal(device)?;
+    let primary = state.primaries.get(&gpu).copied().unwrap_or_default();
+    flags.set(primary.flags)?;
+    active.set(i32::from(primary.context.is_some()))
 }
 
 /// Ends a primary context with all that it owns; later uses of it return CONTEXT_IS_DESTROYED. It is as often retained as

@@ -3,8 +3,9 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
-use super::entry::without_init;
-use super::exported::ENTRIES;
+use gdremu_core::cuda::{self, Missing};
+
+use super::entry_points;
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::gpus;
@@ -23,14 +24,12 @@ const PRIVATE_TABLES: &str = "cuGetExportTable";
 
 /// The newest function of this name that CUDA `version` has.
 fn look_up(name: &str, version: u32) -> std::result::Result<*const c_void, u32> {
-    let named = || ENTRIES.iter().filter(|entry| entry.name == name);
-    let newest = named()
-        .filter(|entry| entry.since <= version)
-        .max_by_key(|entry| entry.since);
-    match newest {
-        Some(entry) => Ok((entry.address)()),
-        None if named().next().is_some() => Err(VERSION_NOT_SUFFICIENT),
-        None => {
+    match cuda::newest(name, version) {
+        Ok(function) => {
+            Ok(entry_points::address(function.symbol).expect("every function is exported"))
+        }
+        Err(Missing::Version) => Err(VERSION_NOT_SUFFICIENT),
+        Err(Missing::Name) => {
             if name == PRIVATE_TABLES {
                 eprintln!(
                     "gdremu: NVIDIA's CUDA runtime is linked into the program and will find no GPU: \
@@ -65,30 +64,26 @@ fn query(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u6
 }
 
 /// The form of CUDA 11.3, which does not report why a function is missing.
-pub(crate) extern "C" fn cuGetProcAddress(
+pub(crate) fn cuGetProcAddress(
     name: In<c_char>,
     function: Out<*const c_void>,
     version: i32,
     flags: u64,
-) -> i32 {
-    without_init("cuGetProcAddress", || {
-        match query(name, function, version, flags)? {
-            FOUND => Ok(()),
-            _ => Err(Error::NOT_FOUND),
-        }
-    })
+) -> Result {
+    match query(name, function, version, flags)? {
+        FOUND => Ok(()),
+        _ => Err(Error::NOT_FOUND),
+    }
 }
 
 /// Succeeds with NULL and a status where there is no such function.
-pub(crate) extern "C" fn cuGetProcAddress_v2(
+pub(crate) fn cuGetProcAddress_v2(
     name: In<c_char>,
     function: Out<*const c_void>,
     version: i32,
     flags: u64,
     status: Out<u32>,
-) -> i32 {
-    without_init("cuGetProcAddress", || {
-        status.set_if_wanted(query(name, function, version, flags)?);
-        Ok(())
-    })
+) -> Result {
+    status.set_if_wanted(query(name, function, version, flags)?);
+    Ok(())
 }

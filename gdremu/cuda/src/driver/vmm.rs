@@ -5,7 +5,6 @@ use std::ffi::c_void;
 use gdremu_core::gpu::memory::Access;
 use gdremu_core::gpu::physical::{BLOCK, ObjectId};
 
-use super::entry::initialized;
 use super::types::{
     ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location,
 };
@@ -36,152 +35,123 @@ fn without_flags(flags: u64) -> Result {
     }
 }
 
-pub(crate) extern "C" fn cuMemGetAllocationGranularity(
+pub(crate) fn cuMemGetAllocationGranularity(
     granularity: Out<usize>,
     prop: In<AllocationProp>,
     option: u32,
-) -> i32 {
-    initialized("cuMemGetAllocationGranularity", || {
-        check(&prop.get()?)?;
-        if option > 1 {
-            return Err(Error::INVALID_VALUE);
-        }
-        granularity.set(BLOCK as usize)
-    })
+) -> Result {
+    check(&prop.get()?)?;
+    if option > 1 {
+        return Err(Error::INVALID_VALUE);
+    }
+    granularity.set(BLOCK as usize)
 }
 
-pub(crate) extern "C" fn cuMemCreate(
+pub(crate) fn cuMemCreate(
     handle: Out<u64>,
     size: usize,
     prop: In<AllocationProp>,
     flags: u64,
-) -> i32 {
-    initialized("cuMemCreate", || {
-        handle.check()?;
-        without_flags(flags)?;
-        let prop = prop.get()?;
-        let gpu = check(&prop)?;
-        let rdma = prop.gpu_direct_rdma_capable != 0;
-        let exportable = prop.handle_types & HANDLE_POSIX_FD != 0;
-        let object = gpus::change(|memory| memory.create(gpu, size as u64, rdma, exportable))?;
-        handle.set(object.0)
-    })
+) -> Result {
+    handle.check()?;
+    without_flags(flags)?;
+    let prop = prop.get()?;
+    let gpu = check(&prop)?;
+    let rdma = prop.gpu_direct_rdma_capable != 0;
+    let exportable = prop.handle_types & HANDLE_POSIX_FD != 0;
+    let object = gpus::change(|memory| memory.create(gpu, size as u64, rdma, exportable))?;
+    handle.set(object.0)
 }
 
-pub(crate) extern "C" fn cuMemRelease(handle: u64) -> i32 {
-    initialized("cuMemRelease", || {
-        gpus::change(|memory| memory.release(ObjectId(handle)))
-    })
+pub(crate) fn cuMemRelease(handle: u64) -> Result {
+    gpus::change(|memory| memory.release(ObjectId(handle)))
 }
 
-pub(crate) extern "C" fn cuMemRetainAllocationHandle(
-    handle: Out<u64>,
-    address: *mut c_void,
-) -> i32 {
-    initialized("cuMemRetainAllocationHandle", || {
-        handle.check()?;
-        handle.set(gpus::change(|memory| memory.retain_at(address.addr() as u64))?.0)
-    })
+pub(crate) fn cuMemRetainAllocationHandle(handle: Out<u64>, address: *mut c_void) -> Result {
+    handle.check()?;
+    handle.set(gpus::change(|memory| memory.retain_at(address.addr() as u64))?.0)
 }
 
-pub(crate) extern "C" fn cuMemGetAllocationPropertiesFromHandle(
+pub(crate) fn cuMemGetAllocationPropertiesFromHandle(
     prop: Out<AllocationProp>,
     handle: u64,
-) -> i32 {
-    initialized("cuMemGetAllocationPropertiesFromHandle", || {
-        let (gpu, rdma, exportable) = gpus::with(|gpu| {
-            let object = gpu.memory().object(ObjectId(handle))?;
-            Ok::<_, Error>((object.gpu, object.rdma, object.exportable))
-        })?;
-        prop.set(AllocationProp {
-            kind: ALLOCATION_PINNED,
-            handle_types: if exportable { HANDLE_POSIX_FD } else { 0 },
-            location: Location {
-                kind: LOCATION_DEVICE,
-                id: gpu as i32,
-            },
-            gpu_direct_rdma_capable: u8::from(rdma),
-            ..AllocationProp::default()
-        })
+) -> Result {
+    let (gpu, rdma, exportable) = gpus::with(|gpu| {
+        let object = gpu.memory().object(ObjectId(handle))?;
+        Ok::<_, Error>((object.gpu, object.rdma, object.exportable))
+    })?;
+    prop.set(AllocationProp {
+        kind: ALLOCATION_PINNED,
+        handle_types: if exportable { HANDLE_POSIX_FD } else { 0 },
+        location: Location {
+            kind: LOCATION_DEVICE,
+            id: gpu as i32,
+        },
+        gpu_direct_rdma_capable: u8::from(rdma),
+        ..AllocationProp::default()
     })
 }
 
-pub(crate) extern "C" fn cuMemAddressReserve(
+pub(crate) fn cuMemAddressReserve(
     address: Out<u64>,
     size: usize,
     alignment: usize,
     hint: u64,
     flags: u64,
-) -> i32 {
-    initialized("cuMemAddressReserve", || {
-        address.check()?;
-        without_flags(flags)?;
-        address.set(gpus::change(|memory| {
-            memory.reserve(size as u64, alignment as u64, hint)
-        })?)
-    })
+) -> Result {
+    address.check()?;
+    without_flags(flags)?;
+    address.set(gpus::change(|memory| {
+        memory.reserve(size as u64, alignment as u64, hint)
+    })?)
 }
 
-pub(crate) extern "C" fn cuMemAddressFree(address: u64, size: usize) -> i32 {
-    initialized("cuMemAddressFree", || {
-        gpus::change(|memory| memory.unreserve(address, size as u64))
-    })
+pub(crate) fn cuMemAddressFree(address: u64, size: usize) -> Result {
+    gpus::change(|memory| memory.unreserve(address, size as u64))
 }
 
-pub(crate) extern "C" fn cuMemMap(
+pub(crate) fn cuMemMap(
     address: u64,
     size: usize,
     offset: usize,
     handle: u64,
     flags: u64,
-) -> i32 {
-    initialized("cuMemMap", || {
-        without_flags(flags)?;
-        gpus::change(|memory| memory.map(address, size as u64, offset as u64, ObjectId(handle)))
-    })
+) -> Result {
+    without_flags(flags)?;
+    gpus::change(|memory| memory.map(address, size as u64, offset as u64, ObjectId(handle)))
 }
 
-pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> i32 {
-    initialized("cuMemUnmap", || {
-        gpus::take_away(|memory| memory.unmap(address, size as u64))
-    })
+pub(crate) fn cuMemUnmap(address: u64, size: usize) -> Result {
+    gpus::take_away(|memory| memory.unmap(address, size as u64))
 }
 
-pub(crate) extern "C" fn cuMemSetAccess(
+pub(crate) fn cuMemSetAccess(
     address: u64,
     size: usize,
     wanted: In<AccessDesc>,
     count: usize,
-) -> i32 {
-    initialized("cuMemSetAccess", || {
-        if count == 0 {
-            return Err(Error::INVALID_VALUE);
-        }
-        (0..count).try_for_each(|index| {
-            let wanted = wanted.at(index)?;
-            let gpu = gpu_at(wanted.location)?;
-            let access = match wanted.flags {
-                0 => Access::None,
-                1 => Access::Read,
-                3 => Access::ReadWrite,
-                _ => return Err(Error::INVALID_VALUE),
-            };
-            gpus::change(|memory| memory.set_access(address, size as u64, gpu, access))
-        })
+) -> Result {
+    if count == 0 {
+        return Err(Error::INVALID_VALUE);
+    }
+    (0..count).try_for_each(|index| {
+        let wanted = wanted.at(index)?;
+        let gpu = gpu_at(wanted.location)?;
+        let access = match wanted.flags {
+            0 => Access::None,
+            1 => Access::Read,
+            3 => Access::ReadWrite,
+            _ => return Err(Error::INVALID_VALUE),
+        };
+        gpus::change(|memory| memory.set_access(address, size as u64, gpu, access))
     })
 }
 
-pub(crate) extern "C" fn cuMemGetAccess(
-    flags: Out<u64>,
-    location: In<Location>,
-    address: u64,
-) -> i32 {
-    initialized("cuMemGetAccess", || {
-        let of = gpu_at(location.get()?)?;
-        flags.set(access_flags(gpus::with(|gpu| {
-            gpu.memory().access(address, of)
-        })?))
-    })
+pub(crate) fn cuMemGetAccess(flags: Out<u64>, location: In<Location>, address: u64) -> Result {
+    let of = gpu_at(location.get()?)?;
+    flags.set(access_flags(gpus::with(|gpu| {
+        gpu.memory().access(address, of)
+    })?))
 }
 
 /// CUmemAccess_flags.

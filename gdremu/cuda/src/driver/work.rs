@@ -232,3 +232,19 @@ pub(crate) fn check_stream_and_context(
     state.check_stream(stream)?;
     check(state, context(state, current, stream))
 }
+
+/// Frees memory, after all work of the context that `owner` returns, or of all contexts. Requires no current context: a
+/// thread may free what another one allocated.
+pub(crate) fn freeing(
+    owner: impl FnOnce(&State) -> Result<Option<ContextHandle>>,
+    call: impl FnOnce(&mut State) -> Result,
+) -> Result {
+    let state = state::lock();
+    let work = match owner(&state)? {
+        Some(context) => all_of(&state, context),
+        None => all(&state),
+    };
+    let mut state = passed(state, &work);
+    state.check()?;
+    call(&mut state)
+}

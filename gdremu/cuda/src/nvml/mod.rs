@@ -4,6 +4,7 @@
 use std::ffi::{c_char, c_uchar};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use gdremu_core::cuda::name_of;
 use gdremu_core::gpu::pci;
 use gdremu_core::gpu::physical::GPU_BYTES;
 
@@ -52,7 +53,7 @@ fn gpu_of(device: Device) -> Result<usize> {
 static USERS: AtomicU32 = AtomicU32::new(0);
 
 /// Runs a function, unless `--fault` makes it fail.
-fn always(name: &str, body: impl FnOnce() -> Result) -> i32 {
+fn without_init(name: &str, body: impl FnOnce() -> Result) -> i32 {
     let fault = gpus::fault(name).map(|fault| Error(fault.0));
     fault
         .map_or_else(body, Err)
@@ -62,7 +63,7 @@ fn always(name: &str, body: impl FnOnce() -> Result) -> i32 {
 
 /// Runs a function that needs nvmlInit.
 fn initialized(name: &str, body: impl FnOnce() -> Result) -> i32 {
-    always(name, || {
+    without_init(name, || {
         if USERS.load(Ordering::SeqCst) == 0 {
             return Err(Error::UNINITIALIZED);
         }
@@ -92,29 +93,21 @@ fn field<const N: usize>(text: &str) -> [c_uchar; N] {
 
 // ---- The library ----
 
-pub(crate) extern "C" fn nvmlInit() -> i32 {
+fn nvmlInit_v2() -> Result {
     nvmlInitWithFlags(0)
 }
 
-pub(crate) extern "C" fn nvmlInit_v2() -> i32 {
-    nvmlInitWithFlags(0)
+fn nvmlInitWithFlags(_flags: u32) -> Result {
+    USERS.fetch_add(1, Ordering::SeqCst);
+    Ok(())
 }
 
-pub(crate) extern "C" fn nvmlInitWithFlags(_flags: u32) -> i32 {
-    always("nvmlInit", || {
-        USERS.fetch_add(1, Ordering::SeqCst);
-        Ok(())
-    })
+fn nvmlShutdown() -> Result {
+    USERS.fetch_sub(1, Ordering::SeqCst);
+    Ok(())
 }
 
-pub(crate) extern "C" fn nvmlShutdown() -> i32 {
-    initialized("nvmlShutdown", || {
-        USERS.fetch_sub(1, Ordering::SeqCst);
-        Ok(())
-    })
-}
-
-pub(crate) extern "C" fn nvmlErrorString(error: i32) -> *const c_char {
+extern "C" fn error_string(error: i32) -> *const c_char {
     match error {
         0 => c"Success",
         1 => c"Uninitialized",
@@ -154,99 +147,56 @@ fn driver_version() -> &'static str {
     old.unwrap_or(&DRIVERS[0]).1
 }
 
-pub(crate) extern "C" fn nvmlSystemGetDriverVersion(text: Out<c_char>, room: u32) -> i32 {
-    initialized("nvmlSystemGetDriverVersion", || {
-        set_text(text, driver_version(), room)
-    })
+fn nvmlSystemGetDriverVersion(text: Out<c_char>, room: u32) -> Result {
+    set_text(text, driver_version(), room)
 }
 
-pub(crate) extern "C" fn nvmlSystemGetNVMLVersion(text: Out<c_char>, room: u32) -> i32 {
-    initialized("nvmlSystemGetNVMLVersion", || {
-        let cuda = gpus::config().cuda_version / 1000;
-        set_text(text, &format!("{cuda}.{}", driver_version()), room)
-    })
+fn nvmlSystemGetNVMLVersion(text: Out<c_char>, room: u32) -> Result {
+    let cuda = gpus::config().cuda_version / 1000;
+    set_text(text, &format!("{cuda}.{}", driver_version()), room)
 }
 
-pub(crate) extern "C" fn nvmlSystemGetCudaDriverVersion(version: Out<i32>) -> i32 {
-    always("nvmlSystemGetCudaDriverVersion", || {
-        Ok(version.set(gpus::config().cuda_version as i32)?)
-    })
-}
-
-pub(crate) extern "C" fn nvmlSystemGetCudaDriverVersion_v2(version: Out<i32>) -> i32 {
-    nvmlSystemGetCudaDriverVersion(version)
+fn nvmlSystemGetCudaDriverVersion(version: Out<i32>) -> Result {
+    Ok(version.set(gpus::config().cuda_version as i32)?)
 }
 
 // ---- Which GPUs there are ----
 
-pub(crate) extern "C" fn nvmlDeviceGetCount(count: Out<u32>) -> i32 {
-    nvmlDeviceGetCount_v2(count)
+fn nvmlDeviceGetCount_v2(count: Out<u32>) -> Result {
+    Ok(count.set(gpus::count() as u32)?)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetCount_v2(count: Out<u32>) -> i32 {
-    initialized(
-        "nvmlDeviceGetCount",
-        || Ok(count.set(gpus::count() as u32)?),
-    )
+fn nvmlDeviceGetHandleByIndex_v2(index: u32, device: Out<Device>) -> Result {
+    let index = index as usize;
+    if index >= gpus::count() {
+        return Err(Error::INVALID_ARGUMENT);
+    }
+    Ok(device.set(handle(index))?)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetHandleByIndex(index: u32, device: Out<Device>) -> i32 {
-    nvmlDeviceGetHandleByIndex_v2(index, device)
+fn nvmlDeviceGetHandleByPciBusId_v2(address: In<c_char>, device: Out<Device>) -> Result {
+    device.check()?;
+    let gpu = device::at_pci_address(address.text()?)?;
+    Ok(device.set(handle(gpu.ok_or(Error::NOT_FOUND)?))?)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: u32, device: Out<Device>) -> i32 {
-    initialized("nvmlDeviceGetHandleByIndex", || {
-        let index = index as usize;
-        if index >= gpus::count() {
-            return Err(Error::INVALID_ARGUMENT);
-        }
-        Ok(device.set(handle(index))?)
-    })
+fn nvmlDeviceGetHandleByUUID(uuid: In<c_char>, device: Out<Device>) -> Result {
+    device.check()?;
+    let wanted = uuid.text()?;
+    let gpu = (0..gpus::count()).find(|&gpu| uuid_text(gpu) == wanted);
+    Ok(device.set(handle(gpu.ok_or(Error::NOT_FOUND)?))?)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetHandleByPciBusId(
-    address: In<c_char>,
-    device: Out<Device>,
-) -> i32 {
-    nvmlDeviceGetHandleByPciBusId_v2(address, device)
+fn nvmlDeviceGetIndex(gpu: usize, index: Out<u32>) -> Result {
+    Ok(index.set(gpu as u32)?)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(
-    address: In<c_char>,
-    device: Out<Device>,
-) -> i32 {
-    initialized("nvmlDeviceGetHandleByPciBusId", || {
-        device.check()?;
-        let gpu = device::at_pci_address(address.text()?)?;
-        Ok(device.set(handle(gpu.ok_or(Error::NOT_FOUND)?))?)
-    })
+fn nvmlDeviceGetMinorNumber(gpu: usize, minor: Out<u32>) -> Result {
+    Ok(minor.set(gpu as u32)?)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetHandleByUUID(uuid: In<c_char>, device: Out<Device>) -> i32 {
-    initialized("nvmlDeviceGetHandleByUUID", || {
-        device.check()?;
-        let wanted = uuid.text()?;
-        let gpu = (0..gpus::count()).find(|&gpu| uuid_text(gpu) == wanted);
-        Ok(device.set(handle(gpu.ok_or(Error::NOT_FOUND)?))?)
-    })
-}
-
-pub(crate) extern "C" fn nvmlDeviceGetIndex(device: Device, index: Out<u32>) -> i32 {
-    about("nvmlDeviceGetIndex", device, |gpu| {
-        Ok(index.set(gpu as u32)?)
-    })
-}
-
-pub(crate) extern "C" fn nvmlDeviceGetMinorNumber(device: Device, minor: Out<u32>) -> i32 {
-    about("nvmlDeviceGetMinorNumber", device, |gpu| {
-        Ok(minor.set(gpu as u32)?)
-    })
-}
-
-pub(crate) extern "C" fn nvmlDeviceGetName(device: Device, text: Out<c_char>, room: u32) -> i32 {
-    about("nvmlDeviceGetName", device, |_| {
-        set_text(text, device::NAME, room)
-    })
+fn nvmlDeviceGetName(_: usize, text: Out<c_char>, room: u32) -> Result {
+    set_text(text, device::NAME, room)
 }
 
 /// As nvidia-smi prints it.
@@ -267,45 +217,29 @@ fn uuid_text(gpu: usize) -> String {
     format!("GPU-{}", parts.join("-"))
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetUUID(device: Device, text: Out<c_char>, room: u32) -> i32 {
-    about("nvmlDeviceGetUUID", device, |gpu| {
-        set_text(text, &uuid_text(gpu), room)
-    })
+fn nvmlDeviceGetUUID(gpu: usize, text: Out<c_char>, room: u32) -> Result {
+    set_text(text, &uuid_text(gpu), room)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetCudaComputeCapability(
-    device: Device,
-    major: Out<i32>,
-    minor: Out<i32>,
-) -> i32 {
-    about("nvmlDeviceGetCudaComputeCapability", device, |gpu| {
-        major.set(attributes::value(
-            gpu,
-            attributes::COMPUTE_CAPABILITY_MAJOR,
-        )?)?;
-        Ok(minor.set(attributes::value(
-            gpu,
-            attributes::COMPUTE_CAPABILITY_MINOR,
-        )?)?)
-    })
+fn nvmlDeviceGetCudaComputeCapability(gpu: usize, major: Out<i32>, minor: Out<i32>) -> Result {
+    major.set(attributes::value(
+        gpu,
+        attributes::COMPUTE_CAPABILITY_MAJOR,
+    )?)?;
+    Ok(minor.set(attributes::value(
+        gpu,
+        attributes::COMPUTE_CAPABILITY_MINOR,
+    )?)?)
 }
 
 /// No GPU is divided.
-pub(crate) extern "C" fn nvmlDeviceGetMigMode(
-    device: Device,
-    current: Out<u32>,
-    pending: Out<u32>,
-) -> i32 {
-    about("nvmlDeviceGetMigMode", device, |_| {
-        current.set(0)?;
-        Ok(pending.set(0)?)
-    })
+fn nvmlDeviceGetMigMode(_: usize, current: Out<u32>, pending: Out<u32>) -> Result {
+    current.set(0)?;
+    Ok(pending.set(0)?)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: Device, count: Out<u32>) -> i32 {
-    about("nvmlDeviceGetMaxMigDeviceCount", device, |_| {
-        Ok(count.set(0)?)
-    })
+fn nvmlDeviceGetMaxMigDeviceCount(_: usize, count: Out<u32>) -> Result {
+    Ok(count.set(0)?)
 }
 
 // ---- Memory ----
@@ -315,19 +249,15 @@ pub(crate) extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: Device, count: O
 #[repr(C)]
 pub(crate) struct Memory([u64; 3]);
 
-pub(crate) extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, memory: Out<Memory>) -> i32 {
-    about("nvmlDeviceGetMemoryInfo", device, |gpu| {
-        let free = gpus::free_bytes(gpu);
-        Ok(memory.set(Memory([GPU_BYTES, free, GPU_BYTES - free]))?)
-    })
+fn nvmlDeviceGetMemoryInfo(gpu: usize, memory: Out<Memory>) -> Result {
+    let free = gpus::free_bytes(gpu);
+    Ok(memory.set(Memory([GPU_BYTES, free, GPU_BYTES - free]))?)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetBAR1MemoryInfo(device: Device, memory: Out<Memory>) -> i32 {
-    about("nvmlDeviceGetBAR1MemoryInfo", device, |gpu| {
-        let total = *gpus::config().bar1_size.of(gpu);
-        let used = gpus::with(|gpus| gpus.memory().pinned_bytes(gpu));
-        Ok(memory.set(Memory([total, total - used, used]))?)
-    })
+fn nvmlDeviceGetBAR1MemoryInfo(gpu: usize, memory: Out<Memory>) -> Result {
+    let total = *gpus::config().bar1_size.of(gpu);
+    let used = gpus::with(|gpus| gpus.memory().pinned_bytes(gpu));
+    Ok(memory.set(Memory([total, total - used, used]))?)
 }
 
 // ---- PCI, and what else links GPUs ----
@@ -347,104 +277,43 @@ pub(crate) struct PciInfo {
 
 const _: () = assert!(size_of::<PciInfo>() == 68);
 
-pub(crate) extern "C" fn nvmlDeviceGetPciInfo(device: Device, info: Out<PciInfo>) -> i32 {
-    nvmlDeviceGetPciInfo_v3(device, info)
-}
-
-pub(crate) extern "C" fn nvmlDeviceGetPciInfo_v2(device: Device, info: Out<PciInfo>) -> i32 {
-    nvmlDeviceGetPciInfo_v3(device, info)
-}
-
-pub(crate) extern "C" fn nvmlDeviceGetPciInfo_v3(device: Device, info: Out<PciInfo>) -> i32 {
-    about("nvmlDeviceGetPciInfo", device, |gpu| {
-        let address = pci::address(gpu);
-        Ok(info.set(PciInfo {
-            legacy_id: field(&address),
-            domain: (pci::bus(gpu) >> 8) as u32,
-            bus: (pci::bus(gpu) & 0xff) as u32,
-            device: 0,
-            device_id: pci::DEVICE << 16 | pci::VENDOR,
-            subsystem_id: pci::SUBSYSTEM << 16 | pci::VENDOR,
-            id: field(&format!("0000{address}")),
-        })?)
-    })
+fn nvmlDeviceGetPciInfo_v3(gpu: usize, info: Out<PciInfo>) -> Result {
+    let address = pci::address(gpu);
+    Ok(info.set(PciInfo {
+        legacy_id: field(&address),
+        domain: (pci::bus(gpu) >> 8) as u32,
+        bus: (pci::bus(gpu) & 0xff) as u32,
+        device: 0,
+        device_id: pci::DEVICE << 16 | pci::VENDOR,
+        subsystem_id: pci::SUBSYSTEM << 16 | pci::VENDOR,
+        id: field(&format!("0000{address}")),
+    })?)
 }
 
 /// The link that /sys shows, too: 16 lanes of generation 5.
-fn link(name: &str, device: Device, value: u32, to: Out<u32>) -> i32 {
-    about(name, device, |_| Ok(to.set(value)?))
+fn nvmlDeviceGetMaxPcieLinkGeneration(_: usize, to: Out<u32>) -> Result {
+    Ok(to.set(5)?)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(device: Device, to: Out<u32>) -> i32 {
-    link("nvmlDeviceGetMaxPcieLinkGeneration", device, 5, to)
+fn nvmlDeviceGetMaxPcieLinkWidth(_: usize, to: Out<u32>) -> Result {
+    Ok(to.set(16)?)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetCurrPcieLinkGeneration(device: Device, to: Out<u32>) -> i32 {
-    link("nvmlDeviceGetCurrPcieLinkGeneration", device, 5, to)
+/// There is no NVLink, whose functions have all the same answer.
+fn nvmlDeviceGetNvLinkState(_: usize) -> Result {
+    Err(Error::NOT_SUPPORTED)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(device: Device, to: Out<u32>) -> i32 {
-    link("nvmlDeviceGetMaxPcieLinkWidth", device, 16, to)
-}
-
-pub(crate) extern "C" fn nvmlDeviceGetCurrPcieLinkWidth(device: Device, to: Out<u32>) -> i32 {
-    link("nvmlDeviceGetCurrPcieLinkWidth", device, 16, to)
-}
-
-/// There is no NVLink.
-fn without_nvlink(name: &str, device: Device) -> i32 {
-    about(name, device, |_| Err(Error::NOT_SUPPORTED))
-}
-
-pub(crate) extern "C" fn nvmlDeviceGetNvLinkState(
-    device: Device,
-    _link: u32,
-    _active: Out<u32>,
-) -> i32 {
-    without_nvlink("nvmlDeviceGetNvLinkState", device)
-}
-
-pub(crate) extern "C" fn nvmlDeviceGetNvLinkCapability(
-    device: Device,
-    _link: u32,
-    _capability: u32,
-    _has: Out<u32>,
-) -> i32 {
-    without_nvlink("nvmlDeviceGetNvLinkCapability", device)
-}
-
-pub(crate) extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo(
-    device: Device,
-    _link: u32,
-    _info: Out<PciInfo>,
-) -> i32 {
-    without_nvlink("nvmlDeviceGetNvLinkRemotePciInfo", device)
-}
-
-pub(crate) extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
-    device: Device,
-    _link: u32,
-    _info: Out<PciInfo>,
-) -> i32 {
-    without_nvlink("nvmlDeviceGetNvLinkRemotePciInfo", device)
-}
-
-pub(crate) extern "C" fn nvmlDeviceGetP2PStatus(
-    device: Device,
-    peer: Device,
-    capability: u32,
-    status: Out<u32>,
-) -> i32 {
+fn nvmlDeviceGetP2PStatus(gpu: usize, peer: Device, capability: u32, status: Out<u32>) -> Result {
     const OK: u32 = 0;
     const NOT_SUPPORTED: u32 = 5;
-    about("nvmlDeviceGetP2PStatus", device, |gpu| {
-        let other = gpu_of(peer)? != gpu;
-        Ok(status.set(match capability {
-            0 | 1 | 4 if other => OK, // reads, writes, over PCIe
-            0..=4 => NOT_SUPPORTED,   // NVLink, atomics
-            _ => return Err(Error::INVALID_ARGUMENT),
-        })?)
-    })
+
+    let other = gpu_of(peer)? != gpu;
+    Ok(status.set(match capability {
+        0 | 1 | 4 if other => OK, // reads, writes, over PCIe
+        0..=4 => NOT_SUPPORTED,   // NVLink, atomics
+        _ => return Err(Error::INVALID_ARGUMENT),
+    })?)
 }
 
 /// The state of a fabric of several hosts: there is none.
@@ -460,27 +329,24 @@ pub(crate) struct FabricInfo {
     state: u8,
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetGpuFabricInfo(device: Device, info: Out<FabricInfo>) -> i32 {
-    about("nvmlDeviceGetGpuFabricInfo", device, |_| {
-        Ok(info.set(FabricInfo {
-            state: NO_FABRIC,
-            ..FabricInfo::default()
-        })?)
-    })
+fn nvmlDeviceGetGpuFabricInfo(_: usize, info: Out<FabricInfo>) -> Result {
+    Ok(info.set(FabricInfo {
+        state: NO_FABRIC,
+        ..FabricInfo::default()
+    })?)
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetGpuFabricInfoV(device: Device, info: Out<u32>) -> i32 {
+fn nvmlDeviceGetGpuFabricInfoV(_: usize, info: Out<u32>) -> Result {
     /// Version and size of the versions of nvmlGpuFabricInfoV_t that there are.
     const VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
-    about("nvmlDeviceGetGpuFabricInfoV", device, |_| {
-        let version = info.as_in().get()?;
-        if !VERSIONS.contains(&version) {
-            return Err(Error::ARGUMENT_VERSION_MISMATCH);
-        }
-        // Behind the version all is 0: NVML_SUCCESS, no clique, NO_FABRIC, nothing known of its health.
-        let words = (version & 0xff_ffff) as usize / size_of::<u32>();
-        Ok(info.set_all((0..words).map(|word| if word == 0 { version } else { 0 }))?)
-    })
+
+    let version = info.as_in().get()?;
+    if !VERSIONS.contains(&version) {
+        return Err(Error::ARGUMENT_VERSION_MISMATCH);
+    }
+    // Behind the version all is 0: NVML_SUCCESS, no clique, NO_FABRIC, nothing known of its health.
+    let words = (version & 0xff_ffff) as usize / size_of::<u32>();
+    Ok(info.set_all((0..words).map(|word| if word == 0 { version } else { 0 }))?)
 }
 
 /// nvmlFieldValue_t.
@@ -515,27 +381,86 @@ fn field_value(field: u32, scope: u32) -> Result<u32> {
     }
 }
 
-pub(crate) extern "C" fn nvmlDeviceGetFieldValues(
-    device: Device,
-    count: i32,
-    values: Out<FieldValue>,
-) -> i32 {
+fn nvmlDeviceGetFieldValues(_: usize, count: i32, values: Out<FieldValue>) -> Result {
     const UNSIGNED_INT: u32 = 1;
-    about("nvmlDeviceGetFieldValues", device, |_| {
-        let count = usize::try_from(count).map_err(|_| Error::INVALID_ARGUMENT)?;
-        let asked: Vec<FieldValue> = (0..count)
-            .map(|index| values.as_in().at(index))
-            .collect::<std::result::Result<_, _>>()?;
-        Ok(values.set_all(asked.into_iter().map(|asked| {
-            let value = field_value(asked.field, asked.scope);
-            FieldValue {
-                timestamp: 0,
-                latency: 0,
-                kind: UNSIGNED_INT,
-                status: value.err().map_or(0, |error| error.0),
-                value: value.unwrap_or(0).into(),
-                ..asked
-            }
-        }))?)
-    })
+
+    let count = usize::try_from(count).map_err(|_| Error::INVALID_ARGUMENT)?;
+    let asked: Vec<FieldValue> = (0..count)
+        .map(|index| values.as_in().at(index))
+        .collect::<std::result::Result<_, _>>()?;
+    Ok(values.set_all(asked.into_iter().map(|asked| {
+        let value = field_value(asked.field, asked.scope);
+        FieldValue {
+            timestamp: 0,
+            latency: 0,
+            kind: UNSIGNED_INT,
+            status: value.err().map_or(0, |error| error.0),
+            value: value.unwrap_or(0).into(),
+            ..asked
+        }
+    }))?)
 }
+
+// ---- What programs find ----
+
+/// Exports a function under a name. Those that are `about` a GPU take it first.
+macro_rules! entry_point {
+    (about $body:ident ($($argument:ident: $type:ty),*) $symbol:ident) => {
+        const _: () = {
+            extern "C" fn function(device: Device, $($argument: $type),*) -> i32 {
+                about(name_of(stringify!($symbol)), device, |gpu| self::$body(gpu, $($argument),*))
+            }
+            gdremu_preload::entry_point!($symbol = function);
+        };
+    };
+    ($entry:ident $body:ident ($($argument:ident: $type:ty),*) $symbol:ident) => {
+        const _: () = {
+            extern "C" fn function($($argument: $type),*) -> i32 {
+                $entry(name_of(stringify!($symbol)), || self::$body($($argument),*))
+            }
+            gdremu_preload::entry_point!($symbol = function);
+        };
+    };
+}
+
+/// Exports functions as libnvidia-ml does, some under several names: how each begins, and its body.
+macro_rules! entry_points {
+    ($($entry:ident fn $symbol:ident $arguments:tt $(, $also:ident)*;)*) => {$(
+        entry_point!($entry $symbol $arguments $symbol);
+        $(entry_point!($entry $symbol $arguments $also);)*
+    )*};
+}
+
+entry_points! {
+    without_init fn nvmlInitWithFlags(flags: u32);
+    without_init fn nvmlInit_v2(), nvmlInit;
+    initialized fn nvmlShutdown();
+    initialized fn nvmlSystemGetDriverVersion(text: Out<c_char>, room: u32);
+    initialized fn nvmlSystemGetNVMLVersion(text: Out<c_char>, room: u32);
+    without_init fn nvmlSystemGetCudaDriverVersion(version: Out<i32>), nvmlSystemGetCudaDriverVersion_v2;
+    initialized fn nvmlDeviceGetCount_v2(count: Out<u32>), nvmlDeviceGetCount;
+    initialized fn nvmlDeviceGetHandleByIndex_v2(index: u32, device: Out<Device>), nvmlDeviceGetHandleByIndex;
+    initialized fn nvmlDeviceGetHandleByPciBusId_v2(address: In<c_char>, device: Out<Device>),
+        nvmlDeviceGetHandleByPciBusId;
+    initialized fn nvmlDeviceGetHandleByUUID(uuid: In<c_char>, device: Out<Device>);
+    about fn nvmlDeviceGetIndex(index: Out<u32>);
+    about fn nvmlDeviceGetMinorNumber(minor: Out<u32>);
+    about fn nvmlDeviceGetName(text: Out<c_char>, room: u32);
+    about fn nvmlDeviceGetUUID(text: Out<c_char>, room: u32);
+    about fn nvmlDeviceGetCudaComputeCapability(major: Out<i32>, minor: Out<i32>);
+    about fn nvmlDeviceGetMigMode(current: Out<u32>, pending: Out<u32>);
+    about fn nvmlDeviceGetMaxMigDeviceCount(count: Out<u32>);
+    about fn nvmlDeviceGetMemoryInfo(memory: Out<Memory>);
+    about fn nvmlDeviceGetBAR1MemoryInfo(memory: Out<Memory>);
+    about fn nvmlDeviceGetPciInfo_v3(info: Out<PciInfo>), nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v2;
+    about fn nvmlDeviceGetMaxPcieLinkGeneration(to: Out<u32>), nvmlDeviceGetCurrPcieLinkGeneration;
+    about fn nvmlDeviceGetMaxPcieLinkWidth(to: Out<u32>), nvmlDeviceGetCurrPcieLinkWidth;
+    about fn nvmlDeviceGetNvLinkState(), nvmlDeviceGetNvLinkCapability, nvmlDeviceGetNvLinkRemotePciInfo,
+        nvmlDeviceGetNvLinkRemotePciInfo_v2;
+    about fn nvmlDeviceGetP2PStatus(peer: Device, capability: u32, status: Out<u32>);
+    about fn nvmlDeviceGetGpuFabricInfo(info: Out<FabricInfo>);
+    about fn nvmlDeviceGetGpuFabricInfoV(info: Out<u32>);
+    about fn nvmlDeviceGetFieldValues(count: i32, values: Out<FieldValue>);
+}
+
+gdremu_preload::entry_point!(nvmlErrorString = error_string);

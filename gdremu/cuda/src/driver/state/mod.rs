@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! mod (State, its lock, cuInit)
-//!   └─ context stream event pool module host_range   one kind of object each
+//!   └─ context stream capture event pool module host_range   one kind of object each
 //!        └─ queue     unfinished work of streams
 //!           handles   numbers for objects
 //! ```
 #![forbid(unsafe_code)]
 
+mod capture;
 mod context;
 mod event;
 mod handles;
@@ -23,11 +24,11 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::capture::Capture;
 use super::types::IpcHandle;
 use crate::error::{Error, Result};
 use handles::Handles;
 
+pub(crate) use capture::Capture;
 pub(crate) use context::{CONTEXT_FLAGS, Context, ContextHandle, Current, Primary, STACK};
 pub(crate) use event::{Event, EventHandle, Recorded};
 pub(crate) use host_range::{HostRange, Kind};

@@ -1,0 +1,96 @@
+//! How functions of the runtime begin: with the driver initialized, or in the context of the thread's GPU.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::errors;
+use crate::args::Out;
+use crate::driver::entry_points::exported::{
+    cuCtxGetDevice, cuCtxSetCurrent, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2,
+    cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxSetFlags_v2, cuInit,
+};
+use crate::error::{Error, Result};
+
+thread_local! {
+    static GPU: Cell<i32> = const { Cell::new(0) };
+}
+
+/// The primary contexts that the runtime has retained, by GPU.
+static RETAINED: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
+
+/// Turns a result of the driver into a Rust one.
+pub(crate) fn check(result: i32) -> Result {
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Error(result))
+    }
+}
+
+/// Runs a function that needs nothing; remembers its error.
+pub(crate) fn without_init(body: impl FnOnce() -> Result) -> i32 {
+    body().map_or_else(|error| errors::remember(error.0), |()| 0)
+}
+
+/// Runs a function that needs the driver.
+pub(crate) fn initialized(body: impl FnOnce() -> Result) -> i32 {
+    without_init(|| {
+        check(cuInit(0))?;
+        body()
+    })
+}
+
+/// Runs a function in the context of the thread's GPU, or in the one that the program has made current.
+pub(crate) fn in_context(body: impl FnOnce() -> Result) -> i32 {
+    initialized(|| {
+        let mut gpu = 0;
+        if cuCtxGetDevice(Out::to(&mut gpu)) != 0 {
+            use_gpu(GPU.get())?;
+        }
+        body()
+    })
+}
+
+/// The primary context of a GPU, retained.
+pub(crate) fn primary(gpu: i32) -> Result<usize> {
+    let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(context) = retained.get(&gpu) {
+        return Ok(*context);
+    }
+    let mut context = 0;
+    check(cuDevicePrimaryCtxRetain(Out::to(&mut context), gpu))?;
+    retained.insert(gpu, context);
+    Ok(context)
+}
+
+fn use_gpu(gpu: i32) -> Result {
+    check(cuCtxSetCurrent(primary(gpu)?))
+}
+
+fn forget(gpu: i32) {
+    let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
+    if retained.remove(&gpu).is_some() {
+        cuDevicePrimaryCtxRelease_v2(gpu);
+    }
+}
+
+pub(crate) fn cudaSetDevice(gpu: i32) -> Result {
+    use_gpu(gpu)?;
+    GPU.set(gpu);
+    Ok(())
+}
+
+pub(crate) fn cudaSetDeviceFlags(flags: u32) -> Result {
+    check(cuDevicePrimaryCtxSetFlags_v2(GPU.get(), flags))
+}
+
+pub(crate) fn cudaGetDevice(gpu: Out<i32>) -> Result {
+    gpu.set(GPU.get())
+}
+
+pub(crate) fn cudaDeviceReset() -> Result {
+    let result = check(cuDevicePrimaryCtxReset_v2(GPU.get()));
+    forget(GPU.get());
+    result
+}

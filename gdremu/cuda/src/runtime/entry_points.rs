@@ -1,0 +1,178 @@
+//! The functions of the runtime, as libcudart exports them, and how each begins.
+//!
+//! ```text
+//! in_context fn cudaFree(address: u64) => cuMemFree_v2(address);   calls the driver
+//! in_context fn cudaMemcpy(…), cudaMemcpy_ptds in memory;          has a body of its own, and another name
+//! ```
+//!
+//! Names that end in `_ptsz` and `_ptds` are of programs in which each thread has a default stream: here all threads
+//! have the same, which waits for more.
+
+use std::ffi::{c_char, c_void};
+
+use super::{entry, kernels, memory, properties};
+use crate::args::{In, Out, Untyped};
+use crate::driver::entry_points::exported::*;
+use crate::driver::types::{IpcHandle, PoolProps};
+use crate::gpus;
+use memory::PointerAttributes;
+
+macro_rules! entry_point {
+    ($entry:ident ($($argument:ident: $type:ty),*) [$body:expr] $($symbol:ident)*) => {
+        const _: () = {
+            extern "C" fn function($($argument: $type),*) -> i32 {
+                entry::$entry(|| $body)
+            }
+            $(gdremu_preload::entry_point!($symbol = function);)*
+        };
+    };
+    ($entry:ident ($($argument:ident: $type:ty),*) [in $module:ident $body:ident] $($symbol:ident)*) => {
+        entry_point!($entry ($($argument: $type),*) [$module::$body($($argument),*)] $($symbol)*);
+    };
+    ($entry:ident $arguments:tt [=> $driver:ident $passed:tt] $($symbol:ident)*) => {
+        entry_point!($entry $arguments [entry::check($driver $passed)] $($symbol)*);
+    };
+}
+
+macro_rules! entry_points {
+    ($(
+        $entry:ident fn $symbol:ident $arguments:tt $(, $also:ident)* $(in $module:ident)? $(=> $driver:ident $passed:tt)?;
+    )*) => {
+        $(entry_point!($entry $arguments [$(in $module $symbol)? $(=> $driver $passed)?] $symbol $($also)*);)*
+    };
+}
+
+entry_points! {
+    without_init fn cudaDriverGetVersion(version: Out<i32>) => cuDriverGetVersion(version);
+    without_init fn cudaRuntimeGetVersion(version: Out<i32>) => cuDriverGetVersion(version);
+    initialized fn cudaGetDriverEntryPoint(name: In<c_char>, function: Out<*const c_void>, flags: u64, status: Out<u32>),
+        cudaGetDriverEntryPoint_ptsz
+        => cuGetProcAddress_v2(name, function, gpus::config().cuda_version as i32, flags, status);
+    initialized fn cudaGetDriverEntryPointByVersion(name: In<c_char>, function: Out<*const c_void>, version: u32,
+        flags: u64, status: Out<u32>), cudaGetDriverEntryPointByVersion_ptsz
+        => cuGetProcAddress_v2(name, function, version as i32, flags, status);
+
+    without_init fn cudaGetDeviceCount(count: Out<i32>) in properties;
+    initialized fn cudaSetDevice(gpu: i32) in entry;
+    initialized fn cudaGetDevice(gpu: Out<i32>) in entry;
+    initialized fn cudaGetDeviceProperties(to: Out<u8>, gpu: i32) in properties;
+    initialized fn cudaGetDeviceProperties_v2(to: Out<u8>, gpu: i32) in properties;
+    initialized fn cudaDeviceGetAttribute(value: Out<i32>, attribute: i32, gpu: i32)
+        => cuDeviceGetAttribute(value, attribute, gpu);
+    initialized fn cudaDeviceGetPCIBusId(text: Out<c_char>, len: i32, gpu: i32) => cuDeviceGetPCIBusId(text, len, gpu);
+    initialized fn cudaDeviceGetByPCIBusId(gpu: Out<i32>, text: In<c_char>) => cuDeviceGetByPCIBusId(gpu, text);
+    initialized fn cudaDeviceCanAccessPeer(can: Out<i32>, gpu: i32, peer: i32) => cuDeviceCanAccessPeer(can, gpu, peer);
+    initialized fn cudaDeviceGetP2PAttribute(value: Out<i32>, attribute: i32, from: i32, to: i32)
+        => cuDeviceGetP2PAttribute(value, attribute, from, to);
+    in_context fn cudaDeviceEnablePeerAccess(peer: i32, flags: u32) => cuCtxEnablePeerAccess(entry::primary(peer)?, flags);
+    in_context fn cudaDeviceDisablePeerAccess(peer: i32) => cuCtxDisablePeerAccess(entry::primary(peer)?);
+    in_context fn cudaDeviceGetStreamPriorityRange(least: Out<i32>, most: Out<i32>)
+        => cuCtxGetStreamPriorityRange(least, most);
+    in_context fn cudaDeviceFlushGPUDirectRDMAWrites(target: u32, scope: u32)
+        => cuFlushGPUDirectRDMAWrites(target, scope);
+    in_context fn cudaDeviceSynchronize() => cuCtxSynchronize();
+    initialized fn cudaDeviceReset() in entry;
+    initialized fn cudaSetDeviceFlags(flags: u32) in entry;
+    in_context fn cudaGetDeviceFlags(flags: Out<u32>) => cuCtxGetFlags(flags);
+
+    in_context fn cudaMalloc(address: Out<u64>, size: usize) in memory;
+    in_context fn cudaMallocPitch(address: Out<u64>, pitch: Out<usize>, width: usize, height: usize)
+        => cuMemAllocPitch_v2(address, pitch, width, height, 4);
+    in_context fn cudaMallocManaged(address: Out<u64>, size: usize, flags: u32)
+        => cuMemAllocManaged(address, size, flags);
+    in_context fn cudaMallocAsync(address: Out<u64>, size: usize, stream: usize), cudaMallocAsync_ptsz
+        => cuMemAllocAsync(address, size, stream);
+    in_context fn cudaMallocFromPoolAsync(address: Out<u64>, size: usize, pool: usize, stream: usize),
+        cudaMallocFromPoolAsync_ptsz => cuMemAllocFromPoolAsync(address, size, pool, stream);
+    in_context fn cudaFree(address: u64) => cuMemFree_v2(address);
+    in_context fn cudaFreeAsync(address: u64, stream: usize), cudaFreeAsync_ptsz => cuMemFreeAsync(address, stream);
+    in_context fn cudaHostAlloc(address: Out<usize>, size: usize, flags: u32) => cuMemHostAlloc(address, size, flags);
+    in_context fn cudaMallocHost(address: Out<usize>, size: usize) => cuMemHostAlloc(address, size, 0);
+    in_context fn cudaFreeHost(address: usize) => cuMemFreeHost(address);
+    in_context fn cudaHostRegister(address: usize, size: usize, flags: u32) => cuMemHostRegister_v2(address, size, flags);
+    in_context fn cudaHostUnregister(address: usize) => cuMemHostUnregister(address);
+    in_context fn cudaHostGetDevicePointer(device: Out<u64>, address: usize, flags: u32)
+        => cuMemHostGetDevicePointer_v2(device, address, flags);
+    in_context fn cudaHostGetFlags(flags: Out<u32>, address: usize) => cuMemHostGetFlags(flags, address);
+    in_context fn cudaMemGetInfo(free: Out<usize>, total: Out<usize>) => cuMemGetInfo_v2(free, total);
+    in_context fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32), cudaMemcpy_ptds in memory;
+    in_context fn cudaMemcpyAsync(to: u64, from: u64, size: usize, kind: u32, stream: usize), cudaMemcpyAsync_ptsz
+        in memory;
+    in_context fn cudaMemcpyPeer(to: u64, to_gpu: i32, from: u64, from_gpu: i32, size: usize)
+        => cuMemcpyPeer(to, entry::primary(to_gpu)?, from, entry::primary(from_gpu)?, size);
+    in_context fn cudaMemcpyPeerAsync(to: u64, to_gpu: i32, from: u64, from_gpu: i32, size: usize, stream: usize)
+        => cuMemcpyPeerAsync(to, entry::primary(to_gpu)?, from, entry::primary(from_gpu)?, size, stream);
+    in_context fn cudaMemset(address: u64, value: i32, size: usize), cudaMemset_ptds
+        => cuMemsetD8_v2(address, value as u8, size);
+    in_context fn cudaMemsetAsync(address: u64, value: i32, size: usize, stream: usize), cudaMemsetAsync_ptsz
+        => cuMemsetD8Async(address, value as u8, size, stream);
+    in_context fn cudaPointerGetAttributes(to: Out<PointerAttributes>, address: u64) in memory;
+    in_context fn cudaIpcGetMemHandle(handle: Out<IpcHandle>, address: u64) => cuIpcGetMemHandle(handle, address);
+    in_context fn cudaIpcOpenMemHandle(address: Out<u64>, handle: IpcHandle, flags: u32)
+        => cuIpcOpenMemHandle_v2(address, handle, flags);
+    in_context fn cudaIpcCloseMemHandle(address: u64) => cuIpcCloseMemHandle(address);
+    initialized fn cudaDeviceGetDefaultMemPool(pool: Out<usize>, gpu: i32) => cuDeviceGetDefaultMemPool(pool, gpu);
+    initialized fn cudaDeviceGetMemPool(pool: Out<usize>, gpu: i32) => cuDeviceGetMemPool(pool, gpu);
+    initialized fn cudaDeviceSetMemPool(gpu: i32, pool: usize) => cuDeviceSetMemPool(gpu, pool);
+    initialized fn cudaMemPoolCreate(pool: Out<usize>, props: In<PoolProps>) => cuMemPoolCreate(pool, props);
+    initialized fn cudaMemPoolDestroy(pool: usize) => cuMemPoolDestroy(pool);
+    initialized fn cudaMemPoolTrimTo(pool: usize, keep: usize) => cuMemPoolTrimTo(pool, keep);
+    initialized fn cudaMemPoolGetAttribute(pool: usize, attribute: u32, value: Untyped)
+        => cuMemPoolGetAttribute(pool, attribute, value);
+    initialized fn cudaMemPoolSetAttribute(pool: usize, attribute: u32, value: In<u8>)
+        => cuMemPoolSetAttribute(pool, attribute, value);
+
+    in_context fn cudaStreamCreate(stream: Out<usize>) => cuStreamCreate(stream, 0);
+    in_context fn cudaStreamCreateWithFlags(stream: Out<usize>, flags: u32) => cuStreamCreate(stream, flags);
+    in_context fn cudaStreamCreateWithPriority(stream: Out<usize>, flags: u32, priority: i32)
+        => cuStreamCreateWithPriority(stream, flags, priority);
+    in_context fn cudaStreamDestroy(stream: usize) => cuStreamDestroy_v2(stream);
+    in_context fn cudaStreamSynchronize(stream: usize), cudaStreamSynchronize_ptsz => cuStreamSynchronize(stream);
+    in_context fn cudaStreamQuery(stream: usize), cudaStreamQuery_ptsz => cuStreamQuery(stream);
+    in_context fn cudaStreamWaitEvent(stream: usize, event: usize, flags: u32), cudaStreamWaitEvent_ptsz
+        => cuStreamWaitEvent(stream, event, flags);
+    in_context fn cudaStreamGetFlags(stream: usize, flags: Out<u32>), cudaStreamGetFlags_ptsz
+        => cuStreamGetFlags(stream, flags);
+    in_context fn cudaStreamGetPriority(stream: usize, priority: Out<i32>), cudaStreamGetPriority_ptsz
+        => cuStreamGetPriority(stream, priority);
+    in_context fn cudaStreamAddCallback(stream: usize, function: Option<extern "C" fn(usize, i32, usize)>, data: usize,
+        flags: u32), cudaStreamAddCallback_ptsz => cuStreamAddCallback(stream, function, data, flags);
+    in_context fn cudaLaunchHostFunc(stream: usize, function: Option<extern "C" fn(usize)>, data: usize),
+        cudaLaunchHostFunc_ptsz => cuLaunchHostFunc(stream, function, data);
+    in_context fn cudaStreamBeginCapture(stream: usize, mode: u32), cudaStreamBeginCapture_ptsz
+        => cuStreamBeginCapture_v2(stream, mode);
+    in_context fn cudaStreamEndCapture(stream: usize, graph: Out<usize>), cudaStreamEndCapture_ptsz
+        => cuStreamEndCapture(stream, graph);
+    in_context fn cudaStreamIsCapturing(stream: usize, status: Out<u32>), cudaStreamIsCapturing_ptsz
+        => cuStreamIsCapturing(stream, status);
+    without_init fn cudaThreadExchangeStreamCaptureMode(mode: Out<u32>) => cuThreadExchangeStreamCaptureMode(mode);
+    in_context fn cudaEventCreate(event: Out<usize>) => cuEventCreate(event, 0);
+    in_context fn cudaEventCreateWithFlags(event: Out<usize>, flags: u32) => cuEventCreate(event, flags);
+    in_context fn cudaEventDestroy(event: usize) => cuEventDestroy_v2(event);
+    in_context fn cudaEventRecord(event: usize, stream: usize), cudaEventRecord_ptsz => cuEventRecord(event, stream);
+    in_context fn cudaEventRecordWithFlags(event: usize, stream: usize, flags: u32), cudaEventRecordWithFlags_ptsz
+        => cuEventRecordWithFlags(event, stream, flags);
+    in_context fn cudaEventQuery(event: usize) => cuEventQuery(event);
+    in_context fn cudaEventSynchronize(event: usize) => cuEventSynchronize(event);
+    in_context fn cudaProfilerStart() => cuProfilerStart();
+    in_context fn cudaProfilerStop() => cuProfilerStop();
+    in_context fn cudaGetSymbolAddress(address: Out<u64>, symbol: usize) in kernels;
+    in_context fn cudaGetSymbolSize(size: Out<usize>, symbol: usize) in kernels;
+    in_context fn cudaEventElapsedTime(time: Out<f32>, start: usize, end: usize) => cuEventElapsedTime(time, start, end);
+}
+
+gdremu_preload::export! {
+    properties::cudaCreateChannelDesc;
+    kernels::__cudaPopCallConfiguration;
+    kernels::__cudaPushCallConfiguration;
+    kernels::__cudaRegisterFatBinary;
+    kernels::__cudaRegisterFatBinaryEnd;
+    kernels::__cudaRegisterFunction;
+    kernels::__cudaRegisterVar;
+    kernels::__cudaUnregisterFatBinary;
+    kernels::cudaLaunchKernel;
+    errors::cudaGetErrorName;
+    errors::cudaGetErrorString;
+    errors::cudaGetLastError;
+    errors::cudaPeekAtLastError;
+}

@@ -1,0 +1,75 @@
+//! Errors of the runtime: those of the driver and a few more, the last of each thread, and their names.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char};
+use std::ptr;
+
+use crate::args::Out;
+use crate::driver::entry_points::exported::cuGetErrorString;
+use crate::error::Error;
+
+/// cudaError_t values that no function of the driver API returns; all others are CUresults.
+pub(crate) const INVALID_SYMBOL: Error = Error(13);
+pub(crate) const INVALID_COPY_DIRECTION: Error = Error(21);
+
+thread_local! {
+    static LAST: Cell<i32> = const { Cell::new(0) };
+}
+
+/// Makes an error the last one of this thread.
+pub(crate) fn remember(error: i32) -> i32 {
+    LAST.set(error);
+    error
+}
+
+pub(crate) extern "C" fn cudaGetLastError() -> i32 {
+    LAST.replace(0)
+}
+
+pub(crate) extern "C" fn cudaPeekAtLastError() -> i32 {
+    LAST.get()
+}
+
+const NAMES: &[(i32, &CStr)] = &[
+    (0, c"cudaSuccess"),
+    (1, c"cudaErrorInvalidValue"),
+    (2, c"cudaErrorMemoryAllocation"),
+    (3, c"cudaErrorInitializationError"),
+    (13, c"cudaErrorInvalidSymbol"),
+    (21, c"cudaErrorInvalidMemcpyDirection"),
+    (100, c"cudaErrorNoDevice"),
+    (101, c"cudaErrorInvalidDevice"),
+    (201, c"cudaErrorDeviceUninitialized"),
+    (205, c"cudaErrorMapBufferObjectFailed"),
+    (209, c"cudaErrorNoKernelImageForDevice"),
+    (217, c"cudaErrorPeerAccessUnsupported"),
+    (400, c"cudaErrorInvalidResourceHandle"),
+    (500, c"cudaErrorSymbolNotFound"),
+    (600, c"cudaErrorNotReady"),
+    (700, c"cudaErrorIllegalAddress"),
+    (704, c"cudaErrorPeerAccessAlreadyEnabled"),
+    (705, c"cudaErrorPeerAccessNotEnabled"),
+    (709, c"cudaErrorContextIsDestroyed"),
+    (712, c"cudaErrorHostMemoryAlreadyRegistered"),
+    (713, c"cudaErrorHostMemoryNotRegistered"),
+    (719, c"cudaErrorLaunchFailure"),
+    (801, c"cudaErrorNotSupported"),
+    (999, c"cudaErrorUnknown"),
+];
+
+pub(crate) extern "C" fn cudaGetErrorName(error: i32) -> *const c_char {
+    let found = NAMES.iter().find(|(number, _)| *number == error);
+    found
+        .map_or(c"unrecognized error code", |(_, name)| name)
+        .as_ptr()
+}
+
+pub(crate) extern "C" fn cudaGetErrorString(error: i32) -> *const c_char {
+    let mut text = ptr::null();
+    match Error(error) {
+        INVALID_SYMBOL => c"invalid device symbol".as_ptr(),
+        INVALID_COPY_DIRECTION => c"invalid copy direction for memcpy".as_ptr(),
+        _ if cuGetErrorString(error, Out::to(&mut text)) == 0 => text,
+        _ => c"unrecognized error code".as_ptr(),
+    }
+}
