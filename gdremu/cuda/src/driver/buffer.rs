@@ -12,7 +12,7 @@ use crate::gpus;
 /// Rows of pitched memory start at multiples of this.
 const PITCH: usize = 512;
 
-pub(crate) fn cuMemGetInfo_v2(
+pub(super) fn cuMemGetInfo_v2(
     _: &mut State,
     current: Current,
     free: Out<usize>,
@@ -22,7 +22,7 @@ pub(crate) fn cuMemGetInfo_v2(
     total.set(GPU_BYTES as usize)
 }
 
-pub(crate) fn cuMemAlloc_v2(
+pub(super) fn cuMemAlloc_v2(
     state: &mut State,
     current: Current,
     address: Out<u64>,
@@ -32,7 +32,7 @@ pub(crate) fn cuMemAlloc_v2(
     address.set(alloc(state, current, size)?)
 }
 
-pub(crate) fn cuMemAllocPitch_v2(
+pub(super) fn cuMemAllocPitch_v2(
     state: &mut State,
     current: Current,
     address: Out<u64>,
@@ -65,7 +65,7 @@ fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
     Ok(address)
 }
 
-pub(crate) fn cuMemFree_v2(address: u64) -> Result {
+pub(super) fn cuMemFree_v2(address: u64) -> Result {
     if address == 0 {
         return Ok(());
     }
@@ -86,7 +86,7 @@ pub(crate) fn cuMemFree_v2(address: u64) -> Result {
 ///
 /// # Errors
 /// INVALID_VALUE if none starts there.
-pub(crate) fn free(state: &mut State, address: u64) -> Result {
+pub(super) fn free(state: &mut State, address: u64) -> Result {
     let len = gpus::with(|gpu| gpu.memory().place(address)).map_or(0, |place| place.len);
     gpus::take_away(|memory| memory.free(address))?;
     if let Some(pool) = state
@@ -100,7 +100,7 @@ pub(crate) fn free(state: &mut State, address: u64) -> Result {
 }
 
 /// Frees the buffers of a context that ends.
-pub(crate) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
+pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
     let owned = |(&address, allocation): (&u64, &Allocation)| {
         (allocation.context == Some(context)).then_some(address)
     };
@@ -110,7 +110,7 @@ pub(crate) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
         .try_for_each(|address| free(state, address))
 }
 
-pub(crate) fn cuMemGetAddressRange_v2(
+pub(super) fn cuMemGetAddressRange_v2(
     state: &mut State,
     _: Current,
     base: Out<u64>,

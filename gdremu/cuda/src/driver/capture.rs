@@ -50,7 +50,7 @@ thread_local! {
 ///
 /// # Errors
 /// STREAM_CAPTURE_UNSUPPORTED.
-pub(crate) fn check_call(name: &str) -> Result {
+pub(super) fn check_call(name: &str) -> Result {
     if CAPTURING.load(Ordering::SeqCst) == 0 || !UNSAFE.contains(&name) {
         return Ok(());
     }
@@ -72,7 +72,7 @@ pub(crate) fn check_call(name: &str) -> Result {
 ///
 /// # Errors
 /// STREAM_CAPTURE_UNSUPPORTED.
-pub(crate) fn check_stream(state: &mut State, stream: StreamHandle) -> Result {
+pub(super) fn check_stream(state: &mut State, stream: StreamHandle) -> Result {
     match state.captures.get_mut(&stream) {
         None => Ok(()),
         Some(capture) => {
@@ -82,7 +82,7 @@ pub(crate) fn check_stream(state: &mut State, stream: StreamHandle) -> Result {
     }
 }
 
-pub(crate) fn cuStreamBeginCapture_v2(
+pub(super) fn cuStreamBeginCapture_v2(
     state: &mut State,
     _: Current,
     stream: StreamHandle,
@@ -111,13 +111,13 @@ pub(crate) fn cuStreamBeginCapture_v2(
 }
 
 /// Ends the capture of a stream that is destroyed.
-pub(crate) fn forget(state: &mut State, stream: StreamHandle) {
+pub(super) fn forget(state: &mut State, stream: StreamHandle) {
     state.captures.remove(&stream);
     CAPTURING.store(state.captures.len(), Ordering::SeqCst);
 }
 
 /// The graph is empty.
-pub(crate) fn cuStreamEndCapture(
+pub(super) fn cuStreamEndCapture(
     state: &mut State,
     _: Current,
     stream: StreamHandle,
@@ -137,11 +137,11 @@ pub(crate) fn cuStreamEndCapture(
     graph.set(state.graphs.add(()))
 }
 
-pub(crate) fn cuGraphDestroy(state: &mut State, graph: usize) -> Result {
+pub(super) fn cuGraphDestroy(state: &mut State, graph: usize) -> Result {
     state.graphs.remove(graph).ok_or(Error::INVALID_VALUE)
 }
 
-pub(crate) fn cuStreamIsCapturing(
+pub(super) fn cuStreamIsCapturing(
     state: &mut State,
     _: Current,
     stream: StreamHandle,
@@ -156,7 +156,7 @@ pub(crate) fn cuStreamIsCapturing(
 }
 
 /// Sets the calling thread's mode, and returns the one before in the same place.
-pub(crate) fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) -> Result {
+pub(super) fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) -> Result {
     let new = mode.as_in().get()?;
     if new > RELAXED {
         return Err(Error::INVALID_VALUE);

@@ -18,7 +18,7 @@ const API_VERSION: u32 = 3020;
 ///
 /// # Errors
 /// The error of a GPU kernel.
-pub(crate) fn create(
+pub(super) fn create(
     state: &mut State,
     gpu: usize,
     flags: u32,
@@ -55,7 +55,7 @@ fn live(state: &State, context: ContextHandle) -> Result<&Context> {
 ///
 /// # Errors
 /// INVALID_CONTEXT.
-pub(crate) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
+pub(super) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
     let ended = state.contexts.remove(context);
     ended
         .ok_or(Error::INVALID_CONTEXT)?
@@ -73,7 +73,7 @@ pub(crate) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHan
     buffer::free_all_of(&mut state, context)
 }
 
-pub(crate) fn cuCtxCreate_v2(
+pub(super) fn cuCtxCreate_v2(
     state: &mut State,
     handle: Out<ContextHandle>,
     flags: u32,
@@ -89,7 +89,7 @@ pub(crate) fn cuCtxCreate_v2(
     handle.set(context)
 }
 
-pub(crate) fn cuCtxCreate_v3(
+pub(super) fn cuCtxCreate_v3(
     state: &mut State,
     handle: Out<ContextHandle>,
     _affinities: In<u8>,
@@ -100,7 +100,7 @@ pub(crate) fn cuCtxCreate_v3(
     cuCtxCreate_v2(state, handle, flags, device)
 }
 
-pub(crate) fn cuCtxCreate_v4(
+pub(super) fn cuCtxCreate_v4(
     state: &mut State,
     handle: Out<ContextHandle>,
     _parameters: In<u8>,
@@ -110,7 +110,7 @@ pub(crate) fn cuCtxCreate_v4(
     cuCtxCreate_v2(state, handle, flags, device)
 }
 
-pub(crate) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
+pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     let state = state::lock();
     if state
         .primaries
@@ -129,12 +129,12 @@ pub(crate) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     Ok(())
 }
 
-pub(crate) fn cuCtxPushCurrent_v2(state: &mut State, context: ContextHandle) -> Result {
+pub(super) fn cuCtxPushCurrent_v2(state: &mut State, context: ContextHandle) -> Result {
     state.check_context(context)?;
     STACK.with(|stack| stack.push(context))
 }
 
-pub(crate) fn cuCtxPopCurrent_v2(_: &mut State, handle: Out<ContextHandle>) -> Result {
+pub(super) fn cuCtxPopCurrent_v2(_: &mut State, handle: Out<ContextHandle>) -> Result {
     let context = STACK
         .with(|stack| stack.pop())
         .ok_or(Error::INVALID_CONTEXT)?;
@@ -142,7 +142,7 @@ pub(crate) fn cuCtxPopCurrent_v2(_: &mut State, handle: Out<ContextHandle>) -> R
     Ok(())
 }
 
-pub(crate) fn cuCtxSetCurrent(state: &mut State, context: ContextHandle) -> Result {
+pub(super) fn cuCtxSetCurrent(state: &mut State, context: ContextHandle) -> Result {
     if context != 0 {
         state.check_context(context)?;
     }
@@ -156,15 +156,15 @@ pub(crate) fn cuCtxSetCurrent(state: &mut State, context: ContextHandle) -> Resu
     })
 }
 
-pub(crate) fn cuCtxGetCurrent(_: &mut State, handle: Out<ContextHandle>) -> Result {
+pub(super) fn cuCtxGetCurrent(_: &mut State, handle: Out<ContextHandle>) -> Result {
     handle.set(STACK.with(|stack| stack.top()).unwrap_or(0))
 }
 
-pub(crate) fn cuCtxGetDevice(_: &mut State, current: Current, device: Out<i32>) -> Result {
+pub(super) fn cuCtxGetDevice(_: &mut State, current: Current, device: Out<i32>) -> Result {
     device.set(current.gpu as i32)
 }
 
-pub(crate) fn cuCtxGetDevice_v2(
+pub(super) fn cuCtxGetDevice_v2(
     state: &mut State,
     device: Out<i32>,
     context: ContextHandle,
@@ -172,7 +172,7 @@ pub(crate) fn cuCtxGetDevice_v2(
     device.set(live(state, context)?.gpu as i32)
 }
 
-pub(crate) fn cuCtxGetFlags(state: &mut State, current: Current, flags: Out<u32>) -> Result {
+pub(super) fn cuCtxGetFlags(state: &mut State, current: Current, flags: Out<u32>) -> Result {
     let context = state
         .contexts
         .get(current.context)
@@ -180,7 +180,7 @@ pub(crate) fn cuCtxGetFlags(state: &mut State, current: Current, flags: Out<u32>
     flags.set(context.flags)
 }
 
-pub(crate) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> Result {
+pub(super) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> Result {
     if flags & !CONTEXT_FLAGS != 0 {
         return Err(Error::INVALID_VALUE);
     }
@@ -190,7 +190,7 @@ pub(crate) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> 
 }
 
 /// A CUexecAffinityParam is its type, and the number of multiprocessors that the context may use.
-pub(crate) fn cuCtxGetExecAffinity(
+pub(super) fn cuCtxGetExecAffinity(
     _: &mut State,
     current: Current,
     parameter: Out<[u32; 2]>,
@@ -206,11 +206,11 @@ pub(crate) fn cuCtxGetExecAffinity(
     parameter.set([kind, count as u32])
 }
 
-pub(crate) fn cuCtxGetId(state: &mut State, context: ContextHandle, id: Out<u64>) -> Result {
+pub(super) fn cuCtxGetId(state: &mut State, context: ContextHandle, id: Out<u64>) -> Result {
     id.set(live(state, context)?.id)
 }
 
-pub(crate) fn cuCtxGetApiVersion(
+pub(super) fn cuCtxGetApiVersion(
     state: &mut State,
     context: ContextHandle,
     version: Out<u32>,
@@ -225,13 +225,13 @@ fn synchronize(state: MutexGuard<'static, State>, context: ContextHandle) -> Res
     work::wait(state, context, &all).map(drop)
 }
 
-pub(crate) fn cuCtxSynchronize() -> Result {
+pub(super) fn cuCtxSynchronize() -> Result {
     let state = state::lock();
     let context = state.current()?.context;
     synchronize(state, context)
 }
 
-pub(crate) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
+pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
     if context == 0 {
         return cuCtxSynchronize();
     }
@@ -241,10 +241,10 @@ pub(crate) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
 }
 
 /// There is no profiler.
-pub(crate) fn cuProfilerStart(_: &mut State, _: Current) -> Result {
+pub(super) fn cuProfilerStart(_: &mut State, _: Current) -> Result {
     Ok(())
 }
 
-pub(crate) fn cuProfilerStop(_: &mut State, _: Current) -> Result {
+pub(super) fn cuProfilerStop(_: &mut State, _: Current) -> Result {
     Ok(())
 }

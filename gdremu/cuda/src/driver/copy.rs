@@ -24,7 +24,7 @@ enum Side {
 use Side::{Any, Device};
 
 /// Memory of one side of a copy or fill, in address order.
-pub(crate) enum Memory {
+pub(super) enum Memory {
     Gpu(Vec<Span>),
     Host {
         start: usize,
@@ -38,7 +38,7 @@ pub(crate) enum Memory {
 
 impl Memory {
     /// Its pieces: address and length.
-    pub(crate) fn pieces(&self) -> Vec<(*mut u8, usize)> {
+    pub(super) fn pieces(&self) -> Vec<(*mut u8, usize)> {
         match self {
             Memory::Gpu(spans) => spans.iter().map(|span| (span.bytes(), span.len)).collect(),
             Memory::Host { start, len, .. } => {
@@ -93,7 +93,7 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
 }
 
 /// Memory that CUDA knows, to be written.
-pub(crate) fn device_memory(state: &State, address: u64, len: usize) -> Result<Memory> {
+pub(super) fn device_memory(state: &State, address: u64, len: usize) -> Result<Memory> {
     resolve(state, Device(address), len, Access::ReadWrite)
 }
 
@@ -150,19 +150,19 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
     }
 }
 
-pub(crate) fn cuMemcpy(to: u64, from: u64, size: usize) -> Result {
+pub(super) fn cuMemcpy(to: u64, from: u64, size: usize) -> Result {
     copy(Any(to), Any(from), size, NOW)
 }
 
-pub(crate) fn cuMemcpyAsync(to: u64, from: u64, size: usize, stream: StreamHandle) -> Result {
+pub(super) fn cuMemcpyAsync(to: u64, from: u64, size: usize, stream: StreamHandle) -> Result {
     copy(Any(to), Any(from), size, (stream, When::InOrder))
 }
 
-pub(crate) fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> Result {
+pub(super) fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> Result {
     copy(Device(to), Any(from), size, NOW)
 }
 
-pub(crate) fn cuMemcpyHtoDAsync_v2(
+pub(super) fn cuMemcpyHtoDAsync_v2(
     to: u64,
     from: u64,
     size: usize,
@@ -171,11 +171,11 @@ pub(crate) fn cuMemcpyHtoDAsync_v2(
     copy(Device(to), Any(from), size, (stream, When::InOrder))
 }
 
-pub(crate) fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> Result {
+pub(super) fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> Result {
     copy(Any(to), Device(from), size, NOW)
 }
 
-pub(crate) fn cuMemcpyDtoHAsync_v2(
+pub(super) fn cuMemcpyDtoHAsync_v2(
     to: u64,
     from: u64,
     size: usize,
@@ -184,11 +184,11 @@ pub(crate) fn cuMemcpyDtoHAsync_v2(
     copy(Any(to), Device(from), size, (stream, When::InOrder))
 }
 
-pub(crate) fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> Result {
+pub(super) fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> Result {
     copy(Device(to), Device(from), size, (0, When::InOrder))
 }
 
-pub(crate) fn cuMemcpyDtoDAsync_v2(
+pub(super) fn cuMemcpyDtoDAsync_v2(
     to: u64,
     from: u64,
     size: usize,
@@ -197,7 +197,7 @@ pub(crate) fn cuMemcpyDtoDAsync_v2(
     copy(Device(to), Device(from), size, (stream, When::InOrder))
 }
 
-pub(crate) fn cuMemcpyPeer(
+pub(super) fn cuMemcpyPeer(
     to: u64,
     to_context: ContextHandle,
     from: u64,
@@ -207,7 +207,7 @@ pub(crate) fn cuMemcpyPeer(
     cuMemcpyPeerAsync(to, to_context, from, from_context, size, 0)
 }
 
-pub(crate) fn cuMemcpyPeerAsync(
+pub(super) fn cuMemcpyPeerAsync(
     to: u64,
     to_context: ContextHandle,
     from: u64,

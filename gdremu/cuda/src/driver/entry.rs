@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::gpus;
 
 /// Runs a CUDA entry point that does not require cuInit.
-pub(crate) fn without_init(name: &str, call: impl FnOnce() -> Result) -> i32 {
+pub(super) fn without_init(name: &str, call: impl FnOnce() -> Result) -> i32 {
     // A panic leaves at most a table entry half done, and the call returns an error.
     match catch_unwind(AssertUnwindSafe(|| {
         gpus::fault(name).map_or_else(call, Err)
@@ -20,7 +20,7 @@ pub(crate) fn without_init(name: &str, call: impl FnOnce() -> Result) -> i32 {
 }
 
 /// Runs an entry point that requires cuInit in this process.
-pub(crate) fn initialized(name: &str, call: impl FnOnce() -> Result) -> i32 {
+pub(super) fn initialized(name: &str, call: impl FnOnce() -> Result) -> i32 {
     without_init(name, || {
         state::check_initialized()?;
         capture::check_call(name)?;
@@ -29,12 +29,12 @@ pub(crate) fn initialized(name: &str, call: impl FnOnce() -> Result) -> i32 {
 }
 
 /// Runs an entry point that uses the state.
-pub(crate) fn with_state(name: &str, call: impl FnOnce(&mut State) -> Result) -> i32 {
+pub(super) fn with_state(name: &str, call: impl FnOnce(&mut State) -> Result) -> i32 {
     initialized(name, || call(&mut state::lock()))
 }
 
 /// Runs an entry point that requires a live current context.
-pub(crate) fn in_context(name: &str, call: impl FnOnce(&mut State, Current) -> Result) -> i32 {
+pub(super) fn in_context(name: &str, call: impl FnOnce(&mut State, Current) -> Result) -> i32 {
     initialized(name, || {
         let mut state = state::lock();
         let current = state.current()?;

@@ -12,10 +12,10 @@ fn find(error: i32, to: Out<*const c_char>, pick: impl Fn(&Text) -> &'static CSt
     found.map(|_| ()).ok_or(Error::INVALID_VALUE)
 }
 
-pub(crate) fn cuGetErrorName(error: i32, text: Out<*const c_char>) -> Result {
+pub(super) fn cuGetErrorName(error: i32, text: Out<*const c_char>) -> Result {
     find(error, text, |text| text.name)
 }
 
-pub(crate) fn cuGetErrorString(error: i32, text: Out<*const c_char>) -> Result {
+pub(super) fn cuGetErrorString(error: i32, text: Out<*const c_char>) -> Result {
     find(error, text, |text| text.text)
 }

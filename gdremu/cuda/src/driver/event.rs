@@ -21,7 +21,7 @@ fn find(state: &State, event: EventHandle) -> Result<&Event> {
     Ok(event)
 }
 
-pub(crate) fn cuEventCreate(
+pub(super) fn cuEventCreate(
     state: &mut State,
     current: Current,
     event: Out<EventHandle>,
@@ -38,7 +38,7 @@ pub(crate) fn cuEventCreate(
     }))
 }
 
-pub(crate) fn cuEventDestroy_v2(state: &mut State, event: EventHandle) -> Result {
+pub(super) fn cuEventDestroy_v2(state: &mut State, event: EventHandle) -> Result {
     state
         .events
         .remove(event)
@@ -46,7 +46,7 @@ pub(crate) fn cuEventDestroy_v2(state: &mut State, event: EventHandle) -> Result
         .ok_or(Error::INVALID_HANDLE)
 }
 
-pub(crate) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result {
+pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result {
     let mut state = state::lock();
     let current = state.current()?;
     state.check_stream(stream)?;
@@ -70,7 +70,7 @@ pub(crate) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
     Ok(())
 }
 
-pub(crate) fn cuEventRecordWithFlags(
+pub(super) fn cuEventRecordWithFlags(
     event: EventHandle,
     stream: StreamHandle,
     flags: u32,
@@ -81,21 +81,21 @@ pub(crate) fn cuEventRecordWithFlags(
     cuEventRecord(event, stream)
 }
 
-pub(crate) fn cuEventQuery(state: &mut State, event: EventHandle) -> Result {
+pub(super) fn cuEventQuery(state: &mut State, event: EventHandle) -> Result {
     match find(state, event)?.pending(&state.queues) {
         Some(_) => Err(Error::NOT_READY),
         None => Ok(()),
     }
 }
 
-pub(crate) fn cuEventSynchronize(event: EventHandle) -> Result {
+pub(super) fn cuEventSynchronize(event: EventHandle) -> Result {
     let state = state::lock();
     let found = find(&state, event)?;
     let (context, pending) = (found.context, found.pending(&state.queues));
     work::wait(state, context, pending.as_slice()).map(drop)
 }
 
-pub(crate) fn cuEventElapsedTime(
+pub(super) fn cuEventElapsedTime(
     state: &mut State,
     milliseconds: Out<f32>,
     start: EventHandle,
@@ -109,7 +109,7 @@ pub(crate) fn cuEventElapsedTime(
     milliseconds.set(elapsed * 1e3)
 }
 
-pub(crate) fn cuEventElapsedTime_v2(
+pub(super) fn cuEventElapsedTime_v2(
     state: &mut State,
     milliseconds: Out<f32>,
     start: EventHandle,

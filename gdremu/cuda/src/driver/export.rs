@@ -32,7 +32,7 @@ fn host_page() -> u64 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
-pub(crate) fn cuMemGetHandleForAddressRange(
+pub(super) fn cuMemGetHandleForAddressRange(
     _: &mut State,
     _: Current,
     handle: Untyped,
@@ -70,7 +70,7 @@ pub(crate) fn cuMemGetHandleForAddressRange(
     )
 }
 
-pub(crate) fn cuMemExportToShareableHandle(
+pub(super) fn cuMemExportToShareableHandle(
     shareable: Untyped,
     handle: u64,
     kind: u32,
@@ -95,7 +95,7 @@ pub(crate) fn cuMemExportToShareableHandle(
 }
 
 /// Imports only what this process exported: memory is not shared between processes.
-pub(crate) fn cuMemImportFromShareableHandle(
+pub(super) fn cuMemImportFromShareableHandle(
     handle: Out<u64>,
     shareable: usize,
     kind: u32,

@@ -49,19 +49,19 @@ fn fill_piece<const SIZE: usize>(start: *mut u8, len: usize, value: [u8; SIZE]) 
     }
 }
 
-pub(crate) fn cuMemsetD8_v2(address: u64, value: u8, count: usize) -> Result {
+pub(super) fn cuMemsetD8_v2(address: u64, value: u8, count: usize) -> Result {
     fill(address, [value], count, 0)
 }
 
-pub(crate) fn cuMemsetD16_v2(address: u64, value: u16, count: usize) -> Result {
+pub(super) fn cuMemsetD16_v2(address: u64, value: u16, count: usize) -> Result {
     fill(address, value.to_ne_bytes(), count, 0)
 }
 
-pub(crate) fn cuMemsetD32_v2(address: u64, value: u32, count: usize) -> Result {
+pub(super) fn cuMemsetD32_v2(address: u64, value: u32, count: usize) -> Result {
     fill(address, value.to_ne_bytes(), count, 0)
 }
 
-pub(crate) fn cuMemsetD8Async(
+pub(super) fn cuMemsetD8Async(
     address: u64,
     value: u8,
     count: usize,
@@ -70,7 +70,7 @@ pub(crate) fn cuMemsetD8Async(
     fill(address, [value], count, stream)
 }
 
-pub(crate) fn cuMemsetD16Async(
+pub(super) fn cuMemsetD16Async(
     address: u64,
     value: u16,
     count: usize,
@@ -79,7 +79,7 @@ pub(crate) fn cuMemsetD16Async(
     fill(address, value.to_ne_bytes(), count, stream)
 }
 
-pub(crate) fn cuMemsetD32Async(
+pub(super) fn cuMemsetD32Async(
     address: u64,
     value: u32,
     count: usize,

@@ -19,13 +19,13 @@ const ALLOC_FLAGS: u32 = 0x7;
 const REGISTER_FLAGS: u32 = 0xf;
 
 /// The range that an address is in, with its start.
-pub(crate) fn find(state: &State, address: usize) -> Option<(usize, &HostRange)> {
+pub(super) fn find(state: &State, address: usize) -> Option<(usize, &HostRange)> {
     let (&start, range) = state.host.range(..=address).next_back()?;
     (address - start < range.len).then_some((start, range))
 }
 
 /// The range that an address is in.
-pub(crate) fn find_mut(state: &mut State, address: usize) -> Option<&mut HostRange> {
+pub(super) fn find_mut(state: &mut State, address: usize) -> Option<&mut HostRange> {
     let (&start, range) = state.host.range_mut(..=address).next_back()?;
     (address - start < range.len).then_some(range)
 }
@@ -75,7 +75,7 @@ fn insert(state: &mut State, current: Current, address: usize, len: usize, kind:
 ///
 /// # Errors
 /// INVALID_VALUE if none starts there.
-pub(crate) fn owner(state: &State, address: usize, kind: Kind) -> Result<ContextHandle> {
+pub(super) fn owner(state: &State, address: usize, kind: Kind) -> Result<ContextHandle> {
     let range = state.host.get(&address).filter(|range| range.kind == kind);
     range.map(|range| range.context).ok_or(Error::INVALID_VALUE)
 }
@@ -84,7 +84,7 @@ pub(crate) fn owner(state: &State, address: usize, kind: Kind) -> Result<Context
 ///
 /// # Errors
 /// INVALID_VALUE if none starts there.
-pub(crate) fn free(state: &mut State, address: usize, kind: Kind) -> Result {
+pub(super) fn free(state: &mut State, address: usize, kind: Kind) -> Result {
     let range = state.host.get(&address).filter(|range| range.kind == kind);
     let len = range.ok_or(Error::INVALID_VALUE)?.len;
     state.host.remove(&address);
@@ -97,7 +97,7 @@ pub(crate) fn free(state: &mut State, address: usize, kind: Kind) -> Result {
 }
 
 /// Frees the host memory of a context that ends.
-pub(crate) fn free_all_of(state: &mut State, context: ContextHandle) {
+pub(super) fn free_all_of(state: &mut State, context: ContextHandle) {
     let owned: Vec<_> = state
         .host
         .iter()
@@ -109,7 +109,7 @@ pub(crate) fn free_all_of(state: &mut State, context: ContextHandle) {
     }
 }
 
-pub(crate) fn cuMemAllocHost_v2(
+pub(super) fn cuMemAllocHost_v2(
     state: &mut State,
     current: Current,
     address: Out<usize>,
@@ -118,7 +118,7 @@ pub(crate) fn cuMemAllocHost_v2(
     cuMemHostAlloc(state, current, address, size, 0)
 }
 
-pub(crate) fn cuMemHostAlloc(
+pub(super) fn cuMemHostAlloc(
     state: &mut State,
     current: Current,
     address: Out<usize>,
@@ -132,7 +132,7 @@ pub(crate) fn cuMemHostAlloc(
     address.set(alloc(state, current, size, Kind::Allocated, flags)?)
 }
 
-pub(crate) fn cuMemFreeHost(address: usize) -> Result {
+pub(super) fn cuMemFreeHost(address: usize) -> Result {
     if address == 0 {
         return Ok(());
     }
@@ -140,7 +140,7 @@ pub(crate) fn cuMemFreeHost(address: usize) -> Result {
     work::freeing(owner, |state| free(state, address, Kind::Allocated))
 }
 
-pub(crate) fn cuMemAllocManaged(
+pub(super) fn cuMemAllocManaged(
     state: &mut State,
     current: Current,
     address: Out<u64>,
@@ -155,7 +155,7 @@ pub(crate) fn cuMemAllocManaged(
     address.set(alloc(state, current, size, Kind::Managed, flags)? as u64)
 }
 
-pub(crate) fn cuMemHostRegister_v2(
+pub(super) fn cuMemHostRegister_v2(
     state: &mut State,
     current: Current,
     address: usize,
@@ -174,7 +174,7 @@ pub(crate) fn cuMemHostRegister_v2(
     Ok(())
 }
 
-pub(crate) fn cuMemHostUnregister(address: usize) -> Result {
+pub(super) fn cuMemHostUnregister(address: usize) -> Result {
     let owner = |state: &State| {
         let owner = owner(state, address, Kind::Registered);
         let known = address == 0 || find(state, address).is_some();
@@ -186,7 +186,7 @@ pub(crate) fn cuMemHostUnregister(address: usize) -> Result {
     work::freeing(owner, |state| free(state, address, Kind::Registered))
 }
 
-pub(crate) fn cuMemHostGetDevicePointer_v2(
+pub(super) fn cuMemHostGetDevicePointer_v2(
     state: &mut State,
     _: Current,
     device: Out<u64>,
@@ -201,7 +201,7 @@ pub(crate) fn cuMemHostGetDevicePointer_v2(
     device.set(address as u64) // Unified addressing.
 }
 
-pub(crate) fn cuMemHostGetFlags(
+pub(super) fn cuMemHostGetFlags(
     state: &mut State,
     _: Current,
     flags: Out<u32>,

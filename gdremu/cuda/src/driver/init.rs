@@ -5,7 +5,7 @@ use crate::args::Out;
 use crate::error::{Error, Result};
 use crate::gpus;
 
-pub(crate) fn cuInit(flags: u32) -> Result {
+pub(super) fn cuInit(flags: u32) -> Result {
     if flags != 0 {
         return Err(Error::INVALID_VALUE);
     }
@@ -15,6 +15,6 @@ pub(crate) fn cuInit(flags: u32) -> Result {
     state::initialize()
 }
 
-pub(crate) fn cuDriverGetVersion(version: Out<i32>) -> Result {
+pub(super) fn cuDriverGetVersion(version: Out<i32>) -> Result {
     version.set(gpus::config().cuda_version as i32)
 }

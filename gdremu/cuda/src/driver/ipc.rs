@@ -13,11 +13,11 @@ use crate::error::{Error, Result};
 use crate::gpus;
 
 /// Whether cuIpcGetMemHandle accepts it: memory of cuMemAlloc.
-pub(crate) fn is_capable(allocation: Option<&Allocation>) -> bool {
+pub(super) fn is_capable(allocation: Option<&Allocation>) -> bool {
     allocation.is_some_and(|allocation| allocation.pool.is_none())
 }
 
-pub(crate) fn cuIpcGetMemHandle(
+pub(super) fn cuIpcGetMemHandle(
     state: &mut State,
     _: Current,
     handle: Out<IpcHandle>,
@@ -36,7 +36,7 @@ pub(crate) fn cuIpcGetMemHandle(
     })
 }
 
-pub(crate) fn cuIpcOpenMemHandle_v2(
+pub(super) fn cuIpcOpenMemHandle_v2(
     state: &mut State,
     _: Current,
     address: Out<u64>,
@@ -74,7 +74,7 @@ fn memory_of(handle: &IpcHandle) -> Option<File> {
     is_memory.then(open)?
 }
 
-pub(crate) fn cuIpcCloseMemHandle(address: u64) -> Result {
+pub(super) fn cuIpcCloseMemHandle(address: u64) -> Result {
     work::freeing(
         |_| Ok(None),
         |state| {
@@ -95,7 +95,7 @@ pub(crate) fn cuIpcCloseMemHandle(address: u64) -> Result {
 // Pools cannot be shared: cuMemPoolCreate refuses those that could be, as
 // CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says.
 
-pub(crate) fn cuMemPoolExportToShareableHandle(
+pub(super) fn cuMemPoolExportToShareableHandle(
     _handle: Out<u8>,
     _pool: usize,
     _kind: u32,
@@ -104,7 +104,7 @@ pub(crate) fn cuMemPoolExportToShareableHandle(
     Err(Error::INVALID_VALUE)
 }
 
-pub(crate) fn cuMemPoolImportFromShareableHandle(
+pub(super) fn cuMemPoolImportFromShareableHandle(
     _pool: Out<usize>,
     _handle: usize,
     _kind: u32,
@@ -113,11 +113,11 @@ pub(crate) fn cuMemPoolImportFromShareableHandle(
     Err(Error::INVALID_VALUE)
 }
 
-pub(crate) fn cuMemPoolExportPointer(_export: Out<PoolExport>, _address: u64) -> Result {
+pub(super) fn cuMemPoolExportPointer(_export: Out<PoolExport>, _address: u64) -> Result {
     Err(Error::INVALID_VALUE)
 }
 
-pub(crate) fn cuMemPoolImportPointer(
+pub(super) fn cuMemPoolImportPointer(
     _address: Out<u64>,
     _pool: usize,
     _export: In<PoolExport>,

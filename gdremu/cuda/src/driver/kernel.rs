@@ -129,7 +129,7 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
 
 /// `extra`, the other method of passing parameters, is not supported.
 #[expect(clippy::too_many_arguments, reason = "CUDA's")]
-pub(crate) fn cuLaunchKernel(
+pub(super) fn cuLaunchKernel(
     function: FunctionHandle,
     grid_x: u32,
     grid_y: u32,
@@ -156,7 +156,7 @@ pub(crate) fn cuLaunchKernel(
 }
 
 #[expect(clippy::too_many_arguments, reason = "CUDA's")]
-pub(crate) fn cuLaunchCooperativeKernel(
+pub(super) fn cuLaunchCooperativeKernel(
     function: FunctionHandle,
     grid_x: u32,
     grid_y: u32,

@@ -15,7 +15,7 @@ const READ_ONLY: u32 = 0x8;
 
 /// The memory of one launch. Looks up each buffer once, until memory is allocated or freed.
 #[derive(Default)]
-pub(crate) struct KernelMemory {
+pub(super) struct KernelMemory {
     pieces: Vec<Piece>,
     /// The number of changes of the address space at the time of the lookups.
     changes: u64,

@@ -29,7 +29,7 @@ fn parse(call: &str, image: In<u8>) -> Result<Vec<Kernel>> {
     }
 }
 
-pub(crate) fn cuModuleLoadData(module: Out<ModuleHandle>, image: In<u8>) -> Result {
+pub(super) fn cuModuleLoadData(module: Out<ModuleHandle>, image: In<u8>) -> Result {
     module.check()?;
     let context = state::lock().current()?.context;
     let kernels = parse("cuModuleLoadData", image)?;
@@ -43,7 +43,7 @@ pub(crate) fn cuModuleLoadData(module: Out<ModuleHandle>, image: In<u8>) -> Resu
     module.set(state.modules.add(Module { context, functions }))
 }
 
-pub(crate) fn cuModuleGetFunction(
+pub(super) fn cuModuleGetFunction(
     state: &mut State,
     _: Current,
     function: Out<FunctionHandle>,
@@ -56,7 +56,7 @@ pub(crate) fn cuModuleGetFunction(
 }
 
 /// Modules have no global variables. UCX looks this function up to replace it.
-pub(crate) fn cuModuleGetGlobal_v2(
+pub(super) fn cuModuleGetGlobal_v2(
     state: &mut State,
     _: Current,
     _address: Out<u64>,
@@ -69,7 +69,7 @@ pub(crate) fn cuModuleGetGlobal_v2(
 }
 
 /// No CUlibrary can be loaded, so every handle is invalid. UCX looks this function up to replace it.
-pub(crate) fn cuLibraryGetGlobal(
+pub(super) fn cuLibraryGetGlobal(
     _address: Out<u64>,
     _size: Out<usize>,
     _library: usize,

@@ -5,12 +5,12 @@ use crate::args::Out;
 use crate::error::{Error, Result};
 use crate::gpus;
 
-pub(crate) fn cuDeviceCanAccessPeer(can: Out<i32>, device: i32, peer: i32) -> Result {
+pub(super) fn cuDeviceCanAccessPeer(can: Out<i32>, device: i32, peer: i32) -> Result {
     let other = gpus::by_ordinal(device)? != gpus::by_ordinal(peer)?;
     can.set(i32::from(other))
 }
 
-pub(crate) fn cuDeviceGetP2PAttribute(
+pub(super) fn cuDeviceGetP2PAttribute(
     value: Out<i32>,
     attribute: i32,
     source: i32,
@@ -28,7 +28,7 @@ pub(crate) fn cuDeviceGetP2PAttribute(
     })
 }
 
-pub(crate) fn cuCtxEnablePeerAccess(
+pub(super) fn cuCtxEnablePeerAccess(
     state: &mut State,
     current: Current,
     peer: ContextHandle,
@@ -52,7 +52,7 @@ pub(crate) fn cuCtxEnablePeerAccess(
     }
 }
 
-pub(crate) fn cuCtxDisablePeerAccess(
+pub(super) fn cuCtxDisablePeerAccess(
     state: &mut State,
     current: Current,
     peer: ContextHandle,
@@ -71,7 +71,7 @@ pub(crate) fn cuCtxDisablePeerAccess(
 
 /// The CPU's writes through a mapping and the GPU's view of them are the same memory here: nothing
 /// is in flight.
-pub(crate) fn cuFlushGPUDirectRDMAWrites(
+pub(super) fn cuFlushGPUDirectRDMAWrites(
     _: &mut State,
     _: Current,
     target: u32,

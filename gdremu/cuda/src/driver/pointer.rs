@@ -140,7 +140,7 @@ fn access(state: &State, address: u64, place: &Place) -> u32 {
     vmm::access_flags(access) as u32
 }
 
-pub(crate) fn cuPointerGetAttribute(
+pub(super) fn cuPointerGetAttribute(
     state: &mut State,
     data: Untyped,
     attribute: u32,
@@ -151,7 +151,7 @@ pub(crate) fn cuPointerGetAttribute(
 
 /// Attributes that the memory does not have, and all those of memory that CUDA does not know, read
 /// as 0.
-pub(crate) fn cuPointerGetAttributes(
+pub(super) fn cuPointerGetAttributes(
     state: &mut State,
     count: u32,
     attributes: In<u32>,
@@ -169,7 +169,7 @@ pub(crate) fn cuPointerGetAttributes(
 }
 
 /// An attribute of managed memory; the advice that it reports cannot be set here.
-pub(crate) fn cuMemRangeGetAttribute(
+pub(super) fn cuMemRangeGetAttribute(
     state: &mut State,
     data: Untyped,
     size: usize,
@@ -208,7 +208,7 @@ fn set_nothing(data: Untyped, attribute: u32) -> Result {
 }
 
 /// SYNC_MEMOPS is all that can be set. Copies are synchronous anyway.
-pub(crate) fn cuPointerSetAttribute(
+pub(super) fn cuPointerSetAttribute(
     state: &mut State,
     value: In<u32>,
     attribute: u32,

@@ -45,7 +45,7 @@ fn current_pool(state: &mut State, gpu: usize) -> PoolHandle {
         .unwrap_or_else(|| default_pool(state, gpu))
 }
 
-pub(crate) fn cuDeviceGetDefaultMemPool(
+pub(super) fn cuDeviceGetDefaultMemPool(
     state: &mut State,
     pool: Out<PoolHandle>,
     device: i32,
@@ -55,13 +55,13 @@ pub(crate) fn cuDeviceGetDefaultMemPool(
     pool.set(default_pool(state, gpu))
 }
 
-pub(crate) fn cuDeviceGetMemPool(state: &mut State, pool: Out<PoolHandle>, device: i32) -> Result {
+pub(super) fn cuDeviceGetMemPool(state: &mut State, pool: Out<PoolHandle>, device: i32) -> Result {
     let gpu = gpus::by_ordinal(device)?;
     check_supported()?;
     pool.set(current_pool(state, gpu))
 }
 
-pub(crate) fn cuDeviceSetMemPool(state: &mut State, device: i32, pool: PoolHandle) -> Result {
+pub(super) fn cuDeviceSetMemPool(state: &mut State, device: i32, pool: PoolHandle) -> Result {
     let gpu = gpus::by_ordinal(device)?;
     check_supported()?;
     state
@@ -73,7 +73,7 @@ pub(crate) fn cuDeviceSetMemPool(state: &mut State, device: i32, pool: PoolHandl
     Ok(())
 }
 
-pub(crate) fn cuMemPoolCreate(
+pub(super) fn cuMemPoolCreate(
     state: &mut State,
     pool: Out<PoolHandle>,
     props: In<PoolProps>,
@@ -90,7 +90,7 @@ pub(crate) fn cuMemPoolCreate(
 }
 
 /// Memory of the pool stays valid until it is freed.
-pub(crate) fn cuMemPoolDestroy(state: &mut State, pool: PoolHandle) -> Result {
+pub(super) fn cuMemPoolDestroy(state: &mut State, pool: PoolHandle) -> Result {
     if state.default_pools.values().any(|&default| default == pool) {
         return Err(Error::INVALID_VALUE);
     }
@@ -99,7 +99,7 @@ pub(crate) fn cuMemPoolDestroy(state: &mut State, pool: PoolHandle) -> Result {
     Ok(())
 }
 
-pub(crate) fn cuMemPoolTrimTo(state: &mut State, pool: PoolHandle, _keep: usize) -> Result {
+pub(super) fn cuMemPoolTrimTo(state: &mut State, pool: PoolHandle, _keep: usize) -> Result {
     state
         .pools
         .get(pool)
@@ -107,7 +107,7 @@ pub(crate) fn cuMemPoolTrimTo(state: &mut State, pool: PoolHandle, _keep: usize)
         .ok_or(Error::INVALID_VALUE)
 }
 
-pub(crate) fn cuMemPoolGetAttribute(
+pub(super) fn cuMemPoolGetAttribute(
     state: &mut State,
     pool: PoolHandle,
     attribute: u32,
@@ -123,7 +123,7 @@ pub(crate) fn cuMemPoolGetAttribute(
     }
 }
 
-pub(crate) fn cuMemPoolSetAttribute(
+pub(super) fn cuMemPoolSetAttribute(
     state: &mut State,
     pool: PoolHandle,
     attribute: u32,
@@ -140,7 +140,7 @@ pub(crate) fn cuMemPoolSetAttribute(
 }
 
 /// Every GPU reaches the memory of every other anyway.
-pub(crate) fn cuMemPoolSetAccess(
+pub(super) fn cuMemPoolSetAccess(
     state: &mut State,
     pool: PoolHandle,
     wanted: In<AccessDesc>,
@@ -150,7 +150,7 @@ pub(crate) fn cuMemPoolSetAccess(
     (0..count).try_for_each(|index| vmm::gpu_at(wanted.at(index)?.location).map(|_| ()))
 }
 
-pub(crate) fn cuMemPoolGetAccess(
+pub(super) fn cuMemPoolGetAccess(
     state: &mut State,
     flags: Out<u32>,
     pool: PoolHandle,
@@ -161,7 +161,7 @@ pub(crate) fn cuMemPoolGetAccess(
     flags.set(vmm::access_flags(Access::ReadWrite) as u32)
 }
 
-pub(crate) fn cuMemAllocAsync(
+pub(super) fn cuMemAllocAsync(
     state: &mut State,
     current: Current,
     address: Out<u64>,
@@ -173,7 +173,7 @@ pub(crate) fn cuMemAllocAsync(
     alloc(state, address, size, pool, stream)
 }
 
-pub(crate) fn cuMemAllocFromPoolAsync(
+pub(super) fn cuMemAllocFromPoolAsync(
     state: &mut State,
     _: Current,
     address: Out<u64>,
@@ -209,7 +209,7 @@ fn alloc(
     address.set(va)
 }
 
-pub(crate) fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> Result {
+pub(super) fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> Result {
     let state = state::lock();
     let current = state.current()?;
     check_supported()?;

@@ -8,7 +8,7 @@ use crate::args::Out;
 use crate::error::{Error, Result};
 use crate::gpus;
 
-pub(crate) fn cuDevicePrimaryCtxRetain(
+pub(super) fn cuDevicePrimaryCtxRetain(
     state: &mut State,
     handle: Out<ContextHandle>,
     device: i32,
@@ -27,7 +27,7 @@ pub(crate) fn cuDevicePrimaryCtxRetain(
     handle.set(context)
 }
 
-pub(crate) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
+pub(super) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
     let mut state = state::lock();
     let gpu = gpus::by_ordinal(device)?;
     let primary = state
@@ -43,11 +43,11 @@ pub(crate) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
     }
 }
 
-pub(crate) fn cuDevicePrimaryCtxReset_v2(device: i32) -> Result {
+pub(super) fn cuDevicePrimaryCtxReset_v2(device: i32) -> Result {
     destroy(state::lock(), gpus::by_ordinal(device)?)
 }
 
-pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flags: u32) -> Result {
+pub(super) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flags: u32) -> Result {
     let gpu = gpus::by_ordinal(device)?;
     if flags & !CONTEXT_FLAGS != 0 {
         return Err(Error::INVALID_VALUE);
@@ -63,7 +63,7 @@ pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flag
     Ok(())
 }
 
-pub(crate) fn cuDevicePrimaryCtxGetState(
+pub(super) fn cuDevicePrimaryCtxGetState(
     state: &mut State,
     device: i32,
     flags: Out<u32>,

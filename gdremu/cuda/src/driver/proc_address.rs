@@ -64,7 +64,7 @@ fn query(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u6
 }
 
 /// The form of CUDA 11.3, which does not report why a function is missing.
-pub(crate) fn cuGetProcAddress(
+pub(super) fn cuGetProcAddress(
     name: In<c_char>,
     function: Out<*const c_void>,
     version: i32,
@@ -77,7 +77,7 @@ pub(crate) fn cuGetProcAddress(
 }
 
 /// Succeeds with NULL and a status where there is no such function.
-pub(crate) fn cuGetProcAddress_v2(
+pub(super) fn cuGetProcAddress_v2(
     name: In<c_char>,
     function: Out<*const c_void>,
     version: i32,

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 /// Blocks all signals in the calling thread. Those that its own faults raise come through.
-pub(crate) fn leave_to_the_program() {
+pub(super) fn leave_to_the_program() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `sigfillset` initializes `all` before it is read; a NULL old mask is allowed.
     unsafe {

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// The highest priority of a stream; the lowest is 0.
 const GREATEST_PRIORITY: i32 = -5;
 
-pub(crate) fn cuStreamCreate(
+pub(super) fn cuStreamCreate(
     state: &mut State,
     current: Current,
     stream: Out<StreamHandle>,
@@ -20,7 +20,7 @@ pub(crate) fn cuStreamCreate(
     cuStreamCreateWithPriority(state, current, stream, flags, 0)
 }
 
-pub(crate) fn cuStreamCreateWithPriority(
+pub(super) fn cuStreamCreateWithPriority(
     state: &mut State,
     current: Current,
     stream: Out<StreamHandle>,
@@ -39,7 +39,7 @@ pub(crate) fn cuStreamCreateWithPriority(
     }))
 }
 
-pub(crate) fn cuStreamDestroy_v2(state: &mut State, stream: StreamHandle) -> Result {
+pub(super) fn cuStreamDestroy_v2(state: &mut State, stream: StreamHandle) -> Result {
     state.check_not_orphaned(stream);
     capture::forget(state, stream);
     state
@@ -49,7 +49,7 @@ pub(crate) fn cuStreamDestroy_v2(state: &mut State, stream: StreamHandle) -> Res
         .ok_or(Error::INVALID_HANDLE)
 }
 
-pub(crate) fn cuStreamSynchronize(stream: StreamHandle) -> Result {
+pub(super) fn cuStreamSynchronize(stream: StreamHandle) -> Result {
     let state = state::lock();
     let current = state.current()?;
     work::check_stream_and_context(&state, current, stream)?;
@@ -58,7 +58,7 @@ pub(crate) fn cuStreamSynchronize(stream: StreamHandle) -> Result {
     work::wait(state, context, &work).map(drop)
 }
 
-pub(crate) fn cuStreamQuery(state: &mut State, current: Current, stream: StreamHandle) -> Result {
+pub(super) fn cuStreamQuery(state: &mut State, current: Current, stream: StreamHandle) -> Result {
     capture::check_stream(state, stream)?;
     work::check_stream_and_context(state, current, stream)?;
     if work::of_stream(state, current, stream).is_empty() {
@@ -68,7 +68,7 @@ pub(crate) fn cuStreamQuery(state: &mut State, current: Current, stream: StreamH
     }
 }
 
-pub(crate) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, _flags: u32) -> Result {
+pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, _flags: u32) -> Result {
     let state = state::lock();
     let current = state.current()?;
     state.check_stream(stream)?;
@@ -79,7 +79,7 @@ pub(crate) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, _flags
     }
 }
 
-pub(crate) fn cuStreamGetFlags(
+pub(super) fn cuStreamGetFlags(
     state: &mut State,
     _: Current,
     stream: StreamHandle,
@@ -89,7 +89,7 @@ pub(crate) fn cuStreamGetFlags(
     flags.set(state.streams.get(stream).map_or(0, |stream| stream.flags))
 }
 
-pub(crate) fn cuStreamGetPriority(
+pub(super) fn cuStreamGetPriority(
     state: &mut State,
     _: Current,
     stream: StreamHandle,
@@ -104,7 +104,7 @@ pub(crate) fn cuStreamGetPriority(
     )
 }
 
-pub(crate) fn cuStreamGetCtx(
+pub(super) fn cuStreamGetCtx(
     state: &mut State,
     current: Current,
     stream: StreamHandle,
@@ -120,7 +120,7 @@ pub(crate) fn cuStreamGetCtx(
 }
 
 /// There are no green contexts.
-pub(crate) fn cuStreamGetCtx_v2(
+pub(super) fn cuStreamGetCtx_v2(
     state: &mut State,
     current: Current,
     stream: StreamHandle,
@@ -132,7 +132,7 @@ pub(crate) fn cuStreamGetCtx_v2(
     Ok(())
 }
 
-pub(crate) fn cuCtxGetStreamPriorityRange(
+pub(super) fn cuCtxGetStreamPriorityRange(
     _: &mut State,
     _: Current,
     least: Out<i32>,
@@ -156,7 +156,7 @@ fn run(stream: StreamHandle, function: impl FnOnce() + Send + 'static) -> Result
     work::enqueue(state, current, stream, Vec::new(), job).map(drop)
 }
 
-pub(crate) fn cuLaunchHostFunc(
+pub(super) fn cuLaunchHostFunc(
     stream: StreamHandle,
     function: Option<extern "C" fn(usize)>,
     data: usize,
@@ -166,7 +166,7 @@ pub(crate) fn cuLaunchHostFunc(
 }
 
 /// How the caller waits makes no difference.
-pub(crate) fn cuLaunchHostFunc_v2(
+pub(super) fn cuLaunchHostFunc_v2(
     stream: StreamHandle,
     function: Option<extern "C" fn(usize)>,
     data: usize,
@@ -175,7 +175,7 @@ pub(crate) fn cuLaunchHostFunc_v2(
     cuLaunchHostFunc(stream, function, data)
 }
 
-pub(crate) fn cuStreamAddCallback(
+pub(super) fn cuStreamAddCallback(
     stream: StreamHandle,
     callback: Option<extern "C" fn(StreamHandle, i32, usize)>,
     data: usize,

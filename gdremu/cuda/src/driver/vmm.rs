@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::gpus;
 
 /// The GPU of a location.
-pub(crate) fn gpu_at(location: Location) -> Result<usize> {
+pub(super) fn gpu_at(location: Location) -> Result<usize> {
     if location.kind != LOCATION_DEVICE {
         return Err(Error::INVALID_VALUE);
     }
@@ -35,7 +35,7 @@ fn without_flags(flags: u64) -> Result {
     }
 }
 
-pub(crate) fn cuMemGetAllocationGranularity(
+pub(super) fn cuMemGetAllocationGranularity(
     granularity: Out<usize>,
     prop: In<AllocationProp>,
     option: u32,
@@ -47,7 +47,7 @@ pub(crate) fn cuMemGetAllocationGranularity(
     granularity.set(BLOCK as usize)
 }
 
-pub(crate) fn cuMemCreate(
+pub(super) fn cuMemCreate(
     handle: Out<u64>,
     size: usize,
     prop: In<AllocationProp>,
@@ -63,16 +63,16 @@ pub(crate) fn cuMemCreate(
     handle.set(object.0)
 }
 
-pub(crate) fn cuMemRelease(handle: u64) -> Result {
+pub(super) fn cuMemRelease(handle: u64) -> Result {
     gpus::change(|memory| memory.release(ObjectId(handle)))
 }
 
-pub(crate) fn cuMemRetainAllocationHandle(handle: Out<u64>, address: *mut c_void) -> Result {
+pub(super) fn cuMemRetainAllocationHandle(handle: Out<u64>, address: *mut c_void) -> Result {
     handle.check()?;
     handle.set(gpus::change(|memory| memory.retain_at(address.addr() as u64))?.0)
 }
 
-pub(crate) fn cuMemGetAllocationPropertiesFromHandle(
+pub(super) fn cuMemGetAllocationPropertiesFromHandle(
     prop: Out<AllocationProp>,
     handle: u64,
 ) -> Result {
@@ -92,7 +92,7 @@ pub(crate) fn cuMemGetAllocationPropertiesFromHandle(
     })
 }
 
-pub(crate) fn cuMemAddressReserve(
+pub(super) fn cuMemAddressReserve(
     address: Out<u64>,
     size: usize,
     alignment: usize,
@@ -106,11 +106,11 @@ pub(crate) fn cuMemAddressReserve(
     })?)
 }
 
-pub(crate) fn cuMemAddressFree(address: u64, size: usize) -> Result {
+pub(super) fn cuMemAddressFree(address: u64, size: usize) -> Result {
     gpus::change(|memory| memory.unreserve(address, size as u64))
 }
 
-pub(crate) fn cuMemMap(
+pub(super) fn cuMemMap(
     address: u64,
     size: usize,
     offset: usize,
@@ -121,11 +121,11 @@ pub(crate) fn cuMemMap(
     gpus::change(|memory| memory.map(address, size as u64, offset as u64, ObjectId(handle)))
 }
 
-pub(crate) fn cuMemUnmap(address: u64, size: usize) -> Result {
+pub(super) fn cuMemUnmap(address: u64, size: usize) -> Result {
     gpus::take_away(|memory| memory.unmap(address, size as u64))
 }
 
-pub(crate) fn cuMemSetAccess(
+pub(super) fn cuMemSetAccess(
     address: u64,
     size: usize,
     wanted: In<AccessDesc>,
@@ -147,7 +147,7 @@ pub(crate) fn cuMemSetAccess(
     })
 }
 
-pub(crate) fn cuMemGetAccess(flags: Out<u64>, location: In<Location>, address: u64) -> Result {
+pub(super) fn cuMemGetAccess(flags: Out<u64>, location: In<Location>, address: u64) -> Result {
     let of = gpu_at(location.get()?)?;
     flags.set(access_flags(gpus::with(|gpu| {
         gpu.memory().access(address, of)
@@ -155,7 +155,7 @@ pub(crate) fn cuMemGetAccess(flags: Out<u64>, location: In<Location>, address: u
 }
 
 /// CUmemAccess_flags.
-pub(crate) fn access_flags(access: Access) -> u64 {
+pub(super) fn access_flags(access: Access) -> u64 {
     match access {
         Access::None => 0,
         Access::Read => 1,

@@ -20,7 +20,7 @@ type Locked = MutexGuard<'static, State>;
 
 /// When a call's work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(super) enum When {
     /// Before the call returns.
     Now,
     /// When its turn has come.
@@ -41,13 +41,13 @@ fn queue(state: &State, current: Current, stream: StreamHandle) -> (QueueId, boo
 }
 
 /// The context of the stream's work.
-pub(crate) fn context(state: &State, current: Current, stream: StreamHandle) -> ContextHandle {
+pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> ContextHandle {
     queue(state, current, stream).0.context
 }
 
 /// The work that cuStreamQuery and cuStreamSynchronize consider: the stream's own, for the default
 /// stream also what it waits for. The same as with NVIDIA's driver.
-pub(crate) fn of_stream(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
+pub(super) fn of_stream(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
     let (id, _) = queue(state, current, stream);
     if id.stream == 0 {
         before(state, current, stream)
@@ -66,12 +66,12 @@ fn before(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
 }
 
 /// All work of a context.
-pub(crate) fn all_of(state: &State, context: ContextHandle) -> Vec<Point> {
+pub(super) fn all_of(state: &State, context: ContextHandle) -> Vec<Point> {
     state.queues.ends(|id, _| id.context == context)
 }
 
 /// All work of all contexts.
-pub(crate) fn all(state: &State) -> Vec<Point> {
+pub(super) fn all(state: &State) -> Vec<Point> {
     state.queues.ends(|_, _| true)
 }
 
@@ -79,14 +79,14 @@ pub(crate) fn all(state: &State) -> Vec<Point> {
 ///
 /// # Errors
 /// As [`check`] afterwards.
-pub(crate) fn wait(state: Locked, context: ContextHandle, points: &[Point]) -> Result<Locked> {
+pub(super) fn wait(state: Locked, context: ContextHandle, points: &[Point]) -> Result<Locked> {
     let state = passed(state, points);
     check(&state, context)?;
     Ok(state)
 }
 
 /// Waits until all points are passed, even if their contexts end.
-pub(crate) fn passed(mut state: Locked, points: &[Point]) -> Locked {
+pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
     while !points.iter().all(|point| state.queues.is_passed(point)) {
         state = changed(state);
     }
@@ -95,14 +95,14 @@ pub(crate) fn passed(mut state: Locked, points: &[Point]) -> Locked {
 
 /// # Errors
 /// The error of a GPU kernel; CONTEXT_IS_DESTROYED.
-pub(crate) fn check(state: &State, context: ContextHandle) -> Result {
+pub(super) fn check(state: &State, context: ContextHandle) -> Result {
     state.check()?;
     let context = state.contexts.get(context);
     context.map(|_| ()).ok_or(Error::CONTEXT_IS_DESTROYED)
 }
 
 /// Whether new work of the stream would run at once.
-pub(crate) fn is_idle(state: &State, current: Current, stream: StreamHandle) -> bool {
+pub(super) fn is_idle(state: &State, current: Current, stream: StreamHandle) -> bool {
     before(state, current, stream).is_empty()
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn is_idle(state: &State, current: Current, stream: StreamHandle) -> 
 ///
 /// # Errors
 /// The job's error, if it is done before this returns; the error of a GPU kernel.
-pub(crate) fn submit(
+pub(super) fn submit(
     mut state: Locked,
     current: Current,
     stream: StreamHandle,
@@ -137,7 +137,7 @@ pub(crate) fn submit(
 ///
 /// # Errors
 /// OUT_OF_MEMORY: no thread can be created.
-pub(crate) fn enqueue(
+pub(super) fn enqueue(
     mut state: Locked,
     current: Current,
     stream: StreamHandle,
@@ -208,7 +208,7 @@ fn fail(state: &mut State, error: Error) {
 }
 
 /// Ends the work of a removed context: GPU kernels stop, and queued work is dropped.
-pub(crate) fn end(mut state: Locked, context: ContextHandle) -> Locked {
+pub(super) fn end(mut state: Locked, context: ContextHandle) -> Locked {
     drop_waiting(&mut state, context);
     while !all_of(&state, context).is_empty() {
         state = changed(state);
@@ -224,7 +224,7 @@ fn drop_waiting(state: &mut State, context: ContextHandle) {
 
 /// # Errors
 /// INVALID_HANDLE if the handle is not a stream's; the errors of [`check`] for its context.
-pub(crate) fn check_stream_and_context(
+pub(super) fn check_stream_and_context(
     state: &State,
     current: Current,
     stream: StreamHandle,
@@ -235,7 +235,7 @@ pub(crate) fn check_stream_and_context(
 
 /// Frees memory, after all work of the context that `owner` returns, or of all contexts. Requires no current context: a
 /// thread may free what another one allocated.
-pub(crate) fn freeing(
+pub(super) fn freeing(
     owner: impl FnOnce(&State) -> Result<Option<ContextHandle>>,
     call: impl FnOnce(&mut State) -> Result,
 ) -> Result {
