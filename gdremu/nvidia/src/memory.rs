@@ -1,6 +1,6 @@
 //! cuMemAlloc and related functions: the program's buffers are in exportable memory.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::c_uint;
 
 use gdremu_core::gpu::nvidia::cuda::{Cuda, Status, check_status};
 
@@ -30,7 +30,7 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
         unsafe {
             match allocated {
                 Some(va) => address.write(va),
-                None => check_status((cuda.alloc)(address, size))?,
+                None => check_status((cuda.cuMemAlloc_v2)(address, size))?,
             }
         }
         Ok(())
@@ -59,7 +59,9 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
                     address.write(va);
                     pitch.write(row);
                 }
-                None => check_status((cuda.alloc_pitch)(address, pitch, width, height, element))?,
+                None => check_status((cuda.cuMemAllocPitch_v2)(
+                    address, pitch, width, height, element,
+                ))?,
             }
         }
         Ok(())
@@ -76,7 +78,7 @@ pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
         let gpu = state::enter().and_then(|mut process| process.gpu.nvidia().gpu_of(address));
         let Some(gpu) = gpu else {
             // SAFETY: the program's argument.
-            return check_status(unsafe { (cuda.free)(address) });
+            return check_status(unsafe { (cuda.cuMemFree_v2)(address) });
         };
         // Wait for all work on the memory first, as the real function does.
         cuda.wait_for(gpu)?;
@@ -95,7 +97,7 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
     call("cuMemGetAddressRange", |cuda| {
         // SAFETY: the program's arguments, either of which may be NULL.
         unsafe {
-            check_status((cuda.address_range)(base, size, address))?;
+            check_status((cuda.cuMemGetAddressRange_v2)(base, size, address))?;
             if let Some((start, len)) = buffer(address) {
                 if let Some(base) = base.as_mut() {
                     *base = start;
@@ -110,13 +112,13 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
 }
 
 /// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
-const SYNC_MEMOPS: c_int = 6;
+const SYNC_MEMOPS: u32 = 6;
 
 /// CUDA accepts SYNC_MEMOPS only for its own buffers. Programs that set it on replaced
 /// buffers must not fail; their small copies stay asynchronous, see `gdremu/README.md`.
 pub(crate) unsafe extern "C" fn cuPointerSetAttribute(
-    value: *const c_void,
-    attribute: c_int,
+    value: *const u32,
+    attribute: u32,
     address: u64,
 ) -> Status {
     call("cuPointerSetAttribute", |cuda| {
@@ -124,6 +126,6 @@ pub(crate) unsafe extern "C" fn cuPointerSetAttribute(
             return Ok(());
         }
         // SAFETY: the program's arguments.
-        unsafe { check_status((cuda.set_pointer_attribute)(value, attribute, address)) }
+        unsafe { check_status((cuda.cuPointerSetAttribute)(value, attribute, address)) }
     })
 }

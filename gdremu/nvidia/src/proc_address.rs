@@ -11,7 +11,7 @@ use crate::replaced;
 ///
 /// # Safety
 /// The arguments of a call of cuGetProcAddress that has succeeded.
-unsafe fn replace(name: *const c_char, function: *mut *mut c_void, version: c_int) {
+unsafe fn replace(name: *const c_char, function: *mut *const c_void, version: c_int) {
     // SAFETY: cuGetProcAddress has written the pointer: contract of this function.
     unsafe {
         if !(*function).is_null()
@@ -25,14 +25,14 @@ unsafe fn replace(name: *const c_char, function: *mut *mut c_void, version: c_in
 
 pub(crate) unsafe extern "C" fn cuGetProcAddress(
     name: *const c_char,
-    function: *mut *mut c_void,
+    function: *mut *const c_void,
     version: c_int,
     flags: u64,
 ) -> Status {
     call("cuGetProcAddress", |cuda| {
         // SAFETY: the caller's arguments are passed on unchanged.
         unsafe {
-            check_status((cuda.proc_address)(name, function, version, flags))?;
+            check_status((cuda.cuGetProcAddress)(name, function, version, flags))?;
             replace(name, function, version);
         }
         Ok(())
@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress(
 
 pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     name: *const c_char,
-    function: *mut *mut c_void,
+    function: *mut *const c_void,
     version: c_int,
     flags: u64,
     found: *mut c_uint,
@@ -49,7 +49,9 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     call("cuGetProcAddress", |cuda| {
         // SAFETY: the caller's arguments are passed on unchanged.
         unsafe {
-            check_status((cuda.proc_address_2)(name, function, version, flags, found))?;
+            check_status((cuda.cuGetProcAddress_v2)(
+                name, function, version, flags, found,
+            ))?;
             replace(name, function, version);
         }
         Ok(())

@@ -6,10 +6,10 @@ use gdremu_core::gpu::pci;
 use gdremu_core::gpu::physical::GPU_BYTES;
 
 use super::attributes;
-use super::types::Uuid;
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::gpus;
+use gdremu_core::cuda::types::Uuid;
 
 /// The name of every emulated GPU.
 pub(crate) const NAME: &str = "gdremu GPU";

@@ -8,9 +8,11 @@ use super::entry;
 use super::state::{
     ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle,
 };
-use super::types::{AccessDesc, AllocationProp, IpcHandle, Location, PoolExport, PoolProps, Uuid};
 use super::*;
 use crate::args::{In, Out, Untyped};
+use gdremu_core::cuda::types::{
+    AccessDesc, AllocationProp, IpcHandle, Location, PoolExport, PoolProps, Uuid,
+};
 
 /// Calls a function in the manner that the description names.
 macro_rules! enter {

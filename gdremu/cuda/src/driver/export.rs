@@ -7,12 +7,12 @@ use gdremu_core::gpu::Provider;
 use gdremu_core::gpu::physical::ObjectId;
 
 use super::state::{Current, State};
-use super::types::HANDLE_POSIX_FD;
 use crate::args::{Out, Untyped};
 use crate::error::{Error, Result};
 use crate::exports::Export;
 use crate::gpus;
 use crate::state as process;
+use gdremu_core::cuda::types::HANDLE_POSIX_FD;
 
 /// CUmemRangeHandleType.
 const DMA_BUF_FD: u32 = 1;

@@ -6,11 +6,11 @@ use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;
 
 use super::state::{Allocation, Current, State};
-use super::types::{IpcHandle, PoolExport};
 use super::work;
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::gpus;
+use gdremu_core::cuda::types::{IpcHandle, PoolExport};
 
 /// Whether cuIpcGetMemHandle accepts it: memory of cuMemAlloc.
 pub(super) fn is_capable(allocation: Option<&Allocation>) -> bool {

@@ -38,6 +38,5 @@ mod proc_address;
 mod signals;
 mod state;
 mod stream;
-pub(crate) mod types;
 mod vmm;
 mod work;

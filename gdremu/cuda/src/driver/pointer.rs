@@ -3,11 +3,11 @@
 use gdremu_core::gpu::memory::{Access, Place};
 
 use super::state::{HostRange, Kind, State};
-use super::types::{HANDLE_POSIX_FD, P2pTokens};
 use super::{host, ipc, vmm};
 use crate::args::{In, Untyped};
 use crate::error::{Error, Result};
 use crate::gpus;
+use gdremu_core::cuda::types::{HANDLE_POSIX_FD, P2pTokens};
 
 /// CUmemorytype.
 const HOST: u32 = 1;

@@ -6,12 +6,12 @@
 use gdremu_core::gpu::memory::Access;
 
 use super::state::{self, Allocation, Current, Pool, PoolHandle, State, StreamHandle};
-use super::types::{ALLOCATION_PINNED, AccessDesc, Location, PoolProps};
 use super::work::{self, When};
 use super::{buffer, vmm};
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::gpus;
+use gdremu_core::cuda::types::{ALLOCATION_PINNED, AccessDesc, Location, PoolProps};
 
 /// The first CUDA version whose pools can be GPUDirect capable.
 const RDMA_POOLS: u32 = 13030;

@@ -5,12 +5,12 @@ use std::ffi::c_void;
 use gdremu_core::gpu::memory::Access;
 use gdremu_core::gpu::physical::{BLOCK, ObjectId};
 
-use super::types::{
-    ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location,
-};
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::gpus;
+use gdremu_core::cuda::types::{
+    ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location,
+};
 
 /// The GPU of a location.
 pub(super) fn gpu_at(location: Location) -> Result<usize> {

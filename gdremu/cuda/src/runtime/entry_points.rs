@@ -13,8 +13,8 @@ use std::ffi::{c_char, c_void};
 use super::{entry, kernels, memory, properties};
 use crate::args::{In, Out, Untyped};
 use crate::driver::entry_points::exported::*;
-use crate::driver::types::{IpcHandle, PoolProps};
 use crate::gpus;
+use gdremu_core::cuda::types::{IpcHandle, PoolProps};
 use memory::PointerAttributes;
 
 macro_rules! entry_point {

@@ -9,8 +9,8 @@ use crate::driver::entry_points::exported::{
     cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetUuid_v2,
     cuDeviceTotalMem_v2, cuInit,
 };
-use crate::driver::types::Uuid;
 use crate::error::{Error, Result};
+use gdremu_core::cuda::types::Uuid;
 
 /// A member of cudaDeviceProp: where it is in CUDA 12 and 13, and which device attribute it shows.
 struct Member {

@@ -1,13 +1,17 @@
 //! NVIDIA's libcuda: which allocation an address belongs to, memory that can be exported,
 //! and the functions that the preload library stands in front of.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::os::fd::FromRawFd;
 use std::sync::OnceLock;
 use std::{fs, mem, ptr};
 
 use super::Failure;
+use crate::cuda::types::{
+    ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, IpcHandle, LOCATION_DEVICE,
+    Location, P2pTokens, PoolExport, PoolProps, Uuid,
+};
 use crate::errno::Errno;
 
 /// The step that fails when an address is no GPU memory of the process.
@@ -16,156 +20,107 @@ pub(super) const NOT_GPU_MEMORY: &str = "the search for the allocation of a devi
 type DlOpen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
 /// CUresult: 0 is success.
-pub type Status = c_uint;
+pub type Status = i32;
 
 /// CUDA_ERROR_INVALID_VALUE
 pub(super) const INVALID_VALUE: Status = 1;
 /// CUDA_ERROR_OUT_OF_MEMORY
 const OUT_OF_MEMORY: Status = 2;
+/// CUDA_ERROR_NOT_FOUND
+const NOT_FOUND: Status = 500;
 
-const POINTER_ATTRIBUTE_P2P_TOKENS: c_int = 5;
-const POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
+const POINTER_ATTRIBUTE_P2P_TOKENS: u32 = 5;
+const POINTER_ATTRIBUTE_DEVICE_ORDINAL: u32 = 9;
 const DEVICE_ATTRIBUTE_POSIX_FD_SUPPORTED: c_int = 103;
 const DEVICE_ATTRIBUTE_RDMA_WITH_VMM_SUPPORTED: c_int = 110;
-const ALLOCATION_PINNED: c_int = 1;
-const LOCATION_DEVICE: c_int = 1;
-const HANDLE_POSIX_FD: c_int = 1;
-const GRANULARITY_MINIMUM: c_int = 0;
-const ACCESS_READ_WRITE: c_int = 3;
+const GRANULARITY_MINIMUM: u32 = 0;
+const ACCESS_READ_WRITE: u32 = 3;
 
-/// CUmemAllocationProp.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct AllocationProperties {
-    kind: c_int,
-    handle_types: c_int,
-    location: c_int,
-    gpu: c_int,
-    win32: usize,
-    compression: u8,
-    rdma: u8,
-    usage: u16,
-    reserved: [u8; 4],
-}
-
-/// CUmemAccessDesc.
-#[derive(Debug)]
-#[repr(C)]
-pub struct AccessDescription {
-    location: c_int,
-    gpu: c_int,
-    flags: c_int,
-}
-
-/// CUDA_POINTER_ATTRIBUTE_P2P_TOKENS.
-#[derive(Default)]
-#[repr(C)]
-struct Tokens {
-    token: u64,
-    va_space: u32,
-}
-
-const _: () = assert!(size_of::<AllocationProperties>() == 32 && size_of::<Tokens>() == 16);
-
-impl AllocationProperties {
+impl AllocationProp {
     /// Memory of a GPU that can be exported and pinned.
     fn exportable_on(gpu: c_int) -> Self {
-        AllocationProperties {
+        let location = Location {
+            kind: LOCATION_DEVICE,
+            id: gpu,
+        };
+        AllocationProp {
             kind: ALLOCATION_PINNED,
-            handle_types: HANDLE_POSIX_FD,
-            location: LOCATION_DEVICE,
-            gpu,
-            win32: 0,
-            compression: 0,
-            rdma: 1,
-            usage: 0,
-            reserved: [0; 4],
+            location,
+            ..AllocationProp::default()
         }
+        .exportable()
     }
 
     /// The GPU whose memory it is, if it is a GPU's.
     pub fn gpu(&self) -> Option<c_int> {
-        (self.kind == ALLOCATION_PINNED && self.location == LOCATION_DEVICE).then_some(self.gpu)
+        (self.kind == ALLOCATION_PINNED && self.location.kind == LOCATION_DEVICE)
+            .then_some(self.location.id)
     }
 
     /// The same memory, but such that it can be exported and pinned.
     #[must_use]
     pub fn exportable(self) -> Self {
-        AllocationProperties {
+        AllocationProp {
             handle_types: self.handle_types | HANDLE_POSIX_FD,
-            rdma: 1,
+            gpu_direct_rdma_capable: 1,
             ..self
         }
     }
 }
 
-macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
-        /// Functions of libcuda. Their safety is that of the driver API.
-        #[derive(Debug)]
-        pub struct Cuda {
-            $($(#[$doc])* #[doc = concat!("`", $symbol, "`")]
-            pub $name: unsafe extern "C" fn($($argument),*) -> Status,)+
+// The types in the description of functions.
+type In<T> = *const T;
+type Out<T> = *mut T;
+type Untyped = *mut u8;
+type ContextHandle = usize;
+type EventHandle = usize;
+type FunctionHandle = usize;
+type ModuleHandle = usize;
+type PoolHandle = usize;
+type StreamHandle = usize;
+
+macro_rules! function {
+    ($library:ident, $symbol:ident ($($argument:ident: $type:ty),*)) => {{
+        unsafe extern "C" fn missing($(_: $type),*) -> Status {
+            NOT_FOUND
         }
+        const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($symbol), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!("a name has no NUL byte"),
+        };
+        // SAFETY: the library is open for good, and the name a C string.
+        let function = unsafe { libc::dlsym($library, NAME.as_ptr()) };
+        match function.is_null() {
+            true => missing,
+            // SAFETY: the driver API gives the symbol this type.
+            false => unsafe { mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> Status>(function) },
+        }
+    }};
+}
+
+macro_rules! functions {
+    ($($module:ident { $(
+        fn $symbol:ident $arguments:tt $entry:ident $since:literal $(, $also:ident $also_since:literal)*;
+    )* })*) => {
+        functions! { @typed $($($symbol $arguments)*)* }
 
         impl Cuda {
-            fn find(library: *mut c_void) -> Result<Cuda, &'static str> {
-                Ok(Cuda {
-                    $($name: {
-                        const NAME: &CStr =
-                            match CStr::from_bytes_with_nul(concat!($symbol, "\0").as_bytes()) {
-                                Ok(name) => name,
-                                Err(_) => panic!("a name has no NUL byte"),
-                            };
-                        // SAFETY: the library is open for good, and the name a C string.
-                        let function = unsafe { libc::dlsym(library, NAME.as_ptr()) };
-                        if function.is_null() {
-                            return Err($symbol);
-                        }
-                        // SAFETY: the driver API gives the symbol this type.
-                        unsafe {
-                            mem::transmute::<
-                                *mut c_void,
-                                unsafe extern "C" fn($($argument),*) -> Status,
-                            >(function)
-                        }
-                    },)+
-                })
+            fn find(library: *mut c_void) -> Cuda {
+                Cuda { $($($symbol: function!(library, $symbol $arguments),)*)* }
             }
+        }
+    };
+    (@typed $($symbol:ident ($($argument:ident: $type:ty),*))*) => {
+        /// Functions of libcuda. Their safety is that of the driver API. One that this libcuda lacks fails.
+        #[allow(non_snake_case, missing_docs, reason = "the driver API's names")]
+        #[derive(Debug)]
+        pub struct Cuda {
+            $(pub $symbol: unsafe extern "C" fn($($type),*) -> Status,)*
         }
     };
 }
 
-functions! {
-    context = "cuCtxGetCurrent": fn(*mut *mut c_void);
-    set_context = "cuCtxSetCurrent": fn(*mut c_void);
-    context_device = "cuCtxGetDevice": fn(*mut c_int);
-    synchronize = "cuCtxSynchronize": fn();
-    retain_context = "cuDevicePrimaryCtxRetain": fn(*mut *mut c_void, c_int);
-    release_context = "cuDevicePrimaryCtxRelease_v2": fn(c_int);
-    device = "cuDeviceGet": fn(*mut c_int, c_int);
-    device_attribute = "cuDeviceGetAttribute": fn(*mut c_int, c_int, c_int);
-    pci_bus_id = "cuDeviceGetPCIBusId": fn(*mut u8, c_int, c_int);
-    pointer_attribute = "cuPointerGetAttribute": fn(*mut c_void, c_int, u64);
-    set_pointer_attribute = "cuPointerSetAttribute": fn(*const c_void, c_int, u64);
-    alloc = "cuMemAlloc_v2": fn(*mut u64, usize);
-    alloc_pitch = "cuMemAllocPitch_v2": fn(*mut u64, *mut usize, usize, usize, c_uint);
-    free = "cuMemFree_v2": fn(u64);
-    address_range = "cuMemGetAddressRange_v2": fn(*mut u64, *mut usize, u64);
-    granularity = "cuMemGetAllocationGranularity":
-        fn(*mut usize, *const AllocationProperties, c_int);
-    create = "cuMemCreate": fn(*mut u64, usize, *const AllocationProperties, u64);
-    release = "cuMemRelease": fn(u64);
-    reserve_addresses = "cuMemAddressReserve": fn(*mut u64, usize, usize, u64, u64);
-    free_addresses = "cuMemAddressFree": fn(u64, usize);
-    map = "cuMemMap": fn(u64, usize, usize, u64, u64);
-    unmap = "cuMemUnmap": fn(u64, usize);
-    set_access = "cuMemSetAccess": fn(u64, usize, *const AccessDescription, usize);
-    retain_handle = "cuMemRetainAllocationHandle": fn(*mut u64, *mut c_void);
-    export_handle = "cuMemExportToShareableHandle": fn(*mut c_void, u64, c_int, u64);
-    proc_address = "cuGetProcAddress": fn(*const c_char, *mut *mut c_void, c_int, u64);
-    proc_address_2 = "cuGetProcAddress_v2": fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_uint);
-}
+crate::cuda_driver!(functions);
 
 /// An allocation, or one mapping of VMM memory.
 #[derive(Clone, Copy, Debug)]
@@ -196,7 +151,7 @@ impl Cuda {
             if library.is_null() {
                 return Err("no libcuda.so.1 can be loaded".into());
             }
-            Cuda::find(library).map_err(|name| format!("this libcuda.so.1 has no {name}"))
+            Ok::<_, String>(Cuda::find(library))
         };
         CUDA.get_or_init(|| {
             load()
@@ -221,7 +176,7 @@ impl Cuda {
     pub fn current_gpu(&self) -> Result<c_int, Status> {
         let mut gpu = 0;
         // SAFETY: the place is a live local.
-        check_status(unsafe { (self.context_device)(&mut gpu) }).map(|()| gpu)
+        check_status(unsafe { (self.cuCtxGetDevice)(&mut gpu) }).map(|()| gpu)
     }
 
     /// Whether memory of a GPU can be made that can be exported and pinned.
@@ -234,7 +189,7 @@ impl Cuda {
         .all(|attribute| {
             let mut value = 0;
             // SAFETY: the place is a live local.
-            unsafe { (self.device_attribute)(&mut value, attribute, gpu) == 0 && value != 0 }
+            unsafe { (self.cuDeviceGetAttribute)(&mut value, attribute, gpu) == 0 && value != 0 }
         })
     }
 
@@ -244,11 +199,11 @@ impl Cuda {
     /// # Errors
     /// CUDA's error.
     pub(super) fn make_block(&self, gpu: c_int, len: u64) -> Result<(u64, u64), Status> {
-        let properties = AllocationProperties::exportable_on(gpu);
+        let properties = AllocationProp::exportable_on(gpu);
         let (mut unit, mut object) = (0, 0);
         // SAFETY: the places are live locals.
         unsafe {
-            check_status((self.granularity)(
+            check_status((self.cuMemGetAllocationGranularity)(
                 &mut unit,
                 &properties,
                 GRANULARITY_MINIMUM,
@@ -256,31 +211,34 @@ impl Cuda {
             let len = (len as usize)
                 .checked_next_multiple_of(unit)
                 .ok_or(OUT_OF_MEMORY)?;
-            check_status((self.create)(&mut object, len, &properties, 0))?;
+            check_status((self.cuMemCreate)(&mut object, len, &properties, 0))?;
             let mapped = self.map_object(object, len, gpu);
-            (self.release)(object); // From now on only the mapping keeps the memory.
+            (self.cuMemRelease)(object); // From now on only the mapping keeps the memory.
             mapped.map(|base| (base, len as u64))
         }
     }
 
     /// Maps a physical object for its own GPU, wherever there is room.
     fn map_object(&self, object: u64, len: usize, gpu: c_int) -> Result<u64, Status> {
-        let access = AccessDescription {
-            location: LOCATION_DEVICE,
-            gpu,
+        let location = Location {
+            kind: LOCATION_DEVICE,
+            id: gpu,
+        };
+        let access = AccessDesc {
+            location,
             flags: ACCESS_READ_WRITE,
         };
         let mut base = 0;
         // SAFETY: the places are locals, and no other code knows the addresses.
         unsafe {
-            check_status((self.reserve_addresses)(&mut base, len, 0, 0, 0))?;
-            if let Err(status) = check_status((self.map)(base, len, 0, object, 0)) {
-                (self.free_addresses)(base, len);
+            check_status((self.cuMemAddressReserve)(&mut base, len, 0, 0, 0))?;
+            if let Err(status) = check_status((self.cuMemMap)(base, len, 0, object, 0)) {
+                (self.cuMemAddressFree)(base, len);
                 return Err(status);
             }
-            if let Err(status) = check_status((self.set_access)(base, len, &access, 1)) {
-                (self.unmap)(base, len);
-                (self.free_addresses)(base, len);
+            if let Err(status) = check_status((self.cuMemSetAccess)(base, len, &access, 1)) {
+                (self.cuMemUnmap)(base, len);
+                (self.cuMemAddressFree)(base, len);
                 return Err(status);
             }
         }
@@ -294,8 +252,8 @@ impl Cuda {
     pub(super) fn free_block(&self, base: u64, len: u64) -> Result<(), Status> {
         // SAFETY: nothing uses the block any more.
         unsafe {
-            check_status((self.unmap)(base, len as usize))?;
-            check_status((self.free_addresses)(base, len as usize))
+            check_status((self.cuMemUnmap)(base, len as usize))?;
+            check_status((self.cuMemAddressFree)(base, len as usize))
         }
     }
 
@@ -305,13 +263,13 @@ impl Cuda {
         let place = ptr::from_mut(&mut gpu).cast();
         // SAFETY: the attribute is an int.
         check(NOT_GPU_MEMORY, unsafe {
-            (self.pointer_attribute)(place, POINTER_ATTRIBUTE_DEVICE_ORDINAL, va)
+            (self.cuPointerGetAttribute)(place, POINTER_ATTRIBUTE_DEVICE_ORDINAL, va)
         })?;
         let (mut base, mut len) = (0, 0);
         self.in_context(gpu, || {
             // SAFETY: both places are ours.
             check(NOT_GPU_MEMORY, unsafe {
-                (self.address_range)(&mut base, &mut len, va)
+                (self.cuMemGetAddressRange_v2)(&mut base, &mut len, va)
             })
         })?;
         Ok(Allocation {
@@ -323,10 +281,11 @@ impl Cuda {
 
     /// The tokens that pins of memory at this address may name, if CUDA still gives any.
     pub(super) fn tokens(&self, va: u64) -> Option<(u64, u32)> {
-        let mut tokens = Tokens::default();
+        let mut tokens = P2pTokens::default();
         let place = ptr::from_mut(&mut tokens).cast();
         // SAFETY: the attribute is such a structure.
-        let status = unsafe { (self.pointer_attribute)(place, POINTER_ATTRIBUTE_P2P_TOKENS, va) };
+        let status =
+            unsafe { (self.cuPointerGetAttribute)(place, POINTER_ATTRIBUTE_P2P_TOKENS, va) };
         (status == 0).then_some((tokens.token, tokens.va_space))
     }
 
@@ -335,14 +294,14 @@ impl Cuda {
         let mut object = 0;
         let address = ptr::without_provenance_mut(va as usize);
         // SAFETY: the place is ours; the address is only looked up.
-        let status = unsafe { (self.retain_handle)(&mut object, address) };
+        let status = unsafe { (self.cuMemRetainAllocationHandle)(&mut object, address) };
         check(
             "the retaining of an allocation (is it a VMM allocation?)",
             status,
         )?;
         let exported = self.export_object(object);
         // SAFETY: retained above.
-        unsafe { (self.release)(object) };
+        unsafe { (self.cuMemRelease)(object) };
         exported
     }
 
@@ -352,7 +311,7 @@ impl Cuda {
         let place = ptr::from_mut(&mut fd).cast();
         // SAFETY: the place is ours, and so is the descriptor that it gets.
         unsafe {
-            let status = (self.export_handle)(place, object, HANDLE_POSIX_FD, 0);
+            let status = (self.cuMemExportToShareableHandle)(place, object, HANDLE_POSIX_FD, 0);
             check("the export of an allocation", status)?;
             Ok(File::from_raw_fd(fd))
         }
@@ -364,9 +323,12 @@ impl Cuda {
         let (mut device, mut name) = (0, [0_u8; 32]);
         // SAFETY: the places are ours, and as long as said.
         unsafe {
-            check(STEP, (self.device)(&mut device, gpu))?;
+            check(STEP, (self.cuDeviceGet)(&mut device, gpu))?;
             let len = name.len() as c_int;
-            check(STEP, (self.pci_bus_id)(name.as_mut_ptr(), len, device))?;
+            check(
+                STEP,
+                (self.cuDeviceGetPCIBusId)(name.as_mut_ptr().cast(), len, device),
+            )?;
         }
         let bus_id = CStr::from_bytes_until_nul(&name)
             .unwrap_or_default()
@@ -392,9 +354,9 @@ impl Cuda {
     pub fn wait_for(&self, gpu: c_int) -> Result<(), Status> {
         self.in_context(gpu, || {
             // SAFETY: waits, and touches nothing.
-            check("the wait for a GPU", unsafe { (self.synchronize)() })
+            check("the wait for a GPU", unsafe { (self.cuCtxSynchronize)() })
         })
-        .map_err(|failure| failure.status)
+        .map_err(|failure| failure.status as Status)
     }
 
     /// Works in the GPU's primary context where the thread has none, and leaves the thread as it
@@ -404,28 +366,31 @@ impl Cuda {
         gpu: i32,
         work: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let mut current = ptr::null_mut();
+        let mut current = 0;
         // SAFETY: the places are ours; what is retained is released below.
         unsafe {
-            check("the search for a context", (self.context)(&mut current))?;
-            if !current.is_null() {
+            check(
+                "the search for a context",
+                (self.cuCtxGetCurrent)(&mut current),
+            )?;
+            if current != 0 {
                 return work();
             }
-            let (mut device, mut context) = (0, ptr::null_mut());
-            check("the search for a GPU", (self.device)(&mut device, gpu))?;
-            let retained = (self.retain_context)(&mut context, device);
+            let (mut device, mut context) = (0, 0);
+            check("the search for a GPU", (self.cuDeviceGet)(&mut device, gpu))?;
+            let retained = (self.cuDevicePrimaryCtxRetain)(&mut context, device);
             check("the retaining of a context", retained)?;
-            (self.set_context)(context);
+            (self.cuCtxSetCurrent)(context);
             let result = work();
-            (self.set_context)(ptr::null_mut());
-            (self.release_context)(device);
+            (self.cuCtxSetCurrent)(0);
+            (self.cuDevicePrimaryCtxRelease_v2)(device);
             result
         }
     }
 }
 
 fn check(step: &'static str, status: Status) -> Result<(), Failure> {
-    check_status(status).map_err(|status| Failure::refused(step, status))
+    check_status(status).map_err(|status| Failure::refused(step, status as u32))
 }
 
 /// Converts from a CUresult.

@@ -24,8 +24,8 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::types::IpcHandle;
 use crate::error::{Error, Result};
+use gdremu_core::cuda::types::IpcHandle;
 use handles::Handles;
 
 pub(crate) use capture::Capture;

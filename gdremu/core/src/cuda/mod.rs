@@ -1,4 +1,6 @@
-//! The functions of the CUDA driver API that the emulator has. They are described here once.
+//! The functions of the CUDA driver API that the emulator has, described once, and their structures.
+
+pub mod types;
 
 /// Calls a macro with the description of all functions, by topic:
 ///

@@ -1,0 +1,95 @@
+//! Structures of the driver API, laid out as in C.
+#![allow(missing_docs, reason = "the members are cuda.h's")]
+
+use crate::gpu::Shared;
+
+/// CUmemLocation: 1 = a device, by its ordinal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Location {
+    pub kind: u32,
+    pub id: i32,
+}
+
+/// `Location::kind` of a device.
+pub const LOCATION_DEVICE: u32 = 1;
+
+/// CUmemAllocationType: memory that stays where it is.
+pub const ALLOCATION_PINNED: u32 = 1;
+
+/// CUmemAllocationHandleType: a file descriptor.
+pub const HANDLE_POSIX_FD: u32 = 1;
+
+/// CUmemAllocationProp.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct AllocationProp {
+    pub kind: u32,
+    pub handle_types: u32,
+    pub location: Location,
+    pub win32_metadata: usize,
+    pub compression: u8,
+    pub gpu_direct_rdma_capable: u8,
+    pub usage: u16,
+    pub reserved: [u8; 4],
+}
+
+/// CUmemAccessDesc.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct AccessDesc {
+    pub location: Location,
+    pub flags: u32,
+}
+
+/// CUmemPoolProps.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PoolProps {
+    pub kind: u32,
+    pub handle_types: u32,
+    pub location: Location,
+    pub win32_attributes: usize,
+    pub max_size: usize,
+    pub usage: u16,
+    pub gpu_direct_rdma_capable: u8,
+    pub reserved: [u8; 53],
+}
+
+/// CUDA_POINTER_ATTRIBUTE_P2P_TOKENS.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct P2pTokens {
+    pub token: u64,
+    pub va_space: u32,
+}
+
+/// CUipcMemHandle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct IpcHandle {
+    pub process: u64,
+    /// The buffer's number in the process: never used twice.
+    pub id: u64,
+    pub memory: Shared,
+    pub unused: u64,
+}
+
+/// CUmemPoolPtrExportData.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct PoolExport(pub [u8; 64]);
+
+/// CUuuid.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Uuid(pub [u8; 16]);
+
+const _: () = {
+    assert!(size_of::<Location>() == 8);
+    assert!(size_of::<AllocationProp>() == 32);
+    assert!(size_of::<AccessDesc>() == 12);
+    assert!(size_of::<PoolProps>() == 88);
+    assert!(size_of::<P2pTokens>() == 16);
+    assert!(size_of::<IpcHandle>() == 64);
+};
