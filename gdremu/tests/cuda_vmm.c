@@ -26,15 +26,17 @@ static void allow(CUdeviceptr address, size_t size, CUmemAccess_flags flags)
 
 static void life(void)
 {
-    CUmemAllocationProp wanted = prop(), got;
+    CUmemAllocationProp wanted = prop(), zero = {0}, got;
     CUmemGenericAllocationHandle handle, again;
     CUdeviceptr address, second, base;
     unsigned long long flags = 9;
     size_t granularity = 0, size;
     char out[4] = "abc", in[4];
 
-    CHECK_EQUAL(cuMemGetAllocationGranularity(&granularity, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemGetAllocationGranularity(&granularity, &zero, CU_MEM_ALLOC_GRANULARITY_MINIMUM), CUDA_SUCCESS);
     CHECK_EQUAL(granularity, BLOCK);
+    CHECK_EQUAL(cuMemGetAllocationGranularity(&granularity, &zero, 9), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemGetAllocationGranularity(&granularity, NULL, CU_MEM_ALLOC_GRANULARITY_MINIMUM), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemCreate(&handle, 2 * BLOCK, &wanted, 0), CUDA_SUCCESS);
     CHECK_EQUAL(cuMemGetAllocationPropertiesFromHandle(&got, handle), CUDA_SUCCESS);
     CHECK_EQUAL(got.allocFlags.gpuDirectRDMACapable, 1);
