@@ -126,6 +126,30 @@ static void closed_exports_release_their_addresses(void)
     CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
 }
 
+/* An H200 exports memory that is not GPUDirect capable, too. UCX takes VMM memory for registrable if it can be exported. */
+static void exports_all_kinds_of_memory(void)
+{
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = access.location};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address, pooled;
+    int fd;
+
+    CHECK_EQUAL(cuMemCreate(&handle, BLOCK, &prop, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemAddressReserve(&address, BLOCK, 0, 0, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemMap(address, BLOCK, 0, handle, 0), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemSetAccess(address, BLOCK, &access, 1), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, address, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(cuMemUnmap(address, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemAddressFree(address, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemRelease(handle), CUDA_SUCCESS);
+    CHECK_EQUAL(cuMemAllocAsync(&pooled, BLOCK, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, pooled, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(cuMemFree(pooled), CUDA_SUCCESS);
+}
+
 static void refuses(void)
 {
     CUdeviceptr buffer, managed;
@@ -211,6 +235,7 @@ int main(int count, char **arguments)
         keeps_memory_alive();
         reaches_beyond_its_buffer();
         closed_exports_release_their_addresses();
+        exports_all_kinds_of_memory();
         refuses();
         shareable_handles();
     } else if (strcmp(what, "export") == 0) {

@@ -216,6 +216,7 @@ impl Memory {
             return Err(Error::Invalid);
         }
         let (start, object) = self.alloc_blocks(gpu, blocks, false)?;
+        self.physical.set_imported(object);
         let id = self.next_id();
         self.buffers.insert(start + offset, Buffer { id, len });
         Ok((start + offset, object))

@@ -51,6 +51,8 @@ pub struct Object {
     pub rdma: bool,
     /// Whether a POSIX file descriptor may be exported for it.
     pub exportable: bool,
+    /// Whether its bytes are those of another process. It cannot be pinned or exported.
+    pub imported: bool,
     /// References held by handles (cuMemCreate, cuMemRetainAllocationHandle).
     handles: u32,
     /// References held by anything else: mappings and page tables.
@@ -105,6 +107,7 @@ impl Physical {
             len,
             rdma,
             exportable,
+            imported: false,
             handles: 0,
             uses: 0,
         };
@@ -121,6 +124,11 @@ impl Physical {
     /// The object, if the program has a handle to it.
     pub fn by_handle(&self, id: ObjectId) -> Option<&Object> {
         self.get(id).filter(|object| object.handles > 0)
+    }
+
+    /// Marks a live object as memory of another process.
+    pub fn set_imported(&mut self, id: ObjectId) {
+        self.objects.get_mut(&id).expect("alive").imported = true;
     }
 
     /// Adds a reference to a live object.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::memory::{Access, Error, GPU_PAGE, Memory, PageTable, PageTableId, Pin};
-use super::physical::Holder;
+use super::physical::{Holder, Object};
 
 impl Memory {
     /// Pins `[va, va + len)`, whole GPU pages. The physical memory lives until [`Memory::unpin`].
@@ -14,20 +14,23 @@ impl Memory {
     /// [`Error::Invalid`]: not whole pages, a page without memory, memory of two GPUs, or VMM
     /// memory that is not GPUDirect capable or not readable and writable for its own GPU.
     pub fn pin(&mut self, va: u64, len: u64, persistent: bool) -> Result<PageTable, Error> {
-        self.pin_pages(va, len, GPU_PAGE, GPU_PAGE, persistent)
+        self.pin_pages(va, len, GPU_PAGE, GPU_PAGE, persistent, |object| {
+            object.rdma
+        })
     }
 
     /// Takes hold of `[va, va + len)`, whole pages of `page` bytes, for a dma-buf. Otherwise as a
-    /// persistent pin, but that only part of the whole range must be in a live buffer: NVIDIA's driver
-    /// 580 exports, on an H200, all of a block of 2 MiB that holds one buffer of 4 KiB.
+    /// persistent pin, but that only part of the whole range must be in a live buffer, and need not be
+    /// GPUDirect capable: NVIDIA's driver 580 exports, on an H200, all of a block of 2 MiB that holds one
+    /// buffer of 4 KiB, and all VMM and pool memory.
     ///
     /// # Errors
     /// As [`Memory::pin`].
     pub fn export(&mut self, va: u64, len: u64, page: u64) -> Result<PageTable, Error> {
-        self.pin_pages(va, len, page, len, true)
+        self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }
 
-    /// Every `unit` of the range has a byte in a live buffer.
+    /// Every `unit` of the range has a byte in a live buffer, and `can_be` holds for all its memory.
     fn pin_pages(
         &mut self,
         va: u64,
@@ -35,6 +38,7 @@ impl Memory {
         page: u64,
         unit: u64,
         persistent: bool,
+        can_be: impl Fn(&Object) -> bool,
     ) -> Result<PageTable, Error> {
         let end = va.checked_add(len).ok_or(Error::Invalid)?;
         if len == 0 || !va.is_multiple_of(page) || !len.is_multiple_of(page) {
@@ -46,10 +50,10 @@ impl Memory {
                 .as_ref()
                 .is_none_or(|access| access.get(&gpu) == Some(&Access::ReadWrite))
         })?;
-        let rdma = |id| self.physical.get(id).expect("mapped, so alive").rdma;
+        let can_be = |id| can_be(self.physical.get(id).expect("mapped, so alive"));
         if !runs
             .iter()
-            .all(|run| run.gpu == runs[0].gpu && rdma(run.object))
+            .all(|run| run.gpu == runs[0].gpu && can_be(run.object))
             || !self.every_page_holds_memory(va, end, unit)
         {
             return Err(Error::Invalid);
