@@ -110,6 +110,30 @@ static void devices(void)
     CHECK_EQUAL(cudaDeviceDisablePeerAccess(0), 705);
 }
 
+int cuDevicePrimaryCtxReset_v2(int device);
+int cuDevicePrimaryCtxRetain(void **context, int device);
+int cuDevicePrimaryCtxRelease_v2(int device);
+
+/* As on an H200: the runtime makes the context again, and every retain has its release. */
+static void reset_by_the_driver(void)
+{
+    void *buffer, *context;
+
+    CHECK_CUDA(cudaSetDevice(0));
+    CHECK_CUDA(cudaMalloc(&buffer, 64));
+    CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0));
+    CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0));
+    CHECK_CUDA(cudaSetDevice(0));
+    CHECK_CUDA(cudaMalloc(&buffer, 64));
+    CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0));
+    CHECK_CUDA(cudaMalloc(&buffer, 64));
+    CHECK_CUDA(cudaSetDevice(1));
+    CHECK_CUDA(cuDevicePrimaryCtxReset_v2(1));
+    CHECK_CUDA(cudaSetDevice(0));
+    CHECK_CUDA(cudaDeviceEnablePeerAccess(1, 0));
+}
+
 static void properties(void)
 {
     enum { SIZE = 1200, AT = 64 };
@@ -370,7 +394,7 @@ int main(int argc, char **argv)
     } groups[] = {
         {"devices", devices}, {"properties", properties}, {"memory", memory}, {"copies", copies},
         {"streams", streams}, {"pointers", pointers},     {"errors", errors}, {"threads", threads},
-        {"loaded", loaded},
+        {"loaded", loaded},   {"reset", reset_by_the_driver},
     };
 
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)

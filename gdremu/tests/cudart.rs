@@ -64,8 +64,15 @@ fn assert_all_pass(wheel: &str, name: &str, flag: &str) {
     let Some(libcudart) = libcudart(wheel, name) else {
         return;
     };
-    built("gdremu-cuda");
-    let program = compile("cudart", name, [libcudart.as_os_str(), flag.as_ref()]);
+    let program = compile(
+        "cudart",
+        name,
+        [
+            libcudart.as_os_str(),
+            built("gdremu-cuda").as_os_str(),
+            flag.as_ref(),
+        ],
+    );
     let groups = [
         "devices",
         "properties",
@@ -76,6 +83,7 @@ fn assert_all_pass(wheel: &str, name: &str, flag: &str) {
         "errors",
         "threads",
         "loaded",
+        "reset",
     ];
     for group in groups {
         let mut gdremu = Command::new(GDREMU);
