@@ -76,6 +76,21 @@ static void devices(void)
     CHECK_EQUAL(cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 1), CUDA_ERROR_INVALID_DEVICE);
 }
 
+/* A driver 580 on an H200 answers these and no others. */
+static void attributes_of_cuda_13_0(void)
+{
+    int number, value;
+
+    for (number = 0; number < 160; number++)
+        CHECK_EQUAL(cuDeviceGetAttribute(&value, (CUdevice_attribute)number, 0),
+                    number >= 1 && number <= 147 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(attribute(21 /* MAXIMUM_TEXTURE1D_WIDTH */), 131072);
+    CHECK_EQUAL(attribute(74 /* MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT */), 32768);
+    CHECK_EQUAL(attribute(97 /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */), 232448);
+    CHECK_EQUAL(attribute(131 /* NUMA_ID */), -1);
+    CHECK_EQUAL(attribute(147), 0);
+}
+
 static void errors(void)
 {
     const char *text = "";
@@ -115,6 +130,7 @@ int main(void)
     CHECK_EQUAL(cuInit(0), CUDA_SUCCESS);
     CHECK_EQUAL(cuInit(0), CUDA_SUCCESS);
     devices();
+    attributes_of_cuda_13_0();
     errors();
     entry_points();
     puts("ok cuda_init");

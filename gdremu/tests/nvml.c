@@ -83,7 +83,7 @@ static void libraries_agree(device_t device, int ordinal)
     CHECK_EQUAL(number, ordinal);
 }
 
-static void capability_and_pcie_link_agree(device_t device)
+static void capability_and_pcie_link_agree(device_t device, int coherent)
 {
     unsigned int major, minor, now, most;
     char speed[32] = "";
@@ -93,6 +93,7 @@ static void capability_and_pcie_link_agree(device_t device)
     CHECK_EQUAL(NVML(nvmlDeviceGetCudaComputeCapability)(device, &major, &minor), 0);
     CHECK_EQUAL(cuDeviceGetAttribute(&wanted, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0), CUDA_SUCCESS);
     CHECK_EQUAL(major, wanted);
+    CHECK_EQUAL(major, coherent ? 10 : 9);
     CHECK_EQUAL(cuDeviceGetAttribute(&wanted, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0), CUDA_SUCCESS);
     CHECK_EQUAL(minor, wanted);
 
@@ -193,7 +194,7 @@ int main(int count, char **arguments)
     CHECK(device != other);
     libraries_agree(device, 0);
     libraries_agree(other, 1);
-    capability_and_pcie_link_agree(device);
+    capability_and_pcie_link_agree(device, count > 1);
     memory_is_counted(device);
     links(device, other, count > 1);
     CHECK_EQUAL(NVML(nvmlDeviceGetMigMode)(device, &number, &pending), 0);
