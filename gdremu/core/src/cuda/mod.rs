@@ -51,7 +51,7 @@ macro_rules! cuda_driver {
         fn cuCtxCreate_v2(handle: Out<ContextHandle>, flags: u32, device: i32) with_state 3020, cuCtxCreate 2000;
         fn cuCtxCreate_v3(handle: Out<ContextHandle>, affinities: In<u8>, count: i32, flags: u32, device: i32)
             with_state 11040;
-        fn cuCtxCreate_v4(handle: Out<ContextHandle>, parameters: In<u8>, flags: u32, device: i32) with_state 12050;
+        fn cuCtxCreate_v4(handle: Out<ContextHandle>, parameters: In<[usize; 3]>, flags: u32, device: i32) with_state 12050;
         fn cuCtxDestroy_v2(context: ContextHandle) initialized 4000, cuCtxDestroy 2000;
         fn cuCtxPushCurrent_v2(context: ContextHandle) with_state 4000, cuCtxPushCurrent 2000;
         fn cuCtxPopCurrent_v2(handle: Out<ContextHandle>) with_state 4000, cuCtxPopCurrent 2000;

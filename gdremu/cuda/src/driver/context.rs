@@ -92,21 +92,28 @@ pub(super) fn cuCtxCreate_v2(
 pub(super) fn cuCtxCreate_v3(
     state: &mut State,
     handle: Out<ContextHandle>,
-    _affinities: In<u8>,
-    _count: i32,
+    affinities: In<u8>,
+    count: i32,
     flags: u32,
     device: i32,
 ) -> Result {
+    if !affinities.is_null() && count != 0 {
+        return Err(Error::UNSUPPORTED_EXEC_AFFINITY);
+    }
     cuCtxCreate_v2(state, handle, flags, device)
 }
 
+/// CUctxCreateParams: affinities, their number, and what to share with graphics.
 pub(super) fn cuCtxCreate_v4(
     state: &mut State,
     handle: Out<ContextHandle>,
-    _parameters: In<u8>,
+    parameters: In<[usize; 3]>,
     flags: u32,
     device: i32,
 ) -> Result {
+    if !parameters.is_null() && !matches!(parameters.get()?, [0, _, 0]) {
+        return Err(Error::NOT_SUPPORTED);
+    }
     cuCtxCreate_v2(state, handle, flags, device)
 }
 

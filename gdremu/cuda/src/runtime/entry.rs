@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use super::errors;
 use crate::args::Out;
 use crate::driver::entry_points::exported::{
-    cuCtxGetDevice, cuCtxSetCurrent, cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2,
-    cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxSetFlags_v2, cuInit,
+    cuCtxGetDevice, cuCtxSetCurrent, cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRelease_v2,
+    cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxSetFlags_v2, cuInit,
 };
 use crate::error::{Error, Result};
 
@@ -56,7 +56,11 @@ pub(crate) fn in_context(body: impl FnOnce() -> Result) -> i32 {
 pub(crate) fn primary(gpu: i32) -> Result<usize> {
     let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut flags, mut active) = (0, 0);
-    check(cuDevicePrimaryCtxGetState(gpu, Out::to(&mut flags), Out::to(&mut active)))?;
+    check(cuDevicePrimaryCtxGetState(
+        gpu,
+        Out::to(&mut flags),
+        Out::to(&mut active),
+    ))?;
     // A reset destroys the context, and the next retain creates it again.
     if let Some(context) = retained.get(&gpu).filter(|_| active != 0) {
         return Ok(*context);
