@@ -27,6 +27,8 @@ pub struct Config {
     pub trace: Option<PathBuf>,
     /// Names that cuGetProcAddress does not find are printed on stderr.
     pub log_missing: bool,
+    /// The consequence of a GPU kernel that gdremu does not run.
+    pub unsupported: Unsupported,
     /// Calls that fail or return wrong results on purpose.
     pub faults: Faults,
     /// The kernel module.
@@ -247,6 +249,49 @@ choice! {
     }
 }
 
+/// The consequence of a GPU kernel that gdremu does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsupported {
+    /// A line on stderr, and gdremu's exit status if the program itself succeeds.
+    Exit(u8),
+    /// A line on stderr.
+    Warn,
+    /// None: the program only gets the error of the launch.
+    Ignore,
+}
+
+impl Default for Unsupported {
+    /// The exit status that `timeout` has for a program that it ended.
+    fn default() -> Self {
+        Unsupported::Exit(124)
+    }
+}
+
+impl Display for Unsupported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unsupported::Exit(status) => write!(f, "exit:{status}"),
+            Unsupported::Warn => f.write_str("warn"),
+            Unsupported::Ignore => f.write_str("ignore"),
+        }
+    }
+}
+
+impl FromStr for Unsupported {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let status = || text.strip_prefix("exit:")?.parse().ok();
+        match text {
+            "warn" => Ok(Unsupported::Warn),
+            "ignore" => Ok(Unsupported::Ignore),
+            _ => status()
+                .map(Unsupported::Exit)
+                .ok_or_else(|| format!("\"{text}\" is none of exit:0 to exit:255, warn, ignore")),
+        }
+    }
+}
+
 impl Config {
     /// The value of [`VARIABLE`]: `key=value` pairs between semicolons.
     pub fn to_variable(&self) -> String {
@@ -260,6 +305,7 @@ impl Config {
             put("trace", &trace.display());
         }
         put("log_missing", &self.log_missing);
+        put("unsupported", &self.unsupported);
         put("faults", &self.faults);
         put("loaded", &self.driver.loaded);
         if let Some(errno) = self.driver.open_errno {
@@ -312,6 +358,7 @@ impl Config {
             "session" => self.session = value.into(),
             "trace" => self.trace = Some(value.into()),
             "log_missing" => self.log_missing = read(value)?,
+            "unsupported" => self.unsupported = value.parse()?,
             "faults" => self.faults = value.parse()?,
             "loaded" => driver.loaded = read(value)?,
             "open_errno" => {
@@ -360,6 +407,7 @@ mod tests {
             session: "/tmp/a;b=c%3B d".into(),
             trace: Some("/tmp/trace".into()),
             log_missing: true,
+            unsupported: Unsupported::Exit(3),
             faults: "MMAP:EAGAIN@1,OPEN:EMFILE".parse().unwrap(),
             driver: DriverConfig {
                 loaded: false,

@@ -181,6 +181,21 @@ impl Session {
         left.filter_map(Record::leak).collect()
     }
 
+    /// Records for [`Session::has_refused_kernels`] that a GPU kernel was not run.
+    pub fn record_refused_kernel(&self) {
+        // A directory, because the program may have no descriptor left. It may exist already.
+        let _ = fs::create_dir(self.refused());
+    }
+
+    /// Whether any process had a GPU kernel that was not run.
+    pub fn has_refused_kernels(&self) -> bool {
+        self.refused().exists()
+    }
+
+    fn refused(&self) -> PathBuf {
+        self.directory.join("refused")
+    }
+
     fn records(&self) -> Vec<Record> {
         let Ok(entries) = fs::read_dir(self.devices()) else {
             return Vec::new();

@@ -5,7 +5,7 @@
 //! driver/          a stand-in libcuda.so.1 (this object has that name) over the same GPUs
 //! runtime/         the CUDA runtime, over the functions of the driver
 //! nvml/            the functions of libnvidia-ml.so.1
-//! refused          the functions that there are not
+//! missing          the functions that there are not
 //!   ptx/           interprets GPU kernels
 //!   args           the only module that dereferences pointers from C
 //!   gpus           access to the emulated GPUs, shared with the emulated driver
@@ -18,9 +18,9 @@ mod args;
 mod driver;
 mod error;
 mod gpus;
+mod missing;
 mod nvml;
 mod ptx;
-mod refused;
 mod runtime;
 
-use gdremu_preload::{exports, state};
+use gdremu_preload::{exports, refused, state};

@@ -17,7 +17,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
-use gdremu_core::config::{self, Provider};
+use gdremu_core::config::{self, Provider, Unsupported};
 use gdremu_core::gpu::emugpu;
 use gdremu_core::session::Session;
 
@@ -117,10 +117,19 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
             leak.program, leak.pid, leak.pins
         );
     }
-    match options.leak_exit {
-        Some(code) if !leaks.is_empty() => Ok(End::Exit(code)),
-        _ => Ok(end_like(status)),
+    if let Some(code) = options.leak_exit
+        && !leaks.is_empty()
+    {
+        return Ok(End::Exit(code));
     }
+    if let Unsupported::Exit(code) = config.unsupported
+        && status.success()
+        && session.has_refused_kernels()
+    {
+        eprintln!("gdremu: GPU kernels were not run: the exit status is {code} (--unsupported)");
+        return Ok(End::Exit(code));
+    }
+    Ok(end_like(status))
 }
 
 /// The same exit status or signal as the program's.

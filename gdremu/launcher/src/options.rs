@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Parser;
 
 use gdremu_core::config::{
-    Config, Dmabuf, DriverConfig, ForcePcie, GpuConfig, Platform, Provider, YesNo,
+    Config, Dmabuf, DriverConfig, ForcePcie, GpuConfig, Platform, Provider, Unsupported, YesNo,
 };
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
@@ -98,6 +98,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     pub(crate) leak_exit: Option<u8>,
 
+    /// After a GPU kernel that gdremu does not run: print its name, and exit with N if the program itself
+    /// exits with 0 (exit:N); only print its name (warn); or do neither (ignore)
+    #[arg(long, value_name = "ACTION", default_value_t)]
+    pub(crate) unsupported: Unsupported,
+
     /// Number of GPUs
     #[arg(long, value_name = "N", default_value_t = 1)]
     gpus: u32,
@@ -163,6 +168,7 @@ impl Options {
             session,
             trace: trace.map_err(|error| format!("--trace: {error}"))?,
             log_missing: self.log_missing,
+            unsupported: self.unsupported,
             faults: self.fault.clone(),
             driver: DriverConfig {
                 loaded: !self.no_gdrdrv,

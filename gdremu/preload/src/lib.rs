@@ -8,6 +8,7 @@
 //! export_calls  creating, mapping and releasing descriptors of emulated GPU memory
 //! state         the emulated driver and GPUs of this process, behind one lock
 //! exports       the table of these descriptors
+//! refused       GPU kernels that are not run
 //! proc_files    gdrdrv's files under /proc
 //! system        what the kernel reports about the caller and its descriptors
 //! next          the functions behind the hooks
@@ -21,6 +22,7 @@ mod for_tests;
 mod hooks;
 mod next;
 mod proc_files;
+pub mod refused;
 pub mod state;
 mod system;
 

@@ -4,7 +4,7 @@
 //! the lock, its own libc calls pass through the hooks untouched.
 
 use std::cell::{Cell, UnsafeCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, CString, c_int};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -51,6 +51,8 @@ pub struct EmulatedProcess {
     devices: HashMap<Identity, Device>,
     /// Descriptors that CUDA gave out.
     pub(crate) exports: Exports,
+    /// Names of the GPU kernels that were not run.
+    refused: BTreeSet<String>,
     /// Names of the driver calls since the last [`EmulatedProcess::take_calls`].
     calls: Vec<&'static str>,
     /// The names that it returned last.
@@ -156,6 +158,7 @@ impl EmulatedProcess {
             session: Session::at(config.session.clone()),
             devices: HashMap::new(),
             exports: Exports::default(),
+            refused: BTreeSet::new(),
             calls: Vec::new(),
             calls_taken: CString::default(),
             config,
@@ -427,6 +430,12 @@ impl EmulatedProcess {
         self.session.refcount()
     }
 
+    /// Records that a GPU kernel is not run. Returns whether it is the first time in this process.
+    pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {
+        self.session.record_refused_kernel();
+        self.refused.insert(kernel.to_owned())
+    }
+
     /// Publishes the bounds by which the hooks skip unrelated addresses.
     pub(crate) fn publish_bounds(&self) {
         let bounds = [self.driver.mapped_bounds(), self.exports.mapped_bounds()];
@@ -500,6 +509,7 @@ impl EmulatedProcess {
         self.gpu.after_fork();
         self.exports.after_fork();
         self.calls.clear();
+        self.refused.clear();
         self.forked = true;
         self.publish_bounds();
     }

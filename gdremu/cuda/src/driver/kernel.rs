@@ -11,6 +11,7 @@ use super::state::{self, FunctionHandle, StreamHandle};
 use super::work;
 use crate::args::In;
 use crate::error::{Error, Result};
+use crate::refused;
 
 /// Limits of the GPU attributes: blocks of a grid and threads of a block by dimension, threads of a
 /// block in total, bytes of shared memory that a launch may add.
@@ -36,7 +37,7 @@ impl Request {
     /// # Errors
     /// INVALID_VALUE: no GPU can do that. COOPERATIVE_LAUNCH_TOO_LARGE. NOT_SUPPORTED: more than the
     /// interpreter can do.
-    fn check(&self) -> Result {
+    fn check(&self, kernel: &str) -> Result {
         let fits = |sizes: [u32; 3], limits: [u32; 3]| {
             iter::zip(sizes, limits).all(|(size, limit)| (1..=limit).contains(&size))
         };
@@ -54,10 +55,8 @@ impl Request {
             return Err(Error::COOPERATIVE_LAUNCH_TOO_LARGE);
         }
         if !resident || !one_dimension {
-            eprintln!(
-                "gdremu: the emulated GPU runs launches with one dimension and at most \
-                 {RESIDENT_THREADS} threads"
-            );
+            let limit = format!("one dimension and at most {RESIDENT_THREADS} threads");
+            refused::kernel(kernel, &format!("gdremu supports {limit}"));
             return Err(Error::NOT_SUPPORTED);
         }
         Ok(())
@@ -83,7 +82,7 @@ fn launch(function: FunctionHandle, request: Request, pointers: In<In<u8>>) -> R
         let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
         (Arc::clone(&function.kernel), function.context)
     };
-    request.check()?;
+    request.check(kernel.name())?;
     let launch = Launch {
         parameters: parameters(&kernel, pointers)?,
         kernel,

@@ -1,0 +1,32 @@
+/*
+ * Launches a GPU kernel that the emulated GPU refuses, twice, and exits with the status of the first argument. With a
+ * second argument, a forked child does so and the program itself succeeds.
+ */
+#include "cuda_start.h"
+
+static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+
+/* More threads than the emulated GPU runs. */
+static CUresult launch(CUfunction kernel)
+{
+    return cuLaunchKernel(kernel, 4096, 1, 1, 1024, 1, 1, 0, NULL, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    CUmodule module;
+    CUfunction kernel;
+
+    if (argc > 2) {
+        pid_t child = fork();
+
+        if (child != 0)
+            return waitpid(child, NULL, 0) == child ? 0 : 1;
+    }
+    start(0);
+    CHECK_EQUAL(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
+    CHECK_EQUAL(cuModuleGetFunction(&kernel, module, "nothing"), CUDA_SUCCESS);
+    CHECK_EQUAL(launch(kernel), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(launch(kernel), CUDA_ERROR_NOT_SUPPORTED);
+    return atoi(argv[1]);
+}
