@@ -155,6 +155,23 @@ fn nvml_agrees_with_libcuda_and_sysfs() {
 }
 
 #[test]
+fn pci_device_option_sets_the_id_in_sysfs_and_nvml() {
+    let options = [
+        "--pci-device",
+        "0x20b5",
+        "--gpus",
+        "2",
+        "--bar1-size",
+        "64M",
+    ];
+    assert_passes(&options, "nvml", &[]);
+    let mut cat = Command::new(GDREMU);
+    cat.args(options).args(["--", "cat"]);
+    cat.arg("/sys/bus/pci/devices/0000:1b:00.0/device");
+    assert_eq!(cat.output().unwrap().stdout, b"0x20b5\n");
+}
+
+#[test]
 fn memory_for_other_processes() {
     assert_passes(&[], "cuda_ipc", &[]);
 }

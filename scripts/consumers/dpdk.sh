@@ -11,17 +11,16 @@ build_dpdk() {
 }
 
 dpdk() {
-    local device=/sys/bus/pci/devices/0000:1b:00.0/device profile log
+    local profile log
     need meson ninja-build python3-pyelftools
     once fetch-dpdk fetch dpdk
     once build-dpdk build_dpdk
 
-    # The driver knows GPUs by their PCI device, and the emulated one, which is newer, not by its own: an A100.
-    echo 0x20b5 >a100
     export LD_LIBRARY_PATH=$cache/gdrcopy/lib
     for profile in default traditional gdrdrv-2.4 cached dmabuf; do
         log=dpdk-$profile.log
-        "${gdremu[@]}" --profile $profile --file $device=a100 -- gdb --batch --nx -x "$here/calls.gdb" --args \
+        # The driver knows GPUs by their PCI device id; the newest one that it knows is an A100.
+        "${gdremu[@]}" --profile $profile --pci-device 0x20b5 -- gdb --batch --nx -x "$here/calls.gdb" --args \
             dpdk-build/app/dpdk-test-gpudev -l 0 -m 64 --no-huge --no-shconf -a 0000:1b:00.0 >"$log" 2>&1 || touch failed
         row "DPDK $(cat dpdk.version)" $profile dpdk-test-gpudev "$(grep -cE '> TEST: [A-Z][a-z]' "$log")" "$(grep -c '> TEST: PASSED' "$log")" 0 "$log"
     done

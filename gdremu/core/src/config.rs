@@ -1,14 +1,17 @@
-//! Every option of gdremu, and how the launcher passes them to the emulated program: one environment
-//! variable.
+//! Options of gdremu that the emulated program needs: each is declared here, once, for the command line
+//! (clap) and for the environment variable by which the launcher passes them on (serde).
 #![forbid(unsafe_code)]
 
-use std::fmt::{Display, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use clap::{ArgAction, Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use crate::abi::MappingType;
 use crate::errno::Errno;
 use crate::fault::Faults;
+use crate::gpu::pci;
 use crate::per_gpu::PerGpu;
 use crate::version::Version;
 
@@ -18,65 +21,95 @@ pub const VARIABLE: &str = "GDREMU_CONFIG";
 /// The first CUDA version in which a dma-buf of GPU memory can be mapped.
 const DMABUF_MMAP: u32 = 13030;
 
+// The documentation of a field that is an option is its help text.
+
 /// The configuration of an emulated process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The directory that all processes under one gdremu share (see [`crate::session`]).
+    #[arg(skip)]
     pub session: PathBuf,
-    /// Receives each driver call as a line of JSON.
-    pub trace: Option<PathBuf>,
-    /// Names that cuGetProcAddress does not find are printed on stderr.
-    pub log_missing: bool,
-    /// The consequence of a GPU kernel that gdremu does not run.
-    pub unsupported: Unsupported,
-    /// Calls that fail or return wrong results on purpose.
+    /// Make calls fail, as NAME:ERROR[@N[+]],…: every call, the Nth, or all from the Nth on;
+    /// COMMAND:FIELD=VALUE[@N[+]] changes a field of the command's result
+    #[arg(
+        long = "fault",
+        value_name = "LIST",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub faults: Faults,
+    /// Append each driver call to a file, as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Print the names of missing CUDA functions that a program requests from cuGetProcAddress
+    #[arg(long)]
+    pub log_missing: bool,
+    /// After a GPU kernel that gdremu does not run: print its name, and exit with N if the program itself
+    /// exits with 0 (exit:N); only print its name (warn); or do neither (ignore)
+    #[arg(long, value_name = "ACTION", default_value = "exit:124")]
+    pub unsupported: Unsupported,
     /// The kernel module.
+    #[command(flatten)]
     pub driver: DriverConfig,
     /// The GPUs and CUDA.
+    #[command(flatten)]
     pub gpu: GpuConfig,
 }
 
 /// Options of the emulated kernel module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[command(next_help_heading = "Emulated gdrdrv")]
 pub struct DriverConfig {
-    /// The module is loaded: its device node and its files under /proc exist.
-    pub loaded: bool,
-    /// What opening the device fails with.
-    pub open_errno: Option<Errno>,
-    /// The module is bound to nv-p2p-dummy: it opens, but no pin succeeds.
-    pub p2p_dummy: bool,
-    /// The version that the module is of.
+    /// Version of gdrdrv
+    #[arg(
+        long = "driver-version",
+        id = "driver_version",
+        value_name = "X.Y[.Z]",
+        default_value = "2.6"
+    )]
     pub version: Version,
-    /// The oldest library that it says it serves.
+    /// Oldest library version that gdrdrv reports as supported
+    #[arg(long, value_name = "X.Y", default_value = "2.0")]
     pub min_api_version: Version,
-    /// The third number of 2.4.1 to 2.4.4.
-    pub patch: u16,
-    /// Pins do not outlive a free of their memory, as before 2.5.
+    /// End pins when their memory is freed (always on before driver 2.5)
+    #[arg(long)]
     pub traditional: bool,
-    /// Pins outlive a free of their memory, which 2.4.1 and later can do.
+    /// Let pins outlive a free of their memory: the default since driver 2.5, possible since 2.4.1
+    #[arg(long = "persistent", conflicts_with = "traditional")]
     pub persistent_before_2_5: bool,
-    /// The GPU driver refuses ranges that are not whole GPU pages, as since its branch 555.
+    /// Refuse pins that are not whole GPU pages (no effect after driver 2.4)
+    #[arg(long)]
     pub strict_sizes: bool,
-    /// The type of mapping that the platform gives.
+    /// Default type of mappings
+    #[arg(long, value_name = "TYPE", default_value = "wc")]
     pub platform: Platform,
-    /// Whether pins can be forced over PCIe.
+    /// Result of FORCE_PCIE pins
+    #[arg(long, value_name = "MODE", default_value = "yes")]
     pub force_pcie: ForcePcie,
-    /// The first handle.
+    /// First handle; decimal, or hexadecimal with 0x
+    #[arg(long, value_name = "N", default_value = "0", value_parser = number)]
     pub handle_base: u64,
-    /// The real module's defects are there, foremost that a wrong handle finds the oldest pin.
+    /// Emulate the known defects of NVIDIA's gdrdrv
+    #[arg(long)]
     pub module_defects: bool,
+    /// Do not load gdrdrv: there is no /dev/gdrdrv
+    #[arg(long = "no-gdrdrv", action = ArgAction::SetFalse)]
+    pub loaded: bool,
+    /// Bind gdrdrv to nv-p2p-dummy instead of NVIDIA's driver: every pin fails with EINVAL
+    #[arg(long = "nv-p2p-dummy")]
+    pub p2p_dummy: bool,
+    /// Make open("/dev/gdrdrv") fail with ERRNO
+    #[arg(long = "gdrdrv-errno", value_name = "ERRNO")]
+    pub open_errno: Option<Errno>,
 }
 
 impl Default for DriverConfig {
     fn default() -> Self {
         DriverConfig {
-            loaded: true,
-            open_errno: None,
-            p2p_dummy: false,
             version: Version::new(2, 6),
             min_api_version: Version::new(2, 0),
-            patch: 0,
             traditional: false,
             persistent_before_2_5: false,
             strict_sizes: false,
@@ -84,28 +117,44 @@ impl Default for DriverConfig {
             force_pcie: ForcePcie::Yes,
             handle_base: 0,
             module_defects: false,
+            loaded: true,
+            p2p_dummy: false,
+            open_errno: None,
         }
     }
 }
 
 /// Options of the GPUs, nearly all for emulated ones and the stand-in libcuda.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[command(next_help_heading = "GPUs and CUDA")]
 pub struct GpuConfig {
-    /// Where GPU memory is.
-    pub provider: Provider,
-    /// How many GPUs there are.
+    /// GPU memory
+    #[arg(long, default_value = "host")]
+    pub provider: ProviderKind,
+    /// Number of GPUs
+    #[arg(long, value_name = "N", default_value = "1")]
     pub gpus: u32,
-    /// What cuDriverGetVersion returns: 13000 for 13.0.
+    /// CUDA version that cuDriverGetVersion returns
+    #[arg(long, value_name = "X.Y", default_value = "13.0", value_parser = cuda_version)]
     pub cuda_version: u32,
-    /// The GPUs have memory pools (cuMemAllocAsync).
+    /// PCI device id of the GPUs, in /sys and NVML; decimal, or hexadecimal with 0x
+    #[arg(long, value_name = "ID", default_value = "0x2331", value_parser = pci_device)]
+    pub pci_device: u16,
+    /// Emulate GPUs without memory pools
+    #[arg(long = "no-mempools", action = ArgAction::SetFalse)]
     pub mempools: bool,
-    /// CPU and GPU are joined by a coherent link, as on Grace Hopper.
+    /// Join CPU and GPU by a coherent link (always on with --platform cached)
+    #[arg(long)]
     pub coherent: bool,
-    /// The GPUs serve GPUDirect RDMA: their memory can be pinned.
+    /// GPUDirect RDMA: yes or no, one value per GPU separated by commas; the last applies to the rest
+    #[arg(long, value_name = "LIST", default_value = "yes", value_parser = PerGpu::<YesNo>::read_choices)]
     pub rdma: PerGpu<YesNo>,
-    /// Bytes of each GPU that can be pinned at a time.
+    /// Bytes of each GPU that can be pinned at a time, with suffix K, M, G or T; a list as in --rdma
+    #[arg(long, value_name = "LIST", default_value = "128G", value_parser = bytes_of_each)]
     pub bar1_size: PerGpu<u64>,
-    /// What can be done with GPU memory as a dma-buf.
+    /// GPU memory as dma-bufs: auto (by CUDA version), no, export (but not mmap), or mmap; a list as in --rdma
+    #[arg(long, value_name = "LIST", default_value = "auto", value_parser = PerGpu::<Dmabuf>::read_choices)]
     pub dmabuf: PerGpu<Dmabuf>,
 }
 
@@ -128,53 +177,38 @@ impl GpuConfig {
 impl Default for GpuConfig {
     fn default() -> Self {
         GpuConfig {
-            provider: Provider::Host,
+            provider: ProviderKind::Host,
             gpus: 1,
             cuda_version: 13000,
+            pci_device: pci::DEVICE,
             mempools: true,
             coherent: false,
             rdma: PerGpu::all(YesNo::Yes),
-            bar1_size: PerGpu::all(1 << 37),
+            bar1_size: PerGpu::all(128 << 30),
             dmabuf: PerGpu::all(Dmabuf::Auto),
         }
     }
 }
 
-/// Declares an enum whose variants have a name on the command line.
+/// Declares an enum whose variants are the values of an option.
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),* $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($variants:tt)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name { $($(#[$variant_doc])* $variant),* }
-
-        impl Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(match self { $($name::$variant => $text),* })
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($text => Ok($name::$variant),)*
-                    _ => Err(format!("\"{text}\" is none of {}", [$($text),*].join(", "))),
-                }
-            }
-        }
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $name { $($variants)* }
     };
 }
 
 choice! {
     /// The platform, by its default type of mapping.
     Platform {
-        /// GPU memory behind PCIe on x86: write-combining, and nothing else.
-        Wc = "wc",
-        /// GPU memory behind a coherent link: cached, write-combining on demand.
-        Cached = "cached",
-        /// Some arm64 platforms: device memory, and nothing else.
-        Device = "device",
+        /// write-combining, and nothing else: PCIe on x86
+        Wc,
+        /// cached, write-combining on request: a coherent link
+        Cached,
+        /// device memory, and nothing else: some arm64 platforms
+        Device,
     }
 }
 
@@ -190,67 +224,68 @@ impl Platform {
 }
 
 choice! {
-    /// What becomes of a pin with the flag FORCE_PCIE.
+    /// The result of a pin with the flag FORCE_PCIE.
     ForcePcie {
-        /// Module and GPU driver know it: it works on coherent GPUs.
-        Yes = "yes",
-        /// The GPU driver refuses it on every GPU.
-        No = "no",
-        /// The module was built for a GPU driver that does not know it.
-        NotBuilt = "not-built",
+        /// success on coherent GPUs, errno 524 on others
+        Yes,
+        /// errno 524 on every GPU
+        No,
+        /// EINVAL: gdrdrv was built for a GPU driver that lacks it
+        NotBuilt,
     }
 }
 
 choice! {
     /// Where GPU memory is.
-    Provider {
-        /// In memory of the host, with a stand-in libcuda.
-        Host = "host",
-        /// On this computer's NVIDIA GPUs, with their own libcuda.
-        Nvidia = "nvidia",
-        /// In the test kernel's emugpu module, with a stand-in libcuda and the real gdrdrv.
-        Emugpu = "emugpu",
+    ProviderKind {
+        /// emulated GPUs, in memory of the host
+        Host,
+        /// laboratory tool: this computer's NVIDIA GPUs, with their own libcuda
+        Nvidia,
+        /// emulated GPUs, in the test kernel's emugpu module, with the real gdrdrv
+        Emugpu,
     }
 }
 
-impl Provider {
+impl ProviderKind {
     /// Whether the GPUs are emulated, and hence libcuda, too.
     pub fn emulates_gpus(self) -> bool {
-        self != Provider::Nvidia
+        self != ProviderKind::Nvidia
     }
 
     /// Whether gdrdrv is emulated; otherwise programs use the real one.
     pub fn emulates_gdrdrv(self) -> bool {
-        self != Provider::Emugpu
+        self != ProviderKind::Emugpu
     }
 }
 
 choice! {
     /// Whether a GPU can do something.
     YesNo {
-        /// It can.
-        Yes = "yes",
-        /// It cannot.
-        No = "no",
+        /// it can
+        Yes,
+        /// it cannot
+        No,
     }
 }
 
 choice! {
     /// What can be done with a dma-buf of GPU memory.
     Dmabuf {
-        /// What the CUDA version of the configuration has: mmap from 13.3 on.
-        Auto = "auto",
-        /// GPU memory cannot be exported.
-        No = "no",
-        /// It can be exported, but not mapped.
-        Export = "export",
-        /// It can be exported and mapped.
-        Mmap = "mmap",
+        /// mmap since CUDA 13.3, otherwise export
+        Auto,
+        /// GPU memory cannot be exported
+        No,
+        /// it can be exported, but not mapped
+        Export,
+        /// it can be exported and mapped
+        Mmap,
     }
 }
 
 /// The consequence of a GPU kernel that gdremu does not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Unsupported {
     /// A line on stderr, and gdremu's exit status if the program itself succeeds.
     Exit(u8),
@@ -267,16 +302,6 @@ impl Default for Unsupported {
     }
 }
 
-impl Display for Unsupported {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Unsupported::Exit(status) => write!(f, "exit:{status}"),
-            Unsupported::Warn => f.write_str("warn"),
-            Unsupported::Ignore => f.write_str("ignore"),
-        }
-    }
-}
-
 impl FromStr for Unsupported {
     type Err = String;
 
@@ -287,50 +312,77 @@ impl FromStr for Unsupported {
             "ignore" => Ok(Unsupported::Ignore),
             _ => status()
                 .map(Unsupported::Exit)
-                .ok_or_else(|| format!("\"{text}\" is none of exit:0 to exit:255, warn, ignore")),
+                .ok_or_else(|| "choose one of: exit:0 to exit:255, warn, ignore".into()),
         }
     }
 }
 
+impl<T: ValueEnum + Send + Sync> PerGpu<T> {
+    /// Reads names of variants between commas.
+    pub(crate) fn read_choices(text: &str) -> Result<Self, String> {
+        let names: Vec<_> = T::value_variants()
+            .iter()
+            .filter_map(T::to_possible_value)
+            .collect();
+        let names: Vec<_> = names.iter().map(|value| value.get_name()).collect();
+        PerGpu::read(text, |name| T::from_str(name, false))
+            .map_err(|_| format!("choose from: {}", names.join(", ")))
+    }
+}
+
+fn cuda_version(text: &str) -> Result<u32, String> {
+    let Version { major, minor, .. } = text.parse()?;
+    Ok(u32::from(major) * 1000 + u32::from(minor) * 10)
+}
+
+fn pci_device(text: &str) -> Result<u16, String> {
+    u16::try_from(number(text)?).map_err(|error| error.to_string())
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    }
+    .map_err(|error| error.to_string())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().last() {
+        Some((i, 'K')) => (&text[..i], 10),
+        Some((i, 'M')) => (&text[..i], 20),
+        Some((i, 'G')) => (&text[..i], 30),
+        Some((i, 'T')) => (&text[..i], 40),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|error| format!("{error}"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| "too large".into())
+}
+
+fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {
+    PerGpu::read(text, bytes)
+}
+
 impl Config {
-    /// The value of [`VARIABLE`]: `key=value` pairs between semicolons.
-    pub fn to_variable(&self) -> String {
-        let mut text = String::new();
-        let mut put = |key: &str, value: &dyn Display| {
-            let value = value.to_string().replace('%', "%25").replace(';', "%3B");
-            write!(text, "{key}={value};").expect("a String takes everything");
-        };
-        put("session", &self.session.display());
-        if let Some(trace) = &self.trace {
-            put("trace", &trace.display());
+    /// The value of [`VARIABLE`].
+    ///
+    /// # Errors
+    /// A text that names the path that is not UTF-8.
+    pub fn to_variable(&self) -> Result<String, String> {
+        let paths = [Some(&self.session), self.trace.as_ref()];
+        if let Some(path) = paths
+            .into_iter()
+            .flatten()
+            .find(|path| path.to_str().is_none())
+        {
+            return Err(format!(
+                "{} is not UTF-8: choose another --trace file or TMPDIR",
+                path.display()
+            ));
         }
-        put("log_missing", &self.log_missing);
-        put("unsupported", &self.unsupported);
-        put("faults", &self.faults);
-        put("loaded", &self.driver.loaded);
-        if let Some(errno) = self.driver.open_errno {
-            put("open_errno", &errno);
-        }
-        put("p2p_dummy", &self.driver.p2p_dummy);
-        put("version", &self.driver.version);
-        put("min_api_version", &self.driver.min_api_version);
-        put("patch", &self.driver.patch);
-        put("traditional", &self.driver.traditional);
-        put("persistent_before_2_5", &self.driver.persistent_before_2_5);
-        put("strict_sizes", &self.driver.strict_sizes);
-        put("platform", &self.driver.platform);
-        put("force_pcie", &self.driver.force_pcie);
-        put("handle_base", &self.driver.handle_base);
-        put("module_defects", &self.driver.module_defects);
-        put("provider", &self.gpu.provider);
-        put("gpus", &self.gpu.gpus);
-        put("cuda_version", &self.gpu.cuda_version);
-        put("mempools", &self.gpu.mempools);
-        put("coherent", &self.gpu.coherent);
-        put("rdma", &self.gpu.rdma);
-        put("bar1_size", &self.gpu.bar1_size);
-        put("dmabuf", &self.gpu.dmabuf);
-        text
+        serde_json::to_string(self).map_err(|error| error.to_string())
     }
 
     /// Reads what [`Config::to_variable`] wrote. Keys that are absent keep their defaults.
@@ -338,124 +390,90 @@ impl Config {
     /// # Errors
     /// A text that names the key that is unknown or whose value is wrong.
     pub fn from_variable(text: &str) -> Result<Config, String> {
-        let mut config = Config::default();
-        for pair in text.split(';').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair
-                .split_once('=')
-                .ok_or_else(|| format!("\"{pair}\": no value"))?;
-            let value = value.replace("%3B", ";").replace("%25", "%");
-            config
-                .set(key, &value)
-                .map_err(|why| format!("{key}: {why}"))?;
-        }
-        Ok(config)
+        serde_json::from_str(text).map_err(|error| {
+            let key = text
+                .get(..error.column())
+                .unwrap_or(text)
+                .rsplit(',')
+                .next();
+            format!("{error}: {}", key.unwrap_or_default())
+        })
     }
-
-    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let driver = &mut self.driver;
-        let gpu = &mut self.gpu;
-        match key {
-            "session" => self.session = value.into(),
-            "trace" => self.trace = Some(value.into()),
-            "log_missing" => self.log_missing = read(value)?,
-            "unsupported" => self.unsupported = value.parse()?,
-            "faults" => self.faults = value.parse()?,
-            "loaded" => driver.loaded = read(value)?,
-            "open_errno" => {
-                driver.open_errno = Some(Errno::parse(value).ok_or("no errno")?);
-            }
-            "p2p_dummy" => driver.p2p_dummy = read(value)?,
-            "version" => driver.version = value.parse()?,
-            "min_api_version" => driver.min_api_version = value.parse()?,
-            "patch" => driver.patch = read(value)?,
-            "traditional" => driver.traditional = read(value)?,
-            "persistent_before_2_5" => driver.persistent_before_2_5 = read(value)?,
-            "strict_sizes" => driver.strict_sizes = read(value)?,
-            "platform" => driver.platform = value.parse()?,
-            "force_pcie" => driver.force_pcie = value.parse()?,
-            "handle_base" => driver.handle_base = read(value)?,
-            "module_defects" => driver.module_defects = read(value)?,
-            "provider" => gpu.provider = value.parse()?,
-            "gpus" => gpu.gpus = read(value)?,
-            "cuda_version" => gpu.cuda_version = read(value)?,
-            "mempools" => gpu.mempools = read(value)?,
-            "coherent" => gpu.coherent = read(value)?,
-            "rdma" => gpu.rdma = value.parse()?,
-            "bar1_size" => gpu.bar1_size = read(value)?,
-            "dmabuf" => gpu.dmabuf = value.parse()?,
-            _ => return Err("unknown".into()),
-        }
-        Ok(())
-    }
-}
-
-/// A value of one of the standard types.
-fn read<T: FromStr>(value: &str) -> Result<T, String>
-where
-    T::Err: Display,
-{
-    value.parse().map_err(|why: T::Err| why.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        config: Config,
+    }
+
+    fn parse(line: &str) -> Config {
+        Line::parse_from(line.split(' ')).config
+    }
 
     #[test]
     fn every_option_survives_the_way_through_the_environment() {
-        let config = Config {
-            session: "/tmp/a;b=c%3B d".into(),
-            trace: Some("/tmp/trace".into()),
-            log_missing: true,
-            unsupported: Unsupported::Exit(3),
-            faults: "MMAP:EAGAIN@1,OPEN:EMFILE".parse().unwrap(),
-            driver: DriverConfig {
-                loaded: false,
-                open_errno: Some(Errno::ENXIO),
-                p2p_dummy: true,
-                version: Version::new(2, 3),
-                min_api_version: Version::new(3, 0),
-                patch: 4,
-                traditional: true,
-                persistent_before_2_5: true,
-                strict_sizes: true,
-                platform: Platform::Device,
-                force_pcie: ForcePcie::NotBuilt,
-                handle_base: 1 << 33,
-                module_defects: true,
-            },
-            gpu: GpuConfig {
-                provider: Provider::Nvidia,
-                gpus: 8,
-                cuda_version: 13030,
-                mempools: false,
-                coherent: true,
-                rdma: "no,yes".parse().unwrap(),
-                bar1_size: "268435456,1024".parse().unwrap(),
-                dmabuf: "export,no,auto".parse().unwrap(),
-            },
-        };
-        assert_eq!(Config::from_variable(&config.to_variable()), Ok(config));
-        let default = Config::default();
-        assert_eq!(Config::from_variable(&default.to_variable()), Ok(default));
+        let mut config = parse(
+            "gdremu --fault MMAP:EAGAIN@1,OPEN:EMFILE --trace /tmp/;b=c%3B\" --log-missing --unsupported exit:3 \
+             --driver-version 2.3.4 --min-api-version 3.0 --traditional --strict-sizes --platform device \
+             --force-pcie not-built --handle-base 0x200000000 --module-defects --no-gdrdrv --nv-p2p-dummy \
+             --gdrdrv-errno 524 --provider nvidia --gpus 8 --cuda-version 13.3 --pci-device 0x20b5 \
+             --no-mempools --coherent --rdma no,yes --bar1-size 256M,1024 --dmabuf export,no,auto",
+        );
+        config.session = "/tmp/ä d".into();
+        let text = config.to_variable().unwrap();
+        assert_eq!(Config::from_variable(&text), Ok(config));
+        assert_eq!(Config::from_variable("{}"), Ok(Config::default()));
+    }
+
+    #[test]
+    fn options_that_are_not_given_have_the_defaults() {
+        assert_eq!(parse("gdremu"), Config::default());
     }
 
     #[test]
     fn mistakes_name_the_key() {
+        let mistake = |text: &str| Config::from_variable(text).unwrap_err();
+        assert!(mistake(r#"{"color":"red"}"#).contains("color"));
+        assert!(mistake(r#"{"gpu":{"coherent":true,"gpus":"many"}}"#).contains("gpus"));
+        let platform = mistake(r#"{"driver":{"platform":"wet"}}"#);
         assert!(
-            Config::from_variable("color=red")
-                .unwrap_err()
-                .contains("color")
+            platform.contains("platform") && platform.contains("cached"),
+            "{platform}"
         );
-        assert!(
-            Config::from_variable("gpus=many")
-                .unwrap_err()
-                .contains("gpus")
+    }
+
+    #[test]
+    fn paths_that_are_not_utf_8_are_refused() {
+        let trace = OsStr::from_bytes(b"/tmp/\xff").into();
+        let config = Config {
+            trace: Some(trace),
+            ..Config::default()
+        };
+        assert!(config.to_variable().unwrap_err().contains("/tmp/"));
+    }
+
+    #[test]
+    fn numbers_accept_hex_and_suffixes() {
+        assert_eq!(
+            parse("gdremu --handle-base 0x100000000").driver.handle_base,
+            1 << 32
         );
-        assert!(
-            Config::from_variable("platform=wet")
-                .unwrap_err()
-                .contains("cached")
+        assert_eq!(
+            *parse("gdremu --bar1-size 256M").gpu.bar1_size.of(0),
+            256 << 20
         );
+        assert!(bytes("99999999T").is_err());
+        assert!(bytes("").is_err());
+        assert!(pci_device("0x10000").is_err());
     }
 }

@@ -1,57 +1,69 @@
 //! Error numbers as values, with their names.
 #![forbid(unsafe_code)]
 
-use std::fmt;
+use std::str::FromStr;
+use std::{fmt, io};
 
-/// An error number of the system, positive as in `errno`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+use nix::errno::Errno as Known;
+use serde::{Deserialize, Serialize};
+
+/// An error number, positive as in `errno`. Unlike nix's type it holds numbers that Linux does not define.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Errno(pub i32);
 
-/// Declares the constants and the name table from one list, so that they cannot drift apart.
-macro_rules! named {
-    ($($name:ident = $value:expr),* $(,)?) => {
+macro_rules! constants {
+    ($($name:ident),* $(,)?) => {
+        #[allow(missing_docs, reason = "errno(3) describes them")]
         impl Errno {
-            $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: Errno = Errno($value);)*
+            $(pub const $name: Errno = Errno(libc::$name);)*
         }
-        const NAMES: &[(&str, Errno)] = &[$((stringify!($name), Errno::$name)),*];
     };
 }
 
-named! {
-    EPERM = libc::EPERM, ENOENT = libc::ENOENT, EINTR = libc::EINTR, EIO = libc::EIO,
-    ENXIO = libc::ENXIO, EBADF = libc::EBADF, EAGAIN = libc::EAGAIN, ENOMEM = libc::ENOMEM,
-    EACCES = libc::EACCES, EFAULT = libc::EFAULT, EBUSY = libc::EBUSY, EEXIST = libc::EEXIST,
-    ENODEV = libc::ENODEV, ENOTDIR = libc::ENOTDIR, EINVAL = libc::EINVAL, ENFILE = libc::ENFILE,
-    EMFILE = libc::EMFILE, ENOTTY = libc::ENOTTY, ENOSPC = libc::ENOSPC, ENOSYS = libc::ENOSYS,
-    EOVERFLOW = libc::EOVERFLOW, EOPNOTSUPP = libc::EOPNOTSUPP, ETIMEDOUT = libc::ETIMEDOUT,
-    // Internal to the kernel, but the GPU driver returns it to user space.
-    ENOTSUPP = 524,
+constants! {
+    EPERM, ENOENT, EIO, ENXIO, EBADF, EAGAIN, ENOMEM, EACCES, EFAULT, EBUSY, EEXIST, ENODEV, ENOTDIR, EINVAL,
+    ENFILE, EMFILE, ENOTTY, EOVERFLOW, EOPNOTSUPP,
 }
 
 impl Errno {
-    /// The symbolic name, if it is one that the emulation knows.
-    pub fn name(self) -> Option<&'static str> {
-        NAMES
-            .iter()
-            .find(|(_, errno)| *errno == self)
-            .map(|(name, _)| *name)
-    }
+    /// Internal to the kernel, but the GPU driver returns it to user space.
+    pub const ENOTSUPP: Errno = Errno(524);
 
-    /// Reads a symbolic name (`EIO`, in any case) or a positive number.
-    pub fn parse(text: &str) -> Option<Errno> {
-        NAMES
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(text))
-            .map(|(_, errno)| *errno)
-            .or_else(|| text.parse().ok().filter(|n| *n > 0).map(Errno))
+    /// The calling thread's `errno`.
+    pub fn last() -> Errno {
+        Errno(Known::last_raw())
+    }
+}
+
+impl From<io::Error> for Errno {
+    fn from(error: io::Error) -> Errno {
+        error.raw_os_error().map_or(Errno::EIO, Errno)
+    }
+}
+
+/// Reads a name (`EIO`, in any case) or a positive number.
+impl FromStr for Errno {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Errno, String> {
+        let named = || {
+            (1..1000)
+                .map(Errno)
+                .find(|errno| errno.to_string().eq_ignore_ascii_case(text))
+        };
+        let number = || text.parse().ok().filter(|number| *number > 0).map(Errno);
+        number()
+            .or_else(named)
+            .ok_or_else(|| "not an errno name or number".into())
     }
 }
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "{}", self.0),
+        match (*self, Known::from_raw(self.0)) {
+            (Errno::ENOTSUPP, _) => f.write_str("ENOTSUPP"),
+            (_, Known::UnknownErrno) => write!(f, "{}", self.0),
+            (_, known) => write!(f, "{known:?}"),
         }
     }
 }
@@ -68,12 +80,15 @@ mod tests {
 
     #[test]
     fn names_and_numbers_are_read_back() {
-        for errno in [Errno::EIO, Errno::ENOTSUPP, Errno(77)] {
-            assert_eq!(Errno::parse(&errno.to_string()), Some(errno));
+        for number in 1..1000 {
+            let text = Errno(number).to_string();
+            assert_eq!(text.parse(), Ok(Errno(number)), "{text}");
         }
-        assert_eq!(Errno::parse("eio"), Some(Errno::EIO));
-        assert_eq!(Errno::parse("EWHAT"), None);
-        assert_eq!(Errno::parse("0"), None);
-        assert_eq!(Errno::parse("-5"), None);
+        assert_eq!(Errno(524).to_string(), "ENOTSUPP");
+        assert_eq!(Errno(777).to_string(), "777");
+        assert_eq!("eproto".parse(), Ok(Errno(libc::EPROTO)));
+        for wrong in ["EWHAT", "0", "-5", ""] {
+            assert!(wrong.parse::<Errno>().is_err(), "{wrong}");
+        }
     }
 }

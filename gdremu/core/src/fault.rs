@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
-use std::fmt;
 use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 
 use crate::abi::{Argument, Command, Field};
 use crate::errno::Errno;
@@ -51,8 +52,10 @@ impl Answers {
 /// An entry is `NAME:EFFECT` (every call), `NAME:EFFECT@N` (the Nth, from 1) or `NAME:EFFECT@N+` (the
 /// Nth and all after it). NAME is a driver command, `OPEN`, `MMAP`, `MUNMAP`, `MMAP_FIXED`, `CLOSE`, or a function
 /// of CUDA, in any case. EFFECT is an errno's name or a number, or, for a driver command, `FIELD=VALUE`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Faults {
+    text: String,
     list: Vec<Fault>,
     made: HashMap<String, u64>,
 }
@@ -94,7 +97,7 @@ impl Faults {
 /// Two are equal when they inject the same; how far each has counted does not matter.
 impl PartialEq for Faults {
     fn eq(&self, other: &Self) -> bool {
-        self.list == other.list
+        self.text == other.text
     }
 }
 
@@ -110,6 +113,7 @@ impl FromStr for Faults {
             .filter(|entry| !entry.is_empty());
         let list = entries.map(parse_entry).collect::<Result<_, _>>()?;
         Ok(Faults {
+            text: text.to_owned(),
             list,
             made: HashMap::new(),
         })
@@ -137,7 +141,7 @@ fn parse_entry(entry: &str) -> Result<Fault, String> {
         }
     };
     let effect = match effect.split_once('=') {
-        None => Effect::Fail(Errno::parse(effect).ok_or_else(|| wrong("unknown error"))?),
+        None => Effect::Fail(effect.parse().map_err(|_| wrong("unknown error"))?),
         Some((name, value)) => Effect::Answer(
             find_field(call, name).ok_or_else(|| wrong("no such field of a command"))?,
             value.parse().map_err(|_| wrong("VALUE is a number"))?,
@@ -159,22 +163,17 @@ fn find_field(command: &str, name: &str) -> Option<&'static Field> {
         .find(|field| field.name.eq_ignore_ascii_case(name))
 }
 
-impl fmt::Display for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, fault) in self.list.iter().enumerate() {
-            let comma = if i == 0 { "" } else { "," };
-            write!(f, "{comma}{}:", fault.call)?;
-            match fault.effect {
-                Effect::Fail(errno) => write!(f, "{errno}")?,
-                Effect::Answer(field, value) => write!(f, "{}={value}", field.name)?,
-            }
-            match fault.which {
-                Which::Every => {}
-                Which::Nth(n) => write!(f, "@{n}")?,
-                Which::From(n) => write!(f, "@{n}+")?,
-            }
-        }
-        Ok(())
+impl TryFrom<String> for Faults {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Faults> for String {
+    fn from(faults: Faults) -> String {
+        faults.text
     }
 }
 
@@ -224,14 +223,6 @@ mod tests {
         assert_eq!(answer(), Ok([3, 0, 7]));
         assert_eq!(answer(), Err(Errno::EIO));
         assert_eq!(answer(), Ok([3, 1, 0]));
-    }
-
-    #[test]
-    fn text_is_read_back() {
-        let text = "MMAP:EAGAIN@2,CLOSE:EIO,GET_INFO:524@3+,GET_INFO_V2:MAPPING_TYPE=4@1";
-        let faults: Faults = text.parse().unwrap();
-        assert_eq!(faults.to_string().parse::<Faults>().unwrap(), faults);
-        assert_eq!(faults.to_string(), text.replace("524", "ENOTSUPP"));
     }
 
     #[test]

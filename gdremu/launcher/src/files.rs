@@ -91,7 +91,7 @@ fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
     let number = |number: u32| line(&format!("{number:#06x}"));
     [
         ("vendor", number(pci::VENDOR)),
-        ("device", number(pci::DEVICE)),
+        ("device", number(config.gpu.pci_device.into())),
         ("subsystem_vendor", number(pci::VENDOR)),
         ("subsystem_device", number(pci::SUBSYSTEM)),
         ("class", line("0x030200")), // A 3D controller.

@@ -17,7 +17,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
-use gdremu_core::config::{self, Provider, Unsupported};
+use gdremu_core::config::{self, ProviderKind, Unsupported};
 use gdremu_core::gpu::emugpu;
 use gdremu_core::session::Session;
 
@@ -56,18 +56,18 @@ enum End {
 }
 
 fn run(options: &Options) -> Result<End, String> {
-    if options.provider == Provider::Nvidia && !Path::new(NVIDIA_DRIVER).exists() {
+    if options.config.gpu.provider == ProviderKind::Nvidia && !Path::new(NVIDIA_DRIVER).exists() {
         return Err(format!(
             "--provider nvidia: {NVIDIA_DRIVER} does not exist; install NVIDIA's GPU driver"
         ));
     }
-    if options.provider == Provider::Emugpu && !Path::new(emugpu::DEVICE).exists() {
+    if options.config.gpu.provider == ProviderKind::Emugpu && !Path::new(emugpu::DEVICE).exists() {
         return Err(format!(
             "--provider emugpu: {} does not exist; run gdremu with gdrdrv-c/vm/run.sh",
             emugpu::DEVICE
         ));
     }
-    let runtime = find_runtime(options.provider)?;
+    let runtime = find_runtime(options.config.gpu.provider)?;
     let session = Session::create()
         .map_err(|error| format!("cannot create the session directory: {error}"))?;
     let code = run_in(&session, &runtime, options);
@@ -78,18 +78,18 @@ fn run(options: &Options) -> Result<End, String> {
 }
 
 fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, String> {
-    let config = options.config(session.directory().to_owned())?;
+    let config = options.checked_config(session.directory().to_owned())?;
     if let Some(why) = program::unreachable(&options.program[0]) {
         eprintln!("gdremu: {why}");
     }
 
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);
-    command.env(config::VARIABLE, config.to_variable());
+    command.env(config::VARIABLE, config.to_variable()?);
     command.env("LD_PRELOAD", prepended(runtime.as_os_str(), "LD_PRELOAD"));
     files::install(session, &config, &options.files)
         .map_err(|error| format!("cannot create the emulated files: {error}"))?;
-    if options.provider.emulates_gpus() {
+    if options.config.gpu.provider.emulates_gpus() {
         session
             .install_stand_in(runtime)
             .map_err(|error| format!("cannot link the stand-in libcuda: {error}"))?;
@@ -142,10 +142,10 @@ fn end_like(status: ExitStatus) -> End {
 }
 
 /// The preload library: beside this executable, or where a package puts it.
-fn find_runtime(provider: Provider) -> Result<PathBuf, String> {
+fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
     let name = match provider {
-        Provider::Host | Provider::Emugpu => "libgdremu_cuda.so",
-        Provider::Nvidia => "libgdremu_nvidia.so",
+        ProviderKind::Host | ProviderKind::Emugpu => "libgdremu_cuda.so",
+        ProviderKind::Nvidia => "libgdremu_nvidia.so",
     };
     if let Some(path) = env::var_os("GDREMU_RUNTIME") {
         return Ok(path.into());

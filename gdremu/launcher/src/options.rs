@@ -5,13 +5,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use gdremu_core::config::{
-    Config, Dmabuf, DriverConfig, ForcePcie, GpuConfig, Platform, Provider, Unsupported, YesNo,
-};
-use gdremu_core::errno::Errno;
-use gdremu_core::fault::Faults;
-use gdremu_core::per_gpu::PerGpu;
-use gdremu_core::version::{Release, Version};
+use gdremu_core::config::{Config, DriverConfig, GpuConfig, Platform, ProviderKind};
 
 use crate::files::StandIn;
 use crate::profiles;
@@ -28,108 +22,9 @@ pub(crate) struct Options {
     #[arg(long, exclusive = true)]
     pub(crate) list_profiles: bool,
 
-    /// GPU memory: host (emulated GPUs), nvidia (this computer's NVIDIA GPUs and libcuda) or emugpu (the test
-    /// kernel's emugpu and gdrdrv modules)
-    #[arg(long, value_name = "PROVIDER", default_value = "host")]
-    pub(crate) provider: Provider,
-
-    /// End pins when their memory is freed (always on before driver 2.5)
-    #[arg(long)]
-    traditional: bool,
-
-    /// Let pins outlive a free of their memory: the default since driver 2.5, possible since 2.4.1
-    #[arg(long, conflicts_with = "traditional")]
-    persistent: bool,
-
-    /// Version of gdrdrv
-    #[arg(long, value_name = "X.Y[.Z]", default_value = "2.6")]
-    driver_version: Release,
-
-    /// Oldest library version that gdrdrv reports as supported
-    #[arg(long, value_name = "X.Y", default_value = "2.0")]
-    min_api_version: Version,
-
-    /// Refuse pins that are not whole GPU pages (no effect after driver 2.4)
-    #[arg(long)]
-    strict_sizes: bool,
-
-    /// Default type of mappings: wc, cached or device
-    #[arg(long, value_name = "TYPE", default_value = "wc")]
-    platform: Platform,
-
-    /// FORCE_PCIE pins: yes (on coherent GPUs), no, or not-built (gdrdrv lacks them)
-    #[arg(long, value_name = "MODE", default_value = "yes")]
-    force_pcie: ForcePcie,
-
-    /// First handle; decimal, or hexadecimal with 0x
-    #[arg(long, value_name = "N", default_value = "0", value_parser = number)]
-    handle_base: u64,
-
-    /// Emulate the known defects of NVIDIA's gdrdrv
-    #[arg(long)]
-    module_defects: bool,
-
-    /// Do not load gdrdrv: there is no /dev/gdrdrv
-    #[arg(long)]
-    no_gdrdrv: bool,
-
-    /// Bind gdrdrv to nv-p2p-dummy instead of NVIDIA's driver: every pin fails with EINVAL
-    #[arg(long)]
-    nv_p2p_dummy: bool,
-
-    /// Make open("/dev/gdrdrv") fail with ERRNO
-    #[arg(long, value_name = "ERRNO", value_parser = errno)]
-    gdrdrv_errno: Option<Errno>,
-
-    /// Make calls fail, as NAME:ERROR[@N[+]],…: every call, the Nth, or all from the Nth on;
-    /// COMMAND:FIELD=VALUE[@N[+]] changes a field of the command's result
-    #[arg(long, value_name = "LIST", default_value = "")]
-    fault: Faults,
-
-    /// Append each driver call to a file, as a line of JSON
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
-
-    /// Print the names of missing CUDA functions that a program requests from cuGetProcAddress
-    #[arg(long)]
-    log_missing: bool,
-
     /// Exit with N if a process ended with pins
     #[arg(long, value_name = "N")]
     pub(crate) leak_exit: Option<u8>,
-
-    /// After a GPU kernel that gdremu does not run: print its name, and exit with N if the program itself
-    /// exits with 0 (exit:N); only print its name (warn); or do neither (ignore)
-    #[arg(long, value_name = "ACTION", default_value_t)]
-    pub(crate) unsupported: Unsupported,
-
-    /// Number of GPUs
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    gpus: u32,
-
-    /// CUDA version that cuDriverGetVersion returns
-    #[arg(long, value_name = "X.Y", default_value = "13.0")]
-    cuda_version: Version,
-
-    /// Emulate GPUs without memory pools
-    #[arg(long)]
-    no_mempools: bool,
-
-    /// Join CPU and GPU by a coherent link (always on with --platform cached)
-    #[arg(long)]
-    coherent: bool,
-
-    /// GPUDirect RDMA: yes or no, one value per GPU separated by commas; the last applies to the rest
-    #[arg(long, value_name = "LIST", default_value = "yes")]
-    rdma: PerGpu<YesNo>,
-
-    /// Bytes of each GPU that can be pinned at a time, with suffix K, M, G or T; a list as in --rdma
-    #[arg(long, value_name = "LIST", default_value = "128G", value_parser = bytes_of_each)]
-    bar1_size: PerGpu<u64>,
-
-    /// GPU memory as dma-bufs: auto (by CUDA version), no, export (but not mmap), or mmap; a list as in --rdma
-    #[arg(long, value_name = "LIST", default_value = "auto")]
-    dmabuf: PerGpu<Dmabuf>,
 
     /// Show the program a copy of FILE at PATH, which is below /proc or /sys; may be repeated
     #[arg(long = "file", value_name = "PATH=FILE")]
@@ -138,6 +33,9 @@ pub(crate) struct Options {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) program: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) config: Config,
 }
 
 impl Options {
@@ -160,43 +58,18 @@ impl Options {
     ///
     /// # Errors
     /// A text that names the invalid option.
-    pub(crate) fn config(&self, session: PathBuf) -> Result<Config, String> {
-        // The program may change its working directory before it first uses the device.
-        let trace = self.trace.as_ref().map(std::path::absolute).transpose();
-        let Version { major, minor } = self.cuda_version;
-        let config = Config {
+    pub(crate) fn checked_config(&self, session: PathBuf) -> Result<Config, String> {
+        let mut config = Config {
             session,
-            trace: trace.map_err(|error| format!("--trace: {error}"))?,
-            log_missing: self.log_missing,
-            unsupported: self.unsupported,
-            faults: self.fault.clone(),
-            driver: DriverConfig {
-                loaded: !self.no_gdrdrv,
-                open_errno: self.gdrdrv_errno,
-                p2p_dummy: self.nv_p2p_dummy,
-                version: self.driver_version.version,
-                patch: self.driver_version.patch,
-                min_api_version: self.min_api_version,
-                traditional: self.traditional,
-                persistent_before_2_5: self.persistent,
-                strict_sizes: self.strict_sizes,
-                platform: self.platform,
-                force_pcie: self.force_pcie,
-                handle_base: self.handle_base,
-                module_defects: self.module_defects,
-            },
-            gpu: GpuConfig {
-                provider: self.provider,
-                gpus: self.gpus,
-                cuda_version: u32::from(major) * 1000 + u32::from(minor) * 10,
-                mempools: !self.no_mempools,
-                coherent: self.coherent || self.platform == Platform::Cached,
-                rdma: self.rdma.clone(),
-                bar1_size: self.bar1_size.clone(),
-                dmabuf: self.dmabuf.clone(),
-            },
+            ..self.config.clone()
         };
-        if self.persistent && !config.driver.can_persist() {
+        if let Some(trace) = &mut config.trace {
+            // The program may change its working directory before it first uses the device.
+            let absolute = std::path::absolute(&*trace);
+            *trace = absolute.map_err(|error| format!("--trace: {error}"))?;
+        }
+        config.gpu.coherent |= config.driver.platform == Platform::Cached;
+        if config.driver.persistent_before_2_5 && !config.driver.can_persist() {
             return Err("--persistent needs --driver-version 2.4.1 or later".into());
         }
         check_emulated(&config)?;
@@ -209,14 +82,14 @@ impl Options {
     fn check_kernel(&self, config: &Config) -> Result<(), String> {
         let (gpu, emulated) = (&config.gpu, GpuConfig::default());
         let meaningless = [
-            ("--trace", self.trace.is_some()),
+            ("--trace", config.trace.is_some()),
             ("--leak-exit", self.leak_exit.is_some()),
             ("--gpus", gpu.gpus != emulated.gpus),
             ("--coherent", gpu.coherent != emulated.coherent),
             ("--rdma", gpu.rdma != emulated.rdma),
             ("--bar1-size", gpu.bar1_size != emulated.bar1_size),
         ];
-        if gpu.provider != Provider::Emugpu {
+        if gpu.provider != ProviderKind::Emugpu {
             return Ok(());
         }
         if config.driver != DriverConfig::default() {
@@ -240,6 +113,7 @@ fn check_emulated(config: &Config) -> Result<(), String> {
     let meaningless = [
         ("--platform", config.driver.platform != Platform::Wc),
         ("--gpus", gpu.gpus != emulated.gpus),
+        ("--pci-device", gpu.pci_device != emulated.pci_device),
         ("--cuda-version", gpu.cuda_version != emulated.cuda_version),
         ("--no-mempools", gpu.mempools != emulated.mempools),
         ("--coherent", gpu.coherent != emulated.coherent),
@@ -249,7 +123,7 @@ fn check_emulated(config: &Config) -> Result<(), String> {
         ("--log-missing", config.log_missing),
     ];
     match meaningless.iter().find(|(_, given)| *given) {
-        Some((option, _)) if gpu.provider == Provider::Nvidia => Err(format!(
+        Some((option, _)) if gpu.provider == ProviderKind::Nvidia => Err(format!(
             "{option} only applies to emulated GPUs: remove it or --provider nvidia"
         )),
         _ => Ok(()),
@@ -272,36 +146,6 @@ fn check_lists(gpu: &GpuConfig) -> Result<(), String> {
     }
 }
 
-fn errno(text: &str) -> Result<Errno, String> {
-    Errno::parse(text).ok_or_else(|| "not an errno name or number".into())
-}
-
-fn number(text: &str) -> Result<u64, String> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => text.parse(),
-    }
-    .map_err(|error| error.to_string())
-}
-
-fn bytes(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.char_indices().last() {
-        Some((i, 'K')) => (&text[..i], 10),
-        Some((i, 'M')) => (&text[..i], 20),
-        Some((i, 'G')) => (&text[..i], 30),
-        Some((i, 'T')) => (&text[..i], 40),
-        _ => (text, 0),
-    };
-    let number: u64 = digits.parse().map_err(|error| format!("{error}"))?;
-    number
-        .checked_mul(1 << shift)
-        .ok_or_else(|| "too large".into())
-}
-
-fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {
-    PerGpu::read(text, bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,7 +154,7 @@ mod tests {
         let all = ["gdremu"].iter().chain(arguments).chain(&["--", "true"]);
         Options::read(all.map(OsString::from))
             .unwrap()
-            .config("/s".into())
+            .checked_config("/s".into())
             .unwrap()
     }
 
@@ -394,23 +238,8 @@ mod tests {
         assert!(driver(&["--driver-version", "2.4.1", "--persistent"]).persistent());
         let line = ["gdremu", "--driver-version", "2.4", "--persistent", "true"];
         let options = Options::try_parse_from(line).unwrap();
-        let refused = options.config("/s".into()).unwrap_err();
+        let refused = options.checked_config("/s".into()).unwrap_err();
         assert!(refused.contains("2.4.1"), "{refused}");
-    }
-
-    #[test]
-    fn numbers_accept_hex_and_suffixes() {
-        assert_eq!(
-            config(&["--handle-base", "0x100000000"]).driver.handle_base,
-            1 << 32
-        );
-        assert_eq!(
-            *config(&["--bar1-size", "256M"]).gpu.bar1_size.of(0),
-            256 << 20
-        );
-        assert_eq!(config(&["--cuda-version", "13.3"]).gpu.cuda_version, 13030);
-        assert!(bytes("99999999T").is_err());
-        assert!(bytes("").is_err());
     }
 
     #[test]
@@ -437,7 +266,7 @@ mod tests {
         );
         let all = ["gdremu", "--gpus", "2", "--rdma", "no,yes,no", "--", "true"];
         let options = Options::try_parse_from(all).unwrap();
-        let refused = options.config("/s".into()).unwrap_err();
+        let refused = options.checked_config("/s".into()).unwrap_err();
         assert!(
             refused.starts_with("--rdma has 3 values for 2 GPUs"),
             "{refused}"
@@ -450,11 +279,12 @@ mod tests {
             let all = ["gdremu", "--provider", "nvidia"];
             let all = all.iter().chain(option).chain(&["--", "true"]);
             let options = Options::try_parse_from(all).unwrap();
-            options.config("/s".into()).err()
+            options.checked_config("/s".into()).err()
         };
         assert_eq!(refused(&["--traditional"]), None);
         for option in [
             &["--gpus", "2"] as &[&str],
+            &["--pci-device", "0x20b5"],
             &["--cuda-version", "13.3"],
             &["--no-mempools"],
             &["--coherent"],
@@ -476,7 +306,7 @@ mod tests {
             let all = ["gdremu", "--provider", "emugpu"];
             let all = all.iter().chain(option).chain(&["--", "true"]);
             let options = Options::try_parse_from(all).unwrap();
-            options.config("/s".into()).err()
+            options.checked_config("/s".into()).err()
         };
         assert_eq!(refused(&["--cuda-version", "13.3"]), None);
         for option in [

@@ -39,7 +39,7 @@ fn find(program: &OsStr) -> Option<PathBuf> {
 
 /// What prevents preloading into an ELF file.
 fn elf(path: &Path) -> Option<&'static str> {
-    const PT_INTERP: u32 = 3;
+    const PT_INTERP: u64 = 3;
     const CLASS_64: u8 = 2;
     let mut file = File::open(path).ok()?;
     let mut header = [0; 64];
@@ -65,7 +65,7 @@ fn elf(path: &Path) -> Option<&'static str> {
         let mut segment = [0; 56];
         file.read_exact_at(&mut segment, start + index * size)
             .ok()?;
-        if number(&segment[..4]) != PT_INTERP.into() {
+        if number(&segment[..4]) != PT_INTERP {
             continue;
         }
         let mut interpreter = vec![0; usize::try_from(number(&segment[32..40])).ok()?.min(4096)];

@@ -26,7 +26,7 @@ impl EmulatedProcess {
             .inspect(|fd| device_fds::add(*fd))
             .map_err(|error| {
                 self.release_export(export);
-                Errno(error.raw_os_error().unwrap_or(libc::EIO))
+                error.into()
             })
     }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
-use gdremu_core::config::Provider;
+use gdremu_core::config::ProviderKind;
 
 use crate::state;
 
@@ -12,9 +12,9 @@ const REFCOUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
 /// The value of `--provider`: `host`, `nvidia` or `emugpu`.
 pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
     match state::config().gpu.provider {
-        Provider::Host => c"host",
-        Provider::Nvidia => c"nvidia",
-        Provider::Emugpu => c"emugpu",
+        ProviderKind::Host => c"host",
+        ProviderKind::Nvidia => c"nvidia",
+        ProviderKind::Emugpu => c"emugpu",
     }
     .as_ptr()
 }

@@ -40,8 +40,7 @@ pub(crate) fn open(name: &CStr, text: &str, flags: c_int) -> Result<c_int, Errno
     // SAFETY: the name ends with a NUL byte.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
     if fd < 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(Errno(error.raw_os_error().unwrap_or(libc::EIO)));
+        return Err(Errno::last());
     }
     put(fd, text);
     Ok(fd)

@@ -189,12 +189,8 @@ impl EmulatedProcess {
     }
 
     fn descriptor(&mut self, file: FileId, access: Access, flags: c_int) -> Result<u64, Errno> {
-        let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
-        let (record, device) = self
-            .session
-            .open_device(access.read, access.write)
-            .map_err(errno)?;
-        let identity = record.identity().map_err(errno)?;
+        let (record, device) = self.session.open_device(access.read, access.write)?;
+        let identity = record.identity()?;
         let fd = device.into_raw_fd();
         if flags & libc::O_CLOEXEC == 0 {
             // SAFETY: `fd` was just opened; only its flag changes.

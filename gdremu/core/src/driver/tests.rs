@@ -293,7 +293,10 @@ fn provider_receives_the_mode() {
     persistent.pin(0);
     assert_eq!(persistent.gpu.last, (true, false));
     let mut on_request = bench(DriverConfig {
-        patch: 1,
+        version: Version {
+            patch: 1,
+            ..Version::new(2, 4)
+        },
         persistent_before_2_5: true,
         ..version(4)
     });
@@ -369,7 +372,10 @@ fn attributes_report_mode_and_support() {
 fn before_2_4_2_the_end_of_a_pin_is_not_rounded() {
     for (minor, patch, rounded) in [(3, 9, false), (4, 1, false), (4, 2, true), (5, 0, true)] {
         let mut bench = bench(DriverConfig {
-            patch,
+            version: Version {
+                patch,
+                ..Version::new(2, minor)
+            },
             ..version(minor)
         });
         let size = |ragged: u64| {

@@ -3,7 +3,7 @@
 
 use super::host::Options;
 use super::{HostProvider, NvidiaProvider, PageTable, PageTableId, Provider};
-use crate::config::{self, GpuConfig};
+use crate::config::{GpuConfig, ProviderKind};
 use crate::errno::Errno;
 
 /// The provider of GPU memory.
@@ -25,9 +25,9 @@ impl Gpu {
             bar1_size: config.bar1_size.clone(),
         };
         match config.provider {
-            config::Provider::Host => Gpu::Host(Box::new(HostProvider::new(options()))),
-            config::Provider::Emugpu => Gpu::Host(Box::new(HostProvider::in_kernel(options()))),
-            config::Provider::Nvidia => Gpu::Nvidia(NvidiaProvider::default()),
+            ProviderKind::Host => Gpu::Host(Box::new(HostProvider::new(options()))),
+            ProviderKind::Emugpu => Gpu::Host(Box::new(HostProvider::in_kernel(options()))),
+            ProviderKind::Nvidia => Gpu::Nvidia(NvidiaProvider::default()),
         }
     }
 

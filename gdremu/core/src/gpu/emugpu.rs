@@ -65,8 +65,7 @@ impl Emugpu {
     fn device(&mut self) -> Result<BorrowedFd<'_>, Errno> {
         if self.device.is_none() {
             let open = OpenOptions::new().read(true).write(true).open(DEVICE);
-            let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
-            let file: File = open.map_err(errno)?;
+            let file: File = open?;
             self.device = Some(mmap::out_of_the_way(file.into()));
         }
         self.device.as_ref().map(AsFd::as_fd).ok_or(Errno::ENODEV)
@@ -80,8 +79,7 @@ impl Emugpu {
         if result == 0 {
             Ok(())
         } else {
-            let error = std::io::Error::last_os_error();
-            Err(Errno(error.raw_os_error().unwrap_or(libc::EIO)))
+            Err(Errno::last())
         }
     }
 

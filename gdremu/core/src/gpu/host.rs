@@ -543,7 +543,7 @@ mod tests {
         let mut gpu = HostProvider::new(Options {
             gpus: 2,
             coherent: false,
-            rdma: "no,yes".parse().unwrap(),
+            rdma: PerGpu::read_choices("no,yes").unwrap(),
             bar1_size: PerGpu::all(64 << 20),
         });
         let first = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();

@@ -25,7 +25,7 @@ unsafe fn mmap(
     // SAFETY: the caller's promise.
     let mapped = unsafe { libc::mmap(addr as *mut c_void, len, prot, flags, fd, offset) };
     if mapped == libc::MAP_FAILED {
-        Err(last_errno())
+        Err(Errno::last())
     } else {
         Ok(mapped as usize)
     }
@@ -40,14 +40,6 @@ unsafe fn munmap(addr: usize, len: usize) {
     }
 }
 
-fn last_errno() -> Errno {
-    Errno(
-        std::io::Error::last_os_error()
-            .raw_os_error()
-            .unwrap_or(libc::EIO),
-    )
-}
-
 /// Bytes of anonymous memory as a file; nothing is used until it is touched.
 pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
     let len = off_t::try_from(len).map_err(|_| Errno::EINVAL)?;
@@ -57,13 +49,13 @@ pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         let fd = libc::memfd_create(name.as_ptr(), flags);
         if fd < 0 {
-            return Err(last_errno());
+            return Err(Errno::last());
         }
         OwnedFd::from_raw_fd(fd)
     };
     // SAFETY: a plain call on a descriptor that we own.
     if unsafe { libc::ftruncate(file.as_raw_fd(), len) } != 0 {
-        return Err(last_errno());
+        return Err(Errno::last());
     }
     Ok(out_of_the_way(file))
 }

@@ -7,9 +7,9 @@ pub const DEVICES: &str = "/sys/bus/pci/devices";
 /// NVIDIA, as a maker of PCI devices.
 pub const VENDOR: u32 = 0x10de;
 
-/// The kind of GPU, and of the board that it is on.
-pub const DEVICE: u32 = 0x2331;
-/// See [`DEVICE`].
+/// The kind of GPU, unless `--pci-device` chooses another one: an H100.
+pub const DEVICE: u16 = 0x2331;
+/// The board that it is on.
 pub const SUBSYSTEM: u32 = 0x1626;
 
 /// The bus of the first GPU; each next one is 16 further on.

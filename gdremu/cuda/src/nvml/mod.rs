@@ -284,7 +284,7 @@ fn nvmlDeviceGetPciInfo_v3(gpu: usize, info: Out<PciInfo>) -> Result {
         domain: (pci::bus(gpu) >> 8) as u32,
         bus: (pci::bus(gpu) & 0xff) as u32,
         device: 0,
-        device_id: pci::DEVICE << 16 | pci::VENDOR,
+        device_id: u32::from(gpus::config().pci_device) << 16 | pci::VENDOR,
         subsystem_id: pci::SUBSYSTEM << 16 | pci::VENDOR,
         id: field(&format!("0000{address}")),
     })?)

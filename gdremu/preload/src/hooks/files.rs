@@ -8,7 +8,7 @@ use libc::{FILE, mode_t};
 
 use super::paths::{Target, target};
 use super::stand_ins::at_stand_in;
-use super::{device_fds, from_libc, last_errno, to_libc};
+use super::{device_fds, from_libc, to_libc};
 use crate::next;
 use crate::proc_files;
 use crate::state::{self, Descriptor, Guard};
@@ -149,7 +149,7 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
             };
             if place != path && !is_complete() {
                 let real = next::opendir()(path);
-                if !real.is_null() || last_errno() != Errno::ENOENT {
+                if !real.is_null() || Errno::last() != Errno::ENOENT {
                     return real;
                 }
             }

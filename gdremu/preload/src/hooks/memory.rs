@@ -6,7 +6,7 @@ use gdremu_core::driver::MapRequest;
 use gdremu_core::errno::Errno;
 use libc::{off_t, size_t};
 
-use super::{device_fds, fail, from_libc, last_errno, mapped_range, to_libc};
+use super::{device_fds, fail, from_libc, mapped_range, to_libc};
 use crate::next;
 use crate::state::{self, Descriptor};
 use crate::system::file_status;
@@ -127,7 +127,7 @@ fn cover(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_v
     match state::enter() {
         Some(mut process) if process.maps(addr, len) => {
             let run = || match run() {
-                libc::MAP_FAILED => Err(last_errno()),
+                libc::MAP_FAILED => Err(Errno::last()),
                 _ => Ok(()),
             };
             match process.take_away("mmap_fixed", addr, len, run) {
@@ -204,7 +204,7 @@ fn remap(
     }
     let new = run();
     if new == libc::MAP_FAILED {
-        return failed(last_errno());
+        return failed(Errno::last());
     }
     if flags & libc::MREMAP_FIXED != 0 {
         process.unmapped(wanted, new_len);

@@ -32,13 +32,8 @@ fn from_libc(result: c_int) -> Result<(), Errno> {
     if result >= 0 {
         Ok(())
     } else {
-        Err(last_errno())
+        Err(Errno::last())
     }
-}
-
-fn last_errno() -> Errno {
-    // SAFETY: errno of this thread is always there.
-    Errno(unsafe { *libc::__errno_location() })
 }
 
 /// Descriptors that may be devices or exports. A hint only: descriptors come and go without the hooks' knowledge,

@@ -47,11 +47,11 @@ impl Failure {
         }
     }
 
-    fn system(step: &'static str, error: &std::io::Error) -> Failure {
+    fn system(step: &'static str, error: std::io::Error) -> Failure {
         Failure {
             step,
             status: 0,
-            errno: Errno(error.raw_os_error().unwrap_or(libc::EIO)),
+            errno: error.into(),
         }
     }
 }

@@ -269,7 +269,7 @@ fn open(path: &str) -> Result<File, Failure> {
         .write(true)
         .custom_flags(libc::O_CLOEXEC)
         .open(path)
-        .map_err(|error| Failure::system("opening the GPU driver's device files", &error))
+        .map_err(|error| Failure::system("opening the GPU driver's device files", error))
 }
 
 fn register(device: &File, control: &File) -> Result<(), Failure> {
@@ -346,6 +346,6 @@ fn ioctl<T>(file: &File, step: &'static str, number: u8, argument: &mut T) -> Re
     // SAFETY: the driver reads and writes one T, and what the pointers in it name; callers keep both alive.
     match unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(argument)) } {
         0 => Ok(()),
-        _ => Err(Failure::system(step, &std::io::Error::last_os_error())),
+        _ => Err(Failure::system(step, std::io::Error::last_os_error())),
     }
 }
