@@ -4,14 +4,14 @@ use std::ffi::{CStr, c_char, c_int, c_long};
 
 use gdremu_core::config::ProviderKind;
 
-use crate::state;
+use crate::{settings, state};
 
 /// The kernel's count of pinned page tables.
 const REFCOUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
 
 /// The value of `--provider`: `host`, `nvidia` or `emugpu`.
 pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
-    match state::config().gpu.provider {
+    match settings::config().gpu.provider {
         ProviderKind::Host => c"host",
         ProviderKind::Nvidia => c"nvidia",
         ProviderKind::Emugpu => c"emugpu",
@@ -29,7 +29,7 @@ pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
 /// Number of page tables that this process has pinned; with the kernel's gdrdrv, that all
 /// processes have, or -1 if the module does not report it.
 pub(crate) extern "C" fn gdremu_pins() -> c_long {
-    if !state::config().gpu.provider.emulates_gdrdrv() {
+    if !settings::config().gpu.provider.emulates_gdrdrv() {
         let text = std::fs::read_to_string(REFCOUNT).ok();
         let count = text.and_then(|text| text.trim().parse().ok());
         return count.unwrap_or(-1);

@@ -2,27 +2,36 @@
 //! libraries `cuda/` and `nvidia/`.
 //!
 //! ```text
-//! hooks/        libc functions by which programs reach /dev/gdrdrv and emulated files
-//! exported      the functions exported to programs, by export.rs
-//! for_tests     gdremu_* functions for tests
-//! export_calls  creating, mapping and releasing descriptors of emulated GPU memory
-//! state         the emulated driver and GPUs of this process, behind one lock
-//! exports       the table of these descriptors
-//! refused       GPU kernels that are not run
-//! proc_files    gdrdrv's files under /proc
-//! system        what the kernel reports about the caller and its descriptors
-//! next          the functions behind the hooks
+//! entry_points    the functions exported to programs, and the macro that exports them
+//!   hooks/        libc functions by which programs reach /dev/gdrdrv and emulated files
+//!   for_tests     gdremu_* functions for tests
+//!   refused       GPU kernels that are not run
+//! state           the lock around the process
+//!   process       the emulated driver and GPUs of this process
+//!     devices         open devices: their records in the session directory
+//!     shared_memory   descriptors that CUDA gave out for GPU memory
+//!     calls           the log of driver calls
+//!     hints           what hooks read without the lock: descriptors and addresses that may concern them
+//! settings        the configuration, from the environment
+//! proc_files      gdrdrv's files under /proc
+//! system          what the kernel reports about the caller and its descriptors
+//! next            the functions behind the hooks
 //! ```
+//!
+//! Modules use only those below them.
 
-mod export;
-mod export_calls;
-mod exported;
-pub mod exports;
+mod calls;
+mod devices;
+mod entry_points;
 mod for_tests;
+mod hints;
 mod hooks;
 mod next;
 mod proc_files;
+mod process;
 pub mod refused;
+mod settings;
+pub mod shared_memory;
 pub mod state;
 mod system;
 

@@ -36,7 +36,7 @@ fn look_up(name: &str, version: u32) -> std::result::Result<*const c_void, u32> 
                      link it dynamically (nvcc -cudart shared)"
                 );
             }
-            if process::config().log_missing {
+            if process::lock().config.log_missing {
                 eprintln!("gdremu: cuGetProcAddress: the stand-in libcuda has no \"{name}\"");
             }
             Err(NOT_FOUND)

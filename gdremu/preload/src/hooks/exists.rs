@@ -8,16 +8,17 @@ use libc::{mode_t, size_t, ssize_t};
 
 use super::paths::{Target, target};
 use super::stand_ins::at_stand_in;
-use super::{device_fds, to_libc};
-use crate::next;
-use crate::state::{self, Descriptor};
+use super::to_libc;
+use crate::devices::Descriptor;
+use crate::hints::device_fds;
+use crate::{next, settings, state};
 
 /// A major number of the range that Linux assigns dynamically.
 const MAJOR: c_uint = 240;
 
 fn mode(target: Target) -> mode_t {
     match target {
-        Target::Device if state::config().driver.open_errno == Some(Errno::EACCES) => {
+        Target::Device if settings::config().driver.open_errno == Some(Errno::EACCES) => {
             libc::S_IFCHR | 0o600
         }
         Target::Device => libc::S_IFCHR | 0o666,

@@ -8,11 +8,12 @@ use libc::{FILE, mode_t};
 
 use super::paths::{Target, target};
 use super::stand_ins::at_stand_in;
-use super::{device_fds, from_libc, to_libc};
-use crate::next;
-use crate::proc_files;
-use crate::state::{self, Descriptor, Guard};
+use super::{from_libc, to_libc};
+use crate::devices::Descriptor;
+use crate::hints::device_fds;
+use crate::state::{self, Guard};
 use crate::system::file_status;
+use crate::{next, proc_files, settings};
 
 /// Opens one of gdrdrv's files.
 fn open_target(target: Target, flags: c_int) -> Option<c_int> {
@@ -37,7 +38,7 @@ fn open_proc(process: &mut Guard, target: Target, flags: c_int) -> Result<c_int,
         return proc_files::open(proc_files::REFCOUNT, &text, flags)
             .inspect(|fd| device_fds::add(*fd));
     }
-    let text = proc_files::params(&state::config().driver);
+    let text = proc_files::params(&settings::config().driver);
     proc_files::open(proc_files::PARAMS, &text, flags)
 }
 
@@ -164,15 +165,15 @@ fn close_device(fd: c_int, run: impl FnOnce() -> c_int) -> c_int {
         return run();
     };
     device_fds::remove(fd);
-    if let Some(export) = process.export_of(fd) {
-        let result = run();
-        process.reap_export(export);
-        return result;
+    if process.exported(fd).is_some() {
+        return process.close_export(fd, run);
     }
     match process.descriptor_of(fd) {
-        Descriptor::Own(identity, _) => {
-            to_libc(process.close(identity, || from_libc(run())).map(|()| 0))
-        }
+        Descriptor::Own(identity, file) => to_libc(
+            process
+                .close(identity, file, || from_libc(run()))
+                .map(|()| 0),
+        ),
         _ => run(),
     }
 }

@@ -6,9 +6,9 @@ use gdremu_core::abi::{self, Argument, Command};
 use gdremu_core::errno::Errno;
 
 use super::{fail, to_libc};
-use crate::next;
-use crate::state::{self, Descriptor};
+use crate::devices::Descriptor;
 use crate::system::copy_memory;
+use crate::{next, settings, state};
 
 pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // The kernel only reads the lower half.
@@ -33,7 +33,7 @@ unsafe fn command(fd: c_int, number: u32, argument: *mut c_void) -> Option<c_int
         Descriptor::Foreign => return Some(fail(Errno::EACCES)),
         Descriptor::Other => return None,
     };
-    let command = Command::from_number(number).filter(|c| state::config().driver.knows(*c));
+    let command = Command::from_number(number).filter(|c| settings::config().driver.knows(*c));
     let size = command.map_or(0, Command::argument_size);
     let mut bytes = Argument::default();
     let inside = bytes.0.as_mut_ptr().cast::<c_void>();

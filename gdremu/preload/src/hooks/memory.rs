@@ -6,10 +6,11 @@ use gdremu_core::driver::MapRequest;
 use gdremu_core::errno::Errno;
 use libc::{off_t, size_t};
 
-use super::{device_fds, fail, from_libc, mapped_range, to_libc};
-use crate::next;
-use crate::state::{self, Descriptor};
+use super::{fail, from_libc, to_libc};
+use crate::devices::Descriptor;
+use crate::hints::{device_fds, mapped_range};
 use crate::system::file_status;
+use crate::{next, state};
 
 /// Flags of a mapping at a fixed address.
 const AT_ADDRESS: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
@@ -101,7 +102,7 @@ fn map_export(process: &mut state::Guard, arguments: Arguments) -> Option<*mut c
     if arguments.flags & AT_ADDRESS != 0 || arguments.flags & libc::MAP_TYPE == libc::MAP_PRIVATE {
         return Some(failed(Errno::EINVAL));
     }
-    Some(match process.map_export(fd, offset as u64, len)? {
+    Some(match process.map_export(fd, offset as u64, len) {
         Ok(addr) => protect(addr, arguments),
         Err(errno) => failed(errno),
     })

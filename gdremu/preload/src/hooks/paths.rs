@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::io::Write;
 
-use crate::{next, state};
+use crate::{next, settings};
 
 /// A file of gdrdrv.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Target {
 impl Target {
     /// Whether the module is loaded and has this file.
     pub(super) fn exists(self) -> bool {
-        let driver = &state::config().driver;
+        let driver = &settings::config().driver;
         driver.loaded && (self == Target::Device || driver.has_proc_files())
     }
 }
@@ -102,7 +102,7 @@ fn dirfd_path(dirfd: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
 /// `path` is NULL or ends with a NUL byte.
 pub(super) unsafe fn target(dirfd: c_int, path: *const c_char) -> Option<Target> {
     // SAFETY: `path` is NULL or ends with a NUL byte: contract of this function.
-    unsafe { by_name(dirfd, path) }.filter(|_| state::config().gpu.provider.emulates_gdrdrv())
+    unsafe { by_name(dirfd, path) }.filter(|_| settings::config().gpu.provider.emulates_gdrdrv())
 }
 
 /// # Safety

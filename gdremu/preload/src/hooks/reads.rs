@@ -4,10 +4,8 @@ use std::ffi::{c_int, c_void};
 
 use libc::{off_t, size_t, ssize_t};
 
-use super::device_fds;
-use crate::next;
-use crate::proc_files;
-use crate::state;
+use crate::hints::device_fds;
+use crate::{next, proc_files, state};
 
 /// Before a descriptor is read at `offset`; at its own position if there is none.
 fn refresh(fd: c_int, offset: Option<off_t>) {

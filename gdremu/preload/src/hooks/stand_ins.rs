@@ -4,8 +4,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::paths::Absolute;
-use crate::next;
-use crate::state;
+use crate::{next, settings};
 
 /// Makes a call with the path of the emulated file for `path`, or with `path` if there is none.
 ///
@@ -39,7 +38,7 @@ unsafe fn stand_in(dirfd: c_int, path: *const c_char) -> Option<CString> {
     if elsewhere(path) {
         return None;
     }
-    let file = state::session()?
+    let file = settings::session()?
         .files()
         .join(OsStr::from_bytes(&path[1..]));
     let file = CString::new(file.into_os_string().into_vec()).ok()?;

@@ -13,10 +13,13 @@ use std::os::fd::IntoRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use gdremu_core::gpu::PageTableId;
+use gdremu_core::errno::Errno;
 use gdremu_core::gpu::physical::ObjectId;
+use gdremu_core::gpu::{Gpu, PageTableId, Provider};
 
-use crate::system::{Identity, file_status};
+use crate::hints::device_fds;
+use crate::settings;
+use crate::system::{Identity, file_status, page_size};
 
 /// The memory behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +51,24 @@ pub(crate) struct Exports {
 }
 
 impl Exports {
-    /// Makes a descriptor for an export.
-    pub(crate) fn add(&mut self, directory: &Path, export: Export, len: u64) -> io::Result<c_int> {
+    /// Creates a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over
+    /// the reference.
+    ///
+    /// # Errors
+    /// The file system's error; the reference is released.
+    pub(crate) fn add(&mut self, gpu: &mut Gpu, export: Export, len: u64) -> Result<c_int, Errno> {
+        // Looking for closed ones costs a system call per export, so it is twice as far away each time.
+        if self.live.len() >= self.reap_at {
+            self.reap(gpu);
+            self.reap_at = 2 * self.live.len() + 16;
+        }
+        let created = self.create(&settings::config().session, export, len);
+        let fd = created.inspect_err(|_| release(gpu, export))?;
+        device_fds::add(fd);
+        Ok(fd)
+    }
+
+    fn create(&mut self, directory: &Path, export: Export, len: u64) -> io::Result<c_int> {
         self.made += 1;
         let path = directory.join(format!("export-{}-{}", std::process::id(), self.made));
         let open = || -> io::Result<_> {
@@ -86,21 +105,31 @@ impl Exports {
         self.live.get(&identity).map(|live| (identity, live.export))
     }
 
-    /// Whether to look for closed exports before adding one.
-    pub(crate) fn is_reaping_due(&self) -> bool {
-        self.live.len() >= self.reap_at
-    }
-
-    /// Schedules the next look. It costs a system call per export, so it is twice as far away each time.
-    pub(crate) fn schedule_reaping(&mut self) {
-        self.reap_at = 2 * self.live.len() + 16;
-    }
-
-    /// Records a mapping of an export.
-    pub(crate) fn mapped(&mut self, identity: Identity, addr: usize, len: usize) {
+    /// Maps a dma-buf.
+    pub(crate) fn map(
+        &mut self,
+        gpu: &mut Gpu,
+        fd: c_int,
+        offset: u64,
+        len: usize,
+    ) -> Result<usize, Errno> {
+        let (identity, export) = self.find(fd).ok_or(Errno::EBADF)?;
+        let Export::Range(table) = export else {
+            return Err(Errno::ENODEV);
+        };
+        let found = gpu.host().memory().page_table(table);
+        let number = found.ok_or(Errno::EINVAL)?.runs[0].gpu;
+        if !settings::config().gpu.maps_dmabufs(number) {
+            return Err(Errno::ENOTSUPP);
+        }
+        let len = len
+            .checked_next_multiple_of(page_size())
+            .ok_or(Errno::ENOMEM)?;
+        let addr = gpu.map(table, offset, len)?;
         if let Some(live) = self.live.get_mut(&identity) {
             live.mappings.push((addr, addr + len));
         }
+        Ok(addr)
     }
 
     /// Whether any address of a range maps an export.
@@ -117,8 +146,8 @@ impl Exports {
         Some((low, high))
     }
 
-    /// A range of addresses was unmapped. Returns the exports whose last mapping that was.
-    pub(crate) fn unmapped(&mut self, addr: usize, len: usize) -> Vec<Identity> {
+    /// A range of addresses was unmapped: releases the exports that are closed and have no mapping left.
+    pub(crate) fn unmapped(&mut self, gpu: &mut Gpu, addr: usize, len: usize) {
         let end = addr.saturating_add(len);
         let mut unmapped = Vec::new();
         for (identity, live) in &mut self.live {
@@ -135,7 +164,9 @@ impl Exports {
                 unmapped.push(*identity);
             }
         }
-        unmapped
+        for identity in unmapped {
+            self.reap_one(gpu, identity);
+        }
     }
 
     /// A range of addresses was moved by mremap(2).
@@ -157,24 +188,36 @@ impl Exports {
         }
     }
 
-    /// Removes the exports that are no longer open or mapped, and returns them.
-    pub(crate) fn reap(&mut self) -> Vec<Export> {
-        let closed: Vec<_> = self.live.keys().copied().collect();
-        closed
-            .into_iter()
-            .filter_map(|one| self.reap_one(one))
-            .collect()
+    /// Releases the memory of exports whose descriptors and mappings are all closed, by any process and
+    /// in any manner.
+    pub(crate) fn reap(&mut self, gpu: &mut Gpu) {
+        for identity in self.live.keys().copied().collect::<Vec<_>>() {
+            self.reap_one(gpu, identity);
+        }
     }
 
-    /// Removes an export if it is no longer open or mapped, and returns it.
-    pub(crate) fn reap_one(&mut self, identity: Identity) -> Option<Export> {
-        let live = self.live.get(&identity)?;
-        if live.inherited || !live.mappings.is_empty() || is_open(&live.path) {
-            return None;
+    /// Releases the memory of an export if all its descriptors and mappings are closed.
+    pub(crate) fn reap_one(&mut self, gpu: &mut Gpu, identity: Identity) {
+        let is_used =
+            |live: &Live| live.inherited || !live.mappings.is_empty() || is_open(&live.path);
+        if self.live.get(&identity).is_none_or(is_used) {
+            return;
         }
-        // A session that is gone has removed it already.
-        let _ = fs::remove_file(&live.path);
-        self.live.remove(&identity).map(|live| live.export)
+        if let Some(live) = self.live.remove(&identity) {
+            // A session that is gone has removed it already.
+            let _ = fs::remove_file(&live.path);
+            release(gpu, live.export);
+        }
+    }
+}
+
+fn release(gpu: &mut Gpu, export: Export) {
+    match export {
+        Export::Range(table) => gpu.put_pages(table),
+        Export::Object(object) => {
+            let released = gpu.host().change(|memory| memory.release(object));
+            debug_assert!(released.is_ok(), "an export holds its object");
+        }
     }
 }
 

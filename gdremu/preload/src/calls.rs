@@ -1,0 +1,71 @@
+//! The driver calls of this process: their names for tests, and the file of `--trace`.
+
+use std::ffi::{CStr, CString};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use gdremu_core::errno::Errno;
+use gdremu_core::trace::Event;
+
+use crate::settings;
+use crate::system::caller;
+
+/// More driver calls than these are not recorded.
+const MAX: usize = 1 << 20;
+
+/// The names of the calls.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// Those since the last [`Calls::take`].
+    names: Vec<&'static str>,
+    /// Those that it returned last.
+    taken: CString,
+}
+
+impl Calls {
+    /// Records a call that began at a time and has returned.
+    pub(crate) fn record(
+        &mut self,
+        call: &'static str,
+        arguments: &[(&str, u64)],
+        result: Result<u64, Errno>,
+        begin: Instant,
+    ) {
+        if self.names.len() < MAX {
+            self.names.push(call);
+        }
+        if let Some(path) = &settings::config().trace {
+            let duration = begin.elapsed().as_nanos();
+            let event = Event {
+                call,
+                arguments,
+                result,
+                duration,
+                caller: caller(),
+            };
+            append(path, &event.to_json());
+        }
+    }
+
+    /// The names since the last call of this, separated by blanks.
+    pub(crate) fn take(&mut self) -> &CStr {
+        let names = std::mem::take(&mut self.names).join(" ");
+        self.taken = CString::new(names).expect("names have no NUL byte");
+        &self.taken
+    }
+
+    /// In a forked child, which made none of them.
+    pub(crate) fn after_fork(&mut self) {
+        self.names.clear();
+    }
+}
+
+/// Appends a line to a file. Opens it for each line, so that the program never sees the descriptor.
+fn append(path: &Path, line: &str) {
+    // A trace that cannot be written must not stop the program.
+    if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
+        let _ = file.write_all(line.as_bytes());
+    }
+}

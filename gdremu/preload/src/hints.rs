@@ -1,0 +1,72 @@
+//! Hints by which hooks skip calls that do not concern the emulation, without a lock.
+
+/// Descriptors that may be devices or exports. A hint only: descriptors come and go without the hooks' knowledge,
+/// and only fstat identifies one.
+pub(crate) mod device_fds {
+    use std::ffi::c_int;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Linux allows no more by default.
+    const MAX: usize = 1 << 20;
+
+    static BITS: [AtomicU64; MAX / 64] = [const { AtomicU64::new(0) }; MAX / 64];
+
+    fn bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
+        let fd = usize::try_from(fd).ok()?;
+        Some((BITS.get(fd / 64)?, 1 << (fd % 64)))
+    }
+
+    pub(crate) fn add(fd: c_int) {
+        if let Some((word, bit)) = bit(fd) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn remove(fd: c_int) {
+        if let Some((word, bit)) = bit(fd) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn may_be(fd: c_int) -> bool {
+        match bit(fd) {
+            Some((word, bit)) => word.load(Ordering::Relaxed) & bit != 0,
+            None => fd >= 0,
+        }
+    }
+
+    /// Those of a range that may be devices.
+    pub(crate) fn within(first: u32, last: u32) -> Vec<c_int> {
+        let (first, last) = (first as usize, (last as usize).min(MAX - 1));
+        let words = first / 64..=last / 64;
+        words
+            .filter(|word| {
+                BITS.get(*word)
+                    .is_some_and(|bits| bits.load(Ordering::Relaxed) != 0)
+            })
+            .flat_map(|word| word * 64..word * 64 + 64)
+            .filter(|fd| (first..=last).contains(fd))
+            .map(|fd| fd as c_int)
+            .filter(|fd| may_be(*fd))
+            .collect()
+    }
+}
+
+/// Between which addresses pins are mapped. A hint only.
+pub(crate) mod mapped_range {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
+    static HIGH: AtomicUsize = AtomicUsize::new(0);
+
+    pub(crate) fn set(bounds: Option<(usize, usize)>) {
+        let (low, high) = bounds.unwrap_or((usize::MAX, 0));
+        LOW.store(low, Ordering::Relaxed);
+        HIGH.store(high, Ordering::Relaxed);
+    }
+
+    pub(crate) fn may_touch(addr: usize, len: usize) -> bool {
+        addr < HIGH.load(Ordering::Relaxed)
+            && addr.saturating_add(len) > LOW.load(Ordering::Relaxed)
+    }
+}

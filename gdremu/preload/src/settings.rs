@@ -1,0 +1,36 @@
+//! The configuration and the session of this process, from its environment.
+
+use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
+
+use gdremu_core::config::{self, Config};
+use gdremu_core::session::Session;
+
+/// The configuration of this process.
+pub(crate) fn config() -> &'static Config {
+    static CONFIG: OnceLock<Config> = OnceLock::new();
+    CONFIG.get_or_init(|| {
+        read_config().unwrap_or_else(|why| {
+            eprintln!("gdremu: {}: {why}", config::VARIABLE);
+            std::process::abort();
+        })
+    })
+}
+
+/// The session, unless this process was not started by gdremu at all.
+pub(crate) fn session() -> Option<&'static Session> {
+    static SESSION: OnceLock<Option<Session>> = OnceLock::new();
+    let session = || read_config().ok().map(|config| Session::at(config.session));
+    SESSION.get_or_init(session).as_ref()
+}
+
+fn read_config() -> Result<Config, String> {
+    let name = CString::new(config::VARIABLE).expect("a name has no NUL byte");
+    // SAFETY: `name` ends with a NUL byte; the value is copied before anyone can change it.
+    let value = unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value))
+    };
+    let value = value.ok_or("not set: start programs with gdremu")?;
+    Config::from_variable(value.to_str().map_err(|error| error.to_string())?)
+}
