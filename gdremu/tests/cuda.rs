@@ -105,6 +105,13 @@ fn memory_pools() {
 }
 
 #[test]
+fn programs_without_free_descriptors_get_errors() {
+    assert_passes(&[], "descriptors", &["before"]);
+    assert_passes(&[], "descriptors", &["after"]);
+    assert_passes(&["--traditional"], "descriptors", &["after", "traditional"]);
+}
+
+#[test]
 fn several_gpus() {
     assert_passes(&["--gpus", "3"], "cuda_gpus", &[]);
 }

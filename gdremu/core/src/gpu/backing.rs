@@ -58,7 +58,9 @@ impl Backing for Memfds {
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno> {
         if self.files[gpu].is_none() {
             let name = CString::new(format!("gdremu-gpu{gpu}")).map_err(|_| Errno::EINVAL)?;
-            self.files[gpu] = Some(mmap::memory_file(&name, GPU_BYTES)?);
+            let file = mmap::memory_file(&name, GPU_BYTES);
+            let log = |error: &Errno| eprintln!("gdremu: no memory for GPU {gpu}: {error}");
+            self.files[gpu] = Some(file.inspect_err(log)?);
         }
         self.files[gpu]
             .as_ref()

@@ -123,15 +123,22 @@ pub(super) fn map_parts(parts: &[Part<'_>]) -> Result<usize, Errno> {
     Ok(start)
 }
 
-/// Replaces `[addr, addr + len)` by memory whose touch raises SIGBUS.
+/// Replaces `[addr, addr + len)` by memory whose touch raises SIGBUS; SIGSEGV if no descriptor is left.
 ///
 /// # Safety
 /// The range is a mapping of the emulated driver, which nothing in this process may count on any
 /// more.
-pub(super) unsafe fn poison(addr: usize, len: usize) -> Result<(), Errno> {
-    let nothing = memory_file(c"gdremu-zapped", 0)?; // A page beyond the end of its file is SIGBUS.
-    // SAFETY: the caller's promise.
-    unsafe { replace(addr, len, std::os::fd::AsFd::as_fd(&nothing), 0) }
+pub(super) unsafe fn poison(addr: usize, len: usize) {
+    // A page beyond the end of its file is SIGBUS.
+    let replaced = memory_file(c"gdremu-zapped", 0).and_then(|nothing| {
+        // SAFETY: the caller gave the range up: contract of this function.
+        unsafe { replace(addr, len, std::os::fd::AsFd::as_fd(&nothing), 0) }
+    });
+    if let Err(error) = replaced {
+        eprintln!("gdremu: {error}: accesses of unpinned GPU memory raise SIGSEGV, not SIGBUS");
+        // SAFETY: as above.
+        unsafe { libc::mprotect(addr as *mut c_void, len, libc::PROT_NONE) };
+    }
 }
 
 /// # Safety
