@@ -112,6 +112,11 @@ fn programs_without_free_descriptors_get_errors() {
 }
 
 #[test]
+fn refcount_file_follows_the_pins_in_streams_too() {
+    assert_passes(&[], "refcount", &[]);
+}
+
+#[test]
 fn several_gpus() {
     assert_passes(&["--gpus", "3"], "cuda_gpus", &[]);
 }

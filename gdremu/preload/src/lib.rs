@@ -11,9 +11,9 @@
 //!     devices         open devices: their records in the session directory
 //!     shared_memory   descriptors that CUDA gave out for GPU memory
 //!     calls           the log of driver calls
+//!     proc_files      gdrdrv's files under /proc
 //!     hints           what hooks read without the lock: descriptors and addresses that may concern them
 //! settings        the configuration, from the environment
-//! proc_files      gdrdrv's files under /proc
 //! system          what the kernel reports about the caller and its descriptors
 //! next            the functions behind the hooks
 //! ```

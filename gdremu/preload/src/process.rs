@@ -15,6 +15,7 @@ use gdremu_core::session::Session;
 use crate::calls::Calls;
 use crate::devices::{Descriptor, Devices};
 use crate::hints::{device_fds, mapped_range};
+use crate::proc_files;
 use crate::settings;
 use crate::shared_memory::{Export, Exports};
 use crate::system::{Identity, caller, page_size};
@@ -35,6 +36,8 @@ pub struct EmulatedProcess {
     /// Descriptors that CUDA gave out.
     exports: Exports,
     calls: Calls,
+    /// Descriptors of `nv_get_pages_refcount`, as they were opened.
+    refcounts: Vec<c_int>,
     /// Names of the GPU kernels that were not run.
     refused: BTreeSet<String>,
 }
@@ -50,6 +53,7 @@ impl EmulatedProcess {
             devices: Devices::new(Session::at(config.session.clone())),
             exports: Exports::default(),
             calls: Calls::default(),
+            refcounts: Vec::new(),
             refused: BTreeSet::new(),
             config,
         }
@@ -289,6 +293,7 @@ impl EmulatedProcess {
     fn reap(&mut self, identity: Identity, file: FileId) {
         if self.driver.mappings_of(file) == 0 && self.devices.remove_closed(identity) {
             self.driver.release(&mut self.gpu, file);
+            self.write_refcounts();
         }
     }
 
@@ -306,9 +311,30 @@ impl EmulatedProcess {
         self.devices.session().refcount()
     }
 
-    fn publish_pins(&self, identity: Identity, file: FileId) {
+    /// Opens `nv_get_pages_refcount`. Its text follows the pins of this process, and those of others
+    /// whenever a hook reads it: a stream (FILE) reads without hooks.
+    pub(crate) fn open_refcount(&mut self, flags: c_int) -> Result<c_int, Errno> {
+        let text = proc_files::refcount(self.refcount());
+        let fd = proc_files::open(proc_files::REFCOUNT, &text, flags)?;
+        device_fds::add(fd);
+        self.refcounts.push(fd);
+        Ok(fd)
+    }
+
+    fn write_refcounts(&mut self) {
+        self.refcounts.retain(|fd| proc_files::is_refcount(*fd));
+        if !self.refcounts.is_empty() {
+            let text = proc_files::refcount(self.devices.session().refcount());
+            self.refcounts
+                .iter()
+                .for_each(|fd| proc_files::put(*fd, &text));
+        }
+    }
+
+    fn publish_pins(&mut self, identity: Identity, file: FileId) {
         self.devices
             .publish_pins(identity, self.driver.pins_of(file));
+        self.write_refcounts();
     }
 
     // ---- Records ----

@@ -33,10 +33,7 @@ fn open_proc(process: &mut Guard, target: Target, flags: c_int) -> Result<c_int,
         return Err(Errno::EACCES);
     }
     if target == Target::Refcount {
-        let text = proc_files::refcount(process.refcount());
-        // Marked, so that it is refreshed when it is read.
-        return proc_files::open(proc_files::REFCOUNT, &text, flags)
-            .inspect(|fd| device_fds::add(*fd));
+        return process.open_refcount(flags);
     }
     let text = proc_files::params(&settings::config().driver);
     proc_files::open(proc_files::PARAMS, &text, flags)
