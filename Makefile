@@ -275,15 +275,14 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
 	cd build/tools/share && find . -type f -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(datadir))/{} \;
 
-# gdremu looks for its libraries here.
+# gdremu looks for its library here. Not installed: libgdremu_nvidia.so, a laboratory tool (gpu-bundle).
 gdremu_libdir = $(exec_prefix)/lib/gdremu
-gdremu_libraries := libgdremu_cuda.so libgdremu_nvidia.so
 
 .PHONY: gdremu_install
 gdremu_install: ## Installs gdremu, after `make emulator`.
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(gdremu_libdir)
 	install -m 0755 $(built)/gdremu $(DESTDIR)$(bindir)/gdremu
-	install -m 0644 $(addprefix $(built)/,$(gdremu_libraries)) $(DESTDIR)$(gdremu_libdir)
+	install -m 0644 $(built)/libgdremu_cuda.so $(DESTDIR)$(gdremu_libdir)
 
 c_tests_dir = $(libexecdir)/gdrcopy-tests
 

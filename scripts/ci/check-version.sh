@@ -25,6 +25,12 @@ grep -q "const API: Version = Version::new($major, $minor);" gdrcopy-core/src/ty
     die "Version::API is not $major.$minor"
 [[ $(field version gdrapi-sys) == *"+$version" ]] || die "gdrapi-sys has version $(field version gdrapi-sys), without +$version"
 
+emulator=$(field version gdremu/launcher)
+for crate in core cuda nvidia preload; do
+    [ "$(field version gdremu/$crate)" = "$emulator" ] || die "gdremu/$crate has another version than gdremu, $emulator"
+done
+grep -qF "## [$emulator]" gdremu/CHANGELOG.md || die "gdremu/CHANGELOG.md has no version $emulator"
+
 grep -qF "\"gdrapi gdrdrv-c $version\"" gdrdrv-c/gdrdrv.h || die "gdrdrv-c is not of version $version"
 
 # What names the version of the packages.

@@ -3,11 +3,11 @@
 //! ```text
 //! gdremu (../launcher)               options → config, session directory, LD_PRELOAD
 //!   └─ program
-//!        ├─ libgdremu_cuda.so     (../libcuda) on emulated GPUs: a stand-in libcuda.so.1, or
-//!        ├─ libgdremu_nvidia.so      (../nvidia) on real ones: some functions of libcuda replaced;
-//!        │                           in either: (../preload) libc's functions that reach gdrdrv
-//!        ├─ driver/                  gdrdrv: opens, pins, handles, mappings, releases
-//!        ├─ gpu/                     GPU memory behind the trait Provider
+//!        ├─ libgdremu_cuda.so     (../cuda) on emulated GPUs: a stand-in libcuda.so.1, or
+//!        ├─ libgdremu_nvidia.so   (../nvidia) on real ones: some functions of libcuda replaced;
+//!        │                        in either: (../preload) libc's functions that reach gdrdrv
+//!        ├─ driver/               gdrdrv: opens, pins, handles, mappings, releases
+//!        └─ gpu/                  GPU memory behind the trait Provider
 //! ```
 //!
 //! This crate is the part without hooks: state machines with unit tests.

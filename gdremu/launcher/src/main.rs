@@ -160,8 +160,14 @@ fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
     ];
     let found = candidates.iter().find_map(|path| path.canonicalize().ok());
     found.ok_or_else(|| {
+        let hint = match provider.emulates_gpus() {
+            true => "",
+            false => {
+                ": it is a laboratory tool that packages leave out; `make gpu-bundle` builds it"
+            }
+        };
         format!(
-            "{name} is neither in {} nor in ../lib/gdremu",
+            "{name} is neither in {} nor in ../lib/gdremu{hint}",
             directory.display()
         )
     })
