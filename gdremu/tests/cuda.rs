@@ -160,27 +160,21 @@ fn unknown_entry_points_are_printed_on_request_only() {
 
 #[test]
 fn nvml_agrees_with_libcuda_and_sysfs() {
-    let options = ["--gpus", "2", "--bar1-size", "64M"];
-    assert_passes(&options, "nvml", &[]);
-    let coherent = ["--gpus", "2", "--bar1-size", "64M", "--coherent"];
-    assert_passes(&coherent, "nvml", &["coherent"]);
-}
-
-#[test]
-fn pci_device_option_sets_the_id_in_sysfs_and_nvml() {
     let options = [
-        "--pci-device",
-        "0x20b5",
         "--gpus",
         "2",
         "--bar1-size",
         "64M",
+        "--pci-device",
+        "0x20b5",
     ];
     assert_passes(&options, "nvml", &[]);
     let mut cat = Command::new(GDREMU);
     cat.args(options).args(["--", "cat"]);
     cat.arg("/sys/bus/pci/devices/0000:1b:00.0/device");
     assert_eq!(cat.output().unwrap().stdout, b"0x20b5\n");
+    let coherent = ["--gpus", "2", "--bar1-size", "64M", "--coherent"];
+    assert_passes(&coherent, "nvml", &["coherent"]);
 }
 
 #[test]
