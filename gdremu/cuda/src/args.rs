@@ -2,6 +2,7 @@
 //! pointer is NULL or points to what the function's prototype says, for as long as the call runs.
 
 use std::ffi::{CStr, c_char};
+use std::{ptr, slice};
 
 use crate::error::{Error, Result};
 
@@ -107,6 +108,11 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T> In<T> {
+    /// NULL, for a call of another exported function.
+    pub(crate) const fn null() -> In<T> {
+        In(ptr::null())
+    }
+
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -135,6 +141,11 @@ impl<T: Copy> In<T> {
 }
 
 impl In<c_char> {
+    /// A text for a call of another exported function.
+    pub(crate) fn from_text(text: &CStr) -> In<c_char> {
+        In(text.as_ptr())
+    }
+
     /// Reads a text argument.
     ///
     /// # Errors
@@ -151,6 +162,20 @@ impl In<c_char> {
 }
 
 impl In<u8> {
+    /// An address that C has passed as a number.
+    pub(crate) fn from_address(address: usize) -> In<u8> {
+        In(ptr::with_exposed_provenance(address))
+    }
+
+    /// Memory whose beginning says how long it is; `None` for lengths that no memory has.
+    pub(crate) fn bytes(&self, len: usize) -> Option<&[u8]> {
+        if self.0.is_null() || isize::try_from(len).is_err() {
+            return None;
+        }
+        // SAFETY: not NULL, so `len` bytes of the program's memory: it wrote this length into it.
+        Some(unsafe { slice::from_raw_parts(self.0, len) })
+    }
+
     /// The same place, for an argument whose type another argument selects.
     pub(crate) fn of<T>(self) -> In<T> {
         In(self.0.cast())

@@ -222,12 +222,20 @@ macro_rules! cuda_driver {
     }
     module {
         fn cuModuleLoadData(module: Out<ModuleHandle>, image: In<u8>) initialized 2000;
+        fn cuModuleLoadDataEx(module: Out<ModuleHandle>, image: In<u8>, options: u32, names: In<u32>, values: In<usize>)
+            initialized 2010;
+        fn cuModuleLoadFatBinary(module: Out<ModuleHandle>, image: In<u8>) initialized 2000;
+        fn cuModuleUnload(module: ModuleHandle) initialized 2000;
         fn cuModuleGetFunction(function: Out<FunctionHandle>, module: ModuleHandle, name: In<c_char>) in_context 2000;
         fn cuModuleGetGlobal_v2(address: Out<u64>, size: Out<usize>, module: ModuleHandle, name: In<c_char>)
             in_context 3020;
         fn cuLibraryGetGlobal(address: Out<u64>, size: Out<usize>, library: usize, name: In<c_char>) initialized 12000;
     }
     kernel {
+        fn cuFuncGetAttribute(value: Out<i32>, attribute: i32, function: FunctionHandle) in_context 2020;
+        fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: FunctionHandle, threads: i32,
+               shared_bytes: usize)
+            in_context 6050;
         fn cuLaunchKernel(function: FunctionHandle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
                block_z: u32, shared_bytes: u32, stream: StreamHandle, parameters: In<In<u8>>, extra: In<In<u8>>)
             initialized 4000, cuLaunchKernel_ptsz 7000;

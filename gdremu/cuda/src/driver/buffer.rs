@@ -54,7 +54,8 @@ pub(super) fn cuMemAllocPitch_v2(
     pitch.set(row)
 }
 
-fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
+/// Allocates a buffer that the context frees at its end.
+pub(crate) fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
     let address = gpus::change(|memory| memory.alloc(current.gpu, size as u64, true))?;
     let allocation = Allocation {
         context: Some(current.context),

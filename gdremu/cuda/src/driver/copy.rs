@@ -150,6 +150,12 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
     }
 }
 
+/// Writes to GPU memory.
+pub(super) fn write(to: Vec<Span>, bytes: &[u8]) {
+    let from = (bytes.as_ptr().cast_mut(), bytes.len());
+    copy_pieces(&Memory::Gpu(to).pieces(), &[from]);
+}
+
 pub(super) fn cuMemcpy(to: u64, from: u64, size: usize) -> Result {
     copy(Any(to), Any(from), size, NOW)
 }

@@ -4,12 +4,12 @@
 use std::iter;
 use std::sync::Arc;
 
-use crate::ptx::{self, Kernel, Launch, Stopped, Trap, Width};
+use crate::ptx::{self, Kernel, Launch, Stopped, Trap};
 
 use super::kernel_memory::KernelMemory;
-use super::state::{self, FunctionHandle, StreamHandle};
+use super::state::{self, Current, FunctionHandle, State, StreamHandle};
 use super::work;
-use crate::args::In;
+use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::refused;
 
@@ -18,10 +18,14 @@ use crate::refused;
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 const MAX_BLOCK_THREADS: u64 = 1024;
-const MAX_SHARED_BYTES: u32 = 48 << 10;
+const MAX_SHARED_BYTES: usize = 48 << 10;
 
-/// Threads that a GPU runs at the same time: its multiprocessors times the threads of each.
-const RESIDENT_THREADS: u64 = 132 * 2048;
+/// What a multiprocessor runs at the same time.
+const MULTIPROCESSOR_THREADS: u64 = 2048;
+const MULTIPROCESSOR_BLOCKS: u64 = 32;
+
+/// Threads that a GPU runs at the same time, on its multiprocessors.
+const RESIDENT_THREADS: u64 = 132 * MULTIPROCESSOR_THREADS;
 
 /// The arguments of a launch besides the GPU kernel and its parameters.
 struct Request {
@@ -34,67 +38,96 @@ struct Request {
 }
 
 impl Request {
+    /// How many blocks run at the same time, at most.
+    ///
     /// # Errors
-    /// INVALID_VALUE: no GPU can do that. COOPERATIVE_LAUNCH_TOO_LARGE. NOT_SUPPORTED: more than the
-    /// interpreter can do.
-    fn check(&self, kernel: &str) -> Result {
+    /// INVALID_VALUE: no GPU can do that. COOPERATIVE_LAUNCH_TOO_LARGE.
+    fn resident(&self, kernel: &Kernel) -> Result<u64> {
         let fits = |sizes: [u32; 3], limits: [u32; 3]| {
             iter::zip(sizes, limits).all(|(size, limit)| (1..=limit).contains(&size))
         };
         let product = |sizes: [u32; 3]| sizes.iter().map(|&size| u64::from(size)).product::<u64>();
         if !fits(self.grid, MAX_GRID)
             || !fits(self.block, MAX_BLOCK)
-            || product(self.block) > MAX_BLOCK_THREADS
-            || self.shared_bytes > MAX_SHARED_BYTES
+            || product(self.block) > max_threads(kernel)
+            || kernel.shared() + self.shared_bytes as usize > MAX_SHARED_BYTES
         {
             return Err(Error::INVALID_VALUE);
         }
-        let one_dimension = self.grid[1..] == [1, 1] && self.block[1..] == [1, 1];
-        let resident = product(self.block).saturating_mul(product(self.grid)) <= RESIDENT_THREADS;
-        if !resident && self.cooperative {
+        let resident = RESIDENT_THREADS / product(self.block);
+        if self.cooperative && product(self.grid) > resident {
             return Err(Error::COOPERATIVE_LAUNCH_TOO_LARGE);
         }
-        if !resident || !one_dimension {
-            let limit = format!("one dimension and at most {RESIDENT_THREADS} threads");
-            refused::kernel(kernel, &format!("gdremu supports {limit}"));
-            return Err(Error::NOT_SUPPORTED);
-        }
-        Ok(())
+        Ok(resident)
     }
 }
 
-/// The value of each parameter, from an array of pointers to them.
-fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u64>> {
-    let value = |(index, width): (usize, &Width)| {
-        let pointer = pointers.at(index)?;
-        match width {
-            Width::U32 => Ok(pointer.of::<u32>().get()?.into()),
-            Width::U64 => pointer.of::<u64>().get(),
-        }
-    };
-    kernel.parameters().iter().enumerate().map(value).collect()
+/// The most threads of a block.
+pub(crate) fn max_threads(kernel: &Kernel) -> u64 {
+    kernel
+        .max_threads()
+        .map_or(MAX_BLOCK_THREADS, |limit| limit.min(MAX_BLOCK_THREADS))
 }
 
-fn launch(function: FunctionHandle, request: Request, pointers: In<In<u8>>) -> Result {
-    let (kernel, owner) = {
+/// The values of the parameters, where the GPU kernel expects them, from an array of pointers to them.
+fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u8>> {
+    let mut memory = Vec::new();
+    for (index, &(offset, size)) in kernel.parameters().iter().enumerate() {
+        memory.resize(offset, 0);
+        let value = pointers.at(index)?;
+        memory.extend_from_slice(value.bytes(size).ok_or(Error::INVALID_VALUE)?);
+    }
+    Ok(memory)
+}
+
+/// The name that a GPU kernel has in its source.
+fn demangled(name: &str) -> String {
+    let symbol = cpp_demangle::Symbol::new(name).ok();
+    let demangled = symbol.and_then(|symbol| symbol.demangle().ok());
+    demangled.unwrap_or_else(|| name.to_owned())
+}
+
+/// Reports a GPU kernel that is not run.
+pub(crate) fn refuse(name: &str, why: &str) {
+    refused::kernel(&demangled(name), why);
+}
+
+fn launch(
+    function: FunctionHandle,
+    request: Request,
+    pointers: In<In<u8>>,
+    extra: In<In<u8>>,
+) -> Result {
+    let function = {
         let state = state::lock();
         state.current()?;
         let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
-        (Arc::clone(&function.kernel), function.context)
+        function.clone()
     };
-    request.check(kernel.name())?;
+    let kernel = function.kernel.map_err(|why| {
+        refuse(&function.name, &why);
+        Error::NO_BINARY_FOR_GPU
+    })?;
+    let resident = request.resident(&kernel)?;
+    if !extra.is_null() {
+        refuse(&function.name, "parameters in one buffer are not supported");
+        return Err(Error::NOT_SUPPORTED);
+    }
     let launch = Launch {
         parameters: parameters(&kernel, pointers)?,
         kernel,
-        grid: request.grid[0],
-        block: request.block[0],
+        grid: request.grid,
+        block: request.block,
+        resident,
+        shared: request.shared_bytes as usize,
+        variables: function.variables,
     };
     let state = state::lock();
     let current = state.current()?;
     work::check_stream_and_context(&state, current, request.stream)?;
     let context = work::context(&state, current, request.stream);
     let stop = match state.contexts.get(context) {
-        Some(found) if context == owner => Arc::clone(&found.stop),
+        Some(found) if context == function.context => Arc::clone(&found.stop),
         _ => return Err(Error::INVALID_HANDLE),
     };
     let job = move || {
@@ -112,13 +145,14 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
             (reason, Error::ILLEGAL_ADDRESS)
         }
         Trap::MisalignedAddress(address) => {
-            let reason = format!("{address:#x} is not a multiple of 4");
+            let reason = format!("{address:#x} is not a multiple of the size of the access");
             (reason, Error::MISALIGNED_ADDRESS)
         }
+        Trap::Explicit => ("it executed trap".to_owned(), Error::LAUNCH_FAILED),
     };
     eprintln!(
         "gdremu: GPU kernel {}, PTX line {}, thread {} of block {}: {reason}",
-        kernel.name(),
+        demangled(kernel.name()),
         stopped.line,
         stopped.thread,
         stopped.block,
@@ -126,7 +160,59 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     error
 }
 
-/// `extra`, the other method of passing parameters, is not supported.
+/// The CUfunction_attributes of a GPU kernel, from number 0.
+const ATTRIBUTES: [fn(&Kernel) -> u64; 9] = [
+    max_threads,
+    |kernel| kernel.shared() as u64,
+    |_| 0, // constant memory
+    |kernel| kernel.local() as u64,
+    |_| 32, // registers
+    |_| 90, // version of the PTX
+    |_| 90, // version of the machine code
+    |_| 0,  // how to cache
+    |kernel| MAX_SHARED_BYTES.saturating_sub(kernel.shared()) as u64,
+];
+
+/// Of a GPU kernel that cannot run, as of one that needs nothing.
+pub(super) fn cuFuncGetAttribute(
+    state: &mut State,
+    _: Current,
+    value: Out<i32>,
+    attribute: i32,
+    function: FunctionHandle,
+) -> Result {
+    let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
+    let attribute = usize::try_from(attribute).ok();
+    let attribute = attribute.and_then(|number| ATTRIBUTES.get(number));
+    let attribute = attribute.ok_or(Error::INVALID_VALUE)?;
+    let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
+    value.set(attribute(kernel) as i32)
+}
+
+static UNKNOWN: Kernel = Kernel::EMPTY;
+
+/// How many blocks of this many threads, with this many bytes of shared memory added, run on a multiprocessor.
+pub(super) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    state: &mut State,
+    _: Current,
+    blocks: Out<i32>,
+    function: FunctionHandle,
+    threads: i32,
+    shared_bytes: usize,
+) -> Result {
+    let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
+    let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
+    let threads = u64::try_from(threads).ok().filter(|&threads| threads > 0);
+    let threads = threads.ok_or(Error::INVALID_VALUE)?;
+    let shared = kernel.shared().saturating_add(shared_bytes);
+    let found = match threads <= max_threads(kernel) && shared <= MAX_SHARED_BYTES {
+        true => (MULTIPROCESSOR_THREADS / threads).min(MULTIPROCESSOR_BLOCKS),
+        false => 0,
+    };
+    blocks.set(found as i32)
+}
+
+/// `extra`, the other method of passing parameters, is refused.
 #[expect(clippy::too_many_arguments, reason = "CUDA's")]
 pub(super) fn cuLaunchKernel(
     function: FunctionHandle,
@@ -141,9 +227,6 @@ pub(super) fn cuLaunchKernel(
     parameters: In<In<u8>>,
     extra: In<In<u8>>,
 ) -> Result {
-    if !extra.is_null() {
-        return Err(Error::NOT_SUPPORTED);
-    }
     let request = Request {
         grid: [grid_x, grid_y, grid_z],
         block: [block_x, block_y, block_z],
@@ -151,7 +234,7 @@ pub(super) fn cuLaunchKernel(
         stream,
         cooperative: false,
     };
-    launch(function, request, parameters)
+    launch(function, request, parameters, extra)
 }
 
 #[expect(clippy::too_many_arguments, reason = "CUDA's")]
@@ -174,5 +257,5 @@ pub(super) fn cuLaunchCooperativeKernel(
         stream,
         cooperative: true,
     };
-    launch(function, request, parameters)
+    launch(function, request, parameters, In::null())
 }

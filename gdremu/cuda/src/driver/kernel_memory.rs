@@ -1,6 +1,6 @@
 //! Memory as GPU kernels access it: device memory, and host memory that is known to CUDA.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::ptx::{Fault, GlobalMemory};
 use gdremu_core::gpu::host::Span;
@@ -32,8 +32,8 @@ struct Piece {
 }
 
 impl KernelMemory {
-    /// A word at a multiple of 4, as the CPU finds it.
-    fn find(&mut self, address: u64, write: bool) -> Result<&AtomicU32, Fault> {
+    /// Where the CPU finds `size` bytes.
+    fn find(&mut self, address: u64, size: usize, write: bool) -> Result<*mut u8, Fault> {
         let changes = address_space::changes();
         if changes != self.changes {
             self.pieces.clear();
@@ -42,7 +42,7 @@ impl KernelMemory {
         let known = |pieces: &[Piece]| {
             pieces.iter().find_map(|piece| {
                 let offset = address.checked_sub(piece.start)?;
-                let end = offset.checked_add(4)?;
+                let end = offset.checked_add(size as u64)?;
                 let place = piece.bytes.wrapping_add(offset as usize);
                 (end <= piece.len).then_some((place, piece.writable))
             })
@@ -57,11 +57,7 @@ impl KernelMemory {
         if write && !writable {
             return Err(Fault);
         }
-        // SAFETY: the word is inside a piece, which stays mapped: device memory by its span, host
-        // memory because functions that free it wait for GPU kernels. It is aligned: host memory
-        // has the same address on the CPU, and device memory is mapped by whole pages. Programs
-        // that access it at the same time treat it as memory shared with a GPU.
-        Ok(unsafe { AtomicU32::from_ptr(place.cast()) })
+        Ok(place)
     }
 }
 
@@ -105,17 +101,61 @@ fn look_up(address: u64) -> Option<Vec<Piece>> {
     })
 }
 
+/// Evaluates an expression for the atomic integer of this size at a place.
+macro_rules! atomic {
+    ($size:expr, $place:expr, |$atomic:ident| $access:expr) => {
+        match $size {
+            1 => atomic!(@ AtomicU8, $place, |$atomic| $access),
+            2 => atomic!(@ AtomicU16, $place, |$atomic| $access),
+            4 => atomic!(@ AtomicU32, $place, |$atomic| $access),
+            8 => atomic!(@ AtomicU64, $place, |$atomic| $access),
+            _ => return Err(Fault),
+        }
+    };
+    (@ $type:ty, $place:expr, |$atomic:ident| $access:expr) => {{
+        // SAFETY: `find` returned the place, so it is inside a piece, which stays mapped: device memory by its
+        // span, host memory because functions that free it wait for GPU kernels. It is aligned: the GPU kernel's
+        // address is a multiple of the size, host memory has the same address on the CPU, and device memory is
+        // mapped by whole pages. Programs that access it at the same time treat it as memory shared with a GPU.
+        let $atomic = unsafe { <$type>::from_ptr($place.cast()) };
+        $access
+    }};
+}
+
 impl GlobalMemory for KernelMemory {
-    fn load(&mut self, address: u64, order: Ordering) -> Result<u32, Fault> {
-        Ok(self.find(address, false)?.load(order))
+    fn load(&mut self, address: u64, size: usize, order: Ordering) -> Result<u64, Fault> {
+        let place = self.find(address, size, false)?;
+        Ok(atomic!(size, place, |atomic| atomic.load(order) as _))
     }
 
-    fn store(&mut self, address: u64, value: u32, order: Ordering) -> Result<(), Fault> {
-        self.find(address, true)?.store(value, order);
+    fn store(
+        &mut self,
+        address: u64,
+        size: usize,
+        value: u64,
+        order: Ordering,
+    ) -> Result<(), Fault> {
+        let place = self.find(address, size, true)?;
+        atomic!(size, place, |atomic| atomic.store(value as _, order));
         Ok(())
     }
 
-    fn add(&mut self, address: u64, value: u32, order: Ordering) -> Result<u32, Fault> {
-        Ok(self.find(address, true)?.fetch_add(value, order))
+    fn update(
+        &mut self,
+        address: u64,
+        size: usize,
+        order: Ordering,
+        change: &dyn Fn(u64) -> u64,
+    ) -> Result<u64, Fault> {
+        let place = self.find(address, size, true)?;
+        Ok(atomic!(size, place, |atomic| {
+            let mut old = atomic.load(Ordering::Relaxed);
+            while let Err(found) =
+                atomic.compare_exchange_weak(old, change(old as _) as _, order, Ordering::Relaxed)
+            {
+                old = found;
+            }
+            old as _
+        }))
     }
 }

@@ -4,7 +4,7 @@
 //! entry_points   the exported functions, from their description in gdremu_core::cuda
 //!   entry        how they begin: errors and panics become CUresults
 //!   init device primary context peer buffer host copy fill vmm pool pointer stream capture event module ipc
-//!   kernel export error_text proc_address   one topic each: the bodies of the functions, and what only they need
+//!   kernel fatbin export error_text proc_address   one topic each: the bodies of the functions, and what only they need
 //!     work       runs the work of streams behind GPU kernels
 //!     state/     contexts, streams, events, modules, queues, allocations; behind one lock
 //! ```
@@ -23,11 +23,12 @@ pub(crate) mod entry_points;
 mod error_text;
 mod event;
 mod export;
+mod fatbin;
 mod fill;
 mod host;
 mod init;
 mod ipc;
-mod kernel;
+pub(crate) mod kernel;
 mod kernel_memory;
 mod module;
 mod peer;

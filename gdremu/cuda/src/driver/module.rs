@@ -1,46 +1,139 @@
-//! Modules of GPU kernels, from PTX text that crate::ptx interprets.
+//! Modules: GPU kernels that crate::ptx interprets, and variables.
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
 use std::ffi::c_char;
-use std::sync::Arc;
 
-use crate::ptx::{self, Kernel};
+use gdremu_core::gpu::memory::Access;
 
+use super::attributes::{self, COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR};
+use super::fatbin::{self, Problem};
 use super::state::{self, Current, Function, FunctionHandle, Module, ModuleHandle, State};
+use super::{buffer, copy, work};
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
+use crate::{gpus, ptx};
 
-/// The GPU kernels of an image, which must be PTX text.
-fn parse(call: &str, image: In<u8>) -> Result<Vec<Kernel>> {
+/// First bytes of what a module can be loaded from, besides PTX text.
+const ELF: [u8; 4] = *b"\x7fELF";
+const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
+/// What nvcc makes of it in a program: number, version, pointer to the fat binary.
+const FATBIN_WRAPPER: [u8; 4] = 0x4662_43b1_u32.to_le_bytes();
+
+/// The PTX text in an image.
+fn text(image: In<u8>, capability: u32) -> std::result::Result<String, Problem> {
+    let begins_with = |magic: [u8; 4]| {
+        // Byte for byte: a text may be shorter.
+        (0..4).all(|index| image.at(index).is_ok_and(|byte| byte == magic[index]))
+    };
+    if begins_with(FATBIN) {
+        let header = image.bytes(fatbin::HEADER).ok_or(Problem::Malformed)?;
+        let len = fatbin::len(header).ok_or(Problem::Malformed)?;
+        let bytes = image.bytes(len).ok_or(Problem::Malformed)?;
+        return fatbin::ptx(bytes, capability);
+    }
+    if begins_with(ELF) {
+        return Err(Problem::NoPtx);
+    }
+    let image = image.of::<c_char>();
+    let text = image.text().map_err(|_| Problem::Malformed)?;
+    Ok(text.to_owned())
+}
+
+/// Loads the module of an image.
+///
+/// # Errors
+/// NO_BINARY_FOR_GPU, INVALID_IMAGE, INVALID_PTX, with a line on stderr; as cuMemAlloc.
+fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {
     if image.is_null() {
         return Err(Error::INVALID_VALUE);
     }
-    let image = image.of::<c_char>();
-    match image.text() {
-        Ok(text) if text.contains(".version") => ptx::parse(text).map_err(|error| {
-            eprintln!("gdremu: {call}: {error}");
-            Error::INVALID_PTX
-        }),
-        _ => {
-            eprintln!("gdremu: {call}: supports PTX only; cubin and fatbin cannot be loaded");
-            Err(Error::NO_BINARY_FOR_GPU)
-        }
+    let gpu = state::lock().current()?.gpu;
+    let capability = attributes::value(gpu, COMPUTE_CAPABILITY_MAJOR)? * 10
+        + attributes::value(gpu, COMPUTE_CAPABILITY_MINOR)?;
+    if (0..4).all(|index| image.at(index) == Ok(FATBIN_WRAPPER[index])) {
+        image = image.of::<In<u8>>().at(1)?;
     }
+    let text = text(image, capability as u32).map_err(|problem| {
+        eprintln!("gdremu: {call}: {problem}");
+        match problem {
+            Problem::Malformed => Error::INVALID_IMAGE,
+            Problem::NoPtx | Problem::TooNew(_) => Error::NO_BINARY_FOR_GPU,
+        }
+    })?;
+    let parsed = ptx::parse(&text).map_err(|error| {
+        eprintln!("gdremu: {call}: {error}");
+        Error::INVALID_PTX
+    })?;
+    add(&mut state::lock(), parsed)
+}
+
+fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
+    let current = state.current()?;
+    let mut memory = None;
+    if !parsed.memory.is_empty() {
+        let len = parsed.memory.len();
+        let address = buffer::alloc(state, current, len)?;
+        let spans = gpus::with(|gpu| gpu.spans(address, len as u64, Access::ReadWrite))?;
+        copy::write(spans, &parsed.memory);
+        memory = Some(address);
+    }
+    let base = memory.unwrap_or(0);
+    let place = |(name, (offset, size))| (name, (base + offset as u64, size));
+    let variables = parsed.variables.into_iter().map(place).collect();
+    let mut function = |(name, kernel): (String, std::result::Result<_, _>)| {
+        let function = Function {
+            context: current.context,
+            name: name.clone(),
+            kernel: kernel.map_err(|error: ptx::ParseError| error.to_string()),
+            variables: base,
+        };
+        (name, state.functions.add(function))
+    };
+    let functions = parsed.kernels.into_iter().map(&mut function).collect();
+    Ok(state.modules.add(Module {
+        context: current.context,
+        functions,
+        variables,
+        memory,
+    }))
 }
 
 pub(super) fn cuModuleLoadData(module: Out<ModuleHandle>, image: In<u8>) -> Result {
     module.check()?;
-    let context = state::lock().current()?.context;
-    let kernels = parse("cuModuleLoadData", image)?;
-    let mut state = state::lock();
-    let mut functions = BTreeMap::new();
-    for kernel in kernels {
-        let name = kernel.name().to_owned();
-        let kernel = Arc::new(kernel);
-        functions.insert(name, state.functions.add(Function { context, kernel }));
-    }
-    module.set(state.modules.add(Module { context, functions }))
+    module.set(load("cuModuleLoadData", image)?)
+}
+
+/// The options are for the compiler.
+pub(super) fn cuModuleLoadDataEx(
+    module: Out<ModuleHandle>,
+    image: In<u8>,
+    _options: u32,
+    _names: In<u32>,
+    _values: In<usize>,
+) -> Result {
+    module.check()?;
+    module.set(load("cuModuleLoadDataEx", image)?)
+}
+
+pub(super) fn cuModuleLoadFatBinary(module: Out<ModuleHandle>, image: In<u8>) -> Result {
+    module.check()?;
+    module.set(load("cuModuleLoadFatBinary", image)?)
+}
+
+pub(super) fn cuModuleUnload(module: ModuleHandle) -> Result {
+    let owner = |state: &State| {
+        let module = state.modules.get(module).ok_or(Error::INVALID_HANDLE)?;
+        Ok(Some(module.context))
+    };
+    work::freeing(owner, |state| {
+        let module = state.modules.remove(module).ok_or(Error::INVALID_HANDLE)?;
+        for function in module.functions.into_values() {
+            state.functions.remove(function);
+        }
+        module
+            .memory
+            .map_or(Ok(()), |memory| buffer::free(state, memory))
+    })
 }
 
 pub(super) fn cuModuleGetFunction(
@@ -55,17 +148,19 @@ pub(super) fn cuModuleGetFunction(
     function.set(*found.ok_or(Error::NOT_FOUND)?)
 }
 
-/// Modules have no global variables. UCX looks this function up to replace it.
 pub(super) fn cuModuleGetGlobal_v2(
     state: &mut State,
     _: Current,
-    _address: Out<u64>,
-    _size: Out<usize>,
+    address: Out<u64>,
+    size: Out<usize>,
     module: ModuleHandle,
-    _name: In<c_char>,
+    name: In<c_char>,
 ) -> Result {
-    state.modules.get(module).ok_or(Error::INVALID_HANDLE)?;
-    Err(Error::NOT_FOUND)
+    let module = state.modules.get(module).ok_or(Error::INVALID_HANDLE)?;
+    let found = module.variables.get(name.text()?).ok_or(Error::NOT_FOUND)?;
+    address.set_if_wanted(found.0);
+    size.set_if_wanted(found.1);
+    Ok(())
 }
 
 /// No CUlibrary can be loaded, so every handle is invalid. UCX looks this function up to replace it.

@@ -5,38 +5,56 @@ use std::sync::atomic::Ordering;
 
 use super::kernel::Kernel;
 
-/// What to run. Grid and block have one dimension.
+/// What to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     /// The GPU kernel.
     pub(crate) kernel: Arc<Kernel>,
-    /// Blocks. All of them run side by side.
-    pub(crate) grid: u32,
-    /// Threads of each block.
-    pub(crate) block: u32,
-    /// A value for each of the kernel's parameters.
-    pub(crate) parameters: Vec<u64>,
+    /// Blocks of the grid, and threads of each block, by dimension.
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    /// How many blocks run at the same time, at most.
+    pub(crate) resident: u64,
+    /// The kernel's parameters, where it expects them.
+    pub(crate) parameters: Vec<u8>,
+    /// Bytes of shared memory that the launch adds to the kernel's own.
+    pub(crate) shared: usize,
+    /// The address of the module's variables.
+    pub(crate) variables: u64,
 }
 
-/// The memory that a GPU kernel shares with the CPU. Addresses are multiples of 4.
+/// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or
+/// 8; every access is a single one of this size.
 pub(crate) trait GlobalMemory {
-    /// Reads a word.
+    /// Reads.
     ///
     /// # Errors
     /// The GPU kernel may not read there.
-    fn load(&mut self, address: u64, order: Ordering) -> Result<u32, Fault>;
+    fn load(&mut self, address: u64, size: usize, order: Ordering) -> Result<u64, Fault>;
 
-    /// Writes a word.
+    /// Writes.
     ///
     /// # Errors
     /// The GPU kernel may not write there.
-    fn store(&mut self, address: u64, value: u32, order: Ordering) -> Result<(), Fault>;
+    fn store(
+        &mut self,
+        address: u64,
+        size: usize,
+        value: u64,
+        order: Ordering,
+    ) -> Result<(), Fault>;
 
-    /// Adds to a word as one atomic access, and returns the old value.
+    /// Changes a value as one atomic access, and returns the old one.
     ///
     /// # Errors
     /// The GPU kernel may not write there.
-    fn add(&mut self, address: u64, value: u32, order: Ordering) -> Result<u32, Fault>;
+    fn update(
+        &mut self,
+        address: u64,
+        size: usize,
+        order: Ordering,
+        change: &dyn Fn(u64) -> u64,
+    ) -> Result<u64, Fault>;
 }
 
 /// A GPU kernel may not access the memory at an address.
@@ -48,8 +66,10 @@ pub(crate) struct Fault;
 pub(crate) enum Trap {
     /// There is no memory at this address, or the access is not permitted.
     IllegalAddress(u64),
-    /// This address is not a multiple of 4.
+    /// This address is not a multiple of the size of the access.
     MisalignedAddress(u64),
+    /// The instruction `trap`.
+    Explicit,
 }
 
 /// A launch that ended early, and the instruction that ended it.
@@ -62,5 +82,5 @@ pub(crate) struct Stopped {
     /// Index of the thread in its block.
     pub(crate) thread: u32,
     /// Index of the block.
-    pub(crate) block: u32,
+    pub(crate) block: u64,
 }

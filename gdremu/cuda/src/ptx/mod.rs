@@ -1,43 +1,32 @@
-//! A PTX interpreter for gdrcopy's own two GPU kernels: `ping_pong` of `gdrcopy pplat`
-//! (tools/src/commands/pplat/kernel.ptx) and `produce` of c_tests/freshness.c.
+//! A PTX interpreter for the integer code that nvcc makes of GPU kernels which communicate through memory.
 //!
 //! ```text
-//! parse (modules, declarations, operands)      run (blocks and threads take turns)
-//!   │      └─ tokens                             └─ launch (Launch, Trap, GlobalMemory)
-//!   ├─ opcodes (the instruction set)                  │
-//!   └─ kernel (what parse produces) ──────────────────┘
+//! module (text to module: declarations, variables)      run (blocks and threads take turns)
+//!   ├─ entry (the text of a GPU kernel to code)           └─ launch (Launch, Trap, GlobalMemory)
+//!   │    └─ opcodes (the instruction set, as tables)           │
+//!   ├─ tokens                                                  │
+//!   └─ kernel (what the text becomes) ─────────────────────────┘
 //! ```
 //!
-//! It interprets what these two use. [`parse`] rejects anything else with the line and the name of
-//! what it does not know:
+//! A GPU kernel that needs anything else is refused with the line and the name of the first instruction that is
+//! not supported; the others of its module run. All scopes are the system's.
 //!
-//! | | |
-//! | --- | --- |
-//! | module | `.version`, `.target`, `.address_size 64`, `.visible .entry`, comments after `//` |
-//! | parameters | `.u32`, `.u64` |
-//! | registers | `.pred`, `.u32`, `.u64`; `%tid.x`, `%ntid.x`, `%ctaid.x`, `%nctaid.x` |
-//! | shared variables | `.u32` without array, accessed by name |
-//! | mnemonics | 16: `ld` `st` `mov` `add` `sub` `mul` `mad` `setp` `and` `xor` `bra` `bar` `fence` `atom` `red` `ret` |
-//! | opcodes | the table in opcodes.rs: a test fails if no GPU kernel uses one of them |
-//! | operands | registers, decimal and hexadecimal numbers, `[register]`, `[register+number]` |
-//! | guards | `@%p`, `@!%p` |
-//!
-//! Global memory is accessed by 32-bit words. All scopes are the system's.
-//!
-//! All threads of all blocks of a launch take turns, so a thread that waits for another one, or for
-//! the CPU, stops none of them.
+//! All threads of all resident blocks take turns, so a thread that waits for another one, or for the CPU, stops
+//! none of them.
 #![forbid(unsafe_code)]
 
+mod entry;
 mod kernel;
 mod launch;
+mod module;
 mod opcodes;
-mod parse;
 mod run;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
-pub(crate) use kernel::{Kernel, Width};
+pub(crate) use kernel::Kernel;
 pub(crate) use launch::{Fault, GlobalMemory, Launch, Stopped, Trap};
-pub(crate) use parse::parse;
+pub(crate) use module::{Module, parse};
 pub(crate) use run::run;
+pub(crate) use tokens::ParseError;

@@ -3,49 +3,67 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::opcodes::OPCODES;
-use super::{Fault, GlobalMemory, Launch, Stopped, Trap, Width, parse, run};
+use super::{Fault, GlobalMemory, Kernel, Launch, ParseError, Stopped, Trap, parse, run};
 
 const BASE: u64 = 0x7000_0000;
 
-/// Global memory, and how strongly ordered each access was.
+/// Global memory, and the size and the order of each access.
 struct Words {
     words: Vec<u32>,
-    orders: Vec<Ordering>,
+    accesses: Vec<(usize, Ordering)>,
 }
 
 impl Words {
     fn new() -> Self {
         Words {
             words: vec![0; 1024],
-            orders: Vec::new(),
+            accesses: Vec::new(),
         }
     }
 
-    fn word(&mut self, address: u64) -> Result<&mut u32, Fault> {
-        let offset = address.checked_sub(BASE).ok_or(Fault)?;
-        self.words.get_mut(offset as usize / 4).ok_or(Fault)
+    /// Changes the lower bytes of an integer, which must not cross two words unless it is two words.
+    fn change(
+        &mut self,
+        address: u64,
+        (size, order): (usize, Ordering),
+        change: &dyn Fn(u64) -> u64,
+    ) -> Result<u64, Fault> {
+        self.accesses.push((size, order));
+        let offset = address.checked_sub(BASE).ok_or(Fault)? as usize;
+        let words = self.words.get_mut(offset / 4..).ok_or(Fault)?;
+        let words = words.get_mut(..size.div_ceil(4)).ok_or(Fault)?;
+        let whole = words
+            .iter()
+            .rev()
+            .fold(0, |whole, word| whole << 32 | u64::from(*word));
+        let (shift, mask) = (offset % 4 * 8, u64::MAX >> (64 - size * 8));
+        let old = whole >> shift & mask;
+        let new = whole & !(mask << shift) | (change(old) & mask) << shift;
+        words[0] = new as u32;
+        if let Some(upper) = words.get_mut(1) {
+            *upper = (new >> 32) as u32;
+        }
+        Ok(old)
     }
 }
 
 impl GlobalMemory for Words {
-    fn load(&mut self, address: u64, order: Ordering) -> Result<u32, Fault> {
-        self.orders.push(order);
-        self.word(address).copied()
+    fn load(&mut self, address: u64, size: usize, order: Ordering) -> Result<u64, Fault> {
+        self.change(address, (size, order), &|old| old)
     }
 
-    fn store(&mut self, address: u64, value: u32, order: Ordering) -> Result<(), Fault> {
-        self.orders.push(order);
-        *self.word(address)? = value;
-        Ok(())
+    fn store(&mut self, at: u64, size: usize, value: u64, order: Ordering) -> Result<(), Fault> {
+        self.change(at, (size, order), &|_| value).map(|_| ())
     }
 
-    fn add(&mut self, address: u64, value: u32, order: Ordering) -> Result<u32, Fault> {
-        self.orders.push(order);
-        let word = self.word(address)?;
-        let old = *word;
-        *word = old.wrapping_add(value);
-        Ok(old)
+    fn update(
+        &mut self,
+        address: u64,
+        size: usize,
+        order: Ordering,
+        change: &dyn Fn(u64) -> u64,
+    ) -> Result<u64, Fault> {
+        self.change(address, (size, order), change)
     }
 }
 
@@ -54,18 +72,27 @@ fn text(body: &str) -> String {
     format!(
         ".version 7.0\n.target sm_70\n.address_size 64\n\
          .visible .entry test(.param .u64 memory, .param .u32 value)\n{{\n\
-         .reg .pred %p, %q; .reg .u32 %r0, %r1, %r2, %r3, %r4; .reg .u64 %d0, %d1;\n\
+         .reg .pred %p, %q; .reg .b16 %h<3>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .f32 %f<2>;\n\
          ld.param.u64 %d0, [memory];\nld.param.u32 %r0, [value];\n{body}\n}}\n"
     )
 }
 
+/// A GPU kernel of a text, or why it cannot run.
+fn kernel(text: &str, name: &str) -> Result<Arc<Kernel>, ParseError> {
+    let module = parse(text).unwrap_or_else(|error| panic!("{error}"));
+    module.kernels[name].clone()
+}
+
 fn launch(body: &str, grid: u32, block: u32, value: u32) -> Launch {
-    let kernel = parse(&text(body)).unwrap_or_else(|error| panic!("{error}"));
+    let kernel = kernel(&text(body), "test").unwrap_or_else(|error| panic!("{error}"));
     Launch {
-        kernel: Arc::new(kernel.into_iter().next().unwrap()),
-        grid,
-        block,
-        parameters: vec![BASE, value.into()],
+        kernel,
+        grid: [grid, 1, 1],
+        block: [block, 1, 1],
+        resident: 1000,
+        parameters: [&BASE.to_le_bytes()[..], &value.to_le_bytes()].concat(),
+        shared: 0,
+        variables: BASE + 4000,
     }
 }
 
@@ -92,22 +119,30 @@ fn result(instruction: &str, value: u32) -> u32 {
 }
 
 #[test]
-fn opcodes_are_those_that_our_kernels_use() {
-    let kernels = [
-        include_str!("../../../../tools/src/commands/pplat/kernel.ptx"),
-        include_str!("../../../../c_tests/freshness.c"),
-    ];
-    let used: Vec<_> = kernels
-        .iter()
-        .flat_map(|text| text.split(|c: char| c.is_whitespace() || c == ';' || c == '"'))
-        .collect();
-    for (opcode, _) in OPCODES {
-        assert!(used.contains(opcode), "no GPU kernel uses {opcode}");
+fn kernels_of_this_repository_run() {
+    for (text, name, parameters) in [
+        (
+            include_str!("../../../../tools/src/commands/pplat/kernel.ptx"),
+            "ping_pong",
+            9,
+        ),
+        (
+            include_str!("../../../../gdrcopy/examples/echo.ptx"),
+            "echo",
+            5,
+        ),
+        (
+            include_str!("../../../../gdrcopy/tests/emulated/produce.ptx"),
+            "produce",
+            5,
+        ),
+    ] {
+        let kernel = kernel(text, name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(
+            (kernel.name(), kernel.parameters().len()),
+            (name, parameters)
+        );
     }
-    let ping_pong = &parse(kernels[0]).unwrap()[0];
-    assert_eq!(ping_pong.name(), "ping_pong");
-    let (five, four) = ([Width::U64; 5], [Width::U32; 4]);
-    assert_eq!(ping_pong.parameters(), [&five[..], &four].concat());
 }
 
 #[test]
@@ -121,22 +156,121 @@ fn arithmetic_wraps_at_32_bits() {
     assert_eq!(result("mad.lo.u32 %r1, %r0, 2, 5;", 0x8000_0001), 7);
     assert_eq!(result("and.b32 %r1, %r0, 0xff;", 0x1234), 0x34);
     assert_eq!(result("xor.b32 %r1, %r0, 0xff;", 0x12ff), 0x1200);
-    // What wraps leaves nothing in the upper half of the register, which 64-bit instructions read.
-    let far = "sub.u32 %r1, %r0, 1; add.u32 %r1, %r1, 2; add.u64 %d1, %d0, %r1;\n\
-               st.volatile.global.u32 [%d1+3], 7;";
-    assert_eq!(words_after(far, 0), [0, 7]);
+}
+
+/// The two words of the 64-bit result of instructions that compute %d1.
+fn wide(instructions: &str, value: u32) -> u64 {
+    let [low, high] = words_after(&format!("{instructions} st.global.u64 [%d0], %d1;"), value);
+    u64::from(high) << 32 | u64::from(low)
 }
 
 #[test]
-fn wide_products_have_64_bits() {
-    // 0x8000_0000 * 2 is 1 << 32, which the sum of the addresses must contain.
-    let body = "mul.wide.u32 %d1, %r0, 2; add.u64 %d1, %d1, %d0; st.volatile.global.u32 [%d1], 1;";
-    let trap = stopped(body, 0x8000_0000).trap;
-    assert_eq!(trap, Trap::IllegalAddress(BASE + (1 << 32)));
-    let body = "mad.wide.u32 %d1, %r0, 2, %d0; st.volatile.global.u32 [%d1], 1;";
-    let trap = stopped(body, 0x8000_0000).trap;
-    assert_eq!(trap, Trap::IllegalAddress(BASE + (1 << 32)));
-    assert_eq!(words_after(body, 2), [0, 1]);
+fn instructions_compute_what_ptx_says() {
+    for (instruction, value, expected) in [
+        ("mul.hi.s32 %r1, %r0, 4;", 0x8000_0001, 0xffff_fffe),
+        ("mul.hi.u32 %r1, %r0, 4;", 0x8000_0001, 2),
+        ("mad.hi.u32 %r1, %r0, 4, 5;", 0x8000_0001, 7),
+        ("min.s32 %r1, %r0, 1;", u32::MAX, u32::MAX),
+        ("min.u32 %r1, %r0, 1;", u32::MAX, 1),
+        ("max.s32 %r1, %r0, -5;", 0x8000_0000, 0xffff_fffb),
+        ("neg.s32 %r1, %r0;", 5, 0xffff_fffb),
+        ("abs.s32 %r1, %r0;", 0xffff_fffb, 5),
+        ("not.b32 %r1, %r0;", 0xff, 0xffff_ff00),
+        ("div.s32 %r1, %r0, 3;", 0xffff_fff9, 0xffff_fffe),
+        ("rem.s32 %r1, %r0, 3;", 0xffff_fff9, u32::MAX),
+        ("div.u32 %r1, %r0, 0;", 1, u32::MAX),
+        ("shl.b32 %r1, %r0, 31;", 3, 0x8000_0000),
+        ("shl.b32 %r1, %r0, 32;", 3, 0),
+        ("shr.s32 %r1, %r0, 40;", 0x8000_0000, u32::MAX),
+        ("shr.u32 %r1, %r0, 31;", 0x8000_0000, 1),
+        (
+            "shf.l.wrap.b32 %r1, %r0, 0x12345678, 40;",
+            0xab00_0000,
+            0x3456_78ab,
+        ),
+        ("shf.r.clamp.b32 %r1, %r0, 0x12345678, 99;", 1, 0x1234_5678),
+        (
+            "prmt.b32 %r1, %r0, 0x80706050, 0xf041;",
+            0x0403_0201,
+            0xff01_5002,
+        ),
+        ("popc.b32 %r1, %r0;", 0xf0f, 8),
+        ("clz.b32 %r1, %r0;", 1, 31),
+        ("brev.b32 %r1, %r0;", 3, 0xc000_0000),
+        (
+            "setp.lt.s32 %p, %r0, 0; selp.b32 %r1, 7, 9, %p;",
+            u32::MAX,
+            7,
+        ),
+        ("setp.hi.u32 %p, %r0, 4; selp.b32 %r1, 7, 9, %p;", 4, 9),
+        (
+            "setp.ge.s32 %p, %r0, 0; not.pred %q, %p; xor.pred %p, %p, %q; selp.b32 %r1, 1, 0, %p;",
+            4,
+            1,
+        ),
+        ("cvt.s32.s8 %r1, %r0;", 0x1ff, u32::MAX),
+        ("cvt.u32.u8 %r1, %r0;", 0x1ff, 0xff),
+        (
+            "cvt.u16.u32 %h1, %r0; cvt.s32.s16 %r1, %h1;",
+            0x1_8000,
+            0xffff_8000,
+        ),
+        (
+            "mov.b32 {%h1, %h2}, %r0; mov.b32 %r1, {%h2, %h1};",
+            0x1234_5678,
+            0x5678_1234,
+        ),
+        ("mov.f32 %f1, 0f3F800000; mov.b32 %r1, %f1;", 0, 0x3f80_0000),
+        (
+            "mov.u32 %r1, %ntid.y; add.u32 %r1, %r1, 0b101; add.s32 %r1, %r1, 010U;",
+            0,
+            14,
+        ),
+        (
+            "mov.u32 %r1, %r0; { bra L; mov.u32 %r1, 1; L: } bra M; L: mov.u32 %r1, 2; M:",
+            8,
+            8,
+        ),
+        (
+            "{ .reg .b32 %r1; mov.u32 %r1, 5; bra L; L: } mov.u32 %r1, %r0; { bra L; L: }",
+            8,
+            8,
+        ),
+    ] {
+        assert_eq!(result(instruction, value), expected, "{instruction}");
+    }
+    for (instructions, value, expected) in [
+        ("cvt.s64.s32 %d1, %r0;", u32::MAX, u64::MAX),
+        ("cvt.u64.u32 %d1, %r0;", u32::MAX, u32::MAX.into()),
+        ("mul.wide.s32 %d1, %r0, 3;", u32::MAX, 0u64.wrapping_sub(3)),
+        ("mov.b64 %d1, {%r0, 5};", 7, 5 << 32 | 7),
+        (
+            "mov.u64 %d1, -1; mul.hi.u64 %d1, %d1, %d1;",
+            0,
+            u64::MAX - 1,
+        ),
+        ("mov.u64 %d1, -1; mul.hi.s64 %d1, %d1, %d1;", 0, 0),
+        (
+            "mov.u64 %d1, -1; mul.lo.s64 %d1, %d1, 3; shr.s64 %d1, %d1, 1;",
+            0,
+            0u64.wrapping_sub(2),
+        ),
+        (
+            "mov.u64 %d1, 1; clz.b64 %r1, %d1; cvt.u64.u32 %d1, %r1;",
+            0,
+            63,
+        ),
+        ("mov.u64 %d1, 6; brev.b64 %d1, %d1;", 0, 3 << 61),
+        (
+            "st.global.s8 [%d0], 0x80; ld.global.s8 %d1, [%d0];",
+            0,
+            0u64.wrapping_sub(128),
+        ),
+        ("st.global.s8 [%d0], 0x80; ld.global.u8 %d1, [%d0];", 0, 128),
+        ("mov.u64 %d1, 1; @!%p mov.u64 %d1, 2;", 0, 2),
+    ] {
+        assert_eq!(wide(instructions, value), expected, "{instructions}");
+    }
 }
 
 #[test]
@@ -166,22 +300,165 @@ fn a_loop_runs_until_its_branch_is_not_taken() {
 }
 
 #[test]
-fn accesses_have_the_order_that_the_opcode_names() {
+fn accesses_have_the_size_and_the_order_that_the_opcode_names() {
     use Ordering::*;
-    let body = "ld.acquire.sys.global.u32 %r1, [%d0]; st.relaxed.sys.global.u32 [%d0], 1;\n\
-                ld.relaxed.sys.global.u32 %r1, [%d0]; st.volatile.global.u32 [%d0], 1;\n\
-                ld.volatile.global.u32 %r1, [%d0]; red.global.add.u32 [%d0], 1;\n\
-                atom.acq_rel.gpu.global.add.u32 %r1, [%d0], 1;";
-    let orders = memory_after(body, 1, 1, 0).orders;
-    let expected = [Acquire, Relaxed, Relaxed, Relaxed, Relaxed, Relaxed, AcqRel];
-    assert_eq!(orders, expected);
+    let body = "ld.acquire.sys.b32 %r1, [%d0]; st.relaxed.sys.global.u64 [%d0], 1;\n\
+                ld.relaxed.gpu.global.L1::no_allocate.u8 %r1, [%d0+3]; st.release.cta.u16 [%d0+-0], 1;\n\
+                ld.volatile.global.v2.u32 {%r1, _}, [%d0]; red.release.gpu.global.add.u32 [%d0], 1;\n\
+                atom.acq_rel.gpu.global.add.u64 %d1, [%d0], 1; atom.global.sys.cas.b32 %r1, [%d0], 0, 1;\n\
+                st.global.v4.f32 [%d0+16], {%f0, %f1, %f0, %f1}; ld.global.nc.u64 %d1, [%d0];";
+    let expected = [
+        (4, Acquire),
+        (8, Relaxed),
+        (1, Relaxed),
+        (2, Release),
+        (4, Relaxed),
+        (4, Relaxed),
+        (4, Release),
+        (8, AcqRel),
+        (4, Relaxed),
+        (4, Relaxed),
+        (4, Relaxed),
+        (4, Relaxed),
+        (4, Relaxed),
+        (8, Relaxed),
+    ];
+    assert_eq!(memory_after(body, 1, 1, 0).accesses, expected);
 }
 
 #[test]
-fn atom_and_red_add_and_atom_returns_the_old_value() {
-    let body = "red.global.add.u32 [%d0], %r0; atom.acq_rel.gpu.global.add.u32 %r1, [%d0], 5;\n\
-                st.volatile.global.u32 [%d0+4], %r1;";
-    assert_eq!(words_after(body, 10), [15, 10]);
+fn atomic_accesses_change_memory_and_return_the_old_value() {
+    for (operation, operands, old, new) in [
+        ("add.u32", "5", 10, 15),
+        ("min.s32", "-5", 10, 0xffff_fffb),
+        ("min.u32", "-5", 10, 10),
+        ("max.s32", "11", 10, 11),
+        ("and.b32", "6", 10, 2),
+        ("or.b32", "5", 10, 15),
+        ("xor.b32", "2", 10, 8),
+        ("exch.b32", "3", 10, 3),
+        ("inc.u32", "10", 10, 0),
+        ("inc.u32", "11", 10, 11),
+        ("dec.u32", "9", 10, 9),
+        ("cas.b32", "10, 7", 10, 7),
+        ("cas.b32", "9, 7", 10, 10),
+    ] {
+        for (declared, space, at) in [
+            ("", "global", "%d0+8"),
+            ("", "", "%d0+8"),
+            (".shared .u32 s;", "shared", "s"),
+        ] {
+            let space = if space.is_empty() {
+                String::new()
+            } else {
+                format!(".{space}")
+            };
+            let body = format!(
+                "{declared} st{space}.u32 [{at}], %r0; atom{space}.{operation} %r1, [{at}], {operands};\n\
+                 ld{space}.u32 %r2, [{at}]; st.global.v2.u32 [%d0], {{%r1, %r2}};"
+            );
+            assert_eq!(words_after(&body, old), [old, new], "{body}");
+        }
+    }
+}
+
+#[test]
+fn shared_and_local_memory_have_generic_addresses() {
+    let body = ".shared .align 8 .b8 block[16]; .local .align 4 .b8 own[8];\n\
+                mov.u32 %r1, %tid.x; mov.u64 %d1, own; cvta.local.u64 %d2, %d1;\n\
+                st.local.u32 [%d1+4], %r1; setp.ne.u32 %p, %r1, 2; @%p bra rest;\n\
+                mov.u32 %r2, block; cvt.u64.u32 %d3, %r2; cvta.shared.u64 %d3, %d3;\n\
+                st.u64 [%d3+8], 0x500000007; rest: bar.sync 0;\n\
+                ld.u32 %r3, [%d2+4]; ld.shared.u32 %r4, [block+12]; mad.lo.u32 %r3, %r3, 10, %r4;\n\
+                mad.wide.u32 %d4, %r1, 4, %d0; st.global.u32 [%d4], %r3;";
+    assert_eq!(memory_after(body, 1, 4, 0).words[..4], [5, 15, 25, 35]);
+    let trap = stopped(".shared .u32 s; st.shared.u32 [s+4], 1;", 0).trap;
+    assert_eq!(trap, Trap::IllegalAddress(4));
+}
+
+#[test]
+fn dynamic_shared_memory_follows_the_kernels_own() {
+    let text = text(
+        "st.shared.u32 [more+4], 7; st.shared.u32 [more], %r0; st.shared.u32 [own], 1;\n\
+         ld.shared.u32 %r2, [more]; st.global.u32 [%d0], %r2;",
+    );
+    let declared = ".extern .shared .align 16 .b8 more[]; .shared .u32 own;";
+    let text = text.replace(".visible", &format!("{declared} .visible"));
+    let mut launch = launch("", 1, 1, 9);
+    launch.kernel = kernel(&text, "test").unwrap();
+    assert_eq!(launch.kernel.shared(), 4);
+    let mut memory = Words::new();
+    let stop = AtomicBool::new(false);
+    assert!(run(&launch, &mut memory, &stop).is_err());
+    launch.shared = 8;
+    run(&launch, &mut memory, &stop).unwrap();
+    assert_eq!(memory.words[0], 9);
+}
+
+#[test]
+fn variables_of_a_module_have_addresses_and_first_values() {
+    let declared = ".global .align 4 .u32 first = 7; .visible .global .align 8 .b8 second[24] = {1, 0xff};\n\
+                    .const .align 2 .u16 third[2] = {3, -1}; .global .u64 pointer = generic(first);";
+    let text = text(
+        "ld.global.u32 %r1, [first]; st.global.u32 [%d0], %r1; mov.u64 %d1, second;\n\
+                     add.s64 %d1, %d1, 4; st.global.u32 [%d1], 5;",
+    );
+    let text = text.replace(".visible .entry", &format!("{declared} .visible .entry"));
+    let module = parse(&text).unwrap();
+    assert_eq!(module.variables["second"], (8, 24));
+    assert_eq!(module.variables["third"], (32, 4));
+    assert_eq!(module.memory[..10], [7, 0, 0, 0, 0, 0, 0, 0, 1, 0xff]);
+    assert_eq!(module.memory[32..36], [3, 0, 0xff, 0xff]);
+    let mut launch = launch("", 1, 1, 0);
+    launch.kernel = module.kernels["test"].clone().unwrap();
+    let mut memory = Words::new();
+    memory.words[1000] = 7;
+    run(&launch, &mut memory, &AtomicBool::new(false)).unwrap();
+    assert_eq!((memory.words[0], memory.words[1003]), (7, 5));
+    let using = text.replace("mov.u64 %d1, second", "mov.u64 %d1, pointer");
+    let error = kernel(&using, "test").unwrap_err().reason;
+    assert_eq!(error, "mov.u64: pointer: its first value is not a number");
+}
+
+#[test]
+fn threads_have_coordinates_in_three_dimensions() {
+    let body = "mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %tid.z;\n\
+                mov.u32 %r4, %ctaid.z; mov.u32 %r5, %nctaid.z; mad.lo.u32 %r6, %r3, 10, %r2;\n\
+                mad.lo.u32 %r6, %r6, 10, %r1; mad.lo.u32 %r6, %r6, %r5, %r4;\n\
+                mad.wide.u32 %d1, %r6, 4, %d0; red.global.add.u32 [%d1], 1;";
+    let mut launch = launch(body, 1, 1, 0);
+    (launch.grid, launch.block) = ([1, 1, 2], [3, 4, 2]);
+    let mut memory = Words::new();
+    run(&launch, &mut memory, &AtomicBool::new(false)).unwrap();
+    for index in 0..400 {
+        let (z, y, x) = (index / 200, index / 20 % 10, index / 2 % 10);
+        let exists = z < 2 && y < 4 && x < 3;
+        assert_eq!(memory.words[index], u32::from(exists), "{index}");
+    }
+}
+
+#[test]
+fn blocks_beyond_the_resident_ones_run_when_others_have_ended() {
+    // Counts the threads that run, and the most of them.
+    let body = "atom.global.add.u32 %r1, [%d0], 1; add.u32 %r1, %r1, 1;\n\
+                red.global.max.u32 [%d0+4], %r1; red.global.add.u32 [%d0+8], 1; mov.u32 %r2, 99;\n\
+                delay: sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra delay;\n\
+                red.global.add.u32 [%d0], -1;";
+    let mut launch = launch(body, 10, 3, 0);
+    launch.resident = 2;
+    let mut memory = Words::new();
+    run(&launch, &mut memory, &AtomicBool::new(false)).unwrap();
+    assert_eq!(memory.words[..3], [0, 6, 30]);
+}
+
+#[test]
+fn a_warp_barrier_waits_for_the_lanes_in_its_mask() {
+    // Lane 0 waits for lanes 1 and 2. Lane 3 ends, and another warp waits for nothing.
+    let body = "mov.u32 %r1, %tid.x; setp.gt.u32 %p, %r1, 2; @%p ret; setp.eq.u32 %p, %r1, 0;\n\
+                @%p bra wait; mov.u32 %r2, 200; delay: sub.u32 %r2, %r2, 1;\n\
+                setp.ne.u32 %q, %r2, 0; @%q bra delay; red.global.add.u32 [%d0], 1;\n\
+                wait: bar.warp.sync 0xf; @!%p ret; ld.global.u32 %r3, [%d0]; st.global.u32 [%d0+4], %r3;";
+    assert_eq!(memory_after(body, 1, 40, 0).words[1], 2);
 }
 
 #[test]
@@ -257,6 +534,11 @@ fn an_illegal_access_ends_the_launch_and_is_located() {
             Trap::MisalignedAddress(BASE + 2),
         ),
         (
+            "ld.global.v2.u32 {%r1, %r2}, [%d0+4];",
+            Trap::MisalignedAddress(BASE + 4),
+        ),
+        ("trap;", Trap::Explicit),
+        (
             "st.volatile.global.u32 [%d0+2], 1;",
             Trap::MisalignedAddress(BASE + 2),
         ),
@@ -282,49 +564,96 @@ fn a_launch_ends_when_it_is_stopped() {
 }
 
 #[test]
-fn unsupported_and_wrong_text_is_rejected_by_name_and_line() {
+fn unsupported_instructions_are_refused_by_name_and_line() {
     for (body, reason) in [
+        ("add.f32 %f1, %f0, %f0;", "add.f32 is not supported"),
         (
-            "shfl.sync.idx.b32 %r1, %r0;",
-            "shfl.sync.idx.b32 is not supported: the emulated GPU",
-        ),
-        ("add.s32 %r1, %r0, 1;", "add.s32 is not supported"),
-        (
-            "ld.global.v2.u32 {%r1, %r2}, [%d0];",
-            "ld.global.v2.u32 is not supported",
-        ),
-        (".local .u32 stack;", ".local is not supported"),
-        (".reg .f32 %f;", ".f32 is not supported"),
-        (".reg .u32 %r0;", "%r0 is declared already"),
-        ("add.u32 %r9, %r0, 1;", "%r9 is not a register"),
-        ("add.u32 %r1, %r0, words;", "words is not a value"),
-        ("add.u32 %r1, %r0, 010;", "010 is not a value"),
-        ("add.u32 %r1, %r0;", "',' is missing before ';'"),
-        ("add.u32 %r1, %r0, 1, 2;", "';' is missing before ','"),
-        ("mov.u32 %r1, [%d0];", "[ is not a value"),
-        (
-            "ld.param.u32 %r1, [memory];",
-            "memory is not a parameter of this width",
+            "shfl.sync.idx.b32 %r1, %r0, 0, 31, -1;",
+            "shfl.sync.idx.b32 is not supported",
         ),
         (
-            "ld.shared.u32 %r1, [value];",
-            "value is not a shared variable",
+            "atom.global.add.f32 %f1, [%d0], %f0;",
+            "atom.global.add.f32 is not supported",
         ),
-        ("st.volatile.global.u32 [64], 1;", "64 is not a register"),
-        ("bar.sync 1;", "'0' is missing before '1'"),
+        (
+            "cvt.rn.f32.u32 %f1, %r0;",
+            "cvt.rn.f32.u32 is not supported",
+        ),
+        (
+            "ld.release.sys.u32 %r1, [%d0];",
+            "ld.release.sys.u32 is not supported",
+        ),
+        ("setp.lt.f32 %p, %f0, %f1;", "setp.lt.f32 is not supported"),
+        (
+            "{ .param .b64 param0; call.uni (r), vprintf, (param0); }",
+            "call of vprintf is not supported",
+        ),
+        (
+            "setp.eq.u32 %p|%q, %r0, 1;",
+            "setp.eq.u32: ',' is missing before '|'",
+        ),
+        (
+            "setp.eq.and.u32 %p, %r0, 1, %q;",
+            "setp.eq.and.u32 is not supported",
+        ),
+        (".reg .b32 %r<5>;", "%r is declared already"),
+        ("add.u32 %r9, %r0, 1;", "add.u32: %r9 is not a register"),
+        ("add.u64 %d1, %d0, %r0;", "add.u64: %r0 has another size"),
+        ("mov.u32 %r1, %p;", "mov.u32: %p has another size"),
+        ("add.u32 %r1, %r0, words;", "add.u32: words is not a value"),
+        ("add.u32 %r1, %r0;", "add.u32: ',' is missing before ';'"),
+        (
+            "add.u32 %r1, %r0, 1, 2;",
+            "add.u32: ';' is missing before ','",
+        ),
+        (
+            "mov.b64 %d1, {%r0, %r0, %r0};",
+            "this number of elements is not supported",
+        ),
+        (
+            "ld.global.v2.u32 %r1, [%d0];",
+            "ld.global.v2.u32 has 2 elements",
+        ),
+        (
+            "ld.param.u32 %r1, [%d0];",
+            "ld.param.u32: %d0 is not a parameter",
+        ),
+        (
+            "mov.b64 %d1, memory;",
+            "the address of parameter memory is not supported",
+        ),
+        ("bar.sync 1;", "bar.sync: '0' is missing before '1'"),
         ("bra nowhere;", "there is no label nowhere"),
         ("here: ret; here: ret;", "label here exists already"),
     ] {
-        let error = parse(&text(body)).unwrap_err().to_string();
+        let error = kernel(&text(body), "test").unwrap_err().to_string();
         assert!(error.starts_with("PTX line 9: "), "{error}");
         assert!(error.contains(reason), "{error}");
     }
-    for outside in [
-        ".address_size 32",
-        ".func f() {}",
-        ".visible .entry test() {",
-        "/* no */",
+}
+
+#[test]
+fn a_refused_kernel_leaves_the_others_of_its_module() {
+    let first = text("sqrt.rn.f32 %f1, %f0; { } ret;");
+    let second = text("mov.u32 %r1, %r0;").replace("test", "other");
+    let (_, second) = second.split_once(".address_size 64").unwrap();
+    let between = ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n\
+                   .func f(.param .b32 x) { ret; }\n.file 1 \"a;{b\", 3, 4\n/* } */ .section .debug_info { .b8 1 }";
+    let module = parse(&format!("{first}{between}{second}")).unwrap();
+    assert!(module.kernels["test"].is_err());
+    assert!(module.kernels["other"].is_ok());
+}
+
+#[test]
+fn text_that_is_not_ptx_is_rejected() {
+    for text in [
+        "",
+        "int main() {}",
+        ".version",
+        ".version 7.0 .address_size 32",
+        ".version 7.0 .global .u32",
     ] {
-        assert!(parse(outside).is_err(), "{outside}");
+        assert!(parse(text).is_err(), "{text}");
     }
+    assert!(parse(".version 7.0 .visible .entry e() {").is_err());
 }

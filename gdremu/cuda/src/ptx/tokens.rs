@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a text is rejected.
+/// Why a text, or a GPU kernel in it, is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParseError {
     /// From 1.
@@ -26,23 +26,23 @@ pub(super) struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// Splits a text into words, numbers and punctuation marks. Drops what follows `//`.
+    /// Splits a text into words, numbers, strings and punctuation marks. Drops comments.
     pub(super) fn new(text: &'a str) -> Self {
-        let is_word = |c: char| c.is_ascii_alphanumeric() || "_$%.".contains(c);
-        let mut tokens = Vec::new();
-        for (line, number) in text.lines().zip(1..) {
-            let code = line.split_once("//").map_or(line, |(code, _)| code);
-            let mut rest = code.trim_start();
-            while let Some(first) = rest.chars().next() {
-                let len = if is_word(first) {
-                    rest.find(|c| !is_word(c)).unwrap_or(rest.len())
-                } else {
-                    first.len_utf8()
-                };
-                let (token, after) = rest.split_at(len);
-                tokens.push((token, number));
-                rest = after.trim_start();
-            }
+        let (mut tokens, mut rest, mut line) = (Vec::new(), text, 1);
+        while let Some(first) = rest.chars().next() {
+            let (len, is_token) = match first {
+                '/' if rest.starts_with("//") => (rest.find('\n').unwrap_or(rest.len()), false),
+                '/' if rest.starts_with("/*") => {
+                    (rest.find("*/").map_or(rest.len(), |end| end + 2), false)
+                }
+                '"' => (rest[1..].find('"').map_or(rest.len(), |end| end + 2), true),
+                _ if first.is_whitespace() => (first.len_utf8(), false),
+                _ => (word(rest).unwrap_or(first.len_utf8()), true),
+            };
+            let (token, after) = rest.split_at(len);
+            tokens.extend(is_token.then_some((token, line)));
+            line += token.matches('\n').count() as u32;
+            rest = after;
         }
         Tokens { tokens, taken: 0 }
     }
@@ -77,9 +77,70 @@ impl<'a> Tokens<'a> {
         }
     }
 
+    /// A number with or without a sign, as 64 bits.
     pub(super) fn number(&mut self) -> Result<u64> {
+        let negative = self.take_if("-");
         let word = self.take()?;
-        number(word).ok_or_else(|| self.error(format!("{word} is not a number")))
+        let number = number(word).ok_or_else(|| self.error(format!("{word} is not a number")))?;
+        Ok(if negative {
+            number.wrapping_neg()
+        } else {
+            number
+        })
+    }
+
+    /// Takes what is left of the line of the token taken last.
+    pub(super) fn skip_line(&mut self) {
+        let line = self.line();
+        let rest = self.tokens[self.taken..].iter();
+        self.taken += rest.take_while(|token| token.1 == line).count();
+    }
+
+    /// Takes everything up to and with the next `;`, or the next `{` and its `}`. Returns where that is.
+    pub(super) fn skip_declaration(&mut self) -> Result<usize> {
+        let mut depth = 0;
+        loop {
+            match self.take()? {
+                "{" => depth += 1,
+                "}" if depth <= 1 => return Ok(self.taken),
+                "}" => depth -= 1,
+                ";" if depth == 0 => return Ok(self.taken),
+                _ => {}
+            }
+        }
+    }
+
+    /// How many elements there are in the braces that follow, or one without braces.
+    pub(super) fn elements(&self) -> u32 {
+        let mut inside = self.tokens[self.taken..].iter().map(|(token, _)| *token);
+        if inside.next() != Some("{") {
+            return 1;
+        }
+        let commas = inside
+            .take_while(|token| *token != "}")
+            .filter(|token| *token == ",");
+        1 + commas.count() as u32
+    }
+
+    /// The function of the call that follows.
+    pub(super) fn callee(&mut self) -> Option<&'a str> {
+        self.taken -= 1;
+        while !self.take().ok()?.starts_with("call") {}
+        if self.take_if("(") {
+            while self.take().ok()? != ")" {}
+            self.take_if(",");
+        }
+        self.take().ok()
+    }
+
+    /// How many tokens have been taken.
+    pub(super) fn position(&self) -> usize {
+        self.taken
+    }
+
+    /// Continues at a position.
+    pub(super) fn go_to(&mut self, position: usize) {
+        self.taken = position;
     }
 
     /// The line of the token taken last.
@@ -98,19 +159,35 @@ impl<'a> Tokens<'a> {
 
     /// The error for a word that the interpreter does not know.
     pub(super) fn unsupported(&self, word: &str) -> ParseError {
-        self.error(format!(
-            "{word} is not supported: the emulated GPU interprets only what gdrcopy's own GPU \
-             kernels use"
-        ))
+        self.error(format!("{word} is not supported"))
     }
 }
 
-/// The value of a decimal or hexadecimal number.
+/// The length of the word that a text begins with. `::` is part of a word, `:` is not.
+fn word(text: &str) -> Option<usize> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_$%.".contains(c);
+    let mut len = 0;
+    loop {
+        len += text[len..]
+            .find(|c| !is_word(c))
+            .unwrap_or(text.len() - len);
+        if len == 0 || !text[len..].starts_with("::") {
+            return (len > 0).then_some(len);
+        }
+        len += 2;
+    }
+}
+
+/// The value of a number: decimal, hexadecimal, octal or binary; floating point by its bits.
 pub(super) fn number(word: &str) -> Option<u64> {
-    match word.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        // Other numbers with a leading 0 are octal.
-        None if word.len() > 1 && word.starts_with('0') => None,
-        None => word.parse().ok(),
+    let digits = word.strip_suffix('U').unwrap_or(word);
+    let radix = |digits, radix| u64::from_str_radix(digits, radix).ok();
+    match digits.get(..2).map(str::to_ascii_lowercase).as_deref() {
+        Some("0x") => radix(&digits[2..], 16),
+        Some("0f") if word.len() == 10 => radix(&word[2..], 16),
+        Some("0d") if word.len() == 18 => radix(&word[2..], 16),
+        Some("0b") => radix(&digits[2..], 2),
+        Some(other) if other.starts_with('0') => radix(digits, 8),
+        _ => digits.parse().ok(),
     }
 }

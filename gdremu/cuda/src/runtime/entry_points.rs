@@ -15,6 +15,7 @@ use crate::args::{In, Out, Untyped};
 use crate::driver::entry_points::exported::*;
 use crate::gpus;
 use gdremu_core::cuda::types::{IpcHandle, PoolProps};
+use kernels::{Dim3, FuncAttributes, LaunchConfig};
 use memory::PointerAttributes;
 
 macro_rules! entry_point {
@@ -156,21 +157,45 @@ entry_points! {
     in_context fn cudaEventSynchronize(event: usize) => cuEventSynchronize(event);
     in_context fn cudaProfilerStart() => cuProfilerStart();
     in_context fn cudaProfilerStop() => cuProfilerStop();
+    in_context fn cudaEventElapsedTime(time: Out<f32>, start: usize, end: usize) => cuEventElapsedTime(time, start, end);
+
+    without_init fn __cudaPopCallConfiguration(grid: Out<Dim3>, block: Out<Dim3>, shared_bytes: Out<usize>,
+        stream: Out<usize>) in kernels;
+    without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize) in kernels;
+    in_context fn cudaLaunchKernel(function: usize, grid: Dim3, block: Dim3, arguments: In<In<u8>>, shared_bytes: usize,
+        stream: usize), cudaLaunchKernel_ptsz, __cudaLaunchKernel, __cudaLaunchKernel_ptsz in kernels;
+    in_context fn cudaLaunchCooperativeKernel(function: usize, grid: Dim3, block: Dim3, arguments: In<In<u8>>,
+        shared_bytes: usize, stream: usize), cudaLaunchCooperativeKernel_ptsz in kernels;
+    in_context fn cudaLaunchKernelExC(config: In<LaunchConfig>, function: usize, arguments: In<In<u8>>),
+        cudaLaunchKernelExC_ptsz in kernels;
+    in_context fn cudaFuncGetAttributes(to: Out<FuncAttributes>, function: usize) in kernels;
+    in_context fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: usize, threads: i32,
+        shared_bytes: usize) in kernels;
+    in_context fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>, function: usize, threads: i32,
+        shared_bytes: usize, flags: u32) in kernels;
     in_context fn cudaGetSymbolAddress(address: Out<u64>, symbol: usize) in kernels;
     in_context fn cudaGetSymbolSize(size: Out<usize>, symbol: usize) in kernels;
-    in_context fn cudaEventElapsedTime(time: Out<f32>, start: usize, end: usize) => cuEventElapsedTime(time, start, end);
+    in_context fn cudaMemcpyToSymbol(symbol: usize, from: u64, size: usize, offset: usize, kind: u32),
+        cudaMemcpyToSymbol_ptds in kernels;
+    in_context fn cudaMemcpyFromSymbol(to: u64, symbol: usize, size: usize, offset: usize, kind: u32),
+        cudaMemcpyFromSymbol_ptds in kernels;
+    in_context fn cudaMemcpyToSymbolAsync(symbol: usize, from: u64, size: usize, offset: usize, kind: u32, stream: usize),
+        cudaMemcpyToSymbolAsync_ptsz in kernels;
+    in_context fn cudaMemcpyFromSymbolAsync(to: u64, symbol: usize, size: usize, offset: usize, kind: u32, stream: usize),
+        cudaMemcpyFromSymbolAsync_ptsz in kernels;
 }
 
 gdremu_preload::export! {
     properties::cudaCreateChannelDesc;
-    kernels::__cudaPopCallConfiguration;
+    kernels::__cudaInitModule;
     kernels::__cudaPushCallConfiguration;
     kernels::__cudaRegisterFatBinary;
     kernels::__cudaRegisterFatBinaryEnd;
     kernels::__cudaRegisterFunction;
+    kernels::__cudaRegisterHostVar;
+    kernels::__cudaRegisterManagedVar;
     kernels::__cudaRegisterVar;
     kernels::__cudaUnregisterFatBinary;
-    kernels::cudaLaunchKernel;
     errors::cudaGetErrorName;
     errors::cudaGetErrorString;
     errors::cudaGetLastError;

@@ -9,8 +9,11 @@ use crate::driver::entry_points::exported::cuGetErrorString;
 use crate::error::Error;
 
 /// cudaError_t values that no function of the driver API returns; all others are CUresults.
+pub(crate) const INVALID_CONFIGURATION: Error = Error(9);
 pub(crate) const INVALID_SYMBOL: Error = Error(13);
 pub(crate) const INVALID_COPY_DIRECTION: Error = Error(21);
+pub(crate) const MISSING_CONFIGURATION: Error = Error(52);
+pub(crate) const INVALID_DEVICE_FUNCTION: Error = Error(98);
 
 thread_local! {
     static LAST: Cell<i32> = const { Cell::new(0) };
@@ -35,8 +38,11 @@ const NAMES: &[(i32, &CStr)] = &[
     (1, c"cudaErrorInvalidValue"),
     (2, c"cudaErrorMemoryAllocation"),
     (3, c"cudaErrorInitializationError"),
+    (9, c"cudaErrorInvalidConfiguration"),
     (13, c"cudaErrorInvalidSymbol"),
     (21, c"cudaErrorInvalidMemcpyDirection"),
+    (52, c"cudaErrorMissingConfiguration"),
+    (98, c"cudaErrorInvalidDeviceFunction"),
     (100, c"cudaErrorNoDevice"),
     (101, c"cudaErrorInvalidDevice"),
     (201, c"cudaErrorDeviceUninitialized"),
@@ -67,6 +73,9 @@ pub(crate) extern "C" fn cudaGetErrorName(error: i32) -> *const c_char {
 pub(crate) extern "C" fn cudaGetErrorString(error: i32) -> *const c_char {
     let mut text = ptr::null();
     match Error(error) {
+        INVALID_CONFIGURATION => c"invalid configuration argument".as_ptr(),
+        MISSING_CONFIGURATION => c"__global__ function call is not configured".as_ptr(),
+        INVALID_DEVICE_FUNCTION => c"invalid device function".as_ptr(),
         INVALID_SYMBOL => c"invalid device symbol".as_ptr(),
         INVALID_COPY_DIRECTION => c"invalid copy direction for memcpy".as_ptr(),
         _ if cuGetErrorString(error, Out::to(&mut text)) == 0 => text,

@@ -1,44 +1,419 @@
-//! What nvcc compiles into programs.
+//! GPU kernels and variables that nvcc compiles into programs: registered when the program starts, loaded into a
+//! context when it uses the first of them there.
+#![forbid(unsafe_code)]
 
-use super::entry;
-use super::errors::INVALID_SYMBOL;
-use crate::args::Out;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_char};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::entry::check;
+use super::errors::{
+    INVALID_CONFIGURATION, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, MISSING_CONFIGURATION,
+};
+use super::memory::check_direction;
+use crate::args::{In, Out};
+use crate::driver::entry_points::exported::{
+    cuCtxGetCurrent, cuFuncGetAttribute, cuLaunchCooperativeKernel, cuLaunchKernel, cuMemcpy,
+    cuMemcpyAsync, cuModuleGetFunction, cuModuleGetGlobal_v2, cuModuleLoadFatBinary,
+    cuOccupancyMaxActiveBlocksPerMultiprocessor,
+};
+use crate::driver::kernel::refuse;
 use crate::error::{Error, Result};
+
+/// What a program has registered. Binaries, functions and variables are addresses in the program.
+struct Registry {
+    /// The binary that a function is in, and its name there.
+    functions: BTreeMap<usize, (usize, CString)>,
+    variables: BTreeMap<usize, (usize, CString)>,
+    /// The module of a binary in a context, or why it cannot be loaded.
+    modules: BTreeMap<(usize, usize), Result<usize>>,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    functions: BTreeMap::new(),
+    variables: BTreeMap::new(),
+    modules: BTreeMap::new(),
+});
+
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// ---- What programs register ----
 
 pub(crate) extern "C" fn __cudaRegisterFatBinary(binary: usize) -> usize {
     binary
 }
 
-/// GPU kernels and variables of a program are not loaded, so there is nothing to register or release.
-macro_rules! not_loaded {
-    ($($name:ident($($argument:ident),*);)*) => {
-        $(pub(crate) extern "C" fn $name($($argument: usize),*) {})*
+/// Modules end with their contexts.
+pub(crate) extern "C" fn __cudaUnregisterFatBinary(binary: usize) {
+    let mut registry = registry();
+    registry.functions.retain(|_, (owner, _)| *owner != binary);
+    registry.variables.retain(|_, (owner, _)| *owner != binary);
+    registry.modules.retain(|(owner, _), _| *owner != binary);
+}
+
+fn c_string(name: In<c_char>) -> CString {
+    let name = name.text().ok().and_then(|name| CString::new(name).ok());
+    name.unwrap_or_default()
+}
+
+pub(crate) extern "C" fn __cudaRegisterFunction(
+    binary: usize,
+    function: usize,
+    _device_function: usize,
+    name: In<c_char>,
+) {
+    let named = (binary, c_string(name));
+    registry().functions.insert(function, named);
+}
+
+pub(crate) extern "C" fn __cudaRegisterVar(
+    binary: usize,
+    variable: usize,
+    _device_variable: usize,
+    name: In<c_char>,
+) {
+    let named = (binary, c_string(name));
+    registry().variables.insert(variable, named);
+}
+
+pub(crate) extern "C" fn __cudaRegisterFatBinaryEnd() {}
+
+/// GPU kernels that use managed variables are refused.
+pub(crate) extern "C" fn __cudaRegisterManagedVar() {}
+
+/// Nor can they use variables of the host.
+pub(crate) extern "C" fn __cudaRegisterHostVar() {}
+
+pub(crate) extern "C" fn __cudaInitModule() -> c_char {
+    1
+}
+
+// ---- Finding it ----
+
+/// Calls `find` for the module of a binary in the current context, which is loaded if need be.
+fn in_module(binary: usize, mut find: impl FnMut(usize) -> i32) -> Result {
+    let mut context = 0;
+    check(cuCtxGetCurrent(Out::to(&mut context)))?;
+    let known = registry().modules.get(&(binary, context)).copied();
+    if let Some(module) = known {
+        let found = find(module?);
+        // A module ends when its context is reset.
+        if found != Error::INVALID_HANDLE.0 {
+            return check(found);
+        }
+    }
+    let mut module = 0;
+    let loaded = check(cuModuleLoadFatBinary(
+        Out::to(&mut module),
+        In::from_address(binary),
+    ))
+    .map(|()| module);
+    if let Ok(_) | Err(Error::NO_BINARY_FOR_GPU | Error::INVALID_PTX | Error::INVALID_IMAGE) =
+        loaded
+    {
+        registry().modules.insert((binary, context), loaded);
+    }
+    check(find(loaded?))
+}
+
+/// The CUfunction of a function that the program has registered, and its name.
+fn function(of: usize) -> (Result<usize>, CString) {
+    let Some((binary, name)) = registry().functions.get(&of).cloned() else {
+        return (Err(INVALID_DEVICE_FUNCTION), CString::default());
     };
+    let mut found = 0;
+    let result = in_module(binary, |module| {
+        cuModuleGetFunction(Out::to(&mut found), module, In::from_text(&name))
+    });
+    (result.map(|()| found), name)
 }
 
-not_loaded! {
-    __cudaRegisterFatBinaryEnd(_handle);
-    __cudaUnregisterFatBinary(_handle);
-    __cudaRegisterFunction(_handle);
-    __cudaRegisterVar(_handle);
+/// Address and size of a variable that the program has registered.
+fn variable(of: usize) -> Result<(u64, usize)> {
+    let known = registry().variables.get(&of).cloned();
+    let (binary, name) = known.ok_or(INVALID_SYMBOL)?;
+    let (mut address, mut size) = (0, 0);
+    in_module(binary, |module| {
+        let (address, size) = (Out::to(&mut address), Out::to(&mut size));
+        cuModuleGetGlobal_v2(address, size, module, In::from_text(&name))
+    })?;
+    Ok((address, size))
 }
 
-pub(crate) extern "C" fn __cudaPushCallConfiguration() -> u32 {
+// ---- Launches ----
+
+/// dim3
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Dim3 {
+    x: u32,
+    y: u32,
+    z: u32,
+}
+
+/// What `<<<>>>` passes: sizes of grid and block, bytes of shared memory, stream.
+type Configuration = (Dim3, Dim3, usize, usize);
+
+thread_local! {
+    static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(crate) extern "C" fn __cudaPushCallConfiguration(
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: usize,
+    stream: usize,
+) -> u32 {
+    let configuration = (grid, block, shared_bytes, stream);
+    CONFIGURATIONS.with_borrow_mut(|pushed| pushed.push(configuration));
     0
 }
 
-pub(crate) extern "C" fn __cudaPopCallConfiguration() -> i32 {
-    entry::without_init(|| Err(Error::NO_BINARY_FOR_GPU))
+pub(super) fn __cudaPopCallConfiguration(
+    grid: Out<Dim3>,
+    block: Out<Dim3>,
+    shared_bytes: Out<usize>,
+    stream: Out<usize>,
+) -> Result {
+    let pushed = CONFIGURATIONS.with_borrow_mut(Vec::pop);
+    let pushed = pushed.ok_or(MISSING_CONFIGURATION)?;
+    grid.set(pushed.0)?;
+    block.set(pushed.1)?;
+    shared_bytes.set(pushed.2)?;
+    stream.set(pushed.3)
 }
 
-pub(crate) extern "C" fn cudaLaunchKernel() -> i32 {
-    entry::in_context(|| Err(Error::NO_BINARY_FOR_GPU))
+/// A cudaKernel_t is the function's address.
+pub(super) fn __cudaGetKernel(kernel: Out<usize>, function: usize) -> Result {
+    match registry().functions.contains_key(&function) {
+        true => kernel.set(function),
+        false => Err(INVALID_DEVICE_FUNCTION),
+    }
 }
 
-pub(crate) fn cudaGetSymbolAddress(_address: Out<u64>, _symbol: usize) -> Result {
-    Err(INVALID_SYMBOL)
+/// Launches by this function of the driver. Reports what is not in the program's PTX.
+fn launch(of: usize, by: impl FnOnce(usize) -> i32) -> Result {
+    let (found, name) = function(of);
+    let found = found.inspect_err(|error| {
+        let why = match *error {
+            Error::NOT_FOUND => "the PTX in the program does not have it",
+            Error::NO_BINARY_FOR_GPU => {
+                "the program has no PTX of it for this GPU: compile with \
+                 -gencode arch=compute_XX,code=compute_XX"
+            }
+            Error::INVALID_PTX | Error::INVALID_IMAGE => "its module cannot be loaded",
+            _ => return,
+        };
+        refuse(&name.to_string_lossy(), why);
+    })?;
+    check(by(found)).map_err(|error| match error {
+        Error::INVALID_VALUE => INVALID_CONFIGURATION,
+        error => error,
+    })
 }
 
-pub(crate) fn cudaGetSymbolSize(_size: Out<usize>, _symbol: usize) -> Result {
-    Err(INVALID_SYMBOL)
+pub(super) fn cudaLaunchKernel(
+    function: usize,
+    grid: Dim3,
+    block: Dim3,
+    arguments: In<In<u8>>,
+    shared_bytes: usize,
+    stream: usize,
+) -> Result {
+    let shared = u32::try_from(shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
+    let (Dim3 { x, y, z }, extra) = (block, In::null());
+    launch(function, |function| {
+        cuLaunchKernel(
+            function, grid.x, grid.y, grid.z, x, y, z, shared, stream, arguments, extra,
+        )
+    })
+}
+
+pub(super) fn cudaLaunchCooperativeKernel(
+    function: usize,
+    grid: Dim3,
+    block: Dim3,
+    arguments: In<In<u8>>,
+    shared_bytes: usize,
+    stream: usize,
+) -> Result {
+    let shared = u32::try_from(shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
+    let Dim3 { x, y, z } = block;
+    launch(function, |function| {
+        cuLaunchCooperativeKernel(
+            function, grid.x, grid.y, grid.z, x, y, z, shared, stream, arguments,
+        )
+    })
+}
+
+/// cudaLaunchConfig_t
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct LaunchConfig {
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: usize,
+    stream: usize,
+    attributes: usize,
+    attribute_count: u32,
+}
+
+/// Attributes, such as clusters of blocks, are refused.
+pub(super) fn cudaLaunchKernelExC(
+    config: In<LaunchConfig>,
+    function: usize,
+    arguments: In<In<u8>>,
+) -> Result {
+    let LaunchConfig {
+        grid,
+        block,
+        shared_bytes,
+        stream,
+        attribute_count,
+        ..
+    } = config.get()?;
+    if attribute_count > 0 {
+        let name = registry()
+            .functions
+            .get(&function)
+            .cloned()
+            .unwrap_or_default();
+        refuse(
+            &name.1.to_string_lossy(),
+            "attributes of launches are not supported",
+        );
+        return Err(Error::NOT_SUPPORTED);
+    }
+    cudaLaunchKernel(function, grid, block, arguments, shared_bytes, stream)
+}
+
+// ---- Queries ----
+
+/// cudaFuncAttributes
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct FuncAttributes {
+    shared_bytes: usize,
+    constant_bytes: usize,
+    local_bytes: usize,
+    max_threads: i32,
+    registers: i32,
+    ptx_version: i32,
+    binary_version: i32,
+    cache_mode: i32,
+    max_dynamic_shared_bytes: i32,
+    others: [i32; 23],
+}
+
+pub(super) fn cudaFuncGetAttributes(to: Out<FuncAttributes>, of: usize) -> Result {
+    to.check()?;
+    let function = function(of).0?;
+    let mut values = [0; 9];
+    for (attribute, value) in (0..).zip(&mut values) {
+        check(cuFuncGetAttribute(Out::to(value), attribute, function))?;
+    }
+    to.set(FuncAttributes {
+        shared_bytes: values[1] as usize,
+        constant_bytes: values[2] as usize,
+        local_bytes: values[3] as usize,
+        max_threads: values[0],
+        registers: values[4],
+        ptx_version: values[5],
+        binary_version: values[6],
+        cache_mode: values[7],
+        max_dynamic_shared_bytes: values[8],
+        ..FuncAttributes::default()
+    })
+}
+
+pub(super) fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    blocks: Out<i32>,
+    of: usize,
+    threads: i32,
+    shared_bytes: usize,
+) -> Result {
+    let function = function(of).0?;
+    check(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks,
+        function,
+        threads,
+        shared_bytes,
+    ))
+}
+
+pub(super) fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    blocks: Out<i32>,
+    of: usize,
+    threads: i32,
+    shared_bytes: usize,
+    _flags: u32,
+) -> Result {
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, of, threads, shared_bytes)
+}
+
+// ---- Variables ----
+
+pub(super) fn cudaGetSymbolAddress(address: Out<u64>, symbol: usize) -> Result {
+    address.set(variable(symbol)?.0)
+}
+
+pub(super) fn cudaGetSymbolSize(size: Out<usize>, symbol: usize) -> Result {
+    size.set(variable(symbol)?.1)
+}
+
+/// The address of a part of a variable.
+fn part(symbol: usize, size: usize, offset: usize, kind: u32) -> Result<u64> {
+    check_direction(kind)?;
+    let (address, len) = variable(symbol)?;
+    match offset.checked_add(size) {
+        Some(end) if end <= len => Ok(address + offset as u64),
+        _ => Err(Error::INVALID_VALUE),
+    }
+}
+
+pub(super) fn cudaMemcpyToSymbol(
+    symbol: usize,
+    from: u64,
+    size: usize,
+    offset: usize,
+    kind: u32,
+) -> Result {
+    check(cuMemcpy(part(symbol, size, offset, kind)?, from, size))
+}
+
+pub(super) fn cudaMemcpyFromSymbol(
+    to: u64,
+    symbol: usize,
+    size: usize,
+    offset: usize,
+    kind: u32,
+) -> Result {
+    check(cuMemcpy(to, part(symbol, size, offset, kind)?, size))
+}
+
+pub(super) fn cudaMemcpyToSymbolAsync(
+    symbol: usize,
+    from: u64,
+    size: usize,
+    offset: usize,
+    kind: u32,
+    stream: usize,
+) -> Result {
+    let to = part(symbol, size, offset, kind)?;
+    check(cuMemcpyAsync(to, from, size, stream))
+}
+
+pub(super) fn cudaMemcpyFromSymbolAsync(
+    to: u64,
+    symbol: usize,
+    size: usize,
+    offset: usize,
+    kind: u32,
+    stream: usize,
+) -> Result {
+    let from = part(symbol, size, offset, kind)?;
+    check(cuMemcpyAsync(to, from, size, stream))
 }

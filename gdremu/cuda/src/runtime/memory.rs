@@ -17,7 +17,7 @@ pub(crate) fn cudaMalloc(address: Out<u64>, size: usize) -> Result {
 }
 
 /// The directions of cudaMemcpyKind: to and from the host and the GPU, or as the addresses say.
-fn check_direction(kind: u32) -> Result {
+pub(crate) fn check_direction(kind: u32) -> Result {
     if kind <= 4 {
         Ok(())
     } else {

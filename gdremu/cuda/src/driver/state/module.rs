@@ -19,11 +19,19 @@ pub(crate) struct Module {
     pub(crate) context: ContextHandle,
     /// By name.
     pub(crate) functions: BTreeMap<String, FunctionHandle>,
+    /// By name: address and size.
+    pub(crate) variables: BTreeMap<String, (u64, usize)>,
+    /// The buffer that they are in, if there are any.
+    pub(crate) memory: Option<u64>,
 }
 
 /// A GPU kernel of a module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Function {
     pub(crate) context: ContextHandle,
-    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) name: String,
+    /// Or why it cannot run.
+    pub(crate) kernel: Result<Arc<Kernel>, String>,
+    /// The address of its module's variables.
+    pub(crate) variables: u64,
 }

@@ -1,0 +1,620 @@
+//! The PTX text of a GPU kernel to instructions.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use super::kernel::{
+    Access, Function, Instruction, Kernel, Operand, Operation, Register, Space, Special, Type,
+    Value,
+};
+use super::module::{Declaration, Layout, Name, Names};
+use super::opcodes::{COMPUTATIONS, CONTROLS, Control, Kind, NO_EFFECT, PARTS, Part, find};
+use super::tokens::{ParseError, Result, Tokens, number};
+
+/// The most bytes of local memory that a thread of a GPU has.
+const MAX_LOCAL: usize = 512 << 10;
+
+/// A GPU kernel that is being read.
+pub(super) struct Entry<'t, 'a> {
+    tokens: &'t mut Tokens<'a>,
+    kernel: Kernel,
+    /// What names stand for: in the module, in the GPU kernel, in each block of braces.
+    scopes: Vec<Names<'a>>,
+    /// Which blocks of braces are open: numbers that are not used twice.
+    open: Vec<usize>,
+    braces: usize,
+    registers: HashMap<(usize, &'a str), Register>,
+    /// Where each label stands in the code, by its block of braces.
+    labels: HashMap<(usize, &'a str), usize>,
+    /// Branches that need their target: index in the code, label, the blocks where it can be.
+    branches: Vec<(usize, &'a str, Vec<usize>)>,
+    parameters: Layout,
+    shared: Layout,
+    local: Layout,
+    guard: Option<(Register, bool)>,
+}
+
+impl<'t, 'a> Entry<'t, 'a> {
+    /// Reads what follows the name.
+    ///
+    /// # Errors
+    /// The first thing that is wrong or not supported.
+    pub(super) fn parse(
+        name: &str,
+        tokens: &'t mut Tokens<'a>,
+        names: &Names<'a>,
+        shared: Layout,
+    ) -> Result<Kernel> {
+        let mut entry = Entry {
+            tokens,
+            kernel: Kernel {
+                name: name.to_owned(),
+                ..Kernel::EMPTY
+            },
+            scopes: vec![names.clone(), Names::new()],
+            open: vec![0],
+            braces: 0,
+            registers: HashMap::new(),
+            labels: HashMap::new(),
+            branches: Vec::new(),
+            parameters: Layout::default(),
+            shared,
+            local: Layout::default(),
+            guard: None,
+        };
+        entry.parameters()?;
+        entry.limits()?;
+        entry.body()?;
+        entry.resolve_branches()?;
+        let mut kernel = entry.kernel;
+        kernel.registers = entry.registers.len();
+        kernel.shared = entry.shared.len;
+        kernel.local = entry.local.len;
+        if kernel.local > MAX_LOCAL {
+            return Err(entry.tokens.error("it needs too much local memory"));
+        }
+        Ok(kernel)
+    }
+
+    /// `(.param .u64 a, .param .align 8 .b8 b[24])`
+    fn parameters(&mut self) -> Result {
+        if !self.tokens.take_if("(") || self.tokens.take_if(")") {
+            return Ok(());
+        }
+        loop {
+            self.tokens.expect(".param")?;
+            let declaration = Declaration::parse(self.tokens)?;
+            let place = declaration.size.and_then(|size| {
+                let start = self.parameters.place(size, declaration.align)?;
+                Some((start, size))
+            });
+            let (start, size) = self.sized(&declaration, place)?;
+            self.kernel.parameters.push((start, size));
+            self.declare(declaration.name, Name::Parameter(start))?;
+            if !self.tokens.take_if(",") {
+                return self.tokens.expect(")");
+            }
+        }
+    }
+
+    /// `.maxntid 256, 1, 1`
+    fn limits(&mut self) -> Result {
+        loop {
+            let word = self.tokens.take()?;
+            if !matches!(
+                word,
+                ".maxntid" | ".reqntid" | ".minnctapersm" | ".maxnctapersm" | ".maxnreg"
+            ) {
+                return match word {
+                    "{" => Ok(()),
+                    _ => Err(self.tokens.unsupported(word)),
+                };
+            }
+            let mut product = self.tokens.number()?;
+            while self.tokens.take_if(",") {
+                product = product.saturating_mul(self.tokens.number()?);
+            }
+            if word.ends_with("ntid") {
+                self.kernel.max_threads = Some(product);
+            }
+        }
+    }
+
+    fn body(&mut self) -> Result {
+        loop {
+            match self.tokens.take()? {
+                "{" => {
+                    self.braces += 1;
+                    self.open.push(self.braces);
+                    self.scopes.push(Names::new());
+                }
+                "}" => {
+                    self.scopes.pop();
+                    self.open.pop();
+                    if self.open.is_empty() {
+                        self.push(Operation::Exit);
+                        return Ok(());
+                    }
+                }
+                ".reg" => self.declare_registers()?,
+                space @ (".shared" | ".local") => {
+                    let declaration = Declaration::parse(self.tokens)?;
+                    let place = if space == ".shared" {
+                        declaration.place_shared(&mut self.shared)
+                    } else {
+                        let size = declaration.size.unwrap_or(0);
+                        let start = self.local.place(size, declaration.align);
+                        start.map(Name::Local)
+                    };
+                    let name = self.sized(&declaration, place)?;
+                    self.declare(declaration.name, name)?;
+                    self.tokens.expect(";")?;
+                }
+                ".loc" => self.tokens.skip_line(),
+                ".pragma" => {
+                    self.tokens.skip_declaration()?;
+                }
+                label if self.tokens.take_if(":") => {
+                    let scope = *self.open.last().unwrap_or(&0);
+                    let at = self.kernel.code.len();
+                    if self.labels.insert((scope, label), at).is_some() {
+                        return Err(self.tokens.error(format!("label {label} exists already")));
+                    }
+                }
+                ".param" | "call" | "call.uni" => {
+                    let callee = self.tokens.callee().unwrap_or("another function");
+                    return Err(self.tokens.unsupported(&format!("call of {callee}")));
+                }
+                "@" => {
+                    let wanted = !self.tokens.take_if("!");
+                    self.guard = Some((self.register(Type::PREDICATE)?, wanted));
+                    let opcode = self.tokens.take()?;
+                    self.instruction(opcode)?;
+                    self.guard = None;
+                }
+                opcode => self.instruction(opcode)?,
+            }
+        }
+    }
+
+    fn sized<T>(&self, declaration: &Declaration<'_>, place: Option<T>) -> Result<T> {
+        let name = declaration.name;
+        place.ok_or_else(|| {
+            self.tokens
+                .error(format!("the size of {name} is not supported"))
+        })
+    }
+
+    /// `.reg .b32 %a, %b, %r<10>;`
+    fn declare_registers(&mut self) -> Result {
+        let word = self.tokens.take()?;
+        let named = Type::named(word.trim_start_matches('.'));
+        let Some(as_type) = named else {
+            return Err(self.tokens.unsupported(&format!(".reg {word}")));
+        };
+        loop {
+            let name = self.tokens.take()?;
+            let mut limit = None;
+            if self.tokens.take_if("<") {
+                limit = Some(self.tokens.number()? as u32);
+                self.tokens.expect(">")?;
+            }
+            self.declare(name, Name::Register(as_type, limit))?;
+            if !self.tokens.take_if(",") {
+                return self.tokens.expect(";");
+            }
+        }
+    }
+
+    fn declare(&mut self, name: &'a str, meaning: Name) -> Result {
+        let scope = self.scopes.last_mut();
+        match scope.and_then(|names| names.insert(name, meaning)) {
+            None => Ok(()),
+            Some(_) => Err(self.tokens.error(format!("{name} is declared already"))),
+        }
+    }
+
+    /// What a name stands for, the index of its scope, and the name that was declared.
+    fn look_up(&self, word: &'a str) -> Option<(Name, usize, &'a str)> {
+        let family = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number = word[family.len()..].parse::<u32>().ok();
+        self.scopes
+            .iter()
+            .enumerate()
+            .rev()
+            .find_map(|(scope, names)| {
+                let exact = names.get(word).map(|name| (*name, scope, word));
+                exact.or_else(|| match names.get(family)? {
+                    name @ Name::Register(_, Some(limit)) if number? < *limit => {
+                        Some((*name, scope, word))
+                    }
+                    _ => None,
+                })
+            })
+    }
+
+    fn push(&mut self, operation: Operation) {
+        self.kernel.code.push(Instruction {
+            line: self.tokens.line(),
+            guard: self.guard,
+            operation,
+        });
+    }
+
+    /// Reads an instruction after its opcode. Errors name the opcode.
+    fn instruction(&mut self, opcode: &'a str) -> Result {
+        self.operation(opcode).map_err(|error| ParseError {
+            reason: match error.reason.starts_with(opcode) {
+                true => error.reason,
+                false => format!("{opcode}: {}", error.reason),
+            },
+            ..error
+        })
+    }
+
+    fn operation(&mut self, opcode: &'a str) -> Result {
+        let of = opcode.rsplit_once('.');
+        let of = of.and_then(|(stem, name)| Some((stem, Type::named(name)?)));
+        let mnemonic = opcode.split('.').next().unwrap_or_default();
+        if let Some(control) = find(CONTROLS, opcode) {
+            self.control(control)?;
+        } else if matches!(mnemonic, "fence" | "membar") {
+            self.push(Operation::Fence); // Every form of it is the strongest.
+        } else if matches!(mnemonic, "ld" | "st" | "atom" | "red") {
+            self.access(opcode, mnemonic)?;
+        } else if let Some(("mov", of)) = of {
+            self.mov(of)?;
+        } else if let Some((stem, from)) = of
+            && let Some(to) = stem.strip_prefix("cvt.").and_then(Type::named)
+            && to.is_integer()
+            && from.is_integer()
+        {
+            self.compute(from, to, &[Kind::T], |_, &[a, ..]| a)?;
+        } else {
+            let computation = |name| find(COMPUTATIONS, name);
+            let found = computation(opcode).map(|row| (row, Type::U64));
+            let found = found.or_else(|| of.and_then(|(stem, of)| Some((computation(stem)?, of))));
+            let Some(((result, kinds, function), of)) = found else {
+                return Err(self.tokens.unsupported(opcode));
+            };
+            match result.resolve(of) {
+                Some(result) if kinds.iter().all(|kind| kind.resolve(of).is_some()) => {
+                    self.compute(of, result, kinds, function)?;
+                }
+                _ => return Err(self.tokens.unsupported(opcode)),
+            }
+        }
+        self.tokens.expect(";")
+    }
+
+    fn control(&mut self, control: Control) -> Result {
+        let operation = match control {
+            Control::Branch => {
+                let label = self.tokens.take()?;
+                let at = self.kernel.code.len();
+                self.branches.push((at, label, self.open.clone()));
+                Operation::Branch(0) // Until all labels are known.
+            }
+            Control::Barrier => {
+                self.tokens.expect("0")?;
+                Operation::Barrier
+            }
+            Control::WarpBarrier => Operation::WarpBarrier(self.value(Type::U32)?),
+            Control::Sleep => {
+                self.value(Type::U32)?;
+                Operation::Sleep
+            }
+            Control::Trap => Operation::Trap,
+            Control::Exit => Operation::Exit,
+        };
+        self.push(operation);
+        Ok(())
+    }
+
+    /// `register, value, …`
+    fn compute(&mut self, of: Type, result: Type, kinds: &[Kind], function: Function) -> Result {
+        let to = self.register(result)?;
+        let mut operands = Vec::new();
+        for kind in kinds {
+            self.tokens.expect(",")?;
+            operands.push(self.value(kind.resolve(of).unwrap_or(of))?);
+        }
+        self.push(Operation::Compute {
+            to,
+            result,
+            function,
+            of,
+            operands,
+        });
+        Ok(())
+    }
+
+    /// `mov.u32 register, value`, `mov.b64 register, {low, high}` or `mov.b64 {low, high}, register`, as an
+    /// instruction per element.
+    fn mov(&mut self, of: Type) -> Result {
+        let part = self.part(of)?;
+        let to = self.elements(|entry| entry.target(part))?;
+        self.tokens.expect(",")?;
+        let part = self.part(of)?;
+        let from = self.elements(|entry| entry.value(part))?;
+        let shift = |index: usize, part: Type| Value {
+            operand: Operand::Constant(index as u64 * u64::from(part.bits)),
+            as_type: Type::U64,
+        };
+        match (&to[..], &from[..]) {
+            ([to], [from]) => self.push(Operation::Compute {
+                to: *to,
+                result: of,
+                function: |_, &[from, ..]| from,
+                of,
+                operands: vec![*from],
+            }),
+            ([to], from) => {
+                let so_far = Value {
+                    operand: Operand::Register(*to),
+                    as_type: of,
+                };
+                for (index, value) in from.iter().enumerate() {
+                    let before = if index == 0 { Value::ZERO } else { so_far };
+                    self.push(Operation::Compute {
+                        to: *to,
+                        result: of,
+                        function: |_, &[before, value, shift, _]| before | value << shift,
+                        of,
+                        operands: vec![before, *value, shift(index, part)],
+                    });
+                }
+            }
+            (to, [whole]) => {
+                let part = Type::unsigned(of.bits / to.len() as u32);
+                for (index, to) in to.iter().enumerate() {
+                    self.push(Operation::Compute {
+                        to: *to,
+                        result: part,
+                        function: |_, &[whole, shift, ..]| whole >> shift,
+                        of,
+                        operands: vec![*whole, shift(index, part)],
+                    });
+                }
+            }
+            _ => return Err(self.tokens.error("both sides have elements")),
+        }
+        Ok(())
+    }
+
+    /// The type of each of the elements in braces that follow.
+    fn part(&self, of: Type) -> Result<Type> {
+        match self.tokens.elements() {
+            1 => Ok(of),
+            count @ (2 | 4) if of.bits / count >= 8 => Ok(Type::unsigned(of.bits / count)),
+            _ => Err(self
+                .tokens
+                .error("this number of elements is not supported")),
+        }
+    }
+
+    /// `{a, b}`, or one without braces.
+    fn elements<T>(&mut self, mut element: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        if !self.tokens.take_if("{") {
+            return Ok(vec![element(self)?]);
+        }
+        let mut elements = vec![element(self)?];
+        while self.tokens.take_if(",") {
+            elements.push(element(self)?);
+        }
+        self.tokens.expect("}")?;
+        Ok(elements)
+    }
+
+    /// Loads, stores and atomic accesses.
+    fn access(&mut self, opcode: &'a str, mnemonic: &str) -> Result {
+        let unsupported = |entry: &Self| Err(entry.tokens.unsupported(opcode));
+        let mut space = Space::Generic;
+        let (mut order, mut count, mut update, mut as_type) = (Ordering::Relaxed, 1, None, None);
+        for name in opcode.split('.').skip(1) {
+            match find(PARTS, name) {
+                Some(Part::In(found)) => space = found,
+                Some(Part::Ordered(found)) => order = found,
+                Some(Part::Elements(found)) => count = found,
+                Some(Part::Update(operands, found)) => update = Some((operands, found)),
+                None if NO_EFFECT.split(' ').any(|known| known == name) => {}
+                None => match Type::named(name) {
+                    Some(found) if as_type.is_none() && found.bits >= 8 => as_type = Some(found),
+                    _ => return unsupported(self),
+                },
+            }
+        }
+        let Some(element) = as_type else {
+            return unsupported(self);
+        };
+        let is_update = matches!(mnemonic, "atom" | "red");
+        let wrong_order = match mnemonic {
+            "ld" => matches!(order, Ordering::Release | Ordering::AcqRel),
+            "st" => matches!(order, Ordering::Acquire | Ordering::AcqRel),
+            _ => false,
+        };
+        if wrong_order || is_update != update.is_some() || is_update && !element.is_integer() {
+            return unsupported(self);
+        }
+        if space == Space::Parameters && mnemonic != "ld" {
+            return unsupported(self);
+        }
+        let access = |(base, offset)| Access {
+            space,
+            element,
+            order,
+            base,
+            offset,
+        };
+        let counted = |entry: &Self, found: usize| match found == count {
+            true => Ok(()),
+            false => Err(entry.tokens.error(format!("{opcode} has {count} elements"))),
+        };
+        let operation = match (mnemonic, update) {
+            ("ld", _) => {
+                let to = self.elements(|entry| entry.target(element))?;
+                counted(self, to.len())?;
+                self.tokens.expect(",")?;
+                let from = access(self.address(space)?);
+                Operation::Load { to, from }
+            }
+            ("st", _) => {
+                let to = access(self.address(space)?);
+                self.tokens.expect(",")?;
+                let values = self.elements(|entry| entry.value(element))?;
+                counted(self, values.len())?;
+                Operation::Store { to, values }
+            }
+            (_, Some((count, update))) => {
+                let mut old = None;
+                if mnemonic == "atom" {
+                    old = Some(self.target(element)?);
+                    self.tokens.expect(",")?;
+                }
+                let at = access(self.address(space)?);
+                let mut operands = [Value::ZERO; 2];
+                for operand in &mut operands[..count] {
+                    self.tokens.expect(",")?;
+                    *operand = self.value(element)?;
+                }
+                Operation::Update {
+                    old,
+                    at,
+                    update,
+                    operands,
+                }
+            }
+            _ => return unsupported(self),
+        };
+        self.push(operation);
+        Ok(())
+    }
+
+    /// A register that has at least the bits of a type.
+    fn register(&mut self, at_least: Type) -> Result<Register> {
+        let word = self.tokens.take()?;
+        let Some((Name::Register(declared, _), scope, name)) = self.look_up(word) else {
+            return Err(self.tokens.error(format!("{word} is not a register")));
+        };
+        if declared.bits < at_least.bits || (declared.bits == 1) != (at_least.bits == 1) {
+            return Err(self.tokens.error(format!("{word} has another size")));
+        }
+        // The index of a scope is used again by the next braces, their number is not.
+        let scope = scope.checked_sub(1).map_or(0, |index| self.open[index]);
+        let next = self.registers.len();
+        Ok(*self.registers.entry((scope, name)).or_insert(next))
+    }
+
+    /// The same, or `_` for a result that nothing reads.
+    fn target(&mut self, at_least: Type) -> Result<Register> {
+        if self.tokens.take_if("_") {
+            let next = self.registers.len();
+            return Ok(*self.registers.entry((usize::MAX, "_")).or_insert(next));
+        }
+        self.register(at_least)
+    }
+
+    fn value(&mut self, as_type: Type) -> Result<Value> {
+        let operand = self.operand(as_type)?;
+        Ok(Value { operand, as_type })
+    }
+
+    fn operand(&mut self, as_type: Type) -> Result<Operand> {
+        let start = self.tokens.position();
+        if self.tokens.peek() == Some("-") {
+            return Ok(Operand::Constant(self.tokens.number()?));
+        }
+        let word = self.tokens.take()?;
+        if let Some(special) = special(word) {
+            return Ok(Operand::Special(special));
+        }
+        Ok(match self.look_up(word) {
+            Some((Name::Register(..), ..)) => {
+                self.tokens.go_to(start);
+                Operand::Register(self.register(as_type)?)
+            }
+            Some((Name::Variable(offset), ..)) => Operand::Variable(offset as u64),
+            Some((Name::Shared(offset) | Name::Local(offset), ..)) => {
+                Operand::Constant(offset as u64)
+            }
+            Some((Name::Unsupported(why), ..)) => {
+                return Err(self.tokens.error(format!("{word}: {why}")));
+            }
+            Some((Name::Parameter(..), ..)) => {
+                let reason = format!("the address of parameter {word} is not supported");
+                return Err(self.tokens.error(reason));
+            }
+            None => match number(word) {
+                Some(number) => Operand::Constant(number),
+                None => return Err(self.tokens.error(format!("{word} is not a value"))),
+            },
+        })
+    }
+
+    /// `[%register]`, `[variable+4]` or `[%register+-4]`
+    fn address(&mut self, space: Space) -> Result<(Value, u64)> {
+        self.tokens.expect("[")?;
+        let word = self.tokens.peek().unwrap_or_default();
+        let (base, as_type) = match self.look_up(word) {
+            Some((Name::Parameter(offset), ..)) if space == Space::Parameters => {
+                self.tokens.take()?;
+                (Operand::Constant(offset as u64), Type::U64)
+            }
+            _ if space == Space::Parameters => {
+                return Err(self.tokens.error(format!("{word} is not a parameter")));
+            }
+            Some((Name::Register(declared, _), ..)) if declared.bits >= 32 => {
+                let as_type = Type::unsigned(declared.bits);
+                (self.operand(as_type)?, as_type)
+            }
+            // By its name, a variable has the address that it has in its own space.
+            Some((Name::Shared(_), ..)) if space != Space::Shared => {
+                return Err(self.tokens.error(format!("{word} is in shared memory")));
+            }
+            Some((Name::Local(_), ..)) if space != Space::Local => {
+                return Err(self.tokens.error(format!("{word} is in local memory")));
+            }
+            _ => (self.operand(Type::U64)?, Type::U64),
+        };
+        let mut offset = 0;
+        if self.tokens.take_if("+") || self.tokens.peek() == Some("-") {
+            offset = self.tokens.number()?;
+        }
+        self.tokens.expect("]")?;
+        let base = Value {
+            operand: base,
+            as_type,
+        };
+        Ok((base, offset))
+    }
+
+    fn resolve_branches(&mut self) -> Result {
+        for (at, label, open) in &self.branches {
+            let branch = &mut self.kernel.code[*at];
+            let mut scopes = open.iter().rev();
+            let target = scopes.find_map(|scope| self.labels.get(&(*scope, *label)));
+            let target = target.ok_or_else(|| ParseError {
+                line: branch.line,
+                reason: format!("there is no label {label}"),
+            })?;
+            branch.operation = Operation::Branch(*target);
+        }
+        Ok(())
+    }
+}
+
+/// The special register of a name.
+fn special(word: &str) -> Option<Special> {
+    let (name, axis) = word.split_once('.').unwrap_or((word, ""));
+    let axis = ["x", "y", "z"].iter().position(|known| *known == axis);
+    Some(match (name, axis) {
+        ("%tid", Some(axis)) => Special::Thread(axis),
+        ("%ntid", Some(axis)) => Special::BlockSize(axis),
+        ("%ctaid", Some(axis)) => Special::Block(axis),
+        ("%nctaid", Some(axis)) => Special::GridSize(axis),
+        ("%laneid", None) => Special::Lane,
+        ("%warpid", None) => Special::Warp,
+        ("%clock" | "%clock64" | "%globaltimer", None) => Special::Time,
+        _ => return None,
+    })
+}
