@@ -144,6 +144,10 @@ msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, whic
 consumers: lib emulator $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
 	scripts/consumers.sh $(CONSUMERS)
 
+.PHONY: nvcc-check
+nvcc-check: ## Compiles CUDA programs with NVIDIA's nvcc, out of Python wheels, and runs them under gdremu.
+	@nvcc=$$(scripts/nvcc.sh) || exit $$(($$? == 77 ? 0 : 1)); GDREMU_NVCC=$$nvcc $(CARGO) test --package gdremu --test nvcc
+
 .PHONY: vm-check
 vm-check: tools emulator ## Checks gdrdrv-c's sources, boots a Debian kernel with it in a virtual machine, and runs the tests.
 	@gdrdrv-c/vm/check.sh

@@ -192,8 +192,8 @@ fn unsupported_ptx_and_illegal_accesses_are_logged_with_their_line() {
     let output = run(&[], "cuda_kernels", "logged", &[], &[]);
     let logged = String::from_utf8_lossy(&output.stderr);
     for line in [
-        "gdremu: cuModuleLoadData: PTX line 6: sqrt.rn.f32 is not supported: the emulated GPU \
-         interprets only what gdrcopy's own GPU kernels use\n",
+        "gdremu: cuModuleLoadData: PTX line 1: '.version' is missing before 'sqrt.rn.f32'\n",
+        "gdremu: GPU kernel root is not run: PTX line 48: sqrt.rn.f32 is not supported\n",
         "gdremu: GPU kernel poke, PTX line 41, thread 0 of block 0: it may not access 0x40\n",
     ] {
         assert!(logged.contains(line), "{output:?}");
