@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::{GDREMU, built};
+use common::{GDREMU, gdremu, runtime};
 
 /// Builds the C program, once.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        built("gdremu-cuda");
+        runtime();
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/gdrdrv");
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gdrdrv");
         let mut make = Command::new("make");
@@ -69,9 +69,7 @@ profiles! {
 
 #[test]
 fn without_a_device_all_cases_are_skipped() {
-    let mut command = Command::new(GDREMU);
-    command.args(["--no-gdrdrv", "--"]).arg(program());
-    let output = command.output().unwrap();
+    let output = gdremu(&["--no-gdrdrv"], program(), &[]);
     assert_eq!(output.status.code(), Some(4));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("1..0 # SKIP"), "{text}");

@@ -5,14 +5,16 @@
 #include "check.h"
 #include "cuda_driver.h"
 
+#define CHECK_CUDA(call) CHECK_EQUAL(call, CUDA_SUCCESS)
+
 /* Makes the primary context of a device current. */
 static inline CUcontext start(CUdevice device)
 {
     CUcontext context;
 
-    CHECK_EQUAL(cuInit(0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    CHECK_CUDA(cuInit(0));
+    CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CUDA(cuCtxSetCurrent(context));
     return context;
 }
 

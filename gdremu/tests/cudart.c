@@ -1,9 +1,6 @@
-/*
- * The CUDA runtime, linked as programs are: with NVIDIA's libcudart, whose symbols have versions. One group of functions a
- * run, named by the first argument.
- */
+/* The CUDA runtime, linked as programs are: with NVIDIA's libcudart, whose symbols have versions. */
 #define _GNU_SOURCE
-#include "check.h"
+#include "tests.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -79,7 +76,7 @@ enum { TO_DEVICE = 1, TO_HOST = 2, DEFAULT = 4 };
 
 #define CHECK_CUDA(call) CHECK_EQUAL((call), 0)
 
-static void devices(void)
+TEST(devices)
 {
     int count = 0, device = 7, value, version;
     char pci_id[32];
@@ -115,7 +112,7 @@ int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuDevicePrimaryCtxRelease_v2(int device);
 
 /* As on an H200: the runtime makes the context again, and every retain has its release. */
-static void reset_by_the_driver(void)
+TEST(reset_by_the_driver)
 {
     void *buffer, *context;
 
@@ -134,7 +131,7 @@ static void reset_by_the_driver(void)
     CHECK_CUDA(cudaDeviceEnablePeerAccess(1, 0));
 }
 
-static void properties(void)
+TEST(properties)
 {
     enum { SIZE = 1200, AT = 64 };
     unsigned char bytes[SIZE];
@@ -163,7 +160,7 @@ static void properties(void)
     CHECK_EQUAL(cudaGetDeviceProperties(bytes, 5), INVALID_DEVICE);
 }
 
-static void memory(void)
+TEST(memory)
 {
     size_t before, after, total;
     void *buffer, *none = &total;
@@ -188,7 +185,7 @@ static void memory(void)
     CHECK_CUDA(cudaMalloc(&buffer, 1));
 }
 
-static void copies(void)
+TEST(copies)
 {
     char out[] = "from the host", in[sizeof(out)] = "";
     void *buffer;
@@ -257,7 +254,7 @@ static void streams_wait_for_events(void)
     CHECK(time >= 20); /* milliseconds */
 }
 
-static void streams(void)
+TEST(streams)
 {
     char out[] = "in a stream", in[sizeof(out)] = "";
     cudaEvent_t start, end;
@@ -293,7 +290,7 @@ static void streams(void)
     streams_wait_for_events();
 }
 
-static void pointers(void)
+TEST(pointers)
 {
     struct attributes attributes;
     void *device, *host, *managed, *seen;
@@ -330,7 +327,7 @@ static void pointers(void)
 }
 
 /* By the name for programs of any version. */
-static void loaded(void)
+TEST(loaded)
 {
     void *runtime = dlopen("libcudart.so", RTLD_NOW);
     cudaError_t (*get_device_count)(int *);
@@ -344,7 +341,7 @@ static void loaded(void)
     CHECK_EQUAL(dlclose(runtime), 0);
 }
 
-static void errors(void)
+TEST(errors)
 {
     void *symbol;
 
@@ -373,7 +370,7 @@ static void *in_thread(void *buffer)
     return NULL;
 }
 
-static void threads(void)
+TEST(threads)
 {
     pthread_t thread;
     void *buffer;
@@ -384,23 +381,4 @@ static void threads(void)
     CHECK_EQUAL(pthread_create(&thread, NULL, in_thread, buffer), 0);
     CHECK_EQUAL(pthread_join(thread, NULL), 0);
     CHECK_EQUAL(cudaGetLastError(), INVALID_DEVICE);
-}
-
-int main(int argc, char **argv)
-{
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } groups[] = {
-        {"devices", devices}, {"properties", properties}, {"memory", memory}, {"copies", copies},
-        {"streams", streams}, {"pointers", pointers},     {"errors", errors}, {"threads", threads},
-        {"loaded", loaded},   {"reset", reset_by_the_driver},
-    };
-
-    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
-        if (argc > 1 && strcmp(argv[1], groups[i].name) == 0) {
-            groups[i].run();
-            return passed(argv[1]);
-        }
-    return 1;
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use common::{GDREMU, built, compile};
+use common::{GDREMU, compile, runtime};
 
 /// NVIDIA's libcudart out of a Python wheel, fetched once; `None`, with a line that says why, if it
 /// cannot be had.
@@ -64,39 +64,18 @@ fn assert_all_pass(wheel: &str, name: &str, flag: &str) {
     let Some(libcudart) = libcudart(wheel, name) else {
         return;
     };
-    let program = compile(
-        "cudart",
-        name,
-        [
-            libcudart.as_os_str(),
-            built("gdremu-cuda").as_os_str(),
-            flag.as_ref(),
-        ],
-    );
-    let groups = [
-        "devices",
-        "properties",
-        "memory",
-        "copies",
-        "streams",
-        "pointers",
-        "errors",
-        "threads",
-        "loaded",
-        "reset",
-    ];
-    for group in groups {
-        let mut gdremu = Command::new(GDREMU);
-        gdremu.args(["--gpus", "2", "--"]).arg(&program).arg(group);
-        // Without and with NVIDIA's library where the program would find it.
-        for found in [None, libcudart.parent()] {
-            if let Some(directory) = found {
-                gdremu.env("LD_LIBRARY_PATH", directory);
-            }
-            let output = gdremu.output().unwrap();
-            assert!(output.status.success(), "{name}, {group}: {output:?}");
-            assert!(output.stderr.is_empty(), "{name}, {group}: {output:?}");
+    let arguments = [libcudart.as_os_str(), runtime().as_os_str(), flag.as_ref()];
+    let program = compile("cudart", name, arguments);
+    let mut gdremu = Command::new(GDREMU);
+    gdremu.args(["--gpus", "2", "--"]).arg(&program);
+    // Without and with NVIDIA's library where the program would find it.
+    for found in [None, libcudart.parent()] {
+        if let Some(directory) = found {
+            gdremu.env("LD_LIBRARY_PATH", directory);
         }
+        let output = gdremu.output().unwrap();
+        assert!(output.status.success(), "{name}: {output:?}");
+        assert!(output.stderr.is_empty(), "{name}: {output:?}");
     }
 }
 

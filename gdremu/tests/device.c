@@ -1,19 +1,16 @@
-/*
- * The emulated /dev/gdrdrv as a program meets it: one test a run, named by the first argument.
- */
-#include "raw.h"
+/* What only gdremu's device has: emulated files, covered mappings, injected faults, the list of calls. */
+#include "device.h"
+#include "tests.h"
 
 #include <dirent.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 
-static void files_exist(void)
+TEST(files_exist)
 {
     struct stat status;
     struct statx statx_status;
-    char line[64];
-    FILE *params;
 
     CHECK_EQUAL(access("/dev/gdrdrv", R_OK | W_OK), 0);
     CHECK_FAILS(access("/dev/gdrdrv", X_OK), EACCES);
@@ -23,24 +20,7 @@ static void files_exist(void)
     CHECK_EQUAL(fstatat(AT_FDCWD, "/dev/gdrdrv", &status, 0), 0);
     CHECK_EQUAL(statx(AT_FDCWD, "/dev/gdrdrv", 0, STATX_BASIC_STATS, &statx_status), 0);
     CHECK(S_ISCHR(statx_status.stx_mode));
-    CHECK_EQUAL(stat("/proc/driver/gdrdrv", &status), 0);
-    CHECK(S_ISDIR(status.st_mode));
-    CHECK_EQUAL(stat("/proc/driver/gdrdrv/params", &status), 0);
-    CHECK(S_ISREG(status.st_mode));
     CHECK_FAILS(stat("/dev/gdrdrv2", &status), ENOENT);
-
-    int fd = open_device();
-    CHECK_EQUAL(fstat(fd, &status), 0);
-    CHECK(S_ISCHR(status.st_mode));
-    CHECK_EQUAL(fcntl(fd, F_GETFD), FD_CLOEXEC);
-    CHECK_EQUAL(close(fd), 0);
-
-    params = fopen("/proc/driver/gdrdrv/params", "r");
-    CHECK(params != NULL);
-    CHECK(fgets(line, sizeof(line), params) != NULL);
-    CHECK_STRING(line, "Version: 2.6\n");
-    fclose(params);
-    CHECK_FAILS(open("/proc/driver/gdrdrv/params", O_RDWR), EACCES);
 }
 
 static void reads(const char *path, const char *wanted)
@@ -109,7 +89,7 @@ static void pci_devices_are_listed(void)
 }
 
 /* The emulated GPUs' PCI devices, and what --file asks for. */
-static void files_of_the_machine(void)
+TEST(files_of_the_machine)
 {
     struct stat status;
     char text[256];
@@ -126,33 +106,31 @@ static void files_of_the_machine(void)
     CHECK_FAILS(stat("/sys/module/no_such_module/other", &status), ENOENT);
 }
 
+static void check_is_device(int fd)
+{
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &(struct gdrdrv_get_version){0}));
+    CHECK_EQUAL(close(fd), 0);
+}
+
 /* By paths that do not begin at the root. */
-static void relative_paths(void)
+TEST(relative_paths)
 {
     struct statx statx_status;
     struct stat status;
-    int directory, fd;
-    char text[16] = "";
-    FILE *file;
+    int directory;
 
     CHECK_EQUAL(chdir("/dev"), 0);
     CHECK_EQUAL(access("gdrdrv", R_OK | W_OK), 0);
     CHECK_EQUAL(stat("./gdrdrv", &status), 0);
     CHECK(S_ISCHR(status.st_mode));
-    fd = open("../dev/gdrdrv", O_RDWR);
-    CHECK(fd >= 0);
-    CHECK_EQUAL(ioctl(fd, GET_VERSION, &(struct version){0}), 0);
-    CHECK_EQUAL(close(fd), 0);
+    check_is_device(open("../dev/gdrdrv", O_RDWR));
     CHECK_FAILS(open("no/gdrdrv", O_RDWR), ENOENT);
 
     CHECK_EQUAL(chdir("/proc"), 0);
     CHECK_FAILS(open("gdrdrv", O_RDWR), ENOENT);
     directory = open("/dev", O_RDONLY | O_DIRECTORY);
     CHECK(directory >= 0);
-    fd = openat(directory, "gdrdrv", O_RDWR);
-    CHECK(fd >= 0);
-    CHECK_EQUAL(ioctl(fd, GET_VERSION, &(struct version){0}), 0);
-    CHECK_EQUAL(close(fd), 0);
+    check_is_device(openat(directory, "gdrdrv", O_RDWR));
     CHECK_EQUAL(faccessat(directory, "gdrdrv", R_OK, 0), 0);
     CHECK_EQUAL(fstatat(directory, "gdrdrv", &status, 0), 0);
     CHECK(S_ISCHR(status.st_mode));
@@ -162,35 +140,30 @@ static void relative_paths(void)
     CHECK_FAILS(openat(directory, "gdrdrv", O_RDWR), EBADF);
 
     CHECK_EQUAL(chdir("/sys"), 0);
-    file = fopen("bus/../bus/pci/devices/0000:1b:00.0/vendor", "r");
-    CHECK(file != NULL);
-    CHECK(fgets(text, sizeof(text), file) != NULL);
-    CHECK_STRING(text, "0x10de\n");
-    fclose(file);
+    reads("bus/../bus/pci/devices/0000:1b:00.0/vendor", "0x10de\n");
     CHECK_EQUAL(access("../proc/driver/gdrdrv/params", R_OK), 0);
 }
 
 /* Under --nv-p2p-dummy. */
-static void bound_to_nv_p2p_dummy(void)
+TEST(bound_to_nv_p2p_dummy)
 {
     static const char holders[] = "/sys/module/nv_p2p_dummy/holders";
-    struct pin_v1 v1 = {.addr = gpu_memory(ALIGNED_SIZE), .size = GPU_PAGE};
-    struct pin_v2 v2 = {.addr = v1.addr, .size = GPU_PAGE};
+    struct gdrdrv_pin_buffer_v2 v2 = {.addr = gpu_memory(ALIGNED_SIZE), .size = GPU_PAGE};
+    uint64_t handle;
     struct dirent *entry;
     struct stat status;
-    int fd = open_device(), directory, found = 0;
+    int fd = driver_open(), found = 0;
 
-    CHECK_FAILS(ioctl(fd, PIN_BUFFER, &v1), EINVAL);
-    CHECK_FAILS(ioctl(fd, PIN_BUFFER_V2, &v2), EINVAL);
+    CHECK_EQUAL(persistent(fd), 1);
+    CHECK_ERROR(pin(fd, v2.addr, GPU_PAGE, &handle), EINVAL);
+    CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), EINVAL);
     CHECK_EQUAL(pins(), 0);
 
     CHECK_EQUAL(access("/sys/module/nv_p2p_dummy/holders/gdrdrv", F_OK), 0);
     CHECK_EQUAL(stat("/sys/module/nv_p2p_dummy/holders/gdrdrv", &status), 0);
     CHECK(S_ISDIR(status.st_mode));
     CHECK_FAILS(access("/sys/module/nv_p2p_dummy/holders/nvidia", F_OK), ENOENT);
-    directory = open("/sys/module/nv_p2p_dummy/holders/gdrdrv", O_RDONLY | O_DIRECTORY);
-    CHECK(directory >= 0);
-    CHECK_EQUAL(close(directory), 0);
+    CHECK_EQUAL(close(open("/sys/module/nv_p2p_dummy/holders/gdrdrv", O_RDONLY | O_DIRECTORY)), 0);
     DIR *list = opendir(holders);
     CHECK(list != NULL);
     while ((entry = readdir(list)) != NULL)
@@ -204,7 +177,7 @@ static void bound_to_nv_p2p_dummy(void)
     CHECK_EQUAL(errno, ENOENT);
 }
 
-static void files_absent(void)
+TEST(files_absent)
 {
     struct stat status;
 
@@ -216,7 +189,7 @@ static void files_absent(void)
     CHECK(fopen("/proc/driver/gdrdrv/params", "r") == NULL);
 }
 
-static void open_is_refused(void)
+TEST(open_is_refused)
 {
     CHECK_FAILS(open("/dev/gdrdrv", O_RDWR), EACCES);
     CHECK_EQUAL(access("/dev/gdrdrv", F_OK), 0);
@@ -224,7 +197,7 @@ static void open_is_refused(void)
 }
 
 /* Replaces part of a mapping as the library does: by a mapping of an empty file, which raises SIGBUS. */
-static void cover(char *address, size_t size)
+static void cover(unsigned char *address, size_t size)
 {
     int empty = memfd_create("empty", MFD_CLOEXEC);
 
@@ -234,51 +207,42 @@ static void cover(char *address, size_t size)
     CHECK_EQUAL(close(empty), 0);
 }
 
-/* A mapping that something else was mapped over is as good as unmapped. */
-static void covered_mappings(void)
+/* A mapping that something else was mapped over is as good as unmapped, wholly or in part. */
+TEST(covered_mappings)
 {
     CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
-    int fd = open_device();
-    uint64_t handle = pin(fd, memory, 4 * GPU_PAGE);
-    char *mapping = map(fd, handle, 4 * GPU_PAGE);
+    int fd = driver_open();
+    uint64_t handle = pinned(fd, memory, 4 * GPU_PAGE);
+    unsigned char *mapping = mapped(fd, handle, 4 * GPU_PAGE);
 
     /* Whole, while the pin lives, and again after that. */
     calls();
     cover(mapping, 4 * GPU_PAGE);
     CHECK_STRING(calls(), "mmap_fixed");
-    CHECK_EQUAL(fault_at(mapping), SIGBUS);
-    CHECK_EQUAL(mapped(fd, handle), 0);
+    CHECK_GONE(mapping, PAGE);
+    CHECK_EQUAL(is_mapped(fd, handle), 0);
     cover(mapping, 4 * GPU_PAGE);
     CHECK_EQUAL(munmap(mapping, 4 * GPU_PAGE), 0);
     CHECK_STRING(calls(), "GET_INFO");
 
     /* In part: the head up to the middle of a page, then the middle, then the rest. */
-    mapping = map(fd, handle, 4 * GPU_PAGE);
+    mapping = mapped(fd, handle, 4 * GPU_PAGE);
     cover(mapping, GPU_PAGE - 1);
-    CHECK_EQUAL(mapped(fd, handle), 0);
-    CHECK_EQUAL(fault_at(mapping), SIGBUS);
-    CHECK_READABLE(mapping + GPU_PAGE);
+    CHECK_EQUAL(is_mapped(fd, handle), 0);
+    CHECK_GONE(mapping, PAGE);
+    CHECK_SHOWS(mapping + GPU_PAGE, PAGE, 0);
     cover(mapping + 2 * GPU_PAGE, GPU_PAGE);
-    CHECK_READABLE(mapping + GPU_PAGE);
-    CHECK_READABLE(mapping + 3 * GPU_PAGE);
-    CHECK_EQUAL(unpin(fd, handle), 0);
-    CHECK_READABLE(mapping + 3 * GPU_PAGE);
+    CHECK_SHOWS(mapping + GPU_PAGE, PAGE, 0);
+    CHECK_SHOWS(mapping + 3 * GPU_PAGE, PAGE, 0);
+    CHECK_OK(unpin(fd, handle));
+    CHECK_SHOWS(mapping + 3 * GPU_PAGE, PAGE, 0);
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(munmap(mapping, 4 * GPU_PAGE), 0);
     CHECK_EQUAL(pins(), 0);
 
-    /* Covered: an UNPIN finds nothing to take away. Not covered: it takes all of it. */
-    fd = open_device();
-    handle = pin(fd, memory, GPU_PAGE);
-    mapping = map(fd, handle, GPU_PAGE);
-    CHECK(mmap(mapping, GPU_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mapping);
-    CHECK_EQUAL(unpin(fd, handle), 0);
-    CHECK_READABLE(mapping);
-    CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
-
     /* The last part of the last mapping releases a device that is closed. */
-    handle = pin(fd, memory, 2 * GPU_PAGE);
-    mapping = map(fd, handle, 2 * GPU_PAGE);
+    fd = driver_open();
+    mapping = mapped(fd, pinned(fd, memory, 2 * GPU_PAGE), 2 * GPU_PAGE);
     CHECK_EQUAL(close(fd), 0);
     cover(mapping, GPU_PAGE);
     CHECK_EQUAL(pins(), 1);
@@ -289,16 +253,14 @@ static void covered_mappings(void)
     CHECK_EQUAL(munmap(mapping, 2 * GPU_PAGE), 0);
 
     /* A cover that fails changes nothing. */
-    int (*set)(const char *);
-    *(void **)&set = gdremu("gdremu_faults_set");
-    fd = open_device();
-    handle = pin(fd, memory, GPU_PAGE);
-    mapping = map(fd, handle, GPU_PAGE);
+    fd = driver_open();
+    handle = pinned(fd, memory, GPU_PAGE);
+    mapping = mapped(fd, handle, GPU_PAGE);
     CHECK_FAILS(mmap(mapping, GPU_PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, -1, 0), EBADF);
-    CHECK_EQUAL(set("MMAP_FIXED:ENOMEM@1"), 0);
+    CHECK_EQUAL(set_faults("MMAP_FIXED:ENOMEM@1"), 0);
     CHECK_FAILS(mmap(mapping, GPU_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), ENOMEM);
-    CHECK_READABLE(mapping);
-    CHECK_EQUAL(mapped(fd, handle), 1);
+    CHECK_SHOWS(mapping, PAGE, 0);
+    CHECK_EQUAL(is_mapped(fd, handle), 1);
     CHECK_EQUAL(munmap(mapping, 100), 0);
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(pins(), 1);
@@ -306,35 +268,18 @@ static void covered_mappings(void)
     CHECK_EQUAL(pins(), 0);
 }
 
-/* Under --module-defects: a cover after the UNPIN marks the oldest other pin unmapped, as a munmap does. */
-static void late_cover(void)
-{
-    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
-    int fd = open_device();
-    uint64_t oldest = pin(fd, memory, GPU_PAGE), handle = pin(fd, memory, GPU_PAGE);
-    char *first = map(fd, oldest, GPU_PAGE), *second = map(fd, handle, GPU_PAGE);
-
-    CHECK_EQUAL(unpin(fd, handle), 0);
-    CHECK_EQUAL(mapped(fd, oldest), 1);
-    cover(second, GPU_PAGE);
-    CHECK_EQUAL(mapped(fd, oldest), 0);
-    CHECK_EQUAL(munmap(first, GPU_PAGE), 0);
-    CHECK_EQUAL(munmap(second, GPU_PAGE), 0);
-}
-
-static void call_names(void)
+TEST(call_names)
 {
     calls();
-    int fd = open_device();
-    struct version version;
-    CHECK_EQUAL(ioctl(fd, GET_VERSION, &version), 0);
-    uint64_t handle = pin(fd, gpu_memory(ALIGNED_SIZE), GPU_PAGE);
+    int fd = driver_open();
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &(struct gdrdrv_get_version){0}));
+    uint64_t handle = pinned(fd, gpu_memory(ALIGNED_SIZE), GPU_PAGE);
     CHECK_STRING(calls(), "open GET_VERSION PIN_BUFFER");
     CHECK_EQUAL(close(open("/dev/null", O_RDONLY)), 0);
-    void *mapping = map(fd, handle, GPU_PAGE);
-    mapped(fd, handle);
+    unsigned char *mapping = mapped(fd, handle, GPU_PAGE);
+    CHECK(is_mapped(fd, handle));
     CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
-    CHECK_EQUAL(unpin(fd, handle), 0);
+    CHECK_OK(unpin(fd, handle));
     CHECK_EQUAL(close(fd), 0);
     CHECK_STRING(calls(), "mmap GET_INFO munmap UNPIN_BUFFER close");
     CHECK_STRING(calls(), "");
@@ -348,9 +293,9 @@ static void *other_work(void *unused)
     (void)unused;
     while (!stop) {
         int fd = open("/dev/zero", O_RDWR);
-        void *memory = mmap(NULL, HOST_PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+        void *memory = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
         CHECK(fd >= 0 && memory != MAP_FAILED);
-        CHECK_EQUAL(munmap(memory, HOST_PAGE), 0);
+        CHECK_EQUAL(munmap(memory, PAGE), 0);
         CHECK_EQUAL(close(dup(fd)), 0);
         CHECK_EQUAL(close(fd), 0);
     }
@@ -360,18 +305,18 @@ static void *other_work(void *unused)
 static void *device_work(void *memory)
 {
     for (long i = 0; i < rounds(300); i++) {
-        int fd = open_device();
-        uint64_t handle = pin(fd, *(CUdeviceptr *)memory, GPU_PAGE);
-        char *mapping = map(fd, handle, GPU_PAGE);
+        int fd = driver_open();
+        uint64_t handle = pinned(fd, *(CUdeviceptr *)memory, GPU_PAGE);
+        unsigned char *mapping = mapped(fd, handle, GPU_PAGE);
         CHECK_EQUAL(*(volatile char *)mapping, 0);
         CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
-        CHECK_EQUAL(unpin(fd, handle), 0);
+        CHECK_OK(unpin(fd, handle));
         CHECK_EQUAL(close(fd), 0);
     }
     return NULL;
 }
 
-static void many_threads(void)
+TEST(many_threads)
 {
     CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
     pthread_t others[2], users[4];
@@ -384,7 +329,7 @@ static void many_threads(void)
     for (int i = 0; i < 20; i++) {
         pid_t child = fork();
         if (child == 0) {
-            close(open_device());
+            close(driver_open());
             _exit(0);
         }
         CHECK_EQUAL(waitpid(child, NULL, 0), child);
@@ -398,106 +343,70 @@ static void many_threads(void)
 }
 
 /* Under --fault "OPEN:EMFILE@1,PIN_BUFFER:ENOMEM@2,MMAP:EAGAIN@1,MUNMAP:EPERM@1,CLOSE:EIO@1". */
-static void faults(void)
+TEST(faults)
 {
     CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
-    struct pin_v1 argument = {.addr = memory, .size = GPU_PAGE};
+    uint64_t unused;
 
     CHECK_FAILS(open("/dev/gdrdrv", O_RDWR), EMFILE);
-    int fd = open_device();
-    uint64_t handle = pin(fd, memory, GPU_PAGE);
-    CHECK_FAILS(ioctl(fd, PIN_BUFFER, &argument), ENOMEM);
+    int fd = driver_open();
+    uint64_t handle = pinned(fd, memory, GPU_PAGE);
+    CHECK_ERROR(pin(fd, memory, GPU_PAGE, &unused), ENOMEM);
     CHECK_FAILS(mmap(NULL, GPU_PAGE, PROT_READ, MAP_SHARED, fd, 0), EAGAIN);
-    char *mapping = map(fd, handle, GPU_PAGE);
+    unsigned char *mapping = mapped(fd, handle, GPU_PAGE);
     CHECK_FAILS(munmap(mapping, GPU_PAGE), EPERM);
-    CHECK_READABLE(mapping);
-    CHECK_EQUAL(mapped(fd, handle), 1);
+    CHECK_SHOWS(mapping, PAGE, 0);
+    CHECK_EQUAL(is_mapped(fd, handle), 1);
     CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
     CHECK_FAILS(close(fd), EIO);
     CHECK_EQUAL(pins(), 0);
     CHECK_FAILS(fcntl(fd, F_GETFD), EBADF);
 
-    int (*set)(const char *);
-    *(void **)&set = gdremu("gdremu_faults_set");
-    CHECK_EQUAL(set("GET_VERSION:EIO@2"), 0);
-    CHECK_EQUAL(set("nonsense"), -1);
-    fd = open_device();
-    CHECK_EQUAL(ioctl(fd, GET_VERSION, &(struct version){0}), 0);
-    CHECK_FAILS(ioctl(fd, GET_VERSION, &(struct version){0}), EIO);
-    CHECK_EQUAL(set(NULL), 0);
+    CHECK_EQUAL(set_faults("GET_VERSION:EIO@2"), 0);
+    CHECK_EQUAL(set_faults("nonsense"), -1);
+    fd = driver_open();
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &(struct gdrdrv_get_version){0}));
+    CHECK_ERROR(command(fd, GDRDRV_IOC_GET_VERSION, &(struct gdrdrv_get_version){0}), EIO);
+    CHECK_EQUAL(set_faults(NULL), 0);
 }
 
 /* Under --fault "GET_INFO_V2:MAPPING_TYPE=4@2,GET_INFO_V2:MAPPING_TYPE=0@3,GET_INFO:MAPPED=0@1,UNPIN_BUFFER:EINVAL@1". */
-static void wrong_answers(void)
+TEST(wrong_answers)
 {
     CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
-    int fd = open_device();
-    uint64_t handle = pin(fd, memory, GPU_PAGE);
-    char *mapping = map(fd, handle, GPU_PAGE);
+    int fd = driver_open();
+    uint64_t handle = pinned(fd, memory, GPU_PAGE);
+    unsigned char *mapping = mapped(fd, handle, GPU_PAGE);
     static const uint32_t types[] = {1, 4, 0, 1};
 
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        struct info info = {.handle = handle};
-        CHECK_EQUAL(ioctl(fd, GET_INFO_V2, &info), 0);
-        CHECK_EQUAL(info.va, memory);
-        CHECK_EQUAL(info.mapping_type, types[i]);
+        struct gdrdrv_get_info_v2 v2;
+        CHECK_OK(info(fd, handle, &v2));
+        CHECK_EQUAL(v2.va, memory);
+        CHECK_EQUAL(v2.mapping_type, types[i]);
     }
-    CHECK_EQUAL(mapped(fd, handle), 0);
-    CHECK_EQUAL(mapped(fd, handle), 1);
+    CHECK_EQUAL(is_mapped(fd, handle), 0);
+    CHECK_EQUAL(is_mapped(fd, handle), 1);
 
-    CHECK_FAILS(unpin(fd, handle), EINVAL);
+    CHECK_ERROR(unpin(fd, handle), EINVAL);
     CHECK_EQUAL(pins(), 1);
     CHECK_EQUAL(refcount(), 1);
-    CHECK_EQUAL(mapped(fd, handle), 1);
-    CHECK_READABLE(mapping);
-    CHECK_EQUAL(unpin(fd, handle), 0);
+    CHECK_EQUAL(is_mapped(fd, handle), 1);
+    CHECK_SHOWS(mapping, PAGE, 0);
+    CHECK_OK(unpin(fd, handle));
     CHECK_EQUAL(pins(), 0);
-    CHECK_EQUAL(fault_at(mapping), SIGBUS);
+    CHECK_GONE(mapping, PAGE);
     CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
 }
 
-/* Ends with two pins, by the method `how`. */
-static void leaks(const char *how)
+/* Ends with two pins, by SIGKILL or as usual. */
+TEST(leaks)
 {
-    int fd = open_device();
+    int fd = driver_open();
     CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
 
-    pin(fd, memory, 1);
-    pin(fd, memory, 1);
-    if (strcmp(how, "killed") == 0)
+    pinned(fd, memory, 1);
+    pinned(fd, memory, 1);
+    if (arguments[0] != NULL)
         raise(SIGKILL);
-}
-
-static const struct {
-    const char *name;
-    void (*run)(void);
-} tests[] = {
-    {"files_exist", files_exist},
-    {"relative_paths", relative_paths},
-    {"bound_to_nv_p2p_dummy", bound_to_nv_p2p_dummy},
-    {"files_absent", files_absent},
-    {"files_of_the_machine", files_of_the_machine},
-    {"open_is_refused", open_is_refused},
-    {"covered_mappings", covered_mappings},
-    {"late_cover", late_cover},
-    {"call_names", call_names},
-    {"many_threads", many_threads},
-    {"faults", faults},
-    {"wrong_answers", wrong_answers},
-};
-
-int main(int argc, char **argv)
-{
-    CHECK(argc > 1);
-    if (argc > 2 && strcmp(argv[1], "leaks") == 0) {
-        leaks(argv[2]);
-        return 0;
-    }
-    for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-        if (strcmp(argv[1], tests[i].name) == 0) {
-            tests[i].run();
-            return passed(tests[i].name);
-        }
-    fprintf(stderr, "no test %s\n", argv[1]);
-    return 1;
 }

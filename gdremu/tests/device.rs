@@ -1,95 +1,70 @@
-//! The emulated device end to end: tests/device.c under gdremu, which knows nothing of it.
-//!
-//! One test here is one run of the C program, with the options that it needs.
+//! The emulated device end to end: tests/device.c and tests/driver_options.c under gdremu.
 
 mod common;
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::path::Path;
+use std::process::Command;
 
-use common::{GDREMU, built, compile};
+use common::{Build, GDREMU, PLAIN, SANITIZED, gdremu, runtime};
 
-/// Compiler arguments of a build of the C program.
-type Flavour = &'static [&'static str];
-
-const PLAIN: Flavour = &["-O2"];
-const SANITIZED: Flavour = &[
-    "-O1",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
+/// Tests of the C programs, each with the options that it needs.
+const RUNS: &[&str] = &[
+    "-- device files_exist",
+    "-- device relative_paths",
+    "--nv-p2p-dummy -- device bound_to_nv_p2p_dummy",
+    "--no-gdrdrv -- device files_absent",
+    "--gpus 2 --file /sys/module/no_such_module/version=/proc/sys/kernel/ostype -- device files_of_the_machine",
+    "--gdrdrv-errno EACCES -- device open_is_refused",
+    "-- device covered_mappings",
+    "-- device call_names",
+    "-- device many_threads",
+    "--fault OPEN:EMFILE@1,PIN_BUFFER:ENOMEM@2,MMAP:EAGAIN@1,MUNMAP:EPERM@1,CLOSE:EIO@1 -- device faults",
+    "--fault GET_INFO_V2:MAPPING_TYPE=4@2,GET_INFO_V2:MAPPING_TYPE=0@3,GET_INFO:MAPPED=0@1,UNPIN_BUFFER:EINVAL@1 -- device wrong_answers",
+    "--driver-version 2.99 --min-api-version 3.0 -- driver_options versions 0x20063 0x30000",
+    "--coherent -- driver_options forced_pins 1 1 0",
+    "--platform cached -- driver_options forced_pins 1 1 0",
+    "-- driver_options forced_pins 1 1 524",
+    "--coherent --force-pcie no -- driver_options forced_pins 1 1 524",
+    "--coherent --force-pcie not-built -- driver_options forced_pins 1 0 22",
+    "--coherent --traditional -- driver_options forced_pins 0 0 22",
+    "-- driver_options free_of_a_pin 0",
+    "--traditional -- driver_options free_of_a_pin 1",
+    "--driver-version 2.4.1 -- driver_options free_of_a_pin 1",
+    "--driver-version 2.4.1 --persistent -- driver_options free_of_a_pin 0",
+    "--driver-version 2.3.9 -- driver_options sizes 0x1000 0x10010",
+    "--driver-version 2.4.1 -- driver_options sizes 0x1000 0x10010",
+    "--driver-version 2.4.2 -- driver_options sizes 0x10000 0x20000",
+    "--driver-version 2.5 -- driver_options sizes 0x10000 0x20000",
+    "--driver-version 2.3 --strict-sizes -- driver_options sizes 0 0",
+    "--driver-version 2.4 --strict-sizes -- driver_options sizes 0 0",
+    "--driver-version 2.5 --strict-sizes -- driver_options sizes 0x10000 0x20000",
+    "--handle-base 0xfffffffffffef -- driver_options handles_run_out",
+    "-- driver_options failed_mapping_changes_nothing",
+    "-- driver_options rest_of_an_old_mapping_is_none_of_the_pin",
+    "--traditional -- driver_options close_after_a_free",
+    "--module-defects -- driver_options wrong_handle_finds_the_oldest_pin",
+    "--module-defects -- driver_options second_mmap_forgets_the_mapping",
+    "--module-defects -- driver_options late_munmap_marks_the_oldest_pin_unmapped",
+    "--module-defects -- driver_options late_munmap_marks_the_oldest_pin_unmapped covered",
+    "--module-defects --driver-version 2.4 -- driver_options late_munmap_marks_the_oldest_pin_unmapped",
 ];
 
-/// The preload library, built beside the launcher.
-fn runtime() -> &'static Path {
-    static RUNTIME: OnceLock<PathBuf> = OnceLock::new();
-    RUNTIME.get_or_init(|| built("gdremu-cuda"))
+fn assert_all_pass(build: &Build) {
+    for run in RUNS {
+        build.assert_passes(run);
+    }
 }
 
-/// Builds the C program. Each test has its own copy, since tests run side by side.
-fn program(name: &str, flavour: Flavour) -> PathBuf {
-    let flavour = flavour.iter().map(OsStr::new);
-    compile("device", name, flavour.chain([runtime().as_os_str()]))
-}
-
-/// Runs gdremu with these options on a program with these arguments.
-fn gdremu(options: &[&str], program: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(GDREMU);
-    command.args(options).arg("--").arg(program).args(arguments);
-    command.output().unwrap()
-}
-
-fn assert_passes(options: &[&str], test: &str) {
-    let output = gdremu(options, &program(test, PLAIN), &[test]);
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        format!("ok {test}\n")
-    );
-}
-
-/// Tests of the C program that need no options, or these.
-macro_rules! tests {
-    ($($name:ident: [$($option:literal),*];)*) => {
-        $(#[test]
-        fn $name() {
-            assert_passes(&[$($option),*], stringify!($name));
-        })*
-
-        /// The same tests in another build of the C program.
-        fn all_pass(build: &str, flavour: Flavour, before: &[&str]) {
-            let program = program(build, flavour);
-            for (test, options) in [$((stringify!($name), &[$($option),*] as &[&str])),*] {
-                let mut command = Command::new(GDREMU);
-                command.args(options).arg("--").args(before).arg(&program).arg(test);
-                let output = command.env("CHECK_SLOWNESS", "20").output().unwrap();
-                assert!(output.status.success(), "{test}: {output:?}");
-            }
-        }
-    };
-}
-
-tests! {
-    files_exist: [];
-    relative_paths: [];
-    bound_to_nv_p2p_dummy: ["--nv-p2p-dummy"];
-    files_absent: ["--no-gdrdrv"];
-    files_of_the_machine: ["--gpus", "2", "--file", "/sys/module/no_such_module/version=/proc/sys/kernel/ostype"];
-    open_is_refused: ["--gdrdrv-errno", "EACCES"];
-    covered_mappings: [];
-    late_cover: ["--module-defects"];
-    call_names: [];
-    many_threads: [];
-    faults: ["--fault", "OPEN:EMFILE@1,PIN_BUFFER:ENOMEM@2,MMAP:EAGAIN@1,MUNMAP:EPERM@1,CLOSE:EIO@1"];
-    wrong_answers: ["--fault", "GET_INFO_V2:MAPPING_TYPE=4@2,GET_INFO_V2:MAPPING_TYPE=0@3,GET_INFO:MAPPED=0@1,UNPIN_BUFFER:EINVAL@1"];
+#[test]
+fn all_pass() {
+    assert_all_pass(&PLAIN);
 }
 
 #[test]
 fn all_pass_with_sanitizers() {
-    all_pass("sanitized", SANITIZED, &[]);
+    assert_all_pass(&SANITIZED);
 }
 
 #[test]
@@ -98,28 +73,30 @@ fn all_pass_under_valgrind() {
         eprintln!("valgrind is not installed");
         return;
     }
-    let suppressions = format!(
-        "--suppressions={}/../../c_tests/valgrind.supp",
-        env!("CARGO_MANIFEST_DIR")
+    let suppressions = concat!(env!("CARGO_MANIFEST_DIR"), "/../../c_tests/valgrind.supp");
+    let valgrind = format!(
+        "env CHECK_SLOWNESS=20 valgrind --quiet --error-exitcode=9 --suppressions={suppressions}"
     );
-    let valgrind = ["valgrind", "--quiet", "--error-exitcode=9", &suppressions];
-    all_pass("valgrinded", PLAIN, &valgrind);
+    assert_all_pass(&Build {
+        under: valgrind.split(' ').map(str::to_owned).collect(),
+        ..PLAIN
+    });
 }
 
 #[test]
 fn leaks_are_reported_and_change_the_exit_status_on_demand() {
-    let program = program("leaks", PLAIN);
-    for how in ["ended", "killed"] {
-        let output = gdremu(&["--leak-exit", "42"], &program, &["leaks", how]);
-        assert_eq!(output.status.code(), Some(42), "{how}");
+    let program = PLAIN.program("device");
+    for arguments in [&["leaks"] as &[&str], &["leaks", "killed"]] {
+        let output = gdremu(&["--leak-exit", "42"], &program, arguments);
+        assert_eq!(output.status.code(), Some(42), "{arguments:?}");
         let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            printed.starts_with("gdremu: leak: leaks (")
+            printed.starts_with("gdremu: leak: plain (")
                 && printed.ends_with(") ended with 2 pinned\n"),
             "{printed}"
         );
     }
-    let output = gdremu(&[], &program, &["leaks", "ended"]);
+    let output = gdremu(&[], &program, &["leaks"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(!output.stderr.is_empty());
     let output = gdremu(&["--leak-exit", "42"], &program, &["files_exist"]);
@@ -132,7 +109,7 @@ fn calls_are_traced_as_json_lines() {
     let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("trace.json");
     let _ = fs::remove_file(&trace);
     let options = ["--trace", trace.to_str().unwrap()];
-    let output = gdremu(&options, &program("traced", PLAIN), &["call_names"]);
+    let output = gdremu(&options, PLAIN.program("device"), &["call_names"]);
     assert!(output.status.success(), "{output:?}");
     let text = fs::read_to_string(&trace).unwrap();
     let calls: Vec<_> = text
@@ -155,17 +132,13 @@ fn calls_are_traced_as_json_lines() {
 #[test]
 fn exit_status_and_signal_of_the_program_are_passed_on() {
     runtime();
-    let shell = |script| gdremu(&[], Path::new("sh"), &["-c", script]).status;
+    let shell = |script| gdremu(&[], "sh", &["-c", script]).status;
     assert_eq!(shell("exit 7").code(), Some(7));
     assert_eq!(shell("kill -TERM $$").signal(), Some(15));
     assert_eq!(shell("kill -SEGV $$").signal(), Some(11));
-    assert_eq!(
-        gdremu(&[], Path::new("/no/such/program"), &[])
-            .status
-            .code(),
-        Some(127)
-    );
-    assert_eq!(gdremu(&[], Path::new("/"), &[]).status.code(), Some(126));
+    for (program, status) in [("/no/such/program", 127), ("/", 126)] {
+        assert_eq!(gdremu(&[], program, &[]).status.code(), Some(status));
+    }
 }
 
 #[test]
@@ -201,7 +174,7 @@ fn signals_reach_the_program() {
     runtime();
     // The program ends gdremu's wait only if the signal sent to gdremu gets through to it.
     let script = "trap 'exit 5' TERM; kill -TERM $PPID; while :; do sleep 0.01; done";
-    let output = gdremu(&[], Path::new("sh"), &["-c", script]);
+    let output = gdremu(&[], "sh", &["-c", script]);
     assert_eq!(output.status.code(), Some(5));
 }
 
@@ -210,11 +183,7 @@ fn session_directory_is_removed() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("session");
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).unwrap();
-    let mut command = Command::new(GDREMU);
-    command
-        .arg("--")
-        .arg(program("left", PLAIN))
-        .args(["leaks", "killed"]);
+    let mut command = PLAIN.command("-- device leaks killed");
     command.env("TMPDIR", &directory).output().unwrap();
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
 }

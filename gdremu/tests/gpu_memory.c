@@ -1,14 +1,25 @@
 /*
  * GPU memory of every kind, pinned by raw commands of the driver, mapped, and compared with CUDA's view of it. Made for
- * real GPUs (--provider nvidia); holds on emulated ones too. The argument "traditional" says that the module is.
+ * real GPUs (--provider nvidia); holds on emulated ones too.
  */
-#include "raw.h"
+#include "device.h"
+#include "tests.h"
 
 #define KIB 1024ul
 #define MIB (1024 * KIB)
 
-static int device;
-static int traditional;
+/* The open device. The first call initializes CUDA. */
+static int device(void)
+{
+    static int fd = -1;
+
+    if (fd < 0) {
+        catch_faults();
+        start(0);
+        fd = driver_open();
+    }
+    return fd;
+}
 
 static CUdeviceptr page_of(CUdeviceptr address)
 {
@@ -19,8 +30,16 @@ static CUdeviceptr alloc(size_t size)
 {
     CUdeviceptr address;
 
-    CHECK_EQUAL(cuMemAlloc(&address, size), CUDA_SUCCESS);
+    (void)device();
+    CHECK_CUDA(cuMemAlloc(&address, size));
     return address;
+}
+
+static void check_cannot_be_pinned(CUdeviceptr address, size_t size)
+{
+    uint64_t handle;
+
+    CHECK_ERROR(pin(device(), address, size, &handle), EINVAL);
 }
 
 /* Both sides see what the other writes at `address`, which is mapped at `mapped`. */
@@ -31,26 +50,26 @@ static void both_see(CUdeviceptr address, volatile uint32_t *mapped)
 
     *mapped = written;
     __sync_synchronize();
-    CHECK_EQUAL(cuMemcpyDtoH(&seen, address, sizeof(seen)), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemcpyDtoH(&seen, address, sizeof(seen)));
     CHECK_EQUAL(seen, written);
     written = ~written;
-    CHECK_EQUAL(cuMemcpyHtoD(address, &written, sizeof(written)), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemcpyHtoD(address, &written, sizeof(written)));
+    CHECK_CUDA(cuCtxSynchronize());
     CHECK_EQUAL(*mapped, written);
 }
 
 /* Pins the page that a buffer starts in, and tries its first word. */
 static void pinned_by_page(CUdeviceptr address)
 {
-    uint64_t handle = pin(device, page_of(address), GPU_PAGE);
-    char *mapped = map(device, handle, GPU_PAGE);
+    uint64_t handle = pinned(device(), page_of(address), GPU_PAGE);
+    unsigned char *va = mapped(device(), handle, GPU_PAGE);
 
-    both_see(address, (uint32_t *)(mapped + address % GPU_PAGE));
-    CHECK_EQUAL(munmap(mapped, GPU_PAGE), 0);
-    CHECK_EQUAL(unpin(device, handle), 0);
+    both_see(address, (uint32_t *)(va + address % GPU_PAGE));
+    CHECK_EQUAL(munmap(va, GPU_PAGE), 0);
+    CHECK_OK(unpin(device(), handle));
 }
 
-static void small_buffers(void)
+TEST(small_buffers)
 {
     CUdeviceptr buffers[100], base;
     size_t size, i;
@@ -58,62 +77,64 @@ static void small_buffers(void)
     for (i = 0; i < 100; i++)
         buffers[i] = alloc(600);
     for (i = 0; i < 100; i++) {
-        CHECK_EQUAL(cuMemGetAddressRange(&base, &size, buffers[i] + 599), CUDA_SUCCESS);
+        CHECK_CUDA(cuMemGetAddressRange(&base, &size, buffers[i] + 599));
         CHECK_EQUAL(base, buffers[i]);
         CHECK_EQUAL(size, 600);
     }
     CHECK(page_of(buffers[99]) != buffers[99]);
     pinned_by_page(buffers[99]);
     for (i = 0; i < 100; i++)
-        CHECK_EQUAL(cuMemFree(buffers[i]), CUDA_SUCCESS);
+        CHECK_CUDA(cuMemFree(buffers[i]));
 }
 
-static void large_buffers(void)
+TEST(large_buffers)
 {
     CUdeviceptr buffer = alloc(32 * MIB);
-    uint64_t handle = pin(device, buffer + GPU_PAGE, 31 * MIB);
-    char *mapped = map(device, handle, 31 * MIB);
+    uint64_t handle = pinned(device(), buffer + GPU_PAGE, 31 * MIB);
+    unsigned char *va = mapped(device(), handle, 31 * MIB);
 
-    both_see(buffer + GPU_PAGE, (uint32_t *)mapped);
-    both_see(buffer + GPU_PAGE + 31 * MIB - 4, (uint32_t *)(mapped + 31 * MIB - 4));
-    CHECK_EQUAL(munmap(mapped, 31 * MIB), 0);
-    CHECK_EQUAL(unpin(device, handle), 0);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    both_see(buffer + GPU_PAGE, (uint32_t *)va);
+    both_see(buffer + GPU_PAGE + 31 * MIB - 4, (uint32_t *)(va + 31 * MIB - 4));
+    CHECK_EQUAL(munmap(va, 31 * MIB), 0);
+    CHECK_OK(unpin(device(), handle));
+    CHECK_CUDA(cuMemFree(buffer));
 }
 
-static void pitched_buffers(void)
+TEST(pitched_buffers)
 {
     CUdeviceptr buffer;
     size_t pitch;
 
-    CHECK_EQUAL(cuMemAllocPitch(&buffer, &pitch, 1000, 100, 4), CUDA_SUCCESS);
+    (void)device();
+    CHECK_CUDA(cuMemAllocPitch(&buffer, &pitch, 1000, 100, 4));
     CHECK(pitch >= 1000);
     pinned_by_page(buffer);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(buffer));
 }
 
 /* Functions that the program looked up itself allocate memory that can be pinned, too. */
-static void functions_found_at_run_time(void)
+TEST(functions_found_at_run_time)
 {
     CUresult (*alloc_found)(CUdeviceptr *, size_t) = NULL;
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     CUdeviceptr buffer;
 
+    (void)device();
     CHECK(library != NULL);
     *(void **)&alloc_found = dlsym(library, "cuMemAlloc_v2");
     CHECK(alloc_found != NULL);
-    CHECK_EQUAL(alloc_found(&buffer, 100), CUDA_SUCCESS);
+    CHECK_CUDA(alloc_found(&buffer, 100));
     pinned_by_page(buffer);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(buffer));
 
-    CHECK_EQUAL(cuGetProcAddress("cuMemAlloc", (void **)&alloc_found, 12000, 0, NULL), CUDA_SUCCESS);
-    CHECK_EQUAL(alloc_found(&buffer, 3 * MIB), CUDA_SUCCESS);
+    CHECK_CUDA(cuGetProcAddress("cuMemAlloc", (void **)&alloc_found, 12000, 0, NULL));
+    CHECK_CUDA(alloc_found(&buffer, 3 * MIB));
     pinned_by_page(buffer);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(buffer));
 }
 
 /* Two physical objects side by side, in the opposite order of their making, are pinned and mapped as one. */
-static void objects_side_by_side(void)
+TEST(objects_side_by_side)
 {
     CUmemAllocationProp prop = {0};
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -121,39 +142,37 @@ static void objects_side_by_side(void)
     CUdeviceptr address;
     uint64_t handle;
     size_t unit, i;
-    char *mapped;
+    unsigned char *va, byte;
 
+    (void)device();
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.location = access.location;
     prop.allocFlags.gpuDirectRDMACapable = 1;
-    CHECK_EQUAL(cuMemGetAllocationGranularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemAddressReserve(&address, 4 * unit, 0, 0, 0), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemGetAllocationGranularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    CHECK_CUDA(cuMemAddressReserve(&address, 4 * unit, 0, 0, 0));
     for (i = 0; i < 2; i++) {
-        CHECK_EQUAL(cuMemCreate(&objects[i], unit, &prop, 0), CUDA_SUCCESS);
-        CHECK_EQUAL(cuMemMap(address + (1 - i) * unit, unit, 0, objects[i], 0), CUDA_SUCCESS);
+        CHECK_CUDA(cuMemCreate(&objects[i], unit, &prop, 0));
+        CHECK_CUDA(cuMemMap(address + (1 - i) * unit, unit, 0, objects[i], 0));
     }
-    CHECK_EQUAL(cuMemSetAccess(address, 2 * unit, &access, 1), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemSetAccess(address, 2 * unit, &access, 1));
 
-    handle = pin(device, address + GPU_PAGE, 2 * unit - GPU_PAGE);
-    mapped = map(device, handle, 2 * unit - GPU_PAGE);
-    both_see(address + GPU_PAGE, (uint32_t *)mapped);
-    both_see(address + unit - 4, (uint32_t *)(mapped + unit - GPU_PAGE - 4));
-    both_see(address + unit, (uint32_t *)(mapped + unit - GPU_PAGE));
-    both_see(address + 2 * unit - 4, (uint32_t *)(mapped + 2 * unit - GPU_PAGE - 4));
-    CHECK_FAILS(ioctl(device, PIN_BUFFER, &(struct pin_v1){.addr = address + unit, .size = 2 * unit}), EINVAL);
+    handle = pinned(device(), address + GPU_PAGE, 2 * unit - GPU_PAGE);
+    va = mapped(device(), handle, 2 * unit - GPU_PAGE);
+    both_see(address + GPU_PAGE, (uint32_t *)va);
+    both_see(address + unit - 4, (uint32_t *)(va + unit - GPU_PAGE - 4));
+    both_see(address + unit, (uint32_t *)(va + unit - GPU_PAGE));
+    both_see(address + 2 * unit - 4, (uint32_t *)(va + 2 * unit - GPU_PAGE - 4));
+    check_cannot_be_pinned(address + unit, 2 * unit);
 
-    CHECK_EQUAL(cuMemUnmap(address, unit), CUDA_SUCCESS);
-    CHECK_EQUAL(flag(device, handle), traditional);
-    if (traditional)
-        CHECK_EQUAL(fault_at(mapped), SIGBUS);
-    else
-        CHECK_EQUAL(fault_at(mapped), 0);
-    CHECK_EQUAL(munmap(mapped, 2 * unit - GPU_PAGE), 0);
-    CHECK_EQUAL(unpin(device, handle), 0);
-    CHECK_EQUAL(cuMemUnmap(address + unit, unit), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemUnmap(address, unit));
+    CHECK_EQUAL(flag_of(device(), handle), !persistent(device()));
+    CHECK_EQUAL(touch(va, &byte), persistent(device()) ? 0 : SIGBUS);
+    CHECK_EQUAL(munmap(va, 2 * unit - GPU_PAGE), 0);
+    CHECK_OK(unpin(device(), handle));
+    CHECK_CUDA(cuMemUnmap(address + unit, unit));
     for (i = 0; i < 2; i++)
-        CHECK_EQUAL(cuMemRelease(objects[i]), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemAddressFree(address, 4 * unit), CUDA_SUCCESS);
+        CHECK_CUDA(cuMemRelease(objects[i]));
+    CHECK_CUDA(cuMemAddressFree(address, 4 * unit));
 }
 
 /* What becomes of a pin and its mapping when the memory of `size` bytes is freed, in a block of its own or not. */
@@ -161,31 +180,41 @@ static void freed_under_a_pin(size_t size)
 {
     CUdeviceptr before = alloc(100 * KIB), buffer = alloc(size), other;
     CUdeviceptr page = page_of(buffer + GPU_PAGE - 1);
-    uint64_t handle = pin(device, page, GPU_PAGE);
-    volatile uint32_t *mapped = map(device, handle, GPU_PAGE);
+    uint64_t handle = pinned(device(), page, GPU_PAGE);
+    volatile uint32_t *va = (uint32_t *)mapped(device(), handle, GPU_PAGE);
     uint32_t zero = 0;
 
-    both_see(page, mapped);
-    *mapped = 77;
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(flag(device, handle), traditional);
-    if (traditional) {
-        CHECK_EQUAL(fault_at(mapped), SIGBUS);
+    both_see(page, va);
+    *va = 77;
+    CHECK_CUDA(cuMemFree(buffer));
+    CHECK_EQUAL(flag_of(device(), handle), !persistent(device()));
+    if (!persistent(device())) {
+        CHECK_GONE((unsigned char *)va, PAGE);
     } else {
-        CHECK_EQUAL(*mapped, 77);
+        CHECK_EQUAL(*va, 77);
         other = alloc(size);
-        CHECK_EQUAL(cuMemcpyHtoD(page_of(other + GPU_PAGE - 1), &zero, sizeof(zero)), CUDA_SUCCESS);
-        CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
-        CHECK_EQUAL(*mapped, 77); /* Pinned memory is not reused. */
-        CHECK_EQUAL(cuMemFree(other), CUDA_SUCCESS);
+        CHECK_CUDA(cuMemcpyHtoD(page_of(other + GPU_PAGE - 1), &zero, sizeof(zero)));
+        CHECK_CUDA(cuCtxSynchronize());
+        CHECK_EQUAL(*va, 77); /* Pinned memory is not reused. */
+        CHECK_CUDA(cuMemFree(other));
     }
-    CHECK_EQUAL(munmap((void *)mapped, GPU_PAGE), 0);
-    CHECK_EQUAL(unpin(device, handle), 0);
-    CHECK_EQUAL(cuMemFree(before), CUDA_SUCCESS);
-    CHECK_FAILS(ioctl(device, PIN_BUFFER, &(struct pin_v1){.addr = page, .size = GPU_PAGE}), EINVAL);
+    CHECK_EQUAL(munmap((void *)va, GPU_PAGE), 0);
+    CHECK_OK(unpin(device(), handle));
+    CHECK_CUDA(cuMemFree(before));
+    check_cannot_be_pinned(page, GPU_PAGE);
 }
 
-static void no_descriptor_is_lost(void)
+TEST(part_of_a_block_freed_under_a_pin)
+{
+    freed_under_a_pin(200 * KIB);
+}
+
+TEST(block_freed_under_a_pin)
+{
+    freed_under_a_pin(8 * MIB);
+}
+
+TEST(no_descriptor_is_lost)
 {
     CUdeviceptr buffer = alloc(100 * KIB);
     int before, i;
@@ -195,59 +224,25 @@ static void no_descriptor_is_lost(void)
     for (i = 0; i < 100; i++)
         pinned_by_page(buffer);
     CHECK_EQUAL(open_descriptors(), before);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(buffer));
 }
 
-static void copies_can_be_made_synchronous(void)
+TEST(copies_can_be_made_synchronous)
 {
     CUdeviceptr buffer = alloc(100);
     unsigned int on = 1;
 
-    CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer));
+    CHECK_CUDA(cuMemFree(buffer));
 }
 
-static void what_cannot_be_pinned(void)
+TEST(what_cannot_be_pinned)
 {
     void *host;
 
-    CHECK_EQUAL(cuMemAllocHost(&host, GPU_PAGE), CUDA_SUCCESS);
-    CHECK_FAILS(ioctl(device, PIN_BUFFER, &(struct pin_v1){.addr = (uintptr_t)host / GPU_PAGE * GPU_PAGE, .size = GPU_PAGE}), EINVAL);
-    CHECK_EQUAL(cuMemFreeHost(host), CUDA_SUCCESS);
-    CHECK_FAILS(ioctl(device, PIN_BUFFER, &(struct pin_v1){.addr = 16 * GPU_PAGE, .size = GPU_PAGE}), EINVAL);
-}
-
-static void run(const char *name, void (*test)(void))
-{
-    fprintf(stderr, "%s\n", name);
-    test();
-}
-
-static void freed_small(void)
-{
-    freed_under_a_pin(200 * KIB);
-}
-
-static void freed_large(void)
-{
-    freed_under_a_pin(8 * MIB);
-}
-
-int main(int argc, char **argv)
-{
-    traditional = argc > 1 && strcmp(argv[1], "traditional") == 0;
-    gpu_memory(4); /* Initializes CUDA. */
-    device = open_device();
-    run("small buffers", small_buffers);
-    run("large buffers", large_buffers);
-    run("pitched buffers", pitched_buffers);
-    run("functions found at run time", functions_found_at_run_time);
-    run("objects side by side", objects_side_by_side);
-    run("freed under a pin, small", freed_small);
-    run("freed under a pin, large", freed_large);
-    run("no descriptor is lost", no_descriptor_is_lost);
-    run("what cannot be pinned", what_cannot_be_pinned);
-    run("copies can be made synchronous", copies_can_be_made_synchronous);
-    CHECK_EQUAL(pins(), 0);
-    return passed("gpu_memory");
+    (void)device();
+    CHECK_CUDA(cuMemAllocHost(&host, GPU_PAGE));
+    check_cannot_be_pinned((uintptr_t)host / GPU_PAGE * GPU_PAGE, GPU_PAGE);
+    CHECK_CUDA(cuMemFreeHost(host));
+    check_cannot_be_pinned(16 * GPU_PAGE, GPU_PAGE);
 }

@@ -47,7 +47,7 @@ check() {
 
 # The tests below the demo end what hangs by themselves.
 check "memory" "${watched[@]}" --leak-exit $leak -- "$bundle/gpu_memory"
-check "memory, traditional" "${watched[@]}" --leak-exit $leak --traditional -- "$bundle/gpu_memory" traditional
+check "memory, traditional" "${watched[@]}" --leak-exit $leak --traditional -- "$bundle/gpu_memory"
 check "contract" "${watched[@]}" -- "$bundle/contract"
 check "contract, traditional" "${watched[@]}" --traditional -- "$bundle/contract"
 check "hooks of UCX's kind" "${watched[@]}" --leak-exit $leak -- "$bundle/nvidia_relocate"

@@ -1,8 +1,11 @@
-//! What every end-to-end test needs: the launcher, the libraries that it preloads, and a C compiler.
+//! What every end-to-end test needs: the launcher, the libraries that it preloads, C programs and how to run them.
+#![allow(dead_code, reason = "each test file uses a part")]
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+use std::sync::{Mutex, OnceLock};
 use std::{env, fs};
 
 /// The launcher.
@@ -21,31 +24,92 @@ pub(crate) fn built(package: &str) -> PathBuf {
     directory.join(format!("lib{}.so", package.replace('-', "_")))
 }
 
-#[allow(dead_code, reason = "not every test has a program of its own")]
+/// The preload library of emulated GPUs, which is the stand-in libcuda too.
+pub(crate) fn runtime() -> &'static Path {
+    static RUNTIME: OnceLock<PathBuf> = OnceLock::new();
+    RUNTIME.get_or_init(|| built("gdremu-cuda"))
+}
+
 /// Compiles `tests/{source}.c`, with more compiler arguments, and returns what it became. `name`
-/// distinguishes builds of one source: tests run in parallel.
+/// distinguishes builds of one source: each is compiled once.
 pub(crate) fn compile<A: AsRef<OsStr>>(
     source: &str,
     name: &str,
     arguments: impl IntoIterator<Item = A>,
 ) -> PathBuf {
+    static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let gdremu = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(source)
         .join(name);
-    fs::create_dir_all(output.parent().unwrap()).unwrap();
-    let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
-    compile.args([
-        "-std=gnu11",
-        "-g",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-pthread",
-    ]);
-    compile.arg("-I").arg(gdremu.join("../c_tests"));
-    compile.arg(gdremu.join(format!("tests/{source}.c")));
-    compile.args(arguments).arg("-o").arg(&output);
-    assert!(compile.status().unwrap().success(), "{compile:?}");
+    let mut compiled = COMPILED.lock().unwrap();
+    if compiled.insert(output.clone()) {
+        fs::create_dir_all(output.parent().unwrap()).unwrap();
+        let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
+        compile.args(["-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror"]);
+        compile
+            .arg("-pthread")
+            .arg("-I")
+            .arg(gdremu.join("../c_tests"));
+        compile.arg(gdremu.join(format!("tests/{source}.c")));
+        compile.args(arguments).arg("-o").arg(&output);
+        assert!(compile.status().unwrap().success(), "{compile:?}");
+    }
     output
+}
+
+/// How C programs are built and run.
+pub(crate) struct Build {
+    pub(crate) name: &'static str,
+    pub(crate) flags: &'static [&'static str],
+    /// A command that runs the program.
+    pub(crate) under: Vec<String>,
+}
+
+pub(crate) const PLAIN: Build = Build {
+    name: "plain",
+    flags: &["-O2"],
+    under: Vec::new(),
+};
+
+pub(crate) const SANITIZED: Build = Build {
+    name: "sanitized",
+    flags: &[
+        "-O1",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+    ],
+    under: Vec::new(),
+};
+
+impl Build {
+    /// `tests/{source}.c`, linked with the stand-in libcuda.
+    pub(crate) fn program(&self, source: &str) -> PathBuf {
+        let flags = self.flags.iter().map(OsStr::new);
+        compile(source, self.name, flags.chain([runtime().as_os_str()]))
+    }
+
+    /// `gdremu LINE`, where LINE is `OPTIONS -- SOURCE ARGUMENTS`.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut words = line.split_whitespace();
+        let mut command = Command::new(GDREMU);
+        command.args(words.by_ref().take_while(|word| *word != "--"));
+        command.arg("--").args(&self.under);
+        command.arg(self.program(words.next().unwrap())).args(words);
+        command
+    }
+
+    pub(crate) fn assert_passes(&self, line: &str) {
+        let output = self.command(line).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let passed = output.status.success() && said.contains("ok ");
+        assert!(passed, "{}: {line}: {output:?}", self.name);
+    }
+}
+
+/// Runs gdremu with these options on a program with these arguments.
+pub(crate) fn gdremu(options: &[&str], program: impl AsRef<OsStr>, arguments: &[&str]) -> Output {
+    let mut command = Command::new(GDREMU);
+    command.args(options).arg("--").arg(program).args(arguments);
+    command.output().unwrap()
 }

@@ -15,8 +15,6 @@ mod commands;
 mod mmap;
 mod pin;
 mod release;
-#[cfg(test)]
-mod tests;
 mod vma;
 
 use std::collections::BTreeMap;

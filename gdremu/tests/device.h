@@ -1,0 +1,101 @@
+/* The emulated device by raw commands, and the functions that gdremu exports for tests. */
+#ifndef DEVICE_H
+#define DEVICE_H
+
+#define _GNU_SOURCE
+
+#include "../../tests/gdrdrv/driver.h"
+#include "cuda_start.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+
+/* Buffers of 2 MiB and more are aligned to GPU pages. */
+#define ALIGNED_SIZE (2ul << 20)
+
+/* A call that must fail, with exactly that errno. */
+#define CHECK_FAILS(call, wanted)                                                                                      \
+    do {                                                                                                               \
+        errno = 0;                                                                                                     \
+        CHECK((long)(call) == -1);                                                                                     \
+        CHECK_EQUAL(errno, (wanted));                                                                                  \
+    } while (0)
+
+/* Memory on GPU 0, whose mappings may fault. */
+static inline CUdeviceptr gpu_memory(size_t size)
+{
+    CUdeviceptr address;
+
+    catch_faults();
+    start(0);
+    CHECK_CUDA(cuMemAlloc(&address, size));
+    return address;
+}
+
+static inline uint64_t pinned(int fd, CUdeviceptr address, size_t size)
+{
+    uint64_t handle;
+
+    CHECK_OK(pin(fd, address, size, &handle));
+    return handle;
+}
+
+/* By a command that every release has. */
+static inline struct gdrdrv_get_info info_of(int fd, uint64_t handle)
+{
+    struct gdrdrv_get_info info = {.handle = handle};
+
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &info));
+    return info;
+}
+
+static inline bool is_mapped(int fd, uint64_t handle)
+{
+    return info_of(fd, handle).mapped;
+}
+
+static inline uint32_t flag_of(int fd, uint64_t handle)
+{
+    uint32_t flag = 77;
+
+    CHECK_OK(callback_flag(fd, handle, &flag));
+    return flag;
+}
+
+/* Page tables pinned in all processes. */
+static inline int refcount(void)
+{
+    int count = -1;
+    FILE *file = fopen("/proc/driver/gdrdrv/nv_get_pages_refcount", "r");
+
+    CHECK(file != NULL);
+    CHECK_EQUAL(fscanf(file, "%d", &count), 1);
+    fclose(file);
+    return count;
+}
+
+/* A function that gdremu exports. */
+static inline void *gdremu(const char *name)
+{
+    void *found = dlsym(RTLD_DEFAULT, name);
+
+    CHECK(found != NULL);
+    return found;
+}
+
+static inline long pins(void)
+{
+    return ((long (*)(void))gdremu("gdremu_pins"))();
+}
+
+static inline const char *calls(void)
+{
+    return ((const char *(*)(void))gdremu("gdremu_calls_take"))();
+}
+
+static inline int set_faults(const char *list)
+{
+    return ((int (*)(const char *))gdremu("gdremu_faults_set"))(list);
+}
+
+#endif
