@@ -11,30 +11,21 @@ static CUresult dmabuf(int *fd, CUdeviceptr address, size_t size)
     return cuMemGetHandleForAddressRange(fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 }
 
-static size_t free_bytes(void)
-{
-    size_t free_now, total;
-
-    CHECK_EQUAL(cuMemGetInfo(&free_now, &total), CUDA_SUCCESS);
-    return free_now;
-}
-
 static unsigned char byte_at(CUdeviceptr address)
 {
     unsigned char byte;
 
-    CHECK_EQUAL(cuMemcpyDtoH(&byte, address, 1), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemcpyDtoH(&byte, address, 1));
     return byte;
 }
 
 static void maps_like_a_dmabuf(void)
 {
     volatile unsigned char *whole, *part;
-    CUdeviceptr buffer;
+    CUdeviceptr buffer = allocated(BLOCK);
     int fd = -1;
 
-    CHECK_EQUAL(cuMemAlloc(&buffer, BLOCK), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemsetD8(buffer, 7, BLOCK), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemsetD8(buffer, 7, BLOCK));
     CHECK_EQUAL(dmabuf(&fd, buffer + PAGE, 4 * PAGE), CUDA_SUCCESS);
     CHECK_EQUAL(lseek(fd, 0, SEEK_END), 4 * PAGE);
     whole = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -52,20 +43,19 @@ static void maps_like_a_dmabuf(void)
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(munmap((void *)part, PAGE), 0);
     CHECK_EQUAL(munmap((void *)whole, 4 * PAGE), 0);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(buffer));
 }
 
 static void keeps_memory_alive(void)
 {
     size_t before = free_bytes();
     volatile unsigned char *mapped;
-    CUdeviceptr buffer;
+    CUdeviceptr buffer = allocated(BLOCK);
     int fd, copy;
 
-    CHECK_EQUAL(cuMemAlloc(&buffer, BLOCK), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemsetD8(buffer, 9, BLOCK), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemsetD8(buffer, 9, BLOCK));
     CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(buffer));
     copy = dup(fd);
     CHECK_EQUAL(close(fd), 0);
     mapped = mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, copy, 0);
@@ -86,17 +76,15 @@ static void keeps_memory_alive(void)
 /* Small buffers share a block: a range that is exported need only touch one of them, as on an H200. */
 static void reaches_beyond_its_buffer(void)
 {
-    CUdeviceptr first, second;
+    CUdeviceptr first = allocated(100), second = allocated(PAGE);
     int fd, other;
 
-    CHECK_EQUAL(cuMemAlloc(&first, 100), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemAlloc(&second, PAGE), CUDA_SUCCESS);
     CHECK_EQUAL(dmabuf(&fd, first & ~65535ul, 65536), CUDA_SUCCESS);
     CHECK_EQUAL(dmabuf(&other, second & ~(BLOCK - 1ul), BLOCK), CUDA_SUCCESS);
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(close(other), 0);
-    CHECK_EQUAL(cuMemFree(first), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemFree(second), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(first));
+    CHECK_CUDA(cuMemFree(second));
     CHECK_EQUAL(dmabuf(&fd, second & ~(PAGE - 1ul), PAGE), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -104,26 +92,23 @@ static void reaches_beyond_its_buffer(void)
  * their start must be a live one. */
 static void closed_exports_release_their_addresses(void)
 {
-    CUdeviceptr buffer, again;
+    CUdeviceptr buffer = allocated(100);
     void *mapped;
     int fd;
 
-    CHECK_EQUAL(cuMemAlloc(&buffer, 100), CUDA_SUCCESS);
     CHECK_EQUAL(dmabuf(&fd, buffer, PAGE), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(buffer));
     CHECK_EQUAL(close(fd), 0);
-    CHECK_EQUAL(cuMemAlloc(&again, 100), CUDA_SUCCESS);
-    CHECK_EQUAL(again, buffer);
+    CHECK_EQUAL(allocated(100), buffer);
 
     CHECK_EQUAL(dmabuf(&fd, buffer, PAGE), CUDA_SUCCESS);
     mapped = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
     CHECK(mapped != MAP_FAILED);
     CHECK_EQUAL(close(fd), 0);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(buffer));
     CHECK_EQUAL(munmap(mapped, PAGE), 0);
-    CHECK_EQUAL(cuMemAlloc(&again, 100), CUDA_SUCCESS);
-    CHECK_EQUAL(again, buffer);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_EQUAL(allocated(100), buffer);
+    CHECK_CUDA(cuMemFree(buffer));
 }
 
 /* An H200 exports memory that is not GPUDirect capable, too. UCX takes VMM memory for registrable if it can be exported. */
@@ -135,66 +120,61 @@ static void exports_all_kinds_of_memory(void)
     CUdeviceptr address, pooled;
     int fd;
 
-    CHECK_EQUAL(cuMemCreate(&handle, BLOCK, &prop, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemAddressReserve(&address, BLOCK, 0, 0, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemMap(address, BLOCK, 0, handle, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemSetAccess(address, BLOCK, &access, 1), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
+    CHECK_CUDA(cuMemAddressReserve(&address, BLOCK, 0, 0, 0));
+    CHECK_CUDA(cuMemMap(address, BLOCK, 0, handle, 0));
+    CHECK_CUDA(cuMemSetAccess(address, BLOCK, &access, 1));
     CHECK_EQUAL(dmabuf(&fd, address, BLOCK), CUDA_SUCCESS);
     CHECK_EQUAL(close(fd), 0);
-    CHECK_EQUAL(cuMemUnmap(address, BLOCK), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemAddressFree(address, BLOCK), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemRelease(handle), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemAllocAsync(&pooled, BLOCK, NULL), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemUnmap(address, BLOCK));
+    CHECK_CUDA(cuMemAddressFree(address, BLOCK));
+    CHECK_CUDA(cuMemRelease(handle));
+    CHECK_CUDA(cuMemAllocAsync(&pooled, BLOCK, NULL));
     CHECK_EQUAL(dmabuf(&fd, pooled, BLOCK), CUDA_SUCCESS);
     CHECK_EQUAL(close(fd), 0);
-    CHECK_EQUAL(cuMemFree(pooled), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(pooled));
 }
 
 static void refuses(void)
 {
-    CUdeviceptr buffer, managed;
+    CUdeviceptr buffer = allocated(BLOCK), managed;
     int fd = 123;
 
-    CHECK_EQUAL(cuMemAlloc(&buffer, BLOCK), CUDA_SUCCESS);
     CHECK_EQUAL(dmabuf(&fd, buffer + 512, PAGE), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(dmabuf(&fd, buffer, PAGE + 512), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(dmabuf(&fd, buffer, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK + PAGE), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, buffer, PAGE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 8),
                 CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuMemAllocManaged(&managed, BLOCK, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemAllocManaged(&managed, BLOCK, CU_MEM_ATTACH_GLOBAL));
     CHECK_EQUAL(dmabuf(&fd, managed, PAGE), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuMemFree(managed), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(managed));
+    CHECK_CUDA(cuMemFree(buffer));
     CHECK_EQUAL(fd, 123);
 }
 
 static void shareable_handles(void)
 {
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
     CUmemGenericAllocationHandle handle, imported;
     size_t before = free_bytes();
-    CUmemAllocationProp prop;
     int fd;
 
-    memset(&prop, 0, sizeof prop);
-    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    CHECK_EQUAL(cuMemCreate(&handle, BLOCK, &prop, 0), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
     CHECK_EQUAL(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                 CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuMemRelease(handle), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemRelease(handle));
 
     prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    CHECK_EQUAL(cuMemCreate(&handle, BLOCK, &prop, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemRelease(handle), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
-                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-                CUDA_SUCCESS);
+    CHECK_CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
+    CHECK_CUDA(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    CHECK_CUDA(cuMemRelease(handle));
+    CHECK_CUDA(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
+                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(imported, handle);
     CHECK_EQUAL(free_bytes(), before - BLOCK);
-    CHECK_EQUAL(cuMemRelease(imported), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemRelease(imported));
     CHECK_EQUAL(free_bytes(), before);
     CHECK_EQUAL(cuMemImportFromShareableHandle(&imported, (void *)0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                 CUDA_ERROR_INVALID_VALUE);
@@ -202,27 +182,25 @@ static void shareable_handles(void)
 
 static void exports_only(void)
 {
-    CUdeviceptr buffer;
+    CUdeviceptr buffer = allocated(BLOCK);
     int fd;
 
-    CHECK_EQUAL(cuMemAlloc(&buffer, BLOCK), CUDA_SUCCESS);
     CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK), CUDA_SUCCESS);
     CHECK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED);
     CHECK_EQUAL(errno, 524);
     CHECK_EQUAL(close(fd), 0);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(buffer));
 }
 
 static void none(void)
 {
     CUdeviceptr buffer;
-    int fd, supported = -1;
+    int fd;
 
-    CHECK_EQUAL(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(supported, 0);
-    CHECK_EQUAL(cuMemAlloc(&buffer, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(device_attribute(0, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), 0);
+    CHECK_CUDA(cuMemAlloc(&buffer, BLOCK));
     CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK), CUDA_ERROR_NOT_SUPPORTED);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(buffer));
 }
 
 int main(int count, char **arguments)
@@ -243,6 +221,5 @@ int main(int count, char **arguments)
     } else {
         none();
     }
-    puts("ok cuda_exports");
-    return 0;
+    return passed("cuda_exports");
 }

@@ -6,7 +6,7 @@ static CUdeviceptr address;
 static void fresh(void)
 {
     start(0);
-    CHECK_EQUAL(cuMemAlloc(&address, 100), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemAlloc(&address, 100));
 }
 
 static void inherited(void)
@@ -15,7 +15,7 @@ static void inherited(void)
     int number;
     char byte;
 
-    CHECK_EQUAL(cuDriverGetVersion(&number), CUDA_SUCCESS);
+    CHECK_CUDA(cuDriverGetVersion(&number));
     CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_INITIALIZED);
     CHECK_EQUAL(cuDeviceGetCount(&number), CUDA_ERROR_NOT_INITIALIZED);
     CHECK_EQUAL(cuCtxGetCurrent(&context), CUDA_ERROR_NOT_INITIALIZED);
@@ -27,13 +27,12 @@ int main(void)
 {
     int number;
 
-    CHECK_EQUAL(cuDriverGetVersion(&number), CUDA_SUCCESS);
+    CHECK_CUDA(cuDriverGetVersion(&number));
     in_child(fresh);
     start(0);
-    CHECK_EQUAL(cuMemAlloc(&address, 100), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemAlloc(&address, 100));
     in_child(inherited);
-    CHECK_EQUAL(cuMemsetD8(address, 1, 100), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemFree(address), CUDA_SUCCESS);
-    puts("ok cuda_fork");
-    return 0;
+    CHECK_CUDA(cuMemsetD8(address, 1, 100));
+    CHECK_CUDA(cuMemFree(address));
+    return passed("cuda_fork");
 }

@@ -3,8 +3,7 @@
  * context that was destroyed or reset, and a destroyed context that becomes current.
  */
 
-#include "check.h"
-#include "cuda_driver.h"
+#include "cuda_start.h"
 
 #include <signal.h>
 
@@ -26,7 +25,7 @@ static void copy(void)
     CUdeviceptr address;
     char byte;
 
-    CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemAlloc(&address, 1));
     cuMemcpyDtoHAsync(&byte, address, 1, stream);
 }
 
@@ -48,10 +47,10 @@ static void after_destroy(void (*use)(void))
 {
     CUcontext other;
 
-    CHECK_EQUAL(cuCtxCreate(&context, 0, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxCreate(&other, 0, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxDestroy(context), CUDA_SUCCESS);
+    CHECK_CUDA(cuCtxCreate(&context, 0, 0));
+    CHECK_CUDA(cuStreamCreate(&stream, 1));
+    CHECK_CUDA(cuCtxCreate(&other, 0, 0));
+    CHECK_CUDA(cuCtxDestroy(context));
     use();
 }
 
@@ -59,13 +58,13 @@ static void after_reset(void (*use)(void))
 {
     CUcontext next;
 
-    CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxSetCurrent(context), CUDA_SUCCESS);
-    CHECK_EQUAL(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
-    CHECK_EQUAL(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuDevicePrimaryCtxRetain(&next, 0), CUDA_SUCCESS);
+    CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK_CUDA(cuCtxSetCurrent(context));
+    CHECK_CUDA(cuStreamCreate(&stream, 1));
+    CHECK_CUDA(cuDevicePrimaryCtxReset(0));
+    CHECK_CUDA(cuDevicePrimaryCtxRetain(&next, 0));
     CHECK(next == context); /* as on a GPU */
-    CHECK_EQUAL(cuCtxSetCurrent(next), CUDA_SUCCESS);
+    CHECK_CUDA(cuCtxSetCurrent(next));
     use();
 }
 
@@ -79,7 +78,7 @@ static int status_of(void (*after)(void (*)(void)), void (*use)(void))
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        CHECK_EQUAL(cuInit(0), CUDA_SUCCESS);
+        CHECK_CUDA(cuInit(0));
         after(use);
         _exit(0);
     }

@@ -17,14 +17,9 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, in
 CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, void *library, const char *name);
 CUresult cuCtxSetFlags(unsigned int flags);
 
-enum { LEGACY_IPC_CAPABLE = 10 };
-
 static int capable(CUdeviceptr address)
 {
-    int value = 7;
-
-    CHECK_EQUAL(cuPointerGetAttribute(&value, (CUpointer_attribute)LEGACY_IPC_CAPABLE, address), CUDA_SUCCESS);
-    return value;
+    return (int)pointer_attribute(address, 10 /* IS_LEGACY_CUDA_IPC_CAPABLE */);
 }
 
 enum { SIZE = 1000 };
@@ -41,23 +36,23 @@ static void import(int from)
     CHECK_EQUAL(read(from, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     start(0);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_SUCCESS);
-    CHECK_EQUAL(cuIpcOpenMemHandle_v2(&again, handle, 1), CUDA_SUCCESS);
+    CHECK_CUDA(cuIpcOpenMemHandle_v2(&opened, handle, 1));
+    CHECK_CUDA(cuIpcOpenMemHandle_v2(&again, handle, 1));
     CHECK_EQUAL(again, opened);
-    CHECK_EQUAL(cuMemGetAddressRange(&base, &size, opened + 5), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemGetAddressRange(&base, &size, opened + 5));
     CHECK(base == opened && size == SIZE);
     CHECK_EQUAL(capable(opened), 0);
     CHECK_EQUAL(cuIpcGetMemHandle(&handle, opened), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, opened & ~4095ul, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
                 CUDA_ERROR_INVALID_VALUE);
 
-    CHECK_EQUAL(cuMemcpyDtoH(bytes, opened, SIZE), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemcpyDtoH(bytes, opened, SIZE));
     CHECK(bytes[0] == 7 && bytes[SIZE - 1] == 7);
-    CHECK_EQUAL(cuMemsetD8(opened + 10, 8, SIZE - 10), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemsetD8(opened + 10, 8, SIZE - 10));
     CHECK_EQUAL(cuMemFree(opened), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuIpcCloseMemHandle(opened), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemcpyDtoH(bytes, opened, SIZE), CUDA_SUCCESS);
-    CHECK_EQUAL(cuIpcCloseMemHandle(opened), CUDA_SUCCESS);
+    CHECK_CUDA(cuIpcCloseMemHandle(opened));
+    CHECK_CUDA(cuMemcpyDtoH(bytes, opened, SIZE));
+    CHECK_CUDA(cuIpcCloseMemHandle(opened));
     CHECK_EQUAL(cuMemcpyDtoH(bytes, opened, SIZE), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuIpcCloseMemHandle(opened), CUDA_ERROR_INVALID_VALUE);
 }
@@ -85,19 +80,19 @@ static void two_processes_share_a_buffer(int to, pid_t child, CUdeviceptr buffer
     handle_t handle;
     int status;
 
-    CHECK_EQUAL(cuMemsetD8(buffer, 7, SIZE), CUDA_SUCCESS);
-    CHECK_EQUAL(cuIpcGetMemHandle(&handle, buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemsetD8(buffer, 7, SIZE));
+    CHECK_CUDA(cuIpcGetMemHandle(&handle, buffer));
     CHECK_EQUAL(write(to, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     close(to);
     CHECK_EQUAL(waitpid(child, &status, 0), child);
     CHECK_EQUAL(status, 0);
-    CHECK_EQUAL(cuMemcpyDtoH(bytes, buffer, SIZE), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemcpyDtoH(bytes, buffer, SIZE));
     CHECK(bytes[9] == 7 && bytes[10] == 8 && bytes[SIZE - 1] == 8);
 }
 
 int main(void)
 {
-    CUdeviceptr first, pooled, buffer, managed, opened = 0;
+    CUdeviceptr first, buffer, pooled, managed, opened = 0;
     handle_t handle, other;
     unsigned int flags = 0;
     CUmemoryPool pool;
@@ -106,23 +101,23 @@ int main(void)
 
     int to = start_importer(&child);
     start(0);
-    CHECK_EQUAL(cuMemAlloc(&first, 1), CUDA_SUCCESS); /* The next one does not start its block. */
-    CHECK_EQUAL(cuMemAlloc(&buffer, SIZE), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+    first = allocated(1); /* The next one does not start its block. */
+    buffer = allocated(SIZE);
+    CHECK_CUDA(cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL));
 
     CHECK_EQUAL(capable(buffer), 1);
     CHECK_EQUAL(capable(managed), 0);
-    CHECK_EQUAL(cuIpcGetMemHandle(&handle, buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(cuIpcGetMemHandle(&other, buffer + 999), CUDA_SUCCESS);
+    CHECK_CUDA(cuIpcGetMemHandle(&handle, buffer));
+    CHECK_CUDA(cuIpcGetMemHandle(&other, buffer + 999));
     CHECK_BYTES(handle.bytes, other.bytes, sizeof(handle.bytes));
     CHECK_EQUAL(cuIpcGetMemHandle(&other, managed), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuIpcGetMemHandle(NULL, buffer), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_CONTEXT);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuMemAllocAsync(&pooled, SIZE, NULL), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemAllocAsync(&pooled, SIZE, NULL));
     CHECK_EQUAL(capable(pooled), 0);
     CHECK_EQUAL(cuIpcGetMemHandle(&other, pooled), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuMemFree(pooled), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(pooled));
     two_processes_share_a_buffer(to, child, buffer);
     /* As if another process had made it, which has ended. */
     handle.bytes[0] ^= 1;
@@ -130,23 +125,22 @@ int main(void)
     CHECK_EQUAL(cuIpcCloseMemHandle(buffer), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(opened, 0);
 
-    CHECK_EQUAL(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+    CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0));
     CHECK_EQUAL(cuMemPoolExportToShareableHandle(&fd, pool, 1, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemPoolImportFromShareableHandle(&pool, NULL, 1, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemPoolExportPointer(&other, buffer), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemPoolImportPointer(&opened, pool, &other), CUDA_ERROR_INVALID_VALUE);
 
-    CHECK_EQUAL(cuCtxSetFlags(0x80), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxGetFlags(&flags), CUDA_SUCCESS);
+    CHECK_CUDA(cuCtxSetFlags(0x80));
+    CHECK_CUDA(cuCtxGetFlags(&flags));
     CHECK_EQUAL(flags, 0x80);
     CHECK_EQUAL(cuCtxSetFlags(0x1000), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuLibraryGetGlobal(&opened, NULL, NULL, "x"), CUDA_ERROR_INVALID_HANDLE);
 
-    CHECK_EQUAL(cuMemFree(managed), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemFree(first), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemFree(0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemFreeHost(NULL), CUDA_SUCCESS);
-    puts("ok cuda_ipc");
-    return 0;
+    CHECK_CUDA(cuMemFree(managed));
+    CHECK_CUDA(cuMemFree(buffer));
+    CHECK_CUDA(cuMemFree(first));
+    CHECK_CUDA(cuMemFree(0));
+    CHECK_CUDA(cuMemFreeHost(NULL));
+    return passed("cuda_ipc");
 }

@@ -2,50 +2,61 @@
 #define _GNU_SOURCE
 #include "cuda_start.h"
 
+struct attribute {
+    int number;
+    uint64_t value;
+};
+
+static void check_attributes(CUdeviceptr address, const struct attribute *wanted)
+{
+    for (; wanted->number != 0; wanted++)
+        CHECK_EQUAL(pointer_attribute(address, wanted->number), wanted->value);
+}
+
+static void check_no_attribute(CUdeviceptr address, int number)
+{
+    uint64_t value;
+
+    CHECK_EQUAL(cuPointerGetAttribute(&value, (CUpointer_attribute)number, address), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Settable is only SYNC_MEMOPS. */
+static void check_sync_memops(CUdeviceptr address)
+{
+    unsigned int on = 1;
+
+    CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), 0);
+    CHECK_CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+    CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), 1);
+    CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_BUFFER_ID, address), CUDA_ERROR_INVALID_VALUE);
+}
+
 static void of_a_buffer(CUcontext context)
 {
+    CUdeviceptr buffer = allocated(1000), other = allocated(1000);
     CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
-    unsigned long long id, other_id;
-    CUdeviceptr buffer, other, start_address;
-    unsigned int on = 1, type = 0, managed = 7, sync = 7;
-    int device = -1, rdma = -1;
-    CUcontext owner;
-    size_t size;
-    void *host;
+    const struct attribute wanted[] = {
+        {CU_POINTER_ATTRIBUTE_CONTEXT, (uintptr_t)context},
+        {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_DEVICE},
+        {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 0},
+        {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, buffer},
+        {CU_POINTER_ATTRIBUTE_RANGE_SIZE, 1000},
+        {CU_POINTER_ATTRIBUTE_IS_MANAGED, 0},
+        {CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, 1},
+        {0, 0},
+    };
 
-    CHECK_EQUAL(cuMemAlloc(&buffer, 1000), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemAlloc(&other, 1000), CUDA_SUCCESS);
-    CHECK_EQUAL(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, buffer + 1), CUDA_SUCCESS);
-    CHECK(owner == context);
-    CHECK_EQUAL(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, buffer + 1), CUDA_SUCCESS);
-    CHECK_EQUAL(type, CU_MEMORYTYPE_DEVICE);
-    CHECK_EQUAL(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, buffer + 999), CUDA_SUCCESS);
-    CHECK_EQUAL(device, 0);
-    CHECK_EQUAL(cuPointerGetAttribute(&start_address, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, buffer + 5), CUDA_SUCCESS);
-    CHECK_EQUAL(start_address, buffer);
-    CHECK_EQUAL(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(size, 1000);
-    CHECK_EQUAL(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(managed, 0);
-    CHECK_EQUAL(cuPointerGetAttribute(&rdma, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(rdma, 1);
-    CHECK_EQUAL(cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, buffer), CUDA_SUCCESS);
+    check_attributes(buffer, wanted);
+    check_attributes(buffer + 999, wanted);
+    CHECK_CUDA(cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, buffer));
     CHECK(tokens.p2pToken != 0 && tokens.vaSpaceToken != 0);
-    CHECK_EQUAL(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(cuPointerGetAttribute(&other_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, other), CUDA_SUCCESS);
-    CHECK(id != other_id);
-    CHECK_EQUAL(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, buffer), CUDA_ERROR_INVALID_VALUE);
-
-    CHECK_EQUAL(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(sync, 0);
-    CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(sync, 1);
-    CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_BUFFER_ID, buffer), CUDA_ERROR_INVALID_VALUE);
-
-    CHECK_EQUAL(cuMemFree(other), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, buffer), CUDA_ERROR_INVALID_VALUE);
+    CHECK(pointer_attribute(buffer, CU_POINTER_ATTRIBUTE_BUFFER_ID) !=
+          pointer_attribute(other, CU_POINTER_ATTRIBUTE_BUFFER_ID));
+    check_no_attribute(buffer, CU_POINTER_ATTRIBUTE_HOST_POINTER);
+    check_sync_memops(buffer);
+    CHECK_CUDA(cuMemFree(other));
+    CHECK_CUDA(cuMemFree(buffer));
+    check_no_attribute(buffer, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 }
 
 CUresult cuMemRangeGetAttribute(void *data, size_t size, int attribute, CUdeviceptr address, size_t count);
@@ -57,10 +68,10 @@ static void ranges(CUdeviceptr managed)
     int value, list[3] = {7, 7, 7};
 
     for (int i = 1; i <= 8; i++) {
-        CHECK_EQUAL(cuMemRangeGetAttribute(&value, sizeof(value), i, managed, 100), CUDA_SUCCESS);
+        CHECK_CUDA(cuMemRangeGetAttribute(&value, sizeof(value), i, managed, 100));
         CHECK_EQUAL(value, wanted[i - 1]);
     }
-    CHECK_EQUAL(cuMemRangeGetAttribute(list, 2 * sizeof(int), 3, managed, 1), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemRangeGetAttribute(list, 2 * sizeof(int), 3, managed, 1));
     CHECK(list[0] == -2 && list[1] == -2 && list[2] == 7);
     CHECK_EQUAL(cuMemRangeGetAttribute(&value, 8, 2, managed, 100), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemRangeGetAttribute(&value, 4, 9, managed, 100), CUDA_ERROR_INVALID_VALUE);
@@ -79,30 +90,22 @@ static int is_in_heap(CUdeviceptr address)
 static void of_host_memory(void)
 {
     CUdeviceptr managed;
-    unsigned int flag = 7, type = 0, on = 1;
-    int rdma = -1;
-    void *host, *same;
+    unsigned int on = 1;
+    void *host;
 
-    CHECK_EQUAL(cuMemHostAlloc(&host, 100, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)host), CUDA_SUCCESS);
-    CHECK_EQUAL(type, CU_MEMORYTYPE_HOST);
-    CHECK_EQUAL(cuPointerGetAttribute(&same, CU_POINTER_ATTRIBUTE_HOST_POINTER, (uintptr_t)host), CUDA_SUCCESS);
-    CHECK(same == host);
-    CHECK_EQUAL(cuMemFreeHost(host), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemHostAlloc(&host, 100, 0));
+    CHECK_EQUAL(pointer_attribute((uintptr_t)host, CU_POINTER_ATTRIBUTE_MEMORY_TYPE), CU_MEMORYTYPE_HOST);
+    CHECK_EQUAL(pointer_attribute((uintptr_t)host, CU_POINTER_ATTRIBUTE_HOST_POINTER), (uintptr_t)host);
+    CHECK_CUDA(cuMemFreeHost(host));
 
-    CHECK_EQUAL(cuMemAllocManaged(&managed, 100, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
-    CHECK_EQUAL(cuPointerGetAttribute(&flag, CU_POINTER_ATTRIBUTE_IS_MANAGED, managed), CUDA_SUCCESS);
-    CHECK_EQUAL(flag, 1);
-    CHECK_EQUAL(cuPointerGetAttribute(&rdma, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, managed), CUDA_SUCCESS);
-    CHECK_EQUAL(rdma, 0);
-    /* As NVIDIA's driver 580 answers on an H200. */
-    CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, managed + 99), CUDA_SUCCESS);
-    CHECK_EQUAL(cuPointerGetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, managed), CUDA_SUCCESS);
-    CHECK_EQUAL(flag, 1);
+    CHECK_CUDA(cuMemAllocManaged(&managed, 100, CU_MEM_ATTACH_GLOBAL));
+    CHECK_EQUAL(pointer_attribute(managed, CU_POINTER_ATTRIBUTE_IS_MANAGED), 1);
+    CHECK_EQUAL(pointer_attribute(managed, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE), 0);
+    check_sync_memops(managed + 99);
     CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 4096), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(is_in_heap(managed), 0);
     ranges(managed);
-    CHECK_EQUAL(cuMemFree(managed), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFree(managed));
 }
 
 static void several_at_once(void)
@@ -113,26 +116,21 @@ static void several_at_once(void)
     int device = 7;
     void *host = &type;
     void *data[] = {&device, &type, &host};
-    CUdeviceptr buffer;
+    CUdeviceptr buffer = allocated(1);
 
-    CHECK_EQUAL(cuMemAlloc(&buffer, 1), CUDA_SUCCESS);
-    CHECK_EQUAL(cuPointerGetAttributes(3, attributes, data, buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuPointerGetAttributes(3, attributes, data, buffer));
     CHECK(device == 0 && type == CU_MEMORYTYPE_DEVICE && host == NULL);
-    CHECK_EQUAL(cuPointerGetAttributes(2, attributes, data, (uintptr_t)&buffer), CUDA_SUCCESS);
+    CHECK_CUDA(cuPointerGetAttributes(2, attributes, data, (uintptr_t)&buffer));
     CHECK(device == CU_DEVICE_INVALID && type == 0);
     CHECK_EQUAL(cuPointerGetAttributes(0, attributes, data, buffer), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuMemFree(buffer), CUDA_SUCCESS);
-    CHECK_EQUAL(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (uintptr_t)&buffer),
-                CUDA_ERROR_INVALID_VALUE);
+    CHECK_CUDA(cuMemFree(buffer));
+    check_no_attribute((uintptr_t)&buffer, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 }
 
 int main(void)
 {
-    CUcontext context = start(0);
-
-    of_a_buffer(context);
+    of_a_buffer(start(0));
     of_host_memory();
     several_at_once();
-    puts("ok cuda_pointers");
-    return 0;
+    return passed("cuda_pointers");
 }

@@ -13,19 +13,19 @@ static void streams(void)
     int calls = 0, default_calls = 0;
     CUstream stream;
 
-    CHECK_EQUAL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    CHECK_EQUAL(cuLaunchHostFunc(stream, count, &calls), CUDA_SUCCESS);
-    CHECK_EQUAL(cuLaunchHostFunc(NULL, count, &default_calls), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK_CUDA(cuLaunchHostFunc(stream, count, &calls));
+    CHECK_CUDA(cuLaunchHostFunc(NULL, count, &default_calls));
     CHECK_EQUAL(cuLaunchHostFunc(stream, NULL, &calls), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamSynchronize(stream));
     CHECK_EQUAL(calls, 1);
-    CHECK_EQUAL(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamSynchronize(NULL));
     CHECK_EQUAL(default_calls, 1);
-    CHECK_EQUAL(cuStreamQuery(stream), CUDA_SUCCESS);
-    CHECK_EQUAL(cuStreamDestroy(stream), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamQuery(stream));
+    CHECK_CUDA(cuStreamDestroy(stream));
     CHECK_EQUAL(cuStreamDestroy(stream), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_EQUAL(cuStreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamSynchronize(CU_STREAM_PER_THREAD));
     CHECK_EQUAL(cuStreamCreate(&stream, 2), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -42,12 +42,12 @@ static void host_functions_may_wait_for_their_caller(void)
 {
     CUstream stream;
 
-    CHECK_EQUAL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    CHECK_EQUAL(cuLaunchHostFunc(stream, wait_until_released, NULL), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK_CUDA(cuLaunchHostFunc(stream, wait_until_released, NULL));
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     released = 1;
-    CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_SUCCESS);
-    CHECK_EQUAL(cuStreamDestroy(stream), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamSynchronize(stream));
+    CHECK_CUDA(cuStreamDestroy(stream));
 }
 
 static void events(void)
@@ -55,20 +55,20 @@ static void events(void)
     CUevent start_event, end_event, untimed;
     float milliseconds = -1;
 
-    CHECK_EQUAL(cuEventCreate(&start_event, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuEventCreate(&end_event, CU_EVENT_BLOCKING_SYNC), CUDA_SUCCESS);
-    CHECK_EQUAL(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    CHECK_CUDA(cuEventCreate(&start_event, 0));
+    CHECK_CUDA(cuEventCreate(&end_event, CU_EVENT_BLOCKING_SYNC));
+    CHECK_CUDA(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, start_event, end_event), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_EQUAL(cuEventRecord(start_event, NULL), CUDA_SUCCESS);
-    CHECK_EQUAL(cuEventRecord(untimed, NULL), CUDA_SUCCESS);
-    CHECK_EQUAL(cuEventRecord(end_event, NULL), CUDA_SUCCESS);
-    CHECK_EQUAL(cuStreamWaitEvent(NULL, end_event, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuEventSynchronize(end_event), CUDA_SUCCESS);
-    CHECK_EQUAL(cuEventQuery(end_event), CUDA_SUCCESS);
-    CHECK_EQUAL(cuEventElapsedTime(&milliseconds, start_event, end_event), CUDA_SUCCESS);
+    CHECK_CUDA(cuEventRecord(start_event, NULL));
+    CHECK_CUDA(cuEventRecord(untimed, NULL));
+    CHECK_CUDA(cuEventRecord(end_event, NULL));
+    CHECK_CUDA(cuStreamWaitEvent(NULL, end_event, 0));
+    CHECK_CUDA(cuEventSynchronize(end_event));
+    CHECK_CUDA(cuEventQuery(end_event));
+    CHECK_CUDA(cuEventElapsedTime(&milliseconds, start_event, end_event));
     CHECK(milliseconds >= 0);
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, untimed, end_event), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_EQUAL(cuEventDestroy(start_event), CUDA_SUCCESS);
+    CHECK_CUDA(cuEventDestroy(start_event));
     CHECK_EQUAL(cuEventDestroy(start_event), CUDA_ERROR_INVALID_HANDLE);
 }
 
@@ -76,7 +76,7 @@ static CUstreamCaptureStatus capture_status(CUstream stream)
 {
     CUstreamCaptureStatus status;
 
-    CHECK_EQUAL(cuStreamIsCapturing(stream, &status), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamIsCapturing(stream, &status));
     return status;
 }
 
@@ -87,41 +87,41 @@ static void captures(void)
     CUgraph graph;
     void *memory;
 
-    CHECK_EQUAL(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamCreate(&stream, 0));
+    CHECK_CUDA(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     CHECK_EQUAL(cuStreamBeginCapture(NULL, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     CHECK_EQUAL(cuStreamBeginCapture(stream, 3), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
     CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
 
-    CHECK_EQUAL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     CHECK_EQUAL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
-    CHECK_EQUAL(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    CHECK_CUDA(cuThreadExchangeStreamCaptureMode(&mode));
     CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    CHECK_EQUAL(cuStreamQuery(other), CUDA_SUCCESS);
-    CHECK_EQUAL(cuMemHostAlloc(&memory, 1, 0), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamQuery(other));
+    CHECK_CUDA(cuMemHostAlloc(&memory, 1, 0));
     CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    CHECK_EQUAL(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    CHECK_CUDA(cuThreadExchangeStreamCaptureMode(&mode));
     CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
-    CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-    CHECK_EQUAL(cuGraphDestroy(graph), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamEndCapture(stream, &graph));
+    CHECK_CUDA(cuGraphDestroy(graph));
     CHECK_EQUAL(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
 
-    CHECK_EQUAL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     CHECK_EQUAL(cuMemFreeHost(memory), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
     CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     CHECK(graph == NULL);
-    CHECK_EQUAL(cuMemFreeHost(memory), CUDA_SUCCESS);
+    CHECK_CUDA(cuMemFreeHost(memory));
 
-    CHECK_EQUAL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-    CHECK_EQUAL(cuStreamQuery(other), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK_CUDA(cuStreamQuery(other));
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    CHECK_EQUAL(cuStreamDestroy(stream), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamDestroy(stream));
+    CHECK_CUDA(cuCtxSynchronize());
     mode = 3;
     CHECK_EQUAL(cuThreadExchangeStreamCaptureMode(&mode), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuStreamDestroy(other), CUDA_SUCCESS);
+    CHECK_CUDA(cuStreamDestroy(other));
 }
 
 int main(void)
@@ -132,9 +132,7 @@ int main(void)
     host_functions_may_wait_for_their_caller();
     events();
     captures();
-    CHECK_EQUAL(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
-                                           CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
-                CUDA_SUCCESS);
-    puts("ok cuda_streams");
-    return 0;
+    CHECK_CUDA(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                           CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
+    return passed("cuda_streams");
 }

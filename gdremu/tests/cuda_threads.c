@@ -14,20 +14,20 @@ static void *work(void *argument)
     CUdeviceptr buffers[LIVE];
     int round, i;
 
-    CHECK_EQUAL(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    CHECK_CUDA(cuCtxSetCurrent(context));
     in = malloc(sizes[LIVE - 1]);
     CHECK(in != NULL);
     for (round = 0; round < ROUNDS / (int)slowness(); round++) {
         for (i = 0; i < LIVE; i++) {
-            CHECK_EQUAL(cuMemAlloc(&buffers[i], sizes[i]), CUDA_SUCCESS);
-            CHECK_EQUAL(cuMemsetD8(buffers[i], value, sizes[i]), CUDA_SUCCESS);
+            buffers[i] = allocated(sizes[i]);
+            CHECK_CUDA(cuMemsetD8(buffers[i], value, sizes[i]));
         }
         for (i = 0; i < LIVE - (round % 16 != 0); i++) {
-            CHECK_EQUAL(cuMemcpyDtoH(in, buffers[i], sizes[i]), CUDA_SUCCESS);
+            CHECK_CUDA(cuMemcpyDtoH(in, buffers[i], sizes[i]));
             CHECK(in[0] == value && memcmp(in, in + 1, sizes[i] - 1) == 0);
         }
         for (i = 0; i < LIVE; i++)
-            CHECK_EQUAL(cuMemFree(buffers[i]), CUDA_SUCCESS);
+            CHECK_CUDA(cuMemFree(buffers[i]));
     }
     free(in);
     return NULL;
@@ -37,19 +37,17 @@ int main(void)
 {
     unsigned char values[THREADS];
     pthread_t threads[THREADS];
-    size_t before, after, total;
+    size_t before;
     int i;
 
     context = start(0);
-    CHECK_EQUAL(cuMemGetInfo(&before, &total), CUDA_SUCCESS);
+    before = free_bytes();
     for (i = 0; i < THREADS; i++) {
         values[i] = (unsigned char)(i + 1);
         CHECK_EQUAL(pthread_create(&threads[i], NULL, work, &values[i]), 0);
     }
     for (i = 0; i < THREADS; i++)
         CHECK_EQUAL(pthread_join(threads[i], NULL), 0);
-    CHECK_EQUAL(cuMemGetInfo(&after, &total), CUDA_SUCCESS);
-    CHECK_EQUAL(after, before);
-    puts("ok cuda_threads");
-    return 0;
+    CHECK_EQUAL(free_bytes(), before);
+    return passed("cuda_threads");
 }

@@ -1,5 +1,6 @@
 /* The CUDA runtime, linked as programs are: with NVIDIA's libcudart, whose symbols have versions. */
 #define _GNU_SOURCE
+#include "cuda_start.h"
 #include "tests.h"
 
 #include <dlfcn.h>
@@ -74,25 +75,35 @@ const char *cudaGetErrorString(cudaError_t error);
 enum { INVALID_VALUE = 1, INVALID_SYMBOL = 13, INVALID_DIRECTION = 21, INVALID_DEVICE = 101, NOT_READY = 600 };
 enum { TO_DEVICE = 1, TO_HOST = 2, DEFAULT = 4 };
 
-#define CHECK_CUDA(call) CHECK_EQUAL((call), 0)
+/* What a function returns through a pointer. */
+static int value_of(cudaError_t (*function)(int *))
+{
+    int value = -7;
+
+    CHECK_CUDA(function(&value));
+    return value;
+}
+
+static size_t memory_left(void)
+{
+    size_t free_bytes, total;
+
+    CHECK_CUDA(cudaMemGetInfo(&free_bytes, &total));
+    return free_bytes;
+}
 
 TEST(devices)
 {
-    int count = 0, device = 7, value, version;
+    int device = 7, value;
     char pci_id[32];
 
-    CHECK_CUDA(cudaDriverGetVersion(&version));
-    CHECK_EQUAL(version, 13000);
-    CHECK_CUDA(cudaRuntimeGetVersion(&version));
-    CHECK_EQUAL(version, 13000);
-    CHECK_CUDA(cudaGetDeviceCount(&count));
-    CHECK_EQUAL(count, 2);
-    CHECK_CUDA(cudaGetDevice(&device));
-    CHECK_EQUAL(device, 0);
+    CHECK_EQUAL(value_of(cudaDriverGetVersion), 13000);
+    CHECK_EQUAL(value_of(cudaRuntimeGetVersion), 13000);
+    CHECK_EQUAL(value_of(cudaGetDeviceCount), 2);
+    CHECK_EQUAL(value_of(cudaGetDevice), 0);
     CHECK_EQUAL(cudaSetDevice(2), INVALID_DEVICE);
     CHECK_CUDA(cudaSetDevice(1));
-    CHECK_CUDA(cudaGetDevice(&device));
-    CHECK_EQUAL(device, 1);
+    CHECK_EQUAL(value_of(cudaGetDevice), 1);
     CHECK_CUDA(cudaDeviceGetAttribute(&value, 75, 0));
     CHECK_EQUAL(value, 9);
     CHECK_CUDA(cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), 1));
@@ -107,44 +118,39 @@ TEST(devices)
     CHECK_EQUAL(cudaDeviceDisablePeerAccess(0), 705);
 }
 
-int cuDevicePrimaryCtxReset_v2(int device);
-int cuDevicePrimaryCtxRetain(void **context, int device);
-int cuDevicePrimaryCtxRelease_v2(int device);
-
 /* As on an H200: the runtime makes the context again, and every retain has its release. */
 TEST(reset_by_the_driver)
 {
-    void *buffer, *context;
+    CUcontext context;
+    void *buffer;
 
     CHECK_CUDA(cudaSetDevice(0));
     CHECK_CUDA(cudaMalloc(&buffer, 64));
     CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0));
-    CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0));
+    CHECK_CUDA(cuDevicePrimaryCtxReset(0));
+    CHECK_CUDA(cuDevicePrimaryCtxRelease(0));
     CHECK_CUDA(cudaSetDevice(0));
     CHECK_CUDA(cudaMalloc(&buffer, 64));
-    CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0));
+    CHECK_CUDA(cuDevicePrimaryCtxReset(0));
     CHECK_CUDA(cudaMalloc(&buffer, 64));
     CHECK_CUDA(cudaSetDevice(1));
-    CHECK_CUDA(cuDevicePrimaryCtxReset_v2(1));
+    CHECK_CUDA(cuDevicePrimaryCtxReset(1));
     CHECK_CUDA(cudaSetDevice(0));
     CHECK_CUDA(cudaDeviceEnablePeerAccess(1, 0));
 }
 
 TEST(properties)
 {
-    enum { SIZE = 1200, AT = 64 };
-    unsigned char bytes[SIZE];
-    size_t memory;
-    int value, end;
-
+    enum { AT = 64 };
 #ifdef CUDA_12
-    end = 1032;
-    size_t processors = 388;
+    enum { END = 1032, PROCESSORS = 388 };
 #else
-    end = 1008;
-    size_t processors = 384;
+    enum { END = 1008, PROCESSORS = 384 };
 #endif
+    unsigned char bytes[AT + END + 1];
+    size_t memory;
+    int value;
+
     memset(bytes, 0xee, sizeof(bytes));
     CHECK_CUDA(cudaGetDeviceProperties(bytes + AT, 0));
     CHECK_STRING((char *)bytes + AT, "gdremu GPU");
@@ -152,36 +158,32 @@ TEST(properties)
     CHECK_EQUAL(memory, 16ul << 30);
     memcpy(&value, bytes + AT + 360, sizeof(value));
     CHECK_EQUAL(value, 9);
-    memcpy(&value, bytes + AT + processors, sizeof(value));
+    memcpy(&value, bytes + AT + PROCESSORS, sizeof(value));
     CHECK_EQUAL(value, 132);
     CHECK_EQUAL(bytes[AT - 1], 0xee);
-    CHECK_EQUAL(bytes[AT + end - 1], 0);
-    CHECK_EQUAL(bytes[AT + end], 0xee);
+    CHECK_EQUAL(bytes[AT + END - 1], 0);
+    CHECK_EQUAL(bytes[AT + END], 0xee);
     CHECK_EQUAL(cudaGetDeviceProperties(bytes, 5), INVALID_DEVICE);
 }
 
 TEST(memory)
 {
-    size_t before, after, total;
-    void *buffer, *none = &total;
+    size_t before = memory_left(), pitch;
+    void *buffer, *none = &pitch;
 
-    CHECK_CUDA(cudaMemGetInfo(&before, &total));
     CHECK_CUDA(cudaMalloc(&buffer, 2 << 20));
-    CHECK_CUDA(cudaMemGetInfo(&after, &total));
-    CHECK_EQUAL(after, before - (2 << 20));
+    CHECK_EQUAL(memory_left(), before - (2 << 20));
     CHECK_CUDA(cudaFree(buffer));
-    CHECK_CUDA(cudaMemGetInfo(&after, &total));
-    CHECK_EQUAL(after, before);
+    CHECK_EQUAL(memory_left(), before);
     CHECK_EQUAL(cudaFree(buffer), INVALID_VALUE);
     CHECK_CUDA(cudaFree(NULL));
     CHECK_CUDA(cudaMalloc(&none, 0));
     CHECK(none == NULL);
-    CHECK_EQUAL(cudaMalloc(&buffer, total + 1), 2);
-    CHECK_CUDA(cudaMallocPitch(&buffer, &total, 100, 3));
-    CHECK_EQUAL(total, 512);
+    CHECK_EQUAL(cudaMalloc(&buffer, (16ul << 30) + 1), 2);
+    CHECK_CUDA(cudaMallocPitch(&buffer, &pitch, 100, 3));
+    CHECK_EQUAL(pitch, 512);
     CHECK_CUDA(cudaDeviceReset());
-    CHECK_CUDA(cudaMemGetInfo(&after, &total));
-    CHECK_EQUAL(after, before);
+    CHECK_EQUAL(memory_left(), before);
     CHECK_CUDA(cudaMalloc(&buffer, 1));
 }
 
@@ -331,13 +333,11 @@ TEST(loaded)
 {
     void *runtime = dlopen("libcudart.so", RTLD_NOW);
     cudaError_t (*get_device_count)(int *);
-    int count = 0;
 
     CHECK(runtime != NULL);
     *(void **)&get_device_count = dlsym(runtime, "cudaGetDeviceCount");
     CHECK(get_device_count != NULL);
-    CHECK_CUDA(get_device_count(&count));
-    CHECK_EQUAL(count, 2);
+    CHECK_EQUAL(value_of(get_device_count), 2);
     CHECK_EQUAL(dlclose(runtime), 0);
 }
 
@@ -361,11 +361,8 @@ TEST(errors)
 /* Each thread has its own GPU and its own last error. */
 static void *in_thread(void *buffer)
 {
-    int device = 7;
-
     CHECK_EQUAL(cudaGetLastError(), 0);
-    CHECK_CUDA(cudaGetDevice(&device));
-    CHECK_EQUAL(device, 0);
+    CHECK_EQUAL(value_of(cudaGetDevice), 0);
     CHECK_CUDA(cudaFree(buffer));
     return NULL;
 }

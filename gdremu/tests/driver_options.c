@@ -96,9 +96,15 @@ TEST(handles_run_out)
 
     begin();
     v2.addr = memory;
-    CHECK_EQUAL(pin_page(0), ~0ull / PAGE - 16);
+    size_t before = free_bytes();
+    uint64_t handle = pin_page(0);
+    CHECK_EQUAL(handle, ~0ull / PAGE - 16);
     CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), ENOMEM);
     CHECK_EQUAL(pins(), 1);
+    /* The refused pin keeps no pages. */
+    CHECK_OK(unpin(fd, handle));
+    CHECK_CUDA(cuMemFree(memory));
+    CHECK_EQUAL(free_bytes(), before + ALIGNED_SIZE);
 }
 
 TEST(failed_mapping_changes_nothing)

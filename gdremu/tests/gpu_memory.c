@@ -175,10 +175,10 @@ TEST(objects_side_by_side)
     CHECK_CUDA(cuMemAddressFree(address, 4 * unit));
 }
 
-/* What becomes of a pin and its mapping when the memory of `size` bytes is freed, in a block of its own or not. */
-static void freed_under_a_pin(size_t size)
+/* The contract has frees of whole blocks. */
+TEST(part_of_a_block_freed_under_a_pin)
 {
-    CUdeviceptr before = alloc(100 * KIB), buffer = alloc(size), other;
+    CUdeviceptr before = alloc(100 * KIB), buffer = alloc(200 * KIB), other;
     CUdeviceptr page = page_of(buffer + GPU_PAGE - 1);
     uint64_t handle = pinned(device(), page, GPU_PAGE);
     volatile uint32_t *va = (uint32_t *)mapped(device(), handle, GPU_PAGE);
@@ -192,7 +192,7 @@ static void freed_under_a_pin(size_t size)
         CHECK_GONE((unsigned char *)va, PAGE);
     } else {
         CHECK_EQUAL(*va, 77);
-        other = alloc(size);
+        other = alloc(200 * KIB);
         CHECK_CUDA(cuMemcpyHtoD(page_of(other + GPU_PAGE - 1), &zero, sizeof(zero)));
         CHECK_CUDA(cuCtxSynchronize());
         CHECK_EQUAL(*va, 77); /* Pinned memory is not reused. */
@@ -202,16 +202,6 @@ static void freed_under_a_pin(size_t size)
     CHECK_OK(unpin(device(), handle));
     CHECK_CUDA(cuMemFree(before));
     check_cannot_be_pinned(page, GPU_PAGE);
-}
-
-TEST(part_of_a_block_freed_under_a_pin)
-{
-    freed_under_a_pin(200 * KIB);
-}
-
-TEST(block_freed_under_a_pin)
-{
-    freed_under_a_pin(8 * MIB);
 }
 
 TEST(no_descriptor_is_lost)

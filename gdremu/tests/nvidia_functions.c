@@ -4,7 +4,7 @@
  */
 #define _GNU_SOURCE
 
-#include "check.h"
+#include "cuda_start.h"
 #include "nvidia_libcuda.h"
 
 #include <dlfcn.h>
@@ -23,51 +23,53 @@ static CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAll
 static CUresult (*set_attribute)(const void *, CUpointer_attribute, CUdeviceptr);
 static struct libcuda *state;
 
-static void find_linked(void)
-{
-    alloc = cuMemAlloc;
-    alloc_pitch = cuMemAllocPitch;
-    free_memory = cuMemFree;
-    address_range = cuMemGetAddressRange;
-    create = cuMemCreate;
-    set_attribute = cuPointerSetAttribute;
-}
-
-static void find_by_dlsym(void *handle)
-{
-    *(void **)&alloc = dlsym(handle, "cuMemAlloc_v2");
-    *(void **)&alloc_pitch = dlsym(handle, "cuMemAllocPitch_v2");
-    *(void **)&free_memory = dlsym(handle, "cuMemFree_v2");
-    *(void **)&address_range = dlsym(handle, "cuMemGetAddressRange_v2");
-    *(void **)&create = dlsym(handle, "cuMemCreate");
-    *(void **)&set_attribute = dlsym(handle, "cuPointerSetAttribute");
-}
+static const struct {
+    const char *name, *symbol;
+    void **found;
+    void *linked;
+} functions[] = {
+    {"cuMemAlloc", "cuMemAlloc_v2", (void **)&alloc, cuMemAlloc},
+    {"cuMemAllocPitch", "cuMemAllocPitch_v2", (void **)&alloc_pitch, cuMemAllocPitch},
+    {"cuMemFree", "cuMemFree_v2", (void **)&free_memory, cuMemFree},
+    {"cuMemGetAddressRange", "cuMemGetAddressRange_v2", (void **)&address_range, cuMemGetAddressRange},
+    {"cuMemCreate", "cuMemCreate", (void **)&create, cuMemCreate},
+    {"cuPointerSetAttribute", "cuPointerSetAttribute", (void **)&set_attribute, cuPointerSetAttribute},
+};
 
 static CUresult (*get_1)(const char *, void **, int, uint64_t);
 static CUresult (*get_2)(const char *, void **, int, uint64_t, CUdriverProcAddressQueryResult *);
 
-static void *find(const char *name)
+static void *proc_address(const char *name)
 {
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     void *function = NULL;
 
     if (get_1 != NULL) {
-        CHECK_EQUAL(get_1(name, &function, 11030, 0), CUDA_SUCCESS);
+        CHECK_CUDA(get_1(name, &function, 11030, 0));
     } else {
-        CHECK_EQUAL(get_2(name, &function, 13000, 0, &status), CUDA_SUCCESS);
+        CHECK_CUDA(get_2(name, &function, 13000, 0, &status));
         CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SUCCESS);
     }
     return function;
 }
 
-static void find_by_proc_address(void)
+static void find_functions(const char *lookup)
 {
-    *(void **)&alloc = find("cuMemAlloc");
-    *(void **)&alloc_pitch = find("cuMemAllocPitch");
-    *(void **)&free_memory = find("cuMemFree");
-    *(void **)&address_range = find("cuMemGetAddressRange");
-    *(void **)&create = find("cuMemCreate");
-    *(void **)&set_attribute = find("cuPointerSetAttribute");
+    void *library = strcmp(lookup, "next") == 0 ? RTLD_NEXT : dlopen("libcuda.so.1", RTLD_NOW);
+
+    if (strcmp(lookup, "cuGetProcAddress") == 0)
+        *(void **)&get_1 = dlsym(RTLD_DEFAULT, lookup);
+    if (strcmp(lookup, "cuGetProcAddress_v2") == 0) {
+        *(void **)&get_2 = dlsym(RTLD_DEFAULT, lookup);
+        *(void **)&get_2 = proc_address("cuGetProcAddress"); /* as the CUDA runtime does */
+    }
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
+        if (strcmp(lookup, "linked") == 0)
+            *functions[i].found = functions[i].linked;
+        else if (get_1 != NULL || get_2 != NULL)
+            *functions[i].found = proc_address(functions[i].name);
+        else
+            *functions[i].found = dlsym(library, functions[i].symbol);
 }
 
 /* ---- Buffers ---- */
@@ -78,28 +80,28 @@ static void small_buffers_share_a_block(void)
     unsigned int on = 1;
     size_t size;
 
-    CHECK_EQUAL(alloc(&one, 100), CUDA_SUCCESS);
-    CHECK_EQUAL(alloc(&other, 64 * KIB), CUDA_SUCCESS);
+    CHECK_CUDA(alloc(&one, 100));
+    CHECK_CUDA(alloc(&other, 64 * KIB));
     CHECK_EQUAL(other, one + 512);
     CHECK_EQUAL(state->mappings, 1);
     CHECK_EQUAL(state->objects, 0); /* Only the mapping keeps it. */
     CHECK_EQUAL(state->created.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     CHECK_EQUAL(state->created.allocFlags.gpuDirectRDMACapable, 1);
 
-    CHECK_EQUAL(address_range(&base, &size, one + 99), CUDA_SUCCESS);
+    CHECK_CUDA(address_range(&base, &size, one + 99));
     CHECK_EQUAL(base, one);
     CHECK_EQUAL(size, 100);
-    CHECK_EQUAL(address_range(NULL, &size, other), CUDA_SUCCESS);
+    CHECK_CUDA(address_range(NULL, &size, other));
     CHECK_EQUAL(size, 64 * KIB);
     CHECK_EQUAL(address_range(&base, NULL, 1), CUDA_ERROR_NOT_FOUND);
 
-    CHECK_EQUAL(set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, one + 99), CUDA_SUCCESS);
+    CHECK_CUDA(set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, one + 99));
     CHECK_EQUAL(set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 1), CUDA_ERROR_NOT_SUPPORTED);
     CHECK_EQUAL(set_attribute(&on, CU_POINTER_ATTRIBUTE_IS_MANAGED, one), CUDA_ERROR_NOT_SUPPORTED);
 
-    CHECK_EQUAL(free_memory(one), CUDA_SUCCESS);
+    CHECK_CUDA(free_memory(one));
     CHECK_EQUAL(state->mappings, 1);
-    CHECK_EQUAL(free_memory(other), CUDA_SUCCESS);
+    CHECK_CUDA(free_memory(other));
     CHECK_EQUAL(state->mappings, 0);
     CHECK_EQUAL(state->reservations, 0);
     CHECK_EQUAL(state->calls_of_alloc, 0);
@@ -110,12 +112,12 @@ static void large_buffers_have_their_own(void)
     CUdeviceptr one, other;
     size_t pitch;
 
-    CHECK_EQUAL(alloc(&one, 3 * MIB), CUDA_SUCCESS);
-    CHECK_EQUAL(alloc_pitch(&other, &pitch, 1000, 2048, 4), CUDA_SUCCESS);
+    CHECK_CUDA(alloc(&one, 3 * MIB));
+    CHECK_CUDA(alloc_pitch(&other, &pitch, 1000, 2048, 4));
     CHECK_EQUAL(pitch, 1024);
     CHECK_EQUAL(state->mappings, 2);
-    CHECK_EQUAL(free_memory(one), CUDA_SUCCESS);
-    CHECK_EQUAL(free_memory(other), CUDA_SUCCESS);
+    CHECK_CUDA(free_memory(one));
+    CHECK_CUDA(free_memory(other));
     CHECK_EQUAL(state->mappings, 0);
     CHECK_EQUAL(state->calls_of_alloc, 0);
 }
@@ -132,13 +134,13 @@ static void errors_are_libcudas(void)
     CHECK_EQUAL(free_memory(513), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(alloc(&address, 2ul << 40), CUDA_ERROR_OUT_OF_MEMORY);
 
-    CHECK_EQUAL(alloc(&address, 1), CUDA_SUCCESS);
+    CHECK_CUDA(alloc(&address, 1));
     CHECK_EQUAL(free_memory(address + 1), CUDA_ERROR_INVALID_VALUE);
     state->context = 0;
     CHECK_EQUAL(alloc(&other, 1), CUDA_ERROR_INVALID_CONTEXT);
     /* A thread without a context frees what another one made, once the GPU is done with it. */
     waits = state->waits;
-    CHECK_EQUAL(free_memory(address), CUDA_SUCCESS);
+    CHECK_CUDA(free_memory(address));
     CHECK_EQUAL(state->waits, waits + 1);
     CHECK_EQUAL(state->context, 0);
     CHECK_EQUAL(state->retained, 0);
@@ -148,45 +150,37 @@ static void errors_are_libcudas(void)
 
 /* ---- Memory of the program's making ---- */
 
-static void created_memory_can_be_exported(void)
+/* Creates memory, and checks whether it was made for export. */
+static void check_created(CUmemLocationType location, unsigned char compression, int exported)
 {
-    CUmemAllocationProp wanted = {0};
+    CUmemAllocationProp wanted = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location.type = location};
     CUmemGenericAllocationHandle handle;
 
-    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    CHECK_EQUAL(create(&handle, 2 * MIB, &wanted, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(state->created.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    CHECK_EQUAL(state->created.allocFlags.gpuDirectRDMACapable, 1);
+    wanted.allocFlags.compressionType = compression;
+    CHECK_CUDA(create(&handle, 2 * MIB, &wanted, 0));
+    CHECK_EQUAL(state->created.requestedHandleTypes, exported ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0);
+    CHECK_EQUAL(state->created.allocFlags.gpuDirectRDMACapable, exported);
     CHECK_EQUAL(wanted.requestedHandleTypes, 0);
-
-    /* What cannot be both is as the program wants it. */
-    wanted.allocFlags.compressionType = 1;
-    CHECK_EQUAL(create(&handle, 2 * MIB, &wanted, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(state->created.requestedHandleTypes, 0);
-    CHECK_EQUAL(state->created.allocFlags.gpuDirectRDMACapable, 0);
-
-    wanted.allocFlags.compressionType = 0;
-    wanted.location.type = CU_MEM_LOCATION_TYPE_HOST;
-    CHECK_EQUAL(create(&handle, 2 * MIB, &wanted, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(state->created.requestedHandleTypes, 0);
     CHECK_EQUAL(create(&handle, 2ul << 40, &wanted, 0), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static void created_memory_can_be_exported(void)
+{
+    check_created(CU_MEM_LOCATION_TYPE_DEVICE, 0, 1);
+    /* What cannot be both is as the program wants it. */
+    check_created(CU_MEM_LOCATION_TYPE_DEVICE, 1, 0);
+    check_created(CU_MEM_LOCATION_TYPE_HOST, 0, 0);
 }
 
 static void memory_of_other_gpus_is_unchanged(void)
 {
-    CUmemAllocationProp wanted = {0};
-    CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
 
     state->exportable = 0;
-    CHECK_EQUAL(alloc(&address, 1), CUDA_SUCCESS);
+    CHECK_CUDA(alloc(&address, 1));
     CHECK_EQUAL(state->mappings, 0);
-    CHECK_EQUAL(free_memory(address), CUDA_SUCCESS);
-    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    CHECK_EQUAL(create(&handle, 2 * MIB, &wanted, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(state->created.requestedHandleTypes, 0);
+    CHECK_CUDA(free_memory(address));
+    check_created(CU_MEM_LOCATION_TYPE_DEVICE, 0, 0);
     state->exportable = 1;
 }
 
@@ -208,24 +202,9 @@ static void dlsym_is_as_ever(void)
 
 int main(int argc, char **argv)
 {
-    const char *lookup = argc > 1 ? argv[1] : "linked";
-
-    if (strcmp(lookup, "linked") == 0) {
-        find_linked();
-    } else if (strcmp(lookup, "dlsym") == 0) {
-        find_by_dlsym(dlopen("libcuda.so.1", RTLD_NOW));
-    } else if (strcmp(lookup, "next") == 0) {
-        find_by_dlsym(RTLD_NEXT);
-    } else if (strcmp(lookup, "cuGetProcAddress") == 0) {
-        *(void **)&get_1 = dlsym(RTLD_DEFAULT, "cuGetProcAddress");
-        find_by_proc_address();
-    } else if (strcmp(lookup, "cuGetProcAddress_v2") == 0) {
-        *(void **)&get_2 = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2");
-        *(void **)&get_2 = find("cuGetProcAddress"); /* as the CUDA runtime does */
-        find_by_proc_address();
-    }
+    find_functions(argc > 1 ? argv[1] : "linked");
     state = libcuda();
-    CHECK_EQUAL(cuInit(0), CUDA_SUCCESS);
+    CHECK_CUDA(cuInit(0));
 
     small_buffers_share_a_block();
     large_buffers_have_their_own();

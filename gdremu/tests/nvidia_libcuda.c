@@ -12,6 +12,14 @@
 #define UNIT (2ul << 20)
 #define EXPORT __attribute__((visibility("default")))
 
+/* A function that always succeeds. */
+#define SUCCEEDS(name, parameters, statement)                                                                          \
+    EXPORT CUresult name parameters                                                                                    \
+    {                                                                                                                  \
+        statement;                                                                                                     \
+        return CUDA_SUCCESS;                                                                                           \
+    }
+
 static struct libcuda state = {.context = 1, .exportable = 1};
 static CUdeviceptr next_address = 0x7f0000000000;
 
@@ -44,17 +52,8 @@ EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuCtxSetCurrent(CUcontext context)
-{
-    state.context = context != NULL;
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
-{
-    *device = ordinal;
-    return CUDA_SUCCESS;
-}
+SUCCEEDS(cuCtxSetCurrent, (CUcontext context), state.context = context != NULL)
+SUCCEEDS(cuDeviceGet, (CUdevice *device, int ordinal), *device = ordinal)
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
@@ -63,17 +62,8 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)
-{
-    state.retained--;
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
-{
-    *value = state.exportable;
-    return CUDA_SUCCESS;
-}
+SUCCEEDS(cuDevicePrimaryCtxRelease, (CUdevice device), state.retained--)
+SUCCEEDS(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device), *value = state.exportable)
 
 /* ---- The functions that are replaced ---- */
 
@@ -131,11 +121,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, c
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size)
-{
-    state.mappings--;
-    return CUDA_SUCCESS;
-}
+SUCCEEDS(cuMemUnmap, (CUdeviceptr address, size_t size), state.mappings--)
 
 /* ---- What they are made of ---- */
 
@@ -146,11 +132,7 @@ EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAl
     return prop->location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
-{
-    state.objects--;
-    return CUDA_SUCCESS;
-}
+SUCCEEDS(cuMemRelease, (CUmemGenericAllocationHandle handle), state.objects--)
 
 EXPORT CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr wanted,
                                     unsigned long long flags)
@@ -161,11 +143,7 @@ EXPORT CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t al
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
-{
-    state.reservations--;
-    return CUDA_SUCCESS;
-}
+SUCCEEDS(cuMemAddressFree, (CUdeviceptr address, size_t size), state.reservations--)
 
 EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                          unsigned long long flags)

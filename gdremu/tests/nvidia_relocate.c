@@ -5,8 +5,7 @@
  */
 #define _GNU_SOURCE
 
-#include "check.h"
-#include "cuda_driver.h"
+#include "cuda_start.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -27,47 +26,26 @@ static void *real(const char *name)
     return found;
 }
 
-static CUresult my_alloc(CUdeviceptr *address, size_t size)
-{
-    static CUresult (*next)(CUdeviceptr *, size_t);
-    CUresult result;
+/* my_NAME, which counts its calls and calls the real function. */
+#define HOOK(name, symbol, type, parameters, arguments)                                                                \
+    static type my_##name parameters                                                                                   \
+    {                                                                                                                  \
+        static type(*next) parameters;                                                                                 \
+        type result;                                                                                                   \
+                                                                                                                       \
+        CHECK(++depth < TOO_DEEP);                                                                                     \
+        calls_of_##name++;                                                                                             \
+        if (next == NULL)                                                                                              \
+            *(void **)&next = real(symbol);                                                                            \
+        result = next arguments;                                                                                       \
+        depth--;                                                                                                       \
+        return result;                                                                                                 \
+    }
 
-    CHECK(++depth < TOO_DEEP);
-    calls_of_alloc++;
-    if (next == NULL)
-        *(void **)&next = real("cuMemAlloc_v2");
-    result = next(address, size);
-    depth--;
-    return result;
-}
-
-static CUresult my_free(CUdeviceptr address)
-{
-    static CUresult (*next)(CUdeviceptr);
-    CUresult result;
-
-    CHECK(++depth < TOO_DEEP);
-    calls_of_free++;
-    if (next == NULL)
-        *(void **)&next = real("cuMemFree_v2");
-    result = next(address);
-    depth--;
-    return result;
-}
-
-static void *my_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
-{
-    static void *(*next)(void *, size_t, int, int, int, off_t);
-    void *result;
-
-    CHECK(++depth < TOO_DEEP);
-    calls_of_mmap++;
-    if (next == NULL)
-        *(void **)&next = real("mmap");
-    result = next(address, size, protection, flags, fd, offset);
-    depth--;
-    return result;
-}
+HOOK(alloc, "cuMemAlloc_v2", CUresult, (CUdeviceptr *address, size_t size), (address, size))
+HOOK(free, "cuMemFree_v2", CUresult, (CUdeviceptr address), (address))
+HOOK(mmap, "mmap", void *, (void *address, size_t size, int protection, int flags, int fd, off_t offset),
+     (address, size, protection, flags, fd, offset))
 
 static void *my_dlopen(const char *name, int flags);
 
@@ -151,38 +129,31 @@ static void use(CUresult (*alloc)(CUdeviceptr *, size_t), CUresult (*release)(CU
 {
     CUdeviceptr small, large;
 
-    CHECK_EQUAL(alloc(&small, 1000), CUDA_SUCCESS);
-    CHECK_EQUAL(alloc(&large, 4 << 20), CUDA_SUCCESS);
-    CHECK_EQUAL(release(small), CUDA_SUCCESS);
-    CHECK_EQUAL(release(large), CUDA_SUCCESS);
+    CHECK_CUDA(alloc(&small, 1000));
+    CHECK_CUDA(alloc(&large, 4 << 20));
+    CHECK_CUDA(release(small));
+    CHECK_CUDA(release(large));
     CHECK_EQUAL(depth, 0);
-}
-
-static void by_dlsym(void)
-{
-    CUresult (*alloc)(CUdeviceptr *, size_t);
-    CUresult (*release)(CUdeviceptr);
-
-    *(void **)&alloc = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
-    *(void **)&release = dlsym(RTLD_DEFAULT, "cuMemFree_v2");
-    /* dlsym answers what an object exports, whatever was written into others. */
-    CHECK(alloc != my_alloc && release != my_free);
-    use(alloc, release);
 }
 
 #undef cuGetProcAddress
 
-static void by_proc_address(void)
+static void by_name(void)
 {
     CUresult (*get)(const char *, void **, int, uint64_t, CUdriverProcAddressQueryResult *);
-    CUresult (*alloc)(CUdeviceptr *, size_t);
-    CUresult (*release)(CUdeviceptr);
+    CUresult (*alloc[2])(CUdeviceptr *, size_t);
+    CUresult (*release[2])(CUdeviceptr);
 
     *(void **)&get = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2");
-    CHECK_EQUAL(get("cuMemAlloc", (void **)&alloc, 12000, 0, NULL), CUDA_SUCCESS);
-    CHECK_EQUAL(get("cuMemFree", (void **)&release, 12000, 0, NULL), CUDA_SUCCESS);
-    CHECK(alloc != my_alloc && release != my_free);
-    use(alloc, release);
+    *(void **)&alloc[0] = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
+    *(void **)&release[0] = dlsym(RTLD_DEFAULT, "cuMemFree_v2");
+    CHECK_EQUAL(get("cuMemAlloc", (void **)&alloc[1], 12000, 0, NULL), CUDA_SUCCESS);
+    CHECK_EQUAL(get("cuMemFree", (void **)&release[1], 12000, 0, NULL), CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        /* An object's own function is found, whatever was written into others. */
+        CHECK(alloc[i] != my_alloc && release[i] != my_free);
+        use(alloc[i], release[i]);
+    }
 }
 
 static void by_runtime(const char *path)
@@ -206,20 +177,16 @@ static void by_runtime(const char *path)
 
 int main(int argc, char **argv)
 {
-    CUcontext context;
     void *memory;
 
-    CHECK_EQUAL(cuInit(0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-    CHECK_EQUAL(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    start(0);
     dl_iterate_phdr(relocate_object, NULL);
 
     use(cuMemAlloc, cuMemFree);
     CHECK_EQUAL(calls_of_alloc, 2);
     CHECK_EQUAL(calls_of_free, 2);
     CHECK_EQUAL(calls_of_dlopen, 0); /* gdremu's own are not for hooks to see */
-    by_dlsym();
-    by_proc_address();
+    by_name();
 
     calls_of_mmap = 0;
     memory = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
