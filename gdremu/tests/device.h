@@ -54,14 +54,6 @@ static inline bool is_mapped(int fd, uint64_t handle)
     return info_of(fd, handle).mapped;
 }
 
-static inline uint32_t flag_of(int fd, uint64_t handle)
-{
-    uint32_t flag = 77;
-
-    CHECK_OK(callback_flag(fd, handle, &flag));
-    return flag;
-}
-
 /* Page tables pinned in all processes. */
 static inline int refcount(void)
 {

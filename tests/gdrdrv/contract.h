@@ -99,14 +99,6 @@ static inline uint32_t mapping_type(int fd, uint64_t handle)
 #define CHECK_MAPPED(fd, handle) CHECK(mapping_type(fd, handle) != GDRDRV_MAPPING_TYPE_NONE)
 #define CHECK_NOT_MAPPED(fd, handle) CHECK_EQUAL(mapping_type(fd, handle), GDRDRV_MAPPING_TYPE_NONE)
 
-static inline uint32_t flag_of(int fd, uint64_t handle)
-{
-    uint32_t flag = 77;
-
-    CHECK_OK(callback_flag(fd, handle, &flag));
-    return flag;
-}
-
 static inline void unmap(void *va, size_t size)
 {
     CHECK(munmap(va, size) == 0);

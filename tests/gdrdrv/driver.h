@@ -65,6 +65,14 @@ static inline int callback_flag(int fd, uint64_t handle, uint32_t *flag)
     return error;
 }
 
+static inline uint32_t flag_of(int fd, uint64_t handle)
+{
+    uint32_t flag = 77;
+
+    CHECK_OK(callback_flag(fd, handle, &flag));
+    return flag;
+}
+
 static inline int request_type(int fd, uint64_t handle, uint32_t type)
 {
     struct gdrdrv_req_mapping_type a = {handle, type};
