@@ -21,6 +21,7 @@ TEST(files_exist)
     CHECK_EQUAL(statx(AT_FDCWD, "/dev/gdrdrv", 0, STATX_BASIC_STATS, &statx_status), 0);
     CHECK(S_ISCHR(statx_status.stx_mode));
     CHECK_FAILS(stat("/dev/gdrdrv2", &status), ENOENT);
+    CHECK_FAILS(open("/proc/driver/gdrdrv/params", O_RDWR), EACCES); /* by root, too */
 }
 
 static void reads(const char *path, const char *wanted)
