@@ -44,6 +44,7 @@ const RUNS: &[&str] = &[
     "-- driver_options failed_mapping_changes_nothing",
     "-- driver_options rest_of_an_old_mapping_is_none_of_the_pin",
     "--traditional -- driver_options close_after_a_free",
+    "-- driver_options forked_child_has_no_pins",
     "--module-defects -- driver_options wrong_handle_finds_the_oldest_pin",
     "--module-defects -- driver_options second_mmap_forgets_the_mapping",
     "--module-defects -- driver_options late_munmap_marks_the_oldest_pin_unmapped",

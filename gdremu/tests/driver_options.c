@@ -144,6 +144,8 @@ TEST(rest_of_an_old_mapping_is_none_of_the_pin)
 /* Under --traditional. */
 TEST(close_after_a_free)
 {
+    start(0);
+    size_t before = free_bytes();
     begin();
     pin_page(0);
     pin_page(1);
@@ -156,6 +158,22 @@ TEST(close_after_a_free)
     CHECK_EQUAL(pins(), 1);
     CHECK_EQUAL(close(other), 0);
     CHECK_EQUAL(pins(), 0);
+    CHECK_CUDA(cuMemFree(kept));
+    CHECK_EQUAL(free_bytes(), before);
+}
+
+static void check_no_pins(void)
+{
+    CHECK_EQUAL(pins(), 0);
+}
+
+TEST(forked_child_has_no_pins)
+{
+    begin();
+    unsigned char *va = mapped(fd, pin_page(0), GPU_PAGE);
+    in_child(check_no_pins);
+    CHECK_EQUAL(pins(), 1);
+    unmap(va, GPU_PAGE);
 }
 
 /* ---- --module-defects ---- */
