@@ -4,12 +4,12 @@
  */
 #include "cuda_start.h"
 
-static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                          ".visible .entry nothing() { .reg .f32 %f<3>; add.f32 %f1, %f1, %f2; ret; }\n";
 
-/* More threads than the emulated GPU runs. */
 static CUresult launch(CUfunction kernel)
 {
-    return cuLaunchKernel(kernel, 4096, 1, 1, 1024, 1, 1, 0, NULL, NULL, NULL);
+    return cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 }
 
 int main(int argc, char **argv)
@@ -26,7 +26,7 @@ int main(int argc, char **argv)
     start(0);
     CHECK_EQUAL(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
     CHECK_EQUAL(cuModuleGetFunction(&kernel, module, "nothing"), CUDA_SUCCESS);
-    CHECK_EQUAL(launch(kernel), CUDA_ERROR_NOT_SUPPORTED);
-    CHECK_EQUAL(launch(kernel), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(launch(kernel), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    CHECK_EQUAL(launch(kernel), CUDA_ERROR_NO_BINARY_FOR_GPU);
     return atoi(argv[1]);
 }
