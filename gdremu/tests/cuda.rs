@@ -76,3 +76,16 @@ fn pci_device_is_in_sysfs() {
     gdremu.arg("/sys/bus/pci/devices/0000:1b:00.0/device");
     assert_eq!(gdremu.output().unwrap().stdout, b"0x20b5\n");
 }
+
+#[test]
+fn missing_functions_fail_and_say_so_once() {
+    let output = PLAIN.command("-- missing").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let names = [
+        "cuMulticastCreate",
+        "cudaMemcpy2D",
+        "nvmlDeviceGetTemperature",
+    ];
+    let lines = names.map(|name| format!("gdremu: {name} is not supported\n"));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), lines.concat());
+}

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -55,6 +56,45 @@ fn flags_in_host_and_gpu_memory_are_answered() {
         "-z,now",
     ];
     assert_passes("ping_pong", "lz4", &options);
+}
+
+#[test]
+fn host_programs_run() {
+    for program in ["device_query", "streams", "ipc"] {
+        assert_passes(program, "default", &[]);
+        assert_passes(program, "now", &["-Xlinker", "-z,now"]);
+    }
+}
+
+/// The functions that a library exports.
+fn functions(library: &Path) -> BTreeSet<String> {
+    let mut nm = Command::new("nm");
+    let output = nm
+        .args(["-D", "--defined-only"])
+        .arg(library)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let symbol = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [_, "T" | "W", symbol] => symbol.split('@').next().map(str::to_owned),
+        _ => None,
+    };
+    text.lines().filter_map(symbol).collect()
+}
+
+#[test]
+fn every_function_of_the_runtime_is_there() {
+    let Some(nvcc) = env::var_os("GDREMU_NVCC").map(PathBuf::from) else {
+        return;
+    };
+    let nvidias = functions(&nvcc.parent().unwrap().join("../lib/libcudart.so"));
+    assert!(nvidias.contains("cudaMemcpy2D"), "{nvidias:?}");
+    let ours = functions(&built("gdremu-cuda"));
+    assert_eq!(
+        nvidias.difference(&ours).collect::<Vec<_>>(),
+        Vec::<&String>::new()
+    );
 }
 
 #[test]
