@@ -162,7 +162,7 @@ static struct emulator emulator;
 static void cuda_fails(void)
 {
     static const char *const faults[] = {
-        "cuPointerGetAttribute:800", "cuStreamCreateWithPriority:800", "cuMemHostRegister:2",
+        "cuPointerGetAttribute:800", "cuStreamCreate:800", "cuMemHostRegister:2",
         "cuMemcpyDtoHAsync:999@2", "cuStreamQuery:719@2", "cuStreamQuery:600",
     };
     size_t i;

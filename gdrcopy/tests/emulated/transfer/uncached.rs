@@ -201,7 +201,7 @@ fn mapping_finishes_what_cuda_does_not() {
     for faults in [
         // As in a host callback.
         "cuPointerGetAttribute:800",
-        "cuStreamCreateWithPriority:800",
+        "cuStreamCreate:800",
         "cuMemHostRegister:2",
         "cuMemcpyDtoHAsync:999@2,cuMemcpyHtoDAsync:999@2",
         "cuStreamQuery:719@2",
@@ -256,7 +256,7 @@ fn copy_engine_whose_copy_failed_is_kept() {
     let (mapping, _) = mapped(&cuda);
     let transfer = options().build();
     assert_eq!(read(&cuda, &transfer, &mapping, 1), Route::Buffered);
-    set_faults("cuMemcpyDtoHAsync:999@1,cuStreamCreateWithPriority:2@1");
+    set_faults("cuMemcpyDtoHAsync:999@1,cuStreamCreate:2@1");
     // No new one can be made.
     let routes = [2, 3, 4].map(|seed| read(&cuda, &transfer, &mapping, seed));
     set_faults("");
