@@ -43,7 +43,7 @@ fn behaves_as_the_model() {
             max_shrink_iters: 20_000,
             ..Config::default()
         };
-        let result = TestRunner::new(config).run(&ops::ops(mode.faults), |ops| {
+        let result = TestRunner::new(config).run(&ops::ops(!mode.is_module), |ops| {
             let mut world = World::new(&library, &cuda, &mode);
             let run = ops.iter().try_for_each(|op| world.step(op));
             // Everything is closed also after a failure, for the next attempt.

@@ -10,8 +10,9 @@ pub(super) struct Mode {
     pub(super) driver: (i32, i32),
     /// The mapping type that the platform gives by itself.
     pub(super) default_type: u32,
-    /// Driver calls can be made to fail: the driver is gdremu's.
-    pub(super) faults: bool,
+    /// The driver is a kernel module. Its calls cannot be made to fail, and it refuses sizes that no GPU has before it asks
+    /// the GPU driver.
+    pub(super) is_module: bool,
 }
 
 impl Mode {
@@ -33,7 +34,7 @@ impl Mode {
                 Some("device") => 3,
                 _ => 1,
             },
-            faults: value("--provider").as_deref() != Some("emugpu"),
+            is_module: value("--provider").as_deref() == Some("emugpu"),
         }
     }
 

@@ -317,6 +317,7 @@ impl<'a> World<'a> {
             _ if !is_served => Some(libc::EINVAL),
             Some(errno) if errno != libc::EINTR => Some(errno),
             _ if is_empty => Some(libc::EINVAL),
+            _ if self.mode.is_module && size >= 1 << 40 => Some(libc::EINVAL),
             // FORCE_PCIE: a coherent GPU can, others answer that they cannot.
             _ if flags & 1 != 0 && !self.mode.persistent => Some(libc::EINVAL),
             _ if flags & 1 != 0 && self.mode.default_type != 2 => Some(libc::EOPNOTSUPP),
