@@ -65,18 +65,12 @@ pub(crate) unsafe fn pin(
     flags: PinFlags,
     tokens: P2pTokens,
 ) -> Result<usize> {
-    let (gdr, dma) = handles::with(g, |open: &mut GdrEntry, _| {
-        Ok((open.gdr.clone(), open.dma.clone()))
-    })?;
+    let (gdr, dma) =
+        handles::with(g, |open: &mut GdrEntry, _| Ok((open.gdr.clone(), open.dma.clone())))?;
     // SAFETY: contract of this function.
     let pin = unsafe { gdr.pin(address, size, flags, tokens) }?;
-    let handle = Table::enter()?.insert(PinEntry {
-        mapping: None,
-        pin,
-        gdr: g,
-        mapped_size: 0,
-        dma,
-    })?;
+    let handle =
+        Table::enter()?.insert(PinEntry { mapping: None, pin, gdr: g, mapped_size: 0, dma })?;
     let registered = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.insert(handle)));
     if let Err(closed) = registered {
         // Another thread has closed `g` in the meantime.
@@ -95,12 +89,7 @@ pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
         slot.show_mapping(None);
         let result = buffer.release();
         // If the mapping could not be removed, it is still usable.
-        slot.show_mapping(
-            buffer
-                .mapping
-                .as_ref()
-                .map(|mapping| mapping.mapping_type()),
-        );
+        slot.show_mapping(buffer.mapping.as_ref().map(|mapping| mapping.mapping_type()));
         result
     };
     handles::end(handle, release, drop)?;
@@ -140,9 +129,7 @@ pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) ->
     let allow_unaligned = handles::with(g, |open: &mut GdrEntry, _| Ok(open.allow_unaligned_map))?;
     with_buffer(g, handle, |buffer, slot| {
         if !(allow_unaligned || buffer.pin.starts_page()) && buffer.mapping.is_none() && size != 0 {
-            return Err(Error::UnalignedMap {
-                address: buffer.pin.address(),
-            });
+            return Err(Error::UnalignedMap { address: buffer.pin.address() });
         }
         // SAFETY: contract of this function.
         let mapping = unsafe { buffer.pin.map(size, flag) }?;
@@ -168,8 +155,6 @@ pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<(
             );
         }
         slot.show_mapping(None);
-        buffer
-            .unmap()
-            .inspect_err(|_| slot.show_mapping(Some(mapping_type)))
+        buffer.unmap().inspect_err(|_| slot.show_mapping(Some(mapping_type)))
     })
 }

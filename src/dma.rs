@@ -55,9 +55,7 @@ unsafe fn by_copy_engine(handle: usize, dst: *mut u8, src: *const u8, len: usize
         let may = len <= room && reads.takes(len);
         may.then(|| (ManuallyDrop::new(Arc::clone(reads)), address))
     };
-    let found = caught("gdr_copy_from_mapping", || {
-        Ok(handles::try_with(handle, find))
-    });
+    let found = caught("gdr_copy_from_mapping", || Ok(handles::try_with(handle, find)));
     let Ok(Some(Some((reads, address)))) = found else {
         return false;
     };

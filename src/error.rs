@@ -80,10 +80,7 @@ impl fmt::Display for Error {
             ),
             Error::NotMapped => f.write_str("the buffer is not mapped: call gdr_map first"),
             Error::UnknownMapFlag(flag) => {
-                write!(
-                    f,
-                    "`flags` = {flag} is not a gdr_map_flags_t value (0 to 3)"
-                )
+                write!(f, "`flags` = {flag} is not a gdr_map_flags_t value (0 to 3)")
             }
             Error::UnknownAttribute(attribute) => {
                 write!(f, "`attr` = {attribute} is not a gdr_attr_t value (1 to 3)")

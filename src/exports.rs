@@ -25,11 +25,7 @@ impl<T> Out<T> {
     /// # Safety
     /// `place` is NULL, or valid for writes while the `Out` lives.
     unsafe fn new(place: *mut T, name: &'static str) -> Result<Out<T>> {
-        if place.is_null() {
-            Err(Error::Null(name))
-        } else {
-            Ok(Out(place))
-        }
+        if place.is_null() { Err(Error::Null(name)) } else { Ok(Out(place)) }
     }
 
     fn set(self, value: T) {
@@ -74,16 +70,11 @@ pub unsafe extern "C" fn gdr_pin_buffer(
     guard("gdr_pin_buffer", || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(handle, "handle") }?;
-        let tokens = P2pTokens {
-            p2p_token,
-            va_space,
-        };
+        let tokens = P2pTokens { p2p_token, va_space };
         memory::require()?;
         // SAFETY: C callers account for the memory that they pin.
         let handle = unsafe { calls::pin(g.addr(), addr, size, PinFlags::DEFAULT, tokens) }?;
-        out.set(gdr_mh_t {
-            h: handle as c_ulong,
-        });
+        out.set(gdr_mh_t { h: handle as c_ulong });
         Ok(())
     })
 }
@@ -104,9 +95,7 @@ pub unsafe extern "C" fn gdr_pin_buffer_v2(
         memory::require()?;
         // SAFETY: C callers account for the memory that they pin.
         let handle = unsafe { calls::pin(g.addr(), addr, size, flags, P2pTokens::default()) }?;
-        out.set(gdr_mh_t {
-            h: handle as c_ulong,
-        });
+        out.set(gdr_mh_t { h: handle as c_ulong });
         Ok(())
     })
 }
@@ -114,9 +103,7 @@ pub unsafe extern "C" fn gdr_pin_buffer_v2(
 /// Unmaps if mapped, and unpins.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_unpin_buffer(g: gdr_t, handle: gdr_mh_t) -> c_int {
-    guard("gdr_unpin_buffer", || {
-        calls::unpin(g.addr(), handle.h as usize)
-    })
+    guard("gdr_unpin_buffer", || calls::unpin(g.addr(), handle.h as usize))
 }
 
 /// Returns whether the pinned memory has been freed.
@@ -214,9 +201,7 @@ unsafe fn map(
 /// Unmaps what was mapped; `va` and `size` are compared and logged, no more.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_unmap(g: gdr_t, handle: gdr_mh_t, va: *mut c_void, size: usize) -> c_int {
-    guard("gdr_unmap", || {
-        calls::unmap(g.addr(), handle.h as usize, va.addr(), size)
-    })
+    guard("gdr_unmap", || calls::unmap(g.addr(), handle.h as usize, va.addr(), size))
 }
 
 /// Copies to a mapping.
@@ -294,11 +279,7 @@ fn reject_copy(name: &str, handle: gdr_mh_t, map_d_ptr: *const c_void, size: usi
     guard(name, || match handles::mapping_type(handle) {
         None => Err(handles::why_not_mapped(handle)),
         Some(_) if size == 0 => Ok(()),
-        Some(_) => Err(Error::Null(if map_d_ptr.is_null() {
-            "map_d_ptr"
-        } else {
-            "h_ptr"
-        })),
+        Some(_) => Err(Error::Null(if map_d_ptr.is_null() { "map_d_ptr" } else { "h_ptr" })),
     })
 }
 

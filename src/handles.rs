@@ -187,16 +187,13 @@ fn find<T: Kind>(handle: usize) -> Result<(&'static Slot, &'static Holder)> {
     let holder = slot.map_or(0, Slot::holder);
     // SAFETY: 0, or the address of a holder of the table, which `insert` published.
     let holder = unsafe { ptr::with_exposed_provenance::<Holder>(holder).as_ref() };
-    slot.zip(holder)
-        .ok_or_else(|| why_unknown(T::ARGUMENT, handle))
+    slot.zip(holder).ok_or_else(|| why_unknown(T::ARGUMENT, handle))
 }
 
 /// The object in a holder, if it is of this kind and has this handle.
 fn object_of<T: Kind>(place: &mut Option<(usize, Object)>, handle: usize) -> Result<&mut T> {
     let object = place.as_mut().filter(|(owner, _)| *owner == handle);
-    object
-        .and_then(|(_, object)| T::of(object))
-        .ok_or_else(|| why_unknown(T::ARGUMENT, handle))
+    object.and_then(|(_, object)| T::of(object)).ok_or_else(|| why_unknown(T::ARGUMENT, handle))
 }
 
 /// Works on the object with this handle; other callers with the same handle wait.
@@ -303,16 +300,8 @@ mod tests {
     #[test]
     fn forged_handle_is_refused() {
         Table::enter().expect("memory");
-        for forged in [
-            0,
-            1,
-            8,
-            128,
-            4096,
-            usize::MAX,
-            usize::MAX - 127,
-            &raw const TABLE as usize,
-        ] {
+        for forged in [0, 1, 8, 128, 4096, usize::MAX, usize::MAX - 127, &raw const TABLE as usize]
+        {
             assert!(mapping_type(forged).is_none());
             let found = with::<PinEntry, _>(forged, |_, _| Ok(()));
             assert_eq!(found, Err(Error::UnknownHandle("handle")));

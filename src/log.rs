@@ -91,10 +91,7 @@ impl Line {
 
 impl Default for Line {
     fn default() -> Line {
-        Line {
-            bytes: [0; Line::SIZE],
-            len: 0,
-        }
+        Line { bytes: [0; Line::SIZE], len: 0 }
     }
 }
 

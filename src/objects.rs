@@ -113,11 +113,7 @@ impl Kind for PinEntry {
 
 impl PinEntry {
     pub(crate) fn check_gdr(&self, g: usize) -> Result<()> {
-        if self.gdr == g {
-            Ok(())
-        } else {
-            Err(Error::ForeignPin)
-        }
+        if self.gdr == g { Ok(()) } else { Err(Error::ForeignPin) }
     }
 
     /// Unmaps it; an error leaves it mapped.

@@ -21,8 +21,6 @@ fn path() -> String {
         {
             return "an unknown file".into();
         }
-        CStr::from_ptr(info.assume_init_ref().dli_fname)
-            .to_string_lossy()
-            .into_owned()
+        CStr::from_ptr(info.assume_init_ref().dli_fname).to_string_lossy().into_owned()
     }
 }

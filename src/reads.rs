@@ -28,10 +28,7 @@ impl Reads {
     pub(crate) fn new(from: usize) -> Reads {
         SMALLEST.fetch_min(from, Ordering::Relaxed);
         copy::limit_plain_reads(from);
-        let engines = Engines::new(EngineOptions {
-            direct: false,
-            ..EngineOptions::default()
-        });
+        let engines = Engines::new(EngineOptions { direct: false, ..EngineOptions::default() });
         Reads { engines, from }
     }
 

@@ -14,11 +14,7 @@ pub(crate) fn options() -> Options {
         true => Backend::DmaBuf,
         false => Backend::Auto,
     };
-    Options {
-        backend,
-        device_path: None,
-        force_pcie_compat: is_one("GDRCOPY_FORCE_PCIE_COMPAT"),
-    }
+    Options { backend, device_path: None, force_pcie_compat: is_one("GDRCOPY_FORCE_PCIE_COMPAT") }
 }
 
 /// `GDRCOPY_ALLOW_UNALIGNED_MAP=1`: addresses that do not start a page can be mapped.

@@ -103,10 +103,7 @@ impl Slot {
     }
 
     pub(crate) fn show_file(&self, file: Option<OpenFile>) {
-        let none = OpenFile {
-            number: -1,
-            ..OpenFile::default()
-        };
+        let none = OpenFile { number: -1, ..OpenFile::default() };
         let file = file.unwrap_or(none);
         self.descriptor.store(file.number, Ordering::Relaxed);
         self.file_kind.store(file.kind, Ordering::Relaxed);
@@ -327,10 +324,7 @@ fn slots_within(left: Option<u64>) -> usize {
 
 /// How many more bytes of address space the process may use; `None` if it is not limited (`ulimit -v`).
 fn address_space_left() -> Option<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the output is a local variable.
     let result = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
     if result != 0 || limit.rlim_cur == libc::RLIM_INFINITY {
@@ -365,10 +359,7 @@ mod tests {
     use super::*;
 
     fn take(arena: &mut Arena) -> &'static Slot {
-        arena
-            .take(|_, _| ())
-            .expect("memory")
-            .expect("fewer than half are live")
+        arena.take(|_, _| ()).expect("memory").expect("fewer than half are live")
     }
 
     #[test]
@@ -436,10 +427,7 @@ mod tests {
         let mut arena = Arena::reserve().expect("address space");
         arena.slots = 2 * STEP;
         let kept: Vec<_> = (0..STEP).map(|_| take(&mut arena)).collect();
-        assert!(
-            arena.take(|_, _| ()).expect("memory").is_none(),
-            "half of the slots live"
-        );
+        assert!(arena.take(|_, _| ()).expect("memory").is_none(), "half of the slots live");
         kept[7].clear();
         arena.give_back(ptr::from_ref(kept[7]).addr());
         let mut seen = Vec::new();
@@ -451,9 +439,7 @@ mod tests {
         }
         let live = |address: &usize| {
             let is = |slot: &&Slot| ptr::from_ref(*slot).addr() == *address;
-            kept.iter()
-                .enumerate()
-                .any(|(index, slot)| index != 7 && is(slot))
+            kept.iter().enumerate().any(|(index, slot)| index != 7 && is(slot))
         };
         assert!(!seen.iter().any(live));
         assert!(

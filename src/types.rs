@@ -104,9 +104,7 @@ impl From<Info> for gdr_info_v2_t {
             tm_cycles: info.tm_cycles,
             cycles_per_ms: info.cycles_per_ms,
             bits: bits(info.mapping_type),
-            mapping_type: info
-                .mapping_type
-                .map_or(0, |mapping_type| mapping_type as c_uint),
+            mapping_type: info.mapping_type.map_or(0, |mapping_type| mapping_type as c_uint),
         }
     }
 }

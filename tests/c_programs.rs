@@ -37,45 +37,24 @@ const SPECIAL: &[&str] = &[
     "nv-p2p-dummy-dmabuf",
 ];
 /// Those of both on which every GPU can map dma-bufs.
-const DMABUF: &[&str] = &[
-    "dmabuf",
-    "dmabuf-3gpus",
-    "dmabuf-coherent",
-    "nv-p2p-dummy-dmabuf",
-];
+const DMABUF: &[&str] = &["dmabuf", "dmabuf-3gpus", "dmabuf-coherent", "nv-p2p-dummy-dmabuf"];
 /// What gdrcopy_sanity runs on besides `GENERAL`.
 const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"];
 /// Profiles of a driver over real GPUs.
-const REAL_GPUS: &[&str] = &[
-    "default",
-    "defects",
-    "traditional",
-    "gdrdrv-2.5",
-    "gdrdrv-2.4",
-    "gdrdrv-2.3",
-    "gdrdrv-2.0",
-];
+const REAL_GPUS: &[&str] =
+    &["default", "defects", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.3", "gdrdrv-2.0"];
 
 /// NVIDIA's programs, with few iterations and little memory: the results count here, not the times.
 const ORIGINAL: &[(&str, &[&str])] = &[
     ("gdrcopy_sanity", &[]),
     ("gdrcopy_copybw", &["-w", "100", "-r", "10"]),
-    (
-        "gdrcopy_copylat",
-        &["-s", "1048576", "-w", "10", "-r", "10"],
-    ),
+    ("gdrcopy_copylat", &["-s", "1048576", "-w", "10", "-r", "10"]),
     ("gdrcopy_apiperf", &["-s", "1048576", "-n", "10", "-w", "2"]),
     ("gdrcopy_pplat", &["-t", "100"]),
 ];
 
 /// What the library asks of the kernel and can do without: `c_tests/denied` denies it.
-const DENIED: &[&str] = &[
-    "memfd_create",
-    "madvise",
-    "mprotect",
-    "access",
-    "sched_getaffinity",
-];
+const DENIED: &[&str] = &["memfd_create", "madvise", "mprotect", "access", "sched_getaffinity"];
 
 /// gdremu's exit status where a program ended well, but with buffers still pinned.
 const LEAK: i32 = 66;
@@ -169,31 +148,21 @@ impl Runner {
             Err(_) | Ok("host") => Machine::Emulated,
             Ok("nvidia") => Machine::Nvidia,
             Ok(other) => {
-                return Err(format!(
-                    "GDRCOPY_TEST_PROVIDER is host or nvidia, not {other}"
-                ));
+                return Err(format!("GDRCOPY_TEST_PROVIDER is host or nvidia, not {other}"));
             }
         };
         // TARGET/PROFILE/deps/TEST
         let test = env::current_exe().map_err(|error| error.to_string())?;
-        let target = test
-            .ancestors()
-            .nth(3)
-            .map_or_else(PathBuf::new, Path::to_owned);
+        let target = test.ancestors().nth(3).map_or_else(PathBuf::new, Path::to_owned);
         let out = root.join("build/c_tests");
         let built = bundle.is_none();
         let runner = Runner {
             machine,
-            plain: bundle
-                .as_ref()
-                .map_or(out.join("plain"), |bundle| bundle.join("c_tests")),
+            plain: bundle.as_ref().map_or(out.join("plain"), |bundle| bundle.join("c_tests")),
             sanity: bundle.as_ref().unwrap_or(&out).join("gdrcopy_sanity"),
             watched: bundle.as_ref().unwrap_or(&out).join("watched"),
             denied: bundle.as_ref().unwrap_or(&out).join("denied"),
-            gdremu: bundle
-                .as_ref()
-                .unwrap_or(&target.join("release"))
-                .join("gdremu"),
+            gdremu: bundle.as_ref().unwrap_or(&target.join("release")).join("gdremu"),
             lib: lib.clone().or(bundle).unwrap_or(root.join("build/lib")),
             sanitized: OnceLock::new(),
             root,
@@ -224,13 +193,8 @@ impl Runner {
 
     fn trials(self: &Arc<Runner>) -> Vec<Trial> {
         let mut trials = Vec::new();
-        let mut ways = vec![
-            Way::Linked,
-            Way::Preloaded,
-            Way::Sanitized,
-            Way::Valgrind,
-            Way::Thorough,
-        ];
+        let mut ways =
+            vec![Way::Linked, Way::Preloaded, Way::Sanitized, Way::Valgrind, Way::Thorough];
         let denied = |&call| ["EPERM", "ENOSYS"].map(|error| Way::Denied(call, error));
         ways.extend(DENIED.iter().flat_map(denied));
         for program in self.programs() {
@@ -276,11 +240,7 @@ impl Runner {
                 }
             }
         }
-        assert!(
-            !trials.is_empty(),
-            "no program of NVIDIA's is in {}",
-            directory.display()
-        );
+        assert!(!trials.is_empty(), "no program of NVIDIA's is in {}", directory.display());
         trials
     }
 
@@ -289,9 +249,7 @@ impl Runner {
         let files = fs::read_dir(&self.plain)
             .unwrap_or_else(|error| panic!("{}: {error}", self.plain.display()));
         let names = files.map(|file| file.expect("a readable directory").file_name());
-        names
-            .map(|name| name.into_string().expect("an ASCII name"))
-            .collect()
+        names.map(|name| name.into_string().expect("an ASCII name")).collect()
     }
 
     /// The tests of gdrcopy_sanity, as it lists them: the extended ones too.
@@ -299,11 +257,7 @@ impl Runner {
         let mut list = self.command("default", false, &self.sanity);
         let list = list.args(["-l", "-e"]).output();
         let list = list.expect("gdrcopy_sanity starts");
-        assert!(
-            list.status.success(),
-            "{}",
-            String::from_utf8_lossy(&list.stderr)
-        );
+        assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
         let names = String::from_utf8(list.stdout).expect("ASCII names");
         names.lines().map(str::to_owned).collect()
     }
@@ -313,10 +267,9 @@ impl Runner {
         let all = lists.concat();
         match self.machine {
             Machine::Emulated => all,
-            Machine::Nvidia => all
-                .into_iter()
-                .filter(|profile| REAL_GPUS.contains(profile))
-                .collect(),
+            Machine::Nvidia => {
+                all.into_iter().filter(|profile| REAL_GPUS.contains(profile)).collect()
+            }
             Machine::Real => vec!["real"],
         }
     }
@@ -366,9 +319,7 @@ impl Runner {
             Machine::Emulated => "host",
             Machine::Nvidia => "nvidia",
         };
-        command
-            .arg(&self.gdremu)
-            .args(["--provider", provider, "--profile", profile]);
+        command.arg(&self.gdremu).args(["--provider", provider, "--profile", profile]);
         if leaks {
             command.args(["--leak-exit", &LEAK.to_string()]);
         }
@@ -411,7 +362,7 @@ impl Runner {
                 // A program that lost its sanitizer on the way would pass for the wrong reason.
                 if !contains(&binary, b"__asan_init") {
                     return Err(
-                        format!("{} has no AddressSanitizer in it", binary.display()).into(),
+                        format!("{} has no AddressSanitizer in it", binary.display()).into()
                     );
                 }
                 command.env("UBSAN_OPTIONS", "print_stacktrace=1");
@@ -428,12 +379,7 @@ impl Runner {
                 if Command::new("valgrind").arg("--version").output().is_err() {
                     return Ok(Completion::ignored_with("valgrind is not installed"));
                 }
-                command.args([
-                    "valgrind",
-                    "--quiet",
-                    "--fair-sched=yes",
-                    "--error-exitcode=99",
-                ]);
+                command.args(["valgrind", "--quiet", "--fair-sched=yes", "--error-exitcode=99"]);
                 command.args([
                     "--leak-check=full",
                     "--errors-for-leak-kinds=definite",
@@ -445,20 +391,14 @@ impl Runner {
                 ));
             }
         }
-        self.judge(
-            command.arg(binary),
-            &format!("{}/{profile}/{program}", way.name()),
-        )
+        self.judge(command.arg(binary), &format!("{}/{profile}/{program}", way.name()))
     }
 
     fn run_sanity(&self, test: &str, profile: &str) -> Result<Completion, Failed> {
         // The tests of leakage end processes in the middle of a pin: there pins are left behind on purpose.
         let leaks = !test.starts_with("leakage_");
         let mut command = self.command(profile, leaks, &self.sanity);
-        self.judge(
-            command.args(["-t", test]),
-            &format!("sanity/{profile}/{test}"),
-        )
+        self.judge(command.args(["-t", test]), &format!("sanity/{profile}/{test}"))
     }
 
     fn run_original(

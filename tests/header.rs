@@ -30,14 +30,7 @@ fn compile_together(name: &str, prototypes: &str) -> Result<(), String> {
     let source = scratch(name);
     fs::write(&source, format!("#include \"gdrapi.h\"\n{prototypes}")).expect("a writable folder");
     let output = Command::new("cc")
-        .args([
-            "-std=c99",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-fsyntax-only",
-            "-I",
-        ])
+        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"])
         .args([root().join("include"), source])
         .output()
         .expect("a C compiler called cc");
@@ -51,14 +44,8 @@ fn compile_together(name: &str, prototypes: &str) -> Result<(), String> {
 #[test]
 fn prototypes_agree_with_the_exports() {
     let prototypes = prototypes();
-    let functions = prototypes
-        .lines()
-        .filter(|line| line.contains(" gdr_") && line.contains('('));
-    assert_eq!(
-        functions.count(),
-        16,
-        "all but the old gdr_get_info:\n{prototypes}"
-    );
+    let functions = prototypes.lines().filter(|line| line.contains(" gdr_") && line.contains('('));
+    assert_eq!(functions.count(), 16, "all but the old gdr_get_info:\n{prototypes}");
     compile_together("agree.c", &prototypes).unwrap_or_else(|complaints| panic!("{complaints}"));
 }
 
@@ -79,18 +66,11 @@ fn versions_agree() {
             .lines()
             .find(|line| line.split_whitespace().take(2).eq(["#define", name]))
             .unwrap_or_else(|| panic!("no line `#define {name} …`"));
-        line.split_whitespace()
-            .nth(2)
-            .expect("a value")
-            .parse::<u32>()
-            .expect("a number")
+        line.split_whitespace().nth(2).expect("a value").parse::<u32>().expect("a number")
     };
     let api = gdrcopy_core::types::Version::API;
     assert_eq!(
-        (
-            value("GDR_API_MAJOR_VERSION"),
-            value("GDR_API_MINOR_VERSION")
-        ),
+        (value("GDR_API_MAJOR_VERSION"), value("GDR_API_MINOR_VERSION")),
         (api.major, api.minor)
     );
     let oldest = gdrcopy_core::types::Version::OLDEST_GDRDRV;

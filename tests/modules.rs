@@ -40,21 +40,11 @@ fn main() -> ExitCode {
         let circles = circles(&uses);
         for circle in &circles {
             status = ExitCode::FAILURE;
-            println!(
-                "{directory}: {} modules use each other in a circle:",
-                circle.len()
-            );
+            println!("{directory}: {} modules use each other in a circle:", circle.len());
             for module in circle {
-                for (used, line) in uses[module]
-                    .iter()
-                    .filter(|(used, _)| circle.contains(*used))
-                {
+                for (used, line) in uses[module].iter().filter(|(used, _)| circle.contains(*used)) {
                     let file = sources[*module].file.display();
-                    println!(
-                        "  {file}:{line}: {} uses {}",
-                        display(module),
-                        display(used)
-                    );
+                    println!("  {file}:{line}: {} uses {}", display(module), display(used));
                 }
             }
         }
@@ -66,11 +56,7 @@ fn main() -> ExitCode {
 }
 
 fn display(module: &Module) -> String {
-    ["crate"]
-        .into_iter()
-        .chain(module.iter().map(String::as_str))
-        .collect::<Vec<_>>()
-        .join("::")
+    ["crate"].into_iter().chain(module.iter().map(String::as_str)).collect::<Vec<_>>().join("::")
 }
 
 /// Reads a module's file, and those of the modules that it declares.
@@ -84,10 +70,7 @@ fn read(sources: &mut Crate, module: Module, file: &Path) {
         _ => file.with_extension(""),
     };
     let mut reader = Reader {
-        source: Source {
-            file: file.to_owned(),
-            ..Source::default()
-        },
+        source: Source { file: file.to_owned(), ..Source::default() },
         inline: Vec::new(),
         children: Vec::new(),
     };
@@ -96,10 +79,9 @@ fn read(sources: &mut Crate, module: Module, file: &Path) {
     for (child, path) in reader.children {
         let candidates = match path {
             Some(path) => vec![file.with_file_name(path)],
-            None => vec![
-                directory.join(format!("{child}.rs")),
-                directory.join(&child).join("mod.rs"),
-            ],
+            None => {
+                vec![directory.join(format!("{child}.rs")), directory.join(&child).join("mod.rs")]
+            }
         };
         let found = candidates.iter().find(|file| file.exists());
         let file = found.unwrap_or_else(|| panic!("{}: no file of module {child}", file.display()));
@@ -211,11 +193,7 @@ fn is_test(attributes: &[Attribute]) -> bool {
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     attributes.iter().find_map(|attribute| {
         let pair = attribute.meta.require_name_value().ok()?;
-        let syn::Expr::Lit(syn::ExprLit {
-            lit: syn::Lit::Str(text),
-            ..
-        }) = &pair.value
-        else {
+        let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &pair.value else {
             return None;
         };
         pair.path.is_ident("path").then(|| text.value())
@@ -268,17 +246,10 @@ impl Visit<'_> for Reader {
     fn visit_visibility(&mut self, _: &Visibility) {} // `pub(super)` uses nothing.
 
     fn visit_path(&mut self, path: &syn::Path) {
-        if let Some(first) = path
-            .segments
-            .first()
-            .filter(|_| path.leading_colon.is_none())
-        {
+        if let Some(first) = path.segments.first().filter(|_| path.leading_colon.is_none()) {
             let line = first.ident.span().start().line;
             self.names(
-                path.segments
-                    .iter()
-                    .map(|segment| segment.ident.to_string())
-                    .collect(),
+                path.segments.iter().map(|segment| segment.ident.to_string()).collect(),
                 line,
             );
         }
@@ -363,19 +334,11 @@ fn circles<'a>(
         let mut seen = BTreeSet::new();
         let mut next = vec![from];
         while let Some(module) = next.pop() {
-            next.extend(
-                uses[module]
-                    .keys()
-                    .copied()
-                    .filter(|&used| seen.insert(used)),
-            );
+            next.extend(uses[module].keys().copied().filter(|&used| seen.insert(used)));
         }
         seen
     };
-    let reached: BTreeMap<_, _> = uses
-        .keys()
-        .map(|&module| (module, reached(module)))
-        .collect();
+    let reached: BTreeMap<_, _> = uses.keys().map(|&module| (module, reached(module))).collect();
     let mut circles: Vec<BTreeSet<&Module>> = Vec::new();
     for (&module, from_here) in &reached {
         if from_here.contains(module) && !circles.iter().any(|circle| circle.contains(module)) {

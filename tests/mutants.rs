@@ -26,9 +26,7 @@ fn mutants() -> Vec<Mutant> {
     let mutant = |(name, mutant): (String, Value)| {
         let text = |key: &str| {
             let value = mutant.get(key).and_then(Value::as_str);
-            value
-                .unwrap_or_else(|| panic!("{name}: no {key}"))
-                .to_owned()
+            value.unwrap_or_else(|| panic!("{name}: no {key}")).to_owned()
         };
         let caught_by = mutant.get("caught_by").and_then(Value::as_array);
         let caught_by = caught_by.into_iter().flatten().filter_map(Value::as_str);
@@ -61,9 +59,7 @@ fn chosen() -> Vec<Mutant> {
         return all;
     };
     if let Ok(count) = wanted.parse::<usize>() {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .expect("after 1970");
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
         let day = (since.as_secs() / 86400) as usize;
         let first = day * count % all.len();
         all.rotate_left(first);
@@ -72,11 +68,7 @@ fn chosen() -> Vec<Mutant> {
     }
     let names: BTreeSet<_> = wanted.split(',').collect();
     all.retain(|mutant| names.contains(mutant.name.as_str()));
-    assert_eq!(
-        all.len(),
-        names.len(),
-        "unknown names in GDRCOPY_MUTANTS={wanted}"
-    );
+    assert_eq!(all.len(), names.len(), "unknown names in GDRCOPY_MUTANTS={wanted}");
     all
 }
 
@@ -96,10 +88,7 @@ fn every_mutant_is_caught() {
             let output = run(test, &work);
             let text = String::from_utf8_lossy(&output.stdout);
             let caught = !output.status.success() && text.contains("FAILED");
-            assert!(
-                caught || output.status.success(),
-                "{test} did not run: {output:?}"
-            );
+            assert!(caught || output.status.success(), "{test} did not run: {output:?}");
             println!(
                 "{:<26} {} {test}",
                 mutant.name,
@@ -115,9 +104,7 @@ fn every_mutant_is_caught() {
 }
 
 fn succeed(command: &mut Command) -> Output {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {errors}");
     output
@@ -126,13 +113,7 @@ fn succeed(command: &mut Command) -> Output {
 /// Makes the tree a copy of this one. Files that are the same already keep their times, so that cargo does not build them again.
 fn update_tree(tree: &Path) {
     let mut git = Command::new("git");
-    git.args([
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]);
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let names = succeed(git.current_dir(root())).stdout;
     let names = String::from_utf8(names).expect("names in UTF-8");
     let wanted = names.split_terminator('\0').map(|name| tree.join(name));
@@ -177,42 +158,21 @@ fn build_library(work: &Path) {
     succeed(cargo(work).args(["build", "--package", "libgdrapi"]));
     let lib = work.join("lib");
     fs::create_dir_all(&lib).expect("writable");
-    fs::copy(
-        work.join("target/debug/libgdrapi.so"),
-        lib.join("libgdrapi.so.2"),
-    )
-    .expect("built");
+    fs::copy(work.join("target/debug/libgdrapi.so"), lib.join("libgdrapi.so.2")).expect("built");
     let _ = std::os::unix::fs::symlink("libgdrapi.so.2", lib.join("libgdrapi.so"));
 }
 
 /// Runs a test as `mutants.toml` names it. A loop that does not end is ended by `watched`.
 fn run(test: &str, work: &Path) -> Output {
-    let (package, name) = test
-        .split_once(' ')
-        .expect("a package or target, and a name");
+    let (package, name) = test.split_once(' ').expect("a package or target, and a name");
     let mut cargo = cargo(work);
     cargo.env("RUST_BACKTRACE", "0");
     if ["c_programs", "emulated"].contains(&package) {
-        let target: PathBuf = env::current_exe()
-            .expect("a path")
-            .ancestors()
-            .nth(3)
-            .expect("cargo's layout")
-            .into();
+        let target: PathBuf =
+            env::current_exe().expect("a path").ancestors().nth(3).expect("cargo's layout").into();
         cargo.current_dir(root()).env("CARGO_TARGET_DIR", target);
-        cargo
-            .env("GDRAPI_LIB", work.join("lib"))
-            .env("MODEL_CALLS", "8000");
-        cargo.args([
-            "test",
-            "--package",
-            "libgdrapi",
-            "--test",
-            package,
-            "--",
-            "--exact",
-            name,
-        ]);
+        cargo.env("GDRAPI_LIB", work.join("lib")).env("MODEL_CALLS", "8000");
+        cargo.args(["test", "--package", "libgdrapi", "--test", package, "--", "--exact", name]);
     } else if package == "loom" {
         cargo.env("RUSTFLAGS", "--cfg gdrapi_loom");
         cargo.env("CARGO_TARGET_DIR", work.join("target/loom"));

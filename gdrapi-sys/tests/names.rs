@@ -36,29 +36,17 @@ fn pins_maps_and_copies() {
         let g: gdr_t = gdr_open();
         assert!(!g.is_null());
         gdr_runtime_get_version(&mut major, &mut minor);
-        assert_eq!(
-            (major as u32, minor as u32),
-            (GDR_API_MAJOR_VERSION, GDR_API_MINOR_VERSION)
-        );
+        assert_eq!((major as u32, minor as u32), (GDR_API_MAJOR_VERSION, GDR_API_MINOR_VERSION));
         let attribute = gdr_attr_GDR_ATTR_USE_PERSISTENT_MAPPING;
         assert_eq!(gdr_get_attribute(g, attribute, &mut persistent), 0);
         assert_eq!(persistent, 1);
-        assert_eq!(
-            gdr_pin_buffer_v2(g, address, size, GDR_PIN_FLAG_DEFAULT, &mut handle),
-            0
-        );
+        assert_eq!(gdr_pin_buffer_v2(g, address, size, GDR_PIN_FLAG_DEFAULT, &mut handle), 0);
         assert_eq!(gdr_map(g, handle, &mut va, size), 0);
         assert_eq!(gdr_get_info_v2(g, handle, &mut info), 0);
         assert_eq!((info.va, info.mapped(), info.wc_mapping()), (address, 1, 1));
         assert_eq!(info.mapping_type, gdr_mapping_type_GDR_MAPPING_TYPE_WC);
-        assert_eq!(
-            gdr_copy_to_mapping(handle, va, b"hello".as_ptr().cast(), 5),
-            0
-        );
-        assert_eq!(
-            gdr_copy_from_mapping(handle, back.as_mut_ptr().cast(), va, 5),
-            0
-        );
+        assert_eq!(gdr_copy_to_mapping(handle, va, b"hello".as_ptr().cast(), 5), 0);
+        assert_eq!(gdr_copy_from_mapping(handle, back.as_mut_ptr().cast(), va, 5), 0);
         assert_eq!(&back, b"hello");
         assert_eq!(gdr_unmap(g, handle, va, size), 0);
         assert_eq!(gdr_unpin_buffer(g, gdr_mh_s { h: handle.h }), 0);

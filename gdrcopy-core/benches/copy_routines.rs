@@ -38,10 +38,7 @@ fn main() {
 
 fn measure_all(criterion: &mut Criterion) {
     for (direction, copy) in [
-        (
-            "write",
-            routines::write_wc as unsafe fn(&Routine, *mut u8, *const u8, usize),
-        ),
+        ("write", routines::write_wc as unsafe fn(&Routine, *mut u8, *const u8, usize)),
         ("read", routines::read_wc),
     ] {
         let mut group = criterion.benchmark_group(direction);

@@ -58,10 +58,7 @@ impl Engines {
     /// Sets nothing up yet.
     pub fn new(options: EngineOptions) -> Engines {
         let chunk = options.chunk.clamp(1, MAX_CHUNK);
-        Engines {
-            options: EngineOptions { chunk, ..options },
-            unused: Mutex::default(),
-        }
+        Engines { options: EngineOptions { chunk, ..options }, unused: Mutex::default() }
     }
 
     /// Copies `len` bytes of GPU memory at this device address to `dst`. The caller's earlier writes through a mapping

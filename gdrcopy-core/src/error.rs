@@ -573,10 +573,7 @@ mod tests {
 
     #[test]
     fn enotsupp_becomes_eopnotsupp() {
-        assert_eq!(
-            Error::driver(Call::PinBufferV2, 524).errno(),
-            libc::EOPNOTSUPP
-        );
+        assert_eq!(Error::driver(Call::PinBufferV2, 524).errno(), libc::EOPNOTSUPP);
     }
 
     #[test]

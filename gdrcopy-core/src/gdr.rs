@@ -36,9 +36,7 @@ impl RawGdr {
     /// Of a backend that is open.
     pub fn of_backend(backend: Box<dyn Backend>) -> RawGdr {
         let owner = Owner::current();
-        RawGdr {
-            shared: Arc::new(Shared { backend, owner }),
-        }
+        RawGdr { shared: Arc::new(Shared { backend, owner }) }
     }
 
     /// The driver's version.

@@ -15,10 +15,7 @@
 //! routines              the instructions of a copy, per architecture; hot is what each copy reads
 //! options, error, types, sync, cancel
 //! ```
-#![allow(
-    missing_docs,
-    reason = "public for the two crates of this workspace only"
-)]
+#![allow(missing_docs, reason = "public for the two crates of this workspace only")]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("gdrcopy works on 64-bit Linux only: there is no gdrdrv for others");

@@ -27,13 +27,7 @@ impl RawMapping {
         mapping_type: MappingType,
         of_pin: MappingGuard,
     ) -> RawMapping {
-        RawMapping {
-            region,
-            live: Live::new(mapping_type),
-            of_pin,
-            head,
-            len,
-        }
+        RawMapping { region, live: Live::new(mapping_type), of_pin, head, len }
     }
 
     /// Device address of byte 0: that of its pin.

@@ -67,12 +67,8 @@ impl RawPin {
             return Err(Error::RangeOverflow);
         }
         let head = address % backend.page_size();
-        let request = PinRequest {
-            address: address - head,
-            size: len as u64 + head,
-            flags,
-            tokens,
-        };
+        let request =
+            PinRequest { address: address - head, size: len as u64 + head, flags, tokens };
         Ok(RawPin {
             pinned: PinState::new(backend.pin(&request)?, address),
             len,

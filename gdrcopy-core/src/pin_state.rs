@@ -25,11 +25,7 @@ const BEING_MAPPED: u32 = u32::MAX;
 impl PinState {
     /// `device_address` is the one that the caller pinned, before rounding to pages.
     pub(crate) fn new(range: Box<dyn BackendPin>, device_address: u64) -> Arc<PinState> {
-        Arc::new(PinState {
-            range,
-            device_address,
-            mapped: AtomicU32::new(NOT_MAPPED),
-        })
+        Arc::new(PinState { range, device_address, mapped: AtomicU32::new(NOT_MAPPED) })
     }
 
     pub(crate) fn device_address(&self) -> u64 {

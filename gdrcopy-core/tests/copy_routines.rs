@@ -95,11 +95,7 @@ fn write_untorn(subject: Subject, len: usize) {
         });
         while !done.load(Ordering::Relaxed) {
             let word = device.load(Ordering::Relaxed);
-            assert!(
-                is_whole(word, len),
-                "{}: a torn write of {len} bytes",
-                subject.name()
-            );
+            assert!(is_whole(word, len), "{}: a torn write of {len} bytes", subject.name());
         }
     });
 }

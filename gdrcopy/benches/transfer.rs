@@ -72,10 +72,7 @@ fn bench(len: usize, options: TransferOptions) -> Result<(), Box<dyn Error>> {
     let transfer = options.read_crossover(1).write_crossover(1).build();
     let sent: Vec<u8> = (0..len).map(|i| (i * 7 + i / 256) as u8).collect();
     let (page_locked, mut pageable) = (HostMemory::alloc(len)?, vec![0_u8; len]);
-    let hosts = [
-        (pageable.as_mut_ptr(), "pageable"),
-        (page_locked.as_mut_ptr(), "page-locked"),
-    ];
+    let hosts = [(pageable.as_mut_ptr(), "pageable"), (page_locked.as_mut_ptr(), "page-locked")];
     // SAFETY: the host memory lives until the end, and one copy at a time uses it.
     let bytes = |host: *mut u8| unsafe { std::slice::from_raw_parts_mut(host, len) };
 
@@ -87,14 +84,8 @@ fn bench(len: usize, options: TransferOptions) -> Result<(), Box<dyn Error>> {
         driver.write(address, &sent);
         bytes(host).fill(0);
         let reads: [Copy<'_>; 3] = [
-            (
-                "mapping",
-                Box::new(|| gpu.read(0, bytes(host)).expect("inside")),
-            ),
-            (
-                "Transfer",
-                Box::new(|| assert_eq!(transfer.read(gpu, bytes(host)), Ok(route))),
-            ),
+            ("mapping", Box::new(|| gpu.read(0, bytes(host)).expect("inside"))),
+            ("Transfer", Box::new(|| assert_eq!(transfer.read(gpu, bytes(host)), Ok(route)))),
             (
                 "cuMemcpyDtoH",
                 // SAFETY: both ranges have `len` bytes.
@@ -116,10 +107,7 @@ fn bench(len: usize, options: TransferOptions) -> Result<(), Box<dyn Error>> {
                     gpu.flush().expect("mapped");
                 }),
             ),
-            (
-                "Transfer",
-                Box::new(|| assert_eq!(transfer.write(gpu, bytes(host)), Ok(route))),
-            ),
+            ("Transfer", Box::new(|| assert_eq!(transfer.write(gpu, bytes(host)), Ok(route)))),
             (
                 "cuMemcpyHtoD",
                 // SAFETY: both ranges have `len` bytes.

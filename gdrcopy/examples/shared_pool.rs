@@ -32,9 +32,7 @@ fn main() -> Result<(), Error> {
             move || (0..ROUNDS).try_for_each(|round| exchange(pool, thread * ROUNDS + round))
         };
         let threads: Vec<_> = (0..THREADS).map(|thread| s.spawn(work(thread))).collect();
-        let results = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("no panic"));
+        let results = threads.into_iter().map(|thread| thread.join().expect("no panic"));
         results.collect::<Result<Vec<()>, Error>>()
     })?;
     println!("{:?}", pool.report()?);

@@ -29,19 +29,11 @@ fn main() -> Result<(), Error> {
 
     let kernel = cuda.kernel(include_str!("echo.ptx"), "echo");
     let first = 0;
-    let parameters = [
-        memory,
-        memory + BACK as u64,
-        SLOTS.into(),
-        first,
-        count as u64,
-    ];
+    let parameters = [memory, memory + BACK as u64, SLOTS.into(), first, count as u64];
     // SAFETY: the kernel's parameters; both rings are inside the memory.
     unsafe { cuda.launch(&kernel, 1, &parameters) };
 
-    let messages: Vec<Message> = (0..count as u32)
-        .map(|i| [i, !i, i.rotate_left(8), 0])
-        .collect();
+    let messages: Vec<Message> = (0..count as u32).map(|i| [i, !i, i.rotate_left(8), 0]).collect();
     let mut received = vec![Message::default(); count];
     let (mut sent, mut back) = (0, 0);
     while back < count {
@@ -49,10 +41,7 @@ fn main() -> Result<(), Error> {
         back += from_gpu.try_receive(&mut received[back..])?;
     }
     assert!(received == messages);
-    println!(
-        "{count} messages of {} bytes came back in order",
-        size_of::<Message>()
-    );
+    println!("{count} messages of {} bytes came back in order", size_of::<Message>());
     cuda.synchronize();
     Ok(())
 }

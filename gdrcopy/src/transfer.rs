@@ -125,11 +125,7 @@ impl TransferOptions {
 
     /// The transfer. Allocates nothing yet.
     pub fn build(self) -> Transfer {
-        Transfer {
-            options: self,
-            engines: Engines::new(self.engines),
-            owner: Owner::current(),
-        }
+        Transfer { options: self, engines: Engines::new(self.engines), owner: Owner::current() }
     }
 }
 

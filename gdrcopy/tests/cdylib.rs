@@ -28,9 +28,7 @@ pub extern "C" fn dependent_open() -> i32 {
 "#;
 
 fn output(command: &mut Command) -> String {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {errors}");
     String::from_utf8(output.stdout).expect("text")
@@ -48,33 +46,16 @@ fn cdylib_of_a_dependent_has_no_c_api() {
 
     let target = package.join("target");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args([
-        "build",
-        "--offline",
-        "--message-format",
-        "json",
-        "--target-dir",
-    ]);
+    cargo.args(["build", "--offline", "--message-format", "json", "--target-dir"]);
     let messages = output(cargo.arg(&target).current_dir(&package));
     let archives = messages.matches(".a\"").count();
-    assert_eq!(
-        archives, 0,
-        "static libraries were built on the way: {messages}"
-    );
+    assert_eq!(archives, 0, "static libraries were built on the way: {messages}");
 
     let library = target.join("debug/libdependent.so");
-    let symbols = output(
-        Command::new("nm")
-            .args(["--dynamic", "--defined-only"])
-            .arg(&library),
-    );
+    let symbols = output(Command::new("nm").args(["--dynamic", "--defined-only"]).arg(&library));
     assert!(symbols.contains(" dependent_open"), "{symbols}");
     assert!(!symbols.contains(" gdr_"), "{symbols}");
-    let dynamic = output(
-        Command::new("readelf")
-            .args(["--dynamic", "--wide"])
-            .arg(&library),
-    );
+    let dynamic = output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(&library));
     assert!(dynamic.contains("(NEEDED)"), "{dynamic}");
     assert!(!dynamic.contains("libgdrapi"), "{dynamic}");
 }

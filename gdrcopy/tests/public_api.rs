@@ -64,10 +64,7 @@ fn add_exports(json: &Value, module: &Value, path: &str, exports: &mut Vec<Expor
         let export = &item["inner"]["use"];
         let text = |field: &str| export[field].as_str().unwrap_or_default();
         if let Some(item) = export["id"].as_u64() {
-            let (from, to) = (
-                text("source").to_owned(),
-                format!("{path}::{}", text("name")),
-            );
+            let (from, to) = (text("source").to_owned(), format!("{path}::{}", text("name")));
             exports.push(Export { item, from, to });
         }
     }
@@ -78,10 +75,7 @@ fn names(json: &Value) -> Vec<(String, String)> {
     let mut exports = Vec::new();
     add_exports(json, &json["root"], "gdrcopy", &mut exports);
     let mut names = Vec::new();
-    for export in exports
-        .iter()
-        .filter(|export| export.from.starts_with("gdrcopy_core::"))
-    {
+    for export in exports.iter().filter(|export| export.from.starts_with("gdrcopy_core::")) {
         let same = exports.iter().filter(|other| other.item == export.item);
         let shortest = same.map(|other| &other.to).min_by_key(|path| path.len());
         let shortest = shortest.expect("this one at least");
@@ -134,12 +128,7 @@ fn listing() -> Option<Vec<String>> {
     let mut seen = BTreeSet::new();
     // Each path by which an item can be named has its methods below it.
     let is_new = |line: &String| seen.insert(line.clone());
-    Some(
-        lines
-            .map(|line| renamed(line, &names))
-            .filter(is_new)
-            .collect(),
-    )
+    Some(lines.map(|line| renamed(line, &names)).filter(is_new).collect())
 }
 
 #[test]
@@ -153,14 +142,9 @@ fn public_interface_is_the_listed_one() {
     }
     let listed = fs::read_to_string(LISTING).expect("the listing");
     let listed: Vec<_> = listed.lines().map(str::to_owned).collect();
-    let added = found
-        .iter()
-        .filter(|line| !listed.contains(line))
-        .map(|line| format!("+ {line}"));
-    let removed = listed
-        .iter()
-        .filter(|line| !found.contains(line))
-        .map(|line| format!("- {line}"));
+    let added = found.iter().filter(|line| !listed.contains(line)).map(|line| format!("+ {line}"));
+    let removed =
+        listed.iter().filter(|line| !found.contains(line)).map(|line| format!("- {line}"));
     let changes: Vec<_> = added.chain(removed).collect();
     assert!(
         changes.is_empty(),

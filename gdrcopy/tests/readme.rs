@@ -15,9 +15,8 @@ fn readme_shows_the_example_quick_start() {
 #[test]
 fn readme_links_to_items_that_there_are() {
     let listing = include_str!("../public-api.txt");
-    let links = README
-        .lines()
-        .filter_map(|line| line.split_once("]: https://docs.rs/gdrcopy/latest/"));
+    let links =
+        README.lines().filter_map(|line| line.split_once("]: https://docs.rs/gdrcopy/latest/"));
     let mut count = 0;
     for (name, page) in links {
         let (module, file) = page.rsplit_once('/').expect("a page of a module");
@@ -29,10 +28,7 @@ fn readme_links_to_items_that_there_are() {
             let at = line.find(&start).map(|at| &line[at + start.len()..]);
             at.is_some_and(|after| !after.starts_with(|c: char| c == '_' || c.is_alphanumeric()))
         };
-        assert!(
-            listing.lines().any(is_this),
-            "public-api.txt has no `{start}`"
-        );
+        assert!(listing.lines().any(is_this), "public-api.txt has no `{start}`");
         count += 1;
     }
     assert_ne!(count, 0);

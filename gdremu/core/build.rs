@@ -15,11 +15,7 @@ fn main() {
         let versions = out.join(format!("{name}.map"));
         fs::write(&versions, format!("{name} {{ }};\n")).expect("OUT_DIR can be written");
         let script = format!("-Wl,--version-script={}", versions.display());
-        link(
-            &out,
-            name,
-            &[&script, "-Wl,--no-as-needed", "-l:libcuda.so.1"],
-        );
+        link(&out, name, &[&script, "-Wl,--no-as-needed", "-l:libcuda.so.1"]);
     }
 }
 

@@ -30,10 +30,7 @@ fn assert_keeps_the_contract(options: &[&str], implementation: &str, passed: usi
     command.env("GDRDRV_IMPLEMENTATION", implementation);
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let failed: Vec<_> = text
-        .lines()
-        .filter(|line| !line.starts_with("ok"))
-        .collect();
+    let failed: Vec<_> = text.lines().filter(|line| !line.starts_with("ok")).collect();
     assert!(output.status.success(), "{options:?}: {failed:#?}");
     let skipped = |line: &&str| line.contains("# SKIP");
     let ok = text.lines().filter(|line| line.starts_with("ok"));

@@ -44,10 +44,7 @@ tests! {
 
 #[test]
 fn unknown_entry_points_are_printed_on_request_only() {
-    for (run, printed) in [
-        ("-- cuda_init", false),
-        ("--log-missing -- cuda_init", true),
-    ] {
+    for (run, printed) in [("-- cuda_init", false), ("--log-missing -- cuda_init", true)] {
         let output = PLAIN.command(run).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(stderr.contains("cuMakeCoffee"), printed, "{output:?}");
@@ -81,11 +78,7 @@ fn pci_device_is_in_sysfs() {
 fn missing_functions_fail_and_say_so_once() {
     let output = PLAIN.command("-- missing").output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let names = [
-        "cuMulticastCreate",
-        "cudaMemcpy2D",
-        "nvmlDeviceGetTemperature",
-    ];
+    let names = ["cuMulticastCreate", "cudaMemcpy2D", "nvmlDeviceGetTemperature"];
     let lines = names.map(|name| format!("gdremu: {name} is not supported\n"));
     assert_eq!(String::from_utf8_lossy(&output.stderr), lines.concat());
 }

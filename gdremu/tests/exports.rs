@@ -52,10 +52,8 @@ fn assert_hookable(package: &str, expected: &[&str]) {
     let library = built(package);
     let functions = disassembled(&library);
     let symbols = ask("nm", &["-D", "--defined-only"], &library);
-    let exported: Vec<&str> = symbols
-        .lines()
-        .filter_map(|line| line.split_once(" T ").map(|(_, name)| name))
-        .collect();
+    let exported: Vec<&str> =
+        symbols.lines().filter_map(|line| line.split_once(" T ").map(|(_, name)| name)).collect();
     for name in expected {
         assert!(exported.contains(name), "{name} is not exported");
     }
@@ -66,17 +64,11 @@ fn assert_hookable(package: &str, expected: &[&str]) {
             if movable >= PATCH {
                 break;
             }
-            assert!(
-                is_movable(instruction),
-                "{name} of {package}: {instruction:02x?}"
-            );
+            assert!(is_movable(instruction), "{name} of {package}: {instruction:02x?}");
             movable += instruction.len();
         }
         let own = format!(" {name} + ");
-        assert!(
-            !relocations.contains(&own),
-            "{package} reaches {name} by a relocation"
-        );
+        assert!(!relocations.contains(&own), "{package} reaches {name} by a relocation");
     }
 }
 
@@ -84,13 +76,7 @@ fn assert_hookable(package: &str, expected: &[&str]) {
 fn functions_of_emulated_gpus_can_be_hooked() {
     assert_hookable(
         "gdremu-cuda",
-        &[
-            "cuMemFree_v2",
-            "cuMemFreeHost",
-            "cuModuleGetGlobal_v2",
-            "munmap",
-            "open",
-        ],
+        &["cuMemFree_v2", "cuMemFreeHost", "cuModuleGetGlobal_v2", "munmap", "open"],
     );
 }
 

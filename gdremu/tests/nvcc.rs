@@ -21,20 +21,12 @@ fn run(source: &str, name: &str, options: &[&str]) -> Option<Output> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/nvcc");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nvcc-{source}-{name}"));
     let mut compile = Command::new(&nvcc);
-    compile
-        .args(["-std=c++17", "-cudart", "shared"])
-        .args(options);
-    compile
-        .arg(tests.join(format!("{source}.cu")))
-        .arg("-o")
-        .arg(&program);
+    compile.args(["-std=c++17", "-cudart", "shared"]).args(options);
+    compile.arg(tests.join(format!("{source}.cu"))).arg("-o").arg(&program);
     assert!(compile.status().unwrap().success(), "{compile:?}");
     let libraries = nvcc.parent().unwrap().join("../lib");
     let mut gdremu = Command::new(GDREMU);
-    gdremu
-        .arg("--")
-        .arg(program)
-        .env("LD_LIBRARY_PATH", libraries);
+    gdremu.arg("--").arg(program).env("LD_LIBRARY_PATH", libraries);
     Some(gdremu.output().unwrap())
 }
 
@@ -48,13 +40,7 @@ fn assert_passes(source: &str, name: &str, options: &[&str]) {
 #[test]
 fn flags_in_host_and_gpu_memory_are_answered() {
     assert_passes("ping_pong", "default", &[]);
-    let options = [
-        "-gencode",
-        COMPUTE_80,
-        "--compress-mode=speed",
-        "-Xlinker",
-        "-z,now",
-    ];
+    let options = ["-gencode", COMPUTE_80, "--compress-mode=speed", "-Xlinker", "-z,now"];
     assert_passes("ping_pong", "lz4", &options);
 }
 
@@ -69,11 +55,7 @@ fn host_programs_run() {
 /// The functions that a library exports.
 fn functions(library: &Path) -> BTreeSet<String> {
     let mut nm = Command::new("nm");
-    let output = nm
-        .args(["-D", "--defined-only"])
-        .arg(library)
-        .output()
-        .unwrap();
+    let output = nm.args(["-D", "--defined-only"]).arg(library).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let symbol = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
@@ -91,10 +73,7 @@ fn every_function_of_the_runtime_is_there() {
     let nvidias = functions(&nvcc.parent().unwrap().join("../lib/libcudart.so"));
     assert!(nvidias.contains("cudaMemcpy2D"), "{nvidias:?}");
     let ours = functions(&built("gdremu-cuda"));
-    assert_eq!(
-        nvidias.difference(&ours).collect::<Vec<_>>(),
-        Vec::<&String>::new()
-    );
+    assert_eq!(nvidias.difference(&ours).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
 #[test]
@@ -121,41 +100,26 @@ fn assert_refuses(output: &Output, kernels: &[(&str, &str)]) {
 
 #[test]
 fn kernels_that_cannot_run_are_refused_and_others_run() {
-    let add = (
-        "add(float const*, float const*, float*)",
-        "add.f32 is not supported",
-    );
+    let add = ("add(float const*, float const*, float*)", "add.f32 is not supported");
     let hello = ("hello(int)", "call of vprintf is not supported");
-    for (name, options) in [
-        ("default", &[][..]),
-        ("debug", &["-G", "-gencode", COMPUTE_80]),
-    ] {
+    for (name, options) in [("default", &[][..]), ("debug", &["-G", "-gencode", COMPUTE_80])] {
         let Some(output) = run("refused", name, options) else {
             return;
         };
-        assert_eq!(
-            String::from_utf8_lossy(&output.stdout),
-            "ok\n",
-            "{output:?}"
-        );
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{output:?}");
         assert_refuses(&output, &[add, hello]);
     }
 }
 
 #[test]
 fn programs_without_ptx_for_the_gpu_are_refused() {
-    for (name, target) in [
-        ("sass", "arch=compute_80,code=sm_80"),
-        ("newer", "arch=compute_100,code=compute_100"),
-    ] {
+    for (name, target) in
+        [("sass", "arch=compute_80,code=sm_80"), ("newer", "arch=compute_100,code=compute_100")]
+    {
         let Some(output) = run("refused", name, &["-gencode", target]) else {
             return;
         };
-        assert_ne!(
-            String::from_utf8_lossy(&output.stdout),
-            "ok\n",
-            "{output:?}"
-        );
+        assert_ne!(String::from_utf8_lossy(&output.stdout), "ok\n", "{output:?}");
         let reason = "compile with -gencode arch=compute_XX,code=compute_XX";
         let copy = ("copy(float const*, float*)", reason);
         assert_refuses(&output, &[("hello(int)", reason), copy]);

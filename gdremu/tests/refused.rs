@@ -15,19 +15,14 @@ fn program() -> &'static Path {
 
 fn run(options: &[&str], arguments: &[&str]) -> Output {
     let mut gdremu = Command::new(GDREMU);
-    gdremu
-        .args(options)
-        .arg("--")
-        .arg(program())
-        .args(arguments);
+    gdremu.args(options).arg("--").arg(program()).args(arguments);
     gdremu.output().unwrap()
 }
 
 fn printed(output: &Output) -> (usize, usize) {
     let text = String::from_utf8_lossy(&output.stderr);
     (
-        text.matches("gdremu: GPU kernel nothing is not run: ")
-            .count(),
+        text.matches("gdremu: GPU kernel nothing is not run: ").count(),
         text.matches("(--unsupported)").count(),
     )
 }
@@ -43,11 +38,9 @@ fn refused_kernel_is_printed_once_and_fails_the_run() {
 
 #[test]
 fn unsupported_option_chooses_the_consequence() {
-    for (option, status, lines) in [
-        ("exit:3", 3, (1, 1)),
-        ("warn", 0, (1, 0)),
-        ("ignore", 0, (0, 0)),
-    ] {
+    for (option, status, lines) in
+        [("exit:3", 3, (1, 1)), ("warn", 0, (1, 0)), ("ignore", 0, (0, 0))]
+    {
         let output = run(&["--unsupported", option], &["0"]);
         assert_eq!(output.status.code(), Some(status), "{option}: {output:?}");
         assert_eq!(printed(&output), lines, "{option}: {output:?}");

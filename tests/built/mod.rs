@@ -33,10 +33,7 @@ fn build(what: &[&str]) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet"]).args(what);
     cargo.arg("--target-dir").arg(directory.join(".."));
-    cargo.args([
-        "--profile",
-        profile.filter(|&name| name != "debug").unwrap_or("dev"),
-    ]);
+    cargo.args(["--profile", profile.filter(|&name| name != "debug").unwrap_or("dev")]);
     cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")));
     assert!(cargo.status().expect("cargo starts").success(), "{cargo:?}");
     directory.to_owned()

@@ -12,9 +12,7 @@ fn model_on(profile: &str) {
     let gdremu = built::built("gdremu");
     let list = Command::new(&gdremu).arg("--list-profiles").output();
     let list = String::from_utf8(list.expect("gdremu starts").stdout).expect("text");
-    let mut lines = list
-        .lines()
-        .map(|line| line.split_once(' ').unwrap_or((line, "")));
+    let mut lines = list.lines().map(|line| line.split_once(' ').unwrap_or((line, "")));
     let line = lines.find(|(name, _)| *name == profile);
     let (_, options) = line.unwrap_or_else(|| panic!("no profile {profile}"));
     let tests = std::env::current_exe().expect("a path");

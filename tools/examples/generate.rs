@@ -11,9 +11,7 @@ use clap_complete::{Shell, generate_to};
 use gdrcopy_tools::cli::{Cli, LINK_PREFIX};
 
 fn main() -> Result<()> {
-    let directory = std::env::args_os()
-        .nth(1)
-        .context("usage: generate DIRECTORY")?;
+    let directory = std::env::args_os().nth(1).context("usage: generate DIRECTORY")?;
     let directory = Path::new(&directory);
     let mut program = Cli::command();
     program.build();

@@ -67,9 +67,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// The command line with the tool that the program's own name contains.
 fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    let name = arguments
-        .first()
-        .and_then(|path| Path::new(path).file_name());
+    let name = arguments.first().and_then(|path| Path::new(path).file_name());
     let tool = name.and_then(|name| name.to_str()?.strip_prefix(LINK_PREFIX));
     if let Some(tool) = tool.map(OsString::from) {
         arguments[0] = "gdrcopy".into();

@@ -10,86 +10,44 @@ fn text_lists_calls_and_sizes() {
     let library = library();
     let output = run(&mut gdrcopy(
         &[],
-        &[
-            "apiperf",
-            "-s",
-            "256K",
-            "-n",
-            "20",
-            "-w",
-            "2",
-            "--lib",
-            library.to_str().unwrap(),
-        ],
+        &["apiperf", "-s", "256K", "-n", "20", "-w", "2", "--lib", library.to_str().unwrap()],
     ));
     assert_eq!(output.status, Some(0), "{output:?}");
-    let header = output
-        .stdout
-        .lines()
-        .find(|line| line.starts_with("Size(B)"));
-    let names: Vec<_> = header
-        .expect("a header")
-        .split_whitespace()
-        .skip(2)
-        .collect();
+    let header = output.stdout.lines().find(|line| line.starts_with("Size(B)"));
+    let names: Vec<_> = header.expect("a header").split_whitespace().skip(2).collect();
     let calls = ["pin", "map", "get_info", "unmap", "unpin"];
     assert_eq!(names, calls.map(|call| format!("{call}.Time(us)")));
     for size in ["65536", "131072", "262144"] {
         let line = output.stdout.lines().find(|line| line.starts_with(size));
         let cells: Vec<_> = line.expect(size).split_whitespace().skip(2).collect();
         assert_eq!(cells.len(), 5, "{output:?}");
-        assert!(
-            cells.iter().all(|cell| cell.parse::<f64>().is_ok()),
-            "{cells:?}"
-        );
-        assert!(
-            output
-                .stdout
-                .contains(&format!("histogram of pin, {size} bytes"))
-        );
+        assert!(cells.iter().all(|cell| cell.parse::<f64>().is_ok()), "{cells:?}");
+        assert!(output.stdout.contains(&format!("histogram of pin, {size} bytes")));
     }
     // Ten bars a size, twenty pins in each histogram.
-    let bars: Vec<_> = output
-        .stdout
-        .lines()
-        .filter(|line| line.starts_with('['))
-        .collect();
+    let bars: Vec<_> = output.stdout.lines().filter(|line| line.starts_with('[')).collect();
     assert_eq!(bars.len(), 30);
     let counts = bars.iter().map(|bar| {
         let behind = bar.split_once(']').unwrap().1;
-        behind
-            .split_whitespace()
-            .next()
-            .unwrap()
-            .parse::<usize>()
-            .unwrap()
+        behind.split_whitespace().next().unwrap().parse::<usize>().unwrap()
     });
     assert_eq!(counts.sum::<usize>(), 60);
 }
 
 #[test]
 fn two_libraries_have_ratios() {
-    let (a, b) = (
-        format!("a={}", library().display()),
-        format!("b={}", library().display()),
-    );
+    let (a, b) = (format!("a={}", library().display()), format!("b={}", library().display()));
     let options = ["apiperf", "-s", "64K", "-n", "10", "--lib", &a, "--lib", &b];
     let output = run(&mut gdrcopy(&[], &options));
     assert!(output.stdout.contains("P50 ratio"), "{output:?}");
     let directory = tempfile::tempdir().unwrap();
     let plot = directory.path().join("plot.svg");
-    let output = run(gdrcopy(&[], &options)
-        .args(["--format=json", "--plot"])
-        .arg(&plot));
+    let output = run(gdrcopy(&[], &options).args(["--format=json", "--plot"]).arg(&plot));
     let document: Value = serde_json::from_str(&output.stdout).unwrap();
     let records = document["records"].as_array().unwrap();
     assert_eq!(records.len(), 2 * 5);
     for record in records {
-        assert_eq!(
-            record["ratio"].is_number(),
-            record["library"] == "b",
-            "{record}"
-        );
+        assert_eq!(record["ratio"].is_number(), record["library"] == "b", "{record}");
         assert_eq!(record["samples"], 10);
     }
     assert_eq!(document["pins"][0]["ns"].as_array().unwrap().len(), 10);
@@ -100,25 +58,10 @@ fn two_libraries_have_ratios() {
 fn pins_and_mappings_are_released() {
     let library = library();
     let trace = tempfile::NamedTempFile::new().unwrap();
-    let emulated = [
-        "--trace",
-        trace.path().to_str().unwrap(),
-        "--leak-exit",
-        "99",
-    ];
+    let emulated = ["--trace", trace.path().to_str().unwrap(), "--leak-exit", "99"];
     let output = run(&mut gdrcopy(
         &emulated,
-        &[
-            "apiperf",
-            "-s",
-            "64K",
-            "-n",
-            "10",
-            "-w",
-            "3",
-            "--lib",
-            library.to_str().unwrap(),
-        ],
+        &["apiperf", "-s", "64K", "-n", "10", "-w", "3", "--lib", library.to_str().unwrap()],
     ));
     assert_eq!(output.status, Some(0), "{output:?}");
     let trace = std::fs::read_to_string(trace.path()).unwrap();
@@ -137,10 +80,7 @@ fn several_runs_use_other_memory_and_show_the_fastest() {
     let options = ["apiperf", "-s", "64K", "-n", "10", "-w", "3", "-R", "2"];
     let output = run(gdrcopy(&emulated, &options).arg(&library));
     assert_eq!(output.status, Some(0), "{output:?}");
-    assert!(
-        output.stdout.contains("median and of the fastest run"),
-        "{output:?}"
-    );
+    assert!(output.stdout.contains("median and of the fastest run"), "{output:?}");
     let trace = std::fs::read_to_string(trace.path()).unwrap();
     // In each run one that shows that the buffer can be pinned, 3 that warm up, and 10 timed ones.
     assert_eq!(trace.matches("\"PIN_BUFFER_V2\"").count(), 28, "{trace}");

@@ -7,19 +7,14 @@ use std::process::Command;
 
 use common::{gdrcopy, library, run};
 
-const TOOLS: [&str; 7] = [
-    "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor",
-];
+const TOOLS: [&str; 7] = ["copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor"];
 
 #[test]
 fn wrong_options_give_status_2() {
     for tool in TOOLS {
         let output = run(&mut gdrcopy(&[], &[tool, "--no-such-option"]));
         assert_eq!(output.status, Some(2), "{tool}: {output:?}");
-        assert!(
-            output.stderr.contains("--no-such-option"),
-            "{tool}: {output:?}"
-        );
+        assert!(output.stderr.contains("--no-such-option"), "{tool}: {output:?}");
         assert_eq!(output.stdout, "", "{tool}");
     }
 }
@@ -30,10 +25,7 @@ fn help_needs_no_gpu() {
         for option in ["-h", "--help"] {
             let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args([tool, option]));
             assert_eq!(output.status, Some(0), "{tool}: {output:?}");
-            assert!(
-                output.stdout.contains("Usage: gdrcopy"),
-                "{tool}: {output:?}"
-            );
+            assert!(output.stdout.contains("Usage: gdrcopy"), "{tool}: {output:?}");
         }
     }
 }
@@ -43,9 +35,7 @@ fn last_of_equal_options_counts() {
     let one = format!("--lib={}", library().display());
     let output = run(&mut gdrcopy(
         &[],
-        &[
-            "copybw", &one, "-s", "1M", "-s", "64K", "-w", "0", "-r", "1", "-r", "10",
-        ],
+        &["copybw", &one, "-s", "1M", "-s", "64K", "-w", "0", "-r", "1", "-r", "10"],
     ));
     assert_eq!(output.status, Some(0), "{output:?}");
     assert!(output.stdout.contains("65536 bytes in pages"), "{output:?}");
@@ -58,15 +48,9 @@ fn link_name_selects_the_tool() {
         let link = directory.path().join(format!("gdrcopy_{tool}"));
         symlink(env!("CARGO_BIN_EXE_gdrcopy"), &link).unwrap();
         let output = run(Command::new(&link).arg("-h"));
-        assert!(
-            output.stdout.contains(&format!("Usage: gdrcopy {tool}")),
-            "{output:?}"
-        );
+        assert!(output.stdout.contains(&format!("Usage: gdrcopy {tool}")), "{output:?}");
         let output = run(Command::new(&link).arg("--version"));
-        assert!(
-            output.stdout.contains(env!("CARGO_PKG_VERSION")),
-            "{output:?}"
-        );
+        assert!(output.stdout.contains(env!("CARGO_PKG_VERSION")), "{output:?}");
     }
 }
 
@@ -77,10 +61,7 @@ fn missing_cuda_driver_is_explained() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
         let output = run(command.args([tool, "--lib", library.to_str().unwrap()]));
         assert_eq!(output.status, Some(1), "{tool}: {output:?}");
-        assert!(
-            output.stderr.contains("no CUDA driver"),
-            "{tool}: {output:?}"
-        );
+        assert!(output.stderr.contains("no CUDA driver"), "{tool}: {output:?}");
         assert!(!output.stderr.contains("panicked"), "{tool}: {output:?}");
     }
 }
@@ -116,10 +97,7 @@ fn file_that_is_no_library_is_named() {
 #[test]
 fn missing_gpu_is_reported() {
     let one = format!("--lib={}", library().display());
-    let output = run(&mut gdrcopy(
-        &["--gpus", "2"],
-        &["copylat", &one, "-d", "2"],
-    ));
+    let output = run(&mut gdrcopy(&["--gpus", "2"], &["copylat", &one, "-d", "2"]));
     assert_eq!(output.status, Some(1), "{output:?}");
     assert!(output.stderr.contains("no GPU 2; CUDA has 2"), "{output:?}");
 }

@@ -12,9 +12,7 @@ const FAST: [&str; 4] = ["-w", "50", "-r", "20"];
 /// Runs a tool with the library of this workspace.
 fn tool(emulated: &[&str], name: &str, options: &[&str]) -> Output {
     let library = format!("ours={}", library().display());
-    run(gdrcopy(emulated, &[name, "--lib", &library])
-        .args(FAST)
-        .args(options))
+    run(gdrcopy(emulated, &[name, "--lib", &library]).args(FAST).args(options))
 }
 
 /// Runs a tool with it twice.
@@ -44,16 +42,9 @@ fn copybw_prints_the_lines_that_scripts_search_for() {
     assert_eq!(output.status, Some(0), "{output:?}");
     assert!(number_after(&output.stdout, "write BW: ") > 0.0);
     assert!(number_after(&output.stdout, "read BW: ") > 0.0);
-    assert!(
-        output.stdout.contains("GPU 0: gdremu GPU, 0000:"),
-        "{output:?}"
-    );
+    assert!(output.stdout.contains("GPU 0: gdremu GPU, 0000:"), "{output:?}");
     assert!(output.stdout.contains("(used)"), "{output:?}");
-    for fact in [
-        "131072 bytes in pages of 65536",
-        "write-combining mapping",
-        "cuMemAlloc",
-    ] {
+    for fact in ["131072 bytes in pages of 65536", "write-combining mapping", "cuMemAlloc"] {
         assert!(output.stdout.contains(fact), "{fact}: {output:?}");
     }
     let used = output.stdout.lines().find(|line| line.ends_with("(used)"));
@@ -76,11 +67,7 @@ fn copybw_sweeps_sizes_and_copies_parts() {
         assert!(row[column("p50_ns")].parse::<f64>().unwrap() >= 0.0);
     }
 
-    let output = tool(
-        &[],
-        "copybw",
-        &["-s", "1M", "-c", "1000", "-o", "65535", "--format=json"],
-    );
+    let output = tool(&[], "copybw", &["-s", "1M", "-c", "1000", "-o", "65535", "--format=json"]);
     let records = records(&output.stdout);
     assert_eq!(records.len(), 2);
     for record in records {
@@ -105,25 +92,13 @@ fn copylat_has_its_columns() {
     let names: Vec<_> = header.expect("a header").split_whitespace().collect();
     let times = ["P50.Time(us)", "P0.Time(us)", "P99.Time(us)"];
     assert_eq!(names, [&["Test", "Size(B)"][..], &times].concat());
-    let functions = [
-        "gdr_copy_to_mapping",
-        "gdr_copy_from_mapping",
-        "cuMemcpyHtoD",
-        "cuMemcpyDtoH",
-    ];
-    assert_eq!(
-        output.stdout.matches(" calls each size\nTest").count(),
-        2,
-        "{output:?}"
-    );
+    let functions =
+        ["gdr_copy_to_mapping", "gdr_copy_from_mapping", "cuMemcpyHtoD", "cuMemcpyDtoH"];
+    assert_eq!(output.stdout.matches(" calls each size\nTest").count(), 2, "{output:?}");
     for function in functions {
-        let lines = output
-            .stdout
-            .lines()
-            .filter(|line| line.starts_with(function));
-        let sizes: Vec<usize> = lines
-            .map(|line| line.split_whitespace().nth(1).unwrap().parse().unwrap())
-            .collect();
+        let lines = output.stdout.lines().filter(|line| line.starts_with(function));
+        let sizes: Vec<usize> =
+            lines.map(|line| line.split_whitespace().nth(1).unwrap().parse().unwrap()).collect();
         let doubling: Vec<_> = (0..14).map(|exponent| 1 << exponent).collect();
         assert_eq!(sizes, doubling, "{function}");
     }
@@ -159,13 +134,7 @@ fn plots_have_a_curve_per_library_and_direction() {
         let output = with_two(name, &["-s", "4K", "--plot", file.to_str().unwrap()]);
         assert_eq!(output.status, Some(0), "{output:?}");
         let svg = std::fs::read_to_string(&file).unwrap();
-        for text in [
-            "ours, write",
-            "ours, read",
-            "other, write",
-            "other, read",
-            "MiB/s",
-        ] {
+        for text in ["ours, write", "ours, read", "other, write", "other, read", "MiB/s"] {
             assert!(svg.contains(text), "{name}: {text}");
         }
     }
@@ -200,15 +169,9 @@ fn wrong_copies_give_status_1() {
         for (fault, wrong) in [("short", "to"), ("long", "to"), ("wrong", "from")] {
             let output = corrupted(name, fault, directory.path(), options);
             assert_eq!(output.status, Some(1), "{name} {fault}: {output:?}");
-            assert!(
-                output.stdout.contains("FAILED"),
-                "{name} {fault}: {output:?}"
-            );
+            assert!(output.stdout.contains("FAILED"), "{name} {fault}: {output:?}");
             let function = format!("gdr_copy_{wrong}_mapping of ");
-            assert!(
-                output.stderr.contains(&function),
-                "{name} {fault}: {output:?}"
-            );
+            assert!(output.stderr.contains(&function), "{name} {fault}: {output:?}");
             let other = match wrong {
                 "to" => "gdr_copy_from_mapping of ",
                 _ => "gdr_copy_to_mapping of ",

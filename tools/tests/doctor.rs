@@ -20,21 +20,15 @@ impl Report {
     fn of(output: Output) -> Report {
         let json = serde_json::from_str(&output.stdout);
         let json = json.unwrap_or_else(|error| panic!("{error}: {output:?}"));
-        Report {
-            status: output.status,
-            json,
-        }
+        Report { status: output.status, json }
     }
 
     /// The findings of sections whose title has this prefix.
     fn findings(&self, section: &str) -> Vec<&Value> {
         let sections = self.json["sections"].as_array().unwrap();
-        let these = sections
-            .iter()
-            .filter(|other| other["title"].as_str().unwrap().starts_with(section));
-        these
-            .flat_map(|section| section["findings"].as_array().unwrap())
-            .collect()
+        let these =
+            sections.iter().filter(|other| other["title"].as_str().unwrap().starts_with(section));
+        these.flat_map(|section| section["findings"].as_array().unwrap()).collect()
     }
 
     /// Asserts that a finding with these words in its value and remedy exists.
@@ -46,11 +40,7 @@ impl Report {
                 && finding["verdict"] == verdict
                 && words.iter().all(|word| output(finding).contains(word))
         });
-        assert!(
-            found,
-            "{verdict} {section}/{subject} {words:?} in {:#}",
-            self.json
-        );
+        assert!(found, "{verdict} {section}/{subject} {words:?} in {:#}", self.json);
     }
 
     /// Asserts the number of problems and the exit status, and that each problem and warning has a
@@ -123,26 +113,11 @@ fn healthy_system_has_no_problem() {
     report.finds("ok", "gdrdrv", "module version", &["2.6"]);
     report.finds("ok", "gdrdrv", "persistent mapping", &["on"]);
     report.finds("ok", "GPU driver and CUDA", "CUDA", &["13.0"]);
-    report.finds(
-        "ok",
-        "GPU 1: gdremu GPU at 0000:2b:00.0",
-        "BAR1 size",
-        &["128 GiB"],
-    );
+    report.finds("ok", "GPU 1: gdremu GPU at 0000:2b:00.0", "BAR1 size", &["128 GiB"]);
     report.finds("ok", "GPU 1", "PCIe link", &["generation 5, 16 lanes"]);
     report.finds("ok", "GPU 1", "NUMA node", &["0"]);
-    report.finds(
-        "ok",
-        "libgdrapi",
-        "loaded",
-        &["libgdrapi.so.2", "this project's, 2.6"],
-    );
-    report.finds(
-        "ok",
-        "self-test",
-        "passed",
-        &["GPU 1", "write-combining mapping of gdrdrv"],
-    );
+    report.finds("ok", "libgdrapi", "loaded", &["libgdrapi.so.2", "this project's, 2.6"]);
+    report.finds("ok", "self-test", "passed", &["GPU 1", "write-combining mapping of gdrdrv"]);
     assert_eq!(report.findings("self-test").len(), 2);
 }
 
@@ -153,12 +128,7 @@ fn gpu_option_selects_the_gpu() {
     report.finds("ok", "self-test", "passed", &["GPU 2"]);
     let report = doctor(&["--gpus", "3"], &["--gpu", "3"]);
     report.has_problems(1);
-    report.finds(
-        "problem",
-        "self-test",
-        "not run",
-        &["no GPU 3", "CUDA has 3"],
-    );
+    report.finds("problem", "self-test", "not run", &["no GPU 3", "CUDA has 3"]);
 }
 
 #[test]
@@ -167,12 +137,7 @@ fn coherent_platforms_and_dma_bufs_are_reported() {
     report.finds("ok", "GPU 0", "platform", &["coherent"]);
     report.finds("ok", "self-test", "passed", &["cached mapping of gdrdrv"]);
     let report = doctor(&["--no-gdrdrv", "--cuda-version", "13.3"], &[]);
-    report.finds(
-        "warning",
-        "gdrdrv",
-        "device node",
-        &["no /dev/gdrdrv", "modprobe"],
-    );
+    report.finds("warning", "gdrdrv", "device node", &["no /dev/gdrdrv", "modprobe"]);
     report.finds("ok", "self-test", "passed", &["mapping of a dma-buf"]);
 }
 
@@ -182,18 +147,8 @@ fn coherent_platforms_and_dma_bufs_are_reported() {
 fn missing_module() {
     let report = doctor(&["--no-gdrdrv"], &[]);
     report.has_problems(3);
-    report.finds(
-        "problem",
-        "gdrdrv",
-        "device node",
-        &["no /dev/gdrdrv", "modprobe gdrdrv"],
-    );
-    report.finds(
-        "problem",
-        "GPU driver and CUDA",
-        "dma-buf backend",
-        &["13.0", "13.3", "610"],
-    );
+    report.finds("problem", "gdrdrv", "device node", &["no /dev/gdrdrv", "modprobe gdrdrv"]);
+    report.finds("problem", "GPU driver and CUDA", "dma-buf backend", &["13.0", "13.3", "610"]);
     report.finds(
         "problem",
         "self-test",
@@ -208,12 +163,7 @@ fn missing_node() {
     let modules = stand_in(&directory, "/proc/modules", "gdrdrv 24576 0 - Live 0x0\n");
     let mut command = gdrcopy(&["--no-gdrdrv", &modules], &["doctor", "--json"]);
     let report = Report::of(run(command.env("container", "podman")));
-    report.finds(
-        "problem",
-        "gdrdrv",
-        "device node",
-        &["loaded, but", "--device=/dev/gdrdrv"],
-    );
+    report.finds("problem", "gdrdrv", "device node", &["loaded, but", "--device=/dev/gdrdrv"]);
     report.finds("ok", "machine", "container", &["host"]);
 }
 
@@ -224,12 +174,7 @@ fn module_bound_to_nv_p2p_dummy() {
     let words = ["nv-p2p-dummy", "modprobe -r", "blacklist"];
     let report = doctor(&[&holder], &[]);
     report.finds("problem", "gdrdrv", "bound to", &words);
-    report.finds(
-        "problem",
-        "GPU driver and CUDA",
-        "dma-buf backend",
-        &["13.3"],
-    );
+    report.finds("problem", "GPU driver and CUDA", "dma-buf backend", &["13.3"]);
     assert_eq!(report.status, Some(1));
 
     let report = doctor(&[&holder, "--cuda-version", "13.3"], &[]);
@@ -259,65 +204,37 @@ fn refused_device() {
 fn old_module() {
     let report = doctor(&["--driver-version", "1.9"], &[]);
     report.has_problems(3);
-    report.finds(
-        "problem",
-        "gdrdrv",
-        "module version",
-        &["1.9 is too old", "update the module"],
-    );
+    report.finds("problem", "gdrdrv", "module version", &["1.9 is too old", "update the module"]);
     let report = doctor(&["--driver-version", "2.4"], &[]);
     report.has_problems(0);
-    report.finds(
-        "warning",
-        "gdrdrv",
-        "module version",
-        &["2.4", "update the module to 2.5"],
-    );
+    report.finds("warning", "gdrdrv", "module version", &["2.4", "update the module to 2.5"]);
 }
 
 #[test]
 fn module_that_wants_a_newer_library() {
     let report = doctor(&["--min-api-version", "3.0"], &[]);
     report.has_problems(3);
-    report.finds(
-        "problem",
-        "gdrdrv",
-        "module version",
-        &["3.0 and later", "update libgdrapi"],
-    );
+    report.finds("problem", "gdrdrv", "module version", &["3.0 and later", "update libgdrapi"]);
 }
 
 #[test]
 fn mappings_that_are_not_persistent() {
     let report = doctor(&["--traditional"], &[]);
     report.has_problems(0);
-    report.finds(
-        "warning",
-        "gdrdrv",
-        "persistent mapping",
-        &["off", "use_persistent_mapping=1"],
-    );
+    report.finds("warning", "gdrdrv", "persistent mapping", &["off", "use_persistent_mapping=1"]);
 }
 
 #[test]
 fn kernel_that_only_loads_signed_modules() {
     let directory = tempfile::tempdir().unwrap();
-    let lockdown = stand_in(
-        &directory,
-        "/sys/kernel/security/lockdown",
-        "none [integrity] confidentiality\n",
-    );
+    let lockdown =
+        stand_in(&directory, "/sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
     let report = doctor(&["--no-gdrdrv", &lockdown], &[]);
     let advice = match report.findings("machine")[0]["value"] == "none" {
         true => "mokutil",
         false => "on the host", // modules of a container are loaded there
     };
-    report.finds(
-        "problem",
-        "gdrdrv",
-        "device node",
-        &["modprobe gdrdrv", advice],
-    );
+    report.finds("problem", "gdrdrv", "device node", &["modprobe gdrdrv", advice]);
 }
 
 // ---- The GPU driver and CUDA ----
@@ -357,24 +274,14 @@ fn no_cuda_driver() {
 fn no_gpu() {
     let report = doctor(&["--gpus", "0"], &[]);
     report.has_problems(1);
-    report.finds(
-        "problem",
-        "GPU driver and CUDA",
-        "GPUs",
-        &["no GPU", "CUDA_VISIBLE_DEVICES"],
-    );
+    report.finds("problem", "GPU driver and CUDA", "GPUs", &["no GPU", "CUDA_VISIBLE_DEVICES"]);
 }
 
 #[test]
 fn cuda_that_does_not_start() {
     let report = doctor(&["--fault", "cuInit:803"], &[]);
     report.has_problems(1);
-    report.finds(
-        "problem",
-        "GPU driver and CUDA",
-        "GPUs",
-        &["cuInit", "803", "nvidia-smi"],
-    );
+    report.finds("problem", "GPU driver and CUDA", "GPUs", &["cuInit", "803", "nvidia-smi"]);
 }
 
 #[test]
@@ -383,27 +290,13 @@ fn driver_versions_come_from_their_files() {
     let version =
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n";
     let version = stand_in(&directory, "/proc/driver/nvidia/version", version);
-    let modules = stand_in(
-        &directory,
-        "/proc/modules",
-        "nvidia_peermem 20480 0 - Live 0x0\n",
-    );
+    let modules = stand_in(&directory, "/proc/modules", "nvidia_peermem 20480 0 - Live 0x0\n");
     let report = doctor(&[&version, &modules], &[]);
-    report.finds(
-        "ok",
-        "GPU driver and CUDA",
-        "GPU driver",
-        &["580.95.05, open kernel modules"],
-    );
+    report.finds("ok", "GPU driver and CUDA", "GPU driver", &["580.95.05, open kernel modules"]);
     report.finds("ok", "GPU driver and CUDA", "nvidia-peermem", &["loaded"]);
     let modules = stand_in(&directory, "/proc/modules", "nvidia 1 0 - Live 0x0\n");
     let report = doctor(&[&modules], &[]);
-    report.finds(
-        "ok",
-        "GPU driver and CUDA",
-        "nvidia-peermem",
-        &["not loaded"],
-    );
+    report.finds("ok", "GPU driver and CUDA", "nvidia-peermem", &["not loaded"]);
 }
 
 #[test]
@@ -437,30 +330,12 @@ fn no_gpudirect_rdma() {
     report.has_problems(2);
     report.finds("ok", "GPU 0", "GPUDirect RDMA", &["supported"]);
     report.finds("ok", "self-test", "passed", &["GPU 0"]);
-    report.finds(
-        "problem",
-        "GPU 1",
-        "GPUDirect RDMA",
-        &["cannot pin", "CUDA_VISIBLE_DEVICES"],
-    );
-    report.finds(
-        "warning",
-        "GPU 1",
-        "RDMA with VMM",
-        &["cuMemCreate", "cuMemAlloc"],
-    );
-    report.finds(
-        "problem",
-        "self-test",
-        "failed",
-        &["GPU 1", "gdr_pin_buffer"],
-    );
+    report.finds("problem", "GPU 1", "GPUDirect RDMA", &["cannot pin", "CUDA_VISIBLE_DEVICES"]);
+    report.finds("warning", "GPU 1", "RDMA with VMM", &["cuMemCreate", "cuMemAlloc"]);
+    report.finds("problem", "self-test", "failed", &["GPU 1", "gdr_pin_buffer"]);
     let report = doctor(&["--rdma", "no", "--gdrdrv-errno", "EACCES"], &[]);
     report.finds("problem", "GPU 0", "GPUDirect RDMA", &["cannot pin"]);
-    let report = doctor(
-        &["--rdma", "no", "--no-gdrdrv", "--cuda-version", "13.3"],
-        &[],
-    );
+    let report = doctor(&["--rdma", "no", "--no-gdrdrv", "--cuda-version", "13.3"], &[]);
     report.has_problems(0);
     report.finds("warning", "GPU 0", "GPUDirect RDMA", &["cannot pin"]);
 }
@@ -469,20 +344,10 @@ fn no_gpudirect_rdma() {
 fn small_bar1() {
     let report = doctor(&["--bar1-size", "256M"], &[]);
     report.has_problems(0);
-    report.finds(
-        "warning",
-        "GPU 0",
-        "BAR1 size",
-        &["256 MiB", "Resizable BAR"],
-    );
+    report.finds("warning", "GPU 0", "BAR1 size", &["256 MiB", "Resizable BAR"]);
     let report = doctor(&["--bar1-size", "512K"], &[]);
     report.has_problems(1);
-    report.finds(
-        "problem",
-        "self-test",
-        "failed",
-        &["gdr_pin_buffer", "BAR1"],
-    );
+    report.finds("problem", "self-test", "failed", &["gdr_pin_buffer", "BAR1"]);
 }
 
 #[test]
@@ -495,19 +360,9 @@ fn bar1_use_comes_from_nvml() {
     let fuller = ["127.9 GiB used, 72 MiB free", "the section pins"];
     let (known, unknown) = ("pid uid bytes mapped type age command\n", "");
     for (pins, used, verdict, words) in [
-        (
-            unknown,
-            "1024",
-            "ok",
-            &["1 GiB used, 127 GiB free"] as &[&str],
-        ),
+        (unknown, "1024", "ok", &["1 GiB used, 127 GiB free"] as &[&str]),
         (known, "131000", "warning", &fuller),
-        (
-            unknown,
-            "131000",
-            "warning",
-            &["127.9 GiB used, 72 MiB free", "fuser"],
-        ),
+        (unknown, "131000", "warning", &["127.9 GiB used, 72 MiB free", "fuser"]),
     ] {
         let library = library();
         let arguments = ["doctor", "--json", "--lib", library.to_str().unwrap()];
@@ -569,25 +424,12 @@ fn no_dma_bufs() {
         report.finds("problem", "GPU 0", "dma-buf", &["modprobe gdrdrv"]);
         report.finds("problem", "gdrdrv", "device node", &[]);
     }
-    let emulated = [
-        "--no-gdrdrv",
-        "--cuda-version",
-        "13.5",
-        "--gpus",
-        "2",
-        "--dmabuf",
-        "no,mmap",
-    ];
+    let emulated = ["--no-gdrdrv", "--cuda-version", "13.5", "--gpus", "2", "--dmabuf", "no,mmap"];
     let report = doctor(&emulated, &[]);
     report.has_problems(2);
     report.finds("warning", "gdrdrv", "device node", &[]);
     report.finds("problem", "GPU 0", "dma-buf", &["cannot be exported"]);
-    report.finds(
-        "problem",
-        "self-test",
-        "failed",
-        &["GPU 0", "cannot be mapped as a dma-buf"],
-    );
+    report.finds("problem", "self-test", "failed", &["GPU 0", "cannot be mapped as a dma-buf"]);
     report.finds("ok", "self-test", "passed", &["GPU 1"]);
 }
 
@@ -605,18 +447,9 @@ fn narrow_and_slow_links() {
     let report = doctor(&[&width], &[]);
     report.has_problems(0);
     report.finds("warning", "GPU 0", "PCIe link", &["4 lanes, of 16", "slot"]);
-    let speed = stand_in(
-        &directory,
-        &format!("{PCI}/current_link_speed"),
-        "2.5 GT/s PCIe\n",
-    );
+    let speed = stand_in(&directory, &format!("{PCI}/current_link_speed"), "2.5 GT/s PCIe\n");
     let report = doctor(&[&speed], &[]);
-    report.finds(
-        "ok",
-        "GPU 0",
-        "PCIe link",
-        &["generation 1", "generation 5 when busy"],
-    );
+    report.finds("ok", "GPU 0", "PCIe link", &["generation 1", "generation 5 when busy"]);
 }
 
 #[test]
@@ -625,12 +458,7 @@ fn far_numa_node() {
     let far = stand_in(&directory, &format!("{PCI}/numa_node"), "77\n");
     let report = doctor(&[&far], &[]);
     match Path::new("/sys/devices/system/cpu/cpu0/node0").exists() {
-        true => report.finds(
-            "warning",
-            "GPU 0",
-            "NUMA node",
-            &["77", "numactl --cpunodebind=77"],
-        ),
+        true => report.finds("warning", "GPU 0", "NUMA node", &["77", "numactl --cpunodebind=77"]),
         false => report.finds("ok", "GPU 0", "NUMA node", &["77"]),
     }
     let none = stand_in(&directory, &format!("{PCI}/numa_node"), "-1\n");
@@ -652,56 +480,34 @@ fn windows_drives_the_gpu() {
 #[test]
 fn few_descriptors() {
     let doctor = env!("CARGO_BIN_EXE_gdrcopy");
-    for (emulated, limit) in [
-        (&[] as &[&str], 64),
-        (&["--no-gdrdrv", "--cuda-version", "13.3"], 512),
-    ] {
+    for (emulated, limit) in
+        [(&[] as &[&str], 64), (&["--no-gdrdrv", "--cuda-version", "13.3"], 512)]
+    {
         let mut command = Command::new(common::built("gdremu"));
         command.args(emulated).args(["--", "sh", "-c"]);
         command.arg(format!("ulimit -n {limit}; exec {doctor} doctor --json"));
         let directory = directory_with(&library());
         let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path())));
         report.has_problems(0);
-        report.finds(
-            "warning",
-            "machine",
-            "open files",
-            &[&limit.to_string(), "ulimit -n"],
-        );
+        report.finds("warning", "machine", "open files", &[&limit.to_string(), "ulimit -n"]);
     }
 }
 
 #[test]
 fn unsupported_copy_routine() {
-    let mut command = gdrcopy(
-        &[],
-        &["doctor", "--json", "--lib", library().to_str().unwrap()],
-    );
+    let mut command = gdrcopy(&[], &["doctor", "--json", "--lib", library().to_str().unwrap()]);
     let report = Report::of(run(command.env("GDRCOPY_ISA", "abacus")));
     report.has_problems(0);
-    report.finds(
-        "warning",
-        "machine",
-        "copy routine",
-        &["abacus", "unset GDRCOPY_ISA"],
-    );
+    report.finds("warning", "machine", "copy routine", &["abacus", "unset GDRCOPY_ISA"]);
     report.finds("ok", "libgdrapi", "environment", &["GDRCOPY_ISA=abacus"]);
 }
 
 #[test]
 fn forced_dma_bufs() {
-    let mut command = gdrcopy(
-        &[],
-        &["doctor", "--json", "--lib", library().to_str().unwrap()],
-    );
+    let mut command = gdrcopy(&[], &["doctor", "--json", "--lib", library().to_str().unwrap()]);
     let report = Report::of(run(command.env("GDRCOPY_USE_DMABUF_MMAP", "1")));
     report.has_problems(2);
-    report.finds(
-        "problem",
-        "GPU driver and CUDA",
-        "dma-buf backend",
-        &["13.3"],
-    );
+    report.finds("problem", "GPU driver and CUDA", "dma-buf backend", &["13.3"]);
     report.finds("ok", "gdrdrv", "module version", &["2.6"]);
 }
 
@@ -709,12 +515,7 @@ fn forced_dma_bufs() {
 fn pod_without_gdrdrv() {
     let mut command = gdrcopy(&["--no-gdrdrv"], &["doctor", "--json"]);
     let report = Report::of(run(command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1")));
-    report.finds(
-        "problem",
-        "gdrdrv",
-        "device node",
-        &["on the host", "GDRCOPY_ENABLED=true"],
-    );
+    report.finds("problem", "gdrdrv", "device node", &["on the host", "GDRCOPY_ENABLED=true"]);
 }
 
 #[test]
@@ -726,11 +527,7 @@ fn gvisor_sandbox() {
     report.finds("warning", "machine", "sandbox", &["gVisor", "runc"]);
     let report = doctor(&[], &[]);
     let subjects = report.findings("machine");
-    assert!(
-        subjects
-            .iter()
-            .all(|finding| finding["subject"] != "sandbox")
-    );
+    assert!(subjects.iter().all(|finding| finding["subject"] != "sandbox"));
 }
 
 #[test]
@@ -774,15 +571,10 @@ fn another_library_first_on_the_path() {
     let path = format!("{}:{}", foreign.path().display(), ours.path().display());
     let mut command = gdrcopy(&[], &["doctor", "--json"]);
     command.env("LD_LIBRARY_PATH", path);
-    command
-        .env("FAULTY_BEHIND", library())
-        .env("FAULTY", "not at all");
+    command.env("FAULTY_BEHIND", library()).env("FAULTY", "not at all");
     let report = Report::of(run(&mut command));
     report.has_problems(0);
-    let (theirs, here) = (
-        foreign.path().to_str().unwrap(),
-        ours.path().to_str().unwrap(),
-    );
+    let (theirs, here) = (foreign.path().to_str().unwrap(), ours.path().to_str().unwrap());
     report.finds("ok", "libgdrapi", "on the path", &[theirs, "another one"]);
     report.finds("ok", "libgdrapi", "on the path", &[here, "this project's"]);
     report.finds(
@@ -853,12 +645,7 @@ fn library_that_copies_wrongly() {
         let report = Report::of(run(&mut command));
         report.has_problems(1);
         report.finds("problem", "self-test", "failed", &words);
-        report.finds(
-            "problem",
-            "self-test",
-            "failed",
-            &["do not use this library"],
-        );
+        report.finds("problem", "self-test", "failed", &["do not use this library"]);
     }
 }
 
@@ -875,12 +662,7 @@ fn library_that_dies() {
 fn file_that_is_no_library() {
     let report = doctor(&[], &["--lib", "/dev/null"]);
     report.has_problems(2);
-    report.finds(
-        "problem",
-        "libgdrapi",
-        "--lib",
-        &["/dev/null", "name a libgdrapi file"],
-    );
+    report.finds("problem", "libgdrapi", "--lib", &["/dev/null", "name a libgdrapi file"]);
 }
 
 #[test]
@@ -908,23 +690,15 @@ fn text_shows_the_report_in_color_on_request() {
     };
     let well = page(&[], &[]);
     assert_eq!(well.status, Some(0), "{well:?}");
-    assert!(
-        well.stdout.contains("gdrcopy works here: no problems"),
-        "{well:?}"
-    );
+    assert!(well.stdout.contains("gdrcopy works here: no problems"), "{well:?}");
     assert!(!well.stdout.contains('\x1b'), "no color without a terminal");
 
     let ill = page(&["--gdrdrv-errno", "EACCES"], &[]);
     assert_eq!(ill.status, Some(1), "{ill:?}");
-    assert!(
-        ill.stdout
-            .contains("gdrcopy does not work here: 3 problems"),
-        "{ill:?}"
-    );
+    assert!(ill.stdout.contains("gdrcopy does not work here: 3 problems"), "{ill:?}");
     assert!(ill.stdout.contains("PROBLEM  opening it"), "{ill:?}");
     assert!(
-        ill.stdout
-            .contains("→ make it readable and writable for all users: chmod 666"),
+        ill.stdout.contains("→ make it readable and writable for all users: chmod 666"),
         "{ill:?}"
     );
 
@@ -936,11 +710,7 @@ fn text_shows_the_report_in_color_on_request() {
 
 #[test]
 fn wrong_options_give_status_2() {
-    for wrong in [
-        &["--gpu", "first"] as &[&str],
-        &["--lib"],
-        &["--json=maybe"],
-    ] {
+    for wrong in [&["--gpu", "first"] as &[&str], &["--lib"], &["--json=maybe"]] {
         let output = run(&mut gdrcopy(&[], &[&["doctor"], wrong].concat()));
         assert_eq!(output.status, Some(2), "{output:?}");
         assert_eq!(output.stdout, "");

@@ -17,12 +17,7 @@ const ENDLESS: &str = "1000000000";
 /// Runs a tool, and sends it this signal as soon as it has mapped its buffer.
 fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
     let trace = tempfile::NamedTempFile::new().unwrap();
-    let emulated = [
-        "--leak-exit",
-        "99",
-        "--trace",
-        trace.path().to_str().unwrap(),
-    ];
+    let emulated = ["--leak-exit", "99", "--trace", trace.path().to_str().unwrap()];
     let library = library();
     let mut child = gdrcopy(&emulated, &[name, "--lib", library.to_str().unwrap()])
         .args(["--format", "json"])

@@ -25,10 +25,7 @@ fn measuring_cpu_is_reported() {
 fn missing_cpu_is_reported() {
     let output = copybw(&[], &["--cpu", "1023"]);
     assert_eq!(output.status, Some(1), "{output:?}");
-    assert!(
-        output.stderr.contains("cannot run on CPU [1023]"),
-        "{output:?}"
-    );
+    assert!(output.stderr.contains("cannot run on CPU [1023]"), "{output:?}");
     for wrong in ["x", "3-1", ""] {
         assert_eq!(copybw(&[], &["--cpu", wrong]).status, Some(2), "{wrong}");
     }

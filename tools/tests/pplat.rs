@@ -60,23 +60,13 @@ fn flags_and_data_go_both_ways_from_and_to_any_memory() {
 fn default_is_flags_only_in_a_table() {
     let output = pplat(&[]);
     assert_eq!(output.status, Some(0), "{output:?}");
-    assert!(
-        output.stdout.contains("the CPU produces 0 bytes"),
-        "{output:?}"
-    );
+    assert!(output.stdout.contains("the CPU produces 0 bytes"), "{output:?}");
     let mut lines = output.stdout.lines().rev();
     let cells: Vec<_> = lines.next().unwrap().split_whitespace().collect();
-    assert!(
-        cells[1..]
-            .iter()
-            .all(|cell| cell.parse::<f64>().unwrap() > 0.0)
-    );
+    assert!(cells[1..].iter().all(|cell| cell.parse::<f64>().unwrap() > 0.0));
     let names = lines.next().unwrap().split("  ").map(str::trim);
     let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
-    assert_eq!(
-        names,
-        ["Round trip", "P0.Time(us)", "P50.Time(us)", "P99.Time(us)"]
-    );
+    assert_eq!(names, ["Round trip", "P0.Time(us)", "P50.Time(us)", "P99.Time(us)"]);
     assert_eq!(cells.len(), names.len());
 }
 
@@ -118,16 +108,9 @@ fn wrong_data_is_found_on_both_sides() {
     for (fault, mode) in [("short", "0"), ("wrong", "1")] {
         let output = faulty(fault, &["-m", mode, "-s", "102", "--format", "json"]);
         assert_eq!(output.status, Some(1), "{output:?}");
-        assert!(
-            output.stderr.contains("words of the data were wrong"),
-            "{output:?}"
-        );
+        assert!(output.stderr.contains("words of the data were wrong"), "{output:?}");
         // One word per round; 10 more rounds than are timed.
-        assert_eq!(
-            document(&output)["records"][0]["wrong_words"],
-            30,
-            "{output:?}"
-        );
+        assert_eq!(document(&output)["records"][0]["wrong_words"], 30, "{output:?}");
         let output = faulty(fault, &["-m", mode, "-s", "102", "--verify=no"]);
         assert_eq!(output.status, Some(0), "{output:?}");
     }
@@ -148,17 +131,8 @@ fn impossible_launches_are_explained() {
     let lib = file.to_str().unwrap();
     let output = run(&mut gdrcopy(&[], &["pplat", "--lib", lib, "-B", "10000"]));
     assert_eq!(output.status, Some(1), "{output:?}");
-    assert!(
-        output.stderr.contains("use a smaller -B or -T"),
-        "{output:?}"
-    );
-    for wrong in [
-        ["-B", "0"],
-        ["-T", "1025"],
-        ["-m", "2"],
-        ["-G", "disk"],
-        ["-t", "0"],
-    ] {
+    assert!(output.stderr.contains("use a smaller -B or -T"), "{output:?}");
+    for wrong in [["-B", "0"], ["-T", "1025"], ["-m", "2"], ["-G", "disk"], ["-t", "0"]] {
         let output = run(&mut gdrcopy(&[], &["pplat", wrong[0], wrong[1]]));
         assert_eq!(output.status, Some(2), "{wrong:?}: {output:?}");
     }
@@ -186,11 +160,7 @@ fn interrupt_prints_the_results_so_far() {
             "1",
         ],
     );
-    let mut gdremu = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut gdremu = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let tool = loop {
         match tool_that_runs(gdremu.id()) {
             Some(tool) => break tool,
@@ -215,11 +185,7 @@ fn tool_that_runs(gdremu: u32) -> Option<String> {
     let tool = children.split_whitespace().next()?.to_owned();
     let threads = fs::read_dir(format!("/proc/{tool}/task")).ok()?;
     let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).ok();
-    threads
-        .flatten()
-        .filter_map(name)
-        .any(|name| name.trim() == "gdremu-stream")
-        .then_some(tool)
+    threads.flatten().filter_map(name).any(|name| name.trim() == "gdremu-stream").then_some(tool)
 }
 
 #[test]

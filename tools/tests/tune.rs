@@ -87,10 +87,7 @@ fn wrong_copies_give_no_settings() {
         .env("FAULTY_BEHIND", library()));
     assert_eq!(output.status, Some(1), "{output:?}");
     assert_eq!(output.stdout, "");
-    assert!(
-        output.stderr.contains("gdr_copy_from_mapping of "),
-        "{output:?}"
-    );
+    assert!(output.stderr.contains("gdr_copy_from_mapping of "), "{output:?}");
 }
 
 #[test]

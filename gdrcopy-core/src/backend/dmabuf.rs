@@ -144,11 +144,7 @@ fn export_pages(
 
 /// Whether the process has no descriptor left, which CUDA does not report: opens one to find out.
 fn descriptors_used_up() -> Option<Error> {
-    match open(
-        "/dev/null",
-        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    ) {
+    match open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()) {
         Err(errno @ (Errno::EMFILE | Errno::ENFILE)) => Some(Error::no_descriptor(errno)),
         _ => None,
     }
@@ -192,24 +188,15 @@ impl Backend for DmaBuf {
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
         let fd = export_pages(self.driver, &place, va, len, over_pcie)?;
         let fd = Descriptor::new(fd);
-        let kind = if coherent && !asked {
-            MappingType::Caching
-        } else {
-            MappingType::WriteCombining
-        };
+        let kind =
+            if coherent && !asked { MappingType::Caching } else { MappingType::WriteCombining };
         log::debug!(
             "pinned {:#x}+{:#x} as dma-buf {}",
             request.address,
             request.size,
             fd.as_raw_fd()
         );
-        Ok(Box::new(DmaBufPin {
-            fd,
-            va,
-            len,
-            page_size: fork::page_size() as u32,
-            kind,
-        }))
+        Ok(Box::new(DmaBufPin { fd, va, len, page_size: fork::page_size() as u32, kind }))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -260,9 +247,7 @@ impl BackendPin for DmaBufPin {
         if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != given) {
             return Err(Error::MappingTypeRefused { wanted, given });
         }
-        let len = len
-            .checked_next_multiple_of(fork::page_size())
-            .ok_or(Error::RangeOverflow)?;
+        let len = len.checked_next_multiple_of(fork::page_size()).ok_or(Error::RangeOverflow)?;
         if len > self.len {
             let pinned = self.len;
             return Err(Error::OutOfPin { len, pinned });

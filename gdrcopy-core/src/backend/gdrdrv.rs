@@ -76,11 +76,7 @@ impl Gdrdrv {
             return Err(Error::DummyGpuDriver);
         }
         log::debug!("backend gdrdrv {version} (/dev/gdrdrv), serves API {wanted} and later");
-        let connection = Connection {
-            file,
-            version,
-            attributes: Default::default(),
-        };
+        let connection = Connection { file, version, attributes: Default::default() };
         Ok(Gdrdrv {
             connection: Arc::new(connection),
             force_pcie_compat: options.force_pcie_compat,
@@ -92,9 +88,7 @@ impl Gdrdrv {
         let mut rounded = *request;
         if connection.version < PIN_V2 {
             if request.flags != PinFlags::DEFAULT {
-                return Err(Error::PinFlagsNeedNewerDriver {
-                    driver: connection.version,
-                });
+                return Err(Error::PinFlagsNeedNewerDriver { driver: connection.version });
             }
             rounded = round_out(request)?;
         }
@@ -116,10 +110,7 @@ impl Gdrdrv {
     /// [`Options::force_pcie_compat`]: where the GPU has no other link than PCIe, an ordinary pin is what
     /// FORCE_PCIE asks for. The mapping type shows it: only coherent links are mapped cached.
     fn pin_without_force_pcie(&self, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
-        let pin = self.pin_as_asked(&PinRequest {
-            flags: PinFlags::DEFAULT,
-            ..*request
-        })?;
+        let pin = self.pin_as_asked(&PinRequest { flags: PinFlags::DEFAULT, ..*request })?;
         match pin.map(1, MapFlag::Default) {
             Ok((_, MappingType::Caching)) | Err(_) => Err(refusal),
             Ok(_) => {
@@ -202,10 +193,7 @@ impl Connection {
         if let Some(known) = answer.get() {
             return Ok(known);
         }
-        let mut argument = GetAttr {
-            attr: attribute as u32,
-            val: 0,
-        };
+        let mut argument = GetAttr { attr: attribute as u32, val: 0 };
         let value = if self.version < PIN_V2 {
             false
         } else {
@@ -246,10 +234,7 @@ impl GdrdrvPin {
     fn ask(&self) -> Result<Info> {
         let file = self.connection.file()?;
         let info = if self.connection.version >= INFO_V2 {
-            let mut argument = GetInfoV2 {
-                handle: self.handle,
-                ..Default::default()
-            };
+            let mut argument = GetInfoV2 { handle: self.handle, ..Default::default() };
             file.get_info_v2(&mut argument)?;
             Info {
                 va: argument.va,
@@ -260,10 +245,7 @@ impl GdrdrvPin {
                 mapping_type: MappingType::from_driver(argument.mapping_type),
             }
         } else {
-            let mut argument = GetInfo {
-                handle: self.handle,
-                ..Default::default()
-            };
+            let mut argument = GetInfo { handle: self.handle, ..Default::default() };
             file.get_info(&mut argument)?;
             Info {
                 va: argument.va,
@@ -290,10 +272,7 @@ impl GdrdrvPin {
         if self.connection.version < PIN_V2 || requested == wanted {
             return Ok(());
         }
-        let mut argument = ReqMappingType {
-            handle: self.handle,
-            mapping_type: wanted,
-        };
+        let mut argument = ReqMappingType { handle: self.handle, mapping_type: wanted };
         self.connection.file()?.req_mapping_type(&mut argument)?;
         self.requested_type.store(wanted, Ordering::Relaxed);
         Ok(())
@@ -316,10 +295,7 @@ impl BackendPin for GdrdrvPin {
         };
         // From the second call on, the attribute can save a request.
         if self.connection.attribute(Attribute::UsePersistentMapping)? {
-            return Ok(Info {
-                mapping_type: mapped,
-                ..facts
-            });
+            return Ok(Info { mapping_type: mapped, ..facts });
         }
         self.ask()
     }
@@ -329,30 +305,20 @@ impl BackendPin for GdrdrvPin {
         if self.connection.is_known_persistent() {
             return Ok(false);
         }
-        let mut argument = GetCbFlag {
-            handle: self.handle,
-            flag: 0,
-        };
+        let mut argument = GetCbFlag { handle: self.handle, flag: 0 };
         file.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
     }
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
         let file = self.connection.file()?;
         let page = fork::page_size();
-        let len = len
-            .checked_next_multiple_of(page)
-            .ok_or(Error::RangeOverflow)?;
-        let offset = self
-            .handle
-            .checked_mul(page as u64)
-            .ok_or(Error::RangeOverflow)?;
+        let len = len.checked_next_multiple_of(page).ok_or(Error::RangeOverflow)?;
+        let offset = self.handle.checked_mul(page as u64).ok_or(Error::RangeOverflow)?;
         let wanted = flag.wanted();
         self.request_type(wanted)?;
         let region = Region::map(file, offset, len)?;
         // On failure `region` is unmapped by going out of scope.
-        let Info {
-            va, mapping_type, ..
-        } = self.ask()?;
+        let Info { va, mapping_type, .. } = self.ask()?;
         let given = mapping_type.ok_or(Error::MappingRevoked)?;
         if let Some(wanted) = wanted.filter(|&wanted| wanted != given) {
             return Err(Error::MappingTypeRefused { wanted, given });
@@ -366,9 +332,7 @@ impl BackendPin for GdrdrvPin {
             return Ok(());
         }
         let file = self.connection.file()?;
-        file.unpin_buffer(&mut UnpinBuffer {
-            handle: self.handle,
-        })?;
+        file.unpin_buffer(&mut UnpinBuffer { handle: self.handle })?;
         self.released.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -391,11 +355,7 @@ fn round_out(request: &PinRequest) -> Result<PinRequest> {
         .checked_add(request.size)
         .and_then(|end| end.checked_next_multiple_of(GPU_PAGE_SIZE))
         .ok_or(Error::RangeOverflow)?;
-    Ok(PinRequest {
-        address: first,
-        size: end - first,
-        ..*request
-    })
+    Ok(PinRequest { address: first, size: end - first, ..*request })
 }
 
 #[cfg(test)]
@@ -404,12 +364,7 @@ mod tests {
     use crate::types::P2pTokens;
 
     fn range(address: u64, size: u64) -> PinRequest {
-        PinRequest {
-            address,
-            size,
-            flags: PinFlags::DEFAULT,
-            tokens: P2pTokens::default(),
-        }
+        PinRequest { address, size, flags: PinFlags::DEFAULT, tokens: P2pTokens::default() }
     }
 
     #[test]

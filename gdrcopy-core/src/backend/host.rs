@@ -65,10 +65,7 @@ impl Backend for Host {
             len,
             owner: Owner::current(),
         };
-        log::debug!(
-            "host memory {:#x}+{len:#x} stands in for a pin",
-            request.address
-        );
+        log::debug!("host memory {:#x}+{len:#x} stands in for a pin", request.address);
         Ok(Box::new(pin))
     }
 

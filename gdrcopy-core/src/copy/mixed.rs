@@ -29,10 +29,7 @@ pub struct Live {
 impl Live {
     pub fn new(kind: MappingType) -> Live {
         count(kind, |live| *live += 1);
-        Live {
-            kind,
-            owner: Owner::current(),
-        }
+        Live { kind, owner: Owner::current() }
     }
 
     /// The mapping's type.

@@ -90,16 +90,7 @@ unsafe fn write_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u
         } else {
             let (device, chunk_size) = (dst.addr(), parallel::WRITTEN_AT_A_TIME);
             let copy = write_part;
-            Job {
-                copy,
-                mapping_type,
-                dst,
-                src,
-                len,
-                device,
-                chunk_size,
-            }
-            .run();
+            Job { copy, mapping_type, dst, src, len, device, chunk_size }.run();
         }
     }
     fence_if_mixed();
@@ -139,16 +130,7 @@ pub unsafe fn read_otherwise(mapping_type: MappingType, dst: *mut u8, src: *cons
         } else {
             let (device, chunk_size) = (src.addr(), parallel::READ_AT_A_TIME);
             let copy = read_part;
-            Job {
-                copy,
-                mapping_type,
-                dst,
-                src,
-                len,
-                device,
-                chunk_size,
-            }
-            .run();
+            Job { copy, mapping_type, dst, src, len, device, chunk_size }.run();
         }
     }
     fence_if_mixed();
@@ -276,10 +258,7 @@ pub fn select_routine(request: Option<&OsStr>) -> &'static str {
     let routine = routines::find(request);
     if HOT.routine().name() != routine.name() {
         HOT.set_routine(routine);
-        log::debug!(
-            "copy routine for write-combined mappings: {}",
-            routine.name()
-        );
+        log::debug!("copy routine for write-combined mappings: {}", routine.name());
     }
     routine.name()
 }

@@ -124,11 +124,7 @@ impl Pool {
                 helpers + 1
             );
         }
-        Pool {
-            threads,
-            shared,
-            owner: Owner::current(),
-        }
+        Pool { threads, shared, owner: Owner::current() }
     }
 
     fn is_usable(&self) -> bool {
@@ -292,9 +288,7 @@ impl Gate {
 
     fn enter(&self) -> bool {
         let one_more = |inside: u32| (inside & OPEN != 0).then(|| inside + 1);
-        self.0
-            .fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more)
-            .is_ok()
+        self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).is_ok()
     }
 
     fn leave(&self) {
@@ -380,11 +374,7 @@ mod tests {
             (CHUNK - 1, 2),
             (5 * CHUNK + 77, 1 << 20),
         ] {
-            let job = Job {
-                len,
-                device,
-                ..copy_between(&mut [], &[])
-            };
+            let job = Job { len, device, ..copy_between(&mut [], &[]) };
             let mut end = 0;
             for index in 0..job.chunks() {
                 let chunk = job.chunk(index);
@@ -429,11 +419,7 @@ mod tests {
         CALLER.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
         let mut pool = Pool::start(2);
         // While the caller sleeps in one of its chunks, a helper comes in time for another.
-        let job = Job {
-            copy: slow_copy,
-            len: 64 * CHUNK,
-            ..copy_between(&mut [], &[])
-        };
+        let job = Job { copy: slow_copy, len: 64 * CHUNK, ..copy_between(&mut [], &[]) };
         // SAFETY: `slow_copy` touches no memory.
         unsafe { pool.run(job) };
         assert_ne!(BY_OTHERS.load(Ordering::Relaxed), 0);

@@ -167,11 +167,7 @@ impl Span {
             len => (offset + len + size - 1) & !(size - 1),
         };
         let start = item.src.wrapping_sub(offset);
-        Span {
-            start,
-            offset,
-            bytes,
-        }
+        Span { start, offset, bytes }
     }
 }
 

@@ -40,10 +40,7 @@ pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
 pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
     debug_assert!(src.cast::<T>().is_aligned());
     // SAFETY: a `T` is readable at `src`, which is aligned, and writable at `dst`: contract of this function.
-    unsafe {
-        dst.cast::<T>()
-            .write_unaligned(access::load(src.cast::<T>()))
-    }
+    unsafe { dst.cast::<T>().write_unaligned(access::load(src.cast::<T>())) }
 }
 
 /// Copies by loads of aligned blocks of `BLOCK` bytes, a divisor of the line.

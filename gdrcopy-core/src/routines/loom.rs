@@ -41,29 +41,17 @@ pub(super) unsafe fn load<T>(src: *const T) -> T {
         }
     });
     // SAFETY: a `T` is in the words from `offset` on: contract of this function.
-    unsafe {
-        ptr::from_ref(&found)
-            .byte_add(offset)
-            .cast::<T>()
-            .read_unaligned()
-    }
+    unsafe { ptr::from_ref(&found).byte_add(offset).cast::<T>().read_unaligned() }
 }
 
 /// # Safety
 /// `dst` must be mapped by [`map`]; a `T` must be 4 or 8 bytes.
 pub(super) unsafe fn store<T>(dst: *mut T, value: T) {
     let (words, offset) = words_of(dst);
-    assert!(
-        offset == 0 && size_of::<T>().is_multiple_of(WORD),
-        "only whole words are modeled"
-    );
+    assert!(offset == 0 && size_of::<T>().is_multiple_of(WORD), "only whole words are modeled");
     let mut written = [MaybeUninit::<u32>::uninit(); 2];
     // SAFETY: there is room for a `T`: contract of this function.
-    unsafe {
-        ptr::from_mut(&mut written)
-            .cast::<T>()
-            .write_unaligned(value)
-    };
+    unsafe { ptr::from_mut(&mut written).cast::<T>().write_unaligned(value) };
     WORDS.with_borrow(|mapped| {
         for (written, word) in written.iter().zip(&mapped[words]) {
             // SAFETY: one of the words of `value`.

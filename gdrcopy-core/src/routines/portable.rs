@@ -4,17 +4,10 @@
 use super::routine::{Blocks, Routine};
 use super::{loads, stores};
 
-pub(super) static ROUTINE: Routine = Routine {
-    name: "portable",
-    write,
-    read,
-    blocks: Some(BLOCKS),
-};
+pub(super) static ROUTINE: Routine =
+    Routine { name: "portable", write, read, blocks: Some(BLOCKS) };
 
-pub(super) const BLOCKS: Blocks = Blocks {
-    size: size_of::<u64>(),
-    load: load_blocks,
-};
+pub(super) const BLOCKS: Blocks = Blocks { size: size_of::<u64>(), load: load_blocks };
 
 /// # Safety
 /// As for [`super::write_wc`].

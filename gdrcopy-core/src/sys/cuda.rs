@@ -249,9 +249,7 @@ impl Driver {
     pub fn device(&self, ordinal: i32) -> Result<Device> {
         let mut device = 0;
         // SAFETY: the output is a local variable.
-        self.check("cuDeviceGet", unsafe {
-            self.cu.device()?(&mut device, ordinal)
-        })?;
+        self.check("cuDeviceGet", unsafe { self.cu.device()?(&mut device, ordinal) })?;
         Ok(Device(device))
     }
 

@@ -56,11 +56,7 @@ impl Owner {
     /// [`Error::ForkedChild`] in a child forked off from the owner.
     #[inline]
     pub fn check(self) -> Result<()> {
-        if self.is_current() {
-            Ok(())
-        } else {
-            Err(Error::ForkedChild)
-        }
+        if self.is_current() { Ok(()) } else { Err(Error::ForkedChild) }
     }
 }
 
@@ -105,10 +101,7 @@ impl OpenFile {
             // SAFETY: filled in.
             0 => unsafe { found.assume_init() },
             _ => {
-                return OpenFile {
-                    number,
-                    ..OpenFile::default()
-                };
+                return OpenFile { number, ..OpenFile::default() };
             }
         };
         OpenFile {
@@ -152,8 +145,7 @@ impl Descriptor {
     /// What `open` returns, a file that others may open, too.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
         let mut own = own();
-        own.try_reserve(1)
-            .map_err(|_| error::no_memory(Errno::ENOMEM))?;
+        own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;
         let descriptor = Descriptor::new(open()?);
         own.push(descriptor.file.number);
         Ok(descriptor)
@@ -161,11 +153,7 @@ impl Descriptor {
 
     /// A file that no one else can open.
     pub fn new(fd: OwnedFd) -> Descriptor {
-        Descriptor {
-            file: OpenFile::of(fd.into_raw_fd()),
-            is_open: true,
-            owner: Owner::current(),
-        }
+        Descriptor { file: OpenFile::of(fd.into_raw_fd()), is_open: true, owner: Owner::current() }
     }
 
     pub fn file(&self) -> OpenFile {
@@ -229,9 +217,7 @@ struct Generation<T: 'static> {
 impl<T> PerProcess<T> {
     #[expect(clippy::new_without_default, reason = "for statics")]
     pub const fn new() -> PerProcess<T> {
-        PerProcess {
-            latest: AtomicPtr::new(ptr::null_mut()),
-        }
+        PerProcess { latest: AtomicPtr::new(ptr::null_mut()) }
     }
 
     fn generation(&self) -> Option<&'static Generation<T>> {
@@ -265,8 +251,7 @@ impl<T> PerProcess<T> {
                 parent,
             }));
             let published =
-                self.latest
-                    .compare_exchange(parent, fresh, Ordering::SeqCst, Ordering::SeqCst);
+                self.latest.compare_exchange(parent, fresh, Ordering::SeqCst, Ordering::SeqCst);
             if published.is_err() {
                 // SAFETY: another thread published first, so no other thread has this address.
                 drop(unsafe { Box::from_raw(fresh) });
@@ -291,9 +276,7 @@ impl<T> PerProcess<T> {
         } else {
             // Put back, unless another thread has made a new one already.
             let (parent, seq_cst) = (generation.parent, Ordering::SeqCst);
-            let _ = self
-                .latest
-                .compare_exchange(parent, address, seq_cst, seq_cst);
+            let _ = self.latest.compare_exchange(parent, address, seq_cst, seq_cst);
         }
     }
 }
@@ -368,9 +351,7 @@ pub fn enter() -> Result<&'static Page> {
     if page.epoch.load(Ordering::Acquire) == 0 {
         let next = LAST_EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
         // Another thread may be first: then its epoch is the process's.
-        let _ = page
-            .epoch
-            .compare_exchange(0, next, Ordering::AcqRel, Ordering::Acquire);
+        let _ = page.epoch.compare_exchange(0, next, Ordering::AcqRel, Ordering::Acquire);
     }
     Ok(page)
 }
@@ -455,10 +436,7 @@ pub fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-const _: () = assert!(
-    size_of::<Page>() <= 4096,
-    "the smallest host page must hold it"
-);
+const _: () = assert!(size_of::<Page>() <= 4096, "the smallest host page must hold it");
 
 #[cfg(test)]
 mod tests {

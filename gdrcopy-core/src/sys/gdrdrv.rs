@@ -147,11 +147,7 @@ mod ioctl {
     command!(get_info_v2, number::GET_INFO_V2, super::GetInfoV2);
     command!(get_attr, number::GET_ATTR, super::GetAttr);
     command!(pin_buffer_v2, number::PIN_BUFFER_V2, super::PinBufferV2);
-    command!(
-        req_mapping_type,
-        number::REQ_MAPPING_TYPE,
-        super::ReqMappingType
-    );
+    command!(req_mapping_type, number::REQ_MAPPING_TYPE, super::ReqMappingType);
     command!(get_version, number::GET_VERSION, super::GetVersion);
 }
 
@@ -318,9 +314,7 @@ mod tests {
     #[test]
     fn interrupted_call_is_retried() {
         let mut answers = [Err(Errno::EINTR), Err(Errno::EINTR), Ok(7)].into_iter();
-        let value = retry(Call::GetInfo, || {
-            answers.next().expect("no more than three attempts")
-        });
+        let value = retry(Call::GetInfo, || answers.next().expect("no more than three attempts"));
         assert_eq!(value, Ok(7));
     }
 
@@ -330,17 +324,8 @@ mod tests {
         let null = std::fs::File::open("/dev/null").expect("every system has it");
         let file = DeviceFile(Descriptor::new(null.into()));
         let errno = |result: Result<()>| result.map_err(|e| e.errno());
-        assert_eq!(
-            errno(file.get_version(&mut GetVersion::default())),
-            Err(libc::ENOTTY)
-        );
-        assert_eq!(
-            errno(file.pin_buffer_v2(&mut PinBufferV2::default())),
-            Err(libc::ENOTTY)
-        );
-        assert_eq!(
-            errno(file.unpin_buffer(&mut UnpinBuffer::default())),
-            Err(libc::ENOTTY)
-        );
+        assert_eq!(errno(file.get_version(&mut GetVersion::default())), Err(libc::ENOTTY));
+        assert_eq!(errno(file.pin_buffer_v2(&mut PinBufferV2::default())), Err(libc::ENOTTY));
+        assert_eq!(errno(file.unpin_buffer(&mut UnpinBuffer::default())), Err(libc::ENOTTY));
     }
 }

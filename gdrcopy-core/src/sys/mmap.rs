@@ -45,10 +45,7 @@ impl Region {
     /// Maps `len` bytes (a multiple of the page size, not 0) of what `node` has at `offset` (likewise a
     /// multiple), shared, readable and writable.
     pub fn map(node: &impl AsRawFd, offset: u64, len: usize) -> Result<Region> {
-        let raw = MmapOptions::new()
-            .len(len)
-            .offset(offset)
-            .map_raw(node.as_raw_fd());
+        let raw = MmapOptions::new().len(len).offset(offset).map_raw(node.as_raw_fd());
         match raw {
             Ok(raw) => {
                 // Never dropped: memmap2's destructor reports no error, and would unmap in a forked child too.
@@ -74,12 +71,7 @@ impl Region {
     /// As long as the region is used, the `len` bytes there are readable and writable, and no Rust reference to them is
     /// used.
     pub unsafe fn borrow(address: NonNull<u8>, len: usize) -> Region {
-        Region {
-            address,
-            len,
-            is_mapped: false,
-            owner: Owner::current(),
-        }
+        Region { address, len, is_mapped: false, owner: Owner::current() }
     }
 
     /// Address of the first byte.

@@ -8,11 +8,8 @@ use crate::subject::Subject;
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
 
 /// Some longer ones: several batches of lines, whole and not.
-const LONGER: &[usize] = if cfg!(miri) {
-    &[]
-} else {
-    &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST]
-};
+const LONGER: &[usize] =
+    if cfg!(miri) { &[] } else { &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST] };
 const LONGEST: usize = if cfg!(miri) { MAX_LEN } else { 9_000 };
 
 /// Bytes that must survive on either side of a copy: more than the widest store.
@@ -83,8 +80,5 @@ fn check(name: &str, copy: impl Fn(*mut u8, *const u8, usize)) {
             }
         }
     }
-    assert!(
-        dst.0 == [POISON; ROOM],
-        "{name}: a copy wrote far outside its range"
-    );
+    assert!(dst.0 == [POISON; ROOM], "{name}: a copy wrote far outside its range");
 }

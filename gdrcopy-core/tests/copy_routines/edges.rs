@@ -36,20 +36,9 @@ impl LonePage {
     pub(crate) fn new() -> Self {
         // SAFETY: a new mapping, whose inner page is then made accessible.
         let map = unsafe {
-            let map = mmap(
-                ptr::null_mut(),
-                3 * PAGE,
-                PROT_NONE,
-                MAP_PRIVATE_ANONYMOUS,
-                -1,
-                0,
-            );
+            let map = mmap(ptr::null_mut(), 3 * PAGE, PROT_NONE, MAP_PRIVATE_ANONYMOUS, -1, 0);
             assert_ne!(map.addr(), usize::MAX, "mmap");
-            assert_eq!(
-                mprotect(map.byte_add(PAGE), PAGE, PROT_READ_WRITE),
-                0,
-                "mprotect"
-            );
+            assert_eq!(mprotect(map.byte_add(PAGE), PAGE, PROT_READ_WRITE), 0, "mprotect");
             map
         };
         LonePage { map }
@@ -87,11 +76,7 @@ pub(crate) fn check(subject: Subject) {
                     unsafe {
                         fill(buffer, len, seed);
                         subject.write(at, buffer, len);
-                        assert!(
-                            holds(at, len, seed),
-                            "{}: write of {len} bytes",
-                            subject.name()
-                        );
+                        assert!(holds(at, len, seed), "{}: write of {len} bytes", subject.name());
                         fill(buffer, len, seed + 1);
                         subject.read(buffer, at, len);
                         assert!(

@@ -98,10 +98,7 @@ fn stepped(page: &LonePage, copy: impl FnOnce(*mut u8)) -> Vec<Event> {
 
 /// Every read has its fence before its loads, every write after its stores.
 pub(crate) fn check(subjects: &[Subject]) {
-    let before = [
-        (SIGSEGV, handle(SIGSEGV, on_fault)),
-        (SIGTRAP, handle(SIGTRAP, on_step)),
-    ];
+    let before = [(SIGSEGV, handle(SIGSEGV, on_fault)), (SIGTRAP, handle(SIGTRAP, on_step))];
     let page = LonePage::new();
     let mut host = [0_u8; 256];
     for subject in subjects {
@@ -137,10 +134,7 @@ pub(crate) fn check(subjects: &[Subject]) {
             }
         }
     }
-    assert!(
-        STEPS.load(Ordering::Relaxed) > 0,
-        "nothing was stepped through"
-    );
+    assert!(STEPS.load(Ordering::Relaxed) > 0, "nothing was stepped through");
     for (signal, action) in before {
         // SAFETY: the action was in force before.
         unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };

@@ -83,9 +83,7 @@ pub(crate) fn check(routine: &Routine) {
         for len in [0, 1, 4, 8, 63, 64, 65, 129] {
             let place = |n: usize| (n * 613 % (Arena::LEN - 200), len);
             let places: Vec<Place> = (0..count).map(place).collect();
-            check_places(routine, &device, &places, 0, || {
-                format!("{count} items of {len} bytes")
-            });
+            check_places(routine, &device, &places, 0, || format!("{count} items of {len} bytes"));
         }
         // Items that pass the buffer by among small ones, up to the arena's end.
         let place = |n: usize| {
@@ -93,9 +91,7 @@ pub(crate) fn check(routine: &Routine) {
             (n * 6_131 % (Arena::LEN - len + 1), len)
         };
         let places: Vec<Place> = (0..count.min(100)).map(place).collect();
-        check_places(routine, &device, &places, 1, || {
-            format!("{count} items of mixed sizes")
-        });
+        check_places(routine, &device, &places, 1, || format!("{count} items of mixed sizes"));
     }
     check_words(routine, &device, POISON);
     check_words(routine, &device, u16::from_ne_bytes([POISON; 2]));

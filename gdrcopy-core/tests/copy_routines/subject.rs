@@ -14,9 +14,7 @@ pub(crate) enum Subject {
 impl Subject {
     pub(crate) fn all() -> Vec<Subject> {
         let routines = routines::supported().map(Subject::Routine);
-        routines
-            .chain([Subject::WriteCombining, Subject::Cached, Subject::Device])
-            .collect()
+        routines.chain([Subject::WriteCombining, Subject::Cached, Subject::Device]).collect()
     }
 
     pub(crate) fn name(self) -> &'static str {

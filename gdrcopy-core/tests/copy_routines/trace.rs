@@ -51,12 +51,7 @@ impl Trace {
     fn of(page: &LonePage, clean: [u8; WINDOW], copy: impl FnOnce(*mut u8)) -> Trace {
         let page = page.start();
         let accesses = Vec::with_capacity(WINDOW);
-        let mut trace = Trace {
-            page,
-            clean,
-            result: clean,
-            accesses,
-        };
+        let mut trace = Trace { page, clean, result: clean, accesses };
         // SAFETY: the page holds the window; the handlers use the trace only during the copy.
         unsafe {
             page.copy_from_nonoverlapping(clean.as_ptr(), WINDOW);
@@ -79,10 +74,7 @@ impl Trace {
         assert!((first..end).all(|n| changed(&n)), "an access with a gap");
         self.result[first..end].copy_from_slice(&window[first..end]);
         window[first..end].copy_from_slice(&self.clean[first..end]);
-        self.accesses
-            .last_mut()
-            .expect("the access that faulted")
-            .stored = first..end;
+        self.accesses.last_mut().expect("the access that faulted").stored = first..end;
     }
 }
 
@@ -101,10 +93,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
             libc::signal(signal, libc::SIG_DFL); // A real fault: let it happen again, and end us.
             return;
         };
-        trace.accesses.push(Access {
-            at: fault - trace.page.addr(),
-            stored: 0..0,
-        });
+        trace.accesses.push(Access { at: fault - trace.page.addr(), stored: 0..0 });
         protect(trace.page, PROT_READ | PROT_WRITE);
         (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] |= TRAP_FLAG;
     }
@@ -130,21 +119,14 @@ pub(crate) fn handle(signal: c_int, handler: Handler) -> libc::sigaction {
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
         let mut before = mem::zeroed();
-        assert_eq!(
-            libc::sigaction(signal, &action, &mut before),
-            0,
-            "sigaction"
-        );
+        assert_eq!(libc::sigaction(signal, &action, &mut before), 0, "sigaction");
         before
     }
 }
 
 /// Traces copies of many sizes from and to all alignments.
 pub(crate) fn check(subjects: &[Subject], alignments: &[usize]) {
-    let before = [
-        (SIGSEGV, handle(SIGSEGV, on_fault)),
-        (SIGTRAP, handle(SIGTRAP, on_step)),
-    ];
+    let before = [(SIGSEGV, handle(SIGSEGV, on_fault)), (SIGTRAP, handle(SIGTRAP, on_step))];
     let page = LonePage::new();
     for &subject in subjects {
         let Some((load, store)) = widths(subject) else {
@@ -165,21 +147,13 @@ pub(crate) fn check(subjects: &[Subject], alignments: &[usize]) {
 
 /// Traces gathers of two items of many sizes and alignments.
 pub(crate) fn check_gathers() {
-    let before = [
-        (SIGSEGV, handle(SIGSEGV, on_fault)),
-        (SIGTRAP, handle(SIGTRAP, on_step)),
-    ];
+    let before = [(SIGSEGV, handle(SIGSEGV, on_fault)), (SIGTRAP, handle(SIGTRAP, on_step))];
     let page = LonePage::new();
     for routine in routines::supported() {
         let (width, _) = widths(Subject::Routine(routine)).expect("a routine has them");
         for len in 0..=MAX_LEN {
             for at in bytes::alignments() {
-                check_gather(
-                    routine,
-                    &page,
-                    [(LINE + at, len), (4 * LINE + at / 2, 9)],
-                    width,
-                );
+                check_gather(routine, &page, [(LINE + at, len), (4 * LINE + at / 2, 9)], width);
             }
         }
     }
@@ -247,21 +221,13 @@ fn check_write(subject: Subject, page: &LonePage, at: usize, len: usize, widest:
     let what = || format!("{}: write of {len} bytes to {at}", subject.name());
 
     assert_eq!(trace.result[at..at + len], source, "{}", what());
-    let stored: usize = trace
-        .accesses
-        .iter()
-        .map(|access| access.stored.len())
-        .sum();
+    let stored: usize = trace.accesses.iter().map(|access| access.stored.len()).sum();
     assert_eq!(stored, len, "{}: {:?}", what(), trace.accesses);
     for Access { at, stored } in &trace.accesses {
         assert_eq!(*at, stored.start, "{}", what());
         let width = stored.len();
         let natural = width.is_power_of_two() && at.is_multiple_of(width);
-        assert!(
-            natural && width <= widest,
-            "{}: store of {width} at {at}",
-            what()
-        );
+        assert!(natural && width <= widest, "{}: store of {width} at {at}", what());
     }
     if is_natural(at, len) {
         assert_eq!(trace.accesses.len(), 1, "{}", what());
@@ -284,15 +250,8 @@ fn check_read(subject: Subject, page: &LonePage, at: usize, len: usize, width: u
     let expected: Vec<usize> = if is_natural(at, len) {
         vec![at]
     } else {
-        (at - at % width..at + len)
-            .step_by(width)
-            .take_while(|_| len > 0)
-            .collect()
+        (at - at % width..at + len).step_by(width).take_while(|_| len > 0).collect()
     };
     assert_eq!(loads, expected, "{}", what());
-    assert!(
-        trace.accesses.iter().all(|a| a.stored.is_empty()),
-        "{}: a store",
-        what()
-    );
+    assert!(trace.accesses.iter().all(|a| a.stored.is_empty()), "{}: a store", what());
 }

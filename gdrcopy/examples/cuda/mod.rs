@@ -90,9 +90,7 @@ impl Cuda {
     /// # Safety
     /// The parameters are the kernel's, and what they point to is its to use until it ends.
     pub(crate) unsafe fn launch(&self, kernel: &Kernel, threads: u32, parameters: &[u64]) {
-        let places = parameters
-            .iter()
-            .map(|value| std::ptr::from_ref(value).cast_mut().cast());
+        let places = parameters.iter().map(|value| std::ptr::from_ref(value).cast_mut().cast());
         let mut places: Vec<*mut c_void> = places.collect();
         let (stream, extra) = (null_mut(), null_mut());
         let places = places.as_mut_ptr();

@@ -36,11 +36,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// The elements of a slice that has exactly their size.
     #[inline]
     pub(super) fn of_slice(bytes: MappedSlice<'m>, len: usize) -> Array<'m, T> {
-        Array {
-            bytes,
-            len,
-            elements: PhantomData,
-        }
+        Array { bytes, len, elements: PhantomData }
     }
 
     /// Elements in it.

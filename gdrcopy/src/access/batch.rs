@@ -52,10 +52,7 @@ impl<'m> Batch<'m> {
     #[inline]
     pub(super) fn new(slice: MappedSlice<'m>) -> Batch<'m> {
         copy::begin_batch();
-        Batch {
-            slice,
-            not_send: PhantomData,
-        }
+        Batch { slice, not_send: PhantomData }
     }
 
     /// Writes `src` from byte `offset` of the slice on that the batch was made from.

@@ -64,12 +64,7 @@ impl<'m, T: Pod> FromIterator<Word<'m, T>> for Words<'m, T> {
             }
             place
         };
-        Words {
-            words: words.into_iter().map(place).collect(),
-            kind,
-            owner,
-            region: PhantomData,
-        }
+        Words { words: words.into_iter().map(place).collect(), kind, owner, region: PhantomData }
     }
 }
 

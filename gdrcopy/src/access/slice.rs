@@ -139,12 +139,7 @@ impl<'m> MappedSlice<'m> {
     #[inline]
     pub(crate) fn part(self, offset: usize, len: usize) -> Result<MappedSlice<'m>> {
         let start = self.place(offset, len)?;
-        Ok(MappedSlice {
-            start,
-            len,
-            device_address: self.device_address + offset as u64,
-            ..self
-        })
+        Ok(MappedSlice { start, len, device_address: self.device_address + offset as u64, ..self })
     }
 
     /// The bytes before `middle`, and those from there on.
@@ -195,10 +190,7 @@ impl<'m> MappedSlice<'m> {
         let bytes = [byte; FILLED];
         copy::begin_batch();
         for offset in (0..self.len).step_by(FILLED) {
-            let (dst, len) = (
-                self.start.wrapping_add(offset),
-                FILLED.min(self.len - offset),
-            );
+            let (dst, len) = (self.start.wrapping_add(offset), FILLED.min(self.len - offset));
             // SAFETY: these bytes are inside the slice, which is mapped and of type `kind`: invariant.
             unsafe { copy::write_unfenced(self.kind, dst, bytes.as_ptr(), len) };
         }
@@ -235,11 +227,7 @@ impl<'m> MappedSlice<'m> {
         let count = items.len();
         let item = |n: usize| {
             let (offset, dst) = &mut items[n];
-            Item {
-                dst: dst.as_mut_ptr(),
-                src: self.start.wrapping_add(*offset),
-                len: dst.len(),
-            }
+            Item { dst: dst.as_mut_ptr(), src: self.start.wrapping_add(*offset), len: dst.len() }
         };
         // SAFETY: as in `write`; `place` was called above.
         unsafe { copy::gather(self.kind, count, item) };
@@ -282,11 +270,7 @@ impl<'m> MappedSlice<'m> {
         let bytes = len.checked_mul(size_of::<T>());
         assert!(bytes.is_some_and(|bytes| bytes <= self.len));
         match at.iter().find(|&&index| index >= len) {
-            Some(&index) => Err(Error::OutOfArray {
-                index,
-                count: 1,
-                len,
-            }),
+            Some(&index) => Err(Error::OutOfArray { index, count: 1, len }),
             None => Ok(()),
         }
     }

@@ -61,10 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
         (0..=LEN, len(), any::<u8>()).prop_map(|(offset, len, byte)| Step::Fill(offset, len, byte)),
         (0..64_usize, prop::collection::vec(index(), 0..40))
             .prop_map(|(offset, at)| Step::Gather(offset, at)),
-        (
-            0..64_usize,
-            prop::collection::btree_map(index(), element(), 0..15)
-        )
+        (0..64_usize, prop::collection::btree_map(index(), element(), 0..15))
             .prop_map(|(offset, elements)| Step::Scatter(offset, elements)),
     ]
 }

@@ -76,12 +76,7 @@ impl<'m, T: Pod> Word<'m, T> {
     /// The `T` at byte `offset`.
     #[inline]
     fn of_slice(slice: MappedSlice<'m>, offset: usize) -> Result<Word<'m, T>> {
-        const {
-            assert!(
-                matches!(size_of::<T>(), 1 | 2 | 4 | 8),
-                "a word has 1, 2, 4 or 8 bytes"
-            )
-        };
+        const { assert!(matches!(size_of::<T>(), 1 | 2 | 4 | 8), "a word has 1, 2, 4 or 8 bytes") };
         let size = size_of::<T>();
         let at = slice.place(offset, size)?;
         if !at.addr().is_multiple_of(size) {

@@ -63,8 +63,6 @@ impl DeviceAllocator for CudarcAllocator {
         let address = address.map_err(|error| failed("cuMemAlloc", error))?;
         // SAFETY: the address is that of `len` bytes; every byte is a valid u8, and safe code cannot read them
         // through the slice, which the pool keeps to itself.
-        Ok(Box::new(unsafe {
-            self.stream.upgrade_device_ptr::<u8>(address, len)
-        }))
+        Ok(Box::new(unsafe { self.stream.upgrade_device_ptr::<u8>(address, len) }))
     }
 }

@@ -65,10 +65,7 @@ struct Kept<M> {
 
 impl<M> Kept<M> {
     fn new(memory: M) -> Kept<M> {
-        Kept {
-            memory: ManuallyDrop::new(memory),
-            owner: Owner::current(),
-        }
+        Kept { memory: ManuallyDrop::new(memory), owner: Owner::current() }
     }
 
     fn into_inner(self) -> M {
@@ -130,10 +127,7 @@ impl<M: DeviceMemory> OwnedMapping<M> {
         // SAFETY: the range is part of `memory`, which is kept until the mapping is gone: contract of
         // `DeviceMemory`.
         let pin = unsafe { gdr.pin(range.start, len, options.pin_flags) }?;
-        Ok(OwnedMapping {
-            mapping: pin.map(len, options.map_flag)?,
-            memory,
-        })
+        Ok(OwnedMapping { mapping: pin.map(len, options.map_flag)?, memory })
     }
 
     /// Device address of its first byte.
@@ -151,10 +145,7 @@ impl<M: DeviceMemory> OwnedMapping<M> {
     ///
     /// # Errors
     /// What munmap returned, with the mapping, which is unchanged.
-    #[expect(
-        clippy::result_large_err,
-        reason = "an error returns what it was called with"
-    )]
+    #[expect(clippy::result_large_err, reason = "an error returns what it was called with")]
     pub fn into_memory(self) -> std::result::Result<M, (Self, Error)> {
         let OwnedMapping { mapping, memory } = self;
         match mapping.unmap() {

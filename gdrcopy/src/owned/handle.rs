@@ -109,10 +109,7 @@ impl<T: Pod> Owned<Ring<'static, T>> {
     }
 
     fn into_ring(self) -> Ring<'static, T> {
-        let Owned {
-            view: mut ring,
-            memory,
-        } = self;
+        let Owned { view: mut ring, memory } = self;
         ring.keep(Some(memory));
         ring
     }

@@ -34,9 +34,7 @@ impl Pool {
     /// As for [`Pool::alloc`]; [`Error::RangeOverflow`] for more bytes than an address space has.
     pub fn array<T: Pod>(&self, len: usize) -> Result<OwnedArray<T>> {
         let bytes = len.checked_mul(size_of::<T>());
-        self.own(bytes.ok_or(Error::RangeOverflow)?, |memory| {
-            memory.array(0, len)
-        })
+        self.own(bytes.ok_or(Error::RangeOverflow)?, |memory| memory.array(0, len))
     }
 
     /// A flag, clear.

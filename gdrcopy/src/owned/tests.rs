@@ -81,9 +81,7 @@ fn owned_views_outlive_their_pool_and_leave_no_pin() {
     gpu.read(places[4] + 99 * 16, &mut bytes);
     assert_eq!(bytes, [7, 0, 0, 0, 7, 0, 0, 0]);
     let ring = gpu.memory(places[5], Ring::<[u32; 3]>::bytes(8));
-    let mut kernel = Ring::<[u32; 3]>::attach(ring, 8, 0)
-        .expect("room")
-        .into_receiver();
+    let mut kernel = Ring::<[u32; 3]>::attach(ring, 8, 0).expect("room").into_receiver();
     assert_eq!(kernel.pop(), Ok(Some([1; 3])));
     places.sort_unstable();
     assert!(places.iter().all(|place| place.is_multiple_of(64)));
@@ -142,10 +140,7 @@ fn view_of_any_memory_keeps_all_of_it() {
     let mut bytes = [0; 4];
     gpu.read(address + 8, &mut bytes);
     assert_eq!(&bytes, b"part");
-    assert_eq!(
-        format!("{counter:?}"),
-        format!("Owned({:?})", counter.view())
-    );
+    assert_eq!(format!("{counter:?}"), format!("Owned({:?})", counter.view()));
     drop(counter);
     gpu.assert_unused();
 }
@@ -159,10 +154,7 @@ fn refused_views_give_their_memory_back() {
     assert!(matches!(word, Err(Error::OutOfMapping { .. })), "{word:?}");
     assert_eq!(Arc::strong_count(&buffer), 1);
     drop(buffer);
-    assert_eq!(
-        pool.array::<u64>(usize::MAX / 4).err(),
-        Some(Error::RangeOverflow)
-    );
+    assert_eq!(pool.array::<u64>(usize::MAX / 4).err(), Some(Error::RangeOverflow));
     assert_eq!(pool.array::<u64>(0).err(), Some(Error::EmptyRange));
     assert!(pool.ring_to_gpu::<[u32; 1 << 20]>(1 << 31).is_err());
     assert_eq!(pool.report().expect("this process").buffers, 0);

@@ -24,10 +24,7 @@ impl DeviceRange {
             return Err(Error::EmptyRange);
         }
         let end = address.checked_add(len as u64);
-        Ok(DeviceRange {
-            start: address,
-            end: end.ok_or(Error::RangeOverflow)?,
-        })
+        Ok(DeviceRange { start: address, end: end.ok_or(Error::RangeOverflow)? })
     }
 
     pub(super) fn last(self) -> u64 {
@@ -146,10 +143,7 @@ impl<M> Entries<M> {
     }
 
     pub(super) fn report(&self) -> PinCacheReport {
-        PinCacheReport {
-            entries: self.by_start.len(),
-            ..self.report
-        }
+        PinCacheReport { entries: self.by_start.len(), ..self.report }
     }
 
     /// A mapping with this range of these allocations, and where in the mapping the range starts.
@@ -177,9 +171,9 @@ impl<M> Entries<M> {
         let Some(room) = self.capacity.checked_sub(pinned) else {
             return removed;
         };
-        removed.extend(self.remove_overlapping(range, |entry| {
-            range.contains(entry.range) && entry.is_idle()
-        }));
+        removed.extend(
+            self.remove_overlapping(range, |entry| range.contains(entry.range) && entry.is_idle()),
+        );
         while self.report.pinned_bytes > room
             && let Some(mapping) = self.evict_one()
         {
@@ -205,13 +199,7 @@ impl<M> Entries<M> {
             return removed;
         }
         removed.extend(self.remove_overlapping(range, contained));
-        let entry = Entry {
-            range,
-            ids,
-            pinned,
-            mapping,
-            used: 0,
-        };
+        let entry = Entry { range, ids, pinned, mapping, used: 0 };
         self.by_start.insert(range.start, entry);
         self.mark_used(range.start);
         self.report.bytes += range.len();
@@ -221,9 +209,7 @@ impl<M> Entries<M> {
 
     /// Removes the least recently used idle entries, `count` at most.
     pub(super) fn evict(&mut self, count: usize) -> Removed<M> {
-        std::iter::from_fn(|| self.evict_one())
-            .take(count)
-            .collect()
+        std::iter::from_fn(|| self.evict_one()).take(count).collect()
     }
 
     /// Removes all entries with bytes of this range.
@@ -258,9 +244,7 @@ impl<M> Entries<M> {
 
     fn overlapping(&self, range: DeviceRange) -> impl Iterator<Item = &Entry<M>> {
         let before_end = self.by_start.range(..range.end).rev();
-        before_end
-            .map(|(_, entry)| entry)
-            .take_while(move |entry| range.start < entry.range.end)
+        before_end.map(|(_, entry)| entry).take_while(move |entry| range.start < entry.range.end)
     }
 
     fn remove_overlapping(
@@ -312,10 +296,8 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         let range = |longest: u64| {
-            (0..ADDRESSES, 1..=longest).prop_map(|(start, len)| DeviceRange {
-                start,
-                end: ADDRESSES.min(start + len),
-            })
+            (0..ADDRESSES, 1..=longest)
+                .prop_map(|(start, len)| DeviceRange { start, end: ADDRESSES.min(start + len) })
         };
         prop_oneof![
             2 => range(12).prop_map(Step::Allocate),
@@ -349,10 +331,7 @@ mod tests {
     }
 
     fn ends(ids: &[u64]) -> BufferIds {
-        BufferIds {
-            first: ids[0],
-            last: ids[ids.len() - 1],
-        }
+        BufferIds { first: ids[0], last: ids[ids.len() - 1] }
     }
 
     fn overlap(a: DeviceRange, b: DeviceRange) -> bool {
@@ -443,10 +422,7 @@ mod tests {
         fn insert(&mut self, kept: Kept) {
             self.misses += 1;
             self.make_room(kept.range, kept.pinned);
-            let others = self
-                .entries
-                .iter()
-                .filter(|other| !is_inside(other.range, kept.range));
+            let others = self.entries.iter().filter(|other| !is_inside(other.range, kept.range));
             let others: Vec<Kept> = others.cloned().collect();
             if others.iter().map(|other| other.pinned).sum::<u64>() + kept.pinned <= CAPACITY {
                 self.entries = others;

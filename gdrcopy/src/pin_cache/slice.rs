@@ -19,11 +19,7 @@ pub struct CachedSlice {
 impl CachedSlice {
     /// `len` bytes of the mapping from `offset` on, which must be inside.
     pub(super) fn new(mapping: Arc<Mapping>, offset: usize, len: usize) -> CachedSlice {
-        CachedSlice {
-            mapping,
-            offset,
-            len,
-        }
+        CachedSlice { mapping, offset, len }
     }
 
     /// Device address of its first byte, for GPU kernels and CUDA.

@@ -40,12 +40,7 @@ impl Blocks {
     /// None in use. The range is of whole pages.
     pub(crate) fn new(range: Range<u64>) -> Blocks {
         assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE));
-        Blocks {
-            pages: FreeRanges::new(range),
-            shared: BTreeMap::new(),
-            count: 0,
-            used: 0,
-        }
+        Blocks { pages: FreeRanges::new(range), shared: BTreeMap::new(), count: 0, used: 0 }
     }
 
     /// Takes `len` bytes, at least 1, at a multiple of `align`, a power of two.

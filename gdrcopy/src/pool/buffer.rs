@@ -34,11 +34,7 @@ impl PoolBuffer {
     /// A buffer of `len` bytes in this chunk, if it has room. `len` is at least 1, `align` a power of two.
     pub(super) fn take(chunk: &Arc<Chunk>, len: usize, align: u64) -> Option<PoolBuffer> {
         let block = chunk.take(len as u64, align)?;
-        Some(PoolBuffer {
-            chunk: Arc::clone(chunk),
-            block,
-            len,
-        })
+        Some(PoolBuffer { chunk: Arc::clone(chunk), block, len })
     }
 }
 

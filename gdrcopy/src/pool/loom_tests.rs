@@ -60,10 +60,7 @@ fn large_buffer_is_reported_while_it_is_dropped() {
         let buffer = pool.alloc(CHUNK + 1).expect("memory");
         let drops = thread::spawn(move || drop(buffer));
         let report = pool.report().expect("this process");
-        assert!(
-            report.chunks <= 1 && report.buffers <= report.chunks,
-            "{report:?}"
-        );
+        assert!(report.chunks <= 1 && report.buffers <= report.chunks, "{report:?}");
         drops.join().expect("no panic");
         gpu.assert_unused();
     });

@@ -176,10 +176,7 @@ impl Pool {
             gdr: gdr.clone(),
             allocator: None,
             options,
-            chunks: Mutex::new(Chunks {
-                shared,
-                own: Vec::new(),
-            }),
+            chunks: Mutex::new(Chunks { shared, own: Vec::new() }),
             growth: Mutex::default(),
             owner: Owner::current(),
         })
@@ -253,10 +250,7 @@ impl Pool {
     /// A buffer in a shared chunk, if one has room.
     fn take(&self, len: usize, align: u64) -> Option<PoolBuffer> {
         let chunks = self.chunks.lock();
-        chunks
-            .shared
-            .iter()
-            .find_map(|chunk| PoolBuffer::take(chunk, len, align))
+        chunks.shared.iter().find_map(|chunk| PoolBuffer::take(chunk, len, align))
     }
 
     /// A new chunk of `len` bytes, whole pages, that starts at a multiple of `align`.

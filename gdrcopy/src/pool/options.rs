@@ -16,10 +16,7 @@ pub struct PoolOptions {
 
 impl Default for PoolOptions {
     fn default() -> PoolOptions {
-        PoolOptions {
-            chunk_len: 2 * LARGE,
-            map: MapOptions::default(),
-        }
+        PoolOptions { chunk_len: 2 * LARGE, map: MapOptions::default() }
     }
 }
 
@@ -29,9 +26,7 @@ impl PoolOptions {
     pub fn chunk_len(mut self, bytes: usize) -> PoolOptions {
         let most = u64::MAX / GPU_PAGE_SIZE * GPU_PAGE_SIZE;
         let bytes = (bytes as u64).max(LARGE);
-        self.chunk_len = bytes
-            .checked_next_multiple_of(GPU_PAGE_SIZE)
-            .unwrap_or(most);
+        self.chunk_len = bytes.checked_next_multiple_of(GPU_PAGE_SIZE).unwrap_or(most);
         self
     }
 

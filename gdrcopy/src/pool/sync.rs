@@ -45,10 +45,7 @@ mod modeled {
 
     impl<T> Arc<T> {
         pub(crate) fn new(value: T) -> Arc<T> {
-            Arc {
-                value: sync::Arc::new(value),
-                strong: sync::Arc::new(AtomicUsize::new(1)),
-            }
+            Arc { value: sync::Arc::new(value), strong: sync::Arc::new(AtomicUsize::new(1)) }
         }
 
         pub(crate) fn strong_count(this: &Arc<T>) -> usize {
@@ -66,10 +63,7 @@ mod modeled {
     impl<T> Clone for Arc<T> {
         fn clone(&self) -> Arc<T> {
             self.strong.fetch_add(1, Ordering::Relaxed);
-            Arc {
-                value: sync::Arc::clone(&self.value),
-                strong: sync::Arc::clone(&self.strong),
-            }
+            Arc { value: sync::Arc::clone(&self.value), strong: sync::Arc::clone(&self.strong) }
         }
     }
 

@@ -51,11 +51,7 @@ impl<'m> Counter<'m> {
 
     /// Makes this process the one that writes it, from its present value on. Takes a PCIe round trip.
     pub fn writer(self) -> CounterWriter<'m> {
-        CounterWriter {
-            value: self.0.load(),
-            counter: self,
-            keeper: None,
-        }
+        CounterWriter { value: self.0.load(), counter: self, keeper: None }
     }
 
     /// Its value. An acquire. Takes a PCIe round trip.
@@ -105,10 +101,7 @@ impl CounterWriter<'_> {
     #[inline]
     pub fn publish(&mut self, value: u64) {
         let last = self.value;
-        assert!(
-            value >= last,
-            "a counter only grows: {value} comes after {last}"
-        );
+        assert!(value >= last, "a counter only grows: {value} comes after {last}");
         self.counter.0.store(value);
         self.value = value;
     }

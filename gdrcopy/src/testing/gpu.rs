@@ -252,10 +252,7 @@ unsafe impl DeviceMemory for Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         let mut state = self.gpu.0.state.lock();
-        let pinned = state
-            .pins
-            .values()
-            .find(|pin| pin.allocation == self.address);
+        let pinned = state.pins.values().find(|pin| pin.allocation == self.address);
         let is_pinned = pinned.is_some();
         if !is_pinned && let Some(allocated) = state.allocations.remove(&self.address) {
             state.blocks.give_back(allocated.block);
@@ -304,18 +301,10 @@ impl Backend for Driver {
         let allocation = allocation.ok_or_else(|| refused(Errno::EINVAL))?;
         let number = state.next;
         state.next += 1;
-        let pinned = Pinned {
-            address,
-            size,
-            allocation,
-        };
+        let pinned = Pinned { address, size, allocation };
         state.pins.insert(number, pinned);
         let gpu = self.0.clone();
-        Ok(Box::new(GpuPin {
-            gpu,
-            number,
-            pinned,
-        }))
+        Ok(Box::new(GpuPin { gpu, number, pinned }))
     }
 
     fn close(self: Box<Self>) -> Result<()> {

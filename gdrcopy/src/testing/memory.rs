@@ -55,10 +55,7 @@ impl Memory {
     }
 
     pub(crate) fn slice(&self) -> MappedSlice<'_> {
-        let (len, kind) = (
-            self.region.len(),
-            gdrcopy_core::types::MappingType::WriteCombining,
-        );
+        let (len, kind) = (self.region.len(), gdrcopy_core::types::MappingType::WriteCombining);
         MappedSlice::of_region(&self.region, 0, len, 0, kind)
     }
 }

@@ -26,10 +26,7 @@ fn mapping_is_the_memory_that_a_kernel_reads_and_writes() {
     let gpu = Gpu::default();
     let memory = gpu.allocate(5000).expect("memory");
     let address = memory.address();
-    let mapping = gpu
-        .open()
-        .map_owned(memory, MapOptions::default())
-        .expect("pinned");
+    let mapping = gpu.open().map_owned(memory, MapOptions::default()).expect("pinned");
     mapping.write(4990, b"0123456789").expect("inside");
     let mut found = [0; 10];
     gpu.read(address + 4990, &mut found);
@@ -49,12 +46,7 @@ fn kernel_that_leaves_its_allocation_panics() {
     let [first, second] = [(); 2].map(|()| gpu.allocate(256).expect("memory"));
     let address = first.address();
     gpu.read(address, &mut [0; 256]);
-    for (at, len) in [
-        (address, 257),
-        (address + 256 * 9, 1),
-        (address - 1, 1),
-        (7, u64::MAX),
-    ] {
+    for (at, len) in [(address, 257), (address + 256 * 9, 1), (address - 1, 1), (7, u64::MAX)] {
         let text = panic_of(|| _ = gpu.memory(at, len as usize));
         assert!(text.contains("not all in one allocation"), "{text}");
     }
@@ -67,24 +59,14 @@ fn used_up_memory_is_an_error_and_freed_memory_is_allocated_again() {
     let gpu = Gpu::with_memory(3 * PAGE - 5);
     let all = gpu.allocate(3 * PAGE).expect("whole pages");
     let none = gpu.allocate(1).map(drop);
-    assert_eq!(
-        none.as_ref().map_err(Error::errno),
-        Err(libc::ENOMEM),
-        "{none:?}"
-    );
+    assert_eq!(none.as_ref().map_err(Error::errno), Err(libc::ENOMEM), "{none:?}");
     assert!(none.is_err_and(|error| error.is_shortage()));
-    assert_eq!(
-        gpu.allocate(0).map(drop).map_err(|error| error.errno()),
-        Err(libc::EINVAL)
-    );
+    assert_eq!(gpu.allocate(0).map(drop).map_err(|error| error.errno()), Err(libc::EINVAL));
     let address = all.address();
     drop(all);
     assert_eq!(gpu.allocate(3 * PAGE).expect("freed").address(), address);
     let pool = Pool::new(&gpu.open(), gpu.clone());
-    assert_eq!(
-        pool.alloc(64).map(drop).map_err(|error| error.errno()),
-        Err(libc::ENOMEM)
-    );
+    assert_eq!(pool.alloc(64).map(drop).map_err(|error| error.errno()), Err(libc::ENOMEM));
     gpu.assert_unused();
     assert!(panic_of(|| drop(Gpu::with_memory(usize::MAX))).contains("more than 1 TiB"));
 }
@@ -108,10 +90,7 @@ fn pins_are_refused_as_the_driver_refuses_them() {
     }
     // SAFETY: as in `pin`.
     let forced = unsafe { gpu.open().pin(address, 1, PinFlags::FORCE_PCIE) };
-    assert_eq!(
-        forced.map(drop).map_err(|error| error.errno()),
-        Err(libc::EOPNOTSUPP)
-    );
+    assert_eq!(forced.map(drop).map_err(|error| error.errno()), Err(libc::EOPNOTSUPP));
 
     let pins = [
         pin(&gpu, address + 5, PAGE),
@@ -125,13 +104,9 @@ fn pins_are_refused_as_the_driver_refuses_them() {
         (address, 2 * PAGE as u64, PAGE as u32)
     );
     assert!(
-        first
-            .map(PAGE, MapFlag::Caching)
-            .is_err_and(|error| error.errno() == libc::EOPNOTSUPP)
+        first.map(PAGE, MapFlag::Caching).is_err_and(|error| error.errno() == libc::EOPNOTSUPP)
     );
-    let one = first
-        .map(PAGE, MapFlag::WriteCombining)
-        .expect("the type that it has");
+    let one = first.map(PAGE, MapFlag::WriteCombining).expect("the type that it has");
     let other = second.map(PAGE, MapFlag::Default).expect("another pin");
     one.write(9, b"twice").expect("inside");
     assert_eq!(other.read_vec(9, 5).expect("inside"), b"twice");
@@ -147,10 +122,7 @@ fn leaks_are_listed_and_a_free_under_a_pin_is_a_panic() {
     let memory = gpu.allocate(PAGE).expect("memory");
     let address = memory.address();
     let text = panic_of(|| gpu.assert_unused());
-    assert!(
-        text.contains(&format!("allocated: [\"65536 bytes at {address:#x}\"]")),
-        "{text}"
-    );
+    assert!(text.contains(&format!("allocated: [\"65536 bytes at {address:#x}\"]")), "{text}");
     let [pin, other] = [(); 2].map(|()| pin(&gpu, address + 10, 1).expect("allocated"));
     drop(other);
     let text = panic_of(|| drop(memory));

@@ -61,10 +61,7 @@ fn slice_is_bounded_like_a_rust_slice() {
         slice.write(usize::MAX, &[0; 2]).err(),
         slice.slice(48..).and_then(|end| end.flush()).err(),
     ] {
-        assert!(
-            matches!(error, Some(Error::OutOfMapping { .. })),
-            "{error:?}"
-        );
+        assert!(matches!(error, Some(Error::OutOfMapping { .. })), "{error:?}");
     }
 }
 
@@ -82,35 +79,13 @@ fn word_of_each_type_is_the_memory_of_the_gpu() {
             assert_eq!(word.load(), <$type>::from_ne_bytes([0x41; _]));
         )+ };
     }
-    check!(
-        u8 = 0xfe_u8,
-        u16 = 0xfedc_u16,
-        u32 = 0xfedc_ba98_u32,
-        u64 = u64::MAX - 7
-    );
-    check!(
-        i8 = -2_i8,
-        i16 = -300_i16,
-        i32 = -70_000_i32,
-        i64 = i64::MIN + 5
-    );
+    check!(u8 = 0xfe_u8, u16 = 0xfedc_u16, u32 = 0xfedc_ba98_u32, u64 = u64::MAX - 7);
+    check!(i8 = -2_i8, i16 = -300_i16, i32 = -70_000_i32, i64 = i64::MIN + 5);
     check!(f32 = -1.5_f32, f64 = 2.25e300_f64);
     let unaligned = mapping.word::<u64>(68).err();
-    assert_eq!(
-        unaligned,
-        Some(Error::UnalignedWord {
-            offset: 68,
-            size: 8
-        })
-    );
-    assert_eq!(
-        mapping.word::<u16>(PAGE - 1).err(),
-        Some(outside(PAGE - 1, 2, PAGE))
-    );
-    assert_eq!(
-        mapping.word::<u64>(PAGE).err(),
-        Some(outside(PAGE, 8, PAGE))
-    );
+    assert_eq!(unaligned, Some(Error::UnalignedWord { offset: 68, size: 8 }));
+    assert_eq!(mapping.word::<u16>(PAGE - 1).err(), Some(outside(PAGE - 1, 2, PAGE)));
+    assert_eq!(mapping.word::<u64>(PAGE).err(), Some(outside(PAGE, 8, PAGE)));
 }
 
 #[test]
@@ -123,10 +98,7 @@ fn spin_until_returns_the_value_or_times_out() {
     assert_eq!(word.spin_until(|value| value == 7, None), Ok(7));
     let passed = Instant::now() - Duration::from_secs(1);
     assert_eq!(word.spin_until(|value| value == 7, passed), Ok(7));
-    assert_eq!(
-        word.spin_until(|value| value == 8, passed),
-        Err(Error::TimedOut)
-    );
+    assert_eq!(word.spin_until(|value| value == 8, passed), Err(Error::TimedOut));
 }
 
 #[test]
@@ -144,9 +116,7 @@ fn threads_write_different_words_of_one_mapping() {
             });
         }
     });
-    let expected: Vec<u8> = (0..64_u32)
-        .flat_map(|i| (i * 0x0101).to_ne_bytes())
-        .collect();
+    let expected: Vec<u8> = (0..64_u32).flat_map(|i| (i * 0x0101).to_ne_bytes()).collect();
     assert_eq!(cuda.read(address, 256), expected);
 }
 
@@ -189,36 +159,18 @@ fn batch_writes_what_single_writes_do() {
     let (other, other_address) = mapped(&cuda, PAGE);
     let bytes = pattern(300);
     let mut batch = mapping.batch().expect("this process");
-    for (i, len) in [0, 1, 2, 3, 4, 7, 8, 16, 31, 64, 65, 300]
-        .into_iter()
-        .enumerate()
-    {
+    for (i, len) in [0, 1, 2, 3, 4, 7, 8, 16, 31, 64, 65, 300].into_iter().enumerate() {
         batch.write(i * 512 + i, &bytes[..len]).expect("inside");
     }
     batch.store(other.word::<u32>(4).expect("aligned"), 0x1234_5678);
-    batch
-        .write_to(other.as_slice(), 9, &bytes[..9])
-        .expect("inside");
-    assert_eq!(
-        batch.write(PAGE - 1, &bytes[..2]),
-        Err(outside(PAGE - 1, 2, PAGE))
-    );
+    batch.write_to(other.as_slice(), 9, &bytes[..9]).expect("inside");
+    assert_eq!(batch.write(PAGE - 1, &bytes[..2]), Err(outside(PAGE - 1, 2, PAGE)));
     batch.commit();
-    for (i, len) in [0, 1, 2, 3, 4, 7, 8, 16, 31, 64, 65, 300]
-        .into_iter()
-        .enumerate()
-    {
+    for (i, len) in [0, 1, 2, 3, 4, 7, 8, 16, 31, 64, 65, 300].into_iter().enumerate() {
         let written = cuda.read(address + (i * 512 + i) as u64, len + 1);
-        assert_eq!(
-            (&written[..len], written[len]),
-            (&bytes[..len], 0),
-            "{len} bytes"
-        );
+        assert_eq!((&written[..len], written[len]), (&bytes[..len], 0), "{len} bytes");
     }
-    assert_eq!(
-        cuda.read(other_address + 4, 4),
-        0x1234_5678_u32.to_ne_bytes()
-    );
+    assert_eq!(cuda.read(other_address + 4, 4), 0x1234_5678_u32.to_ne_bytes());
     assert_eq!(cuda.read(other_address + 9, 9), bytes[..9]);
     mapping.flush().expect("this process");
 }
@@ -233,23 +185,17 @@ fn gather_reads_what_single_reads_do() {
     let places: Vec<(usize, usize)> = (0..100).map(|i| (i * 613 % 60_000, i * i % 400)).collect();
     let mut buffers: Vec<Vec<u8>> = places.iter().map(|&(_, len)| vec![0; len]).collect();
     let offsets = places.iter().map(|&(offset, _)| offset);
-    let mut items: Vec<(usize, &mut [u8])> = offsets
-        .zip(buffers.iter_mut().map(Vec::as_mut_slice))
-        .collect();
+    let mut items: Vec<(usize, &mut [u8])> =
+        offsets.zip(buffers.iter_mut().map(Vec::as_mut_slice)).collect();
     mapping.read_many(&mut items).expect("inside");
     for (&(offset, len), buffer) in places.iter().zip(&buffers) {
         assert_eq!(buffer, &bytes[offset..offset + len], "{offset}+{len}");
     }
     let mut untouched = [1; 4];
     let refused = mapping.read_many(&mut [(0, &mut untouched), (PAGE - 1, &mut [0; 2])]);
-    assert_eq!(
-        (refused, untouched),
-        (Err(outside(PAGE - 1, 2, PAGE)), [1; 4])
-    );
+    assert_eq!((refused, untouched), (Err(outside(PAGE - 1, 2, PAGE)), [1; 4]));
 
-    let words: Words<'_, u16> = (0..50)
-        .map(|i| mapping.word(i * 98).expect("aligned"))
-        .collect();
+    let words: Words<'_, u16> = (0..50).map(|i| mapping.word(i * 98).expect("aligned")).collect();
     let mut values = [0; 50];
     words.load_all(&mut values);
     for (i, value) in values.into_iter().enumerate() {
@@ -276,11 +222,7 @@ fn scattered_elements_are_the_gpus_and_gathered_in_any_order() {
 
     let part = array.slice(77..=154).expect("inside");
     assert_eq!((part.len(), part.get(0)), (78, Ok([1, !1, 1 << 16])));
-    let refused = Error::OutOfArray {
-        index: 78,
-        count: 1,
-        len: 78,
-    };
+    let refused = Error::OutOfArray { index: 78, count: 1, len: 78 };
     let before = cuda.read(address, PAGE);
     let mut untouched = [[9; 3]; 2];
     assert_eq!(part.gather(&[0, 78], &mut untouched), Err(refused.clone()));
@@ -307,26 +249,12 @@ fn scattered_elements_are_the_gpus_and_gathered_in_any_order() {
 fn fill_writes_all_of_a_slice_and_no_other_byte() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
-    for (start, len) in [
-        (3, 0),
-        (5, 1),
-        (8, 8),
-        (100, 333),
-        (1000, 1024),
-        (2001, 5000),
-    ] {
+    for (start, len) in [(3, 0), (5, 1), (8, 8), (100, 333), (1000, 1024), (2001, 5000)] {
         cuda.write(address, &pattern(PAGE));
-        mapping
-            .slice(start..start + len)
-            .expect("inside")
-            .fill(0xee)
-            .expect("this process");
+        mapping.slice(start..start + len).expect("inside").fill(0xee).expect("this process");
         let mut expected = pattern(PAGE);
         expected[start..start + len].fill(0xee);
-        assert!(
-            cuda.read(address, PAGE) == expected,
-            "{len} bytes at {start}"
-        );
+        assert!(cuda.read(address, PAGE) == expected, "{len} bytes at {start}");
         let found = mapping.read_vec(start, len + 10).expect("inside");
         assert_eq!(found, expected[start..start + len + 10]);
     }
@@ -365,9 +293,7 @@ fn forked_child_is_refused_at_every_access() {
             catch_unwind(|| words.load_all(&mut [0])).is_err(),
             catch_unwind(AssertUnwindSafe(|| batch.store(word, 1))).is_err(),
         ];
-        let refused = errors
-            .iter()
-            .all(|error| *error == Some(Error::ForkedChild));
+        let refused = errors.iter().all(|error| *error == Some(Error::ForkedChild));
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(i32::from(!(refused && panics == [true; 4]))) }
     }
@@ -382,10 +308,7 @@ fn forked_child_is_refused_at_every_access() {
 #[ignore = "access_under_gdremu runs it"]
 fn device_path_that_does_not_exist_is_named_in_the_error() {
     let options: Options = Gdr::options().backend(gdrcopy::Backend::Gdrdrv);
-    let error = options
-        .device_path("/dev/no-such-gdrdrv")
-        .open()
-        .expect_err("no such file");
+    let error = options.device_path("/dev/no-such-gdrdrv").open().expect_err("no such file");
     assert_eq!(error.errno(), libc::ENOENT);
     let io = std::io::Error::from(error);
     assert_eq!(io.kind(), std::io::ErrorKind::NotFound);

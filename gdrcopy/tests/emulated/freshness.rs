@@ -42,13 +42,7 @@ fn gathered_words_are_no_older_than_the_flag() {
 
     let kernel = cuda.kernel(include_str!("produce.ptx"), "produce");
     let (stride, flag_address) = (STRIDE as u64, memory + FLAG as u64);
-    let parameters = [
-        memory,
-        stride,
-        flag_address,
-        acknowledged.device_address(),
-        rounds.into(),
-    ];
+    let parameters = [memory, stride, flag_address, acknowledged.device_address(), rounds.into()];
     // SAFETY: the kernel's parameters; it ends before the memory is freed.
     unsafe { cuda.launch(&kernel, WORDS as u32, &parameters) };
     let (mut stale, mut values, mut bytes) = (0_u64, [0; WORDS], [[0; 4]; WORDS]);
@@ -64,21 +58,15 @@ fn gathered_words_are_no_older_than_the_flag() {
             words[gather].load_all(&mut values[..count]);
         } else {
             let places = (0..count).map(|i| i * STRIDE);
-            let mut items: Vec<(usize, &mut [u8])> = places
-                .zip(bytes.iter_mut().map(|bytes| &mut bytes[..]))
-                .collect();
+            let mut items: Vec<(usize, &mut [u8])> =
+                places.zip(bytes.iter_mut().map(|bytes| &mut bytes[..])).collect();
             mapping.read_many(&mut items).expect("inside");
             values = bytes.map(u32::from_ne_bytes);
         }
         let is_stale = values[..count].iter().any(|&value| value != round);
         stale += u64::from(is_stale);
         // SAFETY: 4 bytes of host memory that CUDA allocated; the GPU reads them only.
-        unsafe {
-            acknowledged
-                .as_mut_ptr()
-                .cast::<u32>()
-                .write_volatile(round)
-        };
+        unsafe { acknowledged.as_mut_ptr().cast::<u32>().write_volatile(round) };
     }
     cuda.synchronize();
     println!("{rounds} rounds, {stale} stale");

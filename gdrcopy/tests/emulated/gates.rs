@@ -27,24 +27,15 @@ impl Outcome {
 pub(crate) const GATES: &[(&str, Outcome)] = &[
     ("--profile gdrdrv-2.0", Outcome::Gdrdrv),
     ("--driver-version 2.99", Outcome::Gdrdrv),
-    (
-        "--driver-version 1.9",
-        Outcome::Refused(libc::EPROTONOSUPPORT),
-    ),
+    ("--driver-version 1.9", Outcome::Refused(libc::EPROTONOSUPPORT)),
     ("--min-api-version 2.6", Outcome::Gdrdrv),
-    (
-        "--min-api-version 3.0",
-        Outcome::Refused(libc::EPROTONOSUPPORT),
-    ),
+    ("--min-api-version 3.0", Outcome::Refused(libc::EPROTONOSUPPORT)),
     ("--fault GET_VERSION:EIO", Outcome::Refused(libc::EIO)),
     ("--fault GET_VERSION:EINTR@1", Outcome::Gdrdrv),
     ("--fault OPEN:EINTR@1", Outcome::Gdrdrv),
     ("--gdrdrv-errno EACCES", Outcome::Refused(libc::EACCES)),
     ("--gdrdrv-errno EMFILE", Outcome::Refused(libc::EMFILE)),
-    (
-        "--no-gdrdrv --cuda-version 13.2",
-        Outcome::Refused(libc::ENOENT),
-    ),
+    ("--no-gdrdrv --cuda-version 13.2", Outcome::Refused(libc::ENOENT)),
     ("--profile dmabuf", Outcome::DmaBuf),
     // Opening does not query GPUs, which would take a cuInit.
     ("--profile dmabuf-mixed", Outcome::DmaBuf),

@@ -118,9 +118,7 @@ fn memory_is_freed_when_dropped() {
     let memory = HostMemory::alloc(PAGE).expect("room");
     let (gdr, address) = (open(), memory.device_address());
     // A thread without a context frees it too.
-    std::thread::spawn(move || drop(memory))
-        .join()
-        .expect("freed");
+    std::thread::spawn(move || drop(memory)).join().expect("freed");
     assert_eq!(pin(&gdr, address, 1).err(), Some(Error::NotHostMemory));
     drop(cuda);
 }

@@ -126,10 +126,7 @@ fn dma_buf_of_a_pin() {
     }
     for (options, error) in [
         ("--dmabuf no", "NoDmaBufExport { gpu: 0 }"),
-        (
-            "--cuda-version 11.6",
-            "CudaTooOld { version: 11060, needed: 11070 }",
-        ),
+        ("--cuda-version 11.6", "CudaTooOld { version: 11060, needed: 11070 }"),
     ] {
         under_gdremu(options, "dma_buf::refused", error);
     }

@@ -17,10 +17,7 @@ fn pool() -> Pool {
 fn owned_views_are_the_memory_of_the_gpu() {
     let (cuda, pool) = (Cuda::new(), pool());
     let word = pool.word(0x0102_0304_u32).expect("memory");
-    let (flag, counter) = (
-        pool.flag().expect("memory"),
-        pool.counter().expect("memory"),
-    );
+    let (flag, counter) = (pool.flag().expect("memory"), pool.counter().expect("memory"));
     let array = pool.array::<u16>(1000).expect("memory");
     let mut sender = pool.ring_to_gpu::<u32>(4).expect("memory");
     let receiver = pool.ring_from_gpu::<u32>(4).expect("memory");
@@ -33,10 +30,7 @@ fn owned_views_are_the_memory_of_the_gpu() {
     let end = array.view().as_bytes().device_address() + 1996;
     assert_eq!(cuda.read(end, 4), [0, 0, 6, 5]);
     assert_eq!(sender.try_send(&[77]), Ok(1));
-    assert_eq!(
-        cuda.read(sender.device_address() + 128, 4),
-        77_u32.to_ne_bytes()
-    );
+    assert_eq!(cuda.read(sender.device_address() + 128, 4), 77_u32.to_ne_bytes());
     // The sequence word of the message that fills slot 0 next.
     let empty = 1_u32.wrapping_sub(4).to_ne_bytes();
     assert_eq!(cuda.read(receiver.device_address() + 64, 4), empty);

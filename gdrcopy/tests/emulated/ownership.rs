@@ -36,9 +36,7 @@ fn await_child(child: libc::pid_t, failure: &str) {
 fn open_descriptors() -> BTreeSet<i32> {
     let open = std::fs::read_dir("/proc/self/fd").expect("Linux has it");
     let names = open.map(|entry| entry.expect("Linux has it").file_name());
-    names
-        .map(|name| name.to_str().expect("a number").parse().expect("a number"))
-        .collect()
+    names.map(|name| name.to_str().expect("a number").parse().expect("a number")).collect()
 }
 
 #[test]
@@ -114,23 +112,14 @@ fn mapping_is_gpu_memory() {
 fn second_map_is_refused_until_unmapped() {
     let (pin, _) = pinned(&Cuda::new(), PAGE);
     let first = pin.map(PAGE, MapFlag::Default).expect("the first");
-    assert_eq!(
-        pin.map(PAGE, MapFlag::Default).err(),
-        Some(Error::AlreadyMapped)
-    );
-    assert_eq!(
-        pin.info().expect("an answer").mapping_type,
-        Some(MappingType::WriteCombining)
-    );
+    assert_eq!(pin.map(PAGE, MapFlag::Default).err(), Some(Error::AlreadyMapped));
+    assert_eq!(pin.info().expect("an answer").mapping_type, Some(MappingType::WriteCombining));
     first.unmap().expect("nothing against it");
     assert_eq!(pin.info().expect("an answer").mapping_type, None);
     assert_eq!(pin.map(0, MapFlag::Default).err(), Some(Error::EmptyRange));
-    let too_long = pin
-        .map(2 * PAGE, MapFlag::Default)
-        .expect_err("only one page is pinned");
+    let too_long = pin.map(2 * PAGE, MapFlag::Default).expect_err("only one page is pinned");
     assert_eq!(too_long.errno(), libc::EINVAL);
-    pin.map(PAGE, MapFlag::WriteCombining)
-        .expect("failures leave nothing behind");
+    pin.map(PAGE, MapFlag::WriteCombining).expect("failures leave nothing behind");
 }
 
 #[test]
@@ -175,20 +164,13 @@ fn forked_child_owns_nothing() {
             pin.is_revoked().err(),
             mapping.unmap().err().map(|(_, error)| error),
         ];
-        let all_refused = refused
-            .iter()
-            .all(|error| *error == Some(Error::ForkedChild));
+        let all_refused = refused.iter().all(|error| *error == Some(Error::ForkedChild));
         drop(pin);
         let opens = Gdr::open().is_ok();
         leave_child(all_refused && opens)
     }
-    await_child(
-        child,
-        "the child was served, or could not open a driver of its own",
-    );
+    await_child(child, "the child was served, or could not open a driver of its own");
     let mut back = [0; 6];
-    mapping
-        .read(0, &mut back)
-        .expect("the parent's mapping is as it was");
+    mapping.read(0, &mut back).expect("the parent's mapping is as it was");
     assert_eq!(&back, b"parent");
 }

@@ -44,20 +44,7 @@ fn assert_is_gpu_memory(cuda: &Cuda, buffer: &PoolBuffer, byte: u8) {
 #[ignore = "pool_under_gdremu runs it"]
 fn buffers_of_all_sizes_are_gpu_memory_of_their_own() {
     let (cuda, pool) = (Cuda::new(), pool());
-    let sizes = [
-        1,
-        4,
-        64,
-        65,
-        4096,
-        PAGE - 1,
-        PAGE,
-        PAGE + 1,
-        MIB,
-        2 * MIB,
-        2 * MIB + 1,
-        5 * MIB,
-    ];
+    let sizes = [1, 4, 64, 65, 4096, PAGE - 1, PAGE, PAGE + 1, MIB, 2 * MIB, 2 * MIB + 1, 5 * MIB];
     let buffers: Vec<PoolBuffer> = sizes.map(|len| pool.alloc(len).expect("memory")).into();
     for (i, (buffer, len)) in buffers.iter().zip(sizes).enumerate() {
         assert_eq!((buffer.len(), buffer.as_slice().len()), (len, len));
@@ -66,26 +53,17 @@ fn buffers_of_all_sizes_are_gpu_memory_of_their_own() {
             _ if len <= 2 * MIB => PAGE,
             _ => 2 * MIB,
         };
-        assert!(
-            buffer.device_address().is_multiple_of(align as u64),
-            "{len} bytes"
-        );
+        assert!(buffer.device_address().is_multiple_of(align as u64), "{len} bytes");
         assert_is_gpu_memory(&cuda, buffer, i as u8 + 1);
         assert_eq!(buffer.write(len, &[0]), Err(outside(len, 1, len)));
     }
     for (i, buffer) in buffers.iter().enumerate() {
         let bytes = cuda.read(buffer.device_address(), buffer.len());
-        assert!(
-            bytes.iter().all(|&byte| byte == i as u8 + 1),
-            "buffer {i} was overwritten"
-        );
+        assert!(bytes.iter().all(|&byte| byte == i as u8 + 1), "buffer {i} was overwritten");
     }
     let word = buffers[1].word::<u32>(0).expect("aligned");
     word.store(0x0403_0201);
-    assert_eq!(
-        buffers[1].array::<u16>(0, 2).expect("inside").get(1),
-        Ok(0x0403)
-    );
+    assert_eq!(buffers[1].array::<u16>(0, 2).expect("inside").get(1), Ok(0x0403));
 }
 
 #[test]
@@ -97,10 +75,7 @@ fn alignment_is_of_the_device_address() {
         let align = 1 << bits;
         for len in [1, PAGE, 3 * MIB] {
             let buffer = pool.alloc_aligned(len, align).expect("memory");
-            assert!(
-                buffer.device_address().is_multiple_of(align as u64),
-                "{len} at {align}"
-            );
+            assert!(buffer.device_address().is_multiple_of(align as u64), "{len} at {align}");
             kept.push(buffer);
         }
     }
@@ -135,10 +110,7 @@ fn small_buffers_share_pages_and_one_pin() {
     let report = pool.report().expect("this process");
     assert_eq!((report.buffers, report.used_bytes), (1024, PAGE as u64));
     let free = report.free_bytes() as f64;
-    assert_eq!(
-        report.fragmentation(),
-        1.0 - report.largest_free as f64 / free
-    );
+    assert_eq!(report.fragmentation(), 1.0 - report.largest_free as f64 / free);
     assert!(report.fragmentation() > 0.0);
 }
 
@@ -155,18 +127,10 @@ fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
     let report = pool.report().expect("this process");
     assert_eq!((report.chunks, report.pinned_bytes), (1, 4 * MIB as u64));
     pool.trim().expect("this process");
-    assert_eq!(
-        pool.report().expect("this process").chunks,
-        1,
-        "a buffer needs it"
-    );
+    assert_eq!(pool.report().expect("this process").chunks, 1, "a buffer needs it");
     let start = small.device_address();
     drop(small);
-    assert_eq!(
-        pool.alloc(100).expect("memory").device_address(),
-        start,
-        "memory is reused"
-    );
+    assert_eq!(pool.alloc(100).expect("memory").device_address(), start, "memory is reused");
     pool.trim().expect("this process");
     assert_eq!(pool.report(), Ok(Default::default()));
     // Frees in the order of a stream are done then.
@@ -185,10 +149,7 @@ fn pool_of_fixed_memory_gives_out_its_whole_pages() {
     let report = pool.report().expect("this process");
     assert_eq!(report.pinned_bytes, 2 * PAGE as u64);
     let [a, b] = [(); 2].map(|()| pool.alloc(PAGE).expect("two pages"));
-    assert_eq!(
-        (a.device_address(), b.device_address()),
-        (first, first + PAGE as u64)
-    );
+    assert_eq!((a.device_address(), b.device_address()), (first, first + PAGE as u64));
     assert_is_gpu_memory(&cuda, &b, 0x5a);
     assert_eq!(pool.alloc(1).err(), Some(Error::PoolExhausted));
     pool.trim().expect("this process");
@@ -198,16 +159,11 @@ fn pool_of_fixed_memory_gives_out_its_whole_pages() {
     assert_eq!(pool.alloc(3 * MIB).err(), Some(Error::PoolExhausted));
 
     let (large, _) = fixed_pool(&cuda, 8 * MIB);
-    let buffer = large
-        .alloc(3 * MIB)
-        .expect("fixed memory has no chunks of one buffer");
+    let buffer = large.alloc(3 * MIB).expect("fixed memory has no chunks of one buffer");
     assert!(buffer.device_address().is_multiple_of(2 * MIB as u64));
     // SAFETY: never used.
     let no_page = unsafe { RawMemory::new(first + 1, 2 * PAGE - 2) };
-    assert_eq!(
-        Pool::of_memory(&gdr(), no_page).err(),
-        Some(Error::EmptyRange)
-    );
+    assert_eq!(Pool::of_memory(&gdr(), no_page).err(), Some(Error::EmptyRange));
 }
 
 #[test]
@@ -221,11 +177,7 @@ fn memory_is_zeroed_when_asked_for() {
         drop(buffer);
         let buffer = pool.alloc_zeroed(len).expect("memory");
         if len <= 2 * MIB {
-            assert_eq!(
-                buffer.device_address(),
-                address,
-                "not the memory that was written"
-            );
+            assert_eq!(buffer.device_address(), address, "not the memory that was written");
         }
         assert_eq!(cuda.read(buffer.device_address(), len), vec![0; len]);
     }
@@ -298,10 +250,7 @@ fn buffers_outlive_their_pool_and_are_reported() {
             assert_eq!(lines.len(), 1, "{lines:?}");
             let bytes = 128 + PAGE + 3 * MIB;
             assert!(lines[0].starts_with("WARN"), "{lines:?}");
-            assert!(
-                lines[0].contains(&format!("3 of its buffers ({bytes} bytes)")),
-                "{lines:?}"
-            );
+            assert!(lines[0].contains(&format!("3 of its buffers ({bytes} bytes)")), "{lines:?}");
         }
         false => assert!(lines.is_empty(), "{lines:?}"),
     }
@@ -322,9 +271,7 @@ fn forked_child_gets_no_buffer_and_frees_nothing() {
             pool.report().err(),
             small.write(0, &[1]).err(),
         ];
-        let all_refused = refused
-            .iter()
-            .all(|error| *error == Some(Error::ForkedChild));
+        let all_refused = refused.iter().all(|error| *error == Some(Error::ForkedChild));
         drop((small, large));
         drop(pool);
         // SAFETY: ends the child at once.
@@ -434,10 +381,7 @@ fn threads_that_need_a_chunk_at_once_get_one() {
         }
     }
 
-    let pool = Pool::new(
-        &gdr(),
-        Slow(CudaAllocator::new(0).expect("an emulated GPU")),
-    );
+    let pool = Pool::new(&gdr(), Slow(CudaAllocator::new(0).expect("an emulated GPU")));
     let all_allocate = Barrier::new(4);
     std::thread::scope(|s| {
         for _ in 0..4 {
@@ -483,11 +427,7 @@ fn memory_is_freed_after_it_is_unpinned() {
     let pool = Pool::of_memory(&gdr(), memory).expect("GPU memory");
     let buffer = pool.alloc(1).expect("memory");
     drop(pool);
-    assert_eq!(
-        PINS.load(Ordering::Relaxed),
-        usize::MAX,
-        "freed below a buffer"
-    );
+    assert_eq!(PINS.load(Ordering::Relaxed), usize::MAX, "freed below a buffer");
     drop(buffer);
     assert_eq!(PINS.load(Ordering::Relaxed), before, "freed while pinned");
 }
@@ -541,11 +481,7 @@ fn random_drops_and_moves_across_threads_leave_no_pin() {
     let cuda = Cuda::new();
     let address = cuda.alloc(4 * PAGE);
     let gdr = gdr();
-    let config = Config {
-        failure_persistence: None,
-        cases: 32,
-        ..Config::default()
-    };
+    let config = Config { failure_persistence: None, cases: 32, ..Config::default() };
     let steps = prop::collection::vec(prop::collection::vec(step(), 1..30), 3);
     let result = TestRunner::new(config).run(&steps, |steps| {
         let pool = Arc::new(self::pool());
@@ -678,10 +614,7 @@ mod with_cudarc {
         match Pool::of_memory(&gdr(), slice) {
             Ok(pool) => assert_is_gpu_memory(&cuda, &pool.alloc(PAGE).expect("a page"), 3),
             Err(error) => {
-                assert!(
-                    context.has_async_alloc(),
-                    "only memory of pools cannot be pinned"
-                );
+                assert!(context.has_async_alloc(), "only memory of pools cannot be pinned");
                 assert_eq!(error.errno(), libc::EINVAL);
             }
         }
@@ -719,12 +652,7 @@ fn memory_of_a_reset_device_is_not_freed_again() {
     let allocator = CudaAllocator::new(0).expect("a GPU");
     let before = allocator.allocate(PAGE).expect("memory");
     // SAFETY: the signature in cuda.h; nothing of the context is used afterwards.
-    unsafe {
-        cuda.call(
-            "cuDevicePrimaryCtxReset_v2",
-            |reset: extern "C" fn(i32) -> i32| reset(0),
-        )
-    };
+    unsafe { cuda.call("cuDevicePrimaryCtxReset_v2", |reset: extern "C" fn(i32) -> i32| reset(0)) };
     assert!(allocator.allocate(PAGE).is_err(), "its stream is gone");
     let after: Vec<_> = (0..8)
         .map(|_| CudaAllocator::new(0).and_then(|allocator| allocator.allocate(PAGE)))

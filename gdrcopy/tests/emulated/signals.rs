@@ -34,10 +34,7 @@ pub(crate) fn compile_device_library() {
         .args(["-std=c++11", "-O2", "-shared", "-fPIC"])
         .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"])
         .arg(device_library())
-        .arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/emulated/device.cpp"
-        ))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/emulated/device.cpp"))
         .status()
         .expect("a C++ compiler");
     assert!(status.success(), "device.cpp does not compile");
@@ -52,39 +49,15 @@ pub(crate) fn compile_for_gpu() {
         return;
     }
     let output = Command::new("clang")
-        .args([
-            "-x",
-            "cuda",
-            "-nocudainc",
-            "-nocudalib",
-            "--cuda-device-only",
-        ])
-        .args([
-            "--cuda-gpu-arch=sm_70",
-            "-O2",
-            "-S",
-            "-Wall",
-            "-Werror",
-            "-o",
-            "-",
-        ])
+        .args(["-x", "cuda", "-nocudainc", "-nocudalib", "--cuda-device-only"])
+        .args(["--cuda-gpu-arch=sm_70", "-O2", "-S", "-Wall", "-Werror", "-o", "-"])
         // CUDA's own headers define these.
-        .args([
-            "-D__device__=__attribute__((device))",
-            "-D__inline__=inline",
-        ])
-        .arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/emulated/device.cu"
-        ))
+        .args(["-D__device__=__attribute__((device))", "-D__inline__=inline"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/emulated/device.cu"))
         .output()
         .expect("clang");
     let ptx = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for instruction in [
         "ld.acquire.sys.global.u32",
         "ld.acquire.sys.global.u64",
@@ -130,10 +103,7 @@ fn counter_grows_and_is_waited_for() {
     writer.publish(1 << 40);
     assert_eq!((writer.value(), counter.get()), (1 << 40, 1 << 40));
     assert_eq!(counter.wait_for(1 << 39, passed()), Ok(1 << 40));
-    assert_eq!(
-        counter.wait_for((1 << 40) + 1, passed()),
-        Err(Error::TimedOut)
-    );
+    assert_eq!(counter.wait_for((1 << 40) + 1, passed()), Err(Error::TimedOut));
     assert!(catch_unwind(AssertUnwindSafe(|| writer.publish(7))).is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| writer.add(u64::MAX))).is_err());
     assert_eq!(counter.get(), 1 << 40);
@@ -229,13 +199,7 @@ fn gpu_kernel_echoes_all_messages_across_the_wrap_around() {
     for (slots, first) in [(8, u32::MAX - count / 2), (64, 0)] {
         let (mapping, address) = mapped(&Cuda::new(), PAGE);
         let ends = rings::<[u32; 4]>(&mapping, slots, first);
-        let parameters = [
-            address,
-            address + BACK as u64,
-            slots.into(),
-            first.into(),
-            count.into(),
-        ];
+        let parameters = [address, address + BACK as u64, slots.into(), first.into(), count.into()];
         // SAFETY: the kernel's parameters; both rings are mapped until it ends.
         unsafe { gpu.launch(&kernel, 1, &parameters) };
         exchange(ends, count, 1);
@@ -258,15 +222,7 @@ where
             unsafe {
                 let library = Library::new(device_library()).expect("compiled");
                 let echo = library.get::<Echo>("echo").expect("exported");
-                echo(
-                    start,
-                    back,
-                    slots,
-                    size,
-                    first,
-                    count,
-                    [0; WORDS].as_mut_ptr(),
-                );
+                echo(start, back, slots, size, first, count, [0; WORDS].as_mut_ptr());
             }
         });
         exchange(ends, count, 1);
@@ -311,18 +267,12 @@ fn ring_takes_no_more_memory_than_it_says() {
     let bytes = Ring::<[u32; 3]>::bytes(32);
     assert_eq!(bytes, 64 + 128 + 32 * 12);
     let make = |len| Ring::<[u32; 3]>::new(mapping.slice(64..64 + len).expect("inside"), 32);
-    assert_eq!(
-        make(bytes - 1).err(),
-        Some(outside(64 + 128, 32 * 12, bytes - 1))
-    );
+    assert_eq!(make(bytes - 1).err(), Some(outside(64 + 128, 32 * 12, bytes - 1)));
     let mut sender = make(bytes).expect("room").into_sender();
     assert_eq!(sender.try_send(&[[u32::MAX; 3]; 33]), Ok(32));
     assert_eq!(sender.try_send(&[[u32::MAX; 3]]), Ok(0));
     let around = cuda.read(address, 1024);
-    assert_eq!(
-        (&around[..64], &around[64 + bytes..]),
-        (&[0xaa; 64][..], &[0xaa; 384][..])
-    );
+    assert_eq!((&around[..64], &around[64 + bytes..]), (&[0xaa; 64][..], &[0xaa; 384][..]));
     assert!(!around[64 + 192..64 + bytes].contains(&0xaa));
 
     let unaligned = mapping.slice(2..).expect("inside");
@@ -339,23 +289,15 @@ fn ring_takes_no_more_memory_than_it_says() {
 fn consumer_is_looked_at_only_without_room() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
-    let mut sender = Ring::<u32>::new(mapping.as_slice(), 4)
-        .expect("room")
-        .into_sender();
+    let mut sender = Ring::<u32>::new(mapping.as_slice(), 4).expect("room").into_sender();
     cuda.write(address, &77_u32.to_ne_bytes());
     for message in 0..4 {
         assert_eq!(sender.try_send(&[message]), Ok(1));
     }
-    let corrupted = Error::RingCorrupted {
-        position: 4,
-        found: 77,
-    };
+    let corrupted = Error::RingCorrupted { position: 4, found: 77 };
     assert_eq!(sender.try_send(&[4]), Err(corrupted.clone()));
     assert_eq!(sender.wait_consumed(None), Err(corrupted.clone()));
-    assert!(
-        corrupted.to_string().contains("check that the GPU kernel"),
-        "{corrupted}"
-    );
+    assert!(corrupted.to_string().contains("check that the GPU kernel"), "{corrupted}");
     cuda.write(address, &1_u32.to_ne_bytes());
     assert_eq!(sender.send(&4, passed()), Ok(()));
     assert_eq!(sender.send(&5, passed()), Err(Error::TimedOut));
@@ -367,26 +309,15 @@ fn consumer_is_looked_at_only_without_room() {
 fn sequence_word_of_another_ring_is_reported() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
-    let mut receiver = Ring::<u32>::new(mapping.as_slice(), 4)
-        .expect("room")
-        .into_receiver();
+    let mut receiver = Ring::<u32>::new(mapping.as_slice(), 4).expect("room").into_receiver();
     let mut message = [0];
-    assert_eq!(
-        receiver.receive(&mut message, passed()),
-        Err(Error::TimedOut)
-    );
+    assert_eq!(receiver.receive(&mut message, passed()), Err(Error::TimedOut));
     cuda.write(address + 64, &9_u32.to_ne_bytes());
-    let corrupted = Error::RingCorrupted {
-        position: 0,
-        found: 9,
-    };
+    let corrupted = Error::RingCorrupted { position: 0, found: 9 };
     assert_eq!(receiver.try_receive(&mut message), Err(corrupted));
     cuda.write(address + 128, &1234_u32.to_ne_bytes());
     cuda.write(address + 64, &1_u32.to_ne_bytes());
-    assert_eq!(
-        (receiver.receive(&mut message, None), message),
-        (Ok(1), [1234])
-    );
+    assert_eq!((receiver.receive(&mut message, None), message), (Ok(1), [1234]));
     assert_eq!(cuda.read(address, 4), 1_u32.to_ne_bytes());
 }
 

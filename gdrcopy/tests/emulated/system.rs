@@ -15,10 +15,7 @@ pub(crate) const SYSTEMS: &[(&str, &str)] = &[
         "2.0 ? ? peermem; 2.0 yes yes peermem",
     ),
     ("--profile dmabuf", "2 ? ? -; 2 yes yes -"),
-    (
-        "--profile dmabuf-none",
-        "2 ? ? -; 2 yes none of 2 GPUs maps -",
-    ),
+    ("--profile dmabuf-none", "2 ? ? -; 2 yes none of 2 GPUs maps -"),
     (
         "--profile nv-p2p-dummy --dmabuf no",
         "19 ? 13000<13030 -; 19 GPU 0 exports not 13000<13030 -",
@@ -42,10 +39,7 @@ fn text(system: System) -> String {
         Ok(version) => version.to_string(),
         Err(error) => error.errno().to_string(),
     };
-    let (export, mapping) = (
-        support(system.dma_buf_export),
-        support(system.dma_buf_mapping),
-    );
+    let (export, mapping) = (support(system.dma_buf_export), support(system.dma_buf_mapping));
     let peermem = match system.nvidia_peermem {
         true => "peermem",
         false => "-",

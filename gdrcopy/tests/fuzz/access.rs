@@ -62,9 +62,7 @@ impl<'m> Slice<'m> {
 
     /// Whether a word of it is naturally aligned.
     pub(crate) fn is_aligned(self, offset: usize, size: usize) -> bool {
-        self.start
-            .wrapping_add(offset as u64)
-            .is_multiple_of(size as u64)
+        self.start.wrapping_add(offset as u64).is_multiple_of(size as u64)
     }
 
     pub(crate) fn model(self, memory: &Memory, offset: usize, len: usize) -> Vec<u8> {
@@ -85,10 +83,7 @@ pub(crate) fn access(
     call: Access,
     args: &Args,
 ) {
-    let Some(&slice) = borrowed
-        .slices
-        .get(args.which % borrowed.slices.len().max(1))
-    else {
+    let Some(&slice) = borrowed.slices.get(args.which % borrowed.slices.len().max(1)) else {
         return;
     };
     let (memory, data) = (context.memory, args.data);
@@ -102,16 +97,11 @@ pub(crate) fn access(
             {
                 let middle = slice.start + offset as u64;
                 borrowed.slices.push(Slice::new(left, slice.start, offset));
-                borrowed
-                    .slices
-                    .push(Slice::new(right, middle, slice.len - offset));
+                borrowed.slices.push(Slice::new(right, middle, slice.len - offset));
             }
         }
         Access::Write => {
-            let bytes = noise(
-                data,
-                slice.part(args.sizes[1], offset).min(context.host.room()),
-            );
+            let bytes = noise(data, slice.part(args.sizes[1], offset).min(context.host.room()));
             calling!("{slice}.write({offset:#x}, {:#x} bytes)", bytes.len());
             let has = slice.has(offset, bytes.len());
             if outcome(has, slice.mapped.write(offset, &bytes)).is_some() {
@@ -121,12 +111,8 @@ pub(crate) fn access(
         Access::Read => {
             let len = slice.part(args.sizes[1], offset).min(context.host.room());
             calling!("{slice}.read({offset:#x}, {len:#x} bytes)");
-            let found = slice
-                .has(offset, len)
-                .then(|| slice.model(memory, offset, len));
-            context
-                .host
-                .receive(data, len, found, |part| slice.mapped.read(offset, part));
+            let found = slice.has(offset, len).then(|| slice.model(memory, offset, len));
+            context.host.receive(data, len, found, |part| slice.mapped.read(offset, part));
         }
         Access::ReadMany => read_many(slice, context, args),
         Access::ReadVec => {
@@ -198,9 +184,7 @@ fn read_many(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
         .collect();
     calling!("{slice}.read_many({items:x?})");
     let has = items.iter().all(|&(offset, len)| slice.has(offset, len));
-    let models = items
-        .iter()
-        .map(|&(offset, len)| slice.model(context.memory, offset, len));
+    let models = items.iter().map(|&(offset, len)| slice.model(context.memory, offset, len));
     let found = has.then(|| models.collect());
     let lens: Vec<usize> = items.iter().map(|&(_, len)| len).collect();
     context.host.receive_many(&lens, found, |parts| {

@@ -31,10 +31,7 @@ fn array<T: Pod>(slice: Slice<'_>, memory: &Memory, args: &Args) {
     let [at, many, _] = args.sizes;
     let (offset, size) = (at.of(slice.len), size_of::<T>());
     let len = many.of(slice.len.saturating_sub(offset) / size.max(1));
-    calling!(
-        "{slice}.array::<{}>({offset:#x}, {len:#x})",
-        type_name::<T>()
-    );
+    calling!("{slice}.array::<{}>({offset:#x}, {len:#x})", type_name::<T>());
     let is_inside =
         (len as u128 * size as u128) <= slice.len as u128 && slice.has(offset, len * size);
     if let Some(array) = outcome(is_inside, slice.mapped.array::<T>(offset, len)) {
@@ -54,9 +51,7 @@ pub(crate) fn use_array<T: Pod>(
     let size = size_of::<T>();
     let elements = Slice::new(array.as_bytes(), start, len * size);
     let index = args.sizes[2].of(len);
-    let count = (args.data as usize % 300)
-        .min(len)
-        .min((1 << 18) / size.max(1));
+    let count = (args.data as usize % 300).min(len).min((1 << 18) / size.max(1));
     let fits = |count: usize| index <= len && count <= len - index;
 
     calling!("  .get({index:#x})");
@@ -94,11 +89,7 @@ pub(crate) fn use_array<T: Pod>(
 
 /// Indexes, of which some may be the same, and one outside; and how many values there are for them.
 fn indexes<T>(len: usize, args: &Args, numbers: &mut Numbers) -> (Vec<usize>, usize) {
-    let counts = [
-        numbers.below(40),
-        250 + numbers.below(10),
-        numbers.below(1200),
-    ];
+    let counts = [numbers.below(40), 250 + numbers.below(10), numbers.below(1200)];
     let count = counts[numbers.below(3)].min((1 << 18) / size_of::<T>().max(1));
     let span = [len, 3.min(len)][numbers.below(2)];
     // Of no elements, each is outside.
@@ -152,10 +143,7 @@ fn scatter<T: Pod>(array: Array<'_, T>, elements: Slice<'_>, memory: &Memory, ar
         // Any of the values for one index may stay.
         let found = array.get(index).expect("inside");
         let mut values = values.into_iter().map(bytes_of);
-        assert!(
-            values.any(|value| value == bytes_of(&found)),
-            "element {index:#x}"
-        );
+        assert!(values.any(|value| value == bytes_of(&found)), "element {index:#x}");
         elements.written(memory, index * size, bytes_of(&found));
     }
 }
@@ -168,8 +156,5 @@ fn fill<T: Pod>(values: &mut [T]) {
 
 #[track_caller]
 fn assert_filled<T: Pod>(values: &[T]) {
-    assert!(
-        cast_or_empty(values).iter().all(|&byte| byte == 0x5a),
-        "a write to another's bytes"
-    );
+    assert!(cast_or_empty(values).iter().all(|&byte| byte == 0x5a), "a write to another's bytes");
 }

@@ -30,10 +30,7 @@ pub(crate) fn access<'m>(
     match call {
         Access::BatchWrite => {
             let bytes = noise(args.data, slice.part(args.sizes[1], offset).min(1 << 20));
-            calling!(
-                "batch {number}.write_to({slice}, {offset:#x}, {:#x} bytes)",
-                bytes.len()
-            );
+            calling!("batch {number}.write_to({slice}, {offset:#x}, {:#x} bytes)", bytes.len());
             let has = slice.has(offset, bytes.len());
             if outcome(has, batch.write_to(slice.mapped, offset, &bytes)).is_some() {
                 slice.written(memory, offset, &bytes);

@@ -12,10 +12,7 @@ pub(crate) struct Cache(PinCache);
 impl World {
     pub(crate) fn new_cache(&mut self, args: &Args) {
         let (gdr, capacity) = (self.gdr(args), args.sizes[0].of(ARENA));
-        calling!(
-            "caches[{}] = PinCache::new({capacity:#x})",
-            self.caches.len()
-        );
+        calling!("caches[{}] = PinCache::new({capacity:#x})", self.caches.len());
         let cache = outcome(true, PinCache::new(&gdr, capacity));
         self.caches.extend(cache.map(Cache));
     }

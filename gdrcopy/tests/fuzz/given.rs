@@ -56,10 +56,7 @@ impl Drop for Given {
             let drops = self.watch.drops.fetch_add(1, Ordering::Relaxed);
             assert_eq!(drops, 0, "{self:x?} was freed before");
             let mapped_at = self.watch.mapped_at.load(Ordering::Relaxed);
-            assert!(
-                !is_mapped(mapped_at),
-                "{self:x?} is freed while it is mapped"
-            );
+            assert!(!is_mapped(mapped_at), "{self:x?} is freed while it is mapped");
         }
     }
 }
@@ -83,21 +80,14 @@ impl World {
         }
         let watch = Arc::new(Watch::default());
         self.watches.push(Arc::clone(&watch));
-        let given = Given {
-            start,
-            len,
-            watch,
-            _lent: lent,
-        };
+        let given = Given { start, len, watch, _lent: lent };
         self.map_given(given, args)
     }
 
     fn map_given(&mut self, given: Given, args: &Args) -> Option<Mapped> {
         let (start, len, watch) = (given.start, given.len, Arc::clone(&given.watch));
         let (pin_flags, map_flag) = (pin_flags(args.data >> 8), map_flag(args.data >> 16));
-        let options = MapOptions::default()
-            .pin_flags(pin_flags)
-            .map_flag(map_flag);
+        let options = MapOptions::default().pin_flags(pin_flags).map_flag(map_flag);
         let gdr = self.gdr(args);
         calling!("map_owned({start:#x}+{len:#x}, {options:?})");
         let is_ordinary = (pin_flags, map_flag) == (PinFlags::DEFAULT, MapFlag::Default);
@@ -162,10 +152,7 @@ impl World {
         calling!("{start:#x}: into_memory()");
         let memory = mapping.into_memory().map_err(|(_, error)| error);
         let given = outcome(true, memory).expect("predicted");
-        assert_eq!(
-            (given.start, given.len, given.watch.drops()),
-            (start, len, 0)
-        );
+        assert_eq!((given.start, given.len, given.watch.drops()), (start, len, 0));
         // Dma-bufs are no pins of gdrdrv's.
         assert!(pins() < before || before == 0, "still pinned");
         assert!(!is_mapped(given.watch.mapped_at.swap(0, Ordering::Relaxed)));

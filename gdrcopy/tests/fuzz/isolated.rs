@@ -43,11 +43,7 @@ pub(crate) fn run(sequence: impl FnOnce()) -> std::result::Result<Calls, String>
         return Err(format!("\n{list}\n{end}"));
     }
     let succeeded = list.matches(" = Ok").count();
-    Ok(Calls {
-        sequences: 1,
-        succeeded,
-        failed: list.matches(" = ").count() - succeeded,
-    })
+    Ok(Calls { sequences: 1, succeeded, failed: list.matches(" = ").count() - succeeded })
 }
 
 fn run_in_child(writer: PipeWriter, sequence: impl FnOnce()) -> ! {
@@ -61,9 +57,7 @@ fn run_in_child(writer: PipeWriter, sequence: impl FnOnce()) -> ! {
 pub(crate) fn list(text: fmt::Arguments<'_>) {
     let mut writer = LIST.get().expect("a sequence is running");
     // One write per line, because two threads may list.
-    writer
-        .write_all(text.to_string().as_bytes())
-        .expect("the parent reads");
+    writer.write_all(text.to_string().as_bytes()).expect("the parent reads");
 }
 
 /// Lists a call that is about to be made. [`outcome`] ends the line.
@@ -119,10 +113,7 @@ pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
 #[track_caller]
 pub(crate) fn panic_outcome(predicted: bool, call: impl FnOnce()) {
     let panicked = catch_unwind(AssertUnwindSafe(call)).is_err();
-    list(format_args!(
-        " = {}\n",
-        if panicked { "panic" } else { "Ok" }
-    ));
+    list(format_args!(" = {}\n", if panicked { "panic" } else { "Ok" }));
     assert_eq!(panicked, predicted, "the documentation has the panics");
 }
 
@@ -140,11 +131,7 @@ impl Add for Calls {
 
 impl fmt::Display for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Calls {
-            sequences,
-            succeeded,
-            failed,
-        } = self;
+        let Calls { sequences, succeeded, failed } = self;
         write!(
             f,
             "{sequences} sequences, {succeeded} calls succeeded, {failed} failed as permitted"

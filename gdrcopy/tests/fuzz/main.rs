@@ -88,11 +88,7 @@ fn fuzz_on(profile: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     let errors: Vec<_> = errors.lines().filter(|line| !is_expected(line)).collect();
     let status = output.status;
-    assert!(
-        status.success(),
-        "{profile}: {status}\n{}",
-        errors.join("\n")
-    );
+    assert!(status.success(), "{profile}: {status}\n{}", errors.join("\n"));
 }
 
 macro_rules! fuzz_on {

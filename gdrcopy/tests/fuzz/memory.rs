@@ -76,12 +76,7 @@ impl Memory {
     pub(crate) fn add(&self, start: u64, len: usize, given: Range<u64>, pool: usize) -> Entry {
         let bytes = noise(start ^ given.start, len);
         self.cuda.write(start, &bytes);
-        self.regions().push(Region {
-            start,
-            bytes,
-            given,
-            pool,
-        });
+        self.regions().push(Region { start, bytes, given, pool });
         let memory = self.clone();
         Entry { memory, start }
     }
@@ -89,9 +84,7 @@ impl Memory {
     /// Whether all of a range is what one pool was given.
     pub(crate) fn is_of_pool(&self, range: &Range<u64>, pool: usize) -> bool {
         let holds = |given: &Range<u64>| given.start <= range.start && range.end <= given.end;
-        self.regions()
-            .iter()
-            .any(|region| region.pool == pool && holds(&region.given))
+        self.regions().iter().any(|region| region.pool == pool && holds(&region.given))
     }
 
     /// Lets `change` see or change the model of a range.
@@ -126,9 +119,7 @@ impl Memory {
 
     /// Compares all GPU memory with the model.
     pub(crate) fn check(&self) {
-        self.regions()
-            .iter()
-            .for_each(|region| self.check_region(region));
+        self.regions().iter().for_each(|region| self.check_region(region));
     }
 
     fn check_region(&self, region: &Region) {

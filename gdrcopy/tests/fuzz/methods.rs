@@ -32,10 +32,7 @@ fn methods(owner: &impl Methods, slice: Slice<'_>, memory: &Memory, args: &Args)
     let [at, many, _] = args.sizes;
     let offset = at.of(slice.len);
     let part = slice.part(many, offset);
-    let (start, has) = (
-        slice.start.wrapping_add(offset as u64),
-        slice.has(offset, part),
-    );
+    let (start, has) = (slice.start.wrapping_add(offset as u64), slice.has(offset, part));
     calling!("owner of {slice}: .read_vec({offset:#x}, {part:#x})");
     if let Some(bytes) = outcome(has, owner.read_vec(offset, part)) {
         assert!(bytes == memory.bytes(start, part), "another's bytes");
@@ -55,19 +52,11 @@ fn methods(owner: &impl Methods, slice: Slice<'_>, memory: &Memory, args: &Args)
     found.fill(0);
     calling!("  .read({offset:#x}, {} bytes)", bytes.len());
     let is_read = outcome(has, owner.read(offset, &mut found)).is_some();
-    assert!(if is_read {
-        found == bytes
-    } else {
-        found.iter().all(|&byte| byte == 0)
-    });
+    assert!(if is_read { found == bytes } else { found.iter().all(|&byte| byte == 0) });
     found.fill(0);
     calling!("  .read_many({offset:#x}, {} bytes)", bytes.len());
     let is_read = outcome(has, owner.read_many(&mut [(offset, &mut found)])).is_some();
-    assert!(if is_read {
-        found == bytes
-    } else {
-        found.iter().all(|&byte| byte == 0)
-    });
+    assert!(if is_read { found == bytes } else { found.iter().all(|&byte| byte == 0) });
     calling!("  .flush()");
     outcome(slice.len > 0, owner.flush());
     if args.data & 7 == 0 {

@@ -19,15 +19,8 @@ pub(crate) enum Kind {
     View,
 }
 
-pub(crate) const KINDS: [Kind; 7] = [
-    Kind::Gdr,
-    Kind::Pin,
-    Kind::Mapped,
-    Kind::Pool,
-    Kind::Cache,
-    Kind::Transfer,
-    Kind::View,
-];
+pub(crate) const KINDS: [Kind; 7] =
+    [Kind::Gdr, Kind::Pin, Kind::Mapped, Kind::Pool, Kind::Cache, Kind::Transfer, Kind::View];
 
 /// Calls that make, use or end owners. What comes after one that maps memory has a slice of it, until `Leave`.
 #[derive(Clone, Copy, Debug)]
@@ -126,11 +119,7 @@ pub(crate) struct Sequence {
 
 fn args() -> impl Strategy<Value = Args> {
     let sizes = [sizes(), sizes(), sizes()];
-    let args = (
-        0_usize..8,
-        sizes,
-        prop_oneof![1 => 0_u64..16, 2 => any::<u64>()],
-    );
+    let args = (0_usize..8, sizes, prop_oneof![1 => 0_u64..16, 2 => any::<u64>()]);
     args.prop_map(|(which, sizes, data)| Args { which, sizes, data })
 }
 
@@ -164,10 +153,7 @@ fn accesses() -> impl Strategy<Value = Access> {
 }
 
 fn ops() -> impl Strategy<Value = Op> {
-    let threads = [
-        vec((accesses(), args()), 0..6),
-        vec((accesses(), args()), 0..6),
-    ];
+    let threads = [vec((accesses(), args()), 0..6), vec((accesses(), args()), 0..6)];
     prop_oneof![
         10 => (calls(), args()).prop_map(|(call, args)| Op::Call(call, args)),
         10 => (accesses(), args()).prop_map(|(access, args)| Op::Access(access, args)),

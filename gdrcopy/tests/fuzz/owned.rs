@@ -101,10 +101,7 @@ impl World {
         let is_array = |size| len < 1 << 60 && slice.has(offset, len * size);
         let start = slice.start.wrapping_add(offset as u64);
         let kept = Arc::clone(&mapped);
-        calling!(
-            "owned of {slice}, kind {}, {offset:#x}, {len:#x}",
-            args.data % 10
-        );
+        calling!("owned of {slice}, kind {}, {offset:#x}, {len:#x}", args.data % 10);
         let view = match args.data % 10 {
             0 => outcome(is_word(8), Owned::new(kept, |all| all.word(offset))).map(View::Word),
             1 => outcome(is_word(4), Owned::new(kept, |all| all.word(offset))).map(View::Bytes),
@@ -145,11 +142,7 @@ impl World {
                     .map(|owned| Mapped::new(Owner::Slice(owned), start, len));
             }
         };
-        self.views.extend(view.map(|view| OwnedView {
-            view,
-            start,
-            alive: None,
-        }));
+        self.views.extend(view.map(|view| OwnedView { view, start, alive: None }));
         None
     }
 
@@ -170,11 +163,7 @@ impl World {
         let Some(mut view) = take(&mut self.views, args) else {
             return;
         };
-        list(format_args!(
-            "view of {:#x}, use {}\n",
-            view.start,
-            args.data % 8
-        ));
+        list(format_args!("view of {:#x}, use {}\n", view.start, args.data % 8));
         if let View::Ring(end) = &view.view
             && args.data & 1 == 0
         {

@@ -42,13 +42,7 @@ pub(crate) enum Owner {
 impl Mapped {
     pub(crate) fn new(owner: Owner, start: u64, len: usize) -> Mapped {
         let _alive = Arc::new(());
-        Mapped {
-            owner,
-            start,
-            len,
-            _alive,
-            _host: None,
-        }
+        Mapped { owner, start, len, _alive, _host: None }
     }
 
     pub(crate) fn slice(&self) -> Slice<'_> {

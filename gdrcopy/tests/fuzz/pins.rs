@@ -24,12 +24,8 @@ pub(crate) struct Pinned {
     host: Option<Arc<HostPart>>,
 }
 
-const FLAGS: [MapFlag; 4] = [
-    MapFlag::Default,
-    MapFlag::WriteCombining,
-    MapFlag::Caching,
-    MapFlag::Device,
-];
+const FLAGS: [MapFlag; 4] =
+    [MapFlag::Default, MapFlag::WriteCombining, MapFlag::Caching, MapFlag::Device];
 
 pub(crate) fn map_flag(data: u64) -> MapFlag {
     // Mostly that which works everywhere.
@@ -46,20 +42,12 @@ pub(crate) fn pin_flags(data: u64) -> PinFlags {
 
 impl World {
     pub(crate) fn open(&mut self, args: &Args) {
-        let backends = [
-            Backend::Auto,
-            Backend::Gdrdrv,
-            Backend::DmaBuf,
-            Backend::HostMemory,
-        ];
+        let backends = [Backend::Auto, Backend::Gdrdrv, Backend::DmaBuf, Backend::HostMemory];
         self.open_backend(backends[args.data as usize % 4], args.data & 4 != 0);
     }
 
     fn open_backend(&mut self, backend: Backend, compat: bool) {
-        calling!(
-            "gdrs[{}] = {backend:?}, force_pcie_compat({compat})",
-            self.gdrs.len()
-        );
+        calling!("gdrs[{}] = {backend:?}, force_pcie_compat({compat})", self.gdrs.len());
         let options = Gdr::options().backend(backend).force_pcie_compat(compat);
         let works_everywhere = matches!(backend, Backend::Auto | Backend::HostMemory);
         let gdr = match works_everywhere {
@@ -80,10 +68,8 @@ impl World {
     }
 
     pub(crate) fn clone_gdr(&mut self, args: &Args) {
-        let clone = any_of(&self.gdrs, args).map(|&Connection { ref gdr, backend }| Connection {
-            gdr: gdr.clone(),
-            backend,
-        });
+        let clone = any_of(&self.gdrs, args)
+            .map(|&Connection { ref gdr, backend }| Connection { gdr: gdr.clone(), backend });
         // Every other one is closed, which leaves the first as it is.
         match clone {
             Some(Connection { gdr, .. }) if args.data & 1 == 0 => {
@@ -98,10 +84,7 @@ impl World {
         let Some(Connection { gdr, .. }) = any_of(&self.gdrs, args) else {
             return;
         };
-        calling!(
-            "gdrs[{}].is_persistent(), .supports_force_pcie(), .uses_dma_bufs()",
-            args.which
-        );
+        calling!("gdrs[{}].is_persistent(), .supports_force_pcie(), .uses_dma_bufs()", args.which);
         outcome(true, gdr.is_persistent());
         outcome(true, gdr.supports_force_pcie());
         outcome(true, gdr.uses_dma_bufs());
@@ -114,22 +97,14 @@ impl World {
         let len = args.sizes[1].inside(ARENA - offset);
         let (gdr, flags) = (self.gdr(args), pin_flags(args.data >> 8));
         let address = self.arena + offset as u64;
-        calling!(
-            "pins[{}] = pin({address:#x}, {len:#x}, {flags:?})",
-            self.pins.len()
-        );
+        calling!("pins[{}] = pin({address:#x}, {len:#x}, {flags:?})", self.pins.len());
         // SAFETY: the memory is never freed, and no Rust code but this test's has access to it.
         let result = unsafe { gdr.pin(address, len, flags) };
         let pin = match flags == PinFlags::DEFAULT && len > 0 {
             true => outcome(true, result),
             false => any_outcome(result),
         };
-        self.pins.extend(pin.map(|pin| Pinned {
-            pin,
-            len,
-            mapped: Weak::new(),
-            host: None,
-        }));
+        self.pins.extend(pin.map(|pin| Pinned { pin, len, mapped: Weak::new(), host: None }));
     }
 
     /// Allocates host memory for the GPU, and pins a part of it.
@@ -143,10 +118,7 @@ impl World {
         self.open_backend(Backend::HostMemory, false);
         let start = memory.device_address();
         let _entry = self.memory.add(start, len, 0..0, 0);
-        let host = Arc::new(HostPart {
-            _entry,
-            _memory: memory,
-        });
+        let host = Arc::new(HostPart { _entry, _memory: memory });
         let offset = args.sizes[1].inside(len);
         let len = args.sizes[2].inside(len - offset);
         let address = start + offset as u64;
@@ -155,12 +127,7 @@ impl World {
         // SAFETY: the memory lasts, and no Rust code but this test's has access to it.
         let result = unsafe { gdr.pin(address, len, PinFlags::DEFAULT) };
         let pin = outcome(len > 0, result);
-        self.pins.extend(pin.map(|pin| Pinned {
-            pin,
-            len,
-            mapped: Weak::new(),
-            host: Some(host),
-        }));
+        self.pins.extend(pin.map(|pin| Pinned { pin, len, mapped: Weak::new(), host: Some(host) }));
     }
 
     pub(crate) fn map(&mut self, args: &Args) -> Option<Mapped> {
@@ -189,18 +156,9 @@ impl World {
         };
         calling!("pins[{}].info(), .is_revoked()", args.which);
         let info = outcome(true, pinned.pin.info()).expect("predicted");
-        let (first, end) = (
-            pinned.pin.address(),
-            pinned.pin.address() + pinned.len as u64,
-        );
-        assert!(
-            info.va <= first && end <= info.va + info.mapped_size,
-            "{info:?}"
-        );
-        assert_eq!(
-            info.mapping_type.is_some(),
-            pinned.mapped.strong_count() > 0
-        );
+        let (first, end) = (pinned.pin.address(), pinned.pin.address() + pinned.len as u64);
+        assert!(info.va <= first && end <= info.va + info.mapped_size, "{info:?}");
+        assert_eq!(info.mapping_type.is_some(), pinned.mapped.strong_count() > 0);
         assert_eq!(pinned.pin.len(), pinned.len);
         assert_eq!(pinned.pin.is_revoked().ok(), Some(false));
     }

@@ -97,10 +97,7 @@ impl PoolOf {
             return None;
         };
         let end = self.outcome(bytes_of_ring::<Message>(slots), result);
-        assert!(
-            end.is_none() || slots.is_power_of_two(),
-            "a panic is predicted"
-        );
+        assert!(end.is_none() || slots.is_power_of_two(), "a panic is predicted");
         end
     }
 }

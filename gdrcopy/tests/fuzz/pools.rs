@@ -56,12 +56,7 @@ impl Lender {
         let given = start..start + len as u64;
         let _entry = self.memory.add(memory.address(), whole, given, self.pool);
         list(format_args!("\n  lent: {start:#x}+{len:#x}"));
-        Ok(Lent {
-            _entry,
-            _memory: memory,
-            start,
-            len,
-        })
+        Ok(Lent { _entry, _memory: memory, start, len })
     }
 }
 
@@ -111,21 +106,11 @@ impl World {
     pub(crate) fn new_pool(&mut self, args: &Args) {
         let (gdr, lender) = (self.gdr(args), self.lender(args));
         let (chunk, flag) = (args.sizes[0].of(4 << 20), map_flag(args.data));
-        list(format_args!(
-            "pool {} = chunk_len({chunk:#x}), {flag:?}\n",
-            lender.pool
-        ));
+        list(format_args!("pool {} = chunk_len({chunk:#x}), {flag:?}\n", lender.pool));
         let number = lender.pool;
-        let pool = Pool::options()
-            .chunk_len(chunk)
-            .map_flag(flag)
-            .build(&gdr, lender);
+        let pool = Pool::options().chunk_len(chunk).map_flag(flag).build(&gdr, lender);
         let is_ordinary = flag == MapFlag::Default && chunk <= LIMIT / 4;
-        self.pools.push(PoolOf {
-            pool,
-            number,
-            is_ordinary,
-        });
+        self.pools.push(PoolOf { pool, number, is_ordinary });
     }
 
     pub(crate) fn pool_of_memory(&mut self, args: &Args) {
@@ -139,11 +124,7 @@ impl World {
         let first = lent.start.next_multiple_of(1 << 16) - lent.start;
         let has_page = len as u64 >= first + (1 << 16);
         if let Some(pool) = outcome(has_page, Pool::of_memory(&gdr, lent)) {
-            self.pools.push(PoolOf {
-                pool,
-                number,
-                is_ordinary: false,
-            });
+            self.pools.push(PoolOf { pool, number, is_ordinary: false });
         }
     }
 
@@ -157,11 +138,7 @@ impl World {
 
     pub(crate) fn alloc(&mut self, args: &Args) -> Option<Mapped> {
         let (len, align) = (args.sizes[0].of(70_000), align(args));
-        let PoolOf {
-            pool,
-            number,
-            is_ordinary,
-        } = self.pool(args);
+        let PoolOf { pool, number, is_ordinary } = self.pool(args);
         calling!("pool {number}: alloc_aligned({len:#x}, {align:#x})");
         let is_valid = len > 0 && align.is_power_of_two();
         let is_small = len <= 2 << 20 && align <= 2 << 20;
@@ -188,22 +165,15 @@ impl World {
     fn buffer(&mut self, buffer: PoolBuffer, len: usize, pool: usize) -> Mapped {
         let start = buffer.device_address();
         let _alive = self.claim(start, len, pool);
-        Mapped {
-            _alive,
-            ..Mapped::new(Owner::Buffer(buffer), start, len)
-        }
+        Mapped { _alive, ..Mapped::new(Owner::Buffer(buffer), start, len) }
     }
 
     /// Checks that the memory of a buffer is the pool's, and no other buffer's. It is the buffer's until the result is
     /// dropped.
     pub(crate) fn claim(&mut self, start: u64, len: usize, pool: usize) -> Arc<()> {
         let range = start..start + len as u64;
-        assert!(
-            self.memory.is_of_pool(&range, pool),
-            "{range:x?} is not the pool's"
-        );
-        self.buffers
-            .retain(|(_, _, alive)| alive.strong_count() > 0);
+        assert!(self.memory.is_of_pool(&range, pool), "{range:x?} is not the pool's");
+        self.buffers.retain(|(_, _, alive)| alive.strong_count() > 0);
         for (other, ..) in &self.buffers {
             assert!(
                 other.end <= range.start || range.end <= other.start,

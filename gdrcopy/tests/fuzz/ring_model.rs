@@ -37,13 +37,7 @@ pub(crate) fn bytes_of_ring<T>(slots: u32) -> u128 {
 impl RingModel {
     /// That of `Ring::attach`.
     pub(crate) fn new<T>(start: u64, slots: u32, next: u32) -> RingModel {
-        RingModel {
-            start,
-            slots,
-            size: size_of::<T>(),
-            next,
-            room: 0,
-        }
+        RingModel { start, slots, size: size_of::<T>(), next, room: 0 }
     }
 
     /// Empties it, as `Ring::new` and `Ring::starting_at` do.
@@ -100,10 +94,7 @@ impl RingModel {
         let mut messages = Vec::new();
         let polled = most.min(POLLED).min(self.slots as usize);
         for position in (0..polled as u32).map(|ahead| self.next.wrapping_add(ahead)) {
-            let (found, full) = (
-                word(memory, self.sequence(position)),
-                position.wrapping_add(1),
-            );
+            let (found, full) = (word(memory, self.sequence(position)), position.wrapping_add(1));
             if found == full.wrapping_sub(self.slots) {
                 break;
             }

@@ -19,20 +19,8 @@ use crate::ring_model::{Failure, RingModel, bytes_of_ring};
 use crate::sizes::Numbers;
 use crate::types::{Huge, value};
 
-pub(crate) const SLOTS: [u32; 12] = [
-    0,
-    1,
-    2,
-    3,
-    4,
-    16,
-    64,
-    256,
-    1 << 20,
-    (1 << 31) - 1,
-    1 << 31,
-    u32::MAX,
-];
+pub(crate) const SLOTS: [u32; 12] =
+    [0, 1, 2, 3, 4, 16, 64, 256, 1 << 20, (1 << 31) - 1, 1 << 31, u32::MAX];
 
 pub(crate) fn access(slice: Slice<'_>, memory: &Memory, call: Access, args: &Args) {
     let slots = SLOTS[args.data as usize % SLOTS.len()];
@@ -62,10 +50,7 @@ fn ring_bytes<T: Pod>(slots: u32) {
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().copied().unwrap_or_default();
             assert!(usize::try_from(model).is_err(), "they fit");
-            assert!(
-                !text.starts_with("attempt to"),
-                "{text}: unchecked arithmetic"
-            );
+            assert!(!text.starts_with("attempt to"), "{text}: unchecked arithmetic");
         }
     }
 }
@@ -75,10 +60,7 @@ fn ring<T: Pod + Debug + PartialEq>(slice: Slice<'_>, memory: &Memory, slots: u3
     let (next, mut numbers) = ((args.data >> 16) as u32, Numbers(args.data));
     let is_new = args.data >> 12 & 3 > 0;
     let name = if is_new { "starting_at" } else { "attach" };
-    calling!(
-        "Ring::<{}>::{name}({slice}, {slots}, {next:#x})",
-        type_name::<T>()
-    );
+    calling!("Ring::<{}>::{name}({slice}, {slots}, {next:#x})", type_name::<T>());
     let make = || match is_new {
         true => Ring::<T>::starting_at(slice.mapped, slots, next),
         false => Ring::attach(slice.mapped, slots, next),
@@ -120,10 +102,7 @@ pub(crate) struct RingEnd<'m, T> {
 
 impl<'m, T: Pod + Debug + PartialEq> RingEnd<'m, T> {
     pub(crate) fn new(ring: Ring<'m, T>, model: RingModel, is_sender: bool) -> RingEnd<'m, T> {
-        assert_eq!(
-            (ring.device_address(), ring.capacity()),
-            (model.start, model.slots)
-        );
+        assert_eq!((ring.device_address(), ring.capacity()), (model.start, model.slots));
         match is_sender {
             true => RingEnd::sender(ring.into_sender(), model),
             false => RingEnd::receiver(ring.into_receiver(), model),
@@ -221,10 +200,7 @@ fn receive<T: Pod + Debug + PartialEq>(
             if let Ok(Some(message)) = result {
                 messages[0] = message;
             }
-            agree(
-                result.map(|message| message.is_some()),
-                popped.map_err(|&failure| failure),
-            );
+            agree(result.map(|message| message.is_some()), popped.map_err(|&failure| failure));
             found
         }
         _ => {

@@ -12,10 +12,7 @@ use crate::ops::{Access, Args};
 
 pub(crate) fn access(slice: Slice<'_>, memory: &Memory, call: Access, args: &Args) {
     let offset = args.sizes[0].of(slice.len);
-    let (start, is_flag) = (
-        slice.start.wrapping_add(offset as u64),
-        matches!(call, Access::Flag),
-    );
+    let (start, is_flag) = (slice.start.wrapping_add(offset as u64), matches!(call, Access::Flag));
     let size = if is_flag { 4 } else { 8 };
     let is_word = slice.has(offset, size) && slice.is_aligned(offset, size);
     if is_flag {
@@ -71,10 +68,8 @@ pub(crate) fn use_writer(
     let [_, next, more] = args.sizes;
     assert_eq!(writer.value(), *value);
     use_counter(writer.counter(), start, memory);
-    let (next, more) = (
-        next.of(*value as usize & 0xffff) as u64,
-        more.of(*value as usize & 0xffff) as u64,
-    );
+    let (next, more) =
+        (next.of(*value as usize & 0xffff) as u64, more.of(*value as usize & 0xffff) as u64);
     calling!("  at {value:#x}: .publish({next:#x})");
     panic_outcome(next < *value, || writer.publish(next));
     if next >= *value {

@@ -18,11 +18,7 @@ impl World {
         // Where the copy engine takes few copies, its buffer is no matter.
         let crossovers = [0, 1, 4096, args.sizes[0].of(ARENA)];
         let [read, write] = [4, 6].map(|bit| crossovers[(args.data >> bit) as usize % 4]);
-        let chunks = [
-            args.sizes[1].of(ARENA),
-            args.sizes[2].of(ARENA),
-            HUGE[args.which],
-        ];
+        let chunks = [args.sizes[1].of(ARENA), args.sizes[2].of(ARENA), HUGE[args.which]];
         let chunk = chunks[(args.data >> 8) as usize % 3];
         let patience = [0, 1, 1000, u64::MAX][args.data as usize % 4];
         let is_direct = args.data & 4 == 0;
@@ -31,13 +27,8 @@ impl World {
              .patience({patience} ms).direct({is_direct})\n",
             self.transfers.len()
         ));
-        let options = Transfer::options()
-            .read_crossover(read)
-            .write_crossover(write)
-            .chunk(chunk);
-        let options = options
-            .patience(Duration::from_millis(patience))
-            .direct(is_direct);
+        let options = Transfer::options().read_crossover(read).write_crossover(write).chunk(chunk);
+        let options = options.patience(Duration::from_millis(patience)).direct(is_direct);
         self.transfers.push(Arc::new(options.build()));
     }
 }
@@ -53,9 +44,7 @@ pub(crate) fn access(slice: Slice<'_>, context: &mut Context<'_>, call: Access, 
         calling!("transfers[{number}].read({slice}, {len:#x} bytes)");
         let found = has.then(|| slice.model(context.memory, 0, len));
         let place = args.data >> 8;
-        context
-            .host
-            .receive(place, len, found, |part| transfer.read(slice.mapped, part));
+        context.host.receive(place, len, found, |part| transfer.read(slice.mapped, part));
     } else {
         calling!("transfers[{number}].write({slice}, {len:#x} bytes)");
         let bytes = noise(args.data, len);

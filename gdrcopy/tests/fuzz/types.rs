@@ -32,9 +32,5 @@ pub(crate) fn assert_bits<T: Pod>(found: &T, model: &[u8]) {
 
 /// The bytes of values that may have none.
 pub(crate) fn cast_or_empty<T: Pod>(values: &[T]) -> &[u8] {
-    if size_of::<T>() == 0 {
-        &[]
-    } else {
-        cast_slice(values)
-    }
+    if size_of::<T>() == 0 { &[] } else { cast_slice(values) }
 }

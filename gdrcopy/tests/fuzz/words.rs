@@ -53,19 +53,11 @@ fn word<T: Pod + Debug>(slice: Slice<'_>, memory: &Memory, args: &Args) {
     }
     let count = slice.len / size;
     let index = args.sizes[1].of(count);
-    calling!(
-        "{slice}.array::<{}>(0, {count:#x}).word({index:#x})",
-        type_name::<T>()
-    );
+    calling!("{slice}.array::<{}>(0, {count:#x}).word({index:#x})", type_name::<T>());
     let array = slice.mapped.array::<T>(0, count).expect("inside");
     let is_word = index < count && slice.is_aligned(0, size);
     if let Some(word) = outcome(is_word, array.word(index)) {
-        use_word(
-            word,
-            slice.start + (index * size) as u64,
-            memory,
-            !args.data,
-        );
+        use_word(word, slice.start + (index * size) as u64, memory, !args.data);
     }
 }
 
@@ -73,9 +65,7 @@ pub(crate) fn use_word<T: Pod + Debug>(word: Word<'_, T>, start: u64, memory: &M
     assert_eq!(word.device_address(), start);
     let model = memory.bytes(start, size_of::<T>());
     assert_bits(&word.load(), &model);
-    let seen = word
-        .spin_until(|_| true, None)
-        .expect("the first value will do");
+    let seen = word.spin_until(|_| true, None).expect("the first value will do");
     assert_bits(&seen, &model);
     let late = word.spin_until(|_| false, Instant::now());
     assert!(late.is_err(), "{late:?}");
@@ -88,12 +78,8 @@ pub(crate) fn use_word<T: Pod + Debug>(word: Word<'_, T>, start: u64, memory: &M
 /// Many words, aligned and inside, in places that may be the same.
 fn load_all<T: Pod>(slices: [Slice<'_>; 2], memory: &Memory, args: &Args) {
     let (size, mut numbers) = (size_of::<T>(), Numbers(args.data));
-    let counts = [
-        numbers.below(70),
-        255 + numbers.below(4),
-        1023 + numbers.below(4),
-        numbers.below(2500),
-    ];
+    let counts =
+        [numbers.below(70), 255 + numbers.below(4), 1023 + numbers.below(4), numbers.below(2500)];
     let count = counts[numbers.below(4)];
     let mut offsets = Vec::new();
     for _ in 0..count {
@@ -111,9 +97,8 @@ fn load_all<T: Pod>(slices: [Slice<'_>; 2], memory: &Memory, args: &Args) {
     };
     let [one, other] = slices;
     calling!("{places} values of {count} words of {size} bytes at {one} and {other}");
-    let words = offsets
-        .iter()
-        .map(|(slice, offset)| slice.mapped.word::<T>(*offset).expect("a word"));
+    let words =
+        offsets.iter().map(|(slice, offset)| slice.mapped.word::<T>(*offset).expect("a word"));
     let words: Words<'_, T> = words.collect();
     assert_eq!((words.len(), words.is_empty()), (count, count == 0));
     // Those before and behind are no one's.

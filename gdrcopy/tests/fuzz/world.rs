@@ -57,10 +57,7 @@ pub(crate) fn run(sequence: &Sequence) {
     if sequence.registered {
         host.register(&cuda);
     }
-    list(format_args!(
-        "arena = {arena:#x}+{ARENA:#x}, registered: {}\n",
-        sequence.registered
-    ));
+    list(format_args!("arena = {arena:#x}+{ARENA:#x}, registered: {}\n", sequence.registered));
     let mut world = World {
         memory,
         arena,
@@ -102,10 +99,8 @@ impl World {
                     };
                     self.mapped.push(Arc::clone(&mapped));
                     // Borrowed of what may be dropped from the list in the next calls, which only then ends it.
-                    let mut inner = Borrowed {
-                        slices: borrowed.slices.clone(),
-                        batches: Vec::new(),
-                    };
+                    let mut inner =
+                        Borrowed { slices: borrowed.slices.clone(), batches: Vec::new() };
                     inner.slices.insert(0, mapped.slice());
                     self.run(ops, &mut inner);
                 }
@@ -116,11 +111,7 @@ impl World {
     }
 
     fn context(&mut self) -> Context<'_> {
-        Context {
-            memory: &self.memory,
-            host: &mut self.host,
-            transfers: &self.transfers,
-        }
+        Context { memory: &self.memory, host: &mut self.host, transfers: &self.transfers }
     }
 
     /// Two threads that have a half of a slice each. The halves may share a word.
@@ -130,10 +121,7 @@ impl World {
         args: &Args,
         threads: &[Vec<(Access, Args)>; 2],
     ) {
-        let Some(&whole) = borrowed
-            .slices
-            .get(args.which % borrowed.slices.len().max(1))
-        else {
+        let Some(&whole) = borrowed.slices.get(args.which % borrowed.slices.len().max(1)) else {
             return;
         };
         let middle = args.sizes[0].inside(whole.len);

@@ -77,9 +77,7 @@ impl Command {
 
     /// The command of an ioctl number.
     pub fn from_number(number: u32) -> Option<Command> {
-        Command::ALL
-            .into_iter()
-            .find(|command| command.number() == number)
+        Command::ALL.into_iter().find(|command| command.number() == number)
     }
 
     /// The name in the kernel's header, less its prefix.
@@ -241,14 +239,9 @@ pub enum MappingType {
 impl MappingType {
     /// The type of a number.
     pub fn from_number(number: u64) -> Option<MappingType> {
-        [
-            MappingType::None,
-            MappingType::Wc,
-            MappingType::Caching,
-            MappingType::Device,
-        ]
-        .into_iter()
-        .find(|mapping_type| *mapping_type as u64 == number)
+        [MappingType::None, MappingType::Wc, MappingType::Caching, MappingType::Device]
+            .into_iter()
+            .find(|mapping_type| *mapping_type as u64 == number)
     }
 }
 

@@ -32,12 +32,7 @@ pub struct Config {
     pub session: PathBuf,
     /// Make calls fail, as NAME:ERROR[@N[+]],…: every call, the Nth, or all from the Nth on;
     /// COMMAND:FIELD=VALUE[@N[+]] changes a field of the command's result
-    #[arg(
-        long = "fault",
-        value_name = "LIST",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long = "fault", value_name = "LIST", default_value = "", hide_default_value = true)]
     pub faults: Faults,
     /// Append each driver call to a file, as a line of JSON
     #[arg(long, value_name = "FILE")]
@@ -320,10 +315,7 @@ impl FromStr for Unsupported {
 impl<T: ValueEnum + Send + Sync> PerGpu<T> {
     /// Reads names of variants between commas.
     pub(crate) fn read_choices(text: &str) -> Result<Self, String> {
-        let names: Vec<_> = T::value_variants()
-            .iter()
-            .filter_map(T::to_possible_value)
-            .collect();
+        let names: Vec<_> = T::value_variants().iter().filter_map(T::to_possible_value).collect();
         let names: Vec<_> = names.iter().map(|value| value.get_name()).collect();
         PerGpu::read(text, |name| T::from_str(name, false))
             .map_err(|_| format!("choose from: {}", names.join(", ")))
@@ -356,9 +348,7 @@ fn bytes(text: &str) -> Result<u64, String> {
         _ => (text, 0),
     };
     let number: u64 = digits.parse().map_err(|error| format!("{error}"))?;
-    number
-        .checked_mul(1 << shift)
-        .ok_or_else(|| "too large".into())
+    number.checked_mul(1 << shift).ok_or_else(|| "too large".into())
 }
 
 fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {
@@ -372,11 +362,7 @@ impl Config {
     /// A text that names the path that is not UTF-8.
     pub fn to_variable(&self) -> Result<String, String> {
         let paths = [Some(&self.session), self.trace.as_ref()];
-        if let Some(path) = paths
-            .into_iter()
-            .flatten()
-            .find(|path| path.to_str().is_none())
-        {
+        if let Some(path) = paths.into_iter().flatten().find(|path| path.to_str().is_none()) {
             return Err(format!(
                 "{} is not UTF-8: choose another --trace file or TMPDIR",
                 path.display()
@@ -391,11 +377,7 @@ impl Config {
     /// A text that names the key that is unknown or whose value is wrong.
     pub fn from_variable(text: &str) -> Result<Config, String> {
         serde_json::from_str(text).map_err(|error| {
-            let key = text
-                .get(..error.column())
-                .unwrap_or(text)
-                .rsplit(',')
-                .next();
+            let key = text.get(..error.column()).unwrap_or(text).rsplit(',').next();
             format!("{error}: {}", key.unwrap_or_default())
         })
     }
@@ -446,32 +428,20 @@ mod tests {
         assert!(mistake(r#"{"color":"red"}"#).contains("color"));
         assert!(mistake(r#"{"gpu":{"coherent":true,"gpus":"many"}}"#).contains("gpus"));
         let platform = mistake(r#"{"driver":{"platform":"wet"}}"#);
-        assert!(
-            platform.contains("platform") && platform.contains("cached"),
-            "{platform}"
-        );
+        assert!(platform.contains("platform") && platform.contains("cached"), "{platform}");
     }
 
     #[test]
     fn paths_that_are_not_utf_8_are_refused() {
         let trace = OsStr::from_bytes(b"/tmp/\xff").into();
-        let config = Config {
-            trace: Some(trace),
-            ..Config::default()
-        };
+        let config = Config { trace: Some(trace), ..Config::default() };
         assert!(config.to_variable().unwrap_err().contains("/tmp/"));
     }
 
     #[test]
     fn numbers_accept_hex_and_suffixes() {
-        assert_eq!(
-            parse("gdremu --handle-base 0x100000000").driver.handle_base,
-            1 << 32
-        );
-        assert_eq!(
-            *parse("gdremu --bar1-size 256M").gpu.bar1_size.of(0),
-            256 << 20
-        );
+        assert_eq!(parse("gdremu --handle-base 0x100000000").driver.handle_base, 1 << 32);
+        assert_eq!(*parse("gdremu --bar1-size 256M").gpu.bar1_size.of(0), 256 << 20);
         assert!(bytes("99999999T").is_err());
         assert!(bytes("").is_err());
         assert!(pci_device("0x10000").is_err());

@@ -107,16 +107,9 @@ impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let entries = text
-            .split(',')
-            .map(str::trim)
-            .filter(|entry| !entry.is_empty());
+        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         let list = entries.map(parse_entry).collect::<Result<_, _>>()?;
-        Ok(Faults {
-            text: text.to_owned(),
-            list,
-            made: HashMap::new(),
-        })
+        Ok(Faults { text: text.to_owned(), list, made: HashMap::new() })
     }
 }
 
@@ -132,11 +125,7 @@ fn parse_entry(entry: &str) -> Result<Fault, String> {
                 Some(digits) => (digits, true),
                 None => (nth, false),
             };
-            let n = digits
-                .parse()
-                .ok()
-                .filter(|n| *n > 0)
-                .ok_or_else(|| wrong("N is from 1"))?;
+            let n = digits.parse().ok().filter(|n| *n > 0).ok_or_else(|| wrong("N is from 1"))?;
             (effect, if from { Which::From(n) } else { Which::Nth(n) })
         }
     };
@@ -147,20 +136,14 @@ fn parse_entry(entry: &str) -> Result<Fault, String> {
             value.parse().map_err(|_| wrong("VALUE is a number"))?,
         ),
     };
-    Ok(Fault {
-        call: call.to_ascii_uppercase(),
-        effect,
-        which,
-    })
+    Ok(Fault { call: call.to_ascii_uppercase(), effect, which })
 }
 
 /// A field of a command's argument.
 fn find_field(command: &str, name: &str) -> Option<&'static Field> {
     let named = |found: &Command| found.name().eq_ignore_ascii_case(command);
     let fields = Command::ALL.into_iter().find(named)?.fields();
-    fields
-        .iter()
-        .find(|field| field.name.eq_ignore_ascii_case(name))
+    fields.iter().find(|field| field.name.eq_ignore_ascii_case(name))
 }
 
 impl TryFrom<String> for Faults {
@@ -236,10 +219,7 @@ mod tests {
             "GET_INFO:MAPPING_TYPE=1",
             "GET_INFO_V2:MAPPING_TYPE=wc",
         ] {
-            assert!(
-                wrong.parse::<Faults>().unwrap_err().contains(wrong),
-                "{wrong}"
-            );
+            assert!(wrong.parse::<Faults>().unwrap_err().contains(wrong), "{wrong}");
         }
     }
 }

@@ -14,14 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// The stand-ins for the CUDA runtime, see build.rs.
 const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
-    (
-        "libcudart.so.12",
-        include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.12")),
-    ),
-    (
-        "libcudart.so.13",
-        include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.13")),
-    ),
+    ("libcudart.so.12", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.12"))),
+    ("libcudart.so.13", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.13"))),
 ];
 
 /// The directory.
@@ -109,12 +103,7 @@ impl Session {
     /// # Errors
     /// The file system's error.
     pub fn install_stand_in(&self, library: &Path) -> io::Result<()> {
-        let names = [
-            "libcuda.so",
-            "libcuda.so.1",
-            "libnvidia-ml.so",
-            "libnvidia-ml.so.1",
-        ];
+        let names = ["libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1"];
         for name in names {
             symlink(library, self.libraries().join(name))?;
         }
@@ -132,10 +121,7 @@ impl Session {
     pub fn open_device(&self, read: bool, write: bool) -> io::Result<(Record, File)> {
         let record = self.new_record()?;
         let open = || {
-            let device = OpenOptions::new()
-                .read(read)
-                .write(write)
-                .open(&record.path)?;
+            let device = OpenOptions::new().read(read).write(write).open(&record.path)?;
             device.lock()?;
             Ok(device)
         };
@@ -165,19 +151,13 @@ impl Session {
     /// Number of page tables pinned in all processes, as `nv_get_pages_refcount` reports.
     pub fn refcount(&self) -> u64 {
         let records = self.records();
-        records
-            .iter()
-            .filter(|record| record.is_open())
-            .map(Record::pins)
-            .sum()
+        records.iter().filter(|record| record.is_open()).map(Record::pins).sum()
     }
 
     /// Devices that are closed, but not by their owners, who ended with pins.
     pub fn leaks(&self) -> Vec<Leak> {
         let records = self.records();
-        let left = records
-            .iter()
-            .filter(|record| record.pins() > 0 && !record.is_open());
+        let left = records.iter().filter(|record| record.pins() > 0 && !record.is_open());
         left.filter_map(Record::leak).collect()
     }
 
@@ -200,10 +180,8 @@ impl Session {
         let Ok(entries) = fs::read_dir(self.devices()) else {
             return Vec::new();
         };
-        let mut records: Vec<_> = entries
-            .flatten()
-            .map(|entry| Record { path: entry.path() })
-            .collect();
+        let mut records: Vec<_> =
+            entries.flatten().map(|entry| Record { path: entry.path() }).collect();
         records.sort_by(|a, b| a.path.cmp(&b.path));
         records
     }
@@ -256,11 +234,7 @@ impl Record {
         let mut parts = name.splitn(3, '.');
         let pid = parts.next()?.parse().ok()?;
         let program = parts.nth(1)?.to_owned();
-        Some(Leak {
-            pid,
-            program,
-            pins: self.pins(),
-        })
+        Some(Leak { pid, program, pins: self.pins() })
     }
 }
 

@@ -66,10 +66,6 @@ mod tests {
              \"result\":0,\"errno\":null,\"duration_ns\":9,\"pid\":7,\"tid\":8}\n"
         );
         event.result = Err(Errno::ENOMEM);
-        assert!(
-            event
-                .to_json()
-                .contains("\"result\":-1,\"errno\":\"ENOMEM\"")
-        );
+        assert!(event.to_json().contains("\"result\":-1,\"errno\":\"ENOMEM\""));
     }
 }

@@ -20,11 +20,7 @@ pub struct Version {
 impl Version {
     /// `MAJOR.MINOR`.
     pub const fn new(major: u16, minor: u16) -> Self {
-        Version {
-            major,
-            minor,
-            patch: 0,
-        }
+        Version { major, minor, patch: 0 }
     }
 
     /// gdrdrv's encoding: `major << 16 | minor`.
@@ -46,14 +42,8 @@ impl FromStr for Version {
         let parts: Result<Vec<u16>, _> = text.split('.').map(str::parse).collect();
         match parts.as_deref() {
             Ok(&[major, minor]) => Ok(Version::new(major, minor)),
-            Ok(&[major, minor, patch]) => Ok(Version {
-                major,
-                minor,
-                patch,
-            }),
-            _ => Err(format!(
-                "\"{text}\" is not MAJOR.MINOR or MAJOR.MINOR.PATCH"
-            )),
+            Ok(&[major, minor, patch]) => Ok(Version { major, minor, patch }),
+            _ => Err(format!("\"{text}\" is not MAJOR.MINOR or MAJOR.MINOR.PATCH")),
         }
     }
 }

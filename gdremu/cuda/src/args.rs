@@ -67,11 +67,7 @@ impl<T> Out<T> {
 
     /// Refuses NULL before the call has any effect.
     pub(crate) fn check(self) -> Result {
-        if self.0.is_null() {
-            Err(Error::INVALID_VALUE)
-        } else {
-            Ok(())
-        }
+        if self.0.is_null() { Err(Error::INVALID_VALUE) } else { Ok(()) }
     }
 }
 
@@ -79,16 +75,12 @@ impl Out<c_char> {
     /// Stores as much of a text as `room` bytes take, NUL included.
     pub(crate) fn set_text(self, text: &str, room: i32) -> Result {
         self.check()?;
-        let room = usize::try_from(room)
-            .ok()
-            .filter(|&room| room > 0)
-            .ok_or(Error::INVALID_VALUE)?;
+        let room =
+            usize::try_from(room).ok().filter(|&room| room > 0).ok_or(Error::INVALID_VALUE)?;
         let len = text.len().min(room - 1);
         // SAFETY: not NULL, so `room` bytes of the program's memory.
         unsafe {
-            self.0
-                .cast::<u8>()
-                .copy_from_nonoverlapping(text.as_ptr(), len);
+            self.0.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), len);
             self.0.cast::<u8>().add(len).write(0);
         }
         Ok(())
@@ -155,9 +147,7 @@ impl In<c_char> {
             return Err(Error::INVALID_VALUE);
         }
         // SAFETY: not NULL, so a NUL-terminated text of the program.
-        unsafe { CStr::from_ptr(self.0) }
-            .to_str()
-            .map_err(|_| Error::INVALID_VALUE)
+        unsafe { CStr::from_ptr(self.0) }.to_str().map_err(|_| Error::INVALID_VALUE)
     }
 }
 

@@ -17,10 +17,7 @@ pub(crate) fn config() -> GpuConfig {
 
 /// The error that this call of the function must fail with (`--fault`).
 pub(crate) fn fault(function: &str) -> Option<Error> {
-    process::lock()
-        .faults
-        .take(function)
-        .map(|fault| Error(fault.0))
+    process::lock().faults.take(function).map(|fault| Error(fault.0))
 }
 
 /// Uses the GPUs.
@@ -74,10 +71,7 @@ pub(crate) fn take_away(
 /// # Errors
 /// INVALID_DEVICE.
 pub(crate) fn by_ordinal(device: i32) -> Result<usize> {
-    usize::try_from(device)
-        .ok()
-        .filter(|&gpu| gpu < count())
-        .ok_or(Error::INVALID_DEVICE)
+    usize::try_from(device).ok().filter(|&gpu| gpu < count()).ok_or(Error::INVALID_DEVICE)
 }
 
 /// The number of GPUs.

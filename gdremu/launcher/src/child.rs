@@ -49,10 +49,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
 /// Ends gdremu by the signal that ended the program, so that the caller sees the same status as
 /// without gdremu. Only the program dumps a core.
 pub(crate) fn die_by(signal: i32) -> ExitCode {
-    let no_core = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: these calls only change this process, which is about to end.
     unsafe {
         libc::setrlimit(libc::RLIMIT_CORE, &no_core);
@@ -83,11 +80,7 @@ fn block(signals: &sigset_t) -> io::Result<sigset_t> {
     let mut old = MaybeUninit::uninit();
     // SAFETY: both sets are live, and `old` is written on success.
     unsafe {
-        check(libc::sigprocmask(
-            libc::SIG_BLOCK,
-            signals,
-            old.as_mut_ptr(),
-        ))?;
+        check(libc::sigprocmask(libc::SIG_BLOCK, signals, old.as_mut_ptr()))?;
         Ok(old.assume_init())
     }
 }
@@ -115,9 +108,5 @@ fn wait(signals: &sigset_t) -> io::Result<libc::siginfo_t> {
 }
 
 fn check(result: i32) -> io::Result<()> {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

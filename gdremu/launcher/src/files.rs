@@ -32,10 +32,7 @@ impl FromStr for StandIn {
             return Err(format!("{path} is not a plain path below /proc or /sys"));
         }
         let file = fs::canonicalize(file).map_err(|error| format!("{file}: {error}"))?;
-        Ok(StandIn {
-            path: path.into(),
-            file,
-        })
+        Ok(StandIn { path: path.into(), file })
     }
 }
 

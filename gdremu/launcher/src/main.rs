@@ -71,9 +71,7 @@ fn run(options: &Options) -> Result<End, String> {
     let session = Session::create()
         .map_err(|error| format!("cannot create the session directory: {error}"))?;
     let code = run_in(&session, &runtime, options);
-    session
-        .remove()
-        .map_err(|error| format!("cannot remove the session directory: {error}"))?;
+    session.remove().map_err(|error| format!("cannot remove the session directory: {error}"))?;
     code
 }
 
@@ -97,10 +95,7 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
         command.env("LD_LIBRARY_PATH", libraries);
     }
     // AddressSanitizer refuses to start behind a preloaded library otherwise.
-    command.env(
-        "ASAN_OPTIONS",
-        prepended(OsStr::new("verify_asan_link_order=0"), "ASAN_OPTIONS"),
-    );
+    command.env("ASAN_OPTIONS", prepended(OsStr::new("verify_asan_link_order=0"), "ASAN_OPTIONS"));
 
     let status = match child::run(&mut command) {
         Ok(status) => status,
@@ -112,10 +107,7 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     };
     let leaks = session.leaks();
     for leak in &leaks {
-        eprintln!(
-            "gdremu: leak: {} ({}) ended with {} pinned",
-            leak.program, leak.pid, leak.pins
-        );
+        eprintln!("gdremu: leak: {} ({}) ended with {} pinned", leak.program, leak.pid, leak.pins);
     }
     if let Some(code) = options.leak_exit
         && !leaks.is_empty()
@@ -151,13 +143,8 @@ fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
         return Ok(path.into());
     }
     let executable = env::current_exe().map_err(|error| error.to_string())?;
-    let directory = executable
-        .parent()
-        .ok_or("gdremu has no parent directory")?;
-    let candidates = [
-        directory.join(name),
-        directory.join("../lib/gdremu").join(name),
-    ];
+    let directory = executable.parent().ok_or("gdremu has no parent directory")?;
+    let candidates = [directory.join(name), directory.join("../lib/gdremu").join(name)];
     let found = candidates.iter().find_map(|path| path.canonicalize().ok());
     found.ok_or_else(|| {
         let hint = match provider.emulates_gpus() {
@@ -166,10 +153,7 @@ fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
                 ": it is a laboratory tool that packages leave out; `make gpu-bundle` builds it"
             }
         };
-        format!(
-            "{name} is neither in {} nor in ../lib/gdremu{hint}",
-            directory.display()
-        )
+        format!("{name} is neither in {} nor in ../lib/gdremu{hint}", directory.display())
     })
 }
 

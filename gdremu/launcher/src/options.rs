@@ -59,10 +59,7 @@ impl Options {
     /// # Errors
     /// A text that names the invalid option.
     pub(crate) fn checked_config(&self, session: PathBuf) -> Result<Config, String> {
-        let mut config = Config {
-            session,
-            ..self.config.clone()
-        };
+        let mut config = Config { session, ..self.config.clone() };
         if let Some(trace) = &mut config.trace {
             // The program may change its working directory before it first uses the device.
             let absolute = std::path::absolute(&*trace);
@@ -123,9 +120,9 @@ fn check_emulated(config: &Config) -> Result<(), String> {
         ("--log-missing", config.log_missing),
     ];
     match meaningless.iter().find(|(_, given)| *given) {
-        Some((option, _)) if gpu.provider == ProviderKind::Nvidia => Err(format!(
-            "{option} only applies to emulated GPUs: remove it or --provider nvidia"
-        )),
+        Some((option, _)) if gpu.provider == ProviderKind::Nvidia => {
+            Err(format!("{option} only applies to emulated GPUs: remove it or --provider nvidia"))
+        }
         _ => Ok(()),
     }
 }
@@ -152,21 +149,12 @@ mod tests {
 
     fn config(arguments: &[&str]) -> Config {
         let all = ["gdremu"].iter().chain(arguments).chain(&["--", "true"]);
-        Options::read(all.map(OsString::from))
-            .unwrap()
-            .checked_config("/s".into())
-            .unwrap()
+        Options::read(all.map(OsString::from)).unwrap().checked_config("/s".into()).unwrap()
     }
 
     #[test]
     fn no_options_give_the_default_config() {
-        assert_eq!(
-            config(&[]),
-            Config {
-                session: "/s".into(),
-                ..Config::default()
-            }
-        );
+        assert_eq!(config(&[]), Config { session: "/s".into(), ..Config::default() });
     }
 
     #[test]
@@ -211,20 +199,14 @@ mod tests {
     #[test]
     fn unknown_profile_is_refused_with_a_list_of_names() {
         let line = ["gdremu", "--profile", "toaster", "true"];
-        let refused = Options::read(line.map(OsString::from))
-            .unwrap_err()
-            .to_string();
+        let refused = Options::read(line.map(OsString::from)).unwrap_err().to_string();
         assert!(refused.contains("gdrdrv-2.4"), "{refused}");
     }
 
     #[test]
     fn list_profiles_needs_no_program() {
         let line = ["gdremu", "--list-profiles"];
-        assert!(
-            Options::read(line.map(OsString::from))
-                .unwrap()
-                .list_profiles
-        );
+        assert!(Options::read(line.map(OsString::from)).unwrap().list_profiles);
         let defects = "defects              --module-defects --handle-base 0x100000000";
         assert!(profiles::list().lines().any(|line| line == defects));
     }
@@ -250,27 +232,13 @@ mod tests {
 
     #[test]
     fn lists_set_each_gpu_and_the_last_value_repeats() {
-        let gpu = config(&[
-            "--gpus",
-            "3",
-            "--dmabuf",
-            "mmap,no",
-            "--bar1-size",
-            "1G,2M,4K",
-        ])
-        .gpu;
+        let gpu = config(&["--gpus", "3", "--dmabuf", "mmap,no", "--bar1-size", "1G,2M,4K"]).gpu;
         assert_eq!([0, 1, 2].map(|i| gpu.maps_dmabufs(i)), [true, false, false]);
-        assert_eq!(
-            [0, 1, 2].map(|i| *gpu.bar1_size.of(i)),
-            [1 << 30, 2 << 20, 4 << 10]
-        );
+        assert_eq!([0, 1, 2].map(|i| *gpu.bar1_size.of(i)), [1 << 30, 2 << 20, 4 << 10]);
         let all = ["gdremu", "--gpus", "2", "--rdma", "no,yes,no", "--", "true"];
         let options = Options::try_parse_from(all).unwrap();
         let refused = options.checked_config("/s".into()).unwrap_err();
-        assert!(
-            refused.starts_with("--rdma has 3 values for 2 GPUs"),
-            "{refused}"
-        );
+        assert!(refused.starts_with("--rdma has 3 values for 2 GPUs"), "{refused}");
     }
 
     #[test]
@@ -330,11 +298,7 @@ mod tests {
 
     #[test]
     fn invalid_values_are_refused() {
-        for wrong in [
-            &["--gdrdrv-errno", "EWHAT"],
-            &["--fault", "MMAP"],
-            &["--platform", "wet"],
-        ] {
+        for wrong in [&["--gdrdrv-errno", "EWHAT"], &["--fault", "MMAP"], &["--platform", "wet"]] {
             let all = ["gdremu"].iter().chain(wrong).chain(&["--", "true"]);
             assert!(Options::try_parse_from(all).is_err(), "{wrong:?}");
         }

@@ -29,12 +29,10 @@ fn find(program: &OsStr) -> Option<PathBuf> {
         return Some(program.into());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(program))
-        .find(|file| {
-            fs::metadata(file)
-                .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-        })
+    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| {
+        fs::metadata(file)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    })
 }
 
 /// What prevents preloading into an ELF file.
@@ -50,27 +48,17 @@ fn elf(path: &Path) -> Option<&'static str> {
     if header[4] != CLASS_64 {
         return Some("is not a 64-bit program");
     }
-    let number = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .rev()
-            .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
-    };
-    let (start, size, count) = (
-        number(&header[32..40]),
-        number(&header[54..56]),
-        number(&header[56..58]),
-    );
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let (start, size, count) =
+        (number(&header[32..40]), number(&header[54..56]), number(&header[56..58]));
     for index in 0..count {
         let mut segment = [0; 56];
-        file.read_exact_at(&mut segment, start + index * size)
-            .ok()?;
+        file.read_exact_at(&mut segment, start + index * size).ok()?;
         if number(&segment[..4]) != PT_INTERP {
             continue;
         }
         let mut interpreter = vec![0; usize::try_from(number(&segment[32..40])).ok()?.min(4096)];
-        file.read_exact_at(&mut interpreter, number(&segment[8..16]))
-            .ok()?;
+        file.read_exact_at(&mut interpreter, number(&segment[8..16])).ok()?;
         let musl = interpreter.windows(4).any(|part| part == b"musl");
         return musl.then_some("is linked with musl, but the preload library needs glibc");
     }

@@ -45,10 +45,7 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
 unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let real = real();
     // SAFETY: dlsym's argument ends with a NUL byte.
-    let found = unsafe { CStr::from_ptr(name) }
-        .to_str()
-        .ok()
-        .and_then(replaced::by_symbol);
+    let found = unsafe { CStr::from_ptr(name) }.to_str().ok().and_then(replaced::by_symbol);
     let Some(ours) = found.filter(|_| !state::is_held_here()) else {
         return ptr::null_mut();
     };

@@ -13,9 +13,7 @@ pub(crate) fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), St
     let mut process = state::enter();
     // The lock is held: only then does our dlsym find the real functions.
     let cuda = Cuda::get();
-    let fault = process
-        .as_mut()
-        .and_then(|process| process.faults.take(name));
+    let fault = process.as_mut().and_then(|process| process.faults.take(name));
     drop(process);
     let result = match (fault, cuda) {
         (Some(fault), _) => Err(fault.0 as Status),

@@ -59,9 +59,9 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
                     address.write(va);
                     pitch.write(row);
                 }
-                None => check_status((cuda.cuMemAllocPitch_v2)(
-                    address, pitch, width, height, element,
-                ))?,
+                None => {
+                    check_status((cuda.cuMemAllocPitch_v2)(address, pitch, width, height, element))?
+                }
             }
         }
         Ok(())

@@ -49,9 +49,7 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     call("cuGetProcAddress", |cuda| {
         // SAFETY: the caller's arguments are passed on unchanged.
         unsafe {
-            check_status((cuda.cuGetProcAddress_v2)(
-                name, function, version, flags, found,
-            ))?;
+            check_status((cuda.cuGetProcAddress_v2)(name, function, version, flags, found))?;
             replace(name, function, version);
         }
         Ok(())

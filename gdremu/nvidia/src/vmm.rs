@@ -16,9 +16,7 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
     call("cuMemCreate", |cuda| {
         // SAFETY: the program's argument.
         let wanted = unsafe { properties.as_ref() };
-        let gpu = wanted
-            .and_then(AllocationProp::gpu)
-            .filter(|&gpu| cuda.makes_exportable(gpu));
+        let gpu = wanted.and_then(AllocationProp::gpu).filter(|&gpu| cuda.makes_exportable(gpu));
         if let (Some(wanted), Some(gpu)) = (wanted, gpu) {
             let exportable = wanted.exportable();
             // SAFETY: the program's arguments but one; a handle that was made has been written.

@@ -38,13 +38,7 @@ impl Calls {
         }
         if let Some(path) = &settings::config().trace {
             let duration = begin.elapsed().as_nanos();
-            let event = Event {
-                call,
-                arguments,
-                result,
-                duration,
-                caller: caller(),
-            };
+            let event = Event { call, arguments, result, duration, caller: caller() };
             append(path, &event.to_json());
         }
     }

@@ -45,10 +45,7 @@ pub(crate) struct Devices {
 impl Devices {
     /// None, of a session.
     pub(crate) fn new(session: Session) -> Devices {
-        Devices {
-            session,
-            open: HashMap::new(),
-        }
+        Devices { session, open: HashMap::new() }
     }
 
     /// The session.
@@ -70,11 +67,7 @@ impl Devices {
             // SAFETY: `fd` was just opened; only its flag changes.
             unsafe { next::fcntl()(fd, libc::F_SETFD, 0) };
         }
-        let device = Device {
-            file,
-            record,
-            anchor: None,
-        };
+        let device = Device { file, record, anchor: None };
         self.open.insert(identity, device);
         Ok(fd)
     }
@@ -92,19 +85,13 @@ impl Devices {
             && status.st_blocks == 0
             && std::fs::read_link(format!("/proc/self/fd/{fd}"))
                 .is_ok_and(|path| path.starts_with(self.session.devices()));
-        if is_record {
-            Descriptor::Foreign
-        } else {
-            Descriptor::Other
-        }
+        if is_record { Descriptor::Foreign } else { Descriptor::Other }
     }
 
     /// Every device.
     pub(crate) fn all(&self) -> Vec<(Identity, FileId)> {
         let devices = self.open.iter();
-        devices
-            .map(|(identity, device)| (*identity, device.file))
-            .collect()
+        devices.map(|(identity, device)| (*identity, device.file)).collect()
     }
 
     /// Makes the kernel count this process's mappings of a device as a use of it.
@@ -117,14 +104,7 @@ impl Devices {
         }
         // SAFETY: the kernel chooses the address, so no memory is replaced.
         let anchor = unsafe {
-            next::mmap()(
-                std::ptr::null_mut(),
-                1,
-                libc::PROT_NONE,
-                libc::MAP_SHARED,
-                fd,
-                0,
-            )
+            next::mmap()(std::ptr::null_mut(), 1, libc::PROT_NONE, libc::MAP_SHARED, fd, 0)
         };
         if anchor == libc::MAP_FAILED {
             return;

@@ -40,10 +40,7 @@ pub(crate) mod device_fds {
         let (first, last) = (first as usize, (last as usize).min(MAX - 1));
         let words = first / 64..=last / 64;
         words
-            .filter(|word| {
-                BITS.get(*word)
-                    .is_some_and(|bits| bits.load(Ordering::Relaxed) != 0)
-            })
+            .filter(|word| BITS.get(*word).is_some_and(|bits| bits.load(Ordering::Relaxed) != 0))
             .flat_map(|word| word * 64..word * 64 + 64)
             .filter(|fd| (first..=last).contains(fd))
             .map(|fd| fd as c_int)

@@ -30,11 +30,7 @@ pub(crate) const REFCOUNT: &CStr = c"gdrdrv-refcount";
 
 /// Opens a descriptor for reading a text, with the flags of open(2).
 pub(crate) fn open(name: &CStr, text: &str, flags: c_int) -> Result<c_int, Errno> {
-    let close_on_exec = if flags & libc::O_CLOEXEC != 0 {
-        libc::MFD_CLOEXEC
-    } else {
-        0
-    };
+    let close_on_exec = if flags & libc::O_CLOEXEC != 0 { libc::MFD_CLOEXEC } else { 0 };
     // As in gdremu-core: the flag distinguishes gdremu's files from those of the library under test.
     let flags = close_on_exec | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name ends with a NUL byte.
@@ -71,10 +67,7 @@ mod tests {
 
     #[test]
     fn params_are_the_modules_lines() {
-        let driver = DriverConfig {
-            traditional: true,
-            ..DriverConfig::default()
-        };
+        let driver = DriverConfig { traditional: true, ..DriverConfig::default() };
         assert_eq!(
             params(&driver),
             "Version: 2.6\nBuilt for NVIDIA driver flavor: opensource\n\

@@ -103,21 +103,17 @@ impl EmulatedProcess {
         let name = command.map_or("ioctl", Command::name);
         let begin = Instant::now();
         let result = self.faults.take_answers(name).and_then(|answers| {
-            self.driver
-                .ioctl(&mut self.gpu, file, caller(), number, argument)?;
+            self.driver.ioctl(&mut self.gpu, file, caller(), number, argument)?;
             answers.put(argument);
             Ok(())
         });
         let arguments: Vec<_> = match command {
             None => vec![("command", number.into())],
-            Some(command) => command
-                .fields()
-                .iter()
-                .map(|field| (field.name, argument.get(field)))
-                .collect(),
+            Some(command) => {
+                command.fields().iter().map(|field| (field.name, argument.get(field))).collect()
+            }
         };
-        self.calls
-            .record(name, &arguments, result.map(|()| 0), begin);
+        self.calls.record(name, &arguments, result.map(|()| 0), begin);
         self.publish_pins(identity, file);
         result
     }
@@ -128,9 +124,7 @@ impl EmulatedProcess {
         argument.set(&abi::unpin_buffer::HANDLE, handle);
         let unpin = Command::UnpinBuffer.number();
         // The pin was just made, so this cannot fail.
-        let _ = self
-            .driver
-            .ioctl(&mut self.gpu, file, caller(), unpin, &mut argument);
+        let _ = self.driver.ioctl(&mut self.gpu, file, caller(), unpin, &mut argument);
         self.publish_pins(identity, file);
     }
 
@@ -144,9 +138,7 @@ impl EmulatedProcess {
     ) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
         self.call("mmap", &arguments, |process| {
-            let addr = process
-                .driver
-                .mmap(&mut process.gpu, file, caller(), request)?;
+            let addr = process.driver.mmap(&mut process.gpu, file, caller(), request)?;
             process.devices.anchor(fd, identity);
             process.publish_bounds();
             Ok(addr as u64)
@@ -266,12 +258,7 @@ impl EmulatedProcess {
     /// Publishes the bounds by which the hooks skip unrelated addresses.
     fn publish_bounds(&self) {
         let bounds = [self.driver.mapped_bounds(), self.exports.mapped_bounds()];
-        mapped_range::set(
-            bounds
-                .into_iter()
-                .flatten()
-                .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
-        );
+        mapped_range::set(bounds.into_iter().flatten().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))));
     }
 
     // ---- Releases ----
@@ -325,15 +312,12 @@ impl EmulatedProcess {
         self.refcounts.retain(|fd| proc_files::is_refcount(*fd));
         if !self.refcounts.is_empty() {
             let text = proc_files::refcount(self.devices.session().refcount());
-            self.refcounts
-                .iter()
-                .for_each(|fd| proc_files::put(*fd, &text));
+            self.refcounts.iter().for_each(|fd| proc_files::put(*fd, &text));
         }
     }
 
     fn publish_pins(&mut self, identity: Identity, file: FileId) {
-        self.devices
-            .publish_pins(identity, self.driver.pins_of(file));
+        self.devices.publish_pins(identity, self.driver.pins_of(file));
         self.write_refcounts();
     }
 

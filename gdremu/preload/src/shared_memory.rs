@@ -72,26 +72,14 @@ impl Exports {
         self.made += 1;
         let path = directory.join(format!("export-{}-{}", std::process::id(), self.made));
         let open = || -> io::Result<_> {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&path)?;
+            let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
             file.set_len(len)?; // lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
             file.lock()?;
             let metadata = file.metadata()?;
             Ok((file, (metadata.dev(), metadata.ino())))
         };
         let (file, identity) = open().inspect_err(|_| drop(fs::remove_file(&path)))?;
-        self.live.insert(
-            identity,
-            Live {
-                export,
-                path,
-                inherited: false,
-                mappings: Vec::new(),
-            },
-        );
+        self.live.insert(identity, Live { export, path, inherited: false, mappings: Vec::new() });
         Ok(file.into_raw_fd())
     }
 
@@ -122,9 +110,7 @@ impl Exports {
         if !settings::config().gpu.maps_dmabufs(number) {
             return Err(Errno::ENOTSUPP);
         }
-        let len = len
-            .checked_next_multiple_of(page_size())
-            .ok_or(Errno::ENOMEM)?;
+        let len = len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
         let addr = gpu.map(table, offset, len)?;
         if let Some(live) = self.live.get_mut(&identity) {
             live.mappings.push((addr, addr + len));

@@ -44,10 +44,7 @@ impl Drop for Guard {
 /// # Panics
 /// If the calling thread holds it.
 pub fn lock() -> Guard {
-    assert!(
-        !INSIDE.replace(true),
-        "the lock of EmulatedProcess is not recursive"
-    );
+    assert!(!INSIDE.replace(true), "the lock of EmulatedProcess is not recursive");
     let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
     process.get_or_insert_with(EmulatedProcess::new);
     Guard(process)

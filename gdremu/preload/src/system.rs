@@ -13,12 +13,7 @@ pub(crate) type Identity = (u64, u64);
 /// The calling process and thread.
 pub(crate) fn caller() -> Caller {
     // SAFETY: these calls only read the ids of the calling thread.
-    unsafe {
-        Caller {
-            pid: libc::getpid(),
-            tid: libc::gettid(),
-        }
-    }
+    unsafe { Caller { pid: libc::getpid(), tid: libc::gettid() } }
 }
 
 /// Bytes per page of memory.
@@ -33,14 +28,8 @@ pub(crate) fn page_size() -> usize {
 /// # Safety
 /// What can be written at `to` may be overwritten.
 pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usize) -> bool {
-    let target = libc::iovec {
-        iov_base: to,
-        iov_len: len,
-    };
-    let source = libc::iovec {
-        iov_base: from.cast_mut(),
-        iov_len: len,
-    };
+    let target = libc::iovec { iov_base: to, iov_len: len };
+    let source = libc::iovec { iov_base: from.cast_mut(), iov_len: len };
     // SAFETY: the kernel checks the access to both; overwriting `to` is allowed: contract of this function.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &target, 1, &source, 1, 0) };
     if copied < 0 {

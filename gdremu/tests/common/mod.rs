@@ -39,18 +39,13 @@ pub(crate) fn compile<A: AsRef<OsStr>>(
 ) -> PathBuf {
     static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let gdremu = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join(source)
-        .join(name);
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source).join(name);
     let mut compiled = COMPILED.lock().unwrap();
     if compiled.insert(output.clone()) {
         fs::create_dir_all(output.parent().unwrap()).unwrap();
         let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
         compile.args(["-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror"]);
-        compile
-            .arg("-pthread")
-            .arg("-I")
-            .arg(gdremu.join("../c_tests"));
+        compile.arg("-pthread").arg("-I").arg(gdremu.join("../c_tests"));
         compile.arg(gdremu.join(format!("tests/{source}.c")));
         compile.args(arguments).arg("-o").arg(&output);
         assert!(compile.status().unwrap().success(), "{compile:?}");
@@ -66,19 +61,11 @@ pub(crate) struct Build {
     pub(crate) under: Vec<String>,
 }
 
-pub(crate) const PLAIN: Build = Build {
-    name: "plain",
-    flags: &["-O2"],
-    under: Vec::new(),
-};
+pub(crate) const PLAIN: Build = Build { name: "plain", flags: &["-O2"], under: Vec::new() };
 
 pub(crate) const SANITIZED: Build = Build {
     name: "sanitized",
-    flags: &[
-        "-O1",
-        "-fsanitize=address,undefined",
-        "-fno-sanitize-recover=all",
-    ],
+    flags: &["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     under: Vec::new(),
 };
 

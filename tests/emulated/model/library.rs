@@ -160,27 +160,16 @@ impl Library {
             cycles_per_ms: 0,
             bits: u32::MAX,
         };
-        let mark = gdr_info_v2_t {
-            v1,
-            mapping_type: u32::MAX,
-        };
+        let mark = gdr_info_v2_t { v1, mapping_type: u32::MAX };
         let mut place = mark;
         let errno = unsafe { (self.gdr_get_info_v2)(g, mh(handle), &mut place) };
         let info = told(errno, place, mark);
 
         let mut bytes = [MARK; 48];
         let errno = unsafe { (self.gdr_get_info)(g, mh(handle), &mut bytes) };
-        assert_eq!(
-            bytes[40..],
-            [MARK; 8],
-            "the old gdr_get_info writes 40 bytes"
-        );
+        assert_eq!(bytes[40..], [MARK; 8], "the old gdr_get_info writes 40 bytes");
         let old = told(errno, bytes, [MARK; 48]);
-        assert_eq!(
-            old.map(|_| ()),
-            info.map(|_| ()),
-            "both gdr_get_info answer alike"
-        );
+        assert_eq!(old.map(|_| ()), info.map(|_| ()), "both gdr_get_info answer alike");
         if let (Ok(old), Ok(info)) = (old, info) {
             let number =
                 |at: usize| u64::from_ne_bytes(old[at..at + 8].try_into().expect("8 bytes"));
@@ -227,11 +216,7 @@ impl Library {
     /// Has the emulated driver fail calls, as `--fault` does; the empty list ends it.
     pub(super) fn set_faults(&self, faults: &str) {
         let text = CString::new(faults).expect("no NUL");
-        assert_eq!(
-            unsafe { (self.gdremu_faults_set)(text.as_ptr()) },
-            0,
-            "{faults}"
-        );
+        assert_eq!(unsafe { (self.gdremu_faults_set)(text.as_ptr()) }, 0, "{faults}");
     }
 
     /// Page tables pinned by this process.

@@ -20,9 +20,7 @@ use world::World;
 use crate::cuda::Cuda;
 
 fn number(name: &str) -> Option<u64> {
-    env::var(name)
-        .ok()
-        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+    env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
 
 #[test]
@@ -56,8 +54,5 @@ fn behaves_as_the_model() {
         }
         seed += 1;
     }
-    println!(
-        "model: {} calls in mode {mode:?}, seeds to {seed}",
-        calls.get()
-    );
+    println!("model: {} calls in mode {mode:?}, seeds to {seed}", calls.get());
 }

@@ -144,15 +144,7 @@ fn op(faults: bool) -> impl Strategy<Value = Op> {
 }
 
 fn errno() -> impl Strategy<Value = i32> {
-    select(
-        &[
-            libc::ENOMEM,
-            libc::EINVAL,
-            libc::EINTR,
-            libc::EAGAIN,
-            libc::EIO,
-        ][..],
-    )
+    select(&[libc::ENOMEM, libc::EINVAL, libc::EINTR, libc::EAGAIN, libc::EIO][..])
 }
 
 /// Now and then, the driver call behind the operation fails.

@@ -72,39 +72,20 @@ impl Pin {
 }
 
 fn agree<T: PartialEq + std::fmt::Debug>(what: &str, said: T, expected: T) -> Verdict {
-    if said == expected {
-        Ok(())
-    } else {
-        Err(format!("{what}: {said:?}, expected {expected:?}"))
-    }
+    if said == expected { Ok(()) } else { Err(format!("{what}: {said:?}, expected {expected:?}")) }
 }
 
 /// Byte `i` of what is written with this seed.
 fn pattern(seed: u8, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| {
-            seed.wrapping_add((i * 167) as u8)
-                .rotate_left((i % 7) as u32)
-        })
-        .collect()
+    (0..len).map(|i| seed.wrapping_add((i * 167) as u8).rotate_left((i % 7) as u32)).collect()
 }
 
 impl<'a> World<'a> {
     pub(super) fn new(library: &'a Library, cuda: &'a Cuda, mode: &'a Mode) -> World<'a> {
-        let mut world = World {
-            library,
-            cuda,
-            mode,
-            gs: vec![],
-            buffers: vec![],
-            pins: vec![],
-            calls: 0,
-        };
+        let mut world =
+            World { library, cuda, mode, gs: vec![], buffers: vec![], pins: vec![], calls: 0 };
         world.alloc();
-        world.gs.push(Driver {
-            handle: library.open(),
-            is_open: true,
-        });
+        world.gs.push(Driver { handle: library.open(), is_open: true });
         world
     }
 
@@ -118,11 +99,7 @@ impl<'a> World<'a> {
         self.library.set_faults("");
         for g in &self.gs {
             let closed = self.library.close(g.handle);
-            agree(
-                "last close",
-                closed,
-                if g.is_open { Ok(()) } else { Err(libc::EINVAL) },
-            )?;
+            agree("last close", closed, if g.is_open { Ok(()) } else { Err(libc::EINVAL) })?;
         }
         for buffer in self.buffers.iter().filter(|buffer| !buffer.is_free) {
             self.cuda.free(buffer.address);
@@ -143,46 +120,24 @@ impl<'a> World<'a> {
                 Ok(())
             }
             Op::Free { buffer } => self.free(buffer % self.buffers.len()),
-            Op::Pin {
-                g,
-                buffer,
-                offset,
-                size,
-                flags,
-                fault,
-            } => self.pin(
-                g % self.gs.len(),
-                buffer % self.buffers.len(),
-                offset,
-                size,
-                flags,
-                fault,
-            ),
+            Op::Pin { g, buffer, offset, size, flags, fault } => {
+                self.pin(g % self.gs.len(), buffer % self.buffers.len(), offset, size, flags, fault)
+            }
             Op::Attribute { g, attribute } => self.attribute(g % self.gs.len(), attribute),
             Op::Version { g } => self.version(g % self.gs.len()),
-            Op::CudaWrite {
-                buffer,
-                at,
-                len,
-                seed,
-            } => self.cuda_write(buffer % self.buffers.len(), at, len, seed),
+            Op::CudaWrite { buffer, at, len, seed } => {
+                self.cuda_write(buffer % self.buffers.len(), at, len, seed)
+            }
             Op::Forged { handle } => self.forged(handle),
             Op::Fork => self.fork(),
             _ if self.pins.is_empty() => Ok(()),
             Op::Unpin { pin, owner, fault } => self.unpin(pin % self.pins.len(), owner, fault),
-            Op::Map {
-                pin,
-                owner,
-                size,
-                flags,
-                fault,
-            } => self.map(pin % self.pins.len(), owner, size, flags, fault),
-            Op::Unmap {
-                pin,
-                owner,
-                range,
-                fault,
-            } => self.unmap(pin % self.pins.len(), owner, range, fault),
+            Op::Map { pin, owner, size, flags, fault } => {
+                self.map(pin % self.pins.len(), owner, size, flags, fault)
+            }
+            Op::Unmap { pin, owner, range, fault } => {
+                self.unmap(pin % self.pins.len(), owner, range, fault)
+            }
             Op::Write { pin, at, len, seed } => self.write(pin % self.pins.len(), at, len, seed),
             Op::Read { pin, at, len } => self.read(pin % self.pins.len(), at, len),
             Op::Info { pin, owner } => self.info(pin % self.pins.len(), owner),
@@ -216,11 +171,7 @@ impl<'a> World<'a> {
         let address = self.cuda.alloc(BUFFER);
         self.cuda.clear(address, BUFFER);
         let bytes = Rc::new(RefCell::new(vec![0; BUFFER]));
-        self.buffers.push(Buffer {
-            address,
-            is_free: false,
-            bytes,
-        });
+        self.buffers.push(Buffer { address, is_free: false, bytes });
     }
 
     fn free(&mut self, buffer: usize) -> Verdict {
@@ -242,10 +193,7 @@ impl<'a> World<'a> {
         let opens = matches!(fault, None | Some(libc::EINTR));
         agree("opened", handle != 0, opens)?;
         if opens {
-            self.gs.push(Driver {
-                handle,
-                is_open: true,
-            });
+            self.gs.push(Driver { handle, is_open: true });
         }
         Ok(())
     }
@@ -255,11 +203,7 @@ impl<'a> World<'a> {
         let call = call.unwrap_or("CLOSE");
         let handle = self.gs[g].handle;
         let said = self.with_fault(call, errno, |library| library.close(handle));
-        let mut expected = if self.gs[g].is_open {
-            Ok(())
-        } else {
-            Err(libc::EINVAL)
-        };
+        let mut expected = if self.gs[g].is_open { Ok(()) } else { Err(libc::EINVAL) };
         let own = |pin: &&mut Pin| pin.g == g && pin.state != State::Gone;
         if let (Ok(()), Some(errno)) = (expected, errno) {
             let unpins = self.pins.iter_mut().filter(own).count() > 0;
@@ -270,10 +214,7 @@ impl<'a> World<'a> {
         }
         agree("close", said, expected)?;
         self.gs[g].is_open = false;
-        self.pins
-            .iter_mut()
-            .filter(own)
-            .for_each(|pin| pin.state = State::Gone);
+        self.pins.iter_mut().filter(own).for_each(|pin| pin.state = State::Gone);
         Ok(())
     }
 
@@ -286,30 +227,19 @@ impl<'a> World<'a> {
         flags: Option<u32>,
         fault: Option<i32>,
     ) -> Verdict {
-        let Buffer {
-            address,
-            is_free,
-            ref bytes,
-        } = self.buffers[buffer];
+        let Buffer { address, is_free, ref bytes } = self.buffers[buffer];
         let (address, bytes) = (address + offset as u64, Rc::clone(bytes));
         // Behind the buffer may lie another one: what does not fit shall not fit anywhere.
         let fits = |size: &usize| offset.checked_add(*size).is_some_and(|end| end <= BUFFER);
         let size = if fits(&size) { size } else { size.max(1 << 40) };
-        let call = if self.mode.has_flags() {
-            "PIN_BUFFER_V2"
-        } else {
-            "PIN_BUFFER"
-        };
+        let call = if self.mode.has_flags() { "PIN_BUFFER_V2" } else { "PIN_BUFFER" };
         let handle = self.gs[g].handle;
-        let said = self.with_fault(call, fault, |library| {
-            library.pin(handle, address, size, flags)
-        });
+        let said =
+            self.with_fault(call, fault, |library| library.pin(handle, address, size, flags));
 
         let flags = flags.unwrap_or(0);
         let is_served = self.gs[g].is_open
-            && address
-                .checked_add(size as u64)
-                .is_some_and(|end| end <= u64::MAX - GPU_PAGE)
+            && address.checked_add(size as u64).is_some_and(|end| end <= u64::MAX - GPU_PAGE)
             && (self.mode.has_flags() || flags == 0);
         let is_empty = size == 0 && address.is_multiple_of(GPU_PAGE);
         let fits = !is_free && fits(&size);
@@ -326,11 +256,7 @@ impl<'a> World<'a> {
         };
         // Freed addresses may belong to a new buffer by now.
         if is_free && said.is_ok() && self.buffers.iter().any(|other| !other.is_free) {
-            return agree(
-                "unpin",
-                self.library.unpin(handle, said.unwrap_or(0)),
-                Ok(()),
-            );
+            return agree("unpin", self.library.unpin(handle, said.unwrap_or(0)), Ok(()));
         }
         agree("pin", said.map(|_| ()), refusal.map_or(Ok(()), Err))?;
         if let Ok(handle) = said {
@@ -443,9 +369,7 @@ impl<'a> World<'a> {
             NamedRange::Nothing => (0, 0),
         };
         let handle = target.handle;
-        let said = self.with_fault("MUNMAP", fault, |library| {
-            library.unmap(g, handle, va, size)
-        });
+        let said = self.with_fault("MUNMAP", fault, |library| library.unmap(g, handle, va, size));
         match self.pins[pin].state {
             State::Mapped { .. } if is_owner => {
                 agree("unmap", said, fault.map_or(Ok(()), Err))?;
@@ -461,10 +385,7 @@ impl<'a> World<'a> {
     /// The mapped range that a copy of `len` bytes at `at` touches, clipped to the mapping: address in the mapping,
     /// offset in the buffer, bytes. `None` where the copy must be refused.
     fn touched(&self, pin: &Pin, at: usize, len: usize) -> Option<(usize, usize, usize)> {
-        let State::Mapped {
-            va, len: mapped, ..
-        } = pin.state
-        else {
+        let State::Mapped { va, len: mapped, .. } = pin.state else {
             return None;
         };
         let at = at % mapped;
@@ -475,35 +396,22 @@ impl<'a> World<'a> {
     fn write(&mut self, pin: usize, at: usize, len: usize, seed: u8) -> Verdict {
         let target = &self.pins[pin];
         let Some((va, start, len)) = self.touched(target, at, len) else {
-            let said = self
-                .library
-                .write(target.handle, 0x1000, &pattern(seed, len));
+            let said = self.library.write(target.handle, 0x1000, &pattern(seed, len));
             return agree("write", said, Err(libc::EINVAL));
         };
         if target.is_revoked {
             return Ok(()); // A touch would fault.
         }
         let bytes = pattern(seed, len);
-        agree(
-            "write",
-            self.library.write(target.handle, va, &bytes),
-            Ok(()),
-        )?;
+        agree("write", self.library.write(target.handle, va, &bytes), Ok(()))?;
         target.bytes.borrow_mut()[start..start + len].copy_from_slice(&bytes);
         if self.buffers[target.buffer].is_free {
             return Ok(()); // CUDA has no view of it any more.
         }
         // What CUDA sees, with a margin on both sides.
         let (first, last) = (start.saturating_sub(64), (start + len + 64).min(BUFFER));
-        let seen = self.cuda.read(
-            self.buffers[target.buffer].address + first as u64,
-            last - first,
-        );
-        agree(
-            "CUDA's view",
-            seen == target.bytes.borrow()[first..last],
-            true,
-        )
+        let seen = self.cuda.read(self.buffers[target.buffer].address + first as u64, last - first);
+        agree("CUDA's view", seen == target.bytes.borrow()[first..last], true)
     }
 
     fn read(&self, pin: usize, at: usize, len: usize) -> Verdict {
@@ -517,9 +425,7 @@ impl<'a> World<'a> {
             return Ok(());
         }
         let mut seen = vec![0xee; len + 2 * MARGIN];
-        let said = self
-            .library
-            .read(target.handle, va, &mut seen[MARGIN..MARGIN + len]);
+        let said = self.library.read(target.handle, va, &mut seen[MARGIN..MARGIN + len]);
         agree("read", said, Ok(()))?;
         let inside = seen[MARGIN..MARGIN + len] == target.bytes.borrow()[start..start + len];
         agree("bytes read", inside, true)?;
@@ -528,11 +434,7 @@ impl<'a> World<'a> {
     }
 
     fn cuda_write(&self, buffer: usize, at: usize, len: usize, seed: u8) -> Verdict {
-        let Buffer {
-            address,
-            is_free,
-            bytes,
-        } = &self.buffers[buffer];
+        let Buffer { address, is_free, bytes } = &self.buffers[buffer];
         if !is_free {
             let pattern = pattern(seed, len);
             self.cuda.write(address + at as u64, &pattern);
@@ -572,30 +474,19 @@ impl<'a> World<'a> {
         let target = &self.pins[pin];
         let said = self.library.callback_flag(g, target.handle);
         let is_live = is_owner && target.state != State::Gone;
-        let flag = if is_live {
-            Ok(i32::from(target.is_revoked))
-        } else {
-            Err(libc::EINVAL)
-        };
+        let flag = if is_live { Ok(i32::from(target.is_revoked)) } else { Err(libc::EINVAL) };
         agree("callback flag", said, flag)
     }
 
     fn attribute(&self, g: usize, attribute: u32) -> Verdict {
         let said = self.library.attribute(self.gs[g].handle, attribute);
-        let value = if self.gs[g].is_open {
-            self.mode.attribute(attribute)
-        } else {
-            Err(libc::EINVAL)
-        };
+        let value =
+            if self.gs[g].is_open { self.mode.attribute(attribute) } else { Err(libc::EINVAL) };
         agree("attribute", said, value)
     }
 
     fn version(&self, g: usize) -> Verdict {
-        let version = if self.gs[g].is_open {
-            Ok(self.mode.driver)
-        } else {
-            Err(libc::EINVAL)
-        };
+        let version = if self.gs[g].is_open { Ok(self.mode.driver) } else { Err(libc::EINVAL) };
         agree("version", self.library.version(self.gs[g].handle), version)
     }
 
@@ -603,28 +494,12 @@ impl<'a> World<'a> {
     fn forged(&mut self, handle: usize) -> Verdict {
         let g = self.gs[0].handle;
         agree("forged handles", self.answers(g, handle), [libc::EINVAL; 5])?;
-        agree(
-            "copies with a forged handle",
-            self.copies(handle),
-            [libc::EINVAL; 2],
-        )?;
+        agree("copies with a forged handle", self.copies(handle), [libc::EINVAL; 2])?;
         let pin = self.pins.first().map_or(0, |pin| pin.handle);
-        agree(
-            "a forged gdr_t",
-            self.answers(handle, pin),
-            [libc::EINVAL; 5],
-        )?;
-        agree(
-            "handles the wrong way round",
-            self.answers(pin, g),
-            [libc::EINVAL; 5],
-        )?;
+        agree("a forged gdr_t", self.answers(handle, pin), [libc::EINVAL; 5])?;
+        agree("handles the wrong way round", self.answers(pin, g), [libc::EINVAL; 5])?;
         agree("copies with a gdr_t", self.copies(g), [libc::EINVAL; 2])?;
-        agree(
-            "close of a forged gdr_t",
-            self.library.close(handle),
-            Err(libc::EINVAL),
-        )?;
+        agree("close of a forged gdr_t", self.library.close(handle), Err(libc::EINVAL))?;
         agree("close of a pin", self.library.close(pin), Err(libc::EINVAL))?;
         self.calls += 22;
         Ok(())

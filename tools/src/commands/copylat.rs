@@ -64,13 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let sizes: Vec<_> = powers_of_two(size).collect();
     let points = options.counts.points(&sizes, 0);
-    copies.run(
-        session,
-        points,
-        options.cold_device,
-        options.runs.number,
-        text,
-    )
+    copies.run(session, points, options.cold_device, options.runs.number, text)
 }
 
 /// One table per direction, and one for CUDA's own copies below it.
@@ -81,20 +75,12 @@ fn text(results: &Results) -> String {
         None => writeln!(text, "loads come from a cache: there is no floor"),
     };
     for direction in Direction::BOTH {
-        let rows: Vec<_> = results
-            .rows
-            .iter()
-            .filter(|row| row.point.direction == direction)
-            .collect();
+        let rows: Vec<_> =
+            results.rows.iter().filter(|row| row.point.direction == direction).collect();
         let Some(first) = rows.first() else {
             continue;
         };
-        let _ = write!(
-            text,
-            "\n{}: {} calls each size",
-            direction.name(),
-            first.iterations
-        );
+        let _ = write!(text, "\n{}: {} calls each size", direction.name(), first.iterations);
         let libraries = results.setup.libraries.len();
         for methods in [0..libraries, libraries..results.methods.len()] {
             if !methods.is_empty() {

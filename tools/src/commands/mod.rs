@@ -36,10 +36,7 @@ struct Counts {
 impl Counts {
     /// All writes, then all reads.
     fn points(&self, sizes: &[usize], offset: usize) -> Vec<(Point, Repetitions)> {
-        let directions = [
-            (Direction::Write, self.writes),
-            (Direction::Read, self.reads),
-        ];
+        let directions = [(Direction::Write, self.writes), (Direction::Read, self.reads)];
         let wanted = directions.into_iter().filter(|&(_, calls)| calls > 0);
         let points = wanted.flat_map(|(direction, calls)| {
             let point = move |&size| Point::fixed(direction, size, offset);
@@ -99,10 +96,7 @@ impl CopyOptions {
         let sweep = Sweep {
             points,
             verify: self.target.verify,
-            cold: Cold {
-                host: self.cold,
-                device: cold_device,
-            },
+            cold: Cold { host: self.cold, device: cold_device },
         };
         let mut all = vec![sweep.run(&session)?];
         for _ in 1..runs {

@@ -56,19 +56,13 @@ impl Model {
             Direction::Write => (400.0, 6911.0),
             Direction::Read => (1400.0, 250.0),
         };
-        Model {
-            latency_ns,
-            mib_per_s,
-        }
+        Model { latency_ns, mib_per_s }
     }
 
     /// The line through the times of the smallest and the largest copy.
     fn through(smallest: (usize, f64), largest: (usize, f64)) -> Option<Model> {
         let (bytes, ns) = (largest.0 - smallest.0, largest.1 - smallest.1);
-        Some(Model {
-            latency_ns: smallest.1,
-            mib_per_s: mib_per_second(bytes, ns)?,
-        })
+        Some(Model { latency_ns: smallest.1, mib_per_s: mib_per_second(bytes, ns)? })
     }
 
     /// Nanoseconds that it expects of a copy of this size.
@@ -82,10 +76,7 @@ impl Model {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let points = points();
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
-    let extra = Extra {
-        max_libraries: 1,
-        ..Extra::default()
-    };
+    let extra = Extra { max_libraries: 1, ..Extra::default() };
     let session = Session::open("tune", &options.target, len, &extra)?;
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points.len() as f64);
@@ -156,10 +147,7 @@ struct Record {
 
 impl<'a> Advice<'a> {
     fn new(results: &'a Results) -> Result<Advice<'a>> {
-        let (put, get) = (
-            model(results, Direction::Write)?,
-            model(results, Direction::Read)?,
-        );
+        let (put, get) = (model(results, Direction::Write)?, model(results, Direction::Read)?);
         let records = results.rows.iter().filter_map(|row| {
             let (direction, size_bytes) = (row.point.direction, row.point.size);
             let tuned = match direction {
@@ -187,11 +175,7 @@ impl<'a> Advice<'a> {
     /// A shell fragment.
     fn text(&self) -> String {
         let mut comments = self.setup.to_string();
-        let _ = writeln!(
-            comments,
-            "\nTime of a copy, and what UCX expects\n{}",
-            self.table()
-        );
+        let _ = writeln!(comments, "\nTime of a copy, and what UCX expects\n{}", self.table());
         if self.emulated {
             let _ = writeln!(comments, "{EMULATED}");
         }
@@ -199,12 +183,7 @@ impl<'a> Advice<'a> {
         for line in comments.lines() {
             let _ = writeln!(text, "{}", format!("# {line}").trim_end());
         }
-        for Setting {
-            name,
-            value,
-            purpose,
-        } in &self.settings
-        {
+        for Setting { name, value, purpose } in &self.settings {
             let _ = write!(text, "\n# {purpose}\n{name}={value}\n");
         }
         text
@@ -215,10 +194,7 @@ impl<'a> Advice<'a> {
         let mut table = Table::new(names);
         for record in &self.records {
             let times = [record.p50_ns, record.tuned_ns, record.default_ns];
-            let mut cells = vec![
-                record.direction.name().to_owned(),
-                record.size_bytes.to_string(),
-            ];
+            let mut cells = vec![record.direction.name().to_owned(), record.size_bytes.to_string()];
             cells.extend(times.map(microseconds));
             table.push(cells);
         }
@@ -230,9 +206,8 @@ impl<'a> Advice<'a> {
 fn model(results: &Results, direction: Direction) -> Result<Model> {
     let rows = results.rows.iter();
     let of_direction = rows.filter(|row| row.point.direction == direction);
-    let times: Vec<_> = of_direction
-        .filter_map(|row| Some((row.point.size, row.times(0)?.median)))
-        .collect();
+    let times: Vec<_> =
+        of_direction.filter_map(|row| Some((row.point.size, row.times(0)?.median))).collect();
     ensure!(times.len() == SIZES.len(), "not all sizes were measured");
     match Model::through(times[0], times[times.len() - 1]) {
         Some(model) => Ok(model),
@@ -289,17 +264,10 @@ mod tests {
 
     #[test]
     fn settings_have_the_syntax_of_ucx() {
-        let model = |latency_ns, mib_per_s| Model {
-            latency_ns,
-            mib_per_s,
-        };
+        let model = |latency_ns, mib_per_s| Model { latency_ns, mib_per_s };
         let settings = settings(model(130.4, 19999.6), model(1000.0, 987.2));
         let values: Vec<_> = settings.iter().map(|setting| &setting.value[..]).collect();
-        let expected = [
-            "get_dedicated:987MBs,put_shared:20000MBs",
-            "get:1.000us,put:0.130us",
-            "1",
-        ];
+        let expected = ["get_dedicated:987MBs,put_shared:20000MBs", "get:1.000us,put:0.130us", "1"];
         assert_eq!(values, expected);
     }
 }

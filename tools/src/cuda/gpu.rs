@@ -60,10 +60,7 @@ impl Gpu {
         // SAFETY: what is written to lives through the calls.
         unsafe {
             driver.check("cuInit", (functions.init)(0))?;
-            driver.check(
-                "cuDriverGetVersion",
-                (functions.driver_version)(&mut version),
-            )?;
+            driver.check("cuDriverGetVersion", (functions.driver_version)(&mut version))?;
         }
         let devices = devices(driver, functions)?;
         let place = devices.iter().position(|device| device.number == number);
@@ -75,14 +72,7 @@ impl Gpu {
             let retained = (functions.retain_context)(&mut context, devices[place].handle);
             driver.check("cuDevicePrimaryCtxRetain", retained)?;
         }
-        let gpu = Gpu {
-            driver,
-            functions,
-            devices,
-            number: place,
-            context,
-            version,
-        };
+        let gpu = Gpu { driver, functions, devices, number: place, context, version };
         gpu.use_in_this_thread()?;
         Ok(Box::leak(Box::new(gpu)))
     }
@@ -127,9 +117,7 @@ impl Gpu {
 fn devices(driver: &Driver, functions: &Functions) -> Result<Vec<Device>, CudaError> {
     let mut count = 0;
     // SAFETY: the count is a local variable.
-    driver.check("cuDeviceGetCount", unsafe {
-        (functions.device_count)(&mut count)
-    })?;
+    driver.check("cuDeviceGetCount", unsafe { (functions.device_count)(&mut count) })?;
     (0..count)
         .map(|number| {
             let (mut handle, mut name, mut pci_address) = (0, [0; 256], [0; 32]);
@@ -141,12 +129,7 @@ fn devices(driver: &Driver, functions: &Functions) -> Result<Vec<Device>, CudaEr
                 let placed = (functions.pci_address)(pci_address.as_mut_ptr(), 32, handle);
                 driver.check("cuDeviceGetPCIBusId", placed)?;
             }
-            Ok(Device {
-                number,
-                name: text(&name),
-                pci_address: text(&pci_address),
-                handle,
-            })
+            Ok(Device { number, name: text(&name), pci_address: text(&pci_address), handle })
         })
         .collect()
 }

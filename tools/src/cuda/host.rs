@@ -34,11 +34,7 @@ impl PinnedBuffer {
         let address = NonNull::new(address.cast::<u8>()).context("cuMemHostAlloc gave NULL")?;
         // SAFETY: `len` bytes were just allocated. Writing initializes all of them.
         unsafe { address.write_bytes(0, len) };
-        Ok(PinnedBuffer {
-            functions,
-            address,
-            len,
-        })
+        Ok(PinnedBuffer { functions, address, len })
     }
 
     /// Its address, for the CPU and for GPUs with unified addressing.

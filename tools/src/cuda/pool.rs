@@ -39,12 +39,7 @@ impl FromPool {
     /// `len` bytes from a pool for GPUDirect RDMA, or from the default pool if CUDA cannot make one.
     pub(super) fn new(gpu: &'static Gpu, len: usize) -> Result<FromPool> {
         let (driver, functions) = (gpu.driver(), Functions::get(gpu.driver())?);
-        let mut piece = FromPool {
-            gpu,
-            functions,
-            own_pool: None,
-            address: 0,
-        };
+        let mut piece = FromPool { gpu, functions, own_pool: None, address: 0 };
         let f = piece.functions;
         let mut pool = ptr::null_mut();
         // SAFETY: all pointers are to local variables that outlive each call.

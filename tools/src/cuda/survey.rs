@@ -72,10 +72,7 @@ pub(crate) fn query() -> Cuda {
         Err(error) => {
             // The loader's message only: doctor has its own advice.
             let why = error.root_cause().to_string();
-            return Cuda {
-                version: Err(why.clone()),
-                gpus: Err(why),
-            };
+            return Cuda { version: Err(why.clone()), gpus: Err(why) };
         }
     };
     Cuda {

@@ -130,9 +130,7 @@ impl Connection {
         let api = &self.library.api;
         if mapping_type == MappingType::Default {
             // SAFETY: the connection is open, and the address a local variable.
-            check("gdr_map", unsafe {
-                (api.map)(self.g, handle, &mut va, len)
-            })?;
+            check("gdr_map", unsafe { (api.map)(self.g, handle, &mut va, len) })?;
             return Ok(va.cast());
         }
         let flags = mapping_type as c_int;
@@ -208,13 +206,7 @@ impl Mapped {
             start == address,
             "the mapping starts at {start:#x}, not at the buffer's {address:#x}"
         );
-        Ok(Mapped {
-            connection,
-            handle,
-            va,
-            len,
-            info,
-        })
+        Ok(Mapped { connection, handle, va, len, info })
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -260,12 +252,7 @@ impl Mapped {
         let to = self.range(at, bytes.len());
         // SAFETY: the range is mapped, and the slice readable.
         let result = unsafe {
-            (self.copy_to())(
-                self.handle,
-                to.cast::<c_void>(),
-                bytes.as_ptr().cast(),
-                bytes.len(),
-            )
+            (self.copy_to())(self.handle, to.cast::<c_void>(), bytes.as_ptr().cast(), bytes.len())
         };
         check("gdr_copy_to_mapping", result)
     }

@@ -80,12 +80,8 @@ pub(crate) fn beside_this_program() -> Option<PathBuf> {
 fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
     let triplet = format!("{}-linux-gnu", env::consts::ARCH);
     // PREFIX/bin, with the names that distributions give to the other directory; build/tools/bin.
-    let directories = [
-        "../lib".into(),
-        "../lib64".into(),
-        format!("../lib/{triplet}"),
-        "../../lib".into(),
-    ];
+    let directories =
+        ["../lib".into(), "../lib64".into(), format!("../lib/{triplet}"), "../../lib".into()];
     directories.map(|directory| bin.join(directory)).into_iter()
 }
 
@@ -127,10 +123,7 @@ fn file_of(function: *const c_void) -> Option<PathBuf> {
 
 /// A copy that can be removed as soon as it is loaded.
 fn copy_of(file: &Path) -> Result<TempPath> {
-    let copy = tempfile::Builder::new()
-        .prefix("libgdrapi-")
-        .tempfile()?
-        .into_temp_path();
+    let copy = tempfile::Builder::new().prefix("libgdrapi-").tempfile()?.into_temp_path();
     fs::copy(file, &copy).with_context(|| format!("copying {}", file.display()))?;
     Ok(copy)
 }

@@ -55,11 +55,8 @@ pub(crate) fn candidates() -> Vec<Candidate> {
 
 /// Whether a file is this project's library.
 pub(crate) fn is_ours(file: &Path) -> bool {
-    fs::read(file).is_ok_and(|bytes| {
-        bytes
-            .windows(MARK_OF_OURS.len())
-            .any(|window| window == MARK_OF_OURS)
-    })
+    fs::read(file)
+        .is_ok_and(|bytes| bytes.windows(MARK_OF_OURS.len()).any(|window| window == MARK_OF_OURS))
 }
 
 /// The file behind all links.
@@ -89,9 +86,7 @@ fn library_path() -> impl Iterator<Item = PathBuf> {
         list => list.split([':', ';']).map(PathBuf::from).collect(),
     };
     // An empty entry is the current directory, as for the loader.
-    directories
-        .into_iter()
-        .map(|directory| directory.join(SONAME))
+    directories.into_iter().map(|directory| directory.join(SONAME))
 }
 
 fn cached() -> Vec<PathBuf> {
@@ -100,10 +95,7 @@ fn cached() -> Vec<PathBuf> {
         .iter()
         .find_map(|ldconfig| Command::new(ldconfig).arg("-p").output().ok());
     let listing = listing.map(|output| output.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&listing)
-        .lines()
-        .filter_map(of_listing)
-        .collect()
+    String::from_utf8_lossy(&listing).lines().filter_map(of_listing).collect()
 }
 
 /// The file of a line `NAME (KIND) => FILE` for our name.
@@ -118,10 +110,7 @@ fn default_directories() -> impl Iterator<Item = PathBuf> {
     let triplet = format!("{}-linux-gnu", env::consts::ARCH);
     DEFAULT_DIRECTORIES.iter().flat_map(move |directory| {
         let directory = Path::new(directory);
-        [
-            directory.join(&triplet).join(SONAME),
-            directory.join(SONAME),
-        ]
+        [directory.join(&triplet).join(SONAME), directory.join(SONAME)]
     })
 }
 
@@ -132,14 +121,8 @@ mod tests {
     #[test]
     fn preload_object_brings_the_library_beside_it() {
         let brought = |file: &str| of_preloaded(file.into());
-        assert_eq!(
-            brought("/a/libgdrapi-preload.so"),
-            Some("/a/libgdrapi.so".into())
-        );
-        assert_eq!(
-            brought("/a/libgdrapi.so.2"),
-            Some("/a/libgdrapi.so.2".into())
-        );
+        assert_eq!(brought("/a/libgdrapi-preload.so"), Some("/a/libgdrapi.so".into()));
+        assert_eq!(brought("/a/libgdrapi.so.2"), Some("/a/libgdrapi.so.2".into()));
         assert_eq!(brought("/a/libother.so"), None);
     }
 
@@ -149,9 +132,6 @@ mod tests {
         assert_eq!(of_listing(line), Some("/usr/lib/libgdrapi.so.2".into()));
         let other = "\tlibgdrapi.so.20 (libc6,x86-64) => /usr/lib/libgdrapi.so.20";
         assert_eq!(of_listing(other), None);
-        assert_eq!(
-            of_listing("62 libs found in cache `/etc/ld.so.cache'"),
-            None
-        );
+        assert_eq!(of_listing("62 libs found in cache `/etc/ld.so.cache'"), None);
     }
 }

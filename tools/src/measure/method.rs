@@ -59,13 +59,7 @@ impl Method {
             let buffer = DeviceBuffer::alloc(gpu, memory, len)?;
             match Mapped::new(library, &buffer, target.mapping, target.force_pcie) {
                 Ok(mapped) => {
-                    return Ok(Method {
-                        kind,
-                        label: label.into(),
-                        library,
-                        mapped,
-                        buffer,
-                    });
+                    return Ok(Method { kind, label: label.into(), library, mapped, buffer });
                 }
                 Err(error) => refused = Some(explain(error, memory)),
             }

@@ -63,14 +63,7 @@ pub(crate) struct Point {
 impl Point {
     /// Copies that all start at the same offset.
     pub(crate) fn fixed(direction: Direction, size: usize, offset: usize) -> Point {
-        Point {
-            direction,
-            size,
-            offset,
-            host_alignment: 0,
-            windows: 1,
-            stride: 0,
-        }
+        Point { direction, size, offset, host_alignment: 0, windows: 1, stride: 0 }
     }
 
     /// Copies of this alignment, spread over windows whose guards do not overlap.

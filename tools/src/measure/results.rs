@@ -94,9 +94,7 @@ impl Results {
         let mut results = runs[0].clone();
         results.runs = runs.len();
         results.interrupted = runs.iter().any(|run| run.interrupted);
-        results.load = runs
-            .iter()
-            .fold(results.load, |load, run| load.shorter(run.load));
+        results.load = runs.iter().fold(results.load, |load, run| load.shorter(run.load));
         for (i, row) in results.rows.iter_mut().enumerate() {
             for (method, result) in row.results.iter_mut().enumerate() {
                 let rows = || runs.iter().filter_map(|run| run.rows.get(i));
@@ -211,10 +209,7 @@ impl Results {
         let median = |row: &Row, method| Some(row.times(method)?.median);
         let bandwidth = |size, ns| mib_per_second(size, ns);
         let panels = [
-            (
-                "ns per call, median",
-                self.curves(median, |point| self.floor(point)),
-            ),
+            ("ns per call, median", self.curves(median, |point| self.floor(point))),
             (
                 "MiB/s, median",
                 self.curves(
@@ -223,10 +218,7 @@ impl Results {
                 ),
             ),
         ];
-        panels.map(|(quantity, curves)| Panel {
-            quantity: quantity.into(),
-            curves,
-        })
+        panels.map(|(quantity, curves)| Panel { quantity: quantity.into(), curves })
     }
 
     /// One curve per method and direction, and the limit of reads; all at the first alignment.
@@ -386,10 +378,7 @@ pub(crate) mod tests {
 
     #[test]
     fn wrong_copies_have_no_numbers() {
-        for outcomes in [
-            [timed(2000.0), wrong("byte 1")],
-            [wrong("byte 1"), timed(2000.0)],
-        ] {
+        for outcomes in [[timed(2000.0), wrong("byte 1")], [wrong("byte 1"), timed(2000.0)]] {
             let results = results(outcomes);
             assert_eq!(results.rows[0].ratio(1), None);
             assert_eq!(results.failures().count(), 1);
@@ -430,9 +419,7 @@ pub(crate) mod tests {
         let results = results([timed(2000.0), wrong("byte 1")]);
         let panels = results.panels();
         let curves = panels[0].curves.iter();
-        let labels: Vec<_> = curves
-            .map(|curve| (&curve.label[..], curve.is_limit))
-            .collect();
+        let labels: Vec<_> = curves.map(|curve| (&curve.label[..], curve.is_limit)).collect();
         let expected = [("a, read", false), ("floor of reads: round trips", true)];
         assert_eq!(labels, expected);
     }

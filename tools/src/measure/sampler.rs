@@ -124,18 +124,12 @@ impl Sampler<'_> {
                 None
             });
         }
-        let timed: Vec<_> = (0..methods.len())
-            .filter(|&i| outcomes[i].is_none())
-            .collect();
+        let timed: Vec<_> = (0..methods.len()).filter(|&i| outcomes[i].is_none()).collect();
         verifier.fill_host(&mut self.host);
         let (interrupt, batch) = (self.interrupt, point.batch());
-        let times = take_turns(
-            timed.len(),
-            repetitions,
-            batch,
-            interrupt,
-            |i, first, calls| self.sample(&methods[timed[i]], &point, first, calls),
-        )?;
+        let times = take_turns(timed.len(), repetitions, batch, interrupt, |i, first, calls| {
+            self.sample(&methods[timed[i]], &point, first, calls)
+        })?;
         for (&i, &times) in timed.iter().zip(&times) {
             let mut wrong = None;
             if self.verify && !self.cold.device {
@@ -146,11 +140,7 @@ impl Sampler<'_> {
         let outcomes = outcomes.into_iter().flatten();
         let results = methods.iter().zip(outcomes).map(|(method, outcome)| {
             let function = method.function(point.direction);
-            MethodResult {
-                function,
-                outcome,
-                fastest_run: None,
-            }
+            MethodResult { function, outcome, fastest_run: None }
         });
         Ok(Row {
             point,
@@ -252,10 +242,7 @@ fn is_too_slow(smaller: &Row, point: &Point, method: usize) -> bool {
     if column(before) != column(point) {
         return false;
     }
-    match (
-        &smaller.results[0].outcome,
-        &smaller.results[method].outcome,
-    ) {
+    match (&smaller.results[0].outcome, &smaller.results[method].outcome) {
         (_, Outcome::LeftOut) => true,
         (Outcome::Timed(first), Outcome::Timed(times)) => {
             let growth = point.size as f64 / before.size as f64;

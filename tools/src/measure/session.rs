@@ -90,11 +90,7 @@ pub(crate) struct Extra {
 
 impl Default for Extra {
     fn default() -> Extra {
-        Extra {
-            max_libraries: 2,
-            variants: Vec::new(),
-            others: Vec::new(),
-        }
+        Extra { max_libraries: 2, variants: Vec::new(), others: Vec::new() }
     }
 }
 
@@ -164,12 +160,7 @@ impl Session {
             cpu: pinned_cpu(tool, gpu_node),
             libraries: setup_libraries,
         };
-        Ok(Session {
-            methods,
-            gpu,
-            setup,
-            interrupt,
-        })
+        Ok(Session { methods, gpu, setup, interrupt })
     }
 }
 
@@ -223,13 +214,7 @@ fn pinned_cpu(tool: &str, gpu_node: Option<usize>) -> Option<usize> {
 
 impl LibraryInfo {
     fn new(method: &Method) -> LibraryInfo {
-        let Method {
-            label,
-            library,
-            mapped,
-            buffer,
-            ..
-        } = method;
+        let Method { label, library, mapped, buffer, .. } = method;
         LibraryInfo {
             label: label.clone(),
             file: library.file.clone(),
@@ -267,16 +252,8 @@ impl Setup {
 impl fmt::Display for Setup {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         for gpu in &self.gpus {
-            let used = if gpu.number == self.gpu {
-                " (used)"
-            } else {
-                ""
-            };
-            let GpuInfo {
-                number,
-                name,
-                pci_address,
-            } = gpu;
+            let used = if gpu.number == self.gpu { " (used)" } else { "" };
+            let GpuInfo { number, name, pci_address } = gpu;
             writeln!(out, "GPU {number}: {name}, {pci_address}{used}")?;
         }
         let (major, minor) = (self.cuda_version / 1000, self.cuda_version % 1000 / 10);

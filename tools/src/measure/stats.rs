@@ -34,11 +34,7 @@ impl Times {
 
     /// The one with the smaller median.
     pub(crate) fn shorter(self, other: Times) -> Times {
-        if other.median < self.median {
-            other
-        } else {
-            self
-        }
+        if other.median < self.median { other } else { self }
     }
 }
 
@@ -74,13 +70,7 @@ mod tests {
     #[test]
     fn percentiles_use_the_nearest_rank() {
         let times = Times::new((1..=100).rev().map(f64::from).collect());
-        let expected = Times {
-            p0: 1.0,
-            median: 50.0,
-            p99: 99.0,
-            mean: 50.5,
-            samples: 100,
-        };
+        let expected = Times { p0: 1.0, median: 50.0, p99: 99.0, mean: 50.5, samples: 100 };
         assert_eq!(times, expected);
         assert_eq!(Times::new(vec![7.0]).p99, 7.0);
         assert_eq!(Times::new(vec![3.0, 1.0, 2.0]).median, 2.0);

@@ -113,10 +113,7 @@ impl FromStr for NamedFile {
         if label.is_empty() || file.is_empty() {
             return Err("label and file must not be empty".into());
         }
-        Ok(NamedFile {
-            label: label.to_owned(),
-            file: file.into(),
-        })
+        Ok(NamedFile { label: label.to_owned(), file: file.into() })
     }
 }
 

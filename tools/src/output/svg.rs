@@ -52,11 +52,7 @@ impl Panel {
 
 /// Draws the panels to an SVG file.
 pub(crate) fn write(file: &Path, title: &str, panels: &[Panel]) -> Result<()> {
-    let sizes: Vec<f64> = panels
-        .iter()
-        .flat_map(Panel::points)
-        .map(|(x, _)| x)
-        .collect();
+    let sizes: Vec<f64> = panels.iter().flat_map(Panel::points).map(|(x, _)| x).collect();
     ensure!(!sizes.is_empty(), "there is nothing to draw");
     let smallest = sizes.iter().copied().fold(f64::INFINITY, f64::min);
     let largest = sizes.iter().copied().fold(smallest * 2.0, f64::max);
@@ -85,9 +81,9 @@ fn draw_panel(area: &Area, panel: &Panel, (smallest, largest): (f64, f64)) -> Dr
         .x_label_area_size(45)
         .y_label_area_size(80)
         .build_cartesian_2d(
-            (smallest..largest).log_scale().base(2.0),
-            (lowest / 1.2..highest * 1.5).log_scale(),
-        )?;
+        (smallest..largest).log_scale().base(2.0),
+        (lowest / 1.2..highest * 1.5).log_scale(),
+    )?;
     chart
         .configure_mesh()
         .x_desc("size")
@@ -106,10 +102,7 @@ fn draw_panel(area: &Area, panel: &Panel, (smallest, largest): (f64, f64)) -> Dr
         let dots = curve.points.iter();
         chart.draw_series(dots.map(|&point| Circle::new(point, 2, color.filled())))?;
         chart
-            .draw_series(LineSeries::new(
-                curve.points.iter().copied(),
-                color.stroke_width(2),
-            ))?
+            .draw_series(LineSeries::new(curve.points.iter().copied(), color.stroke_width(2)))?
             .label(&curve.label)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
     }

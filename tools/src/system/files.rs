@@ -26,9 +26,7 @@ pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 /// Whether the kernel has loaded a module, or has it built in; `None` if unknown.
 pub(crate) fn module_loaded(name: &str) -> Option<bool> {
     let modules = text("/proc/modules")?;
-    let listed = modules
-        .lines()
-        .any(|line| line.split(' ').next() == Some(name));
+    let listed = modules.lines().any(|line| line.split(' ').next() == Some(name));
     Some(listed || Path::new("/sys/module").join(name).is_dir())
 }
 

@@ -94,26 +94,14 @@ fn node() -> Result<Node, Errno> {
 }
 
 fn versions() -> Result<Versions, Errno> {
-    let device: File = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(NODE)
-        .map_err(errno)?;
+    let device: File = OpenOptions::new().read(true).write(true).open(NODE).map_err(errno)?;
     let mut answer = [0u32; 2];
     // SAFETY: the command writes two words, the length of the array; the descriptor is open.
-    let result = unsafe {
-        libc::ioctl(
-            device.as_raw_fd(),
-            GET_VERSION as libc::Ioctl,
-            answer.as_mut_ptr(),
-        )
-    };
+    let result =
+        unsafe { libc::ioctl(device.as_raw_fd(), GET_VERSION as libc::Ioctl, answer.as_mut_ptr()) };
     Errno::result(result)?;
     let [module, oldest_library] = answer.map(version);
-    Ok(Versions {
-        module,
-        oldest_library,
-    })
+    Ok(Versions { module, oldest_library })
 }
 
 /// The upper half is the major version.

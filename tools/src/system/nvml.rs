@@ -32,9 +32,7 @@ impl Nvml {
         // SAFETY: NVML may be loaded at any time; the types are those of its API.
         unsafe {
             let library = Library::open(Some("libnvidia-ml.so.1"), RTLD_NOW | RTLD_LOCAL).ok()?;
-            let init = library
-                .get::<unsafe extern "C" fn() -> c_int>(b"nvmlInit_v2\0")
-                .ok()?;
+            let init = library.get::<unsafe extern "C" fn() -> c_int>(b"nvmlInit_v2\0").ok()?;
             if init() != 0 {
                 return None;
             }

@@ -51,9 +51,7 @@ fn parse(list: &str) -> Result<Vec<Pin>, usize> {
     {
         return Err(1);
     }
-    lines
-        .map(|(line, number)| pin(line).ok_or(number))
-        .collect()
+    lines.map(|(line, number)| pin(line).ok_or(number)).collect()
 }
 
 fn pin(line: &str) -> Option<Pin> {
@@ -72,14 +70,7 @@ fn pin(line: &str) -> Option<Pin> {
     };
     column().filter(|kind| TYPES.contains(kind))?;
     let age = column()?.parse().ok()?;
-    Some(Pin {
-        pid,
-        uid,
-        bytes,
-        is_mapped,
-        age,
-        command: rest.to_owned(),
-    })
+    Some(Pin { pid, uid, bytes, is_mapped, age, command: rest.to_owned() })
 }
 
 #[cfg(test)]
@@ -116,11 +107,9 @@ mod tests {
 
     #[test]
     fn commands_keep_their_blanks_and_may_be_empty() {
-        for (command, found) in [
-            ("a  b\tc 1 2", "a  b\tc 1 2"),
-            ("yes WC 12 x", "yes WC 12 x"),
-            ("", ""),
-        ] {
+        for (command, found) in
+            [("a  b\tc 1 2", "a  b\tc 1 2"), ("yes WC 12 x", "yes WC 12 x"), ("", "")]
+        {
             let pins = list(&format!("1 2 3 no - 4 {command}\n")).expect("a pin");
             assert_eq!(pins[0].command, found);
         }

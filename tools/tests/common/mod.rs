@@ -1,9 +1,5 @@
 //! Runs `gdrcopy` as users do, under gdremu.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "each test program uses a part of it"
-)]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 #[path = "../../../tests/built/mod.rs"]
 mod built;

@@ -6,11 +6,7 @@ mod aarch64;
 #[cfg(any(
     miri,
     gdrapi_loom,
-    not(any(
-        target_arch = "aarch64",
-        target_arch = "powerpc64",
-        target_arch = "x86_64"
-    ))
+    not(any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"))
 ))]
 mod generic;
 #[cfg(all(target_arch = "powerpc64", not(any(miri, gdrapi_loom))))]
@@ -23,11 +19,7 @@ use aarch64 as this;
 #[cfg(any(
     miri,
     gdrapi_loom,
-    not(any(
-        target_arch = "aarch64",
-        target_arch = "powerpc64",
-        target_arch = "x86_64"
-    ))
+    not(any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"))
 ))]
 use generic as this;
 #[cfg(all(target_arch = "powerpc64", not(any(miri, gdrapi_loom))))]

@@ -29,9 +29,7 @@ fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
         let first = range.start.checked_next_multiple_of(UNIT);
         (first.unwrap_or(range.end)..range.end).step_by(UNIT as usize)
     };
-    std::iter::once(end.saturating_sub(1))
-        .chain(starts(first))
-        .chain(starts(last))
+    std::iter::once(end.saturating_sub(1)).chain(starts(first)).chain(starts(last))
 }
 
 impl Driver {
@@ -44,11 +42,7 @@ impl Driver {
     pub fn place_of(&self, address: u64, len: u64) -> Result<Place> {
         let place = |address| {
             let (device, context) = (self.device_of(address)?, self.context_of(address));
-            Ok(Place {
-                device,
-                context,
-                is_known: true,
-            })
+            Ok(Place { device, context, is_known: true })
         };
         place(address).or_else(|error| {
             let mut others = addresses_inside(address, len);
@@ -56,11 +50,7 @@ impl Driver {
                 return Ok(found);
             }
             let device = self.current_device()?.or_else(|| self.only_device());
-            let guess = |device| Place {
-                device,
-                context: ptr::null_mut(),
-                is_known: false,
-            };
+            let guess = |device| Place { device, context: ptr::null_mut(), is_known: false };
             device.map(guess).ok_or(error)
         })
     }
@@ -73,9 +63,7 @@ impl Driver {
         place: &Place,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let &Place {
-            device, context, ..
-        } = place;
+        let &Place { device, context, .. } = place;
         if self.current_device()? == Some(device) {
             return work();
         }
@@ -116,9 +104,7 @@ impl Driver {
     fn current(&self) -> Result<Context> {
         let mut context = ptr::null_mut();
         // SAFETY: the output is a local variable.
-        self.check("cuCtxGetCurrent", unsafe {
-            self.cu.context()?(&mut context)
-        })?;
+        self.check("cuCtxGetCurrent", unsafe { self.cu.context()?(&mut context) })?;
         Ok(context)
     }
 
@@ -185,9 +171,8 @@ impl Driver {
     /// (from cuMemCreate or a memory pool).
     fn context_of(&self, address: u64) -> Context {
         let context = self.pointer_attribute(PointerAttribute::Context, address);
-        context.map_or(ptr::null_mut(), |context| {
-            ptr::with_exposed_provenance_mut(context as usize)
-        })
+        context
+            .map_or(ptr::null_mut(), |context| ptr::with_exposed_provenance_mut(context as usize))
     }
 }
 
@@ -237,21 +222,13 @@ impl Home {
     }
 
     fn borrowed(driver: &'static Driver, context: Context) -> Home {
-        Home {
-            driver,
-            context,
-            retained: None,
-            owner: Owner::current(),
-        }
+        Home { driver, context, retained: None, owner: Owner::current() }
     }
 
     fn primary(driver: &'static Driver, device: Device) -> Result<Home> {
         let context = driver.retain(device)?;
         let retained = Some(device);
-        Ok(Home {
-            retained,
-            ..Home::borrowed(driver, context)
-        })
+        Ok(Home { retained, ..Home::borrowed(driver, context) })
     }
 
     /// Works with it current in the calling thread, whatever is being captured. Cancellation of the thread waits.
@@ -301,9 +278,6 @@ mod tests {
         assert_eq!(long[1..129], page);
         assert_eq!(long[129], 0x100_0000);
         assert_eq!(long[256], 0x100_fe00);
-        assert_eq!(
-            found(u64::MAX - 0x1ff, 0x1ff),
-            [u64::MAX - 1, u64::MAX - 0x1ff]
-        );
+        assert_eq!(found(u64::MAX - 0x1ff, 0x1ff), [u64::MAX - 1, u64::MAX - 0x1ff]);
     }
 }

@@ -75,13 +75,7 @@ impl RawHostMemory {
         let (address, device_address, id) = home.enter(|| driver.alloc_host(len))?;
         // SAFETY: `len` bytes were allocated at this address, and no one else has it.
         unsafe { ptr::write_bytes(address.as_ptr(), 0, len) };
-        Ok(RawHostMemory {
-            address,
-            device_address,
-            len,
-            home,
-            id,
-        })
+        Ok(RawHostMemory { address, device_address, len, home, id })
     }
 
     /// Where GPU kernels and pins find it.

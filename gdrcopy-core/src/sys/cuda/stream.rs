@@ -74,12 +74,7 @@ impl CopyEngine {
         let driver = home.driver();
         let mut engine = CopyEngine {
             home,
-            lanes: [const {
-                Lane {
-                    stream: ptr::null_mut(),
-                    in_flight: false,
-                }
-            }; LANES],
+            lanes: [const { Lane { stream: ptr::null_mut(), in_flight: false } }; LANES],
             buffer: ManuallyDrop::new(page_locked_later(
                 chunk.checked_mul(LANES).ok_or(Error::RangeOverflow)?,
             )?),
@@ -87,13 +82,7 @@ impl CopyEngine {
             chunk,
         };
         // From here on, `Drop` undoes what is done.
-        let CopyEngine {
-            home,
-            lanes,
-            buffer,
-            registration,
-            ..
-        } = &mut engine;
+        let CopyEngine { home, lanes, buffer, registration, .. } = &mut engine;
         home.enter(|| {
             // What ends it must be there before it begins.
             driver.cu.stream_query()?;
@@ -352,12 +341,7 @@ impl Drop for CopyEngine {
                 log::debug!("the context of a copy engine is gone, and its streams with it")
             }
             ContextState::Live if self.is_idle() => {
-                let CopyEngine {
-                    home,
-                    lanes,
-                    buffer,
-                    ..
-                } = self;
+                let CopyEngine { home, lanes, buffer, .. } = self;
                 let undone = home.enter(|| {
                     let (destroy, unregister) =
                         (driver.cu.stream_destroy()?, driver.cu.host_unregister()?);

@@ -29,10 +29,7 @@ fn assertions<T: Layout>(name: &str, number: Number) -> String {
         facts.push(format!("offsetof({it}, {field}) == {offset}"));
         facts.push(format!("sizeof((({it} *)0)->{field}) == {size}"));
     }
-    facts
-        .iter()
-        .map(|fact| format!("_Static_assert({fact}, \"{fact}\");\n"))
-        .collect()
+    facts.iter().map(|fact| format!("_Static_assert({fact}, \"{fact}\");\n")).collect()
 }
 
 fn all_assertions() -> String {
@@ -72,9 +69,7 @@ fn compile(include: &Path, source: &str) -> std::result::Result<(), String> {
         .spawn()
         .expect("a C compiler called cc");
     let mut input = compiler.stdin.take().expect("a pipe");
-    input
-        .write_all(source.as_bytes())
-        .expect("a compiler that reads");
+    input.write_all(source.as_bytes()).expect("a compiler that reads");
     drop(input);
     let output = compiler.wait_with_output().expect("a compiler that ends");
     if output.status.success() {

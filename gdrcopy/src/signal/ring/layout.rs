@@ -26,9 +26,7 @@ mod tests {
     /// The value of a macro of the header.
     fn constant(name: &str) -> usize {
         let define = format!("#define {name} ");
-        let value = DEVICE_HEADER
-            .lines()
-            .find_map(|line| line.strip_prefix(&define));
+        let value = DEVICE_HEADER.lines().find_map(|line| line.strip_prefix(&define));
         value.expect("defined").parse().expect("a number")
     }
 

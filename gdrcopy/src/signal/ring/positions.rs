@@ -12,10 +12,7 @@ pub(super) struct Positions {
 
 impl Positions {
     pub(super) fn new(slots: u32) -> Positions {
-        assert!(
-            slots.is_power_of_two(),
-            "the number of slots must be a power of two, not {slots}"
-        );
+        assert!(slots.is_power_of_two(), "the number of slots must be a power of two, not {slots}");
         Positions { slots }
     }
 

@@ -33,11 +33,7 @@ impl<'m, T: Pod> Ring<'m, T> {
     /// The kernel produces, this process consumes.
     pub fn into_receiver(self) -> RingReceiver<'m, T> {
         let polled = POLLED.min(self.positions.slots() as usize);
-        RingReceiver {
-            received: self.first,
-            ring: self,
-            sequences: vec![0; polled].into(),
-        }
+        RingReceiver { received: self.first, ring: self, sequences: vec![0; polled].into() }
     }
 }
 
@@ -107,10 +103,7 @@ impl<T: Pod> RingReceiver<'_, T> {
         ])?;
         match self.ring.positions.ready(self.received, sequences) {
             Ok(ready) => Ok(Ready(ready)),
-            Err(found) => Err(Error::RingCorrupted {
-                position: self.received,
-                found,
-            }),
+            Err(found) => Err(Error::RingCorrupted { position: self.received, found }),
         }
     }
 

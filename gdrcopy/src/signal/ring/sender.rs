@@ -28,11 +28,7 @@ struct Written(u32);
 impl<'m, T: Pod> Ring<'m, T> {
     /// This process produces, the kernel consumes.
     pub fn into_sender(self) -> RingSender<'m, T> {
-        RingSender {
-            sent: self.first,
-            room: self.room,
-            ring: self,
-        }
+        RingSender { sent: self.first, room: self.room, ring: self }
     }
 }
 
@@ -63,9 +59,7 @@ impl<T: Pod> RingSender<'_, T> {
     /// then.
     pub fn send(&mut self, message: &T, deadline: impl Into<Option<Instant>>) -> Result<()> {
         let message = std::slice::from_ref(message);
-        spin(deadline.into(), || {
-            Ok((self.try_send(message)? == 1).then_some(()))
-        })
+        spin(deadline.into(), || Ok((self.try_send(message)? == 1).then_some(())))
     }
 
     /// Waits until the kernel has consumed all messages. An acquire. `None` as deadline waits for ever.
@@ -102,10 +96,7 @@ impl<T: Pod> RingSender<'_, T> {
     fn update_room(&mut self) -> Result<()> {
         let found = self.ring.consumed.get(0)?;
         let room = self.ring.positions.room(self.sent, found);
-        self.room = room.ok_or(Error::RingCorrupted {
-            position: self.sent,
-            found,
-        })?;
+        self.room = room.ok_or(Error::RingCorrupted { position: self.sent, found })?;
         Ok(())
     }
 

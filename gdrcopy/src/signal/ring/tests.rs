@@ -80,17 +80,10 @@ fn attached_end_changes_nothing_and_knows_nothing() {
     assert_eq!(sender.try_send(&[1, 2, 3]), Ok(3));
     let before = slice.read_vec(0, bytes);
     let ring = Ring::<u32>::attach(slice, 4, 3).expect("room");
-    assert_eq!(
-        (ring.capacity(), ring.device_address()),
-        (4, slice.device_address())
-    );
+    assert_eq!((ring.capacity(), ring.device_address()), (4, slice.device_address()));
     let mut sender = ring.into_sender();
     assert_eq!(slice.read_vec(0, bytes), before);
-    assert_eq!(
-        sender.try_send(&[4, 5]),
-        Ok(1),
-        "an unread message is overwritten"
-    );
+    assert_eq!(sender.try_send(&[4, 5]), Ok(1), "an unread message is overwritten");
     let small = Ring::<u32>::attach(slice.slice(..bytes - 1).expect("inside"), 4, 0);
     assert!(matches!(small.err(), Some(Error::OutOfMapping { .. })));
     let unaligned = Ring::<u32>::attach(slice.slice(2..).expect("inside"), 1, 0);
@@ -99,10 +92,7 @@ fn attached_end_changes_nothing_and_knows_nothing() {
 
 #[test]
 fn ring_of_more_bytes_than_a_number_has_fits_nowhere() {
-    assert_eq!(
-        Ring::<[u32; 1 << 30]>::bytes(1 << 31),
-        (1 << 63) + (1 << 33) + 64
-    );
+    assert_eq!(Ring::<[u32; 1 << 30]>::bytes(1 << 31), (1 << 63) + (1 << 33) + 64);
     const WRAPS: usize = Ring::<[u32; 1 << 31]>::bytes(1 << 31);
     assert_eq!(WRAPS, usize::MAX);
     let memory = Memory::new(4096);

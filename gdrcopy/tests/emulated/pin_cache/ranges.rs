@@ -105,19 +105,11 @@ fn cached_slice_has_the_operations_of_a_mapping() {
     get(&cache, address, 4096).expect("GPU memory");
     let slice = get(&cache, address + 64, 256).expect("inside");
     slice.word::<u32>(4).expect("aligned").store(0x0403_0201);
-    slice
-        .array::<u16>(8, 2)
-        .expect("inside")
-        .set(1, 0x0605)
-        .expect("inside");
+    slice.array::<u16>(8, 2).expect("inside").set(1, 0x0605).expect("inside");
     let mut batch = slice.batch().expect("this process");
     batch.write(16, &[7, 8]).expect("inside");
     batch.commit();
-    slice
-        .slice(254..)
-        .expect("inside")
-        .write(0, &[9])
-        .expect("inside");
+    slice.slice(254..).expect("inside").write(0, &[9]).expect("inside");
     slice.flush().expect("this process");
     assert_eq!(cuda.read(address + 68, 4), [1, 2, 3, 4]);
     assert_eq!(cuda.read(address + 74, 2), [5, 6]);
@@ -142,10 +134,7 @@ fn capacity_counts_whole_pages() {
     }
     let small = report(&cache);
     assert_eq!((small.entries, small.bytes), (10, 640));
-    assert_eq!(
-        (small.pinned_bytes, small.evictions),
-        (10 * page as u64, 30)
-    );
+    assert_eq!((small.pinned_bytes, small.evictions), (10 * page as u64, 30));
     cache.clear().expect("this process");
     // Each takes the page that both share.
     get(&cache, address, 64).expect("GPU memory");
@@ -172,10 +161,7 @@ fn capacity_in_use_is_not_given_to_others() {
     let in_use = get(&cache, place(0), PAGE).expect("GPU memory");
     get(&cache, place(1), PAGE).expect("GPU memory");
     get(&cache, place(2), PAGE).expect("in place of the idle one, which was used later");
-    assert!(is_same(
-        &in_use,
-        &get(&cache, place(0), PAGE).expect("kept")
-    ));
+    assert!(is_same(&in_use, &get(&cache, place(0), PAGE).expect("kept")));
     let all = get(&cache, place(2), PAGE).expect("kept");
     assert_eq!(calls(&cache), (2, 3));
     get(&cache, place(3), PAGE).expect("not kept");
@@ -210,18 +196,10 @@ fn memory_allocated_again_inside_a_cached_range_is_pinned_again() {
     let rest = get(&cache, second, 6).expect("GPU memory");
     assert_eq!(byte_of(&rest), b's');
     let hits = if outlives { (2, 1) } else { (1, 2) };
-    assert_eq!(
-        calls(&cache),
-        hits,
-        "the driver ends pins of freed memory only"
-    );
+    assert_eq!(calls(&cache), hits, "the driver ends pins of freed memory only");
     drop(rest);
 
-    assert_eq!(
-        cuda.alloc(BUFFER),
-        first,
-        "the test needs the address again"
-    );
+    assert_eq!(cuda.alloc(BUFFER), first, "the test needs the address again");
     cuda.write(first, b"new");
     let (hits, misses) = hits;
     let new = get(&cache, first, 3).expect("GPU memory");
@@ -271,19 +249,11 @@ fn memory_allocated_again_at_the_same_address_is_pinned_again() {
     drop(old);
     get(&cache, address + 1, 7).expect("a second entry of the same buffer");
     cuda.free(address);
-    assert_eq!(
-        cuda.alloc(BUFFER),
-        address,
-        "the test needs the address again"
-    );
+    assert_eq!(cuda.alloc(BUFFER), address, "the test needs the address again");
     cuda.write(address, b"new");
     let new = get(&cache, address, 3).expect("GPU memory");
     assert_eq!(byte_of(&new), b'n');
-    assert_eq!(
-        counts(&cache),
-        (1, 3, 0, 3),
-        "all entries of the old buffer are gone"
-    );
+    assert_eq!(counts(&cache), (1, 3, 0, 3), "all entries of the old buffer are gone");
     cuda.free(address);
     let freed = get(&cache, address, 3).expect_err("no memory there");
     assert!(matches!(freed, Error::Cuda { .. }), "{freed:?}");
@@ -312,10 +282,7 @@ fn least_recently_used_entries_go_first() {
     let too_large = get(&cache, address, 3 * PAGE + 1).expect("not kept");
     assert_eq!(too_large.len(), 3 * PAGE + 1);
     assert_eq!(counts(&cache), (1, 3 * PAGE as u64, 2, 7));
-    assert!(is_same(
-        &all,
-        &get(&cache, address, 3 * PAGE).expect("kept")
-    ));
+    assert!(is_same(&all, &get(&cache, address, 3 * PAGE).expect("kept")));
 }
 
 #[test]
@@ -356,9 +323,7 @@ fn forked_child_is_not_served() {
             cache.report().err(),
             slice.write(0, &[2]).err(),
         ];
-        let all_refused = refused
-            .iter()
-            .all(|error| *error == Some(Error::ForkedChild));
+        let all_refused = refused.iter().all(|error| *error == Some(Error::ForkedChild));
         drop((cache, slice));
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(i32::from(!all_refused)) }
@@ -367,9 +332,7 @@ fn forked_child_is_not_served() {
     // SAFETY: waits for our own child.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0, "the child was served, or ended by a signal");
-    slice
-        .write(0, &[1])
-        .expect("the parent's mapping is as it was");
+    slice.write(0, &[1]).expect("the parent's mapping is as it was");
 }
 
 fn bytes(kept: &[(u64, usize, u8)]) -> usize {
@@ -410,11 +373,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn cache_serves_what_is_allocated_now() {
     const CAPACITY: usize = 6 * PAGE;
     let cuda = Cuda::new();
-    let config = Config {
-        failure_persistence: None,
-        cases: 32,
-        ..Config::default()
-    };
+    let config = Config { failure_persistence: None, cases: 32, ..Config::default() };
     let steps = prop::collection::vec(step(), 1..60);
     let result = TestRunner::new(config).run(&steps, |steps| {
         let cache = cache(CAPACITY);

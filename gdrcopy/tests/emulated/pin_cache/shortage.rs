@@ -33,10 +33,7 @@ fn bar1_of_the_least_recently_used_idle_entries_is_used_again() {
     get(&cache, place(PAGES), 64).expect("in place of page 1");
     let full = report(&cache);
     assert_eq!((full.entries, full.evictions), (PAGES, 1));
-    assert_eq!(
-        (full.bytes, full.pinned_bytes),
-        (64 * PAGES as u64, (PAGES * PAGE) as u64)
-    );
+    assert_eq!((full.bytes, full.pinned_bytes), (64 * PAGES as u64, (PAGES * PAGE) as u64));
     assert_eq!(pins_of_the_machine(), PAGES);
     assert_eq!(calls(&cache), (1, PAGES as u64 + 1));
     get(&cache, place(0), 64).expect("kept");
@@ -50,10 +47,7 @@ fn bar1_of_the_least_recently_used_idle_entries_is_used_again() {
     assert_eq!(cuda.read(place(PAGES + 16) - 1, 1), [7]);
     let after = report(&cache);
     assert_eq!(after.entries, pins_of_the_machine());
-    assert!(
-        after.entries > PAGES / 2 && after.evictions >= 17,
-        "{after:?}"
-    );
+    assert!(after.entries > PAGES / 2 && after.evictions >= 17, "{after:?}");
     get(&cache, place(0), 64).expect("used later than most");
     assert_eq!(calls(&cache), (4, PAGES as u64 + 3));
 }
@@ -82,11 +76,7 @@ fn bar1_in_use_gives_the_error_of_the_driver() {
     let before = report(&cache);
     let refused = get(&cache, place(PAGES), 64).expect_err("all is in use");
     assert_eq!(refused.errno(), libc::ENOMEM);
-    assert_eq!(
-        report(&cache),
-        before,
-        "nothing is evicted, nothing is added"
-    );
+    assert_eq!(report(&cache), before, "nothing is evicted, nothing is added");
 
     let clone = all[7].clone();
     drop(all.remove(7));
@@ -114,9 +104,7 @@ fn bar1_is_shared_by_threads() {
         // Own bytes of pages that all threads use.
         let (mut random, byte) = (thread as u64 + 1, thread as u64 * 8);
         for round in 0..500_u64 {
-            random = random
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let (page, len) = ((random >> 33) as usize, 1 + (random >> 60) as usize);
             let page = page % (2 * PAGES - LONGEST);
             let slice = get(&cache, place(page), len * PAGE).expect("what is in use leaves room");
@@ -149,11 +137,7 @@ fn mmap_without_room_is_tried_again() {
     get(&cache, place(2), PAGE).expect("the fourth mmap");
     let report = report(&cache);
     assert_eq!((report.entries, report.misses, report.evictions), (2, 3, 1));
-    assert_eq!(
-        pins_of_the_machine(),
-        2,
-        "the pin that was not mapped is gone"
-    );
+    assert_eq!(pins_of_the_machine(), 2, "the pin that was not mapped is gone");
     get(&cache, second.device_address(), 1).expect("kept");
     assert_eq!(calls(&cache), (1, 3));
 }
@@ -166,10 +150,7 @@ fn descriptors_of_idle_entries_are_used_again() {
     get(&cache, place(0), 1).expect("a descriptor");
     let lowest_free = std::fs::File::open("/dev/null").expect("Linux has it");
     let lowest_free = lowest_free.as_raw_fd() as u64;
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is a local variable.
     let answer = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     assert_eq!(answer, 0);

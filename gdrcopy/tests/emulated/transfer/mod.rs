@@ -19,10 +19,7 @@ fn mapped(cuda: &Cuda) -> (Mapping, u64) {
 
 /// Small sizes, and a chunk that nothing is a multiple of.
 fn options() -> TransferOptions {
-    Transfer::options()
-        .read_crossover(16 << 10)
-        .write_crossover(32 << 10)
-        .chunk(10_000)
+    Transfer::options().read_crossover(16 << 10).write_crossover(32 << 10).chunk(10_000)
 }
 
 fn pattern(len: usize, seed: usize) -> Vec<u8> {

@@ -31,9 +31,7 @@ fn size_and_direction_choose_the_route() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda);
     let transfer = options().build();
-    let sizes = [
-        0, 1, 4096, 16_383, 16_384, 20_000, 20_001, 32_767, 32_768, 65_537, 100_000,
-    ];
+    let sizes = [0, 1, 4096, 16_383, 16_384, 20_000, 20_001, 32_767, 32_768, 65_537, 100_000];
     for (seed, len) in sizes.into_iter().enumerate() {
         let slice = mapping.slice(4099..).expect("inside");
         let route = |crossover| match len < crossover {
@@ -162,10 +160,7 @@ fn thread_without_context_has_none_afterwards() {
         }
         context.is_null()
     };
-    assert!(std::thread::scope(|s| s
-        .spawn(copy)
-        .join()
-        .expect("copied")));
+    assert!(std::thread::scope(|s| s.spawn(copy).join().expect("copied")));
     assert!(!copy());
 }
 

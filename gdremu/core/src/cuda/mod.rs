@@ -298,10 +298,7 @@ pub enum Missing {
 /// # Errors
 /// Why there is none.
 pub fn newest(name: &str, version: u32) -> Result<&'static Function, Missing> {
-    let mut named = FUNCTIONS
-        .iter()
-        .filter(|function| function.name() == name)
-        .peekable();
+    let mut named = FUNCTIONS.iter().filter(|function| function.name() == name).peekable();
     named.peek().ok_or(Missing::Name)?;
     named
         .filter(|function| function.since <= version)

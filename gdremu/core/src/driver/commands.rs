@@ -50,10 +50,8 @@ impl Driver {
             Command::GetAttr => self.get_attr(argument),
             Command::ReqMappingType => self.req_mapping_type(file, caller, argument),
             Command::GetVersion => {
-                argument.set(
-                    &abi::get_version::GDRDRV_VERSION,
-                    self.config.version.number().into(),
-                );
+                argument
+                    .set(&abi::get_version::GDRDRV_VERSION, self.config.version.number().into());
                 let oldest = self.config.min_api_version.number();
                 argument.set(&abi::get_version::MINIMUM_GDR_API_VERSION, oldest.into());
                 Ok(())
@@ -75,12 +73,7 @@ impl Driver {
             return Err(Errno::EINVAL);
         }
         let (addr, size) = (argument.get(&ADDR), argument.get(&SIZE));
-        let request = PinRequest {
-            addr,
-            size,
-            tokens,
-            force_pcie: false,
-        };
+        let request = PinRequest { addr, size, tokens, force_pcie: false };
         argument.set(&HANDLE, self.pin(gpu, file, caller, &request)?);
         Ok(())
     }
@@ -105,12 +98,7 @@ impl Driver {
             return Err(Errno::ENOTSUPP);
         }
         let (addr, size) = (argument.get(&ADDR), argument.get(&SIZE));
-        let request = PinRequest {
-            addr,
-            size,
-            tokens: (0, 0),
-            force_pcie,
-        };
+        let request = PinRequest { addr, size, tokens: (0, 0), force_pcie };
         argument.set(&HANDLE, self.pin(gpu, file, caller, &request)?);
         Ok(())
     }
@@ -128,17 +116,12 @@ impl Driver {
         let va = request.addr & !(GPU_PAGE_SIZE - 1);
         let offset = request.addr - va;
         let ragged_size = offset.checked_add(request.size).ok_or(Errno::EINVAL)?;
-        let pinned_size = ragged_size
-            .checked_next_multiple_of(GPU_PAGE_SIZE)
-            .ok_or(Errno::EINVAL)?;
+        let pinned_size =
+            ragged_size.checked_next_multiple_of(GPU_PAGE_SIZE).ok_or(Errno::EINVAL)?;
         if pinned_size == 0 || va.checked_add(pinned_size).is_none() {
             return Err(Errno::EINVAL);
         }
-        let mapped_size = if self.config.pins_ragged_sizes() {
-            ragged_size
-        } else {
-            pinned_size
-        };
+        let mapped_size = if self.config.pins_ragged_sizes() { ragged_size } else { pinned_size };
         if self.config.strict_sizes && mapped_size != pinned_size {
             return Err(Errno::EINVAL);
         }
@@ -149,23 +132,12 @@ impl Driver {
 
         let persistent = self.config.persistent();
         let begin = Instant::now();
-        let table = gpu
-            .get_pages(
-                va,
-                pinned_size,
-                request.tokens,
-                persistent,
-                request.force_pcie,
-            )?
-            .id;
+        let table =
+            gpu.get_pages(va, pinned_size, request.tokens, persistent, request.force_pcie)?.id;
         let cycles = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
 
         let pages = mapped_size / self.page_size;
-        let step = if self.config.repeats_handles_of_small_pins() {
-            pages
-        } else {
-            pages.max(1)
-        };
+        let step = if self.config.repeats_handles_of_small_pins() { pages } else { pages.max(1) };
         let page_size = self.page_size;
         let pins = &mut self.file(file, caller)?.pins;
         let Some(handle) = pins.take_handle(step, page_size) else {
@@ -302,10 +274,7 @@ impl Driver {
         handle: u64,
     ) -> Result<&mut Pin, Errno> {
         let or_oldest = self.config.finds_the_oldest_pin();
-        self.file(file, caller)?
-            .pins
-            .find(handle, or_oldest)
-            .ok_or(Errno::EINVAL)
+        self.file(file, caller)?.pins.find(handle, or_oldest).ok_or(Errno::EINVAL)
     }
 
     fn can_force_pcie(&self) -> bool {

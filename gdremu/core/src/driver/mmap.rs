@@ -44,10 +44,7 @@ impl Driver {
             return Err(Errno::EINVAL);
         }
         let page_size = usize::try_from(self.page_size).expect("pages fit into the address space");
-        let len = request
-            .len
-            .checked_next_multiple_of(page_size)
-            .ok_or(Errno::ENOMEM)?;
+        let len = request.len.checked_next_multiple_of(page_size).ok_or(Errno::ENOMEM)?;
         if len > ADDRESS_SPACE {
             return Err(Errno::ENOMEM);
         }
@@ -80,23 +77,10 @@ impl Driver {
             MappingType::None => default_type,
             requested => requested,
         };
-        pin.mapping = Some(Mapping {
-            mapping_type,
-            addr,
-            len,
-            origin,
-        });
+        pin.mapping = Some(Mapping { mapping_type, addr, len, origin });
         // The handle of the pin, which a wrong handle may have found, not the one asked for.
         let handle = pin.handle;
-        self.vmas.insert(
-            addr,
-            Vma {
-                len,
-                file,
-                handle,
-                origin,
-            },
-        );
+        self.vmas.insert(addr, Vma { len, file, handle, origin });
         self.next_mmap += 1;
         Ok(addr)
     }
@@ -144,9 +128,7 @@ impl Driver {
         let Some(pin) = file.pins.find(vma.handle, or_oldest) else {
             return;
         };
-        let own = pin
-            .mapping
-            .is_some_and(|mapping| mapping.origin == vma.origin);
+        let own = pin.mapping.is_some_and(|mapping| mapping.origin == vma.origin);
         if own || or_oldest {
             pin.mapping = None;
         }

@@ -99,24 +99,14 @@ impl Driver {
         let id = FileId(self.next_file);
         self.next_file += 1;
         let pins = Pins::new(self.config.handle_base);
-        self.files.insert(
-            id,
-            File {
-                owner,
-                access,
-                pins,
-            },
-        );
+        self.files.insert(id, File { owner, access, pins });
         Ok(id)
     }
 
     /// The memory of a page table was freed under its pin: takes its pages out of the CPU's address
     /// space and gives the table back. Only pins that are not persistent are ever revoked.
     pub fn revoked(&mut self, gpu: &mut dyn Provider, table: PageTableId) {
-        let mut pins = self
-            .files
-            .values_mut()
-            .flat_map(|file| file.pins.iter_mut());
+        let mut pins = self.files.values_mut().flat_map(|file| file.pins.iter_mut());
         let Some(pin) = pins.find(|pin| pin.table == Some(table)) else {
             return;
         };
@@ -148,9 +138,7 @@ impl Driver {
 
     /// Number of page tables that an open device has pinned.
     pub fn pins_of(&self, file: FileId) -> usize {
-        self.files.get(&file).map_or(0, |file| {
-            file.pins.iter().filter_map(|pin| pin.table).count()
-        })
+        self.files.get(&file).map_or(0, |file| file.pins.iter().filter_map(|pin| pin.table).count())
     }
 
     /// Number of page tables pinned.
@@ -162,11 +150,7 @@ impl Driver {
     fn file(&mut self, file: FileId, caller: Caller) -> Result<&mut File, Errno> {
         let per_thread = self.config.owner_is_a_thread();
         let file = self.files.get_mut(&file).ok_or(Errno::EBADF)?;
-        let same = if per_thread {
-            file.owner == caller
-        } else {
-            file.owner.pid == caller.pid
-        };
+        let same = if per_thread { file.owner == caller } else { file.owner.pid == caller.pid };
         if same { Ok(file) } else { Err(Errno::EACCES) }
     }
 }

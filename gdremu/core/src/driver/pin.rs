@@ -38,8 +38,7 @@ pub(super) struct Mapping {
 
 impl Pin {
     pub(super) fn mapping_type(&self) -> MappingType {
-        self.mapping
-            .map_or(MappingType::None, |mapping| mapping.mapping_type)
+        self.mapping.map_or(MappingType::None, |mapping| mapping.mapping_type)
     }
 }
 
@@ -52,19 +51,14 @@ pub(super) struct Pins {
 
 impl Pins {
     pub(super) fn new(first_handle: u64) -> Self {
-        Pins {
-            list: Vec::new(),
-            next_handle: first_handle,
-        }
+        Pins { list: Vec::new(), next_handle: first_handle }
     }
 
     /// The next handle, and the one after it when a pin takes `step` of them. Handles are offsets in
     /// pages: beyond `2^64 / page_size` there are none.
     pub(super) fn take_handle(&mut self, step: u64, page_size: u64) -> Option<u64> {
         let handle = self.next_handle;
-        let next = handle
-            .checked_add(step)
-            .filter(|next| *next <= u64::MAX / page_size)?;
+        let next = handle.checked_add(step).filter(|next| *next <= u64::MAX / page_size)?;
         self.next_handle = next;
         Some(handle)
     }

@@ -25,11 +25,7 @@ impl DriverConfig {
 
     /// Whether this is 2.4.`patch` or later. All of them report 2.4.
     fn since_patch_of_2_4(&self, patch: u16) -> bool {
-        self.version
-            >= Version {
-                patch,
-                ..Version::new(2, 4)
-            }
+        self.version >= Version { patch, ..Version::new(2, 4) }
     }
 
     /// Pins outlive a free of their memory: the default since 2.5, and a parameter since 2.4.1.

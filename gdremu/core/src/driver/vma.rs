@@ -39,31 +39,13 @@ impl Vmas {
             self.0.remove(&start);
             let vma_end = start + vma.len;
             if start < addr {
-                self.insert(
-                    start,
-                    Vma {
-                        len: addr - start,
-                        ..vma
-                    },
-                );
+                self.insert(start, Vma { len: addr - start, ..vma });
             }
             if end < vma_end {
-                self.insert(
-                    end,
-                    Vma {
-                        len: vma_end - end,
-                        ..vma
-                    },
-                );
+                self.insert(end, Vma { len: vma_end - end, ..vma });
             }
             let from = start.max(addr);
-            gone.push((
-                from,
-                Vma {
-                    len: end.min(vma_end) - from,
-                    ..vma
-                },
-            ));
+            gone.push((from, Vma { len: end.min(vma_end) - from, ..vma }));
         }
         gone
     }
@@ -81,16 +63,10 @@ impl Vmas {
 
     fn overlapping(&self, addr: usize, len: usize) -> impl Iterator<Item = (usize, Vma)> {
         let end = addr.saturating_add(len);
-        let before = self
-            .0
-            .range(..addr)
-            .next_back()
-            .filter(|(start, vma)| *start + vma.len > addr);
+        let before =
+            self.0.range(..addr).next_back().filter(|(start, vma)| *start + vma.len > addr);
         let within = self.0.range(addr..end.max(addr));
-        before
-            .into_iter()
-            .chain(within)
-            .map(|(start, vma)| (*start, *vma))
+        before.into_iter().chain(within).map(|(start, vma)| (*start, *vma))
     }
 }
 
@@ -99,19 +75,11 @@ mod tests {
     use super::*;
 
     fn vma(len: usize) -> Vma {
-        Vma {
-            len,
-            file: FileId(1),
-            handle: 0,
-            origin: 0,
-        }
+        Vma { len, file: FileId(1), handle: 0, origin: 0 }
     }
 
     fn ranges(vmas: &Vmas) -> Vec<(usize, usize)> {
-        vmas.0
-            .iter()
-            .map(|(start, vma)| (*start, vma.len))
-            .collect()
+        vmas.0.iter().map(|(start, vma)| (*start, vma.len)).collect()
     }
 
     #[test]

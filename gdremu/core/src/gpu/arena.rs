@@ -24,10 +24,7 @@ struct Slot {
 impl Arena {
     /// An empty arena of `len` bytes.
     pub fn new(len: u64) -> Self {
-        Arena {
-            len,
-            slots: BTreeMap::new(),
-        }
+        Arena { len, slots: BTreeMap::new() }
     }
 
     /// Takes room for `len` bytes and returns its offset.
@@ -43,13 +40,7 @@ impl Arena {
         if self.len - gap < len {
             return None;
         }
-        self.slots.insert(
-            gap,
-            Slot {
-                len,
-                retired: false,
-            },
-        );
+        self.slots.insert(gap, Slot { len, retired: false });
         Some(gap)
     }
 

@@ -43,9 +43,7 @@ pub(super) struct Memfds {
 
 impl Memfds {
     pub(super) fn new(gpus: usize) -> Memfds {
-        Memfds {
-            files: (0..gpus).map(|_| None).collect(),
-        }
+        Memfds { files: (0..gpus).map(|_| None).collect() }
     }
 }
 
@@ -62,10 +60,7 @@ impl Backing for Memfds {
             let log = |error: &Errno| eprintln!("gdremu: no memory for GPU {gpu}: {error}");
             self.files[gpu] = Some(file.inspect_err(log)?);
         }
-        self.files[gpu]
-            .as_ref()
-            .map(AsFd::as_fd)
-            .ok_or(Errno::ENODEV)
+        self.files[gpu].as_ref().map(AsFd::as_fd).ok_or(Errno::ENODEV)
     }
 
     fn start(&self, _id: ObjectId, object: &Object) -> u64 {

@@ -78,8 +78,7 @@ impl Provider for Gpu {
         persistent: bool,
         force_pcie: bool,
     ) -> Result<PageTable, Errno> {
-        self.provider()
-            .get_pages(va, len, tokens, persistent, force_pcie)
+        self.provider().get_pages(va, len, tokens, persistent, force_pcie)
     }
 
     fn put_pages(&mut self, table: PageTableId) {

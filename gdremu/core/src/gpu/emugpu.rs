@@ -76,40 +76,21 @@ impl Emugpu {
         // SAFETY: the argument is of the type that the command's number was made from, and the kernel
         // accesses no more than its size.
         let result = unsafe { libc::ioctl(device.as_raw_fd(), command.into(), argument) };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(Errno::last())
-        }
+        if result == 0 { Ok(()) } else { Err(Errno::last()) }
     }
 
     fn step(&mut self, step: &Step) -> Result<(), Errno> {
         match *step {
             Step::Created { object, len, rdma } => {
                 let flags = if rdma { RDMA } else { 0 };
-                let mut create = Create {
-                    size: len,
-                    flags,
-                    handle: 0,
-                };
+                let mut create = Create { size: len, flags, handle: 0 };
                 self.call(CREATE, &mut create)?;
                 self.handles.insert(object, create.handle);
                 Ok(())
             }
-            Step::Mapped {
-                va,
-                len,
-                object,
-                offset,
-            } => {
+            Step::Mapped { va, len, object, offset } => {
                 let handle = *self.handles.get(&object).ok_or(Errno::ENOENT)?;
-                let mut map = Map {
-                    va,
-                    size: len,
-                    offset,
-                    handle,
-                    padding: 0,
-                };
+                let mut map = Map { va, size: len, offset, handle, padding: 0 };
                 self.call(MAP, &mut map)
             }
             Step::Unmapped { va, len } => self.call(UNMAP, &mut Range { va, size: len }),
@@ -175,13 +156,7 @@ mod tests {
     fn commands_are_those_of_the_header() {
         assert_eq!(
             [CREATE, MAP, UNMAP, RELEASE, RENEW],
-            [
-                0xC010_6501,
-                0x4020_6502,
-                0x4010_6503,
-                0x4004_6504,
-                0x4010_6505
-            ]
+            [0xC010_6501, 0x4020_6502, 0x4010_6503, 0x4004_6504, 0x4010_6505]
         );
     }
 }

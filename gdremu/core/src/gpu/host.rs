@@ -136,9 +136,7 @@ impl HostProvider {
 
     /// Whether `va` is in a range that device addresses are taken from.
     pub fn is_device_address(&self, va: u64) -> bool {
-        self.windows
-            .iter()
-            .any(|&(start, len)| va >= start && va - start < len)
+        self.windows.iter().any(|&(start, len)| va >= start && va - start < len)
     }
 
     /// The memory behind a device address range, as the GPU's copy engines reach it.
@@ -205,10 +203,7 @@ impl HostProvider {
     }
 
     fn add_window(&mut self, need: u64) -> Result<(), Error> {
-        let len = need
-            .checked_next_multiple_of(BLOCK)
-            .ok_or(Error::NoMemory)?
-            .max(WINDOW);
+        let len = need.checked_next_multiple_of(BLOCK).ok_or(Error::NoMemory)?.max(WINDOW);
         let size = usize::try_from(len).map_err(|_| Error::NoMemory)?;
         let start = mmap::reserve(size, BLOCK as usize).map_err(|_| Error::NoMemory)? as u64;
         self.memory.add_window(start, len);
@@ -238,10 +233,7 @@ impl HostProvider {
     }
 
     fn span(&mut self, run: Run) -> Result<Span, Error> {
-        let object = self
-            .memory
-            .physical_object(run.object)
-            .ok_or(Error::Invalid)?;
+        let object = self.memory.physical_object(run.object).ok_or(Error::Invalid)?;
         let (start, len) = (object.start, object.len);
         let view = match self.views.get(&run.object) {
             Some(view) => Arc::clone(view),
@@ -253,11 +245,7 @@ impl HostProvider {
                 view
             }
         };
-        Ok(Span {
-            view,
-            offset: run.offset - start,
-            len: run.len as usize,
-        })
+        Ok(Span { view, offset: run.offset - start, len: run.len as usize })
     }
 }
 
@@ -312,11 +300,7 @@ impl Provider for HostProvider {
             part.offset = self.backing.start(part.object, object) + (part.offset - object.start);
         }
         let file = self.backing.file(table.runs[0].gpu)?;
-        let part = |run: Run| Part {
-            file,
-            offset: run.offset,
-            len: run.len as usize,
-        };
+        let part = |run: Run| Part { file, offset: run.offset, len: run.len as usize };
         mmap::map_parts(&parts.into_iter().map(part).collect::<Vec<_>>())
     }
 
@@ -340,11 +324,7 @@ fn parts(table: &PageTable, mut offset: u64, len: usize) -> Result<Vec<Run>, Err
         }
         let here = left.min(run.len - offset);
         if here > 0 {
-            parts.push(Run {
-                offset: run.offset + offset,
-                len: here,
-                ..*run
-            });
+            parts.push(Run { offset: run.offset + offset, len: here, ..*run });
         }
         left -= here;
         offset = 0;
@@ -412,9 +392,11 @@ mod tests {
         let va = gpu.change(|m| m.alloc(1, 2 * GPU_PAGE, true)).unwrap();
         let table = pin(&mut gpu, va, 2 * GPU_PAGE);
         let addr = gpu.map(table.id, GPU_PAGE, GPU_PAGE as usize).unwrap();
-        gpu.spans(va + GPU_PAGE + 5, 1, Access::ReadWrite).unwrap()[0]
-            .view
-            .fill(GPU_PAGE + 5, 1, 7);
+        gpu.spans(va + GPU_PAGE + 5, 1, Access::ReadWrite).unwrap()[0].view.fill(
+            GPU_PAGE + 5,
+            1,
+            7,
+        );
         assert_eq!(read(addr, 5), 7);
         write(addr, 6, 8);
         assert_eq!(gpu_byte(&mut gpu, va + GPU_PAGE + 6), 8);
@@ -428,8 +410,7 @@ mod tests {
         let handle = gpu.change(|m| m.create(0, 2 * BLOCK, true, false)).unwrap();
         gpu.change(|m| m.map(va, BLOCK, BLOCK, handle)).unwrap();
         gpu.change(|m| m.map(va + BLOCK, BLOCK, 0, handle)).unwrap();
-        gpu.change(|m| m.set_access(va, 2 * BLOCK, 0, Access::ReadWrite))
-            .unwrap();
+        gpu.change(|m| m.set_access(va, 2 * BLOCK, 0, Access::ReadWrite)).unwrap();
         let table = pin(&mut gpu, va, 2 * BLOCK);
         let addr = gpu.map(table.id, 0, 2 * BLOCK as usize).unwrap();
         write(addr, BLOCK as usize - 1, 1);
@@ -449,32 +430,21 @@ mod tests {
         gpu.change(|m| m.free(va)).unwrap();
         assert_eq!(read(addr, 0), 42);
         gpu.put_pages(table.id);
-        assert_eq!(
-            read(addr, 0),
-            0,
-            "a mapping that outlives its pin shows no old data"
-        );
+        assert_eq!(read(addr, 0), 0, "a mapping that outlives its pin shows no old data");
         unmap(addr, BLOCK);
     }
 
     #[test]
     fn a_freed_small_buffer_is_overwritten() {
         let mut gpu = provider();
-        let (a, b) = gpu
-            .change(|m| Ok((m.alloc(0, 512, true)?, m.alloc(0, 512, true)?)))
-            .unwrap();
-        gpu.spans(a, 1, Access::ReadWrite).unwrap()[0]
-            .view
-            .fill(0, 1024, 9);
+        let (a, b) = gpu.change(|m| Ok((m.alloc(0, 512, true)?, m.alloc(0, 512, true)?))).unwrap();
+        gpu.spans(a, 1, Access::ReadWrite).unwrap()[0].view.fill(0, 1024, 9);
         let table = pin(&mut gpu, a, GPU_PAGE);
         let addr = gpu.map(table.id, 0, GPU_PAGE as usize).unwrap();
         gpu.change(|m| m.free(a)).unwrap();
         assert_eq!(read(addr, 0), 9, "still pinned");
         gpu.put_pages(table.id);
-        assert_eq!(
-            (read(addr, 0), read(addr, 511), read(addr, 512)),
-            (FREED, FREED, 9)
-        );
+        assert_eq!((read(addr, 0), read(addr, 511), read(addr, 512)), (FREED, FREED, 9));
         assert_eq!(gpu_byte(&mut gpu, b), 9);
         unmap(addr, GPU_PAGE);
     }
@@ -496,10 +466,8 @@ mod tests {
         let mut gpu = provider();
         let va = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
         let (token, space) = gpu.tokens();
-        let mut get = |tokens| {
-            gpu.get_pages(va, GPU_PAGE, tokens, false, false)
-                .map(|table| table.len)
-        };
+        let mut get =
+            |tokens| gpu.get_pages(va, GPU_PAGE, tokens, false, false).map(|table| table.len);
         assert_eq!(get((token, space)), Ok(GPU_PAGE));
         assert_eq!(get((token, space + 1)), Err(Errno::EINVAL));
         assert_eq!(get((token + 1, space)), Err(Errno::EINVAL));
@@ -526,10 +494,7 @@ mod tests {
         let mut gpu = provider();
         let va = gpu.change(|m| m.alloc(0, 64 << 20, true)).unwrap();
         let half = pin(&mut gpu, va, 32 << 20);
-        let mut get = |len| {
-            gpu.get_pages(va, len, (0, 0), true, false)
-                .map(|table| table.len)
-        };
+        let mut get = |len| gpu.get_pages(va, len, (0, 0), true, false).map(|table| table.len);
         assert_eq!(get((32 << 20) + GPU_PAGE), Err(Errno::ENOMEM));
         assert_eq!(get(32 << 20), Ok(32 << 20));
         assert_eq!(get(GPU_PAGE), Err(Errno::ENOMEM));

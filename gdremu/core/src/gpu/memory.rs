@@ -223,10 +223,7 @@ impl Memory {
     }
 
     fn alloc_small(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<u64, Error> {
-        for block in self
-            .shared
-            .values_mut()
-            .filter(|block| (block.gpu, block.rdma) == (gpu, rdma))
+        for block in self.shared.values_mut().filter(|block| (block.gpu, block.rdma) == (gpu, rdma))
         {
             if let Some(offset) = block.arena.take(len) {
                 return Ok(block.va + offset);
@@ -234,18 +231,8 @@ impl Memory {
         }
         let (va, object) = self.alloc_blocks(gpu, BLOCK, rdma)?;
         let mut arena = Arena::new(BLOCK);
-        let offset = arena
-            .take(len)
-            .expect("an empty block has room for a small buffer");
-        self.shared.insert(
-            object,
-            SharedBlock {
-                va,
-                gpu,
-                rdma,
-                arena,
-            },
-        );
+        let offset = arena.take(len).expect("an empty block has room for a small buffer");
+        self.shared.insert(object, SharedBlock { va, gpu, rdma, arena });
         Ok(va + offset)
     }
 
@@ -254,32 +241,15 @@ impl Memory {
         if len > self.physical.free_bytes(gpu) {
             return Err(Error::NoMemory); // Before asking for addresses that would stay unused.
         }
-        let va = self
-            .addresses
-            .take(len, BLOCK)
-            .ok_or(Error::NoAddresses(len))?;
+        let va = self.addresses.take(len, BLOCK).ok_or(Error::NoAddresses(len))?;
         let Some(object) = self.physical.create(gpu, len, rdma, false, Holder::Use) else {
             self.addresses.give(va, len);
             return Err(Error::NoMemory);
         };
         let id = self.next_id();
-        self.mappings.insert(
-            va,
-            Mapping {
-                id,
-                len,
-                object,
-                offset: 0,
-                vmm: None,
-            },
-        );
+        self.mappings.insert(va, Mapping { id, len, object, offset: 0, vmm: None });
         self.steps.push(Step::Created { object, len, rdma });
-        self.steps.push(Step::Mapped {
-            va,
-            len,
-            object,
-            offset: 0,
-        });
+        self.steps.push(Step::Mapped { va, len, object, offset: 0 });
         Ok((va, object))
     }
 
@@ -291,11 +261,8 @@ impl Memory {
     pub fn free(&mut self, va: u64) -> Result<Vec<PageTableId>, Error> {
         let Buffer { len, .. } = self.buffers.remove(&va).ok_or(Error::Invalid)?;
         let revoked = self.revoke(va, len);
-        let (&start, mapping) = self
-            .mappings
-            .range(..=va)
-            .next_back()
-            .expect("a buffer has memory under it");
+        let (&start, mapping) =
+            self.mappings.range(..=va).next_back().expect("a buffer has memory under it");
         let object = mapping.object;
         if let Some(block) = self.shared.get_mut(&object) {
             let run = Run {
@@ -324,28 +291,16 @@ impl Memory {
         };
         let start = self.physical.get(object).expect("mapped, so alive").start;
         let gpu = block.gpu;
-        let run = |(offset, len)| Run {
-            gpu,
-            object,
-            offset: start + offset,
-            len,
-        };
+        let run = |(offset, len)| Run { gpu, object, offset: start + offset, len };
         let pins = &self.pins;
-        for dead in block
-            .arena
-            .reap(|offset, len| is_pinned(pins, run((offset, len))))
-        {
+        for dead in block.arena.reap(|offset, len| is_pinned(pins, run((offset, len)))) {
             self.physical.discard(run(dead));
         }
         self.drop_empty_block(object);
     }
 
     fn drop_empty_block(&mut self, object: ObjectId) {
-        if self
-            .shared
-            .get(&object)
-            .is_some_and(|block| block.arena.is_empty())
-        {
+        if self.shared.get(&object).is_some_and(|block| block.arena.is_empty()) {
             let block = self.shared.remove(&object).expect("just seen");
             self.unmap_blocks(block.va);
         }
@@ -354,20 +309,14 @@ impl Memory {
     fn unmap_blocks(&mut self, va: u64) {
         let mapping = self.mappings.remove(&va).expect("mapped");
         self.addresses.give(va, mapping.len);
-        self.steps.push(Step::Unmapped {
-            va,
-            len: mapping.len,
-        });
+        self.steps.push(Step::Unmapped { va, len: mapping.len });
         self.physical.release(mapping.object, Holder::Use);
     }
 
     /// What is at a device address: a live buffer or a VMM mapping.
     pub fn place(&self, va: u64) -> Option<Place> {
-        let (&start, mapping) = self
-            .mappings
-            .range(..=va)
-            .next_back()
-            .filter(|&(&start, m)| va - start < m.len)?;
+        let (&start, mapping) =
+            self.mappings.range(..=va).next_back().filter(|&(&start, m)| va - start < m.len)?;
         let object = self.physical.get(mapping.object).expect("mapped, so alive");
         let vmm = mapping.vmm.is_some();
         let (base, len, id) = if vmm {
@@ -401,10 +350,7 @@ impl Memory {
             return Err(Error::Invalid);
         }
         self.runs(va, len, |_, mapping| {
-            mapping
-                .vmm
-                .as_ref()
-                .is_none_or(|access| access.values().any(|&a| a >= need))
+            mapping.vmm.as_ref().is_none_or(|access| access.values().any(|&a| a >= need))
         })
     }
 
@@ -420,11 +366,7 @@ impl Memory {
         let mut runs = Vec::new();
         let mut at = va;
         while at < end {
-            let (&start, mapping) = self
-                .mappings
-                .range(..=at)
-                .next_back()
-                .ok_or(Error::Invalid)?;
+            let (&start, mapping) = self.mappings.range(..=at).next_back().ok_or(Error::Invalid)?;
             let inside = at - start;
             if inside >= mapping.len {
                 return Err(Error::Invalid);
@@ -435,12 +377,7 @@ impl Memory {
             }
             let len = (mapping.len - inside).min(end - at);
             let offset = object.start + mapping.offset + inside;
-            runs.push(Run {
-                gpu: object.gpu,
-                object: mapping.object,
-                offset,
-                len,
-            });
+            runs.push(Run { gpu: object.gpu, object: mapping.object, offset, len });
             at += len;
         }
         Ok(runs)
@@ -449,16 +386,10 @@ impl Memory {
     /// Where the last live buffer or VMM mapping ends that has a byte in `[start, end)`.
     pub(super) fn memory_end(&self, start: u64, end: u64) -> Option<u64> {
         let buffer = self.buffers.range(..end).next_back();
-        let mapping = self
-            .mappings
-            .range(..end)
-            .next_back()
-            .filter(|(_, m)| m.vmm.is_some());
+        let mapping = self.mappings.range(..end).next_back().filter(|(_, m)| m.vmm.is_some());
         let buffer_end = buffer.map(|(va, buffer)| va + buffer.len);
         let mapping_end = mapping.map(|(va, mapping)| va + mapping.len);
-        buffer_end
-            .max(mapping_end)
-            .filter(|&live_until| live_until > start)
+        buffer_end.max(mapping_end).filter(|&live_until| live_until > start)
     }
 
     /// Notes which pages of a block lost their last byte when `[va, va + len)` was freed.
@@ -466,10 +397,7 @@ impl Memory {
         let mut at = va / GPU_PAGE * GPU_PAGE;
         while at < va + len {
             if self.memory_end(at, at + GPU_PAGE).is_none() {
-                self.steps.push(Step::Emptied {
-                    va: at,
-                    len: GPU_PAGE,
-                });
+                self.steps.push(Step::Emptied { va: at, len: GPU_PAGE });
             }
             at += GPU_PAGE;
         }
@@ -542,10 +470,7 @@ mod tests {
     #[test]
     fn asks_for_addresses_when_they_run_out() {
         let mut memory = Memory::new(1, 64 << 20);
-        assert_eq!(
-            memory.alloc(0, 3 << 20, true),
-            Err(Error::NoAddresses(4 << 20))
-        );
+        assert_eq!(memory.alloc(0, 3 << 20, true), Err(Error::NoAddresses(4 << 20)));
         memory.add_window(BASE, 4 << 20);
         assert_eq!(memory.alloc(0, 3 << 20, true), Ok(BASE));
         assert_eq!(memory.alloc(0, 1, true), Err(Error::NoAddresses(BLOCK)));
@@ -567,10 +492,7 @@ mod tests {
         memory.alloc(0, 10, true).unwrap();
         let va = memory.alloc(0, 10, true).unwrap();
         let place = memory.place(va + 9).unwrap();
-        assert_eq!(
-            (place.base, place.len, place.vmm, place.rdma),
-            (va, 10, false, true)
-        );
+        assert_eq!((place.base, place.len, place.vmm, place.rdma), (va, 10, false, true));
         assert_eq!(memory.place(va + 10), None);
         assert_eq!(memory.place(0), None);
         assert_eq!(memory.place(u64::MAX), None);
@@ -595,18 +517,9 @@ mod tests {
         let runs = memory.translate(va + 8, 992, Access::ReadWrite).unwrap();
         assert_eq!(runs.len(), 1);
         assert_eq!((runs[0].gpu, runs[0].offset, runs[0].len), (0, 8, 992));
-        assert_eq!(
-            memory.translate(va + 8, 993, Access::Read),
-            Err(Error::Invalid)
-        );
-        assert_eq!(
-            memory.translate(va, u64::MAX, Access::Read),
-            Err(Error::Invalid)
-        );
-        assert_eq!(
-            memory.translate(va + 1000, 1, Access::Read),
-            Err(Error::Invalid)
-        );
+        assert_eq!(memory.translate(va + 8, 993, Access::Read), Err(Error::Invalid));
+        assert_eq!(memory.translate(va, u64::MAX, Access::Read), Err(Error::Invalid));
+        assert_eq!(memory.translate(va + 1000, 1, Access::Read), Err(Error::Invalid));
         assert_eq!(memory.translate(0, 0, Access::Read), Ok(vec![]));
     }
 
@@ -618,30 +531,13 @@ mod tests {
         memory.free(a).unwrap();
         let discarded = memory.take_discarded();
         assert!(
-            matches!(
-                discarded[..],
-                [Discard::Part(Run {
-                    offset: 0,
-                    len: 1024,
-                    ..
-                })]
-            ),
+            matches!(discarded[..], [Discard::Part(Run { offset: 0, len: 1024, .. })]),
             "{discarded:?}"
         );
         memory.free(b).unwrap();
         let discarded = memory.take_discarded();
         assert!(
-            matches!(
-                discarded[..],
-                [
-                    _,
-                    Discard::Object(Run {
-                        offset: 0,
-                        len: BLOCK,
-                        ..
-                    })
-                ]
-            ),
+            matches!(discarded[..], [_, Discard::Object(Run { offset: 0, len: BLOCK, .. })]),
             "{discarded:?}"
         );
     }

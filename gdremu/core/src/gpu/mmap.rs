@@ -24,11 +24,7 @@ unsafe fn mmap(
     let offset = off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
     // SAFETY: the caller's promise.
     let mapped = unsafe { libc::mmap(addr as *mut c_void, len, prot, flags, fd, offset) };
-    if mapped == libc::MAP_FAILED {
-        Err(Errno::last())
-    } else {
-        Ok(mapped as usize)
-    }
+    if mapped == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(mapped as usize) }
 }
 
 /// # Safety
@@ -180,11 +176,7 @@ impl View {
     /// # Panics
     /// If the range is not inside the view.
     pub fn bytes(&self, offset: u64, len: u64) -> *mut u8 {
-        assert!(
-            offset
-                .checked_add(len)
-                .is_some_and(|end| end <= self.len as u64)
-        );
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len as u64));
         ptr::with_exposed_provenance_mut(self.addr + offset as usize)
     }
 

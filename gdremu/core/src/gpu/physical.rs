@@ -83,10 +83,7 @@ impl Physical {
         let mut free: Vec<Ranges> = Vec::new();
         free.resize_with(gpus, Ranges::default);
         free.iter_mut().for_each(|ranges| ranges.give(0, size));
-        Physical {
-            free,
-            ..Default::default()
-        }
+        Physical { free, ..Default::default() }
     }
 
     /// A new object of `len` bytes with one reference, or `None` if the GPU is full.
@@ -101,16 +98,8 @@ impl Physical {
         let start = self.free.get_mut(gpu)?.take(len, BLOCK)?;
         self.created += 1;
         let id = ObjectId(self.created);
-        let object = Object {
-            gpu,
-            start,
-            len,
-            rdma,
-            exportable,
-            imported: false,
-            handles: 0,
-            uses: 0,
-        };
+        let object =
+            Object { gpu, start, len, rdma, exportable, imported: false, handles: 0, uses: 0 };
         self.objects.insert(id, object);
         self.hold(id, holder);
         Some(id)
@@ -141,12 +130,7 @@ impl Physical {
         *self.count(id, holder) -= 1;
         let object = &self.objects[&id];
         if object.handles == 0 && object.uses == 0 {
-            let run = Run {
-                gpu: object.gpu,
-                object: id,
-                offset: object.start,
-                len: object.len,
-            };
+            let run = Run { gpu: object.gpu, object: id, offset: object.start, len: object.len };
             self.free[run.gpu].give(run.offset, run.len);
             self.discarded.push(Discard::Object(run));
             self.objects.remove(&id);
@@ -169,10 +153,7 @@ impl Physical {
     }
 
     fn count(&mut self, id: ObjectId, holder: Holder) -> &mut u32 {
-        let object = self
-            .objects
-            .get_mut(&id)
-            .expect("references are to live objects");
+        let object = self.objects.get_mut(&id).expect("references are to live objects");
         match holder {
             Holder::Handle => &mut object.handles,
             Holder::Use => &mut object.uses,
@@ -187,37 +168,22 @@ mod tests {
     #[test]
     fn memory_is_reused_only_after_the_last_reference() {
         let mut physical = Physical::new(1, BLOCK);
-        let id = physical
-            .create(0, BLOCK, true, false, Holder::Handle)
-            .unwrap();
+        let id = physical.create(0, BLOCK, true, false, Holder::Handle).unwrap();
         physical.hold(id, Holder::Use);
         physical.release(id, Holder::Handle);
         assert!(physical.by_handle(id).is_none());
         assert_eq!(physical.create(0, BLOCK, true, false, Holder::Use), None);
         assert!(physical.take_discarded().is_empty());
         physical.release(id, Holder::Use);
-        let whole = Run {
-            gpu: 0,
-            object: id,
-            offset: 0,
-            len: BLOCK,
-        };
+        let whole = Run { gpu: 0, object: id, offset: 0, len: BLOCK };
         assert_eq!(physical.take_discarded(), [Discard::Object(whole)]);
-        assert!(
-            physical
-                .create(0, BLOCK, true, false, Holder::Use)
-                .is_some_and(|new| new != id)
-        );
+        assert!(physical.create(0, BLOCK, true, false, Holder::Use).is_some_and(|new| new != id));
     }
 
     #[test]
     fn gpus_are_separate() {
         let mut physical = Physical::new(2, BLOCK);
-        assert!(
-            physical
-                .create(0, BLOCK, true, false, Holder::Use)
-                .is_some()
-        );
+        assert!(physical.create(0, BLOCK, true, false, Holder::Use).is_some());
         assert_eq!(physical.free_bytes(0), 0);
         assert_eq!(physical.free_bytes(1), BLOCK);
         assert_eq!(physical.create(2, BLOCK, true, false, Holder::Use), None);

@@ -14,9 +14,7 @@ impl Memory {
     /// [`Error::Invalid`]: not whole pages, a page without memory, memory of two GPUs, or VMM
     /// memory that is not GPUDirect capable or not readable and writable for its own GPU.
     pub fn pin(&mut self, va: u64, len: u64, persistent: bool) -> Result<PageTable, Error> {
-        self.pin_pages(va, len, GPU_PAGE, GPU_PAGE, persistent, |object| {
-            object.rdma
-        })
+        self.pin_pages(va, len, GPU_PAGE, GPU_PAGE, persistent, |object| object.rdma)
     }
 
     /// Takes hold of `[va, va + len)`, whole pages of `page` bytes, for a dma-buf. Otherwise as a
@@ -45,15 +43,10 @@ impl Memory {
             return Err(Error::Invalid);
         }
         let runs = self.runs(va, len, |gpu, mapping| {
-            mapping
-                .vmm
-                .as_ref()
-                .is_none_or(|access| access.get(&gpu) == Some(&Access::ReadWrite))
+            mapping.vmm.as_ref().is_none_or(|access| access.get(&gpu) == Some(&Access::ReadWrite))
         })?;
         let can_be = |id| can_be(self.physical.get(id).expect("mapped, so alive"));
-        if !runs
-            .iter()
-            .all(|run| run.gpu == runs[0].gpu && can_be(run.object))
+        if !runs.iter().all(|run| run.gpu == runs[0].gpu && can_be(run.object))
             || !self.every_page_holds_memory(va, end, unit)
         {
             return Err(Error::Invalid);
@@ -63,13 +56,7 @@ impl Memory {
         }
         self.pinned[runs[0].gpu] += len;
         let id = PageTableId(self.next_id());
-        let pin = Pin {
-            va,
-            len,
-            runs: runs.clone(),
-            persistent,
-            revoked: false,
-        };
+        let pin = Pin { va, len, runs: runs.clone(), persistent, revoked: false };
         self.pins.insert(id, pin);
         Ok(PageTable { id, va, len, runs })
     }
@@ -156,14 +143,8 @@ mod tests {
         memory.alloc(0, GPU_PAGE + 1, true).unwrap();
         assert!(memory.pin(BASE, 2 * GPU_PAGE, true).is_ok());
         assert_eq!(memory.pin(BASE, 3 * GPU_PAGE, true), Err(Error::Invalid));
-        assert_eq!(
-            memory.pin(BASE + 2 * GPU_PAGE, GPU_PAGE, true),
-            Err(Error::Invalid)
-        );
-        assert_eq!(
-            memory.pin(BASE - GPU_PAGE, GPU_PAGE, true),
-            Err(Error::Invalid)
-        );
+        assert_eq!(memory.pin(BASE + 2 * GPU_PAGE, GPU_PAGE, true), Err(Error::Invalid));
+        assert_eq!(memory.pin(BASE - GPU_PAGE, GPU_PAGE, true), Err(Error::Invalid));
     }
 
     #[test]
@@ -183,10 +164,7 @@ mod tests {
         assert_eq!(memory.pin(BASE, 0, true), Err(Error::Invalid));
         assert_eq!(memory.pin(BASE + 1, GPU_PAGE, true), Err(Error::Invalid));
         assert_eq!(memory.pin(BASE, GPU_PAGE + 1, true), Err(Error::Invalid));
-        assert_eq!(
-            memory.pin(BASE, u64::MAX / GPU_PAGE * GPU_PAGE, true),
-            Err(Error::Invalid)
-        );
+        assert_eq!(memory.pin(BASE, u64::MAX / GPU_PAGE * GPU_PAGE, true), Err(Error::Invalid));
     }
 
     #[test]
@@ -195,10 +173,7 @@ mod tests {
         memory.alloc(0, BLOCK, true).unwrap();
         memory.alloc(1, BLOCK, true).unwrap();
         assert!(memory.pin(BASE, BLOCK, true).is_ok());
-        assert_eq!(
-            memory.pin(BASE, BLOCK + GPU_PAGE, true),
-            Err(Error::Invalid)
-        );
+        assert_eq!(memory.pin(BASE, BLOCK + GPU_PAGE, true), Err(Error::Invalid));
     }
 
     #[test]
@@ -206,9 +181,7 @@ mod tests {
         let mut memory = memory();
         memory.alloc(0, BLOCK, true).unwrap();
         memory.alloc(0, BLOCK, true).unwrap();
-        let table = memory
-            .pin(BASE + GPU_PAGE, 2 * BLOCK - GPU_PAGE, true)
-            .unwrap();
+        let table = memory.pin(BASE + GPU_PAGE, 2 * BLOCK - GPU_PAGE, true).unwrap();
         let lens: Vec<_> = table.runs.iter().map(|run| run.len).collect();
         assert_eq!(lens, [BLOCK - GPU_PAGE, BLOCK]);
     }
@@ -268,17 +241,10 @@ mod tests {
         let b = memory.alloc(0, 4 * GPU_PAGE, true).unwrap();
         let pin_a = memory.pin(a, 4 * GPU_PAGE, false).unwrap().id;
         let pin_b = memory.pin(b, 4 * GPU_PAGE, false).unwrap().id;
-        let both = memory
-            .pin(a + 3 * GPU_PAGE, 2 * GPU_PAGE, false)
-            .unwrap()
-            .id;
+        let both = memory.pin(a + 3 * GPU_PAGE, 2 * GPU_PAGE, false).unwrap().id;
         assert_eq!(memory.free(a), Ok(vec![pin_a, both]));
         assert_eq!(memory.free(b), Ok(vec![pin_b]));
-        assert_eq!(
-            memory.free_bytes(0),
-            (64 << 20) - BLOCK,
-            "until the caller unpins them"
-        );
+        assert_eq!(memory.free_bytes(0), (64 << 20) - BLOCK, "until the caller unpins them");
         for id in [pin_a, pin_b, both] {
             memory.unpin(id);
         }

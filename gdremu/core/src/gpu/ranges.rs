@@ -29,10 +29,7 @@ impl Ranges {
     pub fn take(&mut self, len: u64, align: u64) -> Option<u64> {
         let start = self.free.iter().find_map(|(&start, &free)| {
             let aligned = start.checked_next_multiple_of(align)?;
-            (aligned - start)
-                .checked_add(len)
-                .filter(|&need| need <= free)
-                .map(|_| aligned)
+            (aligned - start).checked_add(len).filter(|&need| need <= free).map(|_| aligned)
         })?;
         self.take_at(start, len).then_some(start)
     }
@@ -43,10 +40,7 @@ impl Ranges {
             return false;
         };
         let head = start - from;
-        let Some(tail) = free
-            .checked_sub(head)
-            .and_then(|rest| rest.checked_sub(len))
-        else {
+        let Some(tail) = free.checked_sub(head).and_then(|rest| rest.checked_sub(len)) else {
             return false;
         };
         self.free.remove(&from);

@@ -60,23 +60,11 @@ mod tests {
     fn a_large_buffer_is_an_object_of_its_own() {
         let mut memory = memory();
         let va = memory.alloc(0, BLOCK, true).unwrap();
-        let [
-            Step::Created {
-                object,
-                len: BLOCK,
-                rdma: true,
-            },
-            mapped,
-        ] = memory.take_steps()[..]
+        let [Step::Created { object, len: BLOCK, rdma: true }, mapped] = memory.take_steps()[..]
         else {
             panic!("not created and mapped");
         };
-        let wanted = Step::Mapped {
-            va,
-            len: BLOCK,
-            object,
-            offset: 0,
-        };
+        let wanted = Step::Mapped { va, len: BLOCK, object, offset: 0 };
         assert_eq!(mapped, wanted);
         memory.free(va).unwrap();
         assert_eq!(memory.take_steps(), [Step::Unmapped { va, len: BLOCK }]);
@@ -90,20 +78,12 @@ mod tests {
         memory.take_steps();
         memory.free(a).unwrap();
         // Its second page holds the start of the other.
-        let first = Step::Emptied {
-            va: BASE,
-            len: GPU_PAGE,
-        };
+        let first = Step::Emptied { va: BASE, len: GPU_PAGE };
         assert_eq!(memory.take_steps(), [first]);
         memory.free(b).unwrap();
-        let rest = [1, 2, 3].map(|page| Step::Emptied {
-            va: BASE + page * GPU_PAGE,
-            len: GPU_PAGE,
-        });
-        let block = Step::Unmapped {
-            va: BASE,
-            len: BLOCK,
-        };
+        let rest =
+            [1, 2, 3].map(|page| Step::Emptied { va: BASE + page * GPU_PAGE, len: GPU_PAGE });
+        let block = Step::Unmapped { va: BASE, len: BLOCK };
         assert_eq!(memory.take_steps(), [&rest[..], &[block]].concat());
     }
 
@@ -115,17 +95,8 @@ mod tests {
         memory.map(va, BLOCK, BLOCK, object).unwrap();
         memory.unmap(va, BLOCK).unwrap();
         let steps = [
-            Step::Created {
-                object,
-                len: 2 * BLOCK,
-                rdma: false,
-            },
-            Step::Mapped {
-                va,
-                len: BLOCK,
-                object,
-                offset: BLOCK,
-            },
+            Step::Created { object, len: 2 * BLOCK, rdma: false },
+            Step::Mapped { va, len: BLOCK, object, offset: BLOCK },
             Step::Unmapped { va, len: BLOCK },
         ];
         assert_eq!(memory.take_steps(), steps);

@@ -44,10 +44,7 @@ impl Memory {
     /// # Errors
     /// [`Error::Invalid`] if no VMM mapping is there.
     pub fn retain_at(&mut self, va: u64) -> Result<ObjectId, Error> {
-        let place = self
-            .place(va)
-            .filter(|place| place.vmm)
-            .ok_or(Error::Invalid)?;
+        let place = self.place(va).filter(|place| place.vmm).ok_or(Error::Invalid)?;
         self.physical.hold(place.object, Holder::Handle);
         Ok(place.object)
     }
@@ -86,9 +83,7 @@ impl Memory {
             hint
         } else {
             let wanted = len.checked_add(align - BLOCK).ok_or(Error::Invalid)?;
-            self.addresses
-                .take(len, align)
-                .ok_or(Error::NoAddresses(wanted))?
+            self.addresses.take(len, align).ok_or(Error::NoAddresses(wanted))?
         };
         self.reservations.insert(va, len);
         Ok(va)
@@ -122,14 +117,8 @@ impl Memory {
             .range(..=va)
             .next_back()
             .is_some_and(|(&start, &reserved)| end <= start + reserved);
-        let taken = self
-            .mappings
-            .range(..end)
-            .next_back()
-            .is_some_and(|(&at, m)| at + m.len > va);
-        let fits = offset
-            .checked_add(len)
-            .is_some_and(|last| last <= object_len);
+        let taken = self.mappings.range(..end).next_back().is_some_and(|(&at, m)| at + m.len > va);
+        let fits = offset.checked_add(len).is_some_and(|last| last <= object_len);
         let aligned = [va, len, offset].iter().all(|n| n.is_multiple_of(BLOCK));
         if len == 0 || !reserved || taken || !fits || !aligned {
             return Err(Error::Invalid);
@@ -137,22 +126,8 @@ impl Memory {
         self.physical.hold(handle, Holder::Use);
         let id = self.next_id();
         let vmm = Some(BTreeMap::new());
-        self.mappings.insert(
-            va,
-            Mapping {
-                id,
-                len,
-                object: handle,
-                offset,
-                vmm,
-            },
-        );
-        self.steps.push(Step::Mapped {
-            va,
-            len,
-            object: handle,
-            offset,
-        });
+        self.mappings.insert(va, Mapping { id, len, object: handle, offset, vmm });
+        self.steps.push(Step::Mapped { va, len, object: handle, offset });
         Ok(())
     }
 
@@ -163,10 +138,8 @@ impl Memory {
     /// [`Error::Invalid`] otherwise.
     pub fn unmap(&mut self, va: u64, len: u64) -> Result<Vec<PageTableId>, Error> {
         let whole = self.whole_mappings(va, len)?;
-        let objects: Vec<_> = whole
-            .iter()
-            .map(|at| self.mappings.remove(at).expect("just seen").object)
-            .collect();
+        let objects: Vec<_> =
+            whole.iter().map(|at| self.mappings.remove(at).expect("just seen").object).collect();
         let revoked = self.revoke(va, len);
         self.steps.push(Step::Unmapped { va, len });
         for object in objects {
@@ -188,11 +161,7 @@ impl Memory {
     ) -> Result<(), Error> {
         for at in self.whole_mappings(va, len)? {
             let mapping = self.mappings.get_mut(&at).expect("just seen");
-            mapping
-                .vmm
-                .as_mut()
-                .expect("whole_mappings are VMM")
-                .insert(gpu, access);
+            mapping.vmm.as_mut().expect("whole_mappings are VMM").insert(gpu, access);
         }
         Ok(())
     }
@@ -203,12 +172,8 @@ impl Memory {
     /// [`Error::Invalid`] if no VMM mapping is there.
     pub fn access(&self, va: u64, gpu: usize) -> Result<Access, Error> {
         let place = self.place(va).ok_or(Error::Invalid)?;
-        let access = self.mappings[self
-            .mappings
-            .range(..=place.base)
-            .next_back()
-            .ok_or(Error::Invalid)?
-            .0]
+        let access = self.mappings
+            [self.mappings.range(..=place.base).next_back().ok_or(Error::Invalid)?.0]
             .vmm
             .as_ref()
             .ok_or(Error::Invalid)?;
@@ -217,10 +182,7 @@ impl Memory {
 
     /// The starts of the VMM mappings that fill the range without hole or overhang.
     fn whole_mappings(&self, va: u64, len: u64) -> Result<Vec<u64>, Error> {
-        let end = va
-            .checked_add(len)
-            .filter(|_| len > 0)
-            .ok_or(Error::Invalid)?;
+        let end = va.checked_add(len).filter(|_| len > 0).ok_or(Error::Invalid)?;
         let mut starts = Vec::new();
         let mut at = va;
         while at < end {
@@ -232,11 +194,7 @@ impl Memory {
             starts.push(at);
             at += mapping.len;
         }
-        if at == end {
-            Ok(starts)
-        } else {
-            Err(Error::Invalid)
-        }
+        if at == end { Ok(starts) } else { Err(Error::Invalid) }
     }
 }
 
@@ -259,9 +217,7 @@ mod tests {
         let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
         let handle = memory.create(0, 2 * BLOCK, true, false).unwrap();
         memory.map(va, 2 * BLOCK, 0, handle).unwrap();
-        memory
-            .set_access(va, 2 * BLOCK, 0, Access::ReadWrite)
-            .unwrap();
+        memory.set_access(va, 2 * BLOCK, 0, Access::ReadWrite).unwrap();
         (va, handle)
     }
 
@@ -297,10 +253,7 @@ mod tests {
         let (va, _) = mapped(&mut memory);
         memory.set_access(va, 2 * BLOCK, 0, Access::Read).unwrap();
         assert!(memory.translate(va, 1, Access::Read).is_ok());
-        assert_eq!(
-            memory.translate(va, 1, Access::ReadWrite),
-            Err(Error::Invalid)
-        );
+        assert_eq!(memory.translate(va, 1, Access::ReadWrite), Err(Error::Invalid));
         assert_eq!(memory.pin(va, GPU_PAGE, true), Err(Error::Invalid));
         assert_eq!(memory.access(va, 0), Ok(Access::Read));
         assert_eq!(memory.access(va, 1), Ok(Access::None));
@@ -325,9 +278,7 @@ mod tests {
         let handle = memory.create(0, 2 * BLOCK, true, false).unwrap();
         memory.map(va, BLOCK, BLOCK, handle).unwrap();
         memory.map(va + BLOCK, BLOCK, 0, handle).unwrap();
-        memory
-            .set_access(va, 2 * BLOCK, 0, Access::ReadWrite)
-            .unwrap();
+        memory.set_access(va, 2 * BLOCK, 0, Access::ReadWrite).unwrap();
         let table = memory.pin(va, 2 * BLOCK, true).unwrap();
         let offsets: Vec<_> = table.runs.iter().map(|run| run.offset).collect();
         assert_eq!(offsets, [BLOCK, 0]);
@@ -338,11 +289,7 @@ mod tests {
         let mut memory = memory();
         let (va, handle) = mapped(&mut memory);
         let free = memory.reserve(4 * BLOCK, 0, 0).unwrap();
-        assert_eq!(
-            memory.map(va, BLOCK, 0, handle),
-            Err(Error::Invalid),
-            "mapped already"
-        );
+        assert_eq!(memory.map(va, BLOCK, 0, handle), Err(Error::Invalid), "mapped already");
         assert_eq!(
             memory.map(free, 3 * BLOCK, 0, handle),
             Err(Error::Invalid),
@@ -358,23 +305,11 @@ mod tests {
             Err(Error::Invalid),
             "not reserved"
         );
-        assert_eq!(
-            memory.map(free, BLOCK / 2, 0, handle),
-            Err(Error::Invalid),
-            "not whole blocks"
-        );
-        assert_eq!(
-            memory.map(free, BLOCK, 0, ObjectId(999)),
-            Err(Error::Invalid),
-            "no object"
-        );
+        assert_eq!(memory.map(free, BLOCK / 2, 0, handle), Err(Error::Invalid), "not whole blocks");
+        assert_eq!(memory.map(free, BLOCK, 0, ObjectId(999)), Err(Error::Invalid), "no object");
         assert_eq!(memory.map(free + 2 * BLOCK, 2 * BLOCK, 0, handle), Ok(()));
         let buffer = memory.alloc(0, BLOCK, true).unwrap();
-        assert_eq!(
-            memory.map(buffer, BLOCK, 0, handle),
-            Err(Error::Invalid),
-            "not reserved"
-        );
+        assert_eq!(memory.map(buffer, BLOCK, 0, handle), Err(Error::Invalid), "not reserved");
     }
 
     #[test]
@@ -384,15 +319,8 @@ mod tests {
         assert_eq!(memory.unmap(va, BLOCK), Err(Error::Invalid));
         assert_eq!(memory.unmap(va + BLOCK, BLOCK), Err(Error::Invalid));
         assert_eq!(memory.unmap(va, 4 * BLOCK), Err(Error::Invalid));
-        assert_eq!(
-            memory.set_access(va, BLOCK, 0, Access::Read),
-            Err(Error::Invalid)
-        );
-        assert_eq!(
-            memory.unreserve(va, 2 * BLOCK),
-            Err(Error::Invalid),
-            "still mapped"
-        );
+        assert_eq!(memory.set_access(va, BLOCK, 0, Access::Read), Err(Error::Invalid));
+        assert_eq!(memory.unreserve(va, 2 * BLOCK), Err(Error::Invalid), "still mapped");
         let buffer = memory.alloc(0, BLOCK, true).unwrap();
         assert_eq!(memory.unmap(buffer, BLOCK), Err(Error::Invalid));
         assert_eq!(memory.unmap(va, 2 * BLOCK), Ok(vec![]));
@@ -413,15 +341,8 @@ mod tests {
         let mut memory = memory();
         memory.reserve(BLOCK, 0, 0).unwrap();
         assert_eq!(memory.reserve(BLOCK, 16 * BLOCK, 0), Ok(BASE + 16 * BLOCK));
-        assert_eq!(
-            memory.reserve(BLOCK, 0, BASE + 8 * BLOCK),
-            Ok(BASE + 8 * BLOCK)
-        );
-        assert_eq!(
-            memory.reserve(BLOCK, 0, BASE + 8 * BLOCK),
-            Ok(BASE + BLOCK),
-            "hint taken"
-        );
+        assert_eq!(memory.reserve(BLOCK, 0, BASE + 8 * BLOCK), Ok(BASE + 8 * BLOCK));
+        assert_eq!(memory.reserve(BLOCK, 0, BASE + 8 * BLOCK), Ok(BASE + BLOCK), "hint taken");
         assert_eq!(memory.reserve(BLOCK + 1, 0, 0), Err(Error::Invalid));
         assert_eq!(memory.reserve(BLOCK, 3, 0), Err(Error::Invalid));
         assert_eq!(memory.reserve(0, 0, 0), Err(Error::Invalid));

@@ -64,8 +64,6 @@ pub(crate) fn value(gpu: usize, attribute: i32) -> Result<i32> {
         140 => (pci::SUBSYSTEM << 16 | pci::VENDOR) as i32, // GPU_PCI_SUBSYSTEM_ID
         // DMA_BUF_MMAP_SUPPORTED
         152 if config.cuda_version >= DMABUF_MMAP_ATTRIBUTE => i32::from(config.maps_dmabufs(gpu)),
-        _ => *VALUES
-            .get((attribute as usize).wrapping_sub(1))
-            .ok_or(Error::INVALID_VALUE)?,
+        _ => *VALUES.get((attribute as usize).wrapping_sub(1)).ok_or(Error::INVALID_VALUE)?,
     })
 }

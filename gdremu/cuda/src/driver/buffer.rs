@@ -46,9 +46,7 @@ pub(super) fn cuMemAllocPitch_v2(
     if !matches!(element, 4 | 8 | 16) {
         return Err(Error::INVALID_VALUE);
     }
-    let row = width
-        .checked_next_multiple_of(PITCH)
-        .ok_or(Error::INVALID_VALUE)?;
+    let row = width.checked_next_multiple_of(PITCH).ok_or(Error::INVALID_VALUE)?;
     let size = row.checked_mul(height).ok_or(Error::INVALID_VALUE)?;
     address.set(alloc(state, current, size)?)?;
     pitch.set(row)
@@ -57,11 +55,7 @@ pub(super) fn cuMemAllocPitch_v2(
 /// Allocates a buffer that the context frees at its end.
 pub(crate) fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
     let address = gpus::change(|memory| memory.alloc(current.gpu, size as u64, true))?;
-    let allocation = Allocation {
-        context: Some(current.context),
-        pool: None,
-        sync_memops: false,
-    };
+    let allocation = Allocation { context: Some(current.context), pool: None, sync_memops: false };
     state.allocations.insert(address, allocation);
     Ok(address)
 }
@@ -106,9 +100,7 @@ pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
         (allocation.context == Some(context)).then_some(address)
     };
     let addresses: Vec<u64> = state.allocations.iter().filter_map(owned).collect();
-    addresses
-        .into_iter()
-        .try_for_each(|address| free(state, address))
+    addresses.into_iter().try_for_each(|address| free(state, address))
 }
 
 pub(super) fn cuMemGetAddressRange_v2(

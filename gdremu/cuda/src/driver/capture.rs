@@ -100,11 +100,7 @@ pub(super) fn cuStreamBeginCapture_v2(
         return Err(Error::ILLEGAL_STATE);
     }
     let (thread, valid) = (thread::current().id(), true);
-    let capture = Capture {
-        mode,
-        thread,
-        valid,
-    };
+    let capture = Capture { mode, thread, valid };
     state.captures.insert(stream, capture);
     CAPTURING.store(state.captures.len(), Ordering::SeqCst);
     Ok(())

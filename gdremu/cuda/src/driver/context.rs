@@ -25,13 +25,8 @@ pub(super) fn create(
     earlier: Option<ContextHandle>,
 ) -> Result<ContextHandle> {
     state.check()?;
-    let context = Context {
-        id: state.next_id(),
-        gpu,
-        flags,
-        peers: BTreeSet::new(),
-        stop: Arc::default(),
-    };
+    let context =
+        Context { id: state.next_id(), gpu, flags, peers: BTreeSet::new(), stop: Arc::default() };
     Ok(match earlier {
         None => state.contexts.add(context),
         Some(handle) => {
@@ -43,11 +38,7 @@ pub(super) fn create(
 
 /// A context by its handle; 0 is the current one.
 fn live(state: &State, context: ContextHandle) -> Result<&Context> {
-    let context = if context == 0 {
-        state.current()?.context
-    } else {
-        context
-    };
+    let context = if context == 0 { state.current()?.context } else { context };
     state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)
 }
 
@@ -57,18 +48,13 @@ fn live(state: &State, context: ContextHandle) -> Result<&Context> {
 /// INVALID_CONTEXT.
 pub(super) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
     let ended = state.contexts.remove(context);
-    ended
-        .ok_or(Error::INVALID_CONTEXT)?
-        .stop
-        .store(true, Ordering::Relaxed);
+    ended.ok_or(Error::INVALID_CONTEXT)?.stop.store(true, Ordering::Relaxed);
     let mut state = work::end(state, context);
     let ended = state.streams.retain(|stream| stream.context != context);
     state.orphans.extend(ended);
     state.events.retain(|event| event.context != context);
     state.modules.retain(|module| module.context != context);
-    state
-        .functions
-        .retain(|function| function.context != context);
+    state.functions.retain(|function| function.context != context);
     host::free_all_of(&mut state, context);
     buffer::free_all_of(&mut state, context)
 }
@@ -119,11 +105,7 @@ pub(super) fn cuCtxCreate_v4(
 
 pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     let state = state::lock();
-    if state
-        .primaries
-        .values()
-        .any(|primary| primary.context == Some(context))
-    {
+    if state.primaries.values().any(|primary| primary.context == Some(context)) {
         return Err(Error::INVALID_CONTEXT); // Released, not destroyed.
     }
     destroy(state, context)?;
@@ -142,9 +124,7 @@ pub(super) fn cuCtxPushCurrent_v2(state: &mut State, context: ContextHandle) -> 
 }
 
 pub(super) fn cuCtxPopCurrent_v2(_: &mut State, handle: Out<ContextHandle>) -> Result {
-    let context = STACK
-        .with(|stack| stack.pop())
-        .ok_or(Error::INVALID_CONTEXT)?;
+    let context = STACK.with(|stack| stack.pop()).ok_or(Error::INVALID_CONTEXT)?;
     handle.set_if_wanted(context);
     Ok(())
 }
@@ -155,11 +135,7 @@ pub(super) fn cuCtxSetCurrent(state: &mut State, context: ContextHandle) -> Resu
     }
     STACK.with(|stack| {
         stack.pop();
-        if context == 0 {
-            Ok(())
-        } else {
-            stack.push(context)
-        }
+        if context == 0 { Ok(()) } else { stack.push(context) }
     })
 }
 
@@ -180,10 +156,7 @@ pub(super) fn cuCtxGetDevice_v2(
 }
 
 pub(super) fn cuCtxGetFlags(state: &mut State, current: Current, flags: Out<u32>) -> Result {
-    let context = state
-        .contexts
-        .get(current.context)
-        .ok_or(Error::INVALID_CONTEXT)?;
+    let context = state.contexts.get(current.context).ok_or(Error::INVALID_CONTEXT)?;
     flags.set(context.flags)
 }
 

@@ -55,11 +55,7 @@ impl Memory {
     /// The same, with a copy of its own of what the program may change after the call.
     fn staged(self) -> Memory {
         match self {
-            Memory::Host {
-                len,
-                pageable: true,
-                ..
-            } => {
+            Memory::Host { len, pageable: true, .. } => {
                 let mut bytes = vec![0; len];
                 copy_pieces(&[(bytes.as_mut_ptr(), len)], &self.pieces());
                 Memory::Staged(bytes)
@@ -76,20 +72,14 @@ impl Memory {
 fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory> {
     let (Device(address) | Any(address)) = side;
     if gpus::with(|gpu| gpu.is_device_address(address)) {
-        return Ok(Memory::Gpu(gpus::with(|gpu| {
-            gpu.spans(address, len as u64, need)
-        })?));
+        return Ok(Memory::Gpu(gpus::with(|gpu| gpu.spans(address, len as u64, need))?));
     }
     let known = host::find(state, address as usize)
         .is_some_and(|(start, range)| range.len - (address as usize - start) >= len);
     if matches!(side, Device(_)) && !known && len > 0 {
         return Err(Error::INVALID_VALUE);
     }
-    Ok(Memory::Host {
-        start: address as usize,
-        len,
-        pageable: !known,
-    })
+    Ok(Memory::Host { start: address as usize, len, pageable: !known })
 }
 
 /// Memory that CUDA knows, to be written.
@@ -107,11 +97,7 @@ fn copy(to: Side, from: Side, len: usize, (stream, when): (StreamHandle, When)) 
     state.check_stream(stream)?;
     let destination = resolve(&state, to, len, Access::ReadWrite)?;
     let source = resolve(&state, from, len, Access::Read)?;
-    let when = if destination.is_pageable() {
-        When::Now
-    } else {
-        when
-    };
+    let when = if destination.is_pageable() { When::Now } else { when };
     let (state, source) = if when == When::Now || work::is_idle(&state, current, stream) {
         (state, source)
     } else {
@@ -222,10 +208,7 @@ pub(super) fn cuMemcpyPeerAsync(
     stream: StreamHandle,
 ) -> Result {
     for context in [to_context, from_context] {
-        state::lock()
-            .contexts
-            .get(context)
-            .ok_or(Error::INVALID_CONTEXT)?;
+        state::lock().contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
     }
     copy(Device(to), Device(from), size, (stream, When::InOrder))
 }

@@ -34,9 +34,7 @@ pub(crate) fn cuDeviceGetUuid_v2(uuid: Out<Uuid>, device: i32) -> Result {
 }
 
 pub(crate) fn uuid(gpu: usize) -> Uuid {
-    Uuid([
-        b'g', b'd', b'r', b'e', b'm', b'u', 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu as u8,
-    ])
+    Uuid([b'g', b'd', b'r', b'e', b'm', b'u', 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu as u8])
 }
 
 pub(crate) fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) -> Result {
@@ -52,14 +50,8 @@ pub(crate) fn cuDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32)
 
 pub(crate) fn cuDeviceComputeCapability(major: Out<i32>, minor: Out<i32>, device: i32) -> Result {
     let gpu = gpus::by_ordinal(device)?;
-    major.set(attributes::value(
-        gpu,
-        attributes::COMPUTE_CAPABILITY_MAJOR,
-    )?)?;
-    minor.set(attributes::value(
-        gpu,
-        attributes::COMPUTE_CAPABILITY_MINOR,
-    )?)
+    major.set(attributes::value(gpu, attributes::COMPUTE_CAPABILITY_MAJOR)?)?;
+    minor.set(attributes::value(gpu, attributes::COMPUTE_CAPABILITY_MINOR)?)
 }
 
 pub(crate) fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device: i32) -> Result {
@@ -82,14 +74,7 @@ pub(crate) fn cuDeviceGetByPCIBusId(device: Out<i32>, text: In<c_char>) -> Resul
 /// INVALID_VALUE if the text is not a PCI address.
 pub(crate) fn at_pci_address(text: &str) -> Result<Option<usize>> {
     let wanted = pci_fields(text).ok_or(Error::INVALID_VALUE)?;
-    let address = |gpu| {
-        (
-            (pci::bus(gpu) >> 8) as u64,
-            (pci::bus(gpu) & 0xff) as u64,
-            0,
-            0,
-        )
-    };
+    let address = |gpu| ((pci::bus(gpu) >> 8) as u64, (pci::bus(gpu) & 0xff) as u64, 0, 0);
     Ok((0..gpus::count()).find(|&gpu| wanted == address(gpu)))
 }
 

@@ -10,9 +10,7 @@ use crate::gpus;
 /// Runs a CUDA entry point that does not require cuInit.
 pub(super) fn without_init(name: &str, call: impl FnOnce() -> Result) -> i32 {
     // A panic leaves at most a table entry half done, and the call returns an error.
-    match catch_unwind(AssertUnwindSafe(|| {
-        gpus::fault(name).map_or_else(call, Err)
-    })) {
+    match catch_unwind(AssertUnwindSafe(|| gpus::fault(name).map_or_else(call, Err))) {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => error.0,
         Err(_) => Error::UNKNOWN.0,

@@ -31,19 +31,11 @@ pub(super) fn cuEventCreate(
     if flags & !FLAGS != 0 {
         return Err(Error::INVALID_VALUE);
     }
-    event.set(state.events.add(Event {
-        context: current.context,
-        flags,
-        recorded: None,
-    }))
+    event.set(state.events.add(Event { context: current.context, flags, recorded: None }))
 }
 
 pub(super) fn cuEventDestroy_v2(state: &mut State, event: EventHandle) -> Result {
-    state
-        .events
-        .remove(event)
-        .map(drop)
-        .ok_or(Error::INVALID_HANDLE)
+    state.events.remove(event).map(drop).ok_or(Error::INVALID_HANDLE)
 }
 
 pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result {

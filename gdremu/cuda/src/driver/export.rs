@@ -55,19 +55,12 @@ pub(super) fn cuMemGetHandleForAddressRange(
     }
     let mut process = process::lock();
     let size = size as u64;
-    let table = process
-        .gpu
-        .host()
-        .change(|memory| memory.export(address, size, host_page()))?;
+    let table = process.gpu.host().change(|memory| memory.export(address, size, host_page()))?;
     if !config.exports_dmabufs(table.runs[0].gpu) {
         process.gpu.put_pages(table.id);
         return Err(Error::NOT_SUPPORTED);
     }
-    handle.set(
-        process
-            .export(Export::Range(table.id), size)
-            .map_err(operating_system)?,
-    )
+    handle.set(process.export(Export::Range(table.id), size).map_err(operating_system)?)
 }
 
 pub(super) fn cuMemExportToShareableHandle(
@@ -87,11 +80,7 @@ pub(super) fn cuMemExportToShareableHandle(
         return Err(Error::INVALID_VALUE);
     }
     process.gpu.host().change(|memory| memory.retain(id))?;
-    shareable.set(
-        process
-            .export(Export::Object(id), len)
-            .map_err(operating_system)?,
-    )
+    shareable.set(process.export(Export::Object(id), len).map_err(operating_system)?)
 }
 
 /// Imports only what this process exported: memory is not shared between processes.
@@ -112,9 +101,5 @@ pub(super) fn cuMemImportFromShareableHandle(
 }
 
 fn check_kind(kind: u32) -> Result {
-    if kind == HANDLE_POSIX_FD {
-        Ok(())
-    } else {
-        Err(Error::INVALID_VALUE)
-    }
+    if kind == HANDLE_POSIX_FD { Ok(()) } else { Err(Error::INVALID_VALUE) }
 }

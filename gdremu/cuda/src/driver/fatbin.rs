@@ -121,9 +121,7 @@ impl<'a> Entry<'a> {
 /// The PTX text for the newest GPUs that a GPU of this compute capability, times 10, can run.
 pub(crate) fn ptx(fatbin: &[u8], capability: u32) -> Result<String, Problem> {
     let header = u16_at(fatbin, 6).map(usize::from);
-    let mut rest = header
-        .and_then(|header| fatbin.get(header..))
-        .ok_or(Problem::Malformed)?;
+    let mut rest = header.and_then(|header| fatbin.get(header..)).ok_or(Problem::Malformed)?;
     let (mut best, mut oldest): (Option<Entry<'_>>, _) = (None, None);
     while !rest.is_empty() {
         let (entry, others) = Entry::split(rest).ok_or(Problem::Malformed)?;
@@ -132,11 +130,7 @@ pub(crate) fn ptx(fatbin: &[u8], capability: u32) -> Result<String, Problem> {
             continue;
         };
         oldest = Some(oldest.map_or(needs, |oldest: u32| oldest.min(needs)));
-        if needs <= capability
-            && best
-                .as_ref()
-                .is_none_or(|best| best.capability() < Some(needs))
-        {
+        if needs <= capability && best.as_ref().is_none_or(|best| best.capability() < Some(needs)) {
             best = Some(entry);
         }
     }
@@ -177,16 +171,10 @@ mod tests {
 
     #[test]
     fn ptx_for_the_newest_gpu_that_fits_is_taken() {
-        let (machine_code, of) = (entry(2, 80, 0, b"", 0), |capability, text| {
-            entry(PTX, capability, 0, text, 0)
-        });
-        let all = [
-            of(70, b"70"),
-            of(100, b"100"),
-            machine_code.clone(),
-            of(80, b"80"),
-            of(75, b"75"),
-        ];
+        let (machine_code, of) =
+            (entry(2, 80, 0, b"", 0), |capability, text| entry(PTX, capability, 0, text, 0));
+        let all =
+            [of(70, b"70"), of(100, b"100"), machine_code.clone(), of(80, b"80"), of(75, b"75")];
         assert_eq!(ptx(&fatbin(&all), 90).unwrap(), "80");
         assert_eq!(ptx(&fatbin(&all), 100).unwrap(), "100");
         assert_eq!(ptx(&fatbin(&all), 60), Err(Problem::TooNew(70)));

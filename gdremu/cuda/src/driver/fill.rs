@@ -27,11 +27,7 @@ fn fill<const SIZE: usize>(
 }
 
 fn aligned<const SIZE: usize>(address: u64) -> Result {
-    if address.is_multiple_of(SIZE as u64) {
-        Ok(())
-    } else {
-        Err(Error::INVALID_VALUE)
-    }
+    if address.is_multiple_of(SIZE as u64) { Ok(()) } else { Err(Error::INVALID_VALUE) }
 }
 
 fn fill_piece<const SIZE: usize>(start: *mut u8, len: usize, value: [u8; SIZE]) {

@@ -57,18 +57,9 @@ fn insert(state: &mut State, current: Current, address: usize, len: usize, kind:
     let id = (1 << 63) | state.next_id();
     let Current { context, gpu } = current;
     address_space::changed();
-    state.host.insert(
-        address,
-        HostRange {
-            len,
-            kind,
-            flags,
-            context,
-            gpu,
-            id,
-            sync_memops: false,
-        },
-    );
+    state
+        .host
+        .insert(address, HostRange { len, kind, flags, context, gpu, id, sync_memops: false });
 }
 
 /// The context of memory of a kind that starts at an address.

@@ -78,10 +78,7 @@ pub(super) fn cuIpcCloseMemHandle(address: u64) -> Result {
     work::freeing(
         |_| Ok(None),
         |state| {
-            let (_, times) = state
-                .imports
-                .get_mut(&address)
-                .ok_or(Error::INVALID_VALUE)?;
+            let (_, times) = state.imports.get_mut(&address).ok_or(Error::INVALID_VALUE)?;
             *times -= 1;
             if *times > 0 {
                 return Ok(());

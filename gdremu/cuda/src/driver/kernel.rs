@@ -64,9 +64,7 @@ impl Request {
 
 /// The most threads of a block.
 pub(crate) fn max_threads(kernel: &Kernel) -> u64 {
-    kernel
-        .max_threads()
-        .map_or(MAX_BLOCK_THREADS, |limit| limit.min(MAX_BLOCK_THREADS))
+    kernel.max_threads().map_or(MAX_BLOCK_THREADS, |limit| limit.min(MAX_BLOCK_THREADS))
 }
 
 /// The values of the parameters, where the GPU kernel expects them, from an array of pointers to them.

@@ -78,13 +78,7 @@ fn look_up(address: u64) -> Option<Vec<Piece>> {
         let piece = |span: Span| {
             let len = span.len as u64;
             start += len;
-            Piece {
-                start: start - len,
-                len,
-                bytes: span.bytes(),
-                writable,
-                _span: Some(span),
-            }
+            Piece { start: start - len, len, bytes: span.bytes(), writable, _span: Some(span) }
         };
         Some(spans.unwrap_or_default().into_iter().map(piece).collect())
     });

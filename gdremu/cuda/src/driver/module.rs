@@ -90,12 +90,7 @@ fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
         (name, state.functions.add(function))
     };
     let functions = parsed.kernels.into_iter().map(&mut function).collect();
-    Ok(state.modules.add(Module {
-        context: current.context,
-        functions,
-        variables,
-        memory,
-    }))
+    Ok(state.modules.add(Module { context: current.context, functions, variables, memory }))
 }
 
 pub(super) fn cuModuleLoadData(module: Out<ModuleHandle>, image: In<u8>) -> Result {
@@ -130,9 +125,7 @@ pub(super) fn cuModuleUnload(module: ModuleHandle) -> Result {
         for function in module.functions.into_values() {
             state.functions.remove(function);
         }
-        module
-            .memory
-            .map_or(Ok(()), |memory| buffer::free(state, memory))
+        module.memory.map_or(Ok(()), |memory| buffer::free(state, memory))
     })
 }
 

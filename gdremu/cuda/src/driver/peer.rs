@@ -41,15 +41,8 @@ pub(super) fn cuCtxEnablePeerAccess(
     if peer_gpu == current.gpu {
         return Err(Error::INVALID_DEVICE);
     }
-    let context = state
-        .contexts
-        .get_mut(current.context)
-        .ok_or(Error::INVALID_CONTEXT)?;
-    if context.peers.insert(peer) {
-        Ok(())
-    } else {
-        Err(Error::PEER_ACCESS_ALREADY_ENABLED)
-    }
+    let context = state.contexts.get_mut(current.context).ok_or(Error::INVALID_CONTEXT)?;
+    if context.peers.insert(peer) { Ok(()) } else { Err(Error::PEER_ACCESS_ALREADY_ENABLED) }
 }
 
 pub(super) fn cuCtxDisablePeerAccess(
@@ -58,15 +51,8 @@ pub(super) fn cuCtxDisablePeerAccess(
     peer: ContextHandle,
 ) -> Result {
     state.contexts.get(peer).ok_or(Error::INVALID_CONTEXT)?;
-    let context = state
-        .contexts
-        .get_mut(current.context)
-        .ok_or(Error::INVALID_CONTEXT)?;
-    if context.peers.remove(&peer) {
-        Ok(())
-    } else {
-        Err(Error::PEER_ACCESS_NOT_ENABLED)
-    }
+    let context = state.contexts.get_mut(current.context).ok_or(Error::INVALID_CONTEXT)?;
+    if context.peers.remove(&peer) { Ok(()) } else { Err(Error::PEER_ACCESS_NOT_ENABLED) }
 }
 
 /// The CPU's writes through a mapping and the GPU's view of them are the same memory here: nothing

@@ -49,17 +49,11 @@ fn get(state: &State, data: Untyped, attribute: u32, address: u64) -> Result {
 fn get_device(state: &State, data: Untyped, attribute: u32, address: u64, place: &Place) -> Result {
     let allocation = state.allocations.get(&place.base);
     match attribute {
-        1 => data.of().set(
-            allocation
-                .and_then(|allocation| allocation.context)
-                .unwrap_or(0),
-        ), // CONTEXT
+        1 => data.of().set(allocation.and_then(|allocation| allocation.context).unwrap_or(0)), // CONTEXT
         2 => data.of().set(DEVICE),  // MEMORY_TYPE
         3 => data.of().set(address), // DEVICE_POINTER
         P2P_TOKENS => data.of().set(p2p_tokens()),
-        SYNC_MEMOPS => data
-            .of()
-            .set(u32::from(allocation.is_some_and(|a| a.sync_memops))),
+        SYNC_MEMOPS => data.of().set(u32::from(allocation.is_some_and(|a| a.sync_memops))),
         7 => data.of().set(place.id), // BUFFER_ID
         8 => data.of().set(0u32),     // IS_MANAGED
         DEVICE_ORDINAL => data.of().set(place.gpu as i32),
@@ -71,15 +65,11 @@ fn get_device(state: &State, data: Untyped, attribute: u32, address: u64, place:
         14 => data.of().set(handle_types(place)), // ALLOWED_HANDLE_TYPES
         15 => data.of().set(i32::from(place.rdma)), // IS_GPU_DIRECT_RDMA_CAPABLE
         16 => data.of().set(access(state, address, place)), // ACCESS_FLAGS
-        17 => data.of().set(
-            allocation
-                .and_then(|allocation| allocation.pool)
-                .unwrap_or(0),
-        ), // MEMPOOL_HANDLE
-        18 => data.of().set(place.len as usize),  // MAPPING_SIZE
-        19 => data.of().set(place.base),          // MAPPING_BASE_ADDR
-        20 => data.of().set(place.object.0),      // MEMORY_BLOCK_ID
-        21 => data.of().set(0i32),                // IS_HW_DECOMPRESS_CAPABLE
+        17 => data.of().set(allocation.and_then(|allocation| allocation.pool).unwrap_or(0)), // MEMPOOL_HANDLE
+        18 => data.of().set(place.len as usize), // MAPPING_SIZE
+        19 => data.of().set(place.base),         // MAPPING_BASE_ADDR
+        20 => data.of().set(place.object.0),     // MEMORY_BLOCK_ID
+        21 => data.of().set(0i32),               // IS_HW_DECOMPRESS_CAPABLE
         _ => Err(Error::INVALID_VALUE),
     }
 }
@@ -118,15 +108,9 @@ fn p2p_tokens() -> P2pTokens {
 
 fn handle_types(place: &Place) -> u64 {
     let exportable = gpus::with(|gpu| {
-        gpu.memory()
-            .physical_object(place.object)
-            .is_some_and(|object| object.exportable)
+        gpu.memory().physical_object(place.object).is_some_and(|object| object.exportable)
     });
-    if exportable {
-        u64::from(HANDLE_POSIX_FD)
-    } else {
-        0
-    }
+    if exportable { u64::from(HANDLE_POSIX_FD) } else { 0 }
 }
 
 /// What the current context's GPU, or else the owner, may do with the memory.

@@ -19,11 +19,7 @@ const RDMA_POOLS: u32 = 13030;
 /// # Errors
 /// NOT_SUPPORTED on GPUs without pools.
 fn check_supported() -> Result {
-    if gpus::config().mempools {
-        Ok(())
-    } else {
-        Err(Error::NOT_SUPPORTED)
-    }
+    if gpus::config().mempools { Ok(()) } else { Err(Error::NOT_SUPPORTED) }
 }
 
 fn default_pool(state: &mut State, gpu: usize) -> PoolHandle {
@@ -38,11 +34,7 @@ fn default_pool(state: &mut State, gpu: usize) -> PoolHandle {
 }
 
 fn current_pool(state: &mut State, gpu: usize) -> PoolHandle {
-    state
-        .current_pools
-        .get(&gpu)
-        .copied()
-        .unwrap_or_else(|| default_pool(state, gpu))
+    state.current_pools.get(&gpu).copied().unwrap_or_else(|| default_pool(state, gpu))
 }
 
 pub(super) fn cuDeviceGetDefaultMemPool(
@@ -64,11 +56,7 @@ pub(super) fn cuDeviceGetMemPool(state: &mut State, pool: Out<PoolHandle>, devic
 pub(super) fn cuDeviceSetMemPool(state: &mut State, device: i32, pool: PoolHandle) -> Result {
     let gpu = gpus::by_ordinal(device)?;
     check_supported()?;
-    state
-        .pools
-        .get(pool)
-        .filter(|pool| pool.gpu == gpu)
-        .ok_or(Error::INVALID_VALUE)?;
+    state.pools.get(pool).filter(|pool| pool.gpu == gpu).ok_or(Error::INVALID_VALUE)?;
     state.current_pools.insert(gpu, pool);
     Ok(())
 }
@@ -100,11 +88,7 @@ pub(super) fn cuMemPoolDestroy(state: &mut State, pool: PoolHandle) -> Result {
 }
 
 pub(super) fn cuMemPoolTrimTo(state: &mut State, pool: PoolHandle, _keep: usize) -> Result {
-    state
-        .pools
-        .get(pool)
-        .map(|_| ())
-        .ok_or(Error::INVALID_VALUE)
+    state.pools.get(pool).map(|_| ()).ok_or(Error::INVALID_VALUE)
 }
 
 pub(super) fn cuMemPoolGetAttribute(
@@ -198,14 +182,9 @@ fn alloc(
     let va = gpus::change(|memory| memory.alloc(pool.gpu, size as u64, pool.rdma))?;
     pool.used += size as u64;
     pool.used_high = pool.used_high.max(pool.used);
-    state.allocations.insert(
-        va,
-        Allocation {
-            context: None,
-            pool: Some(handle),
-            sync_memops: false,
-        },
-    );
+    state
+        .allocations
+        .insert(va, Allocation { context: None, pool: Some(handle), sync_memops: false });
     address.set(va)
 }
 

@@ -30,17 +30,10 @@ pub(super) fn cuDevicePrimaryCtxRetain(
 pub(super) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
     let mut state = state::lock();
     let gpu = gpus::by_ordinal(device)?;
-    let primary = state
-        .primaries
-        .get_mut(&gpu)
-        .filter(|primary| primary.retained > 0);
+    let primary = state.primaries.get_mut(&gpu).filter(|primary| primary.retained > 0);
     let primary = primary.ok_or(Error::INVALID_CONTEXT)?;
     primary.retained -= 1;
-    if primary.retained == 0 {
-        destroy(state, gpu)
-    } else {
-        Ok(())
-    }
+    if primary.retained == 0 { destroy(state, gpu) } else { Ok(()) }
 }
 
 pub(super) fn cuDevicePrimaryCtxReset_v2(device: i32) -> Result {
@@ -54,10 +47,7 @@ pub(super) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flag
     }
     let primary = state.primaries.entry(gpu).or_default();
     primary.flags = flags;
-    if let Some(context) = primary
-        .context
-        .and_then(|context| state.contexts.get_mut(context))
-    {
+    if let Some(context) = primary.context.and_then(|context| state.contexts.get_mut(context)) {
         context.flags = flags;
     }
     Ok(())

@@ -32,21 +32,13 @@ pub(super) fn cuStreamCreateWithPriority(
         return Err(Error::INVALID_VALUE);
     }
     let priority = priority.clamp(GREATEST_PRIORITY, 0);
-    stream.set(state.streams.add(Stream {
-        context: current.context,
-        flags,
-        priority,
-    }))
+    stream.set(state.streams.add(Stream { context: current.context, flags, priority }))
 }
 
 pub(super) fn cuStreamDestroy_v2(state: &mut State, stream: StreamHandle) -> Result {
     state.check_not_orphaned(stream);
     capture::forget(state, stream);
-    state
-        .streams
-        .remove(stream)
-        .map(drop)
-        .ok_or(Error::INVALID_HANDLE)
+    state.streams.remove(stream).map(drop).ok_or(Error::INVALID_HANDLE)
 }
 
 pub(super) fn cuStreamSynchronize(stream: StreamHandle) -> Result {
@@ -61,11 +53,7 @@ pub(super) fn cuStreamSynchronize(stream: StreamHandle) -> Result {
 pub(super) fn cuStreamQuery(state: &mut State, current: Current, stream: StreamHandle) -> Result {
     capture::check_stream(state, stream)?;
     work::check_stream_and_context(state, current, stream)?;
-    if work::of_stream(state, current, stream).is_empty() {
-        Ok(())
-    } else {
-        Err(Error::NOT_READY)
-    }
+    if work::of_stream(state, current, stream).is_empty() { Ok(()) } else { Err(Error::NOT_READY) }
 }
 
 pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, _flags: u32) -> Result {
@@ -96,12 +84,7 @@ pub(super) fn cuStreamGetPriority(
     priority: Out<i32>,
 ) -> Result {
     state.check_stream(stream)?;
-    priority.set(
-        state
-            .streams
-            .get(stream)
-            .map_or(0, |stream| stream.priority),
-    )
+    priority.set(state.streams.get(stream).map_or(0, |stream| stream.priority))
 }
 
 pub(super) fn cuStreamGetCtx(
@@ -111,12 +94,7 @@ pub(super) fn cuStreamGetCtx(
     context: Out<ContextHandle>,
 ) -> Result {
     state.check_stream(stream)?;
-    context.set(
-        state
-            .streams
-            .get(stream)
-            .map_or(current.context, |stream| stream.context),
-    )
+    context.set(state.streams.get(stream).map_or(current.context, |stream| stream.context))
 }
 
 /// There are no green contexts.

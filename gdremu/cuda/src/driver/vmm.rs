@@ -28,11 +28,7 @@ fn check(prop: &AllocationProp) -> Result<usize> {
 }
 
 fn without_flags(flags: u64) -> Result {
-    if flags == 0 {
-        Ok(())
-    } else {
-        Err(Error::INVALID_VALUE)
-    }
+    if flags == 0 { Ok(()) } else { Err(Error::INVALID_VALUE) }
 }
 
 pub(super) fn cuMemGetAllocationGranularity(
@@ -83,10 +79,7 @@ pub(super) fn cuMemGetAllocationPropertiesFromHandle(
     prop.set(AllocationProp {
         kind: ALLOCATION_PINNED,
         handle_types: if exportable { HANDLE_POSIX_FD } else { 0 },
-        location: Location {
-            kind: LOCATION_DEVICE,
-            id: gpu as i32,
-        },
+        location: Location { kind: LOCATION_DEVICE, id: gpu as i32 },
         gpu_direct_rdma_capable: u8::from(rdma),
         ..AllocationProp::default()
     })
@@ -101,9 +94,7 @@ pub(super) fn cuMemAddressReserve(
 ) -> Result {
     address.check()?;
     without_flags(flags)?;
-    address.set(gpus::change(|memory| {
-        memory.reserve(size as u64, alignment as u64, hint)
-    })?)
+    address.set(gpus::change(|memory| memory.reserve(size as u64, alignment as u64, hint))?)
 }
 
 pub(super) fn cuMemAddressFree(address: u64, size: usize) -> Result {
@@ -149,9 +140,7 @@ pub(super) fn cuMemSetAccess(
 
 pub(super) fn cuMemGetAccess(flags: Out<u64>, location: In<Location>, address: u64) -> Result {
     let of = gpu_at(location.get()?)?;
-    flags.set(access_flags(gpus::with(|gpu| {
-        gpu.memory().access(address, of)
-    })?))
+    flags.set(access_flags(gpus::with(|gpu| gpu.memory().access(address, of))?))
 }
 
 /// CUmemAccess_flags.

@@ -150,16 +150,10 @@ pub(super) fn enqueue(
     after.retain(|point| point.queue != id); // Its own come first anyway.
     after.extend(also);
     let number = state.next_id();
-    let task = Task {
-        number,
-        after,
-        job: Some(Box::new(job)),
-    };
+    let task = Task { number, after, job: Some(Box::new(job)) };
     if !state.queues.contains(id) {
         let worker = thread::Builder::new().name("gdremu-stream".into());
-        worker
-            .spawn(move || serve(id))
-            .map_err(|_| Error::OUT_OF_MEMORY)?;
+        worker.spawn(move || serve(id)).map_err(|_| Error::OUT_OF_MEMORY)?;
     }
     state.queues.push(id, blocking, task);
     Ok(Point { queue: id, number })

@@ -44,9 +44,7 @@ fn handle(gpu: usize) -> Device {
 }
 
 fn gpu_of(device: Device) -> Result<usize> {
-    (0..gpus::count())
-        .find(|&gpu| handle(gpu) == device)
-        .ok_or(Error::INVALID_ARGUMENT)
+    (0..gpus::count()).find(|&gpu| handle(gpu) == device).ok_or(Error::INVALID_ARGUMENT)
 }
 
 /// Calls of nvmlInit less those of nvmlShutdown.
@@ -55,10 +53,7 @@ static USERS: AtomicU32 = AtomicU32::new(0);
 /// Runs a function, unless `--fault` makes it fail.
 fn without_init(name: &str, body: impl FnOnce() -> Result) -> i32 {
     let fault = gpus::fault(name).map(|fault| Error(fault.0));
-    fault
-        .map_or_else(body, Err)
-        .err()
-        .map_or(0, |error| error.0)
+    fault.map_or_else(body, Err).err().map_or(0, |error| error.0)
 }
 
 /// Runs a function that needs nvmlInit.
@@ -201,19 +196,9 @@ fn nvmlDeviceGetName(_: usize, text: Out<c_char>, room: u32) -> Result {
 
 /// As nvidia-smi prints it.
 fn uuid_text(gpu: usize) -> String {
-    let hex: Vec<String> = device::uuid(gpu)
-        .0
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hex: Vec<String> = device::uuid(gpu).0.iter().map(|byte| format!("{byte:02x}")).collect();
     let part = |from: usize, to: usize| hex[from..to].concat();
-    let parts = [
-        part(0, 4),
-        part(4, 6),
-        part(6, 8),
-        part(8, 10),
-        part(10, 16),
-    ];
+    let parts = [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)];
     format!("GPU-{}", parts.join("-"))
 }
 
@@ -222,14 +207,8 @@ fn nvmlDeviceGetUUID(gpu: usize, text: Out<c_char>, room: u32) -> Result {
 }
 
 fn nvmlDeviceGetCudaComputeCapability(gpu: usize, major: Out<i32>, minor: Out<i32>) -> Result {
-    major.set(attributes::value(
-        gpu,
-        attributes::COMPUTE_CAPABILITY_MAJOR,
-    )?)?;
-    Ok(minor.set(attributes::value(
-        gpu,
-        attributes::COMPUTE_CAPABILITY_MINOR,
-    )?)?)
+    major.set(attributes::value(gpu, attributes::COMPUTE_CAPABILITY_MAJOR)?)?;
+    Ok(minor.set(attributes::value(gpu, attributes::COMPUTE_CAPABILITY_MINOR)?)?)
 }
 
 /// No GPU is divided.
@@ -330,10 +309,7 @@ pub(crate) struct FabricInfo {
 }
 
 fn nvmlDeviceGetGpuFabricInfo(_: usize, info: Out<FabricInfo>) -> Result {
-    Ok(info.set(FabricInfo {
-        state: NO_FABRIC,
-        ..FabricInfo::default()
-    })?)
+    Ok(info.set(FabricInfo { state: NO_FABRIC, ..FabricInfo::default() })?)
 }
 
 fn nvmlDeviceGetGpuFabricInfoV(_: usize, info: Out<u32>) -> Result {
@@ -385,9 +361,8 @@ fn nvmlDeviceGetFieldValues(_: usize, count: i32, values: Out<FieldValue>) -> Re
     const UNSIGNED_INT: u32 = 1;
 
     let count = usize::try_from(count).map_err(|_| Error::INVALID_ARGUMENT)?;
-    let asked: Vec<FieldValue> = (0..count)
-        .map(|index| values.as_in().at(index))
-        .collect::<std::result::Result<_, _>>()?;
+    let asked: Vec<FieldValue> =
+        (0..count).map(|index| values.as_in().at(index)).collect::<std::result::Result<_, _>>()?;
     Ok(values.set_all(asked.into_iter().map(|asked| {
         let value = field_value(asked.field, asked.scope);
         FieldValue {

@@ -47,10 +47,7 @@ impl<'t, 'a> Entry<'t, 'a> {
     ) -> Result<Kernel> {
         let mut entry = Entry {
             tokens,
-            kernel: Kernel {
-                name: name.to_owned(),
-                ..Kernel::EMPTY
-            },
+            kernel: Kernel { name: name.to_owned(), ..Kernel::EMPTY },
             scopes: vec![names.clone(), Names::new()],
             open: vec![0],
             braces: 0,
@@ -179,10 +176,7 @@ impl<'t, 'a> Entry<'t, 'a> {
 
     fn sized<T>(&self, declaration: &Declaration<'_>, place: Option<T>) -> Result<T> {
         let name = declaration.name;
-        place.ok_or_else(|| {
-            self.tokens
-                .error(format!("the size of {name} is not supported"))
-        })
+        place.ok_or_else(|| self.tokens.error(format!("the size of {name} is not supported")))
     }
 
     /// `.reg .b32 %a, %b, %r<10>;`
@@ -218,19 +212,15 @@ impl<'t, 'a> Entry<'t, 'a> {
     fn look_up(&self, word: &'a str) -> Option<(Name, usize, &'a str)> {
         let family = word.trim_end_matches(|c: char| c.is_ascii_digit());
         let number = word[family.len()..].parse::<u32>().ok();
-        self.scopes
-            .iter()
-            .enumerate()
-            .rev()
-            .find_map(|(scope, names)| {
-                let exact = names.get(word).map(|name| (*name, scope, word));
-                exact.or_else(|| match names.get(family)? {
-                    name @ Name::Register(_, Some(limit)) if number? < *limit => {
-                        Some((*name, scope, word))
-                    }
-                    _ => None,
-                })
+        self.scopes.iter().enumerate().rev().find_map(|(scope, names)| {
+            let exact = names.get(word).map(|name| (*name, scope, word));
+            exact.or_else(|| match names.get(family)? {
+                name @ Name::Register(_, Some(limit)) if number? < *limit => {
+                    Some((*name, scope, word))
+                }
+                _ => None,
             })
+        })
     }
 
     fn push(&mut self, operation: Operation) {
@@ -319,13 +309,7 @@ impl<'t, 'a> Entry<'t, 'a> {
             self.tokens.expect(",")?;
             operands.push(self.value(kind.resolve(of).unwrap_or(of))?);
         }
-        self.push(Operation::Compute {
-            to,
-            result,
-            function,
-            of,
-            operands,
-        });
+        self.push(Operation::Compute { to, result, function, of, operands });
         Ok(())
     }
 
@@ -350,10 +334,7 @@ impl<'t, 'a> Entry<'t, 'a> {
                 operands: vec![*from],
             }),
             ([to], from) => {
-                let so_far = Value {
-                    operand: Operand::Register(*to),
-                    as_type: of,
-                };
+                let so_far = Value { operand: Operand::Register(*to), as_type: of };
                 for (index, value) in from.iter().enumerate() {
                     let before = if index == 0 { Value::ZERO } else { so_far };
                     self.push(Operation::Compute {
@@ -387,9 +368,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         match self.tokens.elements() {
             1 => Ok(of),
             count @ (2 | 4) if of.bits / count >= 8 => Ok(Type::unsigned(of.bits / count)),
-            _ => Err(self
-                .tokens
-                .error("this number of elements is not supported")),
+            _ => Err(self.tokens.error("this number of elements is not supported")),
         }
     }
 
@@ -439,13 +418,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         if space == Space::Parameters && mnemonic != "ld" {
             return unsupported(self);
         }
-        let access = |(base, offset)| Access {
-            space,
-            element,
-            order,
-            base,
-            offset,
-        };
+        let access = |(base, offset)| Access { space, element, order, base, offset };
         let counted = |entry: &Self, found: usize| match found == count {
             true => Ok(()),
             false => Err(entry.tokens.error(format!("{opcode} has {count} elements"))),
@@ -477,12 +450,7 @@ impl<'t, 'a> Entry<'t, 'a> {
                     self.tokens.expect(",")?;
                     *operand = self.value(element)?;
                 }
-                Operation::Update {
-                    old,
-                    at,
-                    update,
-                    operands,
-                }
+                Operation::Update { old, at, update, operands }
             }
             _ => return unsupported(self),
         };
@@ -581,10 +549,7 @@ impl<'t, 'a> Entry<'t, 'a> {
             offset = self.tokens.number()?;
         }
         self.tokens.expect("]")?;
-        let base = Value {
-            operand: base,
-            as_type,
-        };
+        let base = Value { operand: base, as_type };
         Ok((base, offset))
     }
 

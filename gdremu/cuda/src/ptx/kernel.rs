@@ -78,10 +78,7 @@ impl Type {
     pub(super) const U64: Type = Type::unsigned(64);
 
     pub(super) const fn unsigned(bits: u32) -> Type {
-        Type {
-            class: Class::Unsigned,
-            bits,
-        }
+        Type { class: Class::Unsigned, bits }
     }
 
     /// The type of a name without its dot.
@@ -188,10 +185,7 @@ pub(super) struct Value {
 }
 
 impl Value {
-    pub(super) const ZERO: Value = Value {
-        operand: Operand::Constant(0),
-        as_type: Type::U64,
-    };
+    pub(super) const ZERO: Value = Value { operand: Operand::Constant(0), as_type: Type::U64 };
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -119,9 +119,7 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
 impl Module {
     /// Places a variable and reads what it holds at first.
     fn variable(&mut self, of: &Declaration<'_>, tokens: &mut Tokens<'_>) -> Result<Option<Name>> {
-        let mut layout = Layout {
-            len: self.memory.len(),
-        };
+        let mut layout = Layout { len: self.memory.len() };
         let Some(size) = of.size else {
             return Ok(None);
         };
@@ -192,13 +190,7 @@ impl<'a> Declaration<'a> {
                 }
             };
         }
-        Ok(Declaration {
-            name,
-            element,
-            size,
-            align: align.unwrap_or(element.bytes()),
-            managed,
-        })
+        Ok(Declaration { name, element, size, align: align.unwrap_or(element.bytes()), managed })
     }
 
     /// Places it in the memory of a block.

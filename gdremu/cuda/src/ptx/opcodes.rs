@@ -26,10 +26,7 @@ impl Kind {
         match self {
             T => of.is_integer().then_some(of),
             Bits => Some(of),
-            Wide => (of.is_integer() && of.bits <= 32).then_some(Type {
-                bits: of.bits * 2,
-                ..of
-            }),
+            Wide => (of.is_integer() && of.bits <= 32).then_some(Type { bits: of.bits * 2, ..of }),
             U32 => Some(Type::U32),
             U64 => Some(Type::U64),
             Pred => Some(Type::PREDICATE),

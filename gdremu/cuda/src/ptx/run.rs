@@ -30,12 +30,7 @@ pub(crate) fn run<M: GlobalMemory>(
     let mut blocks = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let room = launch.resident.max(1) as usize - blocks.len();
-        blocks.extend(
-            waiting
-                .by_ref()
-                .take(room)
-                .map(|index| Block::new(launch, index)),
-        );
+        blocks.extend(waiting.by_ref().take(room).map(|index| Block::new(launch, index)));
         if blocks.is_empty() {
             break;
         }
@@ -52,11 +47,7 @@ pub(crate) fn run<M: GlobalMemory>(
 /// The coordinates of an index in a grid or block.
 fn coordinates(index: u64, sizes: [u32; 3]) -> [u64; 3] {
     let [width, height] = [sizes[0], sizes[1]].map(u64::from);
-    [
-        index % width,
-        index / width % height,
-        index / width / height,
-    ]
+    [index % width, index / width % height, index / width / height]
 }
 
 /// A block of threads.
@@ -90,12 +81,8 @@ impl Block {
     fn turn<M: GlobalMemory>(&mut self, launch: &Launch, memory: &mut M) -> Result<(), Stopped> {
         for index in mem::take(&mut self.ready) {
             let thread = &mut self.threads[index];
-            let mut surroundings = Surroundings {
-                launch,
-                block: self.coordinates,
-                shared: &mut self.shared,
-                memory,
-            };
+            let mut surroundings =
+                Surroundings { launch, block: self.coordinates, shared: &mut self.shared, memory };
             thread.state = thread.turn(&mut surroundings).map_err(|trap| Stopped {
                 trap,
                 line: launch.kernel.code[thread.next].line,
@@ -214,13 +201,7 @@ impl Thread {
         with: &mut Surroundings<'_, M>,
     ) -> Result<State, Trap> {
         match operation {
-            Operation::Compute {
-                to,
-                result,
-                function,
-                of,
-                operands,
-            } => {
+            Operation::Compute { to, result, function, of, operands } => {
                 let mut numbers = [0; 4];
                 for (number, operand) in numbers.iter_mut().zip(operands) {
                     *number = self.number(*operand, with);
@@ -243,12 +224,7 @@ impl Thread {
                     self.store(to, at + (index * size) as u64, value, with)?;
                 }
             }
-            Operation::Update {
-                old,
-                at: access,
-                update,
-                operands,
-            } => {
+            Operation::Update { old, at: access, update, operands } => {
                 let of = access.element;
                 let operands = operands.map(|operand| self.number(operand, with));
                 let change = |old| update(of.number(old), operands) as u64;

@@ -15,10 +15,7 @@ struct Words {
 
 impl Words {
     fn new() -> Self {
-        Words {
-            words: vec![0; 1024],
-            accesses: Vec::new(),
-        }
+        Words { words: vec![0; 1024], accesses: Vec::new() }
     }
 
     /// Changes the lower bytes of an integer, which must not cross two words unless it is two words.
@@ -32,10 +29,7 @@ impl Words {
         let offset = address.checked_sub(BASE).ok_or(Fault)? as usize;
         let words = self.words.get_mut(offset / 4..).ok_or(Fault)?;
         let words = words.get_mut(..size.div_ceil(4)).ok_or(Fault)?;
-        let whole = words
-            .iter()
-            .rev()
-            .fold(0, |whole, word| whole << 32 | u64::from(*word));
+        let whole = words.iter().rev().fold(0, |whole, word| whole << 32 | u64::from(*word));
         let (shift, mask) = (offset % 4 * 8, u64::MAX >> (64 - size * 8));
         let old = whole >> shift & mask;
         let new = whole & !(mask << shift) | (change(old) & mask) << shift;
@@ -106,9 +100,7 @@ fn memory_after(body: &str, grid: u32, block: u32, value: u32) -> Words {
 
 /// Runs a body in one thread and returns the first words of memory.
 fn words_after<const N: usize>(body: &str, value: u32) -> [u32; N] {
-    memory_after(body, 1, 1, value).words[..N]
-        .try_into()
-        .unwrap()
+    memory_after(body, 1, 1, value).words[..N].try_into().unwrap()
 }
 
 /// Runs an instruction that computes %r1, and returns that.
@@ -121,27 +113,12 @@ fn result(instruction: &str, value: u32) -> u32 {
 #[test]
 fn kernels_of_this_repository_run() {
     for (text, name, parameters) in [
-        (
-            include_str!("../../../../tools/src/commands/pplat/kernel.ptx"),
-            "ping_pong",
-            9,
-        ),
-        (
-            include_str!("../../../../gdrcopy/examples/echo.ptx"),
-            "echo",
-            5,
-        ),
-        (
-            include_str!("../../../../gdrcopy/tests/emulated/produce.ptx"),
-            "produce",
-            5,
-        ),
+        (include_str!("../../../../tools/src/commands/pplat/kernel.ptx"), "ping_pong", 9),
+        (include_str!("../../../../gdrcopy/examples/echo.ptx"), "echo", 5),
+        (include_str!("../../../../gdrcopy/tests/emulated/produce.ptx"), "produce", 5),
     ] {
         let kernel = kernel(text, name).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(
-            (kernel.name(), kernel.parameters().len()),
-            (name, parameters)
-        );
+        assert_eq!((kernel.name(), kernel.parameters().len()), (name, parameters));
     }
 }
 
@@ -149,10 +126,7 @@ fn kernels_of_this_repository_run() {
 fn arithmetic_wraps_at_32_bits() {
     assert_eq!(result("add.u32 %r1, %r0, 3;", u32::MAX), 2);
     assert_eq!(result("sub.u32 %r1, %r0, 3;", 2), u32::MAX);
-    assert_eq!(
-        result("mul.lo.u32 %r1, %r0, 0x10001;", 0xffff_0000),
-        0xffff_0000
-    );
+    assert_eq!(result("mul.lo.u32 %r1, %r0, 0x10001;", 0xffff_0000), 0xffff_0000);
     assert_eq!(result("mad.lo.u32 %r1, %r0, 2, 5;", 0x8000_0001), 7);
     assert_eq!(result("and.b32 %r1, %r0, 0xff;", 0x1234), 0x34);
     assert_eq!(result("xor.b32 %r1, %r0, 0xff;", 0x12ff), 0x1200);
@@ -183,25 +157,13 @@ fn instructions_compute_what_ptx_says() {
         ("shl.b32 %r1, %r0, 32;", 3, 0),
         ("shr.s32 %r1, %r0, 40;", 0x8000_0000, u32::MAX),
         ("shr.u32 %r1, %r0, 31;", 0x8000_0000, 1),
-        (
-            "shf.l.wrap.b32 %r1, %r0, 0x12345678, 40;",
-            0xab00_0000,
-            0x3456_78ab,
-        ),
+        ("shf.l.wrap.b32 %r1, %r0, 0x12345678, 40;", 0xab00_0000, 0x3456_78ab),
         ("shf.r.clamp.b32 %r1, %r0, 0x12345678, 99;", 1, 0x1234_5678),
-        (
-            "prmt.b32 %r1, %r0, 0x80706050, 0xf041;",
-            0x0403_0201,
-            0xff01_5002,
-        ),
+        ("prmt.b32 %r1, %r0, 0x80706050, 0xf041;", 0x0403_0201, 0xff01_5002),
         ("popc.b32 %r1, %r0;", 0xf0f, 8),
         ("clz.b32 %r1, %r0;", 1, 31),
         ("brev.b32 %r1, %r0;", 3, 0xc000_0000),
-        (
-            "setp.lt.s32 %p, %r0, 0; selp.b32 %r1, 7, 9, %p;",
-            u32::MAX,
-            7,
-        ),
+        ("setp.lt.s32 %p, %r0, 0; selp.b32 %r1, 7, 9, %p;", u32::MAX, 7),
         ("setp.hi.u32 %p, %r0, 4; selp.b32 %r1, 7, 9, %p;", 4, 9),
         (
             "setp.ge.s32 %p, %r0, 0; not.pred %q, %p; xor.pred %p, %p, %q; selp.b32 %r1, 1, 0, %p;",
@@ -210,32 +172,12 @@ fn instructions_compute_what_ptx_says() {
         ),
         ("cvt.s32.s8 %r1, %r0;", 0x1ff, u32::MAX),
         ("cvt.u32.u8 %r1, %r0;", 0x1ff, 0xff),
-        (
-            "cvt.u16.u32 %h1, %r0; cvt.s32.s16 %r1, %h1;",
-            0x1_8000,
-            0xffff_8000,
-        ),
-        (
-            "mov.b32 {%h1, %h2}, %r0; mov.b32 %r1, {%h2, %h1};",
-            0x1234_5678,
-            0x5678_1234,
-        ),
+        ("cvt.u16.u32 %h1, %r0; cvt.s32.s16 %r1, %h1;", 0x1_8000, 0xffff_8000),
+        ("mov.b32 {%h1, %h2}, %r0; mov.b32 %r1, {%h2, %h1};", 0x1234_5678, 0x5678_1234),
         ("mov.f32 %f1, 0f3F800000; mov.b32 %r1, %f1;", 0, 0x3f80_0000),
-        (
-            "mov.u32 %r1, %ntid.y; add.u32 %r1, %r1, 0b101; add.s32 %r1, %r1, 010U;",
-            0,
-            14,
-        ),
-        (
-            "mov.u32 %r1, %r0; { bra L; mov.u32 %r1, 1; L: } bra M; L: mov.u32 %r1, 2; M:",
-            8,
-            8,
-        ),
-        (
-            "{ .reg .b32 %r1; mov.u32 %r1, 5; bra L; L: } mov.u32 %r1, %r0; { bra L; L: }",
-            8,
-            8,
-        ),
+        ("mov.u32 %r1, %ntid.y; add.u32 %r1, %r1, 0b101; add.s32 %r1, %r1, 010U;", 0, 14),
+        ("mov.u32 %r1, %r0; { bra L; mov.u32 %r1, 1; L: } bra M; L: mov.u32 %r1, 2; M:", 8, 8),
+        ("{ .reg .b32 %r1; mov.u32 %r1, 5; bra L; L: } mov.u32 %r1, %r0; { bra L; L: }", 8, 8),
     ] {
         assert_eq!(result(instruction, value), expected, "{instruction}");
     }
@@ -244,28 +186,12 @@ fn instructions_compute_what_ptx_says() {
         ("cvt.u64.u32 %d1, %r0;", u32::MAX, u32::MAX.into()),
         ("mul.wide.s32 %d1, %r0, 3;", u32::MAX, 0u64.wrapping_sub(3)),
         ("mov.b64 %d1, {%r0, 5};", 7, 5 << 32 | 7),
-        (
-            "mov.u64 %d1, -1; mul.hi.u64 %d1, %d1, %d1;",
-            0,
-            u64::MAX - 1,
-        ),
+        ("mov.u64 %d1, -1; mul.hi.u64 %d1, %d1, %d1;", 0, u64::MAX - 1),
         ("mov.u64 %d1, -1; mul.hi.s64 %d1, %d1, %d1;", 0, 0),
-        (
-            "mov.u64 %d1, -1; mul.lo.s64 %d1, %d1, 3; shr.s64 %d1, %d1, 1;",
-            0,
-            0u64.wrapping_sub(2),
-        ),
-        (
-            "mov.u64 %d1, 1; clz.b64 %r1, %d1; cvt.u64.u32 %d1, %r1;",
-            0,
-            63,
-        ),
+        ("mov.u64 %d1, -1; mul.lo.s64 %d1, %d1, 3; shr.s64 %d1, %d1, 1;", 0, 0u64.wrapping_sub(2)),
+        ("mov.u64 %d1, 1; clz.b64 %r1, %d1; cvt.u64.u32 %d1, %r1;", 0, 63),
         ("mov.u64 %d1, 6; brev.b64 %d1, %d1;", 0, 3 << 61),
-        (
-            "st.global.s8 [%d0], 0x80; ld.global.s8 %d1, [%d0];",
-            0,
-            0u64.wrapping_sub(128),
-        ),
+        ("st.global.s8 [%d0], 0x80; ld.global.s8 %d1, [%d0];", 0, 0u64.wrapping_sub(128)),
         ("st.global.s8 [%d0], 0x80; ld.global.u8 %d1, [%d0];", 0, 128),
         ("mov.u64 %d1, 1; @!%p mov.u64 %d1, 2;", 0, 2),
     ] {
@@ -275,13 +201,9 @@ fn instructions_compute_what_ptx_says() {
 
 #[test]
 fn comparisons_set_the_predicate_of_guards() {
-    for (comparison, below, same, above) in [
-        ("eq", 0, 1, 0),
-        ("ne", 1, 0, 1),
-        ("lt", 1, 0, 0),
-        ("le", 1, 1, 0),
-        ("ge", 0, 1, 1),
-    ] {
+    for (comparison, below, same, above) in
+        [("eq", 0, 1, 0), ("ne", 1, 0, 1), ("lt", 1, 0, 0), ("le", 1, 1, 0), ("ge", 0, 1, 1)]
+    {
         let body = format!(
             "setp.{comparison}.u32 %p, %r0, 0x80000000; mov.u32 %r1, 2;\n\
              @%p mov.u32 %r1, 1; @!%p mov.u32 %r1, 0;"
@@ -343,16 +265,10 @@ fn atomic_accesses_change_memory_and_return_the_old_value() {
         ("cas.b32", "10, 7", 10, 7),
         ("cas.b32", "9, 7", 10, 10),
     ] {
-        for (declared, space, at) in [
-            ("", "global", "%d0+8"),
-            ("", "", "%d0+8"),
-            (".shared .u32 s;", "shared", "s"),
-        ] {
-            let space = if space.is_empty() {
-                String::new()
-            } else {
-                format!(".{space}")
-            };
+        for (declared, space, at) in
+            [("", "global", "%d0+8"), ("", "", "%d0+8"), (".shared .u32 s;", "shared", "s")]
+        {
+            let space = if space.is_empty() { String::new() } else { format!(".{space}") };
             let body = format!(
                 "{declared} st{space}.u32 [{at}], %r0; atom{space}.{operation} %r1, [{at}], {operands};\n\
                  ld{space}.u32 %r2, [{at}]; st.global.v2.u32 [%d0], {{%r1, %r2}};"
@@ -521,35 +437,16 @@ fn stopped(body: &str, value: u32) -> Stopped {
 #[test]
 fn an_illegal_access_ends_the_launch_and_is_located() {
     let found = stopped("mov.u32 %r1, 1;\nst.volatile.global.u32 [%d0+4096], 1;", 0);
-    let expected = Stopped {
-        trap: Trap::IllegalAddress(BASE + 4096),
-        line: 12,
-        thread: 3,
-        block: 2,
-    };
+    let expected =
+        Stopped { trap: Trap::IllegalAddress(BASE + 4096), line: 12, thread: 3, block: 2 };
     assert_eq!(found, expected);
     for (access, trap) in [
-        (
-            "ld.volatile.global.u32 %r1, [%d0+2];",
-            Trap::MisalignedAddress(BASE + 2),
-        ),
-        (
-            "ld.global.v2.u32 {%r1, %r2}, [%d0+4];",
-            Trap::MisalignedAddress(BASE + 4),
-        ),
+        ("ld.volatile.global.u32 %r1, [%d0+2];", Trap::MisalignedAddress(BASE + 2)),
+        ("ld.global.v2.u32 {%r1, %r2}, [%d0+4];", Trap::MisalignedAddress(BASE + 4)),
         ("trap;", Trap::Explicit),
-        (
-            "st.volatile.global.u32 [%d0+2], 1;",
-            Trap::MisalignedAddress(BASE + 2),
-        ),
-        (
-            "red.global.add.u32 [%d0+1], 1;",
-            Trap::MisalignedAddress(BASE + 1),
-        ),
-        (
-            "ld.volatile.global.u32 %r1, [%d1];",
-            Trap::IllegalAddress(0),
-        ),
+        ("st.volatile.global.u32 [%d0+2], 1;", Trap::MisalignedAddress(BASE + 2)),
+        ("red.global.add.u32 [%d0+1], 1;", Trap::MisalignedAddress(BASE + 1)),
+        ("ld.volatile.global.u32 %r1, [%d1];", Trap::IllegalAddress(0)),
         ("red.global.add.u32 [%d1+8], 1;", Trap::IllegalAddress(8)),
     ] {
         assert_eq!(stopped(access, 0).trap, trap, "{access}");
@@ -567,61 +464,28 @@ fn a_launch_ends_when_it_is_stopped() {
 fn unsupported_instructions_are_refused_by_name_and_line() {
     for (body, reason) in [
         ("add.f32 %f1, %f0, %f0;", "add.f32 is not supported"),
-        (
-            "shfl.sync.idx.b32 %r1, %r0, 0, 31, -1;",
-            "shfl.sync.idx.b32 is not supported",
-        ),
-        (
-            "atom.global.add.f32 %f1, [%d0], %f0;",
-            "atom.global.add.f32 is not supported",
-        ),
-        (
-            "cvt.rn.f32.u32 %f1, %r0;",
-            "cvt.rn.f32.u32 is not supported",
-        ),
-        (
-            "ld.release.sys.u32 %r1, [%d0];",
-            "ld.release.sys.u32 is not supported",
-        ),
+        ("shfl.sync.idx.b32 %r1, %r0, 0, 31, -1;", "shfl.sync.idx.b32 is not supported"),
+        ("atom.global.add.f32 %f1, [%d0], %f0;", "atom.global.add.f32 is not supported"),
+        ("cvt.rn.f32.u32 %f1, %r0;", "cvt.rn.f32.u32 is not supported"),
+        ("ld.release.sys.u32 %r1, [%d0];", "ld.release.sys.u32 is not supported"),
         ("setp.lt.f32 %p, %f0, %f1;", "setp.lt.f32 is not supported"),
         (
             "{ .param .b64 param0; call.uni (r), vprintf, (param0); }",
             "call of vprintf is not supported",
         ),
-        (
-            "setp.eq.u32 %p|%q, %r0, 1;",
-            "setp.eq.u32: ',' is missing before '|'",
-        ),
-        (
-            "setp.eq.and.u32 %p, %r0, 1, %q;",
-            "setp.eq.and.u32 is not supported",
-        ),
+        ("setp.eq.u32 %p|%q, %r0, 1;", "setp.eq.u32: ',' is missing before '|'"),
+        ("setp.eq.and.u32 %p, %r0, 1, %q;", "setp.eq.and.u32 is not supported"),
         (".reg .b32 %r<5>;", "%r is declared already"),
         ("add.u32 %r9, %r0, 1;", "add.u32: %r9 is not a register"),
         ("add.u64 %d1, %d0, %r0;", "add.u64: %r0 has another size"),
         ("mov.u32 %r1, %p;", "mov.u32: %p has another size"),
         ("add.u32 %r1, %r0, words;", "add.u32: words is not a value"),
         ("add.u32 %r1, %r0;", "add.u32: ',' is missing before ';'"),
-        (
-            "add.u32 %r1, %r0, 1, 2;",
-            "add.u32: ';' is missing before ','",
-        ),
-        (
-            "mov.b64 %d1, {%r0, %r0, %r0};",
-            "this number of elements is not supported",
-        ),
-        (
-            "ld.global.v2.u32 %r1, [%d0];",
-            "ld.global.v2.u32 has 2 elements",
-        ),
-        (
-            "ld.param.u32 %r1, [%d0];",
-            "ld.param.u32: %d0 is not a parameter",
-        ),
-        (
-            "mov.b64 %d1, memory;",
-            "the address of parameter memory is not supported",
-        ),
+        ("add.u32 %r1, %r0, 1, 2;", "add.u32: ';' is missing before ','"),
+        ("mov.b64 %d1, {%r0, %r0, %r0};", "this number of elements is not supported"),
+        ("ld.global.v2.u32 %r1, [%d0];", "ld.global.v2.u32 has 2 elements"),
+        ("ld.param.u32 %r1, [%d0];", "ld.param.u32: %d0 is not a parameter"),
+        ("mov.b64 %d1, memory;", "the address of parameter memory is not supported"),
         ("bar.sync 1;", "bar.sync: '0' is missing before '1'"),
         ("bra nowhere;", "there is no label nowhere"),
         ("here: ret; here: ret;", "label here exists already"),

@@ -53,9 +53,7 @@ impl<'a> Tokens<'a> {
     }
 
     pub(super) fn take(&mut self) -> Result<&'a str> {
-        let token = self
-            .peek()
-            .ok_or_else(|| self.error("the text ends here, too early"))?;
+        let token = self.peek().ok_or_else(|| self.error("the text ends here, too early"))?;
         self.taken += 1;
         Ok(token)
     }
@@ -82,11 +80,7 @@ impl<'a> Tokens<'a> {
         let negative = self.take_if("-");
         let word = self.take()?;
         let number = number(word).ok_or_else(|| self.error(format!("{word} is not a number")))?;
-        Ok(if negative {
-            number.wrapping_neg()
-        } else {
-            number
-        })
+        Ok(if negative { number.wrapping_neg() } else { number })
     }
 
     /// Takes what is left of the line of the token taken last.
@@ -116,9 +110,7 @@ impl<'a> Tokens<'a> {
         if inside.next() != Some("{") {
             return 1;
         }
-        let commas = inside
-            .take_while(|token| *token != "}")
-            .filter(|token| *token == ",");
+        let commas = inside.take_while(|token| *token != "}").filter(|token| *token == ",");
         1 + commas.count() as u32
     }
 
@@ -151,10 +143,7 @@ impl<'a> Tokens<'a> {
 
     /// An error in the line of the token taken last.
     pub(super) fn error(&self, reason: impl Into<String>) -> ParseError {
-        ParseError {
-            line: self.line(),
-            reason: reason.into(),
-        }
+        ParseError { line: self.line(), reason: reason.into() }
     }
 
     /// The error for a word that the interpreter does not know.
@@ -168,9 +157,7 @@ fn word(text: &str) -> Option<usize> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "_$%.".contains(c);
     let mut len = 0;
     loop {
-        len += text[len..]
-            .find(|c| !is_word(c))
-            .unwrap_or(text.len() - len);
+        len += text[len..].find(|c| !is_word(c)).unwrap_or(text.len() - len);
         if len == 0 || !text[len..].starts_with("::") {
             return (len > 0).then_some(len);
         }

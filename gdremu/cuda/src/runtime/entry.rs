@@ -21,11 +21,7 @@ static RETAINED: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
 
 /// Turns a result of the driver into a Rust one.
 pub(crate) fn check(result: i32) -> Result {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(Error(result))
-    }
+    if result == 0 { Ok(()) } else { Err(Error(result)) }
 }
 
 /// Runs a function that needs nothing; remembers its error.
@@ -56,11 +52,7 @@ pub(crate) fn in_context(body: impl FnOnce() -> Result) -> i32 {
 pub(crate) fn primary(gpu: i32) -> Result<usize> {
     let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut flags, mut active) = (0, 0);
-    check(cuDevicePrimaryCtxGetState(
-        gpu,
-        Out::to(&mut flags),
-        Out::to(&mut active),
-    ))?;
+    check(cuDevicePrimaryCtxGetState(gpu, Out::to(&mut flags), Out::to(&mut active)))?;
     // A reset destroys the context, and the next retain creates it again.
     if let Some(context) = retained.get(&gpu).filter(|_| active != 0) {
         return Ok(*context);

@@ -65,9 +65,7 @@ const NAMES: &[(i32, &CStr)] = &[
 
 pub(crate) extern "C" fn cudaGetErrorName(error: i32) -> *const c_char {
     let found = NAMES.iter().find(|(number, _)| *number == error);
-    found
-        .map_or(c"unrecognized error code", |(_, name)| name)
-        .as_ptr()
+    found.map_or(c"unrecognized error code", |(_, name)| name).as_ptr()
 }
 
 pub(crate) extern "C" fn cudaGetErrorString(error: i32) -> *const c_char {

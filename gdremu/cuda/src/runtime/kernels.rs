@@ -106,11 +106,8 @@ fn in_module(binary: usize, mut find: impl FnMut(usize) -> i32) -> Result {
         }
     }
     let mut module = 0;
-    let loaded = check(cuModuleLoadFatBinary(
-        Out::to(&mut module),
-        In::from_address(binary),
-    ))
-    .map(|()| module);
+    let loaded = check(cuModuleLoadFatBinary(Out::to(&mut module), In::from_address(binary)))
+        .map(|()| module);
     if let Ok(_) | Err(Error::NO_BINARY_FOR_GPU | Error::INVALID_PTX | Error::INVALID_IMAGE) =
         loaded
     {
@@ -226,9 +223,7 @@ pub(super) fn cudaLaunchKernel(
     let shared = u32::try_from(shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
     let (Dim3 { x, y, z }, extra) = (block, In::null());
     launch(function, |function| {
-        cuLaunchKernel(
-            function, grid.x, grid.y, grid.z, x, y, z, shared, stream, arguments, extra,
-        )
+        cuLaunchKernel(function, grid.x, grid.y, grid.z, x, y, z, shared, stream, arguments, extra)
     })
 }
 
@@ -267,24 +262,10 @@ pub(super) fn cudaLaunchKernelExC(
     function: usize,
     arguments: In<In<u8>>,
 ) -> Result {
-    let LaunchConfig {
-        grid,
-        block,
-        shared_bytes,
-        stream,
-        attribute_count,
-        ..
-    } = config.get()?;
+    let LaunchConfig { grid, block, shared_bytes, stream, attribute_count, .. } = config.get()?;
     if attribute_count > 0 {
-        let name = registry()
-            .functions
-            .get(&function)
-            .cloned()
-            .unwrap_or_default();
-        refuse(
-            &name.1.to_string_lossy(),
-            "attributes of launches are not supported",
-        );
+        let name = registry().functions.get(&function).cloned().unwrap_or_default();
+        refuse(&name.1.to_string_lossy(), "attributes of launches are not supported");
         return Err(Error::NOT_SUPPORTED);
     }
     cudaLaunchKernel(function, grid, block, arguments, shared_bytes, stream)
@@ -336,12 +317,7 @@ pub(super) fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     shared_bytes: usize,
 ) -> Result {
     let function = function(of).0?;
-    check(cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        blocks,
-        function,
-        threads,
-        shared_bytes,
-    ))
+    check(cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared_bytes))
 }
 
 pub(super) fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(

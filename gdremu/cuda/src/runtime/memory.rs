@@ -18,11 +18,7 @@ pub(crate) fn cudaMalloc(address: Out<u64>, size: usize) -> Result {
 
 /// The directions of cudaMemcpyKind: to and from the host and the GPU, or as the addresses say.
 pub(crate) fn check_direction(kind: u32) -> Result {
-    if kind <= 4 {
-        Ok(())
-    } else {
-        Err(INVALID_COPY_DIRECTION)
-    }
+    if kind <= 4 { Ok(()) } else { Err(INVALID_COPY_DIRECTION) }
 }
 
 pub(crate) fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32) -> Result {
@@ -48,11 +44,7 @@ pub(crate) struct PointerAttributes {
 /// An attribute of a pointer, by its number in the driver API.
 fn attribute(number: u32, address: u64) -> Result<u64> {
     let mut value = 0_u64.to_ne_bytes();
-    check(cuPointerGetAttribute(
-        Out::first_of(&mut value),
-        number,
-        address,
-    ))?;
+    check(cuPointerGetAttribute(Out::first_of(&mut value), number, address))?;
     Ok(u64::from_ne_bytes(value))
 }
 
@@ -68,10 +60,7 @@ pub(crate) fn cudaPointerGetAttributes(to: Out<PointerAttributes>, address: u64)
     const DEVICE_ORDINAL: u32 = 9;
     /// cudaInvalidDeviceId
     const NO_GPU: i32 = -2;
-    let kind = match (
-        attribute(MEMORY_TYPE, address),
-        attribute(IS_MANAGED, address),
-    ) {
+    let kind = match (attribute(MEMORY_TYPE, address), attribute(IS_MANAGED, address)) {
         (Err(_), _) => UNREGISTERED,
         (_, Ok(1)) => MANAGED,
         (Ok(kind), _) if kind == u64::from(HOST) => HOST,

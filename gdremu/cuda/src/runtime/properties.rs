@@ -21,20 +21,12 @@ struct Member {
 }
 
 const fn member(at_12: usize, at_13: usize, attribute: i32, size: usize) -> Member {
-    Member {
-        at: [Some(at_12), Some(at_13)],
-        attribute,
-        size,
-    }
+    Member { at: [Some(at_12), Some(at_13)], attribute, size }
 }
 
 /// A member that CUDA 13 has not any more.
 const fn old_member(at: usize, attribute: i32, size: usize) -> Member {
-    Member {
-        at: [Some(at), None],
-        attribute,
-        size,
-    }
+    Member { at: [Some(at), None], attribute, size }
 }
 
 const MEMBERS: &[Member] = &[
@@ -167,8 +159,5 @@ pub(crate) extern "C" fn cudaCreateChannelDesc(
     w: i32,
     kind: u32,
 ) -> ChannelFormat {
-    ChannelFormat {
-        bits: [x, y, z, w],
-        kind,
-    }
+    ChannelFormat { bits: [x, y, z, w], kind }
 }

@@ -65,9 +65,7 @@ pub(crate) unsafe extern "C" fn faccessat(
     unsafe {
         match target(dirfd, path) {
             Some(target) => to_libc(check_access(target, wanted)),
-            None => at_stand_in(dirfd, path, |path| {
-                next::faccessat()(dirfd, path, wanted, flags)
-            }),
+            None => at_stand_in(dirfd, path, |path| next::faccessat()(dirfd, path, wanted, flags)),
         }
     }
 }

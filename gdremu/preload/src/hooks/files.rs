@@ -140,11 +140,8 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
     // with a NUL byte.
     unsafe {
         at_stand_in(libc::AT_FDCWD, path, |place| {
-            let is_complete = || {
-                CStr::from_ptr(place)
-                    .to_bytes()
-                    .ends_with(pci::DEVICES.as_bytes())
-            };
+            let is_complete =
+                || CStr::from_ptr(place).to_bytes().ends_with(pci::DEVICES.as_bytes());
             if place != path && !is_complete() {
                 let real = next::opendir()(path);
                 if !real.is_null() || Errno::last() != Errno::ENOENT {
@@ -166,11 +163,9 @@ fn close_device(fd: c_int, run: impl FnOnce() -> c_int) -> c_int {
         return process.close_export(fd, run);
     }
     match process.descriptor_of(fd) {
-        Descriptor::Own(identity, file) => to_libc(
-            process
-                .close(identity, file, || from_libc(run()))
-                .map(|()| 0),
-        ),
+        Descriptor::Own(identity, file) => {
+            to_libc(process.close(identity, file, || from_libc(run())).map(|()| 0))
+        }
         _ => run(),
     }
 }

@@ -95,9 +95,7 @@ fn map_device(arguments: Arguments) -> Option<*mut c_void> {
 
 /// Maps a dma-buf, if the descriptor is one.
 fn map_export(process: &mut state::Guard, arguments: Arguments) -> Option<*mut c_void> {
-    let Arguments {
-        len, fd, offset, ..
-    } = arguments;
+    let Arguments { len, fd, offset, .. } = arguments;
     process.exported(fd)?;
     if arguments.flags & AT_ADDRESS != 0 || arguments.flags & libc::MAP_TYPE == libc::MAP_PRIVATE {
         return Some(failed(Errno::EINVAL));
@@ -172,15 +170,9 @@ pub(crate) unsafe extern "C" fn mremap(
         return run();
     }
     match state::enter() {
-        Some(process) => remap(
-            process,
-            old as usize,
-            old_len,
-            new_len,
-            flags,
-            wanted as usize,
-            run,
-        ),
+        Some(process) => {
+            remap(process, old as usize, old_len, new_len, flags, wanted as usize, run)
+        }
         None => run(),
     }
 }

@@ -29,9 +29,5 @@ fn to_libc(result: Result<c_int, Errno>) -> c_int {
 
 /// Converts from a libc return value.
 fn from_libc(result: c_int) -> Result<(), Errno> {
-    if result >= 0 {
-        Ok(())
-    } else {
-        Err(Errno::last())
-    }
+    if result >= 0 { Ok(()) } else { Err(Errno::last()) }
 }

@@ -38,10 +38,7 @@ impl Absolute {
     /// The absolute form of a path that is relative to a directory (`AT_FDCWD`: the working one). `None`
     /// if that directory has no path, or if the path is empty or too long.
     pub(super) fn new(dirfd: c_int, path: &[u8]) -> Option<Absolute> {
-        let mut absolute = Absolute {
-            bytes: [0; MAX],
-            len: 0,
-        };
+        let mut absolute = Absolute { bytes: [0; MAX], len: 0 };
         if path.first()? != &b'/' {
             let mut base = [0; MAX];
             let base = dirfd_path(dirfd, &mut base)?;
@@ -147,22 +144,12 @@ mod tests {
         assert_eq!(of(c"/../dev/gdrdrv"), Some(Target::Device));
         assert_eq!(of(c"/proc/driver/gdrdrv/"), Some(Target::ProcDirectory));
         assert_eq!(of(c"/proc/driver/gdrdrv/params"), Some(Target::Params));
-        assert_eq!(
-            of(c"/proc/driver/gdrdrv/nv_get_pages_refcount"),
-            Some(Target::Refcount)
-        );
+        assert_eq!(of(c"/proc/driver/gdrdrv/nv_get_pages_refcount"), Some(Target::Refcount));
     }
 
     #[test]
     fn other_paths_are_not_recognized() {
-        for path in [
-            c"/dev/gdrdrv2",
-            c"/dev/x/gdrdrv",
-            c"dev/gdrdrv",
-            c"/gdrdrv",
-            c"",
-            c"/dev",
-        ] {
+        for path in [c"/dev/gdrdrv2", c"/dev/x/gdrdrv", c"dev/gdrdrv", c"/gdrdrv", c"", c"/dev"] {
             assert_eq!(of(path), None, "{path:?}");
         }
         // SAFETY: NULL is allowed by the contract of `target`.

@@ -40,11 +40,7 @@ fn text(results: &Results) -> String {
 
 fn names() -> Vec<String> {
     let calls = CALLS.iter().map(|call| format!("{call}.Time(us)"));
-    ["Size(B)", "Library"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(calls)
-        .collect()
+    ["Size(B)", "Library"].map(str::to_owned).into_iter().chain(calls).collect()
 }
 
 /// The mean of each call; for two libraries also the ratio of their medians.
@@ -122,11 +118,7 @@ fn histogram(samples: &[f64]) -> String {
     let lines = counts.iter().enumerate().map(|(bin, &count)| {
         let edge = |bin: usize| (shortest + width * bin as f64) / 1000.0;
         let bar = "*".repeat((count * LONGEST_BAR).div_ceil(most));
-        let line = format!(
-            "[{:10.3} - {:10.3}] {count:6} {bar}",
-            edge(bin),
-            edge(bin + 1)
-        );
+        let line = format!("[{:10.3} - {:10.3}] {count:6} {bar}", edge(bin), edge(bin + 1));
         line.trim_end().to_owned() + "\n"
     });
     lines.collect()
@@ -195,22 +187,18 @@ fn records(results: &Results) -> Vec<Record<'_>> {
         let row: &Row = row;
         let times: &LibraryTimes = &row.libraries[library];
         let fastest = times.fastest_run;
-        times
-            .calls
-            .iter()
-            .enumerate()
-            .map(move |(call, times)| Record {
-                library: label,
-                call: CALLS[call],
-                size_bytes: row.size,
-                samples: times.samples,
-                mean_ns: times.mean,
-                p0_ns: times.p0,
-                p50_ns: times.median,
-                p99_ns: times.p99,
-                fastest_run_ns: fastest[call],
-                ratio: ratio(row, library, call),
-            })
+        times.calls.iter().enumerate().map(move |(call, times)| Record {
+            library: label,
+            call: CALLS[call],
+            size_bytes: row.size,
+            samples: times.samples,
+            mean_ns: times.mean,
+            p0_ns: times.p0,
+            p50_ns: times.median,
+            p99_ns: times.p99,
+            fastest_run_ns: fastest[call],
+            ratio: ratio(row, library, call),
+        })
     };
     each(results).flat_map(of_library).collect()
 }
@@ -260,17 +248,8 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), BINS);
         for line in lines {
-            assert_eq!(
-                line.split_once(']').unwrap().1.split_whitespace().next(),
-                Some("10")
-            );
+            assert_eq!(line.split_once(']').unwrap().1.split_whitespace().next(), Some("10"));
         }
-        assert!(
-            histogram(&[5.0, 5.0])
-                .lines()
-                .next()
-                .unwrap()
-                .contains(" 2 *")
-        );
+        assert!(histogram(&[5.0, 5.0]).lines().next().unwrap().contains(" 2 *"));
     }
 }

@@ -65,32 +65,19 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let library = &session.methods[0];
     let buffer = DeviceBuffer::alloc(session.gpu, library.buffer.memory(), SPREAD)?;
     let mapping = map(&buffer, target.force_pcie)?;
-    let bench = Bench {
-        session: &session,
-        buffer: &buffer,
-        mapping: &mapping,
-        clock: Clock::calibrate(),
-    };
+    let bench =
+        Bench { session: &session, buffer: &buffer, mapping: &mapping, clock: Clock::calibrate() };
     let points = options.direction.len() * options.pattern.len() * SIZES.len() * BATCHES.len();
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points as f64);
-    let mut results = Results {
-        setup: session.setup.clone(),
-        routine,
-        records: Vec::new(),
-        interrupted: false,
-    };
+    let mut results =
+        Results { setup: session.setup.clone(), routine, records: Vec::new(), interrupted: false };
     let progress = progress_bar(points);
     'all: for &direction in &options.direction {
         for &pattern in &options.pattern {
             for size_bytes in SIZES {
                 for batch in BATCHES {
-                    let point = Point {
-                        direction,
-                        pattern,
-                        size_bytes,
-                        batch,
-                    };
+                    let point = Point { direction, pattern, size_bytes, batch };
                     let records = match direction {
                         Direction::Write => bench.writes(point, share),
                         Direction::Read => bench.reads(point, share),
@@ -185,10 +172,7 @@ impl Bench<'_> {
         for offset in point.offsets(0) {
             let written = &seen[offset..][..point.size_bytes];
             let batch = point.batch;
-            ensure!(
-                written == point.item(offset),
-                "wrong bytes after a batch of {batch}"
-            );
+            ensure!(written == point.item(offset), "wrong bytes after a batch of {batch}");
         }
         Ok(records)
     }
@@ -264,18 +248,12 @@ impl Bench<'_> {
         mut sample: impl FnMut(usize, &[usize]) -> Result<f64>,
     ) -> Result<Vec<Record>> {
         let interrupt = &self.session.interrupt;
-        let times = take_turns(
-            methods.len(),
-            share,
-            ITEMS,
-            interrupt,
-            |method, first, items| {
-                let offsets = point.offsets(first / ITEMS);
-                self.session.methods[0].drain();
-                self.mapping.flush()?;
-                Ok(sample(method, &offsets)? / items as f64)
-            },
-        )?;
+        let times = take_turns(methods.len(), share, ITEMS, interrupt, |method, first, items| {
+            let offsets = point.offsets(first / ITEMS);
+            self.session.methods[0].drain();
+            self.mapping.flush()?;
+            Ok(sample(method, &offsets)? / items as f64)
+        })?;
         let first = times[0].median;
         let record = |(&method, times): (&&'static str, Times)| Record {
             direction: point.direction,
@@ -293,17 +271,8 @@ impl Bench<'_> {
 }
 
 fn text(results: &Results) -> String {
-    let names = [
-        "direction",
-        "lines",
-        "bytes",
-        "batch",
-        "method",
-        "ns/item",
-        "P99",
-        "samples",
-        "ratio",
-    ];
+    let names =
+        ["direction", "lines", "bytes", "batch", "method", "ns/item", "P99", "samples", "ratio"];
     let mut table = Table::new(names);
     for record in &results.records {
         table.push(vec![
@@ -320,8 +289,5 @@ fn text(results: &Results) -> String {
     }
     let Results { setup, routine, .. } = results;
     let table = table.markdown();
-    format!(
-        "{}\n{setup}\ncrate gdrcopy: {routine}\n{table}",
-        setup.command
-    )
+    format!("{}\n{setup}\ncrate gdrcopy: {routine}\n{table}", setup.command)
 }

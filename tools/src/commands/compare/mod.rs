@@ -57,12 +57,7 @@ pub(crate) struct Options {
     sizes: Vec<Bytes>,
 
     /// Bytes past a cache line on the device side
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_name = "LIST",
-        default_value = "0,1,4,8,20,32,63"
-    )]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "0,1,4,8,20,32,63")]
     alignments: Vec<Bytes>,
 
     /// Bytes past a cache line on the host side
@@ -108,11 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let names = gdrcopy_core::routines::supported().map(|routine| routine.name());
         variants.extend(names.map(|name| Environment::new("GDRCOPY_ISA", name)));
     }
-    let extra = Extra {
-        max_libraries: usize::MAX,
-        variants,
-        others: options.others.clone(),
-    };
+    let extra = Extra { max_libraries: usize::MAX, variants, others: options.others.clone() };
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
     let session = options.copies.open("compare", len.max(WARM_UP), &extra)?;
 
@@ -159,11 +150,7 @@ mod tests {
         let column = &points[7 * 37..][..37];
         assert!(column.is_sorted_by(|a, b| a.size < b.size));
         assert_eq!((column[0].size, column[36].size), (1, 16 << 20));
-        assert!(
-            column
-                .iter()
-                .all(|point| point.direction == Direction::Read)
-        );
+        assert!(column.iter().all(|point| point.direction == Direction::Read));
         let alignments: Vec<_> = points.iter().step_by(37).map(Point::alignment).collect();
         assert_eq!(alignments[..7], [0, 1, 4, 8, 20, 32, 63]);
     }

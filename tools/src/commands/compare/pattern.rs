@@ -86,14 +86,8 @@ mod tests {
         for &pattern in Pattern::value_variants() {
             let sets: Vec<_> = sets(pattern).collect();
             assert!(sets.iter().all(|set| set.len() == COUNT));
-            assert!(
-                sets.iter().flatten().all(|&line| line < LINES),
-                "{pattern:?}"
-            );
-            assert!(
-                sets.windows(2).all(|pair| pair[0] != pair[1]),
-                "{pattern:?}"
-            );
+            assert!(sets.iter().flatten().all(|&line| line < LINES), "{pattern:?}");
+            assert!(sets.windows(2).all(|pair| pair[0] != pair[1]), "{pattern:?}");
         }
         // The tightest fit.
         for &pattern in Pattern::value_variants() {
@@ -134,9 +128,6 @@ mod tests {
             |set: Vec<usize>| set.iter().enumerate().all(|(n, line)| line % 2 == n % 2);
         assert!(sets(Pattern::Alternating).all(alternates));
         let is_sorted = |set: Vec<usize>| set.is_sorted();
-        assert!(
-            !sets(Pattern::Alternating).any(is_sorted),
-            "at random places"
-        );
+        assert!(!sets(Pattern::Alternating).any(is_sorted), "at random places");
     }
 }

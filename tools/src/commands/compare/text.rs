@@ -27,16 +27,12 @@ pub(super) fn render(results: &Results) -> String {
         text.push_str("(it comes from a cache: no floor is reported)\n");
     }
     for direction in Direction::BOTH {
-        let rows = results
-            .rows
-            .iter()
-            .filter(|row| row.point.direction == direction);
+        let rows = results.rows.iter().filter(|row| row.point.direction == direction);
         let rows: Vec<_> = rows.collect();
         for host_alignment in unique(&rows, |point| point.host_alignment) {
             let rows = rows.iter().copied();
-            let rows: Vec<_> = rows
-                .filter(|row| row.point.host_alignment == host_alignment)
-                .collect();
+            let rows: Vec<_> =
+                rows.filter(|row| row.point.host_alignment == host_alignment).collect();
             let mut title = direction.name().to_owned();
             if host_alignment > 0 {
                 let _ = write!(title, ", host {host_alignment} past a line");
@@ -78,11 +74,7 @@ impl Section<'_> {
         for (i, method) in methods.iter().enumerate() {
             self.matrix(text, &format!("{title}, ns: {method}"), |row| time(row, i));
         }
-        if self
-            .rows
-            .iter()
-            .any(|row| results.floor(&row.point).is_some())
-        {
+        if self.rows.iter().any(|row| results.floor(&row.point).is_some()) {
             for (i, method) in methods.iter().enumerate() {
                 let title = format!("{title}, time / floor: {method}");
                 self.matrix(text, &title, |row| ratio(results.floor_ratio(row, i)));
@@ -148,11 +140,8 @@ impl Section<'_> {
         }
         let alignment = self.alignments.first().unwrap_or(&0);
         let title = &self.title;
-        let _ = write!(
-            text,
-            "\n{title}, {alignment} past a line: ns and GB/s\n\n{}",
-            table.markdown()
-        );
+        let _ =
+            write!(text, "\n{title}, {alignment} past a line: ns and GB/s\n\n{}", table.markdown());
     }
 
     /// The size from which on each method that is not a library is faster than the first library, at
@@ -162,14 +151,10 @@ impl Section<'_> {
         for i in results.setup.libraries.len()..results.methods.len() {
             let faster = |row: &&Row| row.ratio(i).is_some_and(|ratio| ratio < 1.0);
             let last_faster = self.first_column().rev().take_while(faster).last();
-            let from = last_faster.map_or("no size measured".into(), |row| {
-                Bytes(row.point.size).to_string()
-            });
+            let from = last_faster
+                .map_or("no size measured".into(), |row| Bytes(row.point.size).to_string());
             let (method, first) = (&results.methods[i], &results.methods[0]);
-            let _ = writeln!(
-                text,
-                "\n{title}: {method} is faster than {first} from: {from}"
-            );
+            let _ = writeln!(text, "\n{title}: {method} is faster than {first} from: {from}");
         }
     }
 }

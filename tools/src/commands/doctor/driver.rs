@@ -26,10 +26,8 @@ pub(super) fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
 pub(super) fn findings(cuda: &Cuda, nvml: Option<&Nvml>, backends: Backends) -> Vec<Finding> {
     let mut findings = vec![gpu_driver(nvml)];
     match &cuda.version {
-        Ok(version) => findings.push(Finding::ok(
-            "CUDA",
-            format!("{}, by the driver", format_version(*version)),
-        )),
+        Ok(version) => findings
+            .push(Finding::ok("CUDA", format!("{}, by the driver", format_version(*version)))),
         Err(why) => findings.push(Finding::problem(
             "CUDA",
             format!("no CUDA driver: {why}"),
@@ -65,10 +63,7 @@ fn gpu_driver(nvml: Option<&Nvml>) -> Finding {
         .or_else(|| files::text("/sys/module/nvidia/version"));
     match version {
         Some(version) => Finding::ok(subject, format!("{version}{kind}")),
-        None => Finding::unknown(
-            subject,
-            "not reported: there is no /proc/driver/nvidia/version",
-        ),
+        None => Finding::unknown(subject, "not reported: there is no /proc/driver/nvidia/version"),
     }
 }
 
@@ -76,10 +71,7 @@ fn gpu_driver(nvml: Option<&Nvml>) -> Finding {
 fn version_in(text: &str) -> Option<&str> {
     let mut words = text.lines().next()?.split_whitespace();
     words.find(|word| {
-        word.contains('.')
-            && word
-                .chars()
-                .all(|char| char.is_ascii_digit() || char == '.')
+        word.contains('.') && word.chars().all(|char| char.is_ascii_digit() || char == '.')
     })
 }
 
@@ -131,9 +123,7 @@ fn cdmm(cuda: &Cuda) -> Finding {
         return Finding::ok(subject, "not applicable: no GPU has a coherent link");
     }
     let params = files::text("/proc/driver/nvidia/params");
-    let mode = params
-        .as_deref()
-        .and_then(|params| files::field(params, "CoherentGPUMemoryMode"));
+    let mode = params.as_deref().and_then(|params| files::field(params, "CoherentGPUMemoryMode"));
     match mode.map(|mode| mode.trim_matches('"')) {
         Some("driver") => Finding::ok(subject, "on: the GPU's memory is no NUMA node of the host"),
         Some("numa") => Finding::ok(subject, "off: the GPU's memory is a NUMA node of the host"),

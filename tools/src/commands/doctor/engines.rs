@@ -12,21 +12,11 @@ type Switch = (&'static str, &'static str, bool, fn(&str) -> Option<bool>);
 const SWITCHES: [Switch; 8] = [
     (NCCL, "NCCL", true, number),
     ("NCCL_GDRCOPY_FIFO_ENABLE", "NCCL's FIFOs", true, number),
-    (
-        "NCCL_GDRCOPY_SYNC_ENABLE",
-        "NCCL's synchronization",
-        true,
-        number,
-    ),
+    ("NCCL_GDRCOPY_SYNC_ENABLE", "NCCL's synchronization", true, number),
     // 1 and 2 both skip libgdrapi.
     ("NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "NCCL", false, number),
     ("NVSHMEM_DISABLE_GDRCOPY", "NVSHMEM", false, word),
-    (
-        "NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF",
-        "NVSHMEM",
-        false,
-        word,
-    ),
+    ("NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "NVSHMEM", false, word),
     ("FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", true, word),
     ("DOCA_GPUNETIO_DISABLE_GDRCOPY", "GPUNetIO", false, word),
 ];
@@ -113,13 +103,9 @@ mod tests {
 
     #[test]
     fn nccl_takes_numbers_only() {
-        for (value, meaning) in [
-            ("1", Some(true)),
-            ("2", Some(true)),
-            ("0", Some(false)),
-            ("true", None),
-            ("", None),
-        ] {
+        for (value, meaning) in
+            [("1", Some(true)), ("2", Some(true)), ("0", Some(false)), ("true", None), ("", None)]
+        {
             assert_eq!(number(value), meaning, "{value}");
         }
     }
@@ -127,23 +113,10 @@ mod tests {
     #[test]
     fn transports_of_ucx_with_and_without_gdr_copy() {
         let verdict = |list| ucx_transports(Some(list)).verdict;
-        for list in [
-            "all",
-            "rc,cuda",
-            "sm,cuda_copy,gdr_copy",
-            "\\gdr_copy",
-            "^cuda_ipc",
-            "^rc",
-        ] {
+        for list in ["all", "rc,cuda", "sm,cuda_copy,gdr_copy", "\\gdr_copy", "^cuda_ipc", "^rc"] {
             assert_eq!(verdict(list), Verdict::Ok, "{list}");
         }
-        for list in [
-            "rc,sm",
-            "sm,cuda_copy,cuda_ipc",
-            "^gdr_copy",
-            "^rc,cuda",
-            "",
-        ] {
+        for list in ["rc,sm", "sm,cuda_copy,cuda_ipc", "^gdr_copy", "^rc,cuda", ""] {
             assert_eq!(verdict(list), Verdict::Warning, "{list}");
         }
     }

@@ -79,9 +79,7 @@ fn node(module: &Gdrdrv, backends: Backends, container: Option<&str>) -> Finding
 }
 
 fn describe(node: &Node) -> String {
-    let Node {
-        mode, owner, group, ..
-    } = node;
+    let Node { mode, owner, group, .. } = node;
     format!("{NODE}, mode {mode:03o}, owner {owner}:{group}")
 }
 
@@ -102,10 +100,7 @@ fn make_node(container: Option<&str>) -> String {
 
 fn load_module(module: &Gdrdrv, container: Option<&str>) -> String {
     if container.is_some() {
-        return format!(
-            "load it on the host (modprobe gdrdrv), and {}",
-            make_node(container)
-        );
+        return format!("load it on the host (modprobe gdrdrv), and {}", make_node(container));
     }
     let mut remedy = String::from(match module.installed {
         Some(true) => "load it: modprobe gdrdrv",
@@ -160,10 +155,7 @@ fn dummy(backends: Backends) -> Finding {
 
 fn version(versions: &Versions, backends: Backends) -> Finding {
     let subject = "module version";
-    let Versions {
-        module,
-        oldest_library,
-    } = versions;
+    let Versions { module, oldest_library } = versions;
     if *module < Version::OLDEST_GDRDRV {
         return Finding::problem_if(
             backends.need_gdrdrv(),
@@ -180,10 +172,7 @@ fn version(versions: &Versions, backends: Backends) -> Finding {
             backends.need_gdrdrv(),
             subject,
             format!("{module} only supports libraries of version {oldest_library} and later"),
-            format!(
-                "update libgdrapi, or use a module that supports {}",
-                Version::API
-            ),
+            format!("update libgdrapi, or use a module that supports {}", Version::API),
         );
     }
     if *module < PERSISTENT_SINCE {
@@ -193,10 +182,7 @@ fn version(versions: &Versions, backends: Backends) -> Finding {
             format!("update the module to {PERSISTENT_SINCE} or later"),
         );
     }
-    Finding::ok(
-        subject,
-        format!("{module}, for libraries from {oldest_library} on"),
-    )
+    Finding::ok(subject, format!("{module}, for libraries from {oldest_library} on"))
 }
 
 fn persistence(params: &str) -> Finding {

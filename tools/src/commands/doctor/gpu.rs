@@ -107,10 +107,9 @@ fn platform(gpu: &Gpu) -> Finding {
     }
     match (gpu.coherent, gpu.tcc) {
         (_, Some(true)) => Finding::ok(subject, "TCC driver model"),
-        (Some(true), _) => Finding::ok(
-            subject,
-            "coherent: mappings are cached, unless forced over PCIe",
-        ),
+        (Some(true), _) => {
+            Finding::ok(subject, "coherent: mappings are cached, unless forced over PCIe")
+        }
         (Some(false), _) => Finding::ok(subject, "PCIe: mappings are write-combining"),
         (None, _) => Finding::unknown(subject, "not reported by this driver (CUDA 9.2 can)"),
     }
@@ -146,10 +145,9 @@ fn bar1_use(bar1: Option<Bar1>, pins_are_listed: bool) -> Finding {
                 false => "end programs that hold pins: fuser -v /dev/gdrdrv shows them",
             },
         ),
-        Some(Bar1 { free, used, .. }) => Finding::ok(
-            subject,
-            format!("{} used, {} free", bytes(used), bytes(free)),
-        ),
+        Some(Bar1 { free, used, .. }) => {
+            Finding::ok(subject, format!("{} used, {} free", bytes(used), bytes(free)))
+        }
     }
 }
 

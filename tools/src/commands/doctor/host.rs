@@ -27,12 +27,7 @@ pub(super) fn findings(backends: Backends, container: Option<&str>) -> Vec<Findi
     let mut findings = vec![container_finding(container)];
     findings.extend(gvisor());
     findings.extend(cdi(backends));
-    findings.extend([
-        copy_routine(),
-        pages(),
-        descriptors(backends),
-        locked_memory(),
-    ]);
+    findings.extend([copy_routine(), pages(), descriptors(backends), locked_memory()]);
     findings
 }
 
@@ -169,18 +164,13 @@ fn cdi_spec(file: &str, spec: &str, has_gdrdrv: bool) -> Finding {
 
 fn copy_routine() -> Finding {
     let subject = "copy routine";
-    let names: Vec<_> = routines::supported()
-        .map(|routine| routine.name())
-        .collect();
+    let names: Vec<_> = routines::supported().map(|routine| routine.name()).collect();
     let request = env::var_os("GDRCOPY_ISA");
     let (chosen, all) = (routines::find(request.as_deref()).name(), names.join(", "));
     if let Some(refused) = request.filter(|name| name != chosen) {
         return Finding::warning(
             subject,
-            format!(
-                "{chosen}, not the {} that GDRCOPY_ISA asks for",
-                refused.display()
-            ),
+            format!("{chosen}, not the {} that GDRCOPY_ISA asks for", refused.display()),
             format!("unset GDRCOPY_ISA, or set it to one that this CPU supports: {all}"),
         );
     }
@@ -199,11 +189,7 @@ fn pages() -> Finding {
     match sysconf(SysconfVar::PAGE_SIZE) {
         Ok(Some(size)) => Finding::ok(
             subject,
-            format!(
-                "{} KiB on the host, {} KiB on the GPU",
-                size >> 10,
-                GPU_PAGE >> 10
-            ),
+            format!("{} KiB on the host, {} KiB on the GPU", size >> 10, GPU_PAGE >> 10),
         ),
         _ => Finding::unknown(subject, "not reported by sysconf"),
     }

@@ -21,10 +21,7 @@ pub(super) fn findings(asked_for: Option<&Path>) -> Vec<Finding> {
 
 fn candidate(candidate: &Candidate) -> Finding {
     let Candidate { place, file } = candidate;
-    Finding::ok(
-        "on the path",
-        format!("{} ({}), by {place}", file.display(), maker(file)),
-    )
+    Finding::ok("on the path", format!("{} ({}), by {place}", file.display(), maker(file)))
 }
 
 fn maker(file: &Path) -> &'static str {
@@ -64,9 +61,7 @@ fn loaded(subject: &'static str, asked_for: Option<&Path>, candidates: &[Candida
 
 fn rate(subject: &'static str, library: &Loaded, candidates: &[Candidate]) -> Finding {
     let Loaded { file, version } = library;
-    let version = version.map_or("no version".into(), |(major, minor)| {
-        format!("{major}.{minor}")
-    });
+    let version = version.map_or("no version".into(), |(major, minor)| format!("{major}.{minor}"));
     let value = format!("{} ({}, {version})", file.display(), maker(file));
     let hidden = candidates.iter().find(|other| search::is_ours(&other.file));
     match hidden {
@@ -107,10 +102,6 @@ fn settings() -> Finding {
     set.sort();
     Finding::ok(
         "environment",
-        if set.is_empty() {
-            "no GDRCOPY_ variable set".into()
-        } else {
-            set.join(" ")
-        },
+        if set.is_empty() { "no GDRCOPY_ variable set".into() } else { set.join(" ") },
     )
 }

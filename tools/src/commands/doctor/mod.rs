@@ -75,9 +75,7 @@ fn examine(options: &Options) -> Report {
     let cuda = survey::query();
     let nvml = system::nvml::Nvml::load();
     let pins = system::pins::query();
-    let pinned = pins
-        .as_ref()
-        .and_then(|pins| Some(pins::sum(pins.as_ref().ok()?)));
+    let pinned = pins.as_ref().and_then(|pins| Some(pins::sum(pins.as_ref().ok()?)));
     let backends = Backends {
         gdrdrv: gdrdrv::works(&module),
         dmabuf: driver::maps_dmabufs(&cuda),
@@ -90,10 +88,7 @@ fn examine(options: &Options) -> Report {
 
     let mut sections = vec![
         Section::new("gdrdrv", gdrdrv::findings(&module, backends, container)),
-        Section::new(
-            "GPU driver and CUDA",
-            driver::findings(&cuda, nvml.as_ref(), backends),
-        ),
+        Section::new("GPU driver and CUDA", driver::findings(&cuda, nvml.as_ref(), backends)),
     ];
     let of_gpu = |gpu| gpu::section(gpu, nvml.as_ref(), backends, pinned);
     sections.extend(gpus.iter().map(of_gpu));
@@ -102,10 +97,7 @@ fn examine(options: &Options) -> Report {
         Section::new("machine", host::findings(backends, container)),
         Section::new("libgdrapi", libraries::findings(library)),
         Section::new("distributed engines", engines::findings()),
-        Section::new(
-            "self-test",
-            self_test::findings(&options.gpus, library, gpus),
-        ),
+        Section::new("self-test", self_test::findings(&options.gpus, library, gpus)),
     ]);
     Report::new(sections)
 }

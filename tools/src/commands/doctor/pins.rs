@@ -31,13 +31,7 @@ impl<'a> Holder<'a> {
     }
 
     fn describe(&self) -> String {
-        let Pin {
-            pid,
-            uid,
-            age: oldest,
-            command,
-            ..
-        } = self.oldest;
+        let Pin { pid, uid, age: oldest, command, .. } = self.oldest;
         format!(
             "{pid} ({}), uid {uid}: {} of {}, {} mapped, the oldest {}",
             // They could control the terminal.
@@ -122,14 +116,7 @@ mod tests {
     use super::*;
 
     fn pin(pid: u32, bytes: u64, is_mapped: bool, age: u64, command: &str) -> Pin {
-        Pin {
-            pid,
-            uid: 1000,
-            bytes,
-            is_mapped,
-            age,
-            command: command.into(),
-        }
+        Pin { pid, uid: 1000, bytes, is_mapped, age, command: command.into() }
     }
 
     fn lines(pins: Vec<Pin>) -> Vec<(&'static str, String)> {
@@ -156,25 +143,15 @@ mod tests {
                 "process",
                 "42 (python3 train.py), uid 1000: 2 pins of 2.2 MiB, 2 MiB mapped, the oldest 2 h",
             ),
-            (
-                "process",
-                "7 (ucx), uid 1000: 1 pin of 64 KiB, 0 B mapped, the oldest 5 s",
-            ),
+            ("process", "7 (ucx), uid 1000: 1 pin of 64 KiB, 0 B mapped, the oldest 5 s"),
         ];
         assert_eq!(found, expected.map(|(subject, row)| (subject, row.into())));
-        assert_eq!(
-            lines(Vec::new()),
-            [("pinned", "0 B by 0 processes, 0 B mapped".into())]
-        );
+        assert_eq!(lines(Vec::new()), [("pinned", "0 B by 0 processes, 0 B mapped".into())]);
     }
 
     #[test]
     fn ten_processes_are_listed() {
-        for (processes, last) in [
-            (10, None),
-            (11, Some("and 1 more")),
-            (14, Some("and 4 more")),
-        ] {
+        for (processes, last) in [(10, None), (11, Some("and 1 more")), (14, Some("and 4 more"))] {
             let pins = (0..processes).map(|pid| pin(pid, 1 << pid, true, 0, "x"));
             let found = lines(pins.collect());
             let rows = found.iter().filter(|(subject, _)| *subject == "process");

@@ -95,20 +95,14 @@ pub(super) struct Failure {
 
 impl Failure {
     fn new(what: impl Into<String>) -> Failure {
-        Failure {
-            what: what.into(),
-            errno: None,
-            corrupted: false,
-        }
+        Failure { what: what.into(), errno: None, corrupted: false }
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure {
-            errno: error
-                .downcast_ref()
-                .map(|error: &CallError| error.errno as i32),
+            errno: error.downcast_ref().map(|error: &CallError| error.errno as i32),
             ..Failure::new(format!("{error:#}"))
         }
     }
@@ -143,10 +137,7 @@ pub(super) fn ask(probe: Probe, library: Option<&Path>) -> Result<Reply> {
             _ => format!("its process died: {status}"),
         },
     };
-    let answer = Answer {
-        failure: Some(Failure::new(died)),
-        ..Answer::default()
-    };
+    let answer = Answer { failure: Some(Failure::new(died)), ..Answer::default() };
     Ok(Reply { answer, log })
 }
 
@@ -189,10 +180,7 @@ fn test(answer: &mut Answer, probe: Probe, file: Option<&Path>) -> Result<(), Fa
         Some(file) => loader.load(file)?,
         None => loader.load_default()?,
     };
-    answer.library = Some(Loaded {
-        file: library.file.clone(),
-        version: library.version(),
-    });
+    answer.library = Some(Loaded { file: library.file.clone(), version: library.version() });
     match probe {
         Probe::Library => Ok(()),
         Probe::Gpu(number) => use_gpu(answer, library, number),
@@ -211,11 +199,7 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
 
     let sent = pattern(SIZE, 1);
     mapped.write(0, &sent).context("writing")?;
-    expect(
-        &from_gpu(&buffer)?,
-        &sent,
-        "of CUDA's view after gdr_copy_to_mapping, byte",
-    )?;
+    expect(&from_gpu(&buffer)?, &sent, "of CUDA's view after gdr_copy_to_mapping, byte")?;
 
     let mut sent = pattern(SIZE, 2);
     buffer.write(&sent)?;
@@ -227,11 +211,7 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     let small = pattern(101, 3);
     sent[13..114].copy_from_slice(&small);
     mapped.write(13, &small).context("writing")?;
-    expect(
-        &from_gpu(&buffer)?,
-        &sent,
-        "of CUDA's view after a small write, byte",
-    )
+    expect(&from_gpu(&buffer)?, &sent, "of CUDA's view after a small write, byte")
 }
 
 fn from_gpu(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
@@ -243,10 +223,7 @@ fn from_gpu(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
 fn expect(seen: &[u8], sent: &[u8], what: &str) -> Result<(), Failure> {
     match difference(seen, sent, what) {
         None => Ok(()),
-        Some(difference) => Err(Failure {
-            corrupted: true,
-            ..Failure::new(difference)
-        }),
+        Some(difference) => Err(Failure { corrupted: true, ..Failure::new(difference) }),
     }
 }
 

@@ -32,19 +32,11 @@ pub(super) struct Finding {
 
 impl Finding {
     pub(super) fn ok(subject: &'static str, value: impl Into<String>) -> Finding {
-        Finding {
-            subject,
-            verdict: Verdict::Ok,
-            value: value.into(),
-            remedy: None,
-        }
+        Finding { subject, verdict: Verdict::Ok, value: value.into(), remedy: None }
     }
 
     pub(super) fn unknown(subject: &'static str, value: impl Into<String>) -> Finding {
-        Finding {
-            verdict: Verdict::Unknown,
-            ..Finding::ok(subject, value)
-        }
+        Finding { verdict: Verdict::Unknown, ..Finding::ok(subject, value) }
     }
 
     pub(super) fn warning(
@@ -64,10 +56,7 @@ impl Finding {
         value: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Finding {
-        Finding {
-            verdict: Verdict::Problem,
-            ..Finding::warning(subject, value, remedy)
-        }
+        Finding { verdict: Verdict::Problem, ..Finding::warning(subject, value, remedy) }
     }
 
     /// A problem if `needed`; otherwise a warning, as another backend works.
@@ -93,10 +82,7 @@ pub(super) struct Section {
 
 impl Section {
     pub(super) fn new(title: impl Into<String>, findings: Vec<Finding>) -> Section {
-        Section {
-            title: title.into(),
-            findings,
-        }
+        Section { title: title.into(), findings }
     }
 }
 
@@ -114,17 +100,10 @@ impl Report {
     pub(super) fn new(sections: Vec<Section>) -> Report {
         let count = |verdict| {
             let findings = sections.iter().flat_map(|section| &section.findings);
-            findings
-                .filter(|finding| finding.verdict == verdict)
-                .count()
+            findings.filter(|finding| finding.verdict == verdict).count()
         };
         let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
-        Report {
-            usable: problems == 0,
-            problems,
-            warnings,
-            sections,
-        }
+        Report { usable: problems == 0, problems, warnings, sections }
     }
 }
 
@@ -153,20 +132,14 @@ pub(super) fn print_json(report: &Report) -> io::Result<()> {
 
 fn write_text(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let findings = report.sections.iter().flat_map(|section| &section.findings);
-    let width = findings
-        .map(|finding| finding.subject.len())
-        .max()
-        .unwrap_or(0);
+    let width = findings.map(|finding| finding.subject.len()).max().unwrap_or(0);
     for section in &report.sections {
         let bold = Style::new().bold();
         writeln!(out, "{bold}{}{bold:#}", section.title)?;
         for finding in &section.findings {
             let (word, style) = mark(finding.verdict);
             let (subject, value) = (finding.subject, &finding.value);
-            writeln!(
-                out,
-                "  {style}{word:<7}{style:#}  {subject:<width$}  {value}"
-            )?;
+            writeln!(out, "  {style}{word:<7}{style:#}  {subject:<width$}  {value}")?;
             if let Some(remedy) = &finding.remedy {
                 writeln!(out, "  {:<7}  {:<width$}  → {remedy}", "", "")?;
             }
@@ -175,10 +148,7 @@ fn write_text(report: &Report, out: &mut impl Write) -> io::Result<()> {
     }
     let (word, style) = match report.usable {
         true => ("gdrcopy works here", AnsiColor::Green.on_default()),
-        false => (
-            "gdrcopy does not work here",
-            AnsiColor::Red.on_default().bold(),
-        ),
+        false => ("gdrcopy does not work here", AnsiColor::Red.on_default().bold()),
     };
     let problems = count(report.problems, "problem");
     let warnings = count(report.warnings, "warning");
@@ -244,10 +214,8 @@ mod tests {
 
     #[test]
     fn remedies_follow_their_findings() {
-        let findings = vec![
-            Finding::ok("module", "there"),
-            Finding::problem("device", "gone", "make it"),
-        ];
+        let findings =
+            vec![Finding::ok("module", "there"), Finding::problem("device", "gone", "make it")];
         let report = Report::new(vec![Section::new("gdrdrv", findings)]);
         let mut out = anstream::StripStream::new(Vec::new());
         write_text(&report, &mut out).unwrap();

@@ -26,10 +26,7 @@ pub(super) fn findings(asked: &[i32], library: Option<&Path>, gpus: &[Gpu]) -> V
             false => Finding::problem(
                 "not run",
                 format!("there is no GPU {number}"),
-                format!(
-                    "CUDA has {}, counted from 0: nvidia-smi -L lists them",
-                    gpus.len()
-                ),
+                format!("CUDA has {}, counted from 0: nvidia-smi -L lists them", gpus.len()),
             ),
         })
         .collect()
@@ -38,21 +35,14 @@ pub(super) fn findings(asked: &[i32], library: Option<&Path>, gpus: &[Gpu]) -> V
 fn on_gpu(library: Option<&Path>, number: i32) -> Finding {
     match probe::ask(Probe::Gpu(number), library) {
         Ok(reply) => rate(number, &reply),
-        Err(error) => Finding::problem(
-            "not run",
-            format!("GPU {number}: {error:#}"),
-            probe::NOT_STARTED,
-        ),
+        Err(error) => {
+            Finding::problem("not run", format!("GPU {number}: {error:#}"), probe::NOT_STARTED)
+        }
     }
 }
 
 fn rate(number: i32, reply: &Reply) -> Finding {
-    let Answer {
-        mapping,
-        dmabuf,
-        failure,
-        ..
-    } = &reply.answer;
+    let Answer { mapping, dmabuf, failure, .. } = &reply.answer;
     if let Some(failure) = failure {
         let value = format!("GPU {number}: {}", failure.what);
         return Finding::problem("failed", value, remedy(failure, &reply.log));
@@ -74,10 +64,7 @@ fn remedy(failure: &Failure, log: &str) -> String {
         return "do not use this library here: use another one (--lib), and report this one".into();
     }
     // The last line is the most specific.
-    let last = log
-        .lines()
-        .filter_map(|line| line.strip_prefix("ERR:"))
-        .next_back();
+    let last = log.lines().filter_map(|line| line.strip_prefix("ERR:")).next_back();
     if let Some(line) = last {
         return format!("the library reports: {}", line.trim());
     }

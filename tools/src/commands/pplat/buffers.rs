@@ -199,11 +199,7 @@ struct HostSide {
 impl HostSide {
     fn new(gpu: &'static Gpu, len: usize) -> Result<HostSide> {
         let mut buffer = PinnedBuffer::alloc(gpu, len)?;
-        Ok(HostSide {
-            start: buffer.as_mut_ptr(),
-            len,
-            _buffer: buffer,
-        })
+        Ok(HostSide { start: buffer.as_mut_ptr(), len, _buffer: buffer })
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
@@ -216,11 +212,7 @@ impl HostSide {
     fn write(&self, offset: usize, data: &[u8]) {
         assert!(offset + data.len() <= self.len);
         // SAFETY: inside the buffer. The GPU does not read before the next flag is set.
-        unsafe {
-            self.start
-                .add(offset)
-                .copy_from_nonoverlapping(data.as_ptr(), data.len())
-        };
+        unsafe { self.start.add(offset).copy_from_nonoverlapping(data.as_ptr(), data.len()) };
         fence(Ordering::Release);
     }
 
@@ -228,10 +220,6 @@ impl HostSide {
         assert!(offset + data.len() <= self.len);
         fence(Ordering::Acquire);
         // SAFETY: inside the buffer. The GPU does not write after it has set its flag.
-        unsafe {
-            self.start
-                .add(offset)
-                .copy_to_nonoverlapping(data.as_mut_ptr(), data.len())
-        };
+        unsafe { self.start.add(offset).copy_to_nonoverlapping(data.as_mut_ptr(), data.len()) };
     }
 }

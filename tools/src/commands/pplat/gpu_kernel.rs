@@ -88,11 +88,7 @@ impl GpuKernel {
             let found = (functions.function)(&mut function, module, c"ping_pong".as_ptr());
             driver.check("cuModuleGetFunction", found)?;
         }
-        Ok(GpuKernel {
-            gpu,
-            functions,
-            function,
-        })
+        Ok(GpuKernel { gpu, functions, function })
     }
 
     /// Starts to launch.
@@ -149,10 +145,7 @@ impl GpuKernel {
         } else {
             launched?;
         }
-        Ok(Running {
-            kernel: self,
-            buffers,
-        })
+        Ok(Running { kernel: self, buffers })
     }
 }
 

@@ -65,33 +65,15 @@ pub(crate) struct Options {
     threads: u32,
 
     /// Location of the flag that the GPU waits for
-    #[arg(
-        short = 'G',
-        long,
-        value_enum,
-        default_value = "gpumem",
-        value_name = "PLACE"
-    )]
+    #[arg(short = 'G', long, value_enum, default_value = "gpumem", value_name = "PLACE")]
     gpu_flag: Place,
 
     /// Location of the flag that the CPU waits for
-    #[arg(
-        short = 'C',
-        long,
-        value_enum,
-        default_value = "hostmem",
-        value_name = "PLACE"
-    )]
+    #[arg(short = 'C', long, value_enum, default_value = "hostmem", value_name = "PLACE")]
     cpu_flag: Place,
 
     /// Location of the data
-    #[arg(
-        short = 'D',
-        long = "data",
-        value_enum,
-        default_value = "gpumem",
-        value_name = "PLACE"
-    )]
+    #[arg(short = 'D', long = "data", value_enum, default_value = "gpumem", value_name = "PLACE")]
     data: Place,
 
     /// Who produces the data: 0: the CPU, and the GPU consumes it; 1: the reverse

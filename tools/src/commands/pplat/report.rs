@@ -105,11 +105,7 @@ pub(super) fn write(results: &Results, output: &Output) -> Result<()> {
 fn records<'a>(results: &'a Results) -> Vec<Record<'a>> {
     let config = &results.config;
     let record = |library: &'a LibraryResult| {
-        let LibraryResult {
-            label,
-            times,
-            wrong,
-        } = library;
+        let LibraryResult { label, times, wrong } = library;
         Record {
             library: label,
             producer: if config.gpu_produces { "gpu" } else { "cpu" },

@@ -80,9 +80,8 @@ pub(super) fn run(session: &Session, config: Config) -> Result<Results> {
         let rounds = (share(turn + 1) - share(turn)) as u32;
         for (index, buffers) in buffers.iter().enumerate() {
             let label = &session.methods[index].label;
-            wrong[index] += run
-                .turn(buffers, rounds, &mut samples[index])
-                .with_context(|| label.clone())?;
+            wrong[index] +=
+                run.turn(buffers, rounds, &mut samples[index]).with_context(|| label.clone())?;
             bar.inc(1);
         }
     }

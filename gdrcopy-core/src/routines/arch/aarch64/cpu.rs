@@ -22,9 +22,7 @@ unsafe extern "C" {
 
 impl Cpu {
     pub(super) fn detect() -> Self {
-        Cpu {
-            ls64: getauxval(AT_HWCAP3) & HWCAP3_LS64 != 0 && id_register_has_ls64(),
-        }
+        Cpu { ls64: getauxval(AT_HWCAP3) & HWCAP3_LS64 != 0 && id_register_has_ls64() }
     }
 }
 

@@ -11,10 +11,7 @@ use core::arch::asm;
 use crate::routines::routine::{Blocks, LINE};
 use crate::routines::{loads, stores};
 
-pub(super) const BLOCKS: Blocks = Blocks {
-    size: LINE,
-    load: load_blocks,
-};
+pub(super) const BLOCKS: Blocks = Blocks { size: LINE, load: load_blocks };
 
 /// # Safety
 /// Needs LS64; the ranges are as for `write_wc`.

@@ -6,10 +6,7 @@ use core::arch::asm;
 use crate::routines::routine::{Blocks, LINE};
 use crate::routines::{loads, stores};
 
-pub(super) const BLOCKS: Blocks = Blocks {
-    size: LINE,
-    load: load_blocks,
-};
+pub(super) const BLOCKS: Blocks = Blocks { size: LINE, load: load_blocks };
 
 /// # Safety
 /// As for `write_wc`.

@@ -11,10 +11,7 @@ use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m256i>();
 
-pub(super) const BLOCKS: Blocks = Blocks {
-    size: BLOCK,
-    load: load_blocks,
-};
+pub(super) const BLOCKS: Blocks = Blocks { size: BLOCK, load: load_blocks };
 
 /// # Safety
 /// Needs AVX2; the ranges are as for `write_wc`.

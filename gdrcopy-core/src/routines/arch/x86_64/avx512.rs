@@ -109,10 +109,7 @@ fn fetch_for_stores(dst: *const u8) {
     }
 }
 
-pub(super) const BLOCKS: Blocks = Blocks {
-    size: LINE,
-    load: load_blocks,
-};
+pub(super) const BLOCKS: Blocks = Blocks { size: LINE, load: load_blocks };
 
 /// # Safety
 /// Needs AVX-512 F; the rest is as for `LoadBlocksFn`.

@@ -31,11 +31,8 @@ struct Words {
 
 const OSXSAVE: u32 = 27;
 
-const INTEL: [u32; 3] = [
-    u32::from_le_bytes(*b"Genu"),
-    u32::from_le_bytes(*b"ineI"),
-    u32::from_le_bytes(*b"ntel"),
-];
+const INTEL: [u32; 3] =
+    [u32::from_le_bytes(*b"Genu"), u32::from_le_bytes(*b"ineI"), u32::from_le_bytes(*b"ntel")];
 
 impl Words {
     #[allow(unused_unsafe, reason = "CPUID became safe to call after Rust 1.89")]
@@ -45,18 +42,9 @@ impl Words {
         unsafe {
             let leaf0 = __cpuid(0);
             let leaf1_ecx = __cpuid(1).ecx;
-            let leaf7_ebx = if leaf0.eax >= 7 {
-                __cpuid_count(7, 0).ebx
-            } else {
-                0
-            };
+            let leaf7_ebx = if leaf0.eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
             let xcr0 = if bit(leaf1_ecx, OSXSAVE) { xcr0() } else { 0 };
-            Words {
-                vendor: [leaf0.ebx, leaf0.edx, leaf0.ecx],
-                leaf1_ecx,
-                leaf7_ebx,
-                xcr0,
-            }
+            Words { vendor: [leaf0.ebx, leaf0.edx, leaf0.ecx], leaf1_ecx, leaf7_ebx, xcr0 }
         }
     }
 
@@ -91,26 +79,14 @@ unsafe fn xcr0() -> u64 {
 mod tests {
     use super::*;
 
-    const ALL: Words = Words {
-        vendor: INTEL,
-        leaf1_ecx: u32::MAX,
-        leaf7_ebx: u32::MAX,
-        xcr0: u64::MAX,
-    };
-    const EVERYTHING: Cpu = Cpu {
-        sse41: true,
-        avx2: true,
-        avx512: true,
-        intel: true,
-    };
+    const ALL: Words =
+        Words { vendor: INTEL, leaf1_ecx: u32::MAX, leaf7_ebx: u32::MAX, xcr0: u64::MAX };
+    const EVERYTHING: Cpu = Cpu { sse41: true, avx2: true, avx512: true, intel: true };
 
     #[test]
     fn every_state_bit_of_avx512_is_required() {
         for state in 0..64 {
-            let words = Words {
-                xcr0: !(1 << state),
-                ..ALL
-            };
+            let words = Words { xcr0: !(1 << state), ..ALL };
             let expected = Cpu {
                 avx2: ![1, 2].contains(&state),
                 avx512: ![1, 2, 5, 6, 7].contains(&state),
@@ -125,10 +101,7 @@ mod tests {
         for n in 0..3 {
             let mut vendor = INTEL;
             vendor[n] ^= 1;
-            let expected = Cpu {
-                intel: false,
-                ..EVERYTHING
-            };
+            let expected = Cpu { intel: false, ..EVERYTHING };
             assert_eq!(Words { vendor, ..ALL }.decode(), expected, "word {n}");
         }
     }
@@ -137,34 +110,10 @@ mod tests {
     fn every_feature_bit_is_required() {
         for n in 0..32 {
             let without = !(1 << n);
-            let expected = Cpu {
-                sse41: n != 19,
-                avx2: n != 28,
-                ..EVERYTHING
-            };
-            assert_eq!(
-                Words {
-                    leaf1_ecx: without,
-                    ..ALL
-                }
-                .decode(),
-                expected,
-                "leaf 1 ECX {n}"
-            );
-            let expected = Cpu {
-                avx2: n != 5,
-                avx512: ![16, 30].contains(&n),
-                ..EVERYTHING
-            };
-            assert_eq!(
-                Words {
-                    leaf7_ebx: without,
-                    ..ALL
-                }
-                .decode(),
-                expected,
-                "leaf 7 EBX {n}"
-            );
+            let expected = Cpu { sse41: n != 19, avx2: n != 28, ..EVERYTHING };
+            assert_eq!(Words { leaf1_ecx: without, ..ALL }.decode(), expected, "leaf 1 ECX {n}");
+            let expected = Cpu { avx2: n != 5, avx512: ![16, 30].contains(&n), ..EVERYTHING };
+            assert_eq!(Words { leaf7_ebx: without, ..ALL }.decode(), expected, "leaf 7 EBX {n}");
         }
     }
 
@@ -176,9 +125,6 @@ mod tests {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").expect("cpuinfo");
         assert_eq!(cpu.intel, cpuinfo.contains("GenuineIntel"));
         let avx512f = std::is_x86_feature_detected!("avx512f");
-        assert_eq!(
-            cpu.avx512,
-            avx512f && std::is_x86_feature_detected!("avx512bw")
-        );
+        assert_eq!(cpu.avx512, avx512f && std::is_x86_feature_detected!("avx512bw"));
     }
 }

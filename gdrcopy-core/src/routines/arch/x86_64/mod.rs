@@ -29,19 +29,11 @@ static AVX512: Routine = Routine {
     blocks: Some(avx512::BLOCKS),
 };
 
-static AVX2: Routine = Routine {
-    name: "avx2",
-    write: avx2::write,
-    read: avx2::read,
-    blocks: Some(avx2::BLOCKS),
-};
+static AVX2: Routine =
+    Routine { name: "avx2", write: avx2::write, read: avx2::read, blocks: Some(avx2::BLOCKS) };
 
-static SSE41: Routine = Routine {
-    name: "sse41",
-    write: sse41::write,
-    read: sse41::read,
-    blocks: Some(sse41::BLOCKS),
-};
+static SSE41: Routine =
+    Routine { name: "sse41", write: sse41::write, read: sse41::read, blocks: Some(sse41::BLOCKS) };
 
 /// The routines that this CPU runs, best first. AVX-512 of other makers than Intel comes last.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
@@ -70,17 +62,9 @@ mod tests {
 
     #[test]
     fn avx512_is_first_on_intel_and_last_elsewhere() {
-        let intel = Cpu {
-            sse41: true,
-            avx2: true,
-            avx512: true,
-            intel: true,
-        };
+        let intel = Cpu { sse41: true, avx2: true, avx512: true, intel: true };
         assert_eq!(names(&intel), ["avx512", "avx2", "sse41", "portable"]);
-        let other = Cpu {
-            intel: false,
-            ..intel
-        };
+        let other = Cpu { intel: false, ..intel };
         assert_eq!(names(&other), ["avx2", "sse41", "portable", "avx512"]);
     }
 }

@@ -11,10 +11,7 @@ use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m128i>();
 
-pub(super) const BLOCKS: Blocks = Blocks {
-    size: BLOCK,
-    load: load_blocks,
-};
+pub(super) const BLOCKS: Blocks = Blocks { size: BLOCK, load: load_blocks };
 
 /// # Safety
 /// Needs SSE4.1; the ranges are as for `write_wc`.

@@ -76,11 +76,7 @@ impl Buffers {
             arena.take(len).expect("a block has room for its buffer");
             arena
         });
-        let block = Block {
-            gpu,
-            len: block_len,
-            arena,
-        };
+        let block = Block { gpu, len: block_len, arena };
         self.blocks.insert(base, block);
         self.live.insert(base, len);
         base
@@ -150,10 +146,8 @@ mod tests {
     /// Allocates on GPU 0 with blocks side by side from BASE on.
     fn alloc(buffers: &mut Buffers, len: u64) -> u64 {
         buffers.take(0, len, |_, _| false).unwrap_or_else(|| {
-            let base = buffers
-                .blocks
-                .last_key_value()
-                .map_or(BASE, |(base, block)| base + block.len);
+            let base =
+                buffers.blocks.last_key_value().map_or(BASE, |(base, block)| base + block.len);
             let block_len = Buffers::block_len(len).next_multiple_of(BLOCK);
             buffers.add_block(0, base, block_len, len)
         })
@@ -182,19 +176,10 @@ mod tests {
     fn a_block_goes_with_its_last_buffer() {
         let mut buffers = Buffers::default();
         let (a, b) = (alloc(&mut buffers, 512), alloc(&mut buffers, 512));
-        assert_eq!(
-            buffers.free(a, |_, _| false).unwrap(),
-            Freed {
-                pages: None,
-                block: None
-            }
-        );
+        assert_eq!(buffers.free(a, |_, _| false).unwrap(), Freed { pages: None, block: None });
         assert_eq!(
             buffers.free(b, |_, _| false).unwrap(),
-            Freed {
-                pages: Some((BASE, BASE + GPU_PAGE)),
-                block: Some((BASE, BLOCK))
-            }
+            Freed { pages: Some((BASE, BASE + GPU_PAGE)), block: Some((BASE, BLOCK)) }
         );
         assert_eq!(buffers.free(b, |_, _| false), None);
         let large = alloc(&mut buffers, BLOCK + 1);

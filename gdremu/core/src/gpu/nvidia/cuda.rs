@@ -39,16 +39,9 @@ const ACCESS_READ_WRITE: u32 = 3;
 impl AllocationProp {
     /// Memory of a GPU that can be exported and pinned.
     fn exportable_on(gpu: c_int) -> Self {
-        let location = Location {
-            kind: LOCATION_DEVICE,
-            id: gpu,
-        };
-        AllocationProp {
-            kind: ALLOCATION_PINNED,
-            location,
-            ..AllocationProp::default()
-        }
-        .exportable()
+        let location = Location { kind: LOCATION_DEVICE, id: gpu };
+        AllocationProp { kind: ALLOCATION_PINNED, location, ..AllocationProp::default() }
+            .exportable()
     }
 
     /// The GPU whose memory it is, if it is a GPU's.
@@ -154,9 +147,7 @@ impl Cuda {
             Ok::<_, String>(Cuda::find(library))
         };
         CUDA.get_or_init(|| {
-            load()
-                .inspect_err(|why| eprintln!("gdremu: nvidia provider: {why}"))
-                .ok()
+            load().inspect_err(|why| eprintln!("gdremu: nvidia provider: {why}")).ok()
         })
         .as_ref()
     }
@@ -181,16 +172,15 @@ impl Cuda {
 
     /// Whether memory of a GPU can be made that can be exported and pinned.
     pub fn makes_exportable(&self, gpu: c_int) -> bool {
-        [
-            DEVICE_ATTRIBUTE_POSIX_FD_SUPPORTED,
-            DEVICE_ATTRIBUTE_RDMA_WITH_VMM_SUPPORTED,
-        ]
-        .into_iter()
-        .all(|attribute| {
-            let mut value = 0;
-            // SAFETY: the place is a live local.
-            unsafe { (self.cuDeviceGetAttribute)(&mut value, attribute, gpu) == 0 && value != 0 }
-        })
+        [DEVICE_ATTRIBUTE_POSIX_FD_SUPPORTED, DEVICE_ATTRIBUTE_RDMA_WITH_VMM_SUPPORTED]
+            .into_iter()
+            .all(|attribute| {
+                let mut value = 0;
+                // SAFETY: the place is a live local.
+                unsafe {
+                    (self.cuDeviceGetAttribute)(&mut value, attribute, gpu) == 0 && value != 0
+                }
+            })
     }
 
     /// Makes a block of exportable memory, mapped for its own GPU, of at least `len` bytes. Returns
@@ -208,9 +198,7 @@ impl Cuda {
                 &properties,
                 GRANULARITY_MINIMUM,
             ))?;
-            let len = (len as usize)
-                .checked_next_multiple_of(unit)
-                .ok_or(OUT_OF_MEMORY)?;
+            let len = (len as usize).checked_next_multiple_of(unit).ok_or(OUT_OF_MEMORY)?;
             check_status((self.cuMemCreate)(&mut object, len, &properties, 0))?;
             let mapped = self.map_object(object, len, gpu);
             (self.cuMemRelease)(object); // From now on only the mapping keeps the memory.
@@ -220,14 +208,8 @@ impl Cuda {
 
     /// Maps a physical object for its own GPU, wherever there is room.
     fn map_object(&self, object: u64, len: usize, gpu: c_int) -> Result<u64, Status> {
-        let location = Location {
-            kind: LOCATION_DEVICE,
-            id: gpu,
-        };
-        let access = AccessDesc {
-            location,
-            flags: ACCESS_READ_WRITE,
-        };
+        let location = Location { kind: LOCATION_DEVICE, id: gpu };
+        let access = AccessDesc { location, flags: ACCESS_READ_WRITE };
         let mut base = 0;
         // SAFETY: the places are locals, and no other code knows the addresses.
         unsafe {
@@ -272,11 +254,7 @@ impl Cuda {
                 (self.cuMemGetAddressRange_v2)(&mut base, &mut len, va)
             })
         })?;
-        Ok(Allocation {
-            base,
-            len: len as u64,
-            gpu,
-        })
+        Ok(Allocation { base, len: len as u64, gpu })
     }
 
     /// The tokens that pins of memory at this address may name, if CUDA still gives any.
@@ -295,10 +273,7 @@ impl Cuda {
         let address = ptr::without_provenance_mut(va as usize);
         // SAFETY: the place is ours; the address is only looked up.
         let status = unsafe { (self.cuMemRetainAllocationHandle)(&mut object, address) };
-        check(
-            "the retaining of an allocation (is it a VMM allocation?)",
-            status,
-        )?;
+        check("the retaining of an allocation (is it a VMM allocation?)", status)?;
         let exported = self.export_object(object);
         // SAFETY: retained above.
         unsafe { (self.cuMemRelease)(object) };
@@ -325,26 +300,14 @@ impl Cuda {
         unsafe {
             check(STEP, (self.cuDeviceGet)(&mut device, gpu))?;
             let len = name.len() as c_int;
-            check(
-                STEP,
-                (self.cuDeviceGetPCIBusId)(name.as_mut_ptr().cast(), len, device),
-            )?;
+            check(STEP, (self.cuDeviceGetPCIBusId)(name.as_mut_ptr().cast(), len, device))?;
         }
-        let bus_id = CStr::from_bytes_until_nul(&name)
-            .unwrap_or_default()
-            .to_string_lossy();
-        let path = format!(
-            "/proc/driver/nvidia/gpus/{}/information",
-            bus_id.to_lowercase()
-        );
+        let bus_id = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy();
+        let path = format!("/proc/driver/nvidia/gpus/{}/information", bus_id.to_lowercase());
         let text = fs::read_to_string(path).unwrap_or_default();
-        let minor = text
-            .lines()
-            .find_map(|line| line.strip_prefix("Device Minor:"));
+        let minor = text.lines().find_map(|line| line.strip_prefix("Device Minor:"));
         // A driver that does not say has one GPU, or numbers them alike.
-        Ok(minor
-            .and_then(|number| number.trim().parse().ok())
-            .unwrap_or(gpu as u32))
+        Ok(minor.and_then(|number| number.trim().parse().ok()).unwrap_or(gpu as u32))
     }
 
     /// Waits for what a GPU does in the calling thread's context; without one, in the primary one.
@@ -369,10 +332,7 @@ impl Cuda {
         let mut current = 0;
         // SAFETY: the places are ours; what is retained is released below.
         unsafe {
-            check(
-                "the search for a context",
-                (self.cuCtxGetCurrent)(&mut current),
-            )?;
+            check("the search for a context", (self.cuCtxGetCurrent)(&mut current))?;
             if current != 0 {
                 return work();
             }

@@ -40,19 +40,11 @@ struct Failure {
 
 impl Failure {
     fn refused(step: &'static str, status: u32) -> Failure {
-        Failure {
-            step,
-            status,
-            errno: Errno::EINVAL,
-        }
+        Failure { step, status, errno: Errno::EINVAL }
     }
 
     fn system(step: &'static str, error: std::io::Error) -> Failure {
-        Failure {
-            step,
-            status: 0,
-            errno: error.into(),
-        }
+        Failure { step, status: 0, errno: error.into() }
     }
 }
 
@@ -110,10 +102,7 @@ impl NvidiaProvider {
     /// CUDA's error.
     pub fn alloc(&mut self, libcuda: &Cuda, gpu: i32, len: u64) -> Result<u64, Status> {
         let tables = &self.tables;
-        if let Some(va) = self
-            .buffers
-            .take(gpu, len, |va, len| pinned(tables, va, len))
-        {
+        if let Some(va) = self.buffers.take(gpu, len, |va, len| pinned(tables, va, len)) {
             return Ok(va);
         }
         let (base, block_len) = libcuda.make_block(gpu, Buffers::block_len(len))?;
@@ -133,9 +122,7 @@ impl NvidiaProvider {
         if let Some((base, len)) = freed.block {
             libcuda.free_block(base, len)?;
         }
-        Ok(freed
-            .pages
-            .map_or_else(Vec::new, |(start, end)| self.lost(start, end - start)))
+        Ok(freed.pages.map_or_else(Vec::new, |(start, end)| self.lost(start, end - start)))
     }
 
     /// The buffer from [`NvidiaProvider::alloc`] that an address lies in: its start and the bytes
@@ -187,10 +174,7 @@ impl NvidiaProvider {
             let allocation = cuda.allocation(at)?;
             let exported = cuda.export(at)?;
             let client = self.client(cuda, allocation.gpu, &exported)?;
-            if pieces
-                .first()
-                .is_some_and(|first| !first.memory.is_of(&client))
-            {
+            if pieces.first().is_some_and(|first| !first.memory.is_of(&client)) {
                 return Err(refused(cuda::NOT_GPU_MEMORY)); // Two GPUs.
             }
             let len = (allocation.base + allocation.len).min(end) - at;
@@ -267,20 +251,10 @@ impl Provider for NvidiaProvider {
         })?;
         self.tables_made += 1;
         let id = PageTableId(self.tables_made);
-        let table = Table {
-            va,
-            len,
-            persistent,
-            pieces,
-        };
+        let table = Table { va, len, persistent, pieces };
         self.tables.insert(id, table);
         // Its physical addresses are the resource manager's secret.
-        Ok(PageTable {
-            id,
-            va,
-            len,
-            runs: Vec::new(),
-        })
+        Ok(PageTable { id, va, len, runs: Vec::new() })
     }
 
     fn put_pages(&mut self, table: PageTableId) {
@@ -310,11 +284,7 @@ impl Provider for NvidiaProvider {
         }
         let parts: Vec<_> = files
             .iter()
-            .map(|(file, len)| Part {
-                file: file.as_fd(),
-                offset: 0,
-                len: *len,
-            })
+            .map(|(file, len)| Part { file: file.as_fd(), offset: 0, len: *len })
             .collect();
         mmap::map_parts(&parts)
     }

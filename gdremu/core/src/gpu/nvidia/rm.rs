@@ -138,13 +138,7 @@ pub(super) fn device_instance(exported: &impl AsRawFd) -> Result<u32, Failure> {
         max_objects: 0,
         metadata: [0; 64],
     };
-    send(
-        &control,
-        "which GPU the memory is of",
-        root,
-        GET_EXPORT_INFO,
-        &mut info,
-    )?;
+    send(&control, "which GPU the memory is of", root, GET_EXPORT_INFO, &mut info)?;
     Ok(info.device_instance)
 }
 
@@ -159,24 +153,8 @@ impl Client {
         // The device's parameters: its instance, and defaults.
         let mut params = [0_u32; 14];
         params[0] = instance;
-        alloc(
-            &control,
-            "device",
-            root,
-            root,
-            DEVICE,
-            CLASS_DEVICE,
-            &mut params,
-        )?;
-        alloc(
-            &control,
-            "sub-device",
-            root,
-            DEVICE,
-            SUBDEVICE,
-            CLASS_SUBDEVICE,
-            &mut [0_u32],
-        )?;
+        alloc(&control, "device", root, root, DEVICE, CLASS_DEVICE, &mut params)?;
+        alloc(&control, "sub-device", root, DEVICE, SUBDEVICE, CLASS_SUBDEVICE, &mut [0_u32])?;
         Ok(Client {
             control,
             _device: device,
@@ -199,17 +177,8 @@ impl Client {
             index: 0,
         };
         import.objects[0] = handle;
-        send(
-            &self.control,
-            "import of exported memory",
-            self.root,
-            IMPORT,
-            &mut import,
-        )?;
-        Ok(Memory {
-            client: self.clone(),
-            handle,
-        })
+        send(&self.control, "import of exported memory", self.root, IMPORT, &mut import)?;
+        Ok(Memory { client: self.clone(), handle })
     }
 }
 
@@ -257,10 +226,8 @@ impl Drop for Memory {
 
 /// The version of the running GPU driver, for messages.
 pub(super) fn driver_version() -> String {
-    fs::read_to_string("/sys/module/nvidia/version").map_or_else(
-        |_| "of unknown version".into(),
-        |version| version.trim().to_owned(),
-    )
+    fs::read_to_string("/sys/module/nvidia/version")
+        .map_or_else(|_| "of unknown version".into(), |version| version.trim().to_owned())
 }
 
 fn open(path: &str) -> Result<File, Failure> {
@@ -279,10 +246,7 @@ fn register(device: &File, control: &File) -> Result<(), Failure> {
 }
 
 fn alloc_client(control: &File) -> Result<u32, Failure> {
-    let mut client = Alloc {
-        class: CLASS_CLIENT,
-        ..Default::default()
-    };
+    let mut client = Alloc { class: CLASS_CLIENT, ..Default::default() };
     call(control, "client", &mut client)?;
     Ok(client.object)
 }
@@ -331,10 +295,9 @@ fn call<C: Command>(file: &File, step: &'static str, command: &mut C) -> Result<
     ioctl(file, step, C::NUMBER, command)?;
     match command.status() {
         0 => Ok(()),
-        status @ (NO_RESOURCES | NO_MEMORY) => Err(Failure {
-            errno: Errno::ENOMEM,
-            ..Failure::refused(step, status)
-        }),
+        status @ (NO_RESOURCES | NO_MEMORY) => {
+            Err(Failure { errno: Errno::ENOMEM, ..Failure::refused(step, status) })
+        }
         status => Err(Failure::refused(step, status)),
     }
 }

@@ -60,26 +60,17 @@ pub(crate) struct Stack {
 
 impl Stack {
     const fn new() -> Self {
-        Stack {
-            contexts: [const { Cell::new(0) }; DEPTH],
-            len: Cell::new(0),
-        }
+        Stack { contexts: [const { Cell::new(0) }; DEPTH], len: Cell::new(0) }
     }
 
     pub(crate) fn top(&self) -> Option<ContextHandle> {
-        self.len
-            .get()
-            .checked_sub(1)
-            .map(|top| self.contexts[top].get())
+        self.len.get().checked_sub(1).map(|top| self.contexts[top].get())
     }
 
     /// # Errors
     /// OUT_OF_MEMORY when the stack is full.
     pub(crate) fn push(&self, context: ContextHandle) -> Result {
-        self.contexts
-            .get(self.len.get())
-            .ok_or(Error::OUT_OF_MEMORY)?
-            .set(context);
+        self.contexts.get(self.len.get()).ok_or(Error::OUT_OF_MEMORY)?.set(context);
         self.len.set(self.len.get() + 1);
         Ok(())
     }

@@ -11,10 +11,7 @@ pub(crate) struct Handles<T, const KIND: usize> {
 
 impl<T, const KIND: usize> Handles<T, KIND> {
     pub(crate) const fn new() -> Self {
-        Handles {
-            created: 0,
-            live: BTreeMap::new(),
-        }
+        Handles { created: 0, live: BTreeMap::new() }
     }
 
     /// Stores an object and returns its handle.

@@ -95,9 +95,7 @@ impl State {
     /// # Errors
     /// INVALID_CONTEXT: none. CONTEXT_IS_DESTROYED: one that no longer exists. The error of a GPU kernel.
     pub(crate) fn current(&self) -> Result<Current> {
-        let context = STACK
-            .with(|stack| stack.top())
-            .ok_or(Error::INVALID_CONTEXT)?;
+        let context = STACK.with(|stack| stack.top()).ok_or(Error::INVALID_CONTEXT)?;
         self.check()?;
         let found = self.contexts.get(context);
         let gpu = found.ok_or(Error::CONTEXT_IS_DESTROYED)?.gpu;
@@ -108,9 +106,7 @@ impl State {
     /// corrupts the heap.
     pub(crate) fn check_not_orphaned(&self, stream: StreamHandle) {
         if self.orphans.contains(&stream) {
-            die(format_args!(
-                "stream {stream:#x} is used after the end of its context"
-            ));
+            die(format_args!("stream {stream:#x} is used after the end of its context"));
         }
     }
 
@@ -121,9 +117,7 @@ impl State {
     /// INVALID_CONTEXT if the handle is not a context's.
     pub(crate) fn check_context(&self, context: ContextHandle) -> Result {
         if self.destroyed.contains(&context) {
-            die(format_args!(
-                "context {context:#x} becomes current after it was destroyed"
-            ));
+            die(format_args!("context {context:#x} becomes current after it was destroyed"));
         }
         let live = self.contexts.get(context);
         live.map(drop).ok_or(Error::INVALID_CONTEXT)

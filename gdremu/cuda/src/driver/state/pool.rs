@@ -19,13 +19,6 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(gpu: usize, rdma: bool) -> Self {
-        Pool {
-            gpu,
-            rdma,
-            reuse: [1; 3],
-            release_threshold: 0,
-            used: 0,
-            used_high: 0,
-        }
+        Pool { gpu, rdma, reuse: [1; 3], release_threshold: 0, used: 0, used_high: 0 }
     }
 }
