@@ -34,8 +34,9 @@ fn main() -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     for directory in env::args().skip(1) {
         let mut sources = Crate::new();
-        let root = Path::new(&directory).join("lib.rs");
-        read(&mut sources, Module::new(), &root);
+        let roots = ["lib.rs", "main.rs"].map(|root| Path::new(&directory).join(root));
+        let root = roots.iter().find(|root| root.exists()).unwrap_or(&roots[0]);
+        read(&mut sources, Module::new(), root);
         let uses = uses(&sources);
         let circles = circles(&uses);
         for circle in &circles {
@@ -66,7 +67,7 @@ fn read(sources: &mut Crate, module: Module, file: &Path) {
     let parsed =
         syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let directory = match file.file_stem().and_then(|stem| stem.to_str()) {
-        Some("lib" | "mod") => file.parent().expect("a directory").to_owned(),
+        Some("lib" | "main" | "mod") => file.parent().expect("a directory").to_owned(),
         _ => file.with_extension(""),
     };
     let mut reader = Reader {
@@ -107,7 +108,9 @@ impl Reader {
                 _ => break,
             }
         }
-        if !path.is_empty() && path != ["Self"] {
+        // `pub(crate)` and `pub(super)` in what is passed to a macro use nothing.
+        let is_visibility = path == ["crate"] || path == ["super"];
+        if !path.is_empty() && path != ["Self"] && !is_visibility {
             self.source.named.push((path, line));
         }
     }
