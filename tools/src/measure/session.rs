@@ -103,7 +103,7 @@ impl Session {
         len: usize,
         extra: &Extra,
     ) -> Result<Session> {
-        let interrupt = Interrupt::listen()?;
+        let interrupt = Interrupt::listen(tool)?;
         if let Some(cpus) = &target.cpu {
             cpus.allow_all()?;
         }
