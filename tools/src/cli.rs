@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::doctor::probe;
 use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, tune};
 use crate::output;
 
@@ -51,8 +52,15 @@ pub const LINK_PREFIX: &str = "gdrcopy_";
 
 /// Runs the tool that the command line names.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<_> = arguments.collect();
+    if let [_, first, work] = &arguments[..]
+        && first == probe::ARGUMENT
+    {
+        let result = probe::answer(&work.to_string_lossy());
+        return result.unwrap_or_else(|error| output::print_error("doctor", &error));
+    }
     // Clap ends the process: with 0 for --help and --version, with 2 for wrong options.
-    let cli = Cli::parse_from(with_tool(arguments.collect()));
+    let cli = Cli::parse_from(with_tool(arguments));
     let (tool, result) = match &cli.tool {
         Tool::Copybw(options) => ("copybw", copybw::run(options)),
         Tool::Copylat(options) => ("copylat", copylat::run(options)),

@@ -3,7 +3,7 @@
 
 use super::backends::Backends;
 use super::driver;
-use super::report::{Finding, Section, bytes};
+use super::report::{Cause, Finding, Section, bytes};
 use crate::cuda::survey::Gpu;
 use crate::system::cpu;
 use crate::system::nvml::{Bar1, Nvml};
@@ -77,12 +77,8 @@ fn dmabuf(gpu: &Gpu, backends: Backends) -> Finding {
         }
     };
     if backends.need_dmabuf() && !driver::gpu_maps_dmabufs(gpu) {
-        return Finding::problem(
-            subject,
-            value,
-            "load gdrdrv (modprobe gdrdrv); dma-bufs need the open kernel modules of the GPU \
-             driver",
-        );
+        let remedy = "use the open kernel modules of the GPU driver, which dma-bufs need";
+        return Finding::problem(subject, value, remedy).caused_by(Cause::DmaBuf);
     }
     Finding::ok(subject, value)
 }
