@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::doctor::probe;
-use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, tune};
+use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, ps, tune};
 use crate::output;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
@@ -45,6 +45,8 @@ pub(crate) enum Tool {
     Tune(tune::Options),
     /// Diagnoses whether GDRCopy works on this system, and suggests fixes
     Doctor(doctor::Options),
+    /// Lists the processes that use GDRCopy, with the size of their mappings
+    Ps(ps::Options),
 }
 
 /// The prefix of the names of links.
@@ -69,6 +71,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Tool::Pplat(options) => ("pplat", pplat::run(options)),
         Tool::Tune(options) => ("tune", tune::run(options)),
         Tool::Doctor(options) => ("doctor", doctor::run(options)),
+        Tool::Ps(options) => ("ps", ps::run(options)),
     };
     result.unwrap_or_else(|error| output::print_error(tool, &error))
 }

@@ -5,9 +5,11 @@ mod common;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use common::{Output, gdrcopy, library, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -427,7 +429,7 @@ fn bar1_use_comes_from_nvml() {
     for (pins, used, verdict, words) in [
         (unknown, "1024", "ok", &["1 GiB used, 127 GiB free"] as &[&str]),
         (known, "131000", "warning", &fuller),
-        (unknown, "131000", "warning", &["127.9 GiB used, 72 MiB free", "fuser"]),
+        (unknown, "131000", "warning", &["127.9 GiB used, 72 MiB free", "gdrcopy ps"]),
     ] {
         let library = library();
         let arguments = ["doctor", "--json", "--lib", library.to_str().unwrap()];
@@ -687,6 +689,99 @@ fn engine_that_wants_a_newer_module() {
             Report::of(run(command.env("LD_LIBRARY_PATH", directory.path()).envs(settings)));
         assert_eq!(report.status, Some(status), "{:#}", report.json);
     }
+}
+
+// ---- A running process ----
+
+/// A tool that holds a mapping of 1 MiB until it is dropped, and its process, as `gdrcopy ps` shows it.
+struct Holder {
+    emulator: Child,
+    row: Value,
+}
+
+impl Holder {
+    /// Its library is in this directory.
+    fn start(directory: &TempDir) -> Holder {
+        let endless = ["copybw", "-s", "1M", "-w", "1000000000"];
+        let mut command = gdrcopy(&[], &endless);
+        command.env("LD_LIBRARY_PATH", directory.path()).env("UCX_TLS", "rc");
+        let emulator = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut holder = Holder { emulator, row: Value::Null };
+        while holder.row.is_null() {
+            assert_eq!(holder.emulator.try_wait().unwrap(), None, "the tool ended");
+            let rows: Value = serde_json::from_str(&gdrcopy_ps(&["--format", "json"])).unwrap();
+            let mut rows = rows.as_array().unwrap().clone().into_iter();
+            let library = directory.path().to_str().unwrap();
+            holder.row = rows
+                .find(|row| {
+                    row["libgdrapi"].as_str().unwrap().contains(library) && row["mappings"] != 0
+                })
+                .unwrap_or_default();
+        }
+        holder
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        match self.row["pid"].as_i64() {
+            Some(pid) => kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap(),
+            None => self.emulator.kill().unwrap(),
+        }
+        self.emulator.wait().unwrap();
+    }
+}
+
+fn gdrcopy_ps(options: &[&str]) -> String {
+    let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).arg("ps").args(options));
+    assert_eq!(output.status, Some(0), "{output:?}");
+    output.stdout
+}
+
+fn doctor_of(pid: &str, options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    run(command.args(["doctor", "--json", "--pid", pid]).args(options))
+}
+
+#[test]
+fn process_that_uses_gdrcopy_is_listed_and_examined() {
+    let directory = directory_with(&library());
+    let holder = Holder::start(&directory);
+    // gdremu's pinned host memory is in the same file as its GPU memory.
+    assert!(holder.row["mapped_bytes"].as_u64() >= Some(1 << 20), "{}", holder.row);
+    assert_eq!((&holder.row["open"], &holder.row["emulated"]), (&1.into(), &true.into()));
+    let pid = holder.row["pid"].to_string();
+    let line = gdrcopy_ps(&[]).lines().find(|line| line.contains(&pid)).unwrap().to_owned();
+    assert!(line.contains(" MiB (emulated)"), "{line}");
+
+    let report = Report::of(doctor_of(&pid, &[]));
+    report.has_problems(0);
+    let title = format!("process {pid} (gdrcopy)");
+    report.finds("ok", &title, "libgdrapi", &["libgdrapi.so.2 (this project's)"]);
+    report.finds("ok", &title, "device", &["/dev/gdrdrv is open"]);
+    report.finds("ok", &title, "mapped", &[" MiB in "]);
+    report.finds("warning", "environment", "UCX_TLS", &["rc", "unset UCX_TLS"]);
+    let report = Report::of(doctor_of(&pid, &["--for", "ucx"]));
+    report.finds("problem", "environment", "UCX_TLS", &["rc"]);
+    assert_eq!(report.status, Some(1));
+}
+
+#[test]
+fn process_without_gdrcopy_is_no_user() {
+    let pid = std::process::id().to_string();
+    let report = Report::of(doctor_of(&pid, &[]));
+    report.has_problems(1);
+    report.finds("problem", "process", "libgdrapi", &["none is mapped"]);
+}
+
+#[test]
+fn process_that_does_not_exist_is_an_error_with_advice() {
+    // More than the kernel's limit.
+    let output = doctor_of("4194305", &[]);
+    assert_eq!(output.status, Some(1), "{output:?}");
+    assert!(output.stderr.contains("no process 4194305"), "{output:?}");
+    assert!(output.stderr.contains("gdrcopy ps"), "{output:?}");
+    assert_eq!(doctor_of("self", &[]).status, Some(2));
 }
 
 // ---- The library ----

@@ -6,6 +6,7 @@ pub(crate) mod copybw;
 pub(crate) mod copylat;
 pub(crate) mod doctor;
 pub(crate) mod pplat;
+pub(crate) mod ps;
 pub(crate) mod tune;
 
 use std::path::PathBuf;

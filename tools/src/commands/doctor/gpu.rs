@@ -138,7 +138,7 @@ fn bar1_use(bar1: Option<Bar1>, pins_are_listed: bool) -> Finding {
             format!("{} used, {} free", bytes(used), bytes(free)),
             match pins_are_listed {
                 true => "end programs that hold pins: the section pins lists them",
-                false => "end programs that hold pins: fuser -v /dev/gdrdrv shows them",
+                false => "end programs that hold pins: gdrcopy ps shows them",
             },
         ),
         Some(Bar1 { free, used, .. }) => {

@@ -4,6 +4,7 @@
 //! run → examine       one module per section of the report:
 //!   driver, gdrdrv, gpu, pins, host, libraries, engines
 //!   self_test         a child process (probe), which a library may crash or hang
+//! run → look_at       --pid: process
 //! report              the findings and steps, as text or JSON
 //! ```
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ mod host;
 mod libraries;
 mod pins;
 pub(crate) mod probe;
+mod process;
 mod report;
 mod self_test;
 #[path = "../../../../src/settings/variables.rs"]
@@ -40,7 +42,7 @@ use report::{Report, Section, Verdict};
 /// The options of `gdrcopy doctor`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit status: 0 if gdrcopy is usable, by the engine if one is named; 1 if not, 2 for \
+    after_help = "Exit status: 0 if gdrcopy is usable, by the engine or process if one is named; 1 if not, 2 for \
     wrong options."
 )]
 pub(crate) struct Options {
@@ -56,15 +58,22 @@ pub(crate) struct Options {
     #[arg(long = "for", value_name = "ENGINE", conflicts_with = "library")]
     engine: Option<Engine>,
 
+    /// Report what a running process has of GDRCopy
+    #[arg(long, conflicts_with_all = ["library", "gpus"])]
+    pid: Option<u32>,
+
     /// Print the report as JSON: usable, problems, warnings, sections of findings (subject, verdict,
     /// value, remedy, step), and steps
     #[arg(long)]
     json: bool,
 }
 
-/// Examines the system and prints the report.
+/// Examines the system or a process, and prints the report.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let report = examine(options);
+    let report = match options.pid {
+        Some(pid) => look_at(pid, options.engine)?,
+        None => examine(options),
+    };
     match options.json {
         true => report::print_json(&report)?,
         false => report::print_text(&report)?,
@@ -73,6 +82,19 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// A running process.
+fn look_at(pid: u32, engine: Option<Engine>) -> Result<Report> {
+    let (process, environment) = process::examine(pid)?;
+    let mut variables = engines::settings(engine, &environment);
+    variables.extend(libraries::settings(&environment));
+    let sections = vec![
+        process::section(&process),
+        Section::new("environment that it was started with", variables),
+    ];
+    let summary = ["uses", "does not use"].map(|uses| format!("process {pid} {uses} GDRCopy"));
+    Ok(Report::new(sections, summary))
 }
 
 fn examine(options: &Options) -> Report {
