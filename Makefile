@@ -52,7 +52,7 @@ version := $(major).$(minor)
 built := $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release
 shared := libgdrapi.so.$(version)
 preload := libgdrapi-preload.so
-tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor)
+tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps)
 
 # The functions of the C API. The static library is one object with these global symbols only, so that it can be linked
 # beside other Rust archives; without COMDAT groups, of which the linker keeps one, whose symbols would not be global.

@@ -1,30 +1,33 @@
 //! The environment variables, all read here.
 #![forbid(unsafe_code)]
 
-use std::env;
+mod variables;
 
-use gdrcopy_core::copy::{self, MAX_THREADS};
+use gdrcopy_core::copy;
 use gdrcopy_core::options::{Backend, Options};
 use log::LevelFilter;
+
+use variables::Variable;
 
 /// How to open the driver: `GDRCOPY_USE_DMABUF_MMAP=1` asks for dma-bufs even if gdrdrv is there,
 /// `GDRCOPY_FORCE_PCIE_COMPAT=1` lets an ordinary pin satisfy `FORCE_PCIE`.
 pub(crate) fn options() -> Options {
-    let backend = match is_one("GDRCOPY_USE_DMABUF_MMAP") {
+    let backend = match variables::USE_DMABUF_MMAP.is_one() {
         true => Backend::DmaBuf,
         false => Backend::Auto,
     };
-    Options { backend, device_path: None, force_pcie_compat: is_one("GDRCOPY_FORCE_PCIE_COMPAT") }
+    let force_pcie_compat = variables::FORCE_PCIE_COMPAT.is_one();
+    Options { backend, device_path: None, force_pcie_compat }
 }
 
 /// `GDRCOPY_ALLOW_UNALIGNED_MAP=1`: addresses that do not start a page can be mapped.
 pub(crate) fn allow_unaligned_map() -> bool {
-    is_one("GDRCOPY_ALLOW_UNALIGNED_MAP")
+    variables::ALLOW_UNALIGNED_MAP.is_one()
 }
 
 /// Sets how copies are made: by the routine that `GDRCOPY_ISA` names, and by `GDRCOPY_THREADS` threads.
 pub(crate) fn apply_to_copies() {
-    let request = env::var_os("GDRCOPY_ISA");
+    let request = variables::ISA.value();
     let used = copy::select_routine(request.as_deref());
     if let Some(request) = request.filter(|request| request != used) {
         let request = request.display();
@@ -35,36 +38,31 @@ pub(crate) fn apply_to_copies() {
 
 /// `GDRCOPY_DMA_READ`: bytes from which CUDA's copy engine makes reads.
 pub(crate) fn dma_reads() -> Option<usize> {
-    let request = env::var_os("GDRCOPY_DMA_READ")?;
-    let bytes = request.to_str().and_then(|text| text.trim().parse().ok());
-    if bytes.is_none() {
-        log::warn!(
-            "GDRCOPY_DMA_READ={request:?} is not a number of bytes; reads go through the mapping"
-        );
-    }
-    bytes.filter(|&bytes| bytes > 0)
+    number(&variables::DMA_READ, "reads go through the mapping").filter(|&bytes| bytes > 0)
 }
 
 fn threads() -> usize {
-    let Some(request) = env::var_os("GDRCOPY_THREADS") else {
-        return 1;
-    };
-    let number = request.to_str().and_then(|text| text.trim().parse().ok());
-    let number = number.filter(|number| (1..=MAX_THREADS).contains(number));
-    number.unwrap_or_else(|| {
-        log::warn!("GDRCOPY_THREADS={request:?} is not a number from 1 to {MAX_THREADS}; using 1");
-        1
-    })
+    number(&variables::THREADS, "using 1").unwrap_or(1)
+}
+
+/// The value, if it is one that the variable takes. Logs what happens otherwise.
+fn number(variable: &Variable, otherwise: &str) -> Option<usize> {
+    let request = variable.value()?;
+    let number = request.to_str().filter(|text| variable.takes(text));
+    if number.is_none() {
+        log::warn!("{}={request:?} is not {}; {otherwise}", variable.name, variable.values);
+    }
+    number?.trim().parse().ok()
 }
 
 /// The least important lines that are printed: `GDRCOPY_LOG_LEVEL`, 4 (errors) by default, where
 /// `GDRCOPY_ENABLE_LOGGING` is set.
 pub(crate) fn log_level() -> LevelFilter {
-    if env::var_os("GDRCOPY_ENABLE_LOGGING").is_none() {
+    if variables::ENABLE_LOGGING.value().is_none() {
         return LevelFilter::Off;
     }
-    let level = env::var("GDRCOPY_LOG_LEVEL").ok();
-    let level = level.and_then(|text| text.trim().parse::<i64>().ok());
+    let level = variables::LOG_LEVEL.value();
+    let level = level.and_then(|text| text.to_str()?.trim().parse::<i64>().ok());
     match level.unwrap_or(4) {
         ..=1 => LevelFilter::Debug,
         2 => LevelFilter::Info,
@@ -72,9 +70,4 @@ pub(crate) fn log_level() -> LevelFilter {
         4 => LevelFilter::Error,
         5.. => LevelFilter::Off,
     }
-}
-
-/// Exactly `1` switches on, as in NVIDIA's libgdrapi.
-fn is_one(name: &str) -> bool {
-    env::var_os(name).is_some_and(|value| value == "1")
 }

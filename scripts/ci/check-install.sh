@@ -167,7 +167,7 @@ make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 
 # The tools run by the names of their links, and have man pages. What else there is, uninstall must find.
 make --no-print-directory --silent tools_install prefix=/usr DESTDIR="$root"
-for tool in copybw copylat compare apiperf pplat tune doctor; do
+for tool in copybw copylat compare apiperf pplat tune doctor ps; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"
     [[ $help == *"Usage: gdrcopy $tool"* ]] || die "gdrcopy_$tool is another tool: $help"
     [ -s "$root/usr/share/man/man1/gdrcopy_$tool.1" ] || die "gdrcopy_$tool has no man page"

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, tune};
+use crate::commands::doctor::probe;
+use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, ps, tune};
 use crate::output;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
@@ -44,6 +45,8 @@ pub(crate) enum Tool {
     Tune(tune::Options),
     /// Diagnoses whether GDRCopy works on this system, and suggests fixes
     Doctor(doctor::Options),
+    /// Lists the processes that use GDRCopy, with the size of their mappings
+    Ps(ps::Options),
 }
 
 /// The prefix of the names of links.
@@ -51,8 +54,15 @@ pub const LINK_PREFIX: &str = "gdrcopy_";
 
 /// Runs the tool that the command line names.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<_> = arguments.collect();
+    if let [_, first, work] = &arguments[..]
+        && first == probe::ARGUMENT
+    {
+        let result = probe::answer(&work.to_string_lossy());
+        return result.unwrap_or_else(|error| output::print_error("doctor", &error));
+    }
     // Clap ends the process: with 0 for --help and --version, with 2 for wrong options.
-    let cli = Cli::parse_from(with_tool(arguments.collect()));
+    let cli = Cli::parse_from(with_tool(arguments));
     let (tool, result) = match &cli.tool {
         Tool::Copybw(options) => ("copybw", copybw::run(options)),
         Tool::Copylat(options) => ("copylat", copylat::run(options)),
@@ -61,6 +71,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Tool::Pplat(options) => ("pplat", pplat::run(options)),
         Tool::Tune(options) => ("tune", tune::run(options)),
         Tool::Doctor(options) => ("doctor", doctor::run(options)),
+        Tool::Ps(options) => ("ps", ps::run(options)),
     };
     result.unwrap_or_else(|error| output::print_error(tool, &error))
 }

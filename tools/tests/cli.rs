@@ -7,7 +7,8 @@ use std::process::Command;
 
 use common::{gdrcopy, library, run};
 
-const TOOLS: [&str; 7] = ["copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor"];
+const TOOLS: [&str; 8] =
+    ["copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor", "ps"];
 
 #[test]
 fn wrong_options_give_status_2() {

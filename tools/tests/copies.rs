@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::fs;
 use std::path::Path;
 
 use common::{Output, faulty_library, gdrcopy, library, run};
@@ -241,6 +242,23 @@ fn force_pcie_changes_the_mapping_of_a_coherent_gpu() {
         assert!(output.stderr.contains("Leave out -P"), "{output:?}");
         let output = run(&[&coherent[..], &["--fault", "PIN_BUFFER_V2:ENOMEM"]].concat());
         assert!(output.stderr.contains("BAR1"), "{output:?}");
+    }
+}
+
+#[test]
+fn results_of_an_emulated_gpu_are_marked() {
+    let directory = tempfile::tempdir().unwrap();
+    let chart = directory.path().join("chart.svg");
+    for name in ["copybw", "copylat", "compare", "apiperf"] {
+        let plot = ["-s", "64K", "--plot", chart.to_str().unwrap()];
+        let options =
+            if name == "compare" { &["--sizes=64", "--budget=0"][..] } else { &plot[..2] };
+        let options = [options, &plot[2..]].concat();
+        let output = run(gdrcopy(&[], &[name, "--lib", library().to_str().unwrap()]).args(options));
+        assert_eq!(output.status, Some(0), "{name}: {output:?}");
+        assert_eq!(output.stderr.matches("the GPU is emulated").count(), 1, "{name}: {output:?}");
+        assert!(fs::read_to_string(&chart).unwrap().contains("emulated, not PCIe: "), "{name}");
+        fs::remove_file(&chart).unwrap();
     }
 }
 

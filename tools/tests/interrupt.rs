@@ -14,8 +14,22 @@ use serde_json::Value;
 /// Iterations that take minutes.
 const ENDLESS: &str = "1000000000";
 
-/// Runs a tool, and sends it this signal as soon as it has mapped its buffer.
+/// Runs a tool, and sends it this signal when it has mapped its buffer, or as much later as it takes to have
+/// results.
 fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
+    let mut delay = Duration::ZERO;
+    loop {
+        let output = interrupted_after(delay, name, options, signal);
+        let is_early = output.stderr.contains("interrupted before the first result");
+        if !is_early {
+            return output;
+        }
+        assert_eq!((output.status, &*output.stdout), (Some(130), ""), "{name}: {output:?}");
+        delay = delay * 2 + Duration::from_millis(50);
+    }
+}
+
+fn interrupted_after(delay: Duration, name: &str, options: &[&str], signal: Signal) -> Output {
     let trace = tempfile::NamedTempFile::new().unwrap();
     let emulated = ["--leak-exit", "99", "--trace", trace.path().to_str().unwrap()];
     let library = library();
@@ -27,6 +41,7 @@ fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
         .spawn()
         .unwrap();
     wait_until_mapped(trace.path(), &mut child);
+    std::thread::sleep(delay);
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
     Output::from(child.wait_with_output().unwrap())
 }
@@ -42,15 +57,17 @@ fn wait_until_mapped(trace: &Path, child: &mut Child) {
 
 #[test]
 fn interrupt_prints_the_results_so_far() {
-    // The number of samples without an interrupt: copies are divided into 100.
+    // The number of samples without an interrupt: copies are divided into 100, each of which is cut short.
     for (name, options, samples) in [
-        ("copybw", ["-s", "1", "-w", ENDLESS], 100),
+        ("copybw", ["-s", "1M", "-w", ENDLESS], 100),
         ("copylat", ["-s", "64K", "-w", ENDLESS], 100),
         ("apiperf", ["-s", "64K", "-n", ENDLESS], 1_000_000_000),
     ] {
         let output = interrupted(name, &options, Signal::SIGINT);
         assert_eq!(output.status, Some(130), "{name}: {output:?}");
-        assert!(output.stderr.contains("interrupted"), "{name}: {output:?}");
+        for line in ["Ctrl-C again ends at once", "interrupted; these are the results so far"] {
+            assert!(output.stderr.contains(line), "{name}: {output:?}");
+        }
         assert!(!output.stderr.contains("leak"), "{name}: {output:?}");
         let document: Value = serde_json::from_str(&output.stdout).expect(name);
         assert_eq!(document["interrupted"], true, "{name}");

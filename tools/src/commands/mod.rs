@@ -6,6 +6,7 @@ pub(crate) mod copybw;
 pub(crate) mod copylat;
 pub(crate) mod doctor;
 pub(crate) mod pplat;
+pub(crate) mod ps;
 pub(crate) mod tune;
 
 use std::path::PathBuf;
@@ -110,8 +111,11 @@ impl CopyOptions {
             [only] => only.clone(),
             all => Results::of_runs(all),
         };
-        results.write(&self.output, self.plot.as_deref(), || text(&results))?;
         let tool = results.setup.tool;
+        if results.rows.is_empty() && results.interrupted {
+            return Ok(output::interrupted_early(tool));
+        }
+        results.write(&self.output, self.plot.as_deref(), || text(&results))?;
         let mut status = output::exit_status(tool, results.interrupted);
         for failure in results.failures() {
             eprintln!("gdrcopy {tool}: wrong copy: {failure}");

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::measure::plan::{Cold, Direction, Point};
 use crate::measure::results::{Results, mib_per_second};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::{Extra, Session, Setup};
+use crate::measure::session::{EMULATED, Extra, Session, Setup};
 use crate::measure::target::Target;
 use crate::output::table::Table;
 use crate::output::{Output, microseconds};
@@ -94,9 +94,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::from(interrupt::STATUS));
     }
     let advice = Advice::new(&results)?;
-    if advice.emulated {
-        eprintln!("gdrcopy tune: warning: {EMULATED}");
-    }
     let rows = &advice.records;
     options.output.write(|| advice.text(), &advice, rows)?;
     Ok(ExitCode::SUCCESS)
@@ -107,10 +104,6 @@ fn points() -> Vec<Point> {
     let of_direction = |direction| SIZES.map(|size| Point::spread(direction, size, 0, 0));
     Direction::BOTH.into_iter().flat_map(of_direction).collect()
 }
-
-/// Why the settings of an emulated GPU are of no use.
-const EMULATED: &str =
-    "the GPU is emulated: its memory is host memory, and these numbers are meaningless";
 
 /// The settings, and what they follow from.
 #[derive(Debug, Serialize)]
@@ -164,7 +157,7 @@ impl<'a> Advice<'a> {
         });
         Ok(Advice {
             setup: &results.setup,
-            emulated: results.setup.gpu_name() == "gdremu GPU",
+            emulated: results.setup.emulated(),
             put,
             get,
             settings: settings(put, get),

@@ -5,7 +5,6 @@
 //! a copy of its own. They are never unloaded.
 
 use std::collections::HashSet;
-use std::env;
 use std::ffi::{CStr, c_int, c_void};
 use std::fs;
 use std::mem::MaybeUninit;
@@ -17,9 +16,7 @@ use libloading::os::unix::{Library as Object, RTLD_LOCAL, RTLD_NOW};
 use tempfile::TempPath;
 
 use super::api::Api;
-
-/// The name that the loader searches for.
-const SONAME: &str = "libgdrapi.so.2";
+use super::search::{SONAME, beside_this_program};
 
 /// A loaded libgdrapi.
 #[derive(Debug)]
@@ -56,33 +53,21 @@ impl Loader {
     /// Loads the library that programs linked with libgdrapi get from the loader, or else the one that
     /// was built or installed with this program.
     pub(crate) fn load_default(&mut self) -> Result<&'static Library> {
-        let found = open(Path::new(SONAME)).or_else(|error| match beside_this_program() {
-            Some(file) => open(&file),
+        let found = load_by_name(SONAME).or_else(|error| match beside_this_program() {
+            Some(file) => self.load(&file),
             None => Err(error),
         });
-        let api = found.context(
+        found.context(
             "no library found; name one with --lib, or put its directory on LD_LIBRARY_PATH",
-        )?;
-        let file = file_of(api.open as *const c_void).unwrap_or_else(|| SONAME.into());
-        Ok(Box::leak(Box::new(Library { api, file })))
+        )
     }
 }
 
-/// The library that was installed, or built by `make lib`, with this program.
-pub(crate) fn beside_this_program() -> Option<PathBuf> {
-    let program = env::current_exe().ok()?.canonicalize().ok()?;
-    directories_beside(program.parent()?)
-        .map(|directory| directory.join(SONAME))
-        .find(|file| file.exists())
-}
-
-/// The directories of libraries that belong to programs in `bin`.
-fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
-    let triplet = format!("{}-linux-gnu", env::consts::ARCH);
-    // PREFIX/bin, with the names that distributions give to the other directory; build/tools/bin.
-    let directories =
-        ["../lib".into(), "../lib64".into(), format!("../lib/{triplet}"), "../../lib".into()];
-    directories.map(|directory| bin.join(directory)).into_iter()
+/// Loads what the loader finds by a name without a directory.
+pub(crate) fn load_by_name(name: &str) -> Result<&'static Library> {
+    let api = open(Path::new(name))?;
+    let file = file_of(api.open as *const c_void).unwrap_or_else(|| name.into());
+    Ok(Box::leak(Box::new(Library { api, file })))
 }
 
 impl Library {

@@ -6,13 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::loader::beside_this_program;
-
 /// The place of a library that only the tools find.
 pub(crate) const BESIDE: &str = "its place beside gdrcopy";
 
-/// The name that programs ask for.
+/// The name that linked programs ask for, as do some that call dlopen.
 pub(crate) const SONAME: &str = "libgdrapi.so.2";
+
+/// The name that the other programs open.
+pub(crate) const PLAIN_NAME: &str = "libgdrapi.so";
 
 /// The empty object for LD_PRELOAD, which needs the library beside it.
 pub(crate) const PRELOAD_OBJECT: &str = "libgdrapi-preload.so";
@@ -23,6 +24,12 @@ const DEFAULT_DIRECTORIES: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib6
 /// The name of an environment variable that only this project's library reads.
 const MARK_OF_OURS: &[u8] = b"GDRCOPY_ISA";
 
+/// A symbol that only NVIDIA's library exports.
+const MARK_OF_NVIDIAS: &[u8] = b"gdr_msg";
+
+/// How each ELF file begins.
+const ELF: &[u8] = b"\x7fELF";
+
 /// A libgdrapi that the loader could choose.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Candidate {
@@ -31,8 +38,8 @@ pub(crate) struct Candidate {
     pub(crate) file: PathBuf,
 }
 
-/// All existing ones, in the loader's order. Paths that are built into programs (RUNPATH), which come
-/// before the loader's cache, are unknown.
+/// All existing ones of either name, in the loader's order. Paths that are built into programs (RUNPATH),
+/// which come before the loader's cache, are unknown.
 pub(crate) fn candidates() -> Vec<Candidate> {
     let found = |place| move |file: PathBuf| Candidate { place, file };
     let mut all = Vec::new();
@@ -53,15 +60,59 @@ pub(crate) fn candidates() -> Vec<Candidate> {
     all
 }
 
-/// Whether a file is this project's library.
-pub(crate) fn is_ours(file: &Path) -> bool {
-    fs::read(file)
-        .is_ok_and(|bytes| bytes.windows(MARK_OF_OURS.len()).any(|window| window == MARK_OF_OURS))
+/// Whose a file is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Maker {
+    This,
+    Nvidia,
+    Other,
+    /// It is no library at all.
+    None,
+}
+
+impl Maker {
+    /// Judged by what the file contains.
+    pub(crate) fn of(file: &Path) -> Maker {
+        let bytes = fs::read(file).unwrap_or_default();
+        let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
+        match bytes.starts_with(ELF) {
+            false => Maker::None,
+            true if has(MARK_OF_OURS) => Maker::This,
+            true if has(MARK_OF_NVIDIAS) => Maker::Nvidia,
+            true => Maker::Other,
+        }
+    }
+
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Maker::This => "this project's",
+            Maker::Nvidia => "NVIDIA's",
+            Maker::Other => "another one",
+            Maker::None => "no library",
+        }
+    }
 }
 
 /// The file behind all links.
 pub(crate) fn real(file: &Path) -> PathBuf {
     file.canonicalize().unwrap_or_else(|_| file.to_owned())
+}
+
+/// The library that was installed, or built by `make lib`, with this program.
+pub(crate) fn beside_this_program() -> Option<PathBuf> {
+    let program = env::current_exe().ok()?.canonicalize().ok()?;
+    directories_beside(program.parent()?)
+        .map(|directory| directory.join(SONAME))
+        .find(|file| file.exists())
+}
+
+/// The directories of libraries that belong to programs in `bin`.
+fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
+    let triplet = format!("{}-linux-gnu", env::consts::ARCH);
+    // PREFIX/bin, with the names that distributions give to the other directory; build/tools/bin.
+    let directories =
+        ["../lib".into(), "../lib64".into(), format!("../lib/{triplet}"), "../../lib".into()];
+    directories.map(|directory| bin.join(directory)).into_iter()
 }
 
 fn preloaded() -> impl Iterator<Item = PathBuf> {
@@ -86,7 +137,12 @@ fn library_path() -> impl Iterator<Item = PathBuf> {
         list => list.split([':', ';']).map(PathBuf::from).collect(),
     };
     // An empty entry is the current directory, as for the loader.
-    directories.into_iter().map(|directory| directory.join(SONAME))
+    directories.into_iter().flat_map(|directory| names_in(&directory))
+}
+
+/// Both names in a directory.
+fn names_in(directory: &Path) -> [PathBuf; 2] {
+    [SONAME, PLAIN_NAME].map(|name| directory.join(name))
 }
 
 fn cached() -> Vec<PathBuf> {
@@ -98,20 +154,21 @@ fn cached() -> Vec<PathBuf> {
     String::from_utf8_lossy(&listing).lines().filter_map(of_listing).collect()
 }
 
-/// The file of a line `NAME (KIND) => FILE` for our name.
+/// The file of a line `NAME (KIND) => FILE` for one of our names.
 fn of_listing(line: &str) -> Option<PathBuf> {
     let (entry, file) = line.split_once(" => ")?;
     let (name, kind) = entry.trim_start().split_once(' ')?;
     let foreign = cfg!(target_arch = "x86_64") && !kind.contains("x86-64");
-    (name == SONAME && !foreign).then(|| file.into())
+    ([SONAME, PLAIN_NAME].contains(&name) && !foreign).then(|| file.into())
 }
 
 fn default_directories() -> impl Iterator<Item = PathBuf> {
     let triplet = format!("{}-linux-gnu", env::consts::ARCH);
-    DEFAULT_DIRECTORIES.iter().flat_map(move |directory| {
+    let directories = DEFAULT_DIRECTORIES.iter().flat_map(move |directory| {
         let directory = Path::new(directory);
-        [directory.join(&triplet).join(SONAME), directory.join(SONAME)]
-    })
+        [directory.join(&triplet), directory.to_owned()]
+    });
+    directories.flat_map(|directory| names_in(&directory))
 }
 
 #[cfg(test)]
@@ -124,6 +181,21 @@ mod tests {
         assert_eq!(brought("/a/libgdrapi-preload.so"), Some("/a/libgdrapi.so".into()));
         assert_eq!(brought("/a/libgdrapi.so.2"), Some("/a/libgdrapi.so.2".into()));
         assert_eq!(brought("/a/libother.so"), None);
+    }
+
+    #[test]
+    fn maker_is_known_by_the_content() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (content, maker) in [
+            ("\x7fELF…GDRCOPY_ISA\0", Maker::This),
+            ("\x7fELF…gdr_msg\0", Maker::Nvidia),
+            ("\x7fELF…", Maker::Other),
+            ("GDRCOPY_ISA", Maker::None),
+            ("", Maker::None),
+        ] {
+            fs::write(&file, content).unwrap();
+            assert_eq!(Maker::of(file.path()), maker, "{content}");
+        }
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Sweep {
         for &(point, repetitions) in &self.points {
             progress.set_message(format!("{} {} B", point.direction.name(), point.size));
             let row = sampler.measure(methods, point, repetitions, results.rows.last())?;
-            results.rows.push(row);
+            results.rows.extend(row);
             progress.inc(1);
             if session.interrupt.requested() {
                 results.interrupted = true;
@@ -101,18 +101,24 @@ struct Sampler<'a> {
 }
 
 impl Sampler<'_> {
-    /// `smaller` is the row before.
+    /// `smaller` is the row before. None if interrupted before anything is timed.
     fn measure(
         &mut self,
         methods: &[Method],
         point: Point,
         repetitions: Repetitions,
         smaller: Option<&Row>,
-    ) -> Result<Row> {
+    ) -> Result<Option<Row>> {
+        if self.interrupt.requested() {
+            return Ok(None);
+        }
         let mut verifier = Verifier::new(point, methods[0].buffer.len());
         // None: still to be timed.
         let mut outcomes: Vec<Option<Outcome>> = Vec::new();
         for (i, method) in methods.iter().enumerate() {
+            if self.interrupt.requested() {
+                return Ok(None);
+            }
             let is_slow = matches!(repetitions, Repetitions::Budget(_))
                 && smaller.is_some_and(|smaller| is_too_slow(smaller, &point, i));
             outcomes.push(if is_slow {
@@ -142,17 +148,17 @@ impl Sampler<'_> {
             let function = method.function(point.direction);
             MethodResult { function, outcome, fastest_run: None }
         });
-        Ok(Row {
+        Ok(Some(Row {
             point,
             iterations: match repetitions {
                 Repetitions::Calls(calls) => calls,
                 Repetitions::Budget(_) => times.first().map_or(0, |times| times.samples * batch),
             },
             results: results.collect(),
-        })
+        }))
     }
 
-    /// Nanoseconds per call.
+    /// Nanoseconds per call, of fewer calls after an interrupt.
     fn sample(
         &mut self,
         method: &Method,
@@ -161,23 +167,37 @@ impl Sampler<'_> {
         calls: usize,
     ) -> Result<f64> {
         method.drain();
-        let mut ns = 0.0;
-        if self.cold == Cold::default() {
-            ns = method.time(point, first, calls, &mut self.host, &self.clock)?;
-        } else {
-            for call in first..first + calls {
-                if self.cold.device {
-                    let end = point.device_offset(call) + point.size;
-                    method.buffer.fill(COLD, end)?;
-                }
-                if self.cold.host {
-                    evict(&self.host.as_slice()[point.host_offset()..][..point.size]);
-                }
-                ns += method.time(point, call, 1, &mut self.host, &self.clock)?;
+        let most = match self.cold == Cold::default() {
+            true => calls_at_once(point.size),
+            false => 1,
+        };
+        let (mut ns, mut made) = (0.0, 0);
+        while made < calls {
+            let call = first + made;
+            if self.cold.device {
+                let end = point.device_offset(call) + point.size;
+                method.buffer.fill(COLD, end)?;
+            }
+            if self.cold.host {
+                evict(&self.host.as_slice()[point.host_offset()..][..point.size]);
+            }
+            let now = most.min(calls - made);
+            ns += method.time(point, call, now, &mut self.host, &self.clock)?;
+            made += now;
+            if self.interrupt.requested() {
+                break;
             }
         }
-        Ok(ns / calls as f64)
+        Ok(ns / made as f64)
     }
+}
+
+/// Calls between two looks at the interrupt: a few milliseconds of copies, next to which the look is nothing.
+fn calls_at_once(size: usize) -> usize {
+    const BYTES: usize = 16 << 20;
+    // The shortest call takes as long as this many bytes.
+    const CALL: usize = 1 << 10;
+    (BYTES / (size + CALL)).max(1)
 }
 
 /// Has the methods take turns, one sample each, the order reversed every other turn, so that
@@ -272,7 +292,7 @@ mod tests {
 
     #[test]
     fn methods_take_turns_and_every_call_is_made() {
-        let interrupt = Interrupt::listen().unwrap();
+        let interrupt = Interrupt::listen("test").unwrap();
         let mut calls = [0, 0];
         let mut order = Vec::new();
         let sample = |method: usize, _, count| {
@@ -290,7 +310,7 @@ mod tests {
 
     #[test]
     fn few_calls_give_few_samples() {
-        let interrupt = Interrupt::listen().unwrap();
+        let interrupt = Interrupt::listen("test").unwrap();
         let sample = |_, _, calls| Ok(calls as f64);
         let times = take_turns(1, Repetitions::Calls(3), 16, &interrupt, sample);
         assert_eq!(times.unwrap()[0].samples, 3);
@@ -298,7 +318,7 @@ mod tests {
 
     #[test]
     fn budget_limits_the_number_of_batches() {
-        let interrupt = Interrupt::listen().unwrap();
+        let interrupt = Interrupt::listen("test").unwrap();
         // Two methods, 16 calls of 10 ns: 320 ns per turn.
         for (budget, turns) in [(0.0, MIN_SAMPLES), (32e3, 100), (1e9, MAX_SAMPLES)] {
             let mut firsts = Vec::new();

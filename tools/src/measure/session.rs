@@ -17,6 +17,10 @@ use crate::system::cpu;
 use crate::system::environment::Environment;
 use crate::system::interrupt::Interrupt;
 
+/// Why the numbers of an emulated GPU are of no use.
+pub(crate) const EMULATED: &str =
+    "the GPU is emulated: its memory is host memory, and these numbers are meaningless";
+
 /// Everything that is needed to measure.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -103,7 +107,7 @@ impl Session {
         len: usize,
         extra: &Extra,
     ) -> Result<Session> {
-        let interrupt = Interrupt::listen()?;
+        let interrupt = Interrupt::listen(tool)?;
         if let Some(cpus) = &target.cpu {
             cpus.allow_all()?;
         }
@@ -160,6 +164,9 @@ impl Session {
             cpu: pinned_cpu(tool, gpu_node),
             libraries: setup_libraries,
         };
+        if setup.emulated() {
+            eprintln!("gdrcopy {tool}: warning: {EMULATED}");
+        }
         Ok(Session { methods, gpu, setup, interrupt })
     }
 }
@@ -242,10 +249,16 @@ impl Setup {
         used.map_or("GPU", |gpu| &gpu.name)
     }
 
+    /// Whether the GPU that is used is gdremu's, so that the numbers are meaningless.
+    pub(crate) fn emulated(&self) -> bool {
+        self.gpu_name() == "gdremu GPU"
+    }
+
     /// The title of a chart.
     pub(crate) fn title(&self) -> String {
         let mapping = self.libraries.first().map(|library| library.mapping_type);
-        format!("{}, {} mapping", self.gpu_name(), mapping.unwrap_or("no"))
+        let emulated = if self.emulated() { "emulated, not PCIe: " } else { "" };
+        format!("{emulated}{}, {} mapping", self.gpu_name(), mapping.unwrap_or("no"))
     }
 }
 

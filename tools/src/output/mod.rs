@@ -120,3 +120,9 @@ pub(crate) fn exit_status(tool: &str, interrupted: bool) -> ExitCode {
     eprintln!("gdrcopy {tool}: interrupted; these are the results so far");
     ExitCode::from(interrupt::STATUS)
 }
+
+/// The exit status of a run that was interrupted before it had a result.
+pub(crate) fn interrupted_early(tool: &str) -> ExitCode {
+    eprintln!("gdrcopy {tool}: interrupted before the first result");
+    ExitCode::from(interrupt::STATUS)
+}

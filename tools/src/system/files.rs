@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The text of a file, without trailing whitespace.
@@ -21,6 +21,22 @@ pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines()
         .find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':'))
         .map(str::trim)
+}
+
+/// The entries of a directory whose names begin like this, sorted; none if it cannot be read.
+pub(crate) fn matching(directory: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
+    let mut paths: Vec<_> = named.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Whether a directory, or one at most this many levels below, has a file of this name.
+pub(crate) fn contains(directory: &Path, name: &str, levels: usize) -> bool {
+    let below = || matching(directory, "").into_iter().filter(|path| path.is_dir());
+    directory.join(name).exists()
+        || levels > 0 && below().any(|directory| contains(&directory, name, levels - 1))
 }
 
 /// Whether the kernel has loaded a module, or has it built in; `None` if unknown.

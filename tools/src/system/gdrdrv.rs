@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gdrcopy::Version;
 use nix::errno::Errno;
@@ -24,8 +24,8 @@ pub(crate) struct Gdrdrv {
     pub(crate) node: Result<Node, Errno>,
     /// Whether the module is loaded.
     pub(crate) loaded: Option<bool>,
-    /// Whether it is installed for this kernel.
-    pub(crate) installed: Option<bool>,
+    /// How far its installation for this kernel got.
+    pub(crate) installation: Option<Installation>,
     /// The kernel only loads signed modules.
     pub(crate) signed_only: bool,
     /// It is linked to the functions of nv-p2p-dummy, which cannot pin GPU memory.
@@ -34,6 +34,24 @@ pub(crate) struct Gdrdrv {
     pub(crate) versions: Result<Versions, Errno>,
     /// Its parameters, from /proc/driver/gdrdrv/params.
     pub(crate) params: Option<String>,
+}
+
+/// Where the module is between package and kernel.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Installation {
+    /// Neither its sources nor the module are here.
+    Absent,
+    /// Its sources are here, and no module for this kernel.
+    NotBuilt {
+        kernel: String,
+        /// The kernel's headers are here.
+        headers: bool,
+        /// The GPU driver's sources are here.
+        gpu_driver: bool,
+        /// What DKMS logged of its last build.
+        log: Option<PathBuf>,
+    },
+    Built,
 }
 
 /// The node.
@@ -62,7 +80,8 @@ pub(crate) fn query() -> Gdrdrv {
             Some(_) => Some(true),
             None => files::module_loaded("gdrdrv"),
         },
-        installed: installed(),
+        installation: files::text("/proc/sys/kernel/osrelease")
+            .map(|kernel| installation(Path::new("/"), kernel)),
         signed_only: signed_only(),
         bound_to_dummy: Path::new("/sys/module/nv_p2p_dummy/holders/gdrdrv").exists(),
         versions: versions(),
@@ -70,10 +89,27 @@ pub(crate) fn query() -> Gdrdrv {
     }
 }
 
-fn installed() -> Option<bool> {
-    let kernel = files::text("/proc/sys/kernel/osrelease")?;
-    let modules = files::text(format!("/lib/modules/{kernel}/modules.dep"))?;
-    Some(modules.contains("/gdrdrv.ko"))
+/// Looks below this directory, as gdrdrv-c/dkms.conf does.
+fn installation(root: &Path, kernel: String) -> Installation {
+    let modules = root.join("lib/modules").join(&kernel);
+    let listed = files::text(modules.join("modules.dep"));
+    if listed.is_some_and(|modules| modules.contains("/gdrdrv.ko")) {
+        return Installation::Built;
+    }
+    let sources = files::matching(&root.join("usr/src"), "gdrdrv-");
+    let versions = files::matching(&root.join("var/lib/dkms/gdrdrv"), "");
+    if sources.is_empty() && versions.is_empty() {
+        return Installation::Absent;
+    }
+    let of_driver = ["usr/src", "usr/src/kernel-modules"].map(|place| root.join(place));
+    let mut of_driver = of_driver.iter().flat_map(|place| files::matching(place, "nvidia"));
+    let mut logs = versions.iter().map(|version| version.join("build/make.log"));
+    Installation::NotBuilt {
+        kernel,
+        headers: modules.join("build/Makefile").exists(),
+        gpu_driver: of_driver.any(|directory| files::contains(&directory, "nv-p2p.c", 3)),
+        log: logs.rfind(|log| log.exists()),
+    }
 }
 
 fn signed_only() -> bool {
@@ -111,4 +147,40 @@ fn version(packed: u32) -> Version {
 
 fn errno(error: io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn installation_is_known_by_its_files() {
+        let root = tempfile::tempdir().unwrap();
+        let state = || installation(root.path(), "6.1".into());
+        let add = |file: &str, text: &str| {
+            let file = root.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        let not_built = |headers, gpu_driver, log: Option<&str>| Installation::NotBuilt {
+            kernel: "6.1".into(),
+            headers,
+            gpu_driver,
+            log: log.map(|log| root.path().join(log)),
+        };
+        add("lib/modules/6.1/modules.dep", "kernel/fs/ext4/ext4.ko:\n");
+        assert_eq!(state(), Installation::Absent);
+        add("usr/src/gdrdrv-2.6/dkms.conf", "");
+        assert_eq!(state(), not_built(false, false, None));
+        add("lib/modules/6.1/build/Makefile", "");
+        add("usr/src/nvidia-580/nvidia/nv-p2p.h", "");
+        assert_eq!(state(), not_built(true, false, None));
+        add("usr/src/nvidia-580/nvidia/nv-p2p.c", "");
+        assert_eq!(state(), not_built(true, true, None));
+        let log = "var/lib/dkms/gdrdrv/2.6/build/make.log";
+        add(log, "error");
+        assert_eq!(state(), not_built(true, true, Some(log)));
+        add("lib/modules/6.1/modules.dep", "updates/dkms/gdrdrv.ko.xz: kernel/nvidia.ko\n");
+        assert_eq!(state(), Installation::Built);
+    }
 }

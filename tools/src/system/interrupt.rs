@@ -2,12 +2,15 @@
 //! ends it at once.
 #![forbid(unsafe_code)]
 
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use anyhow::Result;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
 
 /// Whether the user has asked the tool to stop.
 #[derive(Clone, Debug)]
@@ -17,14 +20,23 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 pub(crate) const STATUS: u8 = 130;
 
 impl Interrupt {
-    /// Installs the signal handlers.
-    pub(crate) fn listen() -> Result<Interrupt> {
+    /// Installs the signal handlers, and a thread that prints a line at the first signal.
+    pub(crate) fn listen(tool: &'static str) -> Result<Interrupt> {
         let requested = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // In this order: the first signal finds the flag not yet set.
             flag::register_conditional_shutdown(signal, STATUS.into(), requested.clone())?;
             flag::register(signal, requested.clone())?;
         }
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        thread::spawn(move || {
+            signals.forever().next();
+            // Below the terminal's ^C and a progress bar.
+            let below = if io::stderr().is_terminal() { "\n" } else { "" };
+            eprintln!(
+                "{below}gdrcopy {tool}: finishing this measurement; Ctrl-C again ends at once"
+            );
+        });
         Ok(Interrupt(requested))
     }
 

@@ -9,3 +9,4 @@ pub(crate) mod interrupt;
 pub(crate) mod nvml;
 pub(crate) mod pci;
 pub(crate) mod pins;
+pub(crate) mod process;

@@ -17,6 +17,16 @@ pub(crate) struct Pci {
     pub(crate) max_width: Option<u32>,
 }
 
+/// Whether a GPU of NVIDIA is on the bus; `None` if the devices are not listed.
+pub(crate) fn has_nvidia_gpu() -> Option<bool> {
+    let devices = files::matching(Path::new("/sys/bus/pci/devices"), "");
+    let is_gpu = |device: &PathBuf| {
+        let attribute = |name| files::text(device.join(name)).unwrap_or_default();
+        attribute("vendor") == "0x10de" && attribute("class").starts_with("0x03")
+    };
+    (!devices.is_empty()).then(|| devices.iter().any(is_gpu))
+}
+
 /// Reads the attributes of the device at this address.
 pub(crate) fn query(address: &str) -> Pci {
     let directory: PathBuf = Path::new("/sys/bus/pci/devices").join(address);

@@ -166,6 +166,9 @@ fn measure(
     interrupt: &Interrupt,
 ) -> Result<Vec<Vec<Sample>>> {
     for _ in 0..config.warmup {
+        if interrupt.requested() {
+            break;
+        }
         for pinner in pinners {
             sample(pinner, size, config, clock)?;
         }

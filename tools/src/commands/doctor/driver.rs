@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::backends::Backends;
-use super::report::Finding;
+use super::report::{Cause, Finding};
 use crate::cuda::survey::{Cuda, Gpu};
-use crate::system::files;
 use crate::system::nvml::Nvml;
+use crate::system::{files, pci};
 
 /// The first CUDA version whose dma-bufs can be mapped: 13.3.
 const DMABUF_SINCE: i32 = 13030;
@@ -24,7 +24,8 @@ pub(super) fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
 }
 
 pub(super) fn findings(cuda: &Cuda, nvml: Option<&Nvml>, backends: Backends) -> Vec<Finding> {
-    let mut findings = vec![gpu_driver(nvml)];
+    let mut findings = Vec::from_iter(no_hardware(cuda, pci::has_nvidia_gpu()));
+    findings.push(gpu_driver(nvml));
     match &cuda.version {
         Ok(version) => findings
             .push(Finding::ok("CUDA", format!("{}, by the driver", format_version(*version)))),
@@ -42,6 +43,20 @@ pub(super) fn findings(cuda: &Cuda, nvml: Option<&Nvml>, backends: Backends) -> 
     }
     findings.push(peermem());
     findings
+}
+
+/// No other advice helps where there is no GPU. CUDA can have some that are not on the bus, in WSL.
+fn no_hardware(cuda: &Cuda, on_the_bus: Option<bool>) -> Option<Finding> {
+    let seen = cuda.gpus.as_ref().is_ok_and(|gpus| !gpus.is_empty());
+    (on_the_bus == Some(false) && !seen).then(|| {
+        let finding = Finding::problem(
+            "hardware",
+            "no GPU of NVIDIA in /sys/bus/pci/devices",
+            "use a computer with one, or pass it through to this virtual machine; without any GPU, \
+             programs run under gdremu",
+        );
+        finding.caused_by(Cause::Nothing)
+    })
 }
 
 /// A CUDA version as `13.0`.
@@ -86,11 +101,8 @@ fn dmabuf(version: i32, backends: Backends) -> Finding {
         format_version(DMABUF_SINCE)
     );
     match backends.need_dmabuf() {
-        true => Finding::problem(
-            subject,
-            value,
-            "update the GPU driver to 610 or later, or load gdrdrv",
-        ),
+        true => Finding::problem(subject, value, "update the GPU driver to 610 or later")
+            .caused_by(Cause::DmaBuf),
         // gdrdrv works.
         false => Finding::ok(subject, format!("not needed here: {value}")),
     }
@@ -152,6 +164,16 @@ fn peermem() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hardware_is_missing_where_neither_the_bus_nor_cuda_has_a_gpu() {
+        let cuda = |gpus| Cuda { version: Ok(13000), gpus };
+        let is_missing = |gpus, on_the_bus| no_hardware(&cuda(gpus), on_the_bus).is_some();
+        assert!(is_missing(Ok(Vec::new()), Some(false)));
+        assert!(is_missing(Err("no libcuda".into()), Some(false)));
+        assert!(!is_missing(Ok(Vec::new()), Some(true)));
+        assert!(!is_missing(Ok(Vec::new()), None));
+    }
 
     #[test]
     fn driver_version_is_found_in_its_line() {

@@ -1,76 +1,125 @@
-//! Settings in the environment by which UCX, NCCL, NVSHMEM and libfabric do without libgdrapi.
+//! What UCX, NCCL, NVSHMEM, libfabric and DPDK need to use libgdrapi: names, versions, variables.
 #![forbid(unsafe_code)]
 
-use std::env;
+use clap::ValueEnum;
+use gdrcopy::Version;
 
+use super::libraries::{self, Environment};
+use super::probe::{Loaded, Wanted};
 use super::report::Finding;
+use crate::libgdrapi::search::{PLAIN_NAME, SONAME};
 
-/// A variable that switches libgdrapi on or off in an engine: its name, the engine, what a true value
-/// means, how the engine reads it.
-type Switch = (&'static str, &'static str, bool, fn(&str) -> Option<bool>);
+/// A program that loads libgdrapi.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Engine {
+    Nccl,
+    Ucx,
+    Nvshmem,
+    Libfabric,
+    Dpdk,
+}
 
-const SWITCHES: [Switch; 8] = [
-    (NCCL, "NCCL", true, number),
-    ("NCCL_GDRCOPY_FIFO_ENABLE", "NCCL's FIFOs", true, number),
-    ("NCCL_GDRCOPY_SYNC_ENABLE", "NCCL's synchronization", true, number),
+use Engine::{Dpdk, Libfabric, Nccl, Nvshmem, Ucx};
+
+impl Engine {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Nccl => "NCCL",
+            Ucx => "UCX",
+            Nvshmem => "NVSHMEM",
+            Libfabric => "libfabric",
+            Dpdk => "DPDK",
+        }
+    }
+
+    /// The names that it asks the loader for, one after the other.
+    fn libraries(self) -> &'static [&'static str] {
+        match self {
+            Nccl | Dpdk => &[PLAIN_NAME],
+            Ucx | Nvshmem => &[SONAME],
+            Libfabric => &[PLAIN_NAME, SONAME],
+        }
+    }
+
+    /// The oldest library and module that it accepts.
+    fn oldest(self) -> Version {
+        match self {
+            Nccl => Version::new(2, 1),
+            _ => Version::OLDEST_GDRDRV,
+        }
+    }
+
+    /// What else it needs that doctor cannot see.
+    fn unseen(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Ucx => Some((
+                "plugin",
+                "not examined: UCX needs its plugin libuct_cuda_gdrcopy.so, which PyPI's wheels lack; \
+                 `ucx_info -d | grep gdr_copy` shows it",
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// A variable that decides whether an engine uses libgdrapi.
+struct Switch {
+    engine: Engine,
+    name: &'static str,
+    /// The part of the engine that does without libgdrapi; empty: all of it.
+    part: &'static str,
+    /// Whether libgdrapi is used with this value, or if it is not set.
+    uses: fn(Option<&str>) -> bool,
+}
+
+const fn switch(
+    engine: Engine,
+    name: &'static str,
+    part: &'static str,
+    uses: fn(Option<&str>) -> bool,
+) -> Switch {
+    Switch { engine, name, part, uses }
+}
+
+const SWITCHES: [Switch; 9] = [
+    switch(Ucx, UCX_TLS, "", |list| list.is_none_or(has_gdr_copy)),
+    // NCCL takes only numbers, and its default for anything else.
+    switch(Nccl, ENABLE, "", |value| number(value).unwrap_or(false)),
+    switch(Nccl, "NCCL_GDRCOPY_FIFO_ENABLE", "FIFOs", |value| number(value).unwrap_or(true)),
+    switch(Nccl, "NCCL_GDRCOPY_SYNC_ENABLE", "synchronization", |value| {
+        number(value).unwrap_or(true)
+    }),
     // 1 and 2 both skip libgdrapi.
-    ("NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "NCCL", false, number),
-    ("NVSHMEM_DISABLE_GDRCOPY", "NVSHMEM", false, word),
-    ("NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "NVSHMEM", false, word),
-    ("FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", true, word),
-    ("DOCA_GPUNETIO_DISABLE_GDRCOPY", "GPUNetIO", false, word),
+    switch(Nccl, "NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "", |value| !number(value).unwrap_or(false)),
+    switch(Nccl, "DOCA_GPUNETIO_DISABLE_GDRCOPY", "GPUNetIO", |value| !value.is_some_and(word)),
+    switch(Nvshmem, "NVSHMEM_DISABLE_GDRCOPY", "", |value| !value.is_some_and(word)),
+    switch(Nvshmem, "NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "", |value| !value.is_some_and(word)),
+    switch(Libfabric, "FI_HMEM_CUDA_USE_GDRCOPY", "", |value| value.is_none_or(word)),
 ];
 
-fn word(value: &str) -> Option<bool> {
-    let falsehoods = ["0", "n", "no", "false", "off"];
-    Some(!falsehoods.contains(&value.to_lowercase().as_str()))
-}
-
-/// NCCL takes only numbers, and its default for anything else.
-fn number(value: &str) -> Option<bool> {
-    value.parse::<i64>().ok().map(|number| number != 0)
-}
-
 /// The only switch by which an engine does without libgdrapi unless it is set.
-const NCCL: &str = "NCCL_GDRCOPY_ENABLE";
+const ENABLE: &str = "NCCL_GDRCOPY_ENABLE";
 
-/// Entries of UCX_TLS that contain the transport gdr_copy.
+/// The list of UCX's transports.
+const UCX_TLS: &str = "UCX_TLS";
+
+/// Entries of it that contain the transport gdr_copy.
 const WITH_GDR_COPY: [&str; 2] = ["gdr_copy", "cuda"];
 
-pub(super) fn findings() -> Vec<Finding> {
-    let mut findings = vec![ucx_transports(env::var("UCX_TLS").ok().as_deref())];
-    for (name, engine, enables, read) in SWITCHES {
-        let value = match env::var(name) {
-            Ok(value) => value,
-            Err(_) if name == NCCL => {
-                let text = "not set: NCCL does without libgdrapi; 1 has NCCL use it";
-                findings.push(Finding::ok(name, text));
-                continue;
-            }
-            Err(_) => continue,
-        };
-        let uses = read(&value).map_or(name != NCCL, |on| on == enables);
-        findings.push(match uses {
-            true => Finding::ok(name, value),
-            false => Finding::warning(
-                name,
-                format!("{value}: {engine} does without libgdrapi"),
-                match name {
-                    NCCL => format!("set {name}=1"),
-                    _ => format!("unset {name}"),
-                },
-            ),
-        });
-    }
-    findings
+/// DPDK's directory of the library, instead of the loader's.
+const PATH_OF_DPDK: &str = "GDRCOPY_PATH_L";
+
+fn word(value: &str) -> bool {
+    let falsehoods = ["0", "n", "no", "false", "off"];
+    !falsehoods.contains(&value.to_lowercase().as_str())
 }
 
-/// Whether UCX may use gdr_copy with this value of UCX_TLS.
-fn ucx_transports(list: Option<&str>) -> Finding {
-    let subject = "UCX_TLS";
-    let Some(list) = list else {
-        return Finding::ok(subject, "not set: UCX may use gdr_copy");
-    };
+fn number(value: Option<&str>) -> Option<bool> {
+    value?.parse::<i64>().ok().map(|number| number != 0)
+}
+
+/// Whether UCX may use gdr_copy with this list.
+fn has_gdr_copy(list: &str) -> bool {
     let (names, excluded) = match list.strip_prefix('^') {
         Some(names) => (names, true),
         None => (list, false),
@@ -79,21 +128,101 @@ fn ucx_transports(list: Option<&str>) -> Finding {
         let names = names.split(',').map(|name| name.trim_start_matches('\\'));
         names.map(str::trim).any(|name| wanted.contains(&name))
     };
-    let allowed = match excluded {
+    match excluded {
         true => !named(&WITH_GDR_COPY),
         false => named(&WITH_GDR_COPY) || named(&["all"]),
-    };
-    match allowed {
-        true => Finding::ok(subject, format!("{list}: UCX may use gdr_copy")),
-        false => Finding::warning(
-            subject,
-            format!("{list}: UCX does not use gdr_copy"),
-            match excluded {
-                true => "unset UCX_TLS, or remove gdr_copy and cuda from it",
-                false => "unset UCX_TLS, or add gdr_copy to it",
-            },
-        ),
     }
+}
+
+impl Switch {
+    /// `needed`: the engine is to use libgdrapi.
+    fn rate(&self, value: Option<&str>, needed: bool) -> Finding {
+        let name = self.name;
+        let text = value.unwrap_or("not set");
+        if (self.uses)(value) {
+            return Finding::ok(name, text);
+        }
+        let engine = self.engine.name();
+        let who = match self.part {
+            "" => engine.to_owned(),
+            part => format!("{engine}'s {part}"),
+        };
+        let text = format!("{text}: {who} does without libgdrapi");
+        let remedy = match name {
+            ENABLE => format!("set {name}=1"),
+            UCX_TLS => format!("unset {name}, or have it include gdr_copy"),
+            _ => format!("unset {name}"),
+        };
+        match value {
+            // Not all systems run NCCL.
+            None if !needed => Finding::ok(name, format!("{text}; 1 has NCCL use it")),
+            _ => Finding::problem_if(needed && self.part.is_empty(), name, text, remedy),
+        }
+    }
+}
+
+/// The variables of all engines, or of the one that is to use libgdrapi. Those of defaults are left out.
+pub(super) fn settings(needed: Option<Engine>, environment: &Environment) -> Vec<Finding> {
+    let wanted = SWITCHES.iter().filter(|switch| needed.is_none_or(|it| it == switch.engine));
+    let rated = wanted.filter_map(|switch| {
+        let value = environment.get(switch.name).map(String::as_str);
+        let shown = value.is_some() || [ENABLE, UCX_TLS].contains(&switch.name);
+        shown.then(|| switch.rate(value, needed.is_some()))
+    });
+    rated.collect()
+}
+
+/// What the engine needs: its library, whose file is returned, and what else it needs.
+pub(super) fn needs(
+    engine: Engine,
+    environment: &Environment,
+    module: Option<Version>,
+) -> (Option<Loaded>, Vec<Finding>) {
+    let (library, mut findings) = library(engine, environment);
+    let oldest = engine.oldest();
+    let too_old = |version: Version| version < oldest;
+    let of_library = library.as_ref().and_then(|library| library.version);
+    let of_library = of_library.map(|(major, minor)| Version::new(major as u32, minor as u32));
+    for (what, version) in [("libgdrapi", of_library), ("gdrdrv", module)] {
+        if let Some(version) = version.filter(|&version| too_old(version)) {
+            findings.push(Finding::problem(
+                "version",
+                format!("{what} {version}, and {} needs {oldest}", engine.name()),
+                format!("update {what} to {oldest} or later"),
+            ));
+        }
+    }
+    findings.extend(settings(Some(engine), environment));
+    findings.extend(engine.unseen().map(|(subject, text)| Finding::unknown(subject, text)));
+    (library, findings)
+}
+
+/// The library that the engine loads.
+fn library(engine: Engine, environment: &Environment) -> (Option<Loaded>, Vec<Finding>) {
+    if let (Dpdk, Some(directory)) = (engine, environment.get(PATH_OF_DPDK)) {
+        let file = format!("{directory}/{PLAIN_NAME}");
+        return match libraries::load(&Wanted::File(file.into())) {
+            Ok(library) => {
+                let found = Finding::ok(PATH_OF_DPDK, libraries::describe(&library));
+                (Some(library), vec![found])
+            }
+            Err(why) => {
+                let remedy = format!("unset {PATH_OF_DPDK}, or name the directory of {PLAIN_NAME}");
+                (None, vec![Finding::problem(PATH_OF_DPDK, why, remedy)])
+            }
+        };
+    }
+    let mut findings = Vec::new();
+    for &name in engine.libraries() {
+        match libraries::load(&Wanted::Name(name.into())) {
+            Ok(library) => {
+                let found = Finding::ok(name, libraries::describe(&library));
+                return (Some(library), vec![found]);
+            }
+            Err(why) => findings.push(Finding::problem(name, why, libraries::missing(name))),
+        }
+    }
+    (None, findings)
 }
 
 #[cfg(test)]
@@ -101,23 +230,36 @@ mod tests {
     use super::super::report::Verdict;
     use super::*;
 
+    fn verdict(name: &str, value: Option<&str>, needed: bool) -> Verdict {
+        let switch = SWITCHES.iter().find(|switch| switch.name == name).expect(name);
+        switch.rate(value, needed).verdict
+    }
+
     #[test]
     fn nccl_takes_numbers_only() {
         for (value, meaning) in
             [("1", Some(true)), ("2", Some(true)), ("0", Some(false)), ("true", None), ("", None)]
         {
-            assert_eq!(number(value), meaning, "{value}");
+            assert_eq!(number(Some(value)), meaning, "{value}");
         }
     }
 
     #[test]
     fn transports_of_ucx_with_and_without_gdr_copy() {
-        let verdict = |list| ucx_transports(Some(list)).verdict;
         for list in ["all", "rc,cuda", "sm,cuda_copy,gdr_copy", "\\gdr_copy", "^cuda_ipc", "^rc"] {
-            assert_eq!(verdict(list), Verdict::Ok, "{list}");
+            assert_eq!(verdict(UCX_TLS, Some(list), false), Verdict::Ok, "{list}");
         }
         for list in ["rc,sm", "sm,cuda_copy,cuda_ipc", "^gdr_copy", "^rc,cuda", ""] {
-            assert_eq!(verdict(list), Verdict::Warning, "{list}");
+            assert_eq!(verdict(UCX_TLS, Some(list), false), Verdict::Warning, "{list}");
+            assert_eq!(verdict(UCX_TLS, Some(list), true), Verdict::Problem, "{list}");
         }
+    }
+
+    #[test]
+    fn unset_switch_is_a_problem_only_for_an_engine_that_needs_it() {
+        assert_eq!(verdict(ENABLE, None, false), Verdict::Ok);
+        assert_eq!(verdict(ENABLE, None, true), Verdict::Problem);
+        assert_eq!(verdict("NCCL_GDRCOPY_FIFO_ENABLE", Some("0"), true), Verdict::Warning);
+        assert_eq!(verdict("FI_HMEM_CUDA_USE_GDRCOPY", None, true), Verdict::Ok);
     }
 }

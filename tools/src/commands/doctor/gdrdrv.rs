@@ -5,9 +5,9 @@ use gdrcopy::Version;
 use nix::errno::Errno;
 
 use super::backends::Backends;
-use super::report::Finding;
+use super::report::{Cause, Finding};
 use crate::system::files;
-use crate::system::gdrdrv::{Gdrdrv, NODE, Node, Versions};
+use crate::system::gdrdrv::{Gdrdrv, Installation, NODE, Node, Versions};
 
 /// The first release with persistent mappings and their attributes.
 const PERSISTENT_SINCE: Version = Version::new(2, 5);
@@ -43,7 +43,7 @@ pub(super) fn findings(
             "not reported: there is no /proc/driver/gdrdrv/params",
         )),
     }
-    findings
+    findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv)).collect()
 }
 
 fn node(module: &Gdrdrv, backends: Backends, container: Option<&str>) -> Finding {
@@ -61,7 +61,9 @@ fn node(module: &Gdrdrv, backends: Backends, container: Option<&str>) -> Finding
             subject,
             match module.loaded {
                 Some(true) => format!("the module is loaded, but there is no {NODE}"),
-                Some(false) => format!("there is no {NODE}, and the module is not loaded"),
+                Some(false) => {
+                    format!("there is no {NODE}, and the module is {}", state(module, container))
+                }
                 None => format!("there is no {NODE}"),
             },
             match module.loaded {
@@ -73,7 +75,7 @@ fn node(module: &Gdrdrv, backends: Backends, container: Option<&str>) -> Finding
             backends.need_gdrdrv(),
             subject,
             format!("{NODE}: {errno}"),
-            "make sure this user has execute permission on /dev",
+            "give this user execute permission on /dev",
         ),
     }
 }
@@ -98,19 +100,48 @@ fn make_node(container: Option<&str>) -> String {
     })
 }
 
+/// Why a module is not loaded. A container does not have the host's files.
+fn state(module: &Gdrdrv, container: Option<&str>) -> &'static str {
+    match &module.installation {
+        _ if container.is_some() => "not loaded",
+        Some(Installation::Absent) => "not installed",
+        Some(Installation::NotBuilt { .. }) => "installed, but not built for this kernel",
+        Some(Installation::Built) => "built, but not loaded",
+        None => "not loaded",
+    }
+}
+
 fn load_module(module: &Gdrdrv, container: Option<&str>) -> String {
+    const BUILD: &str = "dkms autoinstall && modprobe gdrdrv";
     if container.is_some() {
         return format!("load it on the host (modprobe gdrdrv), and {}", make_node(container));
     }
-    let mut remedy = String::from(match module.installed {
-        Some(true) => "load it: modprobe gdrdrv",
-        _ => "install it for this kernel (package gdrdrv-dkms) and load it (modprobe gdrdrv)",
-    });
+    let mut remedy = match &module.installation {
+        Some(Installation::NotBuilt { kernel, headers: false, gpu_driver, .. }) => {
+            let others = if *gpu_driver { "" } else { " and the GPU driver's sources (…-dkms)" };
+            format!(
+                "install the headers of kernel {kernel} (linux-headers-{kernel}, \
+                 kernel-devel-{kernel}){others}, then build the module: {BUILD}"
+            )
+        }
+        Some(Installation::NotBuilt { gpu_driver: false, .. }) => format!(
+            "install the GPU driver's sources, which contain nv-p2p.c (its package …-dkms; packages \
+             with built modules have none), then build the module: {BUILD}"
+        ),
+        Some(Installation::NotBuilt { log: Some(log), .. }) => {
+            format!("see in {} why the build failed, then repeat it: {BUILD}", log.display())
+        }
+        Some(Installation::NotBuilt { .. }) => format!("build the module: {BUILD}"),
+        Some(Installation::Built) => "load the module: modprobe gdrdrv".into(),
+        Some(Installation::Absent) | None => {
+            "install the module (package gdrdrv-dkms) and load it: modprobe gdrdrv".into()
+        }
+    };
     if module.signed_only {
-        remedy += "; this kernel only loads signed modules: enroll the key that DKMS signs with \
-            (mokutil --import)";
+        remedy += " (this kernel only loads signed modules: enroll the key that DKMS signs with, \
+            mokutil --import)";
     }
-    remedy + ". GPU driver 610 and later do not need it"
+    remedy
 }
 
 /// The node exists, but opening it or querying the version fails.
@@ -203,5 +234,55 @@ fn flavor(params: &str) -> Finding {
     match files::field(params, "Built for NVIDIA driver flavor") {
         Some(flavor) => Finding::ok(subject, format!("the {flavor} GPU driver")),
         None => Finding::unknown(subject, "not reported by /proc/driver/gdrdrv/params"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEEDED: Backends = Backends { gdrdrv: false, dmabuf: false, dmabuf_forced: false };
+
+    /// A module that is not loaded.
+    fn absent(installation: Installation) -> Gdrdrv {
+        Gdrdrv {
+            node: Err(Errno::ENOENT),
+            loaded: Some(false),
+            installation: Some(installation),
+            signed_only: false,
+            bound_to_dummy: false,
+            versions: Err(Errno::ENOENT),
+            params: None,
+        }
+    }
+
+    fn not_built(headers: bool, gpu_driver: bool, log: Option<&str>) -> Installation {
+        let log = log.map(Into::into);
+        Installation::NotBuilt { kernel: "6.1".into(), headers, gpu_driver, log }
+    }
+
+    #[test]
+    fn each_state_of_the_installation_has_its_own_advice() {
+        for (installation, state, advice) in [
+            (Installation::Absent, "not installed", "install the module (package gdrdrv-dkms)"),
+            (
+                not_built(false, true, None),
+                "not built",
+                "install the headers of kernel 6.1 (linux-headers-6.1, kernel-devel-6.1), then",
+            ),
+            (not_built(false, false, None), "not built", "and the GPU driver's sources"),
+            (not_built(true, false, None), "not built", "install the GPU driver's sources"),
+            (not_built(true, true, Some("/x/make.log")), "not built", "see in /x/make.log why"),
+            (not_built(true, true, None), "not built", "build the module: dkms autoinstall"),
+            (Installation::Built, "built, but not loaded", "load the module: modprobe gdrdrv"),
+        ] {
+            let findings = findings(&absent(installation), NEEDED, None);
+            assert_eq!(findings.len(), 1);
+            assert!(findings[0].value.contains(state), "{findings:?}");
+            let remedy = findings[0].remedy.as_deref().unwrap();
+            assert!(remedy.contains(advice) && remedy.contains("modprobe gdrdrv"), "{remedy}");
+        }
+        let inside = findings(&absent(Installation::Absent), NEEDED, Some("Docker"));
+        assert!(inside[0].value.ends_with("not loaded"), "{inside:?}");
     }
 }

@@ -3,7 +3,7 @@
 
 use super::backends::Backends;
 use super::driver;
-use super::report::{Finding, Section, bytes};
+use super::report::{Cause, Finding, Section, bytes};
 use crate::cuda::survey::Gpu;
 use crate::system::cpu;
 use crate::system::nvml::{Bar1, Nvml};
@@ -77,12 +77,8 @@ fn dmabuf(gpu: &Gpu, backends: Backends) -> Finding {
         }
     };
     if backends.need_dmabuf() && !driver::gpu_maps_dmabufs(gpu) {
-        return Finding::problem(
-            subject,
-            value,
-            "load gdrdrv (modprobe gdrdrv); dma-bufs need the open kernel modules of the GPU \
-             driver",
-        );
+        let remedy = "use the open kernel modules of the GPU driver, which dma-bufs need";
+        return Finding::problem(subject, value, remedy).caused_by(Cause::DmaBuf);
     }
     Finding::ok(subject, value)
 }
@@ -142,7 +138,7 @@ fn bar1_use(bar1: Option<Bar1>, pins_are_listed: bool) -> Finding {
             format!("{} used, {} free", bytes(used), bytes(free)),
             match pins_are_listed {
                 true => "end programs that hold pins: the section pins lists them",
-                false => "end programs that hold pins: fuser -v /dev/gdrdrv shows them",
+                false => "end programs that hold pins: gdrcopy ps shows them",
             },
         ),
         Some(Bar1 { free, used, .. }) => {

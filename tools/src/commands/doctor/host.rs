@@ -42,17 +42,23 @@ fn descriptors(backends: Backends) -> Finding {
         true => format!("{}, and each pin uses one", limit(soft)),
         false => limit(soft),
     };
-    if soft < enough {
-        return Finding::warning(
+    let raised = hard.min(65536);
+    match soft < enough {
+        true if raised < enough => Finding::warning(
+            subject,
+            format!("{value}, and the hard limit is {hard}"),
+            "have root raise the hard limit of open files: nofile in /etc/security/limits.conf, \
+             LimitNOFILE= in a service, --ulimit nofile= for a container",
+        ),
+        true => Finding::warning(
             subject,
             value,
             format!(
-                "raise the limit: ulimit -n {} (LimitNOFILE= in a service)",
-                limit(hard.min(65536))
+                "raise the limit of open files: ulimit -n {raised} (LimitNOFILE= in a service)"
             ),
-        );
+        ),
+        false => Finding::ok(subject, value),
     }
-    Finding::ok(subject, value)
 }
 
 fn locked_memory() -> Finding {
@@ -70,7 +76,7 @@ fn locked_memory() -> Finding {
         return Finding::warning(
             subject,
             format!("{value}, but the RDMA network card here does"),
-            "raise the limit: ulimit -l unlimited (LimitMEMLOCK= in a service, --ulimit \
+            "raise the limit of locked memory: ulimit -l unlimited (LimitMEMLOCK= in a service, --ulimit \
              memlock=-1 for a container)",
         );
     }

@@ -1,107 +1,221 @@
-//! The libgdrapi that programs get.
+//! The libgdrapi that programs get, by each name that they ask for.
 #![forbid(unsafe_code)]
 
-use std::env;
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::probe::{self, Loaded, Probe};
+use super::probe::{self, Loaded, Wanted};
 use super::report::Finding;
-use crate::libgdrapi::search::{self, Candidate};
+use super::variables;
+use crate::libgdrapi::search::{self, Candidate, Maker, PLAIN_NAME, SONAME};
 
-pub(super) fn findings(asked_for: Option<&Path>) -> Vec<Finding> {
+/// Environment variables and their values.
+pub(super) type Environment = BTreeMap<String, String>;
+
+pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> Vec<Finding> {
     let candidates = search::candidates();
     let mut findings: Vec<_> = candidates.iter().map(candidate).collect();
-    findings.push(match asked_for {
-        Some(file) => loaded("--lib", Some(file), &[]),
-        None => loaded("loaded", None, &candidates),
-    });
-    findings.push(settings());
+    match asked_for {
+        Some(file) => findings.push(asked(file)),
+        None => findings.extend(by_name(&candidates)),
+    }
+    findings.extend(settings(environment));
     findings
 }
 
 fn candidate(candidate: &Candidate) -> Finding {
     let Candidate { place, file } = candidate;
-    Finding::ok("on the path", format!("{} ({}), by {place}", file.display(), maker(file)))
-}
-
-fn maker(file: &Path) -> &'static str {
-    match search::is_ours(file) {
-        true => "this project's",
-        false => "another one",
+    let maker = Maker::of(file);
+    let value = format!("{} ({}), by {place}", file.display(), maker.describe());
+    match maker {
+        Maker::None => Finding::warning("on the path", value, format!("remove {}", file.display())),
+        _ => Finding::ok("on the path", value),
     }
 }
 
-/// The one that the loader chooses, or whether it loads `asked_for`.
-fn loaded(subject: &'static str, asked_for: Option<&Path>, candidates: &[Candidate]) -> Finding {
-    let reply = match probe::ask(Probe::Library, asked_for) {
-        Ok(reply) => reply.answer,
-        Err(error) => {
-            return Finding::problem(
-                subject,
-                format!("cannot be tested: {error:#}"),
-                probe::NOT_STARTED,
-            );
-        }
-    };
-    match (reply.library, reply.failure) {
-        (Some(library), None) => rate(subject, &library, candidates),
-        (_, failure) => Finding::problem(
-            subject,
-            failure.map_or("nothing".into(), |failure| failure.what),
-            match asked_for {
-                Some(_) => "name a libgdrapi file for this CPU architecture",
-                None => {
-                    "install libgdrapi (make install), then run ldconfig or put its directory on \
-                     LD_LIBRARY_PATH"
-                }
-            },
-        ),
+/// The file that the loader takes, or why it takes none.
+pub(super) fn load(wanted: &Wanted) -> Result<Loaded, String> {
+    let reply = probe::ask(wanted, None);
+    let answer = reply.map_err(|error| format!("{error:#}; {}", probe::NOT_STARTED))?.answer;
+    match (answer.library, answer.failure) {
+        (Some(library), None) => Ok(library),
+        (_, failure) => Err(failure.map_or("nothing".into(), |failure| failure.what)),
     }
 }
 
-fn rate(subject: &'static str, library: &Loaded, candidates: &[Candidate]) -> Finding {
+/// File, maker and version of a library.
+pub(super) fn describe(library: &Loaded) -> String {
     let Loaded { file, version } = library;
     let version = version.map_or("no version".into(), |(major, minor)| format!("{major}.{minor}"));
-    let value = format!("{} ({}, {version})", file.display(), maker(file));
-    let hidden = candidates.iter().find(|other| search::is_ours(&other.file));
+    format!("{} ({}, {version})", file.display(), Maker::of(file).describe())
+}
+
+fn asked(file: &Path) -> Finding {
+    match load(&Wanted::File(file.into())) {
+        Ok(library) => Finding::ok("--lib", describe(&library)),
+        Err(why) => {
+            Finding::problem("--lib", why, "name a libgdrapi file for this CPU architecture")
+        }
+    }
+}
+
+/// What to do if a name leads nowhere.
+pub(super) fn missing(name: &str) -> String {
+    let other = if name == SONAME { PLAIN_NAME } else { SONAME };
+    match load(&Wanted::Name(other.into())) {
+        Ok(library) => add_link(name, &library.file),
+        Err(_) => INSTALL.into(),
+    }
+}
+
+/// What to do if no name leads to a library.
+const INSTALL: &str = "install libgdrapi (package libgdrapi, or make lib_install), then run ldconfig \
+    or put its directory on LD_LIBRARY_PATH";
+
+/// What each name leads to. The loader takes the names of loaded libraries from their SONAME, so one name
+/// can lead to a library that the other does not lead to.
+fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
+    let soname = load(&Wanted::Name(SONAME.into()));
+    let plain = load(&Wanted::Name(PLAIN_NAME.into()));
+    match (soname, plain) {
+        (Err(why), Err(_)) => vec![match load(&Wanted::Default) {
+            Ok(beside) => Finding::warning(
+                SONAME,
+                format!("programs find none; beside gdrcopy is {}", describe(&beside)),
+                find_in(&beside.file),
+            ),
+            Err(_) => Finding::problem(SONAME, format!("no library found: {why}"), INSTALL),
+        }],
+        (Ok(library), Err(_)) => {
+            let finding = rate(SONAME, &library, candidates);
+            vec![finding, leads_nowhere(PLAIN_NAME, &library.file)]
+        }
+        (Err(_), Ok(library)) => {
+            let finding = rate(PLAIN_NAME, &library, candidates);
+            vec![leads_nowhere(SONAME, &library.file), finding]
+        }
+        (Ok(soname), Ok(plain)) => {
+            let mut findings =
+                vec![rate(SONAME, &soname, candidates), rate(PLAIN_NAME, &plain, candidates)];
+            if search::real(&soname.file) != search::real(&plain.file) {
+                findings.push(Finding::warning(
+                    "names",
+                    format!("{SONAME} and {PLAIN_NAME} lead to different files"),
+                    format!(
+                        "have one directory with both names first on LD_LIBRARY_PATH, or preload \
+                         its {}",
+                        search::PRELOAD_OBJECT
+                    ),
+                ));
+            }
+            findings
+        }
+    }
+}
+
+/// How to have programs find a library.
+fn find_in(file: &Path) -> String {
+    let directory = file.parent().unwrap_or(Path::new("/")).display();
+    format!("put {directory} on LD_LIBRARY_PATH, or into /etc/ld.so.conf.d and run ldconfig")
+}
+
+/// `name` leads nowhere, and the other one to `file`.
+fn leads_nowhere(name: &'static str, file: &Path) -> Finding {
+    let users = match name {
+        PLAIN_NAME => "NCCL, DPDK, aws-ofi-nccl and TensorRT-LLM open",
+        _ => "UCX, NVSHMEM and linked programs ask for",
+    };
+    let value = format!("leads nowhere, and {users} this name");
+    Finding::warning(name, value, add_link(name, file))
+}
+
+/// How to have a name lead to this file.
+fn add_link(name: &str, file: &Path) -> String {
+    // As the loader found it, before links.
+    let candidates = search::candidates();
+    let found = candidates.iter().find(|other| search::real(&other.file) == search::real(file));
+    let file = found.map_or(file, |candidate| &candidate.file);
+    let target = file.file_name().unwrap_or_default().display();
+    let link = file.with_file_name(name);
+    let remedy = format!("add the link: ln -s {target} {}, and run ldconfig", link.display());
+    remedy + &or_preload(file.parent().unwrap_or(Path::new("/")))
+}
+
+/// The object that serves both names, if it is in this directory.
+fn or_preload(directory: &Path) -> String {
+    let object = directory.join(search::PRELOAD_OBJECT);
+    match object.exists() {
+        true => format!("; LD_PRELOAD={} serves both names without", object.display()),
+        false => String::new(),
+    }
+}
+
+/// The library that a name leads to, unless one of this project's is behind it.
+fn rate(name: &'static str, library: &Loaded, candidates: &[Candidate]) -> Finding {
+    let value = describe(library);
+    let is_ours = |file: &Path| Maker::of(file) == Maker::This;
+    let hidden = candidates.iter().find(|other| is_ours(&other.file));
     match hidden {
-        Some(ours) if !search::is_ours(file) => Finding::warning(
-            subject,
+        Some(ours) if !is_ours(&library.file) => Finding::warning(
+            name,
             format!("{value} comes before {}", ours.file.display()),
             how_to_override(ours.file.parent().unwrap_or(Path::new("/"))),
         ),
-        Some(ours) if ours.place == search::BESIDE => Finding::ok(
-            subject,
-            format!(
-                "{value}, beside gdrcopy; programs find it with its directory on LD_LIBRARY_PATH"
-            ),
-        ),
-        _ => Finding::ok(subject, value),
+        _ => Finding::ok(name, value),
     }
 }
 
 /// How to make the loader choose the library in this directory.
 fn how_to_override(directory: &Path) -> String {
-    let preload = directory.join(search::PRELOAD_OBJECT);
-    let mut remedy = format!(
-        "put {} first on LD_LIBRARY_PATH, or remove the other one from the path",
+    let remedy = format!(
+        "put {} first on LD_LIBRARY_PATH, or remove the other library from the path",
         directory.display()
     );
-    if preload.exists() {
-        remedy += &format!("; LD_PRELOAD={} overrides it, too", preload.display());
-    }
-    remedy
+    remedy + &or_preload(directory)
 }
 
-/// The environment variables that change what the library does.
-fn settings() -> Finding {
-    let mut set: Vec<_> = env::vars()
-        .filter(|(name, _)| name.starts_with("GDRCOPY_"))
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    set.sort();
-    Finding::ok(
-        "environment",
-        if set.is_empty() { "no GDRCOPY_ variable set".into() } else { set.join(" ") },
-    )
+/// Variables of build systems, container runtimes and engines, not of the library.
+const OF_OTHERS: [&str; 6] = [
+    "GDRCOPY_ENABLED",
+    "GDRCOPY_HOME",
+    "GDRCOPY_LIBDIR",
+    "GDRCOPY_LIBRARY_PATH",
+    "GDRCOPY_PATH_L",
+    "GDRCOPY_ROOT_DIR",
+];
+
+/// The environment variables that change what the library does, and those that do not, but look so.
+pub(super) fn settings(environment: &Environment) -> Vec<Finding> {
+    let set = environment.iter().filter(|(name, _)| name.starts_with("GDRCOPY_"));
+    let mut findings: Vec<_> = set.map(|(name, value)| setting(name, value)).collect();
+    if findings.is_empty() {
+        findings.push(Finding::ok("environment", "no GDRCOPY_ variable set"));
+    }
+    findings
+}
+
+fn setting(name: &str, value: &str) -> Finding {
+    let subject = "environment";
+    let text = format!("{name}={value}");
+    let Some(variable) = variables::ALL.iter().find(|variable| variable.name == name) else {
+        if OF_OTHERS.contains(&name) {
+            return Finding::ok(subject, text);
+        }
+        let alike = |known: &variables::Variable| strsim::jaro_winkler(known.name, name);
+        let nearest = variables::ALL.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)));
+        let nearest = nearest.map_or("", |variable| variable.name);
+        return Finding::warning(
+            subject,
+            format!("{text}: the library knows no such variable"),
+            format!("unset {name}, or correct its name: the nearest one is {nearest}"),
+        );
+    };
+    match variable.takes(value) {
+        true => Finding::ok(subject, text),
+        false => Finding::warning(
+            subject,
+            format!("{text} is not {}", variable.values),
+            format!("unset or correct {name}"),
+        ),
+    }
 }

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! run → examine       one module per section of the report:
-//!   gdrdrv, driver, gpu, pins, host, libraries, engines
+//!   driver, gdrdrv, gpu, pins, host, libraries, engines
 //!   self_test         a child process (probe), which a library may crash or hang
-//! report              the findings, as text or JSON
+//! run → look_at       --pid: process
+//! report              the findings and steps, as text or JSON
 //! ```
 #![forbid(unsafe_code)]
 
@@ -16,10 +17,14 @@ mod gpu;
 mod host;
 mod libraries;
 mod pins;
-mod probe;
+pub(crate) mod probe;
+mod process;
 mod report;
 mod self_test;
+#[path = "../../../../src/settings/variables.rs"]
+mod variables;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,12 +34,17 @@ use clap::Args;
 use crate::cuda::survey;
 use crate::system;
 use backends::Backends;
-use probe::Probe;
-use report::{Report, Section};
+use engines::Engine;
+use libraries::Environment;
+use probe::Wanted;
+use report::{Report, Section, Verdict};
 
 /// The options of `gdrcopy doctor`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit status: 0 if gdrcopy is usable, 1 if not, 2 for wrong options.")]
+#[command(
+    after_help = "Exit status: 0 if gdrcopy is usable, by the engine or process if one is named; 1 if not, 2 for \
+    wrong options."
+)]
 pub(crate) struct Options {
     /// The GPU to test, by CUDA's number; may be repeated [default: all]
     #[arg(short = 'd', long = "gpu", value_name = "N")]
@@ -44,22 +54,26 @@ pub(crate) struct Options {
     #[arg(long = "lib", value_name = "FILE")]
     library: Option<PathBuf>,
 
-    /// Print the report as JSON: usable, problems, warnings, and sections of findings (subject,
-    /// verdict, value, remedy)
+    /// Report only what keeps this engine from using GDRCopy
+    #[arg(long = "for", value_name = "ENGINE", conflicts_with = "library")]
+    engine: Option<Engine>,
+
+    /// Report what a running process has of GDRCopy
+    #[arg(long, conflicts_with_all = ["library", "gpus"])]
+    pid: Option<u32>,
+
+    /// Print the report as JSON: usable, problems, warnings, sections of findings (subject, verdict,
+    /// value, remedy, step), and steps
     #[arg(long)]
     json: bool,
-
-    /// Internal: probe to run in a child process
-    #[arg(long, value_name = "WHAT", hide = true)]
-    probe: Option<Probe>,
 }
 
-/// Examines the system and prints the report.
+/// Examines the system or a process, and prints the report.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    if let Some(probe) = options.probe {
-        return probe::answer(probe, options.library.as_deref());
-    }
-    let report = examine(options);
+    let report = match options.pid {
+        Some(pid) => look_at(pid, options.engine)?,
+        None => examine(options),
+    };
     match options.json {
         true => report::print_json(&report)?,
         false => report::print_text(&report)?,
@@ -68,6 +82,19 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// A running process.
+fn look_at(pid: u32, engine: Option<Engine>) -> Result<Report> {
+    let (process, environment) = process::examine(pid)?;
+    let mut variables = engines::settings(engine, &environment);
+    variables.extend(libraries::settings(&environment));
+    let sections = vec![
+        process::section(&process),
+        Section::new("environment that it was started with", variables),
+    ];
+    let summary = ["uses", "does not use"].map(|uses| format!("process {pid} {uses} GDRCopy"));
+    Ok(Report::new(sections, summary))
 }
 
 fn examine(options: &Options) -> Report {
@@ -79,25 +106,46 @@ fn examine(options: &Options) -> Report {
     let backends = Backends {
         gdrdrv: gdrdrv::works(&module),
         dmabuf: driver::maps_dmabufs(&cuda),
-        dmabuf_forced: std::env::var_os("GDRCOPY_USE_DMABUF_MMAP").is_some_and(|set| set == "1"),
+        dmabuf_forced: variables::USE_DMABUF_MMAP.is_one(),
     };
     let container = host::container();
     let container = container.as_deref();
-    let library = options.library.as_deref();
     let gpus = cuda.gpus.as_deref().unwrap_or_default();
+    let environment = std::env::vars_os();
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    let environment: Environment =
+        environment.map(|(name, value)| (text(name), text(value))).collect();
 
     let mut sections = vec![
-        Section::new("gdrdrv", gdrdrv::findings(&module, backends, container)),
         Section::new("GPU driver and CUDA", driver::findings(&cuda, nvml.as_ref(), backends)),
+        Section::new("gdrdrv", gdrdrv::findings(&module, backends, container)),
     ];
     let of_gpu = |gpu| gpu::section(gpu, nvml.as_ref(), backends, pinned);
     sections.extend(gpus.iter().map(of_gpu));
+    let self_test =
+        |library| Section::new("self-test", self_test::findings(&options.gpus, &library, gpus));
+    if let Some(engine) = options.engine {
+        for section in &mut sections {
+            section.findings.retain(|finding| finding.verdict == Verdict::Problem);
+        }
+        sections.retain(|section| !section.findings.is_empty());
+        let version = module.versions.as_ref().ok().map(|versions| versions.module);
+        let version = version.filter(|_| backends.gdrdrv && !backends.dmabuf_forced);
+        let (library, findings) = engines::needs(engine, &environment, version);
+        sections.push(Section::new(engine.name(), findings));
+        sections.extend(library.map(|library| self_test(Wanted::File(library.file))));
+        let summary = ["would use", "would not use"];
+        let summary = summary.map(|uses| format!("{} {uses} GDRCopy here", engine.name()));
+        return Report::new(sections, summary);
+    }
     sections.extend(pins.map(|pins| Section::new("pins", pins::findings(&pins))));
+    let library = options.library.clone();
     sections.extend([
         Section::new("machine", host::findings(backends, container)),
-        Section::new("libgdrapi", libraries::findings(library)),
-        Section::new("distributed engines", engines::findings()),
-        Section::new("self-test", self_test::findings(&options.gpus, library, gpus)),
+        Section::new("libgdrapi", libraries::findings(library.as_deref(), &environment)),
+        Section::new("distributed engines", engines::settings(None, &environment)),
+        self_test(library.map_or(Wanted::Default, Wanted::File)),
     ]);
-    Report::new(sections)
+    let summary = ["works", "does not work"].map(|works| format!("gdrcopy {works} here"));
+    Report::new(sections, summary)
 }

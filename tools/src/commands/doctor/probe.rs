@@ -1,25 +1,24 @@
 //! The part of doctor that uses a library, in a process of its own, as a library may crash or hang.
 //!
 //! ```text
-//! ask     doctor      starts itself with --probe, waits, reads the answer
+//! ask     doctor      starts itself with ARGUMENT, waits, reads the answer
 //! answer  its child   loads the library, tests it, prints the answer as JSON
 //! ```
 #![forbid(unsafe_code)]
 
+use std::env;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::str::FromStr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use std::{env, fmt};
 
 use anyhow::{Context, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::cuda::{DeviceBuffer, Gpu, Memory};
-use crate::libgdrapi::{CallError, Connection, Library, Loader, Mapped, MappingType};
+use crate::libgdrapi::{CallError, Connection, Library, Loader, Mapped, MappingType, load_by_name};
 use crate::measure::verify::{difference, pattern};
 
 /// Bytes that the self-test pins and copies.
@@ -35,34 +34,18 @@ pub(super) const NOT_STARTED: &str = "doctor starts itself for this: allow one m
 /// Time limit of a probe; loading CUDA takes seconds with many GPUs.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What to find out.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Probe {
-    /// Which library is loaded.
-    Library,
-    /// Whether it works with memory of this GPU.
-    Gpu(i32),
+/// The library to load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Wanted {
+    /// What linked programs get from the loader, or else the one beside this program.
+    Default,
+    /// What the loader finds by this name.
+    Name(String),
+    File(PathBuf),
 }
 
-impl FromStr for Probe {
-    type Err = std::num::ParseIntError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "library" => Ok(Probe::Library),
-            number => number.parse().map(Probe::Gpu),
-        }
-    }
-}
-
-impl fmt::Display for Probe {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Probe::Library => out.write_str("library"),
-            Probe::Gpu(number) => write!(out, "{number}"),
-        }
-    }
-}
+/// The first argument of the child. No tool has this name.
+pub(crate) const ARGUMENT: &str = "--doctors-child";
 
 /// A loaded library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,14 +100,11 @@ pub(super) struct Reply {
 
 // ---- In doctor ----
 
-/// Runs a probe in a child process. A process that dies has failed the test.
-pub(super) fn ask(probe: Probe, library: Option<&Path>) -> Result<Reply> {
+/// Loads a library in a child process and, if a GPU is named, tests it there. A process that dies has failed.
+pub(super) fn ask(library: &Wanted, gpu: Option<i32>) -> Result<Reply> {
     let (out, log) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut command = Command::new(env::current_exe()?);
-    command.args(["doctor", "--probe", &probe.to_string()]);
-    if let Some(file) = library {
-        command.arg("--lib").arg(file);
-    }
+    command.args([ARGUMENT, &serde_json::to_string(&(library, gpu))?]);
     command.env("GDRCOPY_ENABLE_LOGGING", "1");
     command.stdin(Stdio::null());
     command.stdout(out.try_clone()?).stderr(log.try_clone()?);
@@ -166,24 +146,26 @@ fn read(mut file: File) -> io::Result<String> {
 
 // ---- In its child ----
 
-/// Runs the probe, and prints the answer to stdout.
-pub(super) fn answer(probe: Probe, library: Option<&Path>) -> Result<ExitCode> {
+/// Tests what the argument names, and prints the answer to stdout.
+pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
+    let (wanted, gpu) = serde_json::from_str(argument)?;
     let mut answer = Answer::default();
-    answer.failure = test(&mut answer, probe, library).err();
+    answer.failure = test(&mut answer, &wanted, gpu).err();
     serde_json::to_writer(io::stdout().lock(), &answer)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn test(answer: &mut Answer, probe: Probe, file: Option<&Path>) -> Result<(), Failure> {
+fn test(answer: &mut Answer, wanted: &Wanted, gpu: Option<i32>) -> Result<(), Failure> {
     let mut loader = Loader::default();
-    let library = match file {
-        Some(file) => loader.load(file)?,
-        None => loader.load_default()?,
-    };
+    let library = match wanted {
+        Wanted::Default => loader.load_default(),
+        Wanted::Name(name) => load_by_name(name),
+        Wanted::File(file) => loader.load(file),
+    }?;
     answer.library = Some(Loaded { file: library.file.clone(), version: library.version() });
-    match probe {
-        Probe::Library => Ok(()),
-        Probe::Gpu(number) => use_gpu(answer, library, number),
+    match gpu {
+        Some(number) => use_gpu(answer, library, number),
+        None => Ok(()),
     }
 }
 
@@ -224,18 +206,5 @@ fn expect(seen: &[u8], sent: &[u8], what: &str) -> Result<(), Failure> {
     match difference(seen, sent, what) {
         None => Ok(()),
         Some(difference) => Err(Failure { corrupted: true, ..Failure::new(difference) }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn probe_survives_formatting_and_parsing() {
-        for probe in [Probe::Library, Probe::Gpu(7)] {
-            assert_eq!(probe.to_string().parse(), Ok(probe));
-        }
-        assert!("gpu".parse::<Probe>().is_err());
     }
 }

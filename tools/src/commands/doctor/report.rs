@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use console::Term;
 use serde::Serialize;
 
 /// A rating.
@@ -20,6 +21,19 @@ pub(super) enum Verdict {
     Problem,
 }
 
+/// What a problem comes from: so its remedy is a step of its own, part of one, or none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Cause {
+    Itself,
+    /// As long as it is there, no other step helps.
+    Nothing,
+    /// One of these two backends is enough.
+    Gdrdrv,
+    DmaBuf,
+    /// Most likely the other problems.
+    Others,
+}
+
 /// A line of the report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Finding {
@@ -28,11 +42,23 @@ pub(super) struct Finding {
     pub(super) value: String,
     /// What to do; always set for warnings and problems.
     pub(super) remedy: Option<String>,
+    #[serde(skip)]
+    pub(super) cause: Cause,
+    /// The report's step that does so, counted from 1.
+    step: Option<usize>,
 }
 
 impl Finding {
     pub(super) fn ok(subject: &'static str, value: impl Into<String>) -> Finding {
-        Finding { subject, verdict: Verdict::Ok, value: value.into(), remedy: None }
+        let value = value.into();
+        Finding {
+            subject,
+            verdict: Verdict::Ok,
+            value,
+            remedy: None,
+            cause: Cause::Itself,
+            step: None,
+        }
     }
 
     pub(super) fn unknown(subject: &'static str, value: impl Into<String>) -> Finding {
@@ -59,7 +85,11 @@ impl Finding {
         Finding { verdict: Verdict::Problem, ..Finding::warning(subject, value, remedy) }
     }
 
-    /// A problem if `needed`; otherwise a warning, as another backend works.
+    pub(super) fn caused_by(self, cause: Cause) -> Finding {
+        Finding { cause, ..self }
+    }
+
+    /// A problem if `needed`; otherwise a warning.
     pub(super) fn problem_if(
         needed: bool,
         subject: &'static str,
@@ -94,16 +124,65 @@ pub(super) struct Report {
     pub(super) problems: usize,
     pub(super) warnings: usize,
     pub(super) sections: Vec<Section>,
+    /// What to do, in this order.
+    pub(super) steps: Vec<String>,
+    /// What the text says if there is no problem, and if there is one.
+    #[serde(skip)]
+    summary: [String; 2],
 }
 
 impl Report {
-    pub(super) fn new(sections: Vec<Section>) -> Report {
-        let count = |verdict| {
-            let findings = sections.iter().flat_map(|section| &section.findings);
-            findings.filter(|finding| finding.verdict == verdict).count()
-        };
+    pub(super) fn new(mut sections: Vec<Section>, summary: [String; 2]) -> Report {
+        let mut findings: Vec<_> =
+            sections.iter_mut().flat_map(|section| &mut section.findings).collect();
+        let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
         let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
-        Report { usable: problems == 0, problems, warnings, sections }
+        let steps = number_steps(&mut findings);
+        Report { usable: problems == 0, problems, warnings, sections, steps, summary }
+    }
+}
+
+/// The remedies, each once: of the problems, without those that others cause, then of the warnings.
+fn number_steps(findings: &mut [&mut Finding]) -> Vec<String> {
+    let either = either(findings);
+    let mut steps = Vec::new();
+    let mut add = |verdict, causes: &[Cause]| {
+        for finding in findings.iter_mut() {
+            if finding.verdict != verdict || !causes.contains(&finding.cause) {
+                continue;
+            }
+            let step = match (verdict, finding.cause) {
+                (Verdict::Problem, Cause::Gdrdrv | Cause::DmaBuf) => either.clone(),
+                _ => finding.remedy.clone().unwrap_or_default(),
+            };
+            let known = steps.iter().position(|known| *known == step);
+            finding.step = Some(1 + known.unwrap_or(steps.len()));
+            if known.is_none() {
+                steps.push(step);
+            }
+        }
+        !steps.is_empty()
+    };
+    let causes = [Cause::Itself, Cause::Gdrdrv, Cause::DmaBuf];
+    if !add(Verdict::Problem, &[Cause::Nothing]) {
+        let _ = add(Verdict::Problem, &causes) || add(Verdict::Problem, &[Cause::Others]);
+        add(Verdict::Warning, &causes);
+    }
+    steps
+}
+
+/// The remedies of the problems of both backends, of which one is enough.
+fn either(findings: &[&mut Finding]) -> String {
+    let of = |cause| {
+        let these =
+            findings.iter().filter(|it| it.verdict == Verdict::Problem && it.cause == cause);
+        let mut remedies: Vec<_> = these.filter_map(|finding| finding.remedy.as_deref()).collect();
+        remedies.dedup();
+        remedies.join(", and ")
+    };
+    match [of(Cause::Gdrdrv), of(Cause::DmaBuf)] {
+        [one, none] | [none, one] if none.is_empty() => one,
+        [gdrdrv, dma_buf] => format!("either {gdrdrv}; or {dma_buf}"),
     }
 }
 
@@ -117,43 +196,83 @@ fn mark(verdict: Verdict) -> (&'static str, Style) {
     }
 }
 
-/// Prints the report, in color if stdout is a terminal and NO_COLOR is not set.
+/// Prints the report, in color if stdout is a terminal and NO_COLOR is not set, and as wide as the terminal.
 pub(super) fn print_text(report: &Report) -> io::Result<()> {
-    write_text(report, &mut anstream::stdout().lock())
+    let width = Term::stdout().size_checked().map(|(_, columns)| columns.into());
+    write_text(report, width, &mut anstream::stdout().lock())
 }
 
 /// `{"usable", "problems", "warnings", "sections": [{"title", "findings": [{"subject", "verdict",
-/// "value", "remedy"}]}]}`.
+/// "value", "remedy", "step"}]}], "steps"}`.
 pub(super) fn print_json(report: &Report) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, report)?;
     writeln!(out)
 }
 
-fn write_text(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn write_text(report: &Report, width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
     let findings = report.sections.iter().flat_map(|section| &section.findings);
-    let width = findings.map(|finding| finding.subject.len()).max().unwrap_or(0);
+    let subjects = findings.map(|finding| finding.subject.len()).max().unwrap_or(0);
     for section in &report.sections {
         let bold = Style::new().bold();
         writeln!(out, "{bold}{}{bold:#}", section.title)?;
         for finding in &section.findings {
             let (word, style) = mark(finding.verdict);
             let (subject, value) = (finding.subject, &finding.value);
-            writeln!(out, "  {style}{word:<7}{style:#}  {subject:<width$}  {value}")?;
-            if let Some(remedy) = &finding.remedy {
-                writeln!(out, "  {:<7}  {:<width$}  → {remedy}", "", "")?;
-            }
+            let text = match (finding.step, &finding.remedy) {
+                (Some(step), _) => format!("{value} → step {step}"),
+                (None, Some(remedy)) if finding.cause == Cause::Others => {
+                    format!("{value} → {remedy}")
+                }
+                (None, _) => value.clone(),
+            };
+            write!(out, "  {style}{word:<7}{style:#}  {subject:<subjects$}  ")?;
+            write_wrapped(out, &text, subjects + 13, width)?;
         }
         writeln!(out)?;
     }
-    let (word, style) = match report.usable {
-        true => ("gdrcopy works here", AnsiColor::Green.on_default()),
-        false => ("gdrcopy does not work here", AnsiColor::Red.on_default().bold()),
+    let [yes, no] = &report.summary;
+    let (text, style) = match report.usable {
+        true => (yes, AnsiColor::Green.on_default()),
+        false => (no, AnsiColor::Red.on_default().bold()),
     };
     let problems = count(report.problems, "problem");
     let warnings = count(report.warnings, "warning");
-    writeln!(out, "{style}{word}{style:#}: {problems}, {warnings}")
+    writeln!(out, "{style}{text}{style:#}: {problems}, {warnings}")?;
+    for (step, number) in report.steps.iter().zip(1..) {
+        write!(out, "{number:>3}. ")?;
+        write_wrapped(out, step, 5, width)?;
+    }
+    Ok(())
 }
+
+/// Writes a text in lines of this width, all but the first indented as the cursor is now.
+fn write_wrapped(
+    out: &mut impl Write,
+    text: &str,
+    indent: usize,
+    width: Option<usize>,
+) -> io::Result<()> {
+    let width = width.map_or(usize::MAX, |width| width.max(indent + LEAST_TEXT));
+    let mut column = indent;
+    for word in text.split(' ') {
+        let len = word.chars().count();
+        if column == indent {
+            write!(out, "{word}")?;
+        } else if column + 1 + len <= width {
+            write!(out, " {word}")?;
+            column += 1;
+        } else {
+            write!(out, "\n{:indent$}{word}", "")?;
+            column = indent;
+        }
+        column += len;
+    }
+    writeln!(out)
+}
+
+/// Columns that texts get on any terminal.
+const LEAST_TEXT: usize = 30;
 
 /// Bytes in the largest unit that fits, without what is less than a tenth of it.
 pub(super) fn bytes(number: u64) -> String {
@@ -179,21 +298,43 @@ fn count(number: usize, noun: &str) -> String {
 mod tests {
     use super::*;
 
+    fn report(findings: Vec<Finding>) -> Report {
+        let summary = ["it works", "it does not work"].map(String::from);
+        Report::new(vec![Section::new("topic", findings)], summary)
+    }
+
     #[test]
     fn only_problems_make_a_system_unusable() {
-        let section = |findings| Section::new("topic", findings);
-        let fine = vec![
+        let mut findings = vec![
             Finding::ok("a", "there"),
             Finding::unknown("b", "unknown"),
             Finding::problem_if(false, "c", "gone", "get it"),
         ];
-        let report = Report::new(vec![section(fine.clone()), section(fine.clone())]);
-        assert!(report.usable);
-        assert_eq!((report.problems, report.warnings), (0, 2));
-        let bad = vec![Finding::problem_if(true, "d", "gone", "get it")];
-        let report = Report::new(vec![section(fine), section(bad)]);
-        assert!(!report.usable);
-        assert_eq!((report.problems, report.warnings), (1, 1));
+        let fine = report(findings.clone());
+        assert_eq!((fine.usable, fine.problems, fine.warnings), (true, 0, 1));
+        findings.push(Finding::problem_if(true, "d", "gone", "get it"));
+        let bad = report(findings);
+        assert_eq!((bad.usable, bad.problems, bad.warnings), (false, 1, 1));
+    }
+
+    #[test]
+    fn steps_are_causes_first_and_each_once() {
+        let warning = Finding::warning("limit", "low", "raise it");
+        let consequence = Finding::problem("test", "failed", "look").caused_by(Cause::Others);
+        let module = Finding::problem("module", "gone", "load it").caused_by(Cause::Gdrdrv);
+        let dma_buf = Finding::problem("dma-buf", "old", "update").caused_by(Cause::DmaBuf);
+        let library = Finding::problem("library", "none", "install");
+        let all =
+            vec![warning, consequence.clone(), module.clone(), dma_buf.clone(), dma_buf, library];
+        let mixed = report(all.clone());
+        assert_eq!(mixed.steps, ["either load it; or update", "install", "raise it"]);
+        let numbers = mixed.sections[0].findings.iter().map(|finding| finding.step);
+        let expected = [Some(3), None, Some(1), Some(1), Some(1), Some(2)];
+        assert_eq!(numbers.collect::<Vec<_>>(), expected);
+        assert_eq!(report(vec![module]).steps, ["load it"]);
+        assert_eq!(report(vec![consequence]).steps, ["look"]);
+        let root = Finding::problem("GPU", "none", "buy one").caused_by(Cause::Nothing);
+        assert_eq!(report([all, vec![root]].concat()).steps, ["buy one"]);
     }
 
     #[test]
@@ -213,15 +354,30 @@ mod tests {
     }
 
     #[test]
-    fn remedies_follow_their_findings() {
-        let findings =
-            vec![Finding::ok("module", "there"), Finding::problem("device", "gone", "make it")];
-        let report = Report::new(vec![Section::new("gdrdrv", findings)]);
-        let mut out = anstream::StripStream::new(Vec::new());
-        write_text(&report, &mut out).unwrap();
-        let text = String::from_utf8(out.into_inner()).unwrap();
-        let expected = "gdrdrv\n  ok       module  there\n  PROBLEM  device  gone\n                   → make it\n\n\
-                        gdrcopy does not work here: 1 problem, no warnings\n";
-        assert_eq!(text, expected);
+    fn text_ends_with_the_steps_and_is_as_wide_as_the_terminal() {
+        let text = |width| {
+            let report = report(vec![
+                Finding::ok("module", "there"),
+                Finding::problem(
+                    "device",
+                    "a file that is no device at all",
+                    "remove it, and make another",
+                ),
+            ]);
+            let mut out = anstream::StripStream::new(Vec::new());
+            write_text(&report, width, &mut out).unwrap();
+            String::from_utf8(out.into_inner()).unwrap()
+        };
+        let expected = "topic\n  ok       module  there\n  \
+                        PROBLEM  device  a file that is no device at all → step 1\n\n\
+                        it does not work: 1 problem, no warnings\n  \
+                        1. remove it, and make another\n";
+        assert_eq!(text(None), expected);
+        // The least that texts get: 30 columns behind the subjects.
+        for width in [1, 40, 49] {
+            let narrow = text(Some(width));
+            assert!(narrow.contains("device at\n                   all → step 1\n"), "{narrow}");
+        }
+        assert_eq!(text(Some(61)), expected);
     }
 }

@@ -1,16 +1,14 @@
 //! Tests the library on each GPU: pin, map, write, read, and compare with CUDA's view.
 #![forbid(unsafe_code)]
 
-use std::path::Path;
-
 use nix::errno::Errno;
 
-use super::probe::{self, Answer, Failure, Probe, Reply};
-use super::report::Finding;
+use super::probe::{self, Answer, Failure, Reply, Wanted};
+use super::report::{Cause, Finding};
 use crate::cuda::survey::Gpu;
 
 /// Tests the GPUs of these numbers, or all.
-pub(super) fn findings(asked: &[i32], library: Option<&Path>, gpus: &[Gpu]) -> Vec<Finding> {
+pub(super) fn findings(asked: &[i32], library: &Wanted, gpus: &[Gpu]) -> Vec<Finding> {
     let numbers: Vec<_> = match asked {
         [] => gpus.iter().map(|gpu| gpu.number).collect(),
         asked => asked.to_vec(),
@@ -32,8 +30,8 @@ pub(super) fn findings(asked: &[i32], library: Option<&Path>, gpus: &[Gpu]) -> V
         .collect()
 }
 
-fn on_gpu(library: Option<&Path>, number: i32) -> Finding {
-    match probe::ask(Probe::Gpu(number), library) {
+fn on_gpu(library: &Wanted, number: i32) -> Finding {
+    match probe::ask(library, Some(number)) {
         Ok(reply) => rate(number, &reply),
         Err(error) => {
             Finding::problem("not run", format!("GPU {number}: {error:#}"), probe::NOT_STARTED)
@@ -45,7 +43,11 @@ fn rate(number: i32, reply: &Reply) -> Finding {
     let Answer { mapping, dmabuf, failure, .. } = &reply.answer;
     if let Some(failure) = failure {
         let value = format!("GPU {number}: {}", failure.what);
-        return Finding::problem("failed", value, remedy(failure, &reply.log));
+        let finding = Finding::problem("failed", value, remedy(failure, &reply.log));
+        return match failure.corrupted {
+            true => finding,
+            false => finding.caused_by(Cause::Others),
+        };
     }
     let mapping = mapping.as_deref().unwrap_or("unknown");
     let backend = if *dmabuf { "a dma-buf" } else { "gdrdrv" };

@@ -1,0 +1,96 @@
+//! `--pid`: what a running process has of GDRCopy.
+#![forbid(unsafe_code)]
+
+use std::io::{self, ErrorKind};
+
+use anyhow::{Result, anyhow};
+
+use super::libraries::Environment;
+use super::report::{Finding, Section};
+use crate::libgdrapi::search::Maker;
+use crate::system::bytes::Bytes;
+use crate::system::gdrdrv::NODE;
+use crate::system::process::{self, Process};
+
+/// The process and the variables that it was started with. Errors say what to do.
+pub(super) fn examine(pid: u32) -> Result<(Process, Environment)> {
+    let examined = process::examine(pid).and_then(|it| Ok((it, process::environment(pid)?)));
+    examined.map_err(|error: io::Error| match error.kind() {
+        ErrorKind::NotFound => {
+            anyhow!("there is no process {pid} here: `gdrcopy ps` lists those that use GDRCopy")
+        }
+        ErrorKind::PermissionDenied => anyhow!(
+            "process {pid} may not be examined: run this as root, or as the user of the process"
+        ),
+        _ => anyhow!(
+            "process {pid}: {error}: it may have ended; `gdrcopy ps` lists those that use GDRCopy"
+        ),
+    })
+}
+
+pub(super) fn section(process: &Process) -> Section {
+    let title = format!("process {} ({})", process.pid, process.command);
+    let mut findings = libraries(process);
+    findings.push(device(process));
+    findings.push(Finding::ok(
+        "mapped",
+        match process.mappings {
+            0 => "nothing through the device".into(),
+            count => format!("{} in {count} mappings", Bytes(process.mapped)),
+        },
+    ));
+    Section::new(title, findings)
+}
+
+fn libraries(process: &Process) -> Vec<Finding> {
+    let subject = "libgdrapi";
+    if process.libraries.is_empty() {
+        return vec![Finding::problem(
+            subject,
+            "none is mapped: the process did not load one, or is linked with the static one",
+            "run the program until it uses GPUs, as it loads the library only then; if there is \
+             still none, gdrcopy doctor --for ENGINE in the same environment names the reason",
+        )];
+    }
+    let mut findings: Vec<_> = process
+        .libraries
+        .iter()
+        .map(|file| {
+            // The process may be in a container.
+            let seen = format!("/proc/{}/root{}", process.pid, file.display());
+            let maker = Maker::of(seen.as_ref()).describe();
+            Finding::ok(subject, format!("{} ({maker})", file.display()))
+        })
+        .collect();
+    if findings.len() > 1 {
+        findings.push(Finding::warning(
+            subject,
+            format!("{} files are loaded, one for each name that was asked for", findings.len()),
+            "have both names lead to one file: gdrcopy doctor shows what they lead to",
+        ));
+    }
+    findings
+}
+
+fn device(process: &Process) -> Finding {
+    let subject = "device";
+    let emulated = if process.emulated { ", emulated by gdremu" } else { "" };
+    match (process.descriptors, process.dma_bufs) {
+        (0, 0) if process.libraries.is_empty() => {
+            Finding::ok(subject, format!("{NODE} is not open"))
+        }
+        (0, 0) => Finding::problem(
+            subject,
+            format!("{NODE} is not open, and no dma-buf is mapped"),
+            "start the program with GDRCOPY_ENABLE_LOGGING=1, which logs why gdr_open fails; if it \
+             logs nothing, the program does not call it",
+        ),
+        (0, count) => Finding::ok(
+            subject,
+            format!("{NODE} is not open, but {count} dma-bufs are mapped, by GDRCopy or others"),
+        ),
+        (count, _) => {
+            Finding::ok(subject, format!("{NODE} is open{emulated}, {count} descriptors"))
+        }
+    }
+}

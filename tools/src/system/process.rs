@@ -1,0 +1,179 @@
+//! What processes have of GDRCopy, from /proc: libraries and mappings of `maps`, descriptors of `fd`.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::files;
+use super::gdrdrv::NODE;
+
+/// A process, and what it has of GDRCopy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) uid: Option<u32>,
+    /// Its name; no control characters.
+    pub(crate) command: String,
+    /// The files named libgdrapi* that are mapped.
+    pub(crate) libraries: Vec<PathBuf>,
+    /// Descriptors of the device.
+    pub(crate) descriptors: usize,
+    pub(crate) mappings: usize,
+    /// Bytes of the mappings.
+    pub(crate) mapped: usize,
+    /// Mappings of dma-bufs, GDRCopy's or others.
+    pub(crate) dma_bufs: usize,
+    /// The device is gdremu's.
+    pub(crate) emulated: bool,
+}
+
+impl Process {
+    /// Whether it has anything of GDRCopy.
+    pub(crate) fn uses_gdrcopy(&self) -> bool {
+        !self.libraries.is_empty() || self.descriptors + self.mappings > 0
+    }
+
+    /// Adds a line of `maps`: `START-END PERMISSIONS OFFSET DEVICE INODE PATH`.
+    fn add_mapping(&mut self, line: &str) -> Option<()> {
+        let mut words = line.splitn(6, ' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        let path = words.nth(4)?.trim_start();
+        let emulated = path.starts_with(EMULATED_GPU);
+        if path.starts_with(DMA_BUF) {
+            self.dma_bufs += 1;
+        } else if emulated || without_deleted(path) == NODE {
+            let number = |hex| usize::from_str_radix(hex, 16).ok();
+            self.mappings += 1;
+            self.mapped += number(end)? - number(start)?;
+            self.emulated |= emulated;
+        } else if is_library(path) && !self.libraries.iter().any(|known| known == Path::new(path)) {
+            self.libraries.push(path.into());
+        }
+        Some(())
+    }
+
+    /// Adds what a link in `fd` names.
+    fn add_descriptor(&mut self, target: &str) {
+        let emulated = EMULATED_DEVICE.iter().all(|part| target.contains(part));
+        if emulated || without_deleted(target) == NODE {
+            self.descriptors += 1;
+            self.emulated |= emulated;
+        }
+    }
+}
+
+/// Parts of the path that gdremu has in place of the device's, and the file that it maps in place of GPU
+/// memory: CUDA's pinned host memory is in it, too.
+const EMULATED_DEVICE: [&str; 2] = ["/gdremu-", "/devices/"];
+const EMULATED_GPU: &str = "/memfd:gdremu-gpu";
+
+/// The kernel's name of every dma-buf.
+const DMA_BUF: &str = "/dmabuf:";
+
+/// The path of a file that may have been removed since.
+fn without_deleted(path: &str) -> &str {
+    path.strip_suffix(" (deleted)").unwrap_or(path)
+}
+
+fn is_library(path: &str) -> bool {
+    let name = path.rsplit('/').next();
+    name.is_some_and(|name| name.starts_with("libgdrapi") && name.contains(".so"))
+}
+
+/// What a process has; the error of the first file that cannot be read.
+pub(crate) fn examine(pid: u32) -> io::Result<Process> {
+    let directory = PathBuf::from(format!("/proc/{pid}"));
+    let status = fs::read_to_string(directory.join("status"))?;
+    let uid = files::field(&status, "Uid");
+    let mut process = Process {
+        pid,
+        uid: uid.and_then(|ids| ids.split_whitespace().next()?.parse().ok()),
+        command: files::field(&status, "Name").unwrap_or("?").replace(char::is_control, "\u{fffd}"),
+        ..Process::default()
+    };
+    let maps = fs::read(directory.join("maps"))?;
+    for line in String::from_utf8_lossy(&maps).lines() {
+        process.add_mapping(line);
+    }
+    for entry in fs::read_dir(directory.join("fd"))? {
+        // It may be closed by now.
+        if let Ok(target) = fs::read_link(entry?.path()) {
+            process.add_descriptor(&target.to_string_lossy());
+        }
+    }
+    Ok(process)
+}
+
+/// All that use GDRCopy, by number, and how many could not be examined.
+pub(crate) fn all() -> io::Result<(Vec<Process>, usize)> {
+    let (mut users, mut refused) = (Vec::new(), 0);
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        match examine(pid) {
+            Ok(process) if process.uses_gdrcopy() => users.push(process),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => refused += 1,
+            // Others, and processes that have ended.
+            _ => {}
+        }
+    }
+    users.sort_by_key(|process| process.pid);
+    Ok((users, refused))
+}
+
+/// The variables that a process was started with; it may have changed them since.
+pub(crate) fn environment(pid: u32) -> io::Result<BTreeMap<String, String>> {
+    let bytes = fs::read(format!("/proc/{pid}/environ"))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
+    Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_and_descriptors_are_counted() {
+        let mut process = Process::default();
+        for line in [
+            "7f0000000000-7f0000200000 rw-s 00000000 00:06 512                        /dev/gdrdrv",
+            "7f0000400000-7f0000410000 rw-s 00000000 00:06 512          /dev/gdrdrv (deleted)",
+            "7f0000500000-7f0000510000 rw-s 00000000 00:06 512          /dev/gdrdrv2",
+            "7f0000600000-7f0000610000 rw-s 00000000 00:0d 9            /dmabuf:",
+            "7f0000700000-7f0000710000 r-xp 00001000 fe:00 7            /a b/libgdrapi.so.2.6",
+            "7f0000720000-7f0000730000 rw-p 00002000 fe:00 7            /a b/libgdrapi.so.2.6",
+            "7f0000740000-7f0000750000 rw-p 00000000 00:00 0 ",
+            "nonsense",
+        ] {
+            process.add_mapping(line);
+        }
+        for target in ["/dev/gdrdrv", "/dev/nvidia0", "socket:[1]", "/dev/gdrdrv (deleted)"] {
+            process.add_descriptor(target);
+        }
+        let expected = Process {
+            libraries: vec!["/a b/libgdrapi.so.2.6".into()],
+            descriptors: 2,
+            mappings: 2,
+            mapped: (2 << 20) + (64 << 10),
+            dma_bufs: 1,
+            ..Process::default()
+        };
+        assert_eq!(process, expected);
+        process.add_descriptor("/tmp/gdremu-7-0/devices/9.0.x");
+        process.add_mapping("7f00-8f00 rw-s 00000000 00:01 902314   /memfd:gdremu-gpu0 (deleted)");
+        assert_eq!((process.descriptors, process.mappings, process.emulated), (3, 3, true));
+    }
+
+    #[test]
+    fn this_process_can_be_examined() {
+        let pid = std::process::id();
+        let process = examine(pid).unwrap();
+        assert_eq!(process.pid, pid);
+        assert!(process.uid.is_some() && !process.command.is_empty(), "{process:?}");
+        assert_eq!(environment(pid).unwrap().get("PATH"), std::env::var("PATH").ok().as_ref());
+    }
+}
