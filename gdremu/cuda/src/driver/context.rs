@@ -144,7 +144,7 @@ pub(super) fn cuCtxGetCurrent(_: &mut State, handle: Out<ContextHandle>) -> Resu
 }
 
 pub(super) fn cuCtxGetDevice(_: &mut State, current: Current, device: Out<i32>) -> Result {
-    device.set(current.gpu as i32)
+    device.set(gpus::ordinal(current.gpu))
 }
 
 pub(super) fn cuCtxGetDevice_v2(
@@ -152,7 +152,7 @@ pub(super) fn cuCtxGetDevice_v2(
     device: Out<i32>,
     context: ContextHandle,
 ) -> Result {
-    device.set(live(state, context)?.gpu as i32)
+    device.set(gpus::ordinal(live(state, context)?.gpu))
 }
 
 pub(super) fn cuCtxGetFlags(state: &mut State, current: Current, flags: Out<u32>) -> Result {

@@ -56,7 +56,7 @@ fn get_device(state: &State, data: Untyped, attribute: u32, address: u64, place:
         SYNC_MEMOPS => data.of().set(u32::from(allocation.is_some_and(|a| a.sync_memops))),
         7 => data.of().set(place.id), // BUFFER_ID
         8 => data.of().set(0u32),     // IS_MANAGED
-        DEVICE_ORDINAL => data.of().set(place.gpu as i32),
+        DEVICE_ORDINAL => data.of().set(gpus::ordinal(place.gpu)),
         // IS_LEGACY_CUDA_IPC_CAPABLE
         10 => data.of().set(i32::from(ipc::is_capable(allocation))),
         11 => data.of().set(place.base),          // RANGE_START_ADDR
@@ -89,7 +89,7 @@ fn get_host(
         SYNC_MEMOPS => data.of().set(u32::from(range.sync_memops)),
         7 => data.of().set(range.id),           // BUFFER_ID
         8 => data.of().set(u32::from(managed)), // IS_MANAGED
-        DEVICE_ORDINAL => data.of().set(range.gpu as i32),
+        DEVICE_ORDINAL => data.of().set(gpus::ordinal(range.gpu)),
         10 | 15 | 21 => data.of().set(0i32), // IPC, GPUDirect RDMA, decompression: not capable
         11 | 19 => data.of().set(start),     // RANGE_START_ADDR, MAPPING_BASE_ADDR
         12 | 18 => data.of().set(range.len), // RANGE_SIZE, MAPPING_SIZE

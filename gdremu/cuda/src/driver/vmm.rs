@@ -79,7 +79,7 @@ pub(super) fn cuMemGetAllocationPropertiesFromHandle(
     prop.set(AllocationProp {
         kind: ALLOCATION_PINNED,
         handle_types: if exportable { HANDLE_POSIX_FD } else { 0 },
-        location: Location { kind: LOCATION_DEVICE, id: gpu as i32 },
+        location: Location { kind: LOCATION_DEVICE, id: gpus::ordinal(gpu) },
         gpu_direct_rdma_capable: u8::from(rdma),
         ..AllocationProp::default()
     })

@@ -178,7 +178,7 @@ fn nvmlDeviceGetHandleByPciBusId_v2(address: In<c_char>, device: Out<Device>) ->
 fn nvmlDeviceGetHandleByUUID(uuid: In<c_char>, device: Out<Device>) -> Result {
     device.check()?;
     let wanted = uuid.text()?;
-    let gpu = (0..gpus::count()).find(|&gpu| uuid_text(gpu) == wanted);
+    let gpu = (0..gpus::count()).find(|&gpu| gpus::uuid_text(gpu) == wanted);
     Ok(device.set(handle(gpu.ok_or(Error::NOT_FOUND)?))?)
 }
 
@@ -194,16 +194,8 @@ fn nvmlDeviceGetName(_: usize, text: Out<c_char>, room: u32) -> Result {
     set_text(text, device::NAME, room)
 }
 
-/// As nvidia-smi prints it.
-fn uuid_text(gpu: usize) -> String {
-    let hex: Vec<String> = device::uuid(gpu).0.iter().map(|byte| format!("{byte:02x}")).collect();
-    let part = |from: usize, to: usize| hex[from..to].concat();
-    let parts = [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)];
-    format!("GPU-{}", parts.join("-"))
-}
-
 fn nvmlDeviceGetUUID(gpu: usize, text: Out<c_char>, room: u32) -> Result {
-    set_text(text, &uuid_text(gpu), room)
+    set_text(text, &gpus::uuid_text(gpu), room)
 }
 
 fn nvmlDeviceGetCudaComputeCapability(gpu: usize, major: Out<i32>, minor: Out<i32>) -> Result {
