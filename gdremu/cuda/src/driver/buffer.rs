@@ -55,7 +55,7 @@ pub(super) fn cuMemAllocPitch_v2(
 /// Allocates a buffer that the context frees at its end.
 pub(crate) fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
     let address = gpus::change(|memory| memory.alloc(current.gpu, size as u64, true))?;
-    let allocation = Allocation { context: Some(current.context), pool: None, sync_memops: false };
+    let allocation = Allocation { context: Some(current.context), pool: None };
     state.allocations.insert(address, allocation);
     Ok(address)
 }

@@ -67,9 +67,7 @@ pub(super) fn cuCtxCreate_v2(
 ) -> Result {
     handle.check()?;
     let gpu = gpus::by_ordinal(device)?;
-    if flags & !CONTEXT_FLAGS != 0 {
-        return Err(Error::INVALID_VALUE);
-    }
+    state::check_flags(flags)?;
     let context = create(state, gpu, flags, None)?;
     STACK.with(|stack| stack.push(context))?;
     handle.set(context)
@@ -161,11 +159,9 @@ pub(super) fn cuCtxGetFlags(state: &mut State, current: Current, flags: Out<u32>
 }
 
 pub(super) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> Result {
-    if flags & !CONTEXT_FLAGS != 0 {
-        return Err(Error::INVALID_VALUE);
-    }
-    let context = state.contexts.get_mut(current.context);
-    context.ok_or(Error::INVALID_CONTEXT)?.flags = flags;
+    state::check_flags(flags)?;
+    let context = state.contexts.get_mut(current.context).ok_or(Error::INVALID_CONTEXT)?;
+    context.flags = flags | context.flags & CTX_MAP_HOST;
     Ok(())
 }
 

@@ -24,12 +24,6 @@ pub(super) fn find(state: &State, address: usize) -> Option<(usize, &HostRange)>
     (address - start < range.len).then_some((start, range))
 }
 
-/// The range that an address is in.
-pub(super) fn find_mut(state: &mut State, address: usize) -> Option<&mut HostRange> {
-    let (&start, range) = state.host.range_mut(..=address).next_back()?;
-    (address - start < range.len).then_some(range)
-}
-
 /// Fresh zeroed pages.
 fn map(len: usize) -> Result<usize> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -57,9 +51,10 @@ fn insert(state: &mut State, current: Current, address: usize, len: usize, kind:
     let id = (1 << 63) | state.next_id();
     let Current { context, gpu } = current;
     address_space::changed();
-    state
-        .host
-        .insert(address, HostRange { len, kind, flags, context, gpu, id, sync_memops: false });
+    state.host.insert(address, HostRange { len, kind, flags, context, gpu, id });
+    if kind == Kind::Managed {
+        state.sync_memops.insert(id);
+    }
 }
 
 /// The context of memory of a kind that starts at an address.
