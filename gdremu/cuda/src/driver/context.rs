@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use super::attributes::MULTIPROCESSOR_COUNT;
-use super::state::{self, CONTEXT_FLAGS, Context, ContextHandle, Current, STACK, State};
-use super::{attributes, buffer, host, work};
+use super::state::{self, CTX_MAP_HOST, Context, ContextHandle, Current, STACK, State};
+use super::{attributes, buffer, capture, host, work};
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::gpus;
@@ -196,7 +196,8 @@ pub(super) fn cuCtxGetApiVersion(
 }
 
 /// Waits for all work of a context.
-fn synchronize(state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
+fn synchronize(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
+    capture::check_context(&mut state, context)?;
     let all = work::all_of(&state, context);
     work::wait(state, context, &all).map(drop)
 }

@@ -7,7 +7,7 @@ use gdremu_core::gpu::memory::Access;
 
 use super::state::{self, Allocation, Current, Pool, PoolHandle, State, StreamHandle};
 use super::work::{self, When};
-use super::{buffer, vmm};
+use super::{buffer, capture, vmm};
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::gpus;
@@ -205,14 +205,15 @@ fn alloc(
 ) -> Result {
     address.check()?;
     state.check_stream(stream)?;
+    capture::check_work(state, current, stream)?;
     let pool = state.pools.get_mut(handle).ok_or(Error::INVALID_VALUE)?;
-    let va = gpus::change(|memory| memory.alloc(pool.gpu, size as u64, pool.rdma))?;
     if size == 0 {
         return address.set(0);
     }
     if pool.max_size - pool.used < size as u64 {
         return Err(Error::OUT_OF_MEMORY);
     }
+    let va = gpus::change(|memory| memory.alloc(pool.gpu, size as u64, pool.rdma))?;
     pool.used += size as u64;
     pool.used_high = pool.used_high.max(pool.used);
     state.allocations.insert(va, Allocation { context: None, pool: Some(handle) });
@@ -224,10 +225,10 @@ pub(super) fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> Result {
     let current = state.current()?;
     check_supported()?;
     state.check_stream(stream)?;
-    if !state.allocations.contains_key(&address) {
     if address == 0 {
         return Ok(());
     }
+    if !state.allocations.contains_key(&address) {
         return Err(Error::INVALID_VALUE);
     }
     work::submit(state, current, stream, When::InOrder, move || {
