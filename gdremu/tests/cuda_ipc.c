@@ -35,6 +35,8 @@ static void import(int from)
 
     CHECK_EQUAL(read(from, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     start(0);
+    CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_VALUE); /* freed */
+    CHECK_EQUAL(read(from, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_CUDA(cuIpcOpenMemHandle_v2(&opened, handle, 1));
     CHECK_CUDA(cuIpcOpenMemHandle_v2(&again, handle, 1));
@@ -79,6 +81,12 @@ static void two_processes_share_a_buffer(int to, pid_t child, CUdeviceptr buffer
     unsigned char bytes[SIZE];
     handle_t handle;
     siginfo_t end;
+
+    CUdeviceptr freed = allocated(SIZE);
+    CHECK_CUDA(cuIpcGetMemHandle(&handle, freed));
+    CHECK_CUDA(cuMemFree(freed));
+    CHECK_EQUAL(allocated(SIZE), freed);
+    CHECK_EQUAL(write(to, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
 
     CHECK_CUDA(cuMemsetD8(buffer, 7, SIZE));
     CHECK_CUDA(cuIpcGetMemHandle(&handle, buffer));

@@ -216,7 +216,7 @@ fn alloc(
     let va = gpus::change(|memory| memory.alloc(pool.gpu, size as u64, pool.rdma))?;
     pool.used += size as u64;
     pool.used_high = pool.used_high.max(pool.used);
-    state.allocations.insert(va, Allocation { context: None, pool: Some(handle) });
+    state.allocations.insert(va, Allocation { context: None, pool: Some(handle), shared: None });
     address.set(va)
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Allocation {
     /// The context that frees it at its end; none for memory from a pool.
     pub(crate) context: Option<ContextHandle>,
     pub(crate) pool: Option<usize>,
+    /// What other processes know it by (cuIpcGetMemHandle).
+    pub(crate) shared: Option<IpcHandle>,
 }
 
 /// Everything that outlives a call.
