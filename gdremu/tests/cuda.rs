@@ -67,6 +67,15 @@ fn unsupported_ptx_and_illegal_accesses_are_logged_with_their_line() {
 }
 
 #[test]
+fn programs_see_the_gpus_of_cuda_visible_devices() {
+    for visible in ["2,0,7,1", "GPU-67647265-6d75-4000-8000-000000000002,0,GPU-1", ""] {
+        let mut gdremu = PLAIN.command("--gpus 3 -- cuda_gpus");
+        let output = gdremu.env("CUDA_VISIBLE_DEVICES", visible).output().unwrap();
+        assert!(output.status.success(), "{visible}: {output:?}");
+    }
+}
+
+#[test]
 fn pci_device_is_in_sysfs() {
     let mut gdremu = Command::new(GDREMU);
     gdremu.args(["--pci-device", "0x20b5", "--", "cat"]);

@@ -1,4 +1,6 @@
 /* cuMemAlloc, copies, fills, host memory: what they do, and where they stop. */
+#include <sys/mman.h>
+
 #include "cuda_start.h"
 #include "fault.h"
 
@@ -104,6 +106,7 @@ static void host_memory(void)
     CHECK_EQUAL(cuMemcpyDtoD(a, device, 4991), CUDA_ERROR_INVALID_VALUE);
     CHECK_CUDA(cuMemHostGetFlags(&flags, host));
     CHECK_EQUAL(flags, CU_MEMHOSTALLOC_DEVICEMAP);
+    CHECK_EQUAL(cuMemHostRegister(host, 1, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemFreeHost(host + 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_CUDA(cuMemFreeHost(host));
     CHECK_EQUAL(cuMemFreeHost(host), CUDA_ERROR_INVALID_VALUE);
@@ -116,6 +119,18 @@ static void host_memory(void)
     CHECK_CUDA(cuMemHostUnregister(own)); /* Needs no context. */
     CHECK_EQUAL(cuMemHostUnregister(own), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     CHECK_CUDA(cuCtxPushCurrent(context));
+    CHECK_CUDA(cuMemHostAlloc(&void_host, 0, 0));
+    CHECK(void_host == NULL);
+
+    /* As the program may access it. */
+    host = mmap(NULL, sizeof own, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(host != MAP_FAILED);
+    CHECK_EQUAL(cuMemHostRegister(host, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemHostRegister(host, 1, CU_MEMHOSTREGISTER_IOMEMORY), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CUDA(cuMemHostRegister(host, 1, CU_MEMHOSTREGISTER_READ_ONLY));
+    CHECK_CUDA(cuMemHostUnregister(host));
+    CHECK_EQUAL(munmap(host + 4096, 4096), 0);
+    CHECK_EQUAL(cuMemHostRegister(host, 4097, CU_MEMHOSTREGISTER_READ_ONLY), CUDA_ERROR_INVALID_VALUE);
 
     CHECK_CUDA(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
     CHECK_EQUAL(fault_at((void *)(uintptr_t)managed), 0);

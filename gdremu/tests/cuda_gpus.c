@@ -1,8 +1,37 @@
 /* Three GPUs: each has its memory, and copies go between them. */
 #include "cuda_start.h"
 
+/* With CUDA_VISIBLE_DEVICES=2,0,7,1: the third, then the first. */
+static void two_of_them(void)
+{
+    char id[16];
+    int number;
+
+    start(1);
+    CHECK_CUDA(cuDeviceGetCount(&number));
+    CHECK_EQUAL(number, 2);
+    CHECK_CUDA(cuDeviceGetPCIBusId(id, 16, 0));
+    CHECK_STRING(id, "0000:3B:00.0");
+    CHECK_CUDA(cuDeviceGetByPCIBusId(&number, "0000:1b:00.0"));
+    CHECK_EQUAL(number, 1);
+    CHECK_EQUAL(cuDeviceGetByPCIBusId(&number, "0000:2b:00.0"), 101 /* INVALID_DEVICE */);
+    CHECK_CUDA(cuCtxGetDevice(&number));
+    CHECK_EQUAL(number, 1);
+    CHECK_EQUAL(pointer_attribute(allocated(4), CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), 1);
+    CHECK_EQUAL(cuDeviceGet(&number, 2), 101 /* INVALID_DEVICE */);
+}
+
 int main(void)
 {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
+    if (visible != NULL && visible[0] == '\0') {
+        CHECK_EQUAL(cuInit(0), CUDA_ERROR_NO_DEVICE);
+        return passed("cuda_gpus");
+    } else if (visible != NULL) {
+        two_of_them();
+        return passed("cuda_gpus");
+    }
     CUcontext first = start(0), second = start(1);
     char ids[3][16], in[4] = "";
     CUdeviceptr a, b;

@@ -35,6 +35,8 @@ static void import(int from)
 
     CHECK_EQUAL(read(from, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     start(0);
+    CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_VALUE); /* freed */
+    CHECK_EQUAL(read(from, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_CUDA(cuIpcOpenMemHandle_v2(&opened, handle, 1));
     CHECK_CUDA(cuIpcOpenMemHandle_v2(&again, handle, 1));
@@ -78,14 +80,21 @@ static void two_processes_share_a_buffer(int to, pid_t child, CUdeviceptr buffer
 {
     unsigned char bytes[SIZE];
     handle_t handle;
-    int status;
+    siginfo_t end;
+
+    CUdeviceptr freed = allocated(SIZE);
+    CHECK_CUDA(cuIpcGetMemHandle(&handle, freed));
+    CHECK_CUDA(cuMemFree(freed));
+    CHECK_EQUAL(allocated(SIZE), freed);
+    CHECK_EQUAL(write(to, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
 
     CHECK_CUDA(cuMemsetD8(buffer, 7, SIZE));
     CHECK_CUDA(cuIpcGetMemHandle(&handle, buffer));
     CHECK_EQUAL(write(to, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     close(to);
-    CHECK_EQUAL(waitpid(child, &status, 0), child);
-    CHECK_EQUAL(status, 0);
+    /* Its id stays its own. */
+    CHECK_EQUAL(waitid(P_PID, (id_t)child, &end, WEXITED | WNOWAIT), 0);
+    CHECK_EQUAL(end.si_status, 0);
     CHECK_CUDA(cuMemcpyDtoH(bytes, buffer, SIZE));
     CHECK(bytes[9] == 7 && bytes[10] == 8 && bytes[SIZE - 1] == 8);
 }
@@ -119,11 +128,13 @@ int main(void)
     CHECK_EQUAL(cuIpcGetMemHandle(&other, pooled), CUDA_ERROR_INVALID_VALUE);
     CHECK_CUDA(cuMemFree(pooled));
     two_processes_share_a_buffer(to, child, buffer);
-    /* As if another process had made it, which has ended. */
-    handle.bytes[0] ^= 1;
+    /* As if the other process had made it, which has ended. */
+    uint64_t ended = (uint64_t)child;
+    memcpy(handle.bytes, &ended, sizeof(ended));
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), 205 /* MAP_FAILED */);
     CHECK_EQUAL(cuIpcCloseMemHandle(buffer), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(opened, 0);
+    CHECK_EQUAL(waitpid(child, NULL, 0), child);
 
     CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0));
     CHECK_EQUAL(cuMemPoolExportToShareableHandle(&fd, pool, 1, 0), CUDA_ERROR_INVALID_VALUE);
@@ -133,7 +144,8 @@ int main(void)
 
     CHECK_CUDA(cuCtxSetFlags(0x80));
     CHECK_CUDA(cuCtxGetFlags(&flags));
-    CHECK_EQUAL(flags, 0x80);
+    CHECK_EQUAL(flags, 0x80 | 0x8 /* MAP_HOST */);
+    CHECK_EQUAL(cuCtxSetFlags(0x3), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuCtxSetFlags(0x1000), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuLibraryGetGlobal(&opened, NULL, NULL, "x"), CUDA_ERROR_INVALID_HANDLE);
 

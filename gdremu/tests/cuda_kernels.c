@@ -145,11 +145,32 @@ static void modules(void)
     CHECK(function == again);
 }
 
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                   unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                                   unsigned int shared_bytes, CUstream stream, void **parameters);
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads, size_t shared);
+
+/* As on an H200, which has 132 multiprocessors. */
+static void occupancy(CUfunction function)
+{
+    static const int wanted[][3] = {{1, 0, 32}, {33, 0, 32}, {100, 0, 16}, {1024, 0, 2}, {64, 10000, 20}, {64, 49152, 4},
+                                    {64, 49153, 0}};
+    int blocks;
+
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        CHECK_CUDA(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, wanted[i][0], (size_t)wanted[i][1]));
+        CHECK_EQUAL(blocks, wanted[i][2]);
+    }
+    CHECK_EQUAL(cuLaunchCooperativeKernel(function, 132 * 32 + 1, 1, 1, 1, 1, 1, 0, NULL, NULL), 720 /* TOO_LARGE */);
+    CHECK_EQUAL(cuLaunchCooperativeKernel(function, 132 * 4 + 1, 1, 1, 64, 1, 1, 49152, NULL, NULL), 720);
+}
+
 static void launch_limits(void)
 {
     CUfunction forever = kernel("forever");
     void *extra[] = {NULL};
 
+    occupancy(forever);
     CHECK_EQUAL(launch_sizes(NULL, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(launch_sizes(forever, 0, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(launch_sizes(forever, 1, 1025, 1, 0), CUDA_ERROR_INVALID_VALUE);

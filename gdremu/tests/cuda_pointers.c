@@ -21,10 +21,12 @@ static void check_no_attribute(CUdeviceptr address, int number)
 }
 
 /* Settable is only SYNC_MEMOPS. */
-static void check_sync_memops(CUdeviceptr address)
+static void check_sync_memops(CUdeviceptr address, unsigned int at_first)
 {
-    unsigned int on = 1;
+    unsigned int on = 1, off = 0;
 
+    CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), at_first);
+    CHECK_CUDA(cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
     CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), 0);
     CHECK_CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
     CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), 1);
@@ -53,7 +55,8 @@ static void of_a_buffer(CUcontext context)
     CHECK(pointer_attribute(buffer, CU_POINTER_ATTRIBUTE_BUFFER_ID) !=
           pointer_attribute(other, CU_POINTER_ATTRIBUTE_BUFFER_ID));
     check_no_attribute(buffer, CU_POINTER_ATTRIBUTE_HOST_POINTER);
-    check_sync_memops(buffer);
+    check_sync_memops(buffer, 1); /* by the tokens */
+    check_sync_memops(other, 0);
     CHECK_CUDA(cuMemFree(other));
     CHECK_CUDA(cuMemFree(buffer));
     check_no_attribute(buffer, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
@@ -101,7 +104,7 @@ static void of_host_memory(void)
     CHECK_CUDA(cuMemAllocManaged(&managed, 100, CU_MEM_ATTACH_GLOBAL));
     CHECK_EQUAL(pointer_attribute(managed, CU_POINTER_ATTRIBUTE_IS_MANAGED), 1);
     CHECK_EQUAL(pointer_attribute(managed, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE), 0);
-    check_sync_memops(managed + 99);
+    check_sync_memops(managed + 99, 1);
     CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 4096), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(is_in_heap(managed), 0);
     ranges(managed);
@@ -123,13 +126,39 @@ static void several_at_once(void)
     CHECK_CUDA(cuPointerGetAttributes(2, attributes, data, (uintptr_t)&buffer));
     CHECK(device == CU_DEVICE_INVALID && type == 0);
     CHECK_EQUAL(cuPointerGetAttributes(0, attributes, data, buffer), CUDA_ERROR_INVALID_VALUE);
+    attributes[2] = CU_POINTER_ATTRIBUTE_P2P_TOKENS;
+    CHECK_EQUAL(cuPointerGetAttributes(3, attributes, data, buffer), CUDA_ERROR_INVALID_VALUE);
     CHECK_CUDA(cuMemFree(buffer));
     check_no_attribute((uintptr_t)&buffer, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+}
+
+static void of_vmm_memory(void)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    enum { SIZE = 2 << 20 };
+    CUmemGenericAllocationHandle handle;
+    unsigned int on = 1;
+    CUdeviceptr address;
+    CUcontext context;
+
+    CHECK_CUDA(cuMemCreate(&handle, SIZE, &prop, 0));
+    CHECK_CUDA(cuMemAddressReserve(&address, SIZE, 0, 0, 0));
+    CHECK_CUDA(cuMemMap(address, SIZE, 0, handle, 0));
+    CHECK_CUDA(cuMemSetAccess(address, SIZE, &access, 1));
+    CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(pointer_attribute(address, 16 /* ACCESS_FLAGS */), 3);
+    CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_DEVICE_POINTER), address);
+    CHECK_CUDA(cuCtxPopCurrent(&context));
+    CHECK_EQUAL(pointer_attribute(address, 16 /* ACCESS_FLAGS */), 0);
+    CHECK_EQUAL(cuPointerGetAttribute(&on, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_CUDA(cuCtxPushCurrent(context));
 }
 
 int main(void)
 {
     of_a_buffer(start(0));
+    of_vmm_memory();
     of_host_memory();
     several_at_once();
     return passed("cuda_pointers");

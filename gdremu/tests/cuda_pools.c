@@ -19,6 +19,30 @@ static unsigned long long used(CUmemoryPool pool)
     return bytes;
 }
 
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count);
+
+static void limits_and_access(CUmemPoolProps props)
+{
+    CUmemAccessDesc access = {props.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr address;
+    CUmemoryPool pool;
+
+    props.maxSize = 1;
+    CHECK_CUDA(cuMemPoolCreate(&pool, &props));
+    CHECK_CUDA(cuMemAllocFromPoolAsync(&address, 32 << 20, pool, NULL));
+    CHECK_EQUAL(cuMemAllocFromPoolAsync(&address, 1, pool, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_CUDA(cuMemFreeAsync(address, NULL));
+    CHECK_CUDA(cuMemAllocFromPoolAsync(&address, 0, pool, NULL));
+    CHECK_EQUAL(address, 0);
+    CHECK_CUDA(cuMemFreeAsync(0, NULL));
+    CHECK_CUDA(cuMemPoolSetAccess(pool, &access, 1));
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+    CHECK_EQUAL(cuMemPoolSetAccess(pool, &access, 1), CUDA_ERROR_NOT_SUPPORTED);
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    CHECK_EQUAL(cuMemPoolSetAccess(pool, &access, 1), 101 /* INVALID_DEVICE */);
+    CHECK_CUDA(cuMemPoolDestroy(pool));
+}
+
 static void present(void)
 {
     CUmemoryPool standard, pool;
@@ -51,6 +75,7 @@ static void present(void)
     CHECK_EQUAL(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
     CHECK_CUDA(cuMemFree(a));
     CHECK_EQUAL(used(standard), 0);
+    limits_and_access(props);
 }
 
 int main(int count, char **arguments)

@@ -1,4 +1,5 @@
 /* Streams, events and host functions, without kernels. */
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "cuda_start.h"
@@ -50,6 +51,63 @@ static void host_functions_may_wait_for_their_caller(void)
     CHECK_CUDA(cuStreamDestroy(stream));
 }
 
+static void *release(void *unused)
+{
+    usleep(50000); /* for a call that does not wait */
+    released = 1;
+    return unused;
+}
+
+/* A fill behind the work of another stream. It waits for itself only with SYNC_MEMOPS. */
+static void fill(CUdeviceptr buffer, int waits)
+{
+    pthread_t thread;
+    CUstream stream;
+
+    released = 0;
+    CHECK_CUDA(cuStreamCreate(&stream, 0));
+    CHECK_CUDA(cuLaunchHostFunc(stream, wait_until_released, NULL));
+    if (waits)
+        CHECK_EQUAL(pthread_create(&thread, NULL, release, NULL), 0);
+    CHECK_CUDA(cuMemsetD8(buffer, 1, 1));
+    CHECK_EQUAL(released, waits);
+    released = 1;
+    CHECK_CUDA(cuStreamDestroy(stream));
+    CHECK_CUDA(cuCtxSynchronize());
+    if (waits)
+        CHECK_EQUAL(pthread_join(thread, NULL), 0);
+}
+
+CUresult cuCtxSetFlags(unsigned int flags);
+
+static void memory_operations_wait_as_set(void)
+{
+    CUdeviceptr buffer = allocated(1), other = allocated(1);
+    unsigned int on = 1;
+
+    fill(buffer, 0);
+    CHECK_CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer));
+    fill(buffer, 1);
+    fill(other, 0);
+    CHECK_CUDA(cuCtxSetFlags(0x80 /* SYNC_MEMOPS */));
+    fill(other, 1);
+    CHECK_CUDA(cuCtxSetFlags(0));
+}
+
+static void call(void *result)
+{
+    *(CUresult *)result = cuCtxSynchronize();
+}
+
+static void host_functions_may_not_call_cuda(void)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    CHECK_CUDA(cuLaunchHostFunc(NULL, call, &result));
+    CHECK_CUDA(cuCtxSynchronize());
+    CHECK_EQUAL(result, CUDA_ERROR_NOT_PERMITTED);
+}
+
 static void events(void)
 {
     CUevent start_event, end_event, untimed;
@@ -70,6 +128,35 @@ static void events(void)
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, untimed, end_event), CUDA_ERROR_INVALID_HANDLE);
     CHECK_CUDA(cuEventDestroy(start_event));
     CHECK_EQUAL(cuEventDestroy(start_event), CUDA_ERROR_INVALID_HANDLE);
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags);
+
+static void events_of_two_contexts(void)
+{
+    CUevent event, other_event;
+    CUcontext first, second;
+    CUstream stream;
+    float time;
+
+    CHECK_EQUAL(cuEventCreate(&event, 4 /* INTERPROCESS, with timing */), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CUDA(cuEventCreate(&event, 0));
+    CHECK_EQUAL(cuEventRecordWithFlags(event, NULL, 1 /* EXTERNAL */), CUDA_ERROR_ILLEGAL_STATE);
+    CHECK_CUDA(cuEventRecord(event, NULL));
+    CHECK_EQUAL(cuStreamWaitEvent(NULL, event, 1 /* EXTERNAL */), CUDA_ERROR_ILLEGAL_STATE);
+    CHECK_EQUAL(cuStreamWaitEvent(NULL, event, 2), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CUDA(cuCtxGetCurrent(&first));
+    CHECK_EQUAL(cuCtxCreate(&second, 3, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CUDA(cuCtxCreate(&second, 0, 0));
+    CHECK_CUDA(cuStreamCreate(&stream, 0));
+    CHECK_EQUAL(cuEventRecord(event, stream), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_CUDA(cuStreamWaitEvent(stream, event, 0));
+    CHECK_CUDA(cuEventCreate(&other_event, 0));
+    CHECK_CUDA(cuEventRecord(other_event, stream));
+    CHECK_CUDA(cuStreamSynchronize(stream));
+    CHECK_EQUAL(cuEventElapsedTime(&time, event, other_event), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_CUDA(cuCtxDestroy(second));
+    CHECK_CUDA(cuCtxSetCurrent(first));
 }
 
 static CUstreamCaptureStatus capture_status(CUstream stream)
@@ -124,14 +211,50 @@ static void captures(void)
     CHECK_CUDA(cuStreamDestroy(other));
 }
 
+/* Work in the default stream would wait for a blocking stream. Work of the stream itself is not captured. */
+static void captures_end_by_work(void)
+{
+    CUdeviceptr buffer = allocated(1), other;
+    CUstream stream, non_blocking;
+    CUevent event;
+    CUgraph graph;
+
+    CHECK_CUDA(cuEventCreate(&event, 0));
+    CHECK_CUDA(cuStreamCreate(&stream, 0));
+    CHECK_CUDA(cuStreamCreate(&non_blocking, CU_STREAM_NON_BLOCKING));
+    const CUresult implicit = 906, unsupported = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    for (int i = 0; i < 6; i++) {
+        CHECK_CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        CHECK_EQUAL(i == 0   ? cuMemsetD8(buffer, 1, 1) - implicit
+                    : i == 1 ? cuEventRecord(event, NULL) - implicit
+                    : i == 2 ? cuEventRecord(event, stream) - unsupported
+                    : i == 3 ? cuStreamWaitEvent(stream, event, 0) - unsupported
+                    : i == 4 ? cuMemAllocAsync(&other, 1, stream) - unsupported
+                             : cuCtxSynchronize() - unsupported,
+                    0);
+        CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+    CHECK_CUDA(cuStreamBeginCapture(non_blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK_CUDA(cuMemsetD8(buffer, 1, 1));
+    CHECK_CUDA(cuMemcpyHtoD(buffer, "x", 1));
+    CHECK_CUDA(cuStreamEndCapture(non_blocking, &graph));
+    CHECK_CUDA(cuGraphDestroy(graph));
+    CHECK_CUDA(cuStreamDestroy(stream));
+    CHECK_CUDA(cuStreamDestroy(non_blocking));
+}
+
 int main(void)
 {
     start(0);
 
     streams();
     host_functions_may_wait_for_their_caller();
+    host_functions_may_not_call_cuda();
+    memory_operations_wait_as_set();
     events();
+    events_of_two_contexts();
     captures();
+    captures_end_by_work();
     CHECK_CUDA(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                                            CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
     return passed("cuda_streams");

@@ -108,6 +108,14 @@ static void refusals(void)
     CHECK_EQUAL(cuMemCreate(&handle, BLOCK, &wanted, 0), CUDA_ERROR_INVALID_DEVICE);
     CHECK_EQUAL(cuMemAddressReserve(&address, BLOCK / 2, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemMap(4096, BLOCK, 0, 12345, 0), CUDA_ERROR_INVALID_VALUE);
+    wanted = prop();
+    wanted.allocFlags.compressionType = 2;
+    CHECK_EQUAL(cuMemCreate(&handle, BLOCK, &wanted, 0), CUDA_ERROR_INVALID_VALUE);
+    wanted = prop();
+    CHECK_CUDA(cuMemCreate(&handle, 2 * BLOCK, &wanted, 0));
+    CHECK_CUDA(cuMemAddressReserve(&address, 2 * BLOCK, 0, 0, 0));
+    CHECK_EQUAL(cuMemMap(address, BLOCK, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(cuMemMap(address, BLOCK, BLOCK, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 int main(void)

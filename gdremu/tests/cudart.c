@@ -95,6 +95,7 @@ static size_t memory_left(void)
 TEST(devices)
 {
     int device = 7, value;
+    CUcontext context;
     char pci_id[32];
 
     CHECK_EQUAL(value_of(cudaDriverGetVersion), 13000);
@@ -104,6 +105,10 @@ TEST(devices)
     CHECK_EQUAL(cudaSetDevice(2), INVALID_DEVICE);
     CHECK_CUDA(cudaSetDevice(1));
     CHECK_EQUAL(value_of(cudaGetDevice), 1);
+    CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK_CUDA(cuCtxSetCurrent(context));
+    CHECK_EQUAL(value_of(cudaGetDevice), 0);
+    CHECK_CUDA(cudaSetDevice(1));
     CHECK_CUDA(cudaDeviceGetAttribute(&value, 75, 0));
     CHECK_EQUAL(value, 9);
     CHECK_CUDA(cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), 1));
@@ -179,6 +184,10 @@ TEST(memory)
     CHECK_CUDA(cudaFree(NULL));
     CHECK_CUDA(cudaMalloc(&none, 0));
     CHECK(none == NULL);
+    CHECK_CUDA(cudaMallocManaged(&none, 0, 1));
+    CHECK(none == NULL);
+    CHECK_CUDA(cudaMallocPitch(&none, &pitch, 0, 3));
+    CHECK(none == NULL && pitch == 0);
     CHECK_EQUAL(cudaMalloc(&buffer, (16ul << 30) + 1), 2);
     CHECK_CUDA(cudaMallocPitch(&buffer, &pitch, 100, 3));
     CHECK_EQUAL(pitch, 512);
@@ -200,6 +209,9 @@ TEST(copies)
     CHECK_CUDA(cudaMemcpy(in, buffer, sizeof(out), DEFAULT));
     CHECK_STRING(in, "xxxx the host");
     CHECK_EQUAL(cudaMemcpy(in, buffer, sizeof(out), 5), INVALID_DIRECTION);
+    CHECK_EQUAL(cudaMemcpy(in, out, sizeof(out), TO_DEVICE), INVALID_VALUE);
+    CHECK_EQUAL(cudaMemcpy(in, out, sizeof(out), TO_HOST), INVALID_VALUE);
+    CHECK_EQUAL(cudaMemcpyAsync(buffer, out, sizeof(out), 3, NULL), INVALID_VALUE);
     CHECK_CUDA(cudaFree(buffer));
 }
 
@@ -240,6 +252,7 @@ static void streams_wait_for_events(void)
     CHECK_CUDA(cudaLaunchHostFunc(second, note_released, &was_released));
     CHECK_EQUAL(cudaEventQuery(event), NOT_READY);
     CHECK_EQUAL(cudaStreamQuery(first), NOT_READY);
+    CHECK_EQUAL(cudaPeekAtLastError(), 0);
     usleep(50000); /* for a second stream that does not wait */
     released = 1;
     CHECK_CUDA(cudaStreamSynchronize(second));
@@ -288,6 +301,7 @@ TEST(streams)
     CHECK_CUDA(cudaEventDestroy(end));
     CHECK_CUDA(cudaStreamDestroy(stream));
     CHECK_EQUAL(cudaStreamQuery(stream), 400);
+    CHECK_EQUAL(cudaGetLastError(), 400);
     CHECK_CUDA(cudaDeviceSynchronize());
     streams_wait_for_events();
 }
@@ -353,6 +367,7 @@ TEST(errors)
     CHECK_STRING(cudaGetErrorName(INVALID_DEVICE), "cudaErrorInvalidDevice");
     CHECK_STRING(cudaGetErrorString(INVALID_DEVICE), "invalid device ordinal");
     CHECK_STRING(cudaGetErrorString(0), "no error");
+    CHECK_STRING(cudaGetErrorName(900), "cudaErrorStreamCaptureUnsupported");
     CHECK_STRING(cudaGetErrorName(12345), "unrecognized error code");
     CHECK_EQUAL(cudaGetSymbolAddress(&symbol, "no symbol"), INVALID_SYMBOL);
     CHECK_STRING(cudaGetErrorString(cudaGetLastError()), "invalid device symbol");

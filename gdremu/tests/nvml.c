@@ -94,6 +94,16 @@ static void libraries_agree(device_t device, int ordinal)
     }
     CHECK_EQUAL(NVML(nvmlDeviceGetHandleByPciBusId_v2)("0000:77:00.0", &same), NOT_FOUND);
     CHECK_EQUAL(NVML(nvmlDeviceGetHandleByPciBusId_v2)("nowhere", &same), INVALID_ARGUMENT);
+    /* Older versions of the structure are shorter. */
+    for (int version = 1; version <= 2; version++) {
+        struct pci old;
+
+        memset(&old, 0xee, sizeof(old));
+        CHECK_EQUAL((version == 1 ? NVML(nvmlDeviceGetPciInfo) : NVML(nvmlDeviceGetPciInfo_v2))(device, &old), 0);
+        CHECK_EQUAL(old.device_id, pci.device_id);
+        CHECK_EQUAL(old.subsystem_id, version == 1 ? 0xeeeeeeee : pci.subsystem_id);
+        CHECK_EQUAL((unsigned char)old.id[0], 0xee);
+    }
     CHECK_EQUAL(in_sysfs(pci.bus, "device", "%x") << 16 | 0x10de, pci.device_id);
     CHECK_EQUAL(NUMBER(nvmlDeviceGetIndex, device), ordinal);
     CHECK_EQUAL(NUMBER(nvmlDeviceGetMinorNumber, device), ordinal);

@@ -88,6 +88,7 @@ results! {
     803 SYSTEM_DRIVER_MISMATCH c"driver components do not match",
     900 STREAM_CAPTURE_UNSUPPORTED c"operation not permitted while a stream is capturing",
     901 STREAM_CAPTURE_INVALIDATED c"the capture is invalid after an earlier error",
+    906 STREAM_CAPTURE_IMPLICIT c"operation would make a capturing stream depend on a default stream",
     908 STREAM_CAPTURE_WRONG_THREAD c"the capture was begun by another thread",
     999 UNKNOWN c"unknown error",
 }

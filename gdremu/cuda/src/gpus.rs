@@ -1,8 +1,11 @@
 //! Access to the emulated GPUs, which the CUDA stand-in shares with the emulated driver.
 
+use std::env;
 use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
 
 use gdremu_core::config::GpuConfig;
+use gdremu_core::cuda::types::Uuid;
 use gdremu_core::gpu::memory::{self, Memory, PageTableId};
 use gdremu_core::gpu::{HostProvider, Shared};
 
@@ -66,15 +69,52 @@ pub(crate) fn take_away(
     Ok(())
 }
 
+/// The GPUs that the program sees by CUDA, by ordinal: those of CUDA_VISIBLE_DEVICES up to the first entry that names none.
+/// Read once, as by NVIDIA's driver.
+pub(crate) fn visible() -> &'static [usize] {
+    static VISIBLE: OnceLock<Vec<usize>> = OnceLock::new();
+    VISIBLE.get_or_init(|| {
+        let named = |entry: &str| {
+            let is_named = |&gpu: &usize| match entry.strip_prefix("GPU-") {
+                Some(_) => uuid_text(gpu).starts_with(entry),
+                None => entry.parse() == Ok(gpu),
+            };
+            (0..count()).find(is_named)
+        };
+        match env::var("CUDA_VISIBLE_DEVICES") {
+            Ok(list) => list.split(',').map(str::trim).map_while(named).collect(),
+            Err(_) => (0..count()).collect(),
+        }
+    })
+}
+
 /// The GPU that a CUdevice names.
 ///
 /// # Errors
 /// INVALID_DEVICE.
 pub(crate) fn by_ordinal(device: i32) -> Result<usize> {
-    usize::try_from(device).ok().filter(|&gpu| gpu < count()).ok_or(Error::INVALID_DEVICE)
+    let ordinal = usize::try_from(device).ok();
+    ordinal.and_then(|ordinal| visible().get(ordinal)).copied().ok_or(Error::INVALID_DEVICE)
+}
+
+/// The CUdevice of a GPU; CU_DEVICE_INVALID for one that the program does not see.
+pub(crate) fn ordinal(gpu: usize) -> i32 {
+    visible().iter().position(|&visible| visible == gpu).map_or(-2, |ordinal| ordinal as i32)
 }
 
 /// The number of GPUs.
 pub(crate) fn count() -> usize {
     config().gpus as usize
+}
+
+pub(crate) fn uuid(gpu: usize) -> Uuid {
+    Uuid([b'g', b'd', b'r', b'e', b'm', b'u', 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu as u8])
+}
+
+/// As nvidia-smi prints it.
+pub(crate) fn uuid_text(gpu: usize) -> String {
+    let hex: Vec<String> = uuid(gpu).0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let part = |from: usize, to: usize| hex[from..to].concat();
+    let parts = [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)];
+    format!("GPU-{}", parts.join("-"))
 }

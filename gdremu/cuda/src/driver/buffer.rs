@@ -2,9 +2,9 @@
 
 use gdremu_core::gpu::physical::GPU_BYTES;
 
-use super::host;
 use super::state::{Allocation, ContextHandle, Current, Kind, State};
 use super::work;
+use super::{host, ipc};
 use crate::args::Out;
 use crate::error::{Error, Result};
 use crate::gpus;
@@ -55,7 +55,7 @@ pub(super) fn cuMemAllocPitch_v2(
 /// Allocates a buffer that the context frees at its end.
 pub(crate) fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
     let address = gpus::change(|memory| memory.alloc(current.gpu, size as u64, true))?;
-    let allocation = Allocation { context: Some(current.context), pool: None, sync_memops: false };
+    let allocation = Allocation { context: Some(current.context), pool: None, shared: None };
     state.allocations.insert(address, allocation);
     Ok(address)
 }
@@ -80,15 +80,16 @@ pub(super) fn cuMemFree_v2(address: u64) -> Result {
 /// Frees a buffer, from a pool or not.
 ///
 /// # Errors
-/// INVALID_VALUE if none starts there.
+/// INVALID_VALUE if none starts there. OPERATING_SYSTEM if other processes cannot be informed.
 pub(super) fn free(state: &mut State, address: u64) -> Result {
+    let allocation = state.allocations.get(&address).ok_or(Error::INVALID_VALUE)?;
+    if let Some(shared) = &allocation.shared {
+        ipc::mark(shared, false).map_err(|_| Error::OPERATING_SYSTEM)?;
+    }
     let len = gpus::with(|gpu| gpu.memory().place(address)).map_or(0, |place| place.len);
     gpus::take_away(|memory| memory.free(address))?;
-    if let Some(pool) = state
-        .allocations
-        .remove(&address)
-        .and_then(|allocation| state.pools.get_mut(allocation.pool?))
-    {
+    let allocation = state.allocations.remove(&address).ok_or(Error::INVALID_VALUE)?;
+    if let Some(pool) = allocation.pool.and_then(|pool| state.pools.get_mut(pool)) {
         pool.used -= len;
     }
     Ok(())

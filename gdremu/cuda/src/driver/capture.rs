@@ -3,10 +3,10 @@
 //! capturing stream is refused too, and graphs are empty.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use super::state::{self, Capture, Current, State, StreamHandle};
+use super::state::{self, Capture, ContextHandle, Current, State, Stream, StreamHandle};
 use crate::args::Out;
 use crate::error::{Error, Result};
 
@@ -21,7 +21,6 @@ const INVALIDATED: u32 = 2;
 
 /// The calls that CUDA calls potentially unsafe during a capture, as far as the stand-in has them.
 const UNSAFE: &[&str] = &[
-    "cuCtxSynchronize",
     "cuEventQuery",
     "cuEventSynchronize",
     "cuMemAlloc",
@@ -32,9 +31,6 @@ const UNSAFE: &[&str] = &[
     "cuMemHostAlloc",
     "cuMemHostRegister",
     "cuMemHostUnregister",
-    "cuMemcpy",
-    "cuMemcpyDtoH",
-    "cuMemcpyHtoD",
     "cuStreamQuery",
     "cuStreamSynchronize",
 ];
@@ -68,18 +64,61 @@ pub(super) fn check_call(name: &str) -> Result {
     refused
 }
 
-/// Refuses work of, and queries of, a stream that captures.
+/// Makes the captures of these streams invalid.
+///
+/// # Errors
+/// `error` if there are any.
+fn invalidate(
+    state: &mut State,
+    error: Error,
+    of: impl Fn(StreamHandle, Option<&Stream>) -> bool,
+) -> Result {
+    let State { captures, streams, .. } = state;
+    let mut result = Ok(());
+    for (&stream, capture) in captures {
+        if of(stream, streams.get(stream)) {
+            capture.valid = false;
+            result = Err(error);
+        }
+    }
+    result
+}
+
+/// Refuses queries of a stream that captures, and of a default stream that such streams would wait for.
+///
+/// # Errors
+/// STREAM_CAPTURE_UNSUPPORTED, STREAM_CAPTURE_IMPLICIT.
+pub(super) fn check_stream(state: &mut State, current: Current, stream: StreamHandle) -> Result {
+    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |captures, _| captures == stream)?;
+    if state.streams.get(stream).is_some() {
+        return Ok(());
+    }
+    invalidate(state, Error::STREAM_CAPTURE_IMPLICIT, |_, captures| {
+        captures.is_some_and(|it| it.is_blocking() && it.context == current.context)
+    })
+}
+
+/// The same for work, which is not captured.
+///
+/// # Errors
+/// As [`check_stream`].
+pub(super) fn check_work(state: &mut State, current: Current, stream: StreamHandle) -> Result {
+    static SAID: AtomicBool = AtomicBool::new(false);
+
+    if state.captures.contains_key(&stream) && !SAID.swap(true, Ordering::Relaxed) {
+        eprintln!("gdremu: work of a capturing stream is not supported");
+    }
+    check_stream(state, current, stream)
+}
+
+/// Refuses to wait for a context with streams that capture.
 ///
 /// # Errors
 /// STREAM_CAPTURE_UNSUPPORTED.
-pub(super) fn check_stream(state: &mut State, stream: StreamHandle) -> Result {
-    match state.captures.get_mut(&stream) {
-        None => Ok(()),
-        Some(capture) => {
-            capture.valid = false;
-            Err(Error::STREAM_CAPTURE_UNSUPPORTED)
-        }
-    }
+pub(super) fn check_context(state: &mut State, context: ContextHandle) -> Result {
+    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |_, captures| {
+        captures.is_some_and(|it| it.context == context)
+    })
 }
 
 pub(super) fn cuStreamBeginCapture_v2(

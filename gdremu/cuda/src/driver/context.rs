@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use super::attributes::MULTIPROCESSOR_COUNT;
-use super::state::{self, CONTEXT_FLAGS, Context, ContextHandle, Current, STACK, State};
-use super::{attributes, buffer, host, work};
+use super::state::{self, CTX_MAP_HOST, Context, ContextHandle, Current, STACK, State};
+use super::{attributes, buffer, capture, host, work};
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::gpus;
@@ -67,9 +67,7 @@ pub(super) fn cuCtxCreate_v2(
 ) -> Result {
     handle.check()?;
     let gpu = gpus::by_ordinal(device)?;
-    if flags & !CONTEXT_FLAGS != 0 {
-        return Err(Error::INVALID_VALUE);
-    }
+    state::check_flags(flags)?;
     let context = create(state, gpu, flags, None)?;
     STACK.with(|stack| stack.push(context))?;
     handle.set(context)
@@ -144,7 +142,7 @@ pub(super) fn cuCtxGetCurrent(_: &mut State, handle: Out<ContextHandle>) -> Resu
 }
 
 pub(super) fn cuCtxGetDevice(_: &mut State, current: Current, device: Out<i32>) -> Result {
-    device.set(current.gpu as i32)
+    device.set(gpus::ordinal(current.gpu))
 }
 
 pub(super) fn cuCtxGetDevice_v2(
@@ -152,7 +150,7 @@ pub(super) fn cuCtxGetDevice_v2(
     device: Out<i32>,
     context: ContextHandle,
 ) -> Result {
-    device.set(live(state, context)?.gpu as i32)
+    device.set(gpus::ordinal(live(state, context)?.gpu))
 }
 
 pub(super) fn cuCtxGetFlags(state: &mut State, current: Current, flags: Out<u32>) -> Result {
@@ -161,11 +159,9 @@ pub(super) fn cuCtxGetFlags(state: &mut State, current: Current, flags: Out<u32>
 }
 
 pub(super) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> Result {
-    if flags & !CONTEXT_FLAGS != 0 {
-        return Err(Error::INVALID_VALUE);
-    }
-    let context = state.contexts.get_mut(current.context);
-    context.ok_or(Error::INVALID_CONTEXT)?.flags = flags;
+    state::check_flags(flags)?;
+    let context = state.contexts.get_mut(current.context).ok_or(Error::INVALID_CONTEXT)?;
+    context.flags = flags | context.flags & CTX_MAP_HOST;
     Ok(())
 }
 
@@ -200,7 +196,8 @@ pub(super) fn cuCtxGetApiVersion(
 }
 
 /// Waits for all work of a context.
-fn synchronize(state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
+fn synchronize(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
+    capture::check_context(&mut state, context)?;
     let all = work::all_of(&state, context);
     work::wait(state, context, &all).map(drop)
 }

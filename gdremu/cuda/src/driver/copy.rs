@@ -6,9 +6,9 @@ use std::ptr;
 use gdremu_core::gpu::host::Span;
 use gdremu_core::gpu::memory::Access;
 
-use super::host;
 use super::state::{self, ContextHandle, State, StreamHandle};
 use super::work::{self, When};
+use super::{host, pointer};
 use crate::error::{Error, Result};
 use crate::gpus;
 
@@ -22,6 +22,13 @@ enum Side {
 }
 
 use Side::{Any, Device};
+
+impl Side {
+    fn address(self) -> u64 {
+        let (Device(address) | Any(address)) = self;
+        address
+    }
+}
 
 /// Memory of one side of a copy or fill, in address order.
 pub(super) enum Memory {
@@ -70,7 +77,7 @@ impl Memory {
 /// # Errors
 /// INVALID_VALUE: not all of it is one buffer, or CUDA does not know it and must.
 fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory> {
-    let (Device(address) | Any(address)) = side;
+    let address = side.address();
     if gpus::with(|gpu| gpu.is_device_address(address)) {
         return Ok(Memory::Gpu(gpus::with(|gpu| gpu.spans(address, len as u64, need))?));
     }
@@ -87,13 +94,13 @@ pub(super) fn device_memory(state: &State, address: u64, len: usize) -> Result<M
     resolve(state, Device(address), len, Access::ReadWrite)
 }
 
-/// In the default stream, finished when the call returns.
-const NOW: (StreamHandle, When) = (0, When::Now);
-
-/// Copies `len` bytes without holding the lock: an invalid host address faults as in the program.
-fn copy(to: Side, from: Side, len: usize, (stream, when): (StreamHandle, When)) -> Result {
+/// Copies `len` bytes without holding the lock: an invalid host address faults as in the program. Asynchronously in a
+/// stream, otherwise in the default stream.
+fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
     let state = state::lock();
     let current = state.current()?;
+    let when = pointer::when(&state, current, stream, &[to.address(), from.address()]);
+    let stream = stream.unwrap_or(0);
     state.check_stream(stream)?;
     let destination = resolve(&state, to, len, Access::ReadWrite)?;
     let source = resolve(&state, from, len, Access::Read)?;
@@ -143,15 +150,15 @@ pub(super) fn write(to: Vec<Span>, bytes: &[u8]) {
 }
 
 pub(super) fn cuMemcpy(to: u64, from: u64, size: usize) -> Result {
-    copy(Any(to), Any(from), size, NOW)
+    copy(Any(to), Any(from), size, None)
 }
 
 pub(super) fn cuMemcpyAsync(to: u64, from: u64, size: usize, stream: StreamHandle) -> Result {
-    copy(Any(to), Any(from), size, (stream, When::InOrder))
+    copy(Any(to), Any(from), size, Some(stream))
 }
 
 pub(super) fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> Result {
-    copy(Device(to), Any(from), size, NOW)
+    copy(Device(to), Any(from), size, None)
 }
 
 pub(super) fn cuMemcpyHtoDAsync_v2(
@@ -160,11 +167,11 @@ pub(super) fn cuMemcpyHtoDAsync_v2(
     size: usize,
     stream: StreamHandle,
 ) -> Result {
-    copy(Device(to), Any(from), size, (stream, When::InOrder))
+    copy(Device(to), Any(from), size, Some(stream))
 }
 
 pub(super) fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> Result {
-    copy(Any(to), Device(from), size, NOW)
+    copy(Any(to), Device(from), size, None)
 }
 
 pub(super) fn cuMemcpyDtoHAsync_v2(
@@ -173,11 +180,11 @@ pub(super) fn cuMemcpyDtoHAsync_v2(
     size: usize,
     stream: StreamHandle,
 ) -> Result {
-    copy(Any(to), Device(from), size, (stream, When::InOrder))
+    copy(Any(to), Device(from), size, Some(stream))
 }
 
 pub(super) fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> Result {
-    copy(Device(to), Device(from), size, (0, When::InOrder))
+    copy(Device(to), Device(from), size, None)
 }
 
 pub(super) fn cuMemcpyDtoDAsync_v2(
@@ -186,7 +193,7 @@ pub(super) fn cuMemcpyDtoDAsync_v2(
     size: usize,
     stream: StreamHandle,
 ) -> Result {
-    copy(Device(to), Device(from), size, (stream, When::InOrder))
+    copy(Device(to), Device(from), size, Some(stream))
 }
 
 pub(super) fn cuMemcpyPeer(
@@ -196,7 +203,8 @@ pub(super) fn cuMemcpyPeer(
     from_context: ContextHandle,
     size: usize,
 ) -> Result {
-    cuMemcpyPeerAsync(to, to_context, from, from_context, size, 0)
+    between(to_context, from_context)?;
+    copy(Device(to), Device(from), size, None)
 }
 
 pub(super) fn cuMemcpyPeerAsync(
@@ -207,8 +215,14 @@ pub(super) fn cuMemcpyPeerAsync(
     size: usize,
     stream: StreamHandle,
 ) -> Result {
-    for context in [to_context, from_context] {
-        state::lock().contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
-    }
-    copy(Device(to), Device(from), size, (stream, When::InOrder))
+    between(to_context, from_context)?;
+    copy(Device(to), Device(from), size, Some(stream))
+}
+
+/// # Errors
+/// INVALID_CONTEXT if one of them is none.
+fn between(to: ContextHandle, from: ContextHandle) -> Result {
+    let state = state::lock();
+    let live = |context| state.contexts.get(context).is_some();
+    if live(to) && live(from) { Ok(()) } else { Err(Error::INVALID_CONTEXT) }
 }

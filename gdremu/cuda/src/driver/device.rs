@@ -15,7 +15,7 @@ use gdremu_core::cuda::types::Uuid;
 pub(crate) const NAME: &str = "gdremu GPU";
 
 pub(crate) fn cuDeviceGetCount(count: Out<i32>) -> Result {
-    count.set(gpus::count() as i32)
+    count.set(gpus::visible().len() as i32)
 }
 
 pub(crate) fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> Result {
@@ -30,11 +30,7 @@ pub(crate) fn cuDeviceGetName(name: Out<c_char>, len: i32, device: i32) -> Resul
 }
 
 pub(crate) fn cuDeviceGetUuid_v2(uuid: Out<Uuid>, device: i32) -> Result {
-    uuid.set(self::uuid(gpus::by_ordinal(device)?))
-}
-
-pub(crate) fn uuid(gpu: usize) -> Uuid {
-    Uuid([b'g', b'd', b'r', b'e', b'm', b'u', 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu as u8])
+    uuid.set(gpus::uuid(gpus::by_ordinal(device)?))
 }
 
 pub(crate) fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) -> Result {
@@ -65,7 +61,8 @@ pub(crate) fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device: i32) -> R
 pub(crate) fn cuDeviceGetByPCIBusId(device: Out<i32>, text: In<c_char>) -> Result {
     device.check()?;
     let gpu = at_pci_address(text.text()?)?;
-    device.set(gpu.ok_or(Error::INVALID_DEVICE)? as i32)
+    let visible = gpu.map(gpus::ordinal).filter(|&ordinal| ordinal >= 0);
+    device.set(visible.ok_or(Error::INVALID_DEVICE)?)
 }
 
 /// The GPU at a PCI address, if there is one.

@@ -1,11 +1,21 @@
 //! Runs the bodies of entry points: checks their preconditions, and converts errors and panics to CUresults.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::capture;
 use super::state::{self, Current, State};
 use crate::error::{Error, Result};
 use crate::gpus;
+
+thread_local! {
+    static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Refuses the calls of this thread: host functions in streams must not call CUDA.
+pub(super) fn forbid_calls() {
+    FORBIDDEN.set(true);
+}
 
 /// Runs a CUDA entry point that does not require cuInit.
 pub(super) fn without_init(name: &str, call: impl FnOnce() -> Result) -> i32 {
@@ -21,6 +31,9 @@ pub(super) fn without_init(name: &str, call: impl FnOnce() -> Result) -> i32 {
 pub(super) fn initialized(name: &str, call: impl FnOnce() -> Result) -> i32 {
     without_init(name, || {
         state::check_initialized()?;
+        if FORBIDDEN.get() {
+            return Err(Error::NOT_PERMITTED);
+        }
         capture::check_call(name)?;
         call()
     })

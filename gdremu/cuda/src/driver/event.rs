@@ -3,13 +3,16 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::state::{self, Current, Event, EventHandle, Recorded, State, StreamHandle};
-use super::work;
+use super::state::{
+    self, Current, DISABLE_TIMING, Event, EventHandle, Recorded, State, StreamHandle,
+};
+use super::{capture, work};
 use crate::args::Out;
 use crate::error::{Error, Result};
 
 /// Flags of cuEventCreate: blocking, without time, between processes.
 const FLAGS: u32 = 0x7;
+const INTERPROCESS: u32 = 0x4;
 
 /// An event by its handle.
 ///
@@ -28,7 +31,7 @@ pub(super) fn cuEventCreate(
     flags: u32,
 ) -> Result {
     event.check()?;
-    if flags & !FLAGS != 0 {
+    if flags & !FLAGS != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS {
         return Err(Error::INVALID_VALUE);
     }
     event.set(state.events.add(Event { context: current.context, flags, recorded: None }))
@@ -42,7 +45,10 @@ pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
     let mut state = state::lock();
     let current = state.current()?;
     state.check_stream(stream)?;
-    find(&state, event)?;
+    if find(&state, event)?.context != work::context(&state, current, stream) {
+        return Err(Error::INVALID_HANDLE);
+    }
+    capture::check_work(&mut state, current, stream)?;
     let time = Arc::new(OnceLock::new());
     let point = if work::is_idle(&state, current, stream) {
         time.get_or_init(Instant::now);
@@ -67,10 +73,18 @@ pub(super) fn cuEventRecordWithFlags(
     stream: StreamHandle,
     flags: u32,
 ) -> Result {
-    if flags > 1 {
-        return Err(Error::INVALID_VALUE);
-    }
+    check_flags(flags)?;
     cuEventRecord(event, stream)
+}
+
+/// # Errors
+/// ILLEGAL_STATE for events outside of a graph: no stream captures any.
+pub(super) fn check_flags(flags: u32) -> Result {
+    match flags {
+        0 => Ok(()),
+        1 => Err(Error::ILLEGAL_STATE),
+        _ => Err(Error::INVALID_VALUE),
+    }
 }
 
 pub(super) fn cuEventQuery(state: &mut State, event: EventHandle) -> Result {
@@ -93,7 +107,11 @@ pub(super) fn cuEventElapsedTime(
     start: EventHandle,
     end: EventHandle,
 ) -> Result {
-    let (start, end) = (find(state, start)?.time()?, find(state, end)?.time()?);
+    let (start, end) = (find(state, start)?, find(state, end)?);
+    if start.context != end.context {
+        return Err(Error::INVALID_HANDLE);
+    }
+    let (start, end) = (start.time()?, end.time()?);
     let elapsed = match end.checked_duration_since(start) {
         Some(elapsed) => elapsed.as_secs_f32(),
         None => -start.duration_since(end).as_secs_f32(),

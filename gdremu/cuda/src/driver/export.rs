@@ -27,7 +27,7 @@ fn operating_system(_: Errno) -> Error {
     Error::OPERATING_SYSTEM
 }
 
-fn host_page() -> u64 {
+pub(super) fn host_page() -> u64 {
     // SAFETY: `sysconf` only reads a constant.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }

@@ -2,23 +2,26 @@
 
 use super::copy::device_memory;
 use super::state::{self, StreamHandle};
-use super::work::{self, When};
+use super::{pointer, work};
 use crate::error::{Error, Result};
 
-/// Fills `count` elements with `value`, whose bytes are in memory order.
+/// Fills `count` elements with `value`, whose bytes are in memory order. Asynchronously in a stream, otherwise in the
+/// default stream.
 fn fill<const SIZE: usize>(
     address: u64,
     value: [u8; SIZE],
     count: usize,
-    stream: StreamHandle,
+    stream: Option<StreamHandle>,
 ) -> Result {
     let state = state::lock();
     let current = state.current()?;
+    let when = pointer::when(&state, current, stream, &[address]);
+    let stream = stream.unwrap_or(0);
     state.check_stream(stream)?;
     let len = count.checked_mul(SIZE).ok_or(Error::INVALID_VALUE)?;
     aligned::<SIZE>(address)?;
     let memory = device_memory(&state, address, len)?;
-    work::submit(state, current, stream, When::InOrder, move || {
+    work::submit(state, current, stream, when, move || {
         for (start, len) in memory.pieces() {
             fill_piece(start, len, value);
         }
@@ -46,15 +49,15 @@ fn fill_piece<const SIZE: usize>(start: *mut u8, len: usize, value: [u8; SIZE]) 
 }
 
 pub(super) fn cuMemsetD8_v2(address: u64, value: u8, count: usize) -> Result {
-    fill(address, [value], count, 0)
+    fill(address, [value], count, None)
 }
 
 pub(super) fn cuMemsetD16_v2(address: u64, value: u16, count: usize) -> Result {
-    fill(address, value.to_ne_bytes(), count, 0)
+    fill(address, value.to_ne_bytes(), count, None)
 }
 
 pub(super) fn cuMemsetD32_v2(address: u64, value: u32, count: usize) -> Result {
-    fill(address, value.to_ne_bytes(), count, 0)
+    fill(address, value.to_ne_bytes(), count, None)
 }
 
 pub(super) fn cuMemsetD8Async(
@@ -63,7 +66,7 @@ pub(super) fn cuMemsetD8Async(
     count: usize,
     stream: StreamHandle,
 ) -> Result {
-    fill(address, [value], count, stream)
+    fill(address, [value], count, Some(stream))
 }
 
 pub(super) fn cuMemsetD16Async(
@@ -72,7 +75,7 @@ pub(super) fn cuMemsetD16Async(
     count: usize,
     stream: StreamHandle,
 ) -> Result {
-    fill(address, value.to_ne_bytes(), count, stream)
+    fill(address, value.to_ne_bytes(), count, Some(stream))
 }
 
 pub(super) fn cuMemsetD32Async(
@@ -81,5 +84,5 @@ pub(super) fn cuMemsetD32Async(
     count: usize,
     stream: StreamHandle,
 ) -> Result {
-    fill(address, value.to_ne_bytes(), count, stream)
+    fill(address, value.to_ne_bytes(), count, Some(stream))
 }

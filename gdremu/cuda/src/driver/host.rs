@@ -6,6 +6,7 @@
 
 use std::ptr;
 
+use super::export::host_page;
 use super::state::{ContextHandle, Current, HostRange, Kind, State};
 use super::work;
 use crate::address_space;
@@ -15,19 +16,18 @@ use crate::error::{Error, Result};
 /// Flags of cuMemHostAlloc: portable, mapped, write-combined.
 const ALLOC_FLAGS: u32 = 0x7;
 
-/// Flags of cuMemHostRegister: portable, mapped, I/O memory, read-only.
-const REGISTER_FLAGS: u32 = 0xf;
+const WRITE_COMBINED: u32 = 0x4;
+
+/// Flags of cuMemHostRegister: portable, mapped, read-only; there is no I/O memory.
+const REGISTER_FLAGS: u32 = PORTABLE | MAPPED | READ_ONLY;
+const PORTABLE: u32 = 0x1;
+const MAPPED: u32 = 0x2;
+pub(super) const READ_ONLY: u32 = 0x8;
 
 /// The range that an address is in, with its start.
 pub(super) fn find(state: &State, address: usize) -> Option<(usize, &HostRange)> {
     let (&start, range) = state.host.range(..=address).next_back()?;
     (address - start < range.len).then_some((start, range))
-}
-
-/// The range that an address is in.
-pub(super) fn find_mut(state: &mut State, address: usize) -> Option<&mut HostRange> {
-    let (&start, range) = state.host.range_mut(..=address).next_back()?;
-    (address - start < range.len).then_some(range)
 }
 
 /// Fresh zeroed pages.
@@ -57,9 +57,10 @@ fn insert(state: &mut State, current: Current, address: usize, len: usize, kind:
     let id = (1 << 63) | state.next_id();
     let Current { context, gpu } = current;
     address_space::changed();
-    state
-        .host
-        .insert(address, HostRange { len, kind, flags, context, gpu, id, sync_memops: false });
+    state.host.insert(address, HostRange { len, kind, flags, context, gpu, id });
+    if kind == Kind::Managed {
+        state.sync_memops.insert(id);
+    }
 }
 
 /// The context of memory of a kind that starts at an address.
@@ -120,6 +121,9 @@ pub(super) fn cuMemHostAlloc(
     if flags & !ALLOC_FLAGS != 0 {
         return Err(Error::INVALID_VALUE);
     }
+    if size == 0 {
+        return address.set(0);
+    }
     address.set(alloc(state, current, size, Kind::Allocated, flags)?)
 }
 
@@ -158,11 +162,29 @@ pub(super) fn cuMemHostRegister_v2(
         return Err(Error::INVALID_VALUE);
     }
     let below = state.host.range(..end).next_back();
-    if below.is_some_and(|(&start, range)| start + range.len > address) {
-        return Err(Error::HOST_MEMORY_ALREADY_REGISTERED);
+    match below.filter(|(start, range)| *start + range.len > address) {
+        Some((_, HostRange { kind: Kind::Registered, .. })) => {
+            return Err(Error::HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        Some(_) => return Err(Error::INVALID_VALUE),
+        None if !populate(address, size, flags & READ_ONLY == 0) => {
+            return Err(Error::INVALID_VALUE);
+        }
+        None => {}
     }
     insert(state, current, address, size, Kind::Registered, flags);
     Ok(())
+}
+
+/// Brings the program's memory into RAM, as CUDA does. False if the program may not access all of it.
+fn populate(address: usize, len: usize, write: bool) -> bool {
+    let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    let start = address - address % host_page() as usize;
+    // SAFETY: changes neither what is mapped nor what is in it.
+    let advise = |start: usize, len: usize| unsafe {
+        libc::syscall(libc::SYS_madvise, start, len, advice) == 0
+    };
+    advise(start, address + len - start) || !advise(0, 0) // Linux before 5.14 does not have it.
 }
 
 pub(super) fn cuMemHostUnregister(address: usize) -> Result {
@@ -199,5 +221,10 @@ pub(super) fn cuMemHostGetFlags(
     address: usize,
 ) -> Result {
     let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
-    flags.set(range.flags | 0x2) // Unified addressing maps all of it.
+    let reported = match range.kind {
+        Kind::Allocated => WRITE_COMBINED,
+        Kind::Registered => PORTABLE,
+        Kind::Managed => 0,
+    };
+    flags.set(range.flags & reported | MAPPED) // Unified addressing maps all of it.
 }

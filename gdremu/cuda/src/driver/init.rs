@@ -9,7 +9,7 @@ pub(super) fn cuInit(flags: u32) -> Result {
     if flags != 0 {
         return Err(Error::INVALID_VALUE);
     }
-    if gpus::count() == 0 {
+    if gpus::visible().is_empty() {
         return Err(Error::NO_DEVICE);
     }
     state::initialize()

@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 
 use super::state::{Allocation, Current, State};
 use super::work;
@@ -11,6 +13,7 @@ use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::gpus;
 use gdremu_core::cuda::types::{IpcHandle, PoolExport};
+use gdremu_core::gpu::physical::GPU_BYTES;
 
 /// Whether cuIpcGetMemHandle accepts it: memory of cuMemAlloc.
 pub(super) fn is_capable(allocation: Option<&Allocation>) -> bool {
@@ -28,12 +31,24 @@ pub(super) fn cuIpcGetMemHandle(
     if !is_capable(state.allocations.get(&place.base)) {
         return Err(Error::INVALID_VALUE);
     }
-    handle.set(IpcHandle {
-        process: std::process::id().into(),
-        id: place.id,
-        memory: gpus::with(|gpu| gpu.share(place.base))?,
-        unused: 0,
-    })
+    let memory = gpus::with(|gpu| gpu.share(place.base))?;
+    let shared = IpcHandle { process: std::process::id().into(), id: place.id, memory, unused: 0 };
+    mark(&shared, true).map_err(|_| Error::OPERATING_SYSTEM)?;
+    let allocation = state.allocations.get_mut(&place.base);
+    allocation.ok_or(Error::INVALID_VALUE)?.shared = Some(shared);
+    handle.set(shared)
+}
+
+/// Marks a buffer of this process as alive or freed, for others: behind the GPU's memory, in the same file.
+pub(super) fn mark(buffer: &IpcHandle, alive: bool) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}", buffer.memory.descriptor);
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.write_all_at(&[u8::from(alive)], GPU_BYTES + buffer.id)
+}
+
+fn is_alive(buffer: &IpcHandle, file: &File) -> bool {
+    let mut mark = [0];
+    file.read_exact_at(&mut mark, GPU_BYTES + buffer.id).is_ok() && mark == [1]
 }
 
 pub(super) fn cuIpcOpenMemHandle_v2(
@@ -59,6 +74,9 @@ pub(super) fn cuIpcOpenMemHandle_v2(
         return address.set(*open);
     }
     let file = memory_of(&handle).ok_or(Error::MAP_FAILED)?;
+    if !is_alive(&handle, &file) {
+        return Err(Error::INVALID_VALUE);
+    }
     let imported = gpus::import(&handle.memory, file.as_fd())?;
     state.imports.insert(imported, (handle, 1));
     address.set(imported)

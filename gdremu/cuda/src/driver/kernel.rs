@@ -20,12 +20,15 @@ const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 const MAX_BLOCK_THREADS: u64 = 1024;
 const MAX_SHARED_BYTES: usize = 48 << 10;
 
-/// What a multiprocessor runs at the same time.
-const MULTIPROCESSOR_THREADS: u64 = 2048;
+/// What a multiprocessor runs at the same time, and its shared memory: blocks have a multiple of the unit, and some more.
+const MULTIPROCESSOR_WARPS: u64 = 64;
 const MULTIPROCESSOR_BLOCKS: u64 = 32;
+const MULTIPROCESSOR_SHARED: usize = 228 << 10;
+const SHARED_UNIT: usize = 128;
+const BLOCK_RESERVED: usize = 1 << 10;
 
-/// Threads that a GPU runs at the same time, on its multiprocessors.
-const RESIDENT_THREADS: u64 = 132 * MULTIPROCESSOR_THREADS;
+/// A GPU's multiprocessors.
+const MULTIPROCESSORS: u64 = 132;
 
 /// The arguments of a launch besides the GPU kernel and its parameters.
 struct Request {
@@ -54,7 +57,8 @@ impl Request {
         {
             return Err(Error::INVALID_VALUE);
         }
-        let resident = RESIDENT_THREADS / product(self.block);
+        let blocks = blocks_at_once(kernel, product(self.block), self.shared_bytes as usize);
+        let resident = MULTIPROCESSORS * blocks;
         if self.cooperative && product(self.grid) > resident {
             return Err(Error::COOPERATIVE_LAUNCH_TOO_LARGE);
         }
@@ -65,6 +69,18 @@ impl Request {
 /// The most threads of a block.
 pub(crate) fn max_threads(kernel: &Kernel) -> u64 {
     kernel.max_threads().map_or(MAX_BLOCK_THREADS, |limit| limit.min(MAX_BLOCK_THREADS))
+}
+
+/// How many blocks of this many threads, with this many bytes of shared memory added, a multiprocessor runs at the same
+/// time.
+fn blocks_at_once(kernel: &Kernel, threads: u64, shared_bytes: usize) -> u64 {
+    let shared = kernel.shared().saturating_add(shared_bytes);
+    if threads > max_threads(kernel) || shared > MAX_SHARED_BYTES {
+        return 0;
+    }
+    let by_shared = MULTIPROCESSOR_SHARED / (shared.next_multiple_of(SHARED_UNIT) + BLOCK_RESERVED);
+    let by_warps = MULTIPROCESSOR_WARPS / threads.div_ceil(32);
+    by_warps.min(by_shared as u64).min(MULTIPROCESSOR_BLOCKS)
 }
 
 /// The values of the parameters, where the GPU kernel expects them, from an array of pointers to them.
@@ -189,7 +205,6 @@ pub(super) fn cuFuncGetAttribute(
 
 static UNKNOWN: Kernel = Kernel::EMPTY;
 
-/// How many blocks of this many threads, with this many bytes of shared memory added, run on a multiprocessor.
 pub(super) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     state: &mut State,
     _: Current,
@@ -202,12 +217,7 @@ pub(super) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
     let threads = u64::try_from(threads).ok().filter(|&threads| threads > 0);
     let threads = threads.ok_or(Error::INVALID_VALUE)?;
-    let shared = kernel.shared().saturating_add(shared_bytes);
-    let found = match threads <= max_threads(kernel) && shared <= MAX_SHARED_BYTES {
-        true => (MULTIPROCESSOR_THREADS / threads).min(MULTIPROCESSOR_BLOCKS),
-        false => 0,
-    };
-    blocks.set(found as i32)
+    blocks.set(blocks_at_once(kernel, threads, shared_bytes) as i32)
 }
 
 /// `extra`, the other method of passing parameters, is refused.

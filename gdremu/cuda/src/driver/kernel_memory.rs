@@ -10,9 +10,6 @@ use super::host;
 use super::state::{self, Kind};
 use crate::{address_space, gpus};
 
-/// Flag of cuMemHostRegister.
-const READ_ONLY: u32 = 0x8;
-
 /// The memory of one launch. Looks up each buffer once, until memory is allocated or freed.
 #[derive(Default)]
 pub(super) struct KernelMemory {
@@ -89,7 +86,7 @@ fn look_up(address: u64) -> Option<Vec<Piece>> {
             start: start as u64,
             len: range.len as u64,
             bytes: std::ptr::with_exposed_provenance_mut(start),
-            writable: range.kind != Kind::Registered || range.flags & READ_ONLY == 0,
+            writable: range.kind != Kind::Registered || range.flags & host::READ_ONLY == 0,
             _span: None,
         }])
     })

@@ -2,7 +2,8 @@
 
 use gdremu_core::gpu::memory::{Access, Place};
 
-use super::state::{HostRange, Kind, State};
+use super::state::{CTX_SYNC_MEMOPS, Current, HostRange, Kind, State, StreamHandle};
+use super::work::When;
 use super::{host, ipc, vmm};
 use crate::args::{In, Untyped};
 use crate::error::{Error, Result};
@@ -14,6 +15,7 @@ const HOST: u32 = 1;
 const DEVICE: u32 = 2;
 
 /// Numbers of CUpointer_attribute that are used in more than one place.
+const DEVICE_POINTER: u32 = 3;
 const P2P_TOKENS: u32 = 5;
 const SYNC_MEMOPS: u32 = 6;
 const DEVICE_ORDINAL: u32 = 9;
@@ -27,6 +29,15 @@ enum Known<'a> {
     Host(usize, &'a HostRange),
 }
 
+impl Known<'_> {
+    fn id(&self) -> u64 {
+        match self {
+            Known::Device(place) => place.id,
+            Known::Host(_, range) => range.id,
+        }
+    }
+}
+
 fn find(state: &State, address: u64) -> Option<Known<'_>> {
     match gpus::with(|gpu| gpu.memory().place(address)) {
         Some(place) => Some(Known::Device(place)),
@@ -34,13 +45,45 @@ fn find(state: &State, address: u64) -> Option<Known<'_>> {
     }
 }
 
+/// When a call's work on this memory is done. An asynchronous call has a stream. Others wait for work on GPU memory only
+/// with SYNC_MEMOPS, of the memory or of the context.
+pub(super) fn when(
+    state: &State,
+    current: Current,
+    stream: Option<StreamHandle>,
+    addresses: &[u64],
+) -> When {
+    let context = state.contexts.get(current.context);
+    let all = context.is_some_and(|context| context.flags & CTX_SYNC_MEMOPS != 0);
+    let waits = |&address: &u64| match find(state, address) {
+        None => true,
+        Some(Known::Host(_, range)) if range.kind != Kind::Managed => true,
+        Some(known) => all || state.sync_memops.contains(&known.id()),
+    };
+    match stream {
+        None if addresses.iter().any(waits) => When::Now,
+        _ => When::InOrder,
+    }
+}
+
 /// Stores the value of an attribute.
 ///
 /// # Errors
-/// INVALID_VALUE: an unknown attribute, or one that this kind of memory does not have.
+/// INVALID_VALUE: an unknown attribute, or one that this kind of memory does not have. INVALID_CONTEXT.
 fn get(state: &State, data: Untyped, attribute: u32, address: u64) -> Result {
     data.check()?;
-    match find(state, address).ok_or(Error::INVALID_VALUE)? {
+    let known = find(state, address).ok_or(Error::INVALID_VALUE)?;
+    match attribute {
+        DEVICE_POINTER => {
+            state.current()?;
+            return data.of().set(address);
+        }
+        SYNC_MEMOPS => {
+            return data.of().set(u32::from(state.sync_memops.contains(&known.id())));
+        }
+        _ => {}
+    }
+    match known {
         Known::Device(place) => get_device(state, data, attribute, address, &place),
         Known::Host(start, range) => get_host(data, attribute, address, start, range),
     }
@@ -50,13 +93,11 @@ fn get_device(state: &State, data: Untyped, attribute: u32, address: u64, place:
     let allocation = state.allocations.get(&place.base);
     match attribute {
         1 => data.of().set(allocation.and_then(|allocation| allocation.context).unwrap_or(0)), // CONTEXT
-        2 => data.of().set(DEVICE),  // MEMORY_TYPE
-        3 => data.of().set(address), // DEVICE_POINTER
+        2 => data.of().set(DEVICE), // MEMORY_TYPE
         P2P_TOKENS => data.of().set(p2p_tokens()),
-        SYNC_MEMOPS => data.of().set(u32::from(allocation.is_some_and(|a| a.sync_memops))),
         7 => data.of().set(place.id), // BUFFER_ID
         8 => data.of().set(0u32),     // IS_MANAGED
-        DEVICE_ORDINAL => data.of().set(place.gpu as i32),
+        DEVICE_ORDINAL => data.of().set(gpus::ordinal(place.gpu)),
         // IS_LEGACY_CUDA_IPC_CAPABLE
         10 => data.of().set(i32::from(ipc::is_capable(allocation))),
         11 => data.of().set(place.base),          // RANGE_START_ADDR
@@ -85,11 +126,11 @@ fn get_host(
     match attribute {
         1 => data.of().set(range.context),                       // CONTEXT
         2 => data.of().set(if managed { DEVICE } else { HOST }), // MEMORY_TYPE
-        3 | 4 => data.of().set(address),                         // DEVICE_POINTER, HOST_POINTER
-        SYNC_MEMOPS => data.of().set(u32::from(range.sync_memops)),
+        4 => data.of().set(address),                             // HOST_POINTER
+        P2P_TOKENS if managed => data.of().set(p2p_tokens()),
         7 => data.of().set(range.id),           // BUFFER_ID
         8 => data.of().set(u32::from(managed)), // IS_MANAGED
-        DEVICE_ORDINAL => data.of().set(range.gpu as i32),
+        DEVICE_ORDINAL => data.of().set(gpus::ordinal(range.gpu)),
         10 | 15 | 21 => data.of().set(0i32), // IPC, GPUDirect RDMA, decompression: not capable
         11 | 19 => data.of().set(start),     // RANGE_START_ADDR, MAPPING_BASE_ADDR
         12 | 18 => data.of().set(range.len), // RANGE_SIZE, MAPPING_SIZE
@@ -113,15 +154,14 @@ fn handle_types(place: &Place) -> u64 {
     if exportable { u64::from(HANDLE_POSIX_FD) } else { 0 }
 }
 
-/// What the current context's GPU, or else the owner, may do with the memory.
+/// What the current context's GPU may do with the memory.
 fn access(state: &State, address: u64, place: &Place) -> u32 {
-    let of = state.current().map_or(place.gpu, |current| current.gpu);
-    let access = if place.vmm {
-        gpus::with(|gpu| gpu.memory().access(address, of)).unwrap_or_default()
-    } else {
-        Access::ReadWrite
+    let access = match state.current() {
+        _ if !place.vmm => Ok(Access::ReadWrite),
+        Ok(current) => gpus::with(|gpu| gpu.memory().access(address, current.gpu)),
+        Err(_) => Ok(Access::None),
     };
-    vmm::access_flags(access) as u32
+    vmm::access_flags(access.unwrap_or_default()) as u32
 }
 
 pub(super) fn cuPointerGetAttribute(
@@ -130,11 +170,16 @@ pub(super) fn cuPointerGetAttribute(
     attribute: u32,
     address: u64,
 ) -> Result {
-    get(state, data, attribute, address)
+    get(state, data, attribute, address)?;
+    if attribute == P2P_TOKENS {
+        let id = find(state, address).map(|known| known.id());
+        state.sync_memops.extend(id);
+    }
+    Ok(())
 }
 
 /// Attributes that the memory does not have, and all those of memory that CUDA does not know, read
-/// as 0.
+/// as 0. There are no tokens here.
 pub(super) fn cuPointerGetAttributes(
     state: &mut State,
     count: u32,
@@ -148,6 +193,9 @@ pub(super) fn cuPointerGetAttributes(
     (0..count as usize).try_for_each(|index| {
         let attribute = attributes.at(index)?;
         let data = data.at(index)?;
+        if attribute == P2P_TOKENS {
+            return Err(Error::INVALID_VALUE);
+        }
         get(state, data, attribute, address).or_else(|_| set_nothing(data, attribute))
     })
 }
@@ -184,14 +232,13 @@ pub(super) fn cuMemRangeGetAttribute(
 fn set_nothing(data: Untyped, attribute: u32) -> Result {
     match attribute {
         DEVICE_ORDINAL => data.of().set(NO_DEVICE),
-        P2P_TOKENS => data.of().set(P2pTokens::default()),
         2 | SYNC_MEMOPS | 8 | 10 | 13 | 15 | 16 | 21 => data.of().set(0u32),
         1..=20 => data.of().set(0u64),
         _ => Err(Error::INVALID_VALUE),
     }
 }
 
-/// SYNC_MEMOPS is all that can be set. Copies are synchronous anyway.
+/// SYNC_MEMOPS is all that can be set, and not of VMM memory.
 pub(super) fn cuPointerSetAttribute(
     state: &mut State,
     value: In<u32>,
@@ -199,19 +246,17 @@ pub(super) fn cuPointerSetAttribute(
     address: u64,
 ) -> Result {
     let value = value.get()?;
+    let known = find(state, address).ok_or(Error::INVALID_VALUE)?;
+    if let Known::Device(Place { vmm: true, .. }) = known {
+        return Err(Error::NOT_SUPPORTED);
+    }
     if attribute != SYNC_MEMOPS {
         return Err(Error::INVALID_VALUE);
     }
-    match gpus::with(|gpu| gpu.memory().place(address)) {
-        Some(place) => {
-            if let Some(allocation) = state.allocations.get_mut(&place.base) {
-                allocation.sync_memops = value != 0;
-            }
-        }
-        None => {
-            let range = host::find_mut(state, address as usize);
-            range.ok_or(Error::INVALID_VALUE)?.sync_memops = value != 0;
-        }
-    }
+    let id = known.id();
+    match value {
+        0 => state.sync_memops.remove(&id),
+        _ => state.sync_memops.insert(id),
+    };
     Ok(())
 }

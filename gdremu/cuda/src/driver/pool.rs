@@ -7,11 +7,14 @@ use gdremu_core::gpu::memory::Access;
 
 use super::state::{self, Allocation, Current, Pool, PoolHandle, State, StreamHandle};
 use super::work::{self, When};
-use super::{buffer, vmm};
+use super::{buffer, capture, vmm};
 use crate::args::{In, Out};
 use crate::error::{Error, Result};
 use crate::gpus;
 use gdremu_core::cuda::types::{ALLOCATION_PINNED, AccessDesc, Location, PoolProps};
+
+/// Limits of pools are multiples of this.
+const MAX_SIZE_UNIT: u64 = 32 << 20;
 
 /// The first CUDA version whose pools can be GPUDirect capable.
 const RDMA_POOLS: u32 = 13030;
@@ -26,7 +29,7 @@ fn default_pool(state: &mut State, gpu: usize) -> PoolHandle {
     match state.default_pools.get(&gpu) {
         Some(&pool) => pool,
         None => {
-            let pool = state.pools.add(Pool::new(gpu, false));
+            let pool = state.pools.add(Pool::new(gpu, false, u64::MAX));
             state.default_pools.insert(gpu, pool);
             pool
         }
@@ -69,12 +72,18 @@ pub(super) fn cuMemPoolCreate(
     pool.check()?;
     check_supported()?;
     let props = props.get()?;
-    if props.kind != ALLOCATION_PINNED || props.handle_types != 0 {
+    let rdma = props.gpu_direct_rdma_capable != 0;
+    let unknown = props.reserved.iter().any(|&byte| byte != 0)
+        || rdma && gpus::config().cuda_version < RDMA_POOLS;
+    if props.kind != ALLOCATION_PINNED || props.handle_types != 0 || unknown {
         return Err(Error::INVALID_VALUE);
     }
     let gpu = vmm::gpu_at(props.location)?;
-    let rdma = gpus::config().cuda_version >= RDMA_POOLS && props.gpu_direct_rdma_capable != 0;
-    pool.set(state.pools.add(Pool::new(gpu, rdma)))
+    let max_size = match props.max_size as u64 {
+        0 => u64::MAX,
+        size => size.checked_next_multiple_of(MAX_SIZE_UNIT).unwrap_or(u64::MAX),
+    };
+    pool.set(state.pools.add(Pool::new(gpu, rdma, max_size)))
 }
 
 /// Memory of the pool stays valid until it is freed.
@@ -123,15 +132,28 @@ pub(super) fn cuMemPoolSetAttribute(
     Ok(())
 }
 
-/// Every GPU reaches the memory of every other anyway.
+/// Sets which other GPUs may access the memory; the pool's own always may.
+///
+/// # Errors
+/// INVALID_DEVICE to take its own GPU's access away; NOT_SUPPORTED for read-only access.
 pub(super) fn cuMemPoolSetAccess(
     state: &mut State,
     pool: PoolHandle,
     wanted: In<AccessDesc>,
     count: usize,
 ) -> Result {
-    state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
-    (0..count).try_for_each(|index| vmm::gpu_at(wanted.at(index)?.location).map(|_| ()))
+    let pool = state.pools.get_mut(pool).ok_or(Error::INVALID_VALUE)?;
+    (0..count).try_for_each(|index| {
+        let AccessDesc { location, flags } = wanted.at(index)?;
+        let gpu = vmm::gpu_at(location)?;
+        match vmm::access(flags)? {
+            Access::None if gpu == pool.gpu => return Err(Error::INVALID_DEVICE),
+            Access::None => pool.peers.remove(&gpu),
+            Access::Read => return Err(Error::NOT_SUPPORTED),
+            Access::ReadWrite => gpu != pool.gpu && pool.peers.insert(gpu),
+        };
+        Ok(())
+    })
 }
 
 pub(super) fn cuMemPoolGetAccess(
@@ -140,9 +162,13 @@ pub(super) fn cuMemPoolGetAccess(
     pool: PoolHandle,
     location: In<Location>,
 ) -> Result {
-    state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
-    vmm::gpu_at(location.get()?)?;
-    flags.set(vmm::access_flags(Access::ReadWrite) as u32)
+    let pool = state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
+    let gpu = vmm::gpu_at(location.get()?)?;
+    let access = match gpu == pool.gpu || pool.peers.contains(&gpu) {
+        true => Access::ReadWrite,
+        false => Access::None,
+    };
+    flags.set(vmm::access_flags(access) as u32)
 }
 
 pub(super) fn cuMemAllocAsync(
@@ -154,23 +180,24 @@ pub(super) fn cuMemAllocAsync(
 ) -> Result {
     check_supported()?;
     let pool = current_pool(state, current.gpu);
-    alloc(state, address, size, pool, stream)
+    alloc(state, current, address, size, pool, stream)
 }
 
 pub(super) fn cuMemAllocFromPoolAsync(
     state: &mut State,
-    _: Current,
+    current: Current,
     address: Out<u64>,
     size: usize,
     pool: PoolHandle,
     stream: StreamHandle,
 ) -> Result {
     check_supported()?;
-    alloc(state, address, size, pool, stream)
+    alloc(state, current, address, size, pool, stream)
 }
 
 fn alloc(
     state: &mut State,
+    current: Current,
     address: Out<u64>,
     size: usize,
     handle: PoolHandle,
@@ -178,13 +205,18 @@ fn alloc(
 ) -> Result {
     address.check()?;
     state.check_stream(stream)?;
+    capture::check_work(state, current, stream)?;
     let pool = state.pools.get_mut(handle).ok_or(Error::INVALID_VALUE)?;
+    if size == 0 {
+        return address.set(0);
+    }
+    if pool.max_size - pool.used < size as u64 {
+        return Err(Error::OUT_OF_MEMORY);
+    }
     let va = gpus::change(|memory| memory.alloc(pool.gpu, size as u64, pool.rdma))?;
     pool.used += size as u64;
     pool.used_high = pool.used_high.max(pool.used);
-    state
-        .allocations
-        .insert(va, Allocation { context: None, pool: Some(handle), sync_memops: false });
+    state.allocations.insert(va, Allocation { context: None, pool: Some(handle), shared: None });
     address.set(va)
 }
 
@@ -193,6 +225,9 @@ pub(super) fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> Result {
     let current = state.current()?;
     check_supported()?;
     state.check_stream(stream)?;
+    if address == 0 {
+        return Ok(());
+    }
     if !state.allocations.contains_key(&address) {
         return Err(Error::INVALID_VALUE);
     }

@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 
 use super::context;
-use super::state::{self, CONTEXT_FLAGS, ContextHandle, State};
+use super::state::{self, CTX_MAP_HOST, ContextHandle, State};
 use crate::args::Out;
 use crate::error::{Error, Result};
 use crate::gpus;
@@ -18,7 +18,7 @@ pub(super) fn cuDevicePrimaryCtxRetain(
     let mut primary = state.primaries.get(&gpu).copied().unwrap_or_default();
     let context = match primary.context {
         Some(context) => context,
-        None => context::create(state, gpu, primary.flags, primary.handle)?,
+        None => context::create(state, gpu, primary.flags | CTX_MAP_HOST, primary.handle)?,
     };
     primary.context = Some(context);
     primary.handle = Some(context);
@@ -42,13 +42,14 @@ pub(super) fn cuDevicePrimaryCtxReset_v2(device: i32) -> Result {
 
 pub(super) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flags: u32) -> Result {
     let gpu = gpus::by_ordinal(device)?;
-    if flags & !CONTEXT_FLAGS != 0 {
+    state::check_flags(flags)?;
+    if flags & CTX_MAP_HOST != 0 {
         return Err(Error::INVALID_VALUE);
     }
     let primary = state.primaries.entry(gpu).or_default();
     primary.flags = flags;
     if let Some(context) = primary.context.and_then(|context| state.contexts.get_mut(context)) {
-        context.flags = flags;
+        context.flags = flags | CTX_MAP_HOST;
     }
     Ok(())
 }

@@ -1,10 +1,9 @@
 //! Streams.
 
-use super::capture;
 use super::state::{
     self, ContextHandle, Current, EventHandle, NON_BLOCKING, State, Stream, StreamHandle,
 };
-use super::work;
+use super::{capture, event, work};
 use crate::args::Out;
 use crate::error::{Error, Result};
 
@@ -42,8 +41,9 @@ pub(super) fn cuStreamDestroy_v2(state: &mut State, stream: StreamHandle) -> Res
 }
 
 pub(super) fn cuStreamSynchronize(stream: StreamHandle) -> Result {
-    let state = state::lock();
+    let mut state = state::lock();
     let current = state.current()?;
+    capture::check_stream(&mut state, current, stream)?;
     work::check_stream_and_context(&state, current, stream)?;
     let context = work::context(&state, current, stream);
     let work = work::of_stream(&state, current, stream);
@@ -51,15 +51,17 @@ pub(super) fn cuStreamSynchronize(stream: StreamHandle) -> Result {
 }
 
 pub(super) fn cuStreamQuery(state: &mut State, current: Current, stream: StreamHandle) -> Result {
-    capture::check_stream(state, stream)?;
+    capture::check_stream(state, current, stream)?;
     work::check_stream_and_context(state, current, stream)?;
     if work::of_stream(state, current, stream).is_empty() { Ok(()) } else { Err(Error::NOT_READY) }
 }
 
-pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, _flags: u32) -> Result {
-    let state = state::lock();
+pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) -> Result {
+    let mut state = state::lock();
     let current = state.current()?;
+    event::check_flags(flags)?;
     state.check_stream(stream)?;
+    capture::check_work(&mut state, current, stream)?;
     let event = state.events.get(event).ok_or(Error::INVALID_HANDLE)?;
     match event.pending(&state.queues) {
         Some(point) => work::enqueue(state, current, stream, vec![point], || Ok(())).map(|_| ()),

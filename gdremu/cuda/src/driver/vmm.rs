@@ -21,7 +21,8 @@ pub(super) fn gpu_at(location: Location) -> Result<usize> {
 }
 
 fn check(prop: &AllocationProp) -> Result<usize> {
-    if prop.kind != ALLOCATION_PINNED || prop.handle_types & !HANDLE_POSIX_FD != 0 {
+    let unknown = prop.compression > 1 || prop.reserved != [0; 4];
+    if prop.kind != ALLOCATION_PINNED || prop.handle_types & !HANDLE_POSIX_FD != 0 || unknown {
         return Err(Error::INVALID_VALUE);
     }
     gpu_at(prop.location)
@@ -79,7 +80,7 @@ pub(super) fn cuMemGetAllocationPropertiesFromHandle(
     prop.set(AllocationProp {
         kind: ALLOCATION_PINNED,
         handle_types: if exportable { HANDLE_POSIX_FD } else { 0 },
-        location: Location { kind: LOCATION_DEVICE, id: gpu as i32 },
+        location: Location { kind: LOCATION_DEVICE, id: gpus::ordinal(gpu) },
         gpu_direct_rdma_capable: u8::from(rdma),
         ..AllocationProp::default()
     })
@@ -101,6 +102,7 @@ pub(super) fn cuMemAddressFree(address: u64, size: usize) -> Result {
     gpus::change(|memory| memory.unreserve(address, size as u64))
 }
 
+/// Maps whole objects only, as NVIDIA's driver.
 pub(super) fn cuMemMap(
     address: u64,
     size: usize,
@@ -109,7 +111,11 @@ pub(super) fn cuMemMap(
     flags: u64,
 ) -> Result {
     without_flags(flags)?;
-    gpus::change(|memory| memory.map(address, size as u64, offset as u64, ObjectId(handle)))
+    let len = gpus::with(|gpu| gpu.memory().object(ObjectId(handle)).map(|object| object.len))?;
+    if (offset, size as u64) != (0, len) {
+        return Err(Error::NOT_SUPPORTED);
+    }
+    gpus::change(|memory| memory.map(address, len, 0, ObjectId(handle)))
 }
 
 pub(super) fn cuMemUnmap(address: u64, size: usize) -> Result {
@@ -128,12 +134,7 @@ pub(super) fn cuMemSetAccess(
     (0..count).try_for_each(|index| {
         let wanted = wanted.at(index)?;
         let gpu = gpu_at(wanted.location)?;
-        let access = match wanted.flags {
-            0 => Access::None,
-            1 => Access::Read,
-            3 => Access::ReadWrite,
-            _ => return Err(Error::INVALID_VALUE),
-        };
+        let access = access(wanted.flags)?;
         gpus::change(|memory| memory.set_access(address, size as u64, gpu, access))
     })
 }
@@ -141,6 +142,16 @@ pub(super) fn cuMemSetAccess(
 pub(super) fn cuMemGetAccess(flags: Out<u64>, location: In<Location>, address: u64) -> Result {
     let of = gpu_at(location.get()?)?;
     flags.set(access_flags(gpus::with(|gpu| gpu.memory().access(address, of))?))
+}
+
+/// The access of CUmemAccess_flags.
+pub(super) fn access(flags: u32) -> Result<Access> {
+    match flags {
+        0 => Ok(Access::None),
+        1 => Ok(Access::Read),
+        3 => Ok(Access::ReadWrite),
+        _ => Err(Error::INVALID_VALUE),
+    }
 }
 
 /// CUmemAccess_flags.

@@ -10,9 +10,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread;
 
-use super::capture;
-use super::signals;
 use super::state::{self, ContextHandle, Current, Point, QueueId, State, StreamHandle, Task};
+use super::{capture, entry, signals};
 use crate::error::{Error, Result};
 
 /// The state, locked.
@@ -117,7 +116,7 @@ pub(super) fn submit(
     when: When,
     job: impl FnOnce() -> Result + Send + 'static,
 ) -> Result {
-    capture::check_stream(&mut state, stream)?;
+    capture::check_work(&mut state, current, stream)?;
     let before = before(&state, current, stream);
     if before.is_empty() {
         drop(state);
@@ -144,7 +143,7 @@ pub(super) fn enqueue(
     also: Vec<Point>,
     job: impl FnOnce() -> Result + Send + 'static,
 ) -> Result<Point> {
-    capture::check_stream(&mut state, stream)?;
+    capture::check_work(&mut state, current, stream)?;
     let (id, blocking) = queue(&state, current, stream);
     let mut after = before(&state, current, stream);
     after.retain(|point| point.queue != id); // Its own come first anyway.
@@ -162,6 +161,7 @@ pub(super) fn enqueue(
 /// A stream's thread.
 fn serve(id: QueueId) {
     signals::leave_to_the_program();
+    entry::forbid_calls();
     let mut state = state::lock();
     while let Some(task) = state.queues.first(id) {
         if !task.after.iter().all(|point| state.queues.is_passed(point)) {

@@ -178,7 +178,7 @@ fn nvmlDeviceGetHandleByPciBusId_v2(address: In<c_char>, device: Out<Device>) ->
 fn nvmlDeviceGetHandleByUUID(uuid: In<c_char>, device: Out<Device>) -> Result {
     device.check()?;
     let wanted = uuid.text()?;
-    let gpu = (0..gpus::count()).find(|&gpu| uuid_text(gpu) == wanted);
+    let gpu = (0..gpus::count()).find(|&gpu| gpus::uuid_text(gpu) == wanted);
     Ok(device.set(handle(gpu.ok_or(Error::NOT_FOUND)?))?)
 }
 
@@ -194,16 +194,8 @@ fn nvmlDeviceGetName(_: usize, text: Out<c_char>, room: u32) -> Result {
     set_text(text, device::NAME, room)
 }
 
-/// As nvidia-smi prints it.
-fn uuid_text(gpu: usize) -> String {
-    let hex: Vec<String> = device::uuid(gpu).0.iter().map(|byte| format!("{byte:02x}")).collect();
-    let part = |from: usize, to: usize| hex[from..to].concat();
-    let parts = [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)];
-    format!("GPU-{}", parts.join("-"))
-}
-
 fn nvmlDeviceGetUUID(gpu: usize, text: Out<c_char>, room: u32) -> Result {
-    set_text(text, &uuid_text(gpu), room)
+    set_text(text, &gpus::uuid_text(gpu), room)
 }
 
 fn nvmlDeviceGetCudaComputeCapability(gpu: usize, major: Out<i32>, minor: Out<i32>) -> Result {
@@ -241,32 +233,29 @@ fn nvmlDeviceGetBAR1MemoryInfo(gpu: usize, memory: Out<Memory>) -> Result {
 
 // ---- PCI, and what else links GPUs ----
 
-/// nvmlPciInfo_t.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct PciInfo {
-    legacy_id: [c_uchar; 16],
-    domain: u32,
-    bus: u32,
-    device: u32,
-    device_id: u32,
-    subsystem_id: u32,
-    id: [c_uchar; 32],
+/// Stores the first bytes of nvmlPciInfo_t, whose older versions are shorter: address, its numbers, ids, address.
+fn pci_info(gpu: usize, info: Out<u8>, len: usize) -> Result {
+    let address = pci::address(gpu);
+    let (domain, bus, device) = ((pci::bus(gpu) >> 8) as u32, (pci::bus(gpu) & 0xff) as u32, 0);
+    let id = u32::from(gpus::config().pci_device) << 16 | pci::VENDOR;
+    let numbers = [domain, bus, device, id, pci::SUBSYSTEM << 16 | pci::VENDOR];
+    let bytes = field::<16>(&address)
+        .into_iter()
+        .chain(numbers.into_iter().flat_map(u32::to_ne_bytes))
+        .chain(field::<32>(&format!("0000{address}")));
+    Ok(info.set_all(bytes.take(len))?)
 }
 
-const _: () = assert!(size_of::<PciInfo>() == 68);
+fn nvmlDeviceGetPciInfo(gpu: usize, info: Out<u8>) -> Result {
+    pci_info(gpu, info, 32)
+}
 
-fn nvmlDeviceGetPciInfo_v3(gpu: usize, info: Out<PciInfo>) -> Result {
-    let address = pci::address(gpu);
-    Ok(info.set(PciInfo {
-        legacy_id: field(&address),
-        domain: (pci::bus(gpu) >> 8) as u32,
-        bus: (pci::bus(gpu) & 0xff) as u32,
-        device: 0,
-        device_id: u32::from(gpus::config().pci_device) << 16 | pci::VENDOR,
-        subsystem_id: pci::SUBSYSTEM << 16 | pci::VENDOR,
-        id: field(&format!("0000{address}")),
-    })?)
+fn nvmlDeviceGetPciInfo_v2(gpu: usize, info: Out<u8>) -> Result {
+    pci_info(gpu, info, 36)
+}
+
+fn nvmlDeviceGetPciInfo_v3(gpu: usize, info: Out<u8>) -> Result {
+    pci_info(gpu, info, 68)
 }
 
 /// The link that /sys shows, too: 16 lanes of generation 5.
@@ -427,7 +416,9 @@ entry_points! {
     about fn nvmlDeviceGetMaxMigDeviceCount(count: Out<u32>);
     about fn nvmlDeviceGetMemoryInfo(memory: Out<Memory>);
     about fn nvmlDeviceGetBAR1MemoryInfo(memory: Out<Memory>);
-    about fn nvmlDeviceGetPciInfo_v3(info: Out<PciInfo>), nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v2;
+    about fn nvmlDeviceGetPciInfo(info: Out<u8>);
+    about fn nvmlDeviceGetPciInfo_v2(info: Out<u8>);
+    about fn nvmlDeviceGetPciInfo_v3(info: Out<u8>);
     about fn nvmlDeviceGetMaxPcieLinkGeneration(to: Out<u32>), nvmlDeviceGetCurrPcieLinkGeneration;
     about fn nvmlDeviceGetMaxPcieLinkWidth(to: Out<u32>), nvmlDeviceGetCurrPcieLinkWidth;
     about fn nvmlDeviceGetNvLinkState(), nvmlDeviceGetNvLinkCapability, nvmlDeviceGetNvLinkRemotePciInfo,

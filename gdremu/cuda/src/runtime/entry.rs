@@ -81,11 +81,19 @@ pub(crate) fn cudaSetDevice(gpu: i32) -> Result {
 }
 
 pub(crate) fn cudaSetDeviceFlags(flags: u32) -> Result {
-    check(cuDevicePrimaryCtxSetFlags_v2(GPU.get(), flags))
+    /// Primary contexts have it anyway.
+    const MAP_HOST: u32 = 8;
+
+    check(cuDevicePrimaryCtxSetFlags_v2(GPU.get(), flags & !MAP_HOST))
 }
 
+/// The GPU of the thread's context, which the program may have made current by the driver.
 pub(crate) fn cudaGetDevice(gpu: Out<i32>) -> Result {
-    gpu.set(GPU.get())
+    gpu.check()?;
+    match cuCtxGetDevice(gpu) {
+        0 => Ok(()),
+        _ => gpu.set(GPU.get()),
+    }
 }
 
 pub(crate) fn cudaDeviceReset() -> Result {

@@ -77,10 +77,8 @@ entry_points! {
     in_context fn cudaGetDeviceFlags(flags: Out<u32>) => cuCtxGetFlags(flags);
 
     in_context fn cudaMalloc(address: Out<u64>, size: usize) in memory;
-    in_context fn cudaMallocPitch(address: Out<u64>, pitch: Out<usize>, width: usize, height: usize)
-        => cuMemAllocPitch_v2(address, pitch, width, height, 4);
-    in_context fn cudaMallocManaged(address: Out<u64>, size: usize, flags: u32)
-        => cuMemAllocManaged(address, size, flags);
+    in_context fn cudaMallocPitch(address: Out<u64>, pitch: Out<usize>, width: usize, height: usize) in memory;
+    in_context fn cudaMallocManaged(address: Out<u64>, size: usize, flags: u32) in memory;
     in_context fn cudaMallocAsync(address: Out<u64>, size: usize, stream: usize), cudaMallocAsync_ptsz
         => cuMemAllocAsync(address, size, stream);
     in_context fn cudaMallocFromPoolAsync(address: Out<u64>, size: usize, pool: usize, stream: usize),

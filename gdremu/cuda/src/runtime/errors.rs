@@ -19,9 +19,11 @@ thread_local! {
     static LAST: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Makes an error the last one of this thread.
+/// Makes an error the last one of this thread. Work that is not finished is no error.
 pub(crate) fn remember(error: i32) -> i32 {
-    LAST.set(error);
+    if Error(error) != Error::NOT_READY {
+        LAST.set(error);
+    }
     error
 }
 
@@ -38,28 +40,42 @@ const NAMES: &[(i32, &CStr)] = &[
     (1, c"cudaErrorInvalidValue"),
     (2, c"cudaErrorMemoryAllocation"),
     (3, c"cudaErrorInitializationError"),
+    (4, c"cudaErrorCudartUnloading"),
     (9, c"cudaErrorInvalidConfiguration"),
     (13, c"cudaErrorInvalidSymbol"),
     (21, c"cudaErrorInvalidMemcpyDirection"),
+    (46, c"cudaErrorDevicesUnavailable"),
     (52, c"cudaErrorMissingConfiguration"),
     (98, c"cudaErrorInvalidDeviceFunction"),
     (100, c"cudaErrorNoDevice"),
     (101, c"cudaErrorInvalidDevice"),
+    (200, c"cudaErrorInvalidKernelImage"),
     (201, c"cudaErrorDeviceUninitialized"),
     (205, c"cudaErrorMapBufferObjectFailed"),
     (209, c"cudaErrorNoKernelImageForDevice"),
     (217, c"cudaErrorPeerAccessUnsupported"),
+    (218, c"cudaErrorInvalidPtx"),
+    (304, c"cudaErrorOperatingSystem"),
     (400, c"cudaErrorInvalidResourceHandle"),
+    (401, c"cudaErrorIllegalState"),
     (500, c"cudaErrorSymbolNotFound"),
     (600, c"cudaErrorNotReady"),
     (700, c"cudaErrorIllegalAddress"),
+    (701, c"cudaErrorLaunchOutOfResources"),
     (704, c"cudaErrorPeerAccessAlreadyEnabled"),
     (705, c"cudaErrorPeerAccessNotEnabled"),
     (709, c"cudaErrorContextIsDestroyed"),
     (712, c"cudaErrorHostMemoryAlreadyRegistered"),
     (713, c"cudaErrorHostMemoryNotRegistered"),
+    (716, c"cudaErrorMisalignedAddress"),
     (719, c"cudaErrorLaunchFailure"),
+    (720, c"cudaErrorCooperativeLaunchTooLarge"),
+    (800, c"cudaErrorNotPermitted"),
     (801, c"cudaErrorNotSupported"),
+    (900, c"cudaErrorStreamCaptureUnsupported"),
+    (901, c"cudaErrorStreamCaptureInvalidated"),
+    (906, c"cudaErrorStreamCaptureImplicit"),
+    (908, c"cudaErrorStreamCaptureWrongThread"),
     (999, c"cudaErrorUnknown"),
 ];
 

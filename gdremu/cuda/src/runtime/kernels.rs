@@ -9,13 +9,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::entry::check;
 use super::errors::{
-    INVALID_CONFIGURATION, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, MISSING_CONFIGURATION,
+    INVALID_CONFIGURATION, INVALID_COPY_DIRECTION, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL,
+    MISSING_CONFIGURATION,
 };
-use super::memory::check_direction;
+use super::memory::{TO_DEVICE, TO_HOST, cudaMemcpy, cudaMemcpyAsync};
 use crate::args::{In, Out};
 use crate::driver::entry_points::exported::{
-    cuCtxGetCurrent, cuFuncGetAttribute, cuLaunchCooperativeKernel, cuLaunchKernel, cuMemcpy,
-    cuMemcpyAsync, cuModuleGetFunction, cuModuleGetGlobal_v2, cuModuleLoadFatBinary,
+    cuCtxGetCurrent, cuFuncGetAttribute, cuLaunchCooperativeKernel, cuLaunchKernel,
+    cuModuleGetFunction, cuModuleGetGlobal_v2, cuModuleLoadFatBinary,
     cuOccupancyMaxActiveBlocksPerMultiprocessor,
 };
 use crate::driver::kernel::refuse;
@@ -340,9 +341,11 @@ pub(super) fn cudaGetSymbolSize(size: Out<usize>, symbol: usize) -> Result {
     size.set(variable(symbol)?.1)
 }
 
-/// The address of a part of a variable.
-fn part(symbol: usize, size: usize, offset: usize, kind: u32) -> Result<u64> {
-    check_direction(kind)?;
+/// The address of a part of a variable. `other` is the direction that this kind of copy does not have.
+fn part(symbol: usize, size: usize, offset: usize, kind: u32, other: u32) -> Result<u64> {
+    if kind == 0 || kind == other {
+        return Err(INVALID_COPY_DIRECTION);
+    }
     let (address, len) = variable(symbol)?;
     match offset.checked_add(size) {
         Some(end) if end <= len => Ok(address + offset as u64),
@@ -357,7 +360,7 @@ pub(super) fn cudaMemcpyToSymbol(
     offset: usize,
     kind: u32,
 ) -> Result {
-    check(cuMemcpy(part(symbol, size, offset, kind)?, from, size))
+    cudaMemcpy(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind)
 }
 
 pub(super) fn cudaMemcpyFromSymbol(
@@ -367,7 +370,7 @@ pub(super) fn cudaMemcpyFromSymbol(
     offset: usize,
     kind: u32,
 ) -> Result {
-    check(cuMemcpy(to, part(symbol, size, offset, kind)?, size))
+    cudaMemcpy(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind)
 }
 
 pub(super) fn cudaMemcpyToSymbolAsync(
@@ -378,8 +381,7 @@ pub(super) fn cudaMemcpyToSymbolAsync(
     kind: u32,
     stream: usize,
 ) -> Result {
-    let to = part(symbol, size, offset, kind)?;
-    check(cuMemcpyAsync(to, from, size, stream))
+    cudaMemcpyAsync(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind, stream)
 }
 
 pub(super) fn cudaMemcpyFromSymbolAsync(
@@ -390,6 +392,5 @@ pub(super) fn cudaMemcpyFromSymbolAsync(
     kind: u32,
     stream: usize,
 ) -> Result {
-    let from = part(symbol, size, offset, kind)?;
-    check(cuMemcpyAsync(to, from, size, stream))
+    cudaMemcpyAsync(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind, stream)
 }

@@ -5,7 +5,9 @@ use super::entry::check;
 use super::errors::INVALID_COPY_DIRECTION;
 use crate::args::Out;
 use crate::driver::entry_points::exported::{
-    cuMemAlloc_v2, cuMemcpy, cuMemcpyAsync, cuPointerGetAttribute,
+    cuMemAlloc_v2, cuMemAllocManaged, cuMemAllocPitch_v2, cuMemcpy, cuMemcpyAsync, cuMemcpyDtoD_v2,
+    cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2,
+    cuMemcpyHtoDAsync_v2, cuPointerGetAttribute,
 };
 use crate::error::Result;
 
@@ -16,19 +18,48 @@ pub(crate) fn cudaMalloc(address: Out<u64>, size: usize) -> Result {
     }
 }
 
-/// The directions of cudaMemcpyKind: to and from the host and the GPU, or as the addresses say.
-pub(crate) fn check_direction(kind: u32) -> Result {
-    if kind <= 4 { Ok(()) } else { Err(INVALID_COPY_DIRECTION) }
+pub(crate) fn cudaMallocManaged(address: Out<u64>, size: usize, flags: u32) -> Result {
+    match size {
+        0 => address.set(0),
+        _ => check(cuMemAllocManaged(address, size, flags)),
+    }
 }
 
+pub(crate) fn cudaMallocPitch(
+    address: Out<u64>,
+    pitch: Out<usize>,
+    width: usize,
+    height: usize,
+) -> Result {
+    if width == 0 || height == 0 {
+        address.set(0)?;
+        return pitch.set(0);
+    }
+    check(cuMemAllocPitch_v2(address, pitch, width, height, 4))
+}
+
+/// cudaMemcpyKind. The kinds 0, between host memory, and 4 let the addresses determine the direction.
+pub(crate) const TO_DEVICE: u32 = 1;
+pub(crate) const TO_HOST: u32 = 2;
+
 pub(crate) fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32) -> Result {
-    check_direction(kind)?;
-    check(cuMemcpy(to, from, size))
+    check(match kind {
+        0 | 4 => cuMemcpy(to, from, size),
+        TO_DEVICE => cuMemcpyHtoD_v2(to, from, size),
+        TO_HOST => cuMemcpyDtoH_v2(to, from, size),
+        3 => cuMemcpyDtoD_v2(to, from, size),
+        _ => return Err(INVALID_COPY_DIRECTION),
+    })
 }
 
 pub(crate) fn cudaMemcpyAsync(to: u64, from: u64, size: usize, kind: u32, stream: usize) -> Result {
-    check_direction(kind)?;
-    check(cuMemcpyAsync(to, from, size, stream))
+    check(match kind {
+        0 | 4 => cuMemcpyAsync(to, from, size, stream),
+        TO_DEVICE => cuMemcpyHtoDAsync_v2(to, from, size, stream),
+        TO_HOST => cuMemcpyDtoHAsync_v2(to, from, size, stream),
+        3 => cuMemcpyDtoDAsync_v2(to, from, size, stream),
+        _ => return Err(INVALID_COPY_DIRECTION),
+    })
 }
 
 /// cudaPointerAttributes, as far as CUDA 12 has it.

@@ -10,8 +10,25 @@ use crate::error::{Error, Result};
 /// CUcontext.
 pub(crate) type ContextHandle = usize;
 
-/// Flags that a context may have.
-pub(crate) const CONTEXT_FLAGS: u32 = 0xff;
+/// Flags that a context may have, and those of them that exclude each other.
+const FLAGS: u32 = 0xff;
+const SCHEDULING: u32 = 0x7;
+
+/// The primary context always has this one.
+pub(crate) const CTX_MAP_HOST: u32 = 0x8;
+
+/// Functions that are not asynchronous wait for their work on memory.
+pub(crate) const CTX_SYNC_MEMOPS: u32 = 0x80;
+
+/// # Errors
+/// INVALID_VALUE for flags that no context has.
+pub(crate) fn check_flags(flags: u32) -> Result {
+    if flags & !FLAGS == 0 && (flags & SCHEDULING).count_ones() <= 1 {
+        Ok(())
+    } else {
+        Err(Error::INVALID_VALUE)
+    }
+}
 
 /// A context.
 #[derive(Debug)]

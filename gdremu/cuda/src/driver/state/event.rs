@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 pub(crate) type EventHandle = usize;
 
 /// Flag of cuEventCreate.
-const DISABLE_TIMING: u32 = 0x2;
+pub(crate) const DISABLE_TIMING: u32 = 0x2;
 
 /// An event.
 #[derive(Debug)]

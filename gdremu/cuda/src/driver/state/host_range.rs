@@ -12,7 +12,6 @@ pub(crate) struct HostRange {
     pub(crate) gpu: usize,
     /// As for device memory, different for every range of this process.
     pub(crate) id: u64,
-    pub(crate) sync_memops: bool,
 }
 
 /// Where the memory comes from.

@@ -29,8 +29,10 @@ use gdremu_core::cuda::types::IpcHandle;
 use handles::Handles;
 
 pub(crate) use capture::Capture;
-pub(crate) use context::{CONTEXT_FLAGS, Context, ContextHandle, Current, Primary, STACK};
-pub(crate) use event::{Event, EventHandle, Recorded};
+pub(crate) use context::{
+    CTX_MAP_HOST, CTX_SYNC_MEMOPS, Context, ContextHandle, Current, Primary, STACK, check_flags,
+};
+pub(crate) use event::{DISABLE_TIMING, Event, EventHandle, Recorded};
 pub(crate) use host_range::{HostRange, Kind};
 pub(crate) use module::{Function, FunctionHandle, Module, ModuleHandle};
 pub(crate) use pool::{Pool, PoolHandle};
@@ -43,7 +45,8 @@ pub(crate) struct Allocation {
     /// The context that frees it at its end; none for memory from a pool.
     pub(crate) context: Option<ContextHandle>,
     pub(crate) pool: Option<usize>,
-    pub(crate) sync_memops: bool,
+    /// What other processes know it by (cuIpcGetMemHandle).
+    pub(crate) shared: Option<IpcHandle>,
 }
 
 /// Everything that outlives a call.
@@ -59,6 +62,8 @@ pub(crate) struct State {
     pub(crate) imports: BTreeMap<u64, (IpcHandle, u32)>,
     /// By address.
     pub(crate) host: BTreeMap<usize, HostRange>,
+    /// The ids of memory with SYNC_MEMOPS.
+    pub(crate) sync_memops: BTreeSet<u64>,
     pub(crate) streams: Handles<Stream, 0xC2>,
     /// Streams that ended with their contexts.
     pub(crate) orphans: BTreeSet<StreamHandle>,
@@ -150,6 +155,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     allocations: BTreeMap::new(),
     imports: BTreeMap::new(),
     host: BTreeMap::new(),
+    sync_memops: BTreeSet::new(),
     streams: Handles::new(),
     orphans: BTreeSet::new(),
     events: Handles::new(),

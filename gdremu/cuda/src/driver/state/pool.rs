@@ -1,5 +1,7 @@
 //! Memory pools.
 
+use std::collections::BTreeSet;
+
 /// CUmemoryPool.
 pub(crate) type PoolHandle = usize;
 
@@ -13,12 +15,17 @@ pub(crate) struct Pool {
     pub(crate) reuse: [i32; 3],
     /// Bytes that the program wants kept after a free. Stored and otherwise ignored.
     pub(crate) release_threshold: u64,
+    /// Bytes that it can have in use.
+    pub(crate) max_size: u64,
+    /// Other GPUs that may access its memory.
+    pub(crate) peers: BTreeSet<usize>,
     pub(crate) used: u64,
     pub(crate) used_high: u64,
 }
 
 impl Pool {
-    pub(crate) fn new(gpu: usize, rdma: bool) -> Self {
-        Pool { gpu, rdma, reuse: [1; 3], release_threshold: 0, used: 0, used_high: 0 }
+    pub(crate) fn new(gpu: usize, rdma: bool, max_size: u64) -> Self {
+        let (reuse, peers) = ([1; 3], BTreeSet::new());
+        Pool { gpu, rdma, reuse, release_threshold: 0, max_size, peers, used: 0, used_high: 0 }
     }
 }
