@@ -35,8 +35,6 @@ pub mod shared_memory;
 pub mod state;
 mod system;
 
-use hooks::{exists, files, io, memory, reads};
-
 /// Runs when the library is loaded.
 extern "C" fn loaded() {
     next::warm_up();

@@ -7,27 +7,36 @@ use gdremu_core::errno::Errno;
 
 use super::{fail, to_libc};
 use crate::devices::Descriptor;
+use crate::next::Pointer;
 use crate::system::copy_memory;
-use crate::{next, settings, state};
+use crate::{settings, state};
 
-pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+/// ioctl(2)
+///
+/// # Safety
+/// If the argument can be accessed, it is the command's.
+pub(super) unsafe fn ioctl(
+    fd: c_int,
+    request: c_ulong,
+    argument: Pointer,
+    next: impl FnOnce() -> c_int,
+) -> c_int {
     // The kernel only reads the lower half.
     let number = request as u32;
     if abi::is_gdrdrv(number) {
-        // SAFETY: the caller's arguments are passed on unchanged.
+        // SAFETY: contract of this function.
         if let Some(result) = unsafe { command(fd, number, argument) } {
             return result;
         }
     }
-    // SAFETY: the caller's arguments are passed on unchanged.
-    unsafe { next::ioctl()(fd, request, argument) }
+    next()
 }
 
 /// Runs a command if the descriptor is a device.
 ///
 /// # Safety
-/// If the argument can be accessed, it is the command's.
-unsafe fn command(fd: c_int, number: u32, argument: *mut c_void) -> Option<c_int> {
+/// As for [`ioctl`].
+unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
     let (identity, file) = match state::enter()?.descriptor_of(fd) {
         Descriptor::Own(identity, file) => (identity, file),
         Descriptor::Foreign => return Some(fail(Errno::EACCES)),
