@@ -141,9 +141,8 @@ fn parse_entry(entry: &str) -> Result<Fault, String> {
 
 /// A field of a command's argument.
 fn find_field(command: &str, name: &str) -> Option<&'static Field> {
-    let named = |found: &Command| found.name().eq_ignore_ascii_case(command);
-    let fields = Command::ALL.into_iter().find(named)?.fields();
-    fields.iter().find(|field| field.name.eq_ignore_ascii_case(name))
+    let command = Command::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(command))?;
+    command.fields().iter().find(|field| field.name.eq_ignore_ascii_case(name))
 }
 
 impl TryFrom<String> for Faults {

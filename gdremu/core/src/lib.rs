@@ -23,3 +23,4 @@ pub mod per_gpu;
 pub mod session;
 pub mod trace;
 pub mod version;
+pub mod vmas;

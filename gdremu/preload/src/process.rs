@@ -245,19 +245,19 @@ impl EmulatedProcess {
 
     /// Whether any address of a range maps GPU memory.
     pub(crate) fn maps(&self, addr: usize, len: usize) -> bool {
-        self.driver.maps(addr, len) || self.exports.maps(addr, len)
+        self.driver.maps(addr, len) || self.exports.vmas.touches(addr, len)
     }
 
     /// A range of addresses was moved by mremap(2).
     pub(crate) fn moved(&mut self, from: usize, len: usize, to: usize) {
         self.driver.moved(from, len, to);
-        self.exports.moved(from, len, to);
+        self.exports.vmas.relocate(from, len, to);
         self.publish_bounds();
     }
 
     /// Publishes the bounds by which the hooks skip unrelated addresses.
     fn publish_bounds(&self) {
-        let bounds = [self.driver.mapped_bounds(), self.exports.mapped_bounds()];
+        let bounds = [self.driver.mapped_bounds(), self.exports.vmas.bounds()];
         mapped_range::set(bounds.into_iter().flatten().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))));
     }
 

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use gdremu_core::errno::Errno;
 use gdremu_core::gpu::physical::ObjectId;
 use gdremu_core::gpu::{Gpu, PageTableId, Provider};
+use gdremu_core::vmas::Vmas;
 
 use crate::hints::device_fds;
 use crate::settings;
@@ -37,14 +38,14 @@ struct Live {
     path: PathBuf,
     /// It belongs to the parent process, which releases it.
     inherited: bool,
-    /// Where it is mapped: (start, end).
-    mappings: Vec<(usize, usize)>,
 }
 
 /// All exports of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Exports {
     live: HashMap<Identity, Live>,
+    /// Where they are mapped.
+    pub(crate) vmas: Vmas<Identity>,
     made: u64,
     /// Number of exports from which on to look for closed ones.
     reap_at: usize,
@@ -79,7 +80,7 @@ impl Exports {
             Ok((file, (metadata.dev(), metadata.ino())))
         };
         let (file, identity) = open().inspect_err(|_| drop(fs::remove_file(&path)))?;
-        self.live.insert(identity, Live { export, path, inherited: false, mappings: Vec::new() });
+        self.live.insert(identity, Live { export, path, inherited: false });
         Ok(file.into_raw_fd())
     }
 
@@ -112,66 +113,21 @@ impl Exports {
         }
         let len = len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
         let addr = gpu.map(table, offset, len)?;
-        if let Some(live) = self.live.get_mut(&identity) {
-            live.mappings.push((addr, addr + len));
-        }
+        self.vmas.insert(addr, len, identity);
         Ok(addr)
-    }
-
-    /// Whether any address of a range maps an export.
-    pub(crate) fn maps(&self, addr: usize, len: usize) -> bool {
-        let mut mappings = self.live.values().flat_map(|live| &live.mappings);
-        mappings.any(|&(start, end)| start < addr.saturating_add(len) && addr < end)
-    }
-
-    /// The lowest mapped address and the end of the highest.
-    pub(crate) fn mapped_bounds(&self) -> Option<(usize, usize)> {
-        let mappings = || self.live.values().flat_map(|live| &live.mappings);
-        let low = mappings().map(|mapping| mapping.0).min()?;
-        let high = mappings().map(|mapping| mapping.1).max()?;
-        Some((low, high))
     }
 
     /// A range of addresses was unmapped: releases the exports that are closed and have no mapping left.
     pub(crate) fn unmapped(&mut self, gpu: &mut Gpu, addr: usize, len: usize) {
-        let end = addr.saturating_add(len);
-        let mut unmapped = Vec::new();
-        for (identity, live) in &mut self.live {
-            if live.mappings.is_empty() {
-                continue;
-            }
-            live.mappings = live
-                .mappings
-                .iter()
-                .flat_map(|&(from, to)| [(from, to.min(addr)), (from.max(end), to)])
-                .filter(|(from, to)| from < to)
-                .collect();
-            if live.mappings.is_empty() {
-                unmapped.push(*identity);
-            }
-        }
-        for identity in unmapped {
+        for (_, _, identity) in self.vmas.remove(addr, len) {
             self.reap_one(gpu, identity);
         }
     }
 
-    /// A range of addresses was moved by mremap(2).
-    pub(crate) fn moved(&mut self, from: usize, len: usize, to: usize) {
-        for live in self.live.values_mut() {
-            for (start, end) in &mut live.mappings {
-                if *start >= from && *end <= from + len {
-                    (*start, *end) = (*start - from + to, *end - from + to);
-                }
-            }
-        }
-    }
-
-    /// In a forked child, which may use what it inherited.
+    /// In a forked child, which may use what it inherited. Mappings are absent from it.
     pub(crate) fn after_fork(&mut self) {
-        for live in self.live.values_mut() {
-            live.inherited = true;
-            live.mappings.clear(); // They are absent from children.
-        }
+        self.live.values_mut().for_each(|live| live.inherited = true);
+        self.vmas = Vmas::default();
     }
 
     /// Releases the memory of exports whose descriptors and mappings are all closed, by any process and
@@ -184,8 +140,8 @@ impl Exports {
 
     /// Releases the memory of an export if all its descriptors and mappings are closed.
     pub(crate) fn reap_one(&mut self, gpu: &mut Gpu, identity: Identity) {
-        let is_used =
-            |live: &Live| live.inherited || !live.mappings.is_empty() || is_open(&live.path);
+        let is_mapped = || self.vmas.shown().any(|shown| *shown == identity);
+        let is_used = |live: &Live| live.inherited || is_mapped() || is_open(&live.path);
         if self.live.get(&identity).is_none_or(is_used) {
             return;
         }

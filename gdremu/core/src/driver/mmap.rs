@@ -6,8 +6,7 @@ use crate::errno::Errno;
 use crate::gpu::Provider;
 
 use super::pin::Mapping;
-use super::vma::Vma;
-use super::{Caller, Driver, FileId};
+use super::{Caller, Driver, FileId, Shown};
 
 /// User space ends here on all emulated platforms.
 const ADDRESS_SPACE: usize = 1 << 47;
@@ -54,11 +53,13 @@ impl Driver {
         }
 
         let origin = self.next_mmap;
-        let default_type = self.config.platform.default_mapping();
-        let forgetful = self.config.forgets_the_mapping_on_a_second_mmap();
-        let pin = self.find(file, caller, request.offset / self.page_size)?;
+        let page_size = self.page_size;
+        let (config, opened) = self.file(file, caller)?;
+        let default_type = config.platform.default_mapping();
+        let pin = opened.pins.find(request.offset / page_size, config.finds_the_oldest_pin());
+        let pin = pin.ok_or(Errno::EINVAL)?;
         if pin.mapping.is_some() {
-            if forgetful {
+            if config.forgets_the_mapping_on_a_second_mmap() {
                 pin.mapping = None;
             }
             return Err(Errno::EINVAL);
@@ -80,7 +81,7 @@ impl Driver {
         pin.mapping = Some(Mapping { mapping_type, addr, len, origin });
         // The handle of the pin, which a wrong handle may have found, not the one asked for.
         let handle = pin.handle;
-        self.vmas.insert(addr, Vma { len, file, handle, origin });
+        self.vmas.insert(addr, len, Shown { file, handle, origin });
         self.next_mmap += 1;
         Ok(addr)
     }
@@ -89,18 +90,14 @@ impl Driver {
     /// its pin forget the whole of it. Returns the open devices that lost something.
     pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<FileId> {
         let gone = self.vmas.remove(addr, len);
-        for (_, vma) in &gone {
-            self.closed(vma);
-        }
-        gone.into_iter().map(|(_, vma)| vma.file).collect()
+        gone.into_iter().map(|(_, _, shown)| self.closed(shown)).collect()
     }
 
     /// A range was moved to another address by mremap(2): its pins forget their mappings, which go
     /// on to show the memory.
     pub fn moved(&mut self, from: usize, len: usize, to: usize) {
-        for (addr, vma) in self.vmas.remove(from, len) {
-            self.vmas.insert(to + (addr - from), vma);
-            self.closed(&vma);
+        for (_, _, shown) in self.vmas.relocate(from, len, to) {
+            self.closed(shown);
         }
     }
 
@@ -111,7 +108,7 @@ impl Driver {
 
     /// Number of address ranges that map pins of an open device, zapped ones too.
     pub fn mappings_of(&self, file: FileId) -> usize {
-        self.vmas.of_file(file)
+        self.vmas.shown().filter(|shown| shown.file == file).count()
     }
 
     /// The lowest mapped address and the end of the highest.
@@ -119,18 +116,16 @@ impl Driver {
         self.vmas.bounds()
     }
 
-    /// gdrdrv's reaction to an unmapped address range: it marks the range's pin unmapped.
-    fn closed(&mut self, vma: &Vma) {
+    /// gdrdrv's reaction to an unmapped address range: it marks the range's pin unmapped. Returns the open device.
+    fn closed(&mut self, shown: Shown) -> FileId {
         let or_oldest = self.config.looks_up_late_munmaps();
-        let Some(file) = self.files.get_mut(&vma.file) else {
-            return;
-        };
-        let Some(pin) = file.pins.find(vma.handle, or_oldest) else {
-            return;
-        };
-        let own = pin.mapping.is_some_and(|mapping| mapping.origin == vma.origin);
-        if own || or_oldest {
-            pin.mapping = None;
+        let file = self.files.get_mut(&shown.file);
+        if let Some(pin) = file.and_then(|file| file.pins.find(shown.handle, or_oldest)) {
+            let own = pin.mapping.is_some_and(|mapping| mapping.origin == shown.origin);
+            if own || or_oldest {
+                pin.mapping = None;
+            }
         }
+        shown.file
     }
 }

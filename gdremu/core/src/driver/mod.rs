@@ -5,7 +5,7 @@
 //! ```text
 //! open     → a FileId, owned by the process that opened
 //! ioctl    → commands.rs: one function per command
-//! mmap, unmapped, moved → mmap.rs over vma.rs, the address ranges
+//! mmap, unmapped, moved → mmap.rs over ../vmas.rs, the address ranges
 //! revoked  ← the GPU's memory was freed under a pin
 //! release  ← the last descriptor and the last mapping are gone
 //! ```
@@ -15,18 +15,17 @@ mod commands;
 mod mmap;
 mod pin;
 mod release;
-mod vma;
 
 use std::collections::BTreeMap;
 
 use crate::config::DriverConfig;
 use crate::errno::Errno;
 use crate::gpu::{PageTableId, Provider};
+use crate::vmas::Vmas;
 
 pub use mmap::MapRequest;
 
 use pin::Pins;
-use vma::Vmas;
 
 /// The clock of GET_INFO's pin durations: nanoseconds.
 pub const CLOCK_KHZ: u64 = 1_000_000;
@@ -61,13 +60,22 @@ struct File {
     pins: Pins,
 }
 
+/// What a range of addresses shows.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    file: FileId,
+    handle: u64,
+    /// Which mmap it comes from, whatever became of its parts.
+    origin: u64,
+}
+
 /// The whole of gdrdrv.
 #[derive(Debug)]
 pub struct Driver {
     config: DriverConfig,
     page_size: u64,
     files: BTreeMap<FileId, File>,
-    vmas: Vmas,
+    vmas: Vmas<Shown>,
     next_file: u64,
     next_mmap: u64,
 }
@@ -106,7 +114,7 @@ impl Driver {
     /// The memory of a page table was freed under its pin: takes its pages out of the CPU's address
     /// space and gives the table back. Only pins that are not persistent are ever revoked.
     pub fn revoked(&mut self, gpu: &mut dyn Provider, table: PageTableId) {
-        let mut pins = self.files.values_mut().flat_map(|file| file.pins.iter_mut());
+        let mut pins = self.files.values_mut().flat_map(|file| &mut file.pins.list);
         let Some(pin) = pins.find(|pin| pin.table == Some(table)) else {
             return;
         };
@@ -122,12 +130,8 @@ impl Driver {
 
     /// The last descriptor and the last mapping of an open device are gone: releases its pins.
     pub fn release(&mut self, gpu: &mut dyn Provider, file: FileId) {
-        let Some(mut file) = self.files.remove(&file) else {
-            return;
-        };
-        for table in file.pins.drain().filter_map(|pin| pin.table) {
-            gpu.put_pages(table);
-        }
+        let pins = self.files.remove(&file).into_iter().flat_map(|file| file.pins.list);
+        pins.filter_map(|pin| pin.table).for_each(|table| gpu.put_pages(table));
     }
 
     /// Forgets everything and gives nothing back: in a forked child all of it is the parent's.
@@ -138,7 +142,8 @@ impl Driver {
 
     /// Number of page tables that an open device has pinned.
     pub fn pins_of(&self, file: FileId) -> usize {
-        self.files.get(&file).map_or(0, |file| file.pins.iter().filter_map(|pin| pin.table).count())
+        let pins = self.files.get(&file).into_iter().flat_map(|file| &file.pins.list);
+        pins.filter_map(|pin| pin.table).count()
     }
 
     /// Number of page tables pinned.
@@ -146,11 +151,11 @@ impl Driver {
         self.files.keys().map(|file| self.pins_of(*file)).sum()
     }
 
-    /// The open device, if `caller` may use it.
-    fn file(&mut self, file: FileId, caller: Caller) -> Result<&mut File, Errno> {
+    /// The open device, if `caller` may use it, and the configuration.
+    fn file(&mut self, file: FileId, caller: Caller) -> Result<(&DriverConfig, &mut File), Errno> {
         let per_thread = self.config.owner_is_a_thread();
         let file = self.files.get_mut(&file).ok_or(Errno::EBADF)?;
         let same = if per_thread { file.owner == caller } else { file.owner.pid == caller.pid };
-        if same { Ok(file) } else { Err(Errno::EACCES) }
+        if same { Ok((&self.config, file)) } else { Err(Errno::EACCES) }
     }
 }
