@@ -109,8 +109,7 @@ impl Call<'_> {
         }
 
         let begin = Instant::now();
-        let table =
-            self.gpu.get_pages(va, pinned_size, tokens, config.persistent(), force_pcie)?.id;
+        let table = self.gpu.get_pages(va, pinned_size, tokens, config.persistent(), force_pcie)?;
         let cycles = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
 
         let pages = mapped_size / self.page_size;

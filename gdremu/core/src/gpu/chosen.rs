@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::host::Options;
-use super::{HostProvider, NvidiaProvider, PageTable, PageTableId, Provider};
+use super::{HostProvider, NvidiaProvider, PageTableId, Provider};
 use crate::config::{GpuConfig, ProviderKind};
 use crate::errno::Errno;
 
@@ -77,7 +77,7 @@ impl Provider for Gpu {
         tokens: (u64, u32),
         persistent: bool,
         force_pcie: bool,
-    ) -> Result<PageTable, Errno> {
+    ) -> Result<PageTableId, Errno> {
         self.provider().get_pages(va, len, tokens, persistent, force_pcie)
     }
 

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::Provider;
 use super::backing::{Backing, Memfds};
 use super::emugpu::Emugpu;
-use super::memory::{Access, Discard, Error, GPU_PAGE, Memory, PageTable, PageTableId, Run};
-use super::mmap::{self, Part, View};
+use super::memory::{Access, Error, GPU_PAGE, Memory, PageTableId, Run};
+use super::mmap::{self, Part, View, covered};
 use super::physical::{BLOCK, GPU_BYTES, ObjectId};
+use super::step::Step;
 use crate::config::YesNo;
 use crate::errno::Errno;
 use crate::per_gpu::PerGpu;
@@ -215,18 +216,18 @@ impl HostProvider {
     fn apply_pending(&mut self) -> Result<(), Errno> {
         let steps = self.memory.take_steps();
         self.backing.carry_out(&steps)?;
-        for discard in self.memory.take_discarded() {
-            match discard {
-                Discard::Object(run) => {
+        for step in steps {
+            match step {
+                Step::Removed(run) => {
                     self.views.remove(&run.object);
                     self.backing.forget(run);
                 }
-                Discard::Part(run) if !self.backing.pins_by_itself() => {
+                Step::Scrubbed(run) if !self.backing.pins_by_itself() => {
                     if let Ok(span) = self.span(run) {
                         span.view.fill(span.offset, run.len, FREED);
                     }
                 }
-                Discard::Part(_) => {}
+                _ => {}
             }
         }
         Ok(())
@@ -257,7 +258,7 @@ impl Provider for HostProvider {
         (token, va_space): (u64, u32),
         persistent: bool,
         force_pcie: bool,
-    ) -> Result<PageTable, Errno> {
+    ) -> Result<PageTableId, Errno> {
         if token != 0 && va_space == 0 {
             return Err(Errno::EIO);
         }
@@ -282,7 +283,7 @@ impl Provider for HostProvider {
                 self.memory.unpin(table.id);
                 Err(errno)
             }
-            None => Ok(table),
+            None => Ok(table.id),
         }
     }
 
@@ -293,43 +294,22 @@ impl Provider for HostProvider {
 
     fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno> {
         let table = self.memory.page_table(table).ok_or(Errno::EINVAL)?;
-        let mut parts = parts(&table, offset, len)?;
-        for part in &mut parts {
-            let object = self.memory.physical_object(part.object);
-            let object = object.ok_or(Errno::EINVAL)?;
-            part.offset = self.backing.start(part.object, object) + (part.offset - object.start);
+        let mut parts = Vec::new();
+        for (i, inside, len) in covered(table.runs.iter().map(|run| run.len), offset, len)? {
+            let run = &table.runs[i];
+            let object = self.memory.physical_object(run.object).ok_or(Errno::EINVAL)?;
+            let start = self.backing.start(run.object, object);
+            parts.push((start + (run.offset - object.start) + inside, len));
         }
         let file = self.backing.file(table.runs[0].gpu)?;
-        let part = |run: Run| Part { file, offset: run.offset, len: run.len as usize };
-        mmap::map_parts(&parts.into_iter().map(part).collect::<Vec<_>>())
+        let parts = parts.into_iter().map(|(offset, len)| Part { file, offset, len });
+        mmap::map_parts(&parts.collect::<Vec<_>>())
     }
 
     fn zap(&mut self, addr: usize, len: usize) {
         // SAFETY: the driver names a mapping that it made with `map`, and which its owner has lost.
         unsafe { mmap::poison(addr, len) };
     }
-}
-
-/// Where `[offset, offset + len)` of a page table is in its GPU's memory.
-fn parts(table: &PageTable, mut offset: u64, len: usize) -> Result<Vec<Run>, Errno> {
-    let mut left = len as u64;
-    if left == 0 || offset.checked_add(left).is_none_or(|end| end > table.len) {
-        return Err(Errno::EINVAL);
-    }
-    let mut parts = Vec::new();
-    for run in &table.runs {
-        if offset >= run.len {
-            offset -= run.len;
-            continue;
-        }
-        let here = left.min(run.len - offset);
-        if here > 0 {
-            parts.push(Run { offset: run.offset + offset, len: here, ..*run });
-        }
-        left -= here;
-        offset = 0;
-    }
-    Ok(parts)
 }
 
 fn errno(error: Error) -> Errno {
@@ -356,7 +336,7 @@ mod tests {
         })
     }
 
-    fn pin(gpu: &mut HostProvider, va: u64, len: u64) -> PageTable {
+    fn pin(gpu: &mut HostProvider, va: u64, len: u64) -> PageTableId {
         gpu.get_pages(va, len, (0, 0), true, false).unwrap()
     }
 
@@ -391,7 +371,7 @@ mod tests {
         let mut gpu = provider();
         let va = gpu.change(|m| m.alloc(1, 2 * GPU_PAGE, true)).unwrap();
         let table = pin(&mut gpu, va, 2 * GPU_PAGE);
-        let addr = gpu.map(table.id, GPU_PAGE, GPU_PAGE as usize).unwrap();
+        let addr = gpu.map(table, GPU_PAGE, GPU_PAGE as usize).unwrap();
         gpu.spans(va + GPU_PAGE + 5, 1, Access::ReadWrite).unwrap()[0].view.fill(
             GPU_PAGE + 5,
             1,
@@ -412,7 +392,7 @@ mod tests {
         gpu.change(|m| m.map(va + BLOCK, BLOCK, 0, handle)).unwrap();
         gpu.change(|m| m.set_access(va, 2 * BLOCK, 0, Access::ReadWrite)).unwrap();
         let table = pin(&mut gpu, va, 2 * BLOCK);
-        let addr = gpu.map(table.id, 0, 2 * BLOCK as usize).unwrap();
+        let addr = gpu.map(table, 0, 2 * BLOCK as usize).unwrap();
         write(addr, BLOCK as usize - 1, 1);
         write(addr, BLOCK as usize, 2);
         assert_eq!(gpu_byte(&mut gpu, va + BLOCK - 1), 1);
@@ -425,11 +405,11 @@ mod tests {
         let mut gpu = provider();
         let va = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
         let table = pin(&mut gpu, va, BLOCK);
-        let addr = gpu.map(table.id, 0, BLOCK as usize).unwrap();
+        let addr = gpu.map(table, 0, BLOCK as usize).unwrap();
         write(addr, 0, 42);
         gpu.change(|m| m.free(va)).unwrap();
         assert_eq!(read(addr, 0), 42);
-        gpu.put_pages(table.id);
+        gpu.put_pages(table);
         assert_eq!(read(addr, 0), 0, "a mapping that outlives its pin shows no old data");
         unmap(addr, BLOCK);
     }
@@ -440,10 +420,10 @@ mod tests {
         let (a, b) = gpu.change(|m| Ok((m.alloc(0, 512, true)?, m.alloc(0, 512, true)?))).unwrap();
         gpu.spans(a, 1, Access::ReadWrite).unwrap()[0].view.fill(0, 1024, 9);
         let table = pin(&mut gpu, a, GPU_PAGE);
-        let addr = gpu.map(table.id, 0, GPU_PAGE as usize).unwrap();
+        let addr = gpu.map(table, 0, GPU_PAGE as usize).unwrap();
         gpu.change(|m| m.free(a)).unwrap();
         assert_eq!(read(addr, 0), 9, "still pinned");
-        gpu.put_pages(table.id);
+        gpu.put_pages(table);
         assert_eq!((read(addr, 0), read(addr, 511), read(addr, 512)), (FREED, FREED, 9));
         assert_eq!(gpu_byte(&mut gpu, b), 9);
         unmap(addr, GPU_PAGE);
@@ -453,7 +433,7 @@ mod tests {
     fn map_stays_inside_the_table() {
         let mut gpu = provider();
         let va = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
-        let table = pin(&mut gpu, va, BLOCK).id;
+        let table = pin(&mut gpu, va, BLOCK);
         assert_eq!(gpu.map(table, 0, BLOCK as usize + 4096), Err(Errno::EINVAL));
         assert_eq!(gpu.map(table, BLOCK, 4096), Err(Errno::EINVAL));
         assert_eq!(gpu.map(table, u64::MAX, 4096), Err(Errno::EINVAL));
@@ -466,9 +446,8 @@ mod tests {
         let mut gpu = provider();
         let va = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
         let (token, space) = gpu.tokens();
-        let mut get =
-            |tokens| gpu.get_pages(va, GPU_PAGE, tokens, false, false).map(|table| table.len);
-        assert_eq!(get((token, space)), Ok(GPU_PAGE));
+        let mut get = |tokens| gpu.get_pages(va, GPU_PAGE, tokens, false, false);
+        assert!(get((token, space)).is_ok());
         assert_eq!(get((token, space + 1)), Err(Errno::EINVAL));
         assert_eq!(get((token + 1, space)), Err(Errno::EINVAL));
         assert_eq!(get((token, 0)), Err(Errno::EIO));
@@ -494,11 +473,11 @@ mod tests {
         let mut gpu = provider();
         let va = gpu.change(|m| m.alloc(0, 64 << 20, true)).unwrap();
         let half = pin(&mut gpu, va, 32 << 20);
-        let mut get = |len| gpu.get_pages(va, len, (0, 0), true, false).map(|table| table.len);
+        let mut get = |len| gpu.get_pages(va, len, (0, 0), true, false);
         assert_eq!(get((32 << 20) + GPU_PAGE), Err(Errno::ENOMEM));
-        assert_eq!(get(32 << 20), Ok(32 << 20));
+        assert!(get(32 << 20).is_ok());
         assert_eq!(get(GPU_PAGE), Err(Errno::ENOMEM));
-        gpu.put_pages(half.id);
+        gpu.put_pages(half);
         pin(&mut gpu, va, 32 << 20);
     }
 

@@ -93,6 +93,28 @@ pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
     Ok(aligned)
 }
 
+/// The parts of pieces, one behind the other, that `[offset, offset + len)` covers: the number of the piece, and where in
+/// it how many bytes.
+///
+/// # Errors
+/// `EINVAL`: no bytes, or beyond the pieces.
+pub(super) fn covered(
+    pieces: impl IntoIterator<Item = u64>,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<(usize, u64, usize)>, Errno> {
+    let end = offset.checked_add(len as u64).filter(|_| len > 0).ok_or(Errno::EINVAL)?;
+    let (mut parts, mut start) = (Vec::new(), 0);
+    for (i, piece) in pieces.into_iter().enumerate() {
+        let (first, last) = (offset.max(start), end.min(start + piece));
+        if first < last {
+            parts.push((i, first - start, (last - first) as usize));
+        }
+        start += piece;
+    }
+    if end > start { Err(Errno::EINVAL) } else { Ok(parts) }
+}
+
 /// Part of a file to be mapped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {

@@ -14,12 +14,12 @@
 //!       step    the operations of a metadata change on it
 //!   nvidia      NvidiaProvider: memory of real GPUs
 //!   pci         where emulated GPUs are on the bus
-//!   arena       small buffers sharing one block, for both
+//!   buffers     cuMemAlloc'ed buffers, of which small ones share a block, for both
 //!   mmap        the calls that make memory appear and fault, for both
 //! ```
 
-pub mod arena;
 mod backing;
+mod buffers;
 mod chosen;
 pub mod emugpu;
 pub mod host;
@@ -62,7 +62,7 @@ pub trait Provider: Send {
         tokens: (u64, u32),
         persistent: bool,
         force_pcie: bool,
-    ) -> Result<PageTable, Errno>;
+    ) -> Result<PageTableId, Errno>;
 
     /// Gives pinned pages back. Mappings of them must be gone.
     fn put_pages(&mut self, table: PageTableId);

@@ -29,15 +29,6 @@ pub struct Run {
     pub len: u64,
 }
 
-/// Physical memory whose contents are no longer needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Discard {
-    /// A whole object: it no longer exists.
-    Object(Run),
-    /// Part of an object that lives on.
-    Part(Run),
-}
-
 /// One allocation of physical memory.
 #[derive(Clone, Debug)]
 pub struct Object {
@@ -74,7 +65,6 @@ pub struct Physical {
     free: Vec<Ranges>,
     objects: BTreeMap<ObjectId, Object>,
     created: u64,
-    discarded: Vec<Discard>,
 }
 
 impl Physical {
@@ -125,26 +115,17 @@ impl Physical {
         *self.count(id, holder) += 1;
     }
 
-    /// Takes a reference away; the last one frees the memory.
-    pub fn release(&mut self, id: ObjectId, holder: Holder) {
+    /// Takes a reference away. The last one frees the memory, which is returned.
+    pub fn release(&mut self, id: ObjectId, holder: Holder) -> Option<Run> {
         *self.count(id, holder) -= 1;
         let object = &self.objects[&id];
-        if object.handles == 0 && object.uses == 0 {
-            let run = Run { gpu: object.gpu, object: id, offset: object.start, len: object.len };
-            self.free[run.gpu].give(run.offset, run.len);
-            self.discarded.push(Discard::Object(run));
-            self.objects.remove(&id);
+        if object.handles > 0 || object.uses > 0 {
+            return None;
         }
-    }
-
-    /// Marks the contents of part of a live object as no longer needed.
-    pub fn discard(&mut self, run: Run) {
-        self.discarded.push(Discard::Part(run));
-    }
-
-    /// The memory that was discarded since the last call.
-    pub fn take_discarded(&mut self) -> Vec<Discard> {
-        std::mem::take(&mut self.discarded)
+        let run = Run { gpu: object.gpu, object: id, offset: object.start, len: object.len };
+        self.free[run.gpu].give(run.offset, run.len);
+        self.objects.remove(&id);
+        Some(run)
     }
 
     /// Free bytes of a GPU.
@@ -170,13 +151,11 @@ mod tests {
         let mut physical = Physical::new(1, BLOCK);
         let id = physical.create(0, BLOCK, true, false, Holder::Handle).unwrap();
         physical.hold(id, Holder::Use);
-        physical.release(id, Holder::Handle);
+        assert_eq!(physical.release(id, Holder::Handle), None);
         assert!(physical.by_handle(id).is_none());
         assert_eq!(physical.create(0, BLOCK, true, false, Holder::Use), None);
-        assert!(physical.take_discarded().is_empty());
-        physical.release(id, Holder::Use);
         let whole = Run { gpu: 0, object: id, offset: 0, len: BLOCK };
-        assert_eq!(physical.take_discarded(), [Discard::Object(whole)]);
+        assert_eq!(physical.release(id, Holder::Use), Some(whole));
         assert!(physical.create(0, BLOCK, true, false, Holder::Use).is_some_and(|new| new != id));
     }
 

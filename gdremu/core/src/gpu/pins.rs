@@ -54,11 +54,10 @@ impl Memory {
         for run in &runs {
             self.physical.hold(run.object, Holder::Use);
         }
-        self.pinned[runs[0].gpu] += len;
         let id = PageTableId(self.next_id());
-        let pin = Pin { va, len, runs: runs.clone(), persistent, revoked: false };
-        self.pins.insert(id, pin);
-        Ok(PageTable { id, va, len, runs })
+        let table = PageTable { id, va, len, runs };
+        self.pins.insert(id, Pin { table: table.clone(), persistent, revoked: false });
+        Ok(table)
     }
 
     /// Gives the pages back; unknown tables are ignored.
@@ -66,26 +65,21 @@ impl Memory {
         let Some(pin) = self.pins.remove(&id) else {
             return;
         };
-        self.pinned[pin.runs[0].gpu] -= pin.len;
-        for run in &pin.runs {
-            self.reap_shared_block(run.object);
-            self.physical.release(run.object, Holder::Use);
+        self.reap();
+        for run in &pin.table.runs {
+            self.drop_use(run.object);
         }
     }
 
     /// Bytes of a GPU that are pinned, each as often as it is.
     pub fn pinned_bytes(&self, gpu: usize) -> u64 {
-        self.pinned[gpu]
+        let tables = self.pins.values().map(|pin| &pin.table);
+        tables.filter(|table| table.runs[0].gpu == gpu).map(|table| table.len).sum()
     }
 
     /// A live page table.
-    pub fn page_table(&self, id: PageTableId) -> Option<PageTable> {
-        self.pins.get(&id).map(|pin| PageTable {
-            id,
-            va: pin.va,
-            len: pin.len,
-            runs: pin.runs.clone(),
-        })
+    pub fn page_table(&self, id: PageTableId) -> Option<&PageTable> {
+        self.pins.get(&id).map(|pin| &pin.table)
     }
 
     /// Whether each page that starts in `[start, end)` holds at least a byte of a live buffer or
@@ -107,14 +101,15 @@ impl Memory {
         let end = va + len;
         let lost: Vec<_> = self
             .pins
-            .iter()
-            .filter(|(_, pin)| !pin.persistent && !pin.revoked)
-            .filter(|(_, pin)| {
-                let first = pin.va.max(va / GPU_PAGE * GPU_PAGE);
-                let last = (pin.va + pin.len).min(end);
+            .values()
+            .filter(|pin| !pin.persistent && !pin.revoked)
+            .map(|pin| &pin.table)
+            .filter(|table| {
+                let first = table.va.max(va / GPU_PAGE * GPU_PAGE);
+                let last = (table.va + table.len).min(end);
                 !self.every_page_holds_memory(first, last, GPU_PAGE)
             })
-            .map(|(&id, _)| id)
+            .map(|table| table.id)
             .collect();
         for id in &lost {
             self.pins.get_mut(id).expect("just seen").revoked = true;
@@ -125,8 +120,8 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::Discard;
     use super::super::physical::BLOCK;
+    use super::super::step::Step;
     use super::*;
 
     const BASE: u64 = 0x7f00_0000_0000;
@@ -135,6 +130,11 @@ mod tests {
         let mut memory = Memory::new(2, 64 << 20);
         memory.add_window(BASE, 1 << 30);
         memory
+    }
+
+    /// Whether an object was removed since the last call.
+    fn removes(memory: &mut Memory) -> bool {
+        memory.take_steps().iter().any(|step| matches!(step, Step::Removed(_)))
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         memory.alloc(0, BLOCK, true).unwrap();
         let table = memory.pin(BASE, BLOCK, true).unwrap();
         assert_eq!(memory.free(BASE), Ok(vec![]));
-        assert!(memory.take_discarded().is_empty());
+        assert!(!removes(&mut memory));
         let next = memory.alloc(0, BLOCK, true).unwrap();
         assert_eq!(next, BASE, "the address is free");
         assert_ne!(
@@ -202,9 +202,7 @@ mod tests {
         );
         assert_eq!(memory.alloc(0, BLOCK, true), Err(Error::NoMemory));
         memory.unpin(table.id);
-        assert!(
-            matches!(memory.take_discarded()[..], [Discard::Object(run)] if run == table.runs[0])
-        );
+        assert!(memory.take_steps().contains(&Step::Removed(table.runs[0])));
         assert!(memory.alloc(0, BLOCK, true).is_ok());
     }
 
@@ -216,9 +214,9 @@ mod tests {
         let table = memory.pin(BASE, GPU_PAGE, true).unwrap();
         memory.free(a).unwrap();
         assert_eq!(memory.alloc(0, 512, true), Ok(b + 512));
-        assert!(memory.take_discarded().is_empty());
+        memory.take_steps();
         memory.unpin(table.id);
-        assert!(matches!(memory.take_discarded()[..], [Discard::Part(run)] if run.len == 512));
+        assert!(matches!(memory.take_steps()[..], [Step::Scrubbed(run)] if run.len == 512));
         assert_eq!(memory.alloc(0, 512, true), Ok(a));
     }
 
@@ -270,8 +268,8 @@ mod tests {
         memory.free(BASE).unwrap();
         memory.unpin(first);
         memory.unpin(first);
-        assert!(memory.take_discarded().is_empty());
+        assert!(!removes(&mut memory));
         memory.unpin(second);
-        assert_eq!(memory.take_discarded().len(), 1);
+        assert!(removes(&mut memory));
     }
 }

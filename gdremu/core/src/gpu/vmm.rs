@@ -65,7 +65,7 @@ impl Memory {
     /// [`Error::Invalid`] if the handle is not alive.
     pub fn release(&mut self, handle: ObjectId) -> Result<(), Error> {
         self.object(handle)?;
-        self.physical.release(handle, Holder::Handle);
+        self.steps.extend(self.physical.release(handle, Holder::Handle).map(Step::Removed));
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl Memory {
         let revoked = self.revoke(va, len);
         self.steps.push(Step::Unmapped { va, len });
         for object in objects {
-            self.physical.release(object, Holder::Use);
+            self.drop_use(object);
         }
         Ok(revoked)
     }
