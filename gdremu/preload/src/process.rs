@@ -9,7 +9,7 @@ use gdremu_core::config::Config;
 use gdremu_core::driver::{Access, Driver, FileId, MapRequest};
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
-use gdremu_core::gpu::{Gpu, PageTableId};
+use gdremu_core::gpu::{self, PageTableId, Provider};
 use gdremu_core::session::Session;
 
 use crate::calls::Calls;
@@ -27,7 +27,7 @@ pub struct EmulatedProcess {
     /// The kernel module.
     pub driver: Driver,
     /// GPU memory.
-    pub gpu: Gpu,
+    pub gpu: Box<dyn Provider>,
     /// Faults of the driver and of CUDA.
     pub faults: Faults,
     /// This process was forked from one that had this state already.
@@ -47,7 +47,7 @@ impl EmulatedProcess {
         let config = settings::config();
         EmulatedProcess {
             driver: Driver::new(config.driver.clone(), page_size() as u64),
-            gpu: Gpu::new(&config.gpu),
+            gpu: gpu::provider(&config.gpu),
             faults: config.faults.clone(),
             forked: false,
             devices: Devices::new(Session::at(config.session.clone())),
@@ -78,7 +78,7 @@ impl EmulatedProcess {
             }
             let file = process.driver.open(caller(), access)?;
             let fd = process.devices.add(file, access, flags).inspect_err(|_| {
-                process.driver.release(&mut process.gpu, file);
+                process.driver.release(&mut *process.gpu, file);
             })?;
             device_fds::add(fd);
             Ok(fd as u64)
@@ -103,7 +103,7 @@ impl EmulatedProcess {
         let name = command.map_or("ioctl", Command::name);
         let begin = Instant::now();
         let result = self.faults.take_answers(name).and_then(|answers| {
-            self.driver.ioctl(&mut self.gpu, file, caller(), number, argument)?;
+            self.driver.ioctl(&mut *self.gpu, file, caller(), number, argument)?;
             answers.put(argument);
             Ok(())
         });
@@ -124,7 +124,7 @@ impl EmulatedProcess {
         argument.set(&abi::unpin_buffer::HANDLE, handle);
         let unpin = Command::UnpinBuffer.number();
         // The pin was just made, so this cannot fail.
-        let _ = self.driver.ioctl(&mut self.gpu, file, caller(), unpin, &mut argument);
+        let _ = self.driver.ioctl(&mut *self.gpu, file, caller(), unpin, &mut argument);
         self.publish_pins(identity, file);
     }
 
@@ -138,7 +138,7 @@ impl EmulatedProcess {
     ) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
         self.call("mmap", &arguments, |process| {
-            let addr = process.driver.mmap(&mut process.gpu, file, caller(), request)?;
+            let addr = process.driver.mmap(&mut *process.gpu, file, caller(), request)?;
             process.devices.anchor(fd, identity);
             process.publish_bounds();
             Ok(addr as u64)
@@ -169,7 +169,7 @@ impl EmulatedProcess {
     /// # Errors
     /// The file system's error; the reference is released.
     pub fn export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
-        self.exports.add(&mut self.gpu, export, len)
+        self.exports.add(&mut *self.gpu, export, len)
     }
 
     /// The memory behind a descriptor.
@@ -186,7 +186,7 @@ impl EmulatedProcess {
     ) -> Result<usize, Errno> {
         let arguments = [("length", len as u64), ("offset", offset)];
         self.call("mmap", &arguments, |process| {
-            let addr = process.exports.map(&mut process.gpu, fd, offset, len)?;
+            let addr = process.exports.map(&mut *process.gpu, fd, offset, len)?;
             process.publish_bounds();
             Ok(addr as u64)
         })
@@ -198,7 +198,7 @@ impl EmulatedProcess {
         let found = self.exports.find(fd);
         let result = run();
         if let Some((identity, _)) = found {
-            self.exports.reap_one(&mut self.gpu, identity);
+            self.exports.reap_one(&mut *self.gpu, identity);
         }
         result
     }
@@ -206,7 +206,7 @@ impl EmulatedProcess {
     /// Releases the memory of exports whose descriptors and mappings are all closed, by any process and
     /// in any manner.
     pub fn reap_exports(&mut self) {
-        self.exports.reap(&mut self.gpu);
+        self.exports.reap(&mut *self.gpu);
     }
 
     // ---- Mapped addresses ----
@@ -233,7 +233,7 @@ impl EmulatedProcess {
     pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
         let len = len.next_multiple_of(page_size());
         let touched = self.driver.unmapped(addr, len);
-        self.exports.unmapped(&mut self.gpu, addr, len);
+        self.exports.unmapped(&mut *self.gpu, addr, len);
         self.publish_bounds();
         for (identity, file) in self.devices.all() {
             if touched.contains(&file) && self.driver.mappings_of(file) == 0 {
@@ -269,7 +269,7 @@ impl EmulatedProcess {
             return;
         }
         for table in tables {
-            self.driver.revoked(&mut self.gpu, *table);
+            self.driver.revoked(&mut *self.gpu, *table);
         }
         for (identity, file) in self.devices.all() {
             self.publish_pins(identity, file);
@@ -279,7 +279,7 @@ impl EmulatedProcess {
     /// Releases a device that is no longer open in any process.
     fn reap(&mut self, identity: Identity, file: FileId) {
         if self.driver.mappings_of(file) == 0 && self.devices.remove_closed(identity) {
-            self.driver.release(&mut self.gpu, file);
+            self.driver.release(&mut *self.gpu, file);
             self.write_refcounts();
         }
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use gdremu_core::errno::Errno;
 use gdremu_core::gpu::physical::ObjectId;
-use gdremu_core::gpu::{Gpu, PageTableId, Provider};
+use gdremu_core::gpu::{PageTableId, Provider};
 use gdremu_core::vmas::Vmas;
 
 use crate::hints::device_fds;
@@ -57,7 +57,12 @@ impl Exports {
     ///
     /// # Errors
     /// The file system's error; the reference is released.
-    pub(crate) fn add(&mut self, gpu: &mut Gpu, export: Export, len: u64) -> Result<c_int, Errno> {
+    pub(crate) fn add(
+        &mut self,
+        gpu: &mut dyn Provider,
+        export: Export,
+        len: u64,
+    ) -> Result<c_int, Errno> {
         // Looking for closed ones costs a system call per export, so it is twice as far away each time.
         if self.live.len() >= self.reap_at {
             self.reap(gpu);
@@ -97,7 +102,7 @@ impl Exports {
     /// Maps a dma-buf.
     pub(crate) fn map(
         &mut self,
-        gpu: &mut Gpu,
+        gpu: &mut dyn Provider,
         fd: c_int,
         offset: u64,
         len: usize,
@@ -118,7 +123,7 @@ impl Exports {
     }
 
     /// A range of addresses was unmapped: releases the exports that are closed and have no mapping left.
-    pub(crate) fn unmapped(&mut self, gpu: &mut Gpu, addr: usize, len: usize) {
+    pub(crate) fn unmapped(&mut self, gpu: &mut dyn Provider, addr: usize, len: usize) {
         for (_, _, identity) in self.vmas.remove(addr, len) {
             self.reap_one(gpu, identity);
         }
@@ -132,14 +137,14 @@ impl Exports {
 
     /// Releases the memory of exports whose descriptors and mappings are all closed, by any process and
     /// in any manner.
-    pub(crate) fn reap(&mut self, gpu: &mut Gpu) {
+    pub(crate) fn reap(&mut self, gpu: &mut dyn Provider) {
         for identity in self.live.keys().copied().collect::<Vec<_>>() {
             self.reap_one(gpu, identity);
         }
     }
 
     /// Releases the memory of an export if all its descriptors and mappings are closed.
-    pub(crate) fn reap_one(&mut self, gpu: &mut Gpu, identity: Identity) {
+    pub(crate) fn reap_one(&mut self, gpu: &mut dyn Provider, identity: Identity) {
         let is_mapped = || self.vmas.shown().any(|shown| *shown == identity);
         let is_used = |live: &Live| live.inherited || is_mapped() || is_open(&live.path);
         if self.live.get(&identity).is_none_or(is_used) {
@@ -153,7 +158,7 @@ impl Exports {
     }
 }
 
-fn release(gpu: &mut Gpu, export: Export) {
+fn release(gpu: &mut dyn Provider, export: Export) {
     match export {
         Export::Range(table) => gpu.put_pages(table),
         Export::Object(object) => {

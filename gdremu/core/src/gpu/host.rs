@@ -11,9 +11,8 @@ use super::memory::{Access, Error, GPU_PAGE, Memory, PageTableId, Run};
 use super::mmap::{self, Part, View, covered};
 use super::physical::{BLOCK, GPU_BYTES, ObjectId};
 use super::step::Step;
-use crate::config::YesNo;
+use crate::config::{GpuConfig, ProviderKind, YesNo};
 use crate::errno::Errno;
-use crate::per_gpu::PerGpu;
 
 /// Address space is reserved piece by piece, so that small programs stay small.
 const WINDOW: u64 = 128 << 20;
@@ -21,24 +20,11 @@ const WINDOW: u64 = 128 << 20;
 /// Overwrites freed parts of a shared block, so that a debugger shows them.
 const FREED: u8 = 0xDD;
 
-/// Properties of the GPUs.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How many.
-    pub gpus: usize,
-    /// Whether the CPU can map GPU memory cached (Grace-Hopper): FORCE_PCIE pins exist there.
-    pub coherent: bool,
-    /// Which of them serve GPUDirect RDMA.
-    pub rdma: PerGpu<YesNo>,
-    /// Bytes of each GPU that can be pinned at a time: the size of its BAR1.
-    pub bar1_size: PerGpu<u64>,
-}
-
 /// Emulated GPUs.
 #[derive(Debug)]
 pub struct HostProvider {
     memory: Memory,
-    options: Options,
+    config: GpuConfig,
     backing: Box<dyn Backing>,
     views: BTreeMap<ObjectId, Arc<View>>,
     /// Reserved device addresses: (start, length).
@@ -83,21 +69,19 @@ impl Span {
 }
 
 impl HostProvider {
-    /// GPUs in memory of the host, without any in use yet.
-    pub fn new(options: Options) -> Self {
-        let memfds = Memfds::new(options.gpus);
-        Self::over(options, Box::new(memfds))
+    /// GPUs without any memory in use yet: in memory of the host, or in that of the test kernel's emugpu module.
+    pub fn new(config: &GpuConfig) -> Self {
+        let backing: Box<dyn Backing> = match config.provider {
+            ProviderKind::Emugpu => Box::new(Emugpu::default()),
+            _ => Box::new(Memfds::new(config.gpus as usize)),
+        };
+        Self::over(config, backing)
     }
 
-    /// A GPU in memory of the test kernel's emugpu module.
-    pub fn in_kernel(options: Options) -> Self {
-        Self::over(options, Box::new(Emugpu::default()))
-    }
-
-    fn over(options: Options, backing: Box<dyn Backing>) -> Self {
+    fn over(config: &GpuConfig, backing: Box<dyn Backing>) -> Self {
         HostProvider {
-            memory: Memory::new(options.gpus, GPU_BYTES),
-            options,
+            memory: Memory::new(config.gpus as usize, GPU_BYTES),
+            config: config.clone(),
             backing,
             views: BTreeMap::new(),
             windows: Vec::new(),
@@ -179,7 +163,7 @@ impl HostProvider {
     pub fn import(&mut self, shared: &Shared, file: BorrowedFd<'_>) -> Result<u64, Error> {
         let gpu = shared.gpu as usize;
         let end = shared.start.checked_add(shared.blocks);
-        if gpu >= self.options.gpus || end.is_none_or(|end| end > GPU_BYTES) {
+        if gpu >= self.config.gpus as usize || end.is_none_or(|end| end > GPU_BYTES) {
             return Err(Error::Invalid);
         }
         let (offset, len) = (shared.offset, shared.len);
@@ -266,14 +250,14 @@ impl Provider for HostProvider {
         if !mine || ((token, va_space) != (0, 0) && (token, va_space) != self.tokens()) {
             return Err(Errno::EINVAL);
         }
-        if force_pcie && !self.options.coherent {
+        if force_pcie && !self.config.coherent {
             return Err(Errno::ENOTSUPP);
         }
         let table = self.memory.pin(va, len, persistent).map_err(errno)?;
         let gpu = table.runs[0].gpu;
-        let refused = if *self.options.rdma.of(gpu) == YesNo::No {
+        let refused = if *self.config.rdma.of(gpu) == YesNo::No {
             Some(Errno::EINVAL)
-        } else if self.memory.pinned_bytes(gpu) > *self.options.bar1_size.of(gpu) {
+        } else if self.memory.pinned_bytes(gpu) > *self.config.bar1_size.of(gpu) {
             Some(Errno::ENOMEM)
         } else {
             None
@@ -306,9 +290,8 @@ impl Provider for HostProvider {
         mmap::map_parts(&parts.collect::<Vec<_>>())
     }
 
-    fn zap(&mut self, addr: usize, len: usize) {
-        // SAFETY: the driver names a mapping that it made with `map`, and which its owner has lost.
-        unsafe { mmap::poison(addr, len) };
+    fn host(&mut self) -> &mut HostProvider {
+        self
     }
 }
 
@@ -324,16 +307,15 @@ const _: () = assert!(BLOCK.is_multiple_of(GPU_PAGE), "whole pages in a block");
 #[cfg(test)]
 mod tests {
     use super::super::physical::Object;
-    use super::super::step::Step;
     use super::*;
+    use crate::per_gpu::PerGpu;
+
+    fn config() -> GpuConfig {
+        GpuConfig { gpus: 2, bar1_size: PerGpu::all(64 << 20), ..GpuConfig::default() }
+    }
 
     fn provider() -> HostProvider {
-        HostProvider::new(Options {
-            gpus: 2,
-            coherent: false,
-            rdma: PerGpu::all(YesNo::Yes),
-            bar1_size: PerGpu::all(64 << 20),
-        })
+        HostProvider::new(&config())
     }
 
     fn pin(gpu: &mut HostProvider, va: u64, len: u64) -> PageTableId {
@@ -456,12 +438,7 @@ mod tests {
     #[test]
     fn only_coherent_gpus_can_be_forced_to_pcie() {
         for coherent in [false, true] {
-            let mut gpu = HostProvider::new(Options {
-                gpus: 1,
-                coherent,
-                rdma: PerGpu::all(YesNo::Yes),
-                bar1_size: PerGpu::all(64 << 20),
-            });
+            let mut gpu = HostProvider::new(&GpuConfig { coherent, ..config() });
             let va = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
             let forced = gpu.get_pages(va, GPU_PAGE, (0, 0), true, true);
             assert_eq!(forced.err(), (!coherent).then_some(Errno::ENOTSUPP));
@@ -483,12 +460,8 @@ mod tests {
 
     #[test]
     fn gpus_without_gpudirect_rdma_are_not_pinned_the_others_are() {
-        let mut gpu = HostProvider::new(Options {
-            gpus: 2,
-            coherent: false,
-            rdma: PerGpu::read_choices("no,yes").unwrap(),
-            bar1_size: PerGpu::all(64 << 20),
-        });
+        let rdma = PerGpu::read_choices("no,yes").unwrap();
+        let mut gpu = HostProvider::new(&GpuConfig { rdma, ..config() });
         let first = gpu.change(|m| m.alloc(0, BLOCK, true)).unwrap();
         let second = gpu.change(|m| m.alloc(1, BLOCK, true)).unwrap();
         let refused = gpu.get_pages(first, GPU_PAGE, (0, 0), true, false);
@@ -541,8 +514,7 @@ mod tests {
 
     #[test]
     fn backing_failure_rolls_back() {
-        let options = provider().options;
-        let mut gpu = HostProvider::over(options, Box::new(Full));
+        let mut gpu = HostProvider::over(&config(), Box::new(Full));
         let free = gpu.memory().free_bytes(0);
         for len in [1, BLOCK] {
             assert_eq!(gpu.change(|m| m.alloc(0, len, true)), Err(Error::NoMemory));

@@ -3,7 +3,6 @@
 use std::ffi::c_int;
 
 use gdremu_core::errno::Errno;
-use gdremu_core::gpu::Provider;
 use gdremu_core::gpu::physical::ObjectId;
 
 use super::state::{Current, State};

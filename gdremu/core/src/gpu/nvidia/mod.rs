@@ -162,12 +162,6 @@ impl NvidiaProvider {
             .collect()
     }
 
-    /// In a forked child: all that is pinned is the parent's.
-    pub fn after_fork(&mut self) {
-        self.tables.clear();
-        self.clients.clear();
-    }
-
     fn pin(&mut self, va: u64, len: u64, tokens: (u64, u32)) -> Result<Vec<Piece>, Failure> {
         let refused = |step| Failure::refused(step, 0);
         let cuda = Cuda::loaded()?;
@@ -284,8 +278,12 @@ impl Provider for NvidiaProvider {
         mmap::map_parts(&parts.collect::<Vec<_>>())
     }
 
-    fn zap(&mut self, addr: usize, len: usize) {
-        // SAFETY: the driver names a mapping that it made with `map`, and which its owner has lost.
-        unsafe { mmap::poison(addr, len) };
+    fn after_fork(&mut self) {
+        self.tables.clear();
+        self.clients.clear();
+    }
+
+    fn nvidia(&mut self) -> &mut NvidiaProvider {
+        self
     }
 }
