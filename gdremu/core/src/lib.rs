@@ -21,6 +21,5 @@ pub mod fault;
 pub mod gpu;
 pub mod per_gpu;
 pub mod session;
-pub mod trace;
 pub mod version;
 pub mod vmas;
