@@ -2,20 +2,13 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::abi::{Argument, Command, Field};
 use crate::errno::Errno;
-
-/// Which calls of one name are faulty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
-    Every,
-    Nth(u64),
-    From(u64),
-}
 
 /// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +24,8 @@ enum Effect {
 struct Fault {
     call: String,
     effect: Effect,
-    which: Which,
+    /// Which calls of the name are faulty, counted from 1.
+    calls: RangeInclusive<u64>,
 }
 
 /// Fields of a driver command's result to replace.
@@ -78,13 +72,8 @@ impl Faults {
         let call = call.to_ascii_uppercase();
         let made = self.made.entry(call.clone()).or_default();
         *made += 1;
-        let made = *made;
         let faults = self.list.iter().filter(|fault| fault.call == call);
-        for fault in faults.filter(|fault| match fault.which {
-            Which::Every => true,
-            Which::Nth(n) => made == n,
-            Which::From(n) => made >= n,
-        }) {
+        for fault in faults.filter(|fault| fault.calls.contains(made)) {
             match fault.effect {
                 Effect::Fail(errno) => return Err(errno),
                 Effect::Answer(field, value) => answers.0.push((field, value)),
@@ -118,17 +107,10 @@ fn parse_entry(entry: &str) -> Result<Fault, String> {
         format!("fault \"{entry}\": {what} (NAME:ERROR[@N[+]] or COMMAND:FIELD=VALUE[@N[+]])")
     };
     let (call, rest) = entry.split_once(':').ok_or_else(|| wrong("no error"))?;
-    let (effect, which) = match rest.split_once('@') {
-        None => (rest, Which::Every),
-        Some((effect, nth)) => {
-            let (digits, from) = match nth.strip_suffix('+') {
-                Some(digits) => (digits, true),
-                None => (nth, false),
-            };
-            let n = digits.parse().ok().filter(|n| *n > 0).ok_or_else(|| wrong("N is from 1"))?;
-            (effect, if from { Which::From(n) } else { Which::Nth(n) })
-        }
-    };
+    let (effect, nth) = rest.split_once('@').unwrap_or((rest, "1+"));
+    let first = nth.strip_suffix('+').unwrap_or(nth).parse().ok().filter(|n| *n > 0);
+    let first = first.ok_or_else(|| wrong("N is from 1"))?;
+    let calls = first..=if nth.ends_with('+') { u64::MAX } else { first };
     let effect = match effect.split_once('=') {
         None => Effect::Fail(effect.parse().map_err(|_| wrong("unknown error"))?),
         Some((name, value)) => Effect::Answer(
@@ -136,7 +118,7 @@ fn parse_entry(entry: &str) -> Result<Fault, String> {
             value.parse().map_err(|_| wrong("VALUE is a number"))?,
         ),
     };
-    Ok(Fault { call: call.to_ascii_uppercase(), effect, which })
+    Ok(Fault { call: call.to_ascii_uppercase(), effect, calls })
 }
 
 /// A field of a command's argument.

@@ -11,6 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The stand-ins for the CUDA runtime, see build.rs.
 const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
@@ -18,13 +19,16 @@ const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
     ("libcudart.so.13", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.13"))),
 ];
 
+/// Identifies the file behind a descriptor: st_dev and st_ino.
+pub type Identity = (u64, u64);
+
 /// The directory.
 #[derive(Clone, Debug)]
 pub struct Session {
     directory: PathBuf,
 }
 
-/// The record of an open device.
+/// The record of an open device, or of exported memory.
 #[derive(Debug)]
 pub struct Record {
     path: PathBuf,
@@ -119,33 +123,15 @@ impl Session {
     /// # Errors
     /// The file system's error, `EMFILE` in particular.
     pub fn open_device(&self, read: bool, write: bool) -> io::Result<(Record, File)> {
-        let record = self.new_record()?;
-        let open = || {
-            let device = OpenOptions::new().read(read).write(write).open(&record.path)?;
-            device.lock()?;
-            Ok(device)
-        };
-        match open() {
-            Ok(device) => Ok((record, device)),
-            Err(error) => {
-                record.remove();
-                Err(error)
-            }
-        }
+        new_record(&self.devices(), read, write, 0)
     }
 
-    fn new_record(&self) -> io::Result<Record> {
-        let pid = std::process::id();
-        let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
-        let program = program.trim().replace('/', "_");
-        let mut serial = 0;
-        loop {
-            let path = self.devices().join(format!("{pid}.{serial}.{program}"));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => serial += 1,
-                result => break result.map(|_| Record { path }),
-            }
-        }
+    /// Makes a file of `len` bytes for memory that the program exports, and a locked descriptor of it.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn open_export(&self, len: u64) -> io::Result<(Record, File)> {
+        new_record(&self.directory, true, true, len)
     }
 
     /// Number of page tables pinned in all processes, as `nv_get_pages_refcount` reports.
@@ -200,11 +186,11 @@ impl Record {
     ///
     /// # Errors
     /// The file system's error.
-    pub fn identity(&self) -> io::Result<(u64, u64)> {
+    pub fn identity(&self) -> io::Result<Identity> {
         fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
     }
 
-    /// Whether any process still has the device open or mapped.
+    /// Whether any process still has it open or mapped.
     pub fn is_open(&self) -> bool {
         match File::open(&self.path) {
             Ok(file) => file.try_lock_shared().is_err(),
@@ -219,7 +205,7 @@ impl Record {
         let _ = nix::unistd::truncate(&self.path, i64::try_from(pins).unwrap_or(i64::MAX));
     }
 
-    /// Removes the record of a device that was released.
+    /// Removes the record of what was released.
     pub fn remove(&self) {
         // A session that is gone has removed it already.
         let _ = fs::remove_file(&self.path);
@@ -235,6 +221,36 @@ impl Record {
         let pid = parts.next()?.parse().ok()?;
         let program = parts.nth(1)?.to_owned();
         Some(Leak { pid, program, pins: self.pins() })
+    }
+}
+
+/// Makes a record of `len` bytes, and a locked descriptor of it for this access.
+fn new_record(directory: &Path, read: bool, write: bool, len: u64) -> io::Result<(Record, File)> {
+    static SERIAL: AtomicU64 = AtomicU64::new(0);
+    let pid = std::process::id();
+    let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    let program = program.trim().replace('/', "_");
+    let (record, file) = loop {
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!("{pid}.{serial}.{program}"));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            result => break result.map(|file| (Record { path }, file))?,
+        }
+    };
+    let open = || {
+        file.set_len(len)?;
+        drop(file);
+        let locked = OpenOptions::new().read(read).write(write).open(&record.path)?;
+        locked.lock()?;
+        Ok(locked)
+    };
+    match open() {
+        Ok(locked) => Ok((record, locked)),
+        Err(error) => {
+            record.remove();
+            Err(error)
+        }
     }
 }
 

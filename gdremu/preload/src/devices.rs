@@ -7,17 +7,16 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::IntoRawFd;
 
-use gdremu_core::driver::{Access, FileId};
+use gdremu_core::driver::Access;
 use gdremu_core::errno::Errno;
-use gdremu_core::session::{Record, Session};
+use gdremu_core::session::{Identity, Record, Session};
 
 use crate::next;
-use crate::system::{Identity, file_status};
+use crate::system::file_status;
 
 /// A device that this process opened.
 #[derive(Debug)]
 struct Device {
-    file: FileId,
     record: Record,
     /// A page of the record that stays mapped as long as the device is: it keeps the file open, as
     /// a mapping of a real device would.
@@ -28,7 +27,7 @@ struct Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptor {
     /// A device that this process opened.
-    Own(Identity, FileId),
+    Own(Identity),
     /// A device that another process opened.
     Foreign,
     /// No device.
@@ -54,12 +53,7 @@ impl Devices {
     }
 
     /// Creates the descriptor of an open device, with the flags of open(2).
-    pub(crate) fn add(
-        &mut self,
-        file: FileId,
-        access: Access,
-        flags: c_int,
-    ) -> Result<c_int, Errno> {
+    pub(crate) fn add(&mut self, access: Access, flags: c_int) -> Result<(c_int, Identity), Errno> {
         let (record, device) = self.session.open_device(access.read, access.write)?;
         let identity = record.identity()?;
         let fd = device.into_raw_fd();
@@ -67,9 +61,8 @@ impl Devices {
             // SAFETY: `fd` was just opened; only its flag changes.
             unsafe { next::fcntl()(fd, libc::F_SETFD, 0) };
         }
-        let device = Device { file, record, anchor: None };
-        self.open.insert(identity, device);
-        Ok(fd)
+        self.open.insert(identity, Device { record, anchor: None });
+        Ok((fd, identity))
     }
 
     /// Identifies a descriptor by its file, not by its number.
@@ -78,8 +71,8 @@ impl Devices {
             return Descriptor::Other;
         };
         let identity = (status.st_dev, status.st_ino);
-        if let Some(device) = self.open.get(&identity) {
-            return Descriptor::Own(identity, device.file);
+        if self.open.contains_key(&identity) {
+            return Descriptor::Own(identity);
         }
         let is_record = status.st_mode & libc::S_IFMT == libc::S_IFREG
             && status.st_blocks == 0
@@ -89,9 +82,8 @@ impl Devices {
     }
 
     /// Every device.
-    pub(crate) fn all(&self) -> Vec<(Identity, FileId)> {
-        let devices = self.open.iter();
-        devices.map(|(identity, device)| (*identity, device.file)).collect()
+    pub(crate) fn all(&self) -> Vec<Identity> {
+        self.open.keys().copied().collect()
     }
 
     /// Makes the kernel count this process's mappings of a device as a use of it.

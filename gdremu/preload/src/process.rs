@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use gdremu_core::abi::{self, Argument, Command};
 use gdremu_core::config::Config;
-use gdremu_core::driver::{Access, Driver, FileId, MapRequest};
+use gdremu_core::driver::{Access, Driver, MapRequest};
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
 use gdremu_core::gpu::{self, PageTableId, Provider};
-use gdremu_core::session::Session;
+use gdremu_core::session::{Identity, Session};
 
 use crate::calls::Calls;
 use crate::devices::{Descriptor, Devices};
@@ -18,7 +18,7 @@ use crate::hints::{device_fds, mapped_range};
 use crate::proc_files;
 use crate::settings;
 use crate::shared_memory::{Export, Exports};
-use crate::system::{Identity, caller, page_size};
+use crate::system::{caller, page_size};
 
 /// Everything that is emulated for this process.
 pub struct EmulatedProcess {
@@ -76,10 +76,9 @@ impl EmulatedProcess {
                     return Err(Errno::EEXIST);
                 }
             }
-            let file = process.driver.open(caller(), access)?;
-            let fd = process.devices.add(file, access, flags).inspect_err(|_| {
-                process.driver.release(&mut *process.gpu, file);
-            })?;
+            process.driver.check_open()?;
+            let (fd, file) = process.devices.add(access, flags)?;
+            process.driver.open(file, caller(), access);
             device_fds::add(fd);
             Ok(fd as u64)
         })
@@ -94,8 +93,7 @@ impl EmulatedProcess {
     /// Runs an ioctl with gdrdrv's type byte on a device of this process.
     pub(crate) fn ioctl(
         &mut self,
-        identity: Identity,
-        file: FileId,
+        file: Identity,
         number: u32,
         argument: &mut Argument,
     ) -> Result<(), Errno> {
@@ -114,32 +112,31 @@ impl EmulatedProcess {
             }
         };
         self.calls.record(name, &arguments, result.map(|()| 0), begin);
-        self.publish_pins(identity, file);
+        self.publish_pins(file);
         result
     }
 
     /// Unpins what the program cannot know, as its handle could not be written.
-    pub(crate) fn undo_pin(&mut self, identity: Identity, file: FileId, handle: u64) {
+    pub(crate) fn undo_pin(&mut self, file: Identity, handle: u64) {
         let mut argument = Argument::default();
         argument.set(&abi::unpin_buffer::HANDLE, handle);
         let unpin = Command::UnpinBuffer.number();
         // The pin was just made, so this cannot fail.
         let _ = self.driver.ioctl(&mut *self.gpu, file, caller(), unpin, &mut argument);
-        self.publish_pins(identity, file);
+        self.publish_pins(file);
     }
 
     /// Maps a pin of a device of this process.
     pub(crate) fn mmap(
         &mut self,
         fd: c_int,
-        identity: Identity,
-        file: FileId,
+        file: Identity,
         request: &MapRequest,
     ) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
         self.call("mmap", &arguments, |process| {
             let addr = process.driver.mmap(&mut *process.gpu, file, caller(), request)?;
-            process.devices.anchor(fd, identity);
+            process.devices.anchor(fd, file);
             process.publish_bounds();
             Ok(addr as u64)
         })
@@ -149,15 +146,14 @@ impl EmulatedProcess {
     /// A descriptor of a device is being closed by `run`.
     pub(crate) fn close(
         &mut self,
-        identity: Identity,
-        file: FileId,
+        file: Identity,
         run: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let begin = Instant::now();
         // As in Linux, a close that fails has closed.
         let result = run().and_then(|()| self.faults.take("close").map_or(Ok(()), Err));
         self.calls.record("close", &[], result.map(|()| 0), begin);
-        self.reap(identity, file);
+        self.reap(file);
         result
     }
 
@@ -169,7 +165,7 @@ impl EmulatedProcess {
     /// # Errors
     /// The file system's error; the reference is released.
     pub fn export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
-        self.exports.add(&mut *self.gpu, export, len)
+        self.exports.add(self.devices.session(), &mut *self.gpu, export, len)
     }
 
     /// The memory behind a descriptor.
@@ -235,10 +231,10 @@ impl EmulatedProcess {
         let touched = self.driver.unmapped(addr, len);
         self.exports.unmapped(&mut *self.gpu, addr, len);
         self.publish_bounds();
-        for (identity, file) in self.devices.all() {
+        for file in self.devices.all() {
             if touched.contains(&file) && self.driver.mappings_of(file) == 0 {
-                self.devices.remove_anchor(identity);
-                self.reap(identity, file);
+                self.devices.remove_anchor(file);
+                self.reap(file);
             }
         }
     }
@@ -271,14 +267,14 @@ impl EmulatedProcess {
         for table in tables {
             self.driver.revoked(&mut *self.gpu, *table);
         }
-        for (identity, file) in self.devices.all() {
-            self.publish_pins(identity, file);
+        for file in self.devices.all() {
+            self.publish_pins(file);
         }
     }
 
     /// Releases a device that is no longer open in any process.
-    fn reap(&mut self, identity: Identity, file: FileId) {
-        if self.driver.mappings_of(file) == 0 && self.devices.remove_closed(identity) {
+    fn reap(&mut self, file: Identity) {
+        if self.driver.mappings_of(file) == 0 && self.devices.remove_closed(file) {
             self.driver.release(&mut *self.gpu, file);
             self.write_refcounts();
         }
@@ -286,8 +282,8 @@ impl EmulatedProcess {
 
     /// Releases all devices and exports that are no longer open, however they were closed.
     pub(crate) fn reap_all(&mut self) {
-        for (identity, file) in self.devices.all() {
-            self.reap(identity, file);
+        for file in self.devices.all() {
+            self.reap(file);
         }
         self.reap_exports();
     }
@@ -316,8 +312,8 @@ impl EmulatedProcess {
         }
     }
 
-    fn publish_pins(&mut self, identity: Identity, file: FileId) {
-        self.devices.publish_pins(identity, self.driver.pins_of(file));
+    fn publish_pins(&mut self, file: Identity) {
+        self.devices.publish_pins(file, self.driver.pins_of(file));
         self.write_refcounts();
     }
 

@@ -7,20 +7,18 @@
 
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::IntoRawFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use gdremu_core::errno::Errno;
 use gdremu_core::gpu::physical::ObjectId;
 use gdremu_core::gpu::{PageTableId, Provider};
+use gdremu_core::session::{Identity, Record, Session};
 use gdremu_core::vmas::Vmas;
 
 use crate::hints::device_fds;
 use crate::settings;
-use crate::system::{Identity, file_status, page_size};
+use crate::system::{file_status, page_size};
 
 /// The memory behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +33,7 @@ pub enum Export {
 #[derive(Debug)]
 struct Live {
     export: Export,
-    path: PathBuf,
+    record: Record,
     /// It belongs to the parent process, which releases it.
     inherited: bool,
 }
@@ -46,7 +44,6 @@ pub(crate) struct Exports {
     live: HashMap<Identity, Live>,
     /// Where they are mapped.
     pub(crate) vmas: Vmas<Identity>,
-    made: u64,
     /// Number of exports from which on to look for closed ones.
     reap_at: usize,
 }
@@ -59,6 +56,7 @@ impl Exports {
     /// The file system's error; the reference is released.
     pub(crate) fn add(
         &mut self,
+        session: &Session,
         gpu: &mut dyn Provider,
         export: Export,
         len: u64,
@@ -68,24 +66,17 @@ impl Exports {
             self.reap(gpu);
             self.reap_at = 2 * self.live.len() + 16;
         }
-        let created = self.create(&settings::config().session, export, len);
+        let created = self.create(session, export, len);
         let fd = created.inspect_err(|_| release(gpu, export))?;
         device_fds::add(fd);
         Ok(fd)
     }
 
-    fn create(&mut self, directory: &Path, export: Export, len: u64) -> io::Result<c_int> {
-        self.made += 1;
-        let path = directory.join(format!("export-{}-{}", std::process::id(), self.made));
-        let open = || -> io::Result<_> {
-            let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-            file.set_len(len)?; // lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
-            file.lock()?;
-            let metadata = file.metadata()?;
-            Ok((file, (metadata.dev(), metadata.ino())))
-        };
-        let (file, identity) = open().inspect_err(|_| drop(fs::remove_file(&path)))?;
-        self.live.insert(identity, Live { export, path, inherited: false });
+    fn create(&mut self, session: &Session, export: Export, len: u64) -> io::Result<c_int> {
+        // lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
+        let (record, file) = session.open_export(len)?;
+        let identity = record.identity().inspect_err(|_| record.remove())?;
+        self.live.insert(identity, Live { export, record, inherited: false });
         Ok(file.into_raw_fd())
     }
 
@@ -146,13 +137,12 @@ impl Exports {
     /// Releases the memory of an export if all its descriptors and mappings are closed.
     pub(crate) fn reap_one(&mut self, gpu: &mut dyn Provider, identity: Identity) {
         let is_mapped = || self.vmas.shown().any(|shown| *shown == identity);
-        let is_used = |live: &Live| live.inherited || is_mapped() || is_open(&live.path);
+        let is_used = |live: &Live| live.inherited || is_mapped() || live.record.is_open();
         if self.live.get(&identity).is_none_or(is_used) {
             return;
         }
         if let Some(live) = self.live.remove(&identity) {
-            // A session that is gone has removed it already.
-            let _ = fs::remove_file(&live.path);
+            live.record.remove();
             release(gpu, live.export);
         }
     }
@@ -165,14 +155,5 @@ fn release(gpu: &mut dyn Provider, export: Export) {
             let released = gpu.host().change(|memory| memory.release(object));
             debug_assert!(released.is_ok(), "an export holds its object");
         }
-    }
-}
-
-/// Whether a descriptor of the file is left, in any process.
-fn is_open(path: &Path) -> bool {
-    match File::open(path) {
-        Ok(file) => file.try_lock_shared().is_err(),
-        // Out of descriptors, say: better kept too long.
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }

@@ -7,9 +7,6 @@ use gdremu_core::driver::Caller;
 
 use crate::next;
 
-/// Identifies the file behind a descriptor: st_dev and st_ino.
-pub(crate) type Identity = (u64, u64);
-
 /// The calling process and thread.
 pub(crate) fn caller() -> Caller {
     // SAFETY: these calls only read the ids of the calling thread.

@@ -7,9 +7,10 @@ use crate::abi::{self, Argument, Command, MappingType};
 use crate::config::{DriverConfig, ForcePcie, Platform};
 use crate::errno::Errno;
 use crate::gpu::Provider;
+use crate::session::Identity;
 
 use super::pin::{Pin, Pins};
-use super::{CLOCK_KHZ, Caller, Driver, FileId};
+use super::{CLOCK_KHZ, Caller, Driver};
 
 /// GPU memory is pinned in pages of 64 KiB.
 const GPU_PAGE_SIZE: u64 = 1 << 16;
@@ -23,7 +24,7 @@ impl Driver {
     pub fn ioctl(
         &mut self,
         gpu: &mut dyn Provider,
-        file: FileId,
+        file: Identity,
         caller: Caller,
         command: u32,
         argument: &mut Argument,

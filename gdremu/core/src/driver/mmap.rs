@@ -4,9 +4,10 @@
 use crate::abi::MappingType;
 use crate::errno::Errno;
 use crate::gpu::Provider;
+use crate::session::Identity;
 
 use super::pin::Mapping;
-use super::{Caller, Driver, FileId, Shown};
+use super::{Caller, Driver, Shown};
 
 /// User space ends here on all emulated platforms.
 const ADDRESS_SPACE: usize = 1 << 47;
@@ -34,7 +35,7 @@ impl Driver {
     pub fn mmap(
         &mut self,
         gpu: &mut dyn Provider,
-        file: FileId,
+        file: Identity,
         caller: Caller,
         request: &MapRequest,
     ) -> Result<usize, Errno> {
@@ -88,7 +89,7 @@ impl Driver {
 
     /// A range of addresses was unmapped, whatever lay there. Any part of a mapping that goes makes
     /// its pin forget the whole of it. Returns the open devices that lost something.
-    pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<FileId> {
+    pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<Identity> {
         let gone = self.vmas.remove(addr, len);
         gone.into_iter().map(|(_, _, shown)| self.closed(shown)).collect()
     }
@@ -107,7 +108,7 @@ impl Driver {
     }
 
     /// Number of address ranges that map pins of an open device, zapped ones too.
-    pub fn mappings_of(&self, file: FileId) -> usize {
+    pub fn mappings_of(&self, file: Identity) -> usize {
         self.vmas.shown().filter(|shown| shown.file == file).count()
     }
 
@@ -117,7 +118,7 @@ impl Driver {
     }
 
     /// gdrdrv's reaction to an unmapped address range: it marks the range's pin unmapped. Returns the open device.
-    fn closed(&mut self, shown: Shown) -> FileId {
+    fn closed(&mut self, shown: Shown) -> Identity {
         let or_oldest = self.config.looks_up_late_munmaps();
         let file = self.files.get_mut(&shown.file);
         if let Some(pin) = file.and_then(|file| file.pins.find(shown.handle, or_oldest)) {

@@ -3,7 +3,7 @@
 //! into calls of it.
 //!
 //! ```text
-//! open     → a FileId, owned by the process that opened
+//! open     ← an open file, owned by the process that opened
 //! ioctl    → commands.rs: one function per command
 //! mmap, unmapped, moved → mmap.rs over ../vmas.rs, the address ranges
 //! revoked  ← the GPU's memory was freed under a pin
@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use crate::config::DriverConfig;
 use crate::errno::Errno;
 use crate::gpu::{PageTableId, Provider};
+use crate::session::Identity;
 use crate::vmas::Vmas;
 
 pub use mmap::MapRequest;
@@ -29,10 +30,6 @@ use pin::Pins;
 
 /// The clock of GET_INFO's pin durations: nanoseconds.
 pub const CLOCK_KHZ: u64 = 1_000_000;
-
-/// Names an open device (in the kernel: an open file description).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileId(pub u64);
 
 /// Who makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +60,7 @@ struct File {
 /// What a range of addresses shows.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
-    file: FileId,
+    file: Identity,
     handle: u64,
     /// Which mmap it comes from, whatever became of its parts.
     origin: u64,
@@ -74,41 +71,32 @@ struct Shown {
 pub struct Driver {
     config: DriverConfig,
     page_size: u64,
-    files: BTreeMap<FileId, File>,
+    files: BTreeMap<Identity, File>,
     vmas: Vmas<Shown>,
-    next_file: u64,
     next_mmap: u64,
 }
 
 impl Driver {
     /// A freshly loaded module on a system with pages of `page_size` bytes.
     pub fn new(config: DriverConfig, page_size: u64) -> Self {
-        Driver {
-            config,
-            page_size,
-            files: BTreeMap::new(),
-            vmas: Vmas::default(),
-            next_file: 0,
-            next_mmap: 0,
-        }
+        Driver { config, page_size, files: BTreeMap::new(), vmas: Vmas::default(), next_mmap: 0 }
     }
 
-    /// Opens the device.
+    /// Whether the device can be opened.
     ///
     /// # Errors
     /// `ENOENT` when the module is not loaded; the configured error.
-    pub fn open(&mut self, owner: Caller, access: Access) -> Result<FileId, Errno> {
+    pub fn check_open(&self) -> Result<(), Errno> {
         if !self.config.loaded {
             return Err(Errno::ENOENT);
         }
-        if let Some(errno) = self.config.open_errno {
-            return Err(errno);
-        }
-        let id = FileId(self.next_file);
-        self.next_file += 1;
+        self.config.open_errno.map_or(Ok(()), Err)
+    }
+
+    /// Opens the device.
+    pub fn open(&mut self, file: Identity, owner: Caller, access: Access) {
         let pins = Pins::new(self.config.handle_base);
-        self.files.insert(id, File { owner, access, pins });
-        Ok(id)
+        self.files.insert(file, File { owner, access, pins });
     }
 
     /// The memory of a page table was freed under its pin: takes its pages out of the CPU's address
@@ -129,7 +117,7 @@ impl Driver {
     }
 
     /// The last descriptor and the last mapping of an open device are gone: releases its pins.
-    pub fn release(&mut self, gpu: &mut dyn Provider, file: FileId) {
+    pub fn release(&mut self, gpu: &mut dyn Provider, file: Identity) {
         let pins = self.files.remove(&file).into_iter().flat_map(|file| file.pins.list);
         pins.filter_map(|pin| pin.table).for_each(|table| gpu.put_pages(table));
     }
@@ -141,7 +129,7 @@ impl Driver {
     }
 
     /// Number of page tables that an open device has pinned.
-    pub fn pins_of(&self, file: FileId) -> usize {
+    pub fn pins_of(&self, file: Identity) -> usize {
         let pins = self.files.get(&file).into_iter().flat_map(|file| &file.pins.list);
         pins.filter_map(|pin| pin.table).count()
     }
@@ -152,7 +140,11 @@ impl Driver {
     }
 
     /// The open device, if `caller` may use it, and the configuration.
-    fn file(&mut self, file: FileId, caller: Caller) -> Result<(&DriverConfig, &mut File), Errno> {
+    fn file(
+        &mut self,
+        file: Identity,
+        caller: Caller,
+    ) -> Result<(&DriverConfig, &mut File), Errno> {
         let per_thread = self.config.owner_is_a_thread();
         let file = self.files.get_mut(&file).ok_or(Errno::EBADF)?;
         let same = if per_thread { file.owner == caller } else { file.owner.pid == caller.pid };

@@ -116,9 +116,7 @@ pub(super) fn close(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
         return process.close_export(fd, next);
     }
     match process.descriptor_of(fd) {
-        Descriptor::Own(identity, file) => {
-            to_libc(process.close(identity, file, || from_libc(next())).map(|()| 0))
-        }
+        Descriptor::Own(file) => to_libc(process.close(file, || from_libc(next())).map(|()| 0)),
         _ => next(),
     }
 }

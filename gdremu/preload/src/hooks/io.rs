@@ -37,8 +37,8 @@ pub(super) unsafe fn ioctl(
 /// # Safety
 /// As for [`ioctl`].
 unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
-    let (identity, file) = match state::enter()?.descriptor_of(fd) {
-        Descriptor::Own(identity, file) => (identity, file),
+    let file = match state::enter()?.descriptor_of(fd) {
+        Descriptor::Own(file) => file,
         Descriptor::Foreign => return Some(fail(Errno::EACCES)),
         Descriptor::Other => return None,
     };
@@ -50,7 +50,7 @@ unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
     if command.is_some_and(Command::reads) && !unsafe { copy_memory(argument, inside, size) } {
         return Some(fail(Errno::EFAULT));
     }
-    let result = state::enter()?.ioctl(identity, file, number, &mut bytes);
+    let result = state::enter()?.ioctl(file, number, &mut bytes);
     let inside = bytes.0.as_ptr().cast::<c_void>();
     if result.is_ok()
         && let Some(command) = command.filter(|c| c.answers())
@@ -58,7 +58,7 @@ unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
         && !unsafe { copy_memory(inside, argument, size) }
     {
         if let Some(handle) = command.new_handle() {
-            state::enter()?.undo_pin(identity, file, bytes.get(handle));
+            state::enter()?.undo_pin(file, bytes.get(handle));
         }
         return Some(fail(Errno::EFAULT));
     }

@@ -55,8 +55,8 @@ fn map_device(arguments: Arguments) -> Option<Pointer> {
     if let Some(mapped) = map_export(&mut process, arguments) {
         return Some(mapped);
     }
-    let (identity, file) = match process.descriptor_of(arguments.fd) {
-        Descriptor::Own(identity, file) => (identity, file),
+    let file = match process.descriptor_of(arguments.fd) {
+        Descriptor::Own(file) => file,
         Descriptor::Foreign => return Some(failed(Errno::EACCES)),
         Descriptor::Other => return None,
     };
@@ -71,7 +71,7 @@ fn map_device(arguments: Arguments) -> Option<Pointer> {
         shared: kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE,
         write: arguments.protection & libc::PROT_WRITE != 0,
     };
-    Some(match process.mmap(arguments.fd, identity, file, &request) {
+    Some(match process.mmap(arguments.fd, file, &request) {
         Ok(addr) => protect(addr, arguments),
         Err(errno) => failed(errno),
     })
