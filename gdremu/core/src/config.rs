@@ -357,9 +357,6 @@ fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {
 
 impl Config {
     /// The value of [`VARIABLE`].
-    ///
-    /// # Errors
-    /// A text that names the path that is not UTF-8.
     pub fn to_variable(&self) -> Result<String, String> {
         let paths = [Some(&self.session), self.trace.as_ref()];
         if let Some(path) = paths.into_iter().flatten().find(|path| path.to_str().is_none()) {
@@ -372,9 +369,6 @@ impl Config {
     }
 
     /// Reads what [`Config::to_variable`] wrote. Keys that are absent keep their defaults.
-    ///
-    /// # Errors
-    /// A text that names the key that is unknown or whose value is wrong.
     pub fn from_variable(text: &str) -> Result<Config, String> {
         serde_json::from_str(text).map_err(|error| {
             let key = text.get(..error.column()).unwrap_or(text).rsplit(',').next();

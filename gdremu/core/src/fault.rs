@@ -61,9 +61,6 @@ impl Faults {
     }
 
     /// Counts a driver command of this name and returns the fields to change in its result.
-    ///
-    /// # Errors
-    /// The error to fail the command with.
     pub fn take_answers(&mut self, call: &str) -> Result<Answers, Errno> {
         let mut answers = Answers::default();
         if self.list.is_empty() {

@@ -25,9 +25,6 @@ impl<T> PerGpu<T> {
     }
 
     /// Reads values between commas.
-    ///
-    /// # Errors
-    /// The error of `read` for the first invalid value.
     pub fn read<E>(text: &str, read: impl Fn(&str) -> Result<T, E>) -> Result<Self, E> {
         text.split(',').map(read).collect::<Result<_, _>>().map(PerGpu)
     }

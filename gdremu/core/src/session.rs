@@ -47,9 +47,6 @@ pub struct Leak {
 
 impl Session {
     /// Creates the directory of a new session.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn create() -> io::Result<Session> {
         let pid = std::process::id();
         let mut attempt = 0;
@@ -92,9 +89,6 @@ impl Session {
     }
 
     /// Where the file belongs that stands for `path`, an absolute one. The directorys above it are there.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
         fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;
@@ -103,9 +97,6 @@ impl Session {
 
     /// Puts the library that stands in for NVIDIA's where the dynamic loader will find it by any of
     /// their names.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn install_stand_in(&self, library: &Path) -> io::Result<()> {
         let names = ["libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1"];
         for name in names {
@@ -127,9 +118,6 @@ impl Session {
     }
 
     /// Makes a file of `len` bytes for memory that the program exports, and a locked descriptor of it.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn open_export(&self, len: u64) -> io::Result<(Record, File)> {
         new_record(&self.directory, true, true, len)
     }
@@ -173,9 +161,6 @@ impl Session {
     }
 
     /// Removes the directory.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn remove(self) -> io::Result<()> {
         fs::remove_dir_all(self.directory)
     }
@@ -183,9 +168,6 @@ impl Session {
 
 impl Record {
     /// The file system and the number of the file: equal to those of the program's descriptor.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn identity(&self) -> io::Result<Identity> {
         fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
     }

@@ -22,9 +22,6 @@ const SIGNALS: [Signal; 8] = [
 ];
 
 /// Runs a command and waits for its end.
-///
-/// # Errors
-/// The error of a failed start.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let signals: SigSet = SIGNALS.into_iter().collect();
     let old = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;

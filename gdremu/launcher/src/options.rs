@@ -55,9 +55,6 @@ impl Options {
     }
 
     /// The configuration that the options describe, for a session.
-    ///
-    /// # Errors
-    /// A text that names the invalid option.
     pub(crate) fn checked_config(&self, session: PathBuf) -> Result<Config, String> {
         let mut config = Config { session, ..self.config.clone() };
         if let Some(trace) = &mut config.trace {

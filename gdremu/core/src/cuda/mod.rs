@@ -294,9 +294,6 @@ pub enum Missing {
 }
 
 /// The newest function of this name that CUDA `version` has.
-///
-/// # Errors
-/// Why there is none.
 pub fn newest(name: &str, version: u32) -> Result<&'static Function, Missing> {
     let mut named = FUNCTIONS.iter().filter(|function| function.name() == name).peekable();
     named.peek().ok_or(Missing::Name)?;

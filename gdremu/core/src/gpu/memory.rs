@@ -11,7 +11,7 @@ use super::physical::{BLOCK, Holder, Object, ObjectId, Physical};
 use super::ranges::Ranges;
 
 pub use super::physical::Run;
-pub use super::step::Step;
+use super::step::Step;
 
 /// Pages of a GPU as its driver pins them.
 pub const GPU_PAGE: u64 = 64 << 10;
@@ -140,7 +140,7 @@ impl Memory {
     }
 
     /// The steps since the last call, in order.
-    pub fn take_steps(&mut self) -> Vec<Step> {
+    pub(super) fn take_steps(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.steps)
     }
 
@@ -210,9 +210,6 @@ impl Memory {
 
     /// Frees a buffer. Returns the non-persistent page tables that lost memory by it: the caller
     /// ends their mappings, then unpins them.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if no buffer starts at `va`.
     pub fn free(&mut self, va: u64) -> Result<Vec<PageTableId>, Error> {
         let Buffer { len, .. } = self.buffers.find(va).ok_or(Error::Invalid)?;
         let pinned = self.is_pinned(va, len);
@@ -293,9 +290,6 @@ impl Memory {
 
     /// The physical memory behind `[va, va + len)` for a copy or fill: all of it in one buffer, or
     /// in VMM mappings side by side that some GPU may access as needed.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if it is not.
     pub fn translate(&self, va: u64, len: u64, need: Access) -> Result<Vec<Run>, Error> {
         if len == 0 {
             return Ok(Vec::new());

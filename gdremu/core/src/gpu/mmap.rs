@@ -95,9 +95,6 @@ pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
 
 /// The parts of pieces, one behind the other, that `[offset, offset + len)` covers: the number of the piece, and where in
 /// it how many bytes.
-///
-/// # Errors
-/// `EINVAL`: no bytes, or beyond the pieces.
 pub(super) fn covered(
     pieces: impl IntoIterator<Item = u64>,
     offset: u64,
@@ -180,7 +177,7 @@ fn page_size() -> usize {
 /// A piece of GPU memory as the GPU's own copy engines see it: always mapped, whatever the program
 /// maps or frees.
 #[derive(Debug)]
-pub struct View {
+pub(super) struct View {
     addr: usize,
     len: usize,
 }
@@ -197,7 +194,7 @@ impl View {
     ///
     /// # Panics
     /// If the range is not inside the view.
-    pub fn bytes(&self, offset: u64, len: u64) -> *mut u8 {
+    pub(super) fn bytes(&self, offset: u64, len: u64) -> *mut u8 {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len as u64));
         ptr::with_exposed_provenance_mut(self.addr + offset as usize)
     }

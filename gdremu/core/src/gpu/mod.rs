@@ -27,13 +27,12 @@ pub mod nvidia;
 pub mod pci;
 pub mod physical;
 mod pins;
-pub mod ranges;
-pub mod step;
+mod ranges;
+mod step;
 mod vmm;
 
 pub use host::{HostProvider, Shared};
 pub use memory::{PageTable, PageTableId, Run};
-pub use mmap::View;
 pub use nvidia::NvidiaProvider;
 
 use crate::config::{GpuConfig, ProviderKind};

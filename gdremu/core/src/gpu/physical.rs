@@ -52,7 +52,7 @@ pub struct Object {
 
 /// What refers to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub(super) enum Holder {
     /// A handle of the program.
     Handle,
     /// A mapping into the address space or a page table.
@@ -61,7 +61,7 @@ pub enum Holder {
 
 /// The memory of all GPUs.
 #[derive(Clone, Debug, Default)]
-pub struct Physical {
+pub(super) struct Physical {
     free: Vec<Ranges>,
     objects: BTreeMap<ObjectId, Object>,
     created: u64,
@@ -69,7 +69,7 @@ pub struct Physical {
 
 impl Physical {
     /// `gpus` GPUs of `size` bytes each.
-    pub fn new(gpus: usize, size: u64) -> Self {
+    pub(super) fn new(gpus: usize, size: u64) -> Self {
         let mut free: Vec<Ranges> = Vec::new();
         free.resize_with(gpus, Ranges::default);
         free.iter_mut().for_each(|ranges| ranges.give(0, size));
@@ -77,7 +77,7 @@ impl Physical {
     }
 
     /// A new object of `len` bytes with one reference, or `None` if the GPU is full.
-    pub fn create(
+    pub(super) fn create(
         &mut self,
         gpu: usize,
         len: u64,
@@ -96,27 +96,27 @@ impl Physical {
     }
 
     /// The object, if it is alive.
-    pub fn get(&self, id: ObjectId) -> Option<&Object> {
+    pub(super) fn get(&self, id: ObjectId) -> Option<&Object> {
         self.objects.get(&id)
     }
 
     /// The object, if the program has a handle to it.
-    pub fn by_handle(&self, id: ObjectId) -> Option<&Object> {
+    pub(super) fn by_handle(&self, id: ObjectId) -> Option<&Object> {
         self.get(id).filter(|object| object.handles > 0)
     }
 
     /// Marks a live object as memory of another process.
-    pub fn set_imported(&mut self, id: ObjectId) {
+    pub(super) fn set_imported(&mut self, id: ObjectId) {
         self.objects.get_mut(&id).expect("alive").imported = true;
     }
 
     /// Adds a reference to a live object.
-    pub fn hold(&mut self, id: ObjectId, holder: Holder) {
+    pub(super) fn hold(&mut self, id: ObjectId, holder: Holder) {
         *self.count(id, holder) += 1;
     }
 
     /// Takes a reference away. The last one frees the memory, which is returned.
-    pub fn release(&mut self, id: ObjectId, holder: Holder) -> Option<Run> {
+    pub(super) fn release(&mut self, id: ObjectId, holder: Holder) -> Option<Run> {
         *self.count(id, holder) -= 1;
         let object = &self.objects[&id];
         if object.handles > 0 || object.uses > 0 {
@@ -129,7 +129,7 @@ impl Physical {
     }
 
     /// Free bytes of a GPU.
-    pub fn free_bytes(&self, gpu: usize) -> u64 {
+    pub(super) fn free_bytes(&self, gpu: usize) -> u64 {
         self.free[gpu].total()
     }
 

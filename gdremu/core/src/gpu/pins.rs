@@ -21,9 +21,6 @@ impl Memory {
     /// persistent pin, but that only part of the whole range must be in a live buffer, and need not be
     /// GPUDirect capable: NVIDIA's driver 580 exports, on an H200, all of a block of 2 MiB that holds one
     /// buffer of 4 KiB, and all VMM and pool memory.
-    ///
-    /// # Errors
-    /// As [`Memory::pin`].
     pub fn export(&mut self, va: u64, len: u64, page: u64) -> Result<PageTable, Error> {
         self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }

@@ -5,41 +5,15 @@ use super::physical::{ObjectId, Run};
 
 /// A step; lengths, addresses and offsets are multiples of the GPU page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Create an object.
-    Created {
-        /// Which.
-        object: ObjectId,
-        /// Bytes.
-        len: u64,
-        /// Whether its pages may be pinned.
-        rdma: bool,
-    },
-    /// Map part of an object into the address space.
-    Mapped {
-        /// Where.
-        va: u64,
-        /// Bytes.
-        len: u64,
-        /// The object.
-        object: ObjectId,
-        /// Where the part starts in it.
-        offset: u64,
-    },
+pub(super) enum Step {
+    /// Create an object, whose pages may be pinned or not.
+    Created { object: ObjectId, len: u64, rdma: bool },
+    /// Map `len` bytes of an object, from `offset` on, into the address space.
+    Mapped { va: u64, len: u64, object: ObjectId, offset: u64 },
     /// Remove whole mappings.
-    Unmapped {
-        /// Start of the first.
-        va: u64,
-        /// Bytes of all.
-        len: u64,
-    },
+    Unmapped { va: u64, len: u64 },
     /// Pages of a block that buffers share hold no live byte any more, but stay mapped.
-    Emptied {
-        /// Where.
-        va: u64,
-        /// Bytes.
-        len: u64,
-    },
+    Emptied { va: u64, len: u64 },
     /// The contents of part of an object that lives on are no longer needed.
     Scrubbed(Run),
     /// An object no longer exists.

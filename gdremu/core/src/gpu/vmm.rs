@@ -1,5 +1,5 @@
 //! CUDA's virtual memory management: physical objects with handles, reserved addresses, and
-//! mappings between the two.
+//! mappings between the two. What a call needs and does not find is [`Error::Invalid`].
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -32,17 +32,11 @@ impl Memory {
     }
 
     /// The object behind a live handle.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if there is none.
     pub fn object(&self, handle: ObjectId) -> Result<&Object, Error> {
         self.physical.by_handle(handle).ok_or(Error::Invalid)
     }
 
     /// Takes another reference to the object mapped at `va`, and names it.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if no VMM mapping is there.
     pub fn retain_at(&mut self, va: u64) -> Result<ObjectId, Error> {
         let place = self.place(va).filter(|place| place.vmm).ok_or(Error::Invalid)?;
         self.physical.hold(place.object, Holder::Handle);
@@ -50,9 +44,6 @@ impl Memory {
     }
 
     /// Takes another reference to an object by a live handle.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the handle is not alive.
     pub fn retain(&mut self, handle: ObjectId) -> Result<(), Error> {
         self.object(handle)?;
         self.physical.hold(handle, Holder::Handle);
@@ -60,9 +51,6 @@ impl Memory {
     }
 
     /// Gives a handle's reference up. The memory lives on while it is mapped or pinned.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the handle is not alive.
     pub fn release(&mut self, handle: ObjectId) -> Result<(), Error> {
         self.object(handle)?;
         self.steps.extend(self.physical.release(handle, Holder::Handle).map(Step::Removed));
@@ -71,9 +59,6 @@ impl Memory {
 
     /// Reserves addresses: `len` a multiple of 2 MiB, `align` 0 or a power of two; at `hint` if
     /// that is free.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`], [`Error::NoAddresses`].
     pub fn reserve(&mut self, len: u64, align: u64, hint: u64) -> Result<u64, Error> {
         if len == 0 || !len.is_multiple_of(BLOCK) || (align != 0 && !align.is_power_of_two()) {
             return Err(Error::Invalid);
@@ -90,9 +75,6 @@ impl Memory {
     }
 
     /// Gives a whole reservation back, with nothing mapped in it.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] otherwise.
     pub fn unreserve(&mut self, va: u64, len: u64) -> Result<(), Error> {
         if self.reservations.get(&va) != Some(&len)
             || self.mappings.range(va..va + len).next().is_some()
@@ -106,9 +88,6 @@ impl Memory {
 
     /// Maps `len` bytes of an object from `offset` on at reserved, unmapped addresses. Everything
     /// is a multiple of 2 MiB. No GPU has access yet.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] otherwise.
     pub fn map(&mut self, va: u64, len: u64, offset: u64, handle: ObjectId) -> Result<(), Error> {
         let object_len = self.object(handle)?.len;
         let end = va.checked_add(len).ok_or(Error::Invalid)?;
@@ -133,9 +112,6 @@ impl Memory {
 
     /// Unmaps whole mappings that fill `[va, va + len)`. Returns the non-persistent page tables
     /// that lost memory, as [`Memory::free`] does.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] otherwise.
     pub fn unmap(&mut self, va: u64, len: u64) -> Result<Vec<PageTableId>, Error> {
         let whole = self.whole_mappings(va, len)?;
         let objects: Vec<_> =
@@ -149,9 +125,6 @@ impl Memory {
     }
 
     /// Sets what a GPU may do with whole mappings that fill `[va, va + len)`.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] otherwise.
     pub fn set_access(
         &mut self,
         va: u64,
@@ -167,9 +140,6 @@ impl Memory {
     }
 
     /// What a GPU may do with the mapping at `va`.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if no VMM mapping is there.
     pub fn access(&self, va: u64, gpu: usize) -> Result<Access, Error> {
         let place = self.place(va).ok_or(Error::Invalid)?;
         let access = self.mappings

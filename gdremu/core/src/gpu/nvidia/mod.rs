@@ -103,9 +103,6 @@ impl Table {
 
 impl NvidiaProvider {
     /// Allocates memory as cuMemAlloc does, but such that it can be pinned. `gpu` is CUDA's number.
-    ///
-    /// # Errors
-    /// CUDA's error.
     pub fn alloc(&mut self, libcuda: &Cuda, gpu: i32, len: u64) -> Result<u64, Status> {
         let tables = &self.tables;
         self.buffers.reap(|va, len| pinned(tables, va, len));
