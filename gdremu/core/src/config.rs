@@ -412,11 +412,6 @@ mod tests {
     }
 
     #[test]
-    fn options_that_are_not_given_have_the_defaults() {
-        assert_eq!(parse("gdremu"), Config::default());
-    }
-
-    #[test]
     fn mistakes_name_the_key() {
         let mistake = |text: &str| Config::from_variable(text).unwrap_err();
         assert!(mistake(r#"{"color":"red"}"#).contains("color"));
@@ -433,11 +428,20 @@ mod tests {
     }
 
     #[test]
-    fn numbers_accept_hex_and_suffixes() {
-        assert_eq!(parse("gdremu --handle-base 0x100000000").driver.handle_base, 1 << 32);
-        assert_eq!(*parse("gdremu --bar1-size 256M").gpu.bar1_size.of(0), 256 << 20);
-        assert!(bytes("99999999T").is_err());
-        assert!(bytes("").is_err());
-        assert!(pci_device("0x10000").is_err());
+    fn invalid_values_are_refused() {
+        for wrong in [
+            "--bar1-size 99999999T",
+            "--bar1-size ,",
+            "--pci-device 0x10000",
+            "--gdrdrv-errno EWHAT",
+            "--fault MMAP",
+            "--platform wet",
+            "--unsupported exit:256",
+        ] {
+            assert!(
+                Line::try_parse_from(["gdremu"].into_iter().chain(wrong.split(' '))).is_err(),
+                "{wrong}"
+            );
+        }
     }
 }
