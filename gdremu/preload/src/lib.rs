@@ -8,8 +8,7 @@
 //!   refused       GPU kernels that are not run
 //! state           the lock around the process
 //!   process       the emulated driver and GPUs of this process
-//!     devices         open devices: their records in the session directory
-//!     shared_memory   descriptors that CUDA gave out for GPU memory
+//!     descriptors     open devices and exported GPU memory: their records in the session directory
 //!     calls           the log of driver calls
 //!     proc_files      gdrdrv's files under /proc
 //!     hints           what hooks read without the lock: descriptors and addresses that may concern them
@@ -21,7 +20,7 @@
 //! Modules use only those below them.
 
 mod calls;
-mod devices;
+pub mod descriptors;
 mod entry_points;
 mod for_tests;
 mod hints;
@@ -31,7 +30,6 @@ mod proc_files;
 mod process;
 pub mod refused;
 mod settings;
-pub mod shared_memory;
 pub mod state;
 mod system;
 

@@ -1,7 +1,7 @@
 //! The emulated driver and GPUs of this process: every call of a program that concerns them.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::time::Instant;
 
 use gdremu_core::abi::{self, Argument, Command};
@@ -11,13 +11,13 @@ use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
 use gdremu_core::gpu::{self, PageTableId, Provider};
 use gdremu_core::session::{Identity, Session};
+use gdremu_core::vmas::Vmas;
 
 use crate::calls::Calls;
-use crate::devices::{Descriptor, Devices};
+use crate::descriptors::{Descriptor, Descriptors, Export};
 use crate::hints::{device_fds, mapped_range};
 use crate::proc_files;
 use crate::settings;
-use crate::shared_memory::{Export, Exports};
 use crate::system::{caller, page_size};
 
 /// Everything that is emulated for this process.
@@ -32,10 +32,12 @@ pub struct EmulatedProcess {
     pub faults: Faults,
     /// This process was forked from one that had this state already.
     pub forked: bool,
-    devices: Devices,
-    /// Descriptors that CUDA gave out.
-    exports: Exports,
-    calls: Calls,
+    pub(crate) descriptors: Descriptors,
+    /// Where dma-bufs are mapped.
+    mapped_exports: Vmas<Identity>,
+    /// Number of descriptors from which on to look for closed ones.
+    reap_at: usize,
+    pub(crate) calls: Calls,
     /// Descriptors of `nv_get_pages_refcount`, as they were opened.
     refcounts: Vec<c_int>,
     /// Names of the GPU kernels that were not run.
@@ -50,8 +52,9 @@ impl EmulatedProcess {
             gpu: gpu::provider(&config.gpu),
             faults: config.faults.clone(),
             forked: false,
-            devices: Devices::new(Session::at(config.session.clone())),
-            exports: Exports::default(),
+            descriptors: Descriptors::new(Session::at(config.session.clone())),
+            mapped_exports: Vmas::default(),
+            reap_at: 0,
             calls: Calls::default(),
             refcounts: Vec::new(),
             refused: BTreeSet::new(),
@@ -77,17 +80,11 @@ impl EmulatedProcess {
                 }
             }
             process.driver.check_open()?;
-            let (fd, file) = process.devices.add(access, flags)?;
+            let (fd, file) = process.descriptors.add_device(access, flags)?;
             process.driver.open(file, caller(), access);
-            device_fds::add(fd);
             Ok(fd as u64)
         })
         .map(|fd| fd as c_int)
-    }
-
-    /// Identifies a descriptor by its file, not by its number.
-    pub(crate) fn descriptor_of(&self, fd: c_int) -> Descriptor {
-        self.devices.descriptor(fd)
     }
 
     /// Runs an ioctl with gdrdrv's type byte on a device of this process.
@@ -136,7 +133,7 @@ impl EmulatedProcess {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
         self.call("mmap", &arguments, |process| {
             let addr = process.driver.mmap(&mut *process.gpu, file, caller(), request)?;
-            process.devices.anchor(fd, file);
+            process.descriptors.anchor(fd, file);
             process.publish_bounds();
             Ok(addr as u64)
         })
@@ -159,50 +156,63 @@ impl EmulatedProcess {
 
     // ---- Descriptors of GPU memory ----
 
-    /// Creates a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over
+    /// Makes a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over
     /// the reference.
     ///
     /// # Errors
     /// The file system's error; the reference is released.
     pub fn export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
-        self.exports.add(self.devices.session(), &mut *self.gpu, export, len)
+        // Looking for closed ones costs a system call for each, so it is twice as far away each time.
+        let live = self.descriptors.all().len();
+        if live >= self.reap_at {
+            self.reap_all();
+            self.reap_at = 2 * live + 16;
+        }
+        self.descriptors.add_export(export, len).inspect_err(|_| self.release(export))
     }
 
     /// The memory behind a descriptor.
     pub fn exported(&self, fd: c_int) -> Option<Export> {
-        self.exports.find(fd).map(|(_, export)| export)
+        match self.descriptors.find(fd) {
+            Descriptor::Export(_, export) => Some(export),
+            _ => None,
+        }
     }
 
     /// Maps a dma-buf.
     pub(crate) fn map_export(
         &mut self,
-        fd: c_int,
+        file: Identity,
+        export: Export,
         offset: u64,
         len: usize,
     ) -> Result<usize, Errno> {
         let arguments = [("length", len as u64), ("offset", offset)];
         self.call("mmap", &arguments, |process| {
-            let addr = process.exports.map(&mut *process.gpu, fd, offset, len)?;
+            let Export::Range(table) = export else {
+                return Err(Errno::ENODEV);
+            };
+            let found = process.gpu.host().memory().page_table(table);
+            if !process.config.gpu.maps_dmabufs(found.ok_or(Errno::EINVAL)?.runs[0].gpu) {
+                return Err(Errno::ENOTSUPP);
+            }
+            let len = len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
+            let addr = process.gpu.map(table, offset, len)?;
+            process.mapped_exports.insert(addr, len, file);
             process.publish_bounds();
             Ok(addr as u64)
         })
         .map(|addr| addr as usize)
     }
 
-    /// A descriptor of an export is being closed by `run`.
-    pub(crate) fn close_export<R>(&mut self, fd: c_int, run: impl FnOnce() -> R) -> R {
-        let found = self.exports.find(fd);
-        let result = run();
-        if let Some((identity, _)) = found {
-            self.exports.reap_one(&mut *self.gpu, identity);
+    fn release(&mut self, export: Export) {
+        match export {
+            Export::Range(table) => self.gpu.put_pages(table),
+            Export::Object(object) => {
+                let released = self.gpu.host().change(|memory| memory.release(object));
+                debug_assert!(released.is_ok(), "an export holds its object");
+            }
         }
-        result
-    }
-
-    /// Releases the memory of exports whose descriptors and mappings are all closed, by any process and
-    /// in any manner.
-    pub fn reap_exports(&mut self) {
-        self.exports.reap(&mut *self.gpu);
     }
 
     // ---- Mapped addresses ----
@@ -228,32 +238,29 @@ impl EmulatedProcess {
     /// A range of addresses was unmapped, by whole pages.
     pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
         let len = len.next_multiple_of(page_size());
-        let touched = self.driver.unmapped(addr, len);
-        self.exports.unmapped(&mut *self.gpu, addr, len);
+        let mut touched = self.driver.unmapped(addr, len);
+        touched.extend(self.mapped_exports.remove(addr, len).into_iter().map(|(_, _, file)| file));
         self.publish_bounds();
-        for file in self.devices.all() {
-            if touched.contains(&file) && self.driver.mappings_of(file) == 0 {
-                self.devices.remove_anchor(file);
-                self.reap(file);
-            }
+        for file in touched {
+            self.reap(file);
         }
     }
 
     /// Whether any address of a range maps GPU memory.
     pub(crate) fn maps(&self, addr: usize, len: usize) -> bool {
-        self.driver.maps(addr, len) || self.exports.vmas.touches(addr, len)
+        self.driver.maps(addr, len) || self.mapped_exports.touches(addr, len)
     }
 
     /// A range of addresses was moved by mremap(2).
     pub(crate) fn moved(&mut self, from: usize, len: usize, to: usize) {
         self.driver.moved(from, len, to);
-        self.exports.vmas.relocate(from, len, to);
+        self.mapped_exports.relocate(from, len, to);
         self.publish_bounds();
     }
 
     /// Publishes the bounds by which the hooks skip unrelated addresses.
     fn publish_bounds(&self) {
-        let bounds = [self.driver.mapped_bounds(), self.exports.vmas.bounds()];
+        let bounds = [self.driver.mapped_bounds(), self.mapped_exports.bounds()];
         mapped_range::set(bounds.into_iter().flatten().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))));
     }
 
@@ -267,31 +274,37 @@ impl EmulatedProcess {
         for table in tables {
             self.driver.revoked(&mut *self.gpu, *table);
         }
-        for file in self.devices.all() {
+        for file in self.descriptors.all() {
             self.publish_pins(file);
         }
     }
 
-    /// Releases a device that is no longer open in any process.
-    fn reap(&mut self, file: Identity) {
-        if self.driver.mappings_of(file) == 0 && self.devices.remove_closed(file) {
-            self.driver.release(&mut *self.gpu, file);
-            self.write_refcounts();
+    /// Releases what is no longer open or mapped in any process.
+    pub(crate) fn reap(&mut self, file: Identity) {
+        if self.driver.mappings_of(file) > 0 || self.mapped_exports.shown().any(|of| *of == file) {
+            return;
+        }
+        match self.descriptors.remove_closed(file) {
+            None => {}
+            Some(Some(export)) => self.release(export),
+            Some(None) => {
+                self.driver.release(&mut *self.gpu, file);
+                self.write_refcounts();
+            }
         }
     }
 
-    /// Releases all devices and exports that are no longer open, however they were closed.
-    pub(crate) fn reap_all(&mut self) {
-        for file in self.devices.all() {
+    /// Releases all devices and memory that are no longer open, however they were closed.
+    pub fn reap_all(&mut self) {
+        for file in self.descriptors.all() {
             self.reap(file);
         }
-        self.reap_exports();
     }
 
     /// Number of page tables pinned in all processes of the session.
     pub(crate) fn refcount(&mut self) -> u64 {
         self.reap_all();
-        self.devices.session().refcount()
+        self.descriptors.session().refcount()
     }
 
     /// Opens `nv_get_pages_refcount`. Its text follows the pins of this process, and those of others
@@ -307,13 +320,13 @@ impl EmulatedProcess {
     fn write_refcounts(&mut self) {
         self.refcounts.retain(|fd| proc_files::is_refcount(*fd));
         if !self.refcounts.is_empty() {
-            let text = proc_files::refcount(self.devices.session().refcount());
+            let text = proc_files::refcount(self.descriptors.session().refcount());
             self.refcounts.iter().for_each(|fd| proc_files::put(*fd, &text));
         }
     }
 
     fn publish_pins(&mut self, file: Identity) {
-        self.devices.publish_pins(file, self.driver.pins_of(file));
+        self.descriptors.publish_pins(file, self.driver.pins_of(file));
         self.write_refcounts();
     }
 
@@ -321,7 +334,7 @@ impl EmulatedProcess {
 
     /// Records that a GPU kernel is not run. Returns whether it is the first time in this process.
     pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {
-        self.devices.session().record_refused_kernel();
+        self.descriptors.session().record_refused_kernel();
         self.refused.insert(kernel.to_owned())
     }
 
@@ -341,17 +354,12 @@ impl EmulatedProcess {
         result
     }
 
-    /// The driver calls since the last call of this, by name, separated by blanks.
-    pub(crate) fn take_calls(&mut self) -> &CStr {
-        self.calls.take()
-    }
-
     /// In a forked child: devices and mappings are the parent's.
     pub(crate) fn after_fork(&mut self) {
         self.driver.forget();
-        self.devices.after_fork();
+        self.descriptors.after_fork();
         self.gpu.after_fork();
-        self.exports.after_fork();
+        self.mapped_exports = Vmas::default(); // They are absent from children.
         self.calls.after_fork();
         self.refused.clear();
         self.forked = true;

@@ -9,7 +9,7 @@ use libc::{mode_t, ssize_t};
 use super::paths::Target;
 use super::stand_ins::at_path;
 use super::to_libc;
-use crate::devices::Descriptor;
+use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
 use crate::next::{Stat, Statx, Text};
 use crate::{settings, state};
@@ -92,7 +92,9 @@ pub(super) unsafe fn stat(
 /// Whether a descriptor is a device.
 fn is_device(fd: c_int) -> bool {
     device_fds::may_be(fd)
-        && state::enter().is_some_and(|process| process.descriptor_of(fd) != Descriptor::Other)
+        && state::enter().is_some_and(|process| {
+            matches!(process.descriptors.find(fd), Descriptor::Device(_) | Descriptor::Foreign)
+        })
 }
 
 /// fstat(2)

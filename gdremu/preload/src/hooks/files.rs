@@ -9,7 +9,7 @@ use libc::{AT_FDCWD, DIR, FILE};
 use super::paths::Target;
 use super::stand_ins::{at_path, at_stand_in};
 use super::{from_libc, to_libc};
-use crate::devices::Descriptor;
+use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
 use crate::next::Text;
 use crate::state::{self, Guard};
@@ -112,11 +112,13 @@ pub(super) fn close(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
         return next();
     };
     device_fds::remove(fd);
-    if process.exported(fd).is_some() {
-        return process.close_export(fd, next);
-    }
-    match process.descriptor_of(fd) {
-        Descriptor::Own(file) => to_libc(process.close(file, || from_libc(next())).map(|()| 0)),
+    match process.descriptors.find(fd) {
+        Descriptor::Export(file, _) => {
+            let result = next();
+            process.reap(file);
+            result
+        }
+        Descriptor::Device(file) => to_libc(process.close(file, || from_libc(next())).map(|()| 0)),
         _ => next(),
     }
 }

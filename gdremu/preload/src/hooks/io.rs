@@ -6,7 +6,7 @@ use gdremu_core::abi::{self, Argument, Command};
 use gdremu_core::errno::Errno;
 
 use super::{fail, to_libc};
-use crate::devices::Descriptor;
+use crate::descriptors::Descriptor;
 use crate::next::Pointer;
 use crate::system::copy_memory;
 use crate::{settings, state};
@@ -37,10 +37,10 @@ pub(super) unsafe fn ioctl(
 /// # Safety
 /// As for [`ioctl`].
 unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
-    let file = match state::enter()?.descriptor_of(fd) {
-        Descriptor::Own(file) => file,
+    let file = match state::enter()?.descriptors.find(fd) {
+        Descriptor::Device(file) => file,
         Descriptor::Foreign => return Some(fail(Errno::EACCES)),
-        Descriptor::Other => return None,
+        _ => return None,
     };
     let command = Command::from_number(number).filter(|c| settings::config().driver.knows(*c));
     let size = command.map_or(0, Command::argument_size);

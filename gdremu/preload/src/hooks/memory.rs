@@ -7,7 +7,7 @@ use gdremu_core::errno::Errno;
 use libc::{off_t, size_t};
 
 use super::{fail, from_libc, to_libc};
-use crate::devices::Descriptor;
+use crate::descriptors::Descriptor;
 use crate::hints::{device_fds, mapped_range};
 use crate::next::Pointer;
 use crate::state;
@@ -49,45 +49,30 @@ fn may_be_device(fd: c_int) -> bool {
         })
 }
 
-/// Maps a device, if the descriptor is one.
+/// Maps a device or a dma-buf, if the descriptor is one.
 fn map_device(arguments: Arguments) -> Option<Pointer> {
+    let Arguments { len, protection, flags, fd, offset } = arguments;
     let mut process = state::enter()?;
-    if let Some(mapped) = map_export(&mut process, arguments) {
-        return Some(mapped);
-    }
-    let file = match process.descriptor_of(arguments.fd) {
-        Descriptor::Own(file) => file,
-        Descriptor::Foreign => return Some(failed(Errno::EACCES)),
-        Descriptor::Other => return None,
-    };
     // The emulation chooses the address; no known program requests one.
-    if arguments.flags & AT_ADDRESS != 0 {
-        return Some(failed(Errno::EINVAL));
-    }
-    let kind = arguments.flags & libc::MAP_TYPE;
-    let request = MapRequest {
-        len: arguments.len,
-        offset: arguments.offset as u64,
-        shared: kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE,
-        write: arguments.protection & libc::PROT_WRITE != 0,
+    let at_address = flags & AT_ADDRESS != 0;
+    let kind = flags & libc::MAP_TYPE;
+    let mapped = match process.descriptors.find(fd) {
+        Descriptor::Other => return None,
+        Descriptor::Foreign => Err(Errno::EACCES),
+        Descriptor::Export(..) if at_address || kind == libc::MAP_PRIVATE => Err(Errno::EINVAL),
+        Descriptor::Export(file, export) => process.map_export(file, export, offset as u64, len),
+        Descriptor::Device(_) if at_address => Err(Errno::EINVAL),
+        Descriptor::Device(file) => {
+            let request = MapRequest {
+                len,
+                offset: offset as u64,
+                shared: kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE,
+                write: protection & libc::PROT_WRITE != 0,
+            };
+            process.mmap(fd, file, &request)
+        }
     };
-    Some(match process.mmap(arguments.fd, file, &request) {
-        Ok(addr) => protect(addr, arguments),
-        Err(errno) => failed(errno),
-    })
-}
-
-/// Maps a dma-buf, if the descriptor is one.
-fn map_export(process: &mut state::Guard, arguments: Arguments) -> Option<Pointer> {
-    let Arguments { len, fd, offset, .. } = arguments;
-    process.exported(fd)?;
-    if arguments.flags & AT_ADDRESS != 0 || arguments.flags & libc::MAP_TYPE == libc::MAP_PRIVATE {
-        return Some(failed(Errno::EINVAL));
-    }
-    Some(match process.map_export(fd, offset as u64, len) {
-        Ok(addr) => protect(addr, arguments),
-        Err(errno) => failed(errno),
-    })
+    Some(mapped.map_or_else(failed, |addr| protect(addr, arguments)))
 }
 
 /// Changes a new readable and writable mapping to the requested protection.
