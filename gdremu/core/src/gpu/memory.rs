@@ -267,8 +267,7 @@ impl Memory {
 
     /// What is at a device address: a live buffer or a VMM mapping.
     pub fn place(&self, va: u64) -> Option<Place> {
-        let (&start, mapping) =
-            self.mappings.range(..=va).next_back().filter(|&(&start, m)| va - start < m.len)?;
+        let (start, mapping) = self.mapping_at(va)?;
         let object = self.physical.get(mapping.object).expect("mapped, so alive");
         let vmm = mapping.vmm.is_some();
         let (base, len, id) = if vmm {
@@ -286,6 +285,12 @@ impl Memory {
             vmm,
             rdma: object.rdma,
         })
+    }
+
+    /// The mapping that an address lies in, and its start.
+    pub(super) fn mapping_at(&self, va: u64) -> Option<(u64, &Mapping)> {
+        let (&start, mapping) = self.mappings.range(..=va).next_back()?;
+        (va - start < mapping.len).then_some((start, mapping))
     }
 
     /// The physical memory behind `[va, va + len)` for a copy or fill: all of it in one buffer, or
@@ -315,11 +320,8 @@ impl Memory {
         let mut runs = Vec::new();
         let mut at = va;
         while at < end {
-            let (&start, mapping) = self.mappings.range(..=at).next_back().ok_or(Error::Invalid)?;
+            let (start, mapping) = self.mapping_at(at).ok_or(Error::Invalid)?;
             let inside = at - start;
-            if inside >= mapping.len {
-                return Err(Error::Invalid);
-            }
             let object = self.physical.get(mapping.object).expect("mapped, so alive");
             if !allowed(object.gpu, mapping) {
                 return Err(Error::Invalid);

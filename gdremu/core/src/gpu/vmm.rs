@@ -141,12 +141,8 @@ impl Memory {
 
     /// What a GPU may do with the mapping at `va`.
     pub fn access(&self, va: u64, gpu: usize) -> Result<Access, Error> {
-        let place = self.place(va).ok_or(Error::Invalid)?;
-        let access = self.mappings
-            [self.mappings.range(..=place.base).next_back().ok_or(Error::Invalid)?.0]
-            .vmm
-            .as_ref()
-            .ok_or(Error::Invalid)?;
+        let (_, mapping) = self.mapping_at(va).ok_or(Error::Invalid)?;
+        let access = mapping.vmm.as_ref().ok_or(Error::Invalid)?;
         Ok(access.get(&gpu).copied().unwrap_or_default())
     }
 

@@ -53,7 +53,7 @@ unsafe fn stand_in(dirfd: c_int, path: Text) -> Option<CString> {
     if elsewhere(path) {
         return None;
     }
-    let file = settings::session()?.files().join(OsStr::from_bytes(&path[1..]));
+    let file = settings::files()?.join(OsStr::from_bytes(&path[1..]));
     let file = CString::new(file.into_os_string().into_vec()).ok()?;
     // SAFETY: a CString ends with a NUL byte.
     (unsafe { next::access()(file.as_ptr(), libc::F_OK) } == 0).then_some(file)
