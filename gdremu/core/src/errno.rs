@@ -41,6 +41,12 @@ impl From<io::Error> for Errno {
     }
 }
 
+impl From<Known> for Errno {
+    fn from(error: Known) -> Errno {
+        Errno(error as i32)
+    }
+}
+
 /// Reads a name (`EIO`, in any case) or a positive number.
 impl FromStr for Errno {
     type Err = String;
