@@ -340,15 +340,11 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.char_indices().last() {
-        Some((i, 'K')) => (&text[..i], 10),
-        Some((i, 'M')) => (&text[..i], 20),
-        Some((i, 'G')) => (&text[..i], 30),
-        Some((i, 'T')) => (&text[..i], 40),
-        _ => (text, 0),
-    };
+    let unit = text.chars().last().and_then(|unit| "KMGT".find(unit));
+    let digits = unit.map_or(text, |_| &text[..text.len() - 1]);
     let number: u64 = digits.parse().map_err(|error| format!("{error}"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| "too large".into())
+    let bytes = number.checked_mul(unit.map_or(1, |power| 1 << (10 * (power + 1))));
+    bytes.ok_or_else(|| "too large".into())
 }
 
 fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {

@@ -82,9 +82,8 @@ impl EmulatedProcess {
             process.driver.check_open()?;
             let (fd, file) = process.descriptors.add_device(access, flags)?;
             process.driver.open(file, caller(), access);
-            Ok(fd as u64)
+            Ok(fd)
         })
-        .map(|fd| fd as c_int)
     }
 
     /// Runs an ioctl with gdrdrv's type byte on a device of this process.
@@ -135,9 +134,8 @@ impl EmulatedProcess {
             let addr = process.driver.mmap(&mut *process.gpu, file, caller(), request)?;
             process.descriptors.anchor(fd, file);
             process.publish_bounds();
-            Ok(addr as u64)
+            Ok(addr)
         })
-        .map(|addr| addr as usize)
     }
 
     /// A descriptor of a device is being closed by `run`.
@@ -200,9 +198,8 @@ impl EmulatedProcess {
             let addr = process.gpu.map(table, offset, len)?;
             process.mapped_exports.insert(addr, len, file);
             process.publish_bounds();
-            Ok(addr as u64)
+            Ok(addr)
         })
-        .map(|addr| addr as usize)
     }
 
     fn release(&mut self, export: Export) {
@@ -230,7 +227,7 @@ impl EmulatedProcess {
         self.call(name, &arguments, |process| {
             run()?;
             process.unmapped(addr, len);
-            Ok(0)
+            Ok(0_u64)
         })
         .map(|_| ())
     }
@@ -339,18 +336,19 @@ impl EmulatedProcess {
     }
 
     /// Makes a driver call unless a fault is due, and logs it.
-    fn call(
+    fn call<T: Copy + TryInto<u64>>(
         &mut self,
         name: &'static str,
         arguments: &[(&str, u64)],
-        make: impl FnOnce(&mut Self) -> Result<u64, Errno>,
-    ) -> Result<u64, Errno> {
+        make: impl FnOnce(&mut Self) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         let begin = Instant::now();
         let result = match self.faults.take(name) {
             Some(errno) => Err(errno),
             None => make(self),
         };
-        self.calls.record(name, arguments, result, begin);
+        let returned = result.map(|value| value.try_into().unwrap_or_default());
+        self.calls.record(name, arguments, returned, begin);
         result
     }
 

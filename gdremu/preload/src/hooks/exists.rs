@@ -28,15 +28,14 @@ fn mode(target: Target) -> mode_t {
     }
 }
 
+/// The type and permissions of a file that exists.
+fn check_exists(target: Target) -> Result<mode_t, Errno> {
+    if target.exists() { Ok(mode(target)) } else { Err(Errno::ENOENT) }
+}
+
 fn check_access(target: Target, wanted: c_int) -> Result<c_int, Errno> {
-    let allowed = (mode(target) & 0o7) as c_int;
-    if !target.exists() {
-        Err(Errno::ENOENT)
-    } else if wanted & !allowed != 0 {
-        Err(Errno::EACCES)
-    } else {
-        Ok(0)
-    }
+    let allowed = (check_exists(target)? & 0o7) as c_int;
+    if wanted & !allowed == 0 { Ok(0) } else { Err(Errno::EACCES) }
 }
 
 /// access(2) and faccessat(2)
@@ -58,13 +57,11 @@ pub(super) unsafe fn access(
 /// # Safety
 /// `status` can be written.
 unsafe fn fill(target: Target, status: Stat) -> Result<c_int, Errno> {
-    if !target.exists() {
-        return Err(Errno::ENOENT);
-    }
+    let mode = check_exists(target)?;
     // SAFETY: zeros are valid in a structure of numbers; `status` is writable: contract of this function.
     unsafe {
         let mut new: libc::stat = zeroed();
-        new.st_mode = mode(target);
+        new.st_mode = mode;
         new.st_nlink = 1;
         new.st_blksize = 4096;
         if target == Target::Device {
@@ -120,13 +117,11 @@ pub(super) unsafe fn statx(
     next: impl FnOnce(Text) -> c_int,
 ) -> c_int {
     let fill = |target: Target| {
-        if !target.exists() {
-            return Err(Errno::ENOENT);
-        }
+        let mode = check_exists(target)?;
         // SAFETY: zeros are valid in a structure of numbers.
         let mut new: libc::statx = unsafe { zeroed() };
         new.stx_mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_NLINK;
-        new.stx_mode = mode(target) as u16;
+        new.stx_mode = mode as u16;
         new.stx_nlink = 1;
         new.stx_blksize = 4096;
         if target == Target::Device {
@@ -149,7 +144,7 @@ pub(super) unsafe fn readlink(
     path: Text,
     next: impl FnOnce(Text) -> ssize_t,
 ) -> ssize_t {
-    let refuse = |target| check_access(target, libc::F_OK).and(Err(Errno::EINVAL));
+    let refuse = |target| check_exists(target).and(Err(Errno::EINVAL));
     // SAFETY: contract of this function.
     unsafe { at_path(dirfd, path, |target| Some(to_libc(refuse(target)) as ssize_t), next) }
 }

@@ -114,11 +114,7 @@ unsafe fn by_name(dirfd: c_int, path: *const c_char) -> Option<Target> {
     if !path.windows(6).any(|part| part == b"gdrdrv") {
         return None;
     }
-    by_parts(Absolute::new(dirfd, path)?.bytes())
-}
-
-fn by_parts(path: &[u8]) -> Option<Target> {
-    match path {
+    match Absolute::new(dirfd, path)?.bytes() {
         b"/dev/gdrdrv" => Some(Target::Device),
         b"/proc/driver/gdrdrv" => Some(Target::ProcDirectory),
         b"/proc/driver/gdrdrv/params" => Some(Target::Params),
