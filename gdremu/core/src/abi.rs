@@ -217,23 +217,4 @@ mod tests {
         ];
         assert!(found.eq(expected));
     }
-
-    #[test]
-    fn unknown_numbers_have_no_command() {
-        // GET_INFO as it would be had the whole argument been declared.
-        assert_eq!(Command::from_number(read_write(4, 48)), None);
-        assert_eq!(Command::from_number(read_write(9, 8)), None);
-        assert!(is_gdrdrv(read_write(9, 8)));
-        assert!(!is_gdrdrv(0x5401));
-    }
-
-    #[test]
-    fn fields_are_read_where_they_were_written() {
-        let mut argument = Argument::default();
-        argument.set(&get_info::TM_CYCLES, 0x1122_3344_5566_7788);
-        argument.set(&get_info::MAPPED, 0x1_0000_0001);
-        assert_eq!(argument.get(&get_info::TM_CYCLES), 0x1122_3344_5566_7788);
-        assert_eq!(argument.get(&get_info::MAPPED), 1);
-        assert_eq!(argument.get(&get_info::WC_MAPPING), 0);
-    }
 }

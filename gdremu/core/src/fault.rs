@@ -143,47 +143,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nth_call_fails_and_no_other() {
-        let mut faults: Faults = "mmap:EAGAIN@2, CLOSE:5@1".parse().unwrap();
-        assert_eq!(faults.take("MMAP"), None);
-        assert_eq!(faults.take("close"), Some(Errno::EIO));
-        assert_eq!(faults.take("mmap"), Some(Errno::EAGAIN));
-        assert_eq!(faults.take("mmap"), None);
-        assert_eq!(faults.take("munmap"), None);
-    }
-
-    #[test]
-    fn every_call_or_all_from_the_nth_on() {
-        let mut faults: Faults = "A:EIO,B:EIO@2+".parse().unwrap();
-        let mut errors = |call| [0; 3].map(|_| faults.take(call).is_some());
-        assert_eq!(errors("A"), [true; 3]);
-        assert_eq!(errors("B"), [false, true, true]);
-    }
-
-    #[test]
-    fn several_faults_of_one_call() {
-        let mut faults: Faults = "A:EIO@1,A:EPERM@2".parse().unwrap();
-        assert_eq!(faults.take("a"), Some(Errno::EIO));
-        assert_eq!(faults.take("a"), Some(Errno::EPERM));
-        assert_eq!(faults.take("a"), None);
-    }
-
-    #[test]
-    fn fields_of_the_nth_answer_are_replaced_and_no_others() {
-        use crate::abi::get_info::{MAPPED, VA, WC_MAPPING};
-        let list = "get_info:mapped=0@2,GET_INFO:WC_MAPPING=7@2,GET_INFO:EIO@3";
+    fn every_call_the_nth_or_all_from_the_nth_on_are_faulty() {
+        let list = "a:EIO@2, A:EPERM@4,b:5,C:EIO@2+,GET_INFO:MAPPED=0@2,get_info:EIO@3";
         let mut faults: Faults = list.parse().unwrap();
-        let mut answer = || {
-            let mut argument = Argument::default();
-            argument.set(&VA, 3);
-            argument.set(&MAPPED, 1);
-            faults.take_answers("GET_INFO")?.put(&mut argument);
-            Ok([VA, MAPPED, WC_MAPPING].map(|field| argument.get(&field)))
-        };
-        assert_eq!(answer(), Ok([3, 1, 0]));
-        assert_eq!(answer(), Ok([3, 0, 7]));
-        assert_eq!(answer(), Err(Errno::EIO));
-        assert_eq!(answer(), Ok([3, 1, 0]));
+        let (eio, eperm) = (Some(Errno::EIO), Some(Errno::EPERM));
+        let mut errors = |call| [0; 4].map(|_| faults.take(call));
+        assert_eq!(errors("A"), [None, eio, None, eperm]);
+        assert_eq!(errors("b"), [eio; 4]);
+        assert_eq!(errors("c"), [None, eio, eio, eio]);
+        assert_eq!(errors("get_info"), [None, None, eio, None]);
+        assert_eq!(errors("mmap"), [None; 4]);
     }
 
     #[test]

@@ -117,17 +117,10 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use super::super::memory::tests::{BASE, SIZE, memory};
     use super::super::physical::BLOCK;
     use super::super::step::Step;
     use super::*;
-
-    const BASE: u64 = 0x7f00_0000_0000;
-
-    fn memory() -> Memory {
-        let mut memory = Memory::new(2, 64 << 20);
-        memory.add_window(BASE, 1 << 30);
-        memory
-    }
 
     /// Whether an object was removed since the last call.
     fn removes(memory: &mut Memory) -> bool {
@@ -135,13 +128,25 @@ mod tests {
     }
 
     #[test]
-    fn a_page_with_a_live_byte_can_be_pinned_and_no_other() {
+    fn whole_pages_with_a_live_byte_of_one_gpu_can_be_pinned_and_no_others() {
         let mut memory = memory();
         memory.alloc(0, GPU_PAGE + 1, true).unwrap();
+        let large = memory.alloc(0, BLOCK, true).unwrap();
+        memory.alloc(1, BLOCK, true).unwrap();
+        for (va, len) in [
+            (BASE, 3 * GPU_PAGE),
+            (BASE + 2 * GPU_PAGE, GPU_PAGE),
+            (BASE - GPU_PAGE, GPU_PAGE),
+            (BASE, 0),
+            (BASE + 1, GPU_PAGE),
+            (BASE, GPU_PAGE + 1),
+            (BASE, u64::MAX / GPU_PAGE * GPU_PAGE),
+            (large, BLOCK + GPU_PAGE),
+        ] {
+            assert_eq!(memory.pin(va, len, true), Err(Error::Invalid), "{va:#x} {len:#x}");
+        }
         assert!(memory.pin(BASE, 2 * GPU_PAGE, true).is_ok());
-        assert_eq!(memory.pin(BASE, 3 * GPU_PAGE, true), Err(Error::Invalid));
-        assert_eq!(memory.pin(BASE + 2 * GPU_PAGE, GPU_PAGE, true), Err(Error::Invalid));
-        assert_eq!(memory.pin(BASE - GPU_PAGE, GPU_PAGE, true), Err(Error::Invalid));
+        assert!(memory.pin(large, BLOCK, true).is_ok());
     }
 
     #[test]
@@ -152,25 +157,6 @@ mod tests {
         assert_eq!((a, b), (BASE, BASE + BLOCK));
         assert!(memory.pin(a, GPU_PAGE, true).is_ok());
         assert_eq!(memory.pin(b, GPU_PAGE, true), Err(Error::Invalid));
-    }
-
-    #[test]
-    fn only_whole_pages_can_be_pinned() {
-        let mut memory = memory();
-        memory.alloc(0, 4 * GPU_PAGE, true).unwrap();
-        assert_eq!(memory.pin(BASE, 0, true), Err(Error::Invalid));
-        assert_eq!(memory.pin(BASE + 1, GPU_PAGE, true), Err(Error::Invalid));
-        assert_eq!(memory.pin(BASE, GPU_PAGE + 1, true), Err(Error::Invalid));
-        assert_eq!(memory.pin(BASE, u64::MAX / GPU_PAGE * GPU_PAGE, true), Err(Error::Invalid));
-    }
-
-    #[test]
-    fn memory_of_two_gpus_is_not_one_pin() {
-        let mut memory = memory();
-        memory.alloc(0, BLOCK, true).unwrap();
-        memory.alloc(1, BLOCK, true).unwrap();
-        assert!(memory.pin(BASE, BLOCK, true).is_ok());
-        assert_eq!(memory.pin(BASE, BLOCK + GPU_PAGE, true), Err(Error::Invalid));
     }
 
     #[test]
@@ -223,10 +209,10 @@ mod tests {
         let a = memory.alloc(0, 512, true).unwrap();
         let table = memory.pin(BASE, GPU_PAGE, true).unwrap();
         memory.free(a).unwrap();
-        assert_eq!(memory.free_bytes(0), (64 << 20) - BLOCK);
+        assert_eq!(memory.free_bytes(0), SIZE - BLOCK);
         assert_eq!(memory.pin(BASE, GPU_PAGE, true), Err(Error::Invalid));
         memory.unpin(table.id);
-        assert_eq!(memory.free_bytes(0), 64 << 20);
+        assert_eq!(memory.free_bytes(0), SIZE);
     }
 
     #[test]
@@ -239,11 +225,11 @@ mod tests {
         let both = memory.pin(a + 3 * GPU_PAGE, 2 * GPU_PAGE, false).unwrap().id;
         assert_eq!(memory.free(a), Ok(vec![pin_a, both]));
         assert_eq!(memory.free(b), Ok(vec![pin_b]));
-        assert_eq!(memory.free_bytes(0), (64 << 20) - BLOCK, "until the caller unpins them");
+        assert_eq!(memory.free_bytes(0), SIZE - BLOCK, "until the caller unpins them");
         for id in [pin_a, pin_b, both] {
             memory.unpin(id);
         }
-        assert_eq!(memory.free_bytes(0), 64 << 20);
+        assert_eq!(memory.free_bytes(0), SIZE);
     }
 
     #[test]

@@ -22,17 +22,10 @@ pub(super) enum Step {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::{GPU_PAGE, Memory};
+    use super::super::memory::GPU_PAGE;
+    use super::super::memory::tests::{BASE, memory};
     use super::super::physical::BLOCK;
     use super::*;
-
-    const BASE: u64 = 0x7f00_0000_0000;
-
-    fn memory() -> Memory {
-        let mut memory = Memory::new(1, 64 << 20);
-        memory.add_window(BASE, 1 << 30);
-        memory
-    }
 
     #[test]
     fn a_large_buffer_is_an_object_of_its_own() {
