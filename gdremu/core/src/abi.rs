@@ -23,10 +23,8 @@ pub fn is_gdrdrv(number: u32) -> bool {
     (number >> 8) & 0xff == MAGIC
 }
 
-/// One member of an argument.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
     pub name: &'static str,
     /// Where it starts, in bytes.
     pub offset: usize,
@@ -42,10 +40,8 @@ macro_rules! commands {
         pub enum Command { $($(#[$doc])* $command,)* }
 
         impl Command {
-            /// Every command.
             pub const ALL: &[Command] = &[$(Command::$command),*];
 
-            /// The ioctl number.
             pub const fn number(self) -> u32 {
                 match self { $(Command::$command => $number,)* }
             }
@@ -65,14 +61,13 @@ macro_rules! commands {
                 match self { $(Command::$command => $module::FIELDS,)* }
             }
 
-            /// The size of the argument in bytes.
             pub const fn argument_size(self) -> usize {
                 match self { $(Command::$command => $module::LEN as usize,)* }
             }
         }
 
         $(#[doc = concat!("Argument of [`Command::", stringify!($command), "`].")]
-        #[allow(missing_docs, non_snake_case, reason = "the fields' names say it all")]
+        #[allow(non_snake_case, reason = "the fields' names say it all")]
         pub mod $module {
             use super::Field;
             #[repr(C)]
@@ -118,7 +113,6 @@ commands! {
 }
 
 impl Command {
-    /// The command of an ioctl number.
     pub fn from_number(number: u32) -> Option<Command> {
         Command::ALL.iter().copied().find(|command| command.number() == number)
     }
@@ -162,7 +156,6 @@ impl Default for Argument {
 }
 
 impl Argument {
-    /// The value of a field.
     pub fn get(&self, field: &Field) -> u64 {
         let mut bytes = [0; 8];
         bytes[..field.size].copy_from_slice(&self.0[field.offset..][..field.size]);
@@ -178,9 +171,7 @@ impl Argument {
 /// How the CPU reaches mapped GPU memory, with gdrdrv's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappingType {
-    /// Not mapped.
     None = 0,
-    /// Write-combining.
     Wc = 1,
     /// Cached and coherent.
     Caching = 2,
@@ -189,7 +180,6 @@ pub enum MappingType {
 }
 
 impl MappingType {
-    /// The type of a number.
     pub fn from_number(number: u64) -> Option<MappingType> {
         [MappingType::None, MappingType::Wc, MappingType::Caching, MappingType::Device]
             .into_iter()

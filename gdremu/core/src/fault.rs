@@ -19,7 +19,6 @@ enum Effect {
     Answer(&'static Field, u64),
 }
 
-/// One entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fault {
     call: String,
@@ -41,11 +40,8 @@ impl Answers {
     }
 }
 
-/// The faults to inject, and how often each named call was made so far.
-///
-/// An entry is `NAME:EFFECT` (every call), `NAME:EFFECT@N` (the Nth, from 1) or `NAME:EFFECT@N+` (the
-/// Nth and all after it). NAME is a driver command, `OPEN`, `MMAP`, `MUNMAP`, `MMAP_FIXED`, `CLOSE`, or a function
-/// of CUDA, in any case. EFFECT is an errno's name or a number, or, for a driver command, `FIELD=VALUE`.
+/// The faults to inject, as the help of `--fault` describes them, and how often each named call was made so far.
+/// Names are in any case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Faults {

@@ -8,12 +8,10 @@ use serde::{Deserialize, Serialize};
 pub struct PerGpu<T>(Vec<T>);
 
 impl<T> PerGpu<T> {
-    /// The same for all GPUs.
     pub fn all(value: T) -> Self {
         PerGpu(vec![value])
     }
 
-    /// The value of one GPU.
     pub fn of(&self, gpu: usize) -> &T {
         let last = self.0.len() - 1;
         &self.0[gpu.min(last)]
@@ -24,7 +22,6 @@ impl<T> PerGpu<T> {
         self.0.len()
     }
 
-    /// Reads values between commas.
     pub fn read<E>(text: &str, read: impl Fn(&str) -> Result<T, E>) -> Result<Self, E> {
         text.split(',').map(read).collect::<Result<_, _>>().map(PerGpu)
     }

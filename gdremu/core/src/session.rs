@@ -22,7 +22,6 @@ const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
 /// Identifies the file behind a descriptor: st_dev and st_ino.
 pub type Identity = (u64, u64);
 
-/// The directory.
 #[derive(Clone, Debug)]
 pub struct Session {
     directory: PathBuf,
@@ -37,9 +36,7 @@ pub struct Record {
 /// A device that was still open with pins when its owner ended.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Leak {
-    /// The owner's process id.
     pub pid: u32,
-    /// The owner's program.
     pub program: String,
     /// Number of page tables still pinned at its end.
     pub pins: u64,
@@ -68,7 +65,6 @@ impl Session {
         Session { directory }
     }
 
-    /// The directory itself.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -160,7 +156,6 @@ impl Session {
         records
     }
 
-    /// Removes the directory.
     pub fn remove(self) -> io::Result<()> {
         fs::remove_dir_all(self.directory)
     }

@@ -61,12 +61,10 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// None, of a session.
     pub(crate) fn new(session: Session) -> Descriptors {
         Descriptors { session, made: HashMap::new() }
     }
 
-    /// The session.
     pub(crate) fn session(&self) -> &Session {
         &self.session
     }
@@ -120,7 +118,6 @@ impl Descriptors {
         if is_record { Descriptor::Foreign } else { Descriptor::Other }
     }
 
-    /// All of them.
     pub(crate) fn all(&self) -> Vec<Identity> {
         self.made.keys().copied().collect()
     }

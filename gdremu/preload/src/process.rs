@@ -22,11 +22,8 @@ use crate::system::{caller, page_size};
 
 /// Everything that is emulated for this process.
 pub struct EmulatedProcess {
-    /// The configuration.
     pub config: &'static Config,
-    /// The kernel module.
     pub driver: Driver,
-    /// GPU memory.
     pub gpu: Box<dyn Provider>,
     /// Faults of the driver and of CUDA.
     pub faults: Faults,

@@ -287,7 +287,6 @@ pub fn name_of(symbol: &str) -> &str {
 /// Why there is no function.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// None has this name.
     Name,
     /// It came with a later version of CUDA.
     Version,

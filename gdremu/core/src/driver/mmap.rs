@@ -21,7 +21,6 @@ pub struct MapRequest {
     pub offset: u64,
     /// MAP_SHARED or MAP_SHARED_VALIDATE.
     pub shared: bool,
-    /// PROT_WRITE.
     pub write: bool,
 }
 
@@ -102,7 +101,6 @@ impl Driver {
         }
     }
 
-    /// Whether any address of a range maps a pin.
     pub fn maps(&self, addr: usize, len: usize) -> bool {
         self.vmas.touches(addr, len)
     }

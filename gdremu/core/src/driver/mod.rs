@@ -31,25 +31,19 @@ use pin::Pins;
 /// The clock of GET_INFO's pin durations: nanoseconds.
 pub const CLOCK_KHZ: u64 = 1_000_000;
 
-/// Who makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The process.
     pub pid: i32,
-    /// The thread.
     pub tid: i32,
 }
 
 /// The access that a device was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// O_RDONLY or O_RDWR.
     pub read: bool,
-    /// O_WRONLY or O_RDWR.
     pub write: bool,
 }
 
-/// An open device.
 #[derive(Debug)]
 struct File {
     owner: Caller,
@@ -66,7 +60,6 @@ struct Shown {
     origin: u64,
 }
 
-/// The whole of gdrdrv.
 #[derive(Debug)]
 pub struct Driver {
     config: DriverConfig,
@@ -93,7 +86,6 @@ impl Driver {
         self.config.open_errno.map_or(Ok(()), Err)
     }
 
-    /// Opens the device.
     pub fn open(&mut self, file: Identity, owner: Caller, access: Access) {
         let pins = Pins::new(self.config.handle_base);
         self.files.insert(file, File { owner, access, pins });
@@ -134,7 +126,6 @@ impl Driver {
         pins.filter_map(|pin| pin.table).count()
     }
 
-    /// Number of page tables pinned.
     pub fn pins(&self) -> usize {
         self.files.keys().map(|file| self.pins_of(*file)).sum()
     }

@@ -4,7 +4,6 @@
 use crate::abi::MappingType;
 use crate::gpu::PageTableId;
 
-/// One pin.
 #[derive(Debug)]
 pub(super) struct Pin {
     pub(super) handle: u64,

@@ -10,7 +10,6 @@ impl DriverConfig {
         self.version >= Version::new(2, minor)
     }
 
-    /// Whether this release knows a command.
     pub fn knows(&self, command: Command) -> bool {
         self.since(command.since())
     }

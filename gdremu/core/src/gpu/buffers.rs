@@ -44,7 +44,6 @@ struct Block<Kind> {
     free: Ranges,
 }
 
-/// The result of a free.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Freed {
     /// The block that is empty now: start and length.

@@ -13,7 +13,6 @@ use super::physical::{Object, ObjectId, Run};
 use super::step::Step;
 use crate::errno::Errno;
 
-/// The device.
 pub const DEVICE: &str = "/dev/emugpu";
 
 /// Pages of the object may be pinned.

@@ -20,7 +20,6 @@ const WINDOW: u64 = 128 << 20;
 /// Overwrites freed parts of a shared block, so that a debugger shows them.
 const FREED: u8 = 0xDD;
 
-/// Emulated GPUs.
 #[derive(Debug)]
 pub struct HostProvider {
     memory: Memory,
@@ -40,15 +39,12 @@ pub struct HostProvider {
 pub struct Shared {
     /// The file of the GPU's memory in that process.
     pub descriptor: u32,
-    /// The GPU.
     pub gpu: u32,
     /// Where the buffer's blocks start in the file.
     pub start: u64,
-    /// Bytes of the blocks.
     pub blocks: u64,
     /// Where the buffer starts in them.
     pub offset: u64,
-    /// Bytes of the buffer.
     pub len: u64,
 }
 
@@ -57,7 +53,6 @@ pub struct Shared {
 pub struct Span {
     view: Arc<View>,
     offset: u64,
-    /// Bytes.
     pub len: usize,
 }
 
@@ -89,7 +84,6 @@ impl HostProvider {
         }
     }
 
-    /// The allocation metadata.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }

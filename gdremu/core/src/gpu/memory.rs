@@ -35,7 +35,6 @@ pub struct PageTableId(pub u64);
 /// Pinned pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageTable {
-    /// Names it in later calls.
     pub id: PageTableId,
     /// Device address of the first page.
     pub va: u64,
@@ -52,11 +51,9 @@ pub struct Place {
     pub base: u64,
     /// Its bytes, as the program asked for them.
     pub len: u64,
-    /// The GPU whose memory it is.
     pub gpu: usize,
     /// Different for every buffer and mapping of this process, also after reuse of the address.
     pub id: u64,
-    /// The physical object.
     pub object: ObjectId,
     /// Whether it came from cuMemCreate and cuMemMap.
     pub vmm: bool,
@@ -70,9 +67,7 @@ pub enum Access {
     /// Nothing, the state after cuMemMap.
     #[default]
     None,
-    /// Reads.
     Read,
-    /// Reads and writes.
     ReadWrite,
 }
 
@@ -134,7 +129,6 @@ impl Memory {
         self.addresses.give(start, len);
     }
 
-    /// Free physical bytes of a GPU.
     pub fn free_bytes(&self, gpu: usize) -> u64 {
         self.physical.free_bytes(gpu)
     }

@@ -19,20 +19,16 @@ pub struct ObjectId(pub u64);
 /// A contiguous piece of one GPU's physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Which GPU.
     pub gpu: usize,
-    /// The object it is part of.
     pub object: ObjectId,
     /// Offset from the start of the GPU's memory.
     pub offset: u64,
-    /// Bytes.
     pub len: u64,
 }
 
 /// One allocation of physical memory.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Which GPU.
     pub gpu: usize,
     /// Offset from the start of the GPU's memory.
     pub start: u64,
@@ -53,7 +49,6 @@ pub struct Object {
 /// What refers to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// A handle of the program.
     Handle,
     /// A mapping into the address space or a page table.
     Use,
@@ -68,7 +63,6 @@ pub(super) struct Physical {
 }
 
 impl Physical {
-    /// `gpus` GPUs of `size` bytes each.
     pub(super) fn new(gpus: usize, size: u64) -> Self {
         let mut free: Vec<Ranges> = Vec::new();
         free.resize_with(gpus, Ranges::default);
@@ -95,7 +89,6 @@ impl Physical {
         Some(id)
     }
 
-    /// The object, if it is alive.
     pub(super) fn get(&self, id: ObjectId) -> Option<&Object> {
         self.objects.get(&id)
     }
@@ -110,7 +103,6 @@ impl Physical {
         self.objects.get_mut(&id).expect("alive").imported = true;
     }
 
-    /// Adds a reference to a live object.
     pub(super) fn hold(&mut self, id: ObjectId, holder: Holder) {
         *self.count(id, holder) += 1;
     }
@@ -128,7 +120,6 @@ impl Physical {
         Some(run)
     }
 
-    /// Free bytes of a GPU.
     pub(super) fn free_bytes(&self, gpu: usize) -> u64 {
         self.free[gpu].total()
     }

@@ -74,7 +74,6 @@ impl Memory {
         tables.filter(|table| table.runs[0].gpu == gpu).map(|table| table.len).sum()
     }
 
-    /// A live page table.
     pub fn page_table(&self, id: PageTableId) -> Option<&PageTable> {
         self.pins.get(&id).map(|pin| &pin.table)
     }

@@ -53,7 +53,6 @@ impl Ranges {
         true
     }
 
-    /// The sum of what is free.
     pub(super) fn total(&self) -> u64 {
         self.free.values().sum()
     }
