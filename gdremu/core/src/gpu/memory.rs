@@ -356,20 +356,16 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn large_buffers_have_blocks_of_their_own() {
+    fn buffers_of_one_gpu_share_a_block_and_large_ones_have_blocks_of_their_own() {
         let mut memory = memory();
-        let [a, b, c] = [1, BLOCK, BLOCK + 1].map(|len| memory.alloc(0, len, true).unwrap());
-        assert_eq!([a, b, c], [BASE, BASE + BLOCK, BASE + 2 * BLOCK]);
-        assert_eq!(memory.free_bytes(0), SIZE - 4 * BLOCK);
-    }
-
-    #[test]
-    fn small_buffers_of_two_gpus_are_not_in_one_block() {
-        let mut memory = memory();
-        let a = memory.alloc(0, 1, true).unwrap();
-        let b = memory.alloc(1, 1, true).unwrap();
-        assert_eq!(memory.place(a).unwrap().gpu, 0);
-        assert_eq!(memory.place(b).unwrap().gpu, 1);
+        let buffers = [(0, 1), (1, 1), (0, 1), (0, BLOCK), (1, BLOCK + 1)];
+        let found = buffers.map(|(gpu, len)| memory.alloc(gpu, len, true).unwrap());
+        assert_eq!(found, [0, BLOCK, 512, 2 * BLOCK, 3 * BLOCK].map(|offset| BASE + offset));
+        assert_eq!([0, 1].map(|gpu| memory.free_bytes(gpu)), [SIZE - 2 * BLOCK, SIZE - 3 * BLOCK]);
+        let starts = found.map(|va| memory.translate(va, 1, Access::Read).unwrap()[0].offset);
+        assert_eq!(starts, [0, 0, 512, BLOCK, BLOCK]);
+        found.into_iter().for_each(|va| drop(memory.free(va).unwrap()));
+        assert_eq!([0, 1].map(|gpu| memory.free_bytes(gpu)), [SIZE; 2]);
     }
 
     #[test]

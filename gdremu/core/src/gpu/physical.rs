@@ -132,30 +132,3 @@ impl Physical {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_reused_only_after_the_last_reference() {
-        let mut physical = Physical::new(1, BLOCK);
-        let id = physical.create(0, BLOCK, true, false, Holder::Handle).unwrap();
-        physical.hold(id, Holder::Use);
-        assert_eq!(physical.release(id, Holder::Handle), None);
-        assert!(physical.by_handle(id).is_none());
-        assert_eq!(physical.create(0, BLOCK, true, false, Holder::Use), None);
-        let whole = Run { gpu: 0, object: id, offset: 0, len: BLOCK };
-        assert_eq!(physical.release(id, Holder::Use), Some(whole));
-        assert!(physical.create(0, BLOCK, true, false, Holder::Use).is_some_and(|new| new != id));
-    }
-
-    #[test]
-    fn gpus_are_separate() {
-        let mut physical = Physical::new(2, BLOCK);
-        assert!(physical.create(0, BLOCK, true, false, Holder::Use).is_some());
-        assert_eq!(physical.free_bytes(0), 0);
-        assert_eq!(physical.free_bytes(1), BLOCK);
-        assert_eq!(physical.create(2, BLOCK, true, false, Holder::Use), None);
-    }
-}
