@@ -26,18 +26,3 @@ impl<T> PerGpu<T> {
         text.split(',').map(read).collect::<Result<_, _>>().map(PerGpu)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_value_is_for_the_rest() {
-        let read = |text| PerGpu::read(text, str::parse::<u32>);
-        let values = read("3,1,2").unwrap();
-        assert_eq!((0..5).map(|gpu| *values.of(gpu)).collect::<Vec<_>>(), [3, 1, 2, 2, 2]);
-        assert_eq!(*PerGpu::all(7).of(9), 7);
-        assert!(read("3,").is_err());
-        assert!(read("").is_err());
-    }
-}

@@ -28,20 +28,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_buffer_is_an_object_of_its_own() {
-        let mut memory = memory();
-        let va = memory.alloc(0, BLOCK, true).unwrap();
-        let [Step::Created { object, len: BLOCK, rdma: true }, mapped] = memory.take_steps()[..]
-        else {
-            panic!("not created and mapped");
-        };
-        let wanted = Step::Mapped { va, len: BLOCK, object, offset: 0 };
-        assert_eq!(mapped, wanted);
-        memory.free(va).unwrap();
-        assert_eq!(memory.take_steps()[0], Step::Unmapped { va, len: BLOCK });
-    }
-
-    #[test]
     fn freed_small_buffer_empties_its_unshared_pages() {
         let mut memory = memory();
         let a = memory.alloc(0, GPU_PAGE + 512, true).unwrap();
@@ -56,16 +42,23 @@ mod tests {
     }
 
     #[test]
-    fn vmm_memory_comes_and_goes_as_the_program_says() {
+    fn objects_and_mappings_come_and_go_as_the_program_says() {
         let mut memory = memory();
-        let va = memory.reserve(BLOCK, 0, 0).unwrap();
-        let object = memory.create(0, 2 * BLOCK, false, false).unwrap();
-        memory.map(va, BLOCK, BLOCK, object).unwrap();
-        memory.unmap(va, BLOCK).unwrap();
+        let va = memory.alloc(0, BLOCK, true).unwrap();
+        memory.free(va).unwrap();
+        let reserved = memory.reserve(BLOCK, 0, 0).unwrap();
+        let handle = memory.create(0, 2 * BLOCK, false, false).unwrap();
+        memory.map(reserved, BLOCK, BLOCK, handle).unwrap();
+        memory.unmap(reserved, BLOCK).unwrap();
+        let object = ObjectId(1);
         let steps = [
-            Step::Created { object, len: 2 * BLOCK, rdma: false },
-            Step::Mapped { va, len: BLOCK, object, offset: BLOCK },
+            Step::Created { object, len: BLOCK, rdma: true },
+            Step::Mapped { va, len: BLOCK, object, offset: 0 },
             Step::Unmapped { va, len: BLOCK },
+            Step::Removed(Run { gpu: 0, object, offset: 0, len: BLOCK }),
+            Step::Created { object: handle, len: 2 * BLOCK, rdma: false },
+            Step::Mapped { va: reserved, len: BLOCK, object: handle, offset: BLOCK },
+            Step::Unmapped { va: reserved, len: BLOCK },
         ];
         assert_eq!(memory.take_steps(), steps);
     }
