@@ -2,7 +2,7 @@
 //! libraries `cuda/` and `nvidia/`.
 //!
 //! ```text
-//! entry_points    the functions exported to programs, and the macro that exports them
+//! entry_points    the macros that export functions, and those exported for tests
 //!   hooks/        libc functions by which programs reach /dev/gdrdrv and emulated files
 //!   for_tests     gdremu_* functions for tests
 //!   refused       GPU kernels that are not run
@@ -14,7 +14,7 @@
 //!     hints           what hooks read without the lock: descriptors and addresses that may concern them
 //! settings        the configuration, from the environment
 //! system          what the kernel reports about the caller and its descriptors
-//! next            the functions behind the hooks
+//! next            all hooks in one table, and the functions behind them
 //! ```
 //!
 //! Modules use only those below them.
