@@ -32,8 +32,8 @@ pub struct Config {
     pub session: PathBuf,
     /// Make calls fail, as NAME:ERROR[@N[+]],…: every call, the Nth, or all from the Nth on;
     /// COMMAND:FIELD=VALUE[@N[+]] changes a field of the command's result
-    #[arg(long = "fault", value_name = "LIST", default_value = "", hide_default_value = true)]
-    pub faults: Faults,
+    #[arg(long = "fault", value_name = "LIST", default_value = "", hide_default_value = true, value_parser = faults)]
+    pub faults: String,
     /// Append each driver call to a file, as a line of JSON
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -329,6 +329,11 @@ fn cuda_version(text: &str) -> Result<u32, String> {
 
 fn pci_device(text: &str) -> Result<u16, String> {
     u16::try_from(number(text)?).map_err(|error| error.to_string())
+}
+
+/// The text of a list that [`Faults`] can be read from.
+fn faults(text: &str) -> Result<String, String> {
+    text.parse().map(|_: Faults| text.to_owned())
 }
 
 fn number(text: &str) -> Result<u64, String> {

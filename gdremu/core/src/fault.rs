@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 use crate::abi::{Argument, Command, Field};
 use crate::errno::Errno;
 
@@ -42,10 +40,8 @@ impl Answers {
 
 /// The faults to inject, as the help of `--fault` describes them, and how often each named call was made so far.
 /// Names are in any case.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, Default)]
 pub struct Faults {
-    text: String,
     list: Vec<Fault>,
     made: HashMap<String, u64>,
 }
@@ -76,22 +72,13 @@ impl Faults {
     }
 }
 
-/// Two are equal when they inject the same; how far each has counted does not matter.
-impl PartialEq for Faults {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for Faults {}
-
 impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         let list = entries.map(parse_entry).collect::<Result<_, _>>()?;
-        Ok(Faults { text: text.to_owned(), list, made: HashMap::new() })
+        Ok(Faults { list, made: HashMap::new() })
     }
 }
 
@@ -118,20 +105,6 @@ fn parse_entry(entry: &str) -> Result<Fault, String> {
 fn find_field(command: &str, name: &str) -> Option<&'static Field> {
     let command = Command::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(command))?;
     command.fields().iter().find(|field| field.name.eq_ignore_ascii_case(name))
-}
-
-impl TryFrom<String> for Faults {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Faults> for String {
-    fn from(faults: Faults) -> String {
-        faults.text
-    }
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ impl EmulatedProcess {
         EmulatedProcess {
             driver: Driver::new(config.driver.clone(), page_size() as u64),
             gpu: gpu::provider(&config.gpu),
-            faults: config.faults.clone(),
+            faults: config.faults.parse().expect("checked by the launcher"),
             forked: false,
             descriptors: Descriptors::new(Session::at(config.session.clone())),
             mapped_exports: Vmas::default(),
