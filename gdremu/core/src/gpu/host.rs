@@ -57,7 +57,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// Where the memory is while the span lives; see [`View::bytes`].
+    /// Where the memory is while the span lives. Other mappings of it can change it at any time: copy through the
+    /// pointer, never make a reference of it.
     pub fn bytes(&self) -> *mut u8 {
         self.view.bytes(self.offset, self.len as u64)
     }

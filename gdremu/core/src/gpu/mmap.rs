@@ -179,9 +179,7 @@ impl View {
         map_parts(&[Part { file, offset, len }]).map(|addr| View { addr, len })
     }
 
-    /// Where `[offset, offset + len)` is mapped, as long as this view lives. Other mappings of the
-    /// same memory can change it at any time: copy through the pointer, never make a reference of
-    /// it.
+    /// Where `[offset, offset + len)` is mapped, as long as this view lives.
     ///
     /// # Panics
     /// If the range is not inside the view.
