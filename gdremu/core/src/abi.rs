@@ -23,91 +23,98 @@ pub fn is_gdrdrv(number: u32) -> bool {
     (number >> 8) & 0xff == MAGIC
 }
 
-/// A command that some release of gdrdrv knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+#[derive(Debug, PartialEq, Eq)]
+pub struct Field {
+    pub name: &'static str,
+    /// Where it starts, in bytes.
+    pub offset: usize,
+    /// 4 or 8 bytes.
+    pub size: usize,
+}
+
+macro_rules! commands {
+    ($($(#[$doc:meta])* $command:ident $name:literal = $number:expr, since $minor:literal,
+       $module:ident { $($field:ident: $type:ty),* };)*) => {
+        /// A command that some release of gdrdrv knows.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Command { $($(#[$doc])* $command,)* }
+
+        impl Command {
+            pub const ALL: &[Command] = &[$(Command::$command),*];
+
+            pub const fn number(self) -> u32 {
+                match self { $(Command::$command => $number,)* }
+            }
+
+            /// The name in the kernel's header, less its prefix.
+            pub const fn name(self) -> &'static str {
+                match self { $(Command::$command => $name,)* }
+            }
+
+            /// The first release that knows it: 2.`since`.
+            pub const fn since(self) -> u16 {
+                match self { $(Command::$command => $minor,)* }
+            }
+
+            /// The fields of the argument, in the order of their offsets.
+            pub const fn fields(self) -> &'static [Field] {
+                match self { $(Command::$command => $module::FIELDS,)* }
+            }
+
+            pub const fn argument_size(self) -> usize {
+                match self { $(Command::$command => $module::LEN as usize,)* }
+            }
+        }
+
+        $(#[doc = concat!("Argument of [`Command::", stringify!($command), "`].")]
+        #[allow(non_snake_case, reason = "the fields' names say it all")]
+        pub mod $module {
+            use super::Field;
+            #[repr(C)]
+            struct Layout { $($field: $type),* }
+            pub(super) const LEN: u32 = size_of::<Layout>() as u32;
+            $(pub const $field: Field = Field {
+                name: stringify!($field),
+                offset: std::mem::offset_of!(Layout, $field),
+                size: size_of::<$type>(),
+            };)*
+            pub(super) const FIELDS: &[Field] = &[$($field),*];
+        })*
+    };
+}
+
+commands! {
     /// Pins with P2P tokens.
-    PinBuffer,
+    PinBuffer "PIN_BUFFER" = read_write(1, pin_buffer::LEN), since 0,
+        pin_buffer { ADDR: u64, SIZE: u64, P2P_TOKEN: u64, VA_SPACE: u32, HANDLE: u64 };
     /// Unpins.
-    UnpinBuffer,
+    UnpinBuffer "UNPIN_BUFFER" = read_write(2, POINTER), since 0, unpin_buffer { HANDLE: u64 };
     /// Whether the memory was freed under the pin.
-    GetCbFlag,
+    GetCbFlag "GET_CB_FLAG" = read_write(3, POINTER), since 0, get_cb_flag { HANDLE: u64, FLAG: u32 };
     /// Information, with a flag for write-combining instead of a type.
-    GetInfo,
+    GetInfo "GET_INFO" = read_write(4, POINTER), since 0,
+        get_info { HANDLE: u64, VA: u64, MAPPED_SIZE: u64, PAGE_SIZE: u32, TSC_KHZ: u32, TM_CYCLES: u64, MAPPED: u32,
+                   WC_MAPPING: u32 };
     /// Information, with the mapping type.
-    GetInfoV2,
+    GetInfoV2 "GET_INFO_V2" = read_write(5, POINTER), since 4,
+        get_info_v2 { HANDLE: u64, VA: u64, MAPPED_SIZE: u64, PAGE_SIZE: u32, TSC_KHZ: u32, TM_CYCLES: u64,
+                      MAPPING_TYPE: u32 };
     /// A property of the driver.
-    GetAttr,
+    GetAttr "GET_ATTR" = read_write(6, POINTER), since 5, get_attr { ATTR: u32, VAL: u32 };
     /// Pins with flags.
-    PinBufferV2,
+    PinBufferV2 "PIN_BUFFER_V2" = read_write(7, pin_buffer_v2::LEN), since 5,
+        pin_buffer_v2 { ADDR: u64, SIZE: u64, FLAGS: u32, PAD: u32, HANDLE: u64 };
     /// Sets the type of the next mapping.
-    ReqMappingType,
+    ReqMappingType "REQ_MAPPING_TYPE" = read_write(8, POINTER), since 5,
+        req_mapping_type { HANDLE: u64, MAPPING_TYPE: u32 };
     /// The driver's version and the oldest library that it serves.
-    GetVersion,
+    GetVersion "GET_VERSION" = read_write(255, POINTER), since 0,
+        get_version { GDRDRV_VERSION: u32, MINIMUM_GDR_API_VERSION: u32 };
 }
 
 impl Command {
-    /// Every command.
-    pub const ALL: [Command; 9] = [
-        Command::PinBuffer,
-        Command::UnpinBuffer,
-        Command::GetCbFlag,
-        Command::GetInfo,
-        Command::GetInfoV2,
-        Command::GetAttr,
-        Command::PinBufferV2,
-        Command::ReqMappingType,
-        Command::GetVersion,
-    ];
-
-    /// The ioctl number.
-    pub const fn number(self) -> u32 {
-        match self {
-            Command::PinBuffer => read_write(1, 40),
-            Command::UnpinBuffer => read_write(2, POINTER),
-            Command::GetCbFlag => read_write(3, POINTER),
-            Command::GetInfo => read_write(4, POINTER),
-            Command::GetInfoV2 => read_write(5, POINTER),
-            Command::GetAttr => read_write(6, POINTER),
-            Command::PinBufferV2 => read_write(7, 32),
-            Command::ReqMappingType => read_write(8, POINTER),
-            Command::GetVersion => read_write(255, POINTER),
-        }
-    }
-
-    /// The command of an ioctl number.
     pub fn from_number(number: u32) -> Option<Command> {
-        Command::ALL.into_iter().find(|command| command.number() == number)
-    }
-
-    /// The name in the kernel's header, less its prefix.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Command::PinBuffer => "PIN_BUFFER",
-            Command::UnpinBuffer => "UNPIN_BUFFER",
-            Command::GetCbFlag => "GET_CB_FLAG",
-            Command::GetInfo => "GET_INFO",
-            Command::GetInfoV2 => "GET_INFO_V2",
-            Command::GetAttr => "GET_ATTR",
-            Command::PinBufferV2 => "PIN_BUFFER_V2",
-            Command::ReqMappingType => "REQ_MAPPING_TYPE",
-            Command::GetVersion => "GET_VERSION",
-        }
-    }
-
-    /// The fields of the argument, in the order of their offsets.
-    pub const fn fields(self) -> &'static [Field] {
-        match self {
-            Command::PinBuffer => pin_buffer::FIELDS,
-            Command::UnpinBuffer => unpin_buffer::FIELDS,
-            Command::GetCbFlag => get_cb_flag::FIELDS,
-            Command::GetInfo => get_info::FIELDS,
-            Command::GetInfoV2 => get_info_v2::FIELDS,
-            Command::GetAttr => get_attr::FIELDS,
-            Command::PinBufferV2 => pin_buffer_v2::FIELDS,
-            Command::ReqMappingType => req_mapping_type::FIELDS,
-            Command::GetVersion => get_version::FIELDS,
-        }
+        Command::ALL.iter().copied().find(|command| command.number() == number)
     }
 
     /// Whether the argument has input.
@@ -128,68 +135,7 @@ impl Command {
             _ => None,
         }
     }
-
-    /// The size of the argument in bytes, as C lays it out.
-    pub const fn argument_size(self) -> usize {
-        let fields = self.fields();
-        let last = &fields[fields.len() - 1];
-        let mut align = 1;
-        let mut i = 0;
-        while i < fields.len() {
-            if fields[i].size > align {
-                align = fields[i].size;
-            }
-            i += 1;
-        }
-        (last.offset + last.size).next_multiple_of(align)
-    }
 }
-
-/// One member of an argument.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Its name.
-    pub name: &'static str,
-    /// Where it starts, in bytes.
-    pub offset: usize,
-    /// 4 or 8 bytes.
-    pub size: usize,
-}
-
-/// Declares the members of an argument: a constant each, and the list of all.
-macro_rules! argument {
-    ($(#[$doc:meta])* $module:ident { $($name:ident: $size:literal @ $offset:literal),* $(,)? }) => {
-        $(#[$doc])*
-        #[allow(missing_docs, reason = "a field's name and offset say it all")]
-        pub mod $module {
-            use super::Field;
-            $(pub const $name: Field =
-                Field { name: stringify!($name), offset: $offset, size: $size };)*
-            pub(super) const FIELDS: &[Field] = &[$($name),*];
-        }
-    };
-}
-
-argument! { /// Argument of [`Command::PinBuffer`].
-pin_buffer { ADDR: 8 @ 0, SIZE: 8 @ 8, P2P_TOKEN: 8 @ 16, VA_SPACE: 4 @ 24, HANDLE: 8 @ 32 } }
-argument! { /// Argument of [`Command::UnpinBuffer`].
-unpin_buffer { HANDLE: 8 @ 0 } }
-argument! { /// Argument of [`Command::GetCbFlag`].
-get_cb_flag { HANDLE: 8 @ 0, FLAG: 4 @ 8 } }
-argument! { /// Argument of [`Command::GetInfo`].
-get_info { HANDLE: 8 @ 0, VA: 8 @ 8, MAPPED_SIZE: 8 @ 16, PAGE_SIZE: 4 @ 24, TSC_KHZ: 4 @ 28,
-    TM_CYCLES: 8 @ 32, MAPPED: 4 @ 40, WC_MAPPING: 4 @ 44 } }
-argument! { /// Argument of [`Command::GetInfoV2`].
-get_info_v2 { HANDLE: 8 @ 0, VA: 8 @ 8, MAPPED_SIZE: 8 @ 16, PAGE_SIZE: 4 @ 24, TSC_KHZ: 4 @ 28,
-    TM_CYCLES: 8 @ 32, MAPPING_TYPE: 4 @ 40 } }
-argument! { /// Argument of [`Command::GetAttr`].
-get_attr { ATTR: 4 @ 0, VAL: 4 @ 4 } }
-argument! { /// Argument of [`Command::PinBufferV2`].
-pin_buffer_v2 { ADDR: 8 @ 0, SIZE: 8 @ 8, FLAGS: 4 @ 16, PAD: 4 @ 20, HANDLE: 8 @ 24 } }
-argument! { /// Argument of [`Command::ReqMappingType`].
-req_mapping_type { HANDLE: 8 @ 0, MAPPING_TYPE: 4 @ 8 } }
-argument! { /// Argument of [`Command::GetVersion`].
-get_version { GDRDRV_VERSION: 4 @ 0, MINIMUM_GDR_API_VERSION: 4 @ 4 } }
 
 /// Bit of [`pin_buffer_v2::FLAGS`]: the pages must be reached over PCIe.
 pub const PIN_FLAG_FORCE_PCIE: u64 = 1;
@@ -210,7 +156,6 @@ impl Default for Argument {
 }
 
 impl Argument {
-    /// The value of a field.
     pub fn get(&self, field: &Field) -> u64 {
         let mut bytes = [0; 8];
         bytes[..field.size].copy_from_slice(&self.0[field.offset..][..field.size]);
@@ -226,9 +171,7 @@ impl Argument {
 /// How the CPU reaches mapped GPU memory, with gdrdrv's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappingType {
-    /// Not mapped.
     None = 0,
-    /// Write-combining.
     Wc = 1,
     /// Cached and coherent.
     Caching = 2,
@@ -237,7 +180,6 @@ pub enum MappingType {
 }
 
 impl MappingType {
-    /// The type of a number.
     pub fn from_number(number: u64) -> Option<MappingType> {
         [MappingType::None, MappingType::Wc, MappingType::Caching, MappingType::Device]
             .into_iter()
@@ -250,39 +192,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_the_kernel_header() {
-        let numbers = Command::ALL.map(Command::number);
-        assert_eq!(
-            numbers,
-            [
-                0xC028DA01, 0xC008DA02, 0xC008DA03, 0xC008DA04, 0xC008DA05, 0xC008DA06, 0xC020DA07,
-                0xC008DA08, 0xC008DAFF
-            ]
-        );
-    }
-
-    #[test]
-    fn argument_sizes_are_those_of_the_kernel_header() {
-        let sizes = Command::ALL.map(Command::argument_size);
-        assert_eq!(sizes, [40, 8, 16, 48, 48, 8, 32, 16, 8]);
-    }
-
-    #[test]
-    fn unknown_numbers_have_no_command() {
-        // GET_INFO as it would be had the whole argument been declared.
-        assert_eq!(Command::from_number(read_write(4, 48)), None);
-        assert_eq!(Command::from_number(read_write(9, 8)), None);
-        assert!(is_gdrdrv(read_write(9, 8)));
-        assert!(!is_gdrdrv(0x5401));
-    }
-
-    #[test]
-    fn fields_are_read_where_they_were_written() {
-        let mut argument = Argument::default();
-        argument.set(&get_info::TM_CYCLES, 0x1122_3344_5566_7788);
-        argument.set(&get_info::MAPPED, 0x1_0000_0001);
-        assert_eq!(argument.get(&get_info::TM_CYCLES), 0x1122_3344_5566_7788);
-        assert_eq!(argument.get(&get_info::MAPPED), 1);
-        assert_eq!(argument.get(&get_info::WC_MAPPING), 0);
+    fn numbers_and_sizes_are_those_of_the_kernel_header() {
+        let found = Command::ALL.iter().map(|command| (command.number(), command.argument_size()));
+        let expected = [
+            (0xC028DA01, 40),
+            (0xC008DA02, 8),
+            (0xC008DA03, 16),
+            (0xC008DA04, 48),
+            (0xC008DA05, 48),
+            (0xC008DA06, 8),
+            (0xC020DA07, 32),
+            (0xC008DA08, 16),
+            (0xC008DAFF, 8),
+        ];
+        assert!(found.eq(expected));
     }
 }

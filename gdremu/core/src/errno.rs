@@ -13,7 +13,6 @@ pub struct Errno(pub i32);
 
 macro_rules! constants {
     ($($name:ident),* $(,)?) => {
-        #[allow(missing_docs, reason = "errno(3) describes them")]
         impl Errno {
             $(pub const $name: Errno = Errno(libc::$name);)*
         }
@@ -29,7 +28,6 @@ impl Errno {
     /// Internal to the kernel, but the GPU driver returns it to user space.
     pub const ENOTSUPP: Errno = Errno(524);
 
-    /// The calling thread's `errno`.
     pub fn last() -> Errno {
         Errno(Known::last_raw())
     }
@@ -38,6 +36,12 @@ impl Errno {
 impl From<io::Error> for Errno {
     fn from(error: io::Error) -> Errno {
         error.raw_os_error().map_or(Errno::EIO, Errno)
+    }
+}
+
+impl From<Known> for Errno {
+    fn from(error: Known) -> Errno {
+        Errno(error as i32)
     }
 }
 

@@ -2,20 +2,11 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
 
 use crate::abi::{Argument, Command, Field};
 use crate::errno::Errno;
-
-/// Which calls of one name are faulty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
-    Every,
-    Nth(u64),
-    From(u64),
-}
 
 /// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +17,12 @@ enum Effect {
     Answer(&'static Field, u64),
 }
 
-/// One entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fault {
     call: String,
     effect: Effect,
-    which: Which,
+    /// Which calls of the name are faulty, counted from 1.
+    calls: RangeInclusive<u64>,
 }
 
 /// Fields of a driver command's result to replace.
@@ -47,15 +38,10 @@ impl Answers {
     }
 }
 
-/// The faults to inject, and how often each named call was made so far.
-///
-/// An entry is `NAME:EFFECT` (every call), `NAME:EFFECT@N` (the Nth, from 1) or `NAME:EFFECT@N+` (the
-/// Nth and all after it). NAME is a driver command, `OPEN`, `MMAP`, `MUNMAP`, `MMAP_FIXED`, `CLOSE`, or a function
-/// of CUDA, in any case. EFFECT is an errno's name or a number, or, for a driver command, `FIELD=VALUE`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// The faults to inject, as the help of `--fault` describes them, and how often each named call was made so far.
+/// Names are in any case.
+#[derive(Clone, Debug, Default)]
 pub struct Faults {
-    text: String,
     list: Vec<Fault>,
     made: HashMap<String, u64>,
 }
@@ -67,9 +53,6 @@ impl Faults {
     }
 
     /// Counts a driver command of this name and returns the fields to change in its result.
-    ///
-    /// # Errors
-    /// The error to fail the command with.
     pub fn take_answers(&mut self, call: &str) -> Result<Answers, Errno> {
         let mut answers = Answers::default();
         if self.list.is_empty() {
@@ -78,13 +61,8 @@ impl Faults {
         let call = call.to_ascii_uppercase();
         let made = self.made.entry(call.clone()).or_default();
         *made += 1;
-        let made = *made;
         let faults = self.list.iter().filter(|fault| fault.call == call);
-        for fault in faults.filter(|fault| match fault.which {
-            Which::Every => true,
-            Which::Nth(n) => made == n,
-            Which::From(n) => made >= n,
-        }) {
+        for fault in faults.filter(|fault| fault.calls.contains(made)) {
             match fault.effect {
                 Effect::Fail(errno) => return Err(errno),
                 Effect::Answer(field, value) => answers.0.push((field, value)),
@@ -94,22 +72,13 @@ impl Faults {
     }
 }
 
-/// Two are equal when they inject the same; how far each has counted does not matter.
-impl PartialEq for Faults {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for Faults {}
-
 impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         let list = entries.map(parse_entry).collect::<Result<_, _>>()?;
-        Ok(Faults { text: text.to_owned(), list, made: HashMap::new() })
+        Ok(Faults { list, made: HashMap::new() })
     }
 }
 
@@ -118,17 +87,10 @@ fn parse_entry(entry: &str) -> Result<Fault, String> {
         format!("fault \"{entry}\": {what} (NAME:ERROR[@N[+]] or COMMAND:FIELD=VALUE[@N[+]])")
     };
     let (call, rest) = entry.split_once(':').ok_or_else(|| wrong("no error"))?;
-    let (effect, which) = match rest.split_once('@') {
-        None => (rest, Which::Every),
-        Some((effect, nth)) => {
-            let (digits, from) = match nth.strip_suffix('+') {
-                Some(digits) => (digits, true),
-                None => (nth, false),
-            };
-            let n = digits.parse().ok().filter(|n| *n > 0).ok_or_else(|| wrong("N is from 1"))?;
-            (effect, if from { Which::From(n) } else { Which::Nth(n) })
-        }
-    };
+    let (effect, nth) = rest.split_once('@').unwrap_or((rest, "1+"));
+    let first = nth.strip_suffix('+').unwrap_or(nth).parse().ok().filter(|n| *n > 0);
+    let first = first.ok_or_else(|| wrong("N is from 1"))?;
+    let calls = first..=if nth.ends_with('+') { u64::MAX } else { first };
     let effect = match effect.split_once('=') {
         None => Effect::Fail(effect.parse().map_err(|_| wrong("unknown error"))?),
         Some((name, value)) => Effect::Answer(
@@ -136,28 +98,13 @@ fn parse_entry(entry: &str) -> Result<Fault, String> {
             value.parse().map_err(|_| wrong("VALUE is a number"))?,
         ),
     };
-    Ok(Fault { call: call.to_ascii_uppercase(), effect, which })
+    Ok(Fault { call: call.to_ascii_uppercase(), effect, calls })
 }
 
 /// A field of a command's argument.
 fn find_field(command: &str, name: &str) -> Option<&'static Field> {
-    let named = |found: &Command| found.name().eq_ignore_ascii_case(command);
-    let fields = Command::ALL.into_iter().find(named)?.fields();
-    fields.iter().find(|field| field.name.eq_ignore_ascii_case(name))
-}
-
-impl TryFrom<String> for Faults {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Faults> for String {
-    fn from(faults: Faults) -> String {
-        faults.text
-    }
+    let command = Command::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(command))?;
+    command.fields().iter().find(|field| field.name.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -165,47 +112,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nth_call_fails_and_no_other() {
-        let mut faults: Faults = "mmap:EAGAIN@2, CLOSE:5@1".parse().unwrap();
-        assert_eq!(faults.take("MMAP"), None);
-        assert_eq!(faults.take("close"), Some(Errno::EIO));
-        assert_eq!(faults.take("mmap"), Some(Errno::EAGAIN));
-        assert_eq!(faults.take("mmap"), None);
-        assert_eq!(faults.take("munmap"), None);
-    }
-
-    #[test]
-    fn every_call_or_all_from_the_nth_on() {
-        let mut faults: Faults = "A:EIO,B:EIO@2+".parse().unwrap();
-        let mut errors = |call| [0; 3].map(|_| faults.take(call).is_some());
-        assert_eq!(errors("A"), [true; 3]);
-        assert_eq!(errors("B"), [false, true, true]);
-    }
-
-    #[test]
-    fn several_faults_of_one_call() {
-        let mut faults: Faults = "A:EIO@1,A:EPERM@2".parse().unwrap();
-        assert_eq!(faults.take("a"), Some(Errno::EIO));
-        assert_eq!(faults.take("a"), Some(Errno::EPERM));
-        assert_eq!(faults.take("a"), None);
-    }
-
-    #[test]
-    fn fields_of_the_nth_answer_are_replaced_and_no_others() {
-        use crate::abi::get_info::{MAPPED, VA, WC_MAPPING};
-        let list = "get_info:mapped=0@2,GET_INFO:WC_MAPPING=7@2,GET_INFO:EIO@3";
+    fn every_call_the_nth_or_all_from_the_nth_on_are_faulty() {
+        let list = "a:EIO@2, A:EPERM@4,b:5,C:EIO@2+,GET_INFO:MAPPED=0@2,get_info:EIO@3";
         let mut faults: Faults = list.parse().unwrap();
-        let mut answer = || {
-            let mut argument = Argument::default();
-            argument.set(&VA, 3);
-            argument.set(&MAPPED, 1);
-            faults.take_answers("GET_INFO")?.put(&mut argument);
-            Ok([VA, MAPPED, WC_MAPPING].map(|field| argument.get(&field)))
-        };
-        assert_eq!(answer(), Ok([3, 1, 0]));
-        assert_eq!(answer(), Ok([3, 0, 7]));
-        assert_eq!(answer(), Err(Errno::EIO));
-        assert_eq!(answer(), Ok([3, 1, 0]));
+        let (eio, eperm) = (Some(Errno::EIO), Some(Errno::EPERM));
+        let mut errors = |call| [0; 4].map(|_| faults.take(call));
+        assert_eq!(errors("A"), [None, eio, None, eperm]);
+        assert_eq!(errors("b"), [eio; 4]);
+        assert_eq!(errors("c"), [None, eio, eio, eio]);
+        assert_eq!(errors("get_info"), [None, None, eio, None]);
+        assert_eq!(errors("mmap"), [None; 4]);
     }
 
     #[test]

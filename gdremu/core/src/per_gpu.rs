@@ -8,12 +8,10 @@ use serde::{Deserialize, Serialize};
 pub struct PerGpu<T>(Vec<T>);
 
 impl<T> PerGpu<T> {
-    /// The same for all GPUs.
     pub fn all(value: T) -> Self {
         PerGpu(vec![value])
     }
 
-    /// The value of one GPU.
     pub fn of(&self, gpu: usize) -> &T {
         let last = self.0.len() - 1;
         &self.0[gpu.min(last)]
@@ -24,26 +22,7 @@ impl<T> PerGpu<T> {
         self.0.len()
     }
 
-    /// Reads values between commas.
-    ///
-    /// # Errors
-    /// The error of `read` for the first invalid value.
     pub fn read<E>(text: &str, read: impl Fn(&str) -> Result<T, E>) -> Result<Self, E> {
         text.split(',').map(read).collect::<Result<_, _>>().map(PerGpu)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_value_is_for_the_rest() {
-        let read = |text| PerGpu::read(text, str::parse::<u32>);
-        let values = read("3,1,2").unwrap();
-        assert_eq!((0..5).map(|gpu| *values.of(gpu)).collect::<Vec<_>>(), [3, 1, 2, 2, 2]);
-        assert_eq!(*PerGpu::all(7).of(9), 7);
-        assert!(read("3,").is_err());
-        assert!(read("").is_err());
     }
 }

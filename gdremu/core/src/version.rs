@@ -18,7 +18,6 @@ pub struct Version {
 }
 
 impl Version {
-    /// `MAJOR.MINOR`.
     pub const fn new(major: u16, minor: u16) -> Self {
         Version { major, minor, patch: 0 }
     }

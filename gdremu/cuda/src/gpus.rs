@@ -35,7 +35,7 @@ pub(crate) fn change<T>(
     let mut process = process::lock();
     let result = match process.gpu.host().change(&mut call) {
         Err(memory::Error::NoMemory) => {
-            process.reap_exports(); // This frees the memory of closed descriptors.
+            process.reap_all(); // This frees the memory of closed descriptors.
             process.gpu.host().change(call)
         }
         result => result,
@@ -54,7 +54,7 @@ pub(crate) fn import(shared: &Shared, file: BorrowedFd<'_>) -> Result<u64> {
 /// Free bytes of a GPU.
 pub(crate) fn free_bytes(gpu: usize) -> u64 {
     let mut process = process::lock();
-    process.reap_exports();
+    process.reap_all();
     process.gpu.host().memory().free_bytes(gpu)
 }
 

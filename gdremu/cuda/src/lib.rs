@@ -23,4 +23,4 @@ mod nvml;
 mod ptx;
 mod runtime;
 
-use gdremu_preload::{refused, shared_memory, state};
+use gdremu_preload::{descriptors, refused, state};

@@ -56,16 +56,17 @@ enum End {
 }
 
 fn run(options: &Options) -> Result<End, String> {
-    if options.config.gpu.provider == ProviderKind::Nvidia && !Path::new(NVIDIA_DRIVER).exists() {
-        return Err(format!(
-            "--provider nvidia: {NVIDIA_DRIVER} does not exist; install NVIDIA's GPU driver"
-        ));
-    }
-    if options.config.gpu.provider == ProviderKind::Emugpu && !Path::new(emugpu::DEVICE).exists() {
-        return Err(format!(
-            "--provider emugpu: {} does not exist; run gdremu with gdrdrv-c/vm/run.sh",
-            emugpu::DEVICE
-        ));
+    let needed = match options.config.gpu.provider {
+        ProviderKind::Host => None,
+        ProviderKind::Nvidia => Some(("nvidia", NVIDIA_DRIVER, "install NVIDIA's GPU driver")),
+        ProviderKind::Emugpu => {
+            Some(("emugpu", emugpu::DEVICE, "run gdremu with gdrdrv-c/vm/run.sh"))
+        }
+    };
+    if let Some((provider, device, advice)) = needed
+        && !Path::new(device).exists()
+    {
+        return Err(format!("--provider {provider}: {device} does not exist; {advice}"));
     }
     let runtime = find_runtime(options.config.gpu.provider)?;
     let session = Session::create()

@@ -16,9 +16,6 @@ pub(crate) fn names() -> Vec<String> {
 }
 
 /// Returns the name if it is a profile's.
-///
-/// # Errors
-/// A text that lists the names.
 pub(crate) fn known(name: &str) -> Result<String, String> {
     let names = names();
     match names.iter().any(|known| known == name) {

@@ -34,18 +34,3 @@ replaced! {
 pub(crate) fn by_name(name: &str, version: u32) -> Option<*mut c_void> {
     by_symbol(cuda::newest(name, version).ok()?.symbol)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn functions_are_found_by_symbol_and_by_name() {
-        let ours = cuMemAlloc_v2 as *mut c_void;
-        assert_eq!(by_symbol("cuMemAlloc_v2"), Some(ours));
-        assert_eq!(by_name("cuMemAlloc", 13000), Some(ours));
-        assert_eq!(by_symbol("cuMemAlloc"), None, "that has 32-bit addresses");
-        assert_eq!(by_name("cuMemAlloc", 2000), None);
-        assert_eq!(by_symbol("cuInit"), None);
-    }
-}

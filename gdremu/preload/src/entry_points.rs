@@ -1,4 +1,4 @@
-//! The functions exported to programs, and the macro that exports them.
+//! The macros that export functions to programs, and the functions for tests.
 
 /// Exports a function under a name of its own.
 ///
@@ -34,68 +34,6 @@ macro_rules! export {
 }
 
 crate::export! {
-    exists::access;
-    exists::eaccess;
-    exists::euidaccess;
-    exists::faccessat;
-    exists::stat;
-    exists::stat64;
-    exists::lstat;
-    exists::lstat64;
-    exists::fstatat;
-    exists::fstatat64;
-    exists::__xstat;
-    exists::__xstat64;
-    exists::__lxstat;
-    exists::__lxstat64;
-    exists::__fxstatat;
-    exists::__fxstatat64;
-    exists::fstat;
-    exists::fstat64;
-    exists::__fxstat;
-    exists::__fxstat64;
-    exists::statx;
-    exists::readlink;
-    exists::__readlink_chk;
-    exists::readlinkat;
-    exists::__readlinkat_chk;
-    files::open;
-    files::open64;
-    files::__open;
-    files::__open64;
-    files::__open_2;
-    files::__open64_2;
-    files::openat;
-    files::openat64;
-    files::__openat_2;
-    files::__openat64_2;
-    files::fopen;
-    files::fopen64;
-    files::opendir;
-    files::close;
-    files::__close;
-    files::close_range;
-    files::closefrom;
-    files::dup;
-    files::dup2;
-    files::__dup2;
-    files::dup3;
-    files::fcntl;
-    files::fcntl64;
-    files::__fcntl;
-    io::ioctl;
-    memory::mmap;
-    memory::mmap64;
-    memory::munmap;
-    memory::mremap;
-    reads::read;
-    reads::__read;
-    reads::__read_chk;
-    reads::pread;
-    reads::pread64;
-    reads::__pread64;
-    reads::__pread_chk;
-    reads::__pread64_chk;
     for_tests::gdremu_provider;
     for_tests::gdremu_calls_take;
     for_tests::gdremu_pins;

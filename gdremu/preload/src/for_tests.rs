@@ -23,7 +23,7 @@ pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
 /// separated by blanks: `open`, `mmap`, `munmap`, `close`, and the commands by name. The text is
 /// valid until the next call.
 pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
-    state::lock().take_calls().as_ptr()
+    state::lock().calls.take().as_ptr()
 }
 
 /// Number of page tables that this process has pinned; with the kernel's gdrdrv, that all

@@ -2,26 +2,27 @@
 //! libraries `cuda/` and `nvidia/`.
 //!
 //! ```text
-//! entry_points    the functions exported to programs, and the macro that exports them
+//! entry_points    the macros that export functions, and those exported for tests
 //!   hooks/        libc functions by which programs reach /dev/gdrdrv and emulated files
 //!   for_tests     gdremu_* functions for tests
 //!   refused       GPU kernels that are not run
 //! state           the lock around the process
 //!   process       the emulated driver and GPUs of this process
-//!     devices         open devices: their records in the session directory
-//!     shared_memory   descriptors that CUDA gave out for GPU memory
+//!     descriptors     open devices and exported GPU memory: their records in the session directory
 //!     calls           the log of driver calls
 //!     proc_files      gdrdrv's files under /proc
 //!     hints           what hooks read without the lock: descriptors and addresses that may concern them
 //! settings        the configuration, from the environment
 //! system          what the kernel reports about the caller and its descriptors
-//! next            the functions behind the hooks
+//! next            all hooks in one table, and the functions behind them
 //! ```
 //!
 //! Modules use only those below them.
 
+#![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
+
 mod calls;
-mod devices;
+pub mod descriptors;
 mod entry_points;
 mod for_tests;
 mod hints;
@@ -31,11 +32,8 @@ mod proc_files;
 mod process;
 pub mod refused;
 mod settings;
-pub mod shared_memory;
 pub mod state;
 mod system;
-
-use hooks::{exists, files, io, memory, reads};
 
 /// Runs when the library is loaded.
 extern "C" fn loaded() {

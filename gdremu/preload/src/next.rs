@@ -1,9 +1,94 @@
-//! The functions that the hooks replace: libc's, or those of a library in between.
+//! The functions that are hooked, described once, and the definitions behind the hooks: libc's, or
+//! those of a library in between.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use libc::{FILE, off_t, size_t, ssize_t};
+use libc::{DIR, FILE, off_t, size_t, ssize_t};
+
+pub(crate) type Text = *const c_char;
+pub(crate) type Pointer = *mut c_void;
+/// `struct stat64` is `struct stat` on the 64-bit platforms that gdrdrv supports.
+pub(crate) type Stat = *mut libc::stat;
+pub(crate) type Statx = *mut libc::statx;
+
+/// Calls a macro with the description of all hooks:
+///
+/// ```text
+/// open, open64 (path: Text, flags: c_int; mode: mode_t) -> c_int => files::open(…, |path| next(path, flags, mode));
+/// ```
+///
+/// These are spellings of one function; its arguments behind the semicolon are variable ones, of which the hook reads
+/// what may be there. The expression is the hook's body, and `next` in it the next definition of the spelling.
+macro_rules! hooks {
+    ($declare:ident) => { $declare! { next;
+        access, eaccess, euidaccess (path: Text, wanted: c_int) -> c_int
+            => exists::access(AT_FDCWD, path, wanted, |path| next(path, wanted));
+        faccessat (dirfd: c_int, path: Text, wanted: c_int, flags: c_int) -> c_int
+            => exists::access(dirfd, path, wanted, |path| next(dirfd, path, wanted, flags));
+        stat, stat64, lstat, lstat64 (path: Text, status: Stat) -> c_int
+            => exists::stat(AT_FDCWD, path, status, |path| next(path, status));
+        fstatat, fstatat64 (dirfd: c_int, path: Text, status: Stat, flags: c_int) -> c_int
+            => exists::stat(dirfd, path, status, |path| next(dirfd, path, status, flags));
+        __xstat, __xstat64, __lxstat, __lxstat64 (version: c_int, path: Text, status: Stat) -> c_int
+            => exists::stat(AT_FDCWD, path, status, |path| next(version, path, status));
+        __fxstatat, __fxstatat64 (version: c_int, dirfd: c_int, path: Text, status: Stat, flags: c_int) -> c_int
+            => exists::stat(dirfd, path, status, |path| next(version, dirfd, path, status, flags));
+        fstat, fstat64 (fd: c_int, status: Stat) -> c_int => exists::fstat(fd, status, || next(fd, status));
+        __fxstat, __fxstat64 (version: c_int, fd: c_int, status: Stat) -> c_int
+            => exists::fstat(fd, status, || next(version, fd, status));
+        statx (dirfd: c_int, path: Text, flags: c_int, mask: c_uint, status: Statx) -> c_int
+            => exists::statx(dirfd, path, status, |path| next(dirfd, path, flags, mask, status));
+        readlink (path: Text, text: *mut c_char, len: size_t) -> ssize_t
+            => exists::readlink(AT_FDCWD, path, |path| next(path, text, len));
+        __readlink_chk (path: Text, text: *mut c_char, len: size_t, room: size_t) -> ssize_t
+            => exists::readlink(AT_FDCWD, path, |path| next(path, text, len, room));
+        readlinkat (dirfd: c_int, path: Text, text: *mut c_char, len: size_t) -> ssize_t
+            => exists::readlink(dirfd, path, |path| next(dirfd, path, text, len));
+        __readlinkat_chk (dirfd: c_int, path: Text, text: *mut c_char, len: size_t, room: size_t) -> ssize_t
+            => exists::readlink(dirfd, path, |path| next(dirfd, path, text, len, room));
+
+        open, open64, __open, __open64 (path: Text, flags: c_int; mode: mode_t) -> c_int
+            => files::open(AT_FDCWD, path, flags, |path| next(path, flags, mode));
+        openat, openat64 (dirfd: c_int, path: Text, flags: c_int; mode: mode_t) -> c_int
+            => files::open(dirfd, path, flags, |path| next(dirfd, path, flags, mode));
+        // From programs that are built with _FORTIFY_SOURCE.
+        __open_2, __open64_2 (path: Text, flags: c_int) -> c_int
+            => files::open(AT_FDCWD, path, flags, |path| next(path, flags));
+        __openat_2, __openat64_2 (dirfd: c_int, path: Text, flags: c_int) -> c_int
+            => files::open(dirfd, path, flags, |path| next(dirfd, path, flags));
+        fopen, fopen64 (path: Text, mode: Text) -> *mut FILE => files::fopen(path, mode, |path| next(path, mode));
+        opendir (path: Text) -> *mut DIR => files::opendir(path, |path| next(path));
+        close, __close (fd: c_int) -> c_int => files::close(fd, || next(fd));
+        close_range (first: c_uint, last: c_uint, flags: c_int) -> c_int
+            => files::close_range(first, last, || next(first, last, flags));
+        closefrom (first: c_int) -> () => files::closefrom(first, || next(first));
+        dup (old: c_int) -> c_int => files::duplicated(old, next(old));
+        dup2, __dup2 (old: c_int, new: c_int) -> c_int => files::dup2(old, new, || next(old, new));
+        dup3 (old: c_int, new: c_int, flags: c_int) -> c_int => files::dup2(old, new, || next(old, new, flags));
+        fcntl, fcntl64, __fcntl (fd: c_int, command: c_int; argument: usize) -> c_int
+            => files::fcntl(fd, command, next(fd, command, argument));
+
+        ioctl (fd: c_int, request: c_ulong; argument: Pointer) -> c_int
+            => io::ioctl(fd, request, argument, || next(fd, request, argument));
+        read, __read (fd: c_int, to: Pointer, len: size_t) -> ssize_t => reads::read(fd, None, || next(fd, to, len));
+        __read_chk (fd: c_int, to: Pointer, len: size_t, room: size_t) -> ssize_t
+            => reads::read(fd, None, || next(fd, to, len, room));
+        pread, pread64, __pread64 (fd: c_int, to: Pointer, len: size_t, offset: off_t) -> ssize_t
+            => reads::read(fd, Some(offset), || next(fd, to, len, offset));
+        __pread_chk, __pread64_chk (fd: c_int, to: Pointer, len: size_t, offset: off_t, room: size_t) -> ssize_t
+            => reads::read(fd, Some(offset), || next(fd, to, len, offset, room));
+
+        mmap, mmap64 (addr: Pointer, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> Pointer
+            => memory::mmap(addr, Arguments { len, protection, flags, fd, offset },
+                            || next(addr, len, protection, flags, fd, offset));
+        munmap (addr: Pointer, len: size_t) -> c_int => memory::munmap(addr as usize, len, || next(addr, len));
+        mremap (old: Pointer, old_len: size_t, new_len: size_t, flags: c_int; wanted: Pointer) -> Pointer
+            => memory::mremap(old as usize, old_len, new_len, flags, wanted as usize,
+                              || next(old, old_len, new_len, flags, wanted));
+    } };
+}
+pub(crate) use hooks;
 
 /// Finds the next definition of a function behind this library.
 fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
@@ -23,8 +108,20 @@ fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 
 /// For each name, a function that returns the next definition of it.
 macro_rules! next {
-    ($($name:ident: $function:ty;)*) => {
-        $(pub(crate) fn $name() -> $function {
+    ($_next:ident; $($($name:ident),* ($($arguments:tt)*) -> $result:ty => $_body:expr;)*) => {
+        $(next! { @each ($($arguments)*) $result, $($name)* })*
+    };
+    (@each $arguments:tt $result:ty, $($name:ident)*) => {
+        $(next! { @one $name $arguments $result })*
+    };
+    (@one $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
+        next! { @typed $name unsafe extern "C" fn($($type),*) -> $result }
+    };
+    (@one $name:ident ($($argument:ident: $type:ty),*; $_more:ident: $_more_type:ty) $result:ty) => {
+        next! { @typed $name unsafe extern "C" fn($($type),*, ...) -> $result }
+    };
+    (@typed $name:ident $function:ty) => {
+        pub(crate) fn $name() -> $function {
             const NAME: &CStr =
                 match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                     Ok(name) => name,
@@ -33,95 +130,14 @@ macro_rules! next {
             static CACHE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             let found = resolve(&CACHE, NAME);
             // SAFETY: libc declares the function of this name with this type.
-            unsafe { std::mem::transmute::<*mut c_void, $function>(found) }
-        })*
-
-        /// Looks up the most frequent functions, so that later calls need no lookup.
-        pub(crate) fn warm_up() {
-            let _ = (open(), openat(), close(), ioctl(), mmap(), munmap(), fcntl(), read());
+            unsafe { std::mem::transmute::<Pointer, $function>(found) }
         }
     };
 }
 
-type Open = unsafe extern "C" fn(*const c_char, c_int, ...) -> c_int;
-type OpenAt = unsafe extern "C" fn(c_int, *const c_char, c_int, ...) -> c_int;
-type Open2 = unsafe extern "C" fn(*const c_char, c_int) -> c_int;
-type OpenAt2 = unsafe extern "C" fn(c_int, *const c_char, c_int) -> c_int;
-type FOpen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
-type Access = unsafe extern "C" fn(*const c_char, c_int) -> c_int;
-type Stat = unsafe extern "C" fn(*const c_char, *mut libc::stat) -> c_int;
-type FStat = unsafe extern "C" fn(c_int, *mut libc::stat) -> c_int;
-type FStatAt = unsafe extern "C" fn(c_int, *const c_char, *mut libc::stat, c_int) -> c_int;
-type XStat = unsafe extern "C" fn(c_int, *const c_char, *mut libc::stat) -> c_int;
-type FXStat = unsafe extern "C" fn(c_int, c_int, *mut libc::stat) -> c_int;
-type FXStatAt = unsafe extern "C" fn(c_int, c_int, *const c_char, *mut libc::stat, c_int) -> c_int;
-type MMap = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
-type Read = unsafe extern "C" fn(c_int, *mut c_void, size_t) -> ssize_t;
-type PRead = unsafe extern "C" fn(c_int, *mut c_void, size_t, off_t) -> ssize_t;
-type PReadChk = unsafe extern "C" fn(c_int, *mut c_void, size_t, off_t, size_t) -> ssize_t;
-type FCntl = unsafe extern "C" fn(c_int, c_int, ...) -> c_int;
+hooks!(next);
 
-next! {
-    open: Open;
-    open64: Open;
-    __open: Open;
-    __open64: Open;
-    __open_2: Open2;
-    __open64_2: Open2;
-    openat: OpenAt;
-    openat64: OpenAt;
-    __openat_2: OpenAt2;
-    __openat64_2: OpenAt2;
-    fopen: FOpen;
-    fopen64: FOpen;
-    opendir: unsafe extern "C" fn(*const c_char) -> *mut libc::DIR;
-    access: Access;
-    eaccess: Access;
-    euidaccess: Access;
-    faccessat: unsafe extern "C" fn(c_int, *const c_char, c_int, c_int) -> c_int;
-    stat: Stat;
-    stat64: Stat;
-    lstat: Stat;
-    lstat64: Stat;
-    fstat: FStat;
-    fstat64: FStat;
-    fstatat: FStatAt;
-    fstatat64: FStatAt;
-    __xstat: XStat;
-    __xstat64: XStat;
-    __lxstat: XStat;
-    __lxstat64: XStat;
-    __fxstat: FXStat;
-    __fxstat64: FXStat;
-    __fxstatat: FXStatAt;
-    __fxstatat64: FXStatAt;
-    readlink: unsafe extern "C" fn(*const c_char, *mut c_char, size_t) -> ssize_t;
-    __readlink_chk: unsafe extern "C" fn(*const c_char, *mut c_char, size_t, size_t) -> ssize_t;
-    readlinkat: unsafe extern "C" fn(c_int, *const c_char, *mut c_char, size_t) -> ssize_t;
-    __readlinkat_chk: unsafe extern "C" fn(c_int, *const c_char, *mut c_char, size_t, size_t) -> ssize_t;
-    statx: unsafe extern "C" fn(c_int, *const c_char, c_int, c_uint, *mut libc::statx) -> c_int;
-    ioctl: unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
-    mmap: MMap;
-    mmap64: MMap;
-    munmap: unsafe extern "C" fn(*mut c_void, size_t) -> c_int;
-    mremap: unsafe extern "C" fn(*mut c_void, size_t, size_t, c_int, ...) -> *mut c_void;
-    close: unsafe extern "C" fn(c_int) -> c_int;
-    __close: unsafe extern "C" fn(c_int) -> c_int;
-    close_range: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int;
-    closefrom: unsafe extern "C" fn(c_int);
-    dup: unsafe extern "C" fn(c_int) -> c_int;
-    dup2: unsafe extern "C" fn(c_int, c_int) -> c_int;
-    __dup2: unsafe extern "C" fn(c_int, c_int) -> c_int;
-    dup3: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
-    read: Read;
-    __read: Read;
-    __read_chk: unsafe extern "C" fn(c_int, *mut c_void, size_t, size_t) -> ssize_t;
-    pread: PRead;
-    pread64: PRead;
-    __pread64: PRead;
-    __pread_chk: PReadChk;
-    __pread64_chk: PReadChk;
-    fcntl: FCntl;
-    fcntl64: FCntl;
-    __fcntl: FCntl;
+/// Looks up the most frequent functions, so that later calls need no lookup.
+pub(crate) fn warm_up() {
+    let _ = (open(), openat(), close(), ioctl(), mmap(), munmap(), fcntl(), read());
 }

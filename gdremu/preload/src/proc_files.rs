@@ -57,32 +57,3 @@ pub(crate) fn is_refcount(fd: c_int) -> bool {
     std::fs::read_link(format!("/proc/self/fd/{fd}"))
         .is_ok_and(|path| path == Path::new(&format!("/memfd:{name} (deleted)")))
 }
-
-#[cfg(test)]
-mod tests {
-    use std::fs::File;
-    use std::os::fd::FromRawFd;
-
-    use super::*;
-
-    #[test]
-    fn params_are_the_modules_lines() {
-        let driver = DriverConfig { traditional: true, ..DriverConfig::default() };
-        assert_eq!(
-            params(&driver),
-            "Version: 2.6\nBuilt for NVIDIA driver flavor: opensource\n\
-             Use persistent mapping: no\ndbg_enabled: 1\ninfo_enabled: 0\n"
-        );
-        assert!(params(&DriverConfig::default()).contains("mapping: yes\n"));
-    }
-
-    #[test]
-    fn a_text_is_read_from_its_start_and_can_be_replaced() {
-        let fd = open(REFCOUNT, "12\n", libc::O_CLOEXEC).unwrap();
-        assert!(is_refcount(fd));
-        put(fd, "3\n");
-        // SAFETY: the descriptor was just created, so nothing else owns it.
-        let file = unsafe { File::from_raw_fd(fd) };
-        assert_eq!(std::io::read_to_string(file).unwrap(), "3\n");
-    }
-}

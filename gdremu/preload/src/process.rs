@@ -1,41 +1,40 @@
 //! The emulated driver and GPUs of this process: every call of a program that concerns them.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::time::Instant;
 
 use gdremu_core::abi::{self, Argument, Command};
 use gdremu_core::config::Config;
-use gdremu_core::driver::{Access, Driver, FileId, MapRequest};
+use gdremu_core::driver::{Access, Driver, MapRequest};
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
-use gdremu_core::gpu::{Gpu, PageTableId};
-use gdremu_core::session::Session;
+use gdremu_core::gpu::{self, PageTableId, Provider};
+use gdremu_core::session::{Identity, Session};
+use gdremu_core::vmas::Vmas;
 
 use crate::calls::Calls;
-use crate::devices::{Descriptor, Devices};
+use crate::descriptors::{Descriptor, Descriptors, Export};
 use crate::hints::{device_fds, mapped_range};
 use crate::proc_files;
 use crate::settings;
-use crate::shared_memory::{Export, Exports};
-use crate::system::{Identity, caller, page_size};
+use crate::system::{caller, page_size};
 
 /// Everything that is emulated for this process.
 pub struct EmulatedProcess {
-    /// The configuration.
     pub config: &'static Config,
-    /// The kernel module.
     pub driver: Driver,
-    /// GPU memory.
-    pub gpu: Gpu,
+    pub gpu: Box<dyn Provider>,
     /// Faults of the driver and of CUDA.
     pub faults: Faults,
     /// This process was forked from one that had this state already.
     pub forked: bool,
-    devices: Devices,
-    /// Descriptors that CUDA gave out.
-    exports: Exports,
-    calls: Calls,
+    pub(crate) descriptors: Descriptors,
+    /// Where dma-bufs are mapped.
+    mapped_exports: Vmas<Identity>,
+    /// Number of descriptors from which on to look for closed ones.
+    reap_at: usize,
+    pub(crate) calls: Calls,
     /// Descriptors of `nv_get_pages_refcount`, as they were opened.
     refcounts: Vec<c_int>,
     /// Names of the GPU kernels that were not run.
@@ -47,11 +46,12 @@ impl EmulatedProcess {
         let config = settings::config();
         EmulatedProcess {
             driver: Driver::new(config.driver.clone(), page_size() as u64),
-            gpu: Gpu::new(&config.gpu),
-            faults: config.faults.clone(),
+            gpu: gpu::provider(&config.gpu),
+            faults: config.faults.parse().expect("checked by the launcher"),
             forked: false,
-            devices: Devices::new(Session::at(config.session.clone())),
-            exports: Exports::default(),
+            descriptors: Descriptors::new(Session::at(config.session.clone())),
+            mapped_exports: Vmas::default(),
+            reap_at: 0,
             calls: Calls::default(),
             refcounts: Vec::new(),
             refused: BTreeSet::new(),
@@ -76,26 +76,17 @@ impl EmulatedProcess {
                     return Err(Errno::EEXIST);
                 }
             }
-            let file = process.driver.open(caller(), access)?;
-            let fd = process.devices.add(file, access, flags).inspect_err(|_| {
-                process.driver.release(&mut process.gpu, file);
-            })?;
-            device_fds::add(fd);
-            Ok(fd as u64)
+            process.driver.check_open()?;
+            let (fd, file) = process.descriptors.add_device(access, flags)?;
+            process.driver.open(file, caller(), access);
+            Ok(fd)
         })
-        .map(|fd| fd as c_int)
-    }
-
-    /// Identifies a descriptor by its file, not by its number.
-    pub(crate) fn descriptor_of(&self, fd: c_int) -> Descriptor {
-        self.devices.descriptor(fd)
     }
 
     /// Runs an ioctl with gdrdrv's type byte on a device of this process.
     pub(crate) fn ioctl(
         &mut self,
-        identity: Identity,
-        file: FileId,
+        file: Identity,
         number: u32,
         argument: &mut Argument,
     ) -> Result<(), Errno> {
@@ -103,7 +94,7 @@ impl EmulatedProcess {
         let name = command.map_or("ioctl", Command::name);
         let begin = Instant::now();
         let result = self.faults.take_answers(name).and_then(|answers| {
-            self.driver.ioctl(&mut self.gpu, file, caller(), number, argument)?;
+            self.driver.ioctl(&mut *self.gpu, file, caller(), number, argument)?;
             answers.put(argument);
             Ok(())
         });
@@ -114,99 +105,108 @@ impl EmulatedProcess {
             }
         };
         self.calls.record(name, &arguments, result.map(|()| 0), begin);
-        self.publish_pins(identity, file);
+        self.publish_pins(file);
         result
     }
 
     /// Unpins what the program cannot know, as its handle could not be written.
-    pub(crate) fn undo_pin(&mut self, identity: Identity, file: FileId, handle: u64) {
+    pub(crate) fn undo_pin(&mut self, file: Identity, handle: u64) {
         let mut argument = Argument::default();
         argument.set(&abi::unpin_buffer::HANDLE, handle);
         let unpin = Command::UnpinBuffer.number();
         // The pin was just made, so this cannot fail.
-        let _ = self.driver.ioctl(&mut self.gpu, file, caller(), unpin, &mut argument);
-        self.publish_pins(identity, file);
+        let _ = self.driver.ioctl(&mut *self.gpu, file, caller(), unpin, &mut argument);
+        self.publish_pins(file);
     }
 
     /// Maps a pin of a device of this process.
     pub(crate) fn mmap(
         &mut self,
         fd: c_int,
-        identity: Identity,
-        file: FileId,
+        file: Identity,
         request: &MapRequest,
     ) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
         self.call("mmap", &arguments, |process| {
-            let addr = process.driver.mmap(&mut process.gpu, file, caller(), request)?;
-            process.devices.anchor(fd, identity);
+            let addr = process.driver.mmap(&mut *process.gpu, file, caller(), request)?;
+            process.descriptors.anchor(fd, file);
             process.publish_bounds();
-            Ok(addr as u64)
+            Ok(addr)
         })
-        .map(|addr| addr as usize)
     }
 
     /// A descriptor of a device is being closed by `run`.
     pub(crate) fn close(
         &mut self,
-        identity: Identity,
-        file: FileId,
+        file: Identity,
         run: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let begin = Instant::now();
         // As in Linux, a close that fails has closed.
         let result = run().and_then(|()| self.faults.take("close").map_or(Ok(()), Err));
         self.calls.record("close", &[], result.map(|()| 0), begin);
-        self.reap(identity, file);
+        self.reap(file);
         result
     }
 
     // ---- Descriptors of GPU memory ----
 
-    /// Creates a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over
+    /// Makes a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over
     /// the reference.
     ///
     /// # Errors
     /// The file system's error; the reference is released.
     pub fn export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
-        self.exports.add(&mut self.gpu, export, len)
+        // Looking for closed ones costs a system call for each, so it is twice as far away each time.
+        let live = self.descriptors.all().len();
+        if live >= self.reap_at {
+            self.reap_all();
+            self.reap_at = 2 * live + 16;
+        }
+        self.descriptors.add_export(export, len).inspect_err(|_| self.release(export))
     }
 
     /// The memory behind a descriptor.
     pub fn exported(&self, fd: c_int) -> Option<Export> {
-        self.exports.find(fd).map(|(_, export)| export)
+        match self.descriptors.find(fd) {
+            Descriptor::Export(_, export) => Some(export),
+            _ => None,
+        }
     }
 
     /// Maps a dma-buf.
     pub(crate) fn map_export(
         &mut self,
-        fd: c_int,
+        file: Identity,
+        export: Export,
         offset: u64,
         len: usize,
     ) -> Result<usize, Errno> {
         let arguments = [("length", len as u64), ("offset", offset)];
         self.call("mmap", &arguments, |process| {
-            let addr = process.exports.map(&mut process.gpu, fd, offset, len)?;
+            let Export::Range(table) = export else {
+                return Err(Errno::ENODEV);
+            };
+            let found = process.gpu.host().memory().page_table(table);
+            if !process.config.gpu.maps_dmabufs(found.ok_or(Errno::EINVAL)?.runs[0].gpu) {
+                return Err(Errno::ENOTSUPP);
+            }
+            let len = len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
+            let addr = process.gpu.map(table, offset, len)?;
+            process.mapped_exports.insert(addr, len, file);
             process.publish_bounds();
-            Ok(addr as u64)
+            Ok(addr)
         })
-        .map(|addr| addr as usize)
     }
 
-    /// A descriptor of an export is being closed by `run`.
-    pub(crate) fn close_export<R>(&mut self, fd: c_int, run: impl FnOnce() -> R) -> R {
-        let found = self.exports.find(fd);
-        let result = run();
-        if let Some((identity, _)) = found {
-            self.exports.reap_one(&mut self.gpu, identity);
+    fn release(&mut self, export: Export) {
+        match export {
+            Export::Range(table) => self.gpu.put_pages(table),
+            Export::Object(object) => {
+                let released = self.gpu.host().change(|memory| memory.release(object));
+                debug_assert!(released.is_ok(), "an export holds its object");
+            }
         }
-        result
-    }
-
-    /// Releases the memory of exports whose descriptors and mappings are all closed, by any process and
-    /// in any manner.
-    pub fn reap_exports(&mut self) {
-        self.exports.reap(&mut self.gpu);
     }
 
     // ---- Mapped addresses ----
@@ -224,7 +224,7 @@ impl EmulatedProcess {
         self.call(name, &arguments, |process| {
             run()?;
             process.unmapped(addr, len);
-            Ok(0)
+            Ok(0_u64)
         })
         .map(|_| ())
     }
@@ -232,32 +232,29 @@ impl EmulatedProcess {
     /// A range of addresses was unmapped, by whole pages.
     pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
         let len = len.next_multiple_of(page_size());
-        let touched = self.driver.unmapped(addr, len);
-        self.exports.unmapped(&mut self.gpu, addr, len);
+        let mut touched = self.driver.unmapped(addr, len);
+        touched.extend(self.mapped_exports.remove(addr, len).into_iter().map(|(_, _, file)| file));
         self.publish_bounds();
-        for (identity, file) in self.devices.all() {
-            if touched.contains(&file) && self.driver.mappings_of(file) == 0 {
-                self.devices.remove_anchor(identity);
-                self.reap(identity, file);
-            }
+        for file in touched {
+            self.reap(file);
         }
     }
 
     /// Whether any address of a range maps GPU memory.
     pub(crate) fn maps(&self, addr: usize, len: usize) -> bool {
-        self.driver.maps(addr, len) || self.exports.maps(addr, len)
+        self.driver.maps(addr, len) || self.mapped_exports.touches(addr, len)
     }
 
     /// A range of addresses was moved by mremap(2).
     pub(crate) fn moved(&mut self, from: usize, len: usize, to: usize) {
         self.driver.moved(from, len, to);
-        self.exports.moved(from, len, to);
+        self.mapped_exports.relocate(from, len, to);
         self.publish_bounds();
     }
 
     /// Publishes the bounds by which the hooks skip unrelated addresses.
     fn publish_bounds(&self) {
-        let bounds = [self.driver.mapped_bounds(), self.exports.mapped_bounds()];
+        let bounds = [self.driver.mapped_bounds(), self.mapped_exports.bounds()];
         mapped_range::set(bounds.into_iter().flatten().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))));
     }
 
@@ -269,33 +266,39 @@ impl EmulatedProcess {
             return;
         }
         for table in tables {
-            self.driver.revoked(&mut self.gpu, *table);
+            self.driver.revoked(&mut *self.gpu, *table);
         }
-        for (identity, file) in self.devices.all() {
-            self.publish_pins(identity, file);
-        }
-    }
-
-    /// Releases a device that is no longer open in any process.
-    fn reap(&mut self, identity: Identity, file: FileId) {
-        if self.driver.mappings_of(file) == 0 && self.devices.remove_closed(identity) {
-            self.driver.release(&mut self.gpu, file);
-            self.write_refcounts();
+        for file in self.descriptors.all() {
+            self.publish_pins(file);
         }
     }
 
-    /// Releases all devices and exports that are no longer open, however they were closed.
-    pub(crate) fn reap_all(&mut self) {
-        for (identity, file) in self.devices.all() {
-            self.reap(identity, file);
+    /// Releases what is no longer open or mapped in any process.
+    pub(crate) fn reap(&mut self, file: Identity) {
+        if self.driver.mappings_of(file) > 0 || self.mapped_exports.shown().any(|of| *of == file) {
+            return;
         }
-        self.reap_exports();
+        match self.descriptors.remove_closed(file) {
+            None => {}
+            Some(Some(export)) => self.release(export),
+            Some(None) => {
+                self.driver.release(&mut *self.gpu, file);
+                self.write_refcounts();
+            }
+        }
+    }
+
+    /// Releases all devices and memory that are no longer open, however they were closed.
+    pub fn reap_all(&mut self) {
+        for file in self.descriptors.all() {
+            self.reap(file);
+        }
     }
 
     /// Number of page tables pinned in all processes of the session.
     pub(crate) fn refcount(&mut self) -> u64 {
         self.reap_all();
-        self.devices.session().refcount()
+        self.descriptors.session().refcount()
     }
 
     /// Opens `nv_get_pages_refcount`. Its text follows the pins of this process, and those of others
@@ -311,13 +314,13 @@ impl EmulatedProcess {
     fn write_refcounts(&mut self) {
         self.refcounts.retain(|fd| proc_files::is_refcount(*fd));
         if !self.refcounts.is_empty() {
-            let text = proc_files::refcount(self.devices.session().refcount());
+            let text = proc_files::refcount(self.descriptors.session().refcount());
             self.refcounts.iter().for_each(|fd| proc_files::put(*fd, &text));
         }
     }
 
-    fn publish_pins(&mut self, identity: Identity, file: FileId) {
-        self.devices.publish_pins(identity, self.driver.pins_of(file));
+    fn publish_pins(&mut self, file: Identity) {
+        self.descriptors.publish_pins(file, self.driver.pins_of(file));
         self.write_refcounts();
     }
 
@@ -325,37 +328,33 @@ impl EmulatedProcess {
 
     /// Records that a GPU kernel is not run. Returns whether it is the first time in this process.
     pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {
-        self.devices.session().record_refused_kernel();
+        self.descriptors.session().record_refused_kernel();
         self.refused.insert(kernel.to_owned())
     }
 
     /// Makes a driver call unless a fault is due, and logs it.
-    fn call(
+    fn call<T: Copy + TryInto<u64>>(
         &mut self,
         name: &'static str,
         arguments: &[(&str, u64)],
-        make: impl FnOnce(&mut Self) -> Result<u64, Errno>,
-    ) -> Result<u64, Errno> {
+        make: impl FnOnce(&mut Self) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         let begin = Instant::now();
         let result = match self.faults.take(name) {
             Some(errno) => Err(errno),
             None => make(self),
         };
-        self.calls.record(name, arguments, result, begin);
+        let returned = result.map(|value| value.try_into().unwrap_or_default());
+        self.calls.record(name, arguments, returned, begin);
         result
-    }
-
-    /// The driver calls since the last call of this, by name, separated by blanks.
-    pub(crate) fn take_calls(&mut self) -> &CStr {
-        self.calls.take()
     }
 
     /// In a forked child: devices and mappings are the parent's.
     pub(crate) fn after_fork(&mut self) {
         self.driver.forget();
-        self.devices.after_fork();
+        self.descriptors.after_fork();
         self.gpu.after_fork();
-        self.exports.after_fork();
+        self.mapped_exports = Vmas::default(); // They are absent from children.
         self.calls.after_fork();
         self.refused.clear();
         self.forked = true;

@@ -1,6 +1,7 @@
 //! The configuration and the session of this process, from its environment.
 
 use std::ffi::{CStr, CString};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use gdremu_core::config::{self, Config};
@@ -8,20 +9,20 @@ use gdremu_core::session::Session;
 
 /// The configuration of this process.
 pub(crate) fn config() -> &'static Config {
-    static CONFIG: OnceLock<Config> = OnceLock::new();
-    CONFIG.get_or_init(|| {
-        read_config().unwrap_or_else(|why| {
-            eprintln!("gdremu: {}: {why}", config::VARIABLE);
-            std::process::abort();
-        })
+    read().as_ref().unwrap_or_else(|why| {
+        eprintln!("gdremu: {}: {why}", config::VARIABLE);
+        std::process::abort();
     })
 }
 
-/// The session, unless this process was not started by gdremu at all.
-pub(crate) fn session() -> Option<&'static Session> {
-    static SESSION: OnceLock<Option<Session>> = OnceLock::new();
-    let session = || read_config().ok().map(|config| Session::at(config.session));
-    SESSION.get_or_init(session).as_ref()
+/// The directory of emulated files, unless this process was not started by gdremu at all.
+pub(crate) fn files() -> Option<PathBuf> {
+    read().as_ref().ok().map(|config| Session::at(config.session.clone()).files())
+}
+
+fn read() -> &'static Result<Config, String> {
+    static CONFIG: OnceLock<Result<Config, String>> = OnceLock::new();
+    CONFIG.get_or_init(read_config)
 }
 
 fn read_config() -> Result<Config, String> {

@@ -7,9 +7,6 @@ use gdremu_core::driver::Caller;
 
 use crate::next;
 
-/// Identifies the file behind a descriptor: st_dev and st_ino.
-pub(crate) type Identity = (u64, u64);
-
 /// The calling process and thread.
 pub(crate) fn caller() -> Caller {
     // SAFETY: these calls only read the ids of the calling thread.
@@ -49,4 +46,10 @@ pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `status` is writable, and `fstat` has filled it if it returned 0.
     unsafe { (next::fstat()(fd, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
+}
+
+/// The position of a descriptor.
+pub(crate) fn position(fd: c_int) -> libc::off_t {
+    // SAFETY: only asks for the position.
+    unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }
 }

@@ -1,5 +1,4 @@
 //! Structures of the driver API, laid out as in C.
-#![allow(missing_docs, reason = "the members are cuda.h's")]
 
 use crate::gpu::Shared;
 

@@ -4,23 +4,16 @@
 use std::time::Instant;
 
 use crate::abi::{self, Argument, Command, MappingType};
-use crate::config::{ForcePcie, Platform};
+use crate::config::{DriverConfig, ForcePcie, Platform};
 use crate::errno::Errno;
 use crate::gpu::Provider;
+use crate::session::Identity;
 
-use super::pin::Pin;
-use super::{CLOCK_KHZ, Caller, Driver, FileId};
+use super::pin::{Pin, Pins};
+use super::{CLOCK_KHZ, Caller, Driver};
 
 /// GPU memory is pinned in pages of 64 KiB.
 const GPU_PAGE_SIZE: u64 = 1 << 16;
-
-/// A program's request to pin memory.
-struct PinRequest {
-    addr: u64,
-    size: u64,
-    tokens: (u64, u32),
-    force_pcie: bool,
-}
 
 impl Driver {
     /// Runs a command on an open device; `argument` is read and, on success, written.
@@ -31,127 +24,109 @@ impl Driver {
     pub fn ioctl(
         &mut self,
         gpu: &mut dyn Provider,
-        file: FileId,
+        file: Identity,
         caller: Caller,
         command: u32,
         argument: &mut Argument,
     ) -> Result<(), Errno> {
-        self.file(file, caller)?;
-        let command = Command::from_number(command)
-            .filter(|command| self.config.knows(*command))
-            .ok_or(Errno::ENOTTY)?;
-        match command {
-            Command::PinBuffer => self.pin_buffer(gpu, file, caller, argument),
-            Command::PinBufferV2 => self.pin_buffer_v2(gpu, file, caller, argument),
-            Command::UnpinBuffer => self.unpin_buffer(gpu, file, caller, argument),
-            Command::GetCbFlag => self.get_cb_flag(file, caller, argument),
-            Command::GetInfo => self.get_info(file, caller, argument),
-            Command::GetInfoV2 => self.get_info_v2(file, caller, argument),
-            Command::GetAttr => self.get_attr(argument),
-            Command::ReqMappingType => self.req_mapping_type(file, caller, argument),
-            Command::GetVersion => {
-                argument
-                    .set(&abi::get_version::GDRDRV_VERSION, self.config.version.number().into());
-                let oldest = self.config.min_api_version.number();
-                argument.set(&abi::get_version::MINIMUM_GDR_API_VERSION, oldest.into());
+        let page_size = self.page_size;
+        let (config, file) = self.file(file, caller)?;
+        let mut call = Call { config, page_size, pins: &mut file.pins, gpu };
+        match Command::from_number(command).filter(|command| config.knows(*command)) {
+            Some(Command::PinBuffer) => call.pin_buffer(argument),
+            Some(Command::PinBufferV2) => call.pin_buffer_v2(argument),
+            Some(Command::UnpinBuffer) => call.unpin_buffer(argument),
+            Some(Command::GetCbFlag) => call.get_cb_flag(argument),
+            Some(Command::GetInfo) => call.get_info(argument),
+            Some(Command::GetInfoV2) => call.get_info_v2(argument),
+            Some(Command::GetAttr) => call.get_attr(argument),
+            Some(Command::ReqMappingType) => call.req_mapping_type(argument),
+            Some(Command::GetVersion) => {
+                use abi::get_version::*;
+                argument.set(&GDRDRV_VERSION, config.version.number().into());
+                argument.set(&MINIMUM_GDR_API_VERSION, config.min_api_version.number().into());
                 Ok(())
             }
+            None => Err(Errno::ENOTTY),
         }
     }
+}
 
-    fn pin_buffer(
-        &mut self,
-        gpu: &mut dyn Provider,
-        file: FileId,
-        caller: Caller,
-        argument: &mut Argument,
-    ) -> Result<(), Errno> {
+/// A command on an open device.
+struct Call<'a> {
+    config: &'a DriverConfig,
+    page_size: u64,
+    pins: &'a mut Pins,
+    gpu: &'a mut dyn Provider,
+}
+
+impl Call<'_> {
+    fn pin_buffer(&mut self, argument: &mut Argument) -> Result<(), Errno> {
         use abi::pin_buffer::*;
         let va_space = u32::try_from(argument.get(&VA_SPACE)).expect("a field of 4 bytes");
         let tokens = (argument.get(&P2P_TOKEN), va_space);
         if self.config.persistent() && tokens != (0, 0) {
             return Err(Errno::EINVAL);
         }
-        let (addr, size) = (argument.get(&ADDR), argument.get(&SIZE));
-        let request = PinRequest { addr, size, tokens, force_pcie: false };
-        argument.set(&HANDLE, self.pin(gpu, file, caller, &request)?);
+        let handle = self.pin(argument.get(&ADDR), argument.get(&SIZE), tokens, false)?;
+        argument.set(&HANDLE, handle);
         Ok(())
     }
 
-    fn pin_buffer_v2(
-        &mut self,
-        gpu: &mut dyn Provider,
-        file: FileId,
-        caller: Caller,
-        argument: &mut Argument,
-    ) -> Result<(), Errno> {
+    fn pin_buffer_v2(&mut self, argument: &mut Argument) -> Result<(), Errno> {
         use abi::pin_buffer_v2::*;
         let flags = argument.get(&FLAGS);
         let force_pcie = flags & abi::PIN_FLAG_FORCE_PCIE != 0;
-        if flags & !abi::PIN_FLAG_FORCE_PCIE != 0 {
-            return Err(Errno::EINVAL);
-        }
-        if force_pcie && !self.can_force_pcie() {
+        if flags & !abi::PIN_FLAG_FORCE_PCIE != 0 || (force_pcie && !self.can_force_pcie()) {
             return Err(Errno::EINVAL);
         }
         if force_pcie && self.config.force_pcie == ForcePcie::No {
             return Err(Errno::ENOTSUPP);
         }
-        let (addr, size) = (argument.get(&ADDR), argument.get(&SIZE));
-        let request = PinRequest { addr, size, tokens: (0, 0), force_pcie };
-        argument.set(&HANDLE, self.pin(gpu, file, caller, &request)?);
+        let handle = self.pin(argument.get(&ADDR), argument.get(&SIZE), (0, 0), force_pcie)?;
+        argument.set(&HANDLE, handle);
         Ok(())
     }
 
     fn pin(
         &mut self,
-        gpu: &mut dyn Provider,
-        file: FileId,
-        caller: Caller,
-        request: &PinRequest,
+        addr: u64,
+        size: u64,
+        tokens: (u64, u32),
+        force_pcie: bool,
     ) -> Result<u64, Errno> {
-        if request.addr == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let va = request.addr & !(GPU_PAGE_SIZE - 1);
-        let offset = request.addr - va;
-        let ragged_size = offset.checked_add(request.size).ok_or(Errno::EINVAL)?;
+        let config = self.config;
+        let va = addr & !(GPU_PAGE_SIZE - 1);
+        let offset = addr - va;
+        let ragged_size = offset.checked_add(size).ok_or(Errno::EINVAL)?;
         let pinned_size =
             ragged_size.checked_next_multiple_of(GPU_PAGE_SIZE).ok_or(Errno::EINVAL)?;
-        if pinned_size == 0 || va.checked_add(pinned_size).is_none() {
+        if addr == 0 || pinned_size == 0 || va.checked_add(pinned_size).is_none() {
             return Err(Errno::EINVAL);
         }
-        let mapped_size = if self.config.pins_ragged_sizes() { ragged_size } else { pinned_size };
-        if self.config.strict_sizes && mapped_size != pinned_size {
-            return Err(Errno::EINVAL);
-        }
-
-        if self.config.p2p_dummy {
+        let mapped_size = if config.pins_ragged_sizes() { ragged_size } else { pinned_size };
+        if (config.strict_sizes && mapped_size != pinned_size) || config.p2p_dummy {
             return Err(Errno::EINVAL);
         }
 
-        let persistent = self.config.persistent();
         let begin = Instant::now();
-        let table =
-            gpu.get_pages(va, pinned_size, request.tokens, persistent, request.force_pcie)?.id;
+        let table = self.gpu.get_pages(va, pinned_size, tokens, config.persistent(), force_pcie)?;
         let cycles = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
 
         let pages = mapped_size / self.page_size;
-        let step = if self.config.repeats_handles_of_small_pins() { pages } else { pages.max(1) };
-        let page_size = self.page_size;
-        let pins = &mut self.file(file, caller)?.pins;
-        let Some(handle) = pins.take_handle(step, page_size) else {
-            gpu.put_pages(table);
+        let step = if config.repeats_handles_of_small_pins() { pages } else { pages.max(1) };
+        let Some(handle) = self.pins.take_handle(step, self.page_size) else {
+            self.gpu.put_pages(table);
             return Err(Errno::ENOMEM);
         };
-        pins.push(Pin {
+        self.pins.list.push(Pin {
             handle,
             va,
             offset,
             mapped_size,
             pinned_size,
             table: Some(table),
-            force_pcie: request.force_pcie,
+            force_pcie,
             cycles,
             requested: MappingType::None,
             mapping: None,
@@ -159,74 +134,50 @@ impl Driver {
         Ok(handle)
     }
 
-    fn unpin_buffer(
-        &mut self,
-        gpu: &mut dyn Provider,
-        file: FileId,
-        caller: Caller,
-        argument: &mut Argument,
-    ) -> Result<(), Errno> {
+    fn unpin_buffer(&mut self, argument: &Argument) -> Result<(), Errno> {
         let handle = argument.get(&abi::unpin_buffer::HANDLE);
-        let or_oldest = self.config.finds_the_oldest_pin();
-        let pins = &mut self.file(file, caller)?.pins;
-        let pin = pins.remove(handle, or_oldest).ok_or(Errno::EINVAL)?;
-        let Some(table) = pin.table else {
-            return Ok(());
-        };
-        if let Some(mapping) = pin.mapping {
-            gpu.zap(mapping.addr, mapping.len);
+        let removed = self.pins.remove(handle, self.config.finds_the_oldest_pin());
+        let pin = removed.ok_or(Errno::EINVAL)?;
+        if let Some(table) = pin.table {
+            if let Some(mapping) = pin.mapping {
+                self.gpu.zap(mapping.addr, mapping.len);
+            }
+            self.gpu.put_pages(table);
         }
-        gpu.put_pages(table);
         Ok(())
     }
 
-    fn get_cb_flag(
-        &mut self,
-        file: FileId,
-        caller: Caller,
-        argument: &mut Argument,
-    ) -> Result<(), Errno> {
+    fn get_cb_flag(&mut self, argument: &mut Argument) -> Result<(), Errno> {
         use abi::get_cb_flag::*;
-        let pin = self.find(file, caller, argument.get(&HANDLE))?;
-        let revoked = pin.table.is_none();
+        let revoked = self.find(argument.get(&HANDLE))?.table.is_none();
         argument.set(&FLAG, revoked.into());
         Ok(())
     }
 
-    fn get_info(
-        &mut self,
-        file: FileId,
-        caller: Caller,
-        argument: &mut Argument,
-    ) -> Result<(), Errno> {
+    fn get_info(&mut self, argument: &mut Argument) -> Result<(), Errno> {
         use abi::get_info::*;
-        let pin = self.find(file, caller, argument.get(&HANDLE))?;
-        let mapping_type = pin.mapping_type();
-        argument.set(&VA, pin.va);
-        argument.set(&MAPPED_SIZE, pin.mapped_size);
-        argument.set(&PAGE_SIZE, GPU_PAGE_SIZE);
-        argument.set(&TSC_KHZ, CLOCK_KHZ);
-        argument.set(&TM_CYCLES, pin.cycles);
+        let mapping_type = self.describe_pin(argument)?;
         argument.set(&MAPPED, (mapping_type != MappingType::None).into());
         argument.set(&WC_MAPPING, (mapping_type == MappingType::Wc).into());
         Ok(())
     }
 
-    fn get_info_v2(
-        &mut self,
-        file: FileId,
-        caller: Caller,
-        argument: &mut Argument,
-    ) -> Result<(), Errno> {
-        use abi::get_info_v2::*;
-        let pin = self.find(file, caller, argument.get(&HANDLE))?;
+    fn get_info_v2(&mut self, argument: &mut Argument) -> Result<(), Errno> {
+        let mapping_type = self.describe_pin(argument)?;
+        argument.set(&abi::get_info_v2::MAPPING_TYPE, mapping_type as u64);
+        Ok(())
+    }
+
+    /// Sets the fields that GET_INFO and GET_INFO_V2 have at the same offsets.
+    fn describe_pin(&mut self, argument: &mut Argument) -> Result<MappingType, Errno> {
+        use abi::get_info::*;
+        let pin = self.find(argument.get(&HANDLE))?;
         argument.set(&VA, pin.va);
         argument.set(&MAPPED_SIZE, pin.mapped_size);
         argument.set(&PAGE_SIZE, GPU_PAGE_SIZE);
         argument.set(&TSC_KHZ, CLOCK_KHZ);
         argument.set(&TM_CYCLES, pin.cycles);
-        argument.set(&MAPPING_TYPE, pin.mapping_type() as u64);
-        Ok(())
+        Ok(pin.mapping_type())
     }
 
     fn get_attr(&self, argument: &mut Argument) -> Result<(), Errno> {
@@ -240,15 +191,10 @@ impl Driver {
         Ok(())
     }
 
-    fn req_mapping_type(
-        &mut self,
-        file: FileId,
-        caller: Caller,
-        argument: &mut Argument,
-    ) -> Result<(), Errno> {
+    fn req_mapping_type(&mut self, argument: &Argument) -> Result<(), Errno> {
         use abi::req_mapping_type::*;
         let platform = self.config.platform;
-        let pin = self.find(file, caller, argument.get(&HANDLE))?;
+        let pin = self.find(argument.get(&HANDLE))?;
         let wanted = MappingType::from_number(argument.get(&MAPPING_TYPE)).ok_or(Errno::EINVAL)?;
         if pin.mapping.is_some() {
             return Err(Errno::EBUSY);
@@ -266,15 +212,8 @@ impl Driver {
         Ok(())
     }
 
-    /// The pin of a handle.
-    pub(super) fn find(
-        &mut self,
-        file: FileId,
-        caller: Caller,
-        handle: u64,
-    ) -> Result<&mut Pin, Errno> {
-        let or_oldest = self.config.finds_the_oldest_pin();
-        self.file(file, caller)?.pins.find(handle, or_oldest).ok_or(Errno::EINVAL)
+    fn find(&mut self, handle: u64) -> Result<&mut Pin, Errno> {
+        self.pins.find(handle, self.config.finds_the_oldest_pin()).ok_or(Errno::EINVAL)
     }
 
     fn can_force_pcie(&self) -> bool {

@@ -4,10 +4,10 @@
 use crate::abi::MappingType;
 use crate::errno::Errno;
 use crate::gpu::Provider;
+use crate::session::Identity;
 
 use super::pin::Mapping;
-use super::vma::Vma;
-use super::{Caller, Driver, FileId};
+use super::{Caller, Driver, Shown};
 
 /// User space ends here on all emulated platforms.
 const ADDRESS_SPACE: usize = 1 << 47;
@@ -21,7 +21,6 @@ pub struct MapRequest {
     pub offset: u64,
     /// MAP_SHARED or MAP_SHARED_VALIDATE.
     pub shared: bool,
-    /// PROT_WRITE.
     pub write: bool,
 }
 
@@ -35,7 +34,7 @@ impl Driver {
     pub fn mmap(
         &mut self,
         gpu: &mut dyn Provider,
-        file: FileId,
+        file: Identity,
         caller: Caller,
         request: &MapRequest,
     ) -> Result<usize, Errno> {
@@ -54,11 +53,13 @@ impl Driver {
         }
 
         let origin = self.next_mmap;
-        let default_type = self.config.platform.default_mapping();
-        let forgetful = self.config.forgets_the_mapping_on_a_second_mmap();
-        let pin = self.find(file, caller, request.offset / self.page_size)?;
+        let page_size = self.page_size;
+        let (config, opened) = self.file(file, caller)?;
+        let default_type = config.platform.default_mapping();
+        let pin = opened.pins.find(request.offset / page_size, config.finds_the_oldest_pin());
+        let pin = pin.ok_or(Errno::EINVAL)?;
         if pin.mapping.is_some() {
-            if forgetful {
+            if config.forgets_the_mapping_on_a_second_mmap() {
                 pin.mapping = None;
             }
             return Err(Errno::EINVAL);
@@ -80,38 +81,33 @@ impl Driver {
         pin.mapping = Some(Mapping { mapping_type, addr, len, origin });
         // The handle of the pin, which a wrong handle may have found, not the one asked for.
         let handle = pin.handle;
-        self.vmas.insert(addr, Vma { len, file, handle, origin });
+        self.vmas.insert(addr, len, Shown { file, handle, origin });
         self.next_mmap += 1;
         Ok(addr)
     }
 
     /// A range of addresses was unmapped, whatever lay there. Any part of a mapping that goes makes
     /// its pin forget the whole of it. Returns the open devices that lost something.
-    pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<FileId> {
+    pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<Identity> {
         let gone = self.vmas.remove(addr, len);
-        for (_, vma) in &gone {
-            self.closed(vma);
-        }
-        gone.into_iter().map(|(_, vma)| vma.file).collect()
+        gone.into_iter().map(|(_, _, shown)| self.closed(shown)).collect()
     }
 
     /// A range was moved to another address by mremap(2): its pins forget their mappings, which go
     /// on to show the memory.
     pub fn moved(&mut self, from: usize, len: usize, to: usize) {
-        for (addr, vma) in self.vmas.remove(from, len) {
-            self.vmas.insert(to + (addr - from), vma);
-            self.closed(&vma);
+        for (_, _, shown) in self.vmas.relocate(from, len, to) {
+            self.closed(shown);
         }
     }
 
-    /// Whether any address of a range maps a pin.
     pub fn maps(&self, addr: usize, len: usize) -> bool {
         self.vmas.touches(addr, len)
     }
 
     /// Number of address ranges that map pins of an open device, zapped ones too.
-    pub fn mappings_of(&self, file: FileId) -> usize {
-        self.vmas.of_file(file)
+    pub fn mappings_of(&self, file: Identity) -> usize {
+        self.vmas.shown().filter(|shown| shown.file == file).count()
     }
 
     /// The lowest mapped address and the end of the highest.
@@ -119,18 +115,16 @@ impl Driver {
         self.vmas.bounds()
     }
 
-    /// gdrdrv's reaction to an unmapped address range: it marks the range's pin unmapped.
-    fn closed(&mut self, vma: &Vma) {
+    /// gdrdrv's reaction to an unmapped address range: it marks the range's pin unmapped. Returns the open device.
+    fn closed(&mut self, shown: Shown) -> Identity {
         let or_oldest = self.config.looks_up_late_munmaps();
-        let Some(file) = self.files.get_mut(&vma.file) else {
-            return;
-        };
-        let Some(pin) = file.pins.find(vma.handle, or_oldest) else {
-            return;
-        };
-        let own = pin.mapping.is_some_and(|mapping| mapping.origin == vma.origin);
-        if own || or_oldest {
-            pin.mapping = None;
+        let file = self.files.get_mut(&shown.file);
+        if let Some(pin) = file.and_then(|file| file.pins.find(shown.handle, or_oldest)) {
+            let own = pin.mapping.is_some_and(|mapping| mapping.origin == shown.origin);
+            if own || or_oldest {
+                pin.mapping = None;
+            }
         }
+        shown.file
     }
 }

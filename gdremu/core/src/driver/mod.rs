@@ -3,9 +3,9 @@
 //! into calls of it.
 //!
 //! ```text
-//! open     → a FileId, owned by the process that opened
+//! open     ← an open file, owned by the process that opened
 //! ioctl    → commands.rs: one function per command
-//! mmap, unmapped, moved → mmap.rs over vma.rs, the address ranges
+//! mmap, unmapped, moved → mmap.rs over ../vmas.rs, the address ranges
 //! revoked  ← the GPU's memory was freed under a pin
 //! release  ← the last descriptor and the last mapping are gone
 //! ```
@@ -15,45 +15,35 @@ mod commands;
 mod mmap;
 mod pin;
 mod release;
-mod vma;
 
 use std::collections::BTreeMap;
 
 use crate::config::DriverConfig;
 use crate::errno::Errno;
 use crate::gpu::{PageTableId, Provider};
+use crate::session::Identity;
+use crate::vmas::Vmas;
 
 pub use mmap::MapRequest;
 
 use pin::Pins;
-use vma::Vmas;
 
 /// The clock of GET_INFO's pin durations: nanoseconds.
 pub const CLOCK_KHZ: u64 = 1_000_000;
 
-/// Names an open device (in the kernel: an open file description).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileId(pub u64);
-
-/// Who makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The process.
     pub pid: i32,
-    /// The thread.
     pub tid: i32,
 }
 
 /// The access that a device was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// O_RDONLY or O_RDWR.
     pub read: bool,
-    /// O_WRONLY or O_RDWR.
     pub write: bool,
 }
 
-/// An open device.
 #[derive(Debug)]
 struct File {
     owner: Caller,
@@ -61,52 +51,50 @@ struct File {
     pins: Pins,
 }
 
-/// The whole of gdrdrv.
+/// What a range of addresses shows.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    file: Identity,
+    handle: u64,
+    /// Which mmap it comes from, whatever became of its parts.
+    origin: u64,
+}
+
 #[derive(Debug)]
 pub struct Driver {
     config: DriverConfig,
     page_size: u64,
-    files: BTreeMap<FileId, File>,
-    vmas: Vmas,
-    next_file: u64,
+    files: BTreeMap<Identity, File>,
+    vmas: Vmas<Shown>,
     next_mmap: u64,
 }
 
 impl Driver {
     /// A freshly loaded module on a system with pages of `page_size` bytes.
     pub fn new(config: DriverConfig, page_size: u64) -> Self {
-        Driver {
-            config,
-            page_size,
-            files: BTreeMap::new(),
-            vmas: Vmas::default(),
-            next_file: 0,
-            next_mmap: 0,
-        }
+        Driver { config, page_size, files: BTreeMap::new(), vmas: Vmas::default(), next_mmap: 0 }
     }
 
-    /// Opens the device.
+    /// Whether the device can be opened.
     ///
     /// # Errors
     /// `ENOENT` when the module is not loaded; the configured error.
-    pub fn open(&mut self, owner: Caller, access: Access) -> Result<FileId, Errno> {
+    pub fn check_open(&self) -> Result<(), Errno> {
         if !self.config.loaded {
             return Err(Errno::ENOENT);
         }
-        if let Some(errno) = self.config.open_errno {
-            return Err(errno);
-        }
-        let id = FileId(self.next_file);
-        self.next_file += 1;
+        self.config.open_errno.map_or(Ok(()), Err)
+    }
+
+    pub fn open(&mut self, file: Identity, owner: Caller, access: Access) {
         let pins = Pins::new(self.config.handle_base);
-        self.files.insert(id, File { owner, access, pins });
-        Ok(id)
+        self.files.insert(file, File { owner, access, pins });
     }
 
     /// The memory of a page table was freed under its pin: takes its pages out of the CPU's address
     /// space and gives the table back. Only pins that are not persistent are ever revoked.
     pub fn revoked(&mut self, gpu: &mut dyn Provider, table: PageTableId) {
-        let mut pins = self.files.values_mut().flat_map(|file| file.pins.iter_mut());
+        let mut pins = self.files.values_mut().flat_map(|file| &mut file.pins.list);
         let Some(pin) = pins.find(|pin| pin.table == Some(table)) else {
             return;
         };
@@ -121,13 +109,9 @@ impl Driver {
     }
 
     /// The last descriptor and the last mapping of an open device are gone: releases its pins.
-    pub fn release(&mut self, gpu: &mut dyn Provider, file: FileId) {
-        let Some(mut file) = self.files.remove(&file) else {
-            return;
-        };
-        for table in file.pins.drain().filter_map(|pin| pin.table) {
-            gpu.put_pages(table);
-        }
+    pub fn release(&mut self, gpu: &mut dyn Provider, file: Identity) {
+        let pins = self.files.remove(&file).into_iter().flat_map(|file| file.pins.list);
+        pins.filter_map(|pin| pin.table).for_each(|table| gpu.put_pages(table));
     }
 
     /// Forgets everything and gives nothing back: in a forked child all of it is the parent's.
@@ -137,20 +121,24 @@ impl Driver {
     }
 
     /// Number of page tables that an open device has pinned.
-    pub fn pins_of(&self, file: FileId) -> usize {
-        self.files.get(&file).map_or(0, |file| file.pins.iter().filter_map(|pin| pin.table).count())
+    pub fn pins_of(&self, file: Identity) -> usize {
+        let pins = self.files.get(&file).into_iter().flat_map(|file| &file.pins.list);
+        pins.filter_map(|pin| pin.table).count()
     }
 
-    /// Number of page tables pinned.
     pub fn pins(&self) -> usize {
         self.files.keys().map(|file| self.pins_of(*file)).sum()
     }
 
-    /// The open device, if `caller` may use it.
-    fn file(&mut self, file: FileId, caller: Caller) -> Result<&mut File, Errno> {
+    /// The open device, if `caller` may use it, and the configuration.
+    fn file(
+        &mut self,
+        file: Identity,
+        caller: Caller,
+    ) -> Result<(&DriverConfig, &mut File), Errno> {
         let per_thread = self.config.owner_is_a_thread();
         let file = self.files.get_mut(&file).ok_or(Errno::EBADF)?;
         let same = if per_thread { file.owner == caller } else { file.owner.pid == caller.pid };
-        if same { Ok(file) } else { Err(Errno::EACCES) }
+        if same { Ok((&self.config, file)) } else { Err(Errno::EACCES) }
     }
 }

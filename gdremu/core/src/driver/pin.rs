@@ -4,7 +4,6 @@
 use crate::abi::MappingType;
 use crate::gpu::PageTableId;
 
-/// One pin.
 #[derive(Debug)]
 pub(super) struct Pin {
     pub(super) handle: u64,
@@ -45,7 +44,7 @@ impl Pin {
 /// The pins of one open device, the oldest first.
 #[derive(Debug)]
 pub(super) struct Pins {
-    list: Vec<Pin>,
+    pub(super) list: Vec<Pin>,
     next_handle: u64,
 }
 
@@ -61,10 +60,6 @@ impl Pins {
         let next = handle.checked_add(step).filter(|next| *next <= u64::MAX / page_size)?;
         self.next_handle = next;
         Some(handle)
-    }
-
-    pub(super) fn push(&mut self, pin: Pin) {
-        self.list.push(pin);
     }
 
     /// Finds a pin by handle; `or_oldest` as the real module does, when there is none.
@@ -83,17 +78,5 @@ impl Pins {
         // The module walks its list from the newest entry to the oldest.
         let exact = self.list.iter().rposition(|pin| pin.handle == handle);
         exact.or_else(|| (or_oldest && !self.list.is_empty()).then_some(0))
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Pin> {
-        self.list.iter()
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Pin> {
-        self.list.iter_mut()
-    }
-
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Pin> {
-        std::mem::take(&mut self.list).into_iter()
     }
 }

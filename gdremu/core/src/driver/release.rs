@@ -10,17 +10,8 @@ impl DriverConfig {
         self.version >= Version::new(2, minor)
     }
 
-    /// Whether this release knows a command.
     pub fn knows(&self, command: Command) -> bool {
-        match command {
-            Command::PinBuffer
-            | Command::UnpinBuffer
-            | Command::GetCbFlag
-            | Command::GetInfo
-            | Command::GetVersion => true,
-            Command::GetInfoV2 => self.since(4),
-            Command::GetAttr | Command::PinBufferV2 | Command::ReqMappingType => self.since(5),
-        }
+        self.since(command.since())
     }
 
     /// Whether this is 2.4.`patch` or later. All of them report 2.4.

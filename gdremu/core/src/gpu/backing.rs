@@ -18,9 +18,6 @@ pub(super) trait Backing: Debug + Send {
     fn carry_out(&mut self, steps: &[Step]) -> Result<(), Errno>;
 
     /// The file with a GPU's memory.
-    ///
-    /// # Errors
-    /// The error of creating or opening it.
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno>;
 
     /// Where a live object starts in that file.

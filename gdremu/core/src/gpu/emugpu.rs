@@ -7,12 +7,12 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::backing::Backing;
+use super::memory::GPU_PAGE;
 use super::mmap;
 use super::physical::{Object, ObjectId, Run};
 use super::step::Step;
 use crate::errno::Errno;
 
-/// The device.
 pub const DEVICE: &str = "/dev/emugpu";
 
 /// Pages of the object may be pinned.
@@ -94,11 +94,16 @@ impl Emugpu {
                 self.call(MAP, &mut map)
             }
             Step::Unmapped { va, len } => self.call(UNMAP, &mut Range { va, size: len }),
-            Step::Emptied { va, len } => match self.call(RENEW, &mut Range { va, size: len }) {
-                // The next buffer there shares its page with a pin, as it may on a real GPU.
-                Err(Errno::ENOMEM) => Ok(()),
-                result => result,
-            },
+            Step::Emptied { va, len } => {
+                (va..va + len).step_by(GPU_PAGE as usize).try_for_each(|va| {
+                    match self.call(RENEW, &mut Range { va, size: GPU_PAGE }) {
+                        // The next buffer there shares its page with a pin, as it may on a real GPU.
+                        Err(Errno::ENOMEM) => Ok(()),
+                        result => result,
+                    }
+                })
+            }
+            Step::Scrubbed(_) | Step::Removed(_) => Ok(()),
         }
     }
 
@@ -112,7 +117,7 @@ impl Emugpu {
         let undone = match *step {
             Step::Created { object, .. } => self.release(object),
             Step::Mapped { va, len, .. } => self.call(UNMAP, &mut Range { va, size: len }),
-            Step::Unmapped { .. } | Step::Emptied { .. } => Ok(()),
+            _ => Ok(()),
         };
         debug_assert_eq!(undone, Ok(()), "{step:?}");
     }

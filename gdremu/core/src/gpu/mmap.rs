@@ -5,6 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use libc::{c_int, c_void, off_t};
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::ftruncate;
 
 use crate::errno::Errno;
 
@@ -39,20 +42,9 @@ unsafe fn munmap(addr: usize, len: usize) {
 /// Bytes of anonymous memory as a file; nothing is used until it is touched.
 pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
     let len = off_t::try_from(len).map_err(|_| Errno::EINVAL)?;
-    // SAFETY: a NUL-terminated name; the descriptor that comes back is ours.
-    let file = unsafe {
-        // With a flag that no library under test uses: tests deny memfd_create to the library by its flags.
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        let fd = libc::memfd_create(name.as_ptr(), flags);
-        if fd < 0 {
-            return Err(Errno::last());
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
-    // SAFETY: a plain call on a descriptor that we own.
-    if unsafe { libc::ftruncate(file.as_raw_fd(), len) } != 0 {
-        return Err(Errno::last());
-    }
+    // With a flag that no library under test uses: tests deny memfd_create to the library by its flags.
+    let file = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+    ftruncate(&file, len)?;
     Ok(out_of_the_way(file))
 }
 
@@ -69,10 +61,9 @@ pub(super) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
 
 /// Gives the pages of part of a file back: they read as zero in every mapping from now on.
 pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: the descriptor is open, and no memory is passed. A failure only leaves old data in freed
-    // memory.
-    unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as off_t, len as off_t) };
+    let mode = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    // A failure only leaves old data in freed memory.
+    let _ = fallocate(file, mode, offset as off_t, len as off_t);
 }
 
 /// Occupies `len` bytes of address space at a multiple of `align`, both multiples of the page size:
@@ -91,6 +82,25 @@ pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
         munmap(aligned + len, start + all - (aligned + len));
     }
     Ok(aligned)
+}
+
+/// The parts of pieces, one behind the other, that `[offset, offset + len)` covers: the number of the piece, and where in
+/// it how many bytes.
+pub(super) fn covered(
+    pieces: impl IntoIterator<Item = u64>,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<(usize, u64, usize)>, Errno> {
+    let end = offset.checked_add(len as u64).filter(|_| len > 0).ok_or(Errno::EINVAL)?;
+    let (mut parts, mut start) = (Vec::new(), 0);
+    for (i, piece) in pieces.into_iter().enumerate() {
+        let (first, last) = (offset.max(start), end.min(start + piece));
+        if first < last {
+            parts.push((i, first - start, (last - first) as usize));
+        }
+        start += piece;
+    }
+    if end > start { Err(Errno::EINVAL) } else { Ok(parts) }
 }
 
 /// Part of a file to be mapped.
@@ -158,7 +168,7 @@ fn page_size() -> usize {
 /// A piece of GPU memory as the GPU's own copy engines see it: always mapped, whatever the program
 /// maps or frees.
 #[derive(Debug)]
-pub struct View {
+pub(super) struct View {
     addr: usize,
     len: usize,
 }
@@ -169,13 +179,11 @@ impl View {
         map_parts(&[Part { file, offset, len }]).map(|addr| View { addr, len })
     }
 
-    /// Where `[offset, offset + len)` is mapped, as long as this view lives. Other mappings of the
-    /// same memory can change it at any time: copy through the pointer, never make a reference of
-    /// it.
+    /// Where `[offset, offset + len)` is mapped, as long as this view lives.
     ///
     /// # Panics
     /// If the range is not inside the view.
-    pub fn bytes(&self, offset: u64, len: u64) -> *mut u8 {
+    pub(super) fn bytes(&self, offset: u64, len: u64) -> *mut u8 {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len as u64));
         ptr::with_exposed_provenance_mut(self.addr + offset as usize)
     }

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! Provider      what the driver and the libc hooks see: pin pages, map them, zap a mapping
-//!   chosen      Gpu: the provider that the configuration asks for
 //!   host        HostProvider: emulated GPUs, whose memory is mapped wherever it is needed
 //!     memory    addresses, buffers, physical objects, page tables: metadata only
 //!       pins      page tables: they keep physical memory alive, and are revoked when it is freed
@@ -14,13 +13,12 @@
 //!       step    the operations of a metadata change on it
 //!   nvidia      NvidiaProvider: memory of real GPUs
 //!   pci         where emulated GPUs are on the bus
-//!   arena       small buffers sharing one block, for both
+//!   buffers     cuMemAlloc'ed buffers, of which small ones share a block, for both
 //!   mmap        the calls that make memory appear and fault, for both
 //! ```
 
-pub mod arena;
 mod backing;
-mod chosen;
+mod buffers;
 pub mod emugpu;
 pub mod host;
 pub mod memory;
@@ -29,16 +27,15 @@ pub mod nvidia;
 pub mod pci;
 pub mod physical;
 mod pins;
-pub mod ranges;
-pub mod step;
+mod ranges;
+mod step;
 mod vmm;
 
-pub use chosen::Gpu;
 pub use host::{HostProvider, Shared};
 pub use memory::{PageTable, PageTableId, Run};
-pub use mmap::View;
 pub use nvidia::NvidiaProvider;
 
+use crate::config::{GpuConfig, ProviderKind};
 use crate::errno::Errno;
 
 /// Where GPU memory is: the driver pins pages of it, the hooks map them for the CPU.
@@ -62,7 +59,7 @@ pub trait Provider: Send {
         tokens: (u64, u32),
         persistent: bool,
         force_pcie: bool,
-    ) -> Result<PageTable, Errno>;
+    ) -> Result<PageTableId, Errno>;
 
     /// Gives pinned pages back. Mappings of them must be gone.
     fn put_pages(&mut self, table: PageTableId);
@@ -77,5 +74,29 @@ pub trait Provider: Send {
 
     /// Takes the pages out of a mapping: the next touch raises SIGBUS. The addresses stay occupied
     /// until munmap.
-    fn zap(&mut self, addr: usize, len: usize);
+    fn zap(&mut self, addr: usize, len: usize) {
+        // SAFETY: the driver names a mapping that it made with `map`, and which its owner has lost.
+        unsafe { mmap::poison(addr, len) };
+    }
+
+    /// In a forked child: what is pinned is the parent's.
+    fn after_fork(&mut self) {}
+
+    /// The emulated GPUs. Only the stand-in libcuda calls this.
+    fn host(&mut self) -> &mut HostProvider {
+        panic!("the preload library is not the one for --provider nvidia")
+    }
+
+    /// The real GPUs. Only replaced functions of libcuda call this.
+    fn nvidia(&mut self) -> &mut NvidiaProvider {
+        panic!("the preload library is the one for --provider nvidia")
+    }
+}
+
+/// The provider that the configuration asks for.
+pub fn provider(config: &GpuConfig) -> Box<dyn Provider> {
+    match config.provider {
+        ProviderKind::Nvidia => Box::<NvidiaProvider>::default(),
+        ProviderKind::Host | ProviderKind::Emugpu => Box::new(HostProvider::new(config)),
+    }
 }

@@ -19,29 +19,16 @@ pub struct ObjectId(pub u64);
 /// A contiguous piece of one GPU's physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Which GPU.
     pub gpu: usize,
-    /// The object it is part of.
     pub object: ObjectId,
     /// Offset from the start of the GPU's memory.
     pub offset: u64,
-    /// Bytes.
     pub len: u64,
-}
-
-/// Physical memory whose contents are no longer needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Discard {
-    /// A whole object: it no longer exists.
-    Object(Run),
-    /// Part of an object that lives on.
-    Part(Run),
 }
 
 /// One allocation of physical memory.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Which GPU.
     pub gpu: usize,
     /// Offset from the start of the GPU's memory.
     pub start: u64,
@@ -61,8 +48,7 @@ pub struct Object {
 
 /// What refers to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// A handle of the program.
+pub(super) enum Holder {
     Handle,
     /// A mapping into the address space or a page table.
     Use,
@@ -70,16 +56,14 @@ pub enum Holder {
 
 /// The memory of all GPUs.
 #[derive(Clone, Debug, Default)]
-pub struct Physical {
+pub(super) struct Physical {
     free: Vec<Ranges>,
     objects: BTreeMap<ObjectId, Object>,
     created: u64,
-    discarded: Vec<Discard>,
 }
 
 impl Physical {
-    /// `gpus` GPUs of `size` bytes each.
-    pub fn new(gpus: usize, size: u64) -> Self {
+    pub(super) fn new(gpus: usize, size: u64) -> Self {
         let mut free: Vec<Ranges> = Vec::new();
         free.resize_with(gpus, Ranges::default);
         free.iter_mut().for_each(|ranges| ranges.give(0, size));
@@ -87,7 +71,7 @@ impl Physical {
     }
 
     /// A new object of `len` bytes with one reference, or `None` if the GPU is full.
-    pub fn create(
+    pub(super) fn create(
         &mut self,
         gpu: usize,
         len: u64,
@@ -105,50 +89,38 @@ impl Physical {
         Some(id)
     }
 
-    /// The object, if it is alive.
-    pub fn get(&self, id: ObjectId) -> Option<&Object> {
+    pub(super) fn get(&self, id: ObjectId) -> Option<&Object> {
         self.objects.get(&id)
     }
 
     /// The object, if the program has a handle to it.
-    pub fn by_handle(&self, id: ObjectId) -> Option<&Object> {
+    pub(super) fn by_handle(&self, id: ObjectId) -> Option<&Object> {
         self.get(id).filter(|object| object.handles > 0)
     }
 
     /// Marks a live object as memory of another process.
-    pub fn set_imported(&mut self, id: ObjectId) {
+    pub(super) fn set_imported(&mut self, id: ObjectId) {
         self.objects.get_mut(&id).expect("alive").imported = true;
     }
 
-    /// Adds a reference to a live object.
-    pub fn hold(&mut self, id: ObjectId, holder: Holder) {
+    pub(super) fn hold(&mut self, id: ObjectId, holder: Holder) {
         *self.count(id, holder) += 1;
     }
 
-    /// Takes a reference away; the last one frees the memory.
-    pub fn release(&mut self, id: ObjectId, holder: Holder) {
+    /// Takes a reference away. The last one frees the memory, which is returned.
+    pub(super) fn release(&mut self, id: ObjectId, holder: Holder) -> Option<Run> {
         *self.count(id, holder) -= 1;
         let object = &self.objects[&id];
-        if object.handles == 0 && object.uses == 0 {
-            let run = Run { gpu: object.gpu, object: id, offset: object.start, len: object.len };
-            self.free[run.gpu].give(run.offset, run.len);
-            self.discarded.push(Discard::Object(run));
-            self.objects.remove(&id);
+        if object.handles > 0 || object.uses > 0 {
+            return None;
         }
+        let run = Run { gpu: object.gpu, object: id, offset: object.start, len: object.len };
+        self.free[run.gpu].give(run.offset, run.len);
+        self.objects.remove(&id);
+        Some(run)
     }
 
-    /// Marks the contents of part of a live object as no longer needed.
-    pub fn discard(&mut self, run: Run) {
-        self.discarded.push(Discard::Part(run));
-    }
-
-    /// The memory that was discarded since the last call.
-    pub fn take_discarded(&mut self) -> Vec<Discard> {
-        std::mem::take(&mut self.discarded)
-    }
-
-    /// Free bytes of a GPU.
-    pub fn free_bytes(&self, gpu: usize) -> u64 {
+    pub(super) fn free_bytes(&self, gpu: usize) -> u64 {
         self.free[gpu].total()
     }
 
@@ -158,34 +130,5 @@ impl Physical {
             Holder::Handle => &mut object.handles,
             Holder::Use => &mut object.uses,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_reused_only_after_the_last_reference() {
-        let mut physical = Physical::new(1, BLOCK);
-        let id = physical.create(0, BLOCK, true, false, Holder::Handle).unwrap();
-        physical.hold(id, Holder::Use);
-        physical.release(id, Holder::Handle);
-        assert!(physical.by_handle(id).is_none());
-        assert_eq!(physical.create(0, BLOCK, true, false, Holder::Use), None);
-        assert!(physical.take_discarded().is_empty());
-        physical.release(id, Holder::Use);
-        let whole = Run { gpu: 0, object: id, offset: 0, len: BLOCK };
-        assert_eq!(physical.take_discarded(), [Discard::Object(whole)]);
-        assert!(physical.create(0, BLOCK, true, false, Holder::Use).is_some_and(|new| new != id));
-    }
-
-    #[test]
-    fn gpus_are_separate() {
-        let mut physical = Physical::new(2, BLOCK);
-        assert!(physical.create(0, BLOCK, true, false, Holder::Use).is_some());
-        assert_eq!(physical.free_bytes(0), 0);
-        assert_eq!(physical.free_bytes(1), BLOCK);
-        assert_eq!(physical.create(2, BLOCK, true, false, Holder::Use), None);
     }
 }

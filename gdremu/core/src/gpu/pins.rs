@@ -21,9 +21,6 @@ impl Memory {
     /// persistent pin, but that only part of the whole range must be in a live buffer, and need not be
     /// GPUDirect capable: NVIDIA's driver 580 exports, on an H200, all of a block of 2 MiB that holds one
     /// buffer of 4 KiB, and all VMM and pool memory.
-    ///
-    /// # Errors
-    /// As [`Memory::pin`].
     pub fn export(&mut self, va: u64, len: u64, page: u64) -> Result<PageTable, Error> {
         self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }
@@ -54,11 +51,10 @@ impl Memory {
         for run in &runs {
             self.physical.hold(run.object, Holder::Use);
         }
-        self.pinned[runs[0].gpu] += len;
         let id = PageTableId(self.next_id());
-        let pin = Pin { va, len, runs: runs.clone(), persistent, revoked: false };
-        self.pins.insert(id, pin);
-        Ok(PageTable { id, va, len, runs })
+        let table = PageTable { id, va, len, runs };
+        self.pins.insert(id, Pin { table: table.clone(), persistent, revoked: false });
+        Ok(table)
     }
 
     /// Gives the pages back; unknown tables are ignored.
@@ -66,26 +62,20 @@ impl Memory {
         let Some(pin) = self.pins.remove(&id) else {
             return;
         };
-        self.pinned[pin.runs[0].gpu] -= pin.len;
-        for run in &pin.runs {
-            self.reap_shared_block(run.object);
-            self.physical.release(run.object, Holder::Use);
+        self.reap();
+        for run in &pin.table.runs {
+            self.drop_use(run.object);
         }
     }
 
     /// Bytes of a GPU that are pinned, each as often as it is.
     pub fn pinned_bytes(&self, gpu: usize) -> u64 {
-        self.pinned[gpu]
+        let tables = self.pins.values().map(|pin| &pin.table);
+        tables.filter(|table| table.runs[0].gpu == gpu).map(|table| table.len).sum()
     }
 
-    /// A live page table.
-    pub fn page_table(&self, id: PageTableId) -> Option<PageTable> {
-        self.pins.get(&id).map(|pin| PageTable {
-            id,
-            va: pin.va,
-            len: pin.len,
-            runs: pin.runs.clone(),
-        })
+    pub fn page_table(&self, id: PageTableId) -> Option<&PageTable> {
+        self.pins.get(&id).map(|pin| &pin.table)
     }
 
     /// Whether each page that starts in `[start, end)` holds at least a byte of a live buffer or
@@ -107,14 +97,15 @@ impl Memory {
         let end = va + len;
         let lost: Vec<_> = self
             .pins
-            .iter()
-            .filter(|(_, pin)| !pin.persistent && !pin.revoked)
-            .filter(|(_, pin)| {
-                let first = pin.va.max(va / GPU_PAGE * GPU_PAGE);
-                let last = (pin.va + pin.len).min(end);
+            .values()
+            .filter(|pin| !pin.persistent && !pin.revoked)
+            .map(|pin| &pin.table)
+            .filter(|table| {
+                let first = table.va.max(va / GPU_PAGE * GPU_PAGE);
+                let last = (table.va + table.len).min(end);
                 !self.every_page_holds_memory(first, last, GPU_PAGE)
             })
-            .map(|(&id, _)| id)
+            .map(|table| table.id)
             .collect();
         for id in &lost {
             self.pins.get_mut(id).expect("just seen").revoked = true;
@@ -125,26 +116,36 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::Discard;
+    use super::super::memory::tests::{BASE, SIZE, memory};
     use super::super::physical::BLOCK;
+    use super::super::step::Step;
     use super::*;
 
-    const BASE: u64 = 0x7f00_0000_0000;
-
-    fn memory() -> Memory {
-        let mut memory = Memory::new(2, 64 << 20);
-        memory.add_window(BASE, 1 << 30);
-        memory
+    /// Whether an object was removed since the last call.
+    fn removes(memory: &mut Memory) -> bool {
+        memory.take_steps().iter().any(|step| matches!(step, Step::Removed(_)))
     }
 
     #[test]
-    fn a_page_with_a_live_byte_can_be_pinned_and_no_other() {
+    fn whole_pages_with_a_live_byte_of_one_gpu_can_be_pinned_and_no_others() {
         let mut memory = memory();
         memory.alloc(0, GPU_PAGE + 1, true).unwrap();
+        let large = memory.alloc(0, BLOCK, true).unwrap();
+        memory.alloc(1, BLOCK, true).unwrap();
+        for (va, len) in [
+            (BASE, 3 * GPU_PAGE),
+            (BASE + 2 * GPU_PAGE, GPU_PAGE),
+            (BASE - GPU_PAGE, GPU_PAGE),
+            (BASE, 0),
+            (BASE + 1, GPU_PAGE),
+            (BASE, GPU_PAGE + 1),
+            (BASE, u64::MAX / GPU_PAGE * GPU_PAGE),
+            (large, BLOCK + GPU_PAGE),
+        ] {
+            assert_eq!(memory.pin(va, len, true), Err(Error::Invalid), "{va:#x} {len:#x}");
+        }
         assert!(memory.pin(BASE, 2 * GPU_PAGE, true).is_ok());
-        assert_eq!(memory.pin(BASE, 3 * GPU_PAGE, true), Err(Error::Invalid));
-        assert_eq!(memory.pin(BASE + 2 * GPU_PAGE, GPU_PAGE, true), Err(Error::Invalid));
-        assert_eq!(memory.pin(BASE - GPU_PAGE, GPU_PAGE, true), Err(Error::Invalid));
+        assert!(memory.pin(large, BLOCK, true).is_ok());
     }
 
     #[test]
@@ -155,25 +156,6 @@ mod tests {
         assert_eq!((a, b), (BASE, BASE + BLOCK));
         assert!(memory.pin(a, GPU_PAGE, true).is_ok());
         assert_eq!(memory.pin(b, GPU_PAGE, true), Err(Error::Invalid));
-    }
-
-    #[test]
-    fn only_whole_pages_can_be_pinned() {
-        let mut memory = memory();
-        memory.alloc(0, 4 * GPU_PAGE, true).unwrap();
-        assert_eq!(memory.pin(BASE, 0, true), Err(Error::Invalid));
-        assert_eq!(memory.pin(BASE + 1, GPU_PAGE, true), Err(Error::Invalid));
-        assert_eq!(memory.pin(BASE, GPU_PAGE + 1, true), Err(Error::Invalid));
-        assert_eq!(memory.pin(BASE, u64::MAX / GPU_PAGE * GPU_PAGE, true), Err(Error::Invalid));
-    }
-
-    #[test]
-    fn memory_of_two_gpus_is_not_one_pin() {
-        let mut memory = memory();
-        memory.alloc(0, BLOCK, true).unwrap();
-        memory.alloc(1, BLOCK, true).unwrap();
-        assert!(memory.pin(BASE, BLOCK, true).is_ok());
-        assert_eq!(memory.pin(BASE, BLOCK + GPU_PAGE, true), Err(Error::Invalid));
     }
 
     #[test]
@@ -193,7 +175,7 @@ mod tests {
         memory.alloc(0, BLOCK, true).unwrap();
         let table = memory.pin(BASE, BLOCK, true).unwrap();
         assert_eq!(memory.free(BASE), Ok(vec![]));
-        assert!(memory.take_discarded().is_empty());
+        assert!(!removes(&mut memory));
         let next = memory.alloc(0, BLOCK, true).unwrap();
         assert_eq!(next, BASE, "the address is free");
         assert_ne!(
@@ -202,9 +184,7 @@ mod tests {
         );
         assert_eq!(memory.alloc(0, BLOCK, true), Err(Error::NoMemory));
         memory.unpin(table.id);
-        assert!(
-            matches!(memory.take_discarded()[..], [Discard::Object(run)] if run == table.runs[0])
-        );
+        assert!(memory.take_steps().contains(&Step::Removed(table.runs[0])));
         assert!(memory.alloc(0, BLOCK, true).is_ok());
     }
 
@@ -216,9 +196,9 @@ mod tests {
         let table = memory.pin(BASE, GPU_PAGE, true).unwrap();
         memory.free(a).unwrap();
         assert_eq!(memory.alloc(0, 512, true), Ok(b + 512));
-        assert!(memory.take_discarded().is_empty());
+        memory.take_steps();
         memory.unpin(table.id);
-        assert!(matches!(memory.take_discarded()[..], [Discard::Part(run)] if run.len == 512));
+        assert!(matches!(memory.take_steps()[..], [Step::Scrubbed(run)] if run.len == 512));
         assert_eq!(memory.alloc(0, 512, true), Ok(a));
     }
 
@@ -228,10 +208,10 @@ mod tests {
         let a = memory.alloc(0, 512, true).unwrap();
         let table = memory.pin(BASE, GPU_PAGE, true).unwrap();
         memory.free(a).unwrap();
-        assert_eq!(memory.free_bytes(0), (64 << 20) - BLOCK);
+        assert_eq!(memory.free_bytes(0), SIZE - BLOCK);
         assert_eq!(memory.pin(BASE, GPU_PAGE, true), Err(Error::Invalid));
         memory.unpin(table.id);
-        assert_eq!(memory.free_bytes(0), 64 << 20);
+        assert_eq!(memory.free_bytes(0), SIZE);
     }
 
     #[test]
@@ -244,11 +224,11 @@ mod tests {
         let both = memory.pin(a + 3 * GPU_PAGE, 2 * GPU_PAGE, false).unwrap().id;
         assert_eq!(memory.free(a), Ok(vec![pin_a, both]));
         assert_eq!(memory.free(b), Ok(vec![pin_b]));
-        assert_eq!(memory.free_bytes(0), (64 << 20) - BLOCK, "until the caller unpins them");
+        assert_eq!(memory.free_bytes(0), SIZE - BLOCK, "until the caller unpins them");
         for id in [pin_a, pin_b, both] {
             memory.unpin(id);
         }
-        assert_eq!(memory.free_bytes(0), 64 << 20);
+        assert_eq!(memory.free_bytes(0), SIZE);
     }
 
     #[test]
@@ -270,8 +250,8 @@ mod tests {
         memory.free(BASE).unwrap();
         memory.unpin(first);
         memory.unpin(first);
-        assert!(memory.take_discarded().is_empty());
+        assert!(!removes(&mut memory));
         memory.unpin(second);
-        assert_eq!(memory.take_discarded().len(), 1);
+        assert!(removes(&mut memory));
     }
 }

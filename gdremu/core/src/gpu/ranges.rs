@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 /// Free ranges by start. Touching ranges are always merged.
 #[derive(Clone, Debug, Default)]
-pub struct Ranges {
+pub(super) struct Ranges {
     free: BTreeMap<u64, u64>,
 }
 
 impl Ranges {
     /// Makes `[start, start + len)` free. It must not be free already.
-    pub fn give(&mut self, mut start: u64, mut len: u64) {
+    pub(super) fn give(&mut self, mut start: u64, mut len: u64) {
         if let Some((&before, &before_len)) = self.free.range(..start).next_back()
             && before + before_len == start
         {
@@ -26,7 +26,7 @@ impl Ranges {
     }
 
     /// Takes the lowest free range of `len` at a multiple of `align`, a power of two.
-    pub fn take(&mut self, len: u64, align: u64) -> Option<u64> {
+    pub(super) fn take(&mut self, len: u64, align: u64) -> Option<u64> {
         let start = self.free.iter().find_map(|(&start, &free)| {
             let aligned = start.checked_next_multiple_of(align)?;
             (aligned - start).checked_add(len).filter(|&need| need <= free).map(|_| aligned)
@@ -35,7 +35,7 @@ impl Ranges {
     }
 
     /// Takes exactly `[start, start + len)`, or nothing if not all of it is free.
-    pub fn take_at(&mut self, start: u64, len: u64) -> bool {
+    pub(super) fn take_at(&mut self, start: u64, len: u64) -> bool {
         let Some((&from, &free)) = self.free.range(..=start).next_back() else {
             return false;
         };
@@ -53,8 +53,7 @@ impl Ranges {
         true
     }
 
-    /// The sum of what is free.
-    pub fn total(&self) -> u64 {
+    pub(super) fn total(&self) -> u64 {
         self.free.values().sum()
     }
 }

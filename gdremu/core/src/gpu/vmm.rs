@@ -1,5 +1,5 @@
 //! CUDA's virtual memory management: physical objects with handles, reserved addresses, and
-//! mappings between the two.
+//! mappings between the two. What a call needs and does not find is [`Error::Invalid`].
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -32,17 +32,11 @@ impl Memory {
     }
 
     /// The object behind a live handle.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if there is none.
     pub fn object(&self, handle: ObjectId) -> Result<&Object, Error> {
         self.physical.by_handle(handle).ok_or(Error::Invalid)
     }
 
     /// Takes another reference to the object mapped at `va`, and names it.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if no VMM mapping is there.
     pub fn retain_at(&mut self, va: u64) -> Result<ObjectId, Error> {
         let place = self.place(va).filter(|place| place.vmm).ok_or(Error::Invalid)?;
         self.physical.hold(place.object, Holder::Handle);
@@ -50,9 +44,6 @@ impl Memory {
     }
 
     /// Takes another reference to an object by a live handle.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the handle is not alive.
     pub fn retain(&mut self, handle: ObjectId) -> Result<(), Error> {
         self.object(handle)?;
         self.physical.hold(handle, Holder::Handle);
@@ -60,20 +51,14 @@ impl Memory {
     }
 
     /// Gives a handle's reference up. The memory lives on while it is mapped or pinned.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the handle is not alive.
     pub fn release(&mut self, handle: ObjectId) -> Result<(), Error> {
         self.object(handle)?;
-        self.physical.release(handle, Holder::Handle);
+        self.steps.extend(self.physical.release(handle, Holder::Handle).map(Step::Removed));
         Ok(())
     }
 
     /// Reserves addresses: `len` a multiple of 2 MiB, `align` 0 or a power of two; at `hint` if
     /// that is free.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`], [`Error::NoAddresses`].
     pub fn reserve(&mut self, len: u64, align: u64, hint: u64) -> Result<u64, Error> {
         if len == 0 || !len.is_multiple_of(BLOCK) || (align != 0 && !align.is_power_of_two()) {
             return Err(Error::Invalid);
@@ -90,9 +75,6 @@ impl Memory {
     }
 
     /// Gives a whole reservation back, with nothing mapped in it.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] otherwise.
     pub fn unreserve(&mut self, va: u64, len: u64) -> Result<(), Error> {
         if self.reservations.get(&va) != Some(&len)
             || self.mappings.range(va..va + len).next().is_some()
@@ -106,9 +88,6 @@ impl Memory {
 
     /// Maps `len` bytes of an object from `offset` on at reserved, unmapped addresses. Everything
     /// is a multiple of 2 MiB. No GPU has access yet.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] otherwise.
     pub fn map(&mut self, va: u64, len: u64, offset: u64, handle: ObjectId) -> Result<(), Error> {
         let object_len = self.object(handle)?.len;
         let end = va.checked_add(len).ok_or(Error::Invalid)?;
@@ -133,9 +112,6 @@ impl Memory {
 
     /// Unmaps whole mappings that fill `[va, va + len)`. Returns the non-persistent page tables
     /// that lost memory, as [`Memory::free`] does.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] otherwise.
     pub fn unmap(&mut self, va: u64, len: u64) -> Result<Vec<PageTableId>, Error> {
         let whole = self.whole_mappings(va, len)?;
         let objects: Vec<_> =
@@ -143,15 +119,12 @@ impl Memory {
         let revoked = self.revoke(va, len);
         self.steps.push(Step::Unmapped { va, len });
         for object in objects {
-            self.physical.release(object, Holder::Use);
+            self.drop_use(object);
         }
         Ok(revoked)
     }
 
     /// Sets what a GPU may do with whole mappings that fill `[va, va + len)`.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] otherwise.
     pub fn set_access(
         &mut self,
         va: u64,
@@ -167,16 +140,9 @@ impl Memory {
     }
 
     /// What a GPU may do with the mapping at `va`.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if no VMM mapping is there.
     pub fn access(&self, va: u64, gpu: usize) -> Result<Access, Error> {
-        let place = self.place(va).ok_or(Error::Invalid)?;
-        let access = self.mappings
-            [self.mappings.range(..=place.base).next_back().ok_or(Error::Invalid)?.0]
-            .vmm
-            .as_ref()
-            .ok_or(Error::Invalid)?;
+        let (_, mapping) = self.mapping_at(va).ok_or(Error::Invalid)?;
+        let access = mapping.vmm.as_ref().ok_or(Error::Invalid)?;
         Ok(access.get(&gpu).copied().unwrap_or_default())
     }
 
@@ -201,16 +167,8 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::super::memory::GPU_PAGE;
+    use super::super::memory::tests::{BASE, SIZE, memory};
     use super::*;
-
-    const BASE: u64 = 0x7f00_0000_0000;
-    const SIZE: u64 = 64 << 20;
-
-    fn memory() -> Memory {
-        let mut memory = Memory::new(2, SIZE);
-        memory.add_window(BASE, 1 << 30);
-        memory
-    }
 
     /// A mapped object of two blocks with access for its GPU: (address, handle).
     fn mapped(memory: &mut Memory) -> (u64, ObjectId) {
@@ -219,18 +177,6 @@ mod tests {
         memory.map(va, 2 * BLOCK, 0, handle).unwrap();
         memory.set_access(va, 2 * BLOCK, 0, Access::ReadWrite).unwrap();
         (va, handle)
-    }
-
-    #[test]
-    fn the_memory_lives_while_it_is_mapped() {
-        let mut memory = memory();
-        let (va, handle) = mapped(&mut memory);
-        memory.release(handle).unwrap();
-        assert_eq!(memory.release(handle), Err(Error::Invalid));
-        assert!(memory.translate(va, 2 * BLOCK, Access::ReadWrite).is_ok());
-        memory.unmap(va, 2 * BLOCK).unwrap();
-        assert_eq!(memory.free_bytes(0), SIZE);
-        memory.unreserve(va, 2 * BLOCK).unwrap();
     }
 
     #[test]
@@ -248,107 +194,6 @@ mod tests {
     }
 
     #[test]
-    fn without_access_nothing_can_be_copied_or_pinned() {
-        let mut memory = memory();
-        let (va, _) = mapped(&mut memory);
-        memory.set_access(va, 2 * BLOCK, 0, Access::Read).unwrap();
-        assert!(memory.translate(va, 1, Access::Read).is_ok());
-        assert_eq!(memory.translate(va, 1, Access::ReadWrite), Err(Error::Invalid));
-        assert_eq!(memory.pin(va, GPU_PAGE, true), Err(Error::Invalid));
-        assert_eq!(memory.access(va, 0), Ok(Access::Read));
-        assert_eq!(memory.access(va, 1), Ok(Access::None));
-        memory.set_access(va, 2 * BLOCK, 0, Access::None).unwrap();
-        assert_eq!(memory.translate(va, 1, Access::Read), Err(Error::Invalid));
-    }
-
-    #[test]
-    fn only_gpudirect_capable_memory_can_be_pinned() {
-        let mut memory = memory();
-        let va = memory.reserve(BLOCK, 0, 0).unwrap();
-        let handle = memory.create(0, BLOCK, false, false).unwrap();
-        memory.map(va, BLOCK, 0, handle).unwrap();
-        memory.set_access(va, BLOCK, 0, Access::ReadWrite).unwrap();
-        assert_eq!(memory.pin(va, GPU_PAGE, true), Err(Error::Invalid));
-    }
-
-    #[test]
-    fn mappings_side_by_side_are_one_range_of_runs_in_any_physical_order() {
-        let mut memory = memory();
-        let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
-        let handle = memory.create(0, 2 * BLOCK, true, false).unwrap();
-        memory.map(va, BLOCK, BLOCK, handle).unwrap();
-        memory.map(va + BLOCK, BLOCK, 0, handle).unwrap();
-        memory.set_access(va, 2 * BLOCK, 0, Access::ReadWrite).unwrap();
-        let table = memory.pin(va, 2 * BLOCK, true).unwrap();
-        let offsets: Vec<_> = table.runs.iter().map(|run| run.offset).collect();
-        assert_eq!(offsets, [BLOCK, 0]);
-    }
-
-    #[test]
-    fn map_checks_reservation_overlap_and_object() {
-        let mut memory = memory();
-        let (va, handle) = mapped(&mut memory);
-        let free = memory.reserve(4 * BLOCK, 0, 0).unwrap();
-        assert_eq!(memory.map(va, BLOCK, 0, handle), Err(Error::Invalid), "mapped already");
-        assert_eq!(
-            memory.map(free, 3 * BLOCK, 0, handle),
-            Err(Error::Invalid),
-            "beyond the object"
-        );
-        assert_eq!(
-            memory.map(free, 2 * BLOCK, BLOCK, handle),
-            Err(Error::Invalid),
-            "beyond the object"
-        );
-        assert_eq!(
-            memory.map(free + 3 * BLOCK, 2 * BLOCK, 0, handle),
-            Err(Error::Invalid),
-            "not reserved"
-        );
-        assert_eq!(memory.map(free, BLOCK / 2, 0, handle), Err(Error::Invalid), "not whole blocks");
-        assert_eq!(memory.map(free, BLOCK, 0, ObjectId(999)), Err(Error::Invalid), "no object");
-        assert_eq!(memory.map(free + 2 * BLOCK, 2 * BLOCK, 0, handle), Ok(()));
-        let buffer = memory.alloc(0, BLOCK, true).unwrap();
-        assert_eq!(memory.map(buffer, BLOCK, 0, handle), Err(Error::Invalid), "not reserved");
-    }
-
-    #[test]
-    fn unmap_and_access_take_whole_mappings_only() {
-        let mut memory = memory();
-        let (va, _) = mapped(&mut memory);
-        assert_eq!(memory.unmap(va, BLOCK), Err(Error::Invalid));
-        assert_eq!(memory.unmap(va + BLOCK, BLOCK), Err(Error::Invalid));
-        assert_eq!(memory.unmap(va, 4 * BLOCK), Err(Error::Invalid));
-        assert_eq!(memory.set_access(va, BLOCK, 0, Access::Read), Err(Error::Invalid));
-        assert_eq!(memory.unreserve(va, 2 * BLOCK), Err(Error::Invalid), "still mapped");
-        let buffer = memory.alloc(0, BLOCK, true).unwrap();
-        assert_eq!(memory.unmap(buffer, BLOCK), Err(Error::Invalid));
-        assert_eq!(memory.unmap(va, 2 * BLOCK), Ok(vec![]));
-    }
-
-    #[test]
-    fn reservations_are_given_back_whole() {
-        let mut memory = memory();
-        let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
-        assert_eq!(memory.unreserve(va, BLOCK), Err(Error::Invalid));
-        assert_eq!(memory.unreserve(va + BLOCK, BLOCK), Err(Error::Invalid));
-        assert_eq!(memory.unreserve(va, 2 * BLOCK), Ok(()));
-        assert_eq!(memory.unreserve(va, 2 * BLOCK), Err(Error::Invalid));
-    }
-
-    #[test]
-    fn reserve_honours_alignment_and_a_free_hint() {
-        let mut memory = memory();
-        memory.reserve(BLOCK, 0, 0).unwrap();
-        assert_eq!(memory.reserve(BLOCK, 16 * BLOCK, 0), Ok(BASE + 16 * BLOCK));
-        assert_eq!(memory.reserve(BLOCK, 0, BASE + 8 * BLOCK), Ok(BASE + 8 * BLOCK));
-        assert_eq!(memory.reserve(BLOCK, 0, BASE + 8 * BLOCK), Ok(BASE + BLOCK), "hint taken");
-        assert_eq!(memory.reserve(BLOCK + 1, 0, 0), Err(Error::Invalid));
-        assert_eq!(memory.reserve(BLOCK, 3, 0), Err(Error::Invalid));
-        assert_eq!(memory.reserve(0, 0, 0), Err(Error::Invalid));
-    }
-
-    #[test]
     fn unmapping_revokes_an_ordinary_pin_and_keeps_its_memory() {
         let mut memory = memory();
         let (va, handle) = mapped(&mut memory);
@@ -358,5 +203,66 @@ mod tests {
         assert_eq!(memory.free_bytes(0), SIZE - 2 * BLOCK);
         memory.unpin(table.id);
         assert_eq!(memory.free_bytes(0), SIZE);
+    }
+
+    #[test]
+    fn only_gpudirect_capable_memory_with_access_can_be_pinned() {
+        for (rdma, access, refused) in [
+            (true, Access::ReadWrite, None),
+            (true, Access::Read, Some(Error::Invalid)),
+            (false, Access::ReadWrite, Some(Error::Invalid)),
+        ] {
+            let mut memory = memory();
+            let va = memory.reserve(BLOCK, 0, 0).unwrap();
+            let handle = memory.create(0, BLOCK, rdma, false).unwrap();
+            memory.map(va, BLOCK, 0, handle).unwrap();
+            memory.set_access(va, BLOCK, 0, access).unwrap();
+            assert_eq!(memory.pin(va, GPU_PAGE, true).err(), refused);
+            assert_eq!([0, 1].map(|gpu| memory.access(va, gpu)), [Ok(access), Ok(Access::None)]);
+        }
+    }
+
+    #[test]
+    fn map_checks_reservation_overlap_and_object() {
+        let mut memory = memory();
+        let (va, handle) = mapped(&mut memory);
+        let free = memory.reserve(4 * BLOCK, 0, 0).unwrap();
+        for (va, len, offset, handle, why) in [
+            (va, BLOCK, 0, handle, "mapped already"),
+            (free, 3 * BLOCK, 0, handle, "beyond the object"),
+            (free, 2 * BLOCK, BLOCK, handle, "beyond the object"),
+            (free + 3 * BLOCK, 2 * BLOCK, 0, handle, "not reserved"),
+            (free, BLOCK / 2, 0, handle, "not whole blocks"),
+            (free, BLOCK, 0, ObjectId(999), "no object"),
+        ] {
+            assert_eq!(memory.map(va, len, offset, handle), Err(Error::Invalid), "{why}");
+        }
+        assert_eq!(memory.map(free + 2 * BLOCK, 2 * BLOCK, 0, handle), Ok(()));
+    }
+
+    #[test]
+    fn only_whole_mappings_and_reservations_change() {
+        let mut memory = memory();
+        let (va, _) = mapped(&mut memory);
+        let buffer = memory.alloc(0, BLOCK, true).unwrap();
+        for (va, len) in [(va, BLOCK), (va + BLOCK, BLOCK), (va, 4 * BLOCK), (buffer, BLOCK)] {
+            assert_eq!(memory.unmap(va, len), Err(Error::Invalid));
+            assert_eq!(memory.set_access(va, len, 0, Access::Read), Err(Error::Invalid));
+        }
+        assert_eq!(memory.unreserve(va, 2 * BLOCK), Err(Error::Invalid), "still mapped");
+        assert_eq!(memory.unmap(va, 2 * BLOCK), Ok(vec![]));
+        for (va, len) in [(va, BLOCK), (va + BLOCK, BLOCK)] {
+            assert_eq!(memory.unreserve(va, len), Err(Error::Invalid));
+        }
+        assert_eq!(memory.unreserve(va, 2 * BLOCK), Ok(()));
+        assert_eq!(memory.unreserve(va, 2 * BLOCK), Err(Error::Invalid));
+    }
+
+    #[test]
+    fn reserve_uses_a_hint_that_is_free() {
+        let mut memory = memory();
+        assert_eq!(memory.reserve(BLOCK, 0, BASE + 8 * BLOCK), Ok(BASE + 8 * BLOCK));
+        assert_eq!(memory.reserve(BLOCK, 0, BASE + 8 * BLOCK), Ok(BASE));
+        assert_eq!(memory.reserve(BLOCK, 3, 0), Err(Error::Invalid));
     }
 }

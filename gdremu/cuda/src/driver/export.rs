@@ -3,14 +3,13 @@
 use std::ffi::c_int;
 
 use gdremu_core::errno::Errno;
-use gdremu_core::gpu::Provider;
 use gdremu_core::gpu::physical::ObjectId;
 
 use super::state::{Current, State};
 use crate::args::{Out, Untyped};
+use crate::descriptors::Export;
 use crate::error::{Error, Result};
 use crate::gpus;
-use crate::shared_memory::Export;
 use crate::state as process;
 use gdremu_core::cuda::types::HANDLE_POSIX_FD;
 

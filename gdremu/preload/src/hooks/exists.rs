@@ -1,17 +1,18 @@
 //! access, stat and readlink on gdrdrv's files.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{c_int, c_uint};
 use std::mem::zeroed;
 
 use gdremu_core::errno::Errno;
-use libc::{mode_t, size_t, ssize_t};
+use libc::{mode_t, ssize_t};
 
-use super::paths::{Target, target};
-use super::stand_ins::at_stand_in;
+use super::paths::Target;
+use super::stand_ins::at_path;
 use super::to_libc;
-use crate::devices::Descriptor;
+use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
-use crate::{next, settings, state};
+use crate::next::{Stat, Statx, Text};
+use crate::{settings, state};
 
 /// A major number of the range that Linux assigns dynamically.
 const MAJOR: c_uint = 240;
@@ -27,61 +28,40 @@ fn mode(target: Target) -> mode_t {
     }
 }
 
+/// The type and permissions of a file that exists.
+fn check_exists(target: Target) -> Result<mode_t, Errno> {
+    if target.exists() { Ok(mode(target)) } else { Err(Errno::ENOENT) }
+}
+
 fn check_access(target: Target, wanted: c_int) -> Result<c_int, Errno> {
-    let allowed = (mode(target) & 0o7) as c_int;
-    if !target.exists() {
-        Err(Errno::ENOENT)
-    } else if wanted & !allowed != 0 {
-        Err(Errno::EACCES)
-    } else {
-        Ok(0)
-    }
+    let allowed = (check_exists(target)? & 0o7) as c_int;
+    if wanted & !allowed == 0 { Ok(0) } else { Err(Errno::EACCES) }
 }
 
-/// Spellings of access(2).
-macro_rules! access {
-    ($($name:ident),*) => {$(
-        pub(crate) unsafe extern "C" fn $name(path: *const c_char, wanted: c_int) -> c_int {
-            // SAFETY: the caller's arguments are passed on unchanged.
-            unsafe {
-                match target(libc::AT_FDCWD, path) {
-                    Some(target) => to_libc(check_access(target, wanted)),
-                    None => at_stand_in(libc::AT_FDCWD, path, |path| next::$name()(path, wanted)),
-                }
-            }
-        }
-    )*};
-}
-
-access!(access, eaccess, euidaccess);
-
-pub(crate) unsafe extern "C" fn faccessat(
+/// access(2) and faccessat(2)
+///
+/// # Safety
+/// `path` is NULL or ends with a NUL byte.
+pub(super) unsafe fn access(
     dirfd: c_int,
-    path: *const c_char,
+    path: Text,
     wanted: c_int,
-    flags: c_int,
+    next: impl FnOnce(Text) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's arguments are passed on unchanged.
-    unsafe {
-        match target(dirfd, path) {
-            Some(target) => to_libc(check_access(target, wanted)),
-            None => at_stand_in(dirfd, path, |path| next::faccessat()(dirfd, path, wanted, flags)),
-        }
-    }
+    // SAFETY: contract of this function.
+    unsafe { at_path(dirfd, path, |target| Some(to_libc(check_access(target, wanted))), next) }
 }
 
 /// Fills a `struct stat` for one of gdrdrv's files.
 ///
 /// # Safety
 /// `status` can be written.
-unsafe fn fill(target: Target, status: *mut libc::stat) -> Result<c_int, Errno> {
-    if !target.exists() {
-        return Err(Errno::ENOENT);
-    }
+unsafe fn fill(target: Target, status: Stat) -> Result<c_int, Errno> {
+    let mode = check_exists(target)?;
     // SAFETY: zeros are valid in a structure of numbers; `status` is writable: contract of this function.
     unsafe {
         let mut new: libc::stat = zeroed();
-        new.st_mode = mode(target);
+        new.st_mode = mode;
         new.st_nlink = 1;
         new.st_blksize = 4096;
         if target == Target::Device {
@@ -92,132 +72,79 @@ unsafe fn fill(target: Target, status: *mut libc::stat) -> Result<c_int, Errno> 
     Ok(0)
 }
 
-/// Functions that fill a `struct stat` for a path: its name, its other arguments in order.
-macro_rules! stat {
-    ($($name:ident in $dirfd:expr, ($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*);)*) => {$(
-        pub(crate) unsafe extern "C" fn $name(
-            $($before: $before_type,)*
-            path: *const c_char,
-            status: *mut libc::stat,
-            $($after: $after_type,)*
-        ) -> c_int {
-            // SAFETY: the caller's arguments are passed on unchanged.
-            unsafe {
-                match target($dirfd, path) {
-                    Some(target) => to_libc(fill(target, status)),
-                    None => at_stand_in($dirfd, path, |path| next::$name()($($before,)* path, status, $($after,)*)),
-                }
-            }
-        }
-    )*};
-}
-
-// `struct stat64` is `struct stat` on the 64-bit platforms that gdrdrv supports.
-stat! {
-    stat in libc::AT_FDCWD, (;);
-    stat64 in libc::AT_FDCWD, (;);
-    lstat in libc::AT_FDCWD, (;);
-    lstat64 in libc::AT_FDCWD, (;);
-    fstatat in dirfd, (dirfd: c_int; flags: c_int);
-    fstatat64 in dirfd, (dirfd: c_int; flags: c_int);
-    __xstat in libc::AT_FDCWD, (version: c_int;);
-    __xstat64 in libc::AT_FDCWD, (version: c_int;);
-    __lxstat in libc::AT_FDCWD, (version: c_int;);
-    __lxstat64 in libc::AT_FDCWD, (version: c_int;);
-    __fxstatat in dirfd, (version: c_int, dirfd: c_int; flags: c_int);
-    __fxstatat64 in dirfd, (version: c_int, dirfd: c_int; flags: c_int);
+/// stat(2), lstat(2) and fstatat(2)
+///
+/// # Safety
+/// `path` is NULL or ends with a NUL byte; `status` can be written.
+pub(super) unsafe fn stat(
+    dirfd: c_int,
+    path: Text,
+    status: Stat,
+    next: impl FnOnce(Text) -> c_int,
+) -> c_int {
+    // SAFETY: contract of this function.
+    unsafe { at_path(dirfd, path, |target| Some(to_libc(fill(target, status))), next) }
 }
 
 /// Whether a descriptor is a device.
 fn is_device(fd: c_int) -> bool {
     device_fds::may_be(fd)
-        && state::enter().is_some_and(|process| process.descriptor_of(fd) != Descriptor::Other)
+        && state::enter().is_some_and(|process| {
+            matches!(process.descriptors.find(fd), Descriptor::Device(_) | Descriptor::Foreign)
+        })
 }
 
-/// Functions that fill a `struct stat` for a descriptor.
-macro_rules! fstat {
-    ($($name:ident($($before:ident: $before_type:ty),*);)*) => {$(
-        pub(crate) unsafe extern "C" fn $name(
-            $($before: $before_type,)*
-            fd: c_int,
-            status: *mut libc::stat,
-        ) -> c_int {
-            // SAFETY: the caller's arguments are passed on unchanged.
-            unsafe {
-                if is_device(fd) {
-                    to_libc(fill(Target::Device, status))
-                } else {
-                    next::$name()($($before,)* fd, status)
-                }
-            }
-        }
-    )*};
+/// fstat(2)
+///
+/// # Safety
+/// `status` can be written.
+pub(super) unsafe fn fstat(fd: c_int, status: Stat, next: impl FnOnce() -> c_int) -> c_int {
+    if !is_device(fd) {
+        return next();
+    }
+    // SAFETY: contract of this function.
+    to_libc(unsafe { fill(Target::Device, status) })
 }
 
-fstat! {
-    fstat();
-    fstat64();
-    __fxstat(version: c_int);
-    __fxstat64(version: c_int);
-}
-
-pub(crate) unsafe extern "C" fn statx(
+/// statx(2)
+///
+/// # Safety
+/// `path` is NULL or ends with a NUL byte; `status` can be written.
+pub(super) unsafe fn statx(
     dirfd: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mask: c_uint,
-    status: *mut libc::statx,
+    path: Text,
+    status: Statx,
+    next: impl FnOnce(Text) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's arguments are passed on unchanged; a structure of numbers, for which
-    // zeros are values.
-    unsafe {
-        let Some(target) = target(dirfd, path) else {
-            return at_stand_in(dirfd, path, |path| {
-                next::statx()(dirfd, path, flags, mask, status)
-            });
-        };
-        if !target.exists() {
-            return to_libc(Err(Errno::ENOENT));
-        }
-        let mut new: libc::statx = zeroed();
+    let fill = |target: Target| {
+        let mode = check_exists(target)?;
+        // SAFETY: zeros are valid in a structure of numbers.
+        let mut new: libc::statx = unsafe { zeroed() };
         new.stx_mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_NLINK;
-        new.stx_mode = mode(target) as u16;
+        new.stx_mode = mode as u16;
         new.stx_nlink = 1;
         new.stx_blksize = 4096;
         if target == Target::Device {
             new.stx_rdev_major = MAJOR;
         }
-        status.write(new);
-        0
-    }
+        // SAFETY: `status` can be written: contract of this function.
+        unsafe { status.write(new) };
+        Ok(0)
+    };
+    // SAFETY: contract of this function.
+    unsafe { at_path(dirfd, path, |target| Some(to_libc(fill(target))), next) }
 }
 
-/// Functions that read a symbolic link: its name, its other arguments in order.
-macro_rules! readlink {
-    ($($name:ident in $dirfd:expr, ($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*);)*) => {$(
-        pub(crate) unsafe extern "C" fn $name(
-            $($before: $before_type,)*
-            path: *const c_char,
-            text: *mut c_char,
-            $($after: $after_type,)*
-        ) -> ssize_t {
-            // SAFETY: the caller's arguments are passed on unchanged.
-            unsafe {
-                match target($dirfd, path) {
-                    // None of them is a link.
-                    Some(target) => {
-                        to_libc(check_access(target, libc::F_OK).and(Err(Errno::EINVAL))) as ssize_t
-                    }
-                    None => at_stand_in($dirfd, path, |path| next::$name()($($before,)* path, text, $($after,)*)),
-                }
-            }
-        }
-    )*};
-}
-
-readlink! {
-    readlink in libc::AT_FDCWD, (; len: size_t);
-    __readlink_chk in libc::AT_FDCWD, (; len: size_t, room: size_t);
-    readlinkat in dirfd, (dirfd: c_int; len: size_t);
-    __readlinkat_chk in dirfd, (dirfd: c_int; len: size_t, room: size_t);
+/// readlink(2) and readlinkat(2). None of gdrdrv's files is a link.
+///
+/// # Safety
+/// `path` is NULL or ends with a NUL byte.
+pub(super) unsafe fn readlink(
+    dirfd: c_int,
+    path: Text,
+    next: impl FnOnce(Text) -> ssize_t,
+) -> ssize_t {
+    let refuse = |target| check_exists(target).and(Err(Errno::EINVAL));
+    // SAFETY: contract of this function.
+    unsafe { at_path(dirfd, path, |target| Some(to_libc(refuse(target)) as ssize_t), next) }
 }

@@ -1,61 +1,45 @@
 //! Mappings: mmap, munmap, mremap.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 use gdremu_core::driver::MapRequest;
 use gdremu_core::errno::Errno;
 use libc::{off_t, size_t};
 
 use super::{fail, from_libc, to_libc};
-use crate::devices::Descriptor;
+use crate::descriptors::Descriptor;
 use crate::hints::{device_fds, mapped_range};
+use crate::next::Pointer;
+use crate::state;
 use crate::system::file_status;
-use crate::{next, state};
 
 /// Flags of a mapping at a fixed address.
 const AT_ADDRESS: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 
 /// Arguments of mmap(2), less the address.
 #[derive(Clone, Copy)]
-struct Arguments {
-    len: size_t,
-    protection: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off_t,
+pub(super) struct Arguments {
+    pub(super) len: size_t,
+    pub(super) protection: c_int,
+    pub(super) flags: c_int,
+    pub(super) fd: c_int,
+    pub(super) offset: off_t,
 }
 
-/// Spellings of mmap(2).
-macro_rules! mmap {
-    ($($name:ident),*) => {$(
-        pub(crate) unsafe extern "C" fn $name(
-            addr: *mut c_void,
-            len: size_t,
-            protection: c_int,
-            flags: c_int,
-            fd: c_int,
-            offset: off_t,
-        ) -> *mut c_void {
-            let run = || {
-                // SAFETY: the caller's arguments are passed on unchanged.
-                unsafe { next::$name()(addr, len, protection, flags, fd, offset) }
-            };
-            let arguments = Arguments { len, protection, flags, fd, offset };
-            if flags & libc::MAP_ANONYMOUS == 0
-                && may_be_device(fd)
-                && let Some(mapped) = map_device(arguments)
-            {
-                return mapped;
-            }
-            if flags & libc::MAP_FIXED != 0 && mapped_range::may_touch(addr as usize, len) {
-                return cover(addr as usize, len, run);
-            }
-            run()
-        }
-    )*};
+/// mmap(2)
+pub(super) fn mmap(addr: Pointer, arguments: Arguments, next: impl FnOnce() -> Pointer) -> Pointer {
+    let Arguments { len, flags, fd, .. } = arguments;
+    if flags & libc::MAP_ANONYMOUS == 0
+        && may_be_device(fd)
+        && let Some(mapped) = map_device(arguments)
+    {
+        return mapped;
+    }
+    if flags & libc::MAP_FIXED != 0 && mapped_range::may_touch(addr as usize, len) {
+        return cover(addr as usize, len, next);
+    }
+    next()
 }
-
-mmap!(mmap, mmap64);
 
 /// Devices have no blocks, and almost all other mapped files have some.
 fn may_be_device(fd: c_int) -> bool {
@@ -65,50 +49,35 @@ fn may_be_device(fd: c_int) -> bool {
         })
 }
 
-/// Maps a device, if the descriptor is one.
-fn map_device(arguments: Arguments) -> Option<*mut c_void> {
+/// Maps a device or a dma-buf, if the descriptor is one.
+fn map_device(arguments: Arguments) -> Option<Pointer> {
+    let Arguments { len, protection, flags, fd, offset } = arguments;
     let mut process = state::enter()?;
-    if let Some(mapped) = map_export(&mut process, arguments) {
-        return Some(mapped);
-    }
-    let (identity, file) = match process.descriptor_of(arguments.fd) {
-        Descriptor::Own(identity, file) => (identity, file),
-        Descriptor::Foreign => return Some(failed(Errno::EACCES)),
-        Descriptor::Other => return None,
-    };
     // The emulation chooses the address; no known program requests one.
-    if arguments.flags & AT_ADDRESS != 0 {
-        return Some(failed(Errno::EINVAL));
-    }
-    let kind = arguments.flags & libc::MAP_TYPE;
-    let request = MapRequest {
-        len: arguments.len,
-        offset: arguments.offset as u64,
-        shared: kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE,
-        write: arguments.protection & libc::PROT_WRITE != 0,
+    let at_address = flags & AT_ADDRESS != 0;
+    let kind = flags & libc::MAP_TYPE;
+    let mapped = match process.descriptors.find(fd) {
+        Descriptor::Other => return None,
+        Descriptor::Foreign => Err(Errno::EACCES),
+        Descriptor::Export(..) if at_address || kind == libc::MAP_PRIVATE => Err(Errno::EINVAL),
+        Descriptor::Export(file, export) => process.map_export(file, export, offset as u64, len),
+        Descriptor::Device(_) if at_address => Err(Errno::EINVAL),
+        Descriptor::Device(file) => {
+            let request = MapRequest {
+                len,
+                offset: offset as u64,
+                shared: kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE,
+                write: protection & libc::PROT_WRITE != 0,
+            };
+            process.mmap(fd, file, &request)
+        }
     };
-    Some(match process.mmap(arguments.fd, identity, file, &request) {
-        Ok(addr) => protect(addr, arguments),
-        Err(errno) => failed(errno),
-    })
-}
-
-/// Maps a dma-buf, if the descriptor is one.
-fn map_export(process: &mut state::Guard, arguments: Arguments) -> Option<*mut c_void> {
-    let Arguments { len, fd, offset, .. } = arguments;
-    process.exported(fd)?;
-    if arguments.flags & AT_ADDRESS != 0 || arguments.flags & libc::MAP_TYPE == libc::MAP_PRIVATE {
-        return Some(failed(Errno::EINVAL));
-    }
-    Some(match process.map_export(fd, offset as u64, len) {
-        Ok(addr) => protect(addr, arguments),
-        Err(errno) => failed(errno),
-    })
+    Some(mapped.map_or_else(failed, |addr| protect(addr, arguments)))
 }
 
 /// Changes a new readable and writable mapping to the requested protection.
-fn protect(addr: usize, arguments: Arguments) -> *mut c_void {
-    let addr = addr as *mut c_void;
+fn protect(addr: usize, arguments: Arguments) -> Pointer {
+    let addr = addr as Pointer;
     if arguments.protection != libc::PROT_READ | libc::PROT_WRITE {
         // SAFETY: `map` just created this mapping.
         unsafe { libc::mprotect(addr, arguments.len, arguments.protection) };
@@ -116,13 +85,13 @@ fn protect(addr: usize, arguments: Arguments) -> *mut c_void {
     addr
 }
 
-fn failed(errno: Errno) -> *mut c_void {
+fn failed(errno: Errno) -> Pointer {
     fail(errno);
     libc::MAP_FAILED
 }
 
 /// A mapping at a fixed address first removes the mappings there, as munmap does.
-fn cover(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_void {
+fn cover(addr: usize, len: usize, run: impl FnOnce() -> Pointer) -> Pointer {
     match state::enter() {
         Some(mut process) if process.maps(addr, len) => {
             let run = || match run() {
@@ -130,7 +99,7 @@ fn cover(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_v
                 _ => Ok(()),
             };
             match process.take_away("mmap_fixed", addr, len, run) {
-                Ok(()) => addr as *mut c_void,
+                Ok(()) => addr as Pointer,
                 Err(errno) => failed(errno),
             }
         }
@@ -138,54 +107,37 @@ fn cover(addr: usize, len: usize, run: impl FnOnce() -> *mut c_void) -> *mut c_v
     }
 }
 
-pub(crate) unsafe extern "C" fn munmap(addr: *mut c_void, len: size_t) -> c_int {
-    // SAFETY: the caller's arguments are passed on unchanged.
-    let run = || unsafe { next::munmap()(addr, len) };
-    let addr = addr as usize;
+/// munmap(2)
+pub(super) fn munmap(addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
     if !mapped_range::may_touch(addr, len) {
-        return run();
+        return next();
     }
     match state::enter() {
         Some(mut process) if process.maps(addr, len) => {
-            let run = || from_libc(run());
-            to_libc(process.take_away("munmap", addr, len, run).map(|()| 0))
+            to_libc(process.take_away("munmap", addr, len, || from_libc(next())).map(|()| 0))
         }
-        _ => run(),
+        _ => next(),
     }
 }
 
-pub(crate) unsafe extern "C" fn mremap(
-    old: *mut c_void,
+/// mremap(2)
+pub(super) fn mremap(
+    old: usize,
     old_len: size_t,
     new_len: size_t,
     flags: c_int,
-    wanted: *mut c_void,
-) -> *mut c_void {
-    // SAFETY: the caller's arguments are passed on unchanged.
-    let run = || unsafe { next::mremap()(old, old_len, new_len, flags, wanted) };
-    let fixed = flags & libc::MREMAP_FIXED != 0;
-    let concerns_us = mapped_range::may_touch(old as usize, old_len.max(1))
-        || (fixed && mapped_range::may_touch(wanted as usize, new_len));
-    if !concerns_us {
-        return run();
-    }
-    match state::enter() {
-        Some(process) => {
-            remap(process, old as usize, old_len, new_len, flags, wanted as usize, run)
-        }
-        None => run(),
-    }
-}
-
-fn remap(
-    mut process: state::Guard,
-    old: usize,
-    old_len: usize,
-    new_len: usize,
-    flags: c_int,
     wanted: usize,
-    run: impl FnOnce() -> *mut c_void,
-) -> *mut c_void {
+    next: impl FnOnce() -> Pointer,
+) -> Pointer {
+    let fixed = flags & libc::MREMAP_FIXED != 0;
+    let concerns_us = mapped_range::may_touch(old, old_len.max(1))
+        || (fixed && mapped_range::may_touch(wanted, new_len));
+    if !concerns_us {
+        return next();
+    }
+    let Some(mut process) = state::enter() else {
+        return next();
+    };
     if process.maps(old, old_len.max(1)) {
         // The kernel's rules for device memory: it neither grows nor leaves its old place mapped.
         if flags & libc::MREMAP_DONTUNMAP != 0 {
@@ -195,11 +147,11 @@ fn remap(
             return failed(Errno::EFAULT);
         }
     }
-    let new = run();
+    let new = next();
     if new == libc::MAP_FAILED {
         return failed(Errno::last());
     }
-    if flags & libc::MREMAP_FIXED != 0 {
+    if fixed {
         process.unmapped(wanted, new_len);
     }
     if new_len < old_len {

@@ -3,17 +3,46 @@
 //! A hook first finds out, at the cost of a look at memory, whether a call may concern the emulation
 //! at all; if not, it goes straight to the next definition.
 
-pub(crate) mod exists;
-pub(crate) mod files;
-pub(crate) mod io;
-pub(crate) mod memory;
+mod exists;
+mod files;
+mod io;
+mod memory;
 mod paths;
-pub(crate) mod reads;
+mod reads;
 mod stand_ins;
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int, c_uint, c_ulong};
 
 use gdremu_core::errno::Errno;
+use libc::{AT_FDCWD, DIR, FILE, mode_t, off_t, size_t, ssize_t};
+
+use crate::next::{self, Pointer, Stat, Statx, Text};
+use memory::Arguments;
+
+/// Exports the hook for one spelling.
+macro_rules! hook {
+    ($next:ident $name:ident ($($argument:ident: $type:ty),* $(; $more:ident: $more_type:ty)?) $result:ty, $body:expr) => {
+        const _: () = {
+            unsafe extern "C" fn function($($argument: $type,)* $($more: $more_type)?) -> $result {
+                let $next = next::$name();
+                // SAFETY: the caller's arguments are passed on unchanged.
+                unsafe { $body }
+            }
+            crate::entry_point!($name = function);
+        };
+    };
+}
+
+macro_rules! all {
+    ($next:ident; $($($name:ident),* ($($arguments:tt)*) -> $result:ty => $body:expr;)*) => {
+        $(all! { @each $next ($($arguments)*) $result, $body; $($name)* })*
+    };
+    (@each $next:ident $arguments:tt $result:ty, $body:expr; $($name:ident)*) => {
+        $(hook! { $next $name $arguments $result, $body })*
+    };
+}
+
+next::hooks!(all);
 
 /// Sets errno and returns -1.
 fn fail(errno: Errno) -> c_int {

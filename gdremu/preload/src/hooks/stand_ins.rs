@@ -1,20 +1,35 @@
 //! Emulated files below /proc and /sys, in the session directory.
 
-use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, c_int};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::paths::Absolute;
-use crate::{next, settings};
+use super::paths::{Absolute, Target, target};
+use crate::next::{self, Text};
+use crate::settings;
+
+/// Makes a call with a path: `ours` for one of gdrdrv's files, and otherwise, or if that does not answer, `next` with
+/// the path of the emulated file, if there is one.
+///
+/// # Safety
+/// `path` is NULL or ends with a NUL byte.
+pub(super) unsafe fn at_path<R>(
+    dirfd: c_int,
+    path: Text,
+    ours: impl FnOnce(Target) -> Option<R>,
+    next: impl FnOnce(Text) -> R,
+) -> R {
+    // SAFETY: contract of this function.
+    unsafe {
+        let answer = target(dirfd, path).and_then(ours);
+        answer.unwrap_or_else(|| at_stand_in(dirfd, path, next))
+    }
+}
 
 /// Makes a call with the path of the emulated file for `path`, or with `path` if there is none.
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn at_stand_in<R>(
-    dirfd: c_int,
-    path: *const c_char,
-    call: impl FnOnce(*const c_char) -> R,
-) -> R {
+pub(super) unsafe fn at_stand_in<R>(dirfd: c_int, path: Text, call: impl FnOnce(Text) -> R) -> R {
     // SAFETY: `path` is NULL or ends with a NUL byte: contract of this function.
     match unsafe { stand_in(dirfd, path) } {
         Some(file) => call(file.as_ptr()),
@@ -22,7 +37,7 @@ pub(super) unsafe fn at_stand_in<R>(
     }
 }
 
-unsafe fn stand_in(dirfd: c_int, path: *const c_char) -> Option<CString> {
+unsafe fn stand_in(dirfd: c_int, path: Text) -> Option<CString> {
     if path.is_null() {
         return None;
     }
@@ -38,7 +53,7 @@ unsafe fn stand_in(dirfd: c_int, path: *const c_char) -> Option<CString> {
     if elsewhere(path) {
         return None;
     }
-    let file = settings::session()?.files().join(OsStr::from_bytes(&path[1..]));
+    let file = settings::files()?.join(OsStr::from_bytes(&path[1..]));
     let file = CString::new(file.into_os_string().into_vec()).ok()?;
     // SAFETY: a CString ends with a NUL byte.
     (unsafe { next::access()(file.as_ptr(), libc::F_OK) } == 0).then_some(file)

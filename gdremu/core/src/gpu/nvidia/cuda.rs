@@ -185,9 +185,6 @@ impl Cuda {
 
     /// Makes a block of exportable memory, mapped for its own GPU, of at least `len` bytes. Returns
     /// its address and length.
-    ///
-    /// # Errors
-    /// CUDA's error.
     pub(super) fn make_block(&self, gpu: c_int, len: u64) -> Result<(u64, u64), Status> {
         let properties = AllocationProp::exportable_on(gpu);
         let (mut unit, mut object) = (0, 0);
@@ -228,9 +225,6 @@ impl Cuda {
     }
 
     /// Frees a block, all of whose buffers the program has freed.
-    ///
-    /// # Errors
-    /// CUDA's error.
     pub(super) fn free_block(&self, base: u64, len: u64) -> Result<(), Status> {
         // SAFETY: nothing uses the block any more.
         unsafe {
@@ -311,9 +305,6 @@ impl Cuda {
     }
 
     /// Waits for what a GPU does in the calling thread's context; without one, in the primary one.
-    ///
-    /// # Errors
-    /// CUDA's error.
     pub fn wait_for(&self, gpu: c_int) -> Result<(), Status> {
         self.in_context(gpu, || {
             // SAFETY: waits, and touches nothing.
@@ -354,9 +345,6 @@ fn check(step: &'static str, status: Status) -> Result<(), Failure> {
 }
 
 /// Converts from a CUresult.
-///
-/// # Errors
-/// Every status but success.
 pub fn check_status(status: Status) -> Result<(), Status> {
     if status == 0 { Ok(()) } else { Err(status) }
 }

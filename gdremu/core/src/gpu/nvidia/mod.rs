@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! NvidiaProvider   finds the allocations behind a range, keeps them, maps them
-//!   buffers        what stands in for the program's cuMemAlloc'ed memory
 //!   cuda           NVIDIA's libcuda: allocations, and descriptors of them
 //!   rm             the GPU driver's resource manager: import of descriptors, BAR1 mappings
 //! ```
@@ -10,7 +9,6 @@
 //! Only memory that CUDA exports can be pinned: VMM allocations with POSIX descriptors. So the
 //! preload library replaces the program's other allocations by such ones.
 
-mod buffers;
 pub mod cuda;
 mod rm;
 
@@ -21,11 +19,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::errno::Errno;
+use crate::gpu::buffers::{Buffer, Buffers, Freed};
 use crate::gpu::memory::GPU_PAGE;
-use crate::gpu::mmap::{self, Part};
-use crate::gpu::{PageTable, PageTableId, Provider};
+use crate::gpu::mmap::{self, Part, covered};
+use crate::gpu::physical::BLOCK;
+use crate::gpu::{PageTableId, Provider};
 
-use buffers::Buffers;
 use cuda::{Cuda, Status};
 use rm::{Client, Memory};
 
@@ -48,6 +47,12 @@ impl Failure {
     }
 }
 
+impl From<Failure> for Errno {
+    fn from(failure: Failure) -> Errno {
+        failure.errno
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -64,7 +69,8 @@ impl fmt::Display for Failure {
 /// Pins and maps memory of the computer's NVIDIA GPUs.
 #[derive(Debug, Default)]
 pub struct NvidiaProvider {
-    buffers: Buffers,
+    /// By CUDA's number of the GPU.
+    buffers: Buffers<i32>,
     tables: BTreeMap<PageTableId, Table>,
     /// Our clients of the resource manager, by CUDA's number of the GPU.
     clients: BTreeMap<i32, Arc<Client>>,
@@ -91,23 +97,22 @@ struct Piece {
 
 impl Table {
     fn overlaps(&self, start: u64, end: u64) -> bool {
-        start < self.va + self.len && self.va < end
+        start < end && start < self.va + self.len && self.va < end
     }
 }
 
 impl NvidiaProvider {
     /// Allocates memory as cuMemAlloc does, but such that it can be pinned. `gpu` is CUDA's number.
-    ///
-    /// # Errors
-    /// CUDA's error.
     pub fn alloc(&mut self, libcuda: &Cuda, gpu: i32, len: u64) -> Result<u64, Status> {
         let tables = &self.tables;
-        if let Some(va) = self.buffers.take(gpu, len, |va, len| pinned(tables, va, len)) {
+        self.buffers.reap(|va, len| pinned(tables, va, len));
+        if let Some(va) = self.buffers.take(gpu, len, 0) {
             return Ok(va);
         }
-        let (base, block_len) = libcuda.make_block(gpu, Buffers::block_len(len))?;
-        self.prepare(libcuda, gpu, || libcuda.export(base));
-        Ok(self.buffers.add_block(gpu, base, block_len, len))
+        let (start, block_len) = libcuda.make_block(gpu, len.max(BLOCK))?;
+        self.prepare(libcuda, gpu, || libcuda.export(start));
+        self.buffers.add_block(gpu, start, block_len, Buffer { start, len, id: 0 });
+        Ok(start)
     }
 
     /// Frees a buffer from [`NvidiaProvider::alloc`] and returns the pins that lose their memory by
@@ -116,24 +121,27 @@ impl NvidiaProvider {
     /// # Errors
     /// CUDA_ERROR_INVALID_VALUE if no buffer starts there; CUDA's error.
     pub fn free(&mut self, libcuda: &Cuda, va: u64) -> Result<Vec<PageTableId>, Status> {
-        let tables = &self.tables;
-        let freed = self.buffers.free(va, |va, len| pinned(tables, va, len));
-        let freed = freed.ok_or(cuda::INVALID_VALUE)?;
-        if let Some((base, len)) = freed.block {
-            libcuda.free_block(base, len)?;
-        }
-        Ok(freed.pages.map_or_else(Vec::new, |(start, end)| self.lost(start, end - start)))
+        let (_, len) = self.buffer(va).ok_or(cuda::INVALID_VALUE)?;
+        let pinned = pinned(&self.tables, va, len);
+        let (start, len) = match self.buffers.free(va, pinned).ok_or(cuda::INVALID_VALUE)? {
+            Freed::Part { pages, .. } => pages,
+            Freed::Block(base, len) => {
+                libcuda.free_block(base, len)?;
+                (base, len)
+            }
+        };
+        Ok(self.lost(start, len))
     }
 
     /// The buffer from [`NvidiaProvider::alloc`] that an address lies in: its start and the bytes
     /// that were asked for.
     pub fn buffer(&self, va: u64) -> Option<(u64, u64)> {
-        self.buffers.find(va)
+        self.buffers.find(va).map(|buffer| (buffer.start, buffer.len))
     }
 
     /// The GPU of the buffer that starts at an address.
     pub fn gpu_of(&self, va: u64) -> Option<i32> {
-        self.buffers.gpu_of(va)
+        self.buffers.kind_of(va)
     }
 
     /// The program has made VMM memory: `object`, on this GPU.
@@ -149,12 +157,6 @@ impl NvidiaProvider {
             .filter(|(_, table)| !table.persistent && table.overlaps(va, end))
             .map(|(id, _)| *id)
             .collect()
-    }
-
-    /// In a forked child: all that is pinned is the parent's.
-    pub fn after_fork(&mut self) {
-        self.tables.clear();
-        self.clients.clear();
     }
 
     fn pin(&mut self, va: u64, len: u64, tokens: (u64, u32)) -> Result<Vec<Piece>, Failure> {
@@ -232,7 +234,7 @@ impl Provider for NvidiaProvider {
         tokens: (u64, u32),
         persistent: bool,
         force_pcie: bool,
-    ) -> Result<PageTable, Errno> {
+    ) -> Result<PageTableId, Errno> {
         if matches!(tokens, (1.., 0)) {
             return Err(Errno::EIO);
         }
@@ -253,8 +255,7 @@ impl Provider for NvidiaProvider {
         let id = PageTableId(self.tables_made);
         let table = Table { va, len, persistent, pieces };
         self.tables.insert(id, table);
-        // Its physical addresses are the resource manager's secret.
-        Ok(PageTable { id, va, len, runs: Vec::new() })
+        Ok(id)
     }
 
     fn put_pages(&mut self, table: PageTableId) {
@@ -263,34 +264,23 @@ impl Provider for NvidiaProvider {
 
     fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno> {
         let table = self.tables.get(&table).ok_or(Errno::EINVAL)?;
-        let end = offset.checked_add(len as u64).ok_or(Errno::EINVAL)?;
-        if len == 0 || end > table.len {
-            return Err(Errno::EINVAL);
-        }
         let mut files = Vec::new();
-        let mut start = 0;
-        for piece in &table.pieces {
-            let (first, last) = (offset.max(start), end.min(start + piece.len));
-            if first < last {
-                let len = (last - first) as usize;
-                let file = piece.memory.prepare_map(piece.offset + first - start, len);
-                let file = file.map_err(|failure| {
-                    eprintln!("{failure}");
-                    failure.errno
-                })?;
-                files.push((file, len));
-            }
-            start += piece.len;
+        for (i, inside, len) in covered(table.pieces.iter().map(|piece| piece.len), offset, len)? {
+            let Piece { memory, offset, .. } = &table.pieces[i];
+            let file = memory.prepare_map(offset + inside, len);
+            files.push((file.inspect_err(|failure| eprintln!("{failure}"))?, len));
         }
-        let parts: Vec<_> = files
-            .iter()
-            .map(|(file, len)| Part { file: file.as_fd(), offset: 0, len: *len })
-            .collect();
-        mmap::map_parts(&parts)
+        let parts =
+            files.iter().map(|(file, len)| Part { file: file.as_fd(), offset: 0, len: *len });
+        mmap::map_parts(&parts.collect::<Vec<_>>())
     }
 
-    fn zap(&mut self, addr: usize, len: usize) {
-        // SAFETY: the driver names a mapping that it made with `map`, and which its owner has lost.
-        unsafe { mmap::poison(addr, len) };
+    fn after_fork(&mut self) {
+        self.tables.clear();
+        self.clients.clear();
+    }
+
+    fn nvidia(&mut self) -> &mut NvidiaProvider {
+        self
     }
 }

@@ -33,24 +33,19 @@ const IMPORT: u32 = 0x3d0c;
 const NO_RESOURCES: u32 = 0x1a;
 const NO_MEMORY: u32 = 0x51;
 
-/// One ioctl command: its number and its argument.
-trait Command: Default {
-    const NUMBER: u8;
-    /// The driver's status; 0 is success.
-    fn status(&self) -> u32;
-}
-
+/// Declares the argument of an ioctl command by the command's number and the argument's size. `call` makes it.
 macro_rules! command {
     ($(#[$doc:meta])* $name:ident = $number:literal, $size:literal { $($field:ident: $type:ty),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Default)]
         #[repr(C)]
         struct $name { $($field: $type),+ }
-        const _: () = assert!(size_of::<$name>() == $size);
-        impl Command for $name {
-            const NUMBER: u8 = $number;
-            fn status(&self) -> u32 {
-                self.status
+
+        impl $name {
+            fn call(&mut self, file: &File, step: &'static str) -> Result<(), Failure> {
+                const { assert!(size_of::<$name>() == $size) };
+                ioctl(file, step, $number, self)?;
+                check(step, self.status)
             }
         }
     };
@@ -202,7 +197,7 @@ impl Memory {
             fd: fresh.as_raw_fd(),
             ..Default::default()
         };
-        call(&self.client.control, "a BAR1 mapping", &mut map)?;
+        map.call(&self.client.control, "a BAR1 mapping")?;
         Ok(fresh)
     }
 }
@@ -218,7 +213,7 @@ impl Drop for Memory {
             object: self.handle,
             ..Default::default()
         };
-        if let Err(failure) = call(&self.client.control, "free of imported memory", &mut free) {
+        if let Err(failure) = free.call(&self.client.control, "free of imported memory") {
             eprintln!("{failure}");
         }
     }
@@ -247,7 +242,7 @@ fn register(device: &File, control: &File) -> Result<(), Failure> {
 
 fn alloc_client(control: &File) -> Result<u32, Failure> {
     let mut client = Alloc { class: CLASS_CLIENT, ..Default::default() };
-    call(control, "client", &mut client)?;
+    client.call(control, "client")?;
     Ok(client.object)
 }
 
@@ -269,7 +264,7 @@ fn alloc(
         params_size: size_of_val(params) as u32,
         ..Default::default()
     };
-    call(control, step, &mut alloc)
+    alloc.call(control, step)
 }
 
 /// Sends a control command with its parameters.
@@ -288,17 +283,17 @@ fn send<T>(
         params_size: size_of::<T>() as u32,
         ..Default::default()
     };
-    call(control, step, &mut message)
+    message.call(control, step)
 }
 
-fn call<C: Command>(file: &File, step: &'static str, command: &mut C) -> Result<(), Failure> {
-    ioctl(file, step, C::NUMBER, command)?;
-    match command.status() {
+/// The driver's status; 0 is success.
+fn check(step: &'static str, status: u32) -> Result<(), Failure> {
+    match status {
         0 => Ok(()),
-        status @ (NO_RESOURCES | NO_MEMORY) => {
+        NO_RESOURCES | NO_MEMORY => {
             Err(Failure { errno: Errno::ENOMEM, ..Failure::refused(step, status) })
         }
-        status => Err(Failure::refused(step, status)),
+        _ => Err(Failure::refused(step, status)),
     }
 }
 

@@ -1,0 +1,173 @@
+//! The descriptors that this process made: of devices, and of GPU memory that CUDA gave out.
+//!
+//! A descriptor is that of a locked record in the session directory (see [`gdremu_core::session`]): the
+//! kernel tracks every use of it, by any process.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::os::fd::IntoRawFd;
+
+use gdremu_core::driver::Access;
+use gdremu_core::errno::Errno;
+use gdremu_core::gpu::PageTableId;
+use gdremu_core::gpu::physical::ObjectId;
+use gdremu_core::session::{Identity, Record, Session};
+
+use crate::hints::device_fds;
+use crate::next;
+use crate::system::file_status;
+
+/// The GPU memory behind a descriptor. It lives until all copies of the descriptor are closed, and as long as it
+/// is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Export {
+    /// Part of the device address space, as a dma-buf.
+    Range(PageTableId),
+    /// A physical object, to be imported again.
+    Object(ObjectId),
+}
+
+/// The kind of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Descriptor {
+    /// A device that this process opened.
+    Device(Identity),
+    /// A device that another process opened.
+    Foreign,
+    /// GPU memory that this process exported.
+    Export(Identity, Export),
+    /// None of these.
+    Other,
+}
+
+/// A descriptor that may still be in use.
+#[derive(Debug)]
+struct Made {
+    /// `None` for a device.
+    export: Option<Export>,
+    record: Record,
+    /// A page of the record that stays mapped as long as the device is: it keeps the file open, as
+    /// a mapping of a real device would.
+    anchor: Option<usize>,
+    /// It belongs to the parent process, which releases it.
+    inherited: bool,
+}
+
+/// All descriptors that this process made.
+#[derive(Debug)]
+pub(crate) struct Descriptors {
+    session: Session,
+    made: HashMap<Identity, Made>,
+}
+
+impl Descriptors {
+    pub(crate) fn new(session: Session) -> Descriptors {
+        Descriptors { session, made: HashMap::new() }
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Makes the descriptor of an open device, with the flags of open(2).
+    pub(crate) fn add_device(
+        &mut self,
+        access: Access,
+        flags: c_int,
+    ) -> Result<(c_int, Identity), Errno> {
+        let (record, device) = self.session.open_device(access.read, access.write)?;
+        let identity = record.identity()?;
+        let fd = device.into_raw_fd();
+        if flags & libc::O_CLOEXEC == 0 {
+            // SAFETY: `fd` was just opened; only its flag changes.
+            unsafe { next::fcntl()(fd, libc::F_SETFD, 0) };
+        }
+        self.add(identity, record, None, fd);
+        Ok((fd, identity))
+    }
+
+    /// Makes a descriptor for GPU memory, which takes over the caller's reference to it.
+    pub(crate) fn add_export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
+        // lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
+        let (record, file) = self.session.open_export(len)?;
+        let identity = record.identity().inspect_err(|_| record.remove())?;
+        let fd = file.into_raw_fd();
+        self.add(identity, record, Some(export), fd);
+        Ok(fd)
+    }
+
+    fn add(&mut self, identity: Identity, record: Record, export: Option<Export>, fd: c_int) {
+        self.made.insert(identity, Made { export, record, anchor: None, inherited: false });
+        device_fds::add(fd);
+    }
+
+    /// Identifies a descriptor by its file, not by its number.
+    pub(crate) fn find(&self, fd: c_int) -> Descriptor {
+        let Some(status) = file_status(fd) else {
+            return Descriptor::Other;
+        };
+        let identity = (status.st_dev, status.st_ino);
+        if let Some(made) = self.made.get(&identity) {
+            let export = made.export.map(|export| Descriptor::Export(identity, export));
+            return export.unwrap_or(Descriptor::Device(identity));
+        }
+        let is_record = status.st_mode & libc::S_IFMT == libc::S_IFREG
+            && status.st_blocks == 0
+            && std::fs::read_link(format!("/proc/self/fd/{fd}"))
+                .is_ok_and(|path| path.starts_with(self.session.devices()));
+        if is_record { Descriptor::Foreign } else { Descriptor::Other }
+    }
+
+    pub(crate) fn all(&self) -> Vec<Identity> {
+        self.made.keys().copied().collect()
+    }
+
+    /// Makes the kernel count this process's mappings of a device as a use of it.
+    pub(crate) fn anchor(&mut self, fd: c_int, identity: Identity) {
+        let Some(device) = self.made.get_mut(&identity) else {
+            return;
+        };
+        if device.anchor.is_some() {
+            return;
+        }
+        // SAFETY: the kernel chooses the address, so no memory is replaced.
+        let anchor = unsafe {
+            next::mmap()(std::ptr::null_mut(), 1, libc::PROT_NONE, libc::MAP_SHARED, fd, 0)
+        };
+        if anchor == libc::MAP_FAILED {
+            return;
+        }
+        // SAFETY: the page was just mapped.
+        unsafe { libc::madvise(anchor, 1, libc::MADV_DONTFORK) };
+        device.anchor = Some(anchor as usize);
+    }
+
+    /// Removes a descriptor that is not mapped any more, unless it is open in any process. `Some(None)`: a device.
+    pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Option<Export>> {
+        let made = self.made.get_mut(&identity)?;
+        if let Some(anchor) = made.anchor.take() {
+            // SAFETY: the anchor's own page, which nothing touches.
+            unsafe { next::munmap()(anchor as *mut _, 1) };
+        }
+        if made.inherited || made.record.is_open() {
+            return None;
+        }
+        let made = self.made.remove(&identity)?;
+        made.record.remove();
+        Some(made.export)
+    }
+
+    /// Lets other processes know how many page tables a device has pinned.
+    pub(crate) fn publish_pins(&self, identity: Identity, pins: usize) {
+        let made = self.made.get(&identity);
+        if let Some(device) = made.filter(|made| made.export.is_none()) {
+            device.record.set_pins(pins as u64);
+        }
+    }
+
+    /// In a forked child: devices are the parent's. It may use the memory that it inherited.
+    pub(crate) fn after_fork(&mut self) {
+        self.made.retain(|_, made| made.export.is_some());
+        self.made.values_mut().for_each(|export| export.inherited = true);
+    }
+}
