@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         ..Extra::default()
     };
     let session = copies.open("copylat", size, &extra)?;
-    let mapping_type = session.setup.libraries[0].mapping_type;
+    let mapping_type = &session.setup.libraries[0].mapping_type;
     if options.cold_device && mapping_type != "cached" {
         return Err(Usage(format!(
             "-C is for cached mappings: the CPU does not cache a {mapping_type} one"

@@ -8,12 +8,12 @@ pub(crate) mod doctor;
 pub(crate) mod pplat;
 pub(crate) mod tune;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, value_parser};
 
+use crate::measure::chart::Plot;
 use crate::measure::plan::{Cold, Direction, Point};
 use crate::measure::results::Results;
 use crate::measure::sampler::{Repetitions, Sweep};
@@ -74,9 +74,8 @@ pub(crate) struct CopyOptions {
     #[command(flatten)]
     output: Output,
 
-    /// Draw latency and bandwidth over size to an SVG file
-    #[arg(long, alias = "svg", value_name = "FILE")]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    plot: Plot,
 }
 
 impl CopyOptions {
@@ -110,8 +109,8 @@ impl CopyOptions {
             [only] => only.clone(),
             all => Results::of_runs(all),
         };
-        results.write(&self.output, self.plot.as_deref(), || text(&results))?;
-        let tool = results.setup.tool;
+        results.write(&self.output, &self.plot, || text(&results))?;
+        let tool = &results.setup.tool;
         let mut status = output::exit_status(tool, results.interrupted);
         for failure in results.failures() {
             eprintln!("gdrcopy {tool}: wrong copy: {failure}");
