@@ -14,7 +14,7 @@ use gdremu_core::session::Session;
 
 /// A file that replaces another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StandIn {
+pub struct StandIn {
     /// The path that the program opens.
     path: PathBuf,
     /// The file that it gets.
@@ -40,7 +40,7 @@ impl FromStr for StandIn {
 ///
 /// # Errors
 /// The file system's error.
-pub(crate) fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Result<()> {
+pub fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Result<()> {
     if config.gpu.provider.emulates_gpus() {
         fs::create_dir_all(session.stand_in(Path::new("/sys/bus/pci/drivers/nvidia"))?)?;
         for gpu in 0..config.gpu.gpus as usize {

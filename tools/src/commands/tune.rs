@@ -23,6 +23,9 @@ use crate::system::interrupt;
 ///
 /// The text output is a shell fragment: all but the settings are comments.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy tune --cpu 4 >tune.env && set -a && . ./tune.env")]
 pub(crate) struct Options {
     /// Time for more than the minimum of 21 samples per size and direction
     #[arg(

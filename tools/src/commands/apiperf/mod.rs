@@ -23,6 +23,9 @@ use crate::system::bytes::Bytes;
 
 /// The options of `gdrcopy apiperf`.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy apiperf --size 64M --plot apiperf.svg")]
 pub(crate) struct Options {
     /// Size of the largest buffer; the smallest is one GPU page of 64 KiB
     #[arg(short, long, default_value = "16777216", value_name = "BYTES")]
