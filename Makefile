@@ -48,6 +48,9 @@ major := $(call header_number,GDR_API_MAJOR_VERSION)
 minor := $(call header_number,GDR_API_MINOR_VERSION)
 version := $(major).$(minor)
 
+# Of the last release, for man pages.
+release_date := $(shell sed -n 's/^\#\# .* - \(20[0-9-]*\)$$/\1/p' CHANGELOG.md | head -n 1)
+
 # With CARGO_BUILD_TARGET, cargo builds for another target.
 built := $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release
 shared := libgdrapi.so.$(version)
@@ -207,7 +210,12 @@ tools: lib ## Builds the program gdrcopy, its man pages and shell completions in
 	@install -m 0755 $(built)/gdrcopy build/tools/bin/gdrcopy
 	@for link in $(tool_links); do ln -s gdrcopy build/tools/bin/$$link; done
 	@env -u CARGO_BUILD_TARGET $(CARGO) run --quiet $(if $(CARGO_BUILD_TARGET),,--release) --package gdrcopy-tools \
-		--example generate build/tools/share
+		--example generate build/tools/share $(release_date)
+
+build/man/gdremu.1:
+	@mkdir -p build/man
+	@env -u CARGO_BUILD_TARGET $(CARGO) run --quiet $(if $(CARGO_BUILD_TARGET),,--release) --package gdremu \
+		--example man build/man $(release_date)
 
 build/tools/bin/gdrcopy:
 	$(MAKE) --no-print-directory tools
@@ -260,7 +268,7 @@ install: lib_install ## Does lib_install, and tools_install if the tools were bu
 
 .PHONY: lib_install
 lib_install: build/lib/$(shared) build/lib/$(preload) ## Installs the libraries, the headers, and files for pkg-config and CMake.
-	install -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gdrcopy $(DESTDIR)$(includedir)
+	install -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gdrcopy $(DESTDIR)$(includedir) $(DESTDIR)$(datadir)/man/man3
 	install -m 0755 build/lib/$(shared) $(DESTDIR)$(libdir)/$(shared)
 	install -m 0755 build/lib/$(preload) $(DESTDIR)$(libdir)/$(preload)
 	install -m 0644 build/lib/libgdrapi.a $(DESTDIR)$(libdir)/libgdrapi.a
@@ -271,6 +279,8 @@ lib_install: build/lib/$(shared) build/lib/$(preload) ## Installs the libraries,
 	ln -sf gdrcopy.pc $(DESTDIR)$(libdir)/pkgconfig/gdrapi.pc
 	$(fill) cmake/gdrcopy-config.cmake.in | $(install_text) $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config.cmake
 	$(fill) cmake/gdrcopy-config-version.cmake.in | $(install_text) $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config-version.cmake
+	umask 022 && awk -v directory=$(DESTDIR)$(datadir)/man/man3 -v version=$(version).0 -v date=$(release_date) \
+		-f scripts/man3.awk include/gdrapi.h docs/usage.md
 
 .PHONY: tools_install
 tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.
@@ -283,10 +293,11 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 gdremu_libdir = $(exec_prefix)/lib/gdremu
 
 .PHONY: gdremu_install
-gdremu_install: ## Installs gdremu, after `make emulator`.
+gdremu_install: build/man/gdremu.1 ## Installs gdremu, after `make emulator`.
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(gdremu_libdir)
 	install -m 0755 $(built)/gdremu $(DESTDIR)$(bindir)/gdremu
 	install -m 0644 $(built)/libgdremu_cuda.so $(DESTDIR)$(gdremu_libdir)
+	install -D -m 0644 build/man/gdremu.1 $(DESTDIR)$(datadir)/man/man1/gdremu.1
 
 c_tests_dir = $(libexecdir)/gdrcopy-tests
 
@@ -299,6 +310,7 @@ c_tests_install: ## Installs gdrcopy_sanity and the other C tests, after `make c
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(c_tests_dir)
 	install -m 0755 build/c_tests/gdrcopy_sanity $(DESTDIR)$(bindir)/gdrcopy_sanity
 	install -m 0755 build/c_tests/plain/* $(DESTDIR)$(c_tests_dir)
+	install -D -m 0644 c_tests/gdrcopy_sanity/gdrcopy_sanity.1 $(DESTDIR)$(datadir)/man/man1/gdrcopy_sanity.1
 
 # Where completions of the program and of its links are.
 completions := $(foreach name,gdrcopy $(tool_links),bash-completion/completions/$(name) \
@@ -319,7 +331,8 @@ drv_install: ## Installs the gdrdrv kernel module.
 uninstall: ## Removes what install and the other targets above put there, but for the kernel module.
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links) gdremu gdrcopy_sanity)
 	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(c_tests_dir)
-	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1))
+	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1) gdremu.1 gdrcopy_sanity.1)
+	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man3/,gdrapi.3 $(exported:=.3))
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))
 	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(shared) libgdrapi.so.$(major) libgdrapi.so $(preload) libgdrapi.a)
 	rm -f $(addprefix $(DESTDIR)$(libdir)/pkgconfig/,gdrcopy.pc gdrapi.pc) $(addprefix $(DESTDIR)$(includedir)/,gdrapi.h gdrconfig.h)

@@ -78,7 +78,7 @@ packaged_lib:
 	$(MAKE) lib
 
 packaged:
-	$(MAKE) lib emulator tools
+	$(MAKE) lib emulator tools build/man/gdremu.1
 	$(MAKE) -f c_tests/programs.mk plain LIBCUDA=$(built)/libgdremu_cuda.so CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
 
 dkms_dir = $(DESTDIR)/usr/src/gdrdrv-$(version)
@@ -91,6 +91,7 @@ dkms_install:
 	install -D -m 0644 gdrdrv-c/system/modprobe.conf $(DESTDIR)/usr/lib/modprobe.d/gdrdrv.conf
 	install -D -m 0644 gdrdrv-c/system/modules-load.conf $(DESTDIR)/usr/lib/modules-load.d/gdrdrv.conf
 	install -D -m 0755 gdrdrv-c/system/gdrdrv-load $(DESTDIR)/usr/sbin/gdrdrv-load
+	install -D -m 0644 gdrdrv-c/system/gdrdrv-load.8 $(DESTDIR)/usr/share/man/man8/gdrdrv-load.8
 
 .PHONY: packaged_install
 packaged_install: lib_install tools_install gdremu_install c_tests_install dkms_install

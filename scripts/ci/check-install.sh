@@ -34,7 +34,25 @@ files() {
 ./$1/libgdrapi.so.2.6
 ./$1/pkgconfig/gdrapi.pc -> gdrcopy.pc
 ./$1/pkgconfig/gdrcopy.pc
+$(nm --dynamic --defined-only build/lib/libgdrapi.so.2 | sed -n 's|.* T \(gdr_[a-z0-9_]*\).*|./share/man/man3/\1.3|p' | LC_ALL=C sort)
+./share/man/man3/gdrapi.3
 END
+}
+
+# check_pages PREFIX: every program has a man page, and mandoc finds nothing wrong with any page.
+check_pages() {
+    local program page
+    for program in "$1"/bin/* "$1"/sbin/*; do
+        [ ! -e "$program" ] || compgen -G "$1/share/man/man[18]/${program##*/}.[18]" >/dev/null ||
+            die "${program##*/} has no man page"
+    done
+    for page in "$1"/share/man/man*/*; do
+        if [[ $(head -n 1 "$page") == .so\ * ]]; then
+            [ -s "$1/share/man/$(sed 's/^.so //' "$page")" ] || die "$page leads nowhere"
+        else
+            mandoc -T lint -W warning "$page" || die "$page has mistakes"
+        fi
+    done
 }
 
 # check_files PREFIX LIBDIR
@@ -134,6 +152,7 @@ root=$stage/system
 check_files "$root/usr" lib
 grep -qx prefix=/usr "$root/usr/lib/pkgconfig/gdrcopy.pc" || die "gdrcopy.pc has another prefix"
 scripts/ci/check-preload.sh "$root/usr/lib"
+check_pages "$root/usr"
 
 # The libraries that the .pc file says the static one needs are those that rustc says.
 private=$(PKG_CONFIG_PATH=$root/usr/lib/pkgconfig pkg-config --static --libs gdrcopy | sed 's/.*-lgdrapi *//; s/ *$//')
@@ -165,14 +184,20 @@ done
 make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 "$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
 
-# The tools run by the names of their links, and have man pages. What else there is, uninstall must find.
+# The tools run by the names of their links. All programs have man pages. What else there is, uninstall must find.
 make --no-print-directory --silent tools_install prefix=/usr DESTDIR="$root"
 for tool in copybw copylat compare apiperf pplat tune doctor ps; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"
     [[ $help == *"Usage: gdrcopy $tool"* ]] || die "gdrcopy_$tool is another tool: $help"
-    [ -s "$root/usr/share/man/man1/gdrcopy_$tool.1" ] || die "gdrcopy_$tool has no man page"
 done
 [ -s "$root/usr/share/bash-completion/completions/gdrcopy" ] || die "bash has no completions"
+make --no-print-directory --silent c_tests c_tests_install prefix=/usr DESTDIR="$root"
+check_pages "$root/usr"
+for option in $(sed -n 's/.*getopt(argc, argv, "\(.*\)").*/\1/p' c_tests/gdrcopy_sanity/main.c | tr -d : | fold -w 1); do
+    grep -q "^\.BI* .*\-$option" "$root/usr/share/man/man1/gdrcopy_sanity.1" || die "gdrcopy_sanity.1 lacks -$option"
+done
+make --no-print-directory --silent dkms_install DESTDIR="$stage/dkms"
+check_pages "$stage/dkms/usr"
 
 make --no-print-directory --silent uninstall prefix=/usr libdir=/usr/lib DESTDIR="$root"
 [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"

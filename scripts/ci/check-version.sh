@@ -33,6 +33,12 @@ grep -qF "## [$emulator]" gdremu/CHANGELOG.md || die "gdremu/CHANGELOG.md has no
 
 grep -qF "\"gdrapi gdrdrv-c $version\"" gdrdrv-c/gdrdrv.h || die "gdrdrv-c is not of version $version"
 
+# Man pages that are not generated.
+date=$(sed -n 's/^## .* - \(20[0-9-]*\)$/\1/p' CHANGELOG.md | head -n 1)
+for page in c_tests/gdrcopy_sanity/gdrcopy_sanity.1 gdrdrv-c/system/gdrdrv-load.8; do
+    grep -q "^\.TH .* $date \"gdrcopy $version\"" "$page" || die "$page is not of gdrcopy $version, $date"
+done
+
 # What names the version of the packages.
 while read -r file line; do
     grep -qF -- "$line" "packaging/$file" || die "packaging/$file is not of version $version: it has no line '$line'"

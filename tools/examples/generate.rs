@@ -1,5 +1,5 @@
-//! `generate DIRECTORY`: writes man pages and shell completions from the definitions of the command
-//! line, in the layout of /usr/share. `make tools` calls it.
+//! `generate DIRECTORY DATE`: writes man pages, with that date, and shell completions from the definitions of the
+//! command line, in the layout of /usr/share. `make tools` calls it.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -9,13 +9,44 @@ use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate_to};
 use gdrcopy_tools::cli::{Cli, LINK_PREFIX};
+use manpage::Page;
+
+/// The last sections of each page.
+const LAST: &str = r".SH ENVIRONMENT
+.TP
+.B LD_LIBRARY_PATH
+where the loader looks for libgdrapi.so.2
+.TP
+.B CUDA_VISIBLE_DEVICES
+the GPUs that CUDA numbers
+.TP
+.B GDRCOPY_*
+read by the library, see
+.BR gdrapi (3)
+.SH FILES
+.TP
+.I /dev/gdrdrv
+the device of the kernel module gdrdrv
+.TP
+.I /proc/driver/gdrdrv/
+its parameters and pins
+.SH SEE ALSO
+.BR gdrcopy (1),
+.BR gdrcopy_sanity (1),
+.BR gdremu (1),
+.BR gdrapi (3),
+.BR gdrdrv-load (8)
+";
 
 fn main() -> Result<()> {
-    let directory = std::env::args_os().nth(1).context("usage: generate DIRECTORY")?;
+    let usage = || "usage: generate DIRECTORY DATE";
+    let directory = std::env::args_os().nth(1).with_context(usage)?;
+    let date = std::env::args().nth(2).with_context(usage)?;
     let directory = Path::new(&directory);
     let mut program = Cli::command();
     program.build();
-    pages(directory, &program)?;
+    pages(directory, &program, &date)?;
+    let program = visible(&program);
     completions(directory, &program)?;
     for tool in program.get_subcommands() {
         let link = link_name(tool);
@@ -29,27 +60,36 @@ fn link_name(tool: &Command) -> String {
     format!("{LINK_PREFIX}{}", tool.get_name())
 }
 
-/// One page for the program, and one per tool, also under the name of its link.
-fn pages(directory: &Path, program: &Command) -> Result<()> {
-    let directory = directory.join("man/man1");
-    fs::create_dir_all(&directory)?;
-    write_page(&directory, program)?;
-    for tool in program.get_subcommands() {
-        let page = write_page(&directory, tool)?;
-        let link = directory.join(link_name(tool)).with_extension("1");
-        fs::write(link, format!(".so man1/{page}\n"))?;
-    }
-    Ok(())
+/// The command without its hidden options, which completions would offer.
+fn visible(command: &Command) -> Command {
+    let options = command.get_arguments().filter(|option| !option.is_hide_set()).cloned();
+    let about = command.get_about().cloned().unwrap_or_default();
+    let version = command.get_version().unwrap_or_default().to_owned();
+    Command::new(command.get_name().to_owned())
+        .bin_name(command.get_bin_name().unwrap_or_default().to_owned())
+        .about(about)
+        .version(version)
+        .args(options)
+        .subcommands(command.get_subcommands().map(visible))
+        .disable_help_flag(true)
+        .disable_help_subcommand(true)
+        .disable_version_flag(true)
 }
 
-/// Writes the page of a command, and returns the name of its file.
-fn write_page(directory: &Path, command: &Command) -> Result<String> {
-    let page = clap_mangen::Man::new(command.clone());
-    let mut text = Vec::new();
-    page.render(&mut text)?;
-    let name = page.get_filename();
-    fs::write(directory.join(&name), text)?;
-    Ok(name)
+/// One page for the program, and one per tool, also under the name of its link.
+fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
+    let directory = directory.join("man/man1");
+    fs::create_dir_all(&directory)?;
+    let common = program.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    let source = format!("gdrcopy {}", env!("CARGO_PKG_VERSION"));
+    let page = Page { source: &source, date, common: &common, last: LAST };
+    page.write(&directory, program)?;
+    for tool in program.get_subcommands() {
+        let name = page.write(&directory, tool)?;
+        let link = directory.join(link_name(tool)).with_extension("1");
+        fs::write(link, format!(".so man1/{name}\n"))?;
+    }
+    Ok(())
 }
 
 /// For each shell, in the directory that it searches.

@@ -13,37 +13,67 @@ use crate::output;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
 ///
-/// Each tool can also be started as gdrcopy_TOOL. Exit status: 0 for success, 1 for failure, 2 for
-/// wrong options, 130 after Ctrl-C.
+/// Each tool can also be started as gdrcopy_TOOL.
 #[derive(Debug, Parser)]
 #[command(
     name = "gdrcopy",
     version,
     propagate_version = true,
     disable_help_subcommand = true,
-    args_override_self = true // As with getopt: the last value counts.
+    args_override_self = true, // As with getopt: the last value counts.
+    after_long_help = AFTER_HELP
 )]
 pub struct Cli {
     #[command(subcommand)]
     pub(crate) tool: Tool,
 }
 
+/// Paragraphs of this form become sections of the man pages.
+const AFTER_HELP: &str = "\
+Examples:
+  gdrcopy doctor
+  gdrcopy copybw --sweep --plot copybw.svg
+  gdremu -- gdrcopy copylat
+
+Exit status: 0 for success, 1 if a call failed or a byte was copied wrong, 2 for wrong options, 130 after Ctrl-C.";
+
 /// The tools with their options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
     /// Bandwidth of copies to and from a mapped GPU buffer
+    ///
+    /// Copies the whole buffer, or with --sweep 1, 2, 4, 8, … bytes of it, and reports bandwidth and times; MiB are
+    /// called MB as by NVIDIA's copybw, whose options it accepts. Ctrl-C prints the results so far. Sizes are bytes, or
+    /// end in K, M or G.
     Copybw(copybw::Options),
     /// Latency of copies of all sizes
+    ///
+    /// Copies 1, 2, 4, 8, … bytes, and reports the times of a call. Accepts the options of NVIDIA's copylat. Ctrl-C prints
+    /// the results so far. Sizes are bytes, or end in K, M or G.
     Copylat(copylat::Options),
     /// Copies of many sizes and alignments through several libraries, side by side
+    ///
+    /// Loads all libraries into one process, which take turns. Every byte is checked through CUDA. All methods are
+    /// compared with the first library, and reads with what round trips to the GPU take at least.
     Compare(compare::Options),
     /// Time of the calls that pin and map
+    ///
+    /// Pins, maps, queries, unmaps and unpins buffers of 64 KiB, 128 KiB, … many times. Accepts the options of NVIDIA's
+    /// apiperf.
     Apiperf(apiperf::Options),
     /// Latency of a ping-pong between CPU and GPU
+    ///
+    /// A GPU kernel and the CPU answer each other's writes. Accepts the options of NVIDIA's pplat.
     Pplat(pplat::Options),
     /// Settings of UCX and NCCL that fit the measured mapping
+    ///
+    /// Copies 8 bytes to 64 KiB both ways, and prints a shell fragment: the environment variables of UCX and NCCL, and as
+    /// comments what they follow from.
     Tune(tune::Options),
     /// Diagnoses whether GDRCopy works on this system, and suggests fixes
+    ///
+    /// Examines gdrdrv, the GPU driver, CUDA, each GPU, limits and libraries, and copies 1 MiB to and from each GPU in a
+    /// child process. Needs no privileges; root also sees who has pinned GPU memory.
     Doctor(doctor::Options),
     /// Lists the processes that use GDRCopy, with the size of their mappings
     Ps(ps::Options),

@@ -20,3 +20,5 @@ mod libgdrapi;
 mod measure;
 mod output;
 mod system;
+
+pub use measure::chart::draw;

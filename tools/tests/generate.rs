@@ -9,10 +9,17 @@ use clap::CommandFactory;
 use common::example;
 use gdrcopy_tools::cli::Cli;
 
+/// The examples in the help of a command.
+fn examples(command: &clap::Command) -> Vec<String> {
+    let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
+    lines.map(str::to_owned).collect()
+}
+
 #[test]
 fn pages_and_completions_have_every_option() {
     let directory = tempfile::tempdir().unwrap();
-    let made = Command::new(example("generate")).arg(directory.path()).status();
+    let made = Command::new(example("generate")).arg(directory.path()).arg("2026-11-22").status();
     assert!(made.unwrap().success());
     let read = |file: &str| fs::read_to_string(directory.path().join(file)).expect(file);
     let overview = read("man/man1/gdrcopy.1");
@@ -34,7 +41,33 @@ fn pages_and_completions_have_every_option() {
                 assert!(completion.contains(&format!("--{option}")), "{name} {option}");
             }
         }
+        for completion in &completions {
+            assert!(!completion.contains("--probe"), "{name}: {completion}");
+        }
+        let sections = ["OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"];
+        for section in sections {
+            assert_eq!(page.matches(&format!(".SH {section}\n")).count(), 1, "{name}: {page}");
+        }
+        let about = tool.get_about().unwrap().to_string();
+        assert_eq!(page.matches(&about.replace('-', "\\-")).count(), 1, "{name}: {page}");
+        assert!(page.contains(" 2026-11-22 \"gdrcopy 2.6.0\" "), "{name}: {page}");
         let link = read(&format!("man/man1/gdrcopy_{name}.1"));
         assert_eq!(link, format!(".so man1/gdrcopy-{name}.1\n"));
+    }
+}
+
+#[test]
+fn examples_are_valid_command_lines() {
+    let program = Cli::command();
+    for command in std::iter::once(&program).chain(program.get_subcommands()) {
+        let examples = examples(command);
+        assert!(!examples.is_empty(), "{}", command.get_name());
+        for example in examples {
+            let words = example.split(' ').skip_while(|word| *word != "gdrcopy");
+            let words = words.take_while(|word| !word.starts_with(['>', '&']));
+            if let Err(error) = Cli::command().try_get_matches_from(words) {
+                panic!("{example}: {error}");
+            }
+        }
     }
 }

@@ -44,6 +44,19 @@ fn text_is_a_shell_fragment_with_the_settings() {
 }
 
 #[test]
+fn plot_has_what_was_measured_and_what_ucx_expects() {
+    let directory = tempfile::tempdir().unwrap();
+    let plot = directory.path().join("tune.svg");
+    let output = tune(&["--plot", plot.to_str().unwrap()]);
+    assert_eq!(output.status, Some(0), "{output:?}");
+    let svg = std::fs::read_to_string(plot).unwrap();
+    for text in ["measured, Writes", "measured, Reads", "UCX, tuned, Reads", "UCX, default, Writes"]
+    {
+        assert!(svg.contains(text), "{text}: {svg}");
+    }
+}
+
+#[test]
 fn json_has_models_settings_and_measurements() {
     let output = tune(&["--format", "json"]);
     let json: Value = serde_json::from_str(&output.stdout).unwrap();

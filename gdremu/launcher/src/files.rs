@@ -14,7 +14,7 @@ use gdremu_core::session::Session;
 
 /// A file that replaces another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StandIn {
+pub struct StandIn {
     /// The path that the program opens.
     path: PathBuf,
     /// The file that it gets.
@@ -37,7 +37,10 @@ impl FromStr for StandIn {
 }
 
 /// Writes all of them to where the hooks look for them.
-pub(crate) fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Result<()> {
+///
+/// # Errors
+/// The file system's error.
+pub fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Result<()> {
     if config.gpu.provider.emulates_gpus() {
         fs::create_dir_all(session.stand_in(Path::new("/sys/bus/pci/drivers/nvidia"))?)?;
         for gpu in 0..config.gpu.gpus as usize {

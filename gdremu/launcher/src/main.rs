@@ -6,9 +6,6 @@
 //! ```
 
 mod child;
-mod files;
-mod options;
-mod profiles;
 mod program;
 
 use std::env;
@@ -21,7 +18,8 @@ use gdremu_core::config::{self, ProviderKind, Unsupported};
 use gdremu_core::gpu::emugpu;
 use gdremu_core::session::Session;
 
-use options::Options;
+use gdremu::options::Options;
+use gdremu::{files, profiles};
 
 /// The exit status for failures of gdremu itself, the same as for `env` and `timeout`.
 const FAILURE: u8 = 125;

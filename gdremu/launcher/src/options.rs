@@ -10,40 +10,55 @@ use gdremu_core::config::{Config, DriverConfig, GpuConfig, Platform, ProviderKin
 use crate::files::StandIn;
 use crate::profiles;
 
-/// Runs a program with an emulated /dev/gdrdrv and emulated CUDA GPUs.
+/// Runs a program with an emulated /dev/gdrdrv and emulated CUDA GPUs
+///
+/// Needs no GPU, no kernel module and no privileges. The program is linked dynamically and finds gdremu's libcuda,
+/// libcudart and libnvidia-ml; those that it starts do, too. GPU memory is host memory: times are meaningless.
 #[derive(Debug, Parser)]
-#[command(version, args_override_self = true)]
-pub(crate) struct Options {
+#[command(version, args_override_self = true, after_long_help = AFTER_HELP)]
+pub struct Options {
     /// Start from the options of a profile; options on the command line override them
     #[arg(long, value_name = "NAME", value_parser = profiles::known)]
     profile: Option<String>,
 
     /// Print each profile's name and options
     #[arg(long, exclusive = true)]
-    pub(crate) list_profiles: bool,
+    pub list_profiles: bool,
 
     /// Exit with N if a process ended with pins
     #[arg(long, value_name = "N")]
-    pub(crate) leak_exit: Option<u8>,
+    pub leak_exit: Option<u8>,
 
     /// Show the program a copy of FILE at PATH, which is below /proc or /sys; may be repeated
     #[arg(long = "file", value_name = "PATH=FILE")]
-    pub(crate) files: Vec<StandIn>,
+    pub files: Vec<StandIn>,
 
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) program: Vec<OsString>,
+    pub program: Vec<OsString>,
 
+    /// What the program needs to know.
     #[command(flatten)]
-    pub(crate) config: Config,
+    pub config: Config,
 }
+
+/// Paragraphs of this form become sections of the man page.
+const AFTER_HELP: &str = "\
+Examples:
+  gdremu -- program argument
+  gdremu --profile gdrdrv-2.4 -- program
+  gdremu --fault MMAP:EAGAIN@1 --trace calls.json -- program
+
+Exit status: the program's, or its signal; 124 if it exited with 0 but a GPU kernel of it was not run; N of \
+--leak-exit N if a process ended with pins; 125 if gdremu failed, 126 if the program cannot be run, 127 if it was \
+not found.";
 
 impl Options {
     /// Reads a command line, with the options of its profile in front of its own.
     ///
     /// # Errors
     /// A text that names the mistake, or the text of `--help` or `--version`.
-    pub(crate) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+    pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
         let line: Vec<_> = line.into_iter().collect();
         let options = Options::try_parse_from(&line)?;
         let Some(profile) = &options.profile else {
@@ -55,7 +70,10 @@ impl Options {
     }
 
     /// The configuration that the options describe, for a session.
-    pub(crate) fn checked_config(&self, session: PathBuf) -> Result<Config, String> {
+    ///
+    /// # Errors
+    /// A text that names the invalid option.
+    pub fn checked_config(&self, session: PathBuf) -> Result<Config, String> {
         let mut config = Config { session, ..self.config.clone() };
         if let Some(trace) = &mut config.trace {
             // The program may change its working directory before it first uses the device.

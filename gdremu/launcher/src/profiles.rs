@@ -11,12 +11,15 @@ fn table() -> Table {
 }
 
 /// The names of all profiles, in the order of the file.
-pub(crate) fn names() -> Vec<String> {
+pub fn names() -> Vec<String> {
     table().keys().cloned().collect()
 }
 
 /// Returns the name if it is a profile's.
-pub(crate) fn known(name: &str) -> Result<String, String> {
+///
+/// # Errors
+/// A text that lists the names.
+pub fn known(name: &str) -> Result<String, String> {
     let names = names();
     match names.iter().any(|known| known == name) {
         true => Ok(name.to_owned()),
@@ -25,7 +28,7 @@ pub(crate) fn known(name: &str) -> Result<String, String> {
 }
 
 /// The options of a profile, as the command line takes them.
-pub(crate) fn options(name: &str) -> Vec<OsString> {
+pub fn options(name: &str) -> Vec<OsString> {
     let table = table();
     let options = table.get(name).and_then(Value::as_table);
     let options = options.into_iter().flatten();
@@ -42,7 +45,7 @@ pub(crate) fn options(name: &str) -> Vec<OsString> {
 }
 
 /// A line for each profile: its name and options.
-pub(crate) fn list() -> String {
+pub fn list() -> String {
     let line = |name: &String| {
         let options = options(name).join(" ".as_ref());
         let line = format!("{name:<20} {}", options.display());

@@ -19,6 +19,10 @@ use crate::system::bytes::Bytes;
 ///
 /// Sizes are bytes, or end in K, M or G.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy copybw --cpu 4
+  gdrcopy copybw --sweep 4M --size 4M --plot copybw.svg")]
 pub(crate) struct Options {
     /// Size of the GPU buffer
     #[arg(short, long, default_value = "131072", value_name = "BYTES")]

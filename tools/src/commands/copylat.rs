@@ -20,6 +20,10 @@ use crate::system::bytes::Bytes;
 
 /// The options of `gdrcopy copylat`.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy copylat --cumemcpy --plot copylat.svg
+  gdrcopy copylat --cpu 4 --lib new=build/lib/libgdrapi.so.2 --lib old=/usr/lib/libgdrapi.so.2")]
 pub(crate) struct Options {
     /// Size of the GPU buffer, and of the largest copy
     #[arg(short, long, default_value = "16777216", value_name = "BYTES")]
@@ -55,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         ..Extra::default()
     };
     let session = copies.open("copylat", size, &extra)?;
-    let mapping_type = session.setup.libraries[0].mapping_type;
+    let mapping_type = &session.setup.libraries[0].mapping_type;
     if options.cold_device && mapping_type != "cached" {
         return Err(Usage(format!(
             "-C is for cached mappings: the CPU does not cache a {mapping_type} one"

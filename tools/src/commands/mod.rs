@@ -9,12 +9,12 @@ pub(crate) mod pplat;
 pub(crate) mod ps;
 pub(crate) mod tune;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, value_parser};
 
+use crate::measure::chart::Plot;
 use crate::measure::plan::{Cold, Direction, Point};
 use crate::measure::results::Results;
 use crate::measure::sampler::{Repetitions, Sweep};
@@ -75,9 +75,8 @@ pub(crate) struct CopyOptions {
     #[command(flatten)]
     output: Output,
 
-    /// Draw latency and bandwidth over size to an SVG file
-    #[arg(long, alias = "svg", value_name = "FILE")]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    plot: Plot,
 }
 
 impl CopyOptions {
@@ -111,11 +110,11 @@ impl CopyOptions {
             [only] => only.clone(),
             all => Results::of_runs(all),
         };
-        let tool = results.setup.tool;
+        let tool = &results.setup.tool;
         if results.rows.is_empty() && results.interrupted {
             return Ok(output::interrupted_early(tool));
         }
-        results.write(&self.output, self.plot.as_deref(), || text(&results))?;
+        results.write(&self.output, &self.plot, || text(&results))?;
         let mut status = output::exit_status(tool, results.interrupted);
         for failure in results.failures() {
             eprintln!("gdrcopy {tool}: wrong copy: {failure}");

@@ -14,9 +14,12 @@ use crate::system::process::{self, Process};
 
 /// The options of `gdrcopy ps`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Lists processes that have /dev/gdrdrv open or mapped, or a file named libgdrapi*.so* loaded."
-)]
+#[command(after_long_help = "\
+Lists processes that have /dev/gdrdrv open or mapped, or a file named libgdrapi*.so* loaded.
+
+Examples:
+  gdrcopy ps
+  gdrcopy ps --json")]
 pub(crate) struct Options {
     #[command(flatten)]
     output: Output,

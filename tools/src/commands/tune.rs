@@ -9,6 +9,7 @@ use anyhow::{Result, bail, ensure};
 use clap::{Args, value_parser};
 use serde::Serialize;
 
+use crate::measure::chart::Plot;
 use crate::measure::plan::{Cold, Direction, Point};
 use crate::measure::results::{Results, mib_per_second};
 use crate::measure::sampler::{Repetitions, Sweep};
@@ -22,6 +23,9 @@ use crate::system::interrupt;
 ///
 /// The text output is a shell fragment: all but the settings are comments.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy tune --cpu 4 >tune.env && set -a && . ./tune.env")]
 pub(crate) struct Options {
     /// Time for more than the minimum of 21 samples per size and direction
     #[arg(
@@ -37,6 +41,9 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     output: Output,
+
+    #[command(flatten)]
+    plot: Plot,
 }
 
 /// The sizes whose times define the models; those between show how well the models fit.
@@ -96,6 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let advice = Advice::new(&results)?;
     let rows = &advice.records;
     options.output.write(|| advice.text(), &advice, rows)?;
+    options.plot.draw(&advice)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -131,7 +139,9 @@ struct Setting {
 struct Record {
     direction: Direction,
     size_bytes: usize,
+    p0_ns: f64,
     p50_ns: f64,
+    p99_ns: f64,
     /// With the settings.
     tuned_ns: f64,
     /// Without them.
@@ -147,10 +157,13 @@ impl<'a> Advice<'a> {
                 Direction::Write => put,
                 Direction::Read => get,
             };
+            let times = row.times(0)?;
             Some(Record {
                 direction,
                 size_bytes,
-                p50_ns: row.times(0)?.median,
+                p0_ns: times.p0,
+                p50_ns: times.median,
+                p99_ns: times.p99,
                 tuned_ns: tuned.time(size_bytes),
                 default_ns: Model::default_of(direction).time(size_bytes),
             })

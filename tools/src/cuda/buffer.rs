@@ -4,7 +4,7 @@ use std::ffi::{c_uchar, c_void};
 
 use anyhow::Result;
 use cudarc::driver::sys::CUdeviceptr;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::driver::{CudaError, functions};
 use super::gpu::Gpu;
@@ -25,7 +25,7 @@ functions! {
 pub(crate) const GPU_PAGE: usize = 64 << 10;
 
 /// Where GPU memory comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Memory {
     /// cuMemAlloc.
     #[serde(rename = "cuMemAlloc")]

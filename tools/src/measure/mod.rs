@@ -6,9 +6,11 @@
 //! plan          points: direction, size, offsets
 //! method        a library's copy functions, memcpy, or CUDA's own copies
 //! sampler       verifies (verify), then times the methods in turn (clock, stats)
-//! results       times, ratios, the floor of reads (floor); records and curves
+//! results       times, ratios, the floor of reads (floor); records
+//! chart         draws them
 //! ```
 
+pub(crate) mod chart;
 pub(crate) mod clock;
 pub(crate) mod floor;
 pub(crate) mod method;

@@ -1,17 +1,15 @@
-//! What was measured of copies, and what follows from it; the records and curves of it.
+//! What was measured of copies, and what follows from it; the records of it.
 #![forbid(unsafe_code)]
-
-use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
 
+use super::chart::Plot;
 use super::floor;
 use super::plan::{Cold, Direction, Point};
 use super::session::Setup;
 use super::stats::{self, Times};
 use crate::output::Output;
-use crate::output::svg::{self, Curve, Panel};
 
 /// The results of a sweep.
 #[derive(Clone, Debug)]
@@ -149,7 +147,7 @@ impl Results {
     pub(crate) fn write(
         &self,
         output: &Output,
-        plot: Option<&Path>,
+        plot: &Plot,
         text: impl FnOnce() -> String,
     ) -> Result<()> {
         let records = self.records();
@@ -163,13 +161,10 @@ impl Results {
             records: &records,
         };
         output.write(text, &document, &records)?;
-        match plot {
-            Some(file) => svg::write(file, &self.setup.title(), &self.panels()),
-            None => Ok(()),
-        }
+        plot.draw(&document)
     }
 
-    fn records(&self) -> Vec<Record<'_>> {
+    pub(super) fn records(&self) -> Vec<Record<'_>> {
         let of_row = |row| (0..self.methods.len()).map(move |method| self.record(row, method));
         self.rows.iter().flat_map(of_row).collect()
     }
@@ -203,63 +198,6 @@ impl Results {
             },
         }
     }
-
-    /// Latency and bandwidth over size, by the median: means would show interruptions.
-    fn panels(&self) -> [Panel; 2] {
-        let median = |row: &Row, method| Some(row.times(method)?.median);
-        let bandwidth = |size, ns| mib_per_second(size, ns);
-        let panels = [
-            ("ns per call, median", self.curves(median, |point| self.floor(point))),
-            (
-                "MiB/s, median",
-                self.curves(
-                    |row, method| bandwidth(row.point.size, median(row, method)?),
-                    |point| bandwidth(point.size, self.floor(point)?),
-                ),
-            ),
-        ];
-        panels.map(|(quantity, curves)| Panel { quantity: quantity.into(), curves })
-    }
-
-    /// One curve per method and direction, and the limit of reads; all at the first alignment.
-    fn curves(
-        &self,
-        value: impl Fn(&Row, usize) -> Option<f64>,
-        limit: impl Fn(&Point) -> Option<f64>,
-    ) -> Vec<Curve> {
-        let mut curves = Vec::new();
-        for direction in Direction::BOTH {
-            for (method, label) in self.methods.iter().enumerate() {
-                curves.push(Curve {
-                    label: format!("{label}, {}", direction.name()),
-                    points: self.points(direction, |row| value(row, method)),
-                    is_limit: false,
-                });
-            }
-        }
-        curves.push(Curve {
-            label: "floor of reads: round trips".into(),
-            points: self.points(Direction::Read, |row| limit(&row.point)),
-            is_limit: true,
-        });
-        curves.retain(|curve| !curve.points.is_empty());
-        curves
-    }
-
-    fn points(&self, direction: Direction, value: impl Fn(&Row) -> Option<f64>) -> Vec<(f64, f64)> {
-        let column = |point: &Point| (point.alignment(), point.host_alignment);
-        let first = self.rows.first().map(|row| column(&row.point));
-        let rows = self
-            .rows
-            .iter()
-            .filter(|row| row.point.direction == direction && Some(column(&row.point)) == first);
-        // Logarithmic axes have no 0.
-        let point = |row: &Row| {
-            let value = value(row).filter(|&value| value > 0.0)?;
-            Some((row.point.size as f64, value))
-        };
-        rows.filter_map(point).collect()
-    }
 }
 
 /// Everything, as one JSON document.
@@ -278,7 +216,7 @@ struct Document<'a> {
 
 /// One method at one point: a row of CSV. Neither times nor an error: the method was left out.
 #[derive(Serialize)]
-struct Record<'a> {
+pub(super) struct Record<'a> {
     method: &'a str,
     function: &'a str,
     direction: Direction,
@@ -325,13 +263,15 @@ pub(crate) mod tests {
         };
         Results {
             setup: Setup {
-                tool: "copylat",
+                tool: "copylat".into(),
                 command: "gdrcopy copylat".into(),
                 time: 0,
                 gpus: Vec::new(),
                 gpu: 0,
                 gpu_node: None,
                 cuda_version: 13000,
+                gpu_driver: None,
+                pcie: None,
                 cpu_model: None,
                 cpu: Some(4),
                 libraries: Vec::new(),
@@ -412,15 +352,5 @@ pub(crate) mod tests {
         assert_eq!(record["floor_ns"], 2000.0);
         assert_eq!(record["floor_ratio"], 1.5);
         assert!(record["error"].is_null());
-    }
-
-    #[test]
-    fn failures_are_not_drawn_but_the_floor_is() {
-        let results = results([timed(2000.0), wrong("byte 1")]);
-        let panels = results.panels();
-        let curves = panels[0].curves.iter();
-        let labels: Vec<_> = curves.map(|curve| (&curve.label[..], curve.is_limit)).collect();
-        let expected = [("a, read", false), ("floor of reads: round trips", true)];
-        assert_eq!(labels, expected);
     }
 }

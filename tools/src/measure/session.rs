@@ -1,12 +1,14 @@
 //! Opens the GPU and the libraries with their buffers, and describes them for the results.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fmt::{self, Write};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Error, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::method::{Kind, Method};
 use super::target::Target;
@@ -16,6 +18,8 @@ use crate::output::Usage;
 use crate::system::cpu;
 use crate::system::environment::Environment;
 use crate::system::interrupt::Interrupt;
+use crate::system::nvml::Nvml;
+use crate::system::pci::{self, Link};
 
 /// Why the numbers of an emulated GPU are of no use.
 pub(crate) const EMULATED: &str =
@@ -34,9 +38,9 @@ pub(crate) struct Session {
 }
 
 /// What was measured, and where.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    pub(crate) tool: &'static str,
+    pub(crate) tool: Cow<'static, str>,
     /// The command line.
     pub(crate) command: String,
     /// Seconds since 1970.
@@ -49,13 +53,17 @@ pub(crate) struct Setup {
     pub(crate) gpu_node: Option<usize>,
     /// The driver's CUDA version: 1000 × major + 10 × minor.
     pub(crate) cuda_version: c_int,
+    /// The GPU driver's version, as `580.95.05`.
+    pub(crate) gpu_driver: Option<String>,
+    /// The link to the GPU that is used.
+    pub(crate) pcie: Option<Link>,
     pub(crate) cpu_model: Option<String>,
     /// The CPU that measures, if it is pinned to one.
     pub(crate) cpu: Option<usize>,
     pub(crate) libraries: Vec<LibraryInfo>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct GpuInfo {
     number: i32,
     name: String,
@@ -63,7 +71,7 @@ pub(crate) struct GpuInfo {
 }
 
 /// A library, its driver, and its buffer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LibraryInfo {
     pub(crate) label: String,
     file: PathBuf,
@@ -78,7 +86,7 @@ pub(crate) struct LibraryInfo {
     /// Bytes per page.
     page_size: u32,
     wc_mapping: bool,
-    pub(crate) mapping_type: &'static str,
+    pub(crate) mapping_type: Cow<'static, str>,
 }
 
 /// What to open besides the libraries of the target.
@@ -145,7 +153,8 @@ impl Session {
         if let Some(cpus) = &target.cpu {
             cpus.pin_to_first()?;
         }
-        let gpu_node = cpu::node_of_pci_device(&gpu.device().pci_address);
+        let pci_address = &gpu.device().pci_address;
+        let gpu_node = cpu::node_of_pci_device(pci_address);
         let gpus = gpu.devices.iter().map(|device| GpuInfo {
             number: device.number,
             name: device.name.clone(),
@@ -153,13 +162,15 @@ impl Session {
         });
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let setup = Setup {
-            tool,
+            tool: tool.into(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
             time: now.map_or(0, |since| since.as_secs()),
             gpus: gpus.collect(),
             gpu: target.gpu,
             gpu_node,
             cuda_version: gpu.version,
+            gpu_driver: Nvml::load().and_then(|nvml| nvml.driver_version()),
+            pcie: pci::query(pci_address).link(),
             cpu_model: cpu::model(),
             cpu: pinned_cpu(tool, gpu_node),
             libraries: setup_libraries,
@@ -233,7 +244,7 @@ impl LibraryInfo {
             mapped_size: mapped.info.mapped_size,
             page_size: mapped.info.page_size,
             wc_mapping: mapped.info.wc_mapping(),
-            mapping_type: mapped.mapping_type(),
+            mapping_type: mapped.mapping_type().into(),
         }
     }
 }
@@ -256,10 +267,57 @@ impl Setup {
 
     /// The title of a chart.
     pub(crate) fn title(&self) -> String {
-        let mapping = self.libraries.first().map(|library| library.mapping_type);
+        let mapping = self.libraries.first().map(|library| &library.mapping_type[..]);
         let emulated = if self.emulated() { "emulated, not PCIe: " } else { "" };
         format!("{emulated}{}, {} mapping", self.gpu_name(), mapping.unwrap_or("no"))
     }
+
+    /// What results depend on, in a few words each.
+    pub(crate) fn facts(&self) -> Vec<String> {
+        let mut facts = vec![format!("gdrcopy {}", self.tool)];
+        let mut versions: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for library in &self.libraries {
+            let version = library.version.as_deref().unwrap_or("of unknown version");
+            versions.entry(version).or_default().push(&library.label[..]);
+        }
+        let are_equal = versions.len() == 1;
+        facts.extend(versions.into_iter().map(|(version, labels)| match are_equal {
+            true => format!("libgdrapi {version}"),
+            false => format!("{}: libgdrapi {version}", labels.join(", ")),
+        }));
+        let first = self.libraries.first().and_then(|library| library.driver_version.as_ref());
+        facts.extend(first.map(|version| format!("gdrdrv {version}")));
+        facts.extend(self.gpu_driver.as_ref().map(|version| format!("GPU driver {version}")));
+        facts.push(format!("CUDA {}", self.cuda_version()));
+        facts.extend(self.pcie.map(|link| link.to_string()));
+        facts.extend(self.cpu_model.clone());
+        facts.extend(self.cpu.map(|cpu| format!("CPU {cpu}")));
+        facts.push(date(self.time));
+        facts
+    }
+
+    /// The driver's CUDA version, as `13.0`.
+    fn cuda_version(&self) -> String {
+        format!("{}.{}", self.cuda_version / 1000, self.cuda_version % 1000 / 10)
+    }
+
+    /// The link that copies use: those to cached mappings may take another.
+    pub(crate) fn pcie_in_use(&self) -> Option<Link> {
+        let is_cached = self.libraries.iter().any(|library| library.mapping_type == "cached");
+        self.pcie.filter(|_| !is_cached)
+    }
+}
+
+/// The day of a time in seconds since 1970, as `2026-11-22` (UTC).
+fn date(time: u64) -> String {
+    // Years that start in March end with the leap day: 146,097 days are 400 of them.
+    let day = time / 86400 + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
+    format!("{}-{month:02}-{day:02}", era * 400 + year + u64::from(month <= 2))
 }
 
 impl fmt::Display for Setup {
@@ -269,7 +327,6 @@ impl fmt::Display for Setup {
             let GpuInfo { number, name, pci_address } = gpu;
             writeln!(out, "GPU {number}: {name}, {pci_address}{used}")?;
         }
-        let (major, minor) = (self.cuda_version / 1000, self.cuda_version % 1000 / 10);
         let mut place = match self.cpu {
             Some(cpu) => format!("CPU {cpu}"),
             None => "no CPU in particular".into(),
@@ -277,7 +334,7 @@ impl fmt::Display for Setup {
         if let Some(node) = self.gpu_node {
             write!(place, ", GPU on NUMA node {node}")?;
         }
-        writeln!(out, "CUDA {major}.{minor}; on {place}")?;
+        writeln!(out, "CUDA {}; on {place}", self.cuda_version())?;
         for library in &self.libraries {
             write!(out, "{library}")?;
         }
@@ -307,5 +364,23 @@ impl fmt::Display for LibraryInfo {
             self.page_size,
             self.mapping_type
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_follow_the_calendar() {
+        let days = [(0, "1970-01-01"), (951_782_399, "2000-02-28"), (951_868_800, "2000-03-01")];
+        let more = [
+            (1_795_365_988, "2026-11-22"),
+            (4_102_444_799, "2099-12-31"),
+            (951_782_400, "2000-02-29"),
+        ];
+        for (time, day) in days.into_iter().chain(more) {
+            assert_eq!(date(time), day);
+        }
     }
 }

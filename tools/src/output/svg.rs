@@ -1,127 +1,461 @@
-//! Charts with logarithmic axes: panels below each other, over the same range of sizes.
+//! Charts with logarithmic axes: panels side by side, each with its own scale, lines labeled where they end.
 #![forbid(unsafe_code)]
 
+use std::fmt::{self, Display, Write};
+use std::fs;
 use std::path::Path;
 
-use anyhow::{Result, anyhow, ensure};
-use plotters::coord::Shift;
-use plotters::prelude::*;
+use anyhow::{Context, Result, ensure};
 
 use crate::system::bytes::Bytes;
 
-const WIDTH: u32 = 1100;
-const PANEL_HEIGHT: u32 = 600;
-const TITLE_HEIGHT: u32 = 50;
-const FONT: &str = "sans-serif";
+const WIDTH: f64 = 1120.0;
+/// Between the chart's edge and its contents, and between panels.
+const MARGIN: f64 = 24.0;
+/// Of a panel's plotted area.
+const HEIGHT: f64 = 250.0;
+/// Above that area, for the panel's title; below it, for the sizes.
+const ABOVE: f64 = 54.0;
+const BELOW: f64 = 58.0;
+/// On its left, for the values.
+const LEFT: f64 = 66.0;
+const TITLE: f64 = 22.0;
+const TEXT: f64 = 14.0;
+/// Width of a character of average width, per font size.
+const CHARACTER: f64 = 0.58;
+/// Between the end of the area and the labels.
+const LEADER: f64 = 18.0;
+/// Between the baselines of two labels, and of two lines of facts.
+const LINE: f64 = 18.0;
+/// Fewest pixels between two sizes of the horizontal axis.
+const BETWEEN_SIZES: f64 = 52.0;
 
-/// Distinguishable on white also with color blindness: Okabe and Ito's, without yellow.
-const COLORS: [RGBColor; 6] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(230, 159, 0),
+/// Most labels of a vertical axis, but for powers of ten.
+const MOST_VALUES: usize = 7;
+
+/// Each is readable as text on white. The first four are distinguishable with any color blindness.
+const COLORS: [&str; 10] = [
+    "#0067a5", "#c24e00", "#2b2b2b", "#7300e6", "#00806a", "#b0307a", "#806000", "#4a6fe3",
+    "#a52a2a", "#4f7a1f",
 ];
+const GRAY: &str = "#6b6b6b";
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Curve {
-    pub(crate) label: String,
-    /// Size in bytes, and the value there. Both are above 0.
-    pub(crate) points: Vec<(f64, f64)>,
-    /// Drawn in black: a limit, not a measurement.
-    pub(crate) is_limit: bool,
+/// Everything that is drawn.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    /// What was measured, and with what; below the title.
+    pub(crate) facts: Vec<String>,
+    /// How to read the chart; at its bottom.
+    pub(crate) notes: Vec<String>,
+    /// What the sizes are of.
+    pub(crate) sizes: &'static str,
+    /// Panels in a row.
+    pub(crate) columns: usize,
+    pub(crate) panels: Vec<Panel>,
 }
 
 /// Curves over one pair of axes.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
-    /// Quantity and unit of the vertical axis.
-    pub(crate) quantity: String,
+    pub(crate) title: String,
+    /// Of the values: `s` or `B/s`.
+    pub(crate) unit: &'static str,
     pub(crate) curves: Vec<Curve>,
+    pub(crate) ceiling: Option<Ceiling>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Curve {
+    pub(crate) label: String,
+    pub(crate) style: Style,
+    /// At least one.
+    pub(crate) points: Vec<Point>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Style {
+    /// In the color of this number.
+    Solid(usize),
+    Dashed(usize),
+    /// Not measured: a limit, or what a model expects.
+    Reference,
+}
+
+/// A value at a size, and its range. All are above 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    /// Bytes.
+    pub(crate) size: f64,
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// A value that nothing exceeds for long.
+#[derive(Clone, Debug)]
+pub(crate) struct Ceiling {
+    pub(crate) label: String,
+    pub(crate) value: f64,
+    /// What values above it mean.
+    pub(crate) above: &'static str,
+}
+
+impl Style {
+    fn color(self) -> &'static str {
+        match self {
+            Style::Solid(number) | Style::Dashed(number) => COLORS[number % COLORS.len()],
+            Style::Reference => GRAY,
+        }
+    }
+
+    /// Attributes of its line.
+    fn stroke(self) -> String {
+        let dashes = match self {
+            Style::Solid(_) => r#"stroke-width="2.5""#,
+            Style::Dashed(_) => r#"stroke-width="2.5" stroke-dasharray="9 4""#,
+            Style::Reference => r#"stroke-width="1.5" stroke-dasharray="2 4""#,
+        };
+        format!(r#"fill="none" stroke="{}" stroke-linejoin="round" {dashes}"#, self.color())
+    }
+}
+
+impl Chart {
+    /// Draws the chart to an SVG file.
+    pub(crate) fn write(&self, file: &Path) -> Result<()> {
+        ensure!(!self.drawn().is_empty(), "{}: there is nothing to draw", file.display());
+        fs::write(file, self.svg()).with_context(|| format!("writing {}", file.display()))
+    }
+
+    /// The panels with curves: others have no axes.
+    fn drawn(&self) -> Vec<&Panel> {
+        self.panels.iter().filter(|panel| !panel.curves.is_empty()).collect()
+    }
+
+    fn svg(&self) -> String {
+        let panels = self.drawn();
+        let (facts, notes) = (wrapped(&self.facts, " · "), wrapped(&self.notes, " "));
+        let top = MARGIN + TITLE + LINE * facts.len() as f64 + 12.0;
+        let rows = panels.len().div_ceil(self.columns) as f64;
+        let bottom = top + rows * (ABOVE + HEIGHT + BELOW);
+        let height = bottom + LINE * notes.len() as f64 + MARGIN;
+        let (title, desc) = (Escaped(&self.title), self.description());
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
+             height=\"{height}\" role=\"img\" aria-labelledby=\"title desc\" font-size=\"{TEXT}\" \
+             font-family=\"Helvetica, Arial, Liberation Sans, sans-serif\">\n\
+             <title id=\"title\">{title}</title>\n<desc id=\"desc\">{}</desc>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
+            Escaped(&desc)
+        );
+        let y = MARGIN + TITLE * 0.8;
+        text(
+            &mut svg,
+            (MARGIN, y),
+            &format!(r#"font-size="{TITLE}" font-weight="bold""#),
+            &self.title,
+        );
+        for (lines, y) in [(&facts, y + 4.0), (&notes, bottom)] {
+            for (i, line) in lines.iter().enumerate() {
+                let place = (MARGIN, y + LINE * (i + 1) as f64);
+                text(&mut svg, place, &format!(r#"fill="{GRAY}""#), line);
+            }
+        }
+        let width = (WIDTH - MARGIN) / self.columns as f64;
+        // The same for all, so that those below each other have their sizes below each other.
+        let labels =
+            panels.iter().flat_map(|panel| panel.labels()).map(|label| label.chars().count()).max();
+        let labels = (labels.unwrap_or(0) as f64 * TEXT * CHARACTER + LEADER).min(width * 0.4);
+        for (i, panel) in panels.into_iter().enumerate() {
+            let (row, column) = (i / self.columns, i % self.columns);
+            let left = MARGIN + width * column as f64;
+            let top = top + (ABOVE + HEIGHT + BELOW) * row as f64;
+            let plotted = width - MARGIN - LEFT - labels;
+            panel.draw(&mut svg, self.sizes, (left, top + ABOVE), plotted);
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    /// The chart in words: both ends of each curve.
+    fn description(&self) -> String {
+        let mut words = self.facts.join(", ");
+        for panel in self.drawn() {
+            let curves = panel.curves.iter().filter_map(|curve| {
+                let end = |point: &Point| {
+                    format!("{} at {}", quantity(point.value, panel.unit), bytes(point.size))
+                };
+                let (first, last) = (curve.points.first()?, curve.points.last()?);
+                Some(format!("{} from {} to {}", curve.label, end(first), end(last)))
+            });
+            let _ = write!(words, ". {}: {}", panel.title, curves.collect::<Vec<_>>().join("; "));
+        }
+        words
+    }
+}
+
+/// A panel's plotted area, and what its edges stand for.
+struct Frame {
+    left: f64,
+    top: f64,
+    width: f64,
+    /// Logarithms of the smallest and of the largest size and value.
+    sizes: (f64, f64),
+    values: (f64, f64),
+}
+
+impl Frame {
+    fn x(&self, size: f64) -> f64 {
+        let (first, last) = self.sizes;
+        self.left + self.width * (size.log2() - first) / (last - first)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        let (first, last) = self.values;
+        self.top + HEIGHT * (last - value.log10()) / (last - first)
+    }
+
+    fn right(&self) -> f64 {
+        self.left + self.width
+    }
+
+    fn bottom(&self) -> f64 {
+        self.top + HEIGHT
+    }
+
+    /// The points of a line through some values.
+    fn line(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
+        let places =
+            points.map(|(size, value)| format!("{:.1},{:.1}", self.x(size), self.y(value)));
+        places.collect::<Vec<_>>().join(" ")
+    }
 }
 
 impl Panel {
-    fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.curves.iter().flat_map(|curve| &curve.points).copied()
+    fn labels(&self) -> impl Iterator<Item = &String> {
+        let curves = self.curves.iter().map(|curve| &curve.label);
+        curves.chain(self.ceiling.iter().map(|ceiling| &ceiling.label))
     }
-}
 
-/// Draws the panels to an SVG file.
-pub(crate) fn write(file: &Path, title: &str, panels: &[Panel]) -> Result<()> {
-    let sizes: Vec<f64> = panels.iter().flat_map(Panel::points).map(|(x, _)| x).collect();
-    ensure!(!sizes.is_empty(), "there is nothing to draw");
-    let smallest = sizes.iter().copied().fold(f64::INFINITY, f64::min);
-    let largest = sizes.iter().copied().fold(smallest * 2.0, f64::max);
-    draw(file, title, panels, (smallest, largest))
-        .map_err(|error| anyhow!("{}: {error}", file.display()))
-}
-
-fn draw(file: &Path, title: &str, panels: &[Panel], sizes: (f64, f64)) -> Drawn {
-    let height = TITLE_HEIGHT + PANEL_HEIGHT * panels.len() as u32;
-    let root = SVGBackend::new(file, (WIDTH, height)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let below = root.titled(title, (FONT, 22))?;
-    for (area, panel) in below.split_evenly((panels.len(), 1)).iter().zip(panels) {
-        draw_panel(area, panel, sizes)?;
+    fn draw(&self, svg: &mut String, sizes: &str, (left, top): (f64, f64), width: f64) {
+        let frame = self.frame((left + LEFT, top), width);
+        text(svg, (left, top - 26.0), r#"font-size="16" font-weight="bold""#, &self.title);
+        self.draw_ceiling(svg, &frame);
+        self.draw_axes(svg, &frame, sizes);
+        // Where they overlap, curves must stay visible.
+        let opacity = (0.5 / self.curves.len() as f64).min(0.16);
+        for Curve { style, points, .. } in &self.curves {
+            let high = points.iter().map(|point| (point.size, point.high));
+            let low = points.iter().rev().map(|point| (point.size, point.low));
+            if points.iter().any(|point| point.low < point.high) {
+                let (color, band) = (style.color(), frame.line(high.chain(low)));
+                // The band of one point has no width of its own.
+                let width = if points.len() == 1 { 8 } else { 0 };
+                let _ = writeln!(
+                    svg,
+                    r#"<polygon points="{band}" fill="{color}" stroke="{color}" stroke-width="{width}" opacity="{opacity:.2}"/>"#
+                );
+            }
+        }
+        // The first one on top.
+        for curve in self.curves.iter().rev() {
+            let (style, label) = (curve.style, Escaped(&curve.label));
+            let line = frame.line(curve.points.iter().map(|point| (point.size, point.value)));
+            let _ = writeln!(svg, r#"<g><title>{label}, {}</title>"#, Escaped(&self.title));
+            if let [point] = &curve.points[..] {
+                let (x, y, color) = (frame.x(point.size), frame.y(point.value), style.color());
+                let _ = write!(svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="4" fill="{color}"/>"#);
+            }
+            let _ = writeln!(svg, r#"<polyline points="{line}" {}/></g>"#, style.stroke());
+        }
+        self.draw_labels(svg, &frame);
     }
-    root.present()?;
-    Ok(())
-}
 
-fn draw_panel(area: &Area, panel: &Panel, (smallest, largest): (f64, f64)) -> Drawn {
-    let values = || panel.points().map(|(_, y)| y);
-    let highest = values().fold(f64::MIN_POSITIVE, f64::max);
-    let lowest = values().fold(highest, f64::min);
-    let mut chart = ChartBuilder::on(area)
-        .margin(16)
-        .x_label_area_size(45)
-        .y_label_area_size(80)
-        .build_cartesian_2d(
-        (smallest..largest).log_scale().base(2.0),
-        (lowest / 1.2..highest * 1.5).log_scale(),
-    )?;
-    chart
-        .configure_mesh()
-        .x_desc("size")
-        .y_desc(&panel.quantity)
-        .x_labels(14)
-        .x_label_formatter(&|bytes| Bytes(*bytes as usize).to_string())
-        .y_label_formatter(&|value| number(*value))
-        .light_line_style(WHITE)
-        .draw()?;
-    for (i, curve) in panel.curves.iter().enumerate() {
-        let color = match curve.is_limit {
-            true => BLACK.to_rgba(),
-            false => COLORS[i % COLORS.len()].to_rgba(),
+    /// The area for all points and the ceiling, with some room.
+    fn frame(&self, (left, top): (f64, f64), width: f64) -> Frame {
+        let points = || self.curves.iter().flat_map(|curve| &curve.points);
+        let bounds = |values: &mut dyn Iterator<Item = f64>| {
+            values.fold((f64::INFINITY, f64::MIN_POSITIVE), |(low, high), value| {
+                (low.min(value), high.max(value))
+            })
         };
-        // Dots, as a curve of one point has no line.
-        let dots = curve.points.iter();
-        chart.draw_series(dots.map(|&point| Circle::new(point, 2, color.filled())))?;
-        chart
-            .draw_series(LineSeries::new(curve.points.iter().copied(), color.stroke_width(2)))?
-            .label(&curve.label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2)));
+        let (smallest, largest) = bounds(&mut points().map(|point| point.size));
+        let (low, mut high) = bounds(&mut points().flat_map(|point| [point.low, point.high]));
+        if let Some(ceiling) = &self.ceiling {
+            high = high.max(ceiling.value * 2.0);
+        }
+        let (low, high) = (low.log10(), high.log10());
+        // At least 0.8 in all, in which there are values to label.
+        let room = (0.04 * (high - low)).max(0.4 - (high - low) / 2.0);
+        Frame {
+            left,
+            top,
+            width,
+            sizes: match smallest < largest {
+                true => (smallest.log2(), largest.log2()),
+                false => (smallest.log2() - 1.0, smallest.log2() + 1.0),
+            },
+            values: (low - room, high + room),
+        }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK)
-        .label_font((FONT, 14))
-        .draw()?;
-    Ok(())
+
+    fn draw_ceiling(&self, svg: &mut String, frame: &Frame) {
+        let Some(Ceiling { value, above, .. }) = self.ceiling else {
+            return;
+        };
+        let (x, width, top) = (frame.left, frame.width, frame.top);
+        let (y, stroke) = (frame.y(value), Style::Reference.stroke());
+        let height = y - top;
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"#f0f0f0\"/>\n\
+             <path d=\"M{x:.1} {y:.1}h{width:.1}\" {stroke}/>"
+        );
+        let attributes = format!(r#"text-anchor="end" font-size="13" fill="{GRAY}""#);
+        text(svg, (frame.right(), top - 5.0), &attributes, above);
+    }
+
+    fn draw_axes(&self, svg: &mut String, frame: &Frame, sizes: &str) {
+        let (left, right, bottom) = (frame.left, frame.right(), frame.bottom());
+        let (mut grid, mut axis) = (String::new(), format!("M{left:.1} {bottom:.1}H{right:.1}"));
+        for value in ticks(frame.values) {
+            let y = frame.y(value);
+            let _ = write!(grid, "M{left:.1} {y:.1}H{right:.1}");
+            let place = (left - 8.0, y + TEXT * 0.35);
+            text(svg, place, r#"text-anchor="end" font-size="13""#, &quantity(value, self.unit));
+        }
+        let (first, last) = frame.sizes;
+        let steps = [1.0, 2.0, 4.0, 8.0, 16.0];
+        let fits = |step: &f64| frame.width / (last - first) * step >= BETWEEN_SIZES;
+        let step = steps.into_iter().find(fits).unwrap_or(32.0);
+        let mut power = (first / step).ceil() * step;
+        while power <= last {
+            let x = frame.x(power.exp2());
+            let _ = write!(axis, "M{x:.1} {bottom:.1}v5");
+            let place = (x, bottom + 20.0);
+            text(svg, place, r#"text-anchor="middle" font-size="13""#, &bytes(power.exp2()));
+            power += step;
+        }
+        let attributes = format!(r#"text-anchor="middle" font-size="13" fill="{GRAY}""#);
+        text(svg, ((left + right) / 2.0, bottom + 40.0), &attributes, sizes);
+        let _ = writeln!(
+            svg,
+            "<path d=\"{grid}\" stroke=\"#dcdcdc\"/>\n<path d=\"{axis}\" stroke=\"#444\" fill=\"none\"/>"
+        );
+    }
+
+    /// Labels right of the area, each at the height where its curve ends, or as near as the others allow.
+    fn draw_labels(&self, svg: &mut String, frame: &Frame) {
+        let curves = self.curves.iter().filter_map(|curve| {
+            let end = curve.points.last()?;
+            Some((frame.y(end.value), frame.x(end.size), &curve.label, curve.style.color()))
+        });
+        let ceiling = self.ceiling.iter();
+        let ceiling = ceiling.map(|it| (frame.y(it.value), frame.right(), &it.label, GRAY));
+        let mut labels: Vec<_> = curves.chain(ceiling).collect();
+        labels.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let wanted: Vec<_> = labels.iter().map(|label| label.0).collect();
+        let places = spread(&wanted, (frame.top, frame.bottom()));
+        for ((end, x, label, color), y) in labels.into_iter().zip(places) {
+            let right = frame.right();
+            let _ = writeln!(
+                svg,
+                r#"<path d="M{x:.1} {end:.1}H{right:.1}L{:.1} {y:.1}h4" fill="none" stroke="{color}" opacity="0.55"/>"#,
+                right + LEADER - 8.0
+            );
+            let attributes = format!(r#"fill="{color}""#);
+            text(svg, (right + LEADER, y + TEXT * 0.35), &attributes, label);
+        }
+    }
 }
 
-/// A label of the vertical axis.
-fn number(value: f64) -> String {
-    match value {
-        _ if value >= 10.0 => format!("{value:.0}"),
-        _ if value >= 0.1 => format!("{value:.1}"),
-        _ => format!("{value:.3}"),
+/// Places of labels, at least a line apart and inside the bounds, as near to the wanted ones, which ascend, as possible.
+fn spread(wanted: &[f64], (top, bottom): (f64, f64)) -> Vec<f64> {
+    let gap = LINE.min((bottom - top) / wanted.len() as f64);
+    // Groups that touch each other: their number, and where the first would be if each stood by itself.
+    let mut groups: Vec<(usize, f64)> = Vec::new();
+    for (i, &wanted) in wanted.iter().enumerate() {
+        let mut group = (1, wanted - gap * i as f64);
+        while let Some((count, start)) = groups.pop_if(|before| before.1 > group.1) {
+            let sum = start * count as f64 + group.1 * group.0 as f64;
+            group = (count + group.0, sum / (count + group.0) as f64);
+        }
+        groups.push(group);
+    }
+    let last = bottom - gap * (wanted.len() - 1) as f64;
+    let starts = groups.into_iter().flat_map(|(count, start)| std::iter::repeat_n(start, count));
+    starts.enumerate().map(|(i, start)| start.clamp(top, last) + gap * i as f64).collect()
+}
+
+/// Values to label between two logarithms: powers of ten, and between them some of their multiples, if the labels are
+/// few.
+fn ticks((first, last): (f64, f64)) -> Vec<f64> {
+    let multiples = |factors: &[f64]| {
+        let powers = first.floor() as i32..=last.ceil() as i32;
+        let values =
+            powers.flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)));
+        values.filter(|value| (first..=last).contains(&value.log10())).collect::<Vec<_>>()
+    };
+    let dense: [&[f64]; 3] = [&[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0], &[1.0, 2.0, 5.0], &[1.0, 3.0]];
+    let fits = |ticks: &Vec<f64>| ticks.len() <= MOST_VALUES;
+    dense.map(multiples).into_iter().find(fits).unwrap_or_else(|| multiples(&[1.0]))
+}
+
+/// A value with its unit and the prefix that fits.
+fn quantity(value: f64, unit: &str) -> String {
+    const PREFIXES: [(f64, &str); 8] = [
+        (1e-12, "p"),
+        (1e-9, "n"),
+        (1e-6, "µ"),
+        (1e-3, "m"),
+        (1.0, ""),
+        (1e3, "k"),
+        (1e6, "M"),
+        (1e9, "G"),
+    ];
+    // Powers of ten are not exact.
+    let fitting = PREFIXES.iter().rev().find(|(scale, _)| value >= scale * 0.9999);
+    let (scale, prefix) = fitting.unwrap_or(&PREFIXES[0]);
+    let number = value / scale;
+    let decimals =
+        if number.round() >= 10.0 || (number - number.round()).abs() < 0.01 { 0 } else { 1 };
+    format!("{number:.decimals$} {prefix}{unit}")
+}
+
+fn bytes(size: f64) -> String {
+    Bytes(size as usize).to_string()
+}
+
+/// Texts in lines that fit the chart.
+fn wrapped(texts: &[String], between: &str) -> Vec<String> {
+    let longest = ((WIDTH - 2.0 * MARGIN) / (TEXT * CHARACTER)) as usize;
+    let mut lines: Vec<String> = Vec::new();
+    for text in texts {
+        match lines.last_mut() {
+            Some(line) if format!("{line}{between}{text}").chars().count() <= longest => {
+                let _ = write!(line, "{between}{text}");
+            }
+            _ => lines.push(text.clone()),
+        }
+    }
+    lines
+}
+
+fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, text: &str) {
+    let _ = writeln!(svg, r#"<text x="{x:.1}" y="{y:.1}" {attributes}>{}</text>"#, Escaped(text));
+}
+
+/// Text without the characters that XML uses itself.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        self.0.chars().try_for_each(|character| match character {
+            '&' => out.write_str("&amp;"),
+            '<' => out.write_str("&lt;"),
+            '>' => out.write_str("&gt;"),
+            _ => out.write_char(character),
+        })
     }
 }
 
@@ -129,24 +463,112 @@ fn number(value: f64) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn file_contains_every_curve() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("chart.svg");
-        let curve = |label: &str, is_limit| Curve {
-            label: label.into(),
-            points: vec![(1.0, 5.0), (4096.0, 700.0)],
-            is_limit,
+    fn curve(label: &str, style: Style, values: &[f64]) -> Curve {
+        let point = |(power, &value)| {
+            let size = f64::powi(2.0, power * 4);
+            Point { size, value, low: value / 2.0, high: value * 2.0 }
         };
-        let panel = |quantity: &str| Panel {
-            quantity: quantity.into(),
-            curves: vec![curve("measured", false), curve("floor", true)],
-        };
-        write(&file, "A title", &[panel("ns"), panel("MiB/s")]).unwrap();
-        let svg = std::fs::read_to_string(&file).unwrap();
-        for text in ["A title", "measured", "floor", "ns", "MiB/s", "4 KiB"] {
-            assert!(svg.contains(text), "{text}");
+        let points = (0..).zip(values).map(point).collect();
+        Curve { label: label.into(), style, points }
+    }
+
+    fn chart(curves: Vec<Curve>) -> Chart {
+        Chart {
+            title: "A <GPU> & more".into(),
+            facts: vec!["a fact".into()],
+            notes: vec!["a note".into()],
+            sizes: "size",
+            columns: 1,
+            panels: vec![Panel {
+                title: "Writes".into(),
+                unit: "B/s",
+                curves,
+                ceiling: Some(Ceiling { label: "bus".into(), value: 63e9, above: "burst" }),
+            }],
         }
-        assert!(write(&file, "nothing", &[]).is_err());
+    }
+
+    #[test]
+    fn chart_has_all_texts_and_describes_itself() {
+        let svg = chart(vec![curve("a&b", Style::Solid(0), &[1e3, 1e9])]).svg();
+        for text in [
+            "<title id=\"title\">A &lt;GPU&gt; &amp; more</title>",
+            "a fact. Writes: a&amp;b from 1 kB/s at 1 B to 1 GB/s at 16 B</desc>",
+            "<title>a&amp;b, Writes</title>",
+            ">a note<",
+            ">bus<",
+            ">burst<",
+            ">100 MB/s<",
+            ">4 B<",
+        ] {
+            assert!(svg.contains(text), "{text}: {svg}");
+        }
+        assert_eq!(svg.matches('<').count(), svg.matches('>').count());
+    }
+
+    #[test]
+    fn color_is_the_method_and_dashes_are_the_direction() {
+        let [solid, dashed] = [Style::Solid(1), Style::Dashed(1)];
+        assert_eq!(solid.color(), dashed.color());
+        assert_ne!(solid.color(), Style::Solid(0).color());
+        assert_ne!(solid.stroke(), dashed.stroke());
+    }
+
+    #[test]
+    fn everything_is_inside_the_area() {
+        let curves =
+            vec![curve("a", Style::Solid(0), &[1e3, 1e9]), curve("b", Style::Reference, &[5e2])];
+        let frame = chart(curves.clone()).panels[0].frame((50.0, 20.0), 300.0);
+        for point in curves.iter().flat_map(|curve| &curve.points) {
+            assert!((50.0..=350.0).contains(&frame.x(point.size)), "{point:?}");
+            for value in [point.low, point.value, point.high, 63e9] {
+                assert!((20.0..=20.0 + HEIGHT).contains(&frame.y(value)), "{value}");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_values_have_an_axis_with_labels() {
+        let point = Point { size: 1.0, value: 6.1e10, low: 6.0e10, high: 6.2e10 };
+        let curve = Curve { label: "a".into(), style: Style::Solid(0), points: vec![point] };
+        let panel = Panel { ceiling: None, ..chart(vec![curve]).panels[0].clone() };
+        let labels = ticks(panel.frame((0.0, 0.0), 300.0).values);
+        assert!(labels.len() >= 2, "{labels:?}");
+    }
+
+    #[test]
+    fn labels_are_a_line_apart_and_near_their_ends() {
+        let bounds = (0.0, 300.0);
+        assert_eq!(spread(&[10.0, 100.0], bounds), [10.0, 100.0]);
+        assert_eq!(spread(&[100.0, 100.0, 100.0], bounds), [100.0 - LINE, 100.0, 100.0 + LINE]);
+        assert_eq!(spread(&[0.0, 1.0], bounds), [0.0, LINE]);
+        assert_eq!(spread(&[299.0, 300.0], bounds), [300.0 - LINE, 300.0]);
+        let many = spread(&[150.0; 30], bounds);
+        assert!(many.windows(2).all(|pair| pair[1] - pair[0] == 10.0), "{many:?}");
+    }
+
+    #[test]
+    fn values_have_few_labels() {
+        assert_eq!(ticks((2.9, 7.1)), [1e3, 1e4, 1e5, 1e6, 1e7]);
+        assert_eq!(ticks((0.0, 1.0)), [1.0, 2.0, 5.0, 10.0]);
+        assert_eq!(ticks((-9.0, 3.0)).len(), 13);
+    }
+
+    #[test]
+    fn quantities_have_the_prefix_that_fits() {
+        let texts = [1e-9, 2.34e-9, 1.5e-6, 1e-4, 0.1 + 0.2].map(|value| quantity(value, "s"));
+        assert_eq!(texts, ["1 ns", "2.3 ns", "1.5 µs", "100 µs", "300 ms"]);
+        assert_eq!(quantity(1e9, "B/s"), "1 GB/s");
+    }
+
+    #[test]
+    fn panels_without_curves_are_left_out() {
+        let mut chart = chart(Vec::new());
+        let refused = chart.write(Path::new("/nowhere")).unwrap_err().to_string();
+        assert!(refused.contains("nothing to draw"), "{refused}");
+        let curves = vec![curve("a", Style::Solid(0), &[1e3])];
+        chart.panels.push(Panel { title: "Reads".into(), curves, ..chart.panels[0].clone() });
+        assert_eq!(chart.drawn().len(), 1);
+        assert!(chart.svg().contains(">Reads<"));
     }
 }

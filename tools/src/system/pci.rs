@@ -1,7 +1,10 @@
 //! A GPU as a PCI device, from sysfs.
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use super::files;
 
@@ -27,9 +30,44 @@ pub(crate) fn has_nvidia_gpu() -> Option<bool> {
     (!devices.is_empty()).then(|| devices.iter().any(is_gpu))
 }
 
-/// Reads the attributes of the device at this address.
+/// A PCIe link as it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Link {
+    generation: u32,
+    lanes: u32,
+}
+
+impl Pci {
+    /// The link, unless sysfs lacks it or its generation is not known.
+    pub(crate) fn link(&self) -> Option<Link> {
+        Some(Link { generation: generation(self.speed.as_ref()?)?, lanes: self.width? })
+    }
+}
+
+impl Link {
+    /// What it carries in a direction at most, before the headers of packets.
+    pub(crate) fn bytes_per_second(self) -> f64 {
+        let per_lane = match self.generation {
+            1 => 0.25e9,
+            2 => 0.5e9,
+            3 => 0.985e9,
+            4 => 1.969e9,
+            5 => 3.938e9,
+            _ => 7.563e9,
+        };
+        per_lane * f64::from(self.lanes)
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        write!(out, "PCIe {}.0 x{}", self.generation, self.lanes)
+    }
+}
+
+/// Reads the attributes of the device at this address, which CUDA writes in capitals and sysfs does not.
 pub(crate) fn query(address: &str) -> Pci {
-    let directory: PathBuf = Path::new("/sys/bus/pci/devices").join(address);
+    let directory: PathBuf = Path::new("/sys/bus/pci/devices").join(address.to_lowercase());
     Pci {
         bar1: files::text(directory.join("resource")).and_then(|text| largest_memory(&text)),
         speed: files::text(directory.join("current_link_speed")),
@@ -78,6 +116,19 @@ mod tests {
         assert_eq!(largest_memory(resource), Some(1 << 30));
         assert_eq!(largest_memory("0x0 0x0 0x0\n"), None);
         assert_eq!(largest_memory("nonsense"), None);
+    }
+
+    #[test]
+    fn link_carries_what_its_lanes_do() {
+        let link =
+            |speed: &str, width| Pci { speed: Some(speed.into()), width, ..Pci::default() }.link();
+        let gen5 = link("32.0 GT/s PCIe", Some(16)).unwrap();
+        assert_eq!(
+            (gen5.to_string(), gen5.bytes_per_second().round()),
+            ("PCIe 5.0 x16".into(), 63.008e9)
+        );
+        assert_eq!(link("Unknown", Some(16)), None);
+        assert_eq!(link("8 GT/s", None), None);
     }
 
     #[test]

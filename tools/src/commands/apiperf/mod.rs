@@ -8,7 +8,6 @@
 mod measure;
 mod report;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -16,6 +15,7 @@ use clap::Args;
 
 use super::Runs;
 use crate::cuda::GPU_PAGE;
+use crate::measure::chart::Plot;
 use crate::measure::session::{Extra, Session};
 use crate::measure::target::Target;
 use crate::output::{self, Output, Usage};
@@ -23,6 +23,9 @@ use crate::system::bytes::Bytes;
 
 /// The options of `gdrcopy apiperf`.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy apiperf --size 64M --plot apiperf.svg")]
 pub(crate) struct Options {
     /// Size of the largest buffer; the smallest is one GPU page of 64 KiB
     #[arg(short, long, default_value = "16777216", value_name = "BYTES")]
@@ -45,9 +48,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     output: Output,
 
-    /// Draw the median of each call over size to an SVG file
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    plot: Plot,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -75,6 +77,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let session = Session::open("apiperf", &options.target, largest, &Extra::default())?;
     let results = measure::run(session, config, &options.target)?;
-    report::write(&results, &options.output, options.plot.as_deref())?;
+    report::write(&results, &options.output, &options.plot)?;
     Ok(output::exit_status("apiperf", results.interrupted))
 }

@@ -2,15 +2,14 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
-use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use super::measure::{CALLS, LibraryTimes, Results, Row};
+use crate::measure::chart::Plot;
 use crate::measure::session::Setup;
 use crate::output::Output;
-use crate::output::svg::{self, Curve, Panel};
 use crate::output::table::Table;
 
 /// Bars of a histogram.
@@ -161,7 +160,7 @@ struct Pins<'a> {
 }
 
 /// Prints the results and draws the chart.
-pub(super) fn write(results: &Results, output: &Output, plot: Option<&Path>) -> Result<()> {
+pub(super) fn write(results: &Results, output: &Output, plot: &Plot) -> Result<()> {
     let records = records(results);
     let pins = each(results).map(|(row, library, label)| Pins {
         library: label,
@@ -176,10 +175,7 @@ pub(super) fn write(results: &Results, output: &Output, plot: Option<&Path>) -> 
         pins: pins.collect(),
     };
     output.write(|| text(results), &document, &records)?;
-    match plot {
-        Some(file) => draw(results, file),
-        None => Ok(()),
-    }
+    plot.draw(&document)
 }
 
 fn records(results: &Results) -> Vec<Record<'_>> {
@@ -209,28 +205,6 @@ fn each(results: &Results) -> impl Iterator<Item = (&Row, usize, &str)> {
         let libraries = results.setup.libraries.iter().enumerate();
         libraries.map(move |(library, info)| (row, library, info.label.as_str()))
     })
-}
-
-/// Draws the median of each call to an SVG file.
-fn draw(results: &Results, file: &Path) -> Result<()> {
-    let mut curves = Vec::new();
-    for (library, info) in results.setup.libraries.iter().enumerate() {
-        for (call, name) in CALLS.iter().enumerate() {
-            let rows = results.rows.iter();
-            let place = |row: &Row| {
-                let median = row.libraries[library].calls[call].median;
-                // Logarithmic axes have no 0.
-                (median > 0.0).then_some((row.size as f64, median / 1000.0))
-            };
-            curves.push(Curve {
-                label: format!("{}, {name}", info.label),
-                points: rows.filter_map(place).collect(),
-                is_limit: false,
-            });
-        }
-    }
-    let quantity = "us per call, median".into();
-    svg::write(file, &results.setup.title(), &[Panel { quantity, curves }])
 }
 
 fn microseconds(ns: f64) -> String {

@@ -23,6 +23,11 @@ use crate::system::environment::Environment;
 ///
 /// All methods are compared with the first library.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy compare --cpu 4 --with memcpy,cumemcpy --json results.json --plot compare.svg
+  gdrcopy compare --cpu 4-11 --variant GDRCOPY_THREADS=8 --sizes 1M,4M,16M
+  gdrcopy compare --batch --pattern contiguous")]
 pub(crate) struct Options {
     /// The first library again, loaded with these environment variables; may be repeated
     #[arg(long = "variant", value_name = "NAME=VALUE[,…]")]

@@ -41,10 +41,15 @@ use report::{Report, Section, Verdict};
 
 /// The options of `gdrcopy doctor`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit status: 0 if gdrcopy is usable, by the engine or process if one is named; 1 if not, 2 for \
-    wrong options."
-)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy doctor
+  gdrcopy doctor --for nccl
+  gdrcopy doctor --pid 4242
+  gdrcopy doctor --gpu 0 --lib ./libgdrapi.so.2
+  gdrcopy doctor --json
+
+Exit status: 0 if gdrcopy is usable, by the engine or process if one is named; 1 if not, 2 for wrong options.")]
 pub(crate) struct Options {
     /// The GPU to test, by CUDA's number; may be repeated [default: all]
     #[arg(short = 'd', long = "gpu", value_name = "N")]

@@ -25,6 +25,9 @@ use buffers::{Layout, Place};
 
 /// The options of `gdrcopy pplat`.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy pplat --cpu 4 --size 4096")]
 pub(crate) struct Options {
     /// Number of timed rounds
     #[arg(

@@ -1,0 +1,200 @@
+# awk -v directory=DIR -v version=X.Y.Z -v date=YYYY-MM-DD -f scripts/man3.awk include/gdrapi.h docs/usage.md
+#
+# Writes the man pages of section 3 from the comments of the header, and the environment variables from the table in
+# docs/usage.md: one page per function, with the enums and the struct that it mentions, and gdrapi.3 with what holds for all
+# of them.
+
+function escaped(text) {
+    gsub(/\\/, "\\e", text)
+    gsub(/-/, "\\-", text)
+    return text ~ /^[.']/ ? "\\&" text : text
+}
+
+# Text with the names of functions in bold.
+function marked(text,   out, name) {
+    text = escaped(text)
+    while (match(text, /gdr_[a-z0-9_]+/)) {
+        name = substr(text, RSTART, RLENGTH)
+        out = out substr(text, 1, RSTART - 1) (name in prototypes || name in aliases ? "\\fB" name "\\fR" : name)
+        text = substr(text, RSTART + RLENGTH)
+    }
+    return out text
+}
+
+function begin_page(name, summary) {
+    if (file) close(file)
+    file = directory "/" name ".3"
+    print ".TH " toupper(name) " 3 " date " \"gdrcopy " version "\" \"GDRCopy Library\"" >file
+    print ".SH NAME\n" name " \\- " escaped(summary) >file
+}
+
+function code(text) {
+    gsub(/\n$/, "", text)
+    print ".EX\n" escaped(text) "\n.EE" >file
+}
+
+# Whether the comment or the prototype of a function has this word.
+function mentions(name, word) {
+    return (comments[name] prototypes[name]) ~ "(^|[^a-z0-9_])" word "[^a-z0-9_]"
+}
+
+# Errors of a paragraph, each with its explanation.
+function errors(text,   before, name) {
+    while (match(text, /E[A-Z]+(, E[A-Z]+)*: /)) {
+        before = substr(text, 1, RSTART - 1)
+        name = substr(text, RSTART, RLENGTH - 2)
+        text = substr(text, RSTART + RLENGTH)
+        if (before) print marked(before) >file
+        print ".TP\n.B " name >file
+    }
+    print marked(text) >file
+}
+
+function function_page(name,   count, paragraphs, i, text, summary, returns, failures, heading) {
+    count = split(comments[name], paragraphs, "\n\n")
+    summary = paragraphs[1]
+    gsub(/\n/, " ", summary)
+    sub(/[.:;,] .*/, "", summary)
+    begin_page(name, tolower(substr(summary, 1, 1)) substr(summary, 2))
+    print ".SH SYNOPSIS\n.B #include <gdrapi.h>\n.PP" >file
+    code(prototypes[name])
+    print ".SH DESCRIPTION" >file
+    for (i = 1; i <= count; i++) {
+        text = paragraphs[i]
+        gsub(/\n/, " ", text)
+        if (i > 1 && text ~ /^Returns /) {
+            returns = text
+            if (match(text, /E[A-Z]+: /)) {
+                failures = substr(text, RSTART)
+                returns = substr(text, 1, RSTART - 1)
+            }
+        } else if (text ~ /^E[A-Z]+[:,]/)
+            failures = text
+        else
+            print (i > 1 ? ".PP\n" : "") marked(text) >file
+    }
+    for (i = 1; i <= types; i++)
+        if (type_texts[i] ~ /\n    / && type_names[i] != "gdr_mh_t" && mentions(name, type_names[i])) {
+            print (heading++ ? ".PP" : ".SH TYPES") >file
+            code(type_texts[i])
+        }
+    if (!returns && prototypes[name] ~ /^int /) returns = results
+    if (returns) print ".SH RETURN VALUE\n" marked(returns) >file
+    if (failures) {
+        print ".SH ERRORS" >file
+        errors(failures)
+    }
+    print ".SH SEE ALSO" >file
+    for (i = 1; i <= functions; i++) if (names[i] != name && mentions(name, names[i])) print ".BR " names[i] " (3)," >file
+    print ".BR gdrapi (3)" >file
+}
+
+# What holds for all functions; results is what they return.
+function overview_page(   count, paragraphs, i, text) {
+    count = split(overview, paragraphs, "\n\n")
+    text = paragraphs[1]
+    sub(/^[^:]*: /, "", text)
+    sub(/\.$/, "", text)
+    begin_page("gdrapi", text)
+    print ".SH SYNOPSIS\n.B #include <gdrapi.h>\n.PP\nLink with \\fI\\-lgdrapi\\fR." >file
+    print ".SH DESCRIPTION" >file
+    for (i = 2; i <= count; i++) {
+        text = paragraphs[i]
+        if (text ~ /^    /) {
+            print ".PP" >file
+            code(text)
+            continue
+        }
+        gsub(/\n/, " ", text)
+        if (match(text, /^[A-Z][a-z]+\. /)) {
+            print ".SS " substr(text, 1, RLENGTH - 2) >file
+            text = substr(text, RLENGTH + 1)
+        } else if (i > 2)
+            print ".PP" >file
+        print marked(text) >file
+    }
+    print ".SS Types" >file
+    for (i = 1; i <= types; i++) {
+        if (i > 1) print ".PP" >file
+        code(type_texts[i])
+    }
+    print ".SH ENVIRONMENT\nAll are read at each \\fBgdr_open\\fR." >file
+    for (i = 1; i <= variables; i++) print ".TP\n.B " variable_names[i] "\n" marked(variable_effects[i]) >file
+    print ".SH FILES\n.TP\n.I /dev/gdrdrv\nthe device of the kernel module gdrdrv" >file
+    print ".SH SEE ALSO" >file
+    for (i = 1; i <= functions; i++) print ".BR " names[i] " (3)," >file
+    print ".BR gdrcopy (1)," >file
+    print ".BR gdrdrv-load (8)" >file
+}
+
+function strip(line) {
+    sub(/^ \* ?/, "", line)
+    return line
+}
+
+FNR == 1 { document++ }
+
+# The header.
+document == 1 && /^\/\*$/ && !overview { state = "overview"; next }
+document == 1 && /^\/\*\*$/ { state = "comment"; comment = ""; next }
+document == 1 && /^ \*\/$/ { state = state == "comment" ? "prototype" : ""; prototype = ""; next }
+state == "overview" { overview = overview strip($0) "\n"; next }
+state == "comment" { comment = comment strip($0) "\n"; next }
+state == "prototype" {
+    prototype = prototype $0 "\n"
+    if (/;$/) {
+        match(prototype, /gdr_[a-z0-9_]+\(/)
+        name = substr(prototype, RSTART, RLENGTH - 1)
+        names[++functions] = name
+        comments[name] = comment
+        prototypes[name] = prototype
+        state = ""
+    }
+    next
+}
+document == 1 && /^#define gdr_[a-z0-9_]+ gdr_/ { aliases[$2] = $3; next }
+document == 1 && /^\/\* .* \*\/$/ { above = $0 "\n"; next }
+document == 1 && /^(typedef )?(struct|enum) / { state = "type"; type = above }
+state == "type" {
+    type = type $0 "\n"
+    # struct gdr goes with gdr_t.
+    if (/;$/ && !/^struct gdr;$/ && !/^    /) {
+        type_name = $NF
+        gsub(/[*;]/, "", type_name)
+        type_names[++types] = type_name
+        type_texts[types] = type
+        state = ""
+    }
+    next
+}
+document == 1 { above = "" }
+
+# The table of docs/usage.md.
+document == 2 && /^\| `GDRCOPY_/ {
+    split($0, cells, / *\| */)
+    variable_names[++variables] = substr(cells[2], 2, length(cells[2]) - 2)
+    text = cells[3]
+    gsub(/`/, "", text)
+    gsub(/\]\([^)]*\)/, "", text)
+    gsub(/\[/, "", text)
+    variable_effects[variables] = text
+}
+
+END {
+    if (!functions || !types || !variables) {
+        print "man3.awk: functions, types or variables are missing" >"/dev/stderr"
+        exit 1
+    }
+    results = overview
+    sub(/.*Results\. /, "", results)
+    gsub(/\n/, " ", results)
+    sub(/ Output arguments .*/, "", results)
+    sub(/^Every function that returns int returns /, "", results)
+    overview_page()
+    for (i = 1; i <= functions; i++) function_page(names[i])
+    for (name in aliases) {
+        close(file)
+        file = directory "/" name ".3"
+        print ".so man3/" aliases[name] ".3" >file
+    }
+}

@@ -1,0 +1,100 @@
+//! Man pages of programs, from the definitions of their command lines.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::Command;
+use clap_mangen::Man;
+
+/// What pages have beside the definition of the command line.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// In the footer: the program and its version.
+    pub source: &'a str,
+    /// In the footer: of the release, as `2026-11-22`.
+    pub date: &'a str,
+    /// `Heading: text` and `Heading:` above indented lines, with empty lines between them, for commands whose help does
+    /// not end with these headings.
+    pub common: &'a str,
+    /// The last sections, as roff.
+    pub last: &'a str,
+}
+
+impl Page<'_> {
+    /// Writes the page of a command to a directory, and returns the name of its file.
+    ///
+    /// What the command's help ends with becomes sections: paragraphs `Heading: text` and `Heading:` above indented
+    /// lines.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn write(&self, directory: &Path, command: &Command) -> io::Result<String> {
+        let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+        let file = format!("{name}.1");
+        let mut page = Vec::new();
+        let man = Man::new(command.clone())
+            .title(name.to_uppercase())
+            .date(self.date)
+            .source(self.source)
+            .manual("User Commands");
+        man.render_title(&mut page)?;
+        // Long lists of values cannot be spread over a line.
+        writeln!(page, ".ad l")?;
+        man.render_name_section(&mut page)?;
+        let usage = command.clone().render_usage().to_string();
+        let usage = usage.trim_start_matches("Usage: ");
+        writeln!(page, ".SH SYNOPSIS\n.nf\n{}\n.fi", escaped(usage))?;
+        // The first paragraph of the long text is the name line again.
+        let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+        if let Some((_, description)) = long.split_once("\n\n") {
+            let paragraphs = description.split("\n\n").map(escaped);
+            writeln!(page, ".SH DESCRIPTION\n{}", paragraphs.collect::<Vec<_>>().join("\n.PP\n"))?;
+        }
+        man.render_options_section(&mut page)?;
+        if command.has_subcommands() {
+            man.render_subcommands_section(&mut page)?;
+        }
+        let help = command.get_after_long_help().or(command.get_after_help());
+        let own = help.map(ToString::to_string).unwrap_or_default();
+        let heading =
+            |section: &str| section.split_once(':').map(|(heading, _)| heading.to_owned());
+        let missing =
+            |section: &&str| !own.split("\n\n").any(|own| heading(own) == heading(section));
+        for section in self.common.split("\n\n").filter(missing).chain(own.split("\n\n")) {
+            if let Some((heading, text)) = section.split_once(':') {
+                writeln!(page, ".SH {}", heading.to_uppercase())?;
+                match text.strip_prefix('\n') {
+                    Some(lines) => {
+                        writeln!(page, ".nf\n{}\n.fi", escaped(&lines.replace("  ", "")))?
+                    }
+                    None => writeln!(page, "{}", escaped(text.trim()))?,
+                }
+            }
+        }
+        page.write_all(self.last.as_bytes())?;
+        fs::write(directory.join(&file), tidied(&String::from_utf8_lossy(&page)))?;
+        Ok(file)
+    }
+}
+
+/// A page without what linters of man pages refuse: breaks beside a space, and lists that cannot be broken.
+fn tidied(page: &str) -> String {
+    let lines = page.replace(".br\n.sp\n.br\n", ".sp\n").replace(".br\n\n.br\n", ".sp\n");
+    let lines = lines.lines().map(|line| match line.contains("[default: ") {
+        true => line.replace(',', ",\\:") + "\n",
+        false => line.to_owned() + "\n",
+    });
+    lines.collect()
+}
+
+/// Text that roff takes literally.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    let lines = text.lines().map(|line| match line.starts_with(['.', '\'']) {
+        true => format!("\\&{line}"),
+        false => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,316 @@
+//! Charts of results, from their JSON: that of this run, or a file that `--json` wrote.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::plan::Direction;
+use super::session::Setup;
+use crate::output::svg::{Ceiling, Chart, Curve, Panel, Point, Style};
+
+/// The chart of what is measured over size.
+#[derive(Debug, Args)]
+pub(crate) struct Plot {
+    /// Draw times, and bandwidths of copies, over size to an SVG file
+    #[arg(long, alias = "svg", value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+impl Plot {
+    /// Draws results, if the user asked for it.
+    pub(crate) fn draw(&self, document: &impl Serialize) -> Result<()> {
+        self.plot.as_deref().map_or(Ok(()), |file| draw(document, file))
+    }
+}
+
+/// What a chart needs of the results of any tool.
+#[derive(Deserialize)]
+struct Document {
+    setup: Setup,
+    records: Vec<Record>,
+}
+
+#[derive(Deserialize)]
+struct Record {
+    #[serde(alias = "library", default = "measured")]
+    method: String,
+    /// A direction, or the name of a call.
+    #[serde(alias = "call")]
+    direction: String,
+    size_bytes: usize,
+    #[serde(default)]
+    alignment_bytes: usize,
+    #[serde(default)]
+    host_alignment_bytes: usize,
+    p50_ns: Option<f64>,
+    p0_ns: Option<f64>,
+    p99_ns: Option<f64>,
+    floor_ns: Option<f64>,
+    tuned_ns: Option<f64>,
+    default_ns: Option<f64>,
+}
+
+/// The label of the only method of `tune`.
+fn measured() -> String {
+    "measured".into()
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Quantity {
+    Time,
+    Bandwidth,
+}
+
+/// Draws the JSON of a tool's results to an SVG file: medians over size, with the range from P0 to P99.
+///
+/// # Errors
+/// The document is not of a tool that measures sizes, or has no times; or the file cannot be written.
+pub fn draw(document: &impl Serialize, file: &Path) -> Result<()> {
+    let document = serde_json::to_value(document).and_then(serde_json::from_value);
+    let document: Document = document.context("these are no results over size")?;
+    document.chart().write(file)
+}
+
+impl Document {
+    fn chart(&self) -> Chart {
+        let groups = unique(self.records.iter().map(|record| &record.direction[..]));
+        let are_copies = groups.iter().all(|group| direction(group).is_some());
+        let quantities: &[_] = match are_copies {
+            true => &[Quantity::Time, Quantity::Bandwidth],
+            false => &[Quantity::Time],
+        };
+        let panels = quantities
+            .iter()
+            .flat_map(|&quantity| groups.iter().map(move |group| self.panel(group, quantity)));
+        let mut notes = vec!["Lines are medians. Both axes are logarithmic.".into()];
+        if self.records.iter().any(|record| record.p99_ns.is_some()) {
+            notes.push("Bands reach from P0 to P99.".into());
+        }
+        if groups.contains(&Direction::Write.name()) {
+            notes.push(
+                "A write ends when the CPU has taken the data, before the bus has carried it."
+                    .into(),
+            );
+        }
+        Chart {
+            title: self.setup.title(),
+            facts: self.setup.facts(),
+            notes,
+            sizes: if are_copies { "size of the copy" } else { "size of the buffer" },
+            columns: if are_copies { 2 } else { 3 },
+            panels: panels.collect(),
+        }
+    }
+
+    /// One curve per method, and those that were not measured.
+    fn panel(&self, group: &str, quantity: Quantity) -> Panel {
+        let methods = unique(self.records.iter().map(|record| &record.method[..]));
+        let direction = direction(group);
+        let measured = methods.iter().enumerate().map(|(number, &method)| Curve {
+            label: method.into(),
+            style: match direction {
+                Some(Direction::Read) => Style::Dashed(number),
+                _ => Style::Solid(number),
+            },
+            points: self.points(group, method, quantity, |record| record.p50_ns),
+        });
+        type Field = fn(&Record) -> Option<f64>;
+        let references: [(&str, Field); 3] = [
+            ("round trips", |record| record.floor_ns),
+            ("UCX, tuned", |record| record.tuned_ns),
+            ("UCX, default", |record| record.default_ns),
+        ];
+        let references = references.into_iter().map(|(label, field)| Curve {
+            label: label.into(),
+            style: Style::Reference,
+            points: self.points(group, methods[0], quantity, field),
+        });
+        let is_bandwidth = quantity == Quantity::Bandwidth;
+        let of = if is_bandwidth { "bandwidth" } else { "time of a call" };
+        let title = match direction {
+            Some(Direction::Write) => format!("Writes: {of}"),
+            Some(Direction::Read) => format!("Reads: {of}"),
+            None => group.to_owned(),
+        };
+        Panel {
+            title,
+            unit: if is_bandwidth { "B/s" } else { "s" },
+            curves: measured.chain(references).filter(|curve| !curve.points.is_empty()).collect(),
+            ceiling: self
+                .setup
+                .pcie_in_use()
+                .filter(|_| is_bandwidth && direction == Some(Direction::Write))
+                .map(|link| Ceiling {
+                    label: link.to_string(),
+                    value: link.bytes_per_second(),
+                    above: "gray: faster than the bus, part of the data is still in the CPU",
+                }),
+        }
+    }
+
+    /// Of a method at the first alignment; a median has a range.
+    fn points(
+        &self,
+        group: &str,
+        method: &str,
+        quantity: Quantity,
+        ns: impl Fn(&Record) -> Option<f64>,
+    ) -> Vec<Point> {
+        let column = |record: &Record| (record.alignment_bytes, record.host_alignment_bytes);
+        let first = self.records.first().map(column);
+        let records = self.records.iter().filter(|record| {
+            record.direction == group && record.method == method && Some(column(record)) == first
+        });
+        let point = |record: &Record| {
+            let size = record.size_bytes as f64;
+            let value = |ns: f64| match quantity {
+                Quantity::Time => ns / 1e9,
+                Quantity::Bandwidth => size / (ns / 1e9),
+            };
+            // Logarithmic axes have no 0.
+            let ns = ns(record).filter(|&ns| ns > 0.0 && size > 0.0)?;
+            let is_median = Some(ns) == record.p50_ns;
+            let end =
+                |end: Option<f64>| value(end.filter(|&end| is_median && end > 0.0).unwrap_or(ns));
+            let (shortest, longest) = (end(record.p0_ns), end(record.p99_ns));
+            let (low, high) = (shortest.min(longest), shortest.max(longest));
+            Some(Point { size, value: value(ns), low, high })
+        };
+        records.filter_map(point).collect()
+    }
+}
+
+/// The direction of this name, if it is one.
+fn direction(name: &str) -> Option<Direction> {
+    Direction::BOTH.into_iter().find(|direction| direction.name() == name)
+}
+
+/// Each text once, in the order of the first ones.
+fn unique<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut unique = Vec::new();
+    for text in texts {
+        if !unique.contains(&text) {
+            unique.push(text);
+        }
+    }
+    unique
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::results::tests::{results, timed, wrong};
+    use serde_json::{Value, json};
+
+    fn chart(setup: &Value, records: &Value) -> Chart {
+        let document = json!({ "setup": setup, "records": records });
+        serde_json::from_value::<Document>(document).unwrap().chart()
+    }
+
+    fn setup(mapping: &str) -> Value {
+        let mut setup = serde_json::to_value(results([timed(1.0), timed(1.0)]).setup).unwrap();
+        setup["pcie"] = json!({ "generation": 5, "lanes": 16 });
+        setup["libraries"] = json!([{
+            "label": "a", "file": "a.so", "version": "2.6", "driver_version": "2.5", "memory": "cuMemAlloc",
+            "device_address": 0, "mapped_address": 0, "mapped_size": 0, "page_size": 0, "wc_mapping": true,
+            "mapping_type": mapping,
+        }]);
+        setup
+    }
+
+    fn copy(method: &str, direction: &str, size: usize) -> Value {
+        json!({
+            "method": method, "direction": direction, "size_bytes": size, "alignment_bytes": 0,
+            "p0_ns": 500.0, "p50_ns": 1000.0, "p99_ns": 4000.0,
+        })
+    }
+
+    #[test]
+    fn directions_have_panels_of_their_own_and_methods_have_colors() {
+        let copies = ["write", "read"]
+            .map(|direction| ["a", "b"].map(|method| copy(method, direction, 2000)));
+        let chart = chart(&setup("write-combining"), &json!(copies.concat()));
+        let titles = chart.panels.iter().map(|panel| &panel.title[..]).collect::<Vec<_>>();
+        let expected = [
+            "Writes: time of a call",
+            "Reads: time of a call",
+            "Writes: bandwidth",
+            "Reads: bandwidth",
+        ];
+        assert_eq!(titles, expected);
+        let styles = |panel: usize| {
+            chart.panels[panel].curves.iter().map(|curve| curve.style).collect::<Vec<_>>()
+        };
+        assert_eq!(styles(0), [Style::Solid(0), Style::Solid(1)]);
+        assert_eq!(styles(3), [Style::Dashed(0), Style::Dashed(1)]);
+        let point = |panel: usize| chart.panels[panel].curves[0].points[0];
+        assert_eq!(point(0), Point { size: 2000.0, value: 1e-6, low: 5e-7, high: 4e-6 });
+        assert_eq!(point(2), Point { size: 2000.0, value: 2e9, low: 5e8, high: 4e9 });
+    }
+
+    #[test]
+    fn bus_limits_the_bandwidth_of_writes_that_take_it() {
+        let ceilings = |mapping| {
+            let copies = json!([copy("a", "write", 1), copy("a", "read", 1)]);
+            let panels = chart(&setup(mapping), &copies).panels.into_iter();
+            panels.map(|panel| panel.ceiling.map(|ceiling| ceiling.label)).collect::<Vec<_>>()
+        };
+        assert_eq!(ceilings("write-combining"), [None, None, Some("PCIe 5.0 x16".into()), None]);
+        assert_eq!(ceilings("cached"), [None, None, None, None]);
+    }
+
+    #[test]
+    fn only_the_first_alignment_is_drawn() {
+        let mut unaligned = copy("a", "read", 64);
+        unaligned["alignment_bytes"] = json!(1);
+        let chart = chart(
+            &setup("cached"),
+            &json!([copy("a", "read", 1), unaligned, copy("a", "read", 4)]),
+        );
+        let sizes = chart.panels[0].curves[0].points.iter().map(|point| point.size);
+        assert_eq!(sizes.collect::<Vec<_>>(), [1.0, 4.0]);
+    }
+
+    #[test]
+    fn failures_are_not_drawn_but_the_floor_is() {
+        let results = results([timed(2000.0), wrong("byte 1")]);
+        let chart = chart(&setup("cached"), &serde_json::to_value(results.records()).unwrap());
+        let curves = chart.panels[0].curves.iter();
+        let labels: Vec<_> = curves.map(|curve| (&curve.label[..], curve.style)).collect();
+        assert_eq!(labels, [("a", Style::Dashed(0)), ("round trips", Style::Reference)]);
+    }
+
+    #[test]
+    fn calls_have_panels_of_their_own() {
+        let record =
+            |call| json!({ "library": "a", "call": call, "size_bytes": 65536, "p50_ns": 5.0 });
+        let chart = chart(&setup("cached"), &json!([record("pin"), record("map")]));
+        let titles = chart.panels.iter().map(|panel| &panel.title[..]);
+        assert_eq!(titles.collect::<Vec<_>>(), ["pin", "map"]);
+        assert_eq!((chart.columns, chart.panels[0].unit), (3, "s"));
+    }
+
+    #[test]
+    fn facts_are_those_that_results_depend_on() {
+        let facts = chart(&setup("cached"), &json!([copy("a", "read", 1)])).facts;
+        let expected = [
+            "gdrcopy copylat",
+            "libgdrapi 2.6",
+            "gdrdrv 2.5",
+            "CUDA 13.0",
+            "PCIe 5.0 x16",
+            "CPU 4",
+            "1970-01-01",
+        ];
+        assert_eq!(facts, expected);
+    }
+
+    #[test]
+    fn other_documents_are_refused() {
+        let refused = draw(&json!({ "usable": true }), Path::new("/nowhere")).unwrap_err();
+        assert_eq!(refused.to_string(), "these are no results over size");
+    }
+}
