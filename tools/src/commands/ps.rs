@@ -19,7 +19,7 @@ Lists processes that have /dev/gdrdrv open or mapped, or a file named libgdrapi*
 
 Examples:
   gdrcopy ps
-  gdrcopy ps --json")]
+  gdrcopy ps --json ps.json")]
 pub(crate) struct Options {
     #[command(flatten)]
     output: Output,
