@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use gdrcopy::{Gdr, MapFlag, Mapped, Mapping, PinFlags, Word, Words};
 use serde::Serialize;
 
-use super::Options;
+use super::options::Options;
 use super::pattern::{Pattern, Random};
 use crate::cuda::DeviceBuffer;
 use crate::measure::clock::Clock;
