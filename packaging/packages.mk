@@ -100,9 +100,10 @@ packaged_install: lib_install tools_install gdremu_install c_tests_install dkms_
 
 .PHONY: package-check
 ifeq ($(cross),)
-package-check: deb rpm ## Makes the packages, installs them into a new Debian 12 tree, runs them on an emulated GPU, removes them.
+package-check: deb rpm ## Makes the packages, installs them into new Debian trees, runs them on an emulated GPU, removes them; make test there.
 	packaging/check-deb.sh build/deb
 	packaging/check-rpm.sh build/rpm
+	packaging/check-bare.sh "$(tarball)"
 else
 package-check: deb rpm wheel
 	packaging/check-cross.sh $(cross) $(packages)
