@@ -51,7 +51,14 @@ version := $(major).$(minor)
 # Of the last release, for man pages.
 release_date := $(shell sed -n 's/^\#\# .* - \(20[0-9-]*\)$$/\1/p' CHANGELOG.md | head -n 1)
 
-# With CARGO_BUILD_TARGET, cargo builds for another target.
+# With a target, of that variable or of cargo's configuration, cargo builds in a directory of its name. Asking for a value of
+# the configuration is not stable yet; without an answer there is no target.
+ifndef CARGO_BUILD_TARGET
+configured := $(shell RUSTC_BOOTSTRAP=1 $(CARGO) -Zunstable-options config get --format json-value build.target 2>/dev/null | tr -d '["]')
+ifneq ($(configured),)
+export CARGO_BUILD_TARGET := $(configured)
+endif
+endif
 built := $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release
 shared := libgdrapi.so.$(version)
 preload := libgdrapi-preload.so
@@ -75,7 +82,7 @@ help: ## Lists these targets.
 
 .PHONY: demo
 demo: lib emulator build/examples/demo ## Copies to and from GPU memory: on a real GPU if there is one, else on an emulated one.
-	@scripts/demo.sh
+	@scripts/demo.sh "$(built)/gdremu"
 
 # What every run of tests is ended by if it hangs.
 watched := build/c_tests/watched
@@ -112,7 +119,7 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	scripts/ci/check-doc-examples.sh
 	scripts/ci/check-gdremu-examples.sh
 	rm -rf build/wheel-here && packaging/python/build.py build/lib/$(shared) build/wheel-here
-	packaging/python/check.sh build/wheel-here/*.whl $(built)/gdremu
+	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu"
 	$(c_programs)
 	$(MAKE) --no-print-directory loom
 	scripts/ci/check-threads.sh
@@ -131,7 +138,7 @@ mutants: ## Puts each deliberate defect of tests/mutants.toml into a copy of the
 # In a directory of its own: dependencies are built again with the flag.
 .PHONY: loom
 loom: ## Runs pools and rings in every interleaving of their threads that loom finds.
-	RUSTFLAGS="--cfg gdrapi_loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom $(CARGO) test --package gdrcopy --lib loom_tests::
+	RUSTFLAGS="--cfg gdrapi_loom" CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/loom" $(CARGO) test --package gdrcopy --lib loom_tests::
 
 .PHONY: miri
 miri: ## Runs the crate's tests that call no kernel under Miri, which needs a nightly toolchain.
@@ -140,7 +147,7 @@ miri: ## Runs the crate's tests that call no kernel under Miri, which needs a ni
 
 .PHONY: msrv
 msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, which rustup must have.
-	CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/msrv $(CARGO) +$(shell sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml) \
+	CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/msrv" $(CARGO) +$(rust_version) \
 		check --workspace --all-targets --locked
 
 .PHONY: consumers
@@ -173,13 +180,21 @@ clean: ## Removes everything that was built.
 .PHONY: all
 all: lib ## Builds what lib does.
 
+rust_version := $(shell sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml)
+
+# Distributions often have an older one, of which cargo only says that it is too old.
+.PHONY: rust
+rust:
+	@found=$$($${RUSTC:-rustc} --version 2>/dev/null); printf '%s\n' $(rust_version) "$${found#rustc }" | sort -CV || \
+		{ echo "gdrapi needs Rust $(rust_version) or later, and there is $${found:-none}: install it with rustup" >&2; exit 1; }
+
 .PHONY: lib
-lib: ## Builds the shared and the static library into build/lib.
+lib: rust ## Builds the shared and the static library into build/lib.
 	$(CARGO) build --release --package libgdrapi
 	@mkdir -p build/lib
-	@install -m 0755 $(built)/libgdrapi.so build/lib/$(shared)
+	@install -m 0755 "$(built)/libgdrapi.so" build/lib/$(shared)
 	@$(STRIP) --strip-unneeded --remove-section=.comment build/lib/$(shared)
-	@$(LD) -r --force-group-allocation --gc-sections $(addprefix -u ,$(exported)) $(built)/libgdrapi.a -o build/lib/gdrapi.o
+	@$(LD) -r --force-group-allocation --gc-sections $(addprefix -u ,$(exported)) "$(built)/libgdrapi.a" -o build/lib/gdrapi.o
 	@$(OBJCOPY) --wildcard --keep-global-symbol='gdr_*' --strip-debug build/lib/gdrapi.o
 	@rm -f build/lib/libgdrapi.a && $(AR) rcs build/lib/libgdrapi.a build/lib/gdrapi.o && rm build/lib/gdrapi.o
 	@ln -sf $(shared) build/lib/libgdrapi.so.$(major)
@@ -199,23 +214,27 @@ build/lib/$(shared) build/lib/$(preload):
 	$(MAKE) --no-print-directory lib
 
 .PHONY: emulator
-emulator: ## Builds gdremu, which runs programs on an emulated GPU and driver.
+emulator: rust ## Builds gdremu, which runs programs on an emulated GPU and driver.
 	$(CARGO) build --release --package gdremu --package gdremu-cuda --package gdremu-nvidia
+
+# Where cargo itself runs.
+host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
+# Runs a program of ours here, also when the products are for another machine.
+run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run --quiet \
+	$(if $(filter-out $(host),$(CARGO_BUILD_TARGET)),,--release)
 
 .PHONY: tools
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
 	@rm -rf build/tools
 	@mkdir -p build/tools/bin
-	@install -m 0755 $(built)/gdrcopy build/tools/bin/gdrcopy
+	@install -m 0755 "$(built)/gdrcopy" build/tools/bin/gdrcopy
 	@for link in $(tool_links); do ln -s gdrcopy build/tools/bin/$$link; done
-	@env -u CARGO_BUILD_TARGET $(CARGO) run --quiet $(if $(CARGO_BUILD_TARGET),,--release) --package gdrcopy-tools \
-		--example generate build/tools/share $(release_date)
+	@$(run_here) --package gdrcopy-tools --example generate build/tools/share $(release_date)
 
 build/man/gdremu.1:
 	@mkdir -p build/man
-	@env -u CARGO_BUILD_TARGET $(CARGO) run --quiet $(if $(CARGO_BUILD_TARGET),,--release) --package gdremu \
-		--example man build/man $(release_date)
+	@$(run_here) --package gdremu --example man build/man $(release_date)
 
 build/tools/bin/gdrcopy:
 	$(MAKE) --no-print-directory tools
@@ -225,7 +244,7 @@ $(watched): c_tests/watched/watched.c c_tests/watchdog.h
 
 build/examples/demo: examples/demo.c include/gdrapi.h c_tests/cuda_driver.h | lib emulator
 	@mkdir -p build/examples
-	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc $(built)/libgdremu_cuda.so
+	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc "$(built)/libgdremu_cuda.so"
 
 # For scripts/gpu/check.sh on a machine with a GPU, which needs nothing else.
 .PHONY: gpu-bundle
@@ -235,10 +254,10 @@ gpu-bundle: lib emulator tools build/examples/demo ## Puts all that a check on a
 	@mkdir -p build/gpu/c_tests
 	for test in gpu_memory nvidia_relocate; do \
 		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c -o build/gpu/$$test \
-			-ldl -lc $(built)/libgdremu_cuda.so || exit 1; \
+			-ldl -lc "$(built)/libgdremu_cuda.so" || exit 1; \
 	done
-	@$(MAKE) --no-print-directory --silent -C tests/gdrdrv out=$(CURDIR)/build/gpu
-	@install --strip $(built)/gdremu $(built)/libgdremu_nvidia.so $(built)/gdrcopy build/gpu
+	@$(MAKE) --no-print-directory --silent -C tests/gdrdrv out=../../build/gpu
+	@install --strip $(patsubst %,"$(built)/%",gdremu libgdremu_nvidia.so gdrcopy) build/gpu
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
 	@install --strip build/lib/$(preload) build/gpu
@@ -287,7 +306,7 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(datadir)
 	install -m 0755 build/tools/bin/gdrcopy $(DESTDIR)$(bindir)/gdrcopy
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
-	cd build/tools/share && find . -type f -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(datadir))/{} \;
+	cd build/tools/share && find . -type f -exec install -D -m 0644 {} "$(abspath $(DESTDIR)$(datadir))/{}" \;
 
 # gdremu looks for its library here. Not installed: libgdremu_nvidia.so, a laboratory tool (gpu-bundle).
 gdremu_libdir = $(exec_prefix)/lib/gdremu
@@ -295,8 +314,8 @@ gdremu_libdir = $(exec_prefix)/lib/gdremu
 .PHONY: gdremu_install
 gdremu_install: build/man/gdremu.1 ## Installs gdremu, after `make emulator`.
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(gdremu_libdir)
-	install -m 0755 $(built)/gdremu $(DESTDIR)$(bindir)/gdremu
-	install -m 0644 $(built)/libgdremu_cuda.so $(DESTDIR)$(gdremu_libdir)
+	install -m 0755 "$(built)/gdremu" $(DESTDIR)$(bindir)/gdremu
+	install -m 0644 "$(built)/libgdremu_cuda.so" $(DESTDIR)$(gdremu_libdir)
 	install -D -m 0644 build/man/gdremu.1 $(DESTDIR)$(datadir)/man/man1/gdremu.1
 
 c_tests_dir = $(libexecdir)/gdrcopy-tests

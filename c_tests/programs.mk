@@ -5,7 +5,7 @@
 
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 LIBGDRAPI ?= build/lib/libgdrapi.so.2
-LIBCUDA ?= $(CARGO_TARGET_DIR)/release/libgdremu_cuda.so
+LIBCUDA ?= $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release/libgdremu_cuda.so
 
 out := build/c_tests
 programs := header_c99 header_config $(if $(shell command -v $(CXX)),header_cxx17) $(basename $(notdir $(wildcard c_tests/*.c)))
@@ -15,7 +15,7 @@ headers := $(wildcard c_tests/*.h c_tests/*/*.h include/*.h) c_tests/programs.mk
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
 c99 := $(CC) -std=c99 -D_GNU_SOURCE
 # libc comes before libcuda: gdremu's stand-in has functions of the same names. Programs need only what they use.
-libraries = -Wl,--as-needed $(LIBGDRAPI) -ldl -lc $(LIBCUDA)
+libraries = -Wl,--as-needed "$(LIBGDRAPI)" -ldl -lc "$(LIBCUDA)"
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
 
 .PHONY: plain sanitized

@@ -106,7 +106,7 @@ libdir=$tree/usr/lib/$type
 site=$tree/site-packages
 rm -rf "$tree"
 # Python with the C library of Debian 12, unpacked only.
-bootstrap "$tree" --foreign --arch="$debian_arch" --include=python3
+bootstrap "$tree" bookworm --foreign --arch="$debian_arch" --include=python3
 for deb in "$tree"/var/cache/apt/archives/*.deb "$packages"/deb/gdremu_*.deb; do
     dpkg-deb --extract "$deb" "$tree"
 done

@@ -1,55 +1,142 @@
 #!/usr/bin/env bash
-# check-deb.sh DIR: in a fresh Debian 12 tree, installs the packages in DIR over packages with the names and the files of
-# NVIDIA's, runs what they contain on an emulated GPU, removes them, and checks that nothing is left. Runs lintian, too.
+# check-deb.sh DIR: in fresh Debian 12 and 13 trees, installs the packages in DIR over packages with the files and the scripts
+# of NVIDIA's, goes back to those and upgrades again, runs what the packages contain on an emulated GPU, removes them, and
+# checks that nothing is left. Runs lintian, too.
 set -euo pipefail
 debs=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 . packaging/tree.sh
+. packaging/nvidia.sh
 
 scripts/ci/apt-install.sh debootstrap lintian
 
 lint_debs "$debs"
-
-new_tree deb
-in_tree_quietly apt-get install -qq -y --no-install-recommends dkms
-new_kernel
-contents >"$work/before"
-
-# replaced PACKAGE FILE...: installs a package as NVIDIA's 2.6 would be.
-replaced() {
-    local package=$1 dir=$work/replaced/$1 file
-    shift
-    rm -rf "$dir"
-    mkdir -p "$dir/DEBIAN"
-    for file; do
-        mkdir -p "$dir/$(dirname "$file")"
-        echo replaced >"$dir/$file"
-    done
-    printf '%s\n' "Package: $package" 'Version: 2.6-1' "Architecture: $(dpkg --print-architecture)" 'Maintainer: none <none@localhost>' \
-        'Description: stands for the package of NVIDIA' >"$dir/DEBIAN/control"
-    dpkg-deb --build --root-owner-group "$dir" "$tree/root/$package.deb" >/dev/null
-    in_tree_quietly dpkg --install "/root/$package.deb"
-}
 libdir=usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)
-replaced libgdrapi usr/include/{gdrapi,gdrconfig}.h "$libdir"/libgdrapi.so{,.2,.2.6}
-replaced gdrcopy-tests usr/bin/gdrcopy_{sanity,copybw,copylat,apiperf,pplat}
-replaced gdrdrv-dkms usr/src/gdrdrv-2.6/{dkms.conf,gdrdrv.c}
-replaced gdrcopy usr/share/doc/gdrcopy/README
+installed=(gdrcopy gdrcopy-tests libgdrapi-dev libgdrapi-dbgsym libgdrapi gdrdrv-dkms gdremu)
 
-mkdir "$tree/root/debs"
-cp "$debs"/*.deb "$tree/root/debs"
+# package NAME VERSION [FIELD...]: packs $dir, with fields for its control file, as NAME_VERSION.deb into the tree's /root.
+package() {
+    mkdir -p "$dir/DEBIAN"
+    printf '%s\n' "Package: $1" "Version: $2" "Architecture: $(dpkg --print-architecture)" "${@:3}" \
+        'Maintainer: none <none@localhost>' 'Description: stands for the package of NVIDIA' >"$dir/DEBIAN/control"
+    dpkg-deb --build --root-owner-group "$dir" "$tree/root/$1_$2.deb" >/dev/null
+}
+
+# empty: a new $dir.
+empty() {
+    dir=$work/nvidia-deb
+    rm -rf "$dir"
+    mkdir -p "$dir"
+}
+
+nvidia_debs() {
+    local old=('Conflicts: gdrcopy (<= 2.2-1)' 'Replaces: gdrcopy (<= 2.2-1)')
+    empty
+    nvidia_library "$dir/$libdir"
+    nvidia_files "$dir/usr/include" "${nvidia_headers[@]}"
+    package libgdrapi 2.6-1 'Multi-Arch: same' "${old[@]}"
+    # Up to 2.2-1, library, headers and programs are in one package.
+    nvidia_files "$dir/usr/bin" "${nvidia_programs[@]}"
+    package gdrcopy 2.1-1
+
+    empty
+    nvidia_files "$dir/usr/bin" "${nvidia_programs[@]}"
+    package gdrcopy-tests 2.6-1 "${old[@]}"
+
+    empty
+    package gdrcopy 2.6-1 'Depends: libgdrapi (= 2.6-1), gdrcopy-tests (= 2.6-1), gdrdrv-dkms (= 2.6-1)'
+
+    empty
+    nvidia_module "$dir"
+    install -D packaging/stand-ins/gdrdrv-service "$dir/etc/init.d/gdrdrv"
+    mkdir "$dir/DEBIAN"
+    echo /etc/init.d/gdrdrv >"$dir/DEBIAN/conffiles"
+    cat >"$dir/DEBIAN/postinst" <<END
+#!/bin/sh
+$nvidia_dkms_install
+update-rc.d gdrdrv defaults
+/etc/init.d/gdrdrv start
+END
+    cat >"$dir/DEBIAN/prerm" <<END
+#!/bin/sh
+/etc/init.d/gdrdrv stop
+$nvidia_dkms_remove
+END
+    chmod +x "$dir"/DEBIAN/{postinst,prerm}
+    package gdrdrv-dkms 2.6-1 'Depends: dkms'
+}
+
+install_nvidia() {
+    in_tree_quietly sh -c 'dpkg --install /root/*_2.6-1.deb'
+    check_module gdrdrv.c
+    check_loaded $nvidia_number
+}
+
 # By dpkg, which is stricter than apt about the order.
-in_tree_quietly sh -c 'dpkg --install /root/debs/*.deb'
-! in_tree grep -rlx replaced /usr/bin /usr/include /usr/src "/$libdir" || die "files of the replaced packages are left"
-# There is a kernel, but no GPU driver yet.
-[ "$(in_tree dkms status gdrdrv/2.6 | grep -c added)" = 1 ] || die "DKMS does not have the module"
-new_gpu_driver
-in_tree_quietly dkms autoinstall
-check_module
-run_programs
-check_debug_symbols "$tree/$libdir/libgdrapi.so.2.6"
+install_ours() {
+    in_tree_quietly sh -c 'dpkg --install --auto-deconfigure /root/debs/*.deb'
+}
 
-rm -r "$tree/usr/src/nvidia-1"
-in_tree_quietly dpkg --purge gdrcopy gdrcopy-tests libgdrapi-dev libgdrapi-dbgsym libgdrapi gdrdrv-dkms gdremu
-contents | diff "$work/before" - || die "the packages leave something, see above"
-echo "deb: installed, upgraded from NVIDIA's names, run, removed without remains"
+# check_upgraded: nothing of NVIDIA's packages is left, and the module is loaded again.
+check_upgraded() {
+    no_nvidia_files /usr/bin /usr/include /usr/src "/$libdir"
+    check_module map.c
+    check_loaded $our_number
+}
+
+# new_kernel_installed: what the packages of a kernel and of its headers do with DKMS; they fail if that does.
+new_kernel_installed() {
+    local hooks
+    for hooks in postinst.d header_postinst.d; do
+        in_tree_quietly run-parts --exit-on-error --arg="$kernel" "/etc/kernel/$hooks"
+    done
+}
+
+purge() {
+    in_tree_quietly dpkg --purge "$@"
+    check_unloaded
+    contents | diff "$work/before" - || die "the packages leave something, see above"
+}
+
+for release in bookworm trixie; do
+    new_tree "deb-$release" "$release" dkms,gcc
+    new_kernel
+    mkdir -p "$tree/etc/init.d" # Debian has it unless it is as bare as this
+    contents >"$work/before"
+    nvidia_debs
+    mkdir "$tree/root/debs"
+    cp "$debs"/*.deb "$tree/root/debs"
+
+    # A kernel, but no GPU driver yet.
+    install_ours
+    grep -q 'dkms autoinstall' "$work/log" || die "no word about the module that is not loaded: $(cat "$work/log")"
+    new_kernel_installed
+    [ "$(in_tree dkms status gdrdrv/2.6 | grep -c added)" = 1 ] || die "DKMS does not have the module, or has built it"
+    new_gpu_driver
+    new_kernel_installed
+    check_module map.c
+    rm -r "$tree/usr/src/nvidia-1"
+    purge "${installed[@]}"
+
+    new_gpu_driver
+    mkdir "$tree/run/kernel/module/nvidia"
+    install_nvidia
+    install_ours
+    check_upgraded
+    run_programs
+    check_debug_symbols "$tree/$libdir/libgdrapi.so.2.6"
+
+    in_tree_quietly dpkg --remove libgdrapi-dev libgdrapi-dbgsym
+    install_nvidia
+    echo '# changed by an administrator' >>"$tree/etc/init.d/gdrdrv"
+    in_tree_quietly sh -c 'apt-get install -qq -y /root/debs/*.deb'
+    check_upgraded
+    rm -r "$tree/usr/src/nvidia-1"
+    purge "${installed[@]}"
+
+    in_tree_quietly dpkg --install /root/gdrcopy_2.1-1.deb
+    in_tree_quietly sh -c 'apt-get install -qq -y /root/debs/*.deb'
+    no_nvidia_files /usr/bin /usr/include "/$libdir"
+    purge "${installed[@]}"
+    echo "deb: on $release installed, upgraded from NVIDIA's and back, run, removed without remains"
+done

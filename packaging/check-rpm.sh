@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
-# check-rpm.sh DIR: installs the RPM packages in DIR into a fresh tree with `rpm --root`, over packages with the names and the
-# files of NVIDIA's, runs what they contain on an emulated GPU, removes them, and checks that nothing is left. Runs rpmlint,
-# too. The tree is Debian's, so it has the C library and DKMS, but no RPM packages that provide them.
+# check-rpm.sh DIR: installs the RPM packages in DIR into a fresh tree with `rpm --root`, over packages with the files and the
+# scripts of NVIDIA's for RHEL 9, RHEL 8 and SUSE, goes back to those and upgrades again, runs what the packages contain on an
+# emulated GPU, removes them, and checks that nothing is left. Runs rpmlint, too. The tree is Debian's, so it has the C library
+# and DKMS, but no RPM packages that provide them.
 set -euo pipefail
 rpms=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 . packaging/tree.sh
+. packaging/nvidia.sh
 
 scripts/ci/apt-install.sh debootstrap rpm rpmlint
 
 lint_rpms "$rpms"
 
-new_tree rpm
-in_tree_quietly apt-get install -qq -y --no-install-recommends dkms
+new_tree rpm bookworm dkms,gcc
 new_kernel
 new_gpu_driver
-contents >"$work/before"
-
+mkdir -p "$tree/run/kernel/module/nvidia" "$tree/run/systemd/system" "$tree"/etc/{rc.d/rc{0..6}.d,systemd/system} \
+    "$tree/usr/lib/systemd/system"
+install packaging/stand-ins/{systemctl,chkconfig} "$tree/usr/bin"
 # build NAME: builds a package without architecture from the spec file $work/NAME.spec.
 build() {
-    rpmbuild -bb --quiet --define "_topdir $work/rpmbuild" --define "_rpmdir $work/rpmbuild" "$work/$1.spec" >/dev/null
+    rpmbuild -bb --quiet --define "_topdir $work/rpmbuild" --define "_rpmdir $work/rpmbuild/$1" "$work/$1.spec" >/dev/null
 }
 
 # header PACKAGE WHAT: how the spec file of a package begins that stands for WHAT.
@@ -28,20 +30,23 @@ header() {
         '%description' "Stands for $2."
 }
 
-# replaced PACKAGE FILE...: a package as NVIDIA's 2.6 is.
-replaced() {
-    local package=$1 file
-    shift
+# nvidia NAME PACKAGE [SCRIPT...]: a package with what is in $dir, and with lines for its spec file.
+nvidia() {
     {
-        header "$package" 'the package of NVIDIA'
-        echo %install
-        for file; do
-            printf 'mkdir -p %%{buildroot}/%s && echo replaced > %%{buildroot}/%s\n' "$(dirname "$file")" "$file"
-        done
-        printf '%s\n' '%files'
-        printf '/%s\n' "$@"
-    } >"$work/$package.spec"
-    build "$package"
+        header "$2" 'the package of NVIDIA'
+        printf '%s\n' '%install' "cp -a $dir/. %{buildroot}" "${@:3}" '%files'
+        find "$dir" -type d -path '*gdr*' -printf '%%%%dir /%P\n' -o -not -type d -printf '/%P\n'
+    } >"$work/$1.spec"
+    build "$1"
+    rm -rf "$dir"
+}
+
+# nvidia_kmod SYSTEM START STOP: with what is in $dir, and the commands of its scripts.
+nvidia_kmod() {
+    nvidia_module "$dir"
+    nvidia "$1" gdrcopy-kmod %post "$nvidia_dkms_install" "$2" \
+        %preun "$3" 'dkms uninstall -m gdrdrv -v 2.6 || :' "$nvidia_dkms_remove" 'rm -f /lib/modules/*/weak-updates/gdrdrv.ko*' \
+        '%triggerin -- kmod-nvidia-latest-dkms' "$nvidia_dkms_install" '%triggerun -- kmod-nvidia-latest-dkms' "$3" 'rmmod gdrdrv || :'
 }
 
 # What an RPM distribution has: what the packages depend on (anything else that they need is an error), and directories.
@@ -58,56 +63,89 @@ directories=(/usr/lib/debug/usr/lib64 /usr/lib/debug/usr /usr/lib/debug /usr/lib
 } >"$work/distribution.spec"
 rm -rf "$work/rpmbuild"
 build distribution
-replaced gdrcopy usr/bin/gdrcopy_{sanity,copybw,copylat} usr/lib64/libgdrapi.so{,.2,.2.6}
-replaced gdrcopy-devel usr/include/{gdrapi,gdrconfig}.h
-# It builds a module of the same version by DKMS.
-{ header gdrcopy-kmod 'the package of NVIDIA' && cat <<'END'; } >"$work/gdrcopy-kmod.spec"
-%install
-mkdir -p %{buildroot}/usr/src/gdrdrv-2.6 %{buildroot}/etc/modprobe.d
-echo 'install gdrdrv /sbin/modprobe --ignore-install gdrdrv; mknod -m 660 /dev/gdrdrv c 240 0' >%{buildroot}/etc/modprobe.d/50-gdrdrv.conf
-cd %{buildroot}/usr/src/gdrdrv-2.6
-echo replaced >map.c
-cat >dkms.conf <<'CONF'
-PACKAGE_NAME=gdrdrv
-PACKAGE_VERSION=2.6
-MAKE[0]="make -C $kernel_source_dir M=$dkms_tree/gdrdrv/2.6/build modules"
-BUILT_MODULE_NAME[0]=gdrdrv
-DEST_MODULE_LOCATION[0]=/extra
-AUTOINSTALL=yes
-CONF
-%post
-dkms add -m gdrdrv -v 2.6 --rpm_safe_upgrade
-dkms install -m gdrdrv -v 2.6
-%preun
-dkms remove -m gdrdrv -v 2.6 --all --rpm_safe_upgrade
-%files
-/usr/src/gdrdrv-2.6
-%config /etc/modprobe.d/50-gdrdrv.conf
+
+dir=$work/nvidia-rpm
+rm -rf "$dir"
+nvidia_files "$dir/usr/bin" "${nvidia_programs[@]}"
+nvidia_library "$dir/usr/lib64"
+nvidia library gdrcopy
+nvidia_files "$dir/usr" include/{gdrapi,gdrconfig}.h share/doc/gdrcopy-devel/README.md
+nvidia headers gdrcopy-devel
+install -D packaging/stand-ins/gdrdrv-service "$dir/usr/libexec/gdrcopy/gdrcopy"
+mkdir -p "$dir/usr/lib/systemd/system"
+printf '%s\n' '[Service]' Type=oneshot RemainAfterExit=yes 'ExecStart=/usr/libexec/gdrcopy/gdrcopy start' \
+    'ExecStop=/usr/libexec/gdrcopy/gdrcopy stop' '[Install]' WantedBy=multi-user.target >"$dir/usr/lib/systemd/system/gdrcopy.service"
+nvidia_kmod rhel-9 'systemctl enable gdrcopy; systemctl start gdrcopy' 'systemctl stop gdrcopy; systemctl disable gdrcopy'
+install -D packaging/stand-ins/gdrdrv-service "$dir/etc/init.d/gdrcopy"
+nvidia_kmod rhel-8 'chkconfig --add gdrcopy; /etc/init.d/gdrcopy start' '/etc/init.d/gdrcopy stop; chkconfig gdrcopy off'
+mkdir -p "$dir/etc/modprobe.d"
+cat >"$dir/etc/modprobe.d/50-gdrdrv.conf" <<'END'
+install gdrdrv modprobe --ignore-install gdrdrv; rm -f /dev/gdrdrv; mknod -m 660 /dev/gdrdrv c 240 0; chgrp video /dev/gdrdrv
+remove gdrdrv modprobe -r --ignore-remove gdrdrv; rm -f /dev/gdrdrv
 END
-build gdrcopy-kmod
+nvidia_kmod suse 'modprobe gdrdrv' :
 
-# With /proc, which DKMS needs.
 rpm_in_tree() {
-    unshare --mount --pid --fork sh -c 'mount -t proc proc "$0/proc" && exec rpm --root "$0" --dbpath /var/lib/rpm "$@"' \
-        "$tree" "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: rpm $*"; }
+    with_mounts rpm --root "$tree" --dbpath /var/lib/rpm "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: rpm $*"; }
 }
-rpm_in_tree --install "$work"/rpmbuild/noarch/*.rpm
-check_module
-echo '# changed by an administrator' >>"$tree/etc/modprobe.d/50-gdrdrv.conf"
-rpm_in_tree --upgrade "$rpms"/*.rpm
-[ ! -e "$tree/etc/modprobe.d/50-gdrdrv.conf" ] || die "the replaced package still changes the node's mode"
-rm -f "$tree/etc/modprobe.d/50-gdrdrv.conf.rpmsave" # rpm keeps changes of an administrator, where modprobe does not look
-rm -f "$tree"/tmp/dkms_rpm_safe_upgrade_lock.* # Of the replaced package.
-check_module
-! in_tree grep -rlx replaced /usr/bin /usr/include /usr/src /usr/lib64 || die "files of the replaced packages are left"
 
-# Debian's loader does not search /usr/lib64.
-echo /usr/lib64 >"$tree/etc/ld.so.conf.d/lib64.conf"
-in_tree ldconfig
-run_programs
-check_debug_symbols "$tree/usr/lib64/libgdrapi.so.2.6"
+# install_nvidia SYSTEM [OPTION...]
+install_nvidia() {
+    rpm_in_tree "${@:2}" "$work"/rpmbuild/{library,headers,"$1"}/noarch/*.rpm
+    [ -e "$tree/run/kernel/module/gdrdrv" ] || die "NVIDIA's package has not loaded its module"
+}
 
-rm "$tree/etc/ld.so.conf.d/lib64.conf"
-rpm_in_tree --erase gdrcopy gdrcopy-debuginfo gdrcopy-devel gdrcopy-kmod gdremu distribution
-contents | diff "$work/before" - || die "the packages leave something, see above"
-echo "rpm: installed, upgraded from NVIDIA's names, run, removed without remains"
+install_ours() {
+    rm -f "$tree/run/systemd/reloaded"
+    rpm_in_tree --upgrade "$rpms"/*.rpm
+}
+
+# check_upgraded: nothing of NVIDIA's packages is left, and the module is loaded again.
+check_upgraded() {
+    no_nvidia_files /usr/bin /usr/include /usr/src /usr/lib64
+    [ -e "$tree/run/systemd/reloaded" ] || die "systemd still knows NVIDIA's service"
+    [ -z "$(ls -A "$tree/run/systemd/running" 2>/dev/null)" ] || die "NVIDIA's service still runs"
+    check_module map.c
+    check_loaded $our_number
+}
+
+erase() {
+    rpm_in_tree --erase gdrcopy gdrcopy-debuginfo gdrcopy-devel gdrcopy-kmod gdremu
+    check_unloaded
+    contents | diff "$work/before" - || die "the packages leave something, see above"
+}
+
+rpm_in_tree --install "$work"/rpmbuild/distribution/noarch/*.rpm
+contents >"$work/before"
+for system in rhel-9 rhel-8 suse; do
+    install_nvidia $system --install
+    check_module gdrdrv.c
+    install_ours
+    check_upgraded
+    if [ $system = rhel-9 ]; then
+        # Debian's loader does not search /usr/lib64.
+        echo /usr/lib64 >"$tree/etc/ld.so.conf.d/lib64.conf"
+        in_tree ldconfig
+        run_programs
+        check_debug_symbols "$tree/usr/lib64/libgdrapi.so.2.6"
+        rm "$tree/etc/ld.so.conf.d/lib64.conf"
+    fi
+    # Back, and again.
+    rpm_in_tree --erase gdrcopy-debuginfo gdremu
+    install_nvidia $system --upgrade --oldpackage
+    install_ours
+    check_upgraded
+    erase
+    echo "rpm: on $system installed, upgraded from NVIDIA's and back, removed without remains"
+done
+
+# A module that programs use stays, with its node.
+install_nvidia suse --install
+touch "$tree/run/kernel/in_use"
+install_ours
+grep -q 'rmmod gdrdrv && gdrdrv-load' "$work/log" || die "no word about NVIDIA's module, which is in use: $(cat "$work/log")"
+[ "$(stat -c %t:%T "$tree/dev/gdrdrv")" = $nvidia_number ] || die "the node of NVIDIA's module is gone"
+rm "$tree/run/kernel/in_use"
+in_tree_quietly sh -c 'rmmod gdrdrv && gdrdrv-load'
+check_upgraded
+erase

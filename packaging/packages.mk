@@ -1,14 +1,14 @@
 # Makes the release tarball, and packages from it. Included by the Makefile.
 
 release := gdrapi-$(version).0
-tarball ?= $(CURDIR)/build/dist/$(release).tar.gz
+tarball ?= build/dist/$(release).tar.gz
 
 # Time stamps in packages: the time of the commit, which git writes into the tarball.
 deb rpm wheel: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
 
 # Packages are built in the unpacked tarball, one after the other, with one target directory. Those of another ARCH end up in
-# a directory of its name.
-unpacked := $(CURDIR)/build/packages/$(release)
+# a directory of its name. Paths of make are relative, as it splits them at blanks.
+unpacked := build/packages/$(release)
 packages := build$(cross:%=/%)
 
 .PHONY: dist
@@ -17,14 +17,14 @@ dist: ## Makes the release tarball of the last commit, in build/dist.
 	git -c tar.umask=0022 archive --format=tar.gz --prefix=$(release)/ -o build/dist/$(release).tar.gz HEAD
 	@git diff --quiet HEAD || echo "Changes that are not committed are not in it."
 
-$(CURDIR)/build/dist/$(release).tar.gz: dist
+build/dist/$(release).tar.gz: dist
 
 .PHONY: unpack
-unpack: $(tarball)
+unpack: $(subst $() ,\ ,$(tarball))
 	@: $(if $(filter-out x86_64 aarch64,$(ARCH)),$(error ARCH must be x86_64 or aarch64))
 	@$(if $(cross),scripts/ci/install-cross.sh $(gnu_cpu))
 	@rm -rf $(unpacked) && mkdir -p $(unpacked)
-	@tar -xf $(tarball) -C $(dir $(unpacked))
+	@tar -xf "$(tarball)" -C $(dir $(unpacked))
 
 # The cross compiler has a libc6-dev of its own, by another name.
 deb_options = $(if $(cross),--host-type $(gnu_type) --no-check-builddeps)
@@ -36,7 +36,7 @@ built_debs = $(addprefix $(dir $(unpacked))*.,deb buildinfo changes)
 deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/aarch64/deb.
 	@rm -f $(built_debs)
 	cp -r $(unpacked)/packaging/debian $(unpacked)/debian
-	cd $(unpacked) && CARGO_TARGET_DIR=$(dir $(unpacked))target dpkg-buildpackage --build=binary --no-sign $(deb_options)
+	cd $(unpacked) && CARGO_TARGET_DIR="$(CURDIR)/build/packages/target" dpkg-buildpackage --build=binary --no-sign $(deb_options)
 	@rm -rf $(packages)/deb && mkdir -p $(packages)/deb
 	mv $(built_debs) $(packages)/deb
 
@@ -46,40 +46,43 @@ rpm: unpack ## Makes RPM packages, in build/rpm; with ARCH=aarch64, in build/aar
 
 # The wheel is linked by zig, which has the symbol versions of glibc 2.28; with `ZIG=` by gcc, for the glibc of this system.
 # The target directory is another one: cargo does not build again for another linker.
-zig_environment := $(CURDIR)/build/zig
-export ZIG ?= $(zig_environment)/bin/python -m ziglang
+own_zig := build/zig/bin/python
+export ZIG ?= '$(CURDIR)/$(own_zig)' -m ziglang
 
-$(zig_environment)/bin/python:
-	python3 -m venv $(zig_environment)
-	$(zig_environment)/bin/pip install --quiet --disable-pip-version-check ziglang==0.17.1 || { rm -r $(zig_environment); exit 1; }
+$(own_zig):
+	python3 -m venv build/zig
+	$(own_zig) -m pip install --quiet --disable-pip-version-check ziglang==0.17.1 || { rm -r build/zig; exit 1; }
 
 cargo_linker ?= CARGO_TARGET_$(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU_LINKER
-wheel_linker = $(if $(ZIG),$(cargo_linker)=$(unpacked)/packaging/python/zig-gcc.sh)
+wheel_linker = $(if $(ZIG),$(cargo_linker)="$(CURDIR)/$(unpacked)/packaging/python/zig-gcc.sh")
 
 .PHONY: wheel
-wheel: unpack $(filter $(zig_environment)/%,$(ZIG)) ## Makes the Python wheel, in build/wheel (or build/aarch64/wheel), with zig from PyPI.
-	$(wheel_linker) CARGO_TARGET_DIR=$(dir $(unpacked))target$(if $(ZIG),-zig) $(MAKE) -C $(unpacked) packaged_lib
+wheel: unpack $(if $(findstring $(own_zig),$(ZIG)),$(own_zig)) ## Makes the Python wheel, in build/wheel (or build/aarch64/wheel), with zig from PyPI.
+	$(wheel_linker) CARGO_TARGET_DIR="$(CURDIR)/build/packages/target$(if $(ZIG),-zig)" $(MAKE) -C $(unpacked) packaged_lib
 	@rm -rf $(packages)/wheel
 	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py \
 		$(unpacked)/build/lib/$(shared) $(packages)/wheel
 
 .PHONY: wheel-check
 wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.
-	packaging/python/check.sh build/wheel/*.whl $(built)/gdremu
+	packaging/python/check.sh build/wheel/*.whl "$(built)/gdremu"
 
-# What the packages contain. Object files must not depend on the directory that they are built in.
-remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release) --remap-path-prefix=$(realpath $(or $(CARGO_HOME),$(HOME)/.cargo))=/usr/share/cargo
+# What the packages contain. Object files must not depend on the directory that they are built in. cargo splits RUSTFLAGS at
+# blanks, CARGO_ENCODED_RUSTFLAGS at a control character.
+separator := $(shell printf '\037')
+remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release)$(separator)--remap-path-prefix=$(shell realpath "$${CARGO_HOME:-$$HOME/.cargo}")=/usr/share/cargo
+given_flags = $(patsubst %,%$(separator),$(RUSTFLAGS))
 
-remap_c = -ffile-prefix-map=$(CURDIR)=/usr/src/$(release)
+remap_c = '-ffile-prefix-map=$(CURDIR)=/usr/src/$(release)'
 
 .PHONY: packaged packaged_lib
-packaged packaged_lib: export RUSTFLAGS += $(remap)
+packaged packaged_lib: export CARGO_ENCODED_RUSTFLAGS = $(subst $() ,,$(given_flags))$(remap)
 packaged_lib:
 	$(MAKE) lib
 
 packaged:
 	$(MAKE) lib emulator tools build/man/gdremu.1
-	$(MAKE) -f c_tests/programs.mk plain LIBCUDA=$(built)/libgdremu_cuda.so CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
+	$(MAKE) -f c_tests/programs.mk plain CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
 
 dkms_dir = $(DESTDIR)/usr/src/gdrdrv-$(version)
 
@@ -98,9 +101,10 @@ packaged_install: lib_install tools_install gdremu_install c_tests_install dkms_
 
 .PHONY: package-check
 ifeq ($(cross),)
-package-check: deb rpm ## Makes the packages, installs them into a new Debian 12 tree, runs them on an emulated GPU, removes them.
+package-check: deb rpm ## Makes the packages, installs them into new Debian trees, runs them on an emulated GPU, removes them; make test there.
 	packaging/check-deb.sh build/deb
 	packaging/check-rpm.sh build/rpm
+	packaging/check-bare.sh "$(tarball)"
 else
 package-check: deb rpm wheel
 	packaging/check-cross.sh $(cross) $(packages)

@@ -1,5 +1,4 @@
-# Sourced by check-deb.sh, check-rpm.sh and check-cross.sh: a fresh Debian 12 tree, programs run in it, and linters. Needs root
-# and debootstrap.
+# Sourced by the checks: fresh Debian trees, programs run in them, and linters. Needs root and debootstrap.
 # shellcheck shell=bash
 
 work=$PWD/build/package-check
@@ -10,34 +9,42 @@ die() {
     exit 1
 }
 
-# bootstrap DIR [OPTION...]: makes a minimal Debian 12 in DIR.
+# bootstrap DIR RELEASE [OPTION...]: makes a minimal Debian of that release in DIR.
 bootstrap() {
     local mirror
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
-    debootstrap --variant=minbase "${@:2}" bookworm "$1" "$mirror" >"$work/debootstrap.log" || die "debootstrap fails, see $work/debootstrap.log"
+    mirror=$(. /etc/os-release && apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $VERSION_CODENAME" \
+        'Component: main' | head -n 1)
+    debootstrap --variant=minbase "${@:3}" "$2" "$1" "$mirror" >"$work/debootstrap.log" || die "debootstrap fails, see $work/debootstrap.log"
 }
 
-# new_tree NAME: makes $work/NAME and puts its name into $tree.
+# new_tree NAME RELEASE PACKAGES: makes $work/NAME, with these packages (a list with commas), and puts its name into $tree.
 new_tree() {
-    local debian=$work/debian-12
+    local debian=$work/$2-$3
     if [ ! -e "$debian" ]; then
         rm -rf "$debian.part"
-        bootstrap "$debian.part"
+        bootstrap "$debian.part" "$2" --include="$3"
         mv "$debian.part" "$debian"
     fi
     tree=$work/$1
     rm -rf "$tree"
     cp -a "$debian" "$tree"
-    cp /etc/resolv.conf /etc/hosts "$tree/etc"
-    in_tree apt-get -qq update
 }
 
-# in_tree COMMAND...: in a mount namespace of its own, so that nothing stays mounted; without variables from here.
-in_tree() {
+# with_mounts COMMAND...: in a mount namespace of its own, so that nothing stays mounted. What the tree has of a kernel hides
+# that of this computer.
+with_mounts() {
     unshare --mount --pid --fork sh -c '
-        mount -t proc proc "$0/proc" && mount -t sysfs -o ro sysfs "$0/sys" && mount -t tmpfs tmpfs "$0/dev/shm" &&
-        exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$0" "$@"' \
-        "$tree" "$@"
+        mount -t proc proc "$0/proc" && mount -t sysfs -o ro sysfs "$0/sys" && mount -t tmpfs tmpfs "$0/dev/shm" || exit
+        if [ -e "$0/run/kernel" ]; then
+            for file in misc devices; do mount --bind "$0/run/kernel/$file" "$0/proc/$file" || exit; done
+            mount --bind "$0/run/kernel/module" "$0/sys/module" || exit
+        fi
+        exec "$@"' "$tree" "$@"
+}
+
+# in_tree COMMAND...: without variables from here.
+in_tree() {
+    with_mounts env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$tree" "$@"
 }
 
 # in_tree_quietly COMMAND...: prints the command's output only if it fails.
@@ -45,36 +52,9 @@ in_tree_quietly() {
     in_tree "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: $*"; }
 }
 
-# new_kernel: headers of the running kernel in the tree. Their makefile makes a gdrdrv.ko that only contains a checksum of the
-# sources that it was made from.
-new_kernel() {
-    kernel=$(uname -r)
-    mkdir -p "$tree/lib/modules/$kernel/build/include"
-    touch "$tree/lib/modules/$kernel"/modules.{order,builtin,builtin.modinfo} "$tree/lib/modules/$kernel/build/.config"
-    cat >"$tree/lib/modules/$kernel/build/Makefile" <<'END'
-modules:
-	cd $(M) && echo "const char sources[] = \"$$(cat map.c | sha256sum)\";" | gcc -x c -c - -o gdrdrv.ko
-END
-    in_tree depmod "$kernel"
-}
-
-# new_gpu_driver: what gdrdrv needs of the GPU driver's sources.
-new_gpu_driver() {
-    mkdir -p "$tree/usr/src/nvidia-1"
-    touch "$tree/usr/src/nvidia-1"/nv-p2p.{c,h} "$tree/usr/src/nvidia-1/Module.symvers"
-}
-
-# check_module: DKMS has installed a gdrdrv.ko that was made from the sources in /usr/src.
-check_module() {
-    local module
-    module=$(find "$tree/lib/modules/$kernel" -name gdrdrv.ko)
-    grep -q "$(sha256sum <"$tree/usr/src/gdrdrv-2.6/map.c")" "${module:-/dev/null}" ||
-        die "DKMS has no module of these sources: $(in_tree dkms status)"
-}
-
 # Everything in the tree but the package managers' own records, caches and logs.
 contents() {
-    (cd "$tree" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./root -o -path ./var/cache \
+    (cd "$tree" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./run -o -path ./root -o -path ./var/cache \
         -o -path ./var/log -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/lib/rpm \) -prune \
         -o -printf '%y %p -> %l\n' | LC_ALL=C sort)
 }

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs examples/demo on this machine's GPU if there is one that works, with gdrdrv or without, else on an emulated GPU.
+# demo.sh GDREMU: runs examples/demo on this machine's GPU if there is one that works, with gdrdrv or without, else on an emulated GPU.
 set -eu
+gdremu=$(realpath "$1")
 cd "$(dirname "$0")/.."
 
-target=${CARGO_TARGET_DIR:-target}
 export LD_LIBRARY_PATH="$PWD/build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 # The demo's exit status where it finds no GPU or no driver.
@@ -25,7 +25,7 @@ if has_libcuda; then
     if [ -e /dev/gdrdrv ]; then
         run env
     elif [ -e /dev/nvidiactl ]; then
-        run "$target/release/gdremu" --provider nvidia --
+        run "$gdremu" --provider nvidia --
     fi
 fi
-exec "$target/release/gdremu" -- build/examples/demo
+exec "$gdremu" -- build/examples/demo

@@ -151,9 +151,11 @@ impl Runner {
                 return Err(format!("GDRCOPY_TEST_PROVIDER is host or nvidia, not {other}"));
             }
         };
-        // TARGET/PROFILE/deps/TEST
+        // TARGET/PROFILE/deps/TEST, or TARGET/TRIPLE/PROFILE/deps/TEST.
         let test = env::current_exe().map_err(|error| error.to_string())?;
-        let target = test.ancestors().nth(3).map_or_else(PathBuf::new, Path::to_owned);
+        let ancestor = |n| test.ancestors().nth(n).map_or_else(PathBuf::new, Path::to_owned);
+        let release = ancestor(3).join("release");
+        let target = ancestor(if env::var_os("CARGO_BUILD_TARGET").is_some() { 4 } else { 3 });
         let out = root.join("build/c_tests");
         let built = bundle.is_none();
         let runner = Runner {
@@ -162,7 +164,7 @@ impl Runner {
             sanity: bundle.as_ref().unwrap_or(&out).join("gdrcopy_sanity"),
             watched: bundle.as_ref().unwrap_or(&out).join("watched"),
             denied: bundle.as_ref().unwrap_or(&out).join("denied"),
-            gdremu: bundle.as_ref().unwrap_or(&target.join("release")).join("gdremu"),
+            gdremu: bundle.as_ref().unwrap_or(&release).join("gdremu"),
             lib: lib.clone().or(bundle).unwrap_or(root.join("build/lib")),
             sanitized: OnceLock::new(),
             root,

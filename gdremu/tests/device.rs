@@ -182,7 +182,7 @@ fn session_directory_is_removed() {
 
 #[test]
 fn installed_programs_find_the_runtime() {
-    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prefix");
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("a prefix:1");
     let _ = fs::remove_dir_all(&prefix);
     fs::create_dir_all(prefix.join("bin")).unwrap();
     fs::create_dir_all(prefix.join("lib/gdremu")).unwrap();

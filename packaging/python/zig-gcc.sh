@@ -12,6 +12,7 @@ for argument in "$@"; do
     [ "$argument" != -lgcc_s ] || argument=$($gcc -print-file-name=libgcc_s.so.1)
     arguments+=("$argument")
 done
-# This system's libgcc_s needs a newer glibc; where the wheel runs there is another one. ZIG may be several words.
-# shellcheck disable=SC2086
-exec $ZIG cc -target "$arch-linux-gnu.2.28" -Wl,--allow-shlib-undefined "${arguments[@]}"
+# This system's libgcc_s needs a newer glibc; where the wheel runs there is another one. ZIG is words of the shell.
+declare -a zig
+eval "zig=($ZIG)"
+exec "${zig[@]}" cc -target "$arch-linux-gnu.2.28" -Wl,--allow-shlib-undefined "${arguments[@]}"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # build.sh DIR OUT [OPTION...]: builds the packages of gdrcopy.spec in DIR, the unpacked release tarball. OPTIONs are rpmbuild's.
 set -eu
-dir=$1
+dir=$(realpath "$1")
 rm -rf "$2" "$dir.rpmbuild"
 mkdir -p "$2"
 out=$(cd "$2" && pwd)

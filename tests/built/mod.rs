@@ -26,13 +26,12 @@ pub(crate) fn example(name: &str) -> PathBuf {
 }
 
 fn build(what: &[&str]) -> PathBuf {
-    // TARGET/PROFILE/deps/TEST
+    // TARGET/PROFILE/deps/TEST; with a target for cargo, of its configuration too, TARGET/TRIPLE/PROFILE/deps/TEST.
     let test = env::current_exe().expect("a path");
     let directory = test.ancestors().nth(2).expect("a profile's directory");
     let profile = directory.file_name().expect("a name").to_str();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet"]).args(what);
-    cargo.arg("--target-dir").arg(directory.join(".."));
     cargo.args(["--profile", profile.filter(|&name| name != "debug").unwrap_or("dev")]);
     cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")));
     assert!(cargo.status().expect("cargo starts").success(), "{cargo:?}");

@@ -3,11 +3,13 @@
 mod common;
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
 use common::{Output, faulty_library, gdrcopy, library, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Few rounds and threads, as the GPU kernel is interpreted.
@@ -171,8 +173,7 @@ fn interrupt_prints_the_results_so_far() {
             }
         }
     };
-    let killed = Command::new("kill").args(["-INT", &tool]).status();
-    assert!(killed.unwrap().success());
+    kill(tool, Signal::SIGINT).unwrap();
     let output = Output::from(gdremu.wait_with_output().unwrap());
     assert_eq!(output.status, Some(130), "{output:?}");
     assert!(output.stdout.contains("P50.Time(us)"), "{output:?}");
@@ -180,12 +181,16 @@ fn interrupt_prints_the_results_so_far() {
 }
 
 /// The process that gdremu runs, as soon as its GPU kernel has a thread.
-fn tool_that_runs(gdremu: u32) -> Option<String> {
+fn tool_that_runs(gdremu: u32) -> Option<Pid> {
     let children = fs::read_to_string(format!("/proc/{gdremu}/task/{gdremu}/children")).ok()?;
-    let tool = children.split_whitespace().next()?.to_owned();
+    let tool = children.split_whitespace().next()?.parse().ok()?;
     let threads = fs::read_dir(format!("/proc/{tool}/task")).ok()?;
     let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).ok();
-    threads.flatten().filter_map(name).any(|name| name.trim() == "gdremu-stream").then_some(tool)
+    threads
+        .flatten()
+        .filter_map(name)
+        .any(|name| name.trim() == "gdremu-stream")
+        .then(|| Pid::from_raw(tool))
 }
 
 #[test]

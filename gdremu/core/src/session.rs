@@ -9,6 +9,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,6 +90,19 @@ impl Session {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
         fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;
         Ok(place)
+    }
+
+    /// A path of the library for `LD_PRELOAD`, which the dynamic loader splits at blanks and colons.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn preloadable(&self, library: &Path) -> io::Result<PathBuf> {
+        if !library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
+            return Ok(library.to_owned());
+        }
+        let link = self.directory.join("preloaded.so");
+        symlink(library, &link)?;
+        Ok(link)
     }
 
     /// Puts the library that stands in for NVIDIA's where the dynamic loader will find it by any of

@@ -83,7 +83,10 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);
     command.env(config::VARIABLE, config.to_variable()?);
-    command.env("LD_PRELOAD", prepended(runtime.as_os_str(), "LD_PRELOAD"));
+    let preloaded = session
+        .preloadable(runtime)
+        .map_err(|error| format!("cannot link the library to preload: {error}"))?;
+    command.env("LD_PRELOAD", prepended(preloaded.as_os_str(), "LD_PRELOAD"));
     files::install(session, &config, &options.files)
         .map_err(|error| format!("cannot create the emulated files: {error}"))?;
     if options.config.gpu.provider.emulates_gpus() {

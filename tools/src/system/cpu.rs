@@ -131,9 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn current_cpu_is_listed_in_sysfs() {
-        let (cpu, _) = current().unwrap();
-        assert!(fs::exists(format!("/sys/devices/system/cpu/cpu{cpu}")).unwrap());
+    fn pinned_thread_is_on_its_cpu() {
+        let cpu = *allowed().unwrap().last().unwrap();
+        CpuList(vec![cpu]).pin_to_first().unwrap();
+        assert_eq!(current(), Some((cpu, true)));
         assert_eq!(node_of_pci_device("0000:ff:1f.7"), None);
     }
 }

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# check-bare.sh TARBALL: in fresh Debian 12 and 13 trees with gcc, make and this computer's Rust toolchain, which is what
+# README.md names, runs `make demo` and `make test` of the release tarball: not as root, without network and without /sys.
+set -euo pipefail
+tarball=$(realpath "$1")
+cd "$(dirname "$0")/.."
+. packaging/tree.sh
+
+scripts/ci/apt-install.sh debootstrap
+# As cargo has no network there.
+cargo fetch --quiet --locked
+home=/home/user
+rust=/usr/local/rust
+
+# as_user COMMAND...
+as_user() {
+    unshare --mount --pid --net --fork sh -c '
+        mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" && mount --bind "$1" "$0$2" && mount --bind "$3" "$0$4" || exit
+        shift 4
+        exec "$@"' "$tree" "$(rustc --print sysroot)" "$rust" "${CARGO_HOME:-$HOME/.cargo}/registry" "$home/.cargo/registry" \
+        chroot --userspec=1000:1000 "$tree" \
+        env -i PATH="$rust/bin:/usr/bin:/bin" LC_ALL=C.UTF-8 HOME="$home" CARGO_NET_OFFLINE=true CARGO_PROFILE_DEV_DEBUG=0 "$@"
+}
+
+for release in bookworm trixie; do
+    # gcc recommends libc6-dev, so apt installs it, too.
+    new_tree "bare-$release" "$release" gcc,make,libc6-dev
+    mkdir -p "$tree$home"/{gdrapi,.cargo/registry} "$tree$rust"
+    tar -xf "$tarball" -C "$tree$home/gdrapi" --strip-components=1
+    chown -R 1000:1000 "$tree$home"
+    for target in demo test; do
+        as_user make -C "$home/gdrapi" $target >"$work/bare-$target.log" 2>&1 ||
+            { tail -n 40 "$work/bare-$target.log" >&2 && die "make $target fails on $release, see $work/bare-$target.log"; }
+    done
+    rm -r "$tree"
+    echo "make demo, make test: pass on a bare $release, $(grep -c ' \.\.\. ok' "$work/bare-test.log") tests; $(grep SKIPPED "$work/bare-test.log")"
+done

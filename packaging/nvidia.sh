@@ -1,0 +1,98 @@
+# Sourced by check-deb.sh and check-rpm.sh, after tree.sh: what NVIDIA's packages of GDRCopy 2.6 contain, and a kernel to load
+# their module and gdrdrv-c. Files are theirs by name only, scripts by what they do. The checks use the variables.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+nvidia_programs=(copybw copylat apiperf sanity gdrcopy_{copybw,copylat,apiperf,sanity,pplat})
+nvidia_headers=(gdrapi.h gdrconfig.h)
+nvidia_sources=(gdrdrv.c gdrdrv.h Makefile nv-p2p-dummy.c scripts/script.sh)
+
+# nvidia_files DIR FILE...
+nvidia_files() {
+    local file
+    for file in "${@:2}"; do
+        mkdir -p "$(dirname "$1/$file")"
+        echo "of NVIDIA" >"$1/$file"
+    done
+}
+
+# nvidia_library DIR: libgdrapi with its links.
+nvidia_library() {
+    nvidia_files "$1" libgdrapi.so.2.6
+    ln -s libgdrapi.so.2.6 "$1/libgdrapi.so.2"
+    ln -s libgdrapi.so.2 "$1/libgdrapi.so"
+}
+
+# nvidia_module ROOT: sources for DKMS.
+nvidia_module() {
+    nvidia_files "$1/usr/src/gdrdrv-2.6" "${nvidia_sources[@]}"
+    cat >"$1/usr/src/gdrdrv-2.6/dkms.conf" <<'END'
+PACKAGE_NAME=gdrdrv
+PACKAGE_VERSION=2.6
+BUILT_MODULE_NAME[0]=gdrdrv
+DEST_MODULE_LOCATION[0]=/extra
+AUTOINSTALL=yes
+END
+}
+
+# Shell commands that their scripts begin and end with.
+nvidia_dkms_install='dkms add -m gdrdrv -v 2.6 || :
+for kernel in $(uname -r) $(ls /lib/modules | tail -n 1); do
+    dkms build -m gdrdrv -v 2.6 -k $kernel && dkms install -m gdrdrv -v 2.6 -k $kernel || :
+done'
+nvidia_dkms_remove='dkms remove -m gdrdrv -v 2.6 --all || :'
+
+# no_nvidia_files DIR...: nothing of NVIDIA's packages is left in these directories of the tree, or starts their module.
+no_nvidia_files() {
+    ! in_tree grep -rlx 'of NVIDIA' "$@" || die "files of the replaced packages are left"
+    ! in_tree find /etc /usr/lib/systemd /usr/libexec \( -path '*/init.d/gdr*' -o -path '*/rc?.d/*gdr*' -o -name gdrcopy.service \
+        -o -name 50-gdrdrv.conf -o -path '*/gdrcopy/*' \) -not -name '*.dpkg-bak' | grep . || die "NVIDIA's service is left"
+}
+
+# new_kernel: headers of the running kernel in the tree. Their makefile makes a gdrdrv.ko that only contains checksums of the
+# sources that it was made from. No module is loaded.
+new_kernel() {
+    kernel=$(uname -r)
+    mkdir -p "$tree/lib/modules/$kernel/build/include" "$tree/run/kernel/module"
+    touch "$tree"/run/kernel/{misc,devices} "$tree/lib/modules/$kernel"/modules.{order,builtin,builtin.modinfo} \
+        "$tree/lib/modules/$kernel/build/.config"
+    cat >"$tree/lib/modules/$kernel/build/Makefile" <<'END'
+modules:
+	cd $(M) && echo "const char sources[] = \"$$(sha256sum *.c | tr '\n' ' ')\";" | gcc -x c -c - -o gdrdrv.ko
+END
+    # DKMS of Debian 13 takes a kernel without modules for a removed one.
+    mkdir "$tree/lib/modules/$kernel/kernel"
+    gcc -x c -c /dev/null -o "$tree/lib/modules/$kernel/kernel/another.ko"
+    in_tree depmod "$kernel"
+    install packaging/stand-ins/modprobe "$tree/usr/sbin/modprobe.new"
+    mv "$tree/usr/sbin/modprobe.new" "$tree/usr/sbin/modprobe"
+    ln -f "$tree/usr/sbin/modprobe" "$tree/usr/sbin/rmmod"
+}
+
+# new_gpu_driver: what gdrdrv needs of the GPU driver's sources.
+new_gpu_driver() {
+    mkdir -p "$tree/usr/src/nvidia-1"
+    touch "$tree/usr/src/nvidia-1"/nv-p2p.{c,h} "$tree/usr/src/nvidia-1/Module.symvers"
+}
+
+# check_module SOURCE: DKMS has installed a gdrdrv.ko that was made from this source in /usr/src.
+check_module() {
+    local module
+    module=$(find "$tree/lib/modules/$kernel" -name gdrdrv.ko)
+    grep -q "$(sha256sum <"$tree/usr/src/gdrdrv-2.6/$1" | cut -d' ' -f1)" "${module:-/dev/null}" ||
+        die "DKMS has no module made of $1: $(in_tree dkms status)"
+}
+
+# check_loaded NUMBER: gdrdrv is loaded, and all may use its node, which has this number.
+check_loaded() {
+    [ -e "$tree/run/kernel/module/gdrdrv" ] || die "gdrdrv is not loaded"
+    local node
+    node=$(stat -c '%t:%T %a' "$tree/dev/gdrdrv" || true)
+    [ "$node" = "$1 666" ] || die "the number and mode of the node are $node, not $1 666"
+}
+nvidia_number=f0:0
+our_number=a:78
+
+check_unloaded() {
+    [ ! -e "$tree/run/kernel/module/gdrdrv" ] || die "gdrdrv is still loaded"
+    [ ! -e "$tree/dev/gdrdrv" ] || die "the node is left"
+}

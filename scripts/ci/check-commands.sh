@@ -1,0 +1,15 @@
+#!/bin/sh
+# Finds programs that the tests of `make test` start by name and that are not in a Debian with gcc and make, of which README.md
+# says that they are enough. Only by name: packaging/check-bare.sh, part of `make package-check`, runs the tests there.
+set -eu
+cd "$(dirname "$0")/../.."
+
+# Of coreutils, gcc, binutils and make. Without clang and valgrind tests go on, and only `make mutants` needs git.
+there='cc|env|gcc|make|nm|readelf'
+optional='clang|git|valgrind'
+
+# gdremu's programs are tested by `make check`.
+if git grep -nE 'Command::new\("' -- '*.rs' ':!gdremu/tests' | grep -vE "Command::new\(\"($there|$optional)\"\)"; then
+    echo "check-commands: a bare Debian lacks these programs: do without them, or skip with a line" >&2
+    exit 1
+fi
