@@ -35,32 +35,47 @@ def version() -> str:
     return match[1]
 
 
-def platform_tag(library: Path) -> str:
-    """manylinux with the newest glibc version that a symbol of the library needs; 2.17 is the oldest there is."""
-    symbols = subprocess.check_output([os.environ.get("OBJDUMP", "objdump"), "-T", library], text=True)
+def platform_tag(objects: list[Path]) -> str:
+    """manylinux with the newest glibc version that a symbol of an object needs; 2.17 is the oldest there is."""
+    symbols = subprocess.check_output([os.environ.get("OBJDUMP", "objdump"), "-T", *objects], text=True)
     minor = max(17, *(int(number) for number in re.findall(r"\(GLIBC_2\.(\d+)", symbols)))
-    e_machine = int.from_bytes(library.read_bytes()[18:20], "little")
+    e_machine = int.from_bytes(objects[0].read_bytes()[18:20], "little")
     return f"manylinux_2_{minor}_{ARCHES[e_machine]}"
 
 
-def alias(library: bytes) -> bytes:
-    """An empty object with the name libgdrapi.so, which needs the library, from its own directory (by DT_RPATH:
-    LD_LIBRARY_PATH would come before a RUNPATH). A second copy of the library would have a second state."""
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory, SONAME).write_bytes(library)
-        options = "-shared -nostdlib -x c /dev/null -x none -Wl,-soname,libgdrapi.so -Wl,--build-id=none -Wl,--no-as-needed"
-        run_path = "-Wl,--disable-new-dtags -Wl,-rpath,$ORIGIN -o libgdrapi.so"
-        command = [*os.environ.get("CC", "cc").split(), *options.split(), SONAME, *run_path.split()]
-        subprocess.run(command, cwd=directory, check=True)
-        return Path(directory, "libgdrapi.so").read_bytes()
+def compile_object(name: str, *arguments: str, directory: Path) -> Path:
+    command = [*os.environ.get("CC", "cc").split(), "-shared", "-Wl,--build-id=none", *arguments, "-o", name]
+    subprocess.run(command, cwd=directory, check=True)
+    return directory / name
 
 
-def contents(library: Path) -> dict[str, bytes]:
+def alias(directory: Path) -> Path:
+    """An empty object with the name libgdrapi.so, which needs the library in the directory, from its own directory (by
+    DT_RPATH: LD_LIBRARY_PATH would come before a RUNPATH). A second copy of the library would have a second state."""
+    options = "-nostdlib -x c /dev/null -x none -Wl,-soname,libgdrapi.so -Wl,--no-as-needed".split()
+    run_path = "-Wl,--disable-new-dtags -Wl,-rpath,$ORIGIN".split()
+    return compile_object("libgdrapi.so", *options, SONAME, *run_path, directory=directory)
+
+
+def native(directory: Path) -> Path:
+    """The extension module, for the stable ABI of CPython 3.9 and later."""
+    options = "-std=gnu11 -D_GNU_SOURCE -O2 -fPIC -fvisibility=hidden -Wall -Wextra -s".split()
+    sources = [f"-I{ROOT / 'include'}", str(HERE / "native.c")]
+    return compile_object("_native.abi3.so", *options, *sources, directory=directory)
+
+
+def contents(library: Path) -> tuple[str, dict[str, bytes]]:
+    """The wheel's tag, and its files."""
     info = f"gdrcopy-{version()}.dist-info"
-    sources = [*(HERE / "gdrcopy").glob("*.py"), HERE / "gdrcopy/py.typed"]
+    sources = [path for path in (HERE / "gdrcopy").iterdir() if path.suffix in (".py", ".pyi", ".typed")]
     files = {f"gdrcopy/{path.name}": path.read_bytes() for path in sources}
-    files[f"gdrcopy/lib/{SONAME}"] = library.read_bytes()
-    files["gdrcopy/lib/libgdrapi.so"] = alias(library.read_bytes())
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        (directory / SONAME).write_bytes(library.read_bytes())
+        files[f"gdrcopy/lib/{SONAME}"] = library.read_bytes()
+        files["gdrcopy/lib/libgdrapi.so"] = alias(directory).read_bytes()
+        files["gdrcopy/_native.abi3.so"] = native(directory).read_bytes()
+        tag = f"cp39-abi3-{platform_tag([library, directory / '_native.abi3.so'])}"
     licenses = "".join(f"License-File: {name}\n" for name in LICENSES)
     files[f"{info}/METADATA"] = (
         f"Metadata-Version: 2.4\nName: gdrcopy\nVersion: {version()}\n"
@@ -69,13 +84,12 @@ def contents(library: Path) -> dict[str, bytes]:
         "Classifier: Operating System :: POSIX :: Linux\nClassifier: Typing :: Typed\n"
         "Description-Content-Type: text/markdown\n\n" + (HERE / "README.md").read_text()
     ).encode()
-    tag = f"py3-none-{platform_tag(library)}"
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: gdrapi\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     for name in LICENSES:
         files[f"{info}/licenses/{name}"] = (ROOT / name).read_bytes()
     record = "".join(f"{name},sha256={digest(data)},{len(data)}\n" for name, data in sorted(files.items()))
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
-    return files
+    return tag, files
 
 
 def digest(data: bytes) -> str:
@@ -85,15 +99,15 @@ def digest(data: bytes) -> str:
 def main() -> None:
     library, output = map(Path, sys.argv[1:])
     date = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), ZIP_EPOCH))[:6]
-    wheel = output / f"gdrcopy-{version()}-py3-none-{platform_tag(library)}.whl"
+    tag, files = contents(library)
+    wheel = output / f"gdrcopy-{version()}-{tag}.whl"
     output.mkdir(parents=True, exist_ok=True)
-    files = contents(library)
     partial = wheel.with_suffix(".partial")
     with zipfile.ZipFile(partial, "w") as archive:
         for name, data in sorted(files.items()):
             entry = zipfile.ZipInfo(name, date)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o100755 if name.startswith("gdrcopy/lib/") else 0o100644) << 16
+            entry.external_attr = (0o100755 if data.startswith(b"\x7fELF") else 0o100644) << 16
             archive.writestr(entry, data)
     partial.replace(wheel)
     print(wheel)

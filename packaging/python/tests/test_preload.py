@@ -149,18 +149,16 @@ class Preload(unittest.TestCase):
     def test_missing_library_is_an_error(self) -> None:
         package = self.directory / "package"
         self.package_without_library(package)
-        archive = shutil.make_archive(str(self.directory / "package"), "zip", package)
-        for path in (str(package), archive):
-            with self.subTest(path):
-                result = self.python("-m", "gdrcopy", "run", self.script("print('ran')"), PYTHONPATH=path)
-                self.assertEqual((result.returncode, result.stdout), (1, ""))
-                self.assertRegex(result.stderr, r"^gdrcopy: .*/lib/libgdrapi.so.2 is missing; install the wheel")
-                for use in ("preload()", "Mapping((1 << 20, 100))"):
-                    result = self.python(self.script(f"import gdrcopy\ngdrcopy.{use}"), PYTHONPATH=path)
-                    self.assertIn("is missing; install the wheel", result.stderr)
+        path = str(package)
+        result = self.python("-m", "gdrcopy", "run", self.script("print('ran')"), PYTHONPATH=path)
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertRegex(result.stderr, r"^gdrcopy: .*/lib/libgdrapi.so.2 is missing; install the wheel")
+        for use in ("preload()", "Mapping((1 << 20, 100))"):
+            result = self.python(self.script(f"import gdrcopy\ngdrcopy.{use}"), PYTHONPATH=path)
+            self.assertIn("is missing; install the wheel", result.stderr)
 
     def test_path_that_ld_preload_cannot_name_is_an_error(self) -> None:
-        for name in ("two words", "a:b", "do$LIB"):
+        for name in ("two words", "a:b", "do$llars"):
             with self.subTest(name):
                 package = self.directory / name
                 shutil.copytree(os.path.dirname(gdrcopy.__file__), package / "gdrcopy")
@@ -175,7 +173,7 @@ class Preload(unittest.TestCase):
         for load in (relative, deleted):
             with self.subTest(load):
                 result = self.python(self.script("import ctypes, os\n" + load + PRELOAD))
-                self.assertRegex(result.stderr, "gdrcopy._error.Error: .* was loaded before, from .*libgdrapi.so.2")
+                self.assertRegex(result.stderr, "gdrcopy.Error: .* was loaded before, from .*libgdrapi.so.2")
                 self.assertIn("call gdrcopy.preload() before other imports", result.stderr)
 
     def error_of_mapping(self, *options: str, before: str = "") -> str:
@@ -192,7 +190,7 @@ class Preload(unittest.TestCase):
             (["--gdrdrv-errno", "EIO"], r"\[Errno 5\] .*; set GDRCOPY_ENABLE_LOGGING=1 to log"),
         ):
             with self.subTest(options):
-                self.assertRegex(self.error_of_mapping(*options), "gdrcopy._error.Error: " + text)
+                self.assertRegex(self.error_of_mapping(*options), "gdrcopy.Error: " + text)
 
     def test_errors_need_no_files_and_no_other_process(self) -> None:
         # An application that was frozen with its interpreter would start itself.
@@ -206,7 +204,7 @@ class Preload(unittest.TestCase):
         ):
             with self.subTest(text):
                 error = self.error_of_mapping("--no-gdrdrv", before=before)
-                self.assertRegex(error, "gdrcopy._error.Error: " + text)
+                self.assertRegex(error, "gdrcopy.Error: " + text)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import types
 import unittest
@@ -30,6 +31,10 @@ class Installed(unittest.TestCase):
         gdrcopy._library.functions().gdr_runtime_get_version(byref(major), byref(minor))
         self.assertTrue(gdrcopy.__version__.startswith(f"{major.value}.{minor.value}."))
         self.assertEqual(gdrcopy.__version__, importlib.metadata.version("gdrcopy"))
+
+    def test_names_in_tracebacks_are_those_of_the_package(self) -> None:
+        for name in gdrcopy.__all__:
+            self.assertEqual(getattr(gdrcopy, name).__module__, "gdrcopy")
 
     def test_typed_programs_pass_mypy(self) -> None:
         try:
@@ -69,9 +74,22 @@ class Build(unittest.TestCase):
         self.assertNotEqual(self.build(CC="false").returncode, 0)
         self.assertEqual(list(self.output.iterdir()), [])
 
+    def test_extension_is_correct_by_the_declarations_of_python_h(self) -> None:
+        include = sysconfig.get_path("include")
+        if sys.version_info < (3, 11) or not os.path.exists(f"{include}/Python.h"):
+            self.skipTest("no Python.h with buffers in the stable ABI")
+        options = f"-std=gnu11 -Wall -Wextra -Werror -fsyntax-only -DPy_LIMITED_API=0x030b0000 -I{include} -include Python.h"
+        command = ["cc", *options.split(), f"-I{SOURCES.parent.parent / 'include'}", str(SOURCES / "native.c")]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
 
 class Readme(unittest.TestCase):
     def test_examples_run(self) -> None:
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            self.skipTest("NumPy is not installed")
         allocation = gpu.Allocation(4096)
         self.addCleanup(allocation.free)
         torch = types.ModuleType("torch")
