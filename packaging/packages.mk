@@ -58,10 +58,10 @@ wheel_linker = $(if $(ZIG),$(cargo_linker)=$(unpacked)/packaging/python/zig-gcc.
 
 .PHONY: wheel
 wheel: unpack $(filter $(zig_environment)/%,$(ZIG)) ## Makes the Python wheel, in build/wheel (or build/aarch64/wheel), with zig from PyPI.
-	$(wheel_linker) CARGO_TARGET_DIR=$(dir $(unpacked))target$(if $(ZIG),-zig) $(MAKE) -C $(unpacked) packaged_lib
+	$(wheel_linker) CARGO_TARGET_DIR=$(dir $(unpacked))target$(if $(ZIG),-zig) $(MAKE) -C $(unpacked) wheel_parts
 	@rm -rf $(packages)/wheel
 	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py \
-		$(unpacked)/build/lib/$(shared) $(packages)/wheel
+		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/gdrcopy $(packages)/wheel
 
 .PHONY: wheel-check
 wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.
@@ -72,10 +72,13 @@ remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release) --remap-path-prefix=$(
 
 remap_c = -ffile-prefix-map=$(CURDIR)=/usr/src/$(release)
 
-.PHONY: packaged packaged_lib
-packaged packaged_lib: export RUSTFLAGS += $(remap)
-packaged_lib:
+.PHONY: packaged wheel_parts
+packaged wheel_parts: export RUSTFLAGS += $(remap)
+wheel_parts:
 	$(MAKE) lib
+	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
+	@mkdir -p build/program
+	$(STRIP) -o build/program/gdrcopy $(built)/gdrcopy
 
 packaged:
 	$(MAKE) lib emulator tools

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the wheel gdrcopy from the package next to this file and a library. Prints the wheel's path.
+"""Makes the wheel gdrcopy from the package next to this file, the library and the program. Prints the wheel's path.
 
-    packaging/python/build.py LIBRARY OUTPUT_DIRECTORY
+    packaging/python/build.py LIBRARY PROGRAM OUTPUT_DIRECTORY
 
 The same files and SOURCE_DATE_EPOCH (1980 if unset) give the same bytes. Needs a C compiler (CC) and objdump (OBJDUMP)
 for the library's arch.
@@ -64,7 +64,7 @@ def native(directory: Path) -> Path:
     return compile_object("_native.abi3.so", *options, *sources, directory=directory)
 
 
-def contents(library: Path) -> tuple[str, dict[str, bytes]]:
+def contents(library: Path, program: Path) -> tuple[str, dict[str, bytes]]:
     """The wheel's tag, and its files."""
     info = f"gdrcopy-{version()}.dist-info"
     sources = [path for path in (HERE / "gdrcopy").iterdir() if path.suffix in (".py", ".pyi", ".typed")]
@@ -74,8 +74,9 @@ def contents(library: Path) -> tuple[str, dict[str, bytes]]:
         (directory / SONAME).write_bytes(library.read_bytes())
         files[f"gdrcopy/lib/{SONAME}"] = library.read_bytes()
         files["gdrcopy/lib/libgdrapi.so"] = alias(directory).read_bytes()
+        files["gdrcopy/bin/gdrcopy"] = program.read_bytes()
         files["gdrcopy/_native.abi3.so"] = native(directory).read_bytes()
-        tag = f"cp39-abi3-{platform_tag([library, directory / '_native.abi3.so'])}"
+        tag = f"cp39-abi3-{platform_tag([library, program, directory / '_native.abi3.so'])}"
     licenses = "".join(f"License-File: {name}\n" for name in LICENSES)
     files[f"{info}/METADATA"] = (
         f"Metadata-Version: 2.4\nName: gdrcopy\nVersion: {version()}\n"
@@ -97,9 +98,9 @@ def digest(data: bytes) -> str:
 
 
 def main() -> None:
-    library, output = map(Path, sys.argv[1:])
+    library, program, output = map(Path, sys.argv[1:])
     date = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), ZIP_EPOCH))[:6]
-    tag, files = contents(library)
+    tag, files = contents(library, program)
     wheel = output / f"gdrcopy-{version()}-{tag}.whl"
     output.mkdir(parents=True, exist_ok=True)
     partial = wheel.with_suffix(".partial")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from ctypes import c_int
-from typing import Optional
+from ctypes import byref, c_int
+from typing import Optional, Tuple
 
 from . import _error, _native
 from ._error import check
@@ -29,6 +29,12 @@ class Connection:
         value = c_int()
         check("gdr_get_attribute", functions().gdr_get_attribute(self.handle, number, value))
         return bool(value.value)
+
+    def driver_version(self) -> Tuple[int, int]:
+        major, minor = c_int(), c_int()
+        number = functions().gdr_driver_get_version(self.handle, byref(major), byref(minor))
+        check("gdr_driver_get_version", number)
+        return major.value, minor.value
 
 
 _lock = threading.Lock()

@@ -43,5 +43,6 @@ def functions() -> ctypes.CDLL:
     library.gdr_open.argtypes = []
     library.gdr_open.restype = c_void_p
     library.gdr_get_attribute.argtypes = [c_void_p, c_int, POINTER(c_int)]
+    library.gdr_driver_get_version.argtypes = [c_void_p, POINTER(c_int), POINTER(c_int)]
     _native.bind(lambda name: ctypes.cast(getattr(library, name), c_void_p).value or 0, check)
     return library

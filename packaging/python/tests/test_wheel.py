@@ -56,8 +56,8 @@ class Build(unittest.TestCase):
 
     def build(self, **variables: str) -> "subprocess.CompletedProcess[str]":
         environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
-        library = PACKAGE / "lib/libgdrapi.so.2"
-        command = [sys.executable, "-B", str(SOURCES / "build.py"), str(library), str(self.output)]
+        parts = [str(PACKAGE / "lib/libgdrapi.so.2"), str(PACKAGE / "bin/gdrcopy")]
+        command = [sys.executable, "-B", str(SOURCES / "build.py"), *parts, str(self.output)]
         return subprocess.run(command, env={**environment, **variables}, capture_output=True, text=True, check=False)
 
     def test_wheel_of_any_date(self) -> None:
