@@ -4,7 +4,7 @@ release := gdrapi-$(version).0
 tarball ?= $(CURDIR)/build/dist/$(release).tar.gz
 
 # Time stamps in packages: the time of the commit, which git writes into the tarball.
-deb rpm wheel: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
+deb rpm wheel sdist: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
 
 # Packages are built in the unpacked tarball, one after the other, with one target directory. Those of another ARCH end up in
 # a directory of its name.
@@ -60,8 +60,12 @@ wheel_linker = $(if $(ZIG),$(cargo_linker)=$(unpacked)/packaging/python/zig-gcc.
 wheel: unpack $(filter $(zig_environment)/%,$(ZIG)) ## Makes the Python wheel, in build/wheel (or build/aarch64/wheel), with zig from PyPI.
 	$(wheel_linker) CARGO_TARGET_DIR=$(dir $(unpacked))target$(if $(ZIG),-zig) $(MAKE) -C $(unpacked) wheel_parts
 	@rm -rf $(packages)/wheel
-	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py \
+	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py wheel \
 		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/gdrcopy $(packages)/wheel
+
+.PHONY: sdist
+sdist: $(tarball) ## Makes the Python source distribution, in build/wheel.
+	packaging/python/build.py sdist $(tarball) $(packages)/wheel
 
 .PHONY: wheel-check
 wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.

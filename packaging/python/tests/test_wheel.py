@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
 import types
 import unittest
@@ -57,7 +58,7 @@ class Build(unittest.TestCase):
     def build(self, **variables: str) -> "subprocess.CompletedProcess[str]":
         environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
         parts = [str(PACKAGE / "lib/libgdrapi.so.2"), str(PACKAGE / "bin/gdrcopy")]
-        command = [sys.executable, "-B", str(SOURCES / "build.py"), *parts, str(self.output)]
+        command = [sys.executable, "-B", str(SOURCES / "build.py"), "wheel", *parts, str(self.output)]
         return subprocess.run(command, env={**environment, **variables}, capture_output=True, text=True, check=False)
 
     def test_wheel_of_any_date(self) -> None:
@@ -82,6 +83,20 @@ class Build(unittest.TestCase):
         command = ["cc", *options.split(), f"-I{SOURCES.parent.parent / 'include'}", str(SOURCES / "native.c")]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_source_distribution_is_the_tarball_with_metadata(self) -> None:
+        tarball = self.output / "gdrapi.tar"
+        with tarfile.open(tarball, "w") as archive:
+            archive.add(SOURCES / "README.md", "gdrapi-1/packaging/README.md")
+        command = [sys.executable, "-B", str(SOURCES / "build.py"), "sdist", str(tarball), str(self.output)]
+        made = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        root = f"gdrcopy-{gdrcopy.__version__}"
+        self.assertEqual(os.path.basename(made), f"{root}.tar.gz")
+        with tarfile.open(made) as archive:
+            self.assertEqual(archive.getnames(), [f"{root}/PKG-INFO", f"{root}/packaging/README.md"])
+            metadata = archive.extractfile(f"{root}/PKG-INFO").read()
+        installed = importlib.metadata.distribution("gdrcopy").read_text("METADATA")
+        self.assertEqual(metadata.decode(), installed)
 
 
 class Readme(unittest.TestCase):
