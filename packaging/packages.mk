@@ -4,7 +4,7 @@ release := gdrapi-$(version).0
 tarball ?= build/dist/$(release).tar.gz
 
 # Time stamps in packages: the time of the commit, which git writes into the tarball.
-deb rpm wheel: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
+deb rpm wheel sdist: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
 
 # Packages are built in the unpacked tarball, one after the other, with one target directory. Those of another ARCH end up in
 # a directory of its name. Paths of make are relative, as it splits them at blanks.
@@ -58,10 +58,14 @@ wheel_linker = $(if $(ZIG),$(cargo_linker)="$(CURDIR)/$(unpacked)/packaging/pyth
 
 .PHONY: wheel
 wheel: unpack $(if $(findstring $(own_zig),$(ZIG)),$(own_zig)) ## Makes the Python wheel, in build/wheel (or build/aarch64/wheel), with zig from PyPI.
-	$(wheel_linker) CARGO_TARGET_DIR="$(CURDIR)/build/packages/target$(if $(ZIG),-zig)" $(MAKE) -C $(unpacked) packaged_lib
+	$(wheel_linker) CARGO_TARGET_DIR="$(CURDIR)/build/packages/target$(if $(ZIG),-zig)" $(MAKE) -C $(unpacked) wheel_parts
 	@rm -rf $(packages)/wheel
-	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py \
-		$(unpacked)/build/lib/$(shared) $(packages)/wheel
+	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py wheel \
+		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/gdrcopy $(packages)/wheel
+
+.PHONY: sdist
+sdist: $(tarball) ## Makes the Python source distribution, in build/wheel.
+	packaging/python/build.py sdist $(tarball) $(packages)/wheel
 
 .PHONY: wheel-check
 wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.
@@ -75,10 +79,13 @@ given_flags = $(patsubst %,%$(separator),$(RUSTFLAGS))
 
 remap_c = '-ffile-prefix-map=$(CURDIR)=/usr/src/$(release)'
 
-.PHONY: packaged packaged_lib
-packaged packaged_lib: export CARGO_ENCODED_RUSTFLAGS = $(subst $() ,,$(given_flags))$(remap)
-packaged_lib:
+.PHONY: packaged wheel_parts
+packaged wheel_parts: export CARGO_ENCODED_RUSTFLAGS = $(subst $() ,,$(given_flags))$(remap)
+wheel_parts:
 	$(MAKE) lib
+	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
+	@mkdir -p build/program
+	$(STRIP) -o build/program/gdrcopy "$(built)/gdrcopy"
 
 packaged:
 	$(MAKE) lib emulator tools build/man/gdremu.1

@@ -1,12 +1,16 @@
 """CPU access to NVIDIA GPU memory through PCIe BAR1, by the libgdrapi in this package.
 
 Mapping reads and writes GPU memory. preload() makes NCCL, NVSHMEM, UCX and others in this process use this package's
-library; `python -m gdrcopy run script.py` does so for a whole program. Importing loads nothing.
+library; `python -m gdrcopy run script.py` does so for a whole program. Importing loads no library.
 """
 
 from ._error import Error
 from ._mapping import Mapping
+from ._native import Word
 from ._preload import preload
 
-__all__ = ["Error", "Mapping", "preload"]
+__all__ = ["Error", "Mapping", "Word", "preload"]
 __version__ = "2.6.0"
+
+# In tracebacks and signatures, under the names that programs use.
+Error.__module__ = Mapping.__module__ = preload.__module__ = __name__

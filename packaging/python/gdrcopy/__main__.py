@@ -1,17 +1,28 @@
-"""python -m gdrcopy run script.py [argument ...]"""
+"""python -m gdrcopy COMMAND"""
 
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
-from typing import List
+from typing import List, NoReturn
 
+from . import __version__
+from ._connection import connection
 from ._error import Error
+from ._library import SONAME, path
 from ._preload import preload_children
 
-USAGE = """usage: python -m gdrcopy run [python option ...] script.py [argument ...]
+TOOLS = ("doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune")
+USAGE = f"""usage: python -m gdrcopy run [python option ...] script.py [argument ...]
+       python -m gdrcopy run program [argument ...]
+       python -m gdrcopy info | bench
+       python -m gdrcopy {" | ".join(TOOLS)} [option ...]
 
-Runs the script with the libgdrapi of this package in place of any other, in its child processes too."""
+run: runs the script, or a program by its name such as torchrun, with the libgdrapi of this package in place of any
+other, in its child processes too. info: prints the library, the driver and how they work together. bench: measures the
+calls of this package. The others are the tools of the program gdrcopy, with the libgdrapi that run gives to programs;
+doctor finds out why GDRCopy does not work."""
 
 
 def interpreter_options() -> List[str]:
@@ -24,20 +35,56 @@ def interpreter_options() -> List[str]:
     return words if flags == "-" else [*words, flags]
 
 
+def run(arguments: List[str]) -> NoReturn:
+    preload_children()
+    if "NCCL_GDRCOPY_ENABLE" not in os.environ:
+        print("gdrcopy: NCCL uses GDRCopy only with NCCL_GDRCOPY_ENABLE=1, which is not set", file=sys.stderr)
+    name = arguments[0]
+    # As a shell does, but a script in the working directory needs no ./ before its name.
+    if name[0] != "-" and "/" not in name and not os.path.exists(name) and shutil.which(name):
+        os.execvp(name, arguments)
+    os.execv(sys.executable, [sys.executable, *interpreter_options(), *arguments])
+
+
+def tool(arguments: List[str]) -> NoReturn:
+    program = path("bin", "gdrcopy")
+    preload_children()
+    os.execv(program, [program, *arguments])
+
+
+def info() -> None:
+    print(f"gdrcopy {__version__}, Python {sys.version.split()[0]}")
+    print(f"library: {path('lib', SONAME)}")
+    opened = connection()
+    major, minor = opened.driver_version()
+    print("driver: none, dma-bufs of CUDA" if opened.uses_dma_bufs else f"driver: gdrdrv {major}.{minor}")
+    print("freed memory:", "ends its mapping" if opened.pins_end_with_memory else "stays until its mapping is closed")
+    print("NCCL_GDRCOPY_ENABLE:", os.environ.get("NCCL_GDRCOPY_ENABLE", "not set, so NCCL does not use GDRCopy"))
+
+
 def main() -> int:
-    command, arguments = sys.argv[1:2], sys.argv[2:]
-    if command in (["-h"], ["--help"]):
+    command, *arguments = sys.argv[1:] or [""]
+    if command in ("-h", "--help"):
         print(USAGE)
         return 0
-    if command != ["run"] or not arguments:
-        print(USAGE, file=sys.stderr)
-        return 2
     try:
-        preload_children()
+        if command == "run" and arguments and arguments[0]:
+            run(arguments)
+        if command in TOOLS:
+            tool([command, *arguments])
+        if command == "info" and not arguments:
+            info()
+            return 0
+        if command == "bench" and not arguments:
+            from . import _bench
+
+            _bench.main()
+            return 0
     except Error as error:
         print(f"gdrcopy: {error.strerror}", file=sys.stderr)
         return 1
-    os.execv(sys.executable, [sys.executable, *interpreter_options(), *arguments])
+    print(USAGE, file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

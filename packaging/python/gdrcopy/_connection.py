@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import threading
-from ctypes import c_int
-from typing import Optional
+from ctypes import byref, c_int
+from typing import Optional, Tuple
 
-from ._error import INHERITED, Error, check
-from ._library import USE_PERSISTENT_MAPPING, USING_DMA_BUF_MMAP, PinHandle, functions
+from . import _error, _native
+from ._error import check
+from ._library import USE_PERSISTENT_MAPPING, USING_DMA_BUF_MMAP, functions
 
 
 class Connection:
@@ -20,38 +20,21 @@ class Connection:
         self.handle = functions().gdr_open()
         if not self.handle:
             check("gdr_open", ctypes.get_errno())
+        self.uses_dma_bufs = self._attribute(USING_DMA_BUF_MMAP)
         # What the address of a pin must be a multiple of, to be mapped.
-        self.page_size = os.sysconf("SC_PAGE_SIZE") if self._attribute(USING_DMA_BUF_MMAP) else 1 << 16
-        self._pins_end_with_memory = not self._attribute(USE_PERSISTENT_MAPPING)
+        self.page_size = os.sysconf("SC_PAGE_SIZE") if self.uses_dma_bufs else 1 << 16
+        self.pins_end_with_memory = not self._attribute(USE_PERSISTENT_MAPPING)
 
-    def _attribute(self, number: int) -> int:
+    def _attribute(self, number: int) -> bool:
         value = c_int()
         check("gdr_get_attribute", functions().gdr_get_attribute(self.handle, number, value))
-        return value.value
+        return bool(value.value)
 
-    @property
-    def inherited(self) -> bool:
-        """Whether this is a forked child, which cannot use it."""
-        return self is not _connection
-
-    def check_process(self) -> None:
-        if self.inherited:
-            raise Error(errno.EACCES, "this is a forked child", INHERITED)
-
-    def check_pin(self, handle: PinHandle) -> None:
-        """Raises Error if the pin has ended. It may still end before it is used."""
-        if self._pins_end_with_memory:
-            freed = c_int()
-            check("gdr_get_callback_flag", functions().gdr_get_callback_flag(self.handle, handle, freed))
-            if freed.value:
-                raise Error(errno.EFAULT, "the GPU memory was freed", "keep it allocated while it is mapped")
-
-    def unpin(self, handle: PinHandle) -> None:
-        """Unmaps and unpins the memory, and sets the handle to 0. Does nothing if it is 0, or in a forked child."""
-        if handle.h != 0 and not self.inherited:
-            # In this order: if a signal handler raises in between, no second unpin can end another pin of this handle.
-            pinned, handle.h = PinHandle(handle.h), 0
-            check("gdr_unpin_buffer", functions().gdr_unpin_buffer(self.handle, pinned))
+    def driver_version(self) -> Tuple[int, int]:
+        major, minor = c_int(), c_int()
+        number = functions().gdr_driver_get_version(self.handle, byref(major), byref(minor))
+        check("gdr_driver_get_version", number)
+        return major.value, minor.value
 
 
 _lock = threading.Lock()
@@ -67,9 +50,12 @@ def connection() -> Connection:
         return _connection
 
 
-def _forget_connection() -> None:
+def _after_fork_in_child() -> None:
     global _lock, _connection
+    _native.forked()
+    if _connection is not None:
+        _error.forked_after_use = True
     _lock, _connection = threading.Lock(), None
 
 
-os.register_at_fork(after_in_child=_forget_connection)
+os.register_at_fork(after_in_child=_after_fork_in_child)

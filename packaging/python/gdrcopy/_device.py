@@ -23,13 +23,17 @@ class DeviceMemory(NamedTuple):
     size: int
     writable: bool
     owner: object  # keeps the memory allocated
+    typestr: Optional[str]  # of the items, as in __array_interface__; None if NumPy has no such type
+    shape: Tuple[int, ...]
 
 
 def device_memory(obj: DeviceObject) -> DeviceMemory:
     """The GPU memory of an object, which must be contiguous, or of an address and a size in bytes."""
     if isinstance(obj, tuple):
+        if len(obj) != 2:
+            raise ValueError(f"pass (address, size), not a tuple of {len(obj)}")
         address, size = map(operator.index, obj)
-        memory = DeviceMemory(address, size, True, None)
+        memory = DeviceMemory(address, size, True, None, "|u1", (size,))
     else:
         memory = _of_object(obj)
     if memory.address <= 0 or memory.size <= 0 or memory.address + memory.size > 1 << 64:
@@ -60,13 +64,18 @@ def _of_object(obj: Any) -> DeviceMemory:
 
 
 def _of_cuda_array_interface(interface: Mapping[str, Any], owner: object) -> DeviceMemory:
+    missing = {"typestr", "shape", "data"} - set(interface)
+    if missing:
+        raise ValueError(f"pass an object whose __cuda_array_interface__ has {', '.join(sorted(missing))}")
     if interface.get("mask") is not None:
         raise ValueError("pass an object without a mask")
-    item_size = _item_size(interface["typestr"])
-    shape = [operator.index(length) for length in interface["shape"]]
+    typestr = interface["typestr"]
+    item_size = _item_size(typestr)
+    shape = tuple(operator.index(length) for length in interface["shape"])
     _check_contiguous(shape, interface.get("strides"), item_size)
     address, read_only = interface["data"]
-    return DeviceMemory(operator.index(address or 0), math.prod(shape) * item_size, not read_only, owner)
+    size = math.prod(shape) * item_size
+    return DeviceMemory(operator.index(address or 0), size, not read_only, owner, typestr, shape)
 
 
 def _item_size(typestr: str) -> int:
@@ -81,7 +90,9 @@ def _of_dlpack(obj: Any) -> DeviceMemory:
     tensor = tensor_of(obj)
     _check_contiguous(tensor.shape, tensor.strides, 1)
     size = (math.prod(tensor.shape) * tensor.item_bits + 7) // 8
-    return DeviceMemory(tensor.address, size, not tensor.read_only, tensor.capsule)
+    return DeviceMemory(
+        tensor.address, size, not tensor.read_only, tensor.capsule, tensor.typestr, tuple(tensor.shape)
+    )
 
 
 def _check_contiguous(shape: Sequence[int], strides: Optional[Sequence[int]], item_size: int) -> None:

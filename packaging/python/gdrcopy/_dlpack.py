@@ -20,6 +20,7 @@ class Tensor(NamedTuple):
     shape: List[int]
     strides: Optional[List[int]]
     item_bits: int
+    typestr: Optional[str]
     read_only: bool
     capsule: object
 
@@ -55,6 +56,8 @@ class _Versioned(ctypes.Structure):
 
 
 _CUDA = 2  # DLDeviceType
+# The kinds of NumPy by DLDataTypeCode, and the bits of their types.
+_KINDS = {0: ("i", 8, 16, 32, 64), 1: ("u", 8, 16, 32, 64), 2: ("f", 16, 32, 64), 5: ("c", 64, 128), 6: ("b", 8)}
 _READ_ONLY = 1  # flags
 
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
@@ -86,6 +89,14 @@ def tensor_of(obj: Any) -> Tensor:
         shape=tensor.shape[: tensor.ndim],
         strides=tensor.strides[: tensor.ndim] if tensor.strides else None,
         item_bits=tensor.bits * tensor.lanes,
+        typestr=_typestr(tensor),
         read_only=read_only,
         capsule=capsule,
     )
+
+
+def _typestr(tensor: _DLTensor) -> Optional[str]:
+    kind = _KINDS.get(tensor.code)
+    if kind is None or tensor.bits not in kind[1:] or tensor.lanes != 1:
+        return None
+    return f"<{kind[0]}{tensor.bits // 8}"

@@ -19,9 +19,14 @@ REMEDIES: Dict[Tuple[str, int], str] = {
     ("gdr_pin_buffer_v2", errno.EOPNOTSUPP): "this GPU does not support it; without force_pcie it may",
     ("gdr_map", errno.EAGAIN): "keep the GPU memory allocated while it is mapped",
     ("gdr_map", errno.ENOMEM): "raise the limit of address space (ulimit -v) or close other mappings",
+    ("gdr_get_callback_flag", errno.EFAULT): "the GPU memory was freed; keep it allocated while it is mapped",
 }
 INHERITED = "mappings belong to the process that made them: make one after the fork"
+# CUDA does not work in the child of a process that used it, and no memory of the parent can be pinned there.
+FORKED_AFTER_USE = "; the memory of this process's parent cannot be used after a fork, nor can CUDA: start it by spawn"
 LOG = "set GDRCOPY_ENABLE_LOGGING=1 to log the reason on stderr"
+
+forked_after_use = False
 
 
 class Error(OSError):
@@ -38,4 +43,6 @@ def check(function: str, number: int) -> None:
     """Raises Error if the function's result is an errno value."""
     if number != 0:
         remedy = REMEDIES.get((function, number), INHERITED if number == errno.EACCES else LOG)
+        if forked_after_use and (function, number) == ("gdr_pin_buffer_v2", errno.EINVAL):
+            remedy += FORKED_AFTER_USE
         raise Error(number, f"{function}: {os.strerror(number)}", remedy)

@@ -6,9 +6,10 @@ import ctypes
 import errno
 import functools
 import os
-from ctypes import POINTER, c_int, c_size_t, c_uint32, c_ulong, c_void_p
+from ctypes import POINTER, c_int, c_void_p
 
-from ._error import Error
+from . import _native
+from ._error import Error, check
 
 SONAME = "libgdrapi.so.2"
 # An empty object, which is there for its name and needs the library.
@@ -18,22 +19,16 @@ USE_PERSISTENT_MAPPING, USING_DMA_BUF_MMAP = 1, 3  # gdr_attr_t
 FORCE_PCIE = 1  # gdr_pin_flags_t
 
 
-class PinHandle(ctypes.Structure):
-    """gdr_mh_t."""
-
-    _fields_ = [("h", c_ulong)]
-
-
-def path(name: str) -> str:
-    """The file of this name. The loader reads files only, so a zip archive does not do."""
-    file = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib", name)
+def path(*names: str) -> str:
+    """The file of this package. The loader reads files only, so a zip archive does not do."""
+    file = os.path.join(os.path.dirname(os.path.abspath(__file__)), *names)
     if not os.path.isfile(file):
         raise Error(errno.ENOENT, f"{file} is missing", "install the wheel gdrcopy by pip, not in a zip archive")
     return file
 
 
 def load(name: str, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
-    file = path(name)
+    file = path("lib", name)
     try:
         return ctypes.CDLL(file, mode, use_errno=True)
     except OSError as error:
@@ -48,10 +43,6 @@ def functions() -> ctypes.CDLL:
     library.gdr_open.argtypes = []
     library.gdr_open.restype = c_void_p
     library.gdr_get_attribute.argtypes = [c_void_p, c_int, POINTER(c_int)]
-    library.gdr_pin_buffer_v2.argtypes = [c_void_p, c_ulong, c_size_t, c_uint32, POINTER(PinHandle)]
-    library.gdr_unpin_buffer.argtypes = [c_void_p, PinHandle]
-    library.gdr_get_callback_flag.argtypes = [c_void_p, PinHandle, POINTER(c_int)]
-    library.gdr_map.argtypes = [c_void_p, PinHandle, POINTER(c_void_p), c_size_t]
-    library.gdr_copy_to_mapping.argtypes = [PinHandle, c_void_p, c_void_p, c_size_t]
-    library.gdr_copy_from_mapping.argtypes = [PinHandle, c_void_p, c_void_p, c_size_t]
+    library.gdr_driver_get_version.argtypes = [c_void_p, POINTER(c_int), POINTER(c_int)]
+    _native.bind(lambda name: ctypes.cast(getattr(library, name), c_void_p).value or 0, check)
     return library

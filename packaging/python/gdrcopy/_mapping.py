@@ -3,50 +3,61 @@
 from __future__ import annotations
 
 import operator
-import threading
-from ctypes import c_void_p
+import warnings
 from types import TracebackType
-from typing import ContextManager, Iterable, List, NoReturn, Optional, SupportsIndex, Tuple, Type
+from typing import TYPE_CHECKING, Any, Iterable, List, NoReturn, Optional, SupportsIndex, Tuple, Type, Union, overload
 
 from ._connection import connection
 from ._device import DeviceObject, device_memory
-from ._error import check
-from ._host import HostBuffer, ReadableHost, WritableHost
-from ._library import FORCE_PCIE, PinHandle, functions
+from ._library import FORCE_PCIE
+from ._native import Memory, Word
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    from ._native import ReadableHost
+
+    Shape = Union[SupportsIndex, Tuple[SupportsIndex, ...]]
 
 
-class Mapping:
+class Mapping(Memory):
     """GPU memory, pinned and mapped into this process until close() or the end of a `with` block.
 
     obj is a contiguous object with __cuda_array_interface__ or __dlpack__ (a torch tensor, a CuPy or Numba array),
     or (address, size). Offsets and sizes are in bytes. CUDA is not called: synchronize with GPU kernels and copies that
-    use the memory. Several threads may use a Mapping; their copies wait for each other.
+    use the memory. Several threads may use a Mapping.
+
+    Copies: write(), read(), read_into() and mapping[a:b], which reads bytes and writes them. A read is never older than
+    the call. What a thread writes arrives in the order of its calls: the data first, then the flag that announces it.
+    word() makes a flag: one load or store for each access.
+
+    Views: view(), memoryview(mapping), numpy.asarray(mapping). Each access is a plain load or store:
+    - Most GPUs' memory is mapped write-combining. Stores are fast, and wait in buffers of the CPU, where they may pass
+      each other, until flush(), or the next write() or store() of a word, which come after them.
+    - A load is a PCIe round trip, about a microsecond for up to 8 bytes, and not cached; read() copies larger parts
+      faster. Loads may run early: call flush() between the flag that was seen and the data that it announces.
+    - While there is a view, or what was made of one, close() raises BufferError.
+    - A view does not work in a forked child: accesses end the child by SIGSEGV.
 
     Do not free or resize the memory before close(). A mapping goes on showing the memory that was freed, which the
     object no longer has. Where the GPU driver ends pins of freed memory (GDR_ATTR_USE_PERSISTENT_MAPPING is 0), copies
-    then raise Error, but a copy that is running when the memory is freed ends the process by SIGBUS.
+    then raise Error; accesses by views, and a copy that is running when the memory is freed, end the process by SIGBUS.
 
     Raises Error if the library fails.
     """
 
     def __init__(self, obj: DeviceObject, *, force_pcie: bool = False) -> None:
-        self._memory = memory = device_memory(obj)
-        self._lock = threading.RLock()
-        self._connection = connection()
-        # Pins begin with a page to be mapped. The rest of the page is never touched.
-        before = memory.address % self._connection.page_size
-        length = before + memory.size
-        # Known before the pin: a signal handler may raise as soon as the call has returned. 0 stands for no pin.
-        self._handle, start = PinHandle(0), c_void_p()
-        library, opened, flags = functions(), self._connection.handle, FORCE_PCIE if force_pcie else 0
-        try:
-            number = library.gdr_pin_buffer_v2(opened, memory.address - before, length, flags, self._handle)
-            check("gdr_pin_buffer_v2", number)
-            check("gdr_map", library.gdr_map(opened, self._handle, start, length))
-        except BaseException:
-            self._connection.unpin(self._handle)
-            raise
-        self._start = (start.value or 0) + before
+        memory, opened = device_memory(obj), connection()
+        self._pin(
+            opened.handle,
+            memory.address,
+            memory.size,
+            opened.page_size,
+            FORCE_PCIE if force_pcie else 0,
+            memory.writable,
+            opened.pins_end_with_memory,
+        )
+        self._memory = memory
 
     @property
     def address(self) -> int:
@@ -58,85 +69,132 @@ class Mapping:
         """Bytes."""
         return self._memory.size
 
+    @property
+    def dtype(self) -> Optional[str]:
+        """The type of the object's items, for NumPy: "<f4". None if NumPy has no such type, as for bfloat16."""
+        return self._memory.typestr
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """The object's, in items."""
+        return self._memory.shape
+
     def __len__(self) -> int:
         return self.size
 
-    def write(self, data: ReadableHost, offset: SupportsIndex = 0) -> None:
-        """Writes the bytes of data, any contiguous object with the buffer protocol: bytes, a NumPy array.
+    def view(
+        self, dtype: Optional[DTypeLike] = None, shape: Optional[Shape] = None, offset: SupportsIndex = 0
+    ) -> NDArray[Any]:
+        """Returns a NumPy array in the GPU memory itself, by default of the object's dtype and shape. With a dtype only,
+        of all items from the offset on."""
+        import numpy
 
-        The data reaches the GPU after all that this thread wrote before. 1, 2, 4 or 8 bytes to an aligned address are
-        one store.
+        return numpy.ndarray(buffer=memoryview(self), **self._items(dtype, shape, offset))
+
+    @overload
+    def read(self, offset: SupportsIndex = 0, size: Optional[SupportsIndex] = None) -> bytes: ...
+
+    @overload
+    def read(
+        self, offset: SupportsIndex = 0, *, dtype: Optional[DTypeLike] = None, shape: Optional[Shape] = None
+    ) -> NDArray[Any]: ...
+
+    def read(
+        self,
+        offset: SupportsIndex = 0,
+        size: Optional[SupportsIndex] = None,
+        *,
+        dtype: Optional[DTypeLike] = None,
+        shape: Optional[Shape] = None,
+    ) -> Union[bytes, NDArray[Any]]:
+        """Returns size bytes from the offset on, by default all, as they are at the call or later.
+
+        With dtype or shape, a new NumPy array: dtype is by default the object's, the shape all items from the offset on.
         """
-        if not self._memory.writable:
-            raise TypeError("pass an object that is not read-only to write to it")
-        with HostBuffer(data, writable=False) as (address, size), self._locked():
-            mapped = self._place(offset, size)
-            check("gdr_copy_to_mapping", functions().gdr_copy_to_mapping(self._handle, mapped, address, size))
+        if dtype is None and shape is None:
+            return self._read_bytes(offset, size)
+        if size is not None:
+            raise TypeError("pass a size or a shape, not both")
+        import numpy
 
-    def read(self, offset: SupportsIndex = 0, size: Optional[SupportsIndex] = None) -> bytes:
-        """Returns size bytes from the offset on, by default all, as they are at the call or later."""
-        length = max(self.size - operator.index(offset), 0) if size is None else operator.index(size)
-        self._check_range(offset, length)  # before memory is allocated for it
-        data = bytearray(length)
-        self.read_into(data, offset)
-        return bytes(data)
+        place = self._items(dtype, shape, offset)
+        items = numpy.empty(place["shape"], place["dtype"])
+        self.read_into(items, place["offset"])
+        return items
 
-    def read_into(self, buffer: WritableHost, offset: SupportsIndex = 0) -> None:
-        """Fills a contiguous, writable object with the buffer protocol: a bytearray, a NumPy array."""
-        with HostBuffer(buffer, writable=True) as (address, size), self._locked():
-            mapped = self._place(offset, size)
-            check("gdr_copy_from_mapping", functions().gdr_copy_from_mapping(self._handle, address, mapped, size))
+    def _items(self, dtype: Optional[DTypeLike], shape: Optional[Shape], offset: SupportsIndex) -> Any:
+        """dtype, shape and offset for NumPy, which takes offsets before the memory."""
+        import numpy
 
-    def read_many(self, ranges: Iterable[Tuple[SupportsIndex, SupportsIndex]]) -> List[bytes]:
-        """Reads each (offset, size), in this order."""
-        return [self.read(offset, size) for offset, size in ranges]
-
-    def _locked(self) -> ContextManager[bool]:
-        # In a forked child, a thread that does not exist there may hold the lock.
-        self._connection.check_process()
-        return self._lock
-
-    def _place(self, offset: SupportsIndex, size: int) -> int:
-        """Where the range is mapped."""
-        self._check_range(offset, size)
-        self._connection.check_pin(self._handle)
-        return self._start + operator.index(offset)
-
-    def _check_range(self, offset: SupportsIndex, size: int) -> None:
-        if self._handle.h == 0:
-            raise ValueError("the mapping is closed: make another one")
         offset = operator.index(offset)
         if not 0 <= offset <= self.size:
             raise ValueError(f"choose an offset from 0 to {self.size}, not {offset}")
-        if not 0 <= size <= self.size - offset:
-            raise ValueError(f"choose a size from 0 to {self.size - offset} at offset {offset}, not {size}")
+
+        if dtype is None and shape is None:
+            shape = self.shape
+        if dtype is None and self.dtype is None:
+            raise TypeError("pass a dtype: NumPy has none for the items of this object")
+        items = numpy.dtype(self.dtype if dtype is None else dtype)
+        if items.hasobject:
+            raise TypeError("pass a dtype without Python objects")
+        if shape is None:
+            shape = (self.size - offset) // max(items.itemsize, 1)
+        return {"dtype": items, "shape": shape, "offset": offset}
+
+    def read_many(self, ranges: Iterable[Tuple[SupportsIndex, SupportsIndex]]) -> List[bytes]:
+        """Reads each (offset, size), in this order."""
+        return [self._read_bytes(offset, size) for offset, size in ranges]
+
+    def word(self, offset: SupportsIndex, size: SupportsIndex) -> Word:
+        """An unsigned integer of 1, 2, 4 or 8 bytes in the memory, at an aligned address."""
+        return Word(self, offset, size)
+
+    def __getitem__(self, part: slice) -> bytes:
+        return self._read_bytes(*self._range(part))
+
+    def __setitem__(self, part: slice, data: ReadableHost) -> None:
+        self._write_slice(data, *self._range(part))
+
+    def _range(self, part: slice) -> Tuple[int, int]:
+        if not isinstance(part, slice):
+            raise TypeError("pass a slice of bytes, mapping[0:8], or use word()")
+        start, stop, step = part.indices(self.size)
+        if step != 1:
+            raise ValueError("pass a slice without a step")
+        return start, max(stop - start, 0)
 
     def close(self) -> None:
-        """Unmaps and unpins the memory, after copies of other threads. Does nothing if that was done, and in a forked
-        child, which has no part in the mapping."""
-        if not self._connection.inherited:
-            with self._lock:
-                self._connection.unpin(self._handle)
-                self._memory = self._memory._replace(owner=None)
+        """Unmaps and unpins the memory, after copies of other threads. Raises BufferError if there are views. Does nothing
+        if it is closed, and in a forked child, which has no part in the mapping."""
+        if self._unpin():
+            self._memory = self._memory._replace(owner=None)
 
     def __enter__(self) -> Mapping:
+        if self.closed:
+            raise ValueError("the mapping is closed: make another one")
         return self
 
     def __exit__(
         self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except BufferError:
+            # The traceback of another exception keeps the block's views. Without them, the memory is unpinned.
+            if kind is None:
+                raise
 
     def __del__(self) -> None:
-        # No copy is running, so the lock is not needed.
+        # Without this too it would be unpinned, but after the memory's owner may have freed it.
         try:
-            self._connection.unpin(self._handle)
+            if self._unpin():
+                warnings.warn(f"unclosed mapping of {self.size} bytes", ResourceWarning, source=self)
         except Exception:
-            pass  # __init__ failed early, or the interpreter ends and its modules are gone: the kernel unpins
+            pass  # views end together with it, or the interpreter ends and its modules are gone
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("make another Mapping of the memory: a Mapping cannot be copied or pickled")
 
     def __repr__(self) -> str:
-        state = "closed " if self._handle.h == 0 else ""
+        state = "closed " if self.closed else ""
         return f"<{state}gdrcopy.Mapping of {self.size} bytes at {self.address:#x}>"

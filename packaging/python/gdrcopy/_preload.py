@@ -55,7 +55,7 @@ def preload() -> None:
 def preload_children() -> None:
     """Loads the library into programs that this process starts or becomes, by LD_PRELOAD."""
     # The library first: else another object that is preloaded by the name libgdrapi.so.2 would be taken for it.
-    files = [path(SONAME), path(ALIAS)]
+    files = [path("lib", SONAME), path("lib", ALIAS)]
     if set(files[0]) & set(" :$"):
         remedy = "install into a path without blanks, colons and dollar signs, or call gdrcopy.preload() in the script"
         raise Error(errno.EINVAL, f"LD_PRELOAD cannot name {files[0]}", remedy)

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+import os
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint8,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_ulong,
+    c_void_p,
+)
+from typing import Callable, Iterator, List
+
+import gdrcopy
 
 cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -25,6 +44,61 @@ def initialize() -> None:
     check(cuda.cuDeviceGet(ctypes.byref(device), 0))
     check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
     check(cuda.cuCtxSetCurrent(context))
+
+
+def has_views() -> bool:
+    """Not where the memory is mapped for aligned accesses only."""
+    return '"platform":"device"' not in os.environ.get("GDREMU_CONFIG", "")
+
+
+# What the package calls, with a gdr_mh_t as the number that it contains.
+_PROTOTYPES = {
+    "gdr_pin_buffer_v2": CFUNCTYPE(c_int, c_void_p, c_ulong, c_size_t, c_uint32, POINTER(c_ulong)),
+    "gdr_map": CFUNCTYPE(c_int, c_void_p, c_ulong, POINTER(c_void_p), c_size_t),
+    "gdr_unpin_buffer": CFUNCTYPE(c_int, c_void_p, c_ulong),
+    "gdr_copy_from_mapping": CFUNCTYPE(c_int, c_ulong, c_void_p, c_void_p, c_size_t),
+}
+
+
+_replacements: dict = {}
+
+
+def _bind() -> None:
+    library = gdrcopy._library.functions()
+
+    def address(name: str) -> int:
+        return ctypes.cast(_replacements.get(name, library[name]), c_void_p).value
+
+    gdrcopy._native.bind(address, gdrcopy._error.check)
+
+
+@contextlib.contextmanager
+def replaced(name: str, make: Callable[[Callable[..., int]], Callable[..., int]]) -> Iterator[None]:
+    """Has the package call make(function) in place of the library's function."""
+    prototype = _PROTOTYPES[name]
+    _replacements[name] = prototype(make(prototype((name, gdrcopy._library.functions()))))
+    _bind()
+    try:
+        yield
+    finally:
+        del _replacements[name]
+        _bind()
+
+
+@contextlib.contextmanager
+def unpins() -> Iterator[List[int]]:
+    """The results of all unpins in the block."""
+    results: List[int] = []
+
+    def make(unpin: Callable[..., int]) -> Callable[..., int]:
+        def recorded(*arguments: object) -> int:
+            results.append(unpin(*arguments))
+            return results[-1]
+
+        return recorded
+
+    with replaced("gdr_unpin_buffer", make):
+        yield results
 
 
 class Allocation:
@@ -108,7 +182,7 @@ class DLPackArray:
     """What arrays had before DLPack 1.0. Counts the capsules that were deleted."""
 
     def __init__(
-        self, allocation: Allocation, shape, bits=8, strides=None, byte_offset=0, device_type=2, read_only=False
+        self, allocation: Allocation, shape, bits=8, strides=None, byte_offset=0, device_type=2, read_only=False, code=0
     ):
         self.device_type = device_type
         self.deleted = 0
@@ -118,6 +192,7 @@ class DLPackArray:
             data=allocation.address,
             device_type=device_type,
             ndim=len(shape),
+            code=code,
             bits=bits,
             lanes=1,
             shape=ctypes.addressof(self.shape),

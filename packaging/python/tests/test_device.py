@@ -146,6 +146,22 @@ class OfEveryKindOfObject(unittest.TestCase):
         with self.assertRaises(gdrcopy.Error):
             gdrcopy.Mapping(gpu.CudaArray(self.allocation, 0, (int32(65536), int32(65537))))
 
+    def test_other_tuples_are_refused(self) -> None:
+        for given in ((), (1,), (1, 2, 3)):
+            with self.assertRaisesRegex(ValueError, rf"pass \(address, size\), not a tuple of {len(given)}"):
+                gdrcopy.Mapping(given)
+
+    def test_incomplete_cuda_array_interface_is_refused(self) -> None:
+        obj = gpu.CudaArray(self.allocation)
+        del obj.__cuda_array_interface__["shape"], obj.__cuda_array_interface__["typestr"]
+        with self.assertRaisesRegex(ValueError, "__cuda_array_interface__ has shape, typestr"):
+            gdrcopy.Mapping(obj)
+
+    def test_items_of_dlpack_by_their_names_in_numpy(self) -> None:
+        for code, bits, dtype in ((0, 64, "<i8"), (1, 8, "<u1"), (2, 16, "<f2"), (5, 128, "<c16"), (6, 8, "<b1"), (2, 8, None)):
+            with self.subTest(dtype), gdrcopy.Mapping(gpu.DLPackArray(self.allocation, (2, 3), bits, code=code)) as mapping:
+                self.assertEqual((mapping.dtype, mapping.shape), (dtype, (2, 3)))
+
     def test_numbers_that_are_no_integers_are_refused(self) -> None:
         for pair in ((float(self.allocation.address), 10), (self.allocation.address, 10.0), ("address", 10)):
             with self.assertRaises(TypeError):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,7 +48,13 @@ class Preload(unittest.TestCase):
         subprocess.run(command, input=source, text=True, check=True)
 
     def python(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(self.directory), "LINKED": str(self.linked), **variables}
+        environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(self.directory),
+            "LINKED": str(self.linked),
+            "NCCL_GDRCOPY_ENABLE": "1",
+            **variables,
+        }
         return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
 
     def found(self, *arguments: str) -> str:
@@ -89,10 +96,68 @@ class Preload(unittest.TestCase):
         )
         self.assertEqual((result.returncode, result.stdout), (7, "['--epochs', '3']\n"))
 
-    def test_run_without_a_script_prints_its_usage(self) -> None:
-        result = self.python("-m", "gdrcopy", "run")
+    def test_other_commands_print_the_usage(self) -> None:
+        for command in ([], ["run"], ["run", ""], ["ran"], ["info", "x"]):
+            result = self.python("-m", "gdrcopy", *command)
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            self.assertIn("usage: python -m gdrcopy run", result.stderr)
+
+    def test_run_says_that_nccl_is_not_asked_to_use_it(self) -> None:
+        script = self.script("pass")
+        environment = {name: value for name, value in os.environ.items() if name != "NCCL_GDRCOPY_ENABLE"}
+        for variables, text in (({}, "NCCL_GDRCOPY_ENABLE=1, which is not set"), ({"NCCL_GDRCOPY_ENABLE": "0"}, "")):
+            command = [sys.executable, "-m", "gdrcopy", "run", script]
+            result = subprocess.run(
+                command, env={**environment, **variables}, capture_output=True, text=True, check=True
+            )
+            self.assertRegex(result.stderr, f"^(gdrcopy: .*{text}\n)$" if text else "^$")
+
+    def test_run_starts_programs_of_the_path(self) -> None:
+        program = self.directory / "launcher"
+        program.write_text('#!/bin/sh\necho "$@" >&2\nexec "$@"\n')
+        program.chmod(0o755)
+        path = f"{self.directory}:{os.environ['PATH']}"
+        arguments = [sys.executable, self.script(LOADER), "libgdrapi.so"]
+        result = self.python("-m", "gdrcopy", "run", "launcher", *arguments, PATH=path)
+        self.assertEqual(result.stderr, " ".join(arguments) + "\n")
+        self.assertEqual(os.path.realpath(result.stdout.strip()), os.path.realpath(BUNDLED))
+
+    def test_run_takes_a_script_of_the_working_directory_for_it(self) -> None:
+        self.script("import sys\nprint(sys.argv[1:])")
+        (self.directory / "script.py").rename(self.directory / "sh")
+        command = [sys.executable, "-m", "gdrcopy", "run", "sh", "argument"]
+        environment = {**os.environ, "NCCL_GDRCOPY_ENABLE": "1"}
+        result = subprocess.run(
+            command, cwd=self.directory, env=environment, capture_output=True, text=True, check=False
+        )
+        self.assertEqual((result.stdout, result.stderr), ("['argument']\n", ""))
+
+    def test_tools_use_the_bundled_library(self) -> None:
+        result = self.python("-m", "gdrcopy", "doctor")
+        self.assertRegex(result.stdout, rf"on the path +{re.escape(BUNDLED)} .* by LD_PRELOAD\n")
+        self.assertRegex(result.stdout, rf"loaded +{re.escape(os.path.realpath(BUNDLED))} ")
+        result = self.python("-m", "gdrcopy", "copylat", "--no-such-option")
         self.assertEqual(result.returncode, 2)
-        self.assertIn("usage: python -m gdrcopy run", result.stderr)
+        self.assertIn("--no-such-option", result.stderr)
+
+    def test_info_and_bench(self) -> None:
+        result = self.python("-m", "gdrcopy", "info")
+        self.assertRegex(result.stdout, rf"library: {re.escape(BUNDLED)}\ndriver: gdrdrv 2\.6\n")
+        self.assertIn("NCCL_GDRCOPY_ENABLE: 1\n", result.stdout)
+        result = self.python("-m", "gdrcopy", "bench")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(result.stdout, r"\n +\d+  Word.store of 8 bytes\n")
+
+    def test_commands_without_a_driver_fail_with_a_remedy(self) -> None:
+        for command in ("info", "bench"):
+            result = subprocess.run(
+                [os.environ["GDREMU"], "--no-gdrdrv", "--", sys.executable, "-m", "gdrcopy", command],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            self.assertEqual(result.returncode, 1)
+            self.assertRegex(result.stderr, "^gdrcopy: gdr_open: .*; load the kernel module gdrdrv")
 
     def test_preload_after_another_library_fails_with_a_remedy(self) -> None:
         for way in WAYS:
@@ -143,24 +208,24 @@ class Preload(unittest.TestCase):
         self.assertIn("without another libgdrapi in LD_PRELOAD", result.stderr)
 
     def package_without_library(self, directory: Path) -> None:
-        ignored = shutil.ignore_patterns("lib", "__pycache__")
+        ignored = shutil.ignore_patterns("lib", "bin", "__pycache__")
         shutil.copytree(os.path.dirname(gdrcopy.__file__), directory / "gdrcopy", ignore=ignored)
 
     def test_missing_library_is_an_error(self) -> None:
         package = self.directory / "package"
         self.package_without_library(package)
-        archive = shutil.make_archive(str(self.directory / "package"), "zip", package)
-        for path in (str(package), archive):
-            with self.subTest(path):
-                result = self.python("-m", "gdrcopy", "run", self.script("print('ran')"), PYTHONPATH=path)
-                self.assertEqual((result.returncode, result.stdout), (1, ""))
-                self.assertRegex(result.stderr, r"^gdrcopy: .*/lib/libgdrapi.so.2 is missing; install the wheel")
-                for use in ("preload()", "Mapping((1 << 20, 100))"):
-                    result = self.python(self.script(f"import gdrcopy\ngdrcopy.{use}"), PYTHONPATH=path)
-                    self.assertIn("is missing; install the wheel", result.stderr)
+        path = str(package)
+        result = self.python("-m", "gdrcopy", "run", self.script("print('ran')"), PYTHONPATH=path)
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertRegex(result.stderr, r"^gdrcopy: .*/lib/libgdrapi.so.2 is missing; install the wheel")
+        for use in ("preload()", "Mapping((1 << 20, 100))"):
+            result = self.python(self.script(f"import gdrcopy\ngdrcopy.{use}"), PYTHONPATH=path)
+            self.assertIn("is missing; install the wheel", result.stderr)
+        result = self.python("-m", "gdrcopy", "doctor", PYTHONPATH=path)
+        self.assertRegex(result.stderr, r"^gdrcopy: .*/bin/gdrcopy is missing; install the wheel")
 
     def test_path_that_ld_preload_cannot_name_is_an_error(self) -> None:
-        for name in ("two words", "a:b", "do$LIB"):
+        for name in ("two words", "a:b", "do$llars"):
             with self.subTest(name):
                 package = self.directory / name
                 shutil.copytree(os.path.dirname(gdrcopy.__file__), package / "gdrcopy")
@@ -175,7 +240,7 @@ class Preload(unittest.TestCase):
         for load in (relative, deleted):
             with self.subTest(load):
                 result = self.python(self.script("import ctypes, os\n" + load + PRELOAD))
-                self.assertRegex(result.stderr, "gdrcopy._error.Error: .* was loaded before, from .*libgdrapi.so.2")
+                self.assertRegex(result.stderr, "gdrcopy.Error: .* was loaded before, from .*libgdrapi.so.2")
                 self.assertIn("call gdrcopy.preload() before other imports", result.stderr)
 
     def error_of_mapping(self, *options: str, before: str = "") -> str:
@@ -192,7 +257,7 @@ class Preload(unittest.TestCase):
             (["--gdrdrv-errno", "EIO"], r"\[Errno 5\] .*; set GDRCOPY_ENABLE_LOGGING=1 to log"),
         ):
             with self.subTest(options):
-                self.assertRegex(self.error_of_mapping(*options), "gdrcopy._error.Error: " + text)
+                self.assertRegex(self.error_of_mapping(*options), "gdrcopy.Error: " + text)
 
     def test_errors_need_no_files_and_no_other_process(self) -> None:
         # An application that was frozen with its interpreter would start itself.
@@ -206,7 +271,7 @@ class Preload(unittest.TestCase):
         ):
             with self.subTest(text):
                 error = self.error_of_mapping("--no-gdrdrv", before=before)
-                self.assertRegex(error, "gdrcopy._error.Error: " + text)
+                self.assertRegex(error, "gdrcopy.Error: " + text)
 
 
 if __name__ == "__main__":

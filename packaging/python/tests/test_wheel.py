@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tempfile
 import types
 import unittest
@@ -31,6 +33,10 @@ class Installed(unittest.TestCase):
         self.assertTrue(gdrcopy.__version__.startswith(f"{major.value}.{minor.value}."))
         self.assertEqual(gdrcopy.__version__, importlib.metadata.version("gdrcopy"))
 
+    def test_names_in_tracebacks_are_those_of_the_package(self) -> None:
+        for name in gdrcopy.__all__:
+            self.assertEqual(getattr(gdrcopy, name).__module__, "gdrcopy")
+
     def test_typed_programs_pass_mypy(self) -> None:
         try:
             from mypy import api
@@ -51,8 +57,8 @@ class Build(unittest.TestCase):
 
     def build(self, **variables: str) -> "subprocess.CompletedProcess[str]":
         environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
-        library = PACKAGE / "lib/libgdrapi.so.2"
-        command = [sys.executable, "-B", str(SOURCES / "build.py"), str(library), str(self.output)]
+        parts = [str(PACKAGE / "lib/libgdrapi.so.2"), str(PACKAGE / "bin/gdrcopy")]
+        command = [sys.executable, "-B", str(SOURCES / "build.py"), "wheel", *parts, str(self.output)]
         return subprocess.run(command, env={**environment, **variables}, capture_output=True, text=True, check=False)
 
     def test_wheel_of_any_date(self) -> None:
@@ -69,9 +75,36 @@ class Build(unittest.TestCase):
         self.assertNotEqual(self.build(CC="false").returncode, 0)
         self.assertEqual(list(self.output.iterdir()), [])
 
+    def test_extension_is_correct_by_the_declarations_of_python_h(self) -> None:
+        include = sysconfig.get_path("include")
+        if sys.version_info < (3, 11) or not os.path.exists(f"{include}/Python.h"):
+            self.skipTest("no Python.h with buffers in the stable ABI")
+        options = f"-std=gnu11 -Wall -Wextra -Werror -fsyntax-only -DPy_LIMITED_API=0x030b0000 -I{include} -include Python.h"
+        command = ["cc", *options.split(), f"-I{SOURCES.parent.parent / 'include'}", str(SOURCES / "native.c")]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_source_distribution_is_the_tarball_with_metadata(self) -> None:
+        tarball = self.output / "gdrapi.tar"
+        with tarfile.open(tarball, "w") as archive:
+            archive.add(SOURCES / "README.md", "gdrapi-1/packaging/README.md")
+        command = [sys.executable, "-B", str(SOURCES / "build.py"), "sdist", str(tarball), str(self.output)]
+        made = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        root = f"gdrcopy-{gdrcopy.__version__}"
+        self.assertEqual(os.path.basename(made), f"{root}.tar.gz")
+        with tarfile.open(made) as archive:
+            self.assertEqual(archive.getnames(), [f"{root}/PKG-INFO", f"{root}/packaging/README.md"])
+            metadata = archive.extractfile(f"{root}/PKG-INFO").read()
+        installed = importlib.metadata.distribution("gdrcopy").read_text("METADATA")
+        self.assertEqual(metadata.decode(), installed)
+
 
 class Readme(unittest.TestCase):
     def test_examples_run(self) -> None:
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            self.skipTest("NumPy is not installed")
         allocation = gpu.Allocation(4096)
         self.addCleanup(allocation.free)
         torch = types.ModuleType("torch")

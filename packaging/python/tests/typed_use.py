@@ -47,6 +47,14 @@ def use(typed: Typed, untyped: Untyped, torch: Torch, floats: numpy.typing.NDArr
         mapping.read_into(floats)
         mapping.read_into(bytearray(8), 8)
         parts: list[bytes] = mapping.read_many([(0, 4), (numpy.int64(4), 4)])
+        items: numpy.typing.NDArray[Any] = mapping.view("f4", (3, 4), offset=8)
+        items = mapping.read(dtype=numpy.float32, shape=3)
+        items = numpy.asarray(mapping)
+        memoryview(mapping).cast("Q")[0] = 1
+        flag: gdrcopy.Word = mapping.word(numpy.int64(0), 4)
+        flag.store(numpy.uint32(1))
+        mapping[8:16] = mapping[0:8] + items.tobytes()[: flag.load()]
+        mapping.flush()
     try:
         gdrcopy.preload()
     except gdrcopy.Error as error:

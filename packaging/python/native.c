@@ -1,0 +1,604 @@
+/*
+ * gdrcopy._native: mapped GPU memory, and words of it, as Python objects.
+ *
+ * Calls hold the interpreter's lock (GIL), so what a call has checked stays true until it returns. Long copies release it, and
+ * are counted: unpinning waits for them. Whatever has a buffer of a mapping keeps its lease, and a leased mapping stays pinned.
+ */
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+
+#include "gdrapi.h"
+#include "python_abi.h"
+
+/* Copies of at least this size release the GIL. */
+#define LONG_COPY 4096
+
+#define FUNCTIONS(USE)                                                                                                       \
+    USE(gdr_pin_buffer_v2) USE(gdr_map) USE(gdr_get_info_v2) USE(gdr_get_callback_flag) USE(gdr_unpin_buffer)                \
+    USE(gdr_copy_to_mapping) USE(gdr_copy_from_mapping)
+
+/* Of the library in this package, which is loaded when it is first used. */
+#define POINTER(name) __typeof__(&name) name;
+static struct { FUNCTIONS(POINTER) } library;
+
+/* gdrcopy._error.check */
+static PyObject *check;
+
+struct memory;
+
+/* An object that keeps the mapping: its lease, or the beginning of a word. */
+struct holder {
+    PyObject base;
+    struct memory *memory; /* NULL in objects that programs make of the type of a lease */
+};
+
+struct word {
+    struct holder holder;
+    Py_ssize_t offset, size;
+};
+
+struct memory {
+    PyObject base;
+    gdr_t gdr;
+    gdr_mh_t pin; /* h is 0: closed */
+    unsigned char *start;
+    Py_ssize_t size, before; /* bytes from start on, and mapped bytes before it */
+    bool writable, aligned_only, ends_with_memory;
+    bool inherited; /* this is a forked child */
+    struct holder *lease; /* while there is one, which keeps this object */
+    unsigned copying; /* long copies that run */
+    PyThread_type_lock idle; /* held while copying is not 0 */
+    struct memory *next, **link; /* among all that are pinned */
+};
+
+static struct memory *pinned;
+static PyTypeObject *memory_type, *lease_type;
+
+static PyObject *none(void)
+{
+    Py_IncRef(Py_None);
+    return Py_None;
+}
+
+/* Raises Error for an errno value of a function. */
+static PyObject *failed(const char *function, int number)
+{
+    return PyObject_CallFunction(check, "si", function, number);
+}
+
+static bool is_open(struct memory *memory)
+{
+    if (memory->pin.h == 0)
+        PyErr_SetString(PyExc_ValueError, "the mapping is closed: make another one");
+    else if (memory->inherited)
+        failed("use in a forked child", EACCES);
+    else
+        return true;
+    return false;
+}
+
+static bool is_writable(struct memory *memory)
+{
+    if (!memory->writable)
+        PyErr_SetString(PyExc_TypeError, "pass an object that is not read-only to write to it");
+    return memory->writable;
+}
+
+/* Copies, if the mapping is still open, and the size suits. */
+static bool copy(struct memory *memory, bool write, void *host, Py_ssize_t offset, Py_ssize_t size)
+{
+    gdr_mh_t pin = memory->pin; /* close() clears it while the GIL is released */
+    unsigned char *mapped = memory->start + offset;
+    PyThreadState *state = NULL;
+    int number = 0, freed = 0;
+
+    if (!is_open(memory))
+        return false;
+    if (size < 0 || size > memory->size - offset) {
+        PyErr_Format(PyExc_ValueError, "choose a size from 0 to %zd at offset %zd, not %zd", memory->size - offset, offset,
+                     size);
+        return false;
+    }
+    /* The pin may still end after this look at it. */
+    if (memory->ends_with_memory)
+        number = library.gdr_get_callback_flag(memory->gdr, pin, &freed);
+    if (number != 0 || freed) {
+        failed("gdr_get_callback_flag", number ? number : EFAULT);
+        return false;
+    }
+    if (size >= LONG_COPY) {
+        if (memory->copying++ == 0)
+            PyThread_acquire_lock(memory->idle, WAIT_LOCK);
+        state = PyEval_SaveThread();
+    }
+    if (write) {
+        /* Stores through views may be in the CPU's write-combining buffers still. */
+        __sync_synchronize();
+        number = library.gdr_copy_to_mapping(pin, mapped, host, size);
+    } else {
+        number = library.gdr_copy_from_mapping(pin, host, mapped, size);
+    }
+    if (state != NULL) {
+        PyEval_RestoreThread(state);
+        if (--memory->copying == 0)
+            PyThread_release_lock(memory->idle);
+    }
+    if (number != 0)
+        failed(write ? "gdr_copy_to_mapping" : "gdr_copy_from_mapping", number);
+    return number == 0;
+}
+
+/* The value of an offset in the mapping; 0 for NULL. Converting it may run any program. */
+static bool to_offset(struct memory *memory, PyObject *object, Py_ssize_t *offset)
+{
+    PyObject *number;
+
+    *offset = 0;
+    if (object == NULL)
+        return true;
+    number = PyNumber_Index(object);
+    if (number == NULL)
+        return false;
+    *offset = PyNumber_AsSsize_t(number, NULL);
+    if (*offset < 0 || *offset > memory->size) {
+        PyErr_Format(PyExc_ValueError, "choose an offset from 0 to %zd, not %S", memory->size, number);
+        *offset = -1;
+    }
+    Py_DecRef(number);
+    return *offset >= 0;
+}
+
+/* Of this size; of any, if it is negative. */
+static PyObject *copy_buffer(struct memory *memory, bool write, PyObject *object, PyObject *at, Py_ssize_t size)
+{
+    Py_buffer buffer;
+    Py_ssize_t offset;
+    bool copied = false;
+
+    if (!to_offset(memory, at, &offset) || PyObject_GetBuffer(object, &buffer, write ? PyBUF_SIMPLE : PyBUF_WRITABLE) != 0)
+        return NULL;
+    if (size >= 0 && size != buffer.len)
+        PyErr_Format(PyExc_ValueError, "pass %zd bytes for this slice, not %zd", size, buffer.len);
+    else
+        copied = copy(memory, write, buffer.buf, offset, buffer.len);
+    PyBuffer_Release(&buffer);
+    return copied ? none() : NULL;
+}
+
+static PyObject *memory_write(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"data", "offset", NULL};
+    struct memory *memory = (struct memory *)self;
+    PyObject *data, *offset = NULL;
+
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O:write", names, &data, &offset) || !is_writable(memory))
+        return NULL;
+    return copy_buffer(memory, true, data, offset, -1);
+}
+
+static PyObject *memory_write_slice(PyObject *self, PyObject *arguments)
+{
+    struct memory *memory = (struct memory *)self;
+    PyObject *data, *offset;
+    Py_ssize_t size;
+
+    if (!PyArg_ParseTuple(arguments, "OOn:_write_slice", &data, &offset, &size) || !is_writable(memory))
+        return NULL;
+    return copy_buffer(memory, true, data, offset, size);
+}
+
+static PyObject *memory_read_into(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"buffer", "offset", NULL};
+    PyObject *buffer, *offset = NULL;
+
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O:read_into", names, &buffer, &offset))
+        return NULL;
+    return copy_buffer((struct memory *)self, false, buffer, offset, -1);
+}
+
+static PyObject *memory_read_bytes(PyObject *self, PyObject *arguments)
+{
+    struct memory *memory = (struct memory *)self;
+    PyObject *at, *length, *bytes;
+    Py_ssize_t offset, size;
+
+    if (!PyArg_ParseTuple(arguments, "OO:_read_bytes", &at, &length) || !to_offset(memory, at, &offset))
+        return NULL;
+    size = memory->size - offset;
+    if (length != Py_None) {
+        length = PyNumber_Index(length);
+        if (length == NULL)
+            return NULL;
+        size = PyNumber_AsSsize_t(length, NULL);
+        Py_DecRef(length);
+    }
+    /* What copy() refuses needs no memory. */
+    bytes = PyBytes_FromStringAndSize(NULL, size < 0 || size > memory->size - offset ? 0 : size);
+    if (bytes != NULL && !copy(memory, false, PyBytes_AsString(bytes), offset, size)) {
+        Py_DecRef(bytes);
+        return NULL;
+    }
+    return bytes;
+}
+
+static PyObject *memory_flush(PyObject *self, PyObject *arguments)
+{
+    char byte;
+
+    (void)arguments;
+    return copy((struct memory *)self, false, &byte, 0, 1) ? none() : NULL;
+}
+
+static void unlink_memory(struct memory *memory)
+{
+    *memory->link = memory->next;
+    if (memory->next != NULL)
+        memory->next->link = memory->link;
+}
+
+static PyObject *memory_pin(PyObject *self, PyObject *arguments)
+{
+    struct memory *memory = (struct memory *)self;
+    unsigned long long gdr, address;
+    Py_ssize_t size, page_size, before;
+    unsigned flags;
+    int writable, ends_with_memory, number;
+    const char *function = "gdr_pin_buffer_v2";
+    gdr_mh_t pin = {0};
+    gdr_info_v2_t info;
+    void *mapped;
+    PyThreadState *state;
+
+    if (!PyArg_ParseTuple(arguments, "KKnnIpp:_pin", &gdr, &address, &size, &page_size, &flags, &writable, &ends_with_memory))
+        return NULL;
+    if (memory->idle != NULL)
+        return PyErr_Format(PyExc_TypeError, "make another Mapping: a Mapping has one memory");
+    memory->idle = PyThread_allocate_lock();
+    if (memory->idle == NULL)
+        return PyErr_NoMemory();
+
+    /* Pins begin with a page to be mapped. The rest of the page is never touched. */
+    before = address % page_size;
+    state = PyEval_SaveThread();
+    number = library.gdr_pin_buffer_v2((gdr_t)gdr, address - before, before + size, flags, &pin);
+    if (number == 0) {
+        function = "gdr_map";
+        number = library.gdr_map((gdr_t)gdr, pin, &mapped, before + size);
+    }
+    if (number == 0) {
+        function = "gdr_get_info_v2";
+        number = library.gdr_get_info_v2((gdr_t)gdr, pin, &info);
+    }
+    if (number != 0 && pin.h != 0)
+        library.gdr_unpin_buffer((gdr_t)gdr, pin);
+    PyEval_RestoreThread(state);
+    if (number != 0)
+        return failed(function, number);
+
+    memory->gdr = (gdr_t)gdr;
+    memory->pin = pin;
+    memory->start = (unsigned char *)mapped + before;
+    memory->size = size;
+    memory->before = before;
+    memory->writable = writable;
+    memory->aligned_only = info.mapping_type == GDR_MAPPING_TYPE_DEVICE;
+    memory->ends_with_memory = ends_with_memory;
+    memory->next = pinned;
+    memory->link = &pinned;
+    if (pinned != NULL)
+        pinned->link = &memory->next;
+    pinned = memory;
+    return none();
+}
+
+static PyObject *memory_unpin(PyObject *self, PyObject *arguments)
+{
+    struct memory *memory = (struct memory *)self;
+    PyThreadState *state;
+    gdr_mh_t pin;
+    int number;
+
+    (void)arguments;
+    if (memory->pin.h == 0 || memory->inherited)
+        return PyBool_FromLong(false);
+    if (memory->lease != NULL)
+        return PyErr_Format(PyExc_BufferError, "delete all views of the mapping before it is closed");
+    /* No copy begins from here on. */
+    pin = memory->pin;
+    memory->pin.h = 0;
+    state = PyEval_SaveThread();
+    PyThread_acquire_lock(memory->idle, WAIT_LOCK);
+    PyThread_release_lock(memory->idle);
+    number = library.gdr_unpin_buffer(memory->gdr, pin);
+    PyEval_RestoreThread(state);
+    if (number != 0) {
+        memory->pin = pin;
+        return failed("gdr_unpin_buffer", number);
+    }
+    unlink_memory(memory);
+    return PyBool_FromLong(true);
+}
+
+static PyObject *memory_closed(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(((struct memory *)self)->pin.h == 0);
+}
+
+static void free_object(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DecRef((PyObject *)type);
+}
+
+static void memory_dealloc(PyObject *self)
+{
+    struct memory *memory = (struct memory *)self;
+
+    /* No copy is running, and no view exists: they would keep it. */
+    if (memory->pin.h != 0) {
+        if (!memory->inherited)
+            library.gdr_unpin_buffer(memory->gdr, memory->pin);
+        unlink_memory(memory);
+    }
+    if (memory->idle != NULL)
+        PyThread_free_lock(memory->idle);
+    free_object(self);
+}
+
+/* Allocates an object that keeps the mapping. That may collect garbage, and so run any program. */
+static struct holder *new_holder(PyTypeObject *type, struct memory *memory)
+{
+    struct holder *holder = (struct holder *)PyType_GenericAlloc(type, 0);
+
+    if (holder != NULL) {
+        holder->memory = memory;
+        Py_IncRef(&memory->base);
+    }
+    return holder;
+}
+
+static int holder_traverse(PyObject *self, visitproc visit, void *argument)
+{
+    struct holder *holder = (struct holder *)self;
+    int result = holder->memory ? visit(&holder->memory->base, argument) : 0;
+
+    return result ? result : visit((PyObject *)Py_TYPE(self), argument);
+}
+
+static void holder_dealloc(PyObject *self)
+{
+    struct holder *holder = (struct holder *)self;
+    struct memory *memory = holder->memory;
+
+    PyObject_GC_UnTrack(self);
+    if (memory != NULL) {
+        if (memory->lease == holder)
+            memory->lease = NULL;
+        Py_DecRef(&memory->base);
+    }
+    free_object(self);
+}
+
+static int memory_get_buffer(PyObject *self, Py_buffer *view, int flags)
+{
+    struct memory *memory = (struct memory *)self;
+    struct holder *lease = memory->lease ? NULL : new_holder(lease_type, memory), *unused = NULL;
+    int result = -1;
+
+    if (view != NULL)
+        view->obj = NULL;
+    if (memory->lease != NULL) { /* maybe since that allocation */
+        unused = lease;
+        lease = memory->lease;
+        Py_IncRef(&lease->base);
+    }
+    if (lease == NULL)
+        return -1;
+    if (memory->aligned_only) {
+        PyErr_SetString(PyExc_BufferError, "use read and write: this memory is mapped for aligned accesses only");
+    } else if (is_open(memory)) {
+        /* The exporter is the lease. So what keeps only the exporter, as torch.frombuffer does, keeps the mapping. */
+        memory->lease = lease;
+        result = PyBuffer_FillInfo(view, &lease->base, memory->start, memory->size, !memory->writable, flags);
+    }
+    Py_DecRef(&lease->base);
+    if (unused != NULL)
+        Py_DecRef(&unused->base);
+    return result;
+}
+
+/* Nothing is to do, but NumPy keeps the buffer only of types that have this function. */
+static void memory_release_buffer(PyObject *self, Py_buffer *view)
+{
+    (void)self, (void)view;
+}
+
+static PyObject *word_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"mapping", "offset", "size", NULL};
+    struct memory *memory;
+    struct word *word;
+    PyObject *at;
+    Py_ssize_t offset, size;
+
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!On:Word", names, memory_type, &memory, &at, &size) ||
+        !to_offset(memory, at, &offset) || !is_open(memory))
+        return NULL;
+    if (size != 1 && size != 2 && size != 4 && size != 8)
+        return PyErr_Format(PyExc_ValueError, "choose a word of 1, 2, 4 or 8 bytes, not %zd", size);
+    if (size > memory->size - offset || (uintptr_t)(memory->start + offset) % size != 0)
+        return PyErr_Format(PyExc_ValueError,
+                            "choose an offset whose address is a multiple of %zd, and %zd bytes before the end, not %zd of %zd",
+                            size, size, offset, memory->size);
+    word = (struct word *)new_holder(type, memory);
+    if (word != NULL) {
+        word->offset = offset;
+        word->size = size;
+    }
+    return (PyObject *)word;
+}
+
+static PyObject *word_load(PyObject *self, PyObject *arguments)
+{
+    struct word *word = (struct word *)self;
+    uint64_t value = 0;
+
+    (void)arguments;
+    return copy(word->holder.memory, false, &value, word->offset, word->size) ? PyLong_FromUnsignedLongLong(value) : NULL;
+}
+
+static PyObject *word_store(PyObject *self, PyObject *object)
+{
+    struct word *word = (struct word *)self;
+    PyObject *number = PyNumber_Index(object);
+    uint64_t value;
+
+    if (number == NULL)
+        return NULL;
+    value = PyLong_AsUnsignedLongLong(number);
+    Py_DecRef(number);
+    if (value == UINT64_MAX && PyErr_Occurred())
+        return NULL;
+    if (word->size < 8 && value >> (8 * word->size) != 0)
+        return PyErr_Format(PyExc_OverflowError, "choose a value of at most %zd bytes", word->size);
+    /* All arches of the package are little-endian: the value's first bytes are the word. */
+    if (!is_writable(word->holder.memory) || !copy(word->holder.memory, true, &value, word->offset, word->size))
+        return NULL;
+    return none();
+}
+
+/* In a forked child, the library's mappings are absent. Reserves their addresses, so that views raise SIGSEGV, and never
+ * show memory that is mapped there later. */
+static PyObject *forked(PyObject *module, PyObject *arguments)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+
+    (void)module, (void)arguments;
+    for (struct memory *memory = pinned; memory != NULL; memory = memory->next) {
+        memory->inherited = true;
+        mmap(memory->start - memory->before, memory->before + memory->size, PROT_NONE, flags, -1, 0);
+    }
+    return none();
+}
+
+static void *find(PyObject *address_of, const char *name)
+{
+    PyObject *number = PyObject_CallFunction(address_of, "s", name);
+    void *address;
+
+    if (number == NULL)
+        return NULL;
+    address = PyLong_AsVoidPtr(number);
+    Py_DecRef(number);
+    return address;
+}
+
+static PyObject *bind(PyObject *module, PyObject *arguments)
+{
+    PyObject *address_of;
+
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "OO:bind", &address_of, &check))
+        return NULL;
+    Py_IncRef(check);
+#define FIND(name)                                                                                                           \
+    if ((*(void **)&library.name = find(address_of, #name)) == NULL)                                                         \
+        return NULL;
+    FUNCTIONS(FIND)
+    return none();
+}
+
+static PyMethodDef memory_methods[] = {
+    {"write", (PyCFunction)(void *)memory_write, METH_VARARGS | METH_KEYWORDS,
+     "Writes the bytes of data, any contiguous object with the buffer protocol: bytes, a NumPy array.\n\n"
+     "The data reaches the GPU after all that this thread wrote before, through views too. 1, 2, 4 or 8 bytes to an\n"
+     "aligned address are one store."},
+    {"read_into", (PyCFunction)(void *)memory_read_into, METH_VARARGS | METH_KEYWORDS,
+     "Fills a contiguous, writable object with the buffer protocol: a bytearray, a NumPy array."},
+    {"flush", memory_flush, METH_NOARGS,
+     "Waits until all that this thread stored through views has arrived at the GPU. Loads through views that follow are\n"
+     "fresh."},
+    {"_read_bytes", memory_read_bytes, METH_VARARGS, NULL},
+    {"_write_slice", memory_write_slice, METH_VARARGS, NULL},
+    {"_pin", memory_pin, METH_VARARGS, NULL},
+    {"_unpin", memory_unpin, METH_NOARGS, "Whether there was something to unpin: not if closed, nor in a forked child."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef memory_properties[] = {
+    {"closed", memory_closed, NULL, "Whether close() was called.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot memory_slots[] = {
+    {Py_tp_doc, "Mapped GPU memory: the accesses of a Mapping."},
+    {Py_tp_dealloc, memory_dealloc},
+    {Py_tp_methods, memory_methods},
+    {Py_tp_getset, memory_properties},
+    {Py_bf_getbuffer, memory_get_buffer},
+    {Py_bf_releasebuffer, memory_release_buffer},
+    {0, NULL},
+};
+
+static PyType_Slot lease_slots[] = {
+    {Py_tp_doc, "Keeps a Mapping open: views of it have it as their base."},
+    {Py_tp_dealloc, holder_dealloc},
+    {Py_tp_traverse, holder_traverse},
+    {0, NULL},
+};
+
+static PyMethodDef word_methods[] = {
+    {"load", word_load, METH_NOARGS,
+     "Reads it by one load, a PCIe round trip. The value is no older than the call, and what the thread reads by later\n"
+     "calls is no older than the value."},
+    {"store", word_store, METH_O,
+     "Writes it by one store, which reaches the GPU after all that this thread wrote before, through views too."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot word_slots[] = {
+    {Py_tp_doc, "Word(mapping, offset, size)\n--\n\n"
+                "An unsigned integer of 1, 2, 4 or 8 bytes in a Mapping, at an aligned address: a flag, a counter. The GPU\n"
+                "and the CPU see old or new values, never a mix. It fails once the mapping is closed."},
+    {Py_tp_new, word_new},
+    {Py_tp_dealloc, holder_dealloc},
+    {Py_tp_traverse, holder_traverse},
+    {Py_tp_methods, word_methods},
+    {0, NULL},
+};
+
+#define SPEC(name, type, flag, slots) {name, sizeof(struct type), 0, Py_TPFLAGS_DEFAULT | flag, slots}
+static PyType_Spec memory_spec = SPEC("gdrcopy._native.Memory", memory, Py_TPFLAGS_BASETYPE, memory_slots);
+static PyType_Spec lease_spec = SPEC("gdrcopy.Lease", holder, Py_TPFLAGS_HAVE_GC, lease_slots);
+static PyType_Spec word_spec = SPEC("gdrcopy.Word", word, Py_TPFLAGS_HAVE_GC, word_slots);
+
+static PyMethodDef functions[] = {
+    {"bind", bind, METH_VARARGS, NULL},
+    {"forked", forked, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef module_definition = {
+    .m_base = PyModuleDef_HEAD_INIT, .m_name = "gdrcopy._native", .m_size = -1, .m_methods = functions};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    PyObject *module = PyModule_Create2(&module_definition, PYTHON_API_VERSION);
+    PyObject *word_type = PyType_FromSpec(&word_spec);
+
+    memory_type = (PyTypeObject *)PyType_FromSpec(&memory_spec);
+    lease_type = (PyTypeObject *)PyType_FromSpec(&lease_spec);
+    if (module == NULL || memory_type == NULL || lease_type == NULL || word_type == NULL)
+        return NULL;
+    if (PyModule_AddObject(module, "Memory", (PyObject *)memory_type) != 0 ||
+        PyModule_AddObject(module, "Word", word_type) != 0)
+        return NULL;
+    Py_IncRef((PyObject *)memory_type);
+    return module;
+}
