@@ -9,19 +9,19 @@ use gdremu_core::gpu::memory::Access;
 use super::host;
 use super::state::{self, ContextHandle, State, StreamHandle};
 use super::work::{self, When};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
 /// An address at one side of a copy.
 #[derive(Clone, Copy)]
-enum Side {
+pub(super) enum Side {
     /// Of memory that is known to CUDA: device, managed, registered.
     Device(u64),
     /// Of any memory, also the program's own.
     Any(u64),
 }
 
-use Side::{Any, Device};
+pub(super) use Side::{Any, Device};
 
 /// Memory of one side of a copy or fill, in address order.
 pub(super) enum Memory {
@@ -76,9 +76,7 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
     }
     let known = host::find(state, address as usize)
         .is_some_and(|(start, range)| range.len - (address as usize - start) >= len);
-    if matches!(side, Device(_)) && !known && len > 0 {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(!matches!(side, Device(_)) || known || len == 0, Error::INVALID_VALUE)?;
     Ok(Memory::Host { start: address as usize, len, pageable: !known })
 }
 
@@ -88,10 +86,15 @@ pub(super) fn device_memory(state: &State, address: u64, len: usize) -> Result<M
 }
 
 /// In the default stream, finished when the call returns.
-const NOW: (StreamHandle, When) = (0, When::Now);
+pub(super) const NOW: (StreamHandle, When) = (0, When::Now);
 
 /// Copies `len` bytes without holding the lock: an invalid host address faults as in the program.
-fn copy(to: Side, from: Side, len: usize, (stream, when): (StreamHandle, When)) -> Result {
+pub(super) fn copy(
+    to: Side,
+    from: Side,
+    len: usize,
+    (stream, when): (StreamHandle, When),
+) -> Result {
     let state = state::lock();
     let current = state.current()?;
     state.check_stream(stream)?;
@@ -142,72 +145,15 @@ pub(super) fn write(to: Vec<Span>, bytes: &[u8]) {
     copy_pieces(&Memory::Gpu(to).pieces(), &[from]);
 }
 
-pub(super) fn cuMemcpy(to: u64, from: u64, size: usize) -> Result {
-    copy(Any(to), Any(from), size, NOW)
-}
-
-pub(super) fn cuMemcpyAsync(to: u64, from: u64, size: usize, stream: StreamHandle) -> Result {
-    copy(Any(to), Any(from), size, (stream, When::InOrder))
-}
-
-pub(super) fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> Result {
-    copy(Device(to), Any(from), size, NOW)
-}
-
-pub(super) fn cuMemcpyHtoDAsync_v2(
+/// Copies GPU memory of two contexts.
+pub(super) fn between(
+    contexts: [ContextHandle; 2],
     to: u64,
     from: u64,
     size: usize,
     stream: StreamHandle,
 ) -> Result {
-    copy(Device(to), Any(from), size, (stream, When::InOrder))
-}
-
-pub(super) fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> Result {
-    copy(Any(to), Device(from), size, NOW)
-}
-
-pub(super) fn cuMemcpyDtoHAsync_v2(
-    to: u64,
-    from: u64,
-    size: usize,
-    stream: StreamHandle,
-) -> Result {
-    copy(Any(to), Device(from), size, (stream, When::InOrder))
-}
-
-pub(super) fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> Result {
-    copy(Device(to), Device(from), size, (0, When::InOrder))
-}
-
-pub(super) fn cuMemcpyDtoDAsync_v2(
-    to: u64,
-    from: u64,
-    size: usize,
-    stream: StreamHandle,
-) -> Result {
-    copy(Device(to), Device(from), size, (stream, When::InOrder))
-}
-
-pub(super) fn cuMemcpyPeer(
-    to: u64,
-    to_context: ContextHandle,
-    from: u64,
-    from_context: ContextHandle,
-    size: usize,
-) -> Result {
-    cuMemcpyPeerAsync(to, to_context, from, from_context, size, 0)
-}
-
-pub(super) fn cuMemcpyPeerAsync(
-    to: u64,
-    to_context: ContextHandle,
-    from: u64,
-    from_context: ContextHandle,
-    size: usize,
-    stream: StreamHandle,
-) -> Result {
-    for context in [to_context, from_context] {
+    for context in contexts {
         state::lock().contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
     }
     copy(Device(to), Device(from), size, (stream, When::InOrder))

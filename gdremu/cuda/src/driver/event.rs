@@ -3,13 +3,12 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::state::{self, Current, Event, EventHandle, Recorded, State, StreamHandle};
+use super::state::{self, Event, EventHandle, Recorded, State, StreamHandle};
 use super::work;
-use crate::args::Out;
 use crate::error::{Error, Result};
 
 /// Flags of cuEventCreate: blocking, without time, between processes.
-const FLAGS: u32 = 0x7;
+pub(super) const FLAGS: u32 = 0x7;
 
 /// An event by its handle.
 ///
@@ -19,23 +18,6 @@ fn find(state: &State, event: EventHandle) -> Result<&Event> {
     let event = state.events.get(event).ok_or(Error::INVALID_HANDLE)?;
     work::check(state, event.context)?;
     Ok(event)
-}
-
-pub(super) fn cuEventCreate(
-    state: &mut State,
-    current: Current,
-    event: Out<EventHandle>,
-    flags: u32,
-) -> Result {
-    event.check()?;
-    if flags & !FLAGS != 0 {
-        return Err(Error::INVALID_VALUE);
-    }
-    event.set(state.events.add(Event { context: current.context, flags, recorded: None }))
-}
-
-pub(super) fn cuEventDestroy_v2(state: &mut State, event: EventHandle) -> Result {
-    state.events.remove(event).map(drop).ok_or(Error::INVALID_HANDLE)
 }
 
 pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result {
@@ -62,17 +44,6 @@ pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
     Ok(())
 }
 
-pub(super) fn cuEventRecordWithFlags(
-    event: EventHandle,
-    stream: StreamHandle,
-    flags: u32,
-) -> Result {
-    if flags > 1 {
-        return Err(Error::INVALID_VALUE);
-    }
-    cuEventRecord(event, stream)
-}
-
 pub(super) fn cuEventQuery(state: &mut State, event: EventHandle) -> Result {
     match find(state, event)?.pending(&state.queues) {
         Some(_) => Err(Error::NOT_READY),
@@ -87,25 +58,12 @@ pub(super) fn cuEventSynchronize(event: EventHandle) -> Result {
     work::wait(state, context, pending.as_slice()).map(drop)
 }
 
-pub(super) fn cuEventElapsedTime(
-    state: &mut State,
-    milliseconds: Out<f32>,
-    start: EventHandle,
-    end: EventHandle,
-) -> Result {
+/// The milliseconds between two events.
+pub(super) fn elapsed(state: &State, start: EventHandle, end: EventHandle) -> Result<f32> {
     let (start, end) = (find(state, start)?.time()?, find(state, end)?.time()?);
     let elapsed = match end.checked_duration_since(start) {
         Some(elapsed) => elapsed.as_secs_f32(),
         None => -start.duration_since(end).as_secs_f32(),
     };
-    milliseconds.set(elapsed * 1e3)
-}
-
-pub(super) fn cuEventElapsedTime_v2(
-    state: &mut State,
-    milliseconds: Out<f32>,
-    start: EventHandle,
-    end: EventHandle,
-) -> Result {
-    cuEventElapsedTime(state, milliseconds, start, end)
+    Ok(elapsed * 1e3)
 }

@@ -5,7 +5,7 @@ use gdremu_core::gpu::memory::{Access, Place};
 use super::state::{HostRange, Kind, State};
 use super::{host, ipc, vmm};
 use crate::args::{In, Untyped};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::gpus;
 use gdremu_core::cuda::types::{HANDLE_POSIX_FD, P2pTokens};
 
@@ -38,7 +38,7 @@ fn find(state: &State, address: u64) -> Option<Known<'_>> {
 ///
 /// # Errors
 /// INVALID_VALUE: an unknown attribute, or one that this kind of memory does not have.
-fn get(state: &State, data: Untyped, attribute: u32, address: u64) -> Result {
+pub(super) fn get(state: &State, data: Untyped, attribute: u32, address: u64) -> Result {
     data.check()?;
     match find(state, address).ok_or(Error::INVALID_VALUE)? {
         Known::Device(place) => get_device(state, data, attribute, address, &place),
@@ -124,27 +124,16 @@ fn access(state: &State, address: u64, place: &Place) -> u32 {
     vmm::access_flags(access) as u32
 }
 
-pub(super) fn cuPointerGetAttribute(
-    state: &mut State,
-    data: Untyped,
-    attribute: u32,
-    address: u64,
-) -> Result {
-    get(state, data, attribute, address)
-}
-
 /// Attributes that the memory does not have, and all those of memory that CUDA does not know, read
 /// as 0.
-pub(super) fn cuPointerGetAttributes(
-    state: &mut State,
+pub(super) fn get_all(
+    state: &State,
     count: u32,
     attributes: In<u32>,
     data: In<Untyped>,
     address: u64,
 ) -> Result {
-    if count == 0 {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(count != 0, Error::INVALID_VALUE)?;
     (0..count as usize).try_for_each(|index| {
         let attribute = attributes.at(index)?;
         let data = data.at(index)?;
@@ -153,8 +142,8 @@ pub(super) fn cuPointerGetAttributes(
 }
 
 /// An attribute of managed memory; the advice that it reports cannot be set here.
-pub(super) fn cuMemRangeGetAttribute(
-    state: &mut State,
+pub(super) fn get_of_range(
+    state: &State,
     data: Untyped,
     size: usize,
     attribute: u32,
@@ -192,16 +181,8 @@ fn set_nothing(data: Untyped, attribute: u32) -> Result {
 }
 
 /// SYNC_MEMOPS is all that can be set. Copies are synchronous anyway.
-pub(super) fn cuPointerSetAttribute(
-    state: &mut State,
-    value: In<u32>,
-    attribute: u32,
-    address: u64,
-) -> Result {
-    let value = value.get()?;
-    if attribute != SYNC_MEMOPS {
-        return Err(Error::INVALID_VALUE);
-    }
+pub(super) fn set(state: &mut State, value: u32, attribute: u32, address: u64) -> Result {
+    ensure(attribute == SYNC_MEMOPS, Error::INVALID_VALUE)?;
     match gpus::with(|gpu| gpu.memory().place(address)) {
         Some(place) => {
             if let Some(allocation) = state.allocations.get_mut(&place.base) {

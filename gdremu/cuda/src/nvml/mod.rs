@@ -10,6 +10,7 @@ use gdremu_core::gpu::physical::GPU_BYTES;
 
 use crate::args::{In, Out};
 use crate::driver::{attributes, device};
+use crate::error::ensure;
 use crate::gpus;
 
 /// nvmlReturn_t other than NVML_SUCCESS.
@@ -59,9 +60,7 @@ fn without_init(name: &str, body: impl FnOnce() -> Result) -> i32 {
 /// Runs a function that needs nvmlInit.
 fn initialized(name: &str, body: impl FnOnce() -> Result) -> i32 {
     without_init(name, || {
-        if USERS.load(Ordering::SeqCst) == 0 {
-            return Err(Error::UNINITIALIZED);
-        }
+        ensure(USERS.load(Ordering::SeqCst) != 0, Error::UNINITIALIZED)?;
         body()
     })
 }
@@ -73,9 +72,7 @@ fn about(name: &str, device: Device, body: impl FnOnce(usize) -> Result) -> i32 
 
 fn set_text(to: Out<c_char>, text: &str, room: u32) -> Result {
     to.check()?;
-    if room as usize <= text.len() {
-        return Err(Error::INSUFFICIENT_SIZE);
-    }
+    ensure(room as usize > text.len(), Error::INSUFFICIENT_SIZE)?;
     Ok(to.set_text(text, room as i32)?)
 }
 
@@ -163,9 +160,7 @@ fn nvmlDeviceGetCount_v2(count: Out<u32>) -> Result {
 
 fn nvmlDeviceGetHandleByIndex_v2(index: u32, device: Out<Device>) -> Result {
     let index = index as usize;
-    if index >= gpus::count() {
-        return Err(Error::INVALID_ARGUMENT);
-    }
+    ensure(index < gpus::count(), Error::INVALID_ARGUMENT)?;
     Ok(device.set(handle(index))?)
 }
 
@@ -317,9 +312,7 @@ fn nvmlDeviceGetGpuFabricInfoV(_: usize, info: Out<u32>) -> Result {
     const VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
 
     let version = info.as_in().get()?;
-    if !VERSIONS.contains(&version) {
-        return Err(Error::ARGUMENT_VERSION_MISMATCH);
-    }
+    ensure(VERSIONS.contains(&version), Error::ARGUMENT_VERSION_MISMATCH)?;
     // Behind the version all is 0: NVML_SUCCESS, no clique, NO_FABRIC, nothing known of its health.
     let words = (version & 0xff_ffff) as usize / size_of::<u32>();
     Ok(info.set_all((0..words).map(|word| if word == 0 { version } else { 0 }))?)
@@ -345,9 +338,7 @@ const C2C_LINKS: u32 = 10;
 const C2C_BANDWIDTH: u32 = 44_712;
 
 fn field_value(field: u32, scope: u32) -> Result<u32> {
-    if !gpus::config().coherent {
-        return Err(Error::NOT_SUPPORTED);
-    }
+    ensure(gpus::config().coherent, Error::NOT_SUPPORTED)?;
     match field {
         170 => Ok(C2C_LINKS),                          // C2C_LINK_COUNT
         171 if scope < C2C_LINKS => Ok(1),             // C2C_LINK_GET_STATUS

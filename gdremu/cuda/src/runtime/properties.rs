@@ -9,7 +9,7 @@ use crate::driver::entry_points::exported::{
     cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetUuid_v2,
     cuDeviceTotalMem_v2, cuInit,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use gdremu_core::cuda::types::Uuid;
 
 /// A member of cudaDeviceProp: where it is in CUDA 12 and 13, and which device attribute it shows.
@@ -103,9 +103,7 @@ const PROPERTIES: [usize; 2] = [1032, 1008];
 fn properties(to: Out<u8>, gpu: i32, layout: usize) -> Result {
     let mut count = 0;
     check(cuDeviceGetCount(Out::to(&mut count)))?;
-    if !(0..count).contains(&gpu) {
-        return Err(Error::INVALID_DEVICE);
-    }
+    ensure((0..count).contains(&gpu), Error::INVALID_DEVICE)?;
     let mut bytes = vec![0; PROPERTIES[layout]];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     let mut name = [0; 256];
