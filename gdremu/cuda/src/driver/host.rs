@@ -139,7 +139,7 @@ pub(super) fn cuMemHostRegister_v2(
     ensure(address != 0 && size != 0 && flags & !REGISTER_FLAGS == 0, Error::INVALID_VALUE)?;
     let below = state.host.range(..end).next_back();
     ensure(
-        !below.is_some_and(|(&start, range)| start + range.len > address),
+        below.is_none_or(|(&start, range)| start + range.len <= address),
         Error::HOST_MEMORY_ALREADY_REGISTERED,
     )?;
     insert(state, current, address, size, Kind::Registered, flags);

@@ -8,12 +8,13 @@ use super::errors;
 use crate::args::Out;
 use crate::driver::entry_points::exported::{
     cuCtxGetDevice, cuCtxSetCurrent, cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRelease_v2,
-    cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxSetFlags_v2, cuInit,
+    cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRetain, cuInit,
 };
 use crate::error::{Error, Result};
 
 thread_local! {
-    static GPU: Cell<i32> = const { Cell::new(0) };
+    /// The thread's GPU.
+    pub(super) static GPU: Cell<i32> = const { Cell::new(0) };
 }
 
 /// The primary contexts that the runtime has retained, by GPU.
@@ -74,21 +75,13 @@ fn forget(gpu: i32) {
     }
 }
 
-pub(crate) fn cudaSetDevice(gpu: i32) -> Result {
+pub(super) fn set_device(gpu: i32) -> Result {
     use_gpu(gpu)?;
     GPU.set(gpu);
     Ok(())
 }
 
-pub(crate) fn cudaSetDeviceFlags(flags: u32) -> Result {
-    check(cuDevicePrimaryCtxSetFlags_v2(GPU.get(), flags))
-}
-
-pub(crate) fn cudaGetDevice(gpu: Out<i32>) -> Result {
-    gpu.set(GPU.get())
-}
-
-pub(crate) fn cudaDeviceReset() -> Result {
+pub(super) fn reset() -> Result {
     let result = check(cuDevicePrimaryCtxReset_v2(GPU.get()));
     forget(GPU.get());
     result
