@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::handles::ContextHandle;
 use crate::error::{Error, Result};
-
-/// CUcontext.
-pub(crate) type ContextHandle = usize;
 
 /// Flags that a context may have.
 pub(crate) const CONTEXT_FLAGS: u32 = 0xff;
