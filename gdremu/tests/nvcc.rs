@@ -46,7 +46,7 @@ fn flags_in_host_and_gpu_memory_are_answered() {
 
 #[test]
 fn host_programs_run() {
-    for program in ["device_query", "streams", "ipc"] {
+    for program in ["streams", "ipc"] {
         assert_passes(program, "default", &[]);
         assert_passes(program, "now", &["-Xlinker", "-z,now"]);
     }
