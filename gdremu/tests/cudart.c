@@ -311,3 +311,37 @@ TEST(threads)
     CHECK_EQUAL(pthread_join(thread, NULL), 0);
     CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidDevice);
 }
+
+/* Another process fills the memory whose handle it reads. */
+static void fill(int from)
+{
+    cudaIpcMemHandle_t handle;
+    void *buffer;
+
+    CHECK_EQUAL(read(from, &handle, sizeof(handle)), sizeof(handle));
+    CHECK_CUDA(cudaIpcOpenMemHandle(&buffer, handle, cudaIpcMemLazyEnablePeerAccess));
+    CHECK_CUDA(cudaMemset(buffer, 0x5a, 1000));
+    CHECK_CUDA(cudaDeviceSynchronize());
+    CHECK_CUDA(cudaIpcCloseMemHandle(buffer));
+    exit(0);
+}
+
+TEST(memory_for_other_processes)
+{
+    cudaIpcMemHandle_t handle;
+    unsigned char bytes[1000];
+    int ends[2], status;
+    void *buffer;
+
+    CHECK_EQUAL(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0)
+        fill(ends[0]);
+    CHECK_CUDA(cudaMalloc(&buffer, sizeof(bytes)));
+    CHECK_CUDA(cudaMemset(buffer, 0, sizeof(bytes)));
+    CHECK_CUDA(cudaIpcGetMemHandle(&handle, buffer));
+    CHECK_EQUAL(write(ends[1], &handle, sizeof(handle)), sizeof(handle));
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK_CUDA(cudaMemcpy(bytes, buffer, sizeof(bytes), cudaMemcpyDeviceToHost));
+    CHECK(bytes[0] == 0x5a && bytes[999] == 0x5a);
+}
