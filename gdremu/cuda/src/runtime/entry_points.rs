@@ -11,7 +11,7 @@
 use std::ffi::{c_char, c_void};
 
 use super::entry::{GPU, check};
-use super::kernels::{Dim3, FuncAttributes, LaunchConfig, part, variable};
+use super::kernels::{Dim3, FuncAttributes, LaunchConfig, c_string, part, registry, variable};
 use super::memory::{PointerAttributes, check_direction};
 use super::properties::{CUDA_12, CUDA_13};
 use super::{entry, kernels, properties};
@@ -172,6 +172,22 @@ entry_points! {
     in_context fn cudaEventElapsedTime(time: Out<f32>, start: usize, end: usize)
         => cuEventElapsedTime(time, start, end);
 
+    without_init fn __cudaRegisterFatBinaryEnd(_binary: usize) { Ok(()) };
+    without_init fn __cudaRegisterFunction(binary: usize, function: usize, _device_function: usize, name: In<c_char>) {
+        registry().functions.insert(function, (binary, c_string(name)));
+        Ok(())
+    };
+    without_init fn __cudaRegisterVar(binary: usize, variable: usize, _device_variable: usize, name: In<c_char>) {
+        registry().variables.insert(variable, (binary, c_string(name)));
+        Ok(())
+    };
+    // GPU kernels that use managed variables, or variables of the host, are refused.
+    without_init fn __cudaRegisterManagedVar() { Ok(()) };
+    without_init fn __cudaRegisterHostVar() { Ok(()) };
+    without_init fn __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared_bytes: usize, stream: usize) {
+        kernels::push_configuration((grid, block, shared_bytes, stream));
+        Ok(())
+    };
     without_init fn __cudaPopCallConfiguration(grid: Out<Dim3>, block: Out<Dim3>, shared_bytes: Out<usize>,
         stream: Out<usize>) {
         let pushed = kernels::pop_configuration()?;
@@ -215,13 +231,7 @@ entry_points! {
 gdremu_preload::export! {
     properties::cudaCreateChannelDesc;
     kernels::__cudaInitModule;
-    kernels::__cudaPushCallConfiguration;
     kernels::__cudaRegisterFatBinary;
-    kernels::__cudaRegisterFatBinaryEnd;
-    kernels::__cudaRegisterFunction;
-    kernels::__cudaRegisterHostVar;
-    kernels::__cudaRegisterManagedVar;
-    kernels::__cudaRegisterVar;
     kernels::__cudaUnregisterFatBinary;
     errors::cudaGetErrorName;
     errors::cudaGetErrorString;

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::entry::check;
 use super::errors::{
@@ -21,21 +21,18 @@ use crate::driver::kernel::refuse;
 use crate::error::{Error, Result, ensure};
 
 /// What a program has registered. Binaries, functions and variables are addresses in the program.
-struct Registry {
+#[derive(Default)]
+pub(super) struct Registry {
     /// The binary that a function is in, and its name there.
-    functions: BTreeMap<usize, (usize, CString)>,
-    variables: BTreeMap<usize, (usize, CString)>,
+    pub(super) functions: BTreeMap<usize, (usize, CString)>,
+    pub(super) variables: BTreeMap<usize, (usize, CString)>,
     /// The module of a binary in a context, or why it cannot be loaded.
     modules: BTreeMap<(usize, usize), Result<usize>>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    functions: BTreeMap::new(),
-    variables: BTreeMap::new(),
-    modules: BTreeMap::new(),
-});
+static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
-fn registry() -> MutexGuard<'static, Registry> {
+pub(super) fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -53,38 +50,10 @@ pub(crate) extern "C" fn __cudaUnregisterFatBinary(binary: usize) {
     registry.modules.retain(|(owner, _), _| *owner != binary);
 }
 
-fn c_string(name: In<c_char>) -> CString {
+pub(super) fn c_string(name: In<c_char>) -> CString {
     let name = name.text().ok().and_then(|name| CString::new(name).ok());
     name.unwrap_or_default()
 }
-
-pub(crate) extern "C" fn __cudaRegisterFunction(
-    binary: usize,
-    function: usize,
-    _device_function: usize,
-    name: In<c_char>,
-) {
-    let named = (binary, c_string(name));
-    registry().functions.insert(function, named);
-}
-
-pub(crate) extern "C" fn __cudaRegisterVar(
-    binary: usize,
-    variable: usize,
-    _device_variable: usize,
-    name: In<c_char>,
-) {
-    let named = (binary, c_string(name));
-    registry().variables.insert(variable, named);
-}
-
-pub(crate) extern "C" fn __cudaRegisterFatBinaryEnd() {}
-
-/// GPU kernels that use managed variables are refused.
-pub(crate) extern "C" fn __cudaRegisterManagedVar() {}
-
-/// Nor can they use variables of the host.
-pub(crate) extern "C" fn __cudaRegisterHostVar() {}
 
 pub(crate) extern "C" fn __cudaInitModule() -> c_char {
     1
@@ -157,15 +126,8 @@ thread_local! {
     static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
 }
 
-pub(crate) extern "C" fn __cudaPushCallConfiguration(
-    grid: Dim3,
-    block: Dim3,
-    shared_bytes: usize,
-    stream: usize,
-) -> u32 {
-    let configuration = (grid, block, shared_bytes, stream);
+pub(super) fn push_configuration(configuration: Configuration) {
     CONFIGURATIONS.with_borrow_mut(|pushed| pushed.push(configuration));
-    0
 }
 
 pub(super) fn pop_configuration() -> Result<Configuration> {
