@@ -11,9 +11,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use gdremu_core::cuda::types::{
-    AccessDesc, AllocationProp, IpcHandle, Location, PoolExport, PoolProps, Uuid,
-};
+use gdremu_core::cuda::types::{AccessDesc, AllocationProp, IpcHandle, Location, PoolProps, Uuid};
 use gdremu_core::cuda::{Function, name_of};
 use gdremu_core::gpu::memory::Access;
 use gdremu_core::gpu::pci;
@@ -396,9 +394,9 @@ entry_points! {
             => || Err(Error::INVALID_VALUE);
         fn cuMemPoolImportFromShareableHandle(_pool: Out<usize>, _handle: usize, _kind: u32, _flags: u64)
             initialized 11020 => || Err(Error::INVALID_VALUE);
-        fn cuMemPoolExportPointer(_export: Out<PoolExport>, _address: u64) initialized 11020
+        fn cuMemPoolExportPointer(_export: Out<u8>, _address: u64) initialized 11020
             => || Err(Error::INVALID_VALUE);
-        fn cuMemPoolImportPointer(_address: Out<u64>, _pool: usize, _export: In<PoolExport>) initialized 11020
+        fn cuMemPoolImportPointer(_address: Out<u64>, _pool: usize, _export: In<u8>) initialized 11020
             => || Err(Error::INVALID_VALUE);
     }
     stream {
