@@ -30,6 +30,7 @@ static size_t memory_left(void)
 TEST(devices)
 {
     int device = 7, value;
+    unsigned int flags;
     char pci_id[32];
 
     CHECK_EQUAL(value_of(cudaDriverGetVersion), 13000);
@@ -39,6 +40,9 @@ TEST(devices)
     CHECK_EQUAL(cudaSetDevice(2), cudaErrorInvalidDevice);
     CHECK_CUDA(cudaSetDevice(1));
     CHECK_EQUAL(value_of(cudaGetDevice), 1);
+    CHECK_CUDA(cudaSetDeviceFlags(cudaDeviceScheduleYield));
+    CHECK_CUDA(cudaGetDeviceFlags(&flags));
+    CHECK_EQUAL(flags & cudaDeviceScheduleMask, cudaDeviceScheduleYield);
     CHECK_CUDA(cudaDeviceGetAttribute(&value, 75, 0));
     CHECK_EQUAL(value, 9);
     CHECK_CUDA(cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), 1));
@@ -162,16 +166,18 @@ static void streams_wait_for_events(void)
     int was_released = -1;
     float time = 0;
 
-    CHECK_CUDA(cudaStreamCreate(&first));
-    CHECK_CUDA(cudaStreamCreate(&second));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&second, cudaStreamDefault));
     CHECK_CUDA(cudaEventCreate(&event));
     CHECK_CUDA(cudaEventCreate(&end));
     CHECK_CUDA(cudaLaunchHostFunc(first, wait_until_released, NULL));
+    CHECK_CUDA(cudaStreamQuery(NULL));
     CHECK_CUDA(cudaEventRecord(event, first));
     CHECK_CUDA(cudaStreamWaitEvent(second, event, 0));
     CHECK_CUDA(cudaLaunchHostFunc(second, note_released, &was_released));
     CHECK_EQUAL(cudaEventQuery(event), cudaErrorNotReady);
     CHECK_EQUAL(cudaStreamQuery(first), cudaErrorNotReady);
+    CHECK_EQUAL(cudaStreamQuery(NULL), cudaErrorNotReady); /* It waits for the second stream. */
     usleep(50000); /* for a second stream that does not wait */
     released = 1;
     CHECK_CUDA(cudaStreamSynchronize(second));
@@ -191,7 +197,7 @@ static void streams_wait_for_events(void)
 TEST(streams)
 {
     char out[] = "in a stream", in[sizeof(out)] = "";
-    cudaEvent_t start, end;
+    cudaEvent_t start, end, untimed;
     cudaStream_t stream;
     float time = -1;
     void *buffer;
@@ -215,6 +221,9 @@ TEST(streams)
     CHECK_EQUAL(calls, 1);
     CHECK_CUDA(cudaEventElapsedTime(&time, start, end));
     CHECK(time >= 0);
+    CHECK_CUDA(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
+    CHECK_CUDA(cudaEventRecord(untimed, stream));
+    CHECK_EQUAL(cudaEventElapsedTime(&time, start, untimed), cudaErrorInvalidResourceHandle);
     CHECK_CUDA(cudaFreeAsync(buffer, stream));
     CHECK_CUDA(cudaEventDestroy(start));
     CHECK_CUDA(cudaEventDestroy(end));
@@ -227,13 +236,14 @@ TEST(streams)
 TEST(pointers)
 {
     struct cudaPointerAttributes attributes;
-    void *device, *host, *managed, *seen;
+    void *device, *host, *pinned, *managed, *seen;
     unsigned int flags = 0;
     static char mine[4096], registered[4096];
 
     CHECK_CUDA(cudaSetDevice(1));
     CHECK_CUDA(cudaMalloc(&device, 100));
     CHECK_CUDA(cudaHostAlloc(&host, 100, 0));
+    CHECK_CUDA(cudaMallocHost(&pinned, 100));
     CHECK_CUDA(cudaMallocManaged(&managed, 100, 1));
     CHECK_CUDA(cudaHostRegister(registered, sizeof(registered), 0));
     CHECK_CUDA(cudaHostGetDevicePointer(&seen, (char *)host + 5, 0));
@@ -244,7 +254,8 @@ TEST(pointers)
         void *address;
         int type, device, has_device, has_host;
     } wanted[] = {
-        {device, 2, 1, 1, 0}, {host, 1, 1, 1, 1}, {managed, 3, 1, 1, 1}, {registered, 1, 1, 1, 1}, {mine, 0, -2, 0, 1},
+        {device, 2, 1, 1, 0},  {host, 1, 1, 1, 1},       {pinned, 1, 1, 1, 1},
+        {managed, 3, 1, 1, 1}, {registered, 1, 1, 1, 1}, {mine, 0, -2, 0, 1},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         CHECK_CUDA(cudaPointerGetAttributes(&attributes, wanted[i].address));
