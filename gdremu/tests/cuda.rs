@@ -91,3 +91,31 @@ fn missing_functions_fail_and_say_so_once() {
     let lines = names.map(|name| format!("gdremu: {name} is not supported\n"));
     assert_eq!(String::from_utf8_lossy(&output.stderr), lines.concat());
 }
+
+/// Runs tests/refused.c, whose GPU kernel is not run. Returns its status, and how many lines say that of the kernel, and
+/// that the run failed.
+fn refused(line: &str) -> (Option<i32>, usize, usize) {
+    let output = PLAIN.command(line).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let kernels = text.matches("gdremu: GPU kernel nothing is not run: ").count();
+    (output.status.code(), kernels, text.matches("(--unsupported)").count())
+}
+
+#[test]
+fn refused_kernel_is_printed_once_and_fails_the_run() {
+    for line in ["-- refused 0", "-- refused 0 child"] {
+        assert_eq!(refused(line), (Some(124), 1, 1), "{line}");
+    }
+}
+
+#[test]
+fn unsupported_option_chooses_the_consequence() {
+    assert_eq!(refused("--unsupported exit:3 -- refused 0"), (Some(3), 1, 1));
+    assert_eq!(refused("--unsupported warn -- refused 0"), (Some(0), 1, 0));
+    assert_eq!(refused("--unsupported ignore -- refused 0"), (Some(0), 0, 0));
+}
+
+#[test]
+fn program_that_fails_keeps_its_status() {
+    assert_eq!(refused("-- refused 5"), (Some(5), 1, 0));
+}

@@ -6,74 +6,9 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdint.h>
-#include <unistd.h>
 
-typedef int cudaError_t;
-typedef struct stream *cudaStream_t;
-typedef struct event *cudaEvent_t;
-
-struct attributes {
-    int type, device;
-    void *device_pointer, *host_pointer;
-    long reserved[8];
-};
-
-cudaError_t cudaGetDeviceCount(int *count);
-cudaError_t cudaSetDevice(int device);
-cudaError_t cudaGetDevice(int *device);
-cudaError_t cudaDeviceGetAttribute(int *value, int attribute, int device);
-cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device);
-cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags);
-cudaError_t cudaDeviceDisablePeerAccess(int peer);
-cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text);
-cudaError_t cudaRuntimeGetVersion(int *version);
-cudaError_t cudaDeviceSynchronize(void);
-cudaError_t cudaDeviceReset(void);
-cudaError_t cudaDriverGetVersion(int *version);
-#ifdef CUDA_12
-#define cudaGetDeviceProperties cudaGetDeviceProperties_v2
-#endif
-cudaError_t cudaGetDeviceProperties(void *properties, int device);
-cudaError_t cudaMalloc(void **address, size_t size);
-cudaError_t cudaMallocManaged(void **address, size_t size, unsigned int flags);
-cudaError_t cudaMallocAsync(void **address, size_t size, cudaStream_t stream);
-cudaError_t cudaMallocPitch(void **address, size_t *pitch, size_t width, size_t height);
-cudaError_t cudaFree(void *address);
-cudaError_t cudaFreeAsync(void *address, cudaStream_t stream);
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total);
-cudaError_t cudaMemcpy(void *to, const void *from, size_t size, int kind);
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, int kind, cudaStream_t stream);
-cudaError_t cudaMemset(void *address, int value, size_t size);
-cudaError_t cudaMemsetAsync(void *address, int value, size_t size, cudaStream_t stream);
-cudaError_t cudaHostAlloc(void **address, size_t size, unsigned int flags);
-cudaError_t cudaHostRegister(void *address, size_t size, unsigned int flags);
-cudaError_t cudaHostUnregister(void *address);
-cudaError_t cudaFreeHost(void *address);
-cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned int flags);
-cudaError_t cudaHostGetFlags(unsigned int *flags, void *host);
-cudaError_t cudaPointerGetAttributes(struct attributes *attributes, const void *address);
-cudaError_t cudaStreamCreate(cudaStream_t *stream);
-cudaError_t cudaStreamSynchronize(cudaStream_t stream);
-cudaError_t cudaStreamQuery(cudaStream_t stream);
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
-cudaError_t cudaStreamDestroy(cudaStream_t stream);
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void *), void *data);
-cudaError_t cudaEventCreate(cudaEvent_t *event);
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
-cudaError_t cudaEventSynchronize(cudaEvent_t event);
-cudaError_t cudaEventQuery(cudaEvent_t event);
-cudaError_t cudaEventElapsedTime(float *time, cudaEvent_t from, cudaEvent_t to);
-cudaError_t cudaEventDestroy(cudaEvent_t event);
-cudaError_t cudaGetSymbolAddress(void **address, const void *symbol);
-cudaError_t cudaGetLastError(void);
-cudaError_t cudaPeekAtLastError(void);
-const char *cudaGetErrorName(cudaError_t error);
-const char *cudaGetErrorString(cudaError_t error);
-
-enum { INVALID_VALUE = 1, INVALID_SYMBOL = 13, INVALID_DIRECTION = 21, INVALID_DEVICE = 101, NOT_READY = 600 };
-enum { TO_DEVICE = 1, TO_HOST = 2, DEFAULT = 4 };
+#define CU_UUID_HAS_BEEN_DEFINED /* by cuda_driver.h */
+#include <cuda_runtime_api.h>
 
 /* What a function returns through a pointer. */
 static int value_of(cudaError_t (*function)(int *))
@@ -95,6 +30,7 @@ static size_t memory_left(void)
 TEST(devices)
 {
     int device = 7, value;
+    unsigned int flags;
     CUcontext context;
     char pci_id[32];
 
@@ -102,13 +38,16 @@ TEST(devices)
     CHECK_EQUAL(value_of(cudaRuntimeGetVersion), 13000);
     CHECK_EQUAL(value_of(cudaGetDeviceCount), 2);
     CHECK_EQUAL(value_of(cudaGetDevice), 0);
-    CHECK_EQUAL(cudaSetDevice(2), INVALID_DEVICE);
+    CHECK_EQUAL(cudaSetDevice(2), cudaErrorInvalidDevice);
     CHECK_CUDA(cudaSetDevice(1));
     CHECK_EQUAL(value_of(cudaGetDevice), 1);
     CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
     CHECK_CUDA(cuCtxSetCurrent(context));
     CHECK_EQUAL(value_of(cudaGetDevice), 0);
     CHECK_CUDA(cudaSetDevice(1));
+    CHECK_CUDA(cudaSetDeviceFlags(cudaDeviceScheduleYield));
+    CHECK_CUDA(cudaGetDeviceFlags(&flags));
+    CHECK_EQUAL(flags & cudaDeviceScheduleMask, cudaDeviceScheduleYield);
     CHECK_CUDA(cudaDeviceGetAttribute(&value, 75, 0));
     CHECK_EQUAL(value, 9);
     CHECK_CUDA(cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), 1));
@@ -146,29 +85,26 @@ TEST(reset_by_the_driver)
 
 TEST(properties)
 {
-    enum { AT = 64 };
-#ifdef CUDA_12
-    enum { END = 1032, PROCESSORS = 388 };
-#else
-    enum { END = 1008, PROCESSORS = 384 };
-#endif
-    unsigned char bytes[AT + END + 1];
-    size_t memory;
-    int value;
+    struct {
+        struct cudaDeviceProp properties;
+        unsigned char behind;
+    } got;
+    const struct cudaDeviceProp *properties = &got.properties;
 
-    memset(bytes, 0xee, sizeof(bytes));
-    CHECK_CUDA(cudaGetDeviceProperties(bytes + AT, 0));
-    CHECK_STRING((char *)bytes + AT, "gdremu GPU");
-    memcpy(&memory, bytes + AT + 288, sizeof(memory));
-    CHECK_EQUAL(memory, 16ul << 30);
-    memcpy(&value, bytes + AT + 360, sizeof(value));
-    CHECK_EQUAL(value, 9);
-    memcpy(&value, bytes + AT + PROCESSORS, sizeof(value));
-    CHECK_EQUAL(value, 132);
-    CHECK_EQUAL(bytes[AT - 1], 0xee);
-    CHECK_EQUAL(bytes[AT + END - 1], 0);
-    CHECK_EQUAL(bytes[AT + END], 0xee);
-    CHECK_EQUAL(cudaGetDeviceProperties(bytes, 5), INVALID_DEVICE);
+    memset(&got, 0xee, sizeof(got));
+    CHECK_CUDA(cudaGetDeviceProperties(&got.properties, 0));
+    CHECK_STRING(properties->name, "gdremu GPU");
+    CHECK_EQUAL(properties->totalGlobalMem, 16ul << 30);
+    CHECK(properties->major == 9 && properties->warpSize == 32 && properties->maxThreadsPerBlock == 1024);
+    CHECK_EQUAL(properties->multiProcessorCount, 132);
+    CHECK(properties->canMapHostMemory && properties->unifiedAddressing && properties->hostRegisterSupported);
+    CHECK_EQUAL(properties->sharedMemPerBlockOptin, 227 << 10);
+    CHECK_EQUAL(properties->gpuDirectRDMASupported, 1);
+    CHECK(properties->maxThreadsPerMultiProcessor == 2048 && properties->l2CacheSize == 60 << 20);
+    CHECK_EQUAL(properties->clusterLaunch, 1);
+    CHECK_EQUAL(((const unsigned char *)properties)[sizeof(*properties) - 1], 0);
+    CHECK_EQUAL(got.behind, 0xee);
+    CHECK_EQUAL(cudaGetDeviceProperties(&got.properties, 5), cudaErrorInvalidDevice);
 }
 
 TEST(memory)
@@ -180,11 +116,11 @@ TEST(memory)
     CHECK_EQUAL(memory_left(), before - (2 << 20));
     CHECK_CUDA(cudaFree(buffer));
     CHECK_EQUAL(memory_left(), before);
-    CHECK_EQUAL(cudaFree(buffer), INVALID_VALUE);
+    CHECK_EQUAL(cudaFree(buffer), cudaErrorInvalidValue);
     CHECK_CUDA(cudaFree(NULL));
     CHECK_CUDA(cudaMalloc(&none, 0));
     CHECK(none == NULL);
-    CHECK_CUDA(cudaMallocManaged(&none, 0, 1));
+    CHECK_CUDA(cudaMallocManaged(&none, 0, cudaMemAttachGlobal));
     CHECK(none == NULL);
     CHECK_CUDA(cudaMallocPitch(&none, &pitch, 0, 3));
     CHECK(none == NULL && pitch == 0);
@@ -202,16 +138,16 @@ TEST(copies)
     void *buffer;
 
     CHECK_CUDA(cudaMalloc(&buffer, sizeof(out)));
-    CHECK_CUDA(cudaMemcpy(buffer, out, sizeof(out), TO_DEVICE));
-    CHECK_CUDA(cudaMemcpy(in, buffer, sizeof(out), TO_HOST));
+    CHECK_CUDA(cudaMemcpy(buffer, out, sizeof(out), cudaMemcpyHostToDevice));
+    CHECK_CUDA(cudaMemcpy(in, buffer, sizeof(out), cudaMemcpyDeviceToHost));
     CHECK_STRING(in, out);
     CHECK_CUDA(cudaMemset(buffer, 'x', 4));
-    CHECK_CUDA(cudaMemcpy(in, buffer, sizeof(out), DEFAULT));
+    CHECK_CUDA(cudaMemcpy(in, buffer, sizeof(out), cudaMemcpyDefault));
     CHECK_STRING(in, "xxxx the host");
-    CHECK_EQUAL(cudaMemcpy(in, buffer, sizeof(out), 5), INVALID_DIRECTION);
-    CHECK_EQUAL(cudaMemcpy(in, out, sizeof(out), TO_DEVICE), INVALID_VALUE);
-    CHECK_EQUAL(cudaMemcpy(in, out, sizeof(out), TO_HOST), INVALID_VALUE);
-    CHECK_EQUAL(cudaMemcpyAsync(buffer, out, sizeof(out), 3, NULL), INVALID_VALUE);
+    CHECK_EQUAL(cudaMemcpy(in, buffer, sizeof(out), 5), cudaErrorInvalidMemcpyDirection);
+    CHECK_EQUAL(cudaMemcpy(in, out, sizeof(out), cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+    CHECK_EQUAL(cudaMemcpy(in, out, sizeof(out), cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
+    CHECK_EQUAL(cudaMemcpyAsync(buffer, out, sizeof(out), cudaMemcpyDeviceToDevice, NULL), cudaErrorInvalidValue);
     CHECK_CUDA(cudaFree(buffer));
 }
 
@@ -242,17 +178,19 @@ static void streams_wait_for_events(void)
     int was_released = -1;
     float time = 0;
 
-    CHECK_CUDA(cudaStreamCreate(&first));
-    CHECK_CUDA(cudaStreamCreate(&second));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
+    CHECK_CUDA(cudaStreamCreateWithFlags(&second, cudaStreamDefault));
     CHECK_CUDA(cudaEventCreate(&event));
     CHECK_CUDA(cudaEventCreate(&end));
     CHECK_CUDA(cudaLaunchHostFunc(first, wait_until_released, NULL));
+    CHECK_CUDA(cudaStreamQuery(NULL));
     CHECK_CUDA(cudaEventRecord(event, first));
     CHECK_CUDA(cudaStreamWaitEvent(second, event, 0));
     CHECK_CUDA(cudaLaunchHostFunc(second, note_released, &was_released));
-    CHECK_EQUAL(cudaEventQuery(event), NOT_READY);
-    CHECK_EQUAL(cudaStreamQuery(first), NOT_READY);
+    CHECK_EQUAL(cudaEventQuery(event), cudaErrorNotReady);
+    CHECK_EQUAL(cudaStreamQuery(first), cudaErrorNotReady);
     CHECK_EQUAL(cudaPeekAtLastError(), 0);
+    CHECK_EQUAL(cudaStreamQuery(NULL), cudaErrorNotReady); /* It waits for the second stream. */
     usleep(50000); /* for a second stream that does not wait */
     released = 1;
     CHECK_CUDA(cudaStreamSynchronize(second));
@@ -272,7 +210,7 @@ static void streams_wait_for_events(void)
 TEST(streams)
 {
     char out[] = "in a stream", in[sizeof(out)] = "";
-    cudaEvent_t start, end;
+    cudaEvent_t start, end, untimed;
     cudaStream_t stream;
     float time = -1;
     void *buffer;
@@ -283,9 +221,9 @@ TEST(streams)
     CHECK_CUDA(cudaEventCreate(&end));
     CHECK_CUDA(cudaMallocAsync(&buffer, sizeof(out), stream));
     CHECK_CUDA(cudaEventRecord(start, stream));
-    CHECK_CUDA(cudaMemcpyAsync(buffer, out, sizeof(out), TO_DEVICE, stream));
+    CHECK_CUDA(cudaMemcpyAsync(buffer, out, sizeof(out), cudaMemcpyHostToDevice, stream));
     CHECK_CUDA(cudaMemsetAsync(buffer, 'y', 2, stream));
-    CHECK_CUDA(cudaMemcpyAsync(in, buffer, sizeof(out), TO_HOST, stream));
+    CHECK_CUDA(cudaMemcpyAsync(in, buffer, sizeof(out), cudaMemcpyDeviceToHost, stream));
     CHECK_CUDA(cudaLaunchHostFunc(stream, count, &calls));
     CHECK_CUDA(cudaEventRecord(end, stream));
     CHECK_CUDA(cudaStreamWaitEvent(NULL, end, 0));
@@ -296,6 +234,9 @@ TEST(streams)
     CHECK_EQUAL(calls, 1);
     CHECK_CUDA(cudaEventElapsedTime(&time, start, end));
     CHECK(time >= 0);
+    CHECK_CUDA(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
+    CHECK_CUDA(cudaEventRecord(untimed, stream));
+    CHECK_EQUAL(cudaEventElapsedTime(&time, start, untimed), cudaErrorInvalidResourceHandle);
     CHECK_CUDA(cudaFreeAsync(buffer, stream));
     CHECK_CUDA(cudaEventDestroy(start));
     CHECK_CUDA(cudaEventDestroy(end));
@@ -308,14 +249,15 @@ TEST(streams)
 
 TEST(pointers)
 {
-    struct attributes attributes;
-    void *device, *host, *managed, *seen;
+    struct cudaPointerAttributes attributes;
+    void *device, *host, *pinned, *managed, *seen;
     unsigned int flags = 0;
     static char mine[4096], registered[4096];
 
     CHECK_CUDA(cudaSetDevice(1));
     CHECK_CUDA(cudaMalloc(&device, 100));
     CHECK_CUDA(cudaHostAlloc(&host, 100, 0));
+    CHECK_CUDA(cudaMallocHost(&pinned, 100));
     CHECK_CUDA(cudaMallocManaged(&managed, 100, 1));
     CHECK_CUDA(cudaHostRegister(registered, sizeof(registered), 0));
     CHECK_CUDA(cudaHostGetDevicePointer(&seen, (char *)host + 5, 0));
@@ -326,14 +268,15 @@ TEST(pointers)
         void *address;
         int type, device, has_device, has_host;
     } wanted[] = {
-        {device, 2, 1, 1, 0}, {host, 1, 1, 1, 1}, {managed, 3, 1, 1, 1}, {registered, 1, 1, 1, 1}, {mine, 0, -2, 0, 1},
+        {device, 2, 1, 1, 0},  {host, 1, 1, 1, 1},       {pinned, 1, 1, 1, 1},
+        {managed, 3, 1, 1, 1}, {registered, 1, 1, 1, 1}, {mine, 0, -2, 0, 1},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         CHECK_CUDA(cudaPointerGetAttributes(&attributes, wanted[i].address));
         CHECK_EQUAL(attributes.type, wanted[i].type);
         CHECK_EQUAL(attributes.device, wanted[i].device);
-        CHECK(attributes.device_pointer == (wanted[i].has_device ? wanted[i].address : NULL));
-        CHECK(attributes.host_pointer == (wanted[i].has_host ? wanted[i].address : NULL));
+        CHECK(attributes.devicePointer == (wanted[i].has_device ? wanted[i].address : NULL));
+        CHECK(attributes.hostPointer == (wanted[i].has_host ? wanted[i].address : NULL));
     }
     CHECK_EQUAL(cudaGetLastError(), 0);
     CHECK_CUDA(cudaHostUnregister(registered));
@@ -360,16 +303,16 @@ TEST(errors)
     void *symbol;
 
     CHECK_EQUAL(cudaGetLastError(), 0);
-    CHECK_EQUAL(cudaSetDevice(9), INVALID_DEVICE);
-    CHECK_EQUAL(cudaPeekAtLastError(), INVALID_DEVICE);
-    CHECK_EQUAL(cudaGetLastError(), INVALID_DEVICE);
+    CHECK_EQUAL(cudaSetDevice(9), cudaErrorInvalidDevice);
+    CHECK_EQUAL(cudaPeekAtLastError(), cudaErrorInvalidDevice);
+    CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidDevice);
     CHECK_EQUAL(cudaGetLastError(), 0);
-    CHECK_STRING(cudaGetErrorName(INVALID_DEVICE), "cudaErrorInvalidDevice");
-    CHECK_STRING(cudaGetErrorString(INVALID_DEVICE), "invalid device ordinal");
+    CHECK_STRING(cudaGetErrorName(cudaErrorInvalidDevice), "cudaErrorInvalidDevice");
+    CHECK_STRING(cudaGetErrorString(cudaErrorInvalidDevice), "invalid device ordinal");
     CHECK_STRING(cudaGetErrorString(0), "no error");
-    CHECK_STRING(cudaGetErrorName(900), "cudaErrorStreamCaptureUnsupported");
+    CHECK_STRING(cudaGetErrorName(cudaErrorStreamCaptureUnsupported), "cudaErrorStreamCaptureUnsupported");
     CHECK_STRING(cudaGetErrorName(12345), "unrecognized error code");
-    CHECK_EQUAL(cudaGetSymbolAddress(&symbol, "no symbol"), INVALID_SYMBOL);
+    CHECK_EQUAL(cudaGetSymbolAddress(&symbol, "no symbol"), cudaErrorInvalidSymbol);
     CHECK_STRING(cudaGetErrorString(cudaGetLastError()), "invalid device symbol");
 }
 
@@ -389,8 +332,42 @@ TEST(threads)
 
     CHECK_CUDA(cudaSetDevice(1));
     CHECK_CUDA(cudaMalloc(&buffer, 100));
-    CHECK_EQUAL(cudaSetDevice(9), INVALID_DEVICE);
+    CHECK_EQUAL(cudaSetDevice(9), cudaErrorInvalidDevice);
     CHECK_EQUAL(pthread_create(&thread, NULL, in_thread, buffer), 0);
     CHECK_EQUAL(pthread_join(thread, NULL), 0);
-    CHECK_EQUAL(cudaGetLastError(), INVALID_DEVICE);
+    CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidDevice);
+}
+
+/* Another process fills the memory whose handle it reads. */
+static void fill(int from)
+{
+    cudaIpcMemHandle_t handle;
+    void *buffer;
+
+    CHECK_EQUAL(read(from, &handle, sizeof(handle)), sizeof(handle));
+    CHECK_CUDA(cudaIpcOpenMemHandle(&buffer, handle, cudaIpcMemLazyEnablePeerAccess));
+    CHECK_CUDA(cudaMemset(buffer, 0x5a, 1000));
+    CHECK_CUDA(cudaDeviceSynchronize());
+    CHECK_CUDA(cudaIpcCloseMemHandle(buffer));
+    exit(0);
+}
+
+TEST(memory_for_other_processes)
+{
+    cudaIpcMemHandle_t handle;
+    unsigned char bytes[1000];
+    int ends[2], status;
+    void *buffer;
+
+    CHECK_EQUAL(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0)
+        fill(ends[0]);
+    CHECK_CUDA(cudaMalloc(&buffer, sizeof(bytes)));
+    CHECK_CUDA(cudaMemset(buffer, 0, sizeof(bytes)));
+    CHECK_CUDA(cudaIpcGetMemHandle(&handle, buffer));
+    CHECK_EQUAL(write(ends[1], &handle, sizeof(handle)), sizeof(handle));
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK_CUDA(cudaMemcpy(bytes, buffer, sizeof(bytes), cudaMemcpyDeviceToHost));
+    CHECK(bytes[0] == 0x5a && bytes[999] == 0x5a);
 }

@@ -44,14 +44,6 @@ fn flags_in_host_and_gpu_memory_are_answered() {
     assert_passes("ping_pong", "lz4", &options);
 }
 
-#[test]
-fn host_programs_run() {
-    for program in ["device_query", "streams", "ipc"] {
-        assert_passes(program, "default", &[]);
-        assert_passes(program, "now", &["-Xlinker", "-z,now"]);
-    }
-}
-
 /// The functions that a library exports.
 fn functions(library: &Path) -> BTreeSet<String> {
     let mut nm = Command::new("nm");

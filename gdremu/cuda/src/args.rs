@@ -7,18 +7,11 @@ use std::{ptr, slice};
 use crate::error::{Error, Result};
 
 /// Where a result goes.
+#[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
 
-impl<T> Clone for Out<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Out<T> {}
-
-impl<T> Out<T> {
+impl<T: Copy> Out<T> {
     /// A local place, for a call of another exported function.
     pub(crate) fn to(place: &mut T) -> Out<T> {
         Out(place)
@@ -37,6 +30,15 @@ impl<T> Out<T> {
         self.check()?;
         self.set_if_wanted(value);
         Ok(())
+    }
+
+    /// Stores what `make` returns.
+    ///
+    /// # Errors
+    /// INVALID_VALUE for NULL, before `make` has any effect; its error.
+    pub(crate) fn fill(self, make: impl FnOnce() -> Result<T>) -> Result {
+        self.check()?;
+        self.set(make()?)
     }
 
     /// Stores a result that may be left out by passing NULL.
@@ -88,18 +90,11 @@ impl Out<c_char> {
 }
 
 /// Where an argument is read.
+#[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct In<T>(*const T);
 
-impl<T> Clone for In<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for In<T> {}
-
-impl<T> In<T> {
+impl<T: Copy> In<T> {
     /// NULL, for a call of another exported function.
     pub(crate) const fn null() -> In<T> {
         In(ptr::null())
@@ -108,9 +103,7 @@ impl<T> In<T> {
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
-}
 
-impl<T: Copy> In<T> {
     /// Reads the argument.
     ///
     /// # Errors

@@ -10,6 +10,12 @@ pub(crate) struct Error(pub(crate) i32);
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Error>;
 
+/// # Errors
+/// This one, unless the condition holds.
+pub(crate) fn ensure<E>(condition: bool, error: E) -> std::result::Result<(), E> {
+    if condition { Ok(()) } else { Err(error) }
+}
+
 /// Declares the constants and the table of texts from one list.
 macro_rules! results {
     ($($value:literal $name:ident $text:literal),* $(,)?) => {

@@ -19,339 +19,263 @@ fn refuse(symbol: &str, said: &AtomicBool) {
     }
 }
 
+/// Exports functions by the beginning of their names and the rest.
 macro_rules! refused {
-    ($result:expr; $($symbol:ident)*) => {$(
+    ($result:expr; $($begin:literal: $($end:ident)*;)*) => {
+        $($(refused!(@ $result; concat!($begin, stringify!($end)));)*)*
+    };
+    (@ $result:expr; $symbol:expr) => {
         const _: () = {
             extern "C" fn function() -> i32 {
                 static SAID: AtomicBool = AtomicBool::new(false);
-                refuse(stringify!($symbol), &SAID);
+                refuse($symbol, &SAID);
                 $result
             }
-            gdremu_preload::entry_point!($symbol = function);
+            gdremu_preload::entry_point!($symbol, entry = function);
         };
-    )*};
+    };
 }
 
 // The driver. Names without suffix of functions that have one are of the 32-bit address space of CUDA 3.1.
 refused! { CUDA;
-    cuArray3DCreate cuArray3DCreate_v2 cuArray3DGetDescriptor cuArray3DGetDescriptor_v2 cuArrayCreate cuArrayCreate_v2
-    cuArrayDestroy cuArrayGetDescriptor cuArrayGetDescriptor_v2 cuArrayGetMemoryRequirements cuArrayGetPlane
-    cuArrayGetSparseProperties cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId
-    cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock
-    cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach
-    cuCtxDetach cuCtxFromGreenCtx cuCtxGetCacheConfig cuCtxGetDevResource cuCtxGetLimit cuCtxGetSharedMemConfig
-    cuCtxRecordEvent cuCtxResetPersistingL2Cache cuCtxSetCacheConfig cuCtxSetLimit cuCtxSetSharedMemConfig
-    cuCtxWaitEvent cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc
-    cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetExecAffinitySupport cuDeviceGetGraphMemAttribute
-    cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities
-    cuDeviceGetProperties cuDeviceGetTexture1DLinearMaxWidth cuDeviceGraphMemTrim cuDeviceRegisterAsyncNotification
-    cuDeviceSetGraphMemAttribute cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLApiInit
-    cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags
-    cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect
-    cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame
-    cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray cuFuncGetModule cuFuncGetName
-    cuFuncGetParamInfo cuFuncIsLoaded cuFuncLoad cuFuncSetAttribute cuFuncSetBlockShape cuFuncSetCacheConfig
-    cuFuncSetSharedMemConfig cuFuncSetSharedSize cuGLCtxCreate cuGLCtxCreate_v2 cuGLGetDevices cuGLGetDevices_v2
-    cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync cuGLMapBufferObjectAsync_v2 cuGLMapBufferObjectAsync_v2_ptsz
-    cuGLMapBufferObject_v2 cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags
-    cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject cuGetExportTable
-    cuGraphAddBatchMemOpNode cuGraphAddChildGraphNode cuGraphAddDependencies cuGraphAddDependencies_v2
-    cuGraphAddEmptyNode cuGraphAddEventRecordNode cuGraphAddEventWaitNode cuGraphAddExternalSemaphoresSignalNode
-    cuGraphAddExternalSemaphoresWaitNode cuGraphAddHostNode cuGraphAddKernelNode cuGraphAddKernelNode_v2
-    cuGraphAddMemAllocNode cuGraphAddMemFreeNode cuGraphAddMemcpyNode cuGraphAddMemsetNode cuGraphAddNode
-    cuGraphAddNode_v2 cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams cuGraphChildGraphNodeGetGraph
-    cuGraphClone cuGraphConditionalHandleCreate cuGraphCreate cuGraphDebugDotPrint cuGraphDestroyNode
-    cuGraphEventRecordNodeGetEvent cuGraphEventRecordNodeSetEvent cuGraphEventWaitNodeGetEvent
-    cuGraphEventWaitNodeSetEvent cuGraphExecBatchMemOpNodeSetParams cuGraphExecChildGraphNodeSetParams
-    cuGraphExecDestroy cuGraphExecEventRecordNodeSetEvent cuGraphExecEventWaitNodeSetEvent
-    cuGraphExecExternalSemaphoresSignalNodeSetParams cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExecGetFlags
-    cuGraphExecHostNodeSetParams cuGraphExecKernelNodeSetParams cuGraphExecKernelNodeSetParams_v2
-    cuGraphExecMemcpyNodeSetParams cuGraphExecMemsetNodeSetParams cuGraphExecNodeSetParams cuGraphExecUpdate
-    cuGraphExecUpdate_v2 cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams
-    cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphGetEdges
-    cuGraphGetEdges_v2 cuGraphGetNodes cuGraphGetRootNodes cuGraphHostNodeGetParams cuGraphHostNodeSetParams
-    cuGraphInstantiate cuGraphInstantiateWithFlags cuGraphInstantiateWithParams cuGraphInstantiateWithParams_ptsz
-    cuGraphInstantiate_v2 cuGraphKernelNodeCopyAttributes cuGraphKernelNodeGetAttribute cuGraphKernelNodeGetParams
-    cuGraphKernelNodeGetParams_v2 cuGraphKernelNodeSetAttribute cuGraphKernelNodeSetParams cuGraphKernelNodeSetParams_v2
-    cuGraphLaunch cuGraphLaunch_ptsz cuGraphMemAllocNodeGetParams cuGraphMemFreeNodeGetParams cuGraphMemcpyNodeGetParams
-    cuGraphMemcpyNodeSetParams cuGraphMemsetNodeGetParams cuGraphMemsetNodeSetParams cuGraphNodeFindInClone
-    cuGraphNodeGetDependencies cuGraphNodeGetDependencies_v2 cuGraphNodeGetDependentNodes
-    cuGraphNodeGetDependentNodes_v2 cuGraphNodeGetEnabled cuGraphNodeGetType cuGraphNodeSetEnabled cuGraphNodeSetParams
-    cuGraphReleaseUserObject cuGraphRemoveDependencies cuGraphRemoveDependencies_v2 cuGraphRetainUserObject
-    cuGraphUpload cuGraphUpload_ptsz cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage
-    cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedEglFrame
-    cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2
-    cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray
-    cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGraphicsUnregisterResource
-    cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxCreate cuGreenCtxDestroy
-    cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent
-    cuImportExternalMemory cuImportExternalSemaphore cuIpcGetEventHandle cuIpcOpenEventHandle cuIpcOpenMemHandle
-    cuKernelGetAttribute cuKernelGetFunction cuKernelGetLibrary cuKernelGetName cuKernelGetParamInfo
-    cuKernelSetAttribute cuKernelSetCacheConfig cuLaunch cuLaunchCooperativeKernelMultiDevice cuLaunchGrid
-    cuLaunchGridAsync cuLaunchKernelEx cuLaunchKernelEx_ptsz cuLibraryEnumerateKernels cuLibraryGetKernel
-    cuLibraryGetKernelCount cuLibraryGetManaged cuLibraryGetModule cuLibraryGetUnifiedFunction cuLibraryLoadData
-    cuLibraryLoadFromFile cuLibraryUnload cuLinkAddData cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2 cuLinkComplete
-    cuLinkCreate cuLinkCreate_v2 cuLinkDestroy cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback
-    cuLogsUnregisterCallback cuMemAdvise cuMemAdvise_v2 cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync
-    cuMemBatchDecompressAsync_ptsz cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz
-    cuMemDiscardBatchAsync cuMemDiscardBatchAsync_ptsz cuMemFree cuMemGetAddressRange cuMemGetAttribute
-    cuMemGetAttribute_v2 cuMemGetDefaultMemPool cuMemGetInfo cuMemGetMemPool cuMemHostGetDevicePointer
-    cuMemMapArrayAsync cuMemMapArrayAsync_ptsz cuMemPrefetchAsync cuMemPrefetchAsync_ptsz cuMemPrefetchAsync_v2
-    cuMemPrefetchAsync_v2_ptsz cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemRangeGetAttributes
-    cuMemSetMemPool cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DAsync_v2 cuMemcpy2DAsync_v2_ptsz cuMemcpy2DUnaligned
-    cuMemcpy2DUnaligned_v2 cuMemcpy2DUnaligned_v2_ptds cuMemcpy2D_v2 cuMemcpy2D_v2_ptds cuMemcpy3D cuMemcpy3DAsync
-    cuMemcpy3DAsync_v2 cuMemcpy3DAsync_v2_ptsz cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_ptsz cuMemcpy3DBatchAsync_v2
-    cuMemcpy3DBatchAsync_v2_ptsz cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz cuMemcpy3DPeer_ptds
-    cuMemcpy3D_v2 cuMemcpy3D_v2_ptds cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2
-    cuMemcpyAtoD_v2_ptds cuMemcpyAtoH cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2 cuMemcpyAtoHAsync_v2_ptsz cuMemcpyAtoH_v2
-    cuMemcpyAtoH_v2_ptds cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz cuMemcpyBatchAsync_v2 cuMemcpyBatchAsync_v2_ptsz
-    cuMemcpyDtoA cuMemcpyDtoA_v2 cuMemcpyDtoA_v2_ptds cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync
-    cuMemcpyHtoA cuMemcpyHtoAAsync cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMemcpyHtoA_v2 cuMemcpyHtoA_v2_ptds
-    cuMemcpyHtoD cuMemcpyHtoDAsync cuMemsetD16 cuMemsetD2D16 cuMemsetD2D16Async cuMemsetD2D16Async_ptsz cuMemsetD2D16_v2
-    cuMemsetD2D16_v2_ptds cuMemsetD2D32 cuMemsetD2D32Async cuMemsetD2D32Async_ptsz cuMemsetD2D32_v2
-    cuMemsetD2D32_v2_ptds cuMemsetD2D8 cuMemsetD2D8Async cuMemsetD2D8Async_ptsz cuMemsetD2D8_v2 cuMemsetD2D8_v2_ptds
-    cuMemsetD32 cuMemsetD8 cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMipmappedArrayGetLevel
-    cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuModuleEnumerateFunctions
-    cuModuleGetFunctionCount cuModuleGetGlobal cuModuleGetLoadingMode cuModuleGetSurfRef cuModuleGetTexRef cuModuleLoad
-    cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity
-    cuMulticastUnbind cuOccupancyAvailableDynamicSMemPerBlock cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
-    cuOccupancyMaxActiveClusters cuOccupancyMaxPotentialBlockSize cuOccupancyMaxPotentialBlockSizeWithFlags
-    cuOccupancyMaxPotentialClusterSize cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti cuParamSetv
-    cuProfilerInitialize cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz cuStreamAttachMemAsync
-    cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2
-    cuStreamBatchMemOp_v2_ptsz cuStreamBeginCapture cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz
-    cuStreamBeginCapture_ptsz cuStreamCopyAttributes cuStreamCopyAttributes_ptsz cuStreamGetAttribute
-    cuStreamGetAttribute_ptsz cuStreamGetCaptureInfo cuStreamGetCaptureInfo_ptsz cuStreamGetCaptureInfo_v2
-    cuStreamGetCaptureInfo_v2_ptsz cuStreamGetCaptureInfo_v3 cuStreamGetCaptureInfo_v3_ptsz cuStreamGetDevice
-    cuStreamGetDevice_ptsz cuStreamGetGreenCtx cuStreamGetId cuStreamGetId_ptsz cuStreamSetAttribute
-    cuStreamSetAttribute_ptsz cuStreamUpdateCaptureDependencies cuStreamUpdateCaptureDependencies_ptsz
-    cuStreamUpdateCaptureDependencies_v2 cuStreamUpdateCaptureDependencies_v2_ptsz cuStreamWaitValue32
-    cuStreamWaitValue32_ptsz cuStreamWaitValue32_v2 cuStreamWaitValue32_v2_ptsz cuStreamWaitValue64
-    cuStreamWaitValue64_ptsz cuStreamWaitValue64_v2 cuStreamWaitValue64_v2_ptsz cuStreamWriteValue32
-    cuStreamWriteValue32_ptsz cuStreamWriteValue32_v2 cuStreamWriteValue32_v2_ptsz cuStreamWriteValue64
-    cuStreamWriteValue64_ptsz cuStreamWriteValue64_v2 cuStreamWriteValue64_v2_ptsz cuSurfObjectCreate
-    cuSurfObjectDestroy cuSurfObjectGetResourceDesc cuSurfRefGetArray cuSurfRefSetArray cuTensorMapEncodeIm2col
-    cuTensorMapEncodeIm2colWide cuTensorMapEncodeTiled cuTensorMapReplaceAddress cuTexObjectCreate cuTexObjectDestroy
-    cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc cuTexObjectGetTextureDesc cuTexRefCreate cuTexRefDestroy
-    cuTexRefGetAddress cuTexRefGetAddressMode cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor
-    cuTexRefGetFilterMode cuTexRefGetFlags cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode
-    cuTexRefGetMipmapLevelBias cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress
-    cuTexRefSetAddress2D cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2
-    cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat
-    cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias cuTexRefSetMipmapLevelClamp
-    cuTexRefSetMipmappedArray cuUserObjectCreate cuUserObjectRelease cuUserObjectRetain cuVDPAUCtxCreate
-    cuVDPAUCtxCreate_v2 cuVDPAUGetDevice cuWaitExternalSemaphoresAsync cuWaitExternalSemaphoresAsync_ptsz
+    "cu": Array3DCreate Array3DCreate_v2 Array3DGetDescriptor Array3DGetDescriptor_v2 ArrayCreate ArrayCreate_v2
+        ArrayDestroy ArrayGetDescriptor ArrayGetDescriptor_v2 ArrayGetMemoryRequirements ArrayGetPlane
+        ArrayGetSparseProperties CheckpointProcessCheckpoint CheckpointProcessGetRestoreThreadId
+        CheckpointProcessGetState CheckpointProcessLock CheckpointProcessRestore CheckpointProcessUnlock
+        CoredumpGetAttribute CoredumpGetAttributeGlobal CoredumpSetAttribute CoredumpSetAttributeGlobal CtxAttach
+        CtxDetach CtxFromGreenCtx CtxGetCacheConfig CtxGetDevResource CtxGetLimit CtxGetSharedMemConfig CtxRecordEvent
+        CtxResetPersistingL2Cache CtxSetCacheConfig CtxSetLimit CtxSetSharedMemConfig CtxWaitEvent
+        DestroyExternalMemory DestroyExternalSemaphore DevResourceGenerateDesc DevSmResourceSplitByCount EGLApiInit
+        EGLStreamConsumerAcquireFrame EGLStreamConsumerConnect EGLStreamConsumerConnectWithFlags
+        EGLStreamConsumerDisconnect EGLStreamConsumerReleaseFrame EGLStreamProducerConnect EGLStreamProducerDisconnect
+        EGLStreamProducerPresentFrame EGLStreamProducerReturnFrame ExternalMemoryGetMappedBuffer
+        ExternalMemoryGetMappedMipmappedArray FuncGetModule FuncGetName FuncGetParamInfo FuncIsLoaded FuncLoad
+        FuncSetAttribute FuncSetBlockShape FuncSetCacheConfig FuncSetSharedMemConfig FuncSetSharedSize GLCtxCreate
+        GLCtxCreate_v2 GLGetDevices GLGetDevices_v2 GLInit GLMapBufferObject GLMapBufferObjectAsync
+        GLMapBufferObjectAsync_v2 GLMapBufferObjectAsync_v2_ptsz GLMapBufferObject_v2 GLMapBufferObject_v2_ptds
+        GLRegisterBufferObject GLSetBufferObjectMapFlags GLUnmapBufferObject GLUnmapBufferObjectAsync
+        GLUnregisterBufferObject GetExportTable GreenCtxCreate GreenCtxDestroy GreenCtxGetDevResource GreenCtxGetId
+        GreenCtxRecordEvent GreenCtxStreamCreate GreenCtxWaitEvent ImportExternalMemory ImportExternalSemaphore
+        IpcGetEventHandle IpcOpenEventHandle IpcOpenMemHandle KernelGetAttribute KernelGetFunction KernelGetLibrary
+        KernelGetName KernelGetParamInfo KernelSetAttribute KernelSetCacheConfig Launch
+        LaunchCooperativeKernelMultiDevice LaunchGrid LaunchGridAsync LaunchKernelEx LaunchKernelEx_ptsz
+        LibraryEnumerateKernels LibraryGetKernel LibraryGetKernelCount LibraryGetManaged LibraryGetModule
+        LibraryGetUnifiedFunction LibraryLoadData LibraryLoadFromFile LibraryUnload LinkAddData LinkAddData_v2
+        LinkAddFile LinkAddFile_v2 LinkComplete LinkCreate LinkCreate_v2 LinkDestroy LogsCurrent LogsDumpToFile
+        LogsDumpToMemory LogsRegisterCallback LogsUnregisterCallback MemAdvise MemAdvise_v2 MemAllocHost MemAllocPitch
+        MemBatchDecompressAsync MemBatchDecompressAsync_ptsz MemDiscardAndPrefetchBatchAsync
+        MemDiscardAndPrefetchBatchAsync_ptsz MemDiscardBatchAsync MemDiscardBatchAsync_ptsz MemFree MemGetAddressRange
+        MemGetAttribute MemGetAttribute_v2 MemGetDefaultMemPool MemGetInfo MemGetMemPool MemHostGetDevicePointer
+        MemMapArrayAsync MemMapArrayAsync_ptsz MemPrefetchAsync MemPrefetchAsync_ptsz MemPrefetchAsync_v2
+        MemPrefetchAsync_v2_ptsz MemPrefetchBatchAsync MemPrefetchBatchAsync_ptsz MemRangeGetAttributes MemSetMemPool
+        Memcpy2D Memcpy2DAsync Memcpy2DAsync_v2 Memcpy2DAsync_v2_ptsz Memcpy2DUnaligned Memcpy2DUnaligned_v2
+        Memcpy2DUnaligned_v2_ptds Memcpy2D_v2 Memcpy2D_v2_ptds Memcpy3D Memcpy3DAsync Memcpy3DAsync_v2
+        Memcpy3DAsync_v2_ptsz Memcpy3DBatchAsync Memcpy3DBatchAsync_ptsz Memcpy3DBatchAsync_v2
+        Memcpy3DBatchAsync_v2_ptsz Memcpy3DPeer Memcpy3DPeerAsync Memcpy3DPeerAsync_ptsz Memcpy3DPeer_ptds Memcpy3D_v2
+        Memcpy3D_v2_ptds MipmappedArrayCreate MipmappedArrayDestroy MipmappedArrayGetLevel
+        MipmappedArrayGetMemoryRequirements MipmappedArrayGetSparseProperties ModuleEnumerateFunctions
+        ModuleGetFunctionCount ModuleGetGlobal ModuleGetLoadingMode ModuleGetSurfRef ModuleGetTexRef ModuleLoad
+        MulticastAddDevice MulticastBindAddr MulticastBindMem MulticastCreate MulticastGetGranularity MulticastUnbind
+        OccupancyAvailableDynamicSMemPerBlock OccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+        OccupancyMaxActiveClusters OccupancyMaxPotentialBlockSize OccupancyMaxPotentialBlockSizeWithFlags
+        OccupancyMaxPotentialClusterSize ParamSetSize ParamSetTexRef ParamSetf ParamSeti ParamSetv ProfilerInitialize
+        SignalExternalSemaphoresAsync SignalExternalSemaphoresAsync_ptsz SurfObjectCreate SurfObjectDestroy
+        SurfObjectGetResourceDesc SurfRefGetArray SurfRefSetArray TensorMapEncodeIm2col TensorMapEncodeIm2colWide
+        TensorMapEncodeTiled TensorMapReplaceAddress TexObjectCreate TexObjectDestroy TexObjectGetResourceDesc
+        TexObjectGetResourceViewDesc TexObjectGetTextureDesc UserObjectCreate UserObjectRelease UserObjectRetain
+        VDPAUCtxCreate VDPAUCtxCreate_v2 VDPAUGetDevice WaitExternalSemaphoresAsync WaitExternalSemaphoresAsync_ptsz;
+    "cuDevice": GetDevResource GetExecAffinitySupport GetGraphMemAttribute GetHostAtomicCapabilities GetLuid
+        GetNvSciSyncAttributes GetP2PAtomicCapabilities GetProperties GetTexture1DLinearMaxWidth GraphMemTrim
+        RegisterAsyncNotification SetGraphMemAttribute TotalMem UnregisterAsyncNotification;
+    "cuGraph": AddBatchMemOpNode AddChildGraphNode AddDependencies AddDependencies_v2 AddEmptyNode AddEventRecordNode
+        AddEventWaitNode AddExternalSemaphoresSignalNode AddExternalSemaphoresWaitNode AddHostNode AddKernelNode
+        AddKernelNode_v2 AddMemAllocNode AddMemFreeNode AddMemcpyNode AddMemsetNode AddNode AddNode_v2
+        BatchMemOpNodeGetParams BatchMemOpNodeSetParams ChildGraphNodeGetGraph Clone ConditionalHandleCreate Create
+        DebugDotPrint DestroyNode EventRecordNodeGetEvent EventRecordNodeSetEvent EventWaitNodeGetEvent
+        EventWaitNodeSetEvent ExecBatchMemOpNodeSetParams ExecChildGraphNodeSetParams ExecDestroy
+        ExecEventRecordNodeSetEvent ExecEventWaitNodeSetEvent ExecExternalSemaphoresSignalNodeSetParams
+        ExecExternalSemaphoresWaitNodeSetParams ExecGetFlags ExecHostNodeSetParams ExecKernelNodeSetParams
+        ExecKernelNodeSetParams_v2 ExecMemcpyNodeSetParams ExecMemsetNodeSetParams ExecNodeSetParams ExecUpdate
+        ExecUpdate_v2 ExternalSemaphoresSignalNodeGetParams ExternalSemaphoresSignalNodeSetParams
+        ExternalSemaphoresWaitNodeGetParams ExternalSemaphoresWaitNodeSetParams GetEdges GetEdges_v2 GetNodes
+        GetRootNodes HostNodeGetParams HostNodeSetParams Instantiate InstantiateWithFlags InstantiateWithParams
+        InstantiateWithParams_ptsz Instantiate_v2 KernelNodeCopyAttributes KernelNodeGetAttribute KernelNodeGetParams
+        KernelNodeGetParams_v2 KernelNodeSetAttribute KernelNodeSetParams KernelNodeSetParams_v2 Launch Launch_ptsz
+        MemAllocNodeGetParams MemFreeNodeGetParams MemcpyNodeGetParams MemcpyNodeSetParams MemsetNodeGetParams
+        MemsetNodeSetParams NodeFindInClone NodeGetDependencies NodeGetDependencies_v2 NodeGetDependentNodes
+        NodeGetDependentNodes_v2 NodeGetEnabled NodeGetType NodeSetEnabled NodeSetParams ReleaseUserObject
+        RemoveDependencies RemoveDependencies_v2 RetainUserObject Upload Upload_ptsz;
+    "cuGraphics": EGLRegisterImage GLRegisterBuffer GLRegisterImage MapResources MapResources_ptsz
+        ResourceGetMappedEglFrame ResourceGetMappedMipmappedArray ResourceGetMappedPointer ResourceGetMappedPointer_v2
+        ResourceSetMapFlags ResourceSetMapFlags_v2 SubResourceGetMappedArray UnmapResources UnmapResources_ptsz
+        UnregisterResource VDPAURegisterOutputSurface VDPAURegisterVideoSurface;
+    "cuMemcpy": AtoA AtoA_v2 AtoA_v2_ptds AtoD AtoD_v2 AtoD_v2_ptds AtoH AtoHAsync AtoHAsync_v2 AtoHAsync_v2_ptsz
+        AtoH_v2 AtoH_v2_ptds BatchAsync BatchAsync_ptsz BatchAsync_v2 BatchAsync_v2_ptsz DtoA DtoA_v2 DtoA_v2_ptds
+        DtoD DtoDAsync DtoH DtoHAsync HtoA HtoAAsync HtoAAsync_v2 HtoAAsync_v2_ptsz HtoA_v2 HtoA_v2_ptds HtoD
+        HtoDAsync;
+    "cuMemset": D16 D2D16 D2D16Async D2D16Async_ptsz D2D16_v2 D2D16_v2_ptds D2D32 D2D32Async D2D32Async_ptsz D2D32_v2
+        D2D32_v2_ptds D2D8 D2D8Async D2D8Async_ptsz D2D8_v2 D2D8_v2_ptds D32 D8;
+    "cuStream": AttachMemAsync AttachMemAsync_ptsz BatchMemOp BatchMemOp_ptsz BatchMemOp_v2 BatchMemOp_v2_ptsz
+        BeginCapture BeginCaptureToGraph BeginCaptureToGraph_ptsz BeginCapture_ptsz CopyAttributes CopyAttributes_ptsz
+        GetAttribute GetAttribute_ptsz GetCaptureInfo GetCaptureInfo_ptsz GetCaptureInfo_v2 GetCaptureInfo_v2_ptsz
+        GetCaptureInfo_v3 GetCaptureInfo_v3_ptsz GetDevice GetDevice_ptsz GetGreenCtx GetId GetId_ptsz SetAttribute
+        SetAttribute_ptsz UpdateCaptureDependencies UpdateCaptureDependencies_ptsz UpdateCaptureDependencies_v2
+        UpdateCaptureDependencies_v2_ptsz WaitValue32 WaitValue32_ptsz WaitValue32_v2 WaitValue32_v2_ptsz WaitValue64
+        WaitValue64_ptsz WaitValue64_v2 WaitValue64_v2_ptsz WriteValue32 WriteValue32_ptsz WriteValue32_v2
+        WriteValue32_v2_ptsz WriteValue64 WriteValue64_ptsz WriteValue64_v2 WriteValue64_v2_ptsz;
+    "cuTexRef": Create Destroy GetAddress GetAddressMode GetAddress_v2 GetArray GetBorderColor GetFilterMode GetFlags
+        GetFormat GetMaxAnisotropy GetMipmapFilterMode GetMipmapLevelBias GetMipmapLevelClamp GetMipmappedArray;
+    "cuTexRefSet": Address Address2D Address2D_v2 Address2D_v3 AddressMode Address_v2 Array BorderColor FilterMode
+        Flags Format MaxAnisotropy MipmapFilterMode MipmapLevelBias MipmapLevelClamp MipmappedArray;
 }
 
 // The runtime.
 refused! { runtime::remember(CUDA);
-    __cudaGetProcAddress __cudaRegisterUnifiedTable cudaArrayGetInfo cudaArrayGetMemoryRequirements cudaArrayGetPlane
-    cudaArrayGetSparseProperties cudaChooseDevice cudaCreateSurfaceObject cudaCreateTextureObject
-    cudaCtxResetPersistingL2Cache cudaDestroyExternalMemory cudaDestroyExternalSemaphore cudaDestroySurfaceObject
-    cudaDestroyTextureObject cudaDevResourceGenerateDesc cudaDevSmResourceSplit cudaDevSmResourceSplitByCount
-    cudaDeviceGetCacheConfig cudaDeviceGetDevResource cudaDeviceGetExecutionCtx cudaDeviceGetGraphMemAttribute
-    cudaDeviceGetHostAtomicCapabilities cudaDeviceGetLimit cudaDeviceGetNvSciSyncAttributes
-    cudaDeviceGetP2PAtomicCapabilities cudaDeviceGetSharedMemConfig cudaDeviceGetTexture1DLinearMaxWidth
-    cudaDeviceGraphMemTrim cudaDeviceRegisterAsyncNotification cudaDeviceSetCacheConfig cudaDeviceSetGraphMemAttribute
-    cudaDeviceSetLimit cudaDeviceSetSharedMemConfig cudaDeviceUnregisterAsyncNotification
-    cudaEGLStreamConsumerAcquireFrame cudaEGLStreamConsumerConnect cudaEGLStreamConsumerConnectWithFlags
-    cudaEGLStreamConsumerDisconnect cudaEGLStreamConsumerReleaseFrame cudaEGLStreamProducerConnect
-    cudaEGLStreamProducerDisconnect cudaEGLStreamProducerPresentFrame cudaEGLStreamProducerReturnFrame
-    cudaEventCreateFromEGLSync cudaEventElapsedTime_v2 cudaExecutionCtxDestroy cudaExecutionCtxGetDevResource
-    cudaExecutionCtxGetDevice cudaExecutionCtxGetId cudaExecutionCtxRecordEvent cudaExecutionCtxStreamCreate
-    cudaExecutionCtxSynchronize cudaExecutionCtxWaitEvent cudaExternalMemoryGetMappedBuffer
-    cudaExternalMemoryGetMappedMipmappedArray cudaFreeArray cudaFreeMipmappedArray cudaFuncGetName cudaFuncGetParamCount
-    cudaFuncGetParamInfo cudaFuncSetAttribute cudaFuncSetCacheConfig cudaFuncSetSharedMemConfig cudaGLGetDevices
-    cudaGLMapBufferObject cudaGLMapBufferObjectAsync cudaGLRegisterBufferObject cudaGLSetBufferObjectMapFlags
-    cudaGLSetGLDevice cudaGLUnmapBufferObject cudaGLUnmapBufferObjectAsync cudaGLUnregisterBufferObject
-    cudaGetChannelDesc cudaGetExportTable cudaGetFuncBySymbol cudaGetKernel cudaGetMipmappedArrayLevel
-    cudaGetSurfaceObjectResourceDesc cudaGetTextureObjectResourceDesc cudaGetTextureObjectResourceViewDesc
-    cudaGetTextureObjectTextureDesc cudaGraphAddChildGraphNode cudaGraphAddDependencies cudaGraphAddDependencies_v2
-    cudaGraphAddEmptyNode cudaGraphAddEventRecordNode cudaGraphAddEventWaitNode cudaGraphAddExternalSemaphoresSignalNode
-    cudaGraphAddExternalSemaphoresWaitNode cudaGraphAddHostNode cudaGraphAddKernelNode cudaGraphAddMemAllocNode
-    cudaGraphAddMemFreeNode cudaGraphAddMemcpyNode cudaGraphAddMemcpyNode1D cudaGraphAddMemcpyNodeFromSymbol
-    cudaGraphAddMemcpyNodeToSymbol cudaGraphAddMemsetNode cudaGraphAddNode cudaGraphAddNode_v2
-    cudaGraphChildGraphNodeGetGraph cudaGraphClone cudaGraphConditionalHandleCreate cudaGraphConditionalHandleCreate_v2
-    cudaGraphCreate cudaGraphDebugDotPrint cudaGraphDestroy cudaGraphDestroyNode cudaGraphEventRecordNodeGetEvent
-    cudaGraphEventRecordNodeSetEvent cudaGraphEventWaitNodeGetEvent cudaGraphEventWaitNodeSetEvent
-    cudaGraphExecChildGraphNodeSetParams cudaGraphExecDestroy cudaGraphExecEventRecordNodeSetEvent
-    cudaGraphExecEventWaitNodeSetEvent cudaGraphExecExternalSemaphoresSignalNodeSetParams
-    cudaGraphExecExternalSemaphoresWaitNodeSetParams cudaGraphExecGetFlags cudaGraphExecGetId
-    cudaGraphExecHostNodeSetParams cudaGraphExecKernelNodeSetParams cudaGraphExecMemcpyNodeSetParams
-    cudaGraphExecMemcpyNodeSetParams1D cudaGraphExecMemcpyNodeSetParamsFromSymbol
-    cudaGraphExecMemcpyNodeSetParamsToSymbol cudaGraphExecMemsetNodeSetParams cudaGraphExecNodeSetParams
-    cudaGraphExecUpdate cudaGraphExternalSemaphoresSignalNodeGetParams cudaGraphExternalSemaphoresSignalNodeSetParams
-    cudaGraphExternalSemaphoresWaitNodeGetParams cudaGraphExternalSemaphoresWaitNodeSetParams cudaGraphGetEdges
-    cudaGraphGetEdges_v2 cudaGraphGetId cudaGraphGetNodes cudaGraphGetRootNodes cudaGraphHostNodeGetParams
-    cudaGraphHostNodeSetParams cudaGraphInstantiate cudaGraphInstantiateWithFlags cudaGraphInstantiateWithParams
-    cudaGraphInstantiateWithParams_ptsz cudaGraphKernelNodeCopyAttributes cudaGraphKernelNodeGetAttribute
-    cudaGraphKernelNodeGetParams cudaGraphKernelNodeSetAttribute cudaGraphKernelNodeSetParams cudaGraphLaunch
-    cudaGraphLaunch_ptsz cudaGraphMemAllocNodeGetParams cudaGraphMemFreeNodeGetParams cudaGraphMemcpyNodeGetParams
-    cudaGraphMemcpyNodeSetParams cudaGraphMemcpyNodeSetParams1D cudaGraphMemcpyNodeSetParamsFromSymbol
-    cudaGraphMemcpyNodeSetParamsToSymbol cudaGraphMemsetNodeGetParams cudaGraphMemsetNodeSetParams
-    cudaGraphNodeFindInClone cudaGraphNodeGetContainingGraph cudaGraphNodeGetDependencies
-    cudaGraphNodeGetDependencies_v2 cudaGraphNodeGetDependentNodes cudaGraphNodeGetDependentNodes_v2
-    cudaGraphNodeGetEnabled cudaGraphNodeGetLocalId cudaGraphNodeGetParams cudaGraphNodeGetToolsId cudaGraphNodeGetType
-    cudaGraphNodeSetEnabled cudaGraphNodeSetParams cudaGraphReleaseUserObject cudaGraphRemoveDependencies
-    cudaGraphRemoveDependencies_v2 cudaGraphRetainUserObject cudaGraphUpload cudaGraphUpload_ptsz
-    cudaGraphicsEGLRegisterImage cudaGraphicsGLRegisterBuffer cudaGraphicsGLRegisterImage cudaGraphicsMapResources
-    cudaGraphicsResourceGetMappedEglFrame cudaGraphicsResourceGetMappedMipmappedArray
-    cudaGraphicsResourceGetMappedPointer cudaGraphicsResourceSetMapFlags cudaGraphicsSubResourceGetMappedArray
-    cudaGraphicsUnmapResources cudaGraphicsUnregisterResource cudaGraphicsVDPAURegisterOutputSurface
-    cudaGraphicsVDPAURegisterVideoSurface cudaGreenCtxCreate cudaImportExternalMemory cudaImportExternalSemaphore
-    cudaInitDevice cudaIpcGetEventHandle cudaIpcOpenEventHandle cudaKernelSetAttributeForDevice
-    cudaLaunchCooperativeKernelMultiDevice cudaLaunchHostFunc_v2 cudaLaunchHostFunc_v2_ptsz cudaLibraryEnumerateKernels
-    cudaLibraryGetGlobal cudaLibraryGetKernel cudaLibraryGetKernelCount cudaLibraryGetManaged
-    cudaLibraryGetUnifiedFunction cudaLibraryLoadData cudaLibraryLoadFromFile cudaLibraryUnload cudaLogsCurrent
-    cudaLogsDumpToFile cudaLogsDumpToMemory cudaLogsRegisterCallback cudaLogsUnregisterCallback cudaMalloc3D
-    cudaMalloc3DArray cudaMallocArray cudaMallocMipmappedArray cudaMemAdvise cudaMemAdvise_v2
-    cudaMemDiscardAndPrefetchBatchAsync cudaMemDiscardAndPrefetchBatchAsync_ptsz cudaMemDiscardBatchAsync
-    cudaMemDiscardBatchAsync_ptsz cudaMemGetDefaultMemPool cudaMemGetLocationInfo cudaMemGetMemPool
-    cudaMemPoolExportPointer cudaMemPoolExportToShareableHandle cudaMemPoolGetAccess
-    cudaMemPoolImportFromShareableHandle cudaMemPoolImportPointer cudaMemPoolSetAccess cudaMemPrefetchAsync
-    cudaMemPrefetchAsync_ptsz cudaMemPrefetchAsync_v2 cudaMemPrefetchAsync_v2_ptsz cudaMemPrefetchBatchAsync
-    cudaMemPrefetchBatchAsync_ptsz cudaMemRangeGetAttribute cudaMemRangeGetAttributes cudaMemSetMemPool cudaMemcpy2D
-    cudaMemcpy2DArrayToArray cudaMemcpy2DArrayToArray_ptds cudaMemcpy2DAsync cudaMemcpy2DAsync_ptsz
-    cudaMemcpy2DFromArray cudaMemcpy2DFromArrayAsync cudaMemcpy2DFromArrayAsync_ptsz cudaMemcpy2DFromArray_ptds
-    cudaMemcpy2DToArray cudaMemcpy2DToArrayAsync cudaMemcpy2DToArrayAsync_ptsz cudaMemcpy2DToArray_ptds
-    cudaMemcpy2D_ptds cudaMemcpy3D cudaMemcpy3DAsync cudaMemcpy3DAsync_ptsz cudaMemcpy3DBatchAsync
-    cudaMemcpy3DBatchAsync_ptsz cudaMemcpy3DPeer cudaMemcpy3DPeerAsync cudaMemcpy3DPeerAsync_ptsz cudaMemcpy3DPeer_ptds
-    cudaMemcpy3DWithAttributesAsync cudaMemcpy3DWithAttributesAsync_ptsz cudaMemcpy3D_ptds cudaMemcpyArrayToArray
-    cudaMemcpyArrayToArray_ptds cudaMemcpyBatchAsync cudaMemcpyBatchAsync_ptsz cudaMemcpyFromArray
-    cudaMemcpyFromArrayAsync cudaMemcpyFromArrayAsync_ptsz cudaMemcpyFromArray_ptds cudaMemcpyToArray
-    cudaMemcpyToArrayAsync cudaMemcpyToArrayAsync_ptsz cudaMemcpyToArray_ptds cudaMemcpyWithAttributesAsync
-    cudaMemcpyWithAttributesAsync_ptsz cudaMemset2D cudaMemset2DAsync cudaMemset2DAsync_ptsz cudaMemset2D_ptds
-    cudaMemset3D cudaMemset3DAsync cudaMemset3DAsync_ptsz cudaMemset3D_ptds cudaMipmappedArrayGetMemoryRequirements
-    cudaMipmappedArrayGetSparseProperties cudaOccupancyAvailableDynamicSMemPerBlock cudaOccupancyMaxActiveClusters
-    cudaOccupancyMaxPotentialClusterSize cudaSetDoubleForDevice cudaSetDoubleForHost cudaSetValidDevices
-    cudaSignalExternalSemaphoresAsync cudaSignalExternalSemaphoresAsync_ptsz cudaSignalExternalSemaphoresAsync_v2
-    cudaSignalExternalSemaphoresAsync_v2_ptsz cudaStreamAttachMemAsync cudaStreamAttachMemAsync_ptsz
-    cudaStreamBeginCaptureToGraph cudaStreamBeginCaptureToGraph_ptsz cudaStreamBeginRecaptureToGraph
-    cudaStreamBeginRecaptureToGraph_ptsz cudaStreamCopyAttributes cudaStreamCopyAttributes_ptsz cudaStreamGetAttribute
-    cudaStreamGetAttribute_ptsz cudaStreamGetCaptureInfo cudaStreamGetCaptureInfo_ptsz cudaStreamGetCaptureInfo_v2
-    cudaStreamGetCaptureInfo_v2_ptsz cudaStreamGetCaptureInfo_v3 cudaStreamGetCaptureInfo_v3_ptsz
-    cudaStreamGetDevResource cudaStreamGetDevResource_ptsz cudaStreamGetDevice cudaStreamGetDevice_ptsz cudaStreamGetId
-    cudaStreamGetId_ptsz cudaStreamSetAttribute cudaStreamSetAttribute_ptsz cudaStreamUpdateCaptureDependencies
-    cudaStreamUpdateCaptureDependencies_ptsz cudaStreamUpdateCaptureDependencies_v2
-    cudaStreamUpdateCaptureDependencies_v2_ptsz cudaSubgridCreate cudaSubgridWorkerGridCreate cudaSubgridWorksetCreate
-    cudaThreadExit cudaThreadGetCacheConfig cudaThreadGetLimit cudaThreadSetCacheConfig cudaThreadSetLimit
-    cudaThreadSynchronize cudaUserObjectCreate cudaUserObjectRelease cudaUserObjectRetain cudaVDPAUGetDevice
-    cudaVDPAUSetVDPAUDevice cudaWaitExternalSemaphoresAsync cudaWaitExternalSemaphoresAsync_ptsz
-    cudaWaitExternalSemaphoresAsync_v2 cudaWaitExternalSemaphoresAsync_v2_ptsz
+    "__cuda": GetProcAddress RegisterUnifiedTable;
+    "cuda": ArrayGetInfo ArrayGetMemoryRequirements ArrayGetPlane ArrayGetSparseProperties ChooseDevice
+        CreateSurfaceObject CreateTextureObject CtxResetPersistingL2Cache DestroyExternalMemory
+        DestroyExternalSemaphore DestroySurfaceObject DestroyTextureObject DevResourceGenerateDesc DevSmResourceSplit
+        DevSmResourceSplitByCount DeviceGraphMemTrim DeviceRegisterAsyncNotification DeviceSetCacheConfig
+        DeviceSetGraphMemAttribute DeviceSetLimit DeviceSetSharedMemConfig DeviceUnregisterAsyncNotification
+        EventCreateFromEGLSync EventElapsedTime_v2 ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray
+        FreeArray FreeMipmappedArray FuncGetName FuncGetParamCount FuncGetParamInfo FuncSetAttribute
+        FuncSetCacheConfig FuncSetSharedMemConfig GLGetDevices GLMapBufferObject GLMapBufferObjectAsync
+        GLRegisterBufferObject GLSetBufferObjectMapFlags GLSetGLDevice GLUnmapBufferObject GLUnmapBufferObjectAsync
+        GLUnregisterBufferObject GetChannelDesc GetExportTable GetFuncBySymbol GetKernel GetMipmappedArrayLevel
+        GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc GetTextureObjectResourceViewDesc
+        GetTextureObjectTextureDesc GreenCtxCreate ImportExternalMemory ImportExternalSemaphore InitDevice
+        IpcGetEventHandle IpcOpenEventHandle KernelSetAttributeForDevice LaunchCooperativeKernelMultiDevice
+        LaunchHostFunc_v2 LaunchHostFunc_v2_ptsz LogsCurrent LogsDumpToFile LogsDumpToMemory LogsRegisterCallback
+        LogsUnregisterCallback Malloc3D Malloc3DArray MallocArray MallocMipmappedArray Memcpy2D Memcpy2D_ptds Memcpy3D
+        Memcpy3D_ptds Memset2D Memset2DAsync Memset2DAsync_ptsz Memset2D_ptds Memset3D Memset3DAsync
+        Memset3DAsync_ptsz Memset3D_ptds MipmappedArrayGetMemoryRequirements MipmappedArrayGetSparseProperties
+        OccupancyAvailableDynamicSMemPerBlock OccupancyMaxActiveClusters OccupancyMaxPotentialClusterSize
+        SetDoubleForDevice SetDoubleForHost SetValidDevices SignalExternalSemaphoresAsync
+        SignalExternalSemaphoresAsync_ptsz SignalExternalSemaphoresAsync_v2 SignalExternalSemaphoresAsync_v2_ptsz
+        SubgridCreate SubgridWorkerGridCreate SubgridWorksetCreate ThreadExit ThreadGetCacheConfig ThreadGetLimit
+        ThreadSetCacheConfig ThreadSetLimit ThreadSynchronize UserObjectCreate UserObjectRelease UserObjectRetain
+        VDPAUGetDevice VDPAUSetVDPAUDevice WaitExternalSemaphoresAsync WaitExternalSemaphoresAsync_ptsz
+        WaitExternalSemaphoresAsync_v2 WaitExternalSemaphoresAsync_v2_ptsz;
+    "cudaDeviceGet": CacheConfig DevResource ExecutionCtx GraphMemAttribute HostAtomicCapabilities Limit
+        NvSciSyncAttributes P2PAtomicCapabilities SharedMemConfig Texture1DLinearMaxWidth;
+    "cudaEGLStream": ConsumerAcquireFrame ConsumerConnect ConsumerConnectWithFlags ConsumerDisconnect
+        ConsumerReleaseFrame ProducerConnect ProducerDisconnect ProducerPresentFrame ProducerReturnFrame;
+    "cudaExecutionCtx": Destroy GetDevResource GetDevice GetId RecordEvent StreamCreate Synchronize WaitEvent;
+    "cudaGraph": ChildGraphNodeGetGraph Clone ConditionalHandleCreate ConditionalHandleCreate_v2 Create DebugDotPrint
+        Destroy DestroyNode EventRecordNodeGetEvent EventRecordNodeSetEvent EventWaitNodeGetEvent
+        EventWaitNodeSetEvent ExternalSemaphoresSignalNodeGetParams ExternalSemaphoresSignalNodeSetParams
+        ExternalSemaphoresWaitNodeGetParams ExternalSemaphoresWaitNodeSetParams GetEdges GetEdges_v2 GetId GetNodes
+        GetRootNodes HostNodeGetParams HostNodeSetParams Instantiate InstantiateWithFlags InstantiateWithParams
+        InstantiateWithParams_ptsz KernelNodeCopyAttributes KernelNodeGetAttribute KernelNodeGetParams
+        KernelNodeSetAttribute KernelNodeSetParams Launch Launch_ptsz MemAllocNodeGetParams MemFreeNodeGetParams
+        MemcpyNodeGetParams MemcpyNodeSetParams MemcpyNodeSetParams1D MemcpyNodeSetParamsFromSymbol
+        MemcpyNodeSetParamsToSymbol MemsetNodeGetParams MemsetNodeSetParams NodeFindInClone NodeSetEnabled
+        NodeSetParams ReleaseUserObject RemoveDependencies RemoveDependencies_v2 RetainUserObject Upload Upload_ptsz;
+    "cudaGraphAdd": ChildGraphNode Dependencies Dependencies_v2 EmptyNode EventRecordNode EventWaitNode
+        ExternalSemaphoresSignalNode ExternalSemaphoresWaitNode HostNode KernelNode MemAllocNode MemFreeNode
+        MemcpyNode MemcpyNode1D MemcpyNodeFromSymbol MemcpyNodeToSymbol MemsetNode Node Node_v2;
+    "cudaGraphExec": ChildGraphNodeSetParams Destroy EventRecordNodeSetEvent EventWaitNodeSetEvent
+        ExternalSemaphoresSignalNodeSetParams ExternalSemaphoresWaitNodeSetParams GetFlags GetId HostNodeSetParams
+        KernelNodeSetParams MemcpyNodeSetParams MemcpyNodeSetParams1D MemcpyNodeSetParamsFromSymbol
+        MemcpyNodeSetParamsToSymbol MemsetNodeSetParams NodeSetParams Update;
+    "cudaGraphNodeGet": ContainingGraph Dependencies Dependencies_v2 DependentNodes DependentNodes_v2 Enabled LocalId
+        Params ToolsId Type;
+    "cudaGraphics": EGLRegisterImage GLRegisterBuffer GLRegisterImage MapResources ResourceGetMappedEglFrame
+        ResourceGetMappedMipmappedArray ResourceGetMappedPointer ResourceSetMapFlags SubResourceGetMappedArray
+        UnmapResources UnregisterResource VDPAURegisterOutputSurface VDPAURegisterVideoSurface;
+    "cudaLibrary": EnumerateKernels GetGlobal GetKernel GetKernelCount GetManaged GetUnifiedFunction LoadData
+        LoadFromFile Unload;
+    "cudaMem": Advise Advise_v2 DiscardAndPrefetchBatchAsync DiscardAndPrefetchBatchAsync_ptsz DiscardBatchAsync
+        DiscardBatchAsync_ptsz GetDefaultMemPool GetLocationInfo GetMemPool PoolExportPointer
+        PoolExportToShareableHandle PoolGetAccess PoolImportFromShareableHandle PoolImportPointer PoolSetAccess
+        PrefetchAsync PrefetchAsync_ptsz PrefetchAsync_v2 PrefetchAsync_v2_ptsz PrefetchBatchAsync
+        PrefetchBatchAsync_ptsz RangeGetAttribute RangeGetAttributes SetMemPool;
+    "cudaMemcpy": ArrayToArray ArrayToArray_ptds BatchAsync BatchAsync_ptsz FromArray FromArrayAsync
+        FromArrayAsync_ptsz FromArray_ptds ToArray ToArrayAsync ToArrayAsync_ptsz ToArray_ptds WithAttributesAsync
+        WithAttributesAsync_ptsz;
+    "cudaMemcpy2D": ArrayToArray ArrayToArray_ptds Async Async_ptsz FromArray FromArrayAsync FromArrayAsync_ptsz
+        FromArray_ptds ToArray ToArrayAsync ToArrayAsync_ptsz ToArray_ptds;
+    "cudaMemcpy3D": Async Async_ptsz BatchAsync BatchAsync_ptsz Peer PeerAsync PeerAsync_ptsz Peer_ptds
+        WithAttributesAsync WithAttributesAsync_ptsz;
+    "cudaStream": AttachMemAsync AttachMemAsync_ptsz BeginCaptureToGraph BeginCaptureToGraph_ptsz
+        BeginRecaptureToGraph BeginRecaptureToGraph_ptsz CopyAttributes CopyAttributes_ptsz GetAttribute
+        GetAttribute_ptsz GetCaptureInfo GetCaptureInfo_ptsz GetCaptureInfo_v2 GetCaptureInfo_v2_ptsz
+        GetCaptureInfo_v3 GetCaptureInfo_v3_ptsz GetDevResource GetDevResource_ptsz GetDevice GetDevice_ptsz GetId
+        GetId_ptsz SetAttribute SetAttribute_ptsz UpdateCaptureDependencies UpdateCaptureDependencies_ptsz
+        UpdateCaptureDependencies_v2 UpdateCaptureDependencies_v2_ptsz;
 }
 
 // NVML.
 refused! { NVML;
-    nvmlComputeInstanceDestroy nvmlComputeInstanceGetInfo nvmlComputeInstanceGetInfo_v2 nvmlDeviceClearAccountingPids
-    nvmlDeviceClearCpuAffinity nvmlDeviceClearEccErrorCounts nvmlDeviceClearFieldValues nvmlDeviceCreateGpuInstance
-    nvmlDeviceCreateGpuInstanceWithPlacement nvmlDeviceDiscoverGpus nvmlDeviceFreezeNvLinkUtilizationCounter
-    nvmlDeviceGetAPIRestriction nvmlDeviceGetAccountingBufferSize nvmlDeviceGetAccountingMode
-    nvmlDeviceGetAccountingPids nvmlDeviceGetAccountingStats nvmlDeviceGetActiveVgpus
-    nvmlDeviceGetAdaptiveClockInfoStatus nvmlDeviceGetAddressingMode nvmlDeviceGetApplicationsClock
-    nvmlDeviceGetArchitecture nvmlDeviceGetAttributes nvmlDeviceGetAttributes_v2 nvmlDeviceGetAutoBoostedClocksEnabled
-    nvmlDeviceGetBoardId nvmlDeviceGetBoardPartNumber nvmlDeviceGetBrand nvmlDeviceGetBridgeChipInfo
-    nvmlDeviceGetBusType nvmlDeviceGetC2cModeInfoV nvmlDeviceGetCapabilities nvmlDeviceGetClkMonStatus
-    nvmlDeviceGetClock nvmlDeviceGetClockInfo nvmlDeviceGetClockOffsets nvmlDeviceGetComputeInstanceId
-    nvmlDeviceGetComputeMode nvmlDeviceGetComputeRunningProcesses nvmlDeviceGetComputeRunningProcesses_v2
-    nvmlDeviceGetComputeRunningProcesses_v3 nvmlDeviceGetConfComputeGpuAttestationReport
-    nvmlDeviceGetConfComputeGpuCertificate nvmlDeviceGetConfComputeMemSizeInfo
-    nvmlDeviceGetConfComputeProtectedMemoryUsage nvmlDeviceGetCoolerInfo nvmlDeviceGetCpuAffinity
-    nvmlDeviceGetCpuAffinityWithinScope nvmlDeviceGetCreatableVgpus nvmlDeviceGetCurrentClockFreqs
-    nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons nvmlDeviceGetDecoderUtilization
-    nvmlDeviceGetDefaultApplicationsClock nvmlDeviceGetDefaultEccMode nvmlDeviceGetDetailedEccErrors
-    nvmlDeviceGetDeviceHandleFromMigDeviceHandle nvmlDeviceGetDisplayActive nvmlDeviceGetDisplayMode
-    nvmlDeviceGetDramEncryptionMode nvmlDeviceGetDriverModel nvmlDeviceGetDriverModel_v2 nvmlDeviceGetDynamicPstatesInfo
-    nvmlDeviceGetEccMode nvmlDeviceGetEncoderCapacity nvmlDeviceGetEncoderSessions nvmlDeviceGetEncoderStats
-    nvmlDeviceGetEncoderUtilization nvmlDeviceGetEnforcedPowerLimit nvmlDeviceGetFBCSessions nvmlDeviceGetFBCStats
-    nvmlDeviceGetFanControlPolicy_v2 nvmlDeviceGetFanSpeed nvmlDeviceGetFanSpeedRPM nvmlDeviceGetFanSpeed_v2
-    nvmlDeviceGetGpcClkMinMaxVfOffset nvmlDeviceGetGpcClkVfOffset nvmlDeviceGetGpuInstanceById
-    nvmlDeviceGetGpuInstanceId nvmlDeviceGetGpuInstancePossiblePlacements nvmlDeviceGetGpuInstancePossiblePlacements_v2
-    nvmlDeviceGetGpuInstanceProfileInfo nvmlDeviceGetGpuInstanceProfileInfoByIdV nvmlDeviceGetGpuInstanceProfileInfoV
-    nvmlDeviceGetGpuInstanceRemainingCapacity nvmlDeviceGetGpuInstances nvmlDeviceGetGpuMaxPcieLinkGeneration
-    nvmlDeviceGetGpuOperationMode nvmlDeviceGetGraphicsRunningProcesses nvmlDeviceGetGraphicsRunningProcesses_v2
-    nvmlDeviceGetGraphicsRunningProcesses_v3 nvmlDeviceGetGridLicensableFeatures nvmlDeviceGetGridLicensableFeatures_v2
-    nvmlDeviceGetGridLicensableFeatures_v3 nvmlDeviceGetGridLicensableFeatures_v4 nvmlDeviceGetGspFirmwareMode
-    nvmlDeviceGetGspFirmwareVersion nvmlDeviceGetHandleBySerial nvmlDeviceGetHandleByUUIDV nvmlDeviceGetHostVgpuMode
-    nvmlDeviceGetHostname_v1 nvmlDeviceGetInforomConfigurationChecksum nvmlDeviceGetInforomImageVersion
-    nvmlDeviceGetInforomVersion nvmlDeviceGetIrqNum nvmlDeviceGetJpgUtilization nvmlDeviceGetLastBBXFlushTime
-    nvmlDeviceGetMPSComputeRunningProcesses nvmlDeviceGetMPSComputeRunningProcesses_v2
-    nvmlDeviceGetMPSComputeRunningProcesses_v3 nvmlDeviceGetMarginTemperature nvmlDeviceGetMaxClockInfo
-    nvmlDeviceGetMaxCustomerBoostClock nvmlDeviceGetMemClkMinMaxVfOffset nvmlDeviceGetMemClkVfOffset
-    nvmlDeviceGetMemoryAffinity nvmlDeviceGetMemoryBusWidth nvmlDeviceGetMemoryErrorCounter nvmlDeviceGetMemoryInfo_v2
-    nvmlDeviceGetMigDeviceHandleByIndex nvmlDeviceGetMinMaxClockOfPState nvmlDeviceGetMinMaxFanSpeed
-    nvmlDeviceGetModuleId nvmlDeviceGetMultiGpuBoard nvmlDeviceGetNumFans nvmlDeviceGetNumGpuCores
-    nvmlDeviceGetNumaNodeId nvmlDeviceGetNvLinkErrorCounter nvmlDeviceGetNvLinkInfo nvmlDeviceGetNvLinkRemoteDeviceType
-    nvmlDeviceGetNvLinkUtilizationControl nvmlDeviceGetNvLinkUtilizationCounter nvmlDeviceGetNvLinkVersion
-    nvmlDeviceGetNvlinkBwMode nvmlDeviceGetNvlinkSupportedBwModes nvmlDeviceGetOfaUtilization nvmlDeviceGetPciInfoExt
-    nvmlDeviceGetPcieLinkMaxSpeed nvmlDeviceGetPcieReplayCounter nvmlDeviceGetPcieSpeed nvmlDeviceGetPcieThroughput
-    nvmlDeviceGetPdi nvmlDeviceGetPerformanceModes nvmlDeviceGetPerformanceState nvmlDeviceGetPersistenceMode
-    nvmlDeviceGetPgpuMetadataString nvmlDeviceGetPlatformInfo nvmlDeviceGetPowerManagementDefaultLimit
-    nvmlDeviceGetPowerManagementLimit nvmlDeviceGetPowerManagementLimitConstraints nvmlDeviceGetPowerManagementMode
-    nvmlDeviceGetPowerMizerMode_v1 nvmlDeviceGetPowerSource nvmlDeviceGetPowerState nvmlDeviceGetPowerUsage
-    nvmlDeviceGetProcessUtilization nvmlDeviceGetProcessesUtilizationInfo nvmlDeviceGetRemappedRows
-    nvmlDeviceGetRemappedRows_v2 nvmlDeviceGetRepairStatus nvmlDeviceGetRetiredPages
-    nvmlDeviceGetRetiredPagesPendingStatus nvmlDeviceGetRetiredPages_v2 nvmlDeviceGetRowRemapperHistogram
-    nvmlDeviceGetRunningProcessDetailList nvmlDeviceGetSamples nvmlDeviceGetSerial nvmlDeviceGetSramEccErrorStatus
-    nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts nvmlDeviceGetSupportedClocksEventReasons
-    nvmlDeviceGetSupportedClocksThrottleReasons nvmlDeviceGetSupportedEventTypes nvmlDeviceGetSupportedGraphicsClocks
-    nvmlDeviceGetSupportedMemoryClocks nvmlDeviceGetSupportedPerformanceStates nvmlDeviceGetSupportedVgpus
-    nvmlDeviceGetTargetFanSpeed nvmlDeviceGetTemperature nvmlDeviceGetTemperatureThreshold nvmlDeviceGetTemperatureV
-    nvmlDeviceGetThermalSettings nvmlDeviceGetTopologyCommonAncestor nvmlDeviceGetTopologyNearestGpus
-    nvmlDeviceGetTotalEccErrors nvmlDeviceGetTotalEnergyConsumption nvmlDeviceGetUnrepairableMemoryFlag_v1
-    nvmlDeviceGetUtilizationRates nvmlDeviceGetVbiosVersion nvmlDeviceGetVgpuCapabilities
-    nvmlDeviceGetVgpuHeterogeneousMode nvmlDeviceGetVgpuInstancesUtilizationInfo nvmlDeviceGetVgpuMetadata
-    nvmlDeviceGetVgpuProcessUtilization nvmlDeviceGetVgpuProcessesUtilizationInfo nvmlDeviceGetVgpuSchedulerCapabilities
-    nvmlDeviceGetVgpuSchedulerLog nvmlDeviceGetVgpuSchedulerState nvmlDeviceGetVgpuTypeCreatablePlacements
-    nvmlDeviceGetVgpuTypeSupportedPlacements nvmlDeviceGetVgpuUtilization nvmlDeviceGetViolationStatus
-    nvmlDeviceGetVirtualizationMode nvmlDeviceIsMigDeviceHandle nvmlDeviceModifyDrainState nvmlDeviceOnSameBoard
-    nvmlDevicePowerSmoothingActivatePresetProfile nvmlDevicePowerSmoothingSetState
-    nvmlDevicePowerSmoothingUpdatePresetProfileParam nvmlDeviceQueryDrainState nvmlDeviceReadPRMCounters_v1
-    nvmlDeviceReadWritePRM_v1 nvmlDeviceRegisterEvents nvmlDeviceRemoveGpu nvmlDeviceRemoveGpu_v2
-    nvmlDeviceResetApplicationsClocks nvmlDeviceResetGpuLockedClocks nvmlDeviceResetMemoryLockedClocks
-    nvmlDeviceResetNvLinkErrorCounters nvmlDeviceResetNvLinkUtilizationCounter nvmlDeviceSetAPIRestriction
-    nvmlDeviceSetAccountingMode nvmlDeviceSetApplicationsClocks nvmlDeviceSetAutoBoostedClocksEnabled
-    nvmlDeviceSetClockOffsets nvmlDeviceSetComputeMode nvmlDeviceSetConfComputeUnprotectedMemSize
-    nvmlDeviceSetCpuAffinity nvmlDeviceSetDefaultAutoBoostedClocksEnabled nvmlDeviceSetDefaultFanSpeed_v2
-    nvmlDeviceSetDramEncryptionMode nvmlDeviceSetDriverModel nvmlDeviceSetEccMode nvmlDeviceSetFanControlPolicy
-    nvmlDeviceSetFanSpeed_v2 nvmlDeviceSetGpcClkVfOffset nvmlDeviceSetGpuLockedClocks nvmlDeviceSetGpuOperationMode
-    nvmlDeviceSetHostname_v1 nvmlDeviceSetMemClkVfOffset nvmlDeviceSetMemoryLockedClocks nvmlDeviceSetMigMode
-    nvmlDeviceSetNvLinkDeviceLowPowerThreshold nvmlDeviceSetNvLinkUtilizationControl nvmlDeviceSetNvlinkBwMode
-    nvmlDeviceSetPersistenceMode nvmlDeviceSetPowerManagementLimit nvmlDeviceSetPowerManagementLimit_v2
-    nvmlDeviceSetPowerMizerMode_v1 nvmlDeviceSetTemperatureThreshold nvmlDeviceSetVgpuCapabilities
-    nvmlDeviceSetVgpuHeterogeneousMode nvmlDeviceSetVgpuSchedulerState nvmlDeviceSetVirtualizationMode
-    nvmlDeviceValidateInforom nvmlDeviceWorkloadPowerProfileClearRequestedProfiles
-    nvmlDeviceWorkloadPowerProfileGetCurrentProfiles nvmlDeviceWorkloadPowerProfileGetProfilesInfo
-    nvmlDeviceWorkloadPowerProfileSetRequestedProfiles nvmlEventSetCreate nvmlEventSetFree nvmlEventSetWait
-    nvmlEventSetWait_v2 nvmlGetBlacklistDeviceCount nvmlGetBlacklistDeviceInfoByIndex nvmlGetExcludedDeviceCount
-    nvmlGetExcludedDeviceInfoByIndex nvmlGetVgpuCompatibility nvmlGetVgpuDriverCapabilities nvmlGetVgpuVersion
-    nvmlGpmMetricsGet nvmlGpmMigSampleGet nvmlGpmQueryDeviceSupport nvmlGpmQueryIfStreamingEnabled nvmlGpmSampleAlloc
-    nvmlGpmSampleFree nvmlGpmSampleGet nvmlGpmSetStreamingEnabled nvmlGpuInstanceCreateComputeInstance
-    nvmlGpuInstanceCreateComputeInstanceWithPlacement nvmlGpuInstanceDestroy nvmlGpuInstanceGetActiveVgpus
-    nvmlGpuInstanceGetComputeInstanceById nvmlGpuInstanceGetComputeInstancePossiblePlacements
-    nvmlGpuInstanceGetComputeInstanceProfileInfo nvmlGpuInstanceGetComputeInstanceProfileInfoV
-    nvmlGpuInstanceGetComputeInstanceRemainingCapacity nvmlGpuInstanceGetComputeInstances
-    nvmlGpuInstanceGetCreatableVgpus nvmlGpuInstanceGetInfo nvmlGpuInstanceGetVgpuHeterogeneousMode
-    nvmlGpuInstanceGetVgpuSchedulerLog nvmlGpuInstanceGetVgpuSchedulerState
-    nvmlGpuInstanceGetVgpuTypeCreatablePlacements nvmlGpuInstanceSetVgpuHeterogeneousMode
-    nvmlGpuInstanceSetVgpuSchedulerState nvmlInternalGetExportTable nvmlSetVgpuVersion nvmlSystemEventSetCreate
-    nvmlSystemEventSetFree nvmlSystemEventSetWait nvmlSystemGetConfComputeCapabilities
-    nvmlSystemGetConfComputeGpusReadyState nvmlSystemGetConfComputeKeyRotationThresholdInfo
-    nvmlSystemGetConfComputeSettings nvmlSystemGetConfComputeState nvmlSystemGetDriverBranch nvmlSystemGetHicVersion
-    nvmlSystemGetNvlinkBwMode nvmlSystemGetProcessName nvmlSystemGetTopologyGpuSet nvmlSystemRegisterEvents
-    nvmlSystemSetConfComputeGpusReadyState nvmlSystemSetConfComputeKeyRotationThresholdInfo nvmlSystemSetNvlinkBwMode
-    nvmlUnitGetCount nvmlUnitGetDevices nvmlUnitGetFanSpeedInfo nvmlUnitGetHandleByIndex nvmlUnitGetLedState
-    nvmlUnitGetPsuInfo nvmlUnitGetTemperature nvmlUnitGetUnitInfo nvmlUnitSetLedState
-    nvmlVgpuInstanceClearAccountingPids nvmlVgpuInstanceGetAccountingMode nvmlVgpuInstanceGetAccountingPids
-    nvmlVgpuInstanceGetAccountingStats nvmlVgpuInstanceGetEccMode nvmlVgpuInstanceGetEncoderCapacity
-    nvmlVgpuInstanceGetEncoderSessions nvmlVgpuInstanceGetEncoderStats nvmlVgpuInstanceGetFBCSessions
-    nvmlVgpuInstanceGetFBCStats nvmlVgpuInstanceGetFbUsage nvmlVgpuInstanceGetFrameRateLimit
-    nvmlVgpuInstanceGetGpuInstanceId nvmlVgpuInstanceGetGpuPciId nvmlVgpuInstanceGetLicenseInfo
-    nvmlVgpuInstanceGetLicenseInfo_v2 nvmlVgpuInstanceGetLicenseStatus nvmlVgpuInstanceGetMdevUUID
-    nvmlVgpuInstanceGetMetadata nvmlVgpuInstanceGetPlacementId nvmlVgpuInstanceGetRuntimeStateSize
-    nvmlVgpuInstanceGetType nvmlVgpuInstanceGetUUID nvmlVgpuInstanceGetVmDriverVersion nvmlVgpuInstanceGetVmID
-    nvmlVgpuInstanceSetEncoderCapacity nvmlVgpuTypeGetBAR1Info nvmlVgpuTypeGetCapabilities nvmlVgpuTypeGetClass
-    nvmlVgpuTypeGetDeviceID nvmlVgpuTypeGetFbReservation nvmlVgpuTypeGetFrameRateLimit nvmlVgpuTypeGetFramebufferSize
-    nvmlVgpuTypeGetGpuInstanceProfileId nvmlVgpuTypeGetGspHeapSize nvmlVgpuTypeGetLicense nvmlVgpuTypeGetMaxInstances
-    nvmlVgpuTypeGetMaxInstancesPerGpuInstance nvmlVgpuTypeGetMaxInstancesPerVm nvmlVgpuTypeGetName
-    nvmlVgpuTypeGetNumDisplayHeads nvmlVgpuTypeGetResolution
+    "nvml": ComputeInstanceDestroy ComputeInstanceGetInfo ComputeInstanceGetInfo_v2 EventSetCreate EventSetFree
+        EventSetWait EventSetWait_v2 GetBlacklistDeviceCount GetBlacklistDeviceInfoByIndex GetExcludedDeviceCount
+        GetExcludedDeviceInfoByIndex GetVgpuCompatibility GetVgpuDriverCapabilities GetVgpuVersion GpmMetricsGet
+        GpmMigSampleGet GpmQueryDeviceSupport GpmQueryIfStreamingEnabled GpmSampleAlloc GpmSampleFree GpmSampleGet
+        GpmSetStreamingEnabled GpuInstanceCreateComputeInstance GpuInstanceCreateComputeInstanceWithPlacement
+        GpuInstanceDestroy GpuInstanceSetVgpuHeterogeneousMode GpuInstanceSetVgpuSchedulerState InternalGetExportTable
+        SetVgpuVersion UnitSetLedState VgpuInstanceClearAccountingPids VgpuInstanceSetEncoderCapacity;
+    "nvmlDevice": ClearAccountingPids ClearCpuAffinity ClearEccErrorCounts ClearFieldValues CreateGpuInstance
+        CreateGpuInstanceWithPlacement DiscoverGpus FreezeNvLinkUtilizationCounter IsMigDeviceHandle ModifyDrainState
+        OnSameBoard PowerSmoothingActivatePresetProfile PowerSmoothingSetState PowerSmoothingUpdatePresetProfileParam
+        QueryDrainState ReadPRMCounters_v1 ReadWritePRM_v1 RegisterEvents RemoveGpu RemoveGpu_v2
+        ResetApplicationsClocks ResetGpuLockedClocks ResetMemoryLockedClocks ResetNvLinkErrorCounters
+        ResetNvLinkUtilizationCounter ValidateInforom WorkloadPowerProfileClearRequestedProfiles
+        WorkloadPowerProfileGetCurrentProfiles WorkloadPowerProfileGetProfilesInfo
+        WorkloadPowerProfileSetRequestedProfiles;
+    "nvmlDeviceGet": APIRestriction AccountingBufferSize AccountingMode AccountingPids AccountingStats ActiveVgpus
+        AdaptiveClockInfoStatus AddressingMode ApplicationsClock Architecture Attributes Attributes_v2
+        AutoBoostedClocksEnabled BoardId BoardPartNumber Brand BridgeChipInfo BusType C2cModeInfoV Capabilities
+        ClkMonStatus Clock ClockInfo ClockOffsets ComputeInstanceId ComputeMode ComputeRunningProcesses
+        ComputeRunningProcesses_v2 ComputeRunningProcesses_v3 ConfComputeGpuAttestationReport
+        ConfComputeGpuCertificate ConfComputeMemSizeInfo ConfComputeProtectedMemoryUsage CoolerInfo CpuAffinity
+        CpuAffinityWithinScope CreatableVgpus CurrentClockFreqs CurrentClocksEventReasons CurrentClocksThrottleReasons
+        DecoderUtilization DefaultApplicationsClock DefaultEccMode DetailedEccErrors DeviceHandleFromMigDeviceHandle
+        DisplayActive DisplayMode DramEncryptionMode DriverModel DriverModel_v2 DynamicPstatesInfo EccMode
+        EncoderCapacity EncoderSessions EncoderStats EncoderUtilization EnforcedPowerLimit FBCSessions FBCStats
+        FanControlPolicy_v2 FanSpeed FanSpeedRPM FanSpeed_v2 GpcClkMinMaxVfOffset GpcClkVfOffset GpuInstances
+        GpuMaxPcieLinkGeneration GpuOperationMode GraphicsRunningProcesses GraphicsRunningProcesses_v2
+        GraphicsRunningProcesses_v3 GridLicensableFeatures GridLicensableFeatures_v2 GridLicensableFeatures_v3
+        GridLicensableFeatures_v4 GspFirmwareMode GspFirmwareVersion HandleBySerial HandleByUUIDV HostVgpuMode
+        Hostname_v1 InforomConfigurationChecksum InforomImageVersion InforomVersion IrqNum JpgUtilization
+        LastBBXFlushTime MPSComputeRunningProcesses MPSComputeRunningProcesses_v2 MPSComputeRunningProcesses_v3
+        MarginTemperature MaxClockInfo MaxCustomerBoostClock MemClkMinMaxVfOffset MemClkVfOffset MemoryAffinity
+        MemoryBusWidth MemoryErrorCounter MemoryInfo_v2 MigDeviceHandleByIndex MinMaxClockOfPState MinMaxFanSpeed
+        ModuleId MultiGpuBoard NumFans NumGpuCores NumaNodeId NvLinkErrorCounter NvLinkInfo NvLinkRemoteDeviceType
+        NvLinkUtilizationControl NvLinkUtilizationCounter NvLinkVersion NvlinkBwMode NvlinkSupportedBwModes
+        OfaUtilization PciInfoExt PcieLinkMaxSpeed PcieReplayCounter PcieSpeed PcieThroughput Pdi PerformanceModes
+        PerformanceState PersistenceMode PgpuMetadataString PlatformInfo PowerManagementDefaultLimit
+        PowerManagementLimit PowerManagementLimitConstraints PowerManagementMode PowerMizerMode_v1 PowerSource
+        PowerState PowerUsage ProcessUtilization ProcessesUtilizationInfo RemappedRows RemappedRows_v2 RepairStatus
+        RetiredPages RetiredPagesPendingStatus RetiredPages_v2 RowRemapperHistogram RunningProcessDetailList Samples
+        Serial SramEccErrorStatus SramUniqueUncorrectedEccErrorCounts SupportedClocksEventReasons
+        SupportedClocksThrottleReasons SupportedEventTypes SupportedGraphicsClocks SupportedMemoryClocks
+        SupportedPerformanceStates SupportedVgpus TargetFanSpeed Temperature TemperatureThreshold TemperatureV
+        ThermalSettings TopologyCommonAncestor TopologyNearestGpus TotalEccErrors TotalEnergyConsumption
+        UnrepairableMemoryFlag_v1 UtilizationRates VbiosVersion VgpuCapabilities VgpuHeterogeneousMode
+        VgpuInstancesUtilizationInfo VgpuMetadata VgpuProcessUtilization VgpuProcessesUtilizationInfo
+        VgpuSchedulerCapabilities VgpuSchedulerLog VgpuSchedulerState VgpuTypeCreatablePlacements
+        VgpuTypeSupportedPlacements VgpuUtilization ViolationStatus VirtualizationMode;
+    "nvmlDeviceGetGpuInstance": ById Id PossiblePlacements PossiblePlacements_v2 ProfileInfo ProfileInfoByIdV
+        ProfileInfoV RemainingCapacity;
+    "nvmlDeviceSet": APIRestriction AccountingMode ApplicationsClocks AutoBoostedClocksEnabled ClockOffsets
+        ComputeMode ConfComputeUnprotectedMemSize CpuAffinity DefaultAutoBoostedClocksEnabled DefaultFanSpeed_v2
+        DramEncryptionMode DriverModel EccMode FanControlPolicy FanSpeed_v2 GpcClkVfOffset GpuLockedClocks
+        GpuOperationMode Hostname_v1 MemClkVfOffset MemoryLockedClocks MigMode NvLinkDeviceLowPowerThreshold
+        NvLinkUtilizationControl NvlinkBwMode PersistenceMode PowerManagementLimit PowerManagementLimit_v2
+        PowerMizerMode_v1 TemperatureThreshold VgpuCapabilities VgpuHeterogeneousMode VgpuSchedulerState
+        VirtualizationMode;
+    "nvmlGpuInstanceGet": ActiveVgpus ComputeInstanceById ComputeInstancePossiblePlacements ComputeInstanceProfileInfo
+        ComputeInstanceProfileInfoV ComputeInstanceRemainingCapacity ComputeInstances CreatableVgpus Info
+        VgpuHeterogeneousMode VgpuSchedulerLog VgpuSchedulerState VgpuTypeCreatablePlacements;
+    "nvmlSystem": EventSetCreate EventSetFree EventSetWait GetConfComputeCapabilities GetConfComputeGpusReadyState
+        GetConfComputeKeyRotationThresholdInfo GetConfComputeSettings GetConfComputeState GetDriverBranch
+        GetHicVersion GetNvlinkBwMode GetProcessName GetTopologyGpuSet RegisterEvents SetConfComputeGpusReadyState
+        SetConfComputeKeyRotationThresholdInfo SetNvlinkBwMode;
+    "nvmlUnitGet": Count Devices FanSpeedInfo HandleByIndex LedState PsuInfo Temperature UnitInfo;
+    "nvmlVgpuInstanceGet": AccountingMode AccountingPids AccountingStats EccMode EncoderCapacity EncoderSessions
+        EncoderStats FBCSessions FBCStats FbUsage FrameRateLimit GpuInstanceId GpuPciId LicenseInfo LicenseInfo_v2
+        LicenseStatus MdevUUID Metadata PlacementId RuntimeStateSize Type UUID VmDriverVersion VmID;
+    "nvmlVgpuTypeGet": BAR1Info Capabilities Class DeviceID FbReservation FrameRateLimit FramebufferSize
+        GpuInstanceProfileId GspHeapSize License MaxInstances MaxInstancesPerGpuInstance MaxInstancesPerVm Name
+        NumDisplayHeads Resolution;
 }

@@ -1,36 +1,38 @@
-//! The replaced functions of libcuda, by the names under which programs look them up.
+//! The replaced functions of libcuda, by the names under which programs look them up, and the CUDA versions that have them.
 
 use std::ffi::c_void;
 
-use gdremu_core::cuda;
+use gdremu_core::cuda::{Function, newest};
 
 macro_rules! replaced {
-    ($($module:ident::$symbol:ident;)*) => {
+    ($($module:ident::$symbol:ident $since:literal;)*) => {
         gdremu_preload::export! { $($module::$symbol;)* }
 
-        /// The replacement of a symbol of libcuda.
-        pub(crate) fn by_symbol(symbol: &str) -> Option<*mut c_void> {
-            match symbol {
-                $(stringify!($symbol) => Some($symbol as *mut c_void),)*
-                _ => None,
-            }
-        }
+        const FUNCTIONS: &[Function] = &[
+            $(Function { symbol: stringify!($symbol), since: $since, address: $symbol as *const c_void },)*
+        ];
     };
 }
 
 replaced! {
-    proc_address::cuGetProcAddress;
-    proc_address::cuGetProcAddress_v2;
-    memory::cuMemAlloc_v2;
-    memory::cuMemAllocPitch_v2;
-    memory::cuMemFree_v2;
-    memory::cuMemGetAddressRange_v2;
-    memory::cuPointerSetAttribute;
-    vmm::cuMemCreate;
-    vmm::cuMemUnmap;
+    proc_address::cuGetProcAddress 11030;
+    proc_address::cuGetProcAddress_v2 12000;
+    memory::cuMemAlloc_v2 3020;
+    memory::cuMemAllocPitch_v2 3020;
+    memory::cuMemFree_v2 3020;
+    memory::cuMemGetAddressRange_v2 3020;
+    memory::cuPointerSetAttribute 6000;
+    vmm::cuMemCreate 10020;
+    vmm::cuMemUnmap 10020;
+}
+
+/// The replacement of a symbol of libcuda.
+pub(crate) fn by_symbol(symbol: &str) -> Option<*mut c_void> {
+    let found = FUNCTIONS.iter().find(|function| function.symbol == symbol);
+    found.map(|function| function.address.cast_mut())
 }
 
 /// The replacement of the function that cuGetProcAddress finds in CUDA `version`.
 pub(crate) fn by_name(name: &str, version: u32) -> Option<*mut c_void> {
-    by_symbol(cuda::newest(name, version).ok()?.symbol)
+    newest(FUNCTIONS, name, version).ok().map(|function| function.address.cast_mut())
 }

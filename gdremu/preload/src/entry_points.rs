@@ -8,8 +8,11 @@
 #[macro_export]
 macro_rules! entry_point {
     ($symbol:ident = $function:path) => {
+        $crate::entry_point!(stringify!($symbol), $symbol = $function);
+    };
+    ($name:expr, $symbol:ident = $function:path) => {
         #[unsafe(naked)]
-        #[unsafe(no_mangle)]
+        #[unsafe(export_name = $name)]
         pub(crate) extern "C" fn $symbol() {
             #[cfg(target_arch = "x86_64")]
             ::std::arch::naked_asm!(

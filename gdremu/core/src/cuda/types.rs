@@ -74,11 +74,6 @@ pub struct IpcHandle {
     pub unused: u64,
 }
 
-/// CUmemPoolPtrExportData.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct PoolExport(pub [u8; 64]);
-
 /// CUuuid.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -3,6 +3,7 @@
 use gdremu_core::config::YesNo;
 use gdremu_core::gpu::pci;
 
+use crate::args::Out;
 use crate::error::{Error, Result};
 use crate::gpus;
 
@@ -66,4 +67,10 @@ pub(crate) fn value(gpu: usize, attribute: i32) -> Result<i32> {
         152 if config.cuda_version >= DMABUF_MMAP_ATTRIBUTE => i32::from(config.maps_dmabufs(gpu)),
         _ => *VALUES.get((attribute as usize).wrapping_sub(1)).ok_or(Error::INVALID_VALUE)?,
     })
+}
+
+/// Stores a GPU's compute capability.
+pub(crate) fn compute_capability(gpu: usize, major: Out<i32>, minor: Out<i32>) -> Result {
+    major.set(value(gpu, COMPUTE_CAPABILITY_MAJOR)?)?;
+    minor.set(value(gpu, COMPUTE_CAPABILITY_MINOR)?)
 }

@@ -1,55 +1,26 @@
 //! cuMemAlloc, cuMemFree and queries about device memory.
 
-use gdremu_core::gpu::physical::GPU_BYTES;
-
 use super::state::{Allocation, ContextHandle, Current, Kind, State};
 use super::work;
 use super::{host, ipc};
-use crate::args::Out;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
 /// Rows of pitched memory start at multiples of this.
 const PITCH: usize = 512;
 
-pub(super) fn cuMemGetInfo_v2(
-    _: &mut State,
-    current: Current,
-    free: Out<usize>,
-    total: Out<usize>,
-) -> Result {
-    free.set(gpus::free_bytes(current.gpu) as usize)?;
-    total.set(GPU_BYTES as usize)
-}
-
-pub(super) fn cuMemAlloc_v2(
+/// Allocates rows of memory. Returns its address, and the length of a row.
+pub(super) fn alloc_pitch(
     state: &mut State,
     current: Current,
-    address: Out<u64>,
-    size: usize,
-) -> Result {
-    address.check()?;
-    address.set(alloc(state, current, size)?)
-}
-
-pub(super) fn cuMemAllocPitch_v2(
-    state: &mut State,
-    current: Current,
-    address: Out<u64>,
-    pitch: Out<usize>,
     width: usize,
     height: usize,
     element: u32,
-) -> Result {
-    address.check()?;
-    pitch.check()?;
-    if !matches!(element, 4 | 8 | 16) {
-        return Err(Error::INVALID_VALUE);
-    }
+) -> Result<(u64, usize)> {
+    ensure(matches!(element, 4 | 8 | 16), Error::INVALID_VALUE)?;
     let row = width.checked_next_multiple_of(PITCH).ok_or(Error::INVALID_VALUE)?;
     let size = row.checked_mul(height).ok_or(Error::INVALID_VALUE)?;
-    address.set(alloc(state, current, size)?)?;
-    pitch.set(row)
+    Ok((alloc(state, current, size)?, row))
 }
 
 /// Allocates a buffer that the context frees at its end.
@@ -104,21 +75,13 @@ pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
     addresses.into_iter().try_for_each(|address| free(state, address))
 }
 
-pub(super) fn cuMemGetAddressRange_v2(
-    state: &mut State,
-    _: Current,
-    base: Out<u64>,
-    size: Out<usize>,
-    address: u64,
-) -> Result {
-    let (start, len) = match gpus::with(|gpu| gpu.memory().place(address)) {
-        Some(place) => (place.base, place.len),
+/// The start and length of the buffer, or of the host memory, that an address is in.
+pub(super) fn range(state: &State, address: u64) -> Result<(u64, usize)> {
+    match gpus::with(|gpu| gpu.memory().place(address)) {
+        Some(place) => Ok((place.base, place.len as usize)),
         None => {
             let (start, range) = host::find(state, address as usize).ok_or(Error::NOT_FOUND)?;
-            (start as u64, range.len as u64)
+            Ok((start as u64, range.len))
         }
-    };
-    base.set_if_wanted(start);
-    size.set_if_wanted(len as usize);
-    Ok(())
+    }
 }

@@ -8,7 +8,7 @@ use std::thread;
 
 use super::state::{self, Capture, ContextHandle, Current, State, Stream, StreamHandle};
 use crate::args::Out;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// CUstreamCaptureMode.
 const GLOBAL: u32 = 0;
@@ -20,20 +20,9 @@ const ACTIVE: u32 = 1;
 const INVALIDATED: u32 = 2;
 
 /// The calls that CUDA calls potentially unsafe during a capture, as far as the stand-in has them.
-const UNSAFE: &[&str] = &[
-    "cuEventQuery",
-    "cuEventSynchronize",
-    "cuMemAlloc",
-    "cuMemAllocManaged",
-    "cuMemAllocPitch",
-    "cuMemFree",
-    "cuMemFreeHost",
-    "cuMemHostAlloc",
-    "cuMemHostRegister",
-    "cuMemHostUnregister",
-    "cuStreamQuery",
-    "cuStreamSynchronize",
-];
+const UNSAFE: &str = "cuEventQuery cuEventSynchronize cuMemAlloc cuMemAllocManaged \
+    cuMemAllocPitch cuMemFree cuMemFreeHost cuMemHostAlloc cuMemHostRegister cuMemHostUnregister \
+    cuStreamQuery cuStreamSynchronize";
 
 /// Streams that capture, to be read without a lock.
 static CAPTURING: AtomicUsize = AtomicUsize::new(0);
@@ -47,7 +36,7 @@ thread_local! {
 /// # Errors
 /// STREAM_CAPTURE_UNSUPPORTED.
 pub(super) fn check_call(name: &str) -> Result {
-    if CAPTURING.load(Ordering::SeqCst) == 0 || !UNSAFE.contains(&name) {
+    if CAPTURING.load(Ordering::SeqCst) == 0 || !UNSAFE.split(' ').any(|known| known == name) {
         return Ok(());
     }
     let (mode, thread) = (MODE.get(), thread::current().id());
@@ -121,23 +110,12 @@ pub(super) fn check_context(state: &mut State, context: ContextHandle) -> Result
     })
 }
 
-pub(super) fn cuStreamBeginCapture_v2(
-    state: &mut State,
-    _: Current,
-    stream: StreamHandle,
-    mode: u32,
-) -> Result {
+pub(super) fn begin(state: &mut State, stream: StreamHandle, mode: u32) -> Result {
     state.check_stream(stream)?;
-    if mode > RELAXED {
-        return Err(Error::INVALID_VALUE);
-    }
-    if state.streams.get(stream).is_none() {
-        // The legacy default stream cannot be captured.
-        return Err(Error::STREAM_CAPTURE_UNSUPPORTED);
-    }
-    if state.captures.contains_key(&stream) {
-        return Err(Error::ILLEGAL_STATE);
-    }
+    ensure(mode <= RELAXED, Error::INVALID_VALUE)?;
+    // The legacy default stream cannot be captured.
+    ensure(state.streams.get(stream).is_some(), Error::STREAM_CAPTURE_UNSUPPORTED)?;
+    ensure(!state.captures.contains_key(&stream), Error::ILLEGAL_STATE)?;
     let (thread, valid) = (thread::current().id(), true);
     let capture = Capture { mode, thread, valid };
     state.captures.insert(stream, capture);
@@ -152,17 +130,13 @@ pub(super) fn forget(state: &mut State, stream: StreamHandle) {
 }
 
 /// The graph is empty.
-pub(super) fn cuStreamEndCapture(
-    state: &mut State,
-    _: Current,
-    stream: StreamHandle,
-    graph: Out<usize>,
-) -> Result {
+pub(super) fn end(state: &mut State, stream: StreamHandle, graph: Out<usize>) -> Result {
     graph.check()?;
     let capture = state.captures.get(&stream).ok_or(Error::ILLEGAL_STATE)?;
-    if capture.mode != RELAXED && capture.thread != thread::current().id() {
-        return Err(Error::STREAM_CAPTURE_WRONG_THREAD);
-    }
+    ensure(
+        capture.mode == RELAXED || capture.thread == thread::current().id(),
+        Error::STREAM_CAPTURE_WRONG_THREAD,
+    )?;
     let valid = capture.valid;
     forget(state, stream);
     if !valid {
@@ -172,18 +146,9 @@ pub(super) fn cuStreamEndCapture(
     graph.set(state.graphs.add(()))
 }
 
-pub(super) fn cuGraphDestroy(state: &mut State, graph: usize) -> Result {
-    state.graphs.remove(graph).ok_or(Error::INVALID_VALUE)
-}
-
-pub(super) fn cuStreamIsCapturing(
-    state: &mut State,
-    _: Current,
-    stream: StreamHandle,
-    status: Out<u32>,
-) -> Result {
+pub(super) fn status(state: &State, stream: StreamHandle) -> Result<u32> {
     state.check_stream(stream)?;
-    status.set(match state.captures.get(&stream) {
+    Ok(match state.captures.get(&stream) {
         None => NONE,
         Some(Capture { valid: true, .. }) => ACTIVE,
         Some(_) => INVALIDATED,
@@ -193,8 +158,6 @@ pub(super) fn cuStreamIsCapturing(
 /// Sets the calling thread's mode, and returns the one before in the same place.
 pub(super) fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) -> Result {
     let new = mode.as_in().get()?;
-    if new > RELAXED {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(new <= RELAXED, Error::INVALID_VALUE)?;
     mode.set(MODE.replace(new))
 }

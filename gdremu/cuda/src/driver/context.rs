@@ -7,12 +7,11 @@ use std::sync::{Arc, MutexGuard};
 use super::attributes::MULTIPROCESSOR_COUNT;
 use super::state::{self, CTX_MAP_HOST, Context, ContextHandle, Current, STACK, State};
 use super::{attributes, buffer, capture, host, work};
-use crate::args::{In, Out};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
 /// Contexts behave as since CUDA 3.2: they float between threads.
-const API_VERSION: u32 = 3020;
+pub(super) const API_VERSION: u32 = 3020;
 
 /// Creates a context without making it current; at the handle of an earlier one, if there was one.
 ///
@@ -37,7 +36,7 @@ pub(super) fn create(
 }
 
 /// A context by its handle; 0 is the current one.
-fn live(state: &State, context: ContextHandle) -> Result<&Context> {
+pub(super) fn live(state: &State, context: ContextHandle) -> Result<&Context> {
     let context = if context == 0 { state.current()?.context } else { context };
     state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)
 }
@@ -59,53 +58,21 @@ pub(super) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHan
     buffer::free_all_of(&mut state, context)
 }
 
-pub(super) fn cuCtxCreate_v2(
-    state: &mut State,
-    handle: Out<ContextHandle>,
-    flags: u32,
-    device: i32,
-) -> Result {
-    handle.check()?;
+/// Creates a context and makes it current.
+pub(super) fn create_current(state: &mut State, flags: u32, device: i32) -> Result<ContextHandle> {
     let gpu = gpus::by_ordinal(device)?;
     state::check_flags(flags)?;
     let context = create(state, gpu, flags, None)?;
     STACK.with(|stack| stack.push(context))?;
-    handle.set(context)
-}
-
-pub(super) fn cuCtxCreate_v3(
-    state: &mut State,
-    handle: Out<ContextHandle>,
-    affinities: In<u8>,
-    count: i32,
-    flags: u32,
-    device: i32,
-) -> Result {
-    if !affinities.is_null() && count != 0 {
-        return Err(Error::UNSUPPORTED_EXEC_AFFINITY);
-    }
-    cuCtxCreate_v2(state, handle, flags, device)
-}
-
-/// CUctxCreateParams: affinities, their number, and what to share with graphics.
-pub(super) fn cuCtxCreate_v4(
-    state: &mut State,
-    handle: Out<ContextHandle>,
-    parameters: In<[usize; 3]>,
-    flags: u32,
-    device: i32,
-) -> Result {
-    if !parameters.is_null() && !matches!(parameters.get()?, [0, _, 0]) {
-        return Err(Error::NOT_SUPPORTED);
-    }
-    cuCtxCreate_v2(state, handle, flags, device)
+    Ok(context)
 }
 
 pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     let state = state::lock();
-    if state.primaries.values().any(|primary| primary.context == Some(context)) {
-        return Err(Error::INVALID_CONTEXT); // Released, not destroyed.
-    }
+    ensure(
+        !state.primaries.values().any(|primary| primary.context == Some(context)),
+        Error::INVALID_CONTEXT,
+    )?; // Released, not destroyed.
     destroy(state, context)?;
     state::lock().destroyed.insert(context);
     STACK.with(|stack| {
@@ -113,17 +80,6 @@ pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
             stack.pop();
         }
     });
-    Ok(())
-}
-
-pub(super) fn cuCtxPushCurrent_v2(state: &mut State, context: ContextHandle) -> Result {
-    state.check_context(context)?;
-    STACK.with(|stack| stack.push(context))
-}
-
-pub(super) fn cuCtxPopCurrent_v2(_: &mut State, handle: Out<ContextHandle>) -> Result {
-    let context = STACK.with(|stack| stack.pop()).ok_or(Error::INVALID_CONTEXT)?;
-    handle.set_if_wanted(context);
     Ok(())
 }
 
@@ -137,27 +93,6 @@ pub(super) fn cuCtxSetCurrent(state: &mut State, context: ContextHandle) -> Resu
     })
 }
 
-pub(super) fn cuCtxGetCurrent(_: &mut State, handle: Out<ContextHandle>) -> Result {
-    handle.set(STACK.with(|stack| stack.top()).unwrap_or(0))
-}
-
-pub(super) fn cuCtxGetDevice(_: &mut State, current: Current, device: Out<i32>) -> Result {
-    device.set(gpus::ordinal(current.gpu))
-}
-
-pub(super) fn cuCtxGetDevice_v2(
-    state: &mut State,
-    device: Out<i32>,
-    context: ContextHandle,
-) -> Result {
-    device.set(gpus::ordinal(live(state, context)?.gpu))
-}
-
-pub(super) fn cuCtxGetFlags(state: &mut State, current: Current, flags: Out<u32>) -> Result {
-    let context = state.contexts.get(current.context).ok_or(Error::INVALID_CONTEXT)?;
-    flags.set(context.flags)
-}
-
 pub(super) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> Result {
     state::check_flags(flags)?;
     let context = state.contexts.get_mut(current.context).ok_or(Error::INVALID_CONTEXT)?;
@@ -165,34 +100,12 @@ pub(super) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> 
     Ok(())
 }
 
-/// A CUexecAffinityParam is its type, and the number of multiprocessors that the context may use.
-pub(super) fn cuCtxGetExecAffinity(
-    _: &mut State,
-    current: Current,
-    parameter: Out<[u32; 2]>,
-    kind: u32,
-) -> Result {
+/// A CUexecAffinityParam: its type, and the number of multiprocessors that the context may use.
+pub(super) fn exec_affinity(gpu: usize, kind: u32) -> Result<[u32; 2]> {
     const SM_COUNT: u32 = 0;
 
-    parameter.check()?;
-    if kind != SM_COUNT {
-        return Err(Error::UNSUPPORTED_EXEC_AFFINITY);
-    }
-    let count = attributes::value(current.gpu, MULTIPROCESSOR_COUNT)?;
-    parameter.set([kind, count as u32])
-}
-
-pub(super) fn cuCtxGetId(state: &mut State, context: ContextHandle, id: Out<u64>) -> Result {
-    id.set(live(state, context)?.id)
-}
-
-pub(super) fn cuCtxGetApiVersion(
-    state: &mut State,
-    context: ContextHandle,
-    version: Out<u32>,
-) -> Result {
-    live(state, context)?;
-    version.set(API_VERSION)
+    ensure(kind == SM_COUNT, Error::UNSUPPORTED_EXEC_AFFINITY)?;
+    Ok([kind, attributes::value(gpu, MULTIPROCESSOR_COUNT)? as u32])
 }
 
 /// Waits for all work of a context.
@@ -215,13 +128,4 @@ pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
     let state = state::lock();
     live(&state, context)?;
     synchronize(state, context)
-}
-
-/// There is no profiler.
-pub(super) fn cuProfilerStart(_: &mut State, _: Current) -> Result {
-    Ok(())
-}
-
-pub(super) fn cuProfilerStop(_: &mut State, _: Current) -> Result {
-    Ok(())
 }

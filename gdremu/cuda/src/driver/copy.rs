@@ -9,19 +9,19 @@ use gdremu_core::gpu::memory::Access;
 use super::state::{self, ContextHandle, State, StreamHandle};
 use super::work::{self, When};
 use super::{host, pointer};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
 /// An address at one side of a copy.
 #[derive(Clone, Copy)]
-enum Side {
+pub(super) enum Side {
     /// Of memory that is known to CUDA: device, managed, registered.
     Device(u64),
     /// Of any memory, also the program's own.
     Any(u64),
 }
 
-use Side::{Any, Device};
+pub(super) use Side::{Any, Device};
 
 impl Side {
     fn address(self) -> u64 {
@@ -83,9 +83,7 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
     }
     let known = host::find(state, address as usize)
         .is_some_and(|(start, range)| range.len - (address as usize - start) >= len);
-    if matches!(side, Device(_)) && !known && len > 0 {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(!matches!(side, Device(_)) || known || len == 0, Error::INVALID_VALUE)?;
     Ok(Memory::Host { start: address as usize, len, pageable: !known })
 }
 
@@ -96,7 +94,7 @@ pub(super) fn device_memory(state: &State, address: u64, len: usize) -> Result<M
 
 /// Copies `len` bytes without holding the lock: an invalid host address faults as in the program. Asynchronously in a
 /// stream, otherwise in the default stream.
-fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
+pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
     let state = state::lock();
     let current = state.current()?;
     let when = pointer::when(&state, current, stream, &[to.address(), from.address()]);
@@ -149,80 +147,16 @@ pub(super) fn write(to: Vec<Span>, bytes: &[u8]) {
     copy_pieces(&Memory::Gpu(to).pieces(), &[from]);
 }
 
-pub(super) fn cuMemcpy(to: u64, from: u64, size: usize) -> Result {
-    copy(Any(to), Any(from), size, None)
-}
-
-pub(super) fn cuMemcpyAsync(to: u64, from: u64, size: usize, stream: StreamHandle) -> Result {
-    copy(Any(to), Any(from), size, Some(stream))
-}
-
-pub(super) fn cuMemcpyHtoD_v2(to: u64, from: u64, size: usize) -> Result {
-    copy(Device(to), Any(from), size, None)
-}
-
-pub(super) fn cuMemcpyHtoDAsync_v2(
+/// Copies GPU memory of two contexts.
+pub(super) fn between(
+    contexts: [ContextHandle; 2],
     to: u64,
     from: u64,
     size: usize,
-    stream: StreamHandle,
+    stream: Option<StreamHandle>,
 ) -> Result {
-    copy(Device(to), Any(from), size, Some(stream))
-}
-
-pub(super) fn cuMemcpyDtoH_v2(to: u64, from: u64, size: usize) -> Result {
-    copy(Any(to), Device(from), size, None)
-}
-
-pub(super) fn cuMemcpyDtoHAsync_v2(
-    to: u64,
-    from: u64,
-    size: usize,
-    stream: StreamHandle,
-) -> Result {
-    copy(Any(to), Device(from), size, Some(stream))
-}
-
-pub(super) fn cuMemcpyDtoD_v2(to: u64, from: u64, size: usize) -> Result {
-    copy(Device(to), Device(from), size, None)
-}
-
-pub(super) fn cuMemcpyDtoDAsync_v2(
-    to: u64,
-    from: u64,
-    size: usize,
-    stream: StreamHandle,
-) -> Result {
-    copy(Device(to), Device(from), size, Some(stream))
-}
-
-pub(super) fn cuMemcpyPeer(
-    to: u64,
-    to_context: ContextHandle,
-    from: u64,
-    from_context: ContextHandle,
-    size: usize,
-) -> Result {
-    between(to_context, from_context)?;
-    copy(Device(to), Device(from), size, None)
-}
-
-pub(super) fn cuMemcpyPeerAsync(
-    to: u64,
-    to_context: ContextHandle,
-    from: u64,
-    from_context: ContextHandle,
-    size: usize,
-    stream: StreamHandle,
-) -> Result {
-    between(to_context, from_context)?;
-    copy(Device(to), Device(from), size, Some(stream))
-}
-
-/// # Errors
-/// INVALID_CONTEXT if one of them is none.
-fn between(to: ContextHandle, from: ContextHandle) -> Result {
-    let state = state::lock();
-    let live = |context| state.contexts.get(context).is_some();
-    if live(to) && live(from) { Ok(()) } else { Err(Error::INVALID_CONTEXT) }
+    for context in contexts {
+        state::lock().contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
+    }
+    copy(Device(to), Device(from), size, stream)
 }

@@ -7,8 +7,7 @@ use super::state::{
     self, Current, DISABLE_TIMING, Event, EventHandle, Recorded, State, StreamHandle,
 };
 use super::{capture, work};
-use crate::args::Out;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// Flags of cuEventCreate: blocking, without time, between processes.
 const FLAGS: u32 = 0x7;
@@ -24,30 +23,18 @@ fn find(state: &State, event: EventHandle) -> Result<&Event> {
     Ok(event)
 }
 
-pub(super) fn cuEventCreate(
-    state: &mut State,
-    current: Current,
-    event: Out<EventHandle>,
-    flags: u32,
-) -> Result {
-    event.check()?;
-    if flags & !FLAGS != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS {
-        return Err(Error::INVALID_VALUE);
-    }
-    event.set(state.events.add(Event { context: current.context, flags, recorded: None }))
-}
-
-pub(super) fn cuEventDestroy_v2(state: &mut State, event: EventHandle) -> Result {
-    state.events.remove(event).map(drop).ok_or(Error::INVALID_HANDLE)
+pub(super) fn create(state: &mut State, current: Current, flags: u32) -> Result<EventHandle> {
+    let timed_between_processes = flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS;
+    ensure(flags & !FLAGS == 0 && !timed_between_processes, Error::INVALID_VALUE)?;
+    Ok(state.events.add(Event { context: current.context, flags, recorded: None }))
 }
 
 pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result {
     let mut state = state::lock();
     let current = state.current()?;
     state.check_stream(stream)?;
-    if find(&state, event)?.context != work::context(&state, current, stream) {
-        return Err(Error::INVALID_HANDLE);
-    }
+    let context = find(&state, event)?.context;
+    ensure(context == work::context(&state, current, stream), Error::INVALID_HANDLE)?;
     capture::check_work(&mut state, current, stream)?;
     let time = Arc::new(OnceLock::new());
     let point = if work::is_idle(&state, current, stream) {
@@ -66,15 +53,6 @@ pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
     let event = state.events.get_mut(event).ok_or(Error::INVALID_HANDLE)?;
     event.recorded = Some(Recorded { point, time });
     Ok(())
-}
-
-pub(super) fn cuEventRecordWithFlags(
-    event: EventHandle,
-    stream: StreamHandle,
-    flags: u32,
-) -> Result {
-    check_flags(flags)?;
-    cuEventRecord(event, stream)
 }
 
 /// # Errors
@@ -101,29 +79,14 @@ pub(super) fn cuEventSynchronize(event: EventHandle) -> Result {
     work::wait(state, context, pending.as_slice()).map(drop)
 }
 
-pub(super) fn cuEventElapsedTime(
-    state: &mut State,
-    milliseconds: Out<f32>,
-    start: EventHandle,
-    end: EventHandle,
-) -> Result {
+/// The milliseconds between two events.
+pub(super) fn elapsed(state: &State, start: EventHandle, end: EventHandle) -> Result<f32> {
     let (start, end) = (find(state, start)?, find(state, end)?);
-    if start.context != end.context {
-        return Err(Error::INVALID_HANDLE);
-    }
+    ensure(start.context == end.context, Error::INVALID_HANDLE)?;
     let (start, end) = (start.time()?, end.time()?);
     let elapsed = match end.checked_duration_since(start) {
         Some(elapsed) => elapsed.as_secs_f32(),
         None => -start.duration_since(end).as_secs_f32(),
     };
-    milliseconds.set(elapsed * 1e3)
-}
-
-pub(super) fn cuEventElapsedTime_v2(
-    state: &mut State,
-    milliseconds: Out<f32>,
-    start: EventHandle,
-    end: EventHandle,
-) -> Result {
-    cuEventElapsedTime(state, milliseconds, start, end)
+    Ok(elapsed * 1e3)
 }

@@ -5,10 +5,8 @@ use std::ffi::c_int;
 use gdremu_core::errno::Errno;
 use gdremu_core::gpu::physical::ObjectId;
 
-use super::state::{Current, State};
-use crate::args::{Out, Untyped};
 use crate::descriptors::Export;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::gpus;
 use crate::state as process;
 use gdremu_core::cuda::types::HANDLE_POSIX_FD;
@@ -31,27 +29,14 @@ pub(super) fn host_page() -> u64 {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
-pub(super) fn cuMemGetHandleForAddressRange(
-    _: &mut State,
-    _: Current,
-    handle: Untyped,
-    address: u64,
-    size: usize,
-    kind: u32,
-    flags: u64,
-) -> Result {
-    let handle: Out<c_int> = handle.of();
-    handle.check()?;
+/// Exports a range of addresses, and returns its descriptor.
+pub(super) fn range(address: u64, size: usize, kind: u32, flags: u64) -> Result<c_int> {
     let config = gpus::config();
     let pcie = config.cuda_version >= MAPPING_TYPE_PCIE_SINCE;
     let known = if pcie { MAPPING_TYPE_PCIE } else { 0 };
-    if kind != DMA_BUF_FD || flags & !known != 0 {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(kind == DMA_BUF_FD && flags & !known == 0, Error::INVALID_VALUE)?;
     // A GPU that only has PCIe refuses the flag.
-    if flags & MAPPING_TYPE_PCIE != 0 && !config.coherent {
-        return Err(Error::NOT_SUPPORTED);
-    }
+    ensure(flags & MAPPING_TYPE_PCIE == 0 || config.coherent, Error::NOT_SUPPORTED)?;
     let mut process = process::lock();
     let size = size as u64;
     let table = process.gpu.host().change(|memory| memory.export(address, size, host_page()))?;
@@ -59,46 +44,29 @@ pub(super) fn cuMemGetHandleForAddressRange(
         process.gpu.put_pages(table.id);
         return Err(Error::NOT_SUPPORTED);
     }
-    handle.set(process.export(Export::Range(table.id), size).map_err(operating_system)?)
+    process.export(Export::Range(table.id), size).map_err(operating_system)
 }
 
-pub(super) fn cuMemExportToShareableHandle(
-    shareable: Untyped,
-    handle: u64,
-    kind: u32,
-    flags: u64,
-) -> Result {
-    let shareable: Out<c_int> = shareable.of();
-    shareable.check()?;
-    check_kind(kind)?;
+/// Exports a physical object, and returns its descriptor.
+pub(super) fn object(handle: u64, kind: u32, flags: u64) -> Result<c_int> {
+    ensure(kind == HANDLE_POSIX_FD, Error::INVALID_VALUE)?;
     let id = ObjectId(handle);
     let mut process = process::lock();
     let object = process.gpu.host().memory().object(id)?;
     let len = object.len;
-    if flags != 0 || !object.exportable {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(flags == 0 && object.exportable, Error::INVALID_VALUE)?;
     process.gpu.host().change(|memory| memory.retain(id))?;
-    shareable.set(process.export(Export::Object(id), len).map_err(operating_system)?)
+    process.export(Export::Object(id), len).map_err(operating_system)
 }
 
 /// Imports only what this process exported: memory is not shared between processes.
-pub(super) fn cuMemImportFromShareableHandle(
-    handle: Out<u64>,
-    shareable: usize,
-    kind: u32,
-) -> Result {
-    handle.check()?;
-    check_kind(kind)?;
+pub(super) fn import(shareable: usize, kind: u32) -> Result<u64> {
+    ensure(kind == HANDLE_POSIX_FD, Error::INVALID_VALUE)?;
     let fd = c_int::try_from(shareable).map_err(|_| Error::INVALID_VALUE)?;
     let mut process = process::lock();
     let Some(Export::Object(id)) = process.exported(fd) else {
         return Err(Error::INVALID_VALUE);
     };
     process.gpu.host().change(|memory| memory.retain(id))?;
-    handle.set(id.0)
-}
-
-fn check_kind(kind: u32) -> Result {
-    if kind == HANDLE_POSIX_FD { Ok(()) } else { Err(Error::INVALID_VALUE) }
+    Ok(id.0)
 }

@@ -45,25 +45,16 @@ impl fmt::Display for Problem {
     }
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    let bytes = bytes.get(at..)?.first_chunk()?;
-    Some(u16::from_le_bytes(*bytes))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    let bytes = bytes.get(at..)?.first_chunk()?;
-    Some(u32::from_le_bytes(*bytes))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    let bytes = bytes.get(at..)?.first_chunk()?;
-    Some(u64::from_le_bytes(*bytes))
+/// A number of `N` bytes.
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
+    let bytes: &[u8; N] = bytes.get(at..)?.first_chunk()?;
+    Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
 /// The length of a fat binary, by its header.
 pub(crate) fn len(header: &[u8]) -> Option<usize> {
-    let entries = usize::try_from(u64_at(header, 8)?).ok()?;
-    usize::from(u16_at(header, 6)?).checked_add(entries)
+    let len = number::<2>(header, 6)?.checked_add(number::<8>(header, 8)?)?;
+    usize::try_from(len).ok()
 }
 
 /// An entry.
@@ -75,28 +66,28 @@ struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// Splits the first entry from the others.
     fn split(bytes: &'a [u8]) -> Option<(Entry<'a>, &'a [u8])> {
-        let header = u32_at(bytes, 4)? as usize;
-        let payload = usize::try_from(u64_at(bytes, 8)?).ok()?;
+        let header = number::<4>(bytes, 4)? as usize;
+        let payload = usize::try_from(number::<8>(bytes, 8)?).ok()?;
         let (header, rest) = bytes.split_at_checked(header).filter(|_| header >= 64)?;
         let (payload, rest) = rest.split_at_checked(payload)?;
         Some((Entry { header, payload }, rest))
     }
 
-    fn kind(&self) -> Option<u16> {
-        u16_at(self.header, 0)
+    fn kind(&self) -> Option<u64> {
+        number::<2>(self.header, 0)
     }
 
     /// The compute capability that it is for, times 10.
     fn capability(&self) -> Option<u32> {
-        u32_at(self.header, 28)
+        number::<4>(self.header, 28).map(|capability| capability as u32)
     }
 
     fn text(&self) -> Option<String> {
-        let flags = u64_at(self.header, 40)?;
+        let flags = number::<8>(self.header, 40)?;
         let mut bytes = self.payload.to_vec();
         if flags & (LZ4 | ZSTD) != 0 {
-            let compressed = self.payload.get(..u32_at(self.header, 16)? as usize)?;
-            let len = usize::try_from(u64_at(self.header, 56)?).ok();
+            let compressed = self.payload.get(..number::<4>(self.header, 16)? as usize)?;
+            let len = usize::try_from(number::<8>(self.header, 56)?).ok();
             let len = len.filter(|len| *len <= MAX_TEXT)?;
             if flags & LZ4 != 0 {
                 // A byte of it makes at most 255: the length is not believed before that is checked.
@@ -120,13 +111,13 @@ impl<'a> Entry<'a> {
 
 /// The PTX text for the newest GPUs that a GPU of this compute capability, times 10, can run.
 pub(crate) fn ptx(fatbin: &[u8], capability: u32) -> Result<String, Problem> {
-    let header = u16_at(fatbin, 6).map(usize::from);
+    let header = number::<2>(fatbin, 6).map(|len| len as usize);
     let mut rest = header.and_then(|header| fatbin.get(header..)).ok_or(Problem::Malformed)?;
     let (mut best, mut oldest): (Option<Entry<'_>>, _) = (None, None);
     while !rest.is_empty() {
         let (entry, others) = Entry::split(rest).ok_or(Problem::Malformed)?;
         rest = others;
-        let Some(needs) = entry.capability().filter(|_| entry.kind() == Some(PTX)) else {
+        let Some(needs) = entry.capability().filter(|_| entry.kind() == Some(PTX.into())) else {
             continue;
         };
         oldest = Some(oldest.map_or(needs, |oldest: u32| oldest.min(needs)));

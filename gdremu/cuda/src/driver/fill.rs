@@ -3,13 +3,13 @@
 use super::copy::device_memory;
 use super::state::{self, StreamHandle};
 use super::{pointer, work};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// Fills `count` elements with `value`, whose bytes are in memory order. Asynchronously in a stream, otherwise in the
 /// default stream.
-fn fill<const SIZE: usize>(
-    address: u64,
+pub(super) fn fill<const SIZE: usize>(
     value: [u8; SIZE],
+    address: u64,
     count: usize,
     stream: Option<StreamHandle>,
 ) -> Result {
@@ -19,7 +19,7 @@ fn fill<const SIZE: usize>(
     let stream = stream.unwrap_or(0);
     state.check_stream(stream)?;
     let len = count.checked_mul(SIZE).ok_or(Error::INVALID_VALUE)?;
-    aligned::<SIZE>(address)?;
+    ensure(address.is_multiple_of(SIZE as u64), Error::INVALID_VALUE)?;
     let memory = device_memory(&state, address, len)?;
     work::submit(state, current, stream, when, move || {
         for (start, len) in memory.pieces() {
@@ -27,10 +27,6 @@ fn fill<const SIZE: usize>(
         }
         Ok(())
     })
-}
-
-fn aligned<const SIZE: usize>(address: u64) -> Result {
-    if address.is_multiple_of(SIZE as u64) { Ok(()) } else { Err(Error::INVALID_VALUE) }
 }
 
 fn fill_piece<const SIZE: usize>(start: *mut u8, len: usize, value: [u8; SIZE]) {
@@ -46,43 +42,4 @@ fn fill_piece<const SIZE: usize>(start: *mut u8, len: usize, value: [u8; SIZE]) 
             }
         }
     }
-}
-
-pub(super) fn cuMemsetD8_v2(address: u64, value: u8, count: usize) -> Result {
-    fill(address, [value], count, None)
-}
-
-pub(super) fn cuMemsetD16_v2(address: u64, value: u16, count: usize) -> Result {
-    fill(address, value.to_ne_bytes(), count, None)
-}
-
-pub(super) fn cuMemsetD32_v2(address: u64, value: u32, count: usize) -> Result {
-    fill(address, value.to_ne_bytes(), count, None)
-}
-
-pub(super) fn cuMemsetD8Async(
-    address: u64,
-    value: u8,
-    count: usize,
-    stream: StreamHandle,
-) -> Result {
-    fill(address, [value], count, Some(stream))
-}
-
-pub(super) fn cuMemsetD16Async(
-    address: u64,
-    value: u16,
-    count: usize,
-    stream: StreamHandle,
-) -> Result {
-    fill(address, value.to_ne_bytes(), count, Some(stream))
-}
-
-pub(super) fn cuMemsetD32Async(
-    address: u64,
-    value: u32,
-    count: usize,
-    stream: StreamHandle,
-) -> Result {
-    fill(address, value.to_ne_bytes(), count, Some(stream))
 }

@@ -10,8 +10,7 @@ use super::export::host_page;
 use super::state::{ContextHandle, Current, HostRange, Kind, State};
 use super::work;
 use crate::address_space;
-use crate::args::Out;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// Flags of cuMemHostAlloc: portable, mapped, write-combined.
 const ALLOC_FLAGS: u32 = 0x7;
@@ -38,16 +37,12 @@ fn map(len: usize) -> Result<usize> {
     // SAFETY: no address is asked for, so nothing is replaced.
     let address =
         unsafe { libc::syscall(libc::SYS_mmap, anywhere, len, protection, flags, -1, 0_i64) };
-    if address == -1 {
-        return Err(Error::OUT_OF_MEMORY);
-    }
+    ensure(address != -1, Error::OUT_OF_MEMORY)?;
     Ok(address as usize)
 }
 
 fn alloc(state: &mut State, current: Current, len: usize, kind: Kind, flags: u32) -> Result<usize> {
-    if len == 0 {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(len != 0, Error::INVALID_VALUE)?;
     let address = map(len)?;
     insert(state, current, address, len, kind, flags);
     Ok(address)
@@ -101,30 +96,18 @@ pub(super) fn free_all_of(state: &mut State, context: ContextHandle) {
     }
 }
 
-pub(super) fn cuMemAllocHost_v2(
+/// Allocates host memory that GPUs reach.
+pub(super) fn alloc_mapped(
     state: &mut State,
     current: Current,
-    address: Out<usize>,
-    size: usize,
-) -> Result {
-    cuMemHostAlloc(state, current, address, size, 0)
-}
-
-pub(super) fn cuMemHostAlloc(
-    state: &mut State,
-    current: Current,
-    address: Out<usize>,
-    size: usize,
+    len: usize,
     flags: u32,
-) -> Result {
-    address.check()?;
-    if flags & !ALLOC_FLAGS != 0 {
-        return Err(Error::INVALID_VALUE);
+) -> Result<usize> {
+    ensure(flags & !ALLOC_FLAGS == 0, Error::INVALID_VALUE)?;
+    if len == 0 {
+        return Ok(0);
     }
-    if size == 0 {
-        return address.set(0);
-    }
-    address.set(alloc(state, current, size, Kind::Allocated, flags)?)
+    alloc(state, current, len, Kind::Allocated, flags)
 }
 
 pub(super) fn cuMemFreeHost(address: usize) -> Result {
@@ -135,19 +118,15 @@ pub(super) fn cuMemFreeHost(address: usize) -> Result {
     work::freeing(owner, |state| free(state, address, Kind::Allocated))
 }
 
-pub(super) fn cuMemAllocManaged(
+pub(super) fn alloc_managed(
     state: &mut State,
     current: Current,
-    address: Out<u64>,
-    size: usize,
+    len: usize,
     flags: u32,
-) -> Result {
-    address.check()?;
-    if !matches!(flags, 1 | 2) {
-        // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
-        return Err(Error::INVALID_VALUE);
-    }
-    address.set(alloc(state, current, size, Kind::Managed, flags)? as u64)
+) -> Result<u64> {
+    // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
+    ensure(matches!(flags, 1 | 2), Error::INVALID_VALUE)?;
+    alloc(state, current, len, Kind::Managed, flags).map(|address| address as u64)
 }
 
 pub(super) fn cuMemHostRegister_v2(
@@ -158,19 +137,14 @@ pub(super) fn cuMemHostRegister_v2(
     flags: u32,
 ) -> Result {
     let end = address.checked_add(size).ok_or(Error::INVALID_VALUE)?;
-    if address == 0 || size == 0 || flags & !REGISTER_FLAGS != 0 {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(address != 0 && size != 0 && flags & !REGISTER_FLAGS == 0, Error::INVALID_VALUE)?;
     let below = state.host.range(..end).next_back();
     match below.filter(|(start, range)| *start + range.len > address) {
         Some((_, HostRange { kind: Kind::Registered, .. })) => {
             return Err(Error::HOST_MEMORY_ALREADY_REGISTERED);
         }
         Some(_) => return Err(Error::INVALID_VALUE),
-        None if !populate(address, size, flags & READ_ONLY == 0) => {
-            return Err(Error::INVALID_VALUE);
-        }
-        None => {}
+        None => ensure(populate(address, size, flags & READ_ONLY == 0), Error::INVALID_VALUE)?,
     }
     insert(state, current, address, size, Kind::Registered, flags);
     Ok(())
@@ -199,32 +173,20 @@ pub(super) fn cuMemHostUnregister(address: usize) -> Result {
     work::freeing(owner, |state| free(state, address, Kind::Registered))
 }
 
-pub(super) fn cuMemHostGetDevicePointer_v2(
-    state: &mut State,
-    _: Current,
-    device: Out<u64>,
-    address: usize,
-    flags: u32,
-) -> Result {
-    device.check()?;
+/// The address at which GPUs reach host memory: the same, which is unified addressing.
+pub(super) fn device_pointer(state: &State, address: usize, flags: u32) -> Result<u64> {
     let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
-    if flags != 0 || range.kind == Kind::Managed {
-        return Err(Error::INVALID_VALUE);
-    }
-    device.set(address as u64) // Unified addressing.
+    ensure(flags == 0 && range.kind != Kind::Managed, Error::INVALID_VALUE)?;
+    Ok(address as u64)
 }
 
-pub(super) fn cuMemHostGetFlags(
-    state: &mut State,
-    _: Current,
-    flags: Out<u32>,
-    address: usize,
-) -> Result {
+/// The flags of host memory, as far as CUDA returns them. Unified addressing maps all of it.
+pub(super) fn flags(state: &State, address: usize) -> Result<u32> {
     let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
     let reported = match range.kind {
         Kind::Allocated => WRITE_COMBINED,
         Kind::Registered => PORTABLE,
         Kind::Managed => 0,
     };
-    flags.set(range.flags & reported | MAPPED) // Unified addressing maps all of it.
+    Ok(range.flags & reported | MAPPED)
 }

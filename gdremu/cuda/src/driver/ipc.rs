@@ -7,12 +7,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use super::state::{Allocation, Current, State};
+use super::state::{Allocation, State};
 use super::work;
-use crate::args::{In, Out};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::gpus;
-use gdremu_core::cuda::types::{IpcHandle, PoolExport};
+use gdremu_core::cuda::types::IpcHandle;
 use gdremu_core::gpu::physical::GPU_BYTES;
 
 /// Whether cuIpcGetMemHandle accepts it: memory of cuMemAlloc.
@@ -20,23 +19,15 @@ pub(super) fn is_capable(allocation: Option<&Allocation>) -> bool {
     allocation.is_some_and(|allocation| allocation.pool.is_none())
 }
 
-pub(super) fn cuIpcGetMemHandle(
-    state: &mut State,
-    _: Current,
-    handle: Out<IpcHandle>,
-    address: u64,
-) -> Result {
-    handle.check()?;
+pub(super) fn handle_of(state: &mut State, address: u64) -> Result<IpcHandle> {
     let place = gpus::with(|gpu| gpu.memory().place(address)).ok_or(Error::INVALID_VALUE)?;
-    if !is_capable(state.allocations.get(&place.base)) {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(is_capable(state.allocations.get(&place.base)), Error::INVALID_VALUE)?;
     let memory = gpus::with(|gpu| gpu.share(place.base))?;
     let shared = IpcHandle { process: std::process::id().into(), id: place.id, memory, unused: 0 };
     mark(&shared, true).map_err(|_| Error::OPERATING_SYSTEM)?;
     let allocation = state.allocations.get_mut(&place.base);
     allocation.ok_or(Error::INVALID_VALUE)?.shared = Some(shared);
-    handle.set(shared)
+    Ok(shared)
 }
 
 /// Marks a buffer of this process as alive or freed, for others: behind the GPU's memory, in the same file.
@@ -51,35 +42,23 @@ fn is_alive(buffer: &IpcHandle, file: &File) -> bool {
     file.read_exact_at(&mut mark, GPU_BYTES + buffer.id).is_ok() && mark == [1]
 }
 
-pub(super) fn cuIpcOpenMemHandle_v2(
-    state: &mut State,
-    _: Current,
-    address: Out<u64>,
-    handle: IpcHandle,
-    flags: u32,
-) -> Result {
+pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u64> {
     /// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
     const LAZY_PEER_ACCESS: u32 = 1;
 
-    address.check()?;
-    if flags != LAZY_PEER_ACCESS || handle.process == 0 {
-        return Err(Error::INVALID_VALUE);
-    }
-    if handle.process == u64::from(std::process::id()) {
-        return Err(Error::INVALID_CONTEXT); // As with NVIDIA's driver in the exporting process.
-    }
+    ensure(flags == LAZY_PEER_ACCESS && handle.process != 0, Error::INVALID_VALUE)?;
+    // As with NVIDIA's driver in the exporting process.
+    ensure(handle.process != u64::from(std::process::id()), Error::INVALID_CONTEXT)?;
     let mut imports = state.imports.iter_mut();
     if let Some((open, (_, times))) = imports.find(|(_, (other, _))| *other == handle) {
         *times += 1;
-        return address.set(*open);
+        return Ok(*open);
     }
     let file = memory_of(&handle).ok_or(Error::MAP_FAILED)?;
-    if !is_alive(&handle, &file) {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(is_alive(&handle, &file), Error::INVALID_VALUE)?;
     let imported = gpus::import(&handle.memory, file.as_fd())?;
     state.imports.insert(imported, (handle, 1));
-    address.set(imported)
+    Ok(imported)
 }
 
 /// The file that a handle names, if its process lives, is of the same user and in view, and the file is
@@ -105,37 +84,4 @@ pub(super) fn cuIpcCloseMemHandle(address: u64) -> Result {
             gpus::take_away(|memory| memory.free(address))
         },
     )
-}
-
-// Pools cannot be shared: cuMemPoolCreate refuses those that could be, as
-// CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says.
-
-pub(super) fn cuMemPoolExportToShareableHandle(
-    _handle: Out<u8>,
-    _pool: usize,
-    _kind: u32,
-    _flags: u64,
-) -> Result {
-    Err(Error::INVALID_VALUE)
-}
-
-pub(super) fn cuMemPoolImportFromShareableHandle(
-    _pool: Out<usize>,
-    _handle: usize,
-    _kind: u32,
-    _flags: u64,
-) -> Result {
-    Err(Error::INVALID_VALUE)
-}
-
-pub(super) fn cuMemPoolExportPointer(_export: Out<PoolExport>, _address: u64) -> Result {
-    Err(Error::INVALID_VALUE)
-}
-
-pub(super) fn cuMemPoolImportPointer(
-    _address: Out<u64>,
-    _pool: usize,
-    _export: In<PoolExport>,
-) -> Result {
-    Err(Error::INVALID_VALUE)
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use crate::ptx::{self, Kernel, Launch, Stopped, Trap};
 
 use super::kernel_memory::KernelMemory;
-use super::state::{self, Current, FunctionHandle, State, StreamHandle};
+use super::state::{self, FunctionHandle, State, StreamHandle};
 use super::work;
-use crate::args::{In, Out};
-use crate::error::{Error, Result};
+use crate::args::In;
+use crate::error::{Error, Result, ensure};
 use crate::refused;
 
 /// Limits of the GPU attributes: blocks of a grid and threads of a block by dimension, threads of a
@@ -31,13 +31,13 @@ const BLOCK_RESERVED: usize = 1 << 10;
 const MULTIPROCESSORS: u64 = 132;
 
 /// The arguments of a launch besides the GPU kernel and its parameters.
-struct Request {
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared_bytes: u32,
-    stream: StreamHandle,
+pub(super) struct Request {
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) shared_bytes: u32,
+    pub(super) stream: StreamHandle,
     /// All blocks must run at the same time.
-    cooperative: bool,
+    pub(super) cooperative: bool,
 }
 
 impl Request {
@@ -59,9 +59,10 @@ impl Request {
         }
         let blocks = blocks_at_once(kernel, product(self.block), self.shared_bytes as usize);
         let resident = MULTIPROCESSORS * blocks;
-        if self.cooperative && product(self.grid) > resident {
-            return Err(Error::COOPERATIVE_LAUNCH_TOO_LARGE);
-        }
+        ensure(
+            !self.cooperative || product(self.grid) <= resident,
+            Error::COOPERATIVE_LAUNCH_TOO_LARGE,
+        )?;
         Ok(resident)
     }
 }
@@ -106,7 +107,8 @@ pub(crate) fn refuse(name: &str, why: &str) {
     refused::kernel(&demangled(name), why);
 }
 
-fn launch(
+/// Launches a GPU kernel. `extra`, the other method of passing parameters, is refused.
+pub(super) fn launch(
     function: FunctionHandle,
     request: Request,
     pointers: In<In<u8>>,
@@ -188,82 +190,26 @@ const ATTRIBUTES: [fn(&Kernel) -> u64; 9] = [
 ];
 
 /// Of a GPU kernel that cannot run, as of one that needs nothing.
-pub(super) fn cuFuncGetAttribute(
-    state: &mut State,
-    _: Current,
-    value: Out<i32>,
-    attribute: i32,
-    function: FunctionHandle,
-) -> Result {
+pub(super) fn attribute(state: &State, attribute: i32, function: FunctionHandle) -> Result<i32> {
     let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
     let attribute = usize::try_from(attribute).ok();
     let attribute = attribute.and_then(|number| ATTRIBUTES.get(number));
     let attribute = attribute.ok_or(Error::INVALID_VALUE)?;
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
-    value.set(attribute(kernel) as i32)
+    Ok(attribute(kernel) as i32)
 }
 
 static UNKNOWN: Kernel = Kernel::EMPTY;
 
-pub(super) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
-    state: &mut State,
-    _: Current,
-    blocks: Out<i32>,
+pub(super) fn active_blocks(
+    state: &State,
     function: FunctionHandle,
     threads: i32,
     shared_bytes: usize,
-) -> Result {
+) -> Result<i32> {
     let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
     let threads = u64::try_from(threads).ok().filter(|&threads| threads > 0);
     let threads = threads.ok_or(Error::INVALID_VALUE)?;
-    blocks.set(blocks_at_once(kernel, threads, shared_bytes) as i32)
-}
-
-/// `extra`, the other method of passing parameters, is refused.
-#[expect(clippy::too_many_arguments, reason = "CUDA's")]
-pub(super) fn cuLaunchKernel(
-    function: FunctionHandle,
-    grid_x: u32,
-    grid_y: u32,
-    grid_z: u32,
-    block_x: u32,
-    block_y: u32,
-    block_z: u32,
-    shared_bytes: u32,
-    stream: StreamHandle,
-    parameters: In<In<u8>>,
-    extra: In<In<u8>>,
-) -> Result {
-    let request = Request {
-        grid: [grid_x, grid_y, grid_z],
-        block: [block_x, block_y, block_z],
-        shared_bytes,
-        stream,
-        cooperative: false,
-    };
-    launch(function, request, parameters, extra)
-}
-
-#[expect(clippy::too_many_arguments, reason = "CUDA's")]
-pub(super) fn cuLaunchCooperativeKernel(
-    function: FunctionHandle,
-    grid_x: u32,
-    grid_y: u32,
-    grid_z: u32,
-    block_x: u32,
-    block_y: u32,
-    block_z: u32,
-    shared_bytes: u32,
-    stream: StreamHandle,
-    parameters: In<In<u8>>,
-) -> Result {
-    let request = Request {
-        grid: [grid_x, grid_y, grid_z],
-        block: [block_x, block_y, block_z],
-        shared_bytes,
-        stream,
-        cooperative: true,
-    };
-    launch(function, request, parameters, In::null())
+    Ok(blocks_at_once(kernel, threads, shared_bytes) as i32)
 }

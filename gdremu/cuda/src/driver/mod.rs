@@ -1,10 +1,10 @@
 //! A stand-in for libcuda.so.1: the driver API over the emulated GPUs.
 //!
 //! ```text
-//! entry_points   the exported functions, from their description in gdremu_core::cuda
+//! entry_points   the exported functions: their arguments, how they begin, and the bodies of a few lines
 //!   entry        how they begin: errors and panics become CUresults
-//!   init device primary context peer buffer host copy fill vmm pool pointer stream capture event module ipc
-//!   kernel fatbin export error_text proc_address   one topic each: the bodies of the functions, and what only they need
+//!   device primary context peer buffer host copy fill vmm pool pointer stream capture event module ipc
+//!   kernel fatbin export error_text proc_address   one topic each: what the bodies need
 //!     work       runs the work of streams behind GPU kernels
 //!     state/     contexts, streams, events, modules, queues, allocations; behind one lock
 //! ```
@@ -26,7 +26,6 @@ mod export;
 mod fatbin;
 mod fill;
 mod host;
-mod init;
 mod ipc;
 pub(crate) mod kernel;
 mod kernel_memory;

@@ -7,10 +7,10 @@ use gdremu_core::gpu::memory::Access;
 
 use super::attributes::{self, COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR};
 use super::fatbin::{self, Problem};
-use super::state::{self, Current, Function, FunctionHandle, Module, ModuleHandle, State};
+use super::state::{self, Function, Module, ModuleHandle, State};
 use super::{buffer, copy, work};
-use crate::args::{In, Out};
-use crate::error::{Error, Result};
+use crate::args::In;
+use crate::error::{Error, Result, ensure};
 use crate::{gpus, ptx};
 
 /// First bytes of what a module can be loaded from, besides PTX text.
@@ -31,9 +31,7 @@ fn text(image: In<u8>, capability: u32) -> std::result::Result<String, Problem> 
         let bytes = image.bytes(len).ok_or(Problem::Malformed)?;
         return fatbin::ptx(bytes, capability);
     }
-    if begins_with(ELF) {
-        return Err(Problem::NoPtx);
-    }
+    ensure(!begins_with(ELF), Problem::NoPtx)?;
     let image = image.of::<c_char>();
     let text = image.text().map_err(|_| Problem::Malformed)?;
     Ok(text.to_owned())
@@ -43,10 +41,8 @@ fn text(image: In<u8>, capability: u32) -> std::result::Result<String, Problem> 
 ///
 /// # Errors
 /// NO_BINARY_FOR_GPU, INVALID_IMAGE, INVALID_PTX, with a line on stderr; as cuMemAlloc.
-fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {
-    if image.is_null() {
-        return Err(Error::INVALID_VALUE);
-    }
+pub(super) fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {
+    ensure(!image.is_null(), Error::INVALID_VALUE)?;
     let gpu = state::lock().current()?.gpu;
     let capability = attributes::value(gpu, COMPUTE_CAPABILITY_MAJOR)? * 10
         + attributes::value(gpu, COMPUTE_CAPABILITY_MINOR)?;
@@ -93,33 +89,8 @@ fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
     Ok(state.modules.add(Module { context: current.context, functions, variables, memory }))
 }
 
-pub(super) fn cuModuleLoadData(module: Out<ModuleHandle>, image: In<u8>) -> Result {
-    module.check()?;
-    module.set(load("cuModuleLoadData", image)?)
-}
-
-/// The options are for the compiler.
-pub(super) fn cuModuleLoadDataEx(
-    module: Out<ModuleHandle>,
-    image: In<u8>,
-    _options: u32,
-    _names: In<u32>,
-    _values: In<usize>,
-) -> Result {
-    module.check()?;
-    module.set(load("cuModuleLoadDataEx", image)?)
-}
-
-pub(super) fn cuModuleLoadFatBinary(module: Out<ModuleHandle>, image: In<u8>) -> Result {
-    module.check()?;
-    module.set(load("cuModuleLoadFatBinary", image)?)
-}
-
 pub(super) fn cuModuleUnload(module: ModuleHandle) -> Result {
-    let owner = |state: &State| {
-        let module = state.modules.get(module).ok_or(Error::INVALID_HANDLE)?;
-        Ok(Some(module.context))
-    };
+    let owner = |state: &State| Ok(Some(find(state, module)?.context));
     work::freeing(owner, |state| {
         let module = state.modules.remove(module).ok_or(Error::INVALID_HANDLE)?;
         for function in module.functions.into_values() {
@@ -129,39 +100,6 @@ pub(super) fn cuModuleUnload(module: ModuleHandle) -> Result {
     })
 }
 
-pub(super) fn cuModuleGetFunction(
-    state: &mut State,
-    _: Current,
-    function: Out<FunctionHandle>,
-    module: ModuleHandle,
-    name: In<c_char>,
-) -> Result {
-    let module = state.modules.get(module).ok_or(Error::INVALID_HANDLE)?;
-    let found = module.functions.get(name.text()?);
-    function.set(*found.ok_or(Error::NOT_FOUND)?)
-}
-
-pub(super) fn cuModuleGetGlobal_v2(
-    state: &mut State,
-    _: Current,
-    address: Out<u64>,
-    size: Out<usize>,
-    module: ModuleHandle,
-    name: In<c_char>,
-) -> Result {
-    let module = state.modules.get(module).ok_or(Error::INVALID_HANDLE)?;
-    let found = module.variables.get(name.text()?).ok_or(Error::NOT_FOUND)?;
-    address.set_if_wanted(found.0);
-    size.set_if_wanted(found.1);
-    Ok(())
-}
-
-/// No CUlibrary can be loaded, so every handle is invalid. UCX looks this function up to replace it.
-pub(super) fn cuLibraryGetGlobal(
-    _address: Out<u64>,
-    _size: Out<usize>,
-    _library: usize,
-    _name: In<c_char>,
-) -> Result {
-    Err(Error::INVALID_HANDLE)
+pub(super) fn find(state: &State, module: ModuleHandle) -> Result<&Module> {
+    state.modules.get(module).ok_or(Error::INVALID_HANDLE)
 }

@@ -6,7 +6,7 @@ use super::state::{CTX_SYNC_MEMOPS, Current, HostRange, Kind, State, StreamHandl
 use super::work::When;
 use super::{host, ipc, vmm};
 use crate::args::{In, Untyped};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::gpus;
 use gdremu_core::cuda::types::{HANDLE_POSIX_FD, P2pTokens};
 
@@ -180,29 +180,25 @@ pub(super) fn cuPointerGetAttribute(
 
 /// Attributes that the memory does not have, and all those of memory that CUDA does not know, read
 /// as 0. There are no tokens here.
-pub(super) fn cuPointerGetAttributes(
-    state: &mut State,
+pub(super) fn get_all(
+    state: &State,
     count: u32,
     attributes: In<u32>,
     data: In<Untyped>,
     address: u64,
 ) -> Result {
-    if count == 0 {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(count != 0, Error::INVALID_VALUE)?;
     (0..count as usize).try_for_each(|index| {
         let attribute = attributes.at(index)?;
         let data = data.at(index)?;
-        if attribute == P2P_TOKENS {
-            return Err(Error::INVALID_VALUE);
-        }
+        ensure(attribute != P2P_TOKENS, Error::INVALID_VALUE)?;
         get(state, data, attribute, address).or_else(|_| set_nothing(data, attribute))
     })
 }
 
 /// An attribute of managed memory; the advice that it reports cannot be set here.
-pub(super) fn cuMemRangeGetAttribute(
-    state: &mut State,
+pub(super) fn get_of_range(
+    state: &State,
     data: Untyped,
     size: usize,
     attribute: u32,
@@ -239,20 +235,10 @@ fn set_nothing(data: Untyped, attribute: u32) -> Result {
 }
 
 /// SYNC_MEMOPS is all that can be set, and not of VMM memory.
-pub(super) fn cuPointerSetAttribute(
-    state: &mut State,
-    value: In<u32>,
-    attribute: u32,
-    address: u64,
-) -> Result {
-    let value = value.get()?;
+pub(super) fn set(state: &mut State, value: u32, attribute: u32, address: u64) -> Result {
     let known = find(state, address).ok_or(Error::INVALID_VALUE)?;
-    if let Known::Device(Place { vmm: true, .. }) = known {
-        return Err(Error::NOT_SUPPORTED);
-    }
-    if attribute != SYNC_MEMOPS {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(!matches!(known, Known::Device(Place { vmm: true, .. })), Error::NOT_SUPPORTED)?;
+    ensure(attribute == SYNC_MEMOPS, Error::INVALID_VALUE)?;
     let id = known.id();
     match value {
         0 => state.sync_memops.remove(&id),

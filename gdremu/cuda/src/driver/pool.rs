@@ -8,8 +8,8 @@ use gdremu_core::gpu::memory::Access;
 use super::state::{self, Allocation, Current, Pool, PoolHandle, State, StreamHandle};
 use super::work::{self, When};
 use super::{buffer, capture, vmm};
-use crate::args::{In, Out};
-use crate::error::{Error, Result};
+use crate::args::{In, Out, Untyped};
+use crate::error::{Error, Result, ensure};
 use crate::gpus;
 use gdremu_core::cuda::types::{ALLOCATION_PINNED, AccessDesc, Location, PoolProps};
 
@@ -22,10 +22,22 @@ const RDMA_POOLS: u32 = 13030;
 /// # Errors
 /// NOT_SUPPORTED on GPUs without pools.
 fn check_supported() -> Result {
-    if gpus::config().mempools { Ok(()) } else { Err(Error::NOT_SUPPORTED) }
+    ensure(gpus::config().mempools, Error::NOT_SUPPORTED)
 }
 
-fn default_pool(state: &mut State, gpu: usize) -> PoolHandle {
+/// A GPU, which must have pools.
+pub(super) fn gpu(device: i32) -> Result<usize> {
+    let gpu = gpus::by_ordinal(device)?;
+    check_supported()?;
+    Ok(gpu)
+}
+
+/// A pool by its handle.
+pub(super) fn find(state: &mut State, pool: PoolHandle) -> Result<&mut Pool> {
+    state.pools.get_mut(pool).ok_or(Error::INVALID_VALUE)
+}
+
+pub(super) fn default_pool(state: &mut State, gpu: usize) -> PoolHandle {
     match state.default_pools.get(&gpu) {
         Some(&pool) => pool,
         None => {
@@ -36,77 +48,44 @@ fn default_pool(state: &mut State, gpu: usize) -> PoolHandle {
     }
 }
 
-fn current_pool(state: &mut State, gpu: usize) -> PoolHandle {
+pub(super) fn current_pool(state: &mut State, gpu: usize) -> PoolHandle {
     state.current_pools.get(&gpu).copied().unwrap_or_else(|| default_pool(state, gpu))
 }
 
-pub(super) fn cuDeviceGetDefaultMemPool(
-    state: &mut State,
-    pool: Out<PoolHandle>,
-    device: i32,
-) -> Result {
-    let gpu = gpus::by_ordinal(device)?;
-    check_supported()?;
-    pool.set(default_pool(state, gpu))
-}
-
-pub(super) fn cuDeviceGetMemPool(state: &mut State, pool: Out<PoolHandle>, device: i32) -> Result {
-    let gpu = gpus::by_ordinal(device)?;
-    check_supported()?;
-    pool.set(current_pool(state, gpu))
-}
-
 pub(super) fn cuDeviceSetMemPool(state: &mut State, device: i32, pool: PoolHandle) -> Result {
-    let gpu = gpus::by_ordinal(device)?;
-    check_supported()?;
+    let gpu = self::gpu(device)?;
     state.pools.get(pool).filter(|pool| pool.gpu == gpu).ok_or(Error::INVALID_VALUE)?;
     state.current_pools.insert(gpu, pool);
     Ok(())
 }
 
-pub(super) fn cuMemPoolCreate(
-    state: &mut State,
-    pool: Out<PoolHandle>,
-    props: In<PoolProps>,
-) -> Result {
-    pool.check()?;
+pub(super) fn create(state: &mut State, props: In<PoolProps>) -> Result<PoolHandle> {
     check_supported()?;
     let props = props.get()?;
     let rdma = props.gpu_direct_rdma_capable != 0;
     let unknown = props.reserved.iter().any(|&byte| byte != 0)
         || rdma && gpus::config().cuda_version < RDMA_POOLS;
-    if props.kind != ALLOCATION_PINNED || props.handle_types != 0 || unknown {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(
+        props.kind == ALLOCATION_PINNED && props.handle_types == 0 && !unknown,
+        Error::INVALID_VALUE,
+    )?;
     let gpu = vmm::gpu_at(props.location)?;
     let max_size = match props.max_size as u64 {
         0 => u64::MAX,
         size => size.checked_next_multiple_of(MAX_SIZE_UNIT).unwrap_or(u64::MAX),
     };
-    pool.set(state.pools.add(Pool::new(gpu, rdma, max_size)))
+    Ok(state.pools.add(Pool::new(gpu, rdma, max_size)))
 }
 
 /// Memory of the pool stays valid until it is freed.
 pub(super) fn cuMemPoolDestroy(state: &mut State, pool: PoolHandle) -> Result {
-    if state.default_pools.values().any(|&default| default == pool) {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(!state.default_pools.values().any(|&default| default == pool), Error::INVALID_VALUE)?;
     state.pools.remove(pool).ok_or(Error::INVALID_VALUE)?;
     state.current_pools.retain(|_, current| *current != pool);
     Ok(())
 }
 
-pub(super) fn cuMemPoolTrimTo(state: &mut State, pool: PoolHandle, _keep: usize) -> Result {
-    state.pools.get(pool).map(|_| ()).ok_or(Error::INVALID_VALUE)
-}
-
-pub(super) fn cuMemPoolGetAttribute(
-    state: &mut State,
-    pool: PoolHandle,
-    attribute: u32,
-    value: Out<u8>,
-) -> Result {
-    let pool = state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
+pub(super) fn get_attribute(pool: &Pool, attribute: u32, value: Untyped) -> Result {
     match attribute {
         1..=3 => value.of().set(pool.reuse[attribute as usize - 1]),
         4 => value.of().set(pool.release_threshold),
@@ -116,13 +95,7 @@ pub(super) fn cuMemPoolGetAttribute(
     }
 }
 
-pub(super) fn cuMemPoolSetAttribute(
-    state: &mut State,
-    pool: PoolHandle,
-    attribute: u32,
-    value: In<u8>,
-) -> Result {
-    let pool = state.pools.get_mut(pool).ok_or(Error::INVALID_VALUE)?;
+pub(super) fn set_attribute(pool: &mut Pool, attribute: u32, value: In<u8>) -> Result {
     match attribute {
         1..=3 => pool.reuse[attribute as usize - 1] = value.of().get()?,
         4 => pool.release_threshold = value.of().get()?,
@@ -136,13 +109,7 @@ pub(super) fn cuMemPoolSetAttribute(
 ///
 /// # Errors
 /// INVALID_DEVICE to take its own GPU's access away; NOT_SUPPORTED for read-only access.
-pub(super) fn cuMemPoolSetAccess(
-    state: &mut State,
-    pool: PoolHandle,
-    wanted: In<AccessDesc>,
-    count: usize,
-) -> Result {
-    let pool = state.pools.get_mut(pool).ok_or(Error::INVALID_VALUE)?;
+pub(super) fn set_access(pool: &mut Pool, wanted: In<AccessDesc>, count: usize) -> Result {
     (0..count).try_for_each(|index| {
         let AccessDesc { location, flags } = wanted.at(index)?;
         let gpu = vmm::gpu_at(location)?;
@@ -156,46 +123,16 @@ pub(super) fn cuMemPoolSetAccess(
     })
 }
 
-pub(super) fn cuMemPoolGetAccess(
-    state: &mut State,
-    flags: Out<u32>,
-    pool: PoolHandle,
-    location: In<Location>,
-) -> Result {
-    let pool = state.pools.get(pool).ok_or(Error::INVALID_VALUE)?;
-    let gpu = vmm::gpu_at(location.get()?)?;
-    let access = match gpu == pool.gpu || pool.peers.contains(&gpu) {
+/// What a GPU may do with the memory.
+pub(super) fn access(pool: &Pool, location: Location) -> Result<Access> {
+    let gpu = vmm::gpu_at(location)?;
+    Ok(match gpu == pool.gpu || pool.peers.contains(&gpu) {
         true => Access::ReadWrite,
         false => Access::None,
-    };
-    flags.set(vmm::access_flags(access) as u32)
+    })
 }
 
-pub(super) fn cuMemAllocAsync(
-    state: &mut State,
-    current: Current,
-    address: Out<u64>,
-    size: usize,
-    stream: StreamHandle,
-) -> Result {
-    check_supported()?;
-    let pool = current_pool(state, current.gpu);
-    alloc(state, current, address, size, pool, stream)
-}
-
-pub(super) fn cuMemAllocFromPoolAsync(
-    state: &mut State,
-    current: Current,
-    address: Out<u64>,
-    size: usize,
-    pool: PoolHandle,
-    stream: StreamHandle,
-) -> Result {
-    check_supported()?;
-    alloc(state, current, address, size, pool, stream)
-}
-
-fn alloc(
+pub(super) fn alloc(
     state: &mut State,
     current: Current,
     address: Out<u64>,
@@ -203,16 +140,15 @@ fn alloc(
     handle: PoolHandle,
     stream: StreamHandle,
 ) -> Result {
+    check_supported()?;
     address.check()?;
     state.check_stream(stream)?;
     capture::check_work(state, current, stream)?;
-    let pool = state.pools.get_mut(handle).ok_or(Error::INVALID_VALUE)?;
+    let pool = find(state, handle)?;
     if size == 0 {
         return address.set(0);
     }
-    if pool.max_size - pool.used < size as u64 {
-        return Err(Error::OUT_OF_MEMORY);
-    }
+    ensure(pool.max_size - pool.used >= size as u64, Error::OUT_OF_MEMORY)?;
     let va = gpus::change(|memory| memory.alloc(pool.gpu, size as u64, pool.rdma))?;
     pool.used += size as u64;
     pool.used_high = pool.used_high.max(pool.used);
@@ -228,9 +164,7 @@ pub(super) fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> Result {
     if address == 0 {
         return Ok(());
     }
-    if !state.allocations.contains_key(&address) {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(state.allocations.contains_key(&address), Error::INVALID_VALUE)?;
     work::submit(state, current, stream, When::InOrder, move || {
         buffer::free(&mut state::lock(), address)
     })

@@ -4,17 +4,10 @@ use std::sync::MutexGuard;
 
 use super::context;
 use super::state::{self, CTX_MAP_HOST, ContextHandle, State};
-use crate::args::Out;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
-pub(super) fn cuDevicePrimaryCtxRetain(
-    state: &mut State,
-    handle: Out<ContextHandle>,
-    device: i32,
-) -> Result {
-    handle.check()?;
-    let gpu = gpus::by_ordinal(device)?;
+pub(super) fn retain(state: &mut State, gpu: usize) -> Result<ContextHandle> {
     let mut primary = state.primaries.get(&gpu).copied().unwrap_or_default();
     let context = match primary.context {
         Some(context) => context,
@@ -24,7 +17,7 @@ pub(super) fn cuDevicePrimaryCtxRetain(
     primary.handle = Some(context);
     primary.retained += 1;
     state.primaries.insert(gpu, primary);
-    handle.set(context)
+    Ok(context)
 }
 
 pub(super) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
@@ -36,16 +29,10 @@ pub(super) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
     if primary.retained == 0 { destroy(state, gpu) } else { Ok(()) }
 }
 
-pub(super) fn cuDevicePrimaryCtxReset_v2(device: i32) -> Result {
-    destroy(state::lock(), gpus::by_ordinal(device)?)
-}
-
 pub(super) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flags: u32) -> Result {
     let gpu = gpus::by_ordinal(device)?;
     state::check_flags(flags)?;
-    if flags & CTX_MAP_HOST != 0 {
-        return Err(Error::INVALID_VALUE);
-    }
+    ensure(flags & CTX_MAP_HOST == 0, Error::INVALID_VALUE)?;
     let primary = state.primaries.entry(gpu).or_default();
     primary.flags = flags;
     if let Some(context) = primary.context.and_then(|context| state.contexts.get_mut(context)) {
@@ -54,21 +41,9 @@ pub(super) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flag
     Ok(())
 }
 
-pub(super) fn cuDevicePrimaryCtxGetState(
-    state: &mut State,
-    device: i32,
-    flags: Out<u32>,
-    active: Out<i32>,
-) -> Result {
-    let gpu = gpus::by_ordinal(device)?;
-    let primary = state.primaries.get(&gpu).copied().unwrap_or_default();
-    flags.set(primary.flags)?;
-    active.set(i32::from(primary.context.is_some()))
-}
-
 /// Ends a primary context with all that it owns; later uses of it return CONTEXT_IS_DESTROYED. It is as often retained as
 /// before, so that each retain has a release.
-fn destroy(mut state: MutexGuard<'static, State>, gpu: usize) -> Result {
+pub(super) fn destroy(mut state: MutexGuard<'static, State>, gpu: usize) -> Result {
     let primary = state.primaries.get_mut(&gpu);
     let context = primary.and_then(|primary| primary.context.take());
     context.map_or(Ok(()), |context| context::destroy(state, context))

@@ -2,7 +2,7 @@
 //! GPUs, their addresses and their links, the same as /sys and libcuda.
 
 use std::ffi::{c_char, c_uchar};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use gdremu_core::cuda::name_of;
 use gdremu_core::gpu::pci;
@@ -10,6 +10,7 @@ use gdremu_core::gpu::physical::GPU_BYTES;
 
 use crate::args::{In, Out};
 use crate::driver::{attributes, device};
+use crate::error::ensure;
 use crate::gpus;
 
 /// nvmlReturn_t other than NVML_SUCCESS.
@@ -48,34 +49,42 @@ fn gpu_of(device: Device) -> Result<usize> {
 }
 
 /// Calls of nvmlInit less those of nvmlShutdown.
-static USERS: AtomicU32 = AtomicU32::new(0);
+static USERS: AtomicI32 = AtomicI32::new(0);
 
 /// Runs a function, unless `--fault` makes it fail.
-fn without_init(name: &str, body: impl FnOnce() -> Result) -> i32 {
-    let fault = gpus::fault(name).map(|fault| Error(fault.0));
-    fault.map_or_else(body, Err).err().map_or(0, |error| error.0)
+fn without_init<E: Into<Error>>(
+    name: &str,
+    body: impl FnOnce() -> std::result::Result<(), E>,
+) -> i32 {
+    match gpus::fault(name) {
+        Some(fault) => fault.0,
+        None => body().map_or_else(|error| error.into().0, |()| 0),
+    }
 }
 
 /// Runs a function that needs nvmlInit.
-fn initialized(name: &str, body: impl FnOnce() -> Result) -> i32 {
+fn initialized<E: Into<Error>>(
+    name: &str,
+    body: impl FnOnce() -> std::result::Result<(), E>,
+) -> i32 {
     without_init(name, || {
-        if USERS.load(Ordering::SeqCst) == 0 {
-            return Err(Error::UNINITIALIZED);
-        }
-        body()
+        ensure(USERS.load(Ordering::SeqCst) != 0, Error::UNINITIALIZED)?;
+        body().map_err(Into::into)
     })
 }
 
 /// Runs a function about a GPU.
-fn about(name: &str, device: Device, body: impl FnOnce(usize) -> Result) -> i32 {
-    initialized(name, || body(gpu_of(device)?))
+fn about<E: Into<Error>>(
+    name: &str,
+    device: Device,
+    body: impl FnOnce(usize) -> std::result::Result<(), E>,
+) -> i32 {
+    initialized(name, || body(gpu_of(device)?).map_err(Into::into))
 }
 
 fn set_text(to: Out<c_char>, text: &str, room: u32) -> Result {
     to.check()?;
-    if room as usize <= text.len() {
-        return Err(Error::INSUFFICIENT_SIZE);
-    }
+    ensure(room as usize > text.len(), Error::INSUFFICIENT_SIZE)?;
     Ok(to.set_text(text, room as i32)?)
 }
 
@@ -86,20 +95,15 @@ fn field<const N: usize>(text: &str) -> [c_uchar; N] {
     bytes
 }
 
-// ---- The library ----
-
-fn nvmlInit_v2() -> Result {
-    nvmlInitWithFlags(0)
-}
-
-fn nvmlInitWithFlags(_flags: u32) -> Result {
-    USERS.fetch_add(1, Ordering::SeqCst);
+fn change_users(by: i32) -> Result {
+    USERS.fetch_add(by, Ordering::SeqCst);
     Ok(())
 }
 
-fn nvmlShutdown() -> Result {
-    USERS.fetch_sub(1, Ordering::SeqCst);
-    Ok(())
+/// Stores the handle of the GPU that `search` finds.
+fn find(device: Out<Device>, search: impl FnOnce() -> Result<Option<usize>>) -> Result {
+    device.check()?;
+    Ok(device.set(handle(search()?.ok_or(Error::NOT_FOUND)?))?)
 }
 
 extern "C" fn error_string(error: i32) -> *const c_char {
@@ -142,146 +146,41 @@ fn driver_version() -> &'static str {
     old.unwrap_or(&DRIVERS[0]).1
 }
 
-fn nvmlSystemGetDriverVersion(text: Out<c_char>, room: u32) -> Result {
-    set_text(text, driver_version(), room)
-}
-
-fn nvmlSystemGetNVMLVersion(text: Out<c_char>, room: u32) -> Result {
-    let cuda = gpus::config().cuda_version / 1000;
-    set_text(text, &format!("{cuda}.{}", driver_version()), room)
-}
-
-fn nvmlSystemGetCudaDriverVersion(version: Out<i32>) -> Result {
-    Ok(version.set(gpus::config().cuda_version as i32)?)
-}
-
-// ---- Which GPUs there are ----
-
-fn nvmlDeviceGetCount_v2(count: Out<u32>) -> Result {
-    Ok(count.set(gpus::count() as u32)?)
-}
-
-fn nvmlDeviceGetHandleByIndex_v2(index: u32, device: Out<Device>) -> Result {
-    let index = index as usize;
-    if index >= gpus::count() {
-        return Err(Error::INVALID_ARGUMENT);
-    }
-    Ok(device.set(handle(index))?)
-}
-
-fn nvmlDeviceGetHandleByPciBusId_v2(address: In<c_char>, device: Out<Device>) -> Result {
-    device.check()?;
-    let gpu = device::at_pci_address(address.text()?)?;
-    Ok(device.set(handle(gpu.ok_or(Error::NOT_FOUND)?))?)
-}
-
-fn nvmlDeviceGetHandleByUUID(uuid: In<c_char>, device: Out<Device>) -> Result {
-    device.check()?;
-    let wanted = uuid.text()?;
-    let gpu = (0..gpus::count()).find(|&gpu| gpus::uuid_text(gpu) == wanted);
-    Ok(device.set(handle(gpu.ok_or(Error::NOT_FOUND)?))?)
-}
-
-fn nvmlDeviceGetIndex(gpu: usize, index: Out<u32>) -> Result {
-    Ok(index.set(gpu as u32)?)
-}
-
-fn nvmlDeviceGetMinorNumber(gpu: usize, minor: Out<u32>) -> Result {
-    Ok(minor.set(gpu as u32)?)
-}
-
-fn nvmlDeviceGetName(_: usize, text: Out<c_char>, room: u32) -> Result {
-    set_text(text, device::NAME, room)
-}
-
-fn nvmlDeviceGetUUID(gpu: usize, text: Out<c_char>, room: u32) -> Result {
-    set_text(text, &gpus::uuid_text(gpu), room)
-}
-
-fn nvmlDeviceGetCudaComputeCapability(gpu: usize, major: Out<i32>, minor: Out<i32>) -> Result {
-    major.set(attributes::value(gpu, attributes::COMPUTE_CAPABILITY_MAJOR)?)?;
-    Ok(minor.set(attributes::value(gpu, attributes::COMPUTE_CAPABILITY_MINOR)?)?)
-}
-
-/// No GPU is divided.
-fn nvmlDeviceGetMigMode(_: usize, current: Out<u32>, pending: Out<u32>) -> Result {
-    current.set(0)?;
-    Ok(pending.set(0)?)
-}
-
-fn nvmlDeviceGetMaxMigDeviceCount(_: usize, count: Out<u32>) -> Result {
-    Ok(count.set(0)?)
-}
-
-// ---- Memory ----
-
 /// nvmlMemory_t: total, free, used; nvmlBAR1Memory_t has the same members.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Memory([u64; 3]);
 
-fn nvmlDeviceGetMemoryInfo(gpu: usize, memory: Out<Memory>) -> Result {
-    let free = gpus::free_bytes(gpu);
-    Ok(memory.set(Memory([GPU_BYTES, free, GPU_BYTES - free]))?)
+impl Memory {
+    fn with_used(total: u64, used: u64) -> Memory {
+        Memory([total, total - used, used])
+    }
 }
 
-fn nvmlDeviceGetBAR1MemoryInfo(gpu: usize, memory: Out<Memory>) -> Result {
-    let total = *gpus::config().bar1_size.of(gpu);
-    let used = gpus::with(|gpus| gpus.memory().pinned_bytes(gpu));
-    Ok(memory.set(Memory([total, total - used, used]))?)
-}
-
-// ---- PCI, and what else links GPUs ----
-
-/// Stores the first bytes of nvmlPciInfo_t, whose older versions are shorter: address, its numbers, ids, address.
-fn pci_info(gpu: usize, info: Out<u8>, len: usize) -> Result {
+/// The first bytes of nvmlPciInfo_t, whose older versions are shorter: address, its numbers, ids, address.
+fn pci_info(gpu: usize, len: usize) -> impl Iterator<Item = u8> {
     let address = pci::address(gpu);
     let (domain, bus, device) = ((pci::bus(gpu) >> 8) as u32, (pci::bus(gpu) & 0xff) as u32, 0);
     let id = u32::from(gpus::config().pci_device) << 16 | pci::VENDOR;
     let numbers = [domain, bus, device, id, pci::SUBSYSTEM << 16 | pci::VENDOR];
-    let bytes = field::<16>(&address)
+    field::<16>(&address)
         .into_iter()
         .chain(numbers.into_iter().flat_map(u32::to_ne_bytes))
-        .chain(field::<32>(&format!("0000{address}")));
-    Ok(info.set_all(bytes.take(len))?)
+        .chain(field::<32>(&format!("0000{address}")))
+        .take(len)
 }
 
-fn nvmlDeviceGetPciInfo(gpu: usize, info: Out<u8>) -> Result {
-    pci_info(gpu, info, 32)
-}
-
-fn nvmlDeviceGetPciInfo_v2(gpu: usize, info: Out<u8>) -> Result {
-    pci_info(gpu, info, 36)
-}
-
-fn nvmlDeviceGetPciInfo_v3(gpu: usize, info: Out<u8>) -> Result {
-    pci_info(gpu, info, 68)
-}
-
-/// The link that /sys shows, too: 16 lanes of generation 5.
-fn nvmlDeviceGetMaxPcieLinkGeneration(_: usize, to: Out<u32>) -> Result {
-    Ok(to.set(5)?)
-}
-
-fn nvmlDeviceGetMaxPcieLinkWidth(_: usize, to: Out<u32>) -> Result {
-    Ok(to.set(16)?)
-}
-
-/// There is no NVLink, whose functions have all the same answer.
-fn nvmlDeviceGetNvLinkState(_: usize) -> Result {
-    Err(Error::NOT_SUPPORTED)
-}
-
-fn nvmlDeviceGetP2PStatus(gpu: usize, peer: Device, capability: u32, status: Out<u32>) -> Result {
+/// Whether a GPU can use its peer in this manner.
+fn p2p_status(gpu: usize, peer: Device, capability: u32) -> Result<u32> {
     const OK: u32 = 0;
     const NOT_SUPPORTED: u32 = 5;
 
     let other = gpu_of(peer)? != gpu;
-    Ok(status.set(match capability {
+    Ok(match capability {
         0 | 1 | 4 if other => OK, // reads, writes, over PCIe
         0..=4 => NOT_SUPPORTED,   // NVLink, atomics
         _ => return Err(Error::INVALID_ARGUMENT),
-    })?)
+    })
 }
 
 /// The state of a fabric of several hosts: there is none.
@@ -297,18 +196,12 @@ pub(crate) struct FabricInfo {
     state: u8,
 }
 
-fn nvmlDeviceGetGpuFabricInfo(_: usize, info: Out<FabricInfo>) -> Result {
-    Ok(info.set(FabricInfo { state: NO_FABRIC, ..FabricInfo::default() })?)
-}
-
-fn nvmlDeviceGetGpuFabricInfoV(_: usize, info: Out<u32>) -> Result {
+fn fabric_info(info: Out<u32>) -> Result {
     /// Version and size of the versions of nvmlGpuFabricInfoV_t that there are.
     const VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
 
     let version = info.as_in().get()?;
-    if !VERSIONS.contains(&version) {
-        return Err(Error::ARGUMENT_VERSION_MISMATCH);
-    }
+    ensure(VERSIONS.contains(&version), Error::ARGUMENT_VERSION_MISMATCH)?;
     // Behind the version all is 0: NVML_SUCCESS, no clique, NO_FABRIC, nothing known of its health.
     let words = (version & 0xff_ffff) as usize / size_of::<u32>();
     Ok(info.set_all((0..words).map(|word| if word == 0 { version } else { 0 }))?)
@@ -334,9 +227,7 @@ const C2C_LINKS: u32 = 10;
 const C2C_BANDWIDTH: u32 = 44_712;
 
 fn field_value(field: u32, scope: u32) -> Result<u32> {
-    if !gpus::config().coherent {
-        return Err(Error::NOT_SUPPORTED);
-    }
+    ensure(gpus::config().coherent, Error::NOT_SUPPORTED)?;
     match field {
         170 => Ok(C2C_LINKS),                          // C2C_LINK_COUNT
         171 if scope < C2C_LINKS => Ok(1),             // C2C_LINK_GET_STATUS
@@ -346,7 +237,7 @@ fn field_value(field: u32, scope: u32) -> Result<u32> {
     }
 }
 
-fn nvmlDeviceGetFieldValues(_: usize, count: i32, values: Out<FieldValue>) -> Result {
+fn field_values(count: i32, values: Out<FieldValue>) -> Result {
     const UNSIGNED_INT: u32 = 1;
 
     let count = usize::try_from(count).map_err(|_| Error::INVALID_ARGUMENT)?;
@@ -365,68 +256,87 @@ fn nvmlDeviceGetFieldValues(_: usize, count: i32, values: Out<FieldValue>) -> Re
     }))?)
 }
 
-// ---- What programs find ----
-
-/// Exports a function under a name. Those that are `about` a GPU take it first.
+/// Exports a function under its names. Those that are `about` a GPU take it first.
 macro_rules! entry_point {
-    (about $body:ident ($($argument:ident: $type:ty),*) $symbol:ident) => {
+    (about ($($argument:ident: $type:ty),*) $body:expr, $name:ident $($symbol:ident)*) => {
         const _: () = {
             extern "C" fn function(device: Device, $($argument: $type),*) -> i32 {
-                about(name_of(stringify!($symbol)), device, |gpu| self::$body(gpu, $($argument),*))
+                about(name_of(stringify!($name)), device, $body)
             }
-            gdremu_preload::entry_point!($symbol = function);
+            $(gdremu_preload::entry_point!($symbol = function);)*
         };
     };
-    ($entry:ident $body:ident ($($argument:ident: $type:ty),*) $symbol:ident) => {
+    ($entry:ident ($($argument:ident: $type:ty),*) $body:expr, $name:ident $($symbol:ident)*) => {
         const _: () = {
             extern "C" fn function($($argument: $type),*) -> i32 {
-                $entry(name_of(stringify!($symbol)), || self::$body($($argument),*))
+                $entry(name_of(stringify!($name)), $body)
             }
-            gdremu_preload::entry_point!($symbol = function);
+            $(gdremu_preload::entry_point!($symbol = function);)*
         };
     };
 }
 
 /// Exports functions as libnvidia-ml does, some under several names: how each begins, and its body.
 macro_rules! entry_points {
-    ($($entry:ident fn $symbol:ident $arguments:tt $(, $also:ident)*;)*) => {$(
-        entry_point!($entry $symbol $arguments $symbol);
-        $(entry_point!($entry $symbol $arguments $also);)*
-    )*};
+    ($($entry:ident fn $symbol:ident $arguments:tt $(, $also:ident)* => $body:expr;)*) => {
+        $(entry_point!($entry $arguments $body, $symbol $symbol $($also)*);)*
+    };
 }
 
 entry_points! {
-    without_init fn nvmlInitWithFlags(flags: u32);
-    without_init fn nvmlInit_v2(), nvmlInit;
-    initialized fn nvmlShutdown();
-    initialized fn nvmlSystemGetDriverVersion(text: Out<c_char>, room: u32);
-    initialized fn nvmlSystemGetNVMLVersion(text: Out<c_char>, room: u32);
-    without_init fn nvmlSystemGetCudaDriverVersion(version: Out<i32>), nvmlSystemGetCudaDriverVersion_v2;
-    initialized fn nvmlDeviceGetCount_v2(count: Out<u32>), nvmlDeviceGetCount;
-    initialized fn nvmlDeviceGetHandleByIndex_v2(index: u32, device: Out<Device>), nvmlDeviceGetHandleByIndex;
+    without_init fn nvmlInitWithFlags(_flags: u32) => || change_users(1);
+    without_init fn nvmlInit_v2(), nvmlInit => || change_users(1);
+    initialized fn nvmlShutdown() => || change_users(-1);
+    initialized fn nvmlSystemGetDriverVersion(text: Out<c_char>, room: u32)
+        => || set_text(text, driver_version(), room);
+    initialized fn nvmlSystemGetNVMLVersion(text: Out<c_char>, room: u32)
+        => || set_text(text, &format!("{}.{}", gpus::config().cuda_version / 1000, driver_version()), room);
+    without_init fn nvmlSystemGetCudaDriverVersion(version: Out<i32>), nvmlSystemGetCudaDriverVersion_v2
+        => || version.set(gpus::config().cuda_version as i32);
+    initialized fn nvmlDeviceGetCount_v2(count: Out<u32>), nvmlDeviceGetCount => || count.set(gpus::count() as u32);
+    initialized fn nvmlDeviceGetHandleByIndex_v2(index: u32, device: Out<Device>), nvmlDeviceGetHandleByIndex
+        => || {
+            ensure((index as usize) < gpus::count(), Error::INVALID_ARGUMENT)?;
+            Ok::<_, Error>(device.set(handle(index as usize))?)
+        };
     initialized fn nvmlDeviceGetHandleByPciBusId_v2(address: In<c_char>, device: Out<Device>),
-        nvmlDeviceGetHandleByPciBusId;
-    initialized fn nvmlDeviceGetHandleByUUID(uuid: In<c_char>, device: Out<Device>);
-    about fn nvmlDeviceGetIndex(index: Out<u32>);
-    about fn nvmlDeviceGetMinorNumber(minor: Out<u32>);
-    about fn nvmlDeviceGetName(text: Out<c_char>, room: u32);
-    about fn nvmlDeviceGetUUID(text: Out<c_char>, room: u32);
-    about fn nvmlDeviceGetCudaComputeCapability(major: Out<i32>, minor: Out<i32>);
-    about fn nvmlDeviceGetMigMode(current: Out<u32>, pending: Out<u32>);
-    about fn nvmlDeviceGetMaxMigDeviceCount(count: Out<u32>);
-    about fn nvmlDeviceGetMemoryInfo(memory: Out<Memory>);
-    about fn nvmlDeviceGetBAR1MemoryInfo(memory: Out<Memory>);
-    about fn nvmlDeviceGetPciInfo(info: Out<u8>);
-    about fn nvmlDeviceGetPciInfo_v2(info: Out<u8>);
-    about fn nvmlDeviceGetPciInfo_v3(info: Out<u8>);
-    about fn nvmlDeviceGetMaxPcieLinkGeneration(to: Out<u32>), nvmlDeviceGetCurrPcieLinkGeneration;
-    about fn nvmlDeviceGetMaxPcieLinkWidth(to: Out<u32>), nvmlDeviceGetCurrPcieLinkWidth;
+        nvmlDeviceGetHandleByPciBusId
+        => || find(device, || Ok(device::at_pci_address(address.text()?)?));
+    initialized fn nvmlDeviceGetHandleByUUID(uuid: In<c_char>, device: Out<Device>) => || find(device, || {
+            let wanted = uuid.text()?;
+            Ok((0..gpus::count()).find(|&gpu| gpus::uuid_text(gpu) == wanted))
+        });
+    about fn nvmlDeviceGetIndex(index: Out<u32>) => |gpu| index.set(gpu as u32);
+    about fn nvmlDeviceGetMinorNumber(minor: Out<u32>) => |gpu| minor.set(gpu as u32);
+    about fn nvmlDeviceGetName(text: Out<c_char>, room: u32) => |_| set_text(text, device::NAME, room);
+    about fn nvmlDeviceGetUUID(text: Out<c_char>, room: u32) => |gpu| set_text(text, &gpus::uuid_text(gpu), room);
+    about fn nvmlDeviceGetCudaComputeCapability(major: Out<i32>, minor: Out<i32>)
+        => |gpu| attributes::compute_capability(gpu, major, minor);
+    // No GPU is divided.
+    about fn nvmlDeviceGetMigMode(current: Out<u32>, pending: Out<u32>)
+        => |_| current.set(0).and_then(|()| pending.set(0));
+    about fn nvmlDeviceGetMaxMigDeviceCount(count: Out<u32>) => |_| count.set(0);
+    about fn nvmlDeviceGetMemoryInfo(memory: Out<Memory>)
+        => |gpu| memory.set(Memory::with_used(GPU_BYTES, GPU_BYTES - gpus::free_bytes(gpu)));
+    about fn nvmlDeviceGetBAR1MemoryInfo(memory: Out<Memory>) => |gpu| {
+            let used = gpus::with(|gpus| gpus.memory().pinned_bytes(gpu));
+            memory.set(Memory::with_used(*gpus::config().bar1_size.of(gpu), used))
+        };
+    about fn nvmlDeviceGetPciInfo(info: Out<u8>) => |gpu| info.set_all(pci_info(gpu, 32));
+    about fn nvmlDeviceGetPciInfo_v2(info: Out<u8>) => |gpu| info.set_all(pci_info(gpu, 36));
+    about fn nvmlDeviceGetPciInfo_v3(info: Out<u8>) => |gpu| info.set_all(pci_info(gpu, 68));
+    // The link that /sys shows, too: 16 lanes of generation 5.
+    about fn nvmlDeviceGetMaxPcieLinkGeneration(to: Out<u32>), nvmlDeviceGetCurrPcieLinkGeneration => |_| to.set(5);
+    about fn nvmlDeviceGetMaxPcieLinkWidth(to: Out<u32>), nvmlDeviceGetCurrPcieLinkWidth => |_| to.set(16);
+    // There is no NVLink, whose functions have all the same answer.
     about fn nvmlDeviceGetNvLinkState(), nvmlDeviceGetNvLinkCapability, nvmlDeviceGetNvLinkRemotePciInfo,
-        nvmlDeviceGetNvLinkRemotePciInfo_v2;
-    about fn nvmlDeviceGetP2PStatus(peer: Device, capability: u32, status: Out<u32>);
-    about fn nvmlDeviceGetGpuFabricInfo(info: Out<FabricInfo>);
-    about fn nvmlDeviceGetGpuFabricInfoV(info: Out<u32>);
-    about fn nvmlDeviceGetFieldValues(count: i32, values: Out<FieldValue>);
+        nvmlDeviceGetNvLinkRemotePciInfo_v2 => |_| Err(Error::NOT_SUPPORTED);
+    about fn nvmlDeviceGetP2PStatus(peer: Device, capability: u32, status: Out<u32>)
+        => |gpu| Ok::<_, Error>(status.set(p2p_status(gpu, peer, capability)?)?);
+    about fn nvmlDeviceGetGpuFabricInfo(info: Out<FabricInfo>)
+        => |_| info.set(FabricInfo { state: NO_FABRIC, ..FabricInfo::default() });
+    about fn nvmlDeviceGetGpuFabricInfoV(info: Out<u32>) => |_| fabric_info(info);
+    about fn nvmlDeviceGetFieldValues(count: i32, values: Out<FieldValue>) => |_| field_values(count, values);
 }
 
 gdremu_preload::entry_point!(nvmlErrorString = error_string);

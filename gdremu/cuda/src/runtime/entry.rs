@@ -8,13 +8,17 @@ use super::errors;
 use crate::args::Out;
 use crate::driver::entry_points::exported::{
     cuCtxGetDevice, cuCtxSetCurrent, cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRelease_v2,
-    cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxSetFlags_v2, cuInit,
+    cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRetain, cuInit,
 };
 use crate::error::{Error, Result};
 
 thread_local! {
-    static GPU: Cell<i32> = const { Cell::new(0) };
+    /// The thread's GPU.
+    pub(super) static GPU: Cell<i32> = const { Cell::new(0) };
 }
+
+/// Flag of cudaSetDeviceFlags that primary contexts have anyway.
+pub(super) const MAP_HOST: u32 = 8;
 
 /// The primary contexts that the runtime has retained, by GPU.
 static RETAINED: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
@@ -74,29 +78,13 @@ fn forget(gpu: i32) {
     }
 }
 
-pub(crate) fn cudaSetDevice(gpu: i32) -> Result {
+pub(super) fn set_device(gpu: i32) -> Result {
     use_gpu(gpu)?;
     GPU.set(gpu);
     Ok(())
 }
 
-pub(crate) fn cudaSetDeviceFlags(flags: u32) -> Result {
-    /// Primary contexts have it anyway.
-    const MAP_HOST: u32 = 8;
-
-    check(cuDevicePrimaryCtxSetFlags_v2(GPU.get(), flags & !MAP_HOST))
-}
-
-/// The GPU of the thread's context, which the program may have made current by the driver.
-pub(crate) fn cudaGetDevice(gpu: Out<i32>) -> Result {
-    gpu.check()?;
-    match cuCtxGetDevice(gpu) {
-        0 => Ok(()),
-        _ => gpu.set(GPU.get()),
-    }
-}
-
-pub(crate) fn cudaDeviceReset() -> Result {
+pub(super) fn reset() -> Result {
     let result = check(cuDevicePrimaryCtxReset_v2(GPU.get()));
     forget(GPU.get());
     result

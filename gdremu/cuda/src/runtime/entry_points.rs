@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! in_context fn cudaFree(address: u64) => cuMemFree_v2(address);   calls the driver
-//! in_context fn cudaMemcpy(…), cudaMemcpy_ptds in memory;          has a body of its own, and another name
+//! initialized fn cudaDeviceReset() { entry::reset() };              has a body of its own
 //! ```
 //!
 //! Names that end in `_ptsz` and `_ptds` are of programs in which each thread has a default stream: here all threads
@@ -10,16 +10,18 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::{entry, kernels, memory, properties};
+use super::entry::{GPU, MAP_HOST, check};
+use super::kernels::{Dim3, FuncAttributes, LaunchConfig, c_string, part, registry, variable};
+use super::memory::{PointerAttributes, TO_DEVICE, TO_HOST, copy, copy_async};
+use super::properties::{CUDA_12, CUDA_13};
+use super::{entry, kernels, properties};
 use crate::args::{In, Out, Untyped};
 use crate::driver::entry_points::exported::*;
 use crate::gpus;
 use gdremu_core::cuda::types::{IpcHandle, PoolProps};
-use kernels::{Dim3, FuncAttributes, LaunchConfig};
-use memory::PointerAttributes;
 
 macro_rules! entry_point {
-    ($entry:ident ($($argument:ident: $type:ty),*) [$body:expr] $($symbol:ident)*) => {
+    ($entry:ident ($($argument:ident: $type:ty),*) [$body:block] $($symbol:ident)*) => {
         const _: () = {
             extern "C" fn function($($argument: $type),*) -> i32 {
                 entry::$entry(|| $body)
@@ -27,37 +29,43 @@ macro_rules! entry_point {
             $(gdremu_preload::entry_point!($symbol = function);)*
         };
     };
-    ($entry:ident ($($argument:ident: $type:ty),*) [in $module:ident $body:ident] $($symbol:ident)*) => {
-        entry_point!($entry ($($argument: $type),*) [$module::$body($($argument),*)] $($symbol)*);
-    };
     ($entry:ident $arguments:tt [=> $driver:ident $passed:tt] $($symbol:ident)*) => {
-        entry_point!($entry $arguments [entry::check($driver $passed)] $($symbol)*);
+        entry_point!($entry $arguments [{ check($driver $passed) }] $($symbol)*);
     };
 }
 
 macro_rules! entry_points {
     ($(
-        $entry:ident fn $symbol:ident $arguments:tt $(, $also:ident)* $(in $module:ident)? $(=> $driver:ident $passed:tt)?;
+        $entry:ident fn $symbol:ident $arguments:tt $(, $also:ident)* $(=> $driver:ident $passed:tt)? $($body:block)?;
     )*) => {
-        $(entry_point!($entry $arguments [$(in $module $symbol)? $(=> $driver $passed)?] $symbol $($also)*);)*
+        $(entry_point!($entry $arguments [$($body)? $(=> $driver $passed)?] $symbol $($also)*);)*
     };
 }
 
 entry_points! {
     without_init fn cudaDriverGetVersion(version: Out<i32>) => cuDriverGetVersion(version);
     without_init fn cudaRuntimeGetVersion(version: Out<i32>) => cuDriverGetVersion(version);
-    initialized fn cudaGetDriverEntryPoint(name: In<c_char>, function: Out<*const c_void>, flags: u64, status: Out<u32>),
-        cudaGetDriverEntryPoint_ptsz
+    initialized fn cudaGetDriverEntryPoint(name: In<c_char>, function: Out<*const c_void>, flags: u64,
+        status: Out<u32>), cudaGetDriverEntryPoint_ptsz
         => cuGetProcAddress_v2(name, function, gpus::config().cuda_version as i32, flags, status);
     initialized fn cudaGetDriverEntryPointByVersion(name: In<c_char>, function: Out<*const c_void>, version: u32,
         flags: u64, status: Out<u32>), cudaGetDriverEntryPointByVersion_ptsz
         => cuGetProcAddress_v2(name, function, version as i32, flags, status);
 
-    without_init fn cudaGetDeviceCount(count: Out<i32>) in properties;
-    initialized fn cudaSetDevice(gpu: i32) in entry;
-    initialized fn cudaGetDevice(gpu: Out<i32>) in entry;
-    initialized fn cudaGetDeviceProperties(to: Out<u8>, gpu: i32) in properties;
-    initialized fn cudaGetDeviceProperties_v2(to: Out<u8>, gpu: i32) in properties;
+    without_init fn cudaGetDeviceCount(count: Out<i32>) {
+        count.set(0)?;
+        check(cuInit(0))?;
+        check(cuDeviceGetCount(count))
+    };
+    initialized fn cudaSetDevice(gpu: i32) { entry::set_device(gpu) };
+    // The GPU of the thread's context, which the program may have made current by the driver.
+    initialized fn cudaGetDevice(gpu: Out<i32>) {
+        gpu.set(GPU.get())?;
+        cuCtxGetDevice(gpu);
+        Ok(())
+    };
+    initialized fn cudaGetDeviceProperties(to: Out<u8>, gpu: i32) { properties::of(to, gpu, CUDA_13) };
+    initialized fn cudaGetDeviceProperties_v2(to: Out<u8>, gpu: i32) { properties::of(to, gpu, CUDA_12) };
     initialized fn cudaDeviceGetAttribute(value: Out<i32>, attribute: i32, gpu: i32)
         => cuDeviceGetAttribute(value, attribute, gpu);
     initialized fn cudaDeviceGetPCIBusId(text: Out<c_char>, len: i32, gpu: i32) => cuDeviceGetPCIBusId(text, len, gpu);
@@ -65,20 +73,37 @@ entry_points! {
     initialized fn cudaDeviceCanAccessPeer(can: Out<i32>, gpu: i32, peer: i32) => cuDeviceCanAccessPeer(can, gpu, peer);
     initialized fn cudaDeviceGetP2PAttribute(value: Out<i32>, attribute: i32, from: i32, to: i32)
         => cuDeviceGetP2PAttribute(value, attribute, from, to);
-    in_context fn cudaDeviceEnablePeerAccess(peer: i32, flags: u32) => cuCtxEnablePeerAccess(entry::primary(peer)?, flags);
+    in_context fn cudaDeviceEnablePeerAccess(peer: i32, flags: u32)
+        => cuCtxEnablePeerAccess(entry::primary(peer)?, flags);
     in_context fn cudaDeviceDisablePeerAccess(peer: i32) => cuCtxDisablePeerAccess(entry::primary(peer)?);
     in_context fn cudaDeviceGetStreamPriorityRange(least: Out<i32>, most: Out<i32>)
         => cuCtxGetStreamPriorityRange(least, most);
     in_context fn cudaDeviceFlushGPUDirectRDMAWrites(target: u32, scope: u32)
         => cuFlushGPUDirectRDMAWrites(target, scope);
     in_context fn cudaDeviceSynchronize() => cuCtxSynchronize();
-    initialized fn cudaDeviceReset() in entry;
-    initialized fn cudaSetDeviceFlags(flags: u32) in entry;
+    initialized fn cudaDeviceReset() { entry::reset() };
+    initialized fn cudaSetDeviceFlags(flags: u32) => cuDevicePrimaryCtxSetFlags_v2(GPU.get(), flags & !MAP_HOST);
     in_context fn cudaGetDeviceFlags(flags: Out<u32>) => cuCtxGetFlags(flags);
 
-    in_context fn cudaMalloc(address: Out<u64>, size: usize) in memory;
-    in_context fn cudaMallocPitch(address: Out<u64>, pitch: Out<usize>, width: usize, height: usize) in memory;
-    in_context fn cudaMallocManaged(address: Out<u64>, size: usize, flags: u32) in memory;
+    in_context fn cudaMalloc(address: Out<u64>, size: usize) {
+        match size {
+            0 => address.set(0),
+            _ => check(cuMemAlloc_v2(address, size)),
+        }
+    };
+    in_context fn cudaMallocPitch(address: Out<u64>, pitch: Out<usize>, width: usize, height: usize) {
+        if width == 0 || height == 0 {
+            address.set(0)?;
+            return pitch.set(0);
+        }
+        check(cuMemAllocPitch_v2(address, pitch, width, height, 4))
+    };
+    in_context fn cudaMallocManaged(address: Out<u64>, size: usize, flags: u32) {
+        match size {
+            0 => address.set(0),
+            _ => check(cuMemAllocManaged(address, size, flags)),
+        }
+    };
     in_context fn cudaMallocAsync(address: Out<u64>, size: usize, stream: usize), cudaMallocAsync_ptsz
         => cuMemAllocAsync(address, size, stream);
     in_context fn cudaMallocFromPoolAsync(address: Out<u64>, size: usize, pool: usize, stream: usize),
@@ -88,15 +113,17 @@ entry_points! {
     in_context fn cudaHostAlloc(address: Out<usize>, size: usize, flags: u32) => cuMemHostAlloc(address, size, flags);
     in_context fn cudaMallocHost(address: Out<usize>, size: usize) => cuMemHostAlloc(address, size, 0);
     in_context fn cudaFreeHost(address: usize) => cuMemFreeHost(address);
-    in_context fn cudaHostRegister(address: usize, size: usize, flags: u32) => cuMemHostRegister_v2(address, size, flags);
+    in_context fn cudaHostRegister(address: usize, size: usize, flags: u32)
+        => cuMemHostRegister_v2(address, size, flags);
     in_context fn cudaHostUnregister(address: usize) => cuMemHostUnregister(address);
     in_context fn cudaHostGetDevicePointer(device: Out<u64>, address: usize, flags: u32)
         => cuMemHostGetDevicePointer_v2(device, address, flags);
     in_context fn cudaHostGetFlags(flags: Out<u32>, address: usize) => cuMemHostGetFlags(flags, address);
     in_context fn cudaMemGetInfo(free: Out<usize>, total: Out<usize>) => cuMemGetInfo_v2(free, total);
-    in_context fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32), cudaMemcpy_ptds in memory;
+    in_context fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32), cudaMemcpy_ptds
+        { copy(to, from, size, kind) };
     in_context fn cudaMemcpyAsync(to: u64, from: u64, size: usize, kind: u32, stream: usize), cudaMemcpyAsync_ptsz
-        in memory;
+        { copy_async(to, from, size, kind, stream) };
     in_context fn cudaMemcpyPeer(to: u64, to_gpu: i32, from: u64, from_gpu: i32, size: usize)
         => cuMemcpyPeer(to, entry::primary(to_gpu)?, from, entry::primary(from_gpu)?, size);
     in_context fn cudaMemcpyPeerAsync(to: u64, to_gpu: i32, from: u64, from_gpu: i32, size: usize, stream: usize)
@@ -105,7 +132,8 @@ entry_points! {
         => cuMemsetD8_v2(address, value as u8, size);
     in_context fn cudaMemsetAsync(address: u64, value: i32, size: usize, stream: usize), cudaMemsetAsync_ptsz
         => cuMemsetD8Async(address, value as u8, size, stream);
-    in_context fn cudaPointerGetAttributes(to: Out<PointerAttributes>, address: u64) in memory;
+    in_context fn cudaPointerGetAttributes(to: Out<PointerAttributes>, address: u64)
+        { to.set(PointerAttributes::of(address)) };
     in_context fn cudaIpcGetMemHandle(handle: Out<IpcHandle>, address: u64) => cuIpcGetMemHandle(handle, address);
     in_context fn cudaIpcOpenMemHandle(address: Out<u64>, handle: IpcHandle, flags: u32)
         => cuIpcOpenMemHandle_v2(address, handle, flags);
@@ -155,44 +183,69 @@ entry_points! {
     in_context fn cudaEventSynchronize(event: usize) => cuEventSynchronize(event);
     in_context fn cudaProfilerStart() => cuProfilerStart();
     in_context fn cudaProfilerStop() => cuProfilerStop();
-    in_context fn cudaEventElapsedTime(time: Out<f32>, start: usize, end: usize) => cuEventElapsedTime(time, start, end);
+    in_context fn cudaEventElapsedTime(time: Out<f32>, start: usize, end: usize)
+        => cuEventElapsedTime(time, start, end);
 
+    without_init fn __cudaRegisterFatBinaryEnd(_binary: usize) { Ok(()) };
+    without_init fn __cudaRegisterFunction(binary: usize, function: usize, _device_function: usize, name: In<c_char>) {
+        registry().functions.insert(function, (binary, c_string(name)));
+        Ok(())
+    };
+    without_init fn __cudaRegisterVar(binary: usize, variable: usize, _device_variable: usize, name: In<c_char>) {
+        registry().variables.insert(variable, (binary, c_string(name)));
+        Ok(())
+    };
+    // GPU kernels that use managed variables, or variables of the host, are refused.
+    without_init fn __cudaRegisterManagedVar() { Ok(()) };
+    without_init fn __cudaRegisterHostVar() { Ok(()) };
+    without_init fn __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared_bytes: usize, stream: usize) {
+        kernels::push_configuration((grid, block, shared_bytes, stream));
+        Ok(())
+    };
     without_init fn __cudaPopCallConfiguration(grid: Out<Dim3>, block: Out<Dim3>, shared_bytes: Out<usize>,
-        stream: Out<usize>) in kernels;
-    without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize) in kernels;
+        stream: Out<usize>) {
+        let pushed = kernels::pop_configuration()?;
+        grid.set(pushed.0)?;
+        block.set(pushed.1)?;
+        shared_bytes.set(pushed.2)?;
+        stream.set(pushed.3)
+    };
+    without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize)
+        { kernels::check_registered(function).and_then(|()| kernel.set(function)) };
     in_context fn cudaLaunchKernel(function: usize, grid: Dim3, block: Dim3, arguments: In<In<u8>>, shared_bytes: usize,
-        stream: usize), cudaLaunchKernel_ptsz, __cudaLaunchKernel, __cudaLaunchKernel_ptsz in kernels;
+        stream: usize), cudaLaunchKernel_ptsz, __cudaLaunchKernel, __cudaLaunchKernel_ptsz
+        { kernels::launch(function, (grid, block, shared_bytes, stream), arguments, false) };
     in_context fn cudaLaunchCooperativeKernel(function: usize, grid: Dim3, block: Dim3, arguments: In<In<u8>>,
-        shared_bytes: usize, stream: usize), cudaLaunchCooperativeKernel_ptsz in kernels;
+        shared_bytes: usize, stream: usize), cudaLaunchCooperativeKernel_ptsz
+        { kernels::launch(function, (grid, block, shared_bytes, stream), arguments, true) };
     in_context fn cudaLaunchKernelExC(config: In<LaunchConfig>, function: usize, arguments: In<In<u8>>),
-        cudaLaunchKernelExC_ptsz in kernels;
-    in_context fn cudaFuncGetAttributes(to: Out<FuncAttributes>, function: usize) in kernels;
+        cudaLaunchKernelExC_ptsz { kernels::launch_configured(config.get()?, function, arguments) };
+    in_context fn cudaFuncGetAttributes(to: Out<FuncAttributes>, function: usize)
+        { to.fill(|| FuncAttributes::of(function)) };
     in_context fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: usize, threads: i32,
-        shared_bytes: usize) in kernels;
-    in_context fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>, function: usize, threads: i32,
-        shared_bytes: usize, flags: u32) in kernels;
-    in_context fn cudaGetSymbolAddress(address: Out<u64>, symbol: usize) in kernels;
-    in_context fn cudaGetSymbolSize(size: Out<usize>, symbol: usize) in kernels;
+        shared_bytes: usize)
+        => cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernels::function(function).0?, threads, shared_bytes);
+    in_context fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>, function: usize,
+        threads: i32, shared_bytes: usize, _flags: u32)
+        => cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernels::function(function).0?, threads, shared_bytes);
+    in_context fn cudaGetSymbolAddress(address: Out<u64>, symbol: usize) { address.set(variable(symbol)?.0) };
+    in_context fn cudaGetSymbolSize(size: Out<usize>, symbol: usize) { size.set(variable(symbol)?.1) };
     in_context fn cudaMemcpyToSymbol(symbol: usize, from: u64, size: usize, offset: usize, kind: u32),
-        cudaMemcpyToSymbol_ptds in kernels;
+        cudaMemcpyToSymbol_ptds { copy(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind) };
     in_context fn cudaMemcpyFromSymbol(to: u64, symbol: usize, size: usize, offset: usize, kind: u32),
-        cudaMemcpyFromSymbol_ptds in kernels;
-    in_context fn cudaMemcpyToSymbolAsync(symbol: usize, from: u64, size: usize, offset: usize, kind: u32, stream: usize),
-        cudaMemcpyToSymbolAsync_ptsz in kernels;
-    in_context fn cudaMemcpyFromSymbolAsync(to: u64, symbol: usize, size: usize, offset: usize, kind: u32, stream: usize),
-        cudaMemcpyFromSymbolAsync_ptsz in kernels;
+        cudaMemcpyFromSymbol_ptds { copy(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind) };
+    in_context fn cudaMemcpyToSymbolAsync(symbol: usize, from: u64, size: usize, offset: usize, kind: u32,
+        stream: usize), cudaMemcpyToSymbolAsync_ptsz
+        { copy_async(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind, stream) };
+    in_context fn cudaMemcpyFromSymbolAsync(to: u64, symbol: usize, size: usize, offset: usize, kind: u32,
+        stream: usize), cudaMemcpyFromSymbolAsync_ptsz
+        { copy_async(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind, stream) };
 }
 
 gdremu_preload::export! {
     properties::cudaCreateChannelDesc;
     kernels::__cudaInitModule;
-    kernels::__cudaPushCallConfiguration;
     kernels::__cudaRegisterFatBinary;
-    kernels::__cudaRegisterFatBinaryEnd;
-    kernels::__cudaRegisterFunction;
-    kernels::__cudaRegisterHostVar;
-    kernels::__cudaRegisterManagedVar;
-    kernels::__cudaRegisterVar;
     kernels::__cudaUnregisterFatBinary;
     errors::cudaGetErrorName;
     errors::cudaGetErrorString;

@@ -5,39 +5,34 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::entry::check;
 use super::errors::{
     INVALID_CONFIGURATION, INVALID_COPY_DIRECTION, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL,
     MISSING_CONFIGURATION,
 };
-use super::memory::{TO_DEVICE, TO_HOST, cudaMemcpy, cudaMemcpyAsync};
 use crate::args::{In, Out};
 use crate::driver::entry_points::exported::{
     cuCtxGetCurrent, cuFuncGetAttribute, cuLaunchCooperativeKernel, cuLaunchKernel,
     cuModuleGetFunction, cuModuleGetGlobal_v2, cuModuleLoadFatBinary,
-    cuOccupancyMaxActiveBlocksPerMultiprocessor,
 };
 use crate::driver::kernel::refuse;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// What a program has registered. Binaries, functions and variables are addresses in the program.
-struct Registry {
+#[derive(Default)]
+pub(super) struct Registry {
     /// The binary that a function is in, and its name there.
-    functions: BTreeMap<usize, (usize, CString)>,
-    variables: BTreeMap<usize, (usize, CString)>,
+    pub(super) functions: BTreeMap<usize, (usize, CString)>,
+    pub(super) variables: BTreeMap<usize, (usize, CString)>,
     /// The module of a binary in a context, or why it cannot be loaded.
     modules: BTreeMap<(usize, usize), Result<usize>>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    functions: BTreeMap::new(),
-    variables: BTreeMap::new(),
-    modules: BTreeMap::new(),
-});
+static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
-fn registry() -> MutexGuard<'static, Registry> {
+pub(super) fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -55,38 +50,10 @@ pub(crate) extern "C" fn __cudaUnregisterFatBinary(binary: usize) {
     registry.modules.retain(|(owner, _), _| *owner != binary);
 }
 
-fn c_string(name: In<c_char>) -> CString {
+pub(super) fn c_string(name: In<c_char>) -> CString {
     let name = name.text().ok().and_then(|name| CString::new(name).ok());
     name.unwrap_or_default()
 }
-
-pub(crate) extern "C" fn __cudaRegisterFunction(
-    binary: usize,
-    function: usize,
-    _device_function: usize,
-    name: In<c_char>,
-) {
-    let named = (binary, c_string(name));
-    registry().functions.insert(function, named);
-}
-
-pub(crate) extern "C" fn __cudaRegisterVar(
-    binary: usize,
-    variable: usize,
-    _device_variable: usize,
-    name: In<c_char>,
-) {
-    let named = (binary, c_string(name));
-    registry().variables.insert(variable, named);
-}
-
-pub(crate) extern "C" fn __cudaRegisterFatBinaryEnd() {}
-
-/// GPU kernels that use managed variables are refused.
-pub(crate) extern "C" fn __cudaRegisterManagedVar() {}
-
-/// Nor can they use variables of the host.
-pub(crate) extern "C" fn __cudaRegisterHostVar() {}
 
 pub(crate) extern "C" fn __cudaInitModule() -> c_char {
     1
@@ -118,7 +85,7 @@ fn in_module(binary: usize, mut find: impl FnMut(usize) -> i32) -> Result {
 }
 
 /// The CUfunction of a function that the program has registered, and its name.
-fn function(of: usize) -> (Result<usize>, CString) {
+pub(super) fn function(of: usize) -> (Result<usize>, CString) {
     let Some((binary, name)) = registry().functions.get(&of).cloned() else {
         return (Err(INVALID_DEVICE_FUNCTION), CString::default());
     };
@@ -130,7 +97,7 @@ fn function(of: usize) -> (Result<usize>, CString) {
 }
 
 /// Address and size of a variable that the program has registered.
-fn variable(of: usize) -> Result<(u64, usize)> {
+pub(super) fn variable(of: usize) -> Result<(u64, usize)> {
     let known = registry().variables.get(&of).cloned();
     let (binary, name) = known.ok_or(INVALID_SYMBOL)?;
     let (mut address, mut size) = (0, 0);
@@ -153,47 +120,33 @@ pub(crate) struct Dim3 {
 }
 
 /// What `<<<>>>` passes: sizes of grid and block, bytes of shared memory, stream.
-type Configuration = (Dim3, Dim3, usize, usize);
+pub(super) type Configuration = (Dim3, Dim3, usize, usize);
 
 thread_local! {
     static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
 }
 
-pub(crate) extern "C" fn __cudaPushCallConfiguration(
-    grid: Dim3,
-    block: Dim3,
-    shared_bytes: usize,
-    stream: usize,
-) -> u32 {
-    let configuration = (grid, block, shared_bytes, stream);
+pub(super) fn push_configuration(configuration: Configuration) {
     CONFIGURATIONS.with_borrow_mut(|pushed| pushed.push(configuration));
-    0
 }
 
-pub(super) fn __cudaPopCallConfiguration(
-    grid: Out<Dim3>,
-    block: Out<Dim3>,
-    shared_bytes: Out<usize>,
-    stream: Out<usize>,
-) -> Result {
-    let pushed = CONFIGURATIONS.with_borrow_mut(Vec::pop);
-    let pushed = pushed.ok_or(MISSING_CONFIGURATION)?;
-    grid.set(pushed.0)?;
-    block.set(pushed.1)?;
-    shared_bytes.set(pushed.2)?;
-    stream.set(pushed.3)
+pub(super) fn pop_configuration() -> Result<Configuration> {
+    CONFIGURATIONS.with_borrow_mut(Vec::pop).ok_or(MISSING_CONFIGURATION)
 }
 
 /// A cudaKernel_t is the function's address.
-pub(super) fn __cudaGetKernel(kernel: Out<usize>, function: usize) -> Result {
-    match registry().functions.contains_key(&function) {
-        true => kernel.set(function),
-        false => Err(INVALID_DEVICE_FUNCTION),
-    }
+pub(super) fn check_registered(function: usize) -> Result {
+    ensure(registry().functions.contains_key(&function), INVALID_DEVICE_FUNCTION)
 }
 
-/// Launches by this function of the driver. Reports what is not in the program's PTX.
-fn launch(of: usize, by: impl FnOnce(usize) -> i32) -> Result {
+/// Launches a function. Reports what is not in the program's PTX.
+pub(super) fn launch(
+    of: usize,
+    (grid, block, shared_bytes, stream): Configuration,
+    arguments: In<In<u8>>,
+    cooperative: bool,
+) -> Result {
+    let shared = u32::try_from(shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
     let (found, name) = function(of);
     let found = found.inspect_err(|error| {
         let why = match *error {
@@ -207,41 +160,29 @@ fn launch(of: usize, by: impl FnOnce(usize) -> i32) -> Result {
         };
         refuse(&name.to_string_lossy(), why);
     })?;
-    check(by(found)).map_err(|error| match error {
+    let (grid_x, grid_y, grid_z) = (grid.x, grid.y, grid.z);
+    let Dim3 { x, y, z } = block;
+    check(match cooperative {
+        true => cuLaunchCooperativeKernel(
+            found, grid_x, grid_y, grid_z, x, y, z, shared, stream, arguments,
+        ),
+        false => cuLaunchKernel(
+            found,
+            grid_x,
+            grid_y,
+            grid_z,
+            x,
+            y,
+            z,
+            shared,
+            stream,
+            arguments,
+            In::null(),
+        ),
+    })
+    .map_err(|error| match error {
         Error::INVALID_VALUE => INVALID_CONFIGURATION,
         error => error,
-    })
-}
-
-pub(super) fn cudaLaunchKernel(
-    function: usize,
-    grid: Dim3,
-    block: Dim3,
-    arguments: In<In<u8>>,
-    shared_bytes: usize,
-    stream: usize,
-) -> Result {
-    let shared = u32::try_from(shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
-    let (Dim3 { x, y, z }, extra) = (block, In::null());
-    launch(function, |function| {
-        cuLaunchKernel(function, grid.x, grid.y, grid.z, x, y, z, shared, stream, arguments, extra)
-    })
-}
-
-pub(super) fn cudaLaunchCooperativeKernel(
-    function: usize,
-    grid: Dim3,
-    block: Dim3,
-    arguments: In<In<u8>>,
-    shared_bytes: usize,
-    stream: usize,
-) -> Result {
-    let shared = u32::try_from(shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
-    let Dim3 { x, y, z } = block;
-    launch(function, |function| {
-        cuLaunchCooperativeKernel(
-            function, grid.x, grid.y, grid.z, x, y, z, shared, stream, arguments,
-        )
     })
 }
 
@@ -258,18 +199,18 @@ pub(crate) struct LaunchConfig {
 }
 
 /// Attributes, such as clusters of blocks, are refused.
-pub(super) fn cudaLaunchKernelExC(
-    config: In<LaunchConfig>,
+pub(super) fn launch_configured(
+    config: LaunchConfig,
     function: usize,
     arguments: In<In<u8>>,
 ) -> Result {
-    let LaunchConfig { grid, block, shared_bytes, stream, attribute_count, .. } = config.get()?;
+    let LaunchConfig { grid, block, shared_bytes, stream, attribute_count, .. } = config;
     if attribute_count > 0 {
         let name = registry().functions.get(&function).cloned().unwrap_or_default();
         refuse(&name.1.to_string_lossy(), "attributes of launches are not supported");
         return Err(Error::NOT_SUPPORTED);
     }
-    cudaLaunchKernel(function, grid, block, arguments, shared_bytes, stream)
+    launch(function, (grid, block, shared_bytes, stream), arguments, false)
 }
 
 // ---- Queries ----
@@ -290,107 +231,40 @@ pub(crate) struct FuncAttributes {
     others: [i32; 23],
 }
 
-pub(super) fn cudaFuncGetAttributes(to: Out<FuncAttributes>, of: usize) -> Result {
-    to.check()?;
-    let function = function(of).0?;
-    let mut values = [0; 9];
-    for (attribute, value) in (0..).zip(&mut values) {
-        check(cuFuncGetAttribute(Out::to(value), attribute, function))?;
+impl FuncAttributes {
+    pub(super) fn of(registered: usize) -> Result<FuncAttributes> {
+        let function = function(registered).0?;
+        let mut values = [0; 9];
+        for (attribute, value) in (0..).zip(&mut values) {
+            check(cuFuncGetAttribute(Out::to(value), attribute, function))?;
+        }
+        Ok(FuncAttributes {
+            shared_bytes: values[1] as usize,
+            constant_bytes: values[2] as usize,
+            local_bytes: values[3] as usize,
+            max_threads: values[0],
+            registers: values[4],
+            ptx_version: values[5],
+            binary_version: values[6],
+            cache_mode: values[7],
+            max_dynamic_shared_bytes: values[8],
+            ..FuncAttributes::default()
+        })
     }
-    to.set(FuncAttributes {
-        shared_bytes: values[1] as usize,
-        constant_bytes: values[2] as usize,
-        local_bytes: values[3] as usize,
-        max_threads: values[0],
-        registers: values[4],
-        ptx_version: values[5],
-        binary_version: values[6],
-        cache_mode: values[7],
-        max_dynamic_shared_bytes: values[8],
-        ..FuncAttributes::default()
-    })
-}
-
-pub(super) fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-    blocks: Out<i32>,
-    of: usize,
-    threads: i32,
-    shared_bytes: usize,
-) -> Result {
-    let function = function(of).0?;
-    check(cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared_bytes))
-}
-
-pub(super) fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    blocks: Out<i32>,
-    of: usize,
-    threads: i32,
-    shared_bytes: usize,
-    _flags: u32,
-) -> Result {
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, of, threads, shared_bytes)
-}
-
-// ---- Variables ----
-
-pub(super) fn cudaGetSymbolAddress(address: Out<u64>, symbol: usize) -> Result {
-    address.set(variable(symbol)?.0)
-}
-
-pub(super) fn cudaGetSymbolSize(size: Out<usize>, symbol: usize) -> Result {
-    size.set(variable(symbol)?.1)
 }
 
 /// The address of a part of a variable. `other` is the direction that this kind of copy does not have.
-fn part(symbol: usize, size: usize, offset: usize, kind: u32, other: u32) -> Result<u64> {
-    if kind == 0 || kind == other {
-        return Err(INVALID_COPY_DIRECTION);
-    }
+pub(super) fn part(
+    symbol: usize,
+    size: usize,
+    offset: usize,
+    kind: u32,
+    other: u32,
+) -> Result<u64> {
+    ensure(kind != 0 && kind != other, INVALID_COPY_DIRECTION)?;
     let (address, len) = variable(symbol)?;
     match offset.checked_add(size) {
         Some(end) if end <= len => Ok(address + offset as u64),
         _ => Err(Error::INVALID_VALUE),
     }
-}
-
-pub(super) fn cudaMemcpyToSymbol(
-    symbol: usize,
-    from: u64,
-    size: usize,
-    offset: usize,
-    kind: u32,
-) -> Result {
-    cudaMemcpy(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind)
-}
-
-pub(super) fn cudaMemcpyFromSymbol(
-    to: u64,
-    symbol: usize,
-    size: usize,
-    offset: usize,
-    kind: u32,
-) -> Result {
-    cudaMemcpy(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind)
-}
-
-pub(super) fn cudaMemcpyToSymbolAsync(
-    symbol: usize,
-    from: u64,
-    size: usize,
-    offset: usize,
-    kind: u32,
-    stream: usize,
-) -> Result {
-    cudaMemcpyAsync(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind, stream)
-}
-
-pub(super) fn cudaMemcpyFromSymbolAsync(
-    to: u64,
-    symbol: usize,
-    size: usize,
-    offset: usize,
-    kind: u32,
-    stream: usize,
-) -> Result {
-    cudaMemcpyAsync(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind, stream)
 }

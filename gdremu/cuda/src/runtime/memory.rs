@@ -1,48 +1,20 @@
-//! Allocations, copies and pointers, where the runtime differs from the driver.
+//! Copies by their direction, and what a pointer points to.
 #![forbid(unsafe_code)]
 
 use super::entry::check;
 use super::errors::INVALID_COPY_DIRECTION;
 use crate::args::Out;
 use crate::driver::entry_points::exported::{
-    cuMemAlloc_v2, cuMemAllocManaged, cuMemAllocPitch_v2, cuMemcpy, cuMemcpyAsync, cuMemcpyDtoD_v2,
-    cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2,
-    cuMemcpyHtoDAsync_v2, cuPointerGetAttribute,
+    cuMemcpy, cuMemcpyAsync, cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2,
+    cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuPointerGetAttribute,
 };
 use crate::error::Result;
 
-pub(crate) fn cudaMalloc(address: Out<u64>, size: usize) -> Result {
-    match size {
-        0 => address.set(0),
-        _ => check(cuMemAlloc_v2(address, size)),
-    }
-}
-
-pub(crate) fn cudaMallocManaged(address: Out<u64>, size: usize, flags: u32) -> Result {
-    match size {
-        0 => address.set(0),
-        _ => check(cuMemAllocManaged(address, size, flags)),
-    }
-}
-
-pub(crate) fn cudaMallocPitch(
-    address: Out<u64>,
-    pitch: Out<usize>,
-    width: usize,
-    height: usize,
-) -> Result {
-    if width == 0 || height == 0 {
-        address.set(0)?;
-        return pitch.set(0);
-    }
-    check(cuMemAllocPitch_v2(address, pitch, width, height, 4))
-}
-
 /// cudaMemcpyKind. The kinds 0, between host memory, and 4 let the addresses determine the direction.
-pub(crate) const TO_DEVICE: u32 = 1;
-pub(crate) const TO_HOST: u32 = 2;
+pub(super) const TO_DEVICE: u32 = 1;
+pub(super) const TO_HOST: u32 = 2;
 
-pub(crate) fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32) -> Result {
+pub(super) fn copy(to: u64, from: u64, size: usize, kind: u32) -> Result {
     check(match kind {
         0 | 4 => cuMemcpy(to, from, size),
         TO_DEVICE => cuMemcpyHtoD_v2(to, from, size),
@@ -52,7 +24,7 @@ pub(crate) fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32) -> Result {
     })
 }
 
-pub(crate) fn cudaMemcpyAsync(to: u64, from: u64, size: usize, kind: u32, stream: usize) -> Result {
+pub(super) fn copy_async(to: u64, from: u64, size: usize, kind: u32, stream: usize) -> Result {
     check(match kind {
         0 | 4 => cuMemcpyAsync(to, from, size, stream),
         TO_DEVICE => cuMemcpyHtoDAsync_v2(to, from, size, stream),
@@ -79,29 +51,30 @@ fn attribute(number: u32, address: u64) -> Result<u64> {
     Ok(u64::from_ne_bytes(value))
 }
 
-pub(crate) fn cudaPointerGetAttributes(to: Out<PointerAttributes>, address: u64) -> Result {
-    /// cudaMemoryType
-    const UNREGISTERED: u32 = 0;
-    const HOST: u32 = 1;
-    const DEVICE: u32 = 2;
-    const MANAGED: u32 = 3;
-    /// CU_POINTER_ATTRIBUTE_IS_MANAGED, MEMORY_TYPE, DEVICE_ORDINAL.
-    const IS_MANAGED: u32 = 8;
-    const MEMORY_TYPE: u32 = 2;
-    const DEVICE_ORDINAL: u32 = 9;
-    /// cudaInvalidDeviceId
-    const NO_GPU: i32 = -2;
-    let kind = match (attribute(MEMORY_TYPE, address), attribute(IS_MANAGED, address)) {
-        (Err(_), _) => UNREGISTERED,
-        (_, Ok(1)) => MANAGED,
-        (Ok(kind), _) if kind == u64::from(HOST) => HOST,
-        _ => DEVICE,
-    };
-    let gpu = attribute(DEVICE_ORDINAL, address).map_or(NO_GPU, |gpu| gpu as i32);
-    to.set(PointerAttributes {
-        kind,
-        gpu,
-        device: if kind == UNREGISTERED { 0 } else { address },
-        host: if kind == DEVICE { 0 } else { address },
-    })
+impl PointerAttributes {
+    pub(crate) fn of(address: u64) -> PointerAttributes {
+        /// cudaMemoryType
+        const UNREGISTERED: u32 = 0;
+        const HOST: u32 = 1;
+        const DEVICE: u32 = 2;
+        const MANAGED: u32 = 3;
+        /// CU_POINTER_ATTRIBUTE_IS_MANAGED, MEMORY_TYPE, DEVICE_ORDINAL.
+        const IS_MANAGED: u32 = 8;
+        const MEMORY_TYPE: u32 = 2;
+        const DEVICE_ORDINAL: u32 = 9;
+        /// cudaInvalidDeviceId
+        const NO_GPU: i32 = -2;
+        let kind = match (attribute(MEMORY_TYPE, address), attribute(IS_MANAGED, address)) {
+            (Err(_), _) => UNREGISTERED,
+            (_, Ok(1)) => MANAGED,
+            (Ok(kind), _) if kind == u64::from(HOST) => HOST,
+            _ => DEVICE,
+        };
+        PointerAttributes {
+            kind,
+            gpu: attribute(DEVICE_ORDINAL, address).map_or(NO_GPU, |gpu| gpu as i32),
+            device: if kind == UNREGISTERED { 0 } else { address },
+            host: if kind == DEVICE { 0 } else { address },
+        }
+    }
 }

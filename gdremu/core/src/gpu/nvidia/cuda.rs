@@ -9,8 +9,8 @@ use std::{fs, mem, ptr};
 
 use super::Failure;
 use crate::cuda::types::{
-    ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, IpcHandle, LOCATION_DEVICE,
-    Location, P2pTokens, PoolExport, PoolProps, Uuid,
+    ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location,
+    P2pTokens,
 };
 use crate::errno::Errno;
 
@@ -61,19 +61,8 @@ impl AllocationProp {
     }
 }
 
-// The types in the description of functions.
-type In<T> = *const T;
-type Out<T> = *mut T;
-type Untyped = *mut u8;
-type ContextHandle = usize;
-type EventHandle = usize;
-type FunctionHandle = usize;
-type ModuleHandle = usize;
-type PoolHandle = usize;
-type StreamHandle = usize;
-
 macro_rules! function {
-    ($library:ident, $symbol:ident ($($argument:ident: $type:ty),*)) => {{
+    ($library:ident, $symbol:ident($($type:ty),*)) => {{
         unsafe extern "C" fn missing($(_: $type),*) -> Status {
             NOT_FOUND
         }
@@ -92,28 +81,51 @@ macro_rules! function {
 }
 
 macro_rules! functions {
-    ($($module:ident { $(
-        fn $symbol:ident $arguments:tt $entry:ident $since:literal $(, $also:ident $also_since:literal)*;
-    )* })*) => {
-        functions! { @typed $($($symbol $arguments)*)* }
-
-        impl Cuda {
-            fn find(library: *mut c_void) -> Cuda {
-                Cuda { $($($symbol: function!(library, $symbol $arguments),)*)* }
-            }
-        }
-    };
-    (@typed $($symbol:ident ($($argument:ident: $type:ty),*))*) => {
+    ($(fn $symbol:ident($($argument:ident: $type:ty),*);)*) => {
         /// Functions of libcuda. Their safety is that of the driver API. One that this libcuda lacks fails.
         #[allow(non_snake_case, missing_docs, reason = "the driver API's names")]
         #[derive(Debug)]
         pub struct Cuda {
             $(pub $symbol: unsafe extern "C" fn($($type),*) -> Status,)*
         }
+
+        impl Cuda {
+            fn find(library: *mut c_void) -> Cuda {
+                Cuda { $($symbol: function!(library, $symbol($($type),*)),)* }
+            }
+        }
     };
 }
 
-crate::cuda_driver!(functions);
+functions! {
+    fn cuGetProcAddress(name: *const c_char, function: *mut *const c_void, version: c_int, flags: u64);
+    fn cuGetProcAddress_v2(name: *const c_char, function: *mut *const c_void, version: c_int, flags: u64, found: *mut u32);
+    fn cuDeviceGet(device: *mut c_int, ordinal: c_int);
+    fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
+    fn cuDeviceGetPCIBusId(text: *mut c_char, len: c_int, device: c_int);
+    fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int);
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int);
+    fn cuCtxGetCurrent(context: *mut usize);
+    fn cuCtxSetCurrent(context: usize);
+    fn cuCtxGetDevice(device: *mut c_int);
+    fn cuCtxSynchronize();
+    fn cuMemAlloc_v2(address: *mut u64, size: usize);
+    fn cuMemAllocPitch_v2(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: u32);
+    fn cuMemFree_v2(address: u64);
+    fn cuMemGetAddressRange_v2(base: *mut u64, size: *mut usize, address: u64);
+    fn cuPointerGetAttribute(data: *mut c_void, attribute: u32, address: u64);
+    fn cuPointerSetAttribute(value: *const u32, attribute: u32, address: u64);
+    fn cuMemGetAllocationGranularity(granularity: *mut usize, prop: *const AllocationProp, option: u32);
+    fn cuMemCreate(handle: *mut u64, size: usize, prop: *const AllocationProp, flags: u64);
+    fn cuMemRelease(handle: u64);
+    fn cuMemRetainAllocationHandle(handle: *mut u64, address: *mut c_void);
+    fn cuMemExportToShareableHandle(shareable: *mut c_void, handle: u64, kind: u32, flags: u64);
+    fn cuMemAddressReserve(address: *mut u64, size: usize, alignment: usize, hint: u64, flags: u64);
+    fn cuMemAddressFree(address: u64, size: usize);
+    fn cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64);
+    fn cuMemUnmap(address: u64, size: usize);
+    fn cuMemSetAccess(address: u64, size: usize, wanted: *const AccessDesc, count: usize);
+}
 
 /// An allocation, or one mapping of VMM memory.
 #[derive(Clone, Copy, Debug)]

@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::error::{Error, Result};
-
-/// CUcontext.
-pub(crate) type ContextHandle = usize;
+use super::handles::ContextHandle;
+use crate::error::{Error, Result, ensure};
 
 /// Flags that a context may have, and those of them that exclude each other.
 const FLAGS: u32 = 0xff;
@@ -23,11 +21,8 @@ pub(crate) const CTX_SYNC_MEMOPS: u32 = 0x80;
 /// # Errors
 /// INVALID_VALUE for flags that no context has.
 pub(crate) fn check_flags(flags: u32) -> Result {
-    if flags & !FLAGS == 0 && (flags & SCHEDULING).count_ones() <= 1 {
-        Ok(())
-    } else {
-        Err(Error::INVALID_VALUE)
-    }
+    let valid = flags & !FLAGS == 0 && (flags & SCHEDULING).count_ones() <= 1;
+    ensure(valid, Error::INVALID_VALUE)
 }
 
 /// A context.

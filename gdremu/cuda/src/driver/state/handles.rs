@@ -2,6 +2,24 @@
 
 use std::collections::BTreeMap;
 
+/// CUcontext.
+pub(crate) type ContextHandle = usize;
+
+/// CUstream. 0, 1 and 2 are the default streams, which are the same here.
+pub(crate) type StreamHandle = usize;
+
+/// CUevent.
+pub(crate) type EventHandle = usize;
+
+/// CUmodule.
+pub(crate) type ModuleHandle = usize;
+
+/// CUfunction.
+pub(crate) type FunctionHandle = usize;
+
+/// CUmemoryPool.
+pub(crate) type PoolHandle = usize;
+
 /// Live objects of one kind by handle. `KIND` makes the handles of different kinds different.
 #[derive(Debug)]
 pub(crate) struct Handles<T, const KIND: usize> {
@@ -9,11 +27,13 @@ pub(crate) struct Handles<T, const KIND: usize> {
     live: BTreeMap<usize, T>,
 }
 
-impl<T, const KIND: usize> Handles<T, KIND> {
-    pub(crate) const fn new() -> Self {
+impl<T, const KIND: usize> Default for Handles<T, KIND> {
+    fn default() -> Self {
         Handles { created: 0, live: BTreeMap::new() }
     }
+}
 
+impl<T, const KIND: usize> Handles<T, KIND> {
     /// Stores an object and returns its handle.
     pub(crate) fn add(&mut self, object: T) -> usize {
         self.created += 1;

@@ -3,41 +3,37 @@
 //!
 //! ```text
 //! mod (State, its lock, cuInit)
-//!   └─ context stream capture event pool module host_range   one kind of object each
-//!        └─ queue     unfinished work of streams
-//!           handles   numbers for objects
+//!   ├─ context, objects   one kind of object each
+//!   │    └─ queue         unfinished work of streams
+//!   └─ handles            numbers for objects; used by all others
 //! ```
 #![forbid(unsafe_code)]
 
-mod capture;
 mod context;
-mod event;
 mod handles;
-mod host_range;
-mod module;
-mod pool;
+mod objects;
 mod queue;
-mod stream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 use gdremu_core::cuda::types::IpcHandle;
 use handles::Handles;
 
-pub(crate) use capture::Capture;
 pub(crate) use context::{
-    CTX_MAP_HOST, CTX_SYNC_MEMOPS, Context, ContextHandle, Current, Primary, STACK, check_flags,
+    CTX_MAP_HOST, CTX_SYNC_MEMOPS, Context, Current, Primary, STACK, check_flags,
 };
-pub(crate) use event::{DISABLE_TIMING, Event, EventHandle, Recorded};
-pub(crate) use host_range::{HostRange, Kind};
-pub(crate) use module::{Function, FunctionHandle, Module, ModuleHandle};
-pub(crate) use pool::{Pool, PoolHandle};
+pub(crate) use handles::{
+    ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle,
+};
+pub(crate) use objects::{
+    Capture, DISABLE_TIMING, Event, Function, HostRange, Kind, Module, NON_BLOCKING, Pool,
+    Recorded, Stream,
+};
 pub(crate) use queue::{Point, QueueId, Queues, Task};
-pub(crate) use stream::{NON_BLOCKING, Stream, StreamHandle};
 
 /// A buffer of device memory; its range is in the GPUs' allocation metadata.
 #[derive(Debug)]
@@ -50,7 +46,7 @@ pub(crate) struct Allocation {
 }
 
 /// Everything that outlives a call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) contexts: Handles<Context, 0xC1>,
     /// Contexts that were destroyed: not primary ones.
@@ -134,7 +130,7 @@ impl State {
     /// INVALID_HANDLE if the handle is not a stream's.
     pub(crate) fn check_stream(&self, stream: StreamHandle) -> Result {
         self.check_not_orphaned(stream);
-        if stream <= stream::LAST_DEFAULT || self.streams.get(stream).is_some() {
+        if stream <= objects::LAST_DEFAULT || self.streams.get(stream).is_some() {
             Ok(())
         } else {
             Err(Error::INVALID_HANDLE)
@@ -148,28 +144,7 @@ fn die(what: std::fmt::Arguments<'_>) -> ! {
     process::abort()
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
-    contexts: Handles::new(),
-    destroyed: BTreeSet::new(),
-    primaries: BTreeMap::new(),
-    allocations: BTreeMap::new(),
-    imports: BTreeMap::new(),
-    host: BTreeMap::new(),
-    sync_memops: BTreeSet::new(),
-    streams: Handles::new(),
-    orphans: BTreeSet::new(),
-    events: Handles::new(),
-    modules: Handles::new(),
-    functions: Handles::new(),
-    failed: None,
-    queues: Queues::new(),
-    captures: BTreeMap::new(),
-    graphs: Handles::new(),
-    pools: Handles::new(),
-    default_pools: BTreeMap::new(),
-    current_pools: BTreeMap::new(),
-    ids: 0,
-});
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
 /// Takes the lock. Release it before accessing the program's memory or running its functions or GPU
 /// kernels: they may never return.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use super::{ContextHandle, StreamHandle};
+use super::handles::{ContextHandle, StreamHandle};
 use crate::error::Result;
 
 /// A stream's unit of work.
@@ -47,14 +47,10 @@ pub(crate) struct Queue {
 }
 
 /// All streams with unfinished work.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Queues(BTreeMap<QueueId, Queue>);
 
 impl Queues {
-    pub(crate) const fn new() -> Self {
-        Queues(BTreeMap::new())
-    }
-
     pub(crate) fn contains(&self, id: QueueId) -> bool {
         self.0.contains_key(&id)
     }

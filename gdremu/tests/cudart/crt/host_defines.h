@@ -1,0 +1,10 @@
+/* What NVIDIA's headers of the runtime take from a header of their compiler. */
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __builtin_align__(bytes) __attribute__((aligned(bytes)))
+#define __host__
+#define __cudart_builtin__
+#define __device_builtin__
+#define __device_builtin_surface_type__
+#define __device_builtin_texture_type__
+#define CUDARTAPI
+#define CUDART_CB
