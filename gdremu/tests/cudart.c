@@ -351,6 +351,8 @@ TEST(errors)
     CHECK_EQUAL(cudaGetLastError(), INVALID_DEVICE);
     CHECK_EQUAL(cudaGetLastError(), 0);
     CHECK_STRING(cudaGetErrorName(INVALID_DEVICE), "cudaErrorInvalidDevice");
+    CHECK_STRING(cudaGetErrorName(716), "cudaErrorMisalignedAddress");
+    CHECK_STRING(cudaGetErrorName(720), "cudaErrorCooperativeLaunchTooLarge");
     CHECK_STRING(cudaGetErrorString(INVALID_DEVICE), "invalid device ordinal");
     CHECK_STRING(cudaGetErrorString(0), "no error");
     CHECK_STRING(cudaGetErrorName(12345), "unrecognized error code");
