@@ -147,7 +147,7 @@ impl<'t, 'a> Entry<'t, 'a> {
                     self.declare(declaration.name, name)?;
                     self.tokens.expect(";")?;
                 }
-                ".loc" => self.tokens.skip_line(),
+                ".loc" => self.tokens.skip_line()?,
                 ".pragma" => {
                     self.tokens.skip_declaration()?;
                 }
@@ -190,6 +190,10 @@ impl<'t, 'a> Entry<'t, 'a> {
             let name = self.tokens.take()?;
             let mut limit = None;
             if self.tokens.take_if("<") {
+                // Which registers are of this family could depend on others.
+                if name.ends_with(|c: char| c.is_ascii_digit()) {
+                    return Err(self.tokens.unsupported(&format!(".reg {name}<")));
+                }
                 limit = Some(self.tokens.number()? as u32);
                 self.tokens.expect(">")?;
             }

@@ -77,7 +77,7 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
     let mut external = false;
     while tokens.peek().is_some() {
         match tokens.take()? {
-            ".target" | ".file" | ".loc" => tokens.skip_line(),
+            ".target" | ".file" | ".loc" => tokens.skip_line()?,
             ".address_size" => tokens.expect("64")?,
             ".pragma" | ".section" | ".func" | ".alias" => {
                 tokens.skip_declaration()?;
@@ -107,7 +107,7 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
                 let meaning = meaning
                     .ok_or_else(|| tokens.error(format!("the size of {name} is invalid")))?;
                 names.insert(name, meaning);
-                tokens.skip_declaration()?;
+                while tokens.take()? != ";" {}
                 external = false;
             }
             word => return Err(tokens.unsupported(word)),
@@ -133,6 +133,9 @@ impl Module {
         self.variables.insert(of.name.to_owned(), (start, size));
         let mut at = start;
         while tokens.peek() != Some(";") {
+            if at > start && tokens.peek() == Some("{") {
+                return Ok(Some(Name::Unsupported("its first value has rows")));
+            }
             if ["=", "{", "}", ","].iter().any(|mark| tokens.take_if(mark)) {
                 continue;
             }
@@ -190,7 +193,13 @@ impl<'a> Declaration<'a> {
                 }
             };
         }
-        Ok(Declaration { name, element, size, align: align.unwrap_or(element.bytes()), managed })
+        Ok(Declaration {
+            name,
+            element,
+            size,
+            align: align.unwrap_or(count * element.bytes()),
+            managed,
+        })
     }
 
     /// Places it in the memory of a block.

@@ -86,7 +86,6 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = &[
     ("setp.ls", (Pred, &[T, T], |_, &[a, b, ..]| (a <= b).into())),
     ("setp.hi", (Pred, &[T, T], |_, &[a, b, ..]| (a > b).into())),
     ("setp.hs", (Pred, &[T, T], |_, &[a, b, ..]| (a >= b).into())),
-    ("cvta", (T, &[T], |_, &[a, ..]| a)),
     ("cvta.global", (T, &[T], |_, &[a, ..]| a)),
     ("cvta.const", (T, &[T], |_, &[a, ..]| a)),
     ("cvta.shared", (T, &[T], |_, &[a, ..]| a + i128::from(SHARED_WINDOW))),
@@ -97,9 +96,6 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = &[
     ("cvta.to.local", (T, &[T], |_, &[a, ..]| a - i128::from(LOCAL_WINDOW))),
     ("isspacep.shared", (Pred, &[U64], |_, &[a, ..]| a >> SHARED_WINDOW.ilog2() & 1)),
     ("isspacep.local", (Pred, &[U64], |_, &[a, ..]| a >> LOCAL_WINDOW.ilog2() & 1)),
-    ("isspacep.global", (Pred, &[U64], |_, &[a, ..]| {
-        (a & i128::from(SHARED_WINDOW | LOCAL_WINDOW) == 0).into()
-    })),
 ];
 
 /// The upper half of a product.

@@ -334,6 +334,12 @@ fn variables_of_a_module_have_addresses_and_first_values() {
     let using = text.replace("mov.u64 %d1, second", "mov.u64 %d1, pointer");
     let error = kernel(&using, "test").unwrap_err().reason;
     assert_eq!(error, "mov.u64: pointer: its first value is not a number");
+    let using = using.replace(" = generic(first)", "[2] = {generic(first), 0}");
+    let error = kernel(&using, "test").unwrap_err().reason;
+    assert_eq!(error, "mov.u64: pointer: its first value is not a number");
+    let using = using.replace("{generic(first), 0}", "{{1}, {2}}");
+    let error = kernel(&using, "test").unwrap_err().reason;
+    assert_eq!(error, "mov.u64: pointer: its first value has rows");
 }
 
 #[test]
@@ -486,6 +492,16 @@ fn unsupported_instructions_are_refused_by_name_and_line() {
         ("ld.global.v2.u32 %r1, [%d0];", "ld.global.v2.u32 has 2 elements"),
         ("ld.param.u32 %r1, [%d0];", "ld.param.u32: %d0 is not a parameter"),
         ("mov.b64 %d1, memory;", "the address of parameter memory is not supported"),
+        ("isspacep.global %p, %d0;", "isspacep.global is not supported"),
+        ("add.sat.s32 %r1, %r0, 1;", "add.sat.s32 is not supported"),
+        ("cvt.sat.u8.u32 %r1, %r0;", "cvt.sat.u8.u32 is not supported"),
+        ("mad.lo.cc.u32 %r1, %r0, 1, 2;", "mad.lo.cc.u32 is not supported"),
+        ("selp.b32 %r1, 1, 2, !%p;", "selp.b32: ! is not a value"),
+        ("add.u32 %r1, %r0, 4+4;", "add.u32: ';' is missing before '+'"),
+        ("mov.u32 %r1, %smid;", "mov.u32: %smid is not a value"),
+        ("bar.sync 0, 64;", "bar.sync: ';' is missing before ','"),
+        (".loc 1 2 3 add.u32 %r1, %r0, 1;", "more than one directive in a line is not supported"),
+        (".reg .b32 %x1<5>;", ".reg %x1< is not supported"),
         ("bar.sync 1;", "bar.sync: '0' is missing before '1'"),
         ("bra nowhere;", "there is no label nowhere"),
         ("here: ret; here: ret;", "label here exists already"),
