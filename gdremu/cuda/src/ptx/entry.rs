@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use super::kernel::{
-    Access, Function, Instruction, Kernel, Operand, Operation, Register, Space, Special, Type,
-    Value,
+    Access, DYNAMIC_SHARED, Function, Instruction, Kernel, Operand, Operation, Register, Space,
+    Special, Type, Value,
 };
 use super::module::{Declaration, Layout, Name, Names};
 use super::opcodes::{COMPUTATIONS, CONTROLS, Control, Kind, NO_EFFECT, PARTS, Part, find};
@@ -30,6 +30,8 @@ pub(super) struct Entry<'t, 'a> {
     branches: Vec<(usize, &'a str, Vec<usize>)>,
     parameters: Layout,
     shared: Layout,
+    /// Where each shared variable is that has been used.
+    shared_variables: HashMap<(usize, &'a str), usize>,
     local: Layout,
     guard: Option<(Register, bool)>,
 }
@@ -43,7 +45,6 @@ impl<'t, 'a> Entry<'t, 'a> {
         name: &str,
         tokens: &'t mut Tokens<'a>,
         names: &Names<'a>,
-        shared: Layout,
     ) -> Result<Kernel> {
         let mut entry = Entry {
             tokens,
@@ -55,7 +56,8 @@ impl<'t, 'a> Entry<'t, 'a> {
             labels: HashMap::new(),
             branches: Vec::new(),
             parameters: Layout::default(),
-            shared,
+            shared: Layout::default(),
+            shared_variables: HashMap::new(),
             local: Layout::default(),
             guard: None,
         };
@@ -85,7 +87,7 @@ impl<'t, 'a> Entry<'t, 'a> {
                 let start = self.parameters.place(size, declaration.align)?;
                 Some((start, size))
             });
-            let (start, size) = self.sized(&declaration, place)?;
+            let (start, size) = self.sized(declaration.name, place)?;
             self.kernel.parameters.push((start, size));
             self.declare(declaration.name, Name::Parameter(start))?;
             if !self.tokens.take_if(",") {
@@ -136,14 +138,13 @@ impl<'t, 'a> Entry<'t, 'a> {
                 ".reg" => self.declare_registers()?,
                 space @ (".shared" | ".local") => {
                     let declaration = Declaration::parse(self.tokens)?;
-                    let place = if space == ".shared" {
-                        declaration.place_shared(&mut self.shared)
+                    let name = if space == ".shared" {
+                        declaration.shared()
                     } else {
                         let size = declaration.size.unwrap_or(0);
                         let start = self.local.place(size, declaration.align);
-                        start.map(Name::Local)
+                        Name::Local(self.sized(declaration.name, start)?)
                     };
-                    let name = self.sized(&declaration, place)?;
                     self.declare(declaration.name, name)?;
                     self.tokens.expect(";")?;
                 }
@@ -174,8 +175,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         }
     }
 
-    fn sized<T>(&self, declaration: &Declaration<'_>, place: Option<T>) -> Result<T> {
-        let name = declaration.name;
+    fn sized<T>(&self, name: &str, place: Option<T>) -> Result<T> {
         place.ok_or_else(|| self.tokens.error(format!("the size of {name} is not supported")))
     }
 
@@ -471,10 +471,13 @@ impl<'t, 'a> Entry<'t, 'a> {
         if declared.bits < at_least.bits || (declared.bits == 1) != (at_least.bits == 1) {
             return Err(self.tokens.error(format!("{word} has another size")));
         }
-        // The index of a scope is used again by the next braces, their number is not.
-        let scope = scope.checked_sub(1).map_or(0, |index| self.open[index]);
         let next = self.registers.len();
-        Ok(*self.registers.entry((scope, name)).or_insert(next))
+        Ok(*self.registers.entry((self.scope_number(scope), name)).or_insert(next))
+    }
+
+    /// The number of a scope: its index is used again by the next braces.
+    fn scope_number(&self, scope: usize) -> usize {
+        scope.checked_sub(1).map_or(usize::MAX, |index| self.open[index])
     }
 
     /// The same, or `_` for a result that nothing reads.
@@ -506,15 +509,22 @@ impl<'t, 'a> Entry<'t, 'a> {
                 Operand::Register(self.register(as_type)?)
             }
             Some((Name::Variable(offset), ..)) => Operand::Variable(offset as u64),
-            Some((Name::Shared(offset) | Name::Local(offset), ..)) => {
+            Some((Name::Parameter(offset) | Name::Local(offset), ..)) => {
+                Operand::Constant(offset as u64)
+            }
+            Some((Name::Shared(size, align), scope, name)) => {
+                let variable = (self.scope_number(scope), name);
+                let known = self.shared_variables.get(&variable).copied();
+                let place = known.or_else(|| match size {
+                    Some(size) => self.shared.place(size, align),
+                    None => Some(DYNAMIC_SHARED),
+                });
+                let offset = self.sized(name, place)?;
+                self.shared_variables.insert(variable, offset);
                 Operand::Constant(offset as u64)
             }
             Some((Name::Unsupported(why), ..)) => {
                 return Err(self.tokens.error(format!("{word}: {why}")));
-            }
-            Some((Name::Parameter(..), ..)) => {
-                let reason = format!("the address of parameter {word} is not supported");
-                return Err(self.tokens.error(reason));
             }
             None => match number(word) {
                 Some(number) => Operand::Constant(number),
@@ -527,33 +537,25 @@ impl<'t, 'a> Entry<'t, 'a> {
     fn address(&mut self, space: Space) -> Result<(Value, u64)> {
         self.tokens.expect("[")?;
         let word = self.tokens.peek().unwrap_or_default();
-        let (base, as_type) = match self.look_up(word) {
-            Some((Name::Parameter(offset), ..)) if space == Space::Parameters => {
-                self.tokens.take()?;
-                (Operand::Constant(offset as u64), Type::U64)
-            }
-            _ if space == Space::Parameters => {
-                return Err(self.tokens.error(format!("{word} is not a parameter")));
-            }
-            Some((Name::Register(declared, _), ..)) if declared.bits >= 32 => {
-                let as_type = Type::unsigned(declared.bits);
-                (self.operand(as_type)?, as_type)
-            }
-            // By its name, a variable has the address that it has in its own space.
-            Some((Name::Shared(_), ..)) if space != Space::Shared => {
-                return Err(self.tokens.error(format!("{word} is in shared memory")));
-            }
-            Some((Name::Local(_), ..)) if space != Space::Local => {
-                return Err(self.tokens.error(format!("{word} is in local memory")));
-            }
-            _ => (self.operand(Type::U64)?, Type::U64),
+        let named = self.look_up(word).map(|(name, ..)| name);
+        // By its name, a variable has the address that it has in its own space.
+        let (own_space, register) = match named {
+            Some(Name::Register(declared, _)) if declared.bits >= 32 => (space, declared),
+            Some(Name::Variable(_)) => (Space::Generic, Type::U64),
+            Some(Name::Shared(..)) => (Space::Shared, Type::U64),
+            Some(Name::Local(_)) => (Space::Local, Type::U64),
+            Some(Name::Parameter(_)) => (Space::Parameters, Type::U64),
+            _ => (space, Type::U64),
         };
+        if own_space != space {
+            return Err(self.tokens.error(format!("{word} is in another space")));
+        }
+        let base = Value { operand: self.operand(register)?, as_type: register };
         let mut offset = 0;
         if self.tokens.take_if("+") || self.tokens.peek() == Some("-") {
             offset = self.tokens.number()?;
         }
         self.tokens.expect("]")?;
-        let base = Value { operand: base, as_type };
         Ok((base, offset))
     }
 

@@ -283,6 +283,7 @@ impl Thread {
     ) -> Result<u64, Trap> {
         let base = self.number(access.base, with) as u64;
         let address = base.wrapping_add(access.offset);
+        let address = address & u64::MAX >> (64 - access.base.as_type.bits);
         match address.is_multiple_of((access.element.bytes() * elements) as u64) {
             true => Ok(address),
             false => Err(Trap::MisalignedAddress(address)),

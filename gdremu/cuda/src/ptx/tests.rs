@@ -293,6 +293,25 @@ fn shared_and_local_memory_have_generic_addresses() {
 }
 
 #[test]
+fn addresses_have_the_bits_of_their_register() {
+    let body = ".shared .align 4 .b8 block[8]; mov.u32 %r1, block; sub.u32 %r1, %r1, 8;\n\
+                st.shared.u32 [%r1+12], 7; ld.shared.u32 %r2, [block+4]; mov.b64 %d1, memory;\n\
+                add.s64 %d1, %d1, 4; ld.param.u32 %r3, [%d1+4]; st.global.v2.u32 [%d0], {%r2, %r3};";
+    assert_eq!(words_after(body, 9), [7, 9]);
+}
+
+#[test]
+fn shared_variables_of_other_kernels_need_no_memory() {
+    let one = text("st.shared.u32 [own], 1;");
+    let other = text("st.shared.u32 [others], 1;").replace("test", "other");
+    let (_, other) = other.split_once(".address_size 64").unwrap();
+    let declared = ".shared .align 4 .b8 others[40000]; .shared .u32 own; .visible .entry";
+    let text = format!("{}{other}", one.replace(".visible .entry", declared));
+    assert_eq!(kernel(&text, "test").unwrap().shared(), 4);
+    assert_eq!(kernel(&text, "other").unwrap().shared(), 40000);
+}
+
+#[test]
 fn dynamic_shared_memory_follows_the_kernels_own() {
     let text = text(
         "st.shared.u32 [more+4], 7; st.shared.u32 [more], %r0; st.shared.u32 [own], 1;\n\
@@ -490,8 +509,8 @@ fn unsupported_instructions_are_refused_by_name_and_line() {
         ("add.u32 %r1, %r0, 1, 2;", "add.u32: ';' is missing before ','"),
         ("mov.b64 %d1, {%r0, %r0, %r0};", "this number of elements is not supported"),
         ("ld.global.v2.u32 %r1, [%d0];", "ld.global.v2.u32 has 2 elements"),
-        ("ld.param.u32 %r1, [%d0];", "ld.param.u32: %d0 is not a parameter"),
-        ("mov.b64 %d1, memory;", "the address of parameter memory is not supported"),
+        ("ld.global.u32 %r1, [memory];", "ld.global.u32: memory is in another space"),
+        ("cvta.param.u64 %d1, %d0;", "cvta.param.u64 is not supported"),
         ("isspacep.global %p, %d0;", "isspacep.global is not supported"),
         ("add.sat.s32 %r1, %r0, 1;", "add.sat.s32 is not supported"),
         ("cvt.sat.u8.u32 %r1, %r0;", "cvt.sat.u8.u32 is not supported"),
