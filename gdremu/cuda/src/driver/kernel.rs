@@ -50,7 +50,7 @@ impl Request {
         if !fits(self.grid, MAX_GRID)
             || !fits(self.block, MAX_BLOCK)
             || product(self.block) > max_threads(kernel)
-            || kernel.shared() + self.shared_bytes as usize > MAX_SHARED_BYTES
+            || kernel.shared + self.shared_bytes as usize > MAX_SHARED_BYTES
         {
             return Err(Error::INVALID_VALUE);
         }
@@ -64,13 +64,13 @@ impl Request {
 
 /// The most threads of a block.
 pub(crate) fn max_threads(kernel: &Kernel) -> u64 {
-    kernel.max_threads().map_or(MAX_BLOCK_THREADS, |limit| limit.min(MAX_BLOCK_THREADS))
+    kernel.max_threads.map_or(MAX_BLOCK_THREADS, |limit| limit.min(MAX_BLOCK_THREADS))
 }
 
 /// The values of the parameters, where the GPU kernel expects them, from an array of pointers to them.
 fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u8>> {
     let mut memory = Vec::new();
-    for (index, &(offset, size)) in kernel.parameters().iter().enumerate() {
+    for (index, &(offset, size)) in kernel.parameters.iter().enumerate() {
         memory.resize(offset, 0);
         let value = pointers.at(index)?;
         memory.extend_from_slice(value.bytes(size).ok_or(Error::INVALID_VALUE)?);
@@ -150,7 +150,7 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     };
     eprintln!(
         "gdremu: GPU kernel {}, PTX line {}, thread {} of block {}: {reason}",
-        demangled(kernel.name()),
+        demangled(&kernel.name),
         stopped.line,
         stopped.thread,
         stopped.block,
@@ -161,14 +161,14 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
 /// The CUfunction_attributes of a GPU kernel, from number 0.
 const ATTRIBUTES: [fn(&Kernel) -> u64; 9] = [
     max_threads,
-    |kernel| kernel.shared() as u64,
+    |kernel| kernel.shared as u64,
     |_| 0, // constant memory
-    |kernel| kernel.local() as u64,
+    |kernel| kernel.local as u64,
     |_| 32, // registers
     |_| 90, // version of the PTX
     |_| 90, // version of the machine code
     |_| 0,  // how to cache
-    |kernel| MAX_SHARED_BYTES.saturating_sub(kernel.shared()) as u64,
+    |kernel| MAX_SHARED_BYTES.saturating_sub(kernel.shared) as u64,
 ];
 
 /// Of a GPU kernel that cannot run, as of one that needs nothing.
@@ -202,7 +202,7 @@ pub(super) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
     let threads = u64::try_from(threads).ok().filter(|&threads| threads > 0);
     let threads = threads.ok_or(Error::INVALID_VALUE)?;
-    let shared = kernel.shared().saturating_add(shared_bytes);
+    let shared = kernel.shared.saturating_add(shared_bytes);
     let found = match threads <= max_threads(kernel) && shared <= MAX_SHARED_BYTES {
         true => (MULTIPROCESSOR_THREADS / threads).min(MULTIPROCESSOR_BLOCKS),
         false => 0,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
 
 use super::{Fault, GlobalMemory, Kernel, Launch, ParseError, Stopped, Trap, parse, run};
 
@@ -118,7 +119,7 @@ fn kernels_of_this_repository_run() {
         (include_str!("../../../../gdrcopy/tests/emulated/produce.ptx"), "produce", 5),
     ] {
         let kernel = kernel(text, name).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!((kernel.name(), kernel.parameters().len()), (name, parameters));
+        assert_eq!((&*kernel.name, kernel.parameters.len()), (name, parameters));
     }
 }
 
@@ -197,6 +198,14 @@ fn instructions_compute_what_ptx_says() {
     ] {
         assert_eq!(wide(instructions, value), expected, "{instructions}");
     }
+}
+
+#[test]
+fn the_global_timer_is_the_time_in_nanoseconds() {
+    let now = || UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let before = now();
+    let found = wide("mov.u64 %d1, %globaltimer;", 0);
+    assert!((before..=now()).contains(&found), "{found}");
 }
 
 #[test]
@@ -307,8 +316,8 @@ fn shared_variables_of_other_kernels_need_no_memory() {
     let (_, other) = other.split_once(".address_size 64").unwrap();
     let declared = ".shared .align 4 .b8 others[40000]; .shared .u32 own; .visible .entry";
     let text = format!("{}{other}", one.replace(".visible .entry", declared));
-    assert_eq!(kernel(&text, "test").unwrap().shared(), 4);
-    assert_eq!(kernel(&text, "other").unwrap().shared(), 40000);
+    assert_eq!(kernel(&text, "test").unwrap().shared, 4);
+    assert_eq!(kernel(&text, "other").unwrap().shared, 40000);
 }
 
 #[test]
@@ -321,7 +330,7 @@ fn dynamic_shared_memory_follows_the_kernels_own() {
     let text = text.replace(".visible", &format!("{declared} .visible"));
     let mut launch = launch("", 1, 1, 9);
     launch.kernel = kernel(&text, "test").unwrap();
-    assert_eq!(launch.kernel.shared(), 4);
+    assert_eq!(launch.kernel.shared, 4);
     let mut memory = Words::new();
     let stop = AtomicBool::new(false);
     assert!(run(&launch, &mut memory, &stop).is_err());
