@@ -308,6 +308,8 @@ TEST(errors)
     CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidDevice);
     CHECK_EQUAL(cudaGetLastError(), 0);
     CHECK_STRING(cudaGetErrorName(cudaErrorInvalidDevice), "cudaErrorInvalidDevice");
+    CHECK_STRING(cudaGetErrorName(cudaErrorMisalignedAddress), "cudaErrorMisalignedAddress");
+    CHECK_STRING(cudaGetErrorName(cudaErrorCooperativeLaunchTooLarge), "cudaErrorCooperativeLaunchTooLarge");
     CHECK_STRING(cudaGetErrorString(cudaErrorInvalidDevice), "invalid device ordinal");
     CHECK_STRING(cudaGetErrorString(0), "no error");
     CHECK_STRING(cudaGetErrorName(cudaErrorStreamCaptureUnsupported), "cudaErrorStreamCaptureUnsupported");

@@ -228,6 +228,66 @@ static void module_variables()
     CHECK(called == 2 * VALUES);
 }
 
+// Parameters larger than 4 KiB, at indices that only the GPU kernel knows.
+struct Words {
+    uint32_t words[2000];
+};
+
+__global__ void pick(Words from, uint32_t *to)
+{
+    to[threadIdx.x] = from.words[threadIdx.x * 31 % 2000];
+}
+
+static void large_parameters()
+{
+    uint32_t *to = host_memory<uint32_t>(VALUES);
+    static Words from;
+
+    for (uint32_t i = 0; i < 2000; i++)
+        from.words[i] = i * i;
+    pick<<<1, VALUES>>>(from, to);
+    CUDA(cudaDeviceSynchronize());
+    for (uint32_t i = 0; i < VALUES; i++)
+        CHECK(to[i] == (i * 31 % 2000) * (i * 31 % 2000));
+}
+
+// Shared memory of GPU kernels with a function in common, and of one that needs most of it for itself.
+template <int N> __device__ uint32_t neighbor(uint32_t value)
+{
+    __shared__ uint32_t values[5000];
+
+    values[threadIdx.x] = value;
+    __syncthreads();
+    return values[(threadIdx.x + 1) % blockDim.x] + N;
+}
+
+template <int N> __global__ void one(uint32_t *to)
+{
+    to[threadIdx.x] = N * neighbor<1>(threadIdx.x);
+}
+
+__global__ void two(uint32_t *to)
+{
+    to[threadIdx.x] += neighbor<2>(threadIdx.x) * neighbor<3>(threadIdx.x);
+}
+
+static void shared_by_functions()
+{
+    uint32_t *to = host_memory<uint32_t>(VALUES);
+
+    one<7><<<1, VALUES>>>(to);
+    CUDA(cudaDeviceSynchronize());
+    CHECK(to[2] == 7 * (3 + 1));
+    one<1><<<1, VALUES>>>(to);
+    two<<<1, VALUES>>>(to);
+    CUDA(cudaDeviceSynchronize());
+    for (uint32_t i = 0; i < VALUES; i++) {
+        uint32_t next = (i + 1) % VALUES;
+
+        CHECK(to[i] == next + 1 + (next + 2) * (next + 3));
+    }
+}
+
 // More blocks than the GPU runs at a time.
 __global__ void add_one(unsigned long long *sum)
 {
@@ -276,6 +336,8 @@ int main()
     tiles<uint64_t>();
     dimensions();
     module_variables();
+    large_parameters();
+    shared_by_functions();
     many_blocks();
 
     // The last one: a GPU kernel that traps ends CUDA for the process.

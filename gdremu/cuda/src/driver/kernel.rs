@@ -53,7 +53,7 @@ impl Request {
         if !fits(self.grid, MAX_GRID)
             || !fits(self.block, MAX_BLOCK)
             || product(self.block) > max_threads(kernel)
-            || kernel.shared() + self.shared_bytes as usize > MAX_SHARED_BYTES
+            || kernel.shared + self.shared_bytes as usize > MAX_SHARED_BYTES
         {
             return Err(Error::INVALID_VALUE);
         }
@@ -69,13 +69,13 @@ impl Request {
 
 /// The most threads of a block.
 pub(crate) fn max_threads(kernel: &Kernel) -> u64 {
-    kernel.max_threads().map_or(MAX_BLOCK_THREADS, |limit| limit.min(MAX_BLOCK_THREADS))
+    kernel.max_threads.map_or(MAX_BLOCK_THREADS, |limit| limit.min(MAX_BLOCK_THREADS))
 }
 
 /// How many blocks of this many threads, with this many bytes of shared memory added, a multiprocessor runs at the same
 /// time.
 fn blocks_at_once(kernel: &Kernel, threads: u64, shared_bytes: usize) -> u64 {
-    let shared = kernel.shared().saturating_add(shared_bytes);
+    let shared = kernel.shared.saturating_add(shared_bytes);
     if threads > max_threads(kernel) || shared > MAX_SHARED_BYTES {
         return 0;
     }
@@ -87,7 +87,7 @@ fn blocks_at_once(kernel: &Kernel, threads: u64, shared_bytes: usize) -> u64 {
 /// The values of the parameters, where the GPU kernel expects them, from an array of pointers to them.
 fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u8>> {
     let mut memory = Vec::new();
-    for (index, &(offset, size)) in kernel.parameters().iter().enumerate() {
+    for (index, &(offset, size)) in kernel.parameters.iter().enumerate() {
         memory.resize(offset, 0);
         let value = pointers.at(index)?;
         memory.extend_from_slice(value.bytes(size).ok_or(Error::INVALID_VALUE)?);
@@ -168,7 +168,7 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     };
     eprintln!(
         "gdremu: GPU kernel {}, PTX line {}, thread {} of block {}: {reason}",
-        demangled(kernel.name()),
+        demangled(&kernel.name),
         stopped.line,
         stopped.thread,
         stopped.block,
@@ -179,14 +179,14 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
 /// The CUfunction_attributes of a GPU kernel, from number 0.
 const ATTRIBUTES: [fn(&Kernel) -> u64; 9] = [
     max_threads,
-    |kernel| kernel.shared() as u64,
+    |kernel| kernel.shared as u64,
     |_| 0, // constant memory
-    |kernel| kernel.local() as u64,
+    |kernel| kernel.local as u64,
     |_| 32, // registers
     |_| 90, // version of the PTX
     |_| 90, // version of the machine code
     |_| 0,  // how to cache
-    |kernel| MAX_SHARED_BYTES.saturating_sub(kernel.shared()) as u64,
+    |kernel| MAX_SHARED_BYTES.saturating_sub(kernel.shared) as u64,
 ];
 
 /// Of a GPU kernel that cannot run, as of one that needs nothing.

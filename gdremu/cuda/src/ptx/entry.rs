@@ -4,15 +4,19 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use super::kernel::{
-    Access, Function, Instruction, Kernel, Operand, Operation, Register, Space, Special, Type,
-    Value,
+    Access, DYNAMIC_SHARED, Instruction, Kernel, Operand, Operation, Register, Space, Special, Type,
 };
 use super::module::{Declaration, Layout, Name, Names};
-use super::opcodes::{COMPUTATIONS, CONTROLS, Control, Kind, NO_EFFECT, PARTS, Part, find};
+use super::opcodes::{
+    COMPUTATIONS, CONTROLS, Computation, Control, NO_EFFECT, PARTS, Part, UPDATES, find,
+};
 use super::tokens::{ParseError, Result, Tokens, number};
 
 /// The most bytes of local memory that a thread of a GPU has.
 const MAX_LOCAL: usize = 512 << 10;
+
+/// The guard of instructions without one: register 0 holds 0.
+const ALWAYS: (Register, u64) = (0, 0);
 
 /// A GPU kernel that is being read.
 pub(super) struct Entry<'t, 'a> {
@@ -30,8 +34,10 @@ pub(super) struct Entry<'t, 'a> {
     branches: Vec<(usize, &'a str, Vec<usize>)>,
     parameters: Layout,
     shared: Layout,
+    /// Where each shared variable is that has been used.
+    shared_variables: HashMap<(usize, &'a str), usize>,
     local: Layout,
-    guard: Option<(Register, bool)>,
+    guard: (Register, u64),
 }
 
 impl<'t, 'a> Entry<'t, 'a> {
@@ -43,7 +49,6 @@ impl<'t, 'a> Entry<'t, 'a> {
         name: &str,
         tokens: &'t mut Tokens<'a>,
         names: &Names<'a>,
-        shared: Layout,
     ) -> Result<Kernel> {
         let mut entry = Entry {
             tokens,
@@ -51,13 +56,14 @@ impl<'t, 'a> Entry<'t, 'a> {
             scopes: vec![names.clone(), Names::new()],
             open: vec![0],
             braces: 0,
-            registers: HashMap::new(),
+            registers: HashMap::from([((usize::MAX, ""), 0)]),
             labels: HashMap::new(),
             branches: Vec::new(),
             parameters: Layout::default(),
-            shared,
+            shared: Layout::default(),
+            shared_variables: HashMap::new(),
             local: Layout::default(),
-            guard: None,
+            guard: ALWAYS,
         };
         entry.parameters()?;
         entry.limits()?;
@@ -85,7 +91,7 @@ impl<'t, 'a> Entry<'t, 'a> {
                 let start = self.parameters.place(size, declaration.align)?;
                 Some((start, size))
             });
-            let (start, size) = self.sized(&declaration, place)?;
+            let (start, size) = self.sized(declaration.name, place)?;
             self.kernel.parameters.push((start, size));
             self.declare(declaration.name, Name::Parameter(start))?;
             if !self.tokens.take_if(",") {
@@ -136,18 +142,17 @@ impl<'t, 'a> Entry<'t, 'a> {
                 ".reg" => self.declare_registers()?,
                 space @ (".shared" | ".local") => {
                     let declaration = Declaration::parse(self.tokens)?;
-                    let place = if space == ".shared" {
-                        declaration.place_shared(&mut self.shared)
+                    let name = if space == ".shared" {
+                        declaration.shared()
                     } else {
                         let size = declaration.size.unwrap_or(0);
                         let start = self.local.place(size, declaration.align);
-                        start.map(Name::Local)
+                        Name::Local(self.sized(declaration.name, start)?)
                     };
-                    let name = self.sized(&declaration, place)?;
                     self.declare(declaration.name, name)?;
                     self.tokens.expect(";")?;
                 }
-                ".loc" => self.tokens.skip_line(),
+                ".loc" => self.tokens.skip_line()?,
                 ".pragma" => {
                     self.tokens.skip_declaration()?;
                 }
@@ -163,19 +168,18 @@ impl<'t, 'a> Entry<'t, 'a> {
                     return Err(self.tokens.unsupported(&format!("call of {callee}")));
                 }
                 "@" => {
-                    let wanted = !self.tokens.take_if("!");
-                    self.guard = Some((self.register(Type::PREDICATE)?, wanted));
+                    let wanted = u64::from(!self.tokens.take_if("!"));
+                    self.guard = (self.register(Type::PREDICATE)?, wanted);
                     let opcode = self.tokens.take()?;
                     self.instruction(opcode)?;
-                    self.guard = None;
+                    self.guard = ALWAYS;
                 }
                 opcode => self.instruction(opcode)?,
             }
         }
     }
 
-    fn sized<T>(&self, declaration: &Declaration<'_>, place: Option<T>) -> Result<T> {
-        let name = declaration.name;
+    fn sized<T>(&self, name: &str, place: Option<T>) -> Result<T> {
         place.ok_or_else(|| self.tokens.error(format!("the size of {name} is not supported")))
     }
 
@@ -190,6 +194,10 @@ impl<'t, 'a> Entry<'t, 'a> {
             let name = self.tokens.take()?;
             let mut limit = None;
             if self.tokens.take_if("<") {
+                // Which registers are of this family could depend on others.
+                if name.ends_with(|c: char| c.is_ascii_digit()) {
+                    return Err(self.tokens.unsupported(&format!(".reg {name}<")));
+                }
                 limit = Some(self.tokens.number()? as u32);
                 self.tokens.expect(">")?;
             }
@@ -249,30 +257,21 @@ impl<'t, 'a> Entry<'t, 'a> {
         if let Some(control) = find(CONTROLS, opcode) {
             self.control(control)?;
         } else if matches!(mnemonic, "fence" | "membar") {
-            self.push(Operation::Fence); // Every form of it is the strongest.
+            self.push(Operation::Fence(match opcode.contains(".acq_rel") {
+                true => Ordering::AcqRel,
+                false => Ordering::SeqCst,
+            }));
         } else if matches!(mnemonic, "ld" | "st" | "atom" | "red") {
             self.access(opcode, mnemonic)?;
         } else if let Some(("mov", of)) = of {
             self.mov(of)?;
-        } else if let Some((stem, from)) = of
-            && let Some(to) = stem.strip_prefix("cvt.").and_then(Type::named)
-            && to.is_integer()
-            && from.is_integer()
-        {
-            self.compute(from, to, &[Kind::T], |_, &[a, ..]| a)?;
         } else {
-            let computation = |name| find(COMPUTATIONS, name);
-            let found = computation(opcode).map(|row| (row, Type::U64));
-            let found = found.or_else(|| of.and_then(|(stem, of)| Some((computation(stem)?, of))));
-            let Some(((result, kinds, function), of)) = found else {
+            let whole = find(COMPUTATIONS, opcode).map(|row| (row, Type::U64));
+            let typed = || of.and_then(|(stem, of)| Some((find(COMPUTATIONS, stem)?, of)));
+            let Some((computation, of)) = whole.or_else(typed) else {
                 return Err(self.tokens.unsupported(opcode));
             };
-            match result.resolve(of) {
-                Some(result) if kinds.iter().all(|kind| kind.resolve(of).is_some()) => {
-                    self.compute(of, result, kinds, function)?;
-                }
-                _ => return Err(self.tokens.unsupported(opcode)),
-            }
+            self.compute(opcode, &computation, of)?;
         }
         self.tokens.expect(";")
     }
@@ -289,9 +288,9 @@ impl<'t, 'a> Entry<'t, 'a> {
                 self.tokens.expect("0")?;
                 Operation::Barrier
             }
-            Control::WarpBarrier => Operation::WarpBarrier(self.value(Type::U32)?),
+            Control::WarpBarrier => Operation::WarpBarrier(self.operand(Type::U32)?),
             Control::Sleep => {
-                self.value(Type::U32)?;
+                self.operand(Type::U32)?;
                 Operation::Sleep
             }
             Control::Trap => Operation::Trap,
@@ -302,65 +301,61 @@ impl<'t, 'a> Entry<'t, 'a> {
     }
 
     /// `register, value, …`
-    fn compute(&mut self, of: Type, result: Type, kinds: &[Kind], function: Function) -> Result {
+    fn compute(&mut self, opcode: &str, computation: &Computation, of: Type) -> Result {
+        let types = computation.operands.iter().map(|kind| kind.resolve(of));
+        let types = types.collect::<Option<Vec<_>>>();
+        let (Some(result), Some(types)) = (computation.result.resolve(of), types) else {
+            return Err(self.tokens.unsupported(opcode));
+        };
         let to = self.register(result)?;
-        let mut operands = Vec::new();
-        for kind in kinds {
+        let mut operands = [Operand::constant(0); 3];
+        for (operand, as_type) in operands.iter_mut().zip(types) {
             self.tokens.expect(",")?;
-            operands.push(self.value(kind.resolve(of).unwrap_or(of))?);
+            *operand = self.operand(as_type)?;
         }
-        self.push(Operation::Compute { to, result, function, of, operands });
+        self.push_computation(computation, of, to, operands);
         Ok(())
     }
 
     /// `mov.u32 register, value`, `mov.b64 register, {low, high}` or `mov.b64 {low, high}, register`, as an
     /// instruction per element.
     fn mov(&mut self, of: Type) -> Result {
-        let part = self.part(of)?;
-        let to = self.elements(|entry| entry.target(part))?;
+        let to_part = self.part(of)?;
+        let to = self.elements(|entry| entry.target(to_part))?;
         self.tokens.expect(",")?;
-        let part = self.part(of)?;
-        let from = self.elements(|entry| entry.value(part))?;
-        let shift = |index: usize, part: Type| Value {
-            operand: Operand::Constant(index as u64 * u64::from(part.bits)),
-            as_type: Type::U64,
-        };
-        match (&to[..], &from[..]) {
-            ([to], [from]) => self.push(Operation::Compute {
-                to: *to,
-                result: of,
-                function: |_, &[from, ..]| from,
-                of,
-                operands: vec![*from],
-            }),
-            ([to], from) => {
-                let so_far = Value { operand: Operand::Register(*to), as_type: of };
-                for (index, value) in from.iter().enumerate() {
-                    let before = if index == 0 { Value::ZERO } else { so_far };
-                    self.push(Operation::Compute {
-                        to: *to,
-                        result: of,
-                        function: |_, &[before, value, shift, _]| before | value << shift,
-                        of,
-                        operands: vec![before, *value, shift(index, part)],
-                    });
+        let from_part = self.part(of)?;
+        let from = self.elements(|entry| entry.operand(from_part))?;
+        if to.len() > 1 && from.len() > 1 {
+            return Err(self.tokens.error("both sides have elements"));
+        }
+        for index in 0..to.len().max(from.len()) {
+            let at = |part: Type| Operand::constant(index as u64 * u64::from(part.bits));
+            let (name, of, to, operands) = match from[..] {
+                [from] => {
+                    let operands = [from, at(to_part), Operand::constant(0)];
+                    ("shr", Type::unsigned(of.bits), to[index], operands)
                 }
-            }
-            (to, [whole]) => {
-                let part = Type::unsigned(of.bits / to.len() as u32);
-                for (index, to) in to.iter().enumerate() {
-                    self.push(Operation::Compute {
-                        to: *to,
-                        result: part,
-                        function: |_, &[whole, shift, ..]| whole >> shift,
-                        of,
-                        operands: vec![*whole, shift(index, part)],
-                    });
+                _ => {
+                    let others = if index == 0 { 0 } else { to[0] };
+                    let operands = [Operand::register(others), from[index], at(from_part)];
+                    ("{}", from_part, to[0], operands)
                 }
+            };
+            if let Some(computation) = find(COMPUTATIONS, name) {
+                self.push_computation(&computation, of, to, operands);
             }
-            _ => return Err(self.tokens.error("both sides have elements")),
         }
         Ok(())
+    }
+
+    fn push_computation(
+        &mut self,
+        computation: &Computation,
+        of: Type,
+        to: Register,
+        operands: [Operand; 3],
+    ) {
+        self.push(Operation::Compute { to, function: computation.functions[of.index()], operands });
     }
 
     /// The type of each of the elements in braces that follow.
@@ -391,11 +386,15 @@ impl<'t, 'a> Entry<'t, 'a> {
         let mut space = Space::Generic;
         let (mut order, mut count, mut update, mut as_type) = (Ordering::Relaxed, 1, None, None);
         for name in opcode.split('.').skip(1) {
+            let atomic = match UPDATES.contains(&name) {
+                true => find(COMPUTATIONS, name),
+                false => find(COMPUTATIONS, &format!("atom.{name}")),
+            };
             match find(PARTS, name) {
                 Some(Part::In(found)) => space = found,
                 Some(Part::Ordered(found)) => order = found,
                 Some(Part::Elements(found)) => count = found,
-                Some(Part::Update(operands, found)) => update = Some((operands, found)),
+                None if atomic.is_some() => update = atomic,
                 None if NO_EFFECT.split(' ').any(|known| known == name) => {}
                 None => match Type::named(name) {
                     Some(found) if as_type.is_none() && found.bits >= 8 => as_type = Some(found),
@@ -418,7 +417,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         if space == Space::Parameters && mnemonic != "ld" {
             return unsupported(self);
         }
-        let access = |(base, offset)| Access { space, element, order, base, offset };
+        let access = |(address, mask)| Access { space, element, order, address, mask };
         let counted = |entry: &Self, found: usize| match found == count {
             true => Ok(()),
             false => Err(entry.tokens.error(format!("{opcode} has {count} elements"))),
@@ -434,23 +433,23 @@ impl<'t, 'a> Entry<'t, 'a> {
             ("st", _) => {
                 let to = access(self.address(space)?);
                 self.tokens.expect(",")?;
-                let values = self.elements(|entry| entry.value(element))?;
+                let values = self.elements(|entry| entry.operand(element))?;
                 counted(self, values.len())?;
                 Operation::Store { to, values }
             }
-            (_, Some((count, update))) => {
-                let mut old = None;
+            (_, Some(update)) => {
+                let mut old = self.unused();
                 if mnemonic == "atom" {
-                    old = Some(self.target(element)?);
+                    old = self.target(element)?;
                     self.tokens.expect(",")?;
                 }
                 let at = access(self.address(space)?);
-                let mut operands = [Value::ZERO; 2];
-                for operand in &mut operands[..count] {
+                let mut operands = [Operand::constant(0); 2];
+                for operand in &mut operands[..update.operands.len() - 1] {
                     self.tokens.expect(",")?;
-                    *operand = self.value(element)?;
+                    *operand = self.operand(element)?;
                 }
-                Operation::Update { old, at, update, operands }
+                Operation::Update { old, at, update: update.functions[element.index()], operands }
             }
             _ => return unsupported(self),
         };
@@ -467,90 +466,107 @@ impl<'t, 'a> Entry<'t, 'a> {
         if declared.bits < at_least.bits || (declared.bits == 1) != (at_least.bits == 1) {
             return Err(self.tokens.error(format!("{word} has another size")));
         }
-        // The index of a scope is used again by the next braces, their number is not.
-        let scope = scope.checked_sub(1).map_or(0, |index| self.open[index]);
         let next = self.registers.len();
-        Ok(*self.registers.entry((scope, name)).or_insert(next))
+        Ok(*self.registers.entry((self.scope_number(scope), name)).or_insert(next))
+    }
+
+    /// The number of a scope: its index is used again by the next braces.
+    fn scope_number(&self, scope: usize) -> usize {
+        scope.checked_sub(1).map_or(usize::MAX, |index| self.open[index])
+    }
+
+    fn unused(&mut self) -> Register {
+        self.special("_", None)
     }
 
     /// The same, or `_` for a result that nothing reads.
     fn target(&mut self, at_least: Type) -> Result<Register> {
-        if self.tokens.take_if("_") {
-            let next = self.registers.len();
-            return Ok(*self.registers.entry((usize::MAX, "_")).or_insert(next));
+        match self.tokens.take_if("_") {
+            true => Ok(self.unused()),
+            false => self.register(at_least),
         }
-        self.register(at_least)
-    }
-
-    fn value(&mut self, as_type: Type) -> Result<Value> {
-        let operand = self.operand(as_type)?;
-        Ok(Value { operand, as_type })
     }
 
     fn operand(&mut self, as_type: Type) -> Result<Operand> {
         let start = self.tokens.position();
         if self.tokens.peek() == Some("-") {
-            return Ok(Operand::Constant(self.tokens.number()?));
+            return Ok(Operand::constant(self.tokens.number()?));
         }
         let word = self.tokens.take()?;
+        if let "%clock" | "%clock64" | "%globaltimer" = word {
+            let register = self.special(word, None);
+            self.push(Operation::Time(register));
+            return Ok(Operand::register(register));
+        }
         if let Some(special) = special(word) {
-            return Ok(Operand::Special(special));
+            return Ok(Operand::register(self.special(word, Some(special))));
         }
         Ok(match self.look_up(word) {
             Some((Name::Register(..), ..)) => {
                 self.tokens.go_to(start);
-                Operand::Register(self.register(as_type)?)
+                Operand::register(self.register(as_type)?)
             }
-            Some((Name::Variable(offset), ..)) => Operand::Variable(offset as u64),
-            Some((Name::Shared(offset) | Name::Local(offset), ..)) => {
-                Operand::Constant(offset as u64)
+            Some((Name::Variable(offset), ..)) => {
+                let register = self.special("variables", Some(Special::Variables));
+                Operand { register, plus: offset as u64 }
+            }
+            Some((Name::Parameter(offset) | Name::Local(offset), ..)) => {
+                Operand::constant(offset as u64)
+            }
+            Some((Name::Shared(size, align), scope, name)) => {
+                let variable = (self.scope_number(scope), name);
+                let known = self.shared_variables.get(&variable).copied();
+                let place = known.or_else(|| match size {
+                    Some(size) => self.shared.place(size, align),
+                    None => Some(DYNAMIC_SHARED),
+                });
+                let offset = self.sized(name, place)?;
+                self.shared_variables.insert(variable, offset);
+                Operand::constant(offset as u64)
             }
             Some((Name::Unsupported(why), ..)) => {
                 return Err(self.tokens.error(format!("{word}: {why}")));
             }
-            Some((Name::Parameter(..), ..)) => {
-                let reason = format!("the address of parameter {word} is not supported");
-                return Err(self.tokens.error(reason));
-            }
             None => match number(word) {
-                Some(number) => Operand::Constant(number),
+                Some(number) => Operand::constant(number),
                 None => return Err(self.tokens.error(format!("{word} is not a value"))),
             },
         })
     }
 
-    /// `[%register]`, `[variable+4]` or `[%register+-4]`
-    fn address(&mut self, space: Space) -> Result<(Value, u64)> {
+    /// The register for a special one.
+    fn special(&mut self, word: &'a str, special: Option<Special>) -> Register {
+        let next = self.registers.len();
+        let register = *self.registers.entry((usize::MAX, word)).or_insert(next);
+        if register == next {
+            self.kernel.specials.extend(special.map(|special| (register, special)));
+        }
+        register
+    }
+
+    /// The sum of what `[%register]`, `[variable+4]` or `[%register+-4]` has, and its bits.
+    fn address(&mut self, space: Space) -> Result<(Operand, u64)> {
         self.tokens.expect("[")?;
         let word = self.tokens.peek().unwrap_or_default();
-        let (base, as_type) = match self.look_up(word) {
-            Some((Name::Parameter(offset), ..)) if space == Space::Parameters => {
-                self.tokens.take()?;
-                (Operand::Constant(offset as u64), Type::U64)
-            }
-            _ if space == Space::Parameters => {
-                return Err(self.tokens.error(format!("{word} is not a parameter")));
-            }
-            Some((Name::Register(declared, _), ..)) if declared.bits >= 32 => {
-                let as_type = Type::unsigned(declared.bits);
-                (self.operand(as_type)?, as_type)
-            }
-            // By its name, a variable has the address that it has in its own space.
-            Some((Name::Shared(_), ..)) if space != Space::Shared => {
-                return Err(self.tokens.error(format!("{word} is in shared memory")));
-            }
-            Some((Name::Local(_), ..)) if space != Space::Local => {
-                return Err(self.tokens.error(format!("{word} is in local memory")));
-            }
-            _ => (self.operand(Type::U64)?, Type::U64),
+        let named = self.look_up(word).map(|(name, ..)| name);
+        // By its name, a variable has the address that it has in its own space.
+        let (own_space, register) = match named {
+            Some(Name::Register(declared, _)) if declared.bits >= 32 => (space, declared),
+            Some(Name::Variable(_)) => (Space::Generic, Type::U64),
+            Some(Name::Shared(..)) => (Space::Shared, Type::U64),
+            Some(Name::Local(_)) => (Space::Local, Type::U64),
+            Some(Name::Parameter(_)) => (Space::Parameters, Type::U64),
+            _ => (space, Type::U64),
         };
-        let mut offset = 0;
+        if own_space != space {
+            return Err(self.tokens.error(format!("{word} is in another space")));
+        }
+        let mut address = self.operand(register)?;
         if self.tokens.take_if("+") || self.tokens.peek() == Some("-") {
-            offset = self.tokens.number()?;
+            address.plus = address.plus.wrapping_add(self.tokens.number()?);
         }
         self.tokens.expect("]")?;
-        let base = Value { operand: base, as_type };
-        Ok((base, offset))
+        Ok((address, u64::MAX >> (64 - register.bits)))
     }
 
     fn resolve_branches(&mut self) -> Result {
@@ -579,7 +595,6 @@ fn special(word: &str) -> Option<Special> {
         ("%nctaid", Some(axis)) => Special::GridSize(axis),
         ("%laneid", None) => Special::Lane,
         ("%warpid", None) => Special::Warp,
-        ("%clock" | "%clock64" | "%globaltimer", None) => Special::Time,
         _ => return None,
     })
 }

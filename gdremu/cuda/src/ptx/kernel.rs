@@ -5,16 +5,17 @@ use std::sync::atomic::Ordering;
 /// A GPU kernel.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    pub(super) name: String,
-    /// Where each parameter is in the parameters' memory: offset and size.
-    pub(super) parameters: Vec<(usize, usize)>,
-    /// How many registers each thread has.
+    pub(crate) name: String,
+    /// Where each parameter is in the memory that a launch fills: offset and size.
+    pub(crate) parameters: Vec<(usize, usize)>,
+    /// How many registers each thread has, and what some of them hold at first. Register 0 holds 0.
     pub(super) registers: usize,
-    /// Bytes of memory that each block shares, and that each thread has for itself.
-    pub(super) shared: usize,
-    pub(super) local: usize,
+    pub(super) specials: Vec<(Register, Special)>,
+    /// Bytes of memory that each block shares, without what a launch adds, and that each thread has for itself.
+    pub(crate) shared: usize,
+    pub(crate) local: usize,
     /// The most threads of a block, if the program limits them.
-    pub(super) max_threads: Option<u64>,
+    pub(crate) max_threads: Option<u64>,
     /// Ends with [`Operation::Exit`].
     pub(super) code: Vec<Instruction>,
 }
@@ -25,36 +26,12 @@ impl Kernel {
         name: String::new(),
         parameters: Vec::new(),
         registers: 0,
+        specials: Vec::new(),
         shared: 0,
         local: 0,
         max_threads: None,
         code: Vec::new(),
     };
-
-    /// Its name.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The offset and the size of each parameter in the memory that a launch fills.
-    pub(crate) fn parameters(&self) -> &[(usize, usize)] {
-        &self.parameters
-    }
-
-    /// Bytes of shared memory of each block, without what a launch adds.
-    pub(crate) fn shared(&self) -> usize {
-        self.shared
-    }
-
-    /// Bytes of local memory of each thread.
-    pub(crate) fn local(&self) -> usize {
-        self.local
-    }
-
-    /// The most threads of a block, if the program limits them.
-    pub(crate) fn max_threads(&self) -> Option<u64> {
-        self.max_threads
-    }
 }
 
 /// A type of PTX. Floating-point numbers are copied as bits.
@@ -79,6 +56,19 @@ impl Type {
 
     pub(super) const fn unsigned(bits: u32) -> Type {
         Type { class: Class::Unsigned, bits }
+    }
+
+    pub(super) const fn signed(bits: u32) -> Type {
+        Type { class: Class::Signed, bits }
+    }
+
+    /// Where the functions of a computation have the one for this type.
+    pub(super) fn index(self) -> usize {
+        let signed = usize::from(self.class == Class::Signed);
+        match self.bits {
+            1 => 0,
+            bits => bits.ilog2() as usize * 2 - 5 + signed,
+        }
     }
 
     /// The type of a name without its dot.
@@ -107,12 +97,11 @@ impl Type {
     }
 
     /// The number that the lower bits of a register are.
-    pub(super) fn number(self, register: u64) -> i128 {
+    pub(super) const fn number(self, register: u64) -> i128 {
         let unused = 64 - self.bits;
-        if self.class == Class::Signed {
-            i128::from((register << unused).cast_signed() >> unused)
-        } else {
-            i128::from(register << unused >> unused)
+        match self.class {
+            Class::Signed => ((register << unused).cast_signed() >> unused) as i128,
+            _ => (register << unused >> unused) as i128,
         }
     }
 
@@ -128,76 +117,70 @@ pub(super) type Register = usize;
 #[derive(Debug)]
 pub(super) struct Instruction {
     pub(super) line: u32,
-    /// The predicate that decides whether it runs, and the value that the predicate must have.
-    pub(super) guard: Option<(Register, bool)>,
+    /// It runs if this register holds this.
+    pub(super) guard: (Register, u64),
     pub(super) operation: Operation,
 }
 
-/// Computes a result from operands, whose type the opcode ends with. Only its lower bits count.
-pub(super) type Function = fn(Type, &[i128; 4]) -> i128;
-
-/// What an atomic access makes of the old value, with up to two operands.
-pub(super) type Update = fn(i128, [i128; 2]) -> i128;
+/// Computes what a register holds from what three others hold.
+pub(super) type Function = fn(u64, u64, u64) -> u64;
 
 #[derive(Debug)]
+#[repr(u8)] // A tag that needs no decoding: it is read for every instruction that runs.
 pub(super) enum Operation {
     Compute {
         to: Register,
-        result: Type,
         function: Function,
-        /// The type that the opcode ends with.
-        of: Type,
-        /// At most four.
-        operands: Vec<Value>,
+        operands: [Operand; 3],
     },
+    /// Reads the clock, in nanoseconds.
+    Time(Register),
     Load {
         to: Vec<Register>,
         from: Access,
     },
     Store {
         to: Access,
-        values: Vec<Value>,
+        values: Vec<Operand>,
     },
     Update {
         /// Gets the old value.
-        old: Option<Register>,
+        old: Register,
         at: Access,
-        update: Update,
-        operands: [Value; 2],
+        /// Of the old value and two operands.
+        update: Function,
+        operands: [Operand; 2],
     },
-    Fence,
+    Fence(Ordering),
     /// Continues at this index of the code.
     Branch(usize),
     Barrier,
     /// A barrier of the threads of a warp in this mask.
-    WarpBarrier(Value),
+    WarpBarrier(Operand),
     /// Ends the turn of the thread.
     Sleep,
     Trap,
     Exit,
 }
 
-/// A value that an instruction reads, and as what.
+/// What an instruction reads: the sum of a register and a constant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Value {
-    pub(super) operand: Operand,
-    pub(super) as_type: Type,
+pub(super) struct Operand {
+    pub(super) register: Register,
+    pub(super) plus: u64,
 }
 
-impl Value {
-    pub(super) const ZERO: Value = Value { operand: Operand::Constant(0), as_type: Type::U64 };
+impl Operand {
+    pub(super) const fn constant(plus: u64) -> Operand {
+        Operand { register: 0, plus }
+    }
+
+    pub(super) const fn register(register: Register) -> Operand {
+        Operand { register, plus: 0 }
+    }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Operand {
-    Register(Register),
-    Constant(u64),
-    /// The address of a variable of the module, as an offset in their memory.
-    Variable(u64),
-    Special(Special),
-}
-
-/// Registers that the hardware sets. Indices are those of x, y and z.
+/// What registers hold at first. Indices are those of x, y and z.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Special {
     Thread(usize),
@@ -206,8 +189,8 @@ pub(super) enum Special {
     GridSize(usize),
     Lane,
     Warp,
-    /// Nanoseconds.
-    Time,
+    /// The address of the module's variables.
+    Variables,
 }
 
 /// Memory that an instruction reads or writes.
@@ -217,8 +200,9 @@ pub(super) struct Access {
     /// Of each element.
     pub(super) element: Type,
     pub(super) order: Ordering,
-    pub(super) base: Value,
-    pub(super) offset: u64,
+    pub(super) address: Operand,
+    /// The bits of an address.
+    pub(super) mask: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::entry::Entry;
-use super::kernel::{DYNAMIC_SHARED, Kernel, Type};
+use super::kernel::{Kernel, Type};
 use super::tokens::{ParseError, Result, Tokens};
 
 /// The GPU kernels and variables of a PTX text.
@@ -27,8 +27,9 @@ pub(super) enum Name {
     Parameter(usize),
     /// Offsets in the memory of their kind.
     Variable(usize),
-    Shared(usize),
     Local(usize),
+    /// Shared memory of this size and alignment, which gets its place when a GPU kernel uses it.
+    Shared(Option<usize>, usize),
     /// A variable that cannot be used, and why.
     Unsupported(&'static str),
 }
@@ -71,13 +72,13 @@ pub(super) struct Declaration<'a> {
 pub(crate) fn parse(text: &str) -> Result<Module> {
     let mut tokens = Tokens::new(text);
     let tokens = &mut tokens;
-    let (mut module, mut names, mut shared) = (Module::default(), Names::new(), Layout::default());
+    let (mut module, mut names) = (Module::default(), Names::new());
     tokens.expect(".version")?;
     tokens.take()?;
     let mut external = false;
     while tokens.peek().is_some() {
         match tokens.take()? {
-            ".target" | ".file" | ".loc" => tokens.skip_line(),
+            ".target" | ".file" | ".loc" => tokens.skip_line()?,
             ".address_size" => tokens.expect("64")?,
             ".pragma" | ".section" | ".func" | ".alias" => {
                 tokens.skip_declaration()?;
@@ -90,7 +91,7 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
                 let end = tokens.skip_declaration()?;
                 tokens.go_to(start);
                 let name = tokens.take()?.to_owned();
-                let kernel = Entry::parse(&name, tokens, &names, shared).map(Arc::new);
+                let kernel = Entry::parse(&name, tokens, &names).map(Arc::new);
                 module.kernels.insert(name, kernel);
                 tokens.go_to(end);
             }
@@ -98,7 +99,7 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
                 let declaration = Declaration::parse(tokens)?;
                 let name = declaration.name;
                 let meaning = if space == ".shared" {
-                    declaration.place_shared(&mut shared)
+                    Some(declaration.shared())
                 } else if external {
                     Some(Name::Unsupported("it is not in this module"))
                 } else {
@@ -107,7 +108,7 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
                 let meaning = meaning
                     .ok_or_else(|| tokens.error(format!("the size of {name} is invalid")))?;
                 names.insert(name, meaning);
-                tokens.skip_declaration()?;
+                while tokens.take()? != ";" {}
                 external = false;
             }
             word => return Err(tokens.unsupported(word)),
@@ -133,6 +134,9 @@ impl Module {
         self.variables.insert(of.name.to_owned(), (start, size));
         let mut at = start;
         while tokens.peek() != Some(";") {
+            if at > start && tokens.peek() == Some("{") {
+                return Ok(Some(Name::Unsupported("its first value has rows")));
+            }
             if ["=", "{", "}", ","].iter().any(|mark| tokens.take_if(mark)) {
                 continue;
             }
@@ -190,15 +194,16 @@ impl<'a> Declaration<'a> {
                 }
             };
         }
-        Ok(Declaration { name, element, size, align: align.unwrap_or(element.bytes()), managed })
+        Ok(Declaration {
+            name,
+            element,
+            size,
+            align: align.unwrap_or(count * element.bytes()),
+            managed,
+        })
     }
 
-    /// Places it in the memory of a block.
-    pub(super) fn place_shared(&self, layout: &mut Layout) -> Option<Name> {
-        let start = match self.size {
-            Some(size) => layout.place(size, self.align)?,
-            None => DYNAMIC_SHARED,
-        };
-        Some(Name::Shared(start))
+    pub(super) fn shared(&self) -> Name {
+        Name::Shared(self.size, self.align)
     }
 }

@@ -1,13 +1,12 @@
 //! Runs a launch on the calling thread.
 
 use std::mem;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread;
-use std::time::Instant;
+use std::time::UNIX_EPOCH;
 
 use super::kernel::{
-    Access, DYNAMIC_SHARED, LOCAL_WINDOW, Operand, Operation, SHARED_WINDOW, Space, Special, Value,
+    Access, DYNAMIC_SHARED, LOCAL_WINDOW, Operand, Operation, SHARED_WINDOW, Space, Special,
 };
 use super::launch::{Fault, GlobalMemory, Launch, Stopped, Trap};
 
@@ -53,7 +52,6 @@ fn coordinates(index: u64, sizes: [u32; 3]) -> [u64; 3] {
 /// A block of threads.
 struct Block {
     index: u64,
-    coordinates: [u64; 3],
     threads: Vec<Thread>,
     /// Threads that can run, and those that wait at the barrier.
     ready: Vec<usize>,
@@ -68,8 +66,7 @@ impl Block {
         let count: u32 = launch.block.iter().product();
         Block {
             index,
-            coordinates: coordinates(index, launch.grid),
-            threads: (0..count).map(|index| Thread::new(launch, index)).collect(),
+            threads: (0..count.into()).map(|thread| Thread::new(launch, index, thread)).collect(),
             ready: (0..count as usize).collect(),
             waiting: Vec::new(),
             live: count as usize,
@@ -81,11 +78,12 @@ impl Block {
     fn turn<M: GlobalMemory>(&mut self, launch: &Launch, memory: &mut M) -> Result<(), Stopped> {
         for index in mem::take(&mut self.ready) {
             let thread = &mut self.threads[index];
-            let mut surroundings =
-                Surroundings { launch, block: self.coordinates, shared: &mut self.shared, memory };
-            thread.state = thread.turn(&mut surroundings).map_err(|trap| Stopped {
+            let mut next = thread.next;
+            let state = thread.turn(&mut next, launch, &mut self.shared, memory);
+            thread.next = next;
+            thread.state = state.map_err(|trap| Stopped {
                 trap,
-                line: launch.kernel.code[thread.next].line,
+                line: launch.kernel.code[thread.next - 1].line,
                 thread: index as u32,
                 block: self.index,
             })?;
@@ -140,18 +138,7 @@ enum State {
     Ended,
 }
 
-/// What a thread uses that is not its own.
-struct Surroundings<'a, M> {
-    launch: &'a Launch,
-    block: [u64; 3],
-    shared: &'a mut [u8],
-    memory: &'a mut M,
-}
-
 struct Thread {
-    /// In its block.
-    index: u32,
-    coordinates: [u64; 3],
     state: State,
     registers: Box<[u64]>,
     local: Box<[u8]>,
@@ -160,193 +147,170 @@ struct Thread {
 }
 
 impl Thread {
-    fn new(launch: &Launch, index: u32) -> Self {
+    fn new(launch: &Launch, block: u64, index: u64) -> Self {
+        let mut registers = vec![0; launch.kernel.registers];
+        for (register, special) in &launch.kernel.specials {
+            registers[*register] = match *special {
+                Special::Thread(axis) => coordinates(index, launch.block)[axis],
+                Special::BlockSize(axis) => launch.block[axis].into(),
+                Special::Block(axis) => coordinates(block, launch.grid)[axis],
+                Special::GridSize(axis) => launch.grid[axis].into(),
+                Special::Lane => index % WARP as u64,
+                Special::Warp => index / WARP as u64,
+                Special::Variables => launch.variables,
+            };
+        }
         Thread {
-            index,
-            coordinates: coordinates(index.into(), launch.block),
             state: State::Ready,
-            registers: vec![0; launch.kernel.registers].into(),
+            registers: registers.into(),
             local: vec![0; launch.kernel.local].into(),
             next: 0,
         }
     }
 
-    fn turn<M: GlobalMemory>(&mut self, with: &mut Surroundings<'_, M>) -> Result<State, Trap> {
+    /// Runs some instructions. A thread that cannot continue is behind the one that stopped it.
+    fn turn<M: GlobalMemory>(
+        &mut self,
+        next: &mut usize,
+        launch: &Launch,
+        shared: &mut [u8],
+        global: &mut M,
+    ) -> Result<State, Trap> {
+        let (code, registers) = (&launch.kernel.code[..], &mut self.registers[..]);
+        let mut memory = Memory { launch, shared, local: &mut self.local, global };
         for _ in 0..TURN {
-            let instruction = &with.launch.kernel.code[self.next];
-            let runs = instruction
-                .guard
-                .is_none_or(|(predicate, wanted)| (self.registers[predicate] != 0) == wanted);
-            if !runs {
-                self.next += 1;
+            let instruction = &code[*next];
+            *next += 1;
+            if registers[instruction.guard.0] != instruction.guard.1 {
                 continue;
             }
-            // A thread that cannot continue stays at its instruction.
-            let state = self.step(&instruction.operation, with)?;
-            match instruction.operation {
-                Operation::Branch(target) => self.next = target,
-                _ => self.next += 1,
-            }
-            if state != State::Ready || matches!(instruction.operation, Operation::Sleep) {
-                return Ok(state);
+            match &instruction.operation {
+                Operation::Compute { to, function, operands: [a, b, c] } => {
+                    registers[*to] = function(a.sum(registers), b.sum(registers), c.sum(registers));
+                }
+                Operation::Load { to, from } => {
+                    for (at, to) in from.addresses(registers, to.len())?.zip(to) {
+                        registers[*to] = from.element.extend(memory.load(from, at)?);
+                    }
+                }
+                Operation::Store { to, values } => {
+                    for (at, value) in to.addresses(registers, values.len())?.zip(values) {
+                        memory.store(to, at, value.sum(registers))?;
+                    }
+                }
+                Operation::Update { old, at, update, operands: [a, b] } => {
+                    let (a, b) = (a.sum(registers), b.sum(registers));
+                    for address in at.addresses(registers, 1)? {
+                        let found = memory.update(at, address, &|old| update(old, a, b))?;
+                        registers[*old] = at.element.extend(found);
+                    }
+                }
+                Operation::Time(to) => registers[*to] = nanoseconds(),
+                Operation::Fence(order) => fence(*order),
+                Operation::Branch(target) => *next = *target,
+                Operation::Sleep => return Ok(State::Ready),
+                Operation::Barrier => return Ok(State::AtBarrier),
+                Operation::WarpBarrier(mask) => {
+                    return Ok(State::AtWarpBarrier(mask.sum(registers) as u32));
+                }
+                Operation::Trap => return Err(Trap::Explicit),
+                Operation::Exit => return Ok(State::Ended),
             }
         }
         Ok(State::Ready)
     }
+}
 
-    /// Runs an operation.
-    fn step<M: GlobalMemory>(
-        &mut self,
-        operation: &Operation,
-        with: &mut Surroundings<'_, M>,
-    ) -> Result<State, Trap> {
-        match operation {
-            Operation::Compute { to, result, function, of, operands } => {
-                let mut numbers = [0; 4];
-                for (number, operand) in numbers.iter_mut().zip(operands) {
-                    *number = self.number(*operand, with);
-                }
-                self.registers[*to] = result.extend(function(*of, &numbers) as u64);
-            }
-            Operation::Load { to, from } => {
-                let size = from.element.bytes();
-                let at = self.address(from, to.len(), with)?;
-                for (index, to) in to.iter().enumerate() {
-                    let found = self.load(from, at + (index * size) as u64, with)?;
-                    self.registers[*to] = from.element.extend(found);
-                }
-            }
-            Operation::Store { to, values } => {
-                let size = to.element.bytes();
-                let at = self.address(to, values.len(), with)?;
-                for (index, value) in values.iter().enumerate() {
-                    let value = self.number(*value, with) as u64;
-                    self.store(to, at + (index * size) as u64, value, with)?;
-                }
-            }
-            Operation::Update { old, at: access, update, operands } => {
-                let of = access.element;
-                let operands = operands.map(|operand| self.number(operand, with));
-                let change = |old| update(of.number(old), operands) as u64;
-                let at = self.address(access, 1, with)?;
-                let found = if self.is_global(access, at) {
-                    let size = of.bytes();
-                    let found = with.memory.update(at, size, access.order, &change);
-                    found.map_err(|Fault| Trap::IllegalAddress(at))?
-                } else {
-                    let found = self.load(access, at, with)?;
-                    self.store(access, at, change(found), with)?;
-                    found
-                };
-                if let Some(old) = old {
-                    self.registers[*old] = of.extend(found);
-                }
-            }
-            Operation::Fence => fence(Ordering::SeqCst),
-            Operation::Branch(_) | Operation::Sleep => {}
-            Operation::Barrier => return Ok(State::AtBarrier),
-            Operation::WarpBarrier(mask) => {
-                return Ok(State::AtWarpBarrier(self.number(*mask, with) as u32));
-            }
-            Operation::Trap => return Err(Trap::Explicit),
-            Operation::Exit => return Ok(State::Ended),
-        }
-        Ok(State::Ready)
+impl Operand {
+    fn sum(&self, registers: &[u64]) -> u64 {
+        registers[self.register].wrapping_add(self.plus)
     }
+}
 
-    /// The number that a value is.
-    fn number<M>(&self, value: Value, with: &Surroundings<'_, M>) -> i128 {
-        let launch = with.launch;
-        let bits = match value.operand {
-            Operand::Register(register) => self.registers[register],
-            Operand::Constant(constant) => constant,
-            Operand::Variable(offset) => launch.variables + offset,
-            Operand::Special(special) => match special {
-                Special::Thread(axis) => self.coordinates[axis],
-                Special::BlockSize(axis) => launch.block[axis].into(),
-                Special::Block(axis) => with.block[axis],
-                Special::GridSize(axis) => launch.grid[axis].into(),
-                Special::Lane => u64::from(self.index) % WARP as u64,
-                Special::Warp => u64::from(self.index) / WARP as u64,
-                Special::Time => nanoseconds(),
-            },
-        };
-        value.as_type.number(bits)
-    }
-
-    /// The address of the first of some elements, which alignment allows.
-    fn address<M>(
+impl Access {
+    /// The addresses of some elements, if the alignment allows it.
+    fn addresses(
         &self,
-        access: &Access,
+        registers: &[u64],
         elements: usize,
-        with: &Surroundings<'_, M>,
-    ) -> Result<u64, Trap> {
-        let base = self.number(access.base, with) as u64;
-        let address = base.wrapping_add(access.offset);
-        match address.is_multiple_of((access.element.bytes() * elements) as u64) {
-            true => Ok(address),
-            false => Err(Trap::MisalignedAddress(address)),
+    ) -> Result<impl Iterator<Item = u64> + use<>, Trap> {
+        let start = self.address.sum(registers) & self.mask;
+        let size = self.element.bytes();
+        match start & ((size * elements) as u64 - 1) {
+            0 => Ok((0..elements).map(move |index| start + (index * size) as u64)),
+            _ => Err(Trap::MisalignedAddress(start)),
         }
     }
 
-    fn is_global(&self, access: &Access, address: u64) -> bool {
-        access.space == Space::Generic && address & (SHARED_WINDOW | LOCAL_WINDOW) == 0
+    fn is_global(&self, address: u64) -> bool {
+        self.space == Space::Generic && address & (SHARED_WINDOW | LOCAL_WINDOW) == 0
     }
+}
 
+/// The memory of a thread. Its accesses are functions: inlined, they take the CPU's registers from [`Thread::turn`].
+struct Memory<'a, M> {
+    launch: &'a Launch,
+    shared: &'a mut [u8],
+    local: &'a mut [u8],
+    global: &'a mut M,
+}
+
+impl<M: GlobalMemory> Memory<'_, M> {
     /// Memory at an address that is not global.
-    fn bytes<'m, M>(
-        &'m mut self,
-        access: &Access,
-        address: u64,
-        with: &'m mut Surroundings<'_, M>,
-    ) -> Option<&'m mut [u8]> {
+    fn bytes(&mut self, access: &Access, address: u64) -> Result<&mut [u8], Fault> {
         let offset = (address & !(LOCAL_WINDOW | SHARED_WINDOW)) as usize;
-        let size = access.element.bytes();
-        let shared = access.space == Space::Shared || address & SHARED_WINDOW != 0;
-        if access.space == Space::Local || access.space == Space::Generic && !shared {
-            return self.local.get_mut(offset..)?.get_mut(..size);
-        }
-        let dynamic = offset.checked_sub(DYNAMIC_SHARED);
-        let offset = dynamic.map_or(offset, |offset| with.launch.kernel.shared + offset);
-        with.shared.get_mut(offset..)?.get_mut(..size)
-    }
-
-    fn load<M: GlobalMemory>(
-        &mut self,
-        access: &Access,
-        address: u64,
-        with: &mut Surroundings<'_, M>,
-    ) -> Result<u64, Trap> {
-        let size = access.element.bytes();
-        let found = if self.is_global(access, address) {
-            let found = with.memory.load(address, size, access.order);
-            found.ok()
-        } else if access.space == Space::Parameters {
-            let parameters = with.launch.parameters.get(address as usize..);
-            parameters.and_then(|from| Some(little_endian(from.get(..size)?)))
-        } else {
-            let found = self.bytes(access, address, with);
-            found.map(|bytes| little_endian(bytes))
+        let is_shared = access.space == Space::Shared || address & SHARED_WINDOW != 0;
+        let (space, offset) = match offset.checked_sub(DYNAMIC_SHARED) {
+            _ if access.space == Space::Local || !is_shared => (&mut *self.local, offset),
+            Some(offset) => (&mut *self.shared, self.launch.kernel.shared + offset),
+            None => (&mut *self.shared, offset),
         };
-        found.ok_or(Trap::IllegalAddress(address))
+        let place = space.get_mut(offset..).and_then(|rest| rest.get_mut(..access.element.bytes()));
+        place.ok_or(Fault)
     }
 
-    fn store<M: GlobalMemory>(
-        &mut self,
-        access: &Access,
-        address: u64,
-        value: u64,
-        with: &mut Surroundings<'_, M>,
-    ) -> Result<(), Trap> {
+    #[inline(never)]
+    fn load(&mut self, access: &Access, address: u64) -> Result<u64, Trap> {
         let size = access.element.bytes();
-        let stored = if self.is_global(access, address) {
-            let stored = with.memory.store(address, size, value, access.order);
-            stored.ok()
+        let found = if access.is_global(address) {
+            self.global.load(address, size, access.order)
+        } else if access.space == Space::Parameters {
+            let parameters = self.launch.parameters.get(address as usize..);
+            let found = parameters.and_then(|from| from.get(..size));
+            found.map(little_endian).ok_or(Fault)
         } else {
-            let place = self.bytes(access, address, with);
+            self.bytes(access, address).map(|bytes| little_endian(bytes))
+        };
+        found.map_err(|Fault| Trap::IllegalAddress(address))
+    }
+
+    #[inline(never)]
+    fn store(&mut self, access: &Access, address: u64, value: u64) -> Result<(), Trap> {
+        let size = access.element.bytes();
+        let stored = if access.is_global(address) {
+            self.global.store(address, size, value, access.order)
+        } else {
+            let place = self.bytes(access, address);
             place.map(|place| place.copy_from_slice(&value.to_le_bytes()[..size]))
         };
-        stored.ok_or(Trap::IllegalAddress(address))
+        stored.map_err(|Fault| Trap::IllegalAddress(address))
+    }
+
+    /// Returns the old value.
+    #[inline(never)]
+    fn update(
+        &mut self,
+        access: &Access,
+        address: u64,
+        change: &dyn Fn(u64) -> u64,
+    ) -> Result<u64, Trap> {
+        if access.is_global(address) {
+            let found = self.global.update(address, access.element.bytes(), access.order, change);
+            return found.map_err(|Fault| Trap::IllegalAddress(address));
+        }
+        let old = self.load(access, address)?;
+        self.store(access, address, change(old))?;
+        Ok(old)
     }
 }
 
@@ -355,8 +319,7 @@ fn little_endian(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, byte)
 }
 
-/// The time since some moment.
+/// The time as %globaltimer has it.
 fn nanoseconds() -> u64 {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    START.elapsed().as_nanos() as u64
+    UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
 
 use super::{Fault, GlobalMemory, Kernel, Launch, ParseError, Stopped, Trap, parse, run};
 
@@ -118,7 +119,7 @@ fn kernels_of_this_repository_run() {
         (include_str!("../../../../gdrcopy/tests/emulated/produce.ptx"), "produce", 5),
     ] {
         let kernel = kernel(text, name).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!((kernel.name(), kernel.parameters().len()), (name, parameters));
+        assert_eq!((&*kernel.name, kernel.parameters.len()), (name, parameters));
     }
 }
 
@@ -197,6 +198,14 @@ fn instructions_compute_what_ptx_says() {
     ] {
         assert_eq!(wide(instructions, value), expected, "{instructions}");
     }
+}
+
+#[test]
+fn the_global_timer_is_the_time_in_nanoseconds() {
+    let now = || UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let before = now();
+    let found = wide("mov.u64 %d1, %globaltimer;", 0);
+    assert!((before..=now()).contains(&found), "{found}");
 }
 
 #[test]
@@ -293,6 +302,25 @@ fn shared_and_local_memory_have_generic_addresses() {
 }
 
 #[test]
+fn addresses_have_the_bits_of_their_register() {
+    let body = ".shared .align 4 .b8 block[8]; mov.u32 %r1, block; sub.u32 %r1, %r1, 8;\n\
+                st.shared.u32 [%r1+12], 7; ld.shared.u32 %r2, [block+4]; mov.b64 %d1, memory;\n\
+                add.s64 %d1, %d1, 4; ld.param.u32 %r3, [%d1+4]; st.global.v2.u32 [%d0], {%r2, %r3};";
+    assert_eq!(words_after(body, 9), [7, 9]);
+}
+
+#[test]
+fn shared_variables_of_other_kernels_need_no_memory() {
+    let one = text("st.shared.u32 [own], 1;");
+    let other = text("st.shared.u32 [others], 1;").replace("test", "other");
+    let (_, other) = other.split_once(".address_size 64").unwrap();
+    let declared = ".shared .align 4 .b8 others[40000]; .shared .u32 own; .visible .entry";
+    let text = format!("{}{other}", one.replace(".visible .entry", declared));
+    assert_eq!(kernel(&text, "test").unwrap().shared, 4);
+    assert_eq!(kernel(&text, "other").unwrap().shared, 40000);
+}
+
+#[test]
 fn dynamic_shared_memory_follows_the_kernels_own() {
     let text = text(
         "st.shared.u32 [more+4], 7; st.shared.u32 [more], %r0; st.shared.u32 [own], 1;\n\
@@ -302,7 +330,7 @@ fn dynamic_shared_memory_follows_the_kernels_own() {
     let text = text.replace(".visible", &format!("{declared} .visible"));
     let mut launch = launch("", 1, 1, 9);
     launch.kernel = kernel(&text, "test").unwrap();
-    assert_eq!(launch.kernel.shared(), 4);
+    assert_eq!(launch.kernel.shared, 4);
     let mut memory = Words::new();
     let stop = AtomicBool::new(false);
     assert!(run(&launch, &mut memory, &stop).is_err());
@@ -334,6 +362,12 @@ fn variables_of_a_module_have_addresses_and_first_values() {
     let using = text.replace("mov.u64 %d1, second", "mov.u64 %d1, pointer");
     let error = kernel(&using, "test").unwrap_err().reason;
     assert_eq!(error, "mov.u64: pointer: its first value is not a number");
+    let using = using.replace(" = generic(first)", "[2] = {generic(first), 0}");
+    let error = kernel(&using, "test").unwrap_err().reason;
+    assert_eq!(error, "mov.u64: pointer: its first value is not a number");
+    let using = using.replace("{generic(first), 0}", "{{1}, {2}}");
+    let error = kernel(&using, "test").unwrap_err().reason;
+    assert_eq!(error, "mov.u64: pointer: its first value has rows");
 }
 
 #[test]
@@ -484,8 +518,18 @@ fn unsupported_instructions_are_refused_by_name_and_line() {
         ("add.u32 %r1, %r0, 1, 2;", "add.u32: ';' is missing before ','"),
         ("mov.b64 %d1, {%r0, %r0, %r0};", "this number of elements is not supported"),
         ("ld.global.v2.u32 %r1, [%d0];", "ld.global.v2.u32 has 2 elements"),
-        ("ld.param.u32 %r1, [%d0];", "ld.param.u32: %d0 is not a parameter"),
-        ("mov.b64 %d1, memory;", "the address of parameter memory is not supported"),
+        ("ld.global.u32 %r1, [memory];", "ld.global.u32: memory is in another space"),
+        ("cvta.param.u64 %d1, %d0;", "cvta.param.u64 is not supported"),
+        ("isspacep.global %p, %d0;", "isspacep.global is not supported"),
+        ("add.sat.s32 %r1, %r0, 1;", "add.sat.s32 is not supported"),
+        ("cvt.sat.u8.u32 %r1, %r0;", "cvt.sat.u8.u32 is not supported"),
+        ("mad.lo.cc.u32 %r1, %r0, 1, 2;", "mad.lo.cc.u32 is not supported"),
+        ("selp.b32 %r1, 1, 2, !%p;", "selp.b32: ! is not a value"),
+        ("add.u32 %r1, %r0, 4+4;", "add.u32: ';' is missing before '+'"),
+        ("mov.u32 %r1, %smid;", "mov.u32: %smid is not a value"),
+        ("bar.sync 0, 64;", "bar.sync: ';' is missing before ','"),
+        (".loc 1 2 3 add.u32 %r1, %r0, 1;", "more than one directive in a line is not supported"),
+        (".reg .b32 %x1<5>;", ".reg %x1< is not supported"),
         ("bar.sync 1;", "bar.sync: '0' is missing before '1'"),
         ("bra nowhere;", "there is no label nowhere"),
         ("here: ret; here: ret;", "label here exists already"),

@@ -83,11 +83,15 @@ impl<'a> Tokens<'a> {
         Ok(if negative { number.wrapping_neg() } else { number })
     }
 
-    /// Takes what is left of the line of the token taken last.
-    pub(super) fn skip_line(&mut self) {
+    /// Takes what is left of the line of the token taken last: a directive without a mark at its end.
+    pub(super) fn skip_line(&mut self) -> Result {
         let line = self.line();
-        let rest = self.tokens[self.taken..].iter();
-        self.taken += rest.take_while(|token| token.1 == line).count();
+        while self.tokens.get(self.taken).is_some_and(|token| token.1 == line) {
+            if let ";" | ":" | "{" | "}" = self.take()? {
+                return Err(self.error("more than one directive in a line is not supported"));
+            }
+        }
+        Ok(())
     }
 
     /// Takes everything up to and with the next `;`, or the next `{` and its `}`. Returns where that is.
