@@ -2,11 +2,11 @@
 # Fails if modules of a crate import each other in a circle, and prints the imports; or if the crate gdrcopy has an item
 # that its documentation hides: programs could use it.
 #
-#   scripts/ci/check-modules.sh [DIR…]    the crates' sources (default: the C library's and those in gdrcopy*)
+#   scripts/ci/check-modules.sh [DIR…]    the crates' sources (default: of all crates)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-[ $# -gt 0 ] || set -- src gdrcopy*/src
+[ $# -gt 0 ] || set -- src gdrcopy*/src tools/src gdremu/*/src
 if grep -rnE '\bdoc *\(.*\bhidden\b' gdrcopy/src; then
     echo "check-modules: make these items pub(crate), or document them" >&2
     exit 1

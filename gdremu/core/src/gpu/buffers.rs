@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::GPU_PAGE;
+use super::physical::GPU_PAGE;
 use super::ranges::Ranges;
 
 /// Every small buffer starts at a multiple of this.

@@ -7,9 +7,8 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::backing::Backing;
-use super::memory::GPU_PAGE;
 use super::mmap;
-use super::physical::{Object, ObjectId, Run};
+use super::physical::{GPU_PAGE, Object, ObjectId, Run};
 use super::step::Step;
 use crate::errno::Errno;
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-use super::Provider;
 use super::backing::{Backing, Memfds};
 use super::emugpu::Emugpu;
-use super::memory::{Access, Error, GPU_PAGE, Memory, PageTableId, Run};
+use super::memory::{Access, Error, Memory, PageTableId, Run};
 use super::mmap::{self, Part, View, covered};
-use super::physical::{BLOCK, GPU_BYTES, ObjectId};
+use super::physical::{BLOCK, GPU_BYTES, GPU_PAGE, ObjectId};
+use super::provider::Provider;
 use super::step::Step;
 use crate::config::{GpuConfig, ProviderKind, YesNo};
 use crate::errno::Errno;
@@ -284,9 +284,12 @@ impl Provider for HostProvider {
         let parts = parts.into_iter().map(|(offset, len)| Part { file, offset, len });
         mmap::map_parts(&parts.collect::<Vec<_>>())
     }
+}
 
-    fn host(&mut self) -> &mut HostProvider {
-        self
+impl dyn Provider {
+    /// The emulated GPUs, for the stand-in libcuda.
+    pub fn host(&mut self) -> &mut HostProvider {
+        self.as_kind()
     }
 }
 

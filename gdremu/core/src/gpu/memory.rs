@@ -13,9 +13,6 @@ use super::ranges::Ranges;
 pub use super::physical::Run;
 use super::step::Step;
 
-/// Pages of a GPU as its driver pins them.
-pub const GPU_PAGE: u64 = 64 << 10;
-
 /// The reason why a call on the memory fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {

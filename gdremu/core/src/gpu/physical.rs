@@ -12,6 +12,9 @@ pub const GPU_BYTES: u64 = 16 << 30;
 /// Physical memory is allocated in blocks of 2 MiB, CUDA's allocation granularity.
 pub const BLOCK: u64 = 2 << 20;
 
+/// Pages of a GPU as its driver pins them.
+pub const GPU_PAGE: u64 = 64 << 10;
+
 /// Names a physical object; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);

@@ -1,8 +1,8 @@
 //! Page tables: memory whose physical addresses were given to another device.
 #![forbid(unsafe_code)]
 
-use super::memory::{Access, Error, GPU_PAGE, Memory, PageTable, PageTableId, Pin};
-use super::physical::{Holder, Object};
+use super::memory::{Access, Error, Memory, PageTable, PageTableId, Pin};
+use super::physical::{GPU_PAGE, Holder, Object};
 
 impl Memory {
     /// Pins `[va, va + len)`, whole GPU pages. The physical memory lives until [`Memory::unpin`].

@@ -22,9 +22,8 @@ pub(super) enum Step {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::GPU_PAGE;
     use super::super::memory::tests::{BASE, memory};
-    use super::super::physical::BLOCK;
+    use super::super::physical::{BLOCK, GPU_PAGE};
     use super::*;
 
     #[test]

@@ -166,8 +166,8 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::GPU_PAGE;
     use super::super::memory::tests::{BASE, SIZE, memory};
+    use super::super::physical::GPU_PAGE;
     use super::*;
 
     /// A mapped object of two blocks with access for its GPU: (address, handle).

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+use super::declaration::{Declaration, Layout, Name, Names};
 use super::kernel::{
     Access, DYNAMIC_SHARED, Instruction, Kernel, Operand, Operation, Register, Space, Special, Type,
 };
-use super::module::{Declaration, Layout, Name, Names};
 use super::opcodes::{
     COMPUTATIONS, CONTROLS, Computation, Control, NO_EFFECT, PARTS, Part, UPDATES, find,
 };

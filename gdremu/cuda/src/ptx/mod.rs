@@ -1,9 +1,10 @@
 //! A PTX interpreter for the integer code that nvcc makes of GPU kernels which communicate through memory.
 //!
 //! ```text
-//! module (text to module: declarations, variables)      run (blocks and threads take turns)
+//! module (text to module: its variables)                run (blocks and threads take turns)
 //!   ├─ entry (the text of a GPU kernel to code)           └─ launch (Launch, Trap, GlobalMemory)
 //!   │    └─ opcodes (the instruction set, as tables)           │
+//!   ├─ declaration (names, and where variables are)            │
 //!   ├─ tokens                                                  │
 //!   └─ kernel (what the text becomes) ─────────────────────────┘
 //! ```
@@ -15,6 +16,7 @@
 //! none of them.
 #![forbid(unsafe_code)]
 
+mod declaration;
 mod entry;
 mod kernel;
 mod launch;

@@ -7,8 +7,8 @@ use gdremu_core::errno::Errno;
 use libc::{mode_t, ssize_t};
 
 use super::paths::Target;
+use super::results::to_libc;
 use super::stand_ins::at_path;
-use super::to_libc;
 use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
 use crate::next::{Stat, Statx, Text};

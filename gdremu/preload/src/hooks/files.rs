@@ -7,8 +7,8 @@ use gdremu_core::gpu::pci;
 use libc::{AT_FDCWD, DIR, FILE};
 
 use super::paths::Target;
+use super::results::{from_libc, to_libc};
 use super::stand_ins::{at_path, at_stand_in};
-use super::{from_libc, to_libc};
 use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
 use crate::next::Text;

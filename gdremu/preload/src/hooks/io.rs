@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_ulong, c_void};
 use gdremu_core::abi::{self, Argument, Command};
 use gdremu_core::errno::Errno;
 
-use super::{fail, to_libc};
+use super::results::{fail, to_libc};
 use crate::descriptors::Descriptor;
 use crate::next::Pointer;
 use crate::system::copy_memory;

@@ -6,7 +6,7 @@ use gdremu_core::driver::MapRequest;
 use gdremu_core::errno::Errno;
 use libc::{off_t, size_t};
 
-use super::{fail, from_libc, to_libc};
+use super::results::{fail, from_libc, to_libc};
 use crate::descriptors::Descriptor;
 use crate::hints::{device_fds, mapped_range};
 use crate::next::Pointer;

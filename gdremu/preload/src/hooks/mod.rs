@@ -9,11 +9,11 @@ mod io;
 mod memory;
 mod paths;
 mod reads;
+mod results;
 mod stand_ins;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong};
 
-use gdremu_core::errno::Errno;
 use libc::{AT_FDCWD, DIR, FILE, mode_t, off_t, size_t, ssize_t};
 
 use crate::next::{self, Pointer, Stat, Statx, Text};
@@ -43,20 +43,3 @@ macro_rules! all {
 }
 
 next::hooks!(all);
-
-/// Sets errno and returns -1.
-fn fail(errno: Errno) -> c_int {
-    // SAFETY: errno of this thread is always there.
-    unsafe { *libc::__errno_location() = errno.0 };
-    -1
-}
-
-/// Converts to a libc return value.
-fn to_libc(result: Result<c_int, Errno>) -> c_int {
-    result.unwrap_or_else(fail)
-}
-
-/// Converts from a libc return value.
-fn from_libc(result: c_int) -> Result<(), Errno> {
-    if result >= 0 { Ok(()) } else { Err(Errno::last()) }
-}

@@ -7,7 +7,7 @@ use std::os::fd::FromRawFd;
 use std::sync::OnceLock;
 use std::{fs, mem, ptr};
 
-use super::Failure;
+use super::failure::Failure;
 use crate::cuda::types::{
     ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location,
     P2pTokens,

@@ -10,61 +10,23 @@
 //! preload library replaces the program's other allocations by such ones.
 
 pub mod cuda;
+mod failure;
 mod rm;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::errno::Errno;
 use crate::gpu::buffers::{Buffer, Buffers, Freed};
-use crate::gpu::memory::GPU_PAGE;
 use crate::gpu::mmap::{self, Part, covered};
-use crate::gpu::physical::BLOCK;
+use crate::gpu::physical::{BLOCK, GPU_PAGE};
 use crate::gpu::{PageTableId, Provider};
 
 use cuda::{Cuda, Status};
+use failure::Failure;
 use rm::{Client, Memory};
-
-/// A failed step of accessing the GPU.
-#[derive(Debug)]
-struct Failure {
-    step: &'static str,
-    /// The status of CUDA or of the resource manager, if the step called them.
-    status: u32,
-    errno: Errno,
-}
-
-impl Failure {
-    fn refused(step: &'static str, status: u32) -> Failure {
-        Failure { step, status, errno: Errno::EINVAL }
-    }
-
-    fn system(step: &'static str, error: std::io::Error) -> Failure {
-        Failure { step, status: 0, errno: error.into() }
-    }
-}
-
-impl From<Failure> for Errno {
-    fn from(failure: Failure) -> Errno {
-        failure.errno
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "gdremu: nvidia provider: {} failed (status {:#x}, {}); the GPU driver is {}",
-            self.step,
-            self.status,
-            self.errno,
-            rm::driver_version()
-        )
-    }
-}
 
 /// Pins and maps memory of the computer's NVIDIA GPUs.
 #[derive(Debug, Default)]
@@ -279,8 +241,11 @@ impl Provider for NvidiaProvider {
         self.tables.clear();
         self.clients.clear();
     }
+}
 
-    fn nvidia(&mut self) -> &mut NvidiaProvider {
-        self
+impl dyn Provider {
+    /// The real GPUs, for the replaced functions of libcuda.
+    pub fn nvidia(&mut self) -> &mut NvidiaProvider {
+        self.as_kind()
     }
 }

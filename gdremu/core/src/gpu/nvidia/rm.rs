@@ -4,14 +4,14 @@
 //! The vendor documents none of this and may change it from one driver branch to the next, so every
 //! status is checked and every error names the step.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::mem::size_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Failure;
+use super::failure::Failure;
 use crate::errno::Errno;
 use crate::gpu::mmap::out_of_the_way;
 
@@ -217,12 +217,6 @@ impl Drop for Memory {
             eprintln!("{failure}");
         }
     }
-}
-
-/// The version of the running GPU driver, for messages.
-pub(super) fn driver_version() -> String {
-    fs::read_to_string("/sys/module/nvidia/version")
-        .map_or_else(|_| "of unknown version".into(), |version| version.trim().to_owned())
 }
 
 fn open(path: &str) -> Result<File, Failure> {

@@ -1,0 +1,59 @@
+//! What the driver and the libc hooks need of GPU memory.
+
+use std::any::Any;
+
+use super::memory::PageTableId;
+use super::mmap;
+use crate::errno::Errno;
+
+/// Where GPU memory is: the driver pins pages of it, the hooks map them for the CPU.
+pub trait Provider: Any + Send {
+    /// Pins `[va, va + len)`, both multiples of the GPU page (64 KiB).
+    ///
+    /// The physical memory stays alive until [`Provider::put_pages`], even if the program frees
+    /// it before. If it does and `persistent` is false, the call that frees it names this table
+    /// among the revoked ones; the caller then zaps its mapping and puts the pages.
+    ///
+    /// # Errors
+    /// - `EINVAL`: not GPU memory of this process, or not all of it, or of two GPUs, or not allowed
+    ///   for GPUDirect, or tokens that are not this process's.
+    /// - `ENOMEM`: BAR1 has no room.
+    /// - `EIO`: a token without an address space.
+    /// - `ENOTSUPP` (524): `force_pcie` on a GPU that is not coherent.
+    fn get_pages(
+        &mut self,
+        va: u64,
+        len: u64,
+        tokens: (u64, u32),
+        persistent: bool,
+        force_pcie: bool,
+    ) -> Result<PageTableId, Errno>;
+
+    /// Gives pinned pages back. Mappings of them must be gone.
+    fn put_pages(&mut self, table: PageTableId);
+
+    /// Maps `len` bytes of a page table from `offset` on into the CPU's address space, readable,
+    /// writable, shared and absent from forked children. Both are multiples of the host's page
+    /// size.
+    ///
+    /// # Errors
+    /// `EINVAL`: beyond the table, or no such table. Otherwise the error of mmap(2).
+    fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno>;
+
+    /// Takes the pages out of a mapping: the next touch raises SIGBUS. The addresses stay occupied
+    /// until munmap.
+    fn zap(&mut self, addr: usize, len: usize) {
+        // SAFETY: the driver names a mapping that it made with `map`, and which its owner has lost.
+        unsafe { mmap::poison(addr, len) };
+    }
+
+    /// In a forked child: what is pinned is the parent's.
+    fn after_fork(&mut self) {}
+}
+
+impl dyn Provider {
+    /// This provider, which is a `P`: each preload library is linked for one.
+    pub(super) fn as_kind<P: Provider>(&mut self) -> &mut P {
+        (self as &mut dyn Any).downcast_mut().expect("--provider is the preload library's")
+    }
+}

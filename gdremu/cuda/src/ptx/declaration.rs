@@ -1,0 +1,107 @@
+//! Declarations of PTX: what names stand for, and where variables are.
+
+use std::collections::HashMap;
+
+use super::kernel::Type;
+use super::tokens::{Result, Tokens};
+
+/// What a name stands for.
+#[derive(Clone, Copy)]
+pub(super) enum Name {
+    /// Registers of this type. With a number behind their name, below this limit.
+    Register(Type, Option<u32>),
+    /// A parameter at this offset of their memory.
+    Parameter(usize),
+    /// Offsets in the memory of their kind.
+    Variable(usize),
+    Local(usize),
+    /// Shared memory of this size and alignment, which gets its place when a GPU kernel uses it.
+    Shared(Option<usize>, usize),
+    /// A variable that cannot be used, and why.
+    Unsupported(&'static str),
+}
+
+pub(super) type Names<'a> = HashMap<&'a str, Name>;
+
+/// Memory larger than this is refused.
+const MAX_BYTES: usize = 1 << 30;
+
+/// Memory for things one after the other.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Layout {
+    pub(super) len: usize,
+}
+
+impl Layout {
+    pub(super) fn place(&mut self, size: usize, align: usize) -> Option<usize> {
+        let start = self.len.checked_next_multiple_of(align)?;
+        self.len = start.checked_add(size).filter(|len| *len <= MAX_BYTES)?;
+        Some(start)
+    }
+}
+
+/// A declared variable or parameter.
+pub(super) struct Declaration<'a> {
+    pub(super) name: &'a str,
+    pub(super) element: Type,
+    /// `None`: as large as the launch says.
+    pub(super) size: Option<usize>,
+    pub(super) align: usize,
+    /// Managed memory cannot be emulated.
+    pub(super) managed: bool,
+}
+
+impl<'a> Declaration<'a> {
+    /// `.align 4 .b8 name[16]`, without what comes before and after it.
+    pub(super) fn parse(tokens: &mut Tokens<'a>) -> Result<Self> {
+        let (mut element, mut align, mut count) = (None, None, 1);
+        let (mut managed, mut pointer) = (false, false);
+        let name = loop {
+            match tokens.take()? {
+                ".align" => {
+                    let number = tokens.number()? as usize;
+                    align = if pointer { align } else { Some(number) };
+                }
+                ".v2" => count = 2,
+                ".v4" => count = 4,
+                ".ptr" => pointer = true, // What follows is about the memory that it points to.
+                ".global" | ".const" | ".shared" | ".local" => {}
+                ".attribute" => {
+                    tokens.expect("(")?;
+                    managed |= tokens.take()? == ".managed";
+                    while tokens.take()? != ")" {}
+                }
+                word => match word.strip_prefix('.') {
+                    None => break word,
+                    Some(name) => match Type::named(name) {
+                        Some(found) if found.bits >= 8 => element = Some(found),
+                        _ => return Err(tokens.unsupported(word)),
+                    },
+                },
+            }
+        };
+        let element = element.ok_or_else(|| tokens.error(format!("{name} has no type")))?;
+        let mut size = Some(count * element.bytes());
+        while tokens.take_if("[") {
+            size = match tokens.take_if("]") {
+                true => None,
+                false => {
+                    let elements = tokens.number()? as usize;
+                    tokens.expect("]")?;
+                    size.map(|size| size.saturating_mul(elements))
+                }
+            };
+        }
+        Ok(Declaration {
+            name,
+            element,
+            size,
+            align: align.unwrap_or(count * element.bytes()),
+            managed,
+        })
+    }
+
+    pub(super) fn shared(&self) -> Name {
+        Name::Shared(self.size, self.align)
+    }
+}
