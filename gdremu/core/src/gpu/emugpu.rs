@@ -87,9 +87,9 @@ impl Emugpu {
                 self.handles.insert(object, create.handle);
                 Ok(())
             }
-            Step::Mapped { va, len, object, offset } => {
+            Step::Mapped { va, len, object } => {
                 let handle = *self.handles.get(&object).ok_or(Errno::ENOENT)?;
-                let mut map = Map { va, size: len, offset, handle, padding: 0 };
+                let mut map = Map { va, size: len, offset: 0, handle, padding: 0 };
                 self.call(MAP, &mut map)
             }
             Step::Unmapped { va, len } => self.call(UNMAP, &mut Range { va, size: len }),

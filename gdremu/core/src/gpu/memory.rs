@@ -74,8 +74,6 @@ pub(super) struct Mapping {
     pub(super) id: u64,
     pub(super) len: u64,
     pub(super) object: ObjectId,
-    /// Offset in the object.
-    pub(super) offset: u64,
     /// The access of each GPU, for a VMM mapping; `None` for the memory under buffers.
     pub(super) vmm: Option<BTreeMap<usize, Access>>,
 }
@@ -193,9 +191,9 @@ impl Memory {
             return Err(Error::NoMemory);
         };
         let id = self.next_id();
-        self.mappings.insert(va, Mapping { id, len, object, offset: 0, vmm: None });
+        self.mappings.insert(va, Mapping { id, len, object, vmm: None });
         self.steps.push(Step::Created { object, len, rdma });
-        self.steps.push(Step::Mapped { va, len, object, offset: 0 });
+        self.steps.push(Step::Mapped { va, len, object });
         Ok((va, object))
     }
 
@@ -318,7 +316,7 @@ impl Memory {
                 return Err(Error::Invalid);
             }
             let len = (mapping.len - inside).min(end - at);
-            let offset = object.start + mapping.offset + inside;
+            let offset = object.start + inside;
             runs.push(Run { gpu: object.gpu, object: mapping.object, offset, len });
             at += len;
         }

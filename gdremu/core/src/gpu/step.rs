@@ -8,8 +8,8 @@ use super::physical::{ObjectId, Run};
 pub(super) enum Step {
     /// Create an object, whose pages may be pinned or not.
     Created { object: ObjectId, len: u64, rdma: bool },
-    /// Map `len` bytes of an object, from `offset` on, into the address space.
-    Mapped { va: u64, len: u64, object: ObjectId, offset: u64 },
+    /// Map an object of `len` bytes into the address space.
+    Mapped { va: u64, len: u64, object: ObjectId },
     /// Remove whole mappings.
     Unmapped { va: u64, len: u64 },
     /// Pages of a block that buffers share hold no live byte any more, but stay mapped.
@@ -45,19 +45,19 @@ mod tests {
         let mut memory = memory();
         let va = memory.alloc(0, BLOCK, true).unwrap();
         memory.free(va).unwrap();
-        let reserved = memory.reserve(BLOCK, 0, 0).unwrap();
+        let reserved = memory.reserve(2 * BLOCK, 0, 0).unwrap();
         let handle = memory.create(0, 2 * BLOCK, false, false).unwrap();
-        memory.map(reserved, BLOCK, BLOCK, handle).unwrap();
-        memory.unmap(reserved, BLOCK).unwrap();
+        memory.map(reserved, handle).unwrap();
+        memory.unmap(reserved, 2 * BLOCK).unwrap();
         let object = ObjectId(1);
         let steps = [
             Step::Created { object, len: BLOCK, rdma: true },
-            Step::Mapped { va, len: BLOCK, object, offset: 0 },
+            Step::Mapped { va, len: BLOCK, object },
             Step::Unmapped { va, len: BLOCK },
             Step::Removed(Run { gpu: 0, object, offset: 0, len: BLOCK }),
             Step::Created { object: handle, len: 2 * BLOCK, rdma: false },
-            Step::Mapped { va: reserved, len: BLOCK, object: handle, offset: BLOCK },
-            Step::Unmapped { va: reserved, len: BLOCK },
+            Step::Mapped { va: reserved, len: 2 * BLOCK, object: handle },
+            Step::Unmapped { va: reserved, len: 2 * BLOCK },
         ];
         assert_eq!(memory.take_steps(), steps);
     }

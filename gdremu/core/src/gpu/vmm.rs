@@ -86,10 +86,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps `len` bytes of an object from `offset` on at reserved, unmapped addresses. Everything
-    /// is a multiple of 2 MiB. No GPU has access yet.
-    pub fn map(&mut self, va: u64, len: u64, offset: u64, handle: ObjectId) -> Result<(), Error> {
-        let object_len = self.object(handle)?.len;
+    /// Maps an object at reserved, unmapped addresses. `va` is a multiple of 2 MiB. No GPU has access
+    /// yet.
+    pub fn map(&mut self, va: u64, handle: ObjectId) -> Result<(), Error> {
+        let len = self.object(handle)?.len;
         let end = va.checked_add(len).ok_or(Error::Invalid)?;
         let reserved = self
             .reservations
@@ -97,16 +97,14 @@ impl Memory {
             .next_back()
             .is_some_and(|(&start, &reserved)| end <= start + reserved);
         let taken = self.mappings.range(..end).next_back().is_some_and(|(&at, m)| at + m.len > va);
-        let fits = offset.checked_add(len).is_some_and(|last| last <= object_len);
-        let aligned = [va, len, offset].iter().all(|n| n.is_multiple_of(BLOCK));
-        if len == 0 || !reserved || taken || !fits || !aligned {
+        if !reserved || taken || !va.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
         }
         self.physical.hold(handle, Holder::Use);
         let id = self.next_id();
         let vmm = Some(BTreeMap::new());
-        self.mappings.insert(va, Mapping { id, len, object: handle, offset, vmm });
-        self.steps.push(Step::Mapped { va, len, object: handle, offset });
+        self.mappings.insert(va, Mapping { id, len, object: handle, vmm });
+        self.steps.push(Step::Mapped { va, len, object: handle });
         Ok(())
     }
 
@@ -174,7 +172,7 @@ mod tests {
     fn mapped(memory: &mut Memory) -> (u64, ObjectId) {
         let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
         let handle = memory.create(0, 2 * BLOCK, true, false).unwrap();
-        memory.map(va, 2 * BLOCK, 0, handle).unwrap();
+        memory.map(va, handle).unwrap();
         memory.set_access(va, 2 * BLOCK, 0, Access::ReadWrite).unwrap();
         (va, handle)
     }
@@ -215,7 +213,7 @@ mod tests {
             let mut memory = memory();
             let va = memory.reserve(BLOCK, 0, 0).unwrap();
             let handle = memory.create(0, BLOCK, rdma, false).unwrap();
-            memory.map(va, BLOCK, 0, handle).unwrap();
+            memory.map(va, handle).unwrap();
             memory.set_access(va, BLOCK, 0, access).unwrap();
             assert_eq!(memory.pin(va, GPU_PAGE, true).err(), refused);
             assert_eq!([0, 1].map(|gpu| memory.access(va, gpu)), [Ok(access), Ok(Access::None)]);
@@ -227,17 +225,15 @@ mod tests {
         let mut memory = memory();
         let (va, handle) = mapped(&mut memory);
         let free = memory.reserve(4 * BLOCK, 0, 0).unwrap();
-        for (va, len, offset, handle, why) in [
-            (va, BLOCK, 0, handle, "mapped already"),
-            (free, 3 * BLOCK, 0, handle, "beyond the object"),
-            (free, 2 * BLOCK, BLOCK, handle, "beyond the object"),
-            (free + 3 * BLOCK, 2 * BLOCK, 0, handle, "not reserved"),
-            (free, BLOCK / 2, 0, handle, "not whole blocks"),
-            (free, BLOCK, 0, ObjectId(999), "no object"),
+        for (va, handle, why) in [
+            (va, handle, "mapped already"),
+            (free + 3 * BLOCK, handle, "not reserved"),
+            (free + BLOCK / 2, handle, "not whole blocks"),
+            (free, ObjectId(999), "no object"),
         ] {
-            assert_eq!(memory.map(va, len, offset, handle), Err(Error::Invalid), "{why}");
+            assert_eq!(memory.map(va, handle), Err(Error::Invalid), "{why}");
         }
-        assert_eq!(memory.map(free + 2 * BLOCK, 2 * BLOCK, 0, handle), Ok(()));
+        assert_eq!(memory.map(free + 2 * BLOCK, handle), Ok(()));
     }
 
     #[test]

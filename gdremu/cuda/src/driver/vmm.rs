@@ -53,9 +53,10 @@ pub(super) fn properties(handle: u64) -> Result<AllocationProp> {
 /// Maps whole objects only, as NVIDIA's driver.
 pub(super) fn map(address: u64, size: usize, offset: usize, handle: u64, flags: u64) -> Result {
     ensure(flags == 0, Error::INVALID_VALUE)?;
-    let len = gpus::with(|gpu| gpu.memory().object(ObjectId(handle)).map(|object| object.len))?;
+    let object = ObjectId(handle);
+    let len = gpus::with(|gpu| gpu.memory().object(object).map(|object| object.len))?;
     ensure((offset, size as u64) == (0, len), Error::NOT_SUPPORTED)?;
-    gpus::change(|memory| memory.map(address, len, 0, ObjectId(handle)))
+    gpus::change(|memory| memory.map(address, object))
 }
 
 pub(super) fn set_access(
