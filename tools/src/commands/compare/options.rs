@@ -1,4 +1,4 @@
-//! What `gdrcopy compare` can be told.
+//! The options of `gdrcopy compare`.
 #![forbid(unsafe_code)]
 
 use clap::Args;
