@@ -35,7 +35,7 @@ pub struct PageTable {
     pub id: PageTableId,
     /// Device address of the first page.
     pub va: u64,
-    /// Bytes, a multiple of [`GPU_PAGE`].
+    /// Bytes, a multiple of [`GPU_PAGE`](super::physical::GPU_PAGE).
     pub len: u64,
     /// The physical memory, in address order.
     pub runs: Vec<Run>,
