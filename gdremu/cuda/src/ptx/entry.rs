@@ -15,7 +15,7 @@ use super::tokens::{ParseError, Result, Tokens, number};
 /// The most bytes of local memory that a thread of a GPU has.
 const MAX_LOCAL: usize = 512 << 10;
 
-/// The guard of instructions without one: register 0 holds 0.
+/// The guard of instructions without one: register 0 is no predicate.
 const ALWAYS: (Register, u64) = (0, 0);
 
 /// A GPU kernel that is being read.

@@ -117,7 +117,7 @@ pub(super) type Register = usize;
 #[derive(Debug)]
 pub(super) struct Instruction {
     pub(super) line: u32,
-    /// It runs if this register holds this.
+    /// It runs if this predicate holds this; always if the register is 0.
     pub(super) guard: (Register, u64),
     pub(super) operation: Operation,
 }

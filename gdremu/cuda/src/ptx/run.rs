@@ -181,7 +181,8 @@ impl Thread {
         for _ in 0..TURN {
             let instruction = &code[*next];
             *next += 1;
-            if registers[instruction.guard.0] != instruction.guard.1 {
+            let (predicate, wanted) = instruction.guard;
+            if predicate != 0 && registers[predicate] != wanted {
                 continue;
             }
             match &instruction.operation {
@@ -315,6 +316,9 @@ impl<M: GlobalMemory> Memory<'_, M> {
 }
 
 fn little_endian(bytes: &[u8]) -> u64 {
+    if let Ok(word) = bytes.try_into() {
+        return u32::from_le_bytes(word).into(); // The most frequent size.
+    }
     let byte = |number, byte: &u8| number << 8 | u64::from(*byte);
     bytes.iter().rev().fold(0, byte)
 }
