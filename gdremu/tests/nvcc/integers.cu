@@ -306,7 +306,7 @@ static void many_blocks()
     CUDA(cudaMemcpy(&found, sum, sizeof(found), cudaMemcpyDeviceToHost));
     CHECK(found == 1000);
     add_one<<<1, 2000>>>(sum);
-    CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
+    CHECK(cudaGetLastError() == cudaErrorInvalidValue);
     CUDA(cudaFuncGetAttributes(&attributes, add_one));
     CHECK(attributes.maxThreadsPerBlock == 1024);
     CUDA(cudaOccupancyMaxPotentialBlockSize(&blocks, &threads, add_one));

@@ -9,7 +9,6 @@ use crate::driver::entry_points::exported::cuGetErrorString;
 use crate::error::Error;
 
 /// cudaError_t values that no function of the driver API returns; all others are CUresults.
-pub(crate) const INVALID_CONFIGURATION: Error = Error(9);
 pub(crate) const INVALID_SYMBOL: Error = Error(13);
 pub(crate) const INVALID_COPY_DIRECTION: Error = Error(21);
 pub(crate) const MISSING_CONFIGURATION: Error = Error(52);
@@ -87,7 +86,6 @@ pub(crate) extern "C" fn cudaGetErrorName(error: i32) -> *const c_char {
 pub(crate) extern "C" fn cudaGetErrorString(error: i32) -> *const c_char {
     let mut text = ptr::null();
     match Error(error) {
-        INVALID_CONFIGURATION => c"invalid configuration argument".as_ptr(),
         MISSING_CONFIGURATION => c"__global__ function call is not configured".as_ptr(),
         INVALID_DEVICE_FUNCTION => c"invalid device function".as_ptr(),
         INVALID_SYMBOL => c"invalid device symbol".as_ptr(),

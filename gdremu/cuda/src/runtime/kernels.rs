@@ -9,8 +9,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::entry::check;
 use super::errors::{
-    INVALID_CONFIGURATION, INVALID_COPY_DIRECTION, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL,
-    MISSING_CONFIGURATION,
+    INVALID_COPY_DIRECTION, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, MISSING_CONFIGURATION,
 };
 use crate::args::{In, Out};
 use crate::driver::entry_points::exported::{
@@ -179,10 +178,6 @@ pub(super) fn launch(
             arguments,
             In::null(),
         ),
-    })
-    .map_err(|error| match error {
-        Error::INVALID_VALUE => INVALID_CONFIGURATION,
-        error => error,
     })
 }
 
