@@ -33,5 +33,5 @@ for release in bookworm trixie; do
             { tail -n 40 "$work/bare-$target.log" >&2 && die "make $target fails on $release, see $work/bare-$target.log"; }
     done
     rm -r "$tree"
-    echo "make demo, make test: pass on a bare $release, $(grep -c ' \.\.\. ok' "$work/bare-test.log") tests; $(grep SKIPPED "$work/bare-test.log")"
+    echo "make demo, make test: pass on a bare $release. $(grep SKIPPED "$work/bare-test.log")"
 done
