@@ -10,8 +10,9 @@ impl DriverConfig {
         self.version >= Version::new(2, minor)
     }
 
+    /// Releases before 2.0 know what 2.0 knows.
     pub fn knows(&self, command: Command) -> bool {
-        self.since(command.since())
+        command.since() == 0 || self.since(command.since())
     }
 
     /// Whether this is 2.4.`patch` or later. All of them report 2.4.
