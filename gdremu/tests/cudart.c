@@ -35,7 +35,7 @@ TEST(devices)
     char pci_id[32];
 
     CHECK_EQUAL(value_of(cudaDriverGetVersion), 13000);
-    CHECK_EQUAL(value_of(cudaRuntimeGetVersion), 13000);
+    CHECK_EQUAL(value_of(cudaRuntimeGetVersion), CUDART_VERSION);
     CHECK_EQUAL(value_of(cudaGetDeviceCount), 2);
     CHECK_EQUAL(value_of(cudaGetDevice), 0);
     CHECK_EQUAL(cudaSetDevice(2), cudaErrorInvalidDevice);
@@ -60,6 +60,21 @@ TEST(devices)
     CHECK_EQUAL(cudaDeviceEnablePeerAccess(0, 0), 704);
     CHECK_CUDA(cudaDeviceDisablePeerAccess(0));
     CHECK_EQUAL(cudaDeviceDisablePeerAccess(0), 705);
+}
+
+/* Functions of the driver are those of the program's CUDA version: this one has another argument since 13.0. */
+TEST(driver_entry_points)
+{
+    const char *name = CUDART_VERSION < 13000 ? "cuCtxGetDevice" : "cuCtxGetDevice_v2";
+    cudaError_t (*entry_point)(const char *, void **, unsigned long long, int *);
+    void *function = NULL;
+    int status = -1;
+
+    *(void **)&entry_point = dlsym(RTLD_DEFAULT, "cudaGetDriverEntryPoint");
+    CHECK(entry_point != NULL);
+    CHECK_CUDA(entry_point("cuCtxGetDevice", &function, 0, &status));
+    CHECK_EQUAL(status, 0);
+    CHECK(function != NULL && function == dlsym(RTLD_DEFAULT, name));
 }
 
 /* As on an H200: the runtime makes the context again, and every retain has its release. */

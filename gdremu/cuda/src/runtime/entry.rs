@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fs;
 use std::sync::{Mutex, PoisonError};
 
 use super::errors;
@@ -11,6 +12,7 @@ use crate::driver::entry_points::exported::{
     cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRetain, cuInit,
 };
 use crate::error::{Error, Result};
+use crate::gpus;
 
 thread_local! {
     /// The thread's GPU.
@@ -22,6 +24,18 @@ pub(super) const MAP_HOST: u32 = 8;
 
 /// The primary contexts that the runtime has retained, by GPU.
 static RETAINED: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
+
+/// The last runtime of CUDA 12.
+const CUDA_12: u32 = 12090;
+
+/// The CUDA version of the program's runtime, by the name of the loaded library; not newer than the driver.
+pub(super) fn version() -> i32 {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let loaded = |name| maps.lines().any(|line| line.contains(name));
+    let driver = gpus::config().cuda_version;
+    let is_12 = loaded("/libcudart.so.12") && !loaded("/libcudart.so.13");
+    (if is_12 { driver.min(CUDA_12) } else { driver }) as i32
+}
 
 /// Turns a result of the driver into a Rust one.
 pub(crate) fn check(result: i32) -> Result {

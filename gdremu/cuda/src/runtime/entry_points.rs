@@ -17,7 +17,6 @@ use super::properties::{CUDA_12, CUDA_13};
 use super::{entry, kernels, properties};
 use crate::args::{In, Out, Untyped};
 use crate::driver::entry_points::exported::*;
-use crate::gpus;
 use gdremu_core::cuda::types::{IpcHandle, PoolProps};
 
 macro_rules! entry_point {
@@ -44,10 +43,10 @@ macro_rules! entry_points {
 
 entry_points! {
     without_init fn cudaDriverGetVersion(version: Out<i32>) => cuDriverGetVersion(version);
-    without_init fn cudaRuntimeGetVersion(version: Out<i32>) => cuDriverGetVersion(version);
+    without_init fn cudaRuntimeGetVersion(version: Out<i32>) { version.set(entry::version()) };
     initialized fn cudaGetDriverEntryPoint(name: In<c_char>, function: Out<*const c_void>, flags: u64,
         status: Out<u32>), cudaGetDriverEntryPoint_ptsz
-        => cuGetProcAddress_v2(name, function, gpus::config().cuda_version as i32, flags, status);
+        => cuGetProcAddress_v2(name, function, entry::version(), flags, status);
     initialized fn cudaGetDriverEntryPointByVersion(name: In<c_char>, function: Out<*const c_void>, version: u32,
         flags: u64, status: Out<u32>), cudaGetDriverEntryPointByVersion_ptsz
         => cuGetProcAddress_v2(name, function, version as i32, flags, status);
