@@ -28,6 +28,8 @@ tests! {
     streams_and_events: "-- cuda_streams";
     memory_pools: "-- cuda_pools", "--no-mempools -- cuda_pools none";
     several_gpus: "--gpus 3 -- cuda_gpus";
+    memory_of_another_gpu: "--gpus 2 -- cuda_peers", "--gpus 2 -- cuda_peers buffer", "--gpus 2 -- cuda_peers pool",
+        "--gpus 2 -- cuda_peers mapping", "--gpus 2 -- cuda_peers read-only";
     many_threads: "-- cuda_threads";
     forked_children: "-- cuda_fork";
     exported_descriptors: "--cuda-version 13.3 -- cuda_exports mmap",

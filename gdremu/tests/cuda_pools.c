@@ -19,8 +19,6 @@ static unsigned long long used(CUmemoryPool pool)
     return bytes;
 }
 
-CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count);
-
 static void limits_and_access(CUmemPoolProps props)
 {
     CUmemAccessDesc access = {props.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};

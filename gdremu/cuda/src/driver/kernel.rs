@@ -142,12 +142,12 @@ pub(super) fn launch(
     let current = state.current()?;
     work::check_stream_and_context(&state, current, request.stream)?;
     let context = work::context(&state, current, request.stream);
-    let stop = match state.contexts.get(context) {
-        Some(found) if context == function.context => Arc::clone(&found.stop),
+    let (stop, gpu) = match state.contexts.get(context) {
+        Some(found) if context == function.context => (Arc::clone(&found.stop), found.gpu),
         _ => return Err(Error::INVALID_HANDLE),
     };
     let job = move || {
-        ptx::run(&launch, &mut KernelMemory::default(), &stop)
+        ptx::run(&launch, &mut KernelMemory::new(context, gpu), &stop)
             .map_err(|stopped| log_stopped(&launch.kernel, stopped))
     };
     work::enqueue(state, current, request.stream, Vec::new(), job).map(|_| ())

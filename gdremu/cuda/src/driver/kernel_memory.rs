@@ -4,15 +4,17 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::ptx::{Fault, GlobalMemory};
 use gdremu_core::gpu::host::Span;
-use gdremu_core::gpu::memory::{Access, Error};
+use gdremu_core::gpu::memory::{Access, Place};
 
 use super::host;
-use super::state::{self, Kind};
+use super::state::{self, ContextHandle, Kind, State};
 use crate::{address_space, gpus};
 
 /// The memory of one launch. Looks up each buffer once, until memory is allocated or freed.
-#[derive(Default)]
 pub(super) struct KernelMemory {
+    /// In which the GPU kernel runs, on this GPU.
+    context: ContextHandle,
+    gpu: usize,
     pieces: Vec<Piece>,
     /// The number of changes of the address space at the time of the lookups.
     changes: u64,
@@ -29,6 +31,10 @@ struct Piece {
 }
 
 impl KernelMemory {
+    pub(super) fn new(context: ContextHandle, gpu: usize) -> Self {
+        KernelMemory { context, gpu, pieces: Vec::new(), changes: 0 }
+    }
+
     /// Where the CPU finds `size` bytes.
     fn find(&mut self, address: u64, size: usize, write: bool) -> Result<*mut u8, Fault> {
         let changes = address_space::changes();
@@ -47,7 +53,8 @@ impl KernelMemory {
         let (place, writable) = match known(&self.pieces) {
             Some(found) => found,
             None => {
-                self.pieces.extend(look_up(address).ok_or(Fault)?);
+                let pieces = self.look_up(address).ok_or(Fault)?;
+                self.pieces.extend(pieces);
                 known(&self.pieces).ok_or(Fault)?
             }
         };
@@ -56,40 +63,58 @@ impl KernelMemory {
         }
         Ok(place)
     }
-}
 
-/// The buffer, VMM mapping or host memory that an address is in.
-fn look_up(address: u64) -> Option<Vec<Piece>> {
-    let device = gpus::with(|gpu| {
-        if !gpu.is_device_address(address) {
-            return None;
-        }
-        let Some(place) = gpu.memory().place(address) else {
-            return Some(Vec::new());
-        };
-        let (spans, writable) = match gpu.spans(place.base, place.len, Access::ReadWrite) {
-            Err(Error::Invalid) => (gpu.spans(place.base, place.len, Access::Read), false),
-            spans => (spans, true),
-        };
-        let mut start = place.base;
-        let piece = |span: Span| {
-            let len = span.len as u64;
-            start += len;
-            Piece { start: start - len, len, bytes: span.bytes(), writable, _span: Some(span) }
-        };
-        Some(spans.unwrap_or_default().into_iter().map(piece).collect())
-    });
-    device.or_else(|| {
+    /// The buffer, VMM mapping or host memory that an address is in.
+    fn look_up(&self, address: u64) -> Option<Vec<Piece>> {
         let state = state::lock();
-        let (start, range) = host::find(&state, address as usize)?;
-        Some(vec![Piece {
-            start: start as u64,
-            len: range.len as u64,
-            bytes: std::ptr::with_exposed_provenance_mut(start),
-            writable: range.kind != Kind::Registered || range.flags & host::READ_ONLY == 0,
-            _span: None,
-        }])
-    })
+        let device = gpus::with(|gpu| {
+            if !gpu.is_device_address(address) {
+                return None;
+            }
+            let Some(place) = gpu.memory().place(address) else {
+                return Some(Vec::new());
+            };
+            let access = match place.vmm {
+                true => gpu.memory().access(place.base, self.gpu).unwrap_or_default(),
+                false => self.access_to_buffer(&state, &place),
+            };
+            let spans = match access {
+                Access::None => Vec::new(),
+                _ => gpu.spans(place.base, place.len, access).unwrap_or_default(),
+            };
+            let writable = access == Access::ReadWrite;
+            let mut start = place.base;
+            let piece = |span: Span| {
+                let len = span.len as u64;
+                start += len;
+                Piece { start: start - len, len, bytes: span.bytes(), writable, _span: Some(span) }
+            };
+            Some(spans.into_iter().map(piece).collect())
+        });
+        device.or_else(|| {
+            let (start, range) = host::find(&state, address as usize)?;
+            Some(vec![Piece {
+                start: start as u64,
+                len: range.len as u64,
+                bytes: std::ptr::with_exposed_provenance_mut(start),
+                writable: range.kind != Kind::Registered || range.flags & host::READ_ONLY == 0,
+                _span: None,
+            }])
+        })
+    }
+
+    /// Another GPU's memory takes cuCtxEnablePeerAccess, or cuMemPoolSetAccess.
+    fn access_to_buffer(&self, state: &State, place: &Place) -> Access {
+        let owner = state.allocations.get(&place.base);
+        let context = owner.and_then(|owner| owner.context);
+        let pool = owner.and_then(|owner| state.pools.get(owner.pool?));
+        let enabled = |context| state.contexts.get(self.context)?.peers.get(&context);
+        let given = place.gpu == self.gpu
+            || context == Some(self.context)
+            || context.and_then(enabled).is_some()
+            || pool.is_some_and(|pool| pool.peers.contains(&self.gpu));
+        if given { Access::ReadWrite } else { Access::None }
+    }
 }
 
 /// Evaluates an expression for the atomic integer of this size at a place.
