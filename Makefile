@@ -118,7 +118,7 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	scripts/ci/check-crates.sh
 	scripts/ci/check-doc-examples.sh
 	scripts/ci/check-gdremu-examples.sh
-	rm -rf build/wheel-here && packaging/python/build.py build/lib/$(shared) build/wheel-here
+	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/wheel-here
 	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu"
 	$(c_programs)
 	$(MAKE) --no-print-directory loom
