@@ -135,7 +135,10 @@ class Preload(unittest.TestCase):
     def test_tools_use_the_bundled_library(self) -> None:
         result = self.python("-m", "gdrcopy", "doctor")
         self.assertRegex(result.stdout, rf"on the path +{re.escape(BUNDLED)} .* by LD_PRELOAD\n")
-        self.assertRegex(result.stdout, rf"loaded +{re.escape(os.path.realpath(BUNDLED))} ")
+        for name in ("libgdrapi.so", "libgdrapi.so.2"):
+            self.assertRegex(result.stdout, rf"{name} +{re.escape(os.path.realpath(BUNDLED))} .this project's")
+        on_the_path = rf"on the path +{re.escape(os.path.dirname(BUNDLED))}/libgdrapi.so .this project's"
+        self.assertRegex(result.stdout, on_the_path)
         result = self.python("-m", "gdrcopy", "copylat", "--no-such-option")
         self.assertEqual(result.returncode, 2)
         self.assertIn("--no-such-option", result.stderr)

@@ -27,6 +27,9 @@ const MARK_OF_OURS: &[u8] = b"GDRCOPY_ISA";
 /// A symbol that only NVIDIA's library exports.
 const MARK_OF_NVIDIAS: &[u8] = b"gdr_msg";
 
+/// A symbol that every libgdrapi exports.
+const MARK_OF_ALL: &[u8] = b"gdr_open";
+
 /// How each ELF file begins.
 const ELF: &[u8] = b"\x7fELF";
 
@@ -75,8 +78,13 @@ impl Maker {
     pub(crate) fn of(file: &Path) -> Maker {
         let bytes = fs::read(file).unwrap_or_default();
         let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
+        let beside = file.with_file_name(SONAME);
         match bytes.starts_with(ELF) {
             false => Maker::None,
+            // An empty object, such as the wheel's libgdrapi.so, brings the library beside it.
+            true if !has(MARK_OF_ALL) && has(SONAME.as_bytes()) && file != beside => {
+                Maker::of(&beside)
+            }
             true if has(MARK_OF_OURS) => Maker::This,
             true if has(MARK_OF_NVIDIAS) => Maker::Nvidia,
             true => Maker::Other,
