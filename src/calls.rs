@@ -2,20 +2,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gdrcopy_core::RawGdr;
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};
+use gdrcopy_core::{RawGdr, stderr, variables};
 
 use crate::error::{Error, Result};
 use crate::handles::{self, Table};
 use crate::objects::{GdrEntry, PinEntry};
 use crate::reads::Reads;
+use crate::settings;
 use crate::slots::Slot;
-use crate::{log, settings};
 
 /// Reads the environment variables, opens the driver and gives it a handle.
 pub(crate) fn open() -> Result<usize> {
-    log::set_level(settings::log_level());
+    stderr::set_level(variables::log_level());
     let gdr = RawGdr::open(&settings::options())?;
     settings::apply_to_copies();
     Table::enter()?.insert(GdrEntry {
@@ -150,7 +150,7 @@ pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<(
         let mapped = buffer.mapped_size;
         let pages = |size: usize| size.checked_next_multiple_of(page_size());
         if va != address.addr() || pages(size) != pages(mapped) {
-            ::log::warn!(
+            log::warn!(
                 "gdr_unmap: called for {va:#x}+{size:#x}, unmapping what gdr_map made: {address:p}+{mapped:#x}"
             );
         }

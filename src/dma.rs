@@ -3,12 +3,12 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use gdrcopy_core::copy;
 use gdrcopy_core::types::MappingType;
+use gdrcopy_core::{copy, memory};
 
 use crate::guard::{Call, caught};
 use crate::objects::PinEntry;
-use crate::{handles, memory, reads};
+use crate::{handles, reads};
 
 /// gdr_copy_from_mapping, for what is neither a word nor plain.
 ///

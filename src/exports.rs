@@ -8,15 +8,15 @@
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::ptr;
 
-use gdrcopy_core::copy;
 use gdrcopy_core::types::{MapFlag, MappingType, P2pTokens, PinFlags, Version, raw};
+use gdrcopy_core::{copy, memory};
 use nix::errno::Errno;
 
 use crate::types::{gdr_attr_t, gdr_info_v1_t, gdr_info_v2_t, gdr_mapping_type_t, gdr_mh_t, gdr_t};
 
 use crate::error::{Error, Result};
 use crate::guard::{caught, guard};
-use crate::{calls, dma, handles, memory, origin};
+use crate::{calls, dma, handles, origin};
 
 /// An output argument, written on success only.
 struct Out<T>(*mut T);

@@ -3,10 +3,12 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gdrcopy_core::cancel::Deferred;
+use gdrcopy_core::{memory, stderr};
 
 use crate::error::{Error, Result};
 
@@ -27,7 +29,18 @@ pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<
         std::mem::forget(payload);
         Err(Error::Panicked)
     });
-    result.inspect_err(|error| crate::log::failure(name, error))
+    result.inspect_err(|error| log_failure(name, error))
+}
+
+#[cold]
+#[inline(never)]
+fn log_failure(name: &str, error: &dyn Display) {
+    // The first call of the process may fail, before any that reads the environment variables. Reading them
+    // takes memory.
+    if !stderr::is_installed() && memory::require().is_ok() {
+        stderr::install();
+    }
+    log::error!("{name}: {error}");
 }
 
 /// The calls in progress.

@@ -9,13 +9,13 @@
 
 use std::{ptr, slice};
 
+use gdrcopy_core::error::no_memory;
 use gdrcopy_core::sync::Mutex;
 use gdrcopy_core::sys::fork::{self, AddressRange, PerProcess};
 use gdrcopy_core::types::MappingType;
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
-use crate::memory::exhausted;
 use crate::objects::{Kind, Object};
 use crate::slots::{Arena, Slot, state};
 
@@ -144,7 +144,7 @@ impl Table {
     fn take_slot(&self) -> Result<(&'static Slot, usize)> {
         let mut state = self.state.lock();
         if state.arena.is_none() {
-            state.arena = Some(Arena::reserve().map_err(exhausted)?);
+            state.arena = Some(Arena::reserve().map_err(no_memory)?);
         }
         let publish = |base, len| {
             self.range.set(base, len);
@@ -157,11 +157,11 @@ impl Table {
             let all = state.holders.len() + 1;
             let room = state.holders.try_reserve(1);
             room.and_then(|()| state.spare.try_reserve(all))
-                .map_err(|_| exhausted(Errno::ENOMEM))?;
+                .map_err(|_| no_memory(Errno::ENOMEM))?;
         }
         let arena = state.arena.as_mut().map(|arena| arena.take(publish));
-        let slot = arena.transpose().map_err(exhausted)?.flatten();
-        let slot = slot.ok_or(exhausted(Errno::ENOMEM))?;
+        let slot = arena.transpose().map_err(no_memory)?.flatten();
+        let slot = slot.ok_or(no_memory(Errno::ENOMEM))?;
         let holder = state.spare.pop().unwrap_or_else(|| {
             let holder = Box::<Holder>::default();
             let address = ptr::from_ref(&*holder).expose_provenance();

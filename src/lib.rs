@@ -11,9 +11,7 @@
 //! handles   gdr_t and gdr_mh_t: checked without a lock, resolved to objects
 //! objects   what a handle stands for
 //! slots     the readable memory that handles point into
-//! settings  the environment variables
-//! log       log lines on stderr
-//! memory    ENOMEM in place of an abort
+//! settings  what the environment variables set
 //! origin    which file the library was loaded from
 //! error     what can go wrong
 //! unload    what happens at dlclose
@@ -26,8 +24,6 @@ mod error;
 pub mod exports;
 mod guard;
 mod handles;
-mod log;
-mod memory;
 mod objects;
 mod origin;
 mod reads;

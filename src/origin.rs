@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 pub(crate) fn log() {
     // The crate gdrapi-sys, made of these sources, has a version of its own before the plus sign.
     let version = env!("CARGO_PKG_VERSION").rsplit('+').next().unwrap_or("");
-    ::log::debug!("libgdrapi {version} (gdrapi) from {}", path());
+    log::debug!("libgdrapi {version} (gdrapi) from {}", path());
 }
 
 fn path() -> String {

@@ -1,13 +1,9 @@
-//! The environment variables, all read here.
+//! What the environment variables of libgdrapi set.
 #![forbid(unsafe_code)]
-
-mod variables;
 
 use gdrcopy_core::copy;
 use gdrcopy_core::options::{Backend, Options};
-use log::LevelFilter;
-
-use variables::Variable;
+use gdrcopy_core::variables::{self, Variable};
 
 /// How to open the driver: `GDRCOPY_USE_DMABUF_MMAP=1` asks for dma-bufs even if gdrdrv is there,
 /// `GDRCOPY_FORCE_PCIE_COMPAT=1` lets an ordinary pin satisfy `FORCE_PCIE`.
@@ -27,12 +23,7 @@ pub(crate) fn allow_unaligned_map() -> bool {
 
 /// Sets how copies are made: by the routine that `GDRCOPY_ISA` names, and by `GDRCOPY_THREADS` threads.
 pub(crate) fn apply_to_copies() {
-    let request = variables::ISA.value();
-    let used = copy::select_routine(request.as_deref());
-    if let Some(request) = request.filter(|request| request != used) {
-        let request = request.display();
-        log::warn!("GDRCOPY_ISA={request}: not supported by this CPU; using {used}");
-    }
+    variables::select_routine();
     copy::set_threads(threads());
 }
 
@@ -53,21 +44,4 @@ fn number(variable: &Variable, otherwise: &str) -> Option<usize> {
         log::warn!("{}={request:?} is not {}; {otherwise}", variable.name, variable.values);
     }
     number?.trim().parse().ok()
-}
-
-/// The least important lines that are printed: `GDRCOPY_LOG_LEVEL`, 4 (errors) by default, where
-/// `GDRCOPY_ENABLE_LOGGING` is set.
-pub(crate) fn log_level() -> LevelFilter {
-    if variables::ENABLE_LOGGING.value().is_none() {
-        return LevelFilter::Off;
-    }
-    let level = variables::LOG_LEVEL.value();
-    let level = level.and_then(|text| text.to_str()?.trim().parse::<i64>().ok());
-    match level.unwrap_or(4) {
-        ..=1 => LevelFilter::Debug,
-        2 => LevelFilter::Info,
-        3 => LevelFilter::Warn,
-        4 => LevelFilter::Error,
-        5.. => LevelFilter::Off,
-    }
 }

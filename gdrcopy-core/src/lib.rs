@@ -14,6 +14,8 @@
 //! sys                   mmap, the calls to the module and to CUDA, forked children
 //! routines              the instructions of a copy, per architecture; hot is what each copy reads
 //! options, error, types, sync, cancel
+//!
+//! stderr, variables, memory    for the C libraries: where they log, their environment variables, ENOMEM
 //! ```
 #![allow(missing_docs, reason = "public for the two crates of this workspace only")]
 
@@ -28,13 +30,16 @@ pub mod error;
 pub mod gdr;
 mod hot;
 pub mod mapping;
+pub mod memory;
 pub mod options;
 pub mod pin;
 mod pin_state;
 pub mod routines;
+pub mod stderr;
 pub mod sync;
 pub mod sys;
 pub mod types;
+pub mod variables;
 
 pub use error::{Error, Result};
 pub use gdr::RawGdr;

@@ -21,8 +21,6 @@ pub(crate) mod probe;
 mod process;
 mod report;
 mod self_test;
-#[path = "../../../../src/settings/variables.rs"]
-mod variables;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,6 +28,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use gdrcopy_core::variables;
 
 use crate::cuda::survey;
 use crate::system;

@@ -1,43 +1,39 @@
-//! Log lines on stderr, off unless `GDRCOPY_ENABLE_LOGGING` is set.
+//! Log lines of the C libraries on stderr, off unless `GDRCOPY_ENABLE_LOGGING` is set.
 #![forbid(unsafe_code)]
 
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gdrcopy_core::cancel::Deferred;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nix::errno::Errno;
 
-use crate::{memory, settings};
+use crate::cancel::Deferred;
+use crate::variables;
 
 /// Prints lines of this level and more important ones.
-pub(crate) fn set_level(level: LevelFilter) {
+pub fn set_level(level: LevelFilter) {
     install();
     log::set_max_level(level);
 }
 
-/// Logs why a C function failed.
-pub(crate) fn failure(function: &str, error: &dyn std::fmt::Display) {
-    // The first call of the process may fail, before any that reads the environment variables. Reading them
-    // takes memory.
-    if !INSTALLED.load(Ordering::Relaxed) && memory::require().is_ok() {
-        install();
+/// Prints lines as the environment variables say, unless a level is set.
+pub fn install() {
+    // Not a `Once`: a child that is forked off in the middle would wait for it.
+    if !INSTALLED.swap(true, Ordering::Relaxed) {
+        // Fails only if there is a logger, of which a C library has no other.
+        let _ = log::set_logger(&Stderr);
+        log::set_max_level(variables::log_level());
     }
-    log::error!("{function}: {error}");
 }
 
-/// Not a `Once`: a child that is forked off in the middle would wait for it.
+/// Whether lines are printed.
+pub fn is_installed() -> bool {
+    INSTALLED.load(Ordering::Relaxed)
+}
+
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-fn install() {
-    if !INSTALLED.swap(true, Ordering::Relaxed) {
-        // Fails only if there is a logger, of which this library has no other.
-        let _ = log::set_logger(&Stderr);
-        log::set_max_level(settings::log_level());
-    }
-}
-
-/// The sink of the crate's log lines.
+/// The sink of the log lines.
 struct Stderr;
 
 impl Log for Stderr {

@@ -1,0 +1,115 @@
+//! The environment variables of the C libraries: their names, and the values that they take.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+
+use log::LevelFilter;
+
+use crate::copy::{self, MAX_THREADS};
+
+/// An environment variable.
+#[derive(Debug)]
+pub struct Variable {
+    pub name: &'static str,
+    pub values: Values,
+}
+
+/// What a variable may be set to.
+#[derive(Debug)]
+pub enum Values {
+    /// Any value, or one that is checked where it is used.
+    Any,
+    /// Exactly `1` switches on, as in NVIDIA's libgdrapi.
+    One,
+    /// A number in this range.
+    Number(usize, usize),
+    Bytes,
+}
+
+const fn variable(name: &'static str, values: Values) -> Variable {
+    Variable { name, values }
+}
+
+pub const ENABLE_LOGGING: Variable = variable("GDRCOPY_ENABLE_LOGGING", Values::Any);
+pub const LOG_LEVEL: Variable = variable("GDRCOPY_LOG_LEVEL", Values::Number(1, 4));
+pub const ALLOW_UNALIGNED_MAP: Variable = variable("GDRCOPY_ALLOW_UNALIGNED_MAP", Values::One);
+pub const FORCE_PCIE_COMPAT: Variable = variable("GDRCOPY_FORCE_PCIE_COMPAT", Values::One);
+pub const DMA_READ: Variable = variable("GDRCOPY_DMA_READ", Values::Bytes);
+pub const ISA: Variable = variable("GDRCOPY_ISA", Values::Any);
+pub const THREADS: Variable = variable("GDRCOPY_THREADS", Values::Number(1, MAX_THREADS));
+pub const USE_DMABUF_MMAP: Variable = variable("GDRCOPY_USE_DMABUF_MMAP", Values::One);
+
+/// All of them.
+pub const ALL: [Variable; 8] = [
+    ENABLE_LOGGING,
+    LOG_LEVEL,
+    ALLOW_UNALIGNED_MAP,
+    FORCE_PCIE_COMPAT,
+    DMA_READ,
+    ISA,
+    THREADS,
+    USE_DMABUF_MMAP,
+];
+
+/// The least important lines that are printed: `GDRCOPY_LOG_LEVEL`, 4 (errors) by default, where
+/// `GDRCOPY_ENABLE_LOGGING` is set.
+pub fn log_level() -> LevelFilter {
+    if ENABLE_LOGGING.value().is_none() {
+        return LevelFilter::Off;
+    }
+    let level = LOG_LEVEL.value();
+    let level = level.and_then(|text| text.to_str()?.trim().parse::<i64>().ok());
+    match level.unwrap_or(4) {
+        ..=1 => LevelFilter::Debug,
+        2 => LevelFilter::Info,
+        3 => LevelFilter::Warn,
+        4 => LevelFilter::Error,
+        5.. => LevelFilter::Off,
+    }
+}
+
+/// Makes copies use the routine that `GDRCOPY_ISA` names.
+pub fn select_routine() {
+    let request = ISA.value();
+    let used = copy::select_routine(request.as_deref());
+    if let Some(request) = request.filter(|request| request != used) {
+        let request = request.display();
+        log::warn!("GDRCOPY_ISA={request}: not supported by this CPU; using {used}");
+    }
+}
+
+impl Variable {
+    /// Its value in this process.
+    pub fn value(&self) -> Option<OsString> {
+        env::var_os(self.name)
+    }
+
+    /// Whether it is set to `1`.
+    pub fn is_one(&self) -> bool {
+        self.value().is_some_and(|value| value == "1")
+    }
+
+    /// Whether it may have this value.
+    pub fn takes(&self, value: &str) -> bool {
+        let number = value.trim().parse::<usize>().ok();
+        match self.values {
+            Values::Any => true,
+            Values::One => ["1", "0", ""].contains(&value),
+            Values::Number(least, most) => number.is_some_and(|it| it >= least && it <= most),
+            Values::Bytes => number.is_some(),
+        }
+    }
+}
+
+impl fmt::Display for Values {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Values::Any => out.write_str("any value"),
+            Values::One => out.write_str("1, which switches it on"),
+            Values::Number(least, most) => write!(out, "a number from {least} to {most}"),
+            Values::Bytes => out.write_str("a number of bytes"),
+        }
+    }
+}
