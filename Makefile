@@ -47,6 +47,9 @@ header_number = $(shell sed -n 's/^\#define $(1) \([0-9]*\)$$/\1/p' include/gdra
 major := $(call header_number,GDR_API_MAJOR_VERSION)
 minor := $(call header_number,GDR_API_MINOR_VERSION)
 version := $(major).$(minor)
+gdrx_number = $(shell sed -n 's/^\#define $(1) \([0-9]*\)$$/\1/p' include/gdrx.h)
+gdrx_major := $(call gdrx_number,GDRX_MAJOR_VERSION)
+gdrx_version := $(gdrx_major).$(call gdrx_number,GDRX_MINOR_VERSION)
 
 # Of the last release, for man pages.
 release_date := $(shell sed -n 's/^\#\# .* - \(20[0-9-]*\)$$/\1/p' CHANGELOG.md | head -n 1)
@@ -61,12 +64,23 @@ endif
 endif
 built := $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release
 shared := libgdrapi.so.$(version)
+gdrx := libgdrx.so.$(gdrx_version)
+comma := ,
 preload := libgdrapi-preload.so
 tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps)
 
-# The functions of the C API. The static library is one object with these global symbols only, so that it can be linked
+# The functions of the C libraries. A static library is one object with these global symbols only, so that it can be linked
 # beside other Rust archives; without COMDAT groups, of which the linker keeps one, whose symbols would not be global.
-exported := $(shell sed -n "s/^pub .*fn \\(gdr_[a-z0-9_]*\\)\x28.*/\\1/p" src/exports.rs)
+functions_in = $(shell sed -n "s/^pub .*fn \\(gdrx*_[a-z0-9_]*\\)\x28.*/\\1/p" $(1))
+exported := $(call functions_in,src/exports.rs)
+exported_by_gdrx := $(call functions_in,gdrx/src/exports.rs)
+
+# archive NAME,SYMBOLS,PATTERN: build/lib/libNAME.a with these symbols, which the pattern finds.
+define archive
+	@$(LD) -r --force-group-allocation --gc-sections $(addprefix -u ,$(2)) "$(built)/lib$(1).a" -o build/lib/$(1).o
+	@$(OBJCOPY) --wildcard --keep-global-symbol='$(3)' --strip-debug build/lib/$(1).o
+	@rm -f build/lib/lib$(1).a && $(AR) rcs build/lib/lib$(1).a build/lib/$(1).o && rm build/lib/$(1).o
+endef
 
 # What a program needs beside libgdrapi.a; scripts/ci/check-install.sh compares it with what rustc says. Without -lgcc_s,
 # which compilers add by themselves, and which does not exist for `-static`.
@@ -190,19 +204,22 @@ rust:
 
 .PHONY: lib
 lib: rust ## Builds the shared and the static library into build/lib.
-	$(CARGO) build --release --package libgdrapi
+	$(CARGO) build --release --package libgdrapi --package gdrx
 	@mkdir -p build/lib
 	@install -m 0755 "$(built)/libgdrapi.so" build/lib/$(shared)
 	@$(STRIP) --strip-unneeded --remove-section=.comment build/lib/$(shared)
-	@$(LD) -r --force-group-allocation --gc-sections $(addprefix -u ,$(exported)) "$(built)/libgdrapi.a" -o build/lib/gdrapi.o
-	@$(OBJCOPY) --wildcard --keep-global-symbol='gdr_*' --strip-debug build/lib/gdrapi.o
-	@rm -f build/lib/libgdrapi.a && $(AR) rcs build/lib/libgdrapi.a build/lib/gdrapi.o && rm build/lib/gdrapi.o
+	$(call archive,gdrapi,$(exported),gdr_*)
 	@ln -sf $(shared) build/lib/libgdrapi.so.$(major)
 	@ln -sf libgdrapi.so.$(major) build/lib/libgdrapi.so
 	@$(empty_object) -Wl,-soname,libgdrapi.so -o build/lib/needed.so
 	@$(empty_object) -Wl,-soname,libgdrapi.so.$(major) -Wl,--no-as-needed build/lib/needed.so \
 		-Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -o build/lib/$(preload)
 	@rm build/lib/needed.so
+	$(call archive,gdrx,$(exported_by_gdrx),gdrx_*)
+	@$(CC) -shared -s -Wl,-soname,libgdrx.so.$(gdrx_major) -Wl,--version-script=gdrx/libgdrx.map -Wl,-z,defs -Wl,--gc-sections \
+		$(addprefix -Wl$(comma)-u$(comma),$(exported_by_gdrx)) build/lib/libgdrx.a -Wl,--as-needed $(static_libs) -o build/lib/$(gdrx)
+	@ln -sf $(gdrx) build/lib/libgdrx.so.$(gdrx_major)
+	@ln -sf libgdrx.so.$(gdrx_major) build/lib/libgdrx.so
 
 # For LD_PRELOAD: an object with the library's SONAME that needs the library by its other name, from its own directory
 # (by DT_RPATH: LD_LIBRARY_PATH would come before a RUNPATH). The loader then has an object for both names. libgdrapi.so

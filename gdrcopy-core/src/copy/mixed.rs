@@ -5,7 +5,7 @@
 //! several types are live, each copy therefore ends with a full fence. Almost every process has mappings
 //! of one type only, so copies test one flag that rarely changes.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::hot::HOT;
 use crate::routines;
@@ -16,7 +16,7 @@ use crate::types::MappingType;
 /// The number of live mappings of each type.
 type Counts = [usize; 3];
 
-/// `HOT.mixed` is stored while it is locked.
+/// `HOT.mixed` is stored while it is locked, or by `attach`: no library does both.
 static LIVE: PerProcess<Mutex<Counts>> = PerProcess::new();
 
 /// Counts a mapping as live as long as it exists.
@@ -53,6 +53,17 @@ fn count(kind: MappingType, change: impl FnOnce(&mut usize)) {
     change(&mut counts[kind as usize - 1]);
     let types = counts.iter().filter(|&&live| live != 0).count();
     HOT.mixed.store(types > 1, Ordering::SeqCst);
+}
+
+/// For mappings that another library has made and copies go through: counts this type as live from now on. Returns where
+/// the fence after every copy is asked for.
+pub fn attach(kind: MappingType) -> &'static AtomicBool {
+    static ATTACHED: AtomicU8 = AtomicU8::new(0);
+    let of_kind = 1 << kind as u8;
+    if ATTACHED.fetch_or(of_kind, Ordering::SeqCst) & !of_kind != 0 {
+        HOT.mixed.store(true, Ordering::SeqCst);
+    }
+    &HOT.mixed
 }
 
 /// Frees the counts, when the library is unloaded.

@@ -168,6 +168,12 @@ pub fn for_device_memory() -> &'static Routine {
     &portable::ROUTINE
 }
 
+/// The routine for cached mappings.
+pub fn for_cached_memory() -> &'static Routine {
+    static CACHED: Routine = Routine { name: "memcpy", write: memcpy, read: memcpy, blocks: None };
+    &CACHED
+}
+
 /// Writes a word by one store, between the fences of a write.
 ///
 /// # Safety

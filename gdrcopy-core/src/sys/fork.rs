@@ -19,6 +19,7 @@ use crate::sync::{Guard, Mutex};
 
 /// The process that an object belongs to. Objects that must not be used across a fork keep one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
 pub struct Owner {
     epoch: u64,
 }

@@ -1,0 +1,78 @@
+//! What can be wrong with a call.
+#![forbid(unsafe_code)]
+
+use std::ffi::c_int;
+use std::fmt;
+
+use gdrcopy_core::stderr;
+
+/// What the fallible functions return.
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+/// Why a function failed.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// This argument is NULL.
+    Null(&'static str),
+    /// The map was not attached.
+    NotAttached,
+    /// No mapping has this type.
+    NotMapped { mapping_type: u32 },
+    /// The part to attach has no bytes, or more than the mapping.
+    Size { size: usize, mapped_size: u64 },
+    /// No array has so many copies.
+    Count(usize),
+    /// This copy's host address is NULL.
+    NullHost { index: usize },
+    /// This copy is not inside the map.
+    Outside { index: usize, offset: usize, size: usize, room: usize },
+    /// An error of gdrcopy-core.
+    Core(gdrcopy_core::Error),
+}
+
+impl From<gdrcopy_core::Error> for Error {
+    fn from(error: gdrcopy_core::Error) -> Error {
+        Error::Core(error)
+    }
+}
+
+impl Error {
+    /// Logs it as that of a function, and returns its errno.
+    #[cold]
+    pub(crate) fn report(&self, function: &str) -> c_int {
+        if stderr::is_installed() {
+            log::error!("{function}: {self}");
+        }
+        match self {
+            Error::Core(error) => error.errno(),
+            _ => libc::EINVAL,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Null(argument) => write!(f, "`{argument}` is NULL: pass a valid pointer"),
+            Error::NotAttached => f.write_str("`map` was not attached: call gdrx_attach first"),
+            Error::NotMapped { mapping_type: 0 } => {
+                f.write_str("the buffer is not mapped: call gdr_map first")
+            }
+            Error::NotMapped { mapping_type } => {
+                write!(f, "{mapping_type} is not the type of a mapping (1 to 3)")
+            }
+            Error::Size { size, mapped_size } => {
+                write!(f, "`size` is {size}: attach 1 to {mapped_size} bytes, which are mapped")
+            }
+            Error::Count(n) => write!(f, "`n` is {n}: pass the number of elements of `copies`"),
+            Error::NullHost { index } => {
+                write!(f, "`host` of copy {index} is NULL: pass the address of its bytes")
+            }
+            Error::Outside { index, offset, size, room } => write!(
+                f,
+                "copy {index} is {size} bytes at offset {offset}: stay inside the {room} bytes of `map`"
+            ),
+            Error::Core(error) => error.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! libgdrx: `include/gdrx.h` on one side, the copies of the crate `gdrcopy-core` on the other.
+//!
+//! A call goes down through these modules and then into that crate:
+//!
+//! ```text
+//! exports   the functions of the library
+//! map       a described mapping, and the copies that a caller names: checked, then used
+//! error     what can be wrong with them
+//! ```
+//!
+//! The header's inline functions have the fences of `gdrcopy_core::routines`; `tests/header.rs` compares them.
+
+mod error;
+mod exports;
+mod map;
+
+pub use exports::*;
+pub use map::{gdrx_copy, gdrx_map};

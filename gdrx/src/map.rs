@@ -1,0 +1,153 @@
+//! Mappings as callers describe them, and copies.
+
+use std::ffi::c_void;
+use std::mem::{offset_of, size_of};
+use std::slice;
+use std::sync::atomic::AtomicBool;
+
+use gdrcopy_core::copy::mixed;
+use gdrcopy_core::sys::fork::{self, Owner};
+use gdrcopy_core::types::{MappingType, raw};
+use gdrcopy_core::{memory, stderr, variables};
+
+use crate::error::{Error, Result};
+
+/// A mapping, or a part of one.
+#[derive(Debug)]
+#[repr(C)]
+pub struct gdrx_map {
+    address: *mut u8,
+    size: usize,
+    mapping_type: u32,
+    reserved: u32,
+    process: Owner,
+    several_types: *const AtomicBool,
+}
+
+/// One copy.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct gdrx_copy {
+    /// In the map.
+    pub offset: usize,
+    /// Where its bytes are read from or written to.
+    pub host: *mut c_void,
+    /// Bytes.
+    pub size: usize,
+}
+
+impl gdrx_map {
+    /// Describes `size` bytes from `address` on, of a mapping of this type and size.
+    pub(crate) fn attach(
+        mapping_type: u32,
+        mapped_size: u64,
+        address: *mut c_void,
+        size: usize,
+    ) -> Result<gdrx_map> {
+        prepare()?;
+        let kind = raw::mapping_type(mapping_type).ok_or(Error::NotMapped { mapping_type })?;
+        if address.is_null() {
+            return Err(Error::Null("address"));
+        }
+        if size == 0 || size as u64 > mapped_size {
+            return Err(Error::Size { size, mapped_size });
+        }
+        fork::enter()?;
+        Ok(gdrx_map {
+            address: address.cast(),
+            size,
+            mapping_type,
+            reserved: 0,
+            process: Owner::current(),
+            several_types: mixed::attach(kind),
+        })
+    }
+
+    /// The mapping's type, if this process has attached it.
+    #[inline(always)]
+    pub(crate) fn kind(&self) -> Result<MappingType> {
+        let kind = raw::mapping_type(self.mapping_type).ok_or(Error::NotAttached)?;
+        self.process.check()?;
+        Ok(kind)
+    }
+
+    /// CPU address of byte 0.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.address
+    }
+
+    /// CPU address of the copy with this number, which is inside.
+    #[inline(always)]
+    pub(crate) fn place(&self, index: usize, copy: &gdrx_copy) -> Result<*mut u8> {
+        let &gdrx_copy { offset, host, size } = copy;
+        if size > self.size || offset > self.size - size {
+            return Err(Error::Outside { index, offset, size, room: self.size });
+        }
+        if host.is_null() && size > 0 {
+            return Err(Error::NullHost { index });
+        }
+        Ok(self.address.wrapping_add(offset))
+    }
+}
+
+/// Copies through a map. Invariant: all are inside, and their host addresses are not NULL unless they have no bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Copies<'a> {
+    pub(crate) kind: MappingType,
+    start: *mut u8,
+    copies: &'a [gdrx_copy],
+}
+
+impl<'a> Copies<'a> {
+    /// # Safety
+    /// Both are NULL or valid for reads, `copies` of `n`, while the result lives.
+    #[inline(always)]
+    pub(crate) unsafe fn new(
+        map: *const gdrx_map,
+        copies: *const gdrx_copy,
+        n: usize,
+    ) -> Result<Copies<'a>> {
+        // SAFETY: contract of this function.
+        let map = unsafe { map.as_ref() }.ok_or(Error::Null("map"))?;
+        let kind = map.kind()?;
+        let copies = match n {
+            0 => &[],
+            _ if copies.is_null() => return Err(Error::Null("copies")),
+            _ if n > isize::MAX as usize / size_of::<gdrx_copy>() => return Err(Error::Count(n)),
+            // SAFETY: contract of this function.
+            _ => unsafe { slice::from_raw_parts(copies, n) },
+        };
+        for (index, copy) in copies.iter().enumerate() {
+            map.place(index, copy)?;
+        }
+        Ok(Copies { kind, start: map.address, copies })
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.copies.len()
+    }
+
+    /// Address in the mapping, host address and bytes of a copy.
+    #[inline(always)]
+    pub(crate) fn get(self, index: usize) -> (*mut u8, *mut u8, usize) {
+        let gdrx_copy { offset, host, size } = self.copies[index];
+        (self.start.wrapping_add(offset), host.cast(), size)
+    }
+}
+
+/// Reads the environment variables, at the first call of the process.
+fn prepare() -> Result<()> {
+    if !stderr::is_installed() {
+        memory::require()?;
+        stderr::install();
+        variables::select_routine();
+    }
+    Ok(())
+}
+
+const _: () = {
+    assert!(size_of::<gdrx_map>() == 40 && size_of::<gdrx_copy>() == 24);
+    assert!(offset_of!(gdrx_map, size) == 8 && offset_of!(gdrx_map, mapping_type) == 16);
+    assert!(offset_of!(gdrx_map, process) == 24 && offset_of!(gdrx_map, several_types) == 32);
+    assert!(offset_of!(gdrx_copy, host) == 8 && offset_of!(gdrx_copy, size) == 16);
+};

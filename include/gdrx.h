@@ -1,0 +1,250 @@
+/*
+ * gdrx.h: many small accesses to mapped GPU memory at once, and words of it without a call.
+ *
+ * A companion of gdrapi.h that works with any libgdrapi.so.2: pin and map the memory with that, describe the mapping once
+ * with gdrx_attach, and use the description as often as you like:
+ *
+ *     struct gdrx_map map;
+ *     gdrx_attach(&map, g, handle, va, size);
+ *     gdrx_write_many(&map, writes, n);            n writes, one fence
+ *     gdrx_store_u32(&map, flag_offset, 1);        one store, no call
+ *     gdrx_read_many(&map, reads, n);              n reads, in the time of a few
+ *
+ * Results. Functions that return int return 0 on success, else a positive errno value; do not look at errno. Nothing is read
+ * or written then. Set GDRCOPY_ENABLE_LOGGING=1 to log the reason of each failure to stderr; GDRCOPY_LOG_LEVEL=1 (debug) to 4
+ * (errors only, the default) sets how much.
+ *
+ * Lifetime. A struct gdrx_map is plain data: copy it, keep it on the stack, and forget it; nothing is to be freed. It does not
+ * keep the mapping. After gdr_unmap, gdr_unpin_buffer or gdr_close, and wherever gdr_get_callback_flag says that the memory was
+ * freed, it must not be used any more: that cannot be detected.
+ *
+ * Threads. Any function may be called from any thread with any map, at any time; none takes a lock. A fence is of its thread.
+ *
+ * Signals. All functions but gdrx_attach are async-signal-safe.
+ *
+ * Fork. Mappings are absent in a forked child. There, functions that return int return EACCES; the inline functions raise
+ * SIGSEGV.
+ *
+ * Offsets and sizes are in bytes, from the address that was attached on. Unless a function says otherwise, they may have any
+ * alignment.
+ */
+
+#ifndef GDRX_H
+#define GDRX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gdrapi.h"
+
+/* The version of this interface, and of the library's file libgdrx.so.MAJOR. */
+#define GDRX_MAJOR_VERSION 1
+#define GDRX_MINOR_VERSION 0
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A mapping, or a part of one. Made by gdrx_attach; all members are read-only. */
+struct gdrx_map {
+    void *address;                        /* of byte 0, in this process */
+    size_t size;
+    gdr_mapping_type_t type;              /* never GDR_MAPPING_TYPE_NONE */
+    uint32_t reserved;                    /* the rest is for the functions of this header only */
+    uint64_t process;
+    const unsigned char *several_types;
+};
+
+/* One copy of gdrx_write_many or gdrx_read_many. */
+struct gdrx_copy {
+    size_t offset; /* in the map */
+    void *host;    /* where the bytes are read from or written to; NULL is allowed for no bytes */
+    size_t size;   /* any, also 0 */
+};
+
+/**
+ * Describes size bytes of a mapping from address on: gdrx_attach for programs that do not link libgdrapi, but have called
+ * gdr_get_info_v2 through a pointer. type and mapped_size are what that returned.
+ *
+ * The first call of a process reads the environment variables: GDRCOPY_ISA, and those of the log.
+ *
+ * EINVAL: map or address is NULL; type is none of a mapping; size is 0 or more than mapped_size. ENOMEM: no memory for the
+ * page that tells forked children from their parent. *map is unchanged then.
+ */
+int gdrx_attach_mapping(struct gdrx_map *map, gdr_mapping_type_t type, uint64_t mapped_size, void *address, size_t size);
+
+/**
+ * Describes size bytes of the mapping of handle, from address on: what gdr_map returned, or an address inside.
+ *
+ * EINVAL: handle is not a pin of g, or not mapped; and as gdrx_attach_mapping. Other errors are those of gdr_get_info_v2.
+ */
+static inline int gdrx_attach(struct gdrx_map *map, gdr_t g, gdr_mh_t handle, void *address, size_t size)
+{
+    gdr_info_v2_t info;
+    int result = gdr_get_info_v2(g, handle, &info);
+
+    return result != 0 ? result : gdrx_attach_mapping(map, info.mapping_type, info.mapped_size, address, size);
+}
+
+/**
+ * Makes n writes, from copies[i].host to copies[i].offset, with one fence: they are ordered and pushed out together, as one
+ * gdr_copy_to_mapping is. Among each other they have no order. So write a payload by one call, and the flag that announces it
+ * by the next.
+ *
+ * Every byte is written once. A write of 1, 2, 4 or 8 bytes to a naturally aligned address is one store of that width.
+ *
+ * EINVAL: map was not attached; copies is NULL and n is not 0; a copy does not lie inside the map, or its host is NULL.
+ * EACCES: forked child. Nothing is written then.
+ */
+int gdrx_write_many(const struct gdrx_map *map, const struct gdrx_copy *copies, size_t n);
+
+/**
+ * Makes n reads, from copies[i].offset to copies[i].host. No byte is older than the call; the reads come after the thread's
+ * earlier reads, and before its later loads and stores, as those of one gdr_copy_from_mapping do. Among each other they have no
+ * order.
+ *
+ * On write-combining mappings the loads overlap. How many do depends on the addresses: docs/gdrx.md. No read is a single load,
+ * however small: read a flag that must be one transaction by gdrx_load_u32.
+ *
+ * Errors are those of gdrx_write_many; nothing is read then.
+ */
+int gdrx_read_many(const struct gdrx_map *map, const struct gdrx_copy *copies, size_t n);
+
+/**
+ * Returns when all earlier writes of this thread to this GPU have arrived in its memory: reads one byte back, which does not
+ * pass them. Takes as long as a read.
+ *
+ * EINVAL: map was not attached. EACCES: forked child.
+ */
+int gdrx_flush(const struct gdrx_map *map);
+
+/**
+ * Writes size bytes from host to offset, without a fence: one of a row of writes between gdrx_begin and gdrx_fence. Programs
+ * that have their writes in an array use gdrx_write_many.
+ *
+ * Errors are those of gdrx_write_many; nothing is written then.
+ */
+int gdrx_write_unfenced(const struct gdrx_map *map, size_t offset, const void *host, size_t size);
+
+/**
+ * Returns the version of the library that is running, major << MAJOR_VERSION_SHIFT | minor, which need not be the one compiled
+ * against.
+ */
+uint32_t gdrx_version(void);
+
+/* ---- Without a call ---- */
+
+/* Orders all loads and stores of the thread before it against all after it. */
+static inline void gdrx_full_fence_(void)
+{
+#if defined(__x86_64__)
+    __asm__ __volatile__("mfence" ::: "memory");
+#elif defined(__aarch64__)
+    __asm__ __volatile__("dmb sy" ::: "memory");
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+/* What comes after each access, while mappings of several types are attached: accesses through them pass each other. */
+static inline void gdrx_end_(const struct gdrx_map *map)
+{
+    if (__atomic_load_n(map->several_types, __ATOMIC_RELAXED))
+        gdrx_full_fence_();
+}
+
+/**
+ * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on): they come after all earlier
+ * loads and stores of the thread.
+ */
+static inline void gdrx_begin(void)
+{
+#if defined(__x86_64__)
+    __asm__ __volatile__("" ::: "memory");
+#else
+    gdrx_full_fence_();
+#endif
+}
+
+/**
+ * Ends a row of writes: pushes them out, and orders them before every later store of the thread. map is any of those written.
+ */
+static inline void gdrx_fence(const struct gdrx_map *map)
+{
+#if defined(__x86_64__)
+    __asm__ __volatile__("sfence" ::: "memory");
+#elif defined(__aarch64__)
+    __asm__ __volatile__("dmb st\n\thint #6" ::: "memory");
+#else
+    gdrx_full_fence_();
+#endif
+    gdrx_end_(map);
+}
+
+/**
+ * Whether size bytes at offset are a word: 1, 2, 4 or 8 bytes inside the map, at a multiple of their size. The functions below
+ * have that as a precondition, and check nothing.
+ */
+static inline int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t size)
+{
+    return (size == 1 || size == 2 || size == 4 || size == 8) && size <= map->size && offset <= map->size - size &&
+           ((uintptr_t)map->address + offset) % size == 0;
+}
+
+/*
+ * gdrx_store_u8, _u16, _u32, _u64(map, offset, value): write a word by one store, with the order of gdr_copy_to_mapping: after
+ * the thread's earlier loads and stores, before its later stores, and pushed out.
+ *
+ * gdrx_store_u8_unfenced and so on: the same between gdrx_begin and gdrx_fence.
+ *
+ * gdrx_load_u8, _u16, _u32, _u64(map, offset): read a word by one load, with the order of gdr_copy_from_mapping: the value is no
+ * older than the call, and the load comes after the thread's earlier reads and before its later loads and stores.
+ */
+#define GDRX_WORD_(bits)                                                                                                     \
+    static inline void gdrx_store_u##bits##_unfenced(const struct gdrx_map *map, size_t offset, uint##bits##_t value)        \
+    {                                                                                                                        \
+        __atomic_store_n((uint##bits##_t *)(void *)((char *)map->address + offset), value, __ATOMIC_RELAXED);                \
+    }                                                                                                                        \
+                                                                                                                             \
+    static inline void gdrx_store_u##bits(const struct gdrx_map *map, size_t offset, uint##bits##_t value)                   \
+    {                                                                                                                        \
+        gdrx_begin();                                                                                                        \
+        gdrx_store_u##bits##_unfenced(map, offset, value);                                                                   \
+        gdrx_fence(map);                                                                                                     \
+    }                                                                                                                        \
+                                                                                                                             \
+    static inline uint##bits##_t gdrx_load_u##bits(const struct gdrx_map *map, size_t offset)                                \
+    {                                                                                                                        \
+        uint##bits##_t value;                                                                                                \
+                                                                                                                             \
+        gdrx_full_fence_();                                                                                                  \
+        value = __atomic_load_n((uint##bits##_t *)(void *)((char *)map->address + offset), __ATOMIC_RELAXED);                \
+        gdrx_after_load_();                                                                                                  \
+        gdrx_end_(map);                                                                                                      \
+        return value;                                                                                                        \
+    }
+
+/* Makes a load an acquire. */
+static inline void gdrx_after_load_(void)
+{
+#if defined(__x86_64__)
+    __asm__ __volatile__("" ::: "memory");
+#elif defined(__aarch64__)
+    __asm__ __volatile__("dmb ld" ::: "memory");
+#else
+    gdrx_full_fence_();
+#endif
+}
+
+GDRX_WORD_(8)
+GDRX_WORD_(16)
+GDRX_WORD_(32)
+GDRX_WORD_(64)
+
+#undef GDRX_WORD_
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
