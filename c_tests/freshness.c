@@ -7,7 +7,8 @@
  * it too early.
  *
  * The acknowledgment goes through host memory, so that nothing but the library's reads happens in between: no store to
- * the mapping, no fence.
+ * the mapping, no fence. In the second half of the rounds, gdrx_load_u32 and gdrx_read_many take the place of
+ * gdr_copy_from_mapping; the payload is read in pieces.
  *
  * Usage: freshness [--rounds N], for each size and alignment. Default: 100,000 rounds; under gdremu, whose GPU is the
  * CPU and reorders nothing, 100.
@@ -16,10 +17,12 @@
 #include <time.h>
 
 #include "emulator.h"
+#include "gdrx.h"
 #include "gpu.h"
 
 #define THREADS 128
 #define MAX_PAYLOAD 4096
+#define PIECE 24
 /* Offsets in the GPU buffer. */
 #define FLAG 0
 #define PAYLOAD 4096
@@ -88,6 +91,10 @@ static CUfunction produce;
 static struct gpu_buffer buffer;
 static gdr_mh_t handle;
 static unsigned char *va;
+static struct gdrx_map gdrx;
+
+/* How flag and payload are read. */
+static enum { BY_CALLS, BY_GDRX } way;
 
 /* The last round that the CPU has seen, in host memory: its CPU and its GPU address. */
 static volatile uint32_t *acknowledged;
@@ -118,15 +125,43 @@ static double seconds(clockid_t clock)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+static uint32_t read_flag(void)
+{
+    uint32_t flag;
+
+    if (way == BY_GDRX)
+        return gdrx_load_u32(&gdrx, FLAG);
+    CHECK_OK(gdr_copy_from_mapping(handle, &flag, va + FLAG, sizeof(flag)));
+    return flag;
+}
+
+static void read_payload(unsigned char *payload, size_t offset, size_t size)
+{
+    struct gdrx_copy pieces[MAX_PAYLOAD / PIECE + 1];
+    size_t n, at = 0;
+
+    if (way == BY_CALLS) {
+        CHECK_OK(gdr_copy_from_mapping(handle, payload, va + offset, size));
+        return;
+    }
+    for (n = 0; at < size; n++) {
+        pieces[n].offset = offset + at;
+        pieces[n].host = payload + at;
+        pieces[n].size = size - at < PIECE ? size - at : PIECE;
+        at += pieces[n].size;
+    }
+    CHECK_OK(gdrx_read_many(&gdrx, pieces, n));
+}
+
 /* Waits for the flag of `round`; if that takes too long, ends the GPU kernel and fails. */
 static void await_flag(uint32_t round)
 {
     double start = seconds(CLOCK_THREAD_CPUTIME_ID);
     unsigned long polls = 0;
-    uint32_t flag = 0;
+    uint32_t flag;
 
     do {
-        CHECK_OK(gdr_copy_from_mapping(handle, &flag, va + FLAG, sizeof(flag)));
+        flag = read_flag();
         if (++polls % 65536 == 0 && seconds(CLOCK_THREAD_CPUTIME_ID) - start > PATIENCE * slowness()) {
             *acknowledged = UINT32_MAX;
             fprintf(stderr, "freshness: no flag for round %u, its value is %u\n", round, flag);
@@ -152,13 +187,13 @@ static uint32_t count_stale(size_t size, size_t alignment, uint32_t rounds)
     start = seconds(CLOCK_MONOTONIC);
     for (round = 1; round <= rounds; round++) {
         await_flag(round);
-        CHECK_OK(gdr_copy_from_mapping(handle, payload, va + PAYLOAD + alignment, size));
+        read_payload(payload, PAYLOAD + alignment, size);
         for (i = 0; i < words; i++)
             wanted[i] = round;
         stale += memcmp(payload, (unsigned char *)wanted + alignment, size) != 0;
         *acknowledged = round;
     }
-    printf("%5zu B +%-2zu  rounds %u stale %u  %.0f ns per round\n", size, alignment, rounds, stale,
+    printf("%s %5zu B +%-2zu  rounds %u stale %u  %.0f ns per round\n", way == BY_GDRX ? "gdrx " : "calls", size, alignment, rounds, stale,
            (seconds(CLOCK_MONOTONIC) - start) / rounds * 1e9);
     fflush(stdout);
     CUDA(cuCtxSynchronize());
@@ -197,9 +232,12 @@ int main(int argc, char **argv)
     handle = pin(g, buffer.address, BUFFER);
     va = map(g, handle, BUFFER);
 
-    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        for (j = 0; j < sizeof(alignments) / sizeof(alignments[0]); j++)
-            stale += count_stale(sizes[i], alignments[j], rounds_each);
+    CHECK_OK(gdrx_attach(&gdrx, g, handle, va, BUFFER));
+
+    for (way = BY_CALLS; way <= BY_GDRX; way++)
+        for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+            for (j = 0; j < sizeof(alignments) / sizeof(alignments[0]); j++)
+                stale += count_stale(sizes[i], alignments[j], rounds_each);
 
     CHECK_OK(gdr_unmap(g, handle, va, BUFFER));
     CHECK_OK(gdr_unpin_buffer(g, handle));

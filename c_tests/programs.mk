@@ -5,6 +5,7 @@
 
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 LIBGDRAPI ?= build/lib/libgdrapi.so.2
+LIBGDRX ?= build/lib/libgdrx.so.1
 LIBCUDA ?= $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release/libgdremu_cuda.so
 
 out := build/c_tests
@@ -15,11 +16,11 @@ headers := $(wildcard c_tests/*.h c_tests/*/*.h include/*.h) c_tests/programs.mk
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
 c99 := $(CC) -std=c99 -D_GNU_SOURCE
 # libc comes before libcuda: gdremu's stand-in has functions of the same names. Programs need only what they use.
-libraries = -Wl,--as-needed "$(LIBGDRAPI)" -ldl -lc "$(LIBCUDA)"
+libraries = -Wl,--as-needed "$(LIBGDRX)" "$(LIBGDRAPI)" -ldl -lc "$(LIBCUDA)"
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
 
 .PHONY: plain sanitized
-plain: $(programs:%=$(out)/plain/%) $(out)/gdrcopy_sanity $(out)/watched $(out)/denied $(out)/absent/libgdrapi.so.2 $(out)/fake_cuda/libcuda.so.1
+plain: $(programs:%=$(out)/plain/%) $(out)/gdrcopy_sanity $(out)/watched $(out)/denied $(out)/absent/libgdrapi.so.2 $(out)/another/libgdrapi.so.2 $(out)/fake_cuda/libcuda.so.1
 sanitized: $(programs:%=$(out)/sanitized/%)
 
 $(out)/plain/%: optimization := -O2 -g
@@ -61,6 +62,11 @@ $(out)/absent/libgdrapi.so.2: c_tests/absent/libgdrapi.c $(headers)
 	@mkdir -p $(@D)
 	@$(CC) -std=c99 $(flags) -shared -fPIC -Wl,-soname,libgdrapi.so.2 $< -o $@
 	@ln -sf libgdrapi.so.2 $(@D)/libgdrapi.so
+
+# A library that does no more than it must.
+$(out)/another/libgdrapi.so.2: c_tests/another/libgdrapi.c $(headers)
+	@mkdir -p $(@D)
+	@$(c99) $(flags) -O2 -shared -fPIC -Wl,-soname,libgdrapi.so.2 $< -o $@
 
 # A CUDA driver without a GPU.
 $(out)/fake_cuda/libcuda.so.1: c_tests/fake_cuda/libcuda.c $(headers)

@@ -76,6 +76,8 @@ enum Way {
     Valgrind,
     /// `Linked`, with all rounds where `Linked` repeats a hundredth of them.
     Thorough,
+    /// `Linked`, over another library. What runs so needs nothing of this one but the functions of the API.
+    Another,
     /// `Linked`, with a system call that fails with an error, as in a sandbox.
     Denied(&'static str, &'static str),
 }
@@ -110,6 +112,8 @@ struct Runner {
     denied: PathBuf,
     gdremu: PathBuf,
     lib: PathBuf,
+    /// Where libgdrx is.
+    gdrx: PathBuf,
     sanitized: OnceLock<Result<(), String>>,
 }
 
@@ -165,6 +169,7 @@ impl Runner {
             watched: bundle.as_ref().unwrap_or(&out).join("watched"),
             denied: bundle.as_ref().unwrap_or(&out).join("denied"),
             gdremu: bundle.as_ref().unwrap_or(&release).join("gdremu"),
+            gdrx: bundle.clone().unwrap_or(root.join("build/lib")),
             lib: lib.clone().or(bundle).unwrap_or(root.join("build/lib")),
             sanitized: OnceLock::new(),
             root,
@@ -195,8 +200,14 @@ impl Runner {
 
     fn trials(self: &Arc<Runner>) -> Vec<Trial> {
         let mut trials = Vec::new();
-        let mut ways =
-            vec![Way::Linked, Way::Preloaded, Way::Sanitized, Way::Valgrind, Way::Thorough];
+        let mut ways = vec![
+            Way::Linked,
+            Way::Another,
+            Way::Preloaded,
+            Way::Sanitized,
+            Way::Valgrind,
+            Way::Thorough,
+        ];
         let denied = |&call| ["EPERM", "ENOSYS"].map(|error| Way::Denied(call, error));
         ways.extend(DENIED.iter().flat_map(denied));
         for program in self.programs() {
@@ -284,6 +295,12 @@ impl Runner {
         if program == "nv_p2p_dummy" {
             return way == Way::Linked && profile.starts_with("nv-p2p-dummy");
         }
+        if way == Way::Another {
+            // That library knows no dma-bufs.
+            let has_module =
+                profile == "real" || GENERAL.contains(&profile) && !profile.starts_with("dmabuf");
+            return program == "gdrx" && has_module;
+        }
         if self.machine == Machine::Real {
             return way != Way::Thorough && (program, way) != ("dlopen", Way::Preloaded);
         }
@@ -338,9 +355,12 @@ impl Runner {
         };
         let library = match way {
             Way::Preloaded => self.root.join("build/c_tests/absent"),
+            Way::Another => self.root.join("build/c_tests/another"),
             _ => self.lib.clone(),
         };
         let mut path = library.into_os_string();
+        path.push(":");
+        path.push(&self.gdrx);
         if program == "libcuda_load" {
             path.push(":");
             path.push(self.root.join("build/c_tests/fake_cuda"));
@@ -353,7 +373,7 @@ impl Runner {
             command.env("CHECK_SLOWNESS", "100");
         }
         match way {
-            Way::Linked | Way::Thorough => {}
+            Way::Linked | Way::Another | Way::Thorough => {}
             Way::Preloaded => {
                 command.env("LD_PRELOAD", self.lib.join("libgdrapi-preload.so"));
             }

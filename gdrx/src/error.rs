@@ -70,7 +70,7 @@ impl fmt::Display for Error {
             }
             Error::Outside { index, offset, size, room } => write!(
                 f,
-                "copy {index} is {size} bytes at offset {offset}: stay inside the {room} bytes of `map`"
+                "`size` {size} at `offset` {offset} of copy {index}: stay inside the {room} bytes of `map`"
             ),
             Error::Core(error) => error.fmt(f),
         }

@@ -1,0 +1,318 @@
+/* gdrx.h: batches, gathers and words, compared with CUDA's view of the memory. Runs over any libgdrapi. */
+
+#include "gdrx.h"
+
+#include "fault.h"
+#include "gpu.h"
+#include "logged.h"
+
+#define SIZE GPU_PAGE_SIZE
+#define MANY 3000
+/* Bytes of the largest copy: larger ones are not gathered block by block. */
+#define LARGEST 9000
+
+static gdr_t g;
+static struct gpu_buffer buffer;
+static gdr_mh_t handle;
+static unsigned char *va;
+static struct gdrx_map all;
+
+static unsigned char host[MANY * 64 + 64 * LARGEST], wanted[SIZE], seen[SIZE];
+static struct gdrx_copy copies[MANY];
+
+/* A number below `limit`. */
+static size_t any(size_t limit)
+{
+    static uint64_t state = 1;
+
+    state = state * 6364136223846793005 + 1442695040888963407;
+    return (size_t)(state >> 33) % limit;
+}
+
+/* Copies of sizes up to `largest` in a row of places that do not overlap; returns how many there are. */
+static size_t lay_out(size_t largest)
+{
+    size_t offset = any(64), at = 0, n = 0;
+
+    while (n < MANY) {
+        size_t size = n % 16 == 0 ? 0 : n % 4 == 1 ? (size_t)1 << any(4) : any(largest + 1);
+
+        if (offset + size > SIZE)
+            break;
+        copies[n].offset = offset;
+        copies[n].size = size;
+        copies[n].host = size == 0 ? NULL : host + at;
+        n++;
+        at += size + any(3);
+        offset += size + any(9);
+    }
+    return n;
+}
+
+static void writes_arrive_and_nothing_else_changes(void)
+{
+    static const size_t largest[] = {8, 64, 300, LARGEST};
+    long round, rounds_each = rounds(100);
+    size_t i, j, n;
+
+    for (i = 0; i < sizeof(largest) / sizeof(largest[0]); i++) {
+        for (round = 0; round < rounds_each; round++) {
+            n = lay_out(largest[i]);
+            fill(host, sizeof(host), (unsigned)round);
+            memset(wanted, 0xee, SIZE);
+            gpu_write(buffer.address, wanted, SIZE);
+            for (j = 0; j < n; j++)
+                if (copies[j].size > 0)
+                    memcpy(wanted + copies[j].offset, copies[j].host, copies[j].size);
+            CHECK_OK(gdrx_write_many(&all, copies, n));
+            CHECK_OK(gdrx_flush(&all));
+            gpu_read(seen, buffer.address, SIZE);
+            CHECK_BYTES(seen, wanted, SIZE);
+        }
+    }
+}
+
+static void reads_return_what_is_there(void)
+{
+    static const size_t largest[] = {8, 64, 300, LARGEST};
+    long round, rounds_each = rounds(100);
+    size_t i, j, n;
+
+    for (i = 0; i < sizeof(largest) / sizeof(largest[0]); i++) {
+        for (round = 0; round < rounds_each; round++) {
+            fill(wanted, SIZE, (unsigned)round);
+            gpu_write(buffer.address, wanted, SIZE);
+            n = lay_out(largest[i]);
+            memset(host, 0xee, sizeof(host));
+            CHECK_OK(gdrx_read_many(&all, copies, n));
+            for (j = 0; j < n; j++) {
+                unsigned char *to = copies[j].host;
+
+                if (copies[j].size == 0)
+                    continue;
+                CHECK_BYTES(to, wanted + copies[j].offset, copies[j].size);
+                memset(to, 0xee, copies[j].size);
+            }
+            for (j = 0; j < sizeof(host); j++)
+                CHECK_EQUAL(host[j], 0xee);
+        }
+    }
+}
+
+#define WORD(bits)                                                                                                           \
+    do {                                                                                                                     \
+        uint##bits##_t word = 0;                                                                                             \
+                                                                                                                             \
+        for (offset = 0; offset <= 64; offset += bits / 8) {                                                                 \
+            CHECK(gdrx_is_word(&all, offset, bits / 8));                                                                     \
+            gdrx_store_u##bits(&all, offset, (uint##bits##_t)(0x8877665544332211u + offset));                                \
+            gpu_read(&word, buffer.address + offset, sizeof(word));                                                          \
+            CHECK_EQUAL(word, (uint##bits##_t)(0x8877665544332211u + offset));                                               \
+            CHECK_EQUAL(gdrx_load_u##bits(&all, offset), word);                                                              \
+            gdrx_begin();                                                                                                    \
+            gdrx_store_u##bits##_unfenced(&all, offset, (uint##bits##_t)~word);                                              \
+            gdrx_fence(&all);                                                                                                \
+            CHECK_EQUAL(gdrx_load_u##bits(&all, offset), (uint##bits##_t)~word);                                             \
+        }                                                                                                                    \
+    } while (0)
+
+static void words_are_stored_and_loaded(void)
+{
+    size_t offset;
+
+    WORD(8);
+    WORD(16);
+    WORD(32);
+    WORD(64);
+    CHECK(gdrx_is_word(&all, SIZE - 8, 8));
+    CHECK(!gdrx_is_word(&all, SIZE - 7, 8) && !gdrx_is_word(&all, SIZE, 1) && !gdrx_is_word(&all, SIZE_MAX, 1));
+    CHECK(!gdrx_is_word(&all, 2, 4) && !gdrx_is_word(&all, 0, 3) && !gdrx_is_word(&all, 0, 16) && !gdrx_is_word(&all, 0, 0));
+}
+
+static void unfenced_writes_arrive(void)
+{
+    size_t i, size;
+
+    fill(host, SIZE, 7);
+    gdrx_begin();
+    for (i = 0; i < SIZE; i += size) {
+        size = 1 + i % 100;
+        size = size < SIZE - i ? size : SIZE - i;
+        CHECK_OK(gdrx_write_unfenced(&all, i, host + i, size));
+    }
+    gdrx_fence(&all);
+    CHECK_OK(gdrx_flush(&all));
+    gpu_read(seen, buffer.address, SIZE);
+    CHECK_BYTES(seen, host, SIZE);
+}
+
+/* Another mapping, of the first half of the buffer: what is beyond its end belongs to it or is not mapped. */
+static void copies_stay_within_the_map(void)
+{
+    gdr_mh_t page = pin(g, buffer.address, SIZE);
+    unsigned char *start = map(g, page, SIZE);
+    struct gdrx_map end;
+    size_t size, i;
+
+    CHECK_OK(gdrx_attach(&end, g, page, start + SIZE - 512, 512));
+    for (size = 1; size <= 300; size++) {
+        for (i = 0; i < 8; i++) {
+            copies[i].offset = 512 - size;
+            copies[i].host = seen + i * size;
+            copies[i].size = size;
+        }
+        fill(host, size, (unsigned)size);
+        CHECK_OK(gdrx_write_unfenced(&end, 512 - size, host, size));
+        gdrx_fence(&end);
+        CHECK_OK(gdrx_read_many(&end, copies, 8));
+        for (i = 0; i < 8; i++)
+            CHECK_BYTES(seen + i * size, host, size);
+    }
+    CHECK_OK(gdr_unmap(g, page, start, SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, page));
+}
+
+static void refused_copies_copy_nothing(void)
+{
+    struct gdrx_map none = {0}, part;
+    struct gdrx_copy good = {0, host, 16}, bad[2];
+    static const struct {
+        size_t offset, size;
+    } outside[] = {{0, 101}, {100, 1}, {101, 0}, {SIZE_MAX, 1}, {SIZE_MAX, 2}, {1, SIZE_MAX}, {SIZE_MAX, SIZE_MAX}};
+    size_t i;
+
+    CHECK_OK(gdrx_attach(&part, g, handle, va, 100));
+    memset(wanted, 0xee, SIZE);
+    gpu_write(buffer.address, wanted, SIZE);
+    fill(host, SIZE, 3);
+    memcpy(seen, host, SIZE);
+    for (i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
+        bad[0] = good;
+        bad[1].offset = outside[i].offset;
+        bad[1].size = outside[i].size;
+        bad[1].host = host;
+        CHECK_ERROR(gdrx_write_many(&part, bad, 2), EINVAL);
+        CHECK_ERROR(gdrx_read_many(&part, bad, 2), EINVAL);
+        CHECK_ERROR(gdrx_write_unfenced(&part, bad[1].offset, host, bad[1].size), EINVAL);
+    }
+    bad[1] = good;
+    bad[1].host = NULL;
+    CHECK_ERROR(gdrx_write_many(&part, bad, 2), EINVAL);
+    CHECK_ERROR(gdrx_read_many(&part, bad, 2), EINVAL);
+    CHECK_ERROR(gdrx_write_unfenced(&part, 0, NULL, 1), EINVAL);
+    CHECK_ERROR(gdrx_write_many(NULL, &good, 1), EINVAL);
+    CHECK_ERROR(gdrx_read_many(NULL, &good, 1), EINVAL);
+    CHECK_ERROR(gdrx_write_many(&none, &good, 1), EINVAL);
+    CHECK_ERROR(gdrx_read_many(&none, &good, 1), EINVAL);
+    CHECK_ERROR(gdrx_write_many(&part, NULL, 1), EINVAL);
+    CHECK_ERROR(gdrx_read_many(&part, NULL, 1), EINVAL);
+    CHECK_ERROR(gdrx_write_many(&part, &good, SIZE_MAX), EINVAL);
+    CHECK_ERROR(gdrx_flush(NULL), EINVAL);
+    CHECK_ERROR(gdrx_flush(&none), EINVAL);
+    CHECK_OK(gdrx_write_many(&part, NULL, 0));
+    CHECK_OK(gdrx_read_many(&part, NULL, 0));
+    CHECK_OK(gdrx_write_unfenced(&part, 100, NULL, 0));
+    CHECK_BYTES(host, seen, SIZE);
+    gpu_read(seen, buffer.address, SIZE);
+    CHECK_BYTES(seen, wanted, SIZE);
+}
+
+static void only_mapped_bytes_are_attached(void)
+{
+    struct gdrx_map map = {0}, zero = {0};
+    gdr_mh_t other = pin(g, buffer.address, SIZE);
+
+    CHECK_ERROR(gdrx_attach(&map, g, other, va, SIZE), EINVAL);
+    CHECK_OK(gdr_unpin_buffer(g, other));
+    CHECK_ERROR(gdrx_attach(NULL, g, handle, va, SIZE), EINVAL);
+    CHECK_ERROR(gdrx_attach(&map, g, handle, NULL, SIZE), EINVAL);
+    CHECK_ERROR(gdrx_attach(&map, g, handle, va, 0), EINVAL);
+    CHECK_ERROR(gdrx_attach(&map, g, handle, va, SIZE + 1), EINVAL);
+    CHECK_ERROR(gdrx_attach_mapping(&map, GDR_MAPPING_TYPE_MAX, SIZE, va, SIZE), EINVAL);
+    CHECK_BYTES(&map, &zero, sizeof(map));
+    CHECK_EQUAL(all.type, info_of(g, handle).mapping_type);
+    CHECK(all.address == va && all.size == SIZE);
+}
+
+/* On host memory: this process has no GPU. */
+static void fail_in_every_way(void)
+{
+    struct gdrx_map map;
+    struct gdrx_copy copy = {SIZE, host, 1};
+
+    gdrx_attach_mapping(&map, GDR_MAPPING_TYPE_CACHING, SIZE, seen, SIZE + 1);
+    CHECK_OK(gdrx_attach_mapping(&map, GDR_MAPPING_TYPE_CACHING, SIZE, seen, SIZE));
+    gdrx_write_many(&map, &copy, 1);
+    copy.offset = 0;
+    copy.host = NULL;
+    gdrx_read_many(&map, &copy, 1);
+}
+
+static void failures_are_logged_with_advice(void)
+{
+    const char *log = log_of(fail_in_every_way, "4");
+
+    CHECK_LOGGED(log, "ERR:  gdrx_attach_mapping: `size` is 65537: attach 1 to 65536 bytes, which are mapped\n");
+    CHECK_LOGGED(log, "ERR:  gdrx_write_many: `size` 1 at `offset` 65536 of copy 0: stay inside the 65536 bytes of `map`\n");
+    CHECK_LOGGED(log, "ERR:  gdrx_read_many: `host` of copy 0 is NULL: pass the address of its bytes\n");
+}
+
+static void child_is_refused(void)
+{
+    struct gdrx_copy copy = {0, host, 8};
+
+    CHECK_ERROR(gdrx_write_many(&all, &copy, 1), EACCES);
+    CHECK_ERROR(gdrx_write_many(&all, NULL, 0), EACCES);
+    CHECK_ERROR(gdrx_read_many(&all, &copy, 1), EACCES);
+    CHECK_ERROR(gdrx_write_unfenced(&all, 0, host, 8), EACCES);
+    CHECK_ERROR(gdrx_flush(&all), EACCES);
+    CHECK_UNMAPPED(all.address);
+    /* What the child attaches is its own; then the parent's maps are still refused. */
+    CHECK_OK(gdrx_attach_mapping(&all, GDR_MAPPING_TYPE_CACHING, sizeof(host), host, sizeof(host)));
+    copy.host = seen;
+    CHECK_OK(gdrx_read_many(&all, &copy, 1));
+    CHECK_BYTES(seen, host, 8);
+}
+
+/* Once mappings of two types are attached, accesses are fenced against each other. */
+static void mappings_of_several_types(void)
+{
+    struct gdrx_map other;
+
+    CHECK_EQUAL(*all.several_types, 0);
+    CHECK_OK(gdrx_attach_mapping(&other, all.type, SIZE, va, SIZE));
+    CHECK_EQUAL(*all.several_types, 0);
+    CHECK_OK(gdrx_attach_mapping(&other, all.type % 3 + 1, SIZE, va, SIZE));
+    CHECK_EQUAL(*all.several_types, 1);
+    words_are_stored_and_loaded();
+    unfenced_writes_arrive();
+}
+
+int main(void)
+{
+    CHECK_EQUAL(gdrx_version(), GDRX_MAJOR_VERSION << MAJOR_VERSION_SHIFT | GDRX_MINOR_VERSION);
+    in_child(failures_are_logged_with_advice); /* The first attach of a process reads the settings. */
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    g = gdr_open();
+    CHECK(g != NULL);
+    handle = pin(g, buffer.address, SIZE);
+    va = map(g, handle, SIZE);
+    CHECK_OK(gdrx_attach(&all, g, handle, va, SIZE));
+
+    writes_arrive_and_nothing_else_changes();
+    reads_return_what_is_there();
+    words_are_stored_and_loaded();
+    unfenced_writes_arrive();
+    copies_stay_within_the_map();
+    refused_copies_copy_nothing();
+    only_mapped_bytes_are_attached();
+    in_child(child_is_refused);
+    mappings_of_several_types();
+
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+    return passed("gdrx");
+}
