@@ -1,0 +1,44 @@
+/* Polls 64 flags in GPU memory: GPU kernels set them, each in a line of its own, and the CPU looks at all of them. */
+#include "example.h"
+
+#define FLAGS 64
+#define STRIDE 192 /* bytes from one flag to the next: an odd number of lines, so that more loads overlap */
+#define ROUNDS 2000
+
+int main(void)
+{
+    struct memory memory = map_memory(GPU_PAGE_SIZE);
+    static double one_by_one[ROUNDS], together[ROUNDS];
+    static uint32_t flags[FLAGS];
+    struct gdrx_copy reads[FLAGS];
+    size_t round, i;
+
+    for (i = 0; i < FLAGS; i++) {
+        uint32_t flag = (uint32_t)i + 1; /* As a GPU kernel would set it. */
+
+        MUST(cuMemcpyHtoD(memory.address + i * STRIDE, &flag, sizeof(flag)));
+        reads[i].offset = i * STRIDE;
+        reads[i].host = &flags[i];
+        reads[i].size = sizeof(flags[i]);
+    }
+    MUST(cuCtxSynchronize());
+    for (round = 0; round < ROUNDS; round++) {
+        double start = nanoseconds();
+
+        for (i = 0; i < FLAGS; i++)
+            flags[i] = gdrx_load_u32(&memory.map, i * STRIDE);
+        one_by_one[round] = nanoseconds() - start;
+
+        memset(flags, 0, sizeof(flags));
+        start = nanoseconds();
+        MUST(gdrx_read_many(&memory.map, reads, FLAGS));
+        together[round] = nanoseconds() - start;
+        for (i = 0; i < FLAGS; i++)
+            must("flag", flags[i] != i + 1);
+    }
+    printf("%d flags, %d bytes apart; median of %d rounds, for each flag:\n", FLAGS, STRIDE, ROUNDS);
+    print_time("gdrx_load_u32", one_by_one, ROUNDS, FLAGS);
+    print_time("gdrx_read_many", together, ROUNDS, FLAGS);
+    unmap_memory(&memory);
+    return 0;
+}
