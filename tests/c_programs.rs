@@ -169,7 +169,10 @@ impl Runner {
             watched: bundle.as_ref().unwrap_or(&out).join("watched"),
             denied: bundle.as_ref().unwrap_or(&out).join("denied"),
             gdremu: bundle.as_ref().unwrap_or(&release).join("gdremu"),
-            gdrx: bundle.clone().unwrap_or(root.join("build/lib")),
+            gdrx: match &lib {
+                Some(lib) if lib.join("libgdrx.so.1").exists() => lib.clone(),
+                _ => bundle.clone().unwrap_or(root.join("build/lib")),
+            },
             lib: lib.clone().or(bundle).unwrap_or(root.join("build/lib")),
             sanitized: OnceLock::new(),
             root,

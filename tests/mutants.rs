@@ -155,11 +155,15 @@ fn cargo(work: &Path) -> Command {
 }
 
 fn build_library(work: &Path) {
-    succeed(cargo(work).args(["build", "--package", "libgdrapi"]));
+    succeed(cargo(work).args(["build", "--package", "libgdrapi", "--package", "gdrx"]));
     let lib = work.join("lib");
     fs::create_dir_all(&lib).expect("writable");
     fs::copy(work.join("target/debug/libgdrapi.so"), lib.join("libgdrapi.so.2")).expect("built");
     let _ = std::os::unix::fs::symlink("libgdrapi.so.2", lib.join("libgdrapi.so"));
+    let mut link = Command::new("cc");
+    link.args(["-shared", "-Wl,-soname,libgdrx.so.1", "-Wl,--version-script=gdrx/libgdrx.map"]);
+    link.args(["-Wl,--whole-archive", "../target/debug/libgdrx.a", "-Wl,--no-whole-archive"]);
+    succeed(link.arg("-o").arg(lib.join("libgdrx.so.1")).current_dir(work.join("tree")));
 }
 
 /// Runs a test as `mutants.toml` names it. A loop that does not end is ended by `watched`.
