@@ -8,7 +8,6 @@
 use std::ffi::{c_int, c_void};
 
 use gdrcopy_core::copy;
-use gdrcopy_core::routines::Item;
 
 use crate::error::{Error, Result};
 use crate::map::{Copies, gdrx_copy, gdrx_map};
@@ -25,17 +24,15 @@ pub unsafe extern "C" fn gdrx_attach_mapping(
     address: *mut c_void,
     size: usize,
 ) -> c_int {
-    let attached = match map.is_null() {
-        true => Err(Error::Null("map")),
-        false => gdrx_map::attach(mapping_type, mapped_size, address, size),
-    };
-    done(
-        "gdrx_attach_mapping",
-        attached.map(|attached| {
-            // SAFETY: not NULL, so valid for writes: contract of the header.
-            unsafe { map.write(attached) }
-        }),
-    )
+    call("gdrx_attach_mapping", || {
+        let attached = gdrx_map::attach(mapping_type, mapped_size, address, size)?;
+        if map.is_null() {
+            return Err(Error::Null("map"));
+        }
+        // SAFETY: not NULL, so valid for writes: contract of the header.
+        unsafe { map.write(attached) };
+        Ok(())
+    })
 }
 
 /// Makes writes with one fence.
@@ -45,20 +42,15 @@ pub unsafe extern "C" fn gdrx_write_many(
     copies: *const gdrx_copy,
     n: usize,
 ) -> c_int {
-    // SAFETY: contract of the header.
-    let copies = unsafe { Copies::new(map, copies, n) };
-    done(
-        "gdrx_write_many",
-        copies.map(|copies| {
-            copy::begin_batch();
-            for index in 0..copies.len() {
-                let (dst, src, len) = copies.get(index);
-                // SAFETY: inside a mapping of this kind, and readable: invariant, and contract of the header.
-                unsafe { copy::write_unfenced(copies.kind, dst, src, len) };
-            }
-            copy::end_batch();
-        }),
-    )
+    call("gdrx_write_many", || {
+        // SAFETY: contract of the header.
+        let copies = unsafe { Copies::new(map, copies, n) }?;
+        copy::begin_batch();
+        // SAFETY: inside a mapping of this kind, and readable: invariant, and contract of the header.
+        unsafe { copy::write_many_unfenced(copies.kind, copies.writes()) };
+        copy::end_batch();
+        Ok(())
+    })
 }
 
 /// Makes reads whose loads overlap.
@@ -68,34 +60,26 @@ pub unsafe extern "C" fn gdrx_read_many(
     copies: *const gdrx_copy,
     n: usize,
 ) -> c_int {
-    // SAFETY: contract of the header.
-    let copies = unsafe { Copies::new(map, copies, n) };
-    done(
-        "gdrx_read_many",
-        copies.map(|copies| {
-            let item = |index| {
-                let (src, dst, len) = copies.get(index);
-                Item { dst, src, len }
-            };
-            // SAFETY: as in `gdrx_write_many`; writable.
-            unsafe { copy::gather(copies.kind, copies.len(), item) };
-        }),
-    )
+    call("gdrx_read_many", || {
+        // SAFETY: contract of the header.
+        let copies = unsafe { Copies::new(map, copies, n) }?;
+        // SAFETY: as in `gdrx_write_many`, and writable.
+        unsafe { copy::read_many(copies.kind, n, |index| copies.read(index)) };
+        Ok(())
+    })
 }
 
 /// Waits for earlier writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdrx_flush(map: *const gdrx_map) -> c_int {
-    // SAFETY: contract of the header.
-    let map = unsafe { map.as_ref() }.ok_or(Error::Null("map"));
-    let checked = map.and_then(|map| map.kind().map(|_| map));
-    done(
-        "gdrx_flush",
-        checked.map(|map| {
-            // SAFETY: a map has at least one byte, which is mapped: contract of the header.
-            unsafe { copy::flush(map.start()) }
-        }),
-    )
+    call("gdrx_flush", || {
+        // SAFETY: contract of the header.
+        let map = unsafe { gdrx_map::of(map) }?;
+        map.kind()?;
+        // SAFETY: a map has at least one byte, which is mapped: contract of the header.
+        unsafe { copy::flush(map.start()) };
+        Ok(())
+    })
 }
 
 /// Makes one write of a row.
@@ -106,17 +90,14 @@ pub unsafe extern "C" fn gdrx_write_unfenced(
     host: *const c_void,
     size: usize,
 ) -> c_int {
-    let one = gdrx_copy { offset, host: host.cast_mut(), size };
-    // SAFETY: contract of the header.
-    let copies = unsafe { Copies::new(map, &one, 1) };
-    done(
-        "gdrx_write_unfenced",
-        copies.map(|copies| {
-            let (dst, src, len) = copies.get(0);
-            // SAFETY: as in `gdrx_write_many`.
-            unsafe { copy::write_unfenced(copies.kind, dst, src, len) };
-        }),
-    )
+    call("gdrx_write_unfenced", || {
+        let one = gdrx_copy { offset, host: host.cast_mut(), size };
+        // SAFETY: contract of the header.
+        let copies = unsafe { Copies::new(map, &one, 1) }?;
+        // SAFETY: as in `gdrx_write_many`.
+        unsafe { copy::write_many_unfenced(copies.kind, copies.writes()) };
+        Ok(())
+    })
 }
 
 /// The version of this library.
@@ -125,10 +106,10 @@ pub extern "C" fn gdrx_version() -> u32 {
     VERSION
 }
 
-/// What a function of this name returns.
+/// Runs the body of a function, and returns its errno.
 #[inline(always)]
-fn done(function: &str, result: Result<()>) -> c_int {
-    match result {
+fn call(function: &str, body: impl FnOnce() -> Result<()>) -> c_int {
+    match body() {
         Ok(()) => 0,
         Err(error) => error.report(function),
     }

@@ -6,6 +6,7 @@ use std::slice;
 use std::sync::atomic::AtomicBool;
 
 use gdrcopy_core::copy::mixed;
+use gdrcopy_core::routines::Item;
 use gdrcopy_core::sys::fork::{self, Owner};
 use gdrcopy_core::types::{MappingType, raw};
 use gdrcopy_core::{memory, stderr, variables};
@@ -63,6 +64,14 @@ impl gdrx_map {
         })
     }
 
+    /// # Safety
+    /// It is NULL, or valid for reads while the result lives.
+    #[inline(always)]
+    pub(crate) unsafe fn of<'a>(map: *const gdrx_map) -> Result<&'a gdrx_map> {
+        // SAFETY: contract of this function.
+        unsafe { map.as_ref() }.ok_or(Error::Null("map"))
+    }
+
     /// The mapping's type, if this process has attached it.
     #[inline(always)]
     pub(crate) fn kind(&self) -> Result<MappingType> {
@@ -108,7 +117,7 @@ impl<'a> Copies<'a> {
         n: usize,
     ) -> Result<Copies<'a>> {
         // SAFETY: contract of this function.
-        let map = unsafe { map.as_ref() }.ok_or(Error::Null("map"))?;
+        let map = unsafe { gdrx_map::of(map) }?;
         let kind = map.kind()?;
         let copies = match n {
             0 => &[],
@@ -123,15 +132,20 @@ impl<'a> Copies<'a> {
         Ok(Copies { kind, start: map.address, copies })
     }
 
-    pub(crate) fn len(self) -> usize {
-        self.copies.len()
+    /// The copies, from the host.
+    pub(crate) fn writes(self) -> impl Iterator<Item = Item> {
+        self.copies.iter().map(move |&gdrx_copy { offset, host, size }| Item {
+            dst: self.start.wrapping_add(offset),
+            src: host.cast(),
+            len: size,
+        })
     }
 
-    /// Address in the mapping, host address and bytes of a copy.
+    /// A copy, to the host.
     #[inline(always)]
-    pub(crate) fn get(self, index: usize) -> (*mut u8, *mut u8, usize) {
+    pub(crate) fn read(self, index: usize) -> Item {
         let gdrx_copy { offset, host, size } = self.copies[index];
-        (self.start.wrapping_add(offset), host.cast(), size)
+        Item { dst: host.cast(), src: self.start.wrapping_add(offset), len: size }
     }
 }
 

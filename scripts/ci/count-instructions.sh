@@ -54,6 +54,65 @@ END
 gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/copies.c" -o "$work/copies" \
     -L"$lib" -l:libgdrapi.so.2 -lc "$built/libgdremu_cuda.so"
 
+# Makes an access of libgdrx COUNT times: in functions that have no other part, or in the library itself.
+cat >"$work/gdrx.c" <<'END'
+#include "gdrx.h"
+#include "gpu.h"
+
+#define ITEMS 16
+
+static struct gdrx_map mapped;
+
+__attribute__((noipa)) static void counted_store(size_t offset, uint64_t value)
+{
+    gdrx_store_u64(&mapped, offset, value);
+}
+
+__attribute__((noipa)) static uint64_t counted_load(size_t offset)
+{
+    return gdrx_load_u64(&mapped, offset);
+}
+
+int main(int argc, char **argv)
+{
+    static _Alignas(64) unsigned char host[ITEMS][64];
+    struct gdrx_copy copies[ITEMS];
+    struct gpu_buffer buffer;
+    gdr_mh_t handle;
+    long count;
+    size_t i;
+    gdr_t g;
+
+    CHECK(argc == 3);
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    g = gdr_open();
+    CHECK(g != NULL);
+    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    CHECK_OK(gdrx_attach(&mapped, g, handle, map(g, handle, GPU_PAGE_SIZE), GPU_PAGE_SIZE));
+    for (i = 0; i < ITEMS; i++) {
+        copies[i].offset = i * (2048 + 64);
+        copies[i].host = host[i];
+        copies[i].size = sizeof(host[i]);
+    }
+    for (count = atol(argv[2]); count > 0; count--) {
+        if (strcmp(argv[1], "store") == 0)
+            counted_store(8, 1);
+        else if (strcmp(argv[1], "load") == 0)
+            counted_load(8);
+        else if (strcmp(argv[1], "write") == 0)
+            CHECK_OK(gdrx_write_many(&mapped, copies, ITEMS));
+        else
+            CHECK_OK(gdrx_read_many(&mapped, copies, ITEMS));
+    }
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+    return 0;
+}
+END
+gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/gdrx.c" -o "$work/gdrx" \
+    -L"$lib" -l:libgdrx.so.1 -l:libgdrapi.so.2 -lc "$built/libgdremu_cuda.so"
+
 # executed FUNCTION PROGRAM ARGUMENT…: instructions inside a function of a program.
 executed() {
     local function=$1
@@ -84,6 +143,16 @@ write 64 60
 read 4 39
 read 8 41
 read 64 106
+END
+
+echo "libgdrx; write and read are of 16 lines:"
+while read -r access limit function; do
+    check "$access" "$limit" "$function" "$work/gdrx" "$access"
+done <<END
+store 8 counted_store
+load 8 counted_load
+write 841 gdrx_write_many
+read 1864 gdrx_read_many
 END
 
 project=${CARGO_TARGET_DIR:-$PWD/target}/default_build

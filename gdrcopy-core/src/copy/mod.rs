@@ -191,7 +191,7 @@ pub fn end_batch() {
 /// Copies `len` bytes to a mapping, as a part of a batch.
 ///
 /// # Safety
-/// As for [`to_mapping`].
+/// As for [`to_mapping`], for a mapping that is not cached.
 #[inline(always)]
 pub unsafe fn write_unfenced(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -211,8 +211,8 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
 /// Copies `count` items from a mapping, between the fences of one read. See [`routines::gather`].
 ///
 /// # Safety
-/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`. `item` returns
-/// the same `src` and `len` each time.
+/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`, which is not cached. `item`
+/// returns the same `src` and `len` each time.
 #[inline(always)]
 pub unsafe fn gather(kind: MappingType, count: usize, item: impl FnMut(usize) -> Item) {
     // SAFETY: contract of this function.
@@ -223,8 +223,8 @@ pub unsafe fn gather(kind: MappingType, count: usize, item: impl FnMut(usize) ->
 /// Copies words from a mapping to `values`, between the fences of one read. See [`routines::gather_words`].
 ///
 /// # Safety
-/// The words are naturally aligned ones of 1, 2, 4 or 8 bytes, in mappings of type `kind`; `values` is
-/// writable for their number.
+/// The words are naturally aligned ones of 1, 2, 4 or 8 bytes, in mappings of type `kind`, which is not cached; `values`
+/// is writable for their number.
 #[inline(always)]
 pub unsafe fn gather_words<T: Copy>(kind: MappingType, words: &[*const T], values: *mut T) {
     // SAFETY: contract of this function.
@@ -243,13 +243,45 @@ pub unsafe fn flush(src: *const u8) {
     routines::full_fence();
 }
 
+/// Makes writes to a mapping of any type, from `src` to `dst` of each item, as a part of a batch.
+///
+/// # Safety
+/// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `kind`.
+#[inline(always)]
+pub unsafe fn write_many_unfenced(kind: MappingType, items: impl Iterator<Item = Item>) {
+    let routine = routine_for_any(kind);
+    for Item { dst, src, len } in items {
+        // SAFETY: contract of this function.
+        unsafe { routines::write_unfenced(routine, dst, src, len) };
+    }
+}
+
+/// [`gather`] for a mapping of any type.
+///
+/// # Safety
+/// As for [`gather`].
+#[inline(always)]
+pub unsafe fn read_many(kind: MappingType, count: usize, item: impl FnMut(usize) -> Item) {
+    // SAFETY: contract of this function.
+    unsafe { routines::gather(routine_for_any(kind), count, item) };
+    fence_if_mixed();
+}
+
 /// The routine for mappings of a type.
+#[inline(always)]
+fn routine_for_any(kind: MappingType) -> &'static Routine {
+    match kind {
+        MappingType::Caching => routines::for_cached_memory(),
+        kind => routine_for(kind),
+    }
+}
+
+/// The routine for mappings of a type other than cached.
 #[inline(always)]
 fn routine_for(kind: MappingType) -> &'static Routine {
     match kind {
-        MappingType::WriteCombining => HOT.routine(),
         MappingType::Device => routines::for_device_memory(),
-        MappingType::Caching => routines::for_cached_memory(),
+        _ => HOT.routine(),
     }
 }
 

@@ -44,12 +44,12 @@ pub(crate) struct Blocks {
 /// line. The CPU must have the instructions.
 pub(super) type LoadBlocksFn = unsafe fn(buffer: *mut u8, blocks: &[*const u8]);
 
-/// One range of a gather.
+/// One of many copies.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
-    /// Host memory, writable for `len` bytes.
+    /// Writable for `len` bytes.
     pub dst: *mut u8,
-    /// A mapping, readable as for [`read_wc`](super::read_wc).
+    /// Readable for `len` bytes; a mapping as for [`read_wc`](super::read_wc).
     pub src: *const u8,
     /// Bytes.
     pub len: usize,
