@@ -2,6 +2,8 @@
 
 #include "gdrx.h"
 
+#include <pthread.h>
+
 #include "fault.h"
 #include "gpu.h"
 #include "logged.h"
@@ -274,6 +276,52 @@ static void child_is_refused(void)
     CHECK_BYTES(seen, host, 8);
 }
 
+#define THREADS 4
+#define PART (SIZE / THREADS)
+
+/* Attaches the thread's part of the mapping for itself, and uses that and the map of all threads. */
+static void *use_part(void *argument)
+{
+    size_t start = *(size_t *)argument, i;
+    unsigned char out[PART], in[PART];
+    struct gdrx_copy writes[PART / 64], reads[PART / 64];
+    long round, rounds_each = rounds(300);
+    struct gdrx_map part;
+
+    for (round = 1; round <= rounds_each; round++) {
+        CHECK_OK(gdrx_attach(&part, g, handle, va + start, PART));
+        fill(out, PART, (unsigned)((size_t)round + start));
+        for (i = 0; i < PART / 64; i++) {
+            writes[i].offset = i * 64;
+            writes[i].host = out + i * 64;
+            reads[i].offset = start + i * 64;
+            reads[i].host = in + i * 64;
+            writes[i].size = reads[i].size = 64;
+        }
+        CHECK_OK(gdrx_write_many(&part, writes, PART / 64));
+        gdrx_store_u64(&all, start, (uint64_t)round);
+        memcpy(out, &round, 8);
+        CHECK_OK(gdrx_flush(&part));
+        CHECK_OK(gdrx_read_many(&all, reads, PART / 64));
+        CHECK_BYTES(in, out, PART);
+        CHECK_EQUAL(gdrx_load_u64(&part, 0), round);
+    }
+    return NULL;
+}
+
+static void threads_share_a_map(void)
+{
+    pthread_t threads[THREADS];
+    size_t starts[THREADS], i;
+
+    for (i = 0; i < THREADS; i++) {
+        starts[i] = i * PART;
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, use_part, &starts[i]), 0);
+    }
+    for (i = 0; i < THREADS; i++)
+        CHECK_EQUAL(pthread_join(threads[i], NULL), 0);
+}
+
 /* Once mappings of two types are attached, accesses are fenced against each other. */
 static void mappings_of_several_types(void)
 {
@@ -307,6 +355,7 @@ int main(void)
     copies_stay_within_the_map();
     refused_copies_copy_nothing();
     only_mapped_bytes_are_attached();
+    threads_share_a_map();
     in_child(child_is_refused);
     mappings_of_several_types();
 

@@ -12,17 +12,24 @@ mkdir -p "$out"
 # says how the library then shows its locks.
 instrumented=(env RUSTC_BOOTSTRAP=1
     RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gdrapi_tsan")
-"${instrumented[@]}" CARGO_TARGET_DIR="$target/tsan" \
-    cargo rustc --package libgdrapi --lib --crate-type staticlib --release --target x86_64-unknown-linux-gnu
+built=$target/tsan/x86_64-unknown-linux-gnu/release
+for package in libgdrapi gdrx; do
+    "${instrumented[@]}" CARGO_TARGET_DIR="$target/tsan" \
+        cargo rustc --package $package --lib --crate-type staticlib --release --target x86_64-unknown-linux-gnu
+done
 
-# gcc's runtime has no names of its own for these, and intercepts the plain ones.
-objcopy --redefine-sym __tsan_memcpy=memcpy --redefine-sym __tsan_memmove=memmove \
-    --redefine-sym __tsan_memset=memset "$target/tsan/x86_64-unknown-linux-gnu/release/libgdrapi.a" "$out/libgdrapi.a"
+# One object each, because both have the same Rust library in them. gcc's runtime has no names of its own for the functions of
+# memory, and intercepts the plain ones.
+for name in gdrapi gdrx; do
+    ld -r --force-group-allocation --whole-archive "$built/lib$name.a" -o "$out/$name.o"
+    objcopy --redefine-sym __tsan_memcpy=memcpy --redefine-sym __tsan_memmove=memmove --redefine-sym __tsan_memset=memset \
+        --wildcard --keep-global-symbol='gdr*_*' "$out/$name.o"
+done
 
 make --no-print-directory --silent -f c_tests/programs.mk build/c_tests/watched
-for program in threads handles; do
+for program in threads handles gdrx; do
     gcc -std=c99 -D_GNU_SOURCE -O1 -g -fsanitize=thread -Iinclude -Ic_tests "c_tests/$program.c" -o "$out/$program" \
-        "$out/libgdrapi.a" -lgcc_s -lpthread -ldl -lm -lc "$target/release/libgdremu_cuda.so"
+        "$out/gdrapi.o" "$out/gdrx.o" -lgcc_s -lpthread -ldl -lm -lc "$target/release/libgdremu_cuda.so"
     grep -q __tsan_func_entry <(nm "$out/$program") # A sanitizer that was left out would find nothing.
     env CHECK_SLOWNESS=20 TSAN_OPTIONS="exitcode=66 suppressions=$PWD/scripts/ci/tsan.supp" \
         build/c_tests/watched "$target/release/gdremu" -- "$out/$program"
