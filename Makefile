@@ -217,10 +217,13 @@ lib: rust ## Builds the shared and the static library into build/lib.
 		-Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -o build/lib/$(preload)
 	@rm build/lib/needed.so
 	$(call archive,gdrx,$(exported_by_gdrx),gdrx_*)
-	@$(CC) -shared -s -Wl,-soname,libgdrx.so.$(gdrx_major) -Wl,--version-script=gdrx/libgdrx.map -Wl,-z,defs -Wl,--gc-sections \
-		$(addprefix -Wl$(comma)-u$(comma),$(exported_by_gdrx)) build/lib/libgdrx.a -Wl,--as-needed $(static_libs) -o build/lib/$(gdrx)
+	@$(cargo_links) -shared -s -Wl,-soname,libgdrx.so.$(gdrx_major) -Wl,--version-script=gdrx/libgdrx.map -Wl,-z,defs -Wl,--gc-sections \
+		$(addprefix -Wl$(comma)-u$(comma),$(exported_by_gdrx)) build/lib/libgdrx.a -Wl,--as-needed -lgcc_s $(static_libs) -o build/lib/$(gdrx)
 	@ln -sf $(gdrx) build/lib/libgdrx.so.$(gdrx_major)
 	@ln -sf libgdrx.so.$(gdrx_major) build/lib/libgdrx.so
+
+# libgdrx.so is linked as cargo links libgdrapi.so, so that both need the same glibc. With -lgcc_s, which zig does not add.
+cargo_links = $(or $($(cargo_linker)),$(CC))
 
 # For LD_PRELOAD: an object with the library's SONAME that needs the library by its other name, from its own directory
 # (by DT_RPATH: LD_LIBRARY_PATH would come before a RUNPATH). The loader then has an object for both names. libgdrapi.so

@@ -27,7 +27,7 @@ check() {
     "${pip[@]}" numpy mypy || echo "pip cannot install NumPy and mypy: their tests are skipped"
     "$GDREMU" -- "${python[@]}" test_wheel.py
     for profile in default traditional cached device dmabuf; do
-        for test in test_device.py test_mapping.py test_views.py; do
+        for test in test_device.py test_many.py test_mapping.py test_views.py; do
             "$GDREMU" --profile $profile --leak-exit 9 -- "${python[@]}" $test
         done
     done
