@@ -50,10 +50,11 @@ mapping make(const gdrx::driver &driver)
     return mapping(pin(driver, buffer.address, size));
 }
 
-// Pins of this process, if gdremu counts them.
+// Pins of this process, if gdremu counts them: those of gdrdrv.
 long pins()
 {
-    return driver_is_emulated() ? find_emulator("gdrx_cxx").pins() : -1;
+    const bool counted = driver_is_emulated() && gdrx::driver().attribute(GDR_ATTR_USING_DMA_BUF_MMAP) == 0;
+    return counted ? find_emulator("gdrx_cxx").pins() : -1;
 }
 
 template <class T> constexpr bool is_owner = std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> &&

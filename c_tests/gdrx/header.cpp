@@ -9,6 +9,10 @@
 #include <span>
 #endif
 
+#ifndef REFUSED
+#define REFUSED 0
+#endif
+
 template class gdrx::word<float>;
 template class gdrx::ring<std::array<std::uint32_t, 4>>;
 template class gdrx::ring_sender<std::array<std::uint32_t, 4>>;
