@@ -85,7 +85,7 @@ template <class T, std::size_t n> inline constexpr bool is_array<std::array<T, n
 /* What can be a value or a message in GPU memory. */
 template <class T>
 inline constexpr bool is_plain = std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> &&
-                                 !std::is_pointer_v<T> && !std::is_member_pointer_v<T> && !std::is_volatile_v<T> &&
+                                 !std::is_pointer_v<T> && !std::is_null_pointer_v<T> && !std::is_member_pointer_v<T> && !std::is_volatile_v<T> &&
                                  !std::is_same_v<std::remove_cv_t<T>, bool> && (!has_elements<T> || is_array<T>);
 
 /* The copy between this offset and an object or, of containers and spans, its elements. */
@@ -832,14 +832,14 @@ template <class T> class ring {
         return ring;
     }
 
-    /** The CPU's end of a ring to the GPU. */
-    ring_sender<T> sender() const
+    /** The CPU's end of a ring to the GPU: std::move a ring that has a name, which is then used no more. */
+    ring_sender<T> sender() &&
     {
         return ring_sender<T>(*this);
     }
 
-    /** The CPU's end of a ring from the GPU. */
-    ring_receiver<T> receiver() const
+    /** The CPU's end of a ring from the GPU, in the same way. */
+    ring_receiver<T> receiver() &&
     {
         return ring_receiver<T>(*this);
     }

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "emulator.h"
+#include "fault.h"
 #include "gpu.h"
 
 #include "../../gdrcopy/include/gdrcopy_device.cuh"
@@ -73,7 +74,7 @@ void owners_end_in_any_order()
     (void)driver->attribute(GDR_ATTR_USE_PERSISTENT_MAPPING);
 
     CHECK_THROWS(EINVAL, pin(*driver, buffer.address, 0));
-    CHECK_THROWS(EINVAL, pin(*driver, 12, SIZE_MAX));
+    CHECK_THROWS(EINVAL, pin(*driver, buffer.address + 12, SIZE_MAX));
     CHECK(error_of([&] { pin(*driver, 16 * GPU_PAGE_SIZE, 1); }) != 0);
 
     mapping memory = make(*driver);
@@ -119,6 +120,11 @@ void owners_end_in_any_order()
     second = std::move(moved);
     CHECK(before < 0 || pins() == before + 1);
     CHECK_EQUAL(second.read<int>(0), 2);
+    const void *const address = second.address();
+    CHECK(is_reserved(address));
+    second = mapping();
+    CHECK(!is_reserved(address));
+    second = make(other);
 
     // A pin that cannot be mapped remains with the caller, and so does one that was unmapped.
     pin unmapped = second.unmap();
@@ -131,6 +137,7 @@ void owners_end_in_any_order()
     CHECK_THROWS(EAGAIN, (void)mapping(std::move(again)));
     CHECK_OK(gdr_unmap(other.raw(), again.raw(), busy, 1));
     CHECK_EQUAL(mapping(std::move(again)).read<int>(0), 2);
+    CHECK(again.raw().h == 0 && again.size() == 0 && again.device_address() == 0);
     CHECK_EQUAL(mapping(std::move(unmapped)).read<int>(0), 2);
     CHECK(before < 0 || pins() == before);
 }
@@ -252,6 +259,26 @@ void copies_stay_inside(const slice &memory)
     CHECK(seen<float>(128) == 1.5f);
 }
 
+// The same memory, where gdrx_fence faults.
+slice without_fence(const slice &memory)
+{
+    gdrx_map map = memory.raw();
+    void *const unreadable = mmap(nullptr, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(unreadable != MAP_FAILED);
+    map.several_types = static_cast<unsigned char *>(unreadable);
+    return slice(map, memory.device_address());
+}
+
+template <class Statement> bool faults(Statement statement)
+{
+    const fault_handlers old = catch_faults();
+    const int signal = sigsetjmp(fault_return, 1);
+    if (signal == 0)
+        statement();
+    release_faults(&old);
+    return signal == SIGSEGV;
+}
+
 void batches_and_gathers_group_copies(const slice &memory)
 {
     gdrx::gather gather(memory);
@@ -264,7 +291,7 @@ void batches_and_gathers_group_copies(const slice &memory)
     gather.add(size, nullptr, 0);
     CHECK_THROWS(EINVAL, gather.add(size - 7, head));
     CHECK_THROWS(EINVAL, gather.add(SIZE_MAX, head));
-    CHECK_THROWS(EINVAL, gather.add(size, nullptr, 1));
+    CHECK_THROWS(EINVAL, gather.add(0, nullptr, 1));
     CHECK_EQUAL(gather.size(), 4);
     for (std::uint64_t round = 1; round < 4; round++) {
         {
@@ -280,6 +307,16 @@ void batches_and_gathers_group_copies(const slice &memory)
         CHECK_EQUAL(head, round);
         CHECK_EQUAL(body[2], round);
         CHECK(tail[0] == 'a' && tail[1] == 'b');
+    }
+    if (slowness() == 1) {
+        alignas(gdrx::batch) unsigned char place[sizeof(gdrx::batch)];
+        const slice unfenced = without_fence(memory);
+        auto *const batch = new (place) gdrx::batch(unfenced);
+        batch->commit();
+        batch->write(0, 1);
+        CHECK(faults([&] { batch->commit(); }));
+        batch->write(0, 1);
+        CHECK(faults([&] { batch->~batch(); }));
     }
     gather.clear();
     CHECK_EQUAL(gather.size(), 0);
@@ -334,6 +371,11 @@ void ring_is_a_bounded_queue(const slice &memory, std::uint32_t first)
             CHECK(!sender.wait_consumed(long_ago));
         }
     }
+    // Where there is room, a sender does not read how far the consumer is.
+    auto blind = ring::create(memory.part(GPU_PAGE_SIZE, GPU_PAGE_SIZE), slots, first).sender();
+    memory.write(GPU_PAGE_SIZE, first + 1);
+    CHECK(blind.try_send(message()));
+
     // Moved ends go on; what they were moved from is no second end.
     auto moved = std::move(receiver);
     auto moved_sender = std::move(sender);
@@ -424,12 +466,11 @@ void child_changes_nothing()
     batch.write(size - 4, 1);
     in_child(use_in_child);
     batch.write(size - 4, 2);
-    batch.commit();
     CHECK_EQUAL(inherited->read<int>(size - 4), 2);
     CHECK(inherited_sender->try_send(message(1)));
+    // The batch ends after its mapping.
     inherited.reset();
     inherited_driver.reset();
-    // The batch ends after its mapping.
 }
 
 } // namespace
