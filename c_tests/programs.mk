@@ -16,7 +16,7 @@ headers := $(wildcard c_tests/*.h c_tests/*/*.h c_tests/*/*.hpp include/*.h incl
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
 c99 := $(CC) -std=c99 -D_GNU_SOURCE
 # libc comes before libcuda: gdremu's stand-in has functions of the same names. Programs need only what they use.
-libraries = -Wl,--as-needed "$(LIBGDRAPI)" "$(LIBGDRX)" -ldl -lc "$(LIBCUDA)"
+libraries = -Wl,--as-needed "$(LIBGDRX)" "$(LIBGDRAPI)" -ldl -lc "$(LIBCUDA)"
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
 
 .PHONY: plain sanitized

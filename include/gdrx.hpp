@@ -58,18 +58,23 @@ namespace gdrx {
 
 namespace detail {
 
-[[noreturn]] inline void fail(int error, const std::string &what)
+[[noreturn, gnu::cold, gnu::noinline]] inline void fail(int error, const std::string &what)
 {
     throw std::system_error(error, std::generic_category(), "gdrx: " + what);
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void fail_of(int error, const char *function, const char *advice)
+{
+    if (error == EACCES)
+        advice = "this is a forked child: open the driver, pin and map in the process that uses them";
+    fail(error, std::string(function) + " failed; " + advice + "; GDRCOPY_ENABLE_LOGGING=1 logs the reason");
 }
 
 /* Throws unless a function of gdrapi.h or gdrx.h has succeeded. */
 inline void check(int error, const char *function, const char *advice)
 {
-    if (error == EACCES)
-        advice = "this is a forked child: open the driver, pin and map in the process that uses them";
     if (error != 0)
-        fail(error, std::string(function) + " failed; " + advice + "; GDRCOPY_ENABLE_LOGGING=1 logs the reason");
+        fail_of(error, function, advice);
 }
 
 inline constexpr const char *stay_inside = "stay inside the memory, and use no slice that is empty or moved from";
@@ -429,10 +434,16 @@ class slice {
     template <class T> friend class ring_sender;
     friend class batch;
 
-    [[noreturn]] void outside(std::size_t offset, std::size_t size) const
+    [[noreturn, gnu::cold, gnu::noinline]] void outside(std::size_t offset, std::size_t size) const
     {
         detail::fail(EINVAL, std::to_string(size) + " bytes at offset " + std::to_string(offset) + " are not 1 or more of the " +
                                  std::to_string(map_.size) + " bytes of the slice");
+    }
+
+    [[noreturn, gnu::cold, gnu::noinline]] static void unaligned(std::size_t offset, std::size_t size)
+    {
+        detail::fail(EINVAL, "offset " + std::to_string(offset) + " is no place for a word of " + std::to_string(size) +
+                                 " bytes: use an address that is a multiple of its size");
     }
 
     /* Throws in a forked child, and if it is empty. */
@@ -609,8 +620,7 @@ template <class T> gdrx::word<T> slice::word(std::size_t offset) const
 {
     const slice place = part(offset, sizeof(T));
     if (!gdrx_is_word(&place.map_, 0, sizeof(T)))
-        detail::fail(EINVAL, "offset " + std::to_string(offset) + " is no place for a word of " + std::to_string(sizeof(T)) +
-                                 " bytes: use an address that is a multiple of its size");
+        unaligned(offset, sizeof(T));
     return gdrx::word<T>(place);
 }
 
@@ -891,7 +901,7 @@ template <class T> class ring {
                  {offset, host + until_end, (count - until_end) * sizeof(E)}}};
     }
 
-    [[noreturn]] void corrupted(std::uint32_t found) const
+    [[noreturn, gnu::cold, gnu::noinline]] void corrupted(std::uint32_t found) const
     {
         detail::fail(EPROTO, "at message " + std::to_string(next_) + " of a ring, its word in GPU memory is " + std::to_string(found) +
                                  ": check that the GPU kernel has the same address, slots, message size and first number, and that "

@@ -296,7 +296,6 @@ impl Runner {
             ("dmabuf_mixed" | "dmabuf_open" | "dmabuf_functions" | "dmabuf_gaps", _) => false,
             ("dma_unlocked", way) if way != Way::Linked => false, // Its dlsym comes before that of the way.
             ("dlopen", Way::Preloaded) => false,                  // It unloads the library, too.
-            ("gdrx_cxx", Way::Preloaded) => false, // It needs a second library of the path.
             (
                 "open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17",
                 _,

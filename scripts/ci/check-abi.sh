@@ -95,6 +95,10 @@ for compiler in g++ clang++; do
         refuse "$reason" $compiler -std=c++17 "-DREFUSED=$number"
     done <<<"${refused:?no lines to refuse}"
 done
+# Documentation's example.
+sed -n '/^```cpp$/,/^```$/{//!p}' docs/gdrx.md >"$work/example.cpp"
+grep -q gdrx::mapping "$work/example.cpp" || die "docs/gdrx.md has no C++ example"
+g++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -Iinclude "$work/example.cpp"
 # Two files have the same definitions, as the linker sees them.
 g++ -std=c++17 -O2 -flto=auto -Werror=odr -Werror=lto-type-mismatch -Iinclude -Ic_tests -Igdrcopy/include \
     c_tests/gdrx/{cxx,header}.cpp -shared -fPIC -o "$work/odr.so"
