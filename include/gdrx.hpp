@@ -87,11 +87,16 @@ inline constexpr bool has_elements<T, std::void_t<decltype(std::data(std::declva
 template <class T> inline constexpr bool is_array = std::is_array_v<T>;
 template <class T, std::size_t n> inline constexpr bool is_array<std::array<T, n>> = true;
 
+/* Has other bits than the GPU may write. */
+template <class T>
+inline constexpr bool is_special =
+    std::is_pointer_v<T> || std::is_null_pointer_v<T> || std::is_member_pointer_v<T> || std::is_same_v<T, bool>;
+
 /* What can be a value or a message in GPU memory. */
 template <class T>
 inline constexpr bool is_plain = std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> &&
-                                 !std::is_pointer_v<T> && !std::is_null_pointer_v<T> && !std::is_member_pointer_v<T> && !std::is_volatile_v<T> &&
-                                 !std::is_same_v<std::remove_cv_t<T>, bool> && (!has_elements<T> || is_array<T>);
+                                 !is_special<std::remove_cv_t<T>> && !std::is_volatile_v<T> &&
+                                 (!has_elements<T> || is_array<T>);
 
 /* The copy between this offset and an object or, of containers and spans, its elements. */
 template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
@@ -101,7 +106,7 @@ template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
         static_assert(is_plain<element>, "elements must be trivially copyable, and no pointers, views or bool");
         return {offset, const_cast<std::remove_const_t<element> *>(std::data(value)), std::size(value) * sizeof(element)};
     } else {
-        static_assert(is_plain<T>, "a value must be trivially copyable, and no pointer or bool; of bytes at a pointer, pass the size, too");
+        static_assert(is_plain<T>, "a value must be trivially copyable, and no pointer or bool; pass a pointer with a size");
         return {offset, const_cast<std::remove_const_t<T> *>(std::addressof(value)), sizeof(T)};
     }
 }
@@ -110,7 +115,8 @@ template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
 template <class T> gdrx_copy copy_into(std::size_t offset, T &value)
 {
     if constexpr (has_elements<T>)
-        static_assert(!std::is_const_v<std::remove_pointer_t<decltype(std::data(value))>>, "reads need elements that are not const");
+        static_assert(!std::is_const_v<std::remove_pointer_t<decltype(std::data(value))>>,
+                      "reads need elements that are not const");
     else
         static_assert(!std::is_const_v<T>, "reads need a value that is not const");
     return copy_of(offset, value);
@@ -206,7 +212,8 @@ class driver {
     {
         const gdr_t g = gdr_open();
         if (g == nullptr)
-            detail::fail(errno, "gdr_open failed; load gdrdrv or use CUDA 13.3 or later (`gdrcopy doctor` names what is missing)");
+            detail::fail(errno,
+                         "gdr_open failed; load gdrdrv or use CUDA 13.3 or later (`gdrcopy doctor` names what is missing)");
         return g;
     }
 
@@ -285,7 +292,8 @@ class pin {
     bool is_freed() const
     {
         int flag = 0;
-        detail::check(gdr_get_callback_flag(driver_.get(), handle_, &flag), "gdr_get_callback_flag", "use a pin that is not moved from");
+        detail::check(gdr_get_callback_flag(driver_.get(), handle_, &flag), "gdr_get_callback_flag",
+                      "use a pin that is not moved from");
         return flag != 0;
     }
 
@@ -436,8 +444,8 @@ class slice {
 
     [[noreturn, gnu::cold, gnu::noinline]] void outside(std::size_t offset, std::size_t size) const
     {
-        detail::fail(EINVAL, std::to_string(size) + " bytes at offset " + std::to_string(offset) + " are not 1 or more of the " +
-                                 std::to_string(map_.size) + " bytes of the slice");
+        detail::fail(EINVAL, std::to_string(size) + " bytes at offset " + std::to_string(offset) +
+                                 " are no part: choose 1 or more of the slice's " + std::to_string(map_.size) + " bytes");
     }
 
     [[noreturn, gnu::cold, gnu::noinline]] static void unaligned(std::size_t offset, std::size_t size)
@@ -471,7 +479,8 @@ class mapping : public slice {
      *
      * @throws std::system_error the errors of gdr_map_v2 and gdrx_attach; the caller keeps the pin then, not mapped
      */
-    explicit mapping(pin &&memory, gdr_map_flags_t flags = GDR_MAP_FLAG_DEFAULT) : slice(map(memory, flags)), pin_(std::move(memory))
+    explicit mapping(pin &&memory, gdr_map_flags_t flags = GDR_MAP_FLAG_DEFAULT)
+        : slice(map(memory, flags)), pin_(std::move(memory))
     {
     }
 
@@ -552,7 +561,8 @@ class mapping : public slice {
  */
 template <class T> class word {
     static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8, "a word has 1, 2, 4 or 8 bytes");
-    static_assert(detail::is_plain<T> && !std::is_const_v<T>, "a word must be trivially copyable, and no pointer, view, bool or const");
+    static_assert(detail::is_plain<T> && !std::is_const_v<T>,
+                  "a word must be trivially copyable, and no pointer, view, bool or const");
 
   public:
     /** For GPU kernels and CUDA. */
@@ -584,7 +594,8 @@ template <class T> class word {
 
     /** The same, until the deadline at the latest; at least once. Returns nothing if that passed. */
     template <class Predicate, class Clock, class Duration>
-    [[nodiscard]] std::optional<T> spin_until(Predicate predicate, const std::chrono::time_point<Clock, Duration> &deadline) const
+    [[nodiscard]] std::optional<T> spin_until(Predicate predicate,
+                                              const std::chrono::time_point<Clock, Duration> &deadline) const
     {
         return spin(predicate, deadline);
     }
@@ -702,7 +713,8 @@ class gather {
     {
         if (size > source_.size() || offset > source_.size() - size || (host == nullptr && size != 0))
             detail::fail(EINVAL, "cannot gather " + std::to_string(size) + " bytes at offset " + std::to_string(offset) +
-                                     ": stay inside the " + std::to_string(source_.size()) + " bytes, and pass a place for them");
+                                     ": stay inside the " + std::to_string(source_.size()) +
+                                     " bytes, and pass a place for them");
         copies_.push_back({offset, host, size});
     }
 
@@ -719,7 +731,7 @@ class gather {
         source_.read_many(copies_);
     }
 
-    /** Forgets all reads, and keeps the room for as many. */
+    /** Forgets all reads, and keeps the memory of the list. */
     void clear() noexcept
     {
         copies_.clear();
@@ -793,11 +805,12 @@ template <class T> class ring_receiver;
  * with the same device address, number of slots, message size and first number. The memory has the layout of the Rust crate's
  * Ring.
  *
- * T has a multiple of 4 bytes; of 16, it is fastest. The memory is aligned to 4 bytes, better to 64. A ring has one sender and one
- * receiver, each in one thread at a time.
+ * T has a multiple of 4 bytes; of 16, it is fastest. The memory is aligned to 4 bytes, better to 64. A ring has one sender and
+ * one receiver, each in one thread at a time.
  */
 template <class T> class ring {
-    static_assert(detail::is_plain<T> && !std::is_const_v<T>, "a message must be trivially copyable, and no pointer, view, bool or const");
+    static_assert(detail::is_plain<T> && !std::is_const_v<T>,
+                  "a message must be trivially copyable, and no pointer, view, bool or const");
     static_assert(sizeof(T) % 4 == 0, "GPU kernels access messages by words of 4 bytes");
 
   public:
@@ -808,8 +821,8 @@ template <class T> class ring {
     }
 
     /**
-     * Makes an empty ring at the start of memory; on return the GPU can use it. slots is a power of two. Another number than 0 for
-     * the first message is for tests of numbers that wrap around.
+     * Makes an empty ring at the start of memory; on return the GPU can use it. slots is a power of two. Another number than 0
+     * for the first message is for tests of numbers that wrap around.
      *
      * @throws std::system_error EINVAL: slots is not a power of two, the memory is not aligned, or has less than bytes(slots);
      * EACCES
@@ -828,8 +841,8 @@ template <class T> class ring {
     }
 
     /**
-     * The ring at the start of memory, as it is: for its other end, or after a restart. next is the number of the message that this
-     * end sends or receives next.
+     * The ring at the start of memory, as it is: for its other end, or after a restart. next is the number of the message that
+     * this end sends or receives next.
      *
      * @throws std::system_error EINVAL: as for create
      */
@@ -892,7 +905,7 @@ template <class T> class ring {
         return position & (slots_ - 1);
     }
 
-    /* The copies between count elements of the host and the slots from the next message on: to the last slot, then from the first. */
+    /* The copies between count elements of the host and the slots from the next message on, over the last one to the first. */
     template <class E> std::array<gdrx_copy, 2> copies(std::size_t offset, E *elements, std::size_t count) const noexcept
     {
         auto *host = const_cast<std::remove_const_t<E> *>(elements);
@@ -903,9 +916,10 @@ template <class T> class ring {
 
     [[noreturn, gnu::cold, gnu::noinline]] void corrupted(std::uint32_t found) const
     {
-        detail::fail(EPROTO, "at message " + std::to_string(next_) + " of a ring, its word in GPU memory is " + std::to_string(found) +
-                                 ": check that the GPU kernel has the same address, slots, message size and first number, and that "
-                                 "nothing else writes there");
+        detail::fail(EPROTO, "at message " + std::to_string(next_) + " of a ring, its word in GPU memory is " +
+                                 std::to_string(found) +
+                                 ": check that the GPU kernel has the same address, slots, message size and first number, and "
+                                 "that nothing else writes there");
     }
 
     slice memory_;
@@ -983,7 +997,8 @@ template <class T> class ring_sender {
     }
 
     /** The same, until the deadline at the latest. Returns false if that passed. */
-    template <class Clock, class Duration> [[nodiscard]] bool wait_consumed(const std::chrono::time_point<Clock, Duration> &deadline)
+    template <class Clock, class Duration>
+    [[nodiscard]] bool wait_consumed(const std::chrono::time_point<Clock, Duration> &deadline)
     {
         return detail::spin([&] { return free() == ring_.slots_; }, deadline);
     }
