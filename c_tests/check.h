@@ -61,7 +61,7 @@ static inline void check_string(const char *file, int line, const char *what, co
 static inline void check_bytes(const char *file, int line, const char *what, const void *got, const void *wanted,
                                size_t size)
 {
-    const unsigned char *g = got, *w = wanted;
+    const unsigned char *g = (const unsigned char *)got, *w = (const unsigned char *)wanted;
     size_t i = 0;
 
     if (memcmp(g, w, size) == 0)

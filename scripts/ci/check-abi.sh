@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares the header and a built library with the stored description of the 2.6 ABI, and compiles the headers in every C and
-# C++ standard since C99 and C++11 with all warnings of gcc and clang.
+# C++ standard since C99 and C++11, gdrx.hpp since C++17, with all warnings of gcc and clang.
 #
 #   scripts/ci/check-abi.sh LIBRARY     check
 #   scripts/ci/check-abi.sh --update    store the header's ABI
@@ -59,10 +59,11 @@ cxx_warnings="-Wold-style-cast -Wuseless-cast -Wzero-as-null-pointer-constant"
 # Padding is part of the ABI, and C++98 has no <stdint.h>.
 clang_warnings="-Weverything -Wno-padded -Wno-c++98-compat -Wno-c++98-compat-pedantic"
 
-# compile STANDARD COMPILER FLAG...: gdrapi.h before gdrconfig.h, and after it.
+# compile STANDARD COMPILER FLAG...: gdrapi.h before gdrconfig.h, and after it; gdrx.h; from C++17 on gdrx.hpp.
 compile() {
-    local language=c sources=(c_tests/header/{c99,config}.c) source
-    [[ $1 != c++* ]] || language=c++ sources=(c_tests/header/cxx17.cpp c_tests/header/config.c)
+    local language=c sources=(c_tests/header/{c99,config,gdrx}.c) source
+    [[ $1 != c++* ]] || language=c++ sources=(c_tests/header/{cxx17.cpp,config.c,gdrx.c})
+    [[ $1 != c++[2-9]* && $1 != c++17 ]] || sources+=(c_tests/gdrx/header.cpp)
     for source in "${sources[@]}"; do
         "${@:2}" -std="$1" -fsyntax-only -Iinclude -x $language "$source" || die "$2 -std=$1: see above"
         # It has macros of the same names.
@@ -81,4 +82,25 @@ for standard in c++11 c++14 c++17 c++20 c++2b; do
     compile $standard clang++ $warnings $clang_warnings
 done
 
-echo "abi: header and library as in $stored; C99 to C23 and C++11 to C++23, gcc and clang, no warnings"
+# refuse REASON COMPILER FLAG...: gdrx.hpp does not compile so, and the compiler prints why.
+refuse() {
+    ! "${@:2}" -fsyntax-only -Iinclude c_tests/gdrx/header.cpp 2>"$work/refused" || die "${*:2} compiles, not: $1"
+    grep -qF "$1" "$work/refused" || { cat "$work/refused" >&2 && die "${*:2} fails, but not by: $1"; }
+}
+refused=$(sed -n 's|^#\(el\)\?if REFUSED == \([0-9]*\) // \(.*\)|\2 \3|p' c_tests/gdrx/header.cpp)
+for compiler in g++ clang++; do
+    refuse "compile with -std=c++17" $compiler -std=c++14
+    refuse "reports errors by exceptions" $compiler -std=c++17 -fno-exceptions
+    while read -r number reason; do
+        refuse "$reason" $compiler -std=c++17 "-DREFUSED=$number"
+    done <<<"${refused:?no lines to refuse}"
+done
+# Documentation's example.
+sed -n '/^```cpp$/,/^```$/{//!p}' docs/gdrx.md >"$work/example.cpp"
+grep -q gdrx::mapping "$work/example.cpp" || die "docs/gdrx.md has no C++ example"
+g++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -Iinclude "$work/example.cpp"
+# Two files have the same definitions, as the linker sees them.
+g++ -std=c++17 -O2 -flto=auto -Werror=odr -Werror=lto-type-mismatch -Iinclude -Ic_tests -Igdrcopy/include \
+    c_tests/gdrx/{cxx,header}.cpp -shared -fPIC -o "$work/odr.so"
+
+echo "abi: header and library as in $stored; C99 to C23 and C++11 to C++23, gcc and clang, no warnings; what gdrx.hpp must refuse"
