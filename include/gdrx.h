@@ -69,7 +69,7 @@ struct gdrx_copy {
  * The first call of a process reads the environment variables: GDRCOPY_ISA, and those of the log.
  *
  * EINVAL: map or address is NULL; type is none of a mapping; size is 0 or more than mapped_size. ENOMEM: no memory for the
- * page that tells forked children from their parent. *map is unchanged then.
+ * page by which forked children are detected. *map is unchanged then.
  */
 int gdrx_attach_mapping(struct gdrx_map *map, gdr_mapping_type_t type, uint64_t mapped_size, void *address, size_t size);
 
