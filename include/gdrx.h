@@ -134,6 +134,17 @@ uint32_t gdrx_version(void);
 
 /* ---- Without a call ---- */
 
+#ifdef __cplusplus
+#define GDRX_CAST_(type, value) reinterpret_cast<type>(value)
+#else
+#define GDRX_CAST_(type, value) ((type)(value))
+#endif
+
+static inline void *gdrx_address_(const struct gdrx_map *map, size_t offset)
+{
+    return GDRX_CAST_(char *, map->address) + offset;
+}
+
 /* Orders all loads and stores of the thread before it against all after it. */
 static inline void gdrx_full_fence_(void)
 {
@@ -188,7 +199,7 @@ static inline void gdrx_fence(const struct gdrx_map *map)
 static inline int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t size)
 {
     return (size == 1 || size == 2 || size == 4 || size == 8) && size <= map->size && offset <= map->size - size &&
-           ((uintptr_t)map->address + offset) % size == 0;
+           GDRX_CAST_(uintptr_t, gdrx_address_(map, offset)) % size == 0;
 }
 
 /*
@@ -203,7 +214,7 @@ static inline int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t
 #define GDRX_WORD_(bits)                                                                                                     \
     static inline void gdrx_store_u##bits##_unfenced(const struct gdrx_map *map, size_t offset, uint##bits##_t value)        \
     {                                                                                                                        \
-        __atomic_store_n((uint##bits##_t *)(void *)((char *)map->address + offset), value, __ATOMIC_RELAXED);                \
+        __atomic_store_n(GDRX_CAST_(uint##bits##_t *, gdrx_address_(map, offset)), value, __ATOMIC_RELAXED);                 \
     }                                                                                                                        \
                                                                                                                              \
     static inline void gdrx_store_u##bits(const struct gdrx_map *map, size_t offset, uint##bits##_t value)                   \
@@ -218,7 +229,7 @@ static inline int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t
         uint##bits##_t value;                                                                                                \
                                                                                                                              \
         gdrx_full_fence_();                                                                                                  \
-        value = __atomic_load_n((uint##bits##_t *)(void *)((char *)map->address + offset), __ATOMIC_RELAXED);                \
+        value = __atomic_load_n(GDRX_CAST_(uint##bits##_t *, gdrx_address_(map, offset)), __ATOMIC_RELAXED);                 \
         gdrx_after_load_();                                                                                                  \
         gdrx_end_(map);                                                                                                      \
         return value;                                                                                                        \
@@ -242,6 +253,7 @@ GDRX_WORD_(32)
 GDRX_WORD_(64)
 
 #undef GDRX_WORD_
+#undef GDRX_CAST_
 
 #ifdef __cplusplus
 }
