@@ -16,7 +16,7 @@ exempt=(gdrapi-sys/src CONTRIBUTING.md scripts/ci/check-words.sh '*LICENSE-*' pa
 
 # Not revised yet: directories and the uses that they may still have. Numbers may only shrink; remove a line at 0.
 allowed=(
-    '16 tests'
+    '15 tests'
 )
 
 words=$(sed -n '/<!-- check-words: the first/,/<!-- check-words: end/p' CONTRIBUTING.md |
