@@ -271,21 +271,28 @@ build/examples/demo: examples/demo.c include/gdrapi.h c_tests/cuda_driver.h | li
 	@mkdir -p build/examples
 	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc "$(built)/libgdremu_cuda.so"
 
-gdrx_examples := $(basename $(notdir $(wildcard examples/gdrx/*.c)))
+gdrx_examples := $(patsubst examples/gdrx/%.c,build/examples/gdrx/%,$(wildcard examples/gdrx/*.c)) \
+	$(patsubst examples/gdrx/%.cpp,build/examples/gdrx/%_cxx,$(wildcard examples/gdrx/*.cpp))
+example_flags = -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrx -lgdrapi -lc "$(built)/libgdremu_cuda.so"
 
 build/examples/gdrx/%: examples/gdrx/%.c examples/gdrx/example.h include/gdrx.h | lib emulator
 	@mkdir -p $(@D)
-	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrx -lgdrapi -lc "$(built)/libgdremu_cuda.so"
+	$(CC) -std=c99 -D_GNU_SOURCE $(example_flags)
+
+build/examples/gdrx/%_cxx: examples/gdrx/%.cpp examples/gdrx/example.hpp include/gdrx.hpp include/gdrx.h | lib emulator
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 $(example_flags)
 
 .PHONY: gdrx-examples
-gdrx-examples: $(gdrx_examples:%=build/examples/gdrx/%) ## Builds the examples of libgdrx into build/examples/gdrx, and runs them on an emulated GPU.
+gdrx-examples: $(gdrx_examples) ## Builds the examples of libgdrx into build/examples/gdrx, and runs them on an emulated GPU.
 	@for example in $(gdrx_examples); do \
-		LD_LIBRARY_PATH=build/lib "$(built)/gdremu" -- build/examples/gdrx/$$example $$([ $$example != rows ] || echo 16) || exit 1; \
+		case $$example in */rows*) mib=16 ;; *) mib= ;; esac; \
+		LD_LIBRARY_PATH=build/lib "$(built)/gdremu" -- $$example $$mib || exit 1; \
 	done
 
 # For scripts/gpu/check.sh on a machine with a GPU, which needs nothing else.
 .PHONY: gpu-bundle
-gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples:%=build/examples/gdrx/%) ## Puts all that a check on a real GPU needs into build/gpu.
+gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all that a check on a real GPU needs into build/gpu.
 	$(MAKE) --no-print-directory -f c_tests/programs.mk plain
 	@rm -rf build/gpu
 	@mkdir -p build/gpu/c_tests
@@ -299,7 +306,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples:%=build/examp
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
 	@install --strip build/lib/$(preload) build/gpu
 	@install build/lib/$(gdrx) build/gpu/libgdrx.so.$(gdrx_major)
-	@install $(gdrx_examples:%=build/examples/gdrx/%) build/gpu
+	@install $(gdrx_examples) build/gpu
 	@install build/examples/demo build/c_tests/gdrcopy_sanity build/c_tests/watched build/c_tests/denied build/gpu
 	@install build/c_tests/plain/* build/gpu/c_tests
 	@runner=$$($(CARGO) test --package libgdrapi --test c_programs --no-run --message-format json | \

@@ -109,6 +109,12 @@ static inline int is_denied(const char *call)
     return denied != NULL && strcmp(denied, call) == 0;
 }
 
+/* Whether the libgdrapi is c_tests/another, which checks nothing, as tests/c_programs.rs sets it. */
+static inline int is_another_library(void)
+{
+    return getenv("CHECK_ANOTHER") != NULL;
+}
+
 /* Runs part of a test in a forked child, whose failed checks fail this program too. */
 static inline void in_child(void (*part)(void))
 {

@@ -77,6 +77,14 @@ inline void check(int error, const char *function, const char *advice)
         fail_of(error, function, advice);
 }
 
+/* Throws if the owner of the connection was moved from: libgdrapi need not check that. */
+inline gdr_t open_one(const std::shared_ptr<gdr> &connection)
+{
+    if (!connection)
+        fail(EINVAL, "this object was moved from: use the one that it was moved to");
+    return connection.get();
+}
+
 inline constexpr const char *stay_inside = "stay inside the memory, and use no slice that is empty or moved from";
 
 template <class T, class = void> inline constexpr bool has_elements = false;
@@ -195,7 +203,8 @@ class driver {
     int attribute(gdr_attr_t attribute) const
     {
         int value = 0;
-        detail::check(gdr_get_attribute(raw(), attribute, &value), "gdr_get_attribute", "pass an attribute of an open driver");
+        const gdr_t g = detail::open_one(open_);
+        detail::check(gdr_get_attribute(g, attribute, &value), "gdr_get_attribute", "pass a gdr_attr_t");
         return value;
     }
 
@@ -243,7 +252,7 @@ class pin {
     {
         if (size == 0 || size > SIZE_MAX - head_)
             detail::fail(EINVAL, "cannot pin " + std::to_string(size) + " bytes: pass the size of a buffer");
-        detail::check(gdr_pin_buffer_v2(driver_.get(), device_address - head_, head_ + size, flags, &handle_),
+        detail::check(gdr_pin_buffer_v2(detail::open_one(driver_), device_address - head_, head_ + size, flags, &handle_),
                       "gdr_pin_buffer_v2", "pass GPU memory of this process, such as cuMemAlloc returns");
     }
 
@@ -292,8 +301,8 @@ class pin {
     bool is_freed() const
     {
         int flag = 0;
-        detail::check(gdr_get_callback_flag(driver_.get(), handle_, &flag), "gdr_get_callback_flag",
-                      "use a pin that is not moved from");
+        detail::check(gdr_get_callback_flag(detail::open_one(driver_), handle_, &flag), "gdr_get_callback_flag",
+                      "use a pin of this process");
         return flag != 0;
     }
 
@@ -500,7 +509,7 @@ class mapping : public slice {
     ~mapping()
     {
         if (size() != 0)
-            gdr_unmap(pin_.driver_.get(), pin_.handle_, start(), pin_.head_ + pin_.size_);
+            gdr_unmap(detail::open_one(pin_.driver_), pin_.handle_, start(), pin_.head_ + pin_.size_);
     }
 
     /** Its pin: whether its memory was freed, for example. */
@@ -516,8 +525,8 @@ class mapping : public slice {
      */
     pin unmap()
     {
-        detail::check(gdr_unmap(pin_.driver_.get(), pin_.handle_, start(), pin_.head_ + pin_.size_), "gdr_unmap",
-                      "unmap a mapping that is not moved from");
+        detail::check(gdr_unmap(detail::open_one(pin_.driver_), pin_.handle_, start(), pin_.head_ + pin_.size_), "gdr_unmap",
+                      "unmap a mapping of this process");
         as_slice() = {};
         return std::move(pin_);
     }
@@ -536,7 +545,7 @@ class mapping : public slice {
 
     static slice map(const pin &memory, gdr_map_flags_t flags)
     {
-        const gdr_t g = memory.driver_.get();
+        const gdr_t g = detail::open_one(memory.driver_);
         const std::size_t size = memory.head_ + memory.size_;
         void *start = nullptr;
         gdrx_map map = {};

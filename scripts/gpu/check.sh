@@ -51,7 +51,7 @@ check "memory, traditional" "${watched[@]}" --leak-exit $leak --traditional -- "
 check "contract" "${watched[@]}" -- "$bundle/contract"
 check "contract, traditional" "${watched[@]}" --traditional -- "$bundle/contract"
 check "hooks of UCX's kind" "${watched[@]}" --leak-exit $leak -- "$bundle/nvidia_relocate"
-for example in flags doorbells rows; do
+for example in {flags,doorbells,rows}{,_cxx}; do
     check "$example" "${watched[@]}" --leak-exit $leak -- "$bundle/$example"
 done
 check "demo" "${watched[@]}" --leak-exit $leak -- "$bundle/demo"
