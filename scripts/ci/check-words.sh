@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails if tracked text uses words that CONTRIBUTING.md advises against (its table is read here), or if a commit subject
-# is longer than 72 characters.
+# Fails if tracked text uses words that CONTRIBUTING.md advises against (its table is read here), if more sentences than
+# before break its rules (sentences.py), or if a commit subject is longer than 72 characters.
 #
 #   scripts/ci/check-words.sh          check
 #   scripts/ci/check-words.sh --list   print each use
@@ -52,6 +52,8 @@ if found=$(uses . "${paths[@]}") && [ -n "$found" ]; then
     printf 'check-words: see the table in CONTRIBUTING.md for what to write instead:\n%s\n' "$found" >&2
     status=1
 fi
+
+scripts/ci/sentences.py "$@" || status=1
 
 if git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
     long=$(git log --no-merges --format='%h %s' "$base..HEAD" | awk -v known="$known" 'length($0) - length($1) - 1 > 72 && index(known, substr($1, 1, 7)) == 0')
