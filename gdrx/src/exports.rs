@@ -46,7 +46,7 @@ pub unsafe extern "C" fn gdrx_write_many(
         // SAFETY: contract of the header.
         let copies = unsafe { Copies::new(map, copies, n) }?;
         copy::begin_batch();
-        // SAFETY: inside a mapping of this kind, and readable: invariant, and contract of the header.
+        // SAFETY: inside a mapping of this kind, and readable, by the invariant and the contract of the header.
         unsafe { copy::write_many_unfenced(copies.kind, copies.writes()) };
         copy::end_batch();
         Ok(())
