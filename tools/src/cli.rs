@@ -1,4 +1,4 @@
-//! The command line: `gdrcopy TOOL OPTIONS`, or `gdrcopy_TOOL OPTIONS` through a link of that name.
+//! The command line, `gdrcopy TOOL OPTIONS`, or `gdrcopy_TOOL OPTIONS` through a link of that name.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::output;
     version,
     propagate_version = true,
     disable_help_subcommand = true,
-    args_override_self = true, // As with getopt: the last value counts.
+    args_override_self = true, // As with getopt, the last value counts.
     after_long_help = AFTER_HELP
 )]
 pub struct Cli {
@@ -42,7 +42,7 @@ Exit status: 0 for success, 1 if a call failed or a byte was copied wrong, 2 for
 pub(crate) enum Tool {
     /// Bandwidth of copies to and from a mapped GPU buffer
     ///
-    /// Copies the whole buffer, or with --sweep 1, 2, 4, 8, … bytes of it, and reports bandwidth and times; MiB are
+    /// Copies the whole buffer, or with --sweep 1, 2, 4, 8, … bytes of it, and reports bandwidth and times. MiB are
     /// called MB as by NVIDIA's copybw, whose options it accepts. Ctrl-C prints the results so far. Sizes are bytes, or
     /// end in K, M or G.
     Copybw(copybw::Options),
@@ -67,8 +67,8 @@ pub(crate) enum Tool {
     Pplat(pplat::Options),
     /// Settings of UCX and NCCL that fit the measured mapping
     ///
-    /// Copies 8 bytes to 64 KiB both ways, and prints a shell fragment: the environment variables of UCX and NCCL, and as
-    /// comments what they follow from.
+    /// Copies 8 bytes to 64 KiB both ways, and prints a shell fragment. It has the environment variables of UCX and
+    /// NCCL, and as comments the measurements that they follow from.
     Tune(tune::Options),
     /// Diagnoses whether GDRCopy works on this system, and suggests fixes
     ///
@@ -91,7 +91,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         let result = probe::answer(&work.to_string_lossy());
         return result.unwrap_or_else(|error| output::print_error("doctor", &error));
     }
-    // Clap ends the process: with 0 for --help and --version, with 2 for wrong options.
+    // Clap ends the process, with 0 for --help and --version, with 2 for wrong options.
     let cli = Cli::parse_from(with_tool(arguments));
     let (tool, result) = match &cli.tool {
         Tool::Copybw(options) => ("copybw", copybw::run(options)),

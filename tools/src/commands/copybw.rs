@@ -125,7 +125,7 @@ fn text(results: &Results, is_sweep: bool) -> String {
     text
 }
 
-/// The form that scripts search for: `write BW: 1234.56MB/s`, which are MiB.
+/// Lines that scripts search for, `write BW: 1234.56MB/s`, where MB are MiB.
 fn bandwidths(results: &Results, row: &Row) -> String {
     let lines = results.methods.iter().enumerate().map(|(method, label)| {
         let name = match results.methods.len() {
