@@ -123,11 +123,35 @@ MODEL_CALLS ?= 112000
 # Seconds for which the crate's fuzz test begins new sequences.
 FUZZ_SECONDS ?= 60
 
+# The jobs of CI: .ci/run runs them in this order, and each can run by itself on a machine of its own.
 .PHONY: check
-check: ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
+check: tests interfaces sanitizers cross ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
+
+.PHONY: lint
+lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and imports.
+	scripts/ci/check-words.sh
+	scripts/ci/check-shell.sh
+	scripts/ci/check-commands.sh
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --package gdrcopy --all-features --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+	@# As docs.rs does.
+	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/docsrs" \
+		$(CARGO) doc --package gdrcopy --package gdrcopy-core --no-deps --all-features --locked
+	scripts/ci/check-modules.sh
+
+.PHONY: packages_of_ci
+packages_of_ci:
 	scripts/ci/install-deps.sh
-	$(MAKE) --no-print-directory lib emulator tools $(watched)
+
+.PHONY: tests
+tests: packages_of_ci lib emulator tools $(watched) ## Runs all Rust tests, and the C programs on all emulated machines.
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace
+	$(c_programs)
+
+.PHONY: interfaces
+interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions.
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
 	scripts/ci/check-abi.sh $(addprefix build/lib/,$(shared) $(gdrx))
@@ -139,11 +163,20 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	$(MAKE) --no-print-directory gdrx-examples
 	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/wheel-here
 	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu"
-	$(c_programs)
-	$(MAKE) --no-print-directory loom
-	scripts/ci/check-threads.sh
 	scripts/ci/count-instructions.sh
+
+.PHONY: sanitizers
+sanitizers: packages_of_ci emulator loom ## Runs threads under ThreadSanitizer and loom. AddressSanitizer and valgrind are in `tests`.
+	scripts/ci/check-threads.sh
+
+.PHONY: cross
+cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.
 	tests/cross/run.sh
+
+.PHONY: deny
+deny: ## Checks licenses and duplicate versions of dependencies, by cargo-deny.
+	@$(CARGO) deny --version >/dev/null 2>&1 || { echo "cargo-deny is missing: cargo install --locked cargo-deny"; exit 1; }
+	$(CARGO) deny check licenses bans sources
 
 .PHONY: contract
 contract: ## Checks this computer's /dev/gdrdrv, of any module, against its contract (tests/gdrdrv).

@@ -36,9 +36,10 @@ $(out)/$(1)/header_cxx17: c_tests/header/cxx17.cpp $$(headers)
 	@mkdir -p $$(@D)
 	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
 
+# Packages of the tests need no library of C++.
 $(out)/$(1)/gdrx_cxx: c_tests/gdrx/cxx.cpp c_tests/gdrx/header.cpp $$(headers) gdrcopy/include/gdrcopy_device.cuh
 	@mkdir -p $$(@D)
-	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$(filter %.cpp,$$^) -o $$@ $$(libraries)
+	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$(filter %.cpp,$$^) -o $$@ -static-libstdc++ -static-libgcc $$(libraries)
 
 $(out)/$(1)/%: c_tests/%.c $$(headers)
 	@mkdir -p $$(@D)
