@@ -1,10 +1,10 @@
 //! Registers GPU memory with an RDMA device, and accesses the same memory by the CPU.
 //!
-//! A network card reads and writes GPU memory once the memory is registered: by its dma-buf, or with the kernel module
-//! nvidia-peermem by its device address. The registration itself is a function of libibverbs, which this example
-//! does not link: `RdmaDevice` stands for the protection domain of a program that does.
+//! A network card reads and writes GPU memory once the memory is registered. Register it by its dma-buf, or with the
+//! kernel module nvidia-peermem by its device address. The registration itself is a function of libibverbs, which this
+//! example does not link. `RdmaDevice` stands for the protection domain of a program that does.
 //!
-//! Run it without a GPU: `gdremu -- target/debug/examples/register_for_rdma`.
+//! Run it without a GPU with `gdremu -- target/debug/examples/register_for_rdma`.
 
 use std::error::Error;
 use std::os::fd::{AsRawFd, RawFd};
@@ -15,7 +15,7 @@ use gdrcopy::{Gdr, MapFlag, Mapped, Pin, PinFlags};
 #[allow(dead_code, reason = "other examples call the rest")]
 mod cuda;
 
-/// What a program does by libibverbs. Each returns a key for the memory.
+/// The calls of a program to libibverbs. Each returns a key for the memory.
 trait RdmaDevice {
     /// `ibv_reg_dmabuf_mr(domain, offset, len, iova, fd, access)`
     fn register_dma_buf(&self, offset: u64, len: usize, iova: u64, fd: RawFd) -> u32;
@@ -28,7 +28,7 @@ fn register(pin: &Pin, device: &impl RdmaDevice) -> Result<u32, gdrcopy::Error> 
     let (address, len) = (pin.address(), pin.len());
     match pin.dma_buf() {
         Ok(exported) => {
-            // The kernel takes a reference of its own: the descriptor may be closed afterwards.
+            // The kernel takes a reference of its own, so the descriptor may be closed afterwards.
             let fd = exported.fd.as_raw_fd();
             Ok(device.register_dma_buf(exported.offset, len, address, fd))
         }

@@ -1,4 +1,4 @@
-//! What this machine has for access to GPU memory.
+//! The machine's support of access to GPU memory.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -16,21 +16,21 @@ use gdrcopy_core::types::cuda_version::{EXPORTS_DMA_BUFS, MAPS_DMA_BUFS};
 /// Exists while the module is loaded.
 const PEERMEM: &str = "/sys/module/nvidia_peermem";
 
-/// What this machine has for access to GPU memory: [`system`].
+/// The machine's support of access to GPU memory ([`system`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct System {
     /// The version of the kernel module gdrdrv, or why it cannot be used.
     pub gdrdrv: Result<Version>,
-    /// Whether CUDA exports memory of any GPU as a dma-buf: [`Pin::dma_buf`](crate::Pin::dma_buf).
+    /// CUDA's export of any GPU's memory as a dma-buf ([`Pin::dma_buf`](crate::Pin::dma_buf)).
     pub dma_buf_export: Support,
-    /// Whether such a dma-buf can be mapped: [`Backend::DmaBuf`](crate::Backend::DmaBuf).
+    /// Mapping of such a dma-buf ([`Backend::DmaBuf`](crate::Backend::DmaBuf)).
     pub dma_buf_mapping: Support,
-    /// Whether the kernel module nvidia-peermem is loaded, with which `ibv_reg_mr` takes device addresses.
+    /// True if the kernel module nvidia-peermem is loaded, with which `ibv_reg_mr` takes device addresses.
     pub nvidia_peermem: bool,
 }
 
-/// Whether something works.
+/// The support of a feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Support {
@@ -42,8 +42,8 @@ pub enum Support {
     Unknown,
 }
 
-/// What this machine has for access to GPU memory. Opens and closes `/dev/gdrdrv`, loads the CUDA driver, and never
-/// initializes it: unless the program has, support of dma-bufs is [`Support::Unknown`].
+/// Returns the machine's support of access to GPU memory. Opens and closes `/dev/gdrdrv`, and loads the CUDA
+/// driver, but never initializes it. Unless the program has, support of dma-bufs is [`Support::Unknown`].
 pub fn system() -> System {
     look(|driver| driver.device_count_if_initialized())
 }
@@ -77,7 +77,7 @@ fn look(gpus: impl Fn(&Driver) -> Result<Option<i32>>) -> System {
     }
 }
 
-/// Whether any GPU can; `none` is the error if not.
+/// Support by any GPU; `none` is the error if none has it.
 fn support(
     needed: i32,
     gpus: impl Fn(&Driver) -> Result<Option<i32>>,

@@ -33,7 +33,7 @@ pub struct Owned<V: View> {
 }
 
 impl<V: View> Owned<V> {
-    /// What `view` makes of this memory, and the memory.
+    /// The result of `view` for this memory, and the memory.
     ///
     /// ```
     /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
@@ -60,9 +60,10 @@ impl<V: View> Owned<V> {
         view: impl for<'m> FnOnce(MappedSlice<'m>) -> Result<V::Of<'m>>,
     ) -> Result<Owned<V>> {
         let slice = memory.as_slice();
-        // SAFETY: the slice is valid while `memory` is borrowed. It counts as borrowed until the last clone of this `Arc` is
-        // gone: the value in it stays where it is, and no one gets it exclusively or takes it out. `view` works for every
-        // lifetime, so it can keep the slice only in what it returns, and that stays beside `memory`.
+        // SAFETY: the slice is valid while `memory` is borrowed. It counts as borrowed until the last clone of this
+        // `Arc` is gone. Until then the value in it stays where it is, and no one gets it exclusively or takes it out.
+        // `view` works for every lifetime, so it can keep the slice only in what it returns, and that stays beside
+        // `memory`.
         let slice = unsafe { mem::transmute::<MappedSlice<'_>, MappedSlice<'static>>(slice) };
         let view = view(slice)?;
         Ok(Owned { view, memory })

@@ -1,4 +1,4 @@
-//! What can be owned together with its memory.
+//! Views that can be owned together with their memory.
 #![forbid(unsafe_code)]
 
 use bytemuck::Pod;
@@ -16,7 +16,8 @@ pub trait View: private::Sealed {
 }
 
 mod private {
-    /// Not implemented elsewhere: `Owned` is sound only if `View::shorten` keeps nothing for `'static`.
+    /// Not implemented elsewhere, because `Owned` is sound only if `View::shorten` keeps nothing for
+    /// `'static`.
     pub trait Sealed {}
 }
 

@@ -7,9 +7,8 @@ use crate::access::Word;
 use crate::signal::keeper::Keeper;
 use gdrcopy_core::error::Result;
 
-/// A 64-bit number in GPU memory that only grows, and that one side writes: this process by its
-/// [`CounterWriter`], or a GPU kernel. `gdrcopy::counter_*` in [`DEVICE_HEADER`](crate::signal::DEVICE_HEADER) is the
-/// kernel's side.
+/// A 64-bit number in GPU memory that only grows. One side writes it, either this process by its [`CounterWriter`] or
+/// a GPU kernel. `gdrcopy::counter_*` in [`DEVICE_HEADER`](crate::signal::DEVICE_HEADER) is the kernel's side.
 ///
 /// All functions panic in a forked child of the process that made the mapping.
 ///
@@ -79,12 +78,12 @@ pub struct CounterWriter<'m> {
 }
 
 impl CounterWriter<'_> {
-    /// Keeps this, too.
+    /// Also keeps this.
     pub(crate) fn keep(&mut self, keeper: Keeper) {
         self.keeper = keeper;
     }
 
-    /// What was published last.
+    /// The number that was published last.
     pub fn value(&self) -> u64 {
         self.value
     }

@@ -1,4 +1,4 @@
-//! Tests that need a driver and a GPU: they run themselves again under gdremu.
+//! Tests that need a driver and a GPU. They run themselves again under gdremu.
 
 mod access;
 #[path = "../../../tests/built/mod.rs"]
@@ -185,7 +185,7 @@ fn open_succeeds_where_it_should() {
     }
 }
 
-/// What a mapping or slice of `room` bytes answers for others.
+/// The error of a mapping or slice of `room` bytes for others.
 fn outside(offset: usize, len: usize, room: usize) -> gdrcopy::Error {
     gdrcopy::Error::OutOfMapping { offset, len, room }
 }

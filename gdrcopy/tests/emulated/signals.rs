@@ -152,7 +152,7 @@ fn rings<T: Pod>(
     (ring(to).into_sender(), ring(back).into_receiver())
 }
 
-/// Word `word` of message `number`: no two messages that are near have one in common.
+/// Word `word` of message `number`. No two messages that are near have one in common.
 fn content<const WORDS: usize>(number: u32) -> [u32; WORDS] {
     std::array::from_fn(|word| number.wrapping_mul(0x9e37_79b1).wrapping_add(word as u32))
 }
@@ -183,13 +183,13 @@ fn exchange<const WORDS: usize>(
             thread::yield_now();
         }
     }
-    // Only now: the other side waits for all messages.
+    // Only now, because the other side waits for all messages.
     assert_eq!(wrong, 0, "messages that are wrong or out of order");
     assert_eq!(receiver.try_receive(&mut received), Ok(0));
     assert_eq!(sender.wait_consumed(None), Ok(()));
 }
 
-/// Ends the tests on an error: a panic would wait for the other side, which waits for messages.
+/// Ends the tests on an error. A panic would wait for the other side, which waits for messages.
 fn or_exit(result: gdrcopy::Result<usize>) -> usize {
     result.unwrap_or_else(|error| {
         eprintln!("{error}");

@@ -1,4 +1,4 @@
-//! What `system` reports of emulated machines.
+//! Results of `system` for emulated machines.
 
 use std::env;
 use std::ffi::c_int;

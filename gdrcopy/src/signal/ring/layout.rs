@@ -1,4 +1,4 @@
-//! Where a ring's parts are, in bytes from its start: the same on both sides.
+//! Offsets of a ring's parts in bytes, the same on both sides.
 //!
 //! The consumer's word and the sequence words have lines of their own. The sequence words are dense, so that one
 //! line has those of 16 slots, and so are the messages.

@@ -1,4 +1,4 @@
-//! Both ends, in the interleavings and orders of accesses that loom finds: `make loom`.
+//! Both ends, in the interleavings and orders of accesses that loom finds (`make loom`).
 
 use loom::model::Builder;
 use loom::thread;

@@ -1,4 +1,4 @@
-//! A queue of messages of fixed size in GPU memory: one producer, one consumer.
+//! A queue of messages of fixed size in GPU memory, with one producer and one consumer.
 //!
 //! `positions` is the arithmetic, without memory; `layout` says where everything is, for both sides; `queue` is the
 //! memory, `sender` and `receiver` are the CPU's ends.

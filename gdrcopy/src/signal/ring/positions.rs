@@ -1,4 +1,4 @@
-//! The arithmetic of a ring: numbers of messages, which wrap around, and slots. It touches no memory.
+//! Numbers of a ring's messages, which wrap around, and slots. It touches no memory.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -33,7 +33,7 @@ impl Positions {
         position.wrapping_add(1)
     }
 
-    /// The sequence word in the place of that before: it is that of the message one lap earlier.
+    /// The sequence word in the place of that before, which is that of the message one lap earlier.
     #[inline]
     pub(super) fn empty(self, position: u32) -> u32 {
         self.full(position).wrapping_sub(self.slots)
@@ -64,7 +64,7 @@ impl Positions {
         Ok(ready)
     }
 
-    /// The slots of `count` messages from `position` on, at most all: up to the last slot, then from the first.
+    /// The slots of `count` messages from `position` on, at most all, up to the last slot, then from the first.
     #[inline]
     pub(super) fn runs(self, position: u32, count: usize) -> [Range<usize>; 2] {
         let first = self.slot(position);

@@ -11,9 +11,9 @@ use crate::signal::keeper::Keeper;
 use crate::signal::ring::layout;
 use crate::signal::ring::positions::Positions;
 
-/// A queue of messages of type `T` in GPU memory, between this process and one GPU kernel: either CPU to GPU
-/// ([`Ring::into_sender`]) or GPU to CPU ([`Ring::into_receiver`]). `gdrcopy::signal::Ring` in
-/// [`DEVICE_HEADER`](crate::signal::DEVICE_HEADER) is the kernel's end, and takes the device address of the same memory,
+/// A queue of messages of type `T` in GPU memory, between this process and one GPU kernel. It goes from the CPU to the
+/// GPU ([`Ring::into_sender`]) or back ([`Ring::into_receiver`]). `gdrcopy::signal::Ring` in
+/// [`DEVICE_HEADER`](crate::signal::DEVICE_HEADER) is the kernel's end. It takes the device address of the same memory,
 /// the number of slots and the size of a message.
 ///
 /// Each message has a slot and a sequence word. The producer writes the message, then, in order, the sequence
@@ -41,7 +41,7 @@ pub struct Ring<'m, T> {
     pub(super) positions: Positions,
     /// The number of the next message at this end.
     pub(super) first: u32,
-    /// One element: the number of messages that the consumer has taken.
+    /// One element, the number of messages that the consumer has taken.
     pub(super) consumed: Array<'m, u32>,
     pub(super) sequences: Array<'m, u32>,
     pub(super) messages: Array<'m, T>,
@@ -70,11 +70,11 @@ impl<'m, T: Pod> Ring<'m, T> {
         Ring::starting_at(memory, slots, 0)
     }
 
-    /// [`Ring::new`] with another number for the first message than 0, which the kernel must be given, too: to
-    /// test a kernel with numbers that wrap around.
+    /// [`Ring::new`] with another number than 0 for the first message. The kernel must be given the same. It tests a
+    /// kernel with numbers that wrap around.
     ///
     /// # Errors
-    /// As for [`Ring::new`].
+    /// The errors of [`Ring::new`].
     ///
     /// # Panics
     /// As [`Ring::new`].
@@ -92,10 +92,10 @@ impl<'m, T: Pod> Ring<'m, T> {
         Ok(ring)
     }
 
-    /// The ring that is at the start of `memory`, as it is: for its other end, or after a restart. Neither reads nor
-    /// writes it. `next` is the number of the message that this end sends or receives next: of a new ring, 0 or what
-    /// [`Ring::starting_at`] was given; a receiver that goes on where another has ended finds it in the ring's first
-    /// word.
+    /// The ring that is at the start of `memory`, as it is, for its other end, or after a restart. Neither reads nor
+    /// writes it. `next` is the number of the message that this end sends or receives next. For a new ring it is 0 or
+    /// the number given to [`Ring::starting_at`]. A receiver that goes on where another has ended finds it in the
+    /// ring's first word.
     ///
     /// ```
     /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
@@ -147,7 +147,7 @@ impl<'m, T: Pod> Ring<'m, T> {
         self.positions.slots()
     }
 
-    /// Keeps this, too.
+    /// Also keeps this.
     pub(crate) fn keep(&mut self, keeper: Keeper) {
         self.keeper = keeper;
     }

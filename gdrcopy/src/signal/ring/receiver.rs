@@ -11,13 +11,13 @@ use crate::signal::ring::queue::Ring;
 use crate::signal::spin::spin;
 use gdrcopy_core::error::{Error, Result};
 
-/// Sequence words that one gather reads: the 16 lines that the measured core keeps in flight.
+/// Sequence words that one gather reads, the 16 lines that the measured core keeps in flight.
 const POLLED: usize = 16 * LINE / size_of::<u32>();
 
 /// Receives messages from a GPU kernel. Made by [`Ring::into_receiver`].
 ///
-/// Receiving takes two gathers, one of sequence words and one of messages, each a PCIe round trip or little more
-/// for up to 1 KiB; finding nothing takes one.
+/// Receiving takes two gathers, one of sequence words and one of messages, each a PCIe round trip or little more for up
+/// to 1 KiB. Finding nothing takes one.
 pub struct RingReceiver<'m, T> {
     ring: Ring<'m, T>,
     /// The number of the next message.
@@ -26,7 +26,7 @@ pub struct RingReceiver<'m, T> {
     sequences: Box<[u32]>,
 }
 
-/// Messages whose sequence words say that they are there: only those may be read.
+/// Messages whose sequence words show that they are there. Only those may be read.
 struct Ready(u32);
 
 impl<'m, T: Pod> Ring<'m, T> {
@@ -39,7 +39,7 @@ impl<'m, T: Pod> Ring<'m, T> {
 
 impl<T: Pod> RingReceiver<'_, T> {
     /// Receives the next messages that are there now, at most 256, into the first of `messages`, and returns their
-    /// number. An acquire: whatever the kernel wrote before it sent them is visible to later reads.
+    /// number. An acquire, so writes of the kernel before it sent them are visible to later reads.
     ///
     /// # Errors
     /// [`Error::RingCorrupted`], [`Error::ForkedChild`]; nothing is received then.
@@ -74,7 +74,7 @@ impl<T: Pod> RingReceiver<'_, T> {
     /// Receives the next message, if it is there now. Ordered as [`RingReceiver::try_receive`], which is faster for many.
     ///
     /// # Errors
-    /// As for [`RingReceiver::try_receive`].
+    /// The errors of [`RingReceiver::try_receive`].
     pub fn pop(&mut self) -> Result<Option<T>> {
         let mut message = [T::zeroed()];
         let count = self.try_receive(&mut message)?;

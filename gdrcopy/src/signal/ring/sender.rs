@@ -12,8 +12,8 @@ use gdrcopy_core::error::{Error, Result};
 
 /// Sends messages to a GPU kernel. Made by [`Ring::into_sender`].
 ///
-/// Sending costs two store fences, whatever the number of messages. How far the kernel is, is read, for a PCIe
-/// round trip, only when there is no room for all messages by what was read last.
+/// Sending costs two store fences, whatever the number of messages. It reads how far the kernel is, for a PCIe
+/// round trip, only when by the last value there is no room for all messages.
 pub struct RingSender<'m, T> {
     ring: Ring<'m, T>,
     /// The number of the next message.
@@ -22,7 +22,7 @@ pub struct RingSender<'m, T> {
     room: u32,
 }
 
-/// Messages that are pushed out to GPU memory: only those may be published.
+/// Messages that are pushed out to GPU memory. Only those may be published.
 struct Written(u32);
 
 impl<'m, T: Pod> Ring<'m, T> {
@@ -33,8 +33,8 @@ impl<'m, T: Pod> Ring<'m, T> {
 }
 
 impl<T: Pod> RingSender<'_, T> {
-    /// Sends the first messages, those that there is room for now, and returns their number. A release: the kernel
-    /// that receives one sees it whole, and whatever the thread wrote before.
+    /// Sends the first messages, those that there is room for now, and returns their number. A release, so the
+    /// kernel that receives one sees it whole, and whatever the thread wrote before.
     ///
     /// # Errors
     /// [`Error::RingCorrupted`], [`Error::ForkedChild`]; nothing is sent then.
@@ -83,7 +83,8 @@ impl<T: Pod> RingSender<'_, T> {
         self.ring.capacity()
     }
 
-    /// How many messages there is room for now: reads how far the kernel is, which takes a PCIe round trip.
+    /// Returns how many messages there is room for now. Reads how far the kernel is, which takes a PCIe round
+    /// trip.
     ///
     /// # Errors
     /// [`Error::RingCorrupted`], [`Error::ForkedChild`].
@@ -92,7 +93,7 @@ impl<T: Pod> RingSender<'_, T> {
         Ok(self.room)
     }
 
-    /// Reads how far the kernel is. An acquire: it has read the messages whose slots are reused.
+    /// Reads how far the kernel is. An acquire, because it has read the messages whose slots are reused.
     fn update_room(&mut self) -> Result<()> {
         let found = self.ring.consumed.get(0)?;
         let room = self.ring.positions.room(self.sent, found);
