@@ -1,4 +1,4 @@
-/* cuMemAlloc, copies, fills, host memory: what they do, and where they stop. */
+/* cuMemAlloc, copies, fills, host memory, their effects and their limits. */
 #include <sys/mman.h>
 
 #include "cuda_start.h"

@@ -71,7 +71,7 @@ static void *in_thread(void *context)
 
     CHECK(current() == NULL);
     CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_ERROR_INVALID_CONTEXT);
-    /* What another thread made, and managed memory, can be freed without a context. */
+    /* Memory of another thread, and managed memory, can be freed without a context. */
     CHECK_CUDA(cuMemFree(others[0]));
     CHECK_EQUAL(cuMemFree(others[0]), CUDA_ERROR_INVALID_VALUE);
     CHECK_CUDA(cuMemFree(others[1]));

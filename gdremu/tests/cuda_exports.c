@@ -1,4 +1,5 @@
-/* Descriptors for GPU memory: dma-bufs that are mapped ("mmap"), or only exported ("export"), or not even that ("no"). */
+/* Descriptors for GPU memory, as dma-bufs that are mapped ("mmap"), or only exported ("export"), or not even that
+   ("no"). */
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -73,7 +74,7 @@ static void keeps_memory_alive(void)
     CHECK_EQUAL(munmap(rest, BLOCK / 2), 0);
 }
 
-/* Small buffers share a block: a range that is exported need only touch one of them, as on an H200. */
+/* Small buffers share a block, so a range that is exported need only touch one of them, as on an H200. */
 static void reaches_beyond_its_buffer(void)
 {
     CUdeviceptr first = allocated(100), second = allocated(PAGE);
@@ -88,8 +89,8 @@ static void reaches_beyond_its_buffer(void)
     CHECK_EQUAL(dmabuf(&fd, second & ~(PAGE - 1ul), PAGE), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Like NVIDIA's driver, which reuses an address once its dma-buf is gone: UCX pins whole pages of 64 KiB, and the buffer at
- * their start must be a live one. */
+/* Like NVIDIA's driver, which reuses an address once its dma-buf is gone. UCX pins whole pages of 64 KiB, and the
+ * buffer at their start must be a live one. */
 static void closed_exports_release_their_addresses(void)
 {
     CUdeviceptr buffer = allocated(100);
@@ -111,7 +112,8 @@ static void closed_exports_release_their_addresses(void)
     CHECK_CUDA(cuMemFree(buffer));
 }
 
-/* An H200 exports memory that is not GPUDirect capable, too. UCX takes VMM memory for registrable if it can be exported. */
+/* An H200 also exports memory that is not GPUDirect capable. UCX takes VMM memory for registrable if it can be
+   exported. */
 static void exports_all_kinds_of_memory(void)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};

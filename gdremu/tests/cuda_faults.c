@@ -1,4 +1,4 @@
-/* Under --fault cuMemAlloc:2@2,cuDriverGetVersion:999: the second cuMemAlloc fails, cuDriverGetVersion always does. */
+/* Under --fault cuMemAlloc:2@2,cuDriverGetVersion:999, the second cuMemAlloc fails, cuDriverGetVersion always does. */
 #include "cuda_start.h"
 
 int main(void)

@@ -1,6 +1,6 @@
 /*
- * What NVIDIA's driver does not check, and crashes in or after (H200, driver 580.159.04): gdremu ends the program. Streams of a
- * context that was destroyed or reset, and a destroyed context that becomes current.
+ * Calls that NVIDIA's driver does not check, and crashes in or after (H200, driver 580.159.04). gdremu ends the
+ * program. Streams of a context that was destroyed or reset, and a destroyed context that becomes current.
  */
 
 #include "cuda_start.h"

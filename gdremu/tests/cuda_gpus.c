@@ -1,7 +1,7 @@
-/* Three GPUs: each has its memory, and copies go between them. */
+/* Three GPUs, each with its memory, and copies between them. */
 #include "cuda_start.h"
 
-/* With CUDA_VISIBLE_DEVICES=2,0,7,1: the third, then the first. */
+/* With CUDA_VISIBLE_DEVICES=2,0,7,1, the third, then the first. */
 static void two_of_them(void)
 {
     char id[16];

@@ -1,4 +1,5 @@
-/* What works before cuInit, devices and their facts, errors, entry points by name. */
+/* Functions that work before cuInit, devices and their facts, errors, entry points by
+   name. */
 #include "cuda_start.h"
 
 static void before_init(void)

@@ -24,7 +24,7 @@ static int capable(CUdeviceptr address)
 
 enum { SIZE = 1000 };
 
-/* The other process: opens the handle that comes through the pipe. */
+/* The other process, which opens the handle that comes through the pipe. */
 static void import(int from)
 {
     CUdeviceptr opened, again, base;

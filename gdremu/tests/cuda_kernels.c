@@ -1,4 +1,5 @@
-/* GPU kernels: their results, communication with the CPU while they run, and the order of later work. */
+/* The results of GPU kernels, their communication with the CPU while they run, and the order of later
+   work. */
 #include <stdint.h>
 #include <string.h>
 
@@ -67,7 +68,8 @@ static volatile uint32_t *host_word(void)
     return word;
 }
 
-/* Of the current context. Loaded once: NVIDIA's driver may wait for running kernels when it loads one. */
+/* In the current context. Loaded once, because NVIDIA's driver may wait for running kernels when it loads
+   one. */
 static CUmodule loaded;
 
 static void load(void)
@@ -96,7 +98,7 @@ static CUresult launch_sizes(CUfunction function, unsigned int blocks, unsigned 
     return cuLaunchKernel(function, blocks, 1, 1, threads, height, 1, shared_bytes, NULL, NULL, NULL);
 }
 
-/* Not in cuda_driver.h: only this test uses them. */
+/* Not in cuda_driver.h, because only this test uses them. */
 CUresult cuModuleUnload(CUmodule module);
 #define cuModuleGetGlobal cuModuleGetGlobal_v2
 CUresult cuModuleGetGlobal(CUdeviceptr *address, size_t *size, CUmodule module, const char *name);
@@ -270,7 +272,7 @@ static void order(void)
     CHECK_CUDA(cuCtxSynchronize());
     CHECK_EQUAL(*result, 2);
 
-    /* GPU kernels of different streams run side by side: the first one waits for the second. */
+    /* GPU kernels of different streams run side by side, so the first one can wait for the second. */
     *flag = *result = *copied = 0;
     CHECK_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK_CUDA(launch("wait", independent, result, (uintptr_t)copied));
@@ -337,7 +339,7 @@ static void await(const volatile uint32_t *begun)
         ;
 }
 
-/* An unmap does not wait: the kernel that reads the memory fails. */
+/* An unmap does not wait, and the kernel that reads the memory fails. */
 static void unmapped_in_use(void)
 {
     start(0);
@@ -361,7 +363,7 @@ static void endless(void)
     CUmodule others = loaded;
 
     CHECK_CUDA(cuCtxCreate(&context, 0, 0));
-    CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_ERROR_INVALID_HANDLE); /* Of the other context. */
+    CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_ERROR_INVALID_HANDLE); /* In the other context. */
     load();
     word = host_word();
     begun = host_word();

@@ -1,4 +1,4 @@
-/* GPU kernels and the memory of another GPU: they reach it once it is shared with theirs. */
+/* GPU kernels and the memory of another GPU, which they reach once it is shared with theirs. */
 #include <string.h>
 
 #include "cuda_start.h"
@@ -56,7 +56,7 @@ static CUdeviceptr mapped(const CUmemAccessDesc *shared, size_t count)
     return address;
 }
 
-/* What an argument asks for: an illegal address is the last thing that a program does with CUDA. */
+/* The test of the argument, because an illegal address is the last thing that a program does with CUDA. */
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "";

@@ -1,4 +1,4 @@
-/* What CUDA reports about an address. */
+/* CUDA's reports about an address. */
 #define _GNU_SOURCE
 #include "cuda_start.h"
 

@@ -1,4 +1,4 @@
-/* What most CUDA programs begin with, and calls that must succeed. */
+/* The beginning of most CUDA programs, and calls that must succeed. */
 #ifndef CUDA_START_H
 #define CUDA_START_H
 

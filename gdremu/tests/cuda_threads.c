@@ -1,4 +1,5 @@
-/* Eight threads allocate, fill, read back and free at once: no thread sees another's memory. */
+/* Eight threads allocate, fill, read back and free at once, and no thread sees another's
+   memory. */
 #include <pthread.h>
 
 #include "cuda_start.h"

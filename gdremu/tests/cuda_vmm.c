@@ -1,4 +1,4 @@
-/* Virtual memory management: one object at two addresses, two objects side by side, and all that is refused. */
+/* Virtual memory management, with one object at two addresses, two objects side by side, and all refusals. */
 #include "cuda_start.h"
 
 enum { BLOCK = 2 << 20 };

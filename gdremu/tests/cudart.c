@@ -1,4 +1,4 @@
-/* The CUDA runtime, linked as programs are: with NVIDIA's libcudart, whose symbols have versions. */
+/* The CUDA runtime, linked as programs are, with NVIDIA's libcudart, whose symbols have versions. */
 #define _GNU_SOURCE
 #include "cuda_start.h"
 #include "tests.h"
@@ -10,7 +10,7 @@
 #define CU_UUID_HAS_BEEN_DEFINED /* by cuda_driver.h */
 #include <cuda_runtime_api.h>
 
-/* What a function returns through a pointer. */
+/* The value that a function returns through a pointer. */
 static int value_of(cudaError_t (*function)(int *))
 {
     int value = -7;
@@ -62,7 +62,8 @@ TEST(devices)
     CHECK_EQUAL(cudaDeviceDisablePeerAccess(0), 705);
 }
 
-/* Functions of the driver are those of the program's CUDA version: this one has another argument since 13.0. */
+/* Functions of the driver are those of the program's CUDA version, and this one has another argument since
+   13.0. */
 TEST(driver_entry_points)
 {
     const char *name = CUDART_VERSION < 13000 ? "cuCtxGetDevice" : "cuCtxGetDevice_v2";
@@ -77,7 +78,7 @@ TEST(driver_entry_points)
     CHECK(function != NULL && function == dlsym(RTLD_DEFAULT, name));
 }
 
-/* As on an H200: the runtime makes the context again, and every retain has its release. */
+/* As on an H200, the runtime makes the context again, and every retain has its release. */
 TEST(reset_by_the_driver)
 {
     CUcontext context;

@@ -1,6 +1,6 @@
 /*
- * Programs that have no descriptor left. "before": from before their first call of CUDA; "after": once GPU memory is
- * pinned and mapped. Calls then succeed or fail, and succeed again with free descriptors.
+ * Programs that have no descriptor left. "before" is from before their first call of CUDA, "after" once GPU memory
+ * is pinned and mapped. Calls then succeed or fail, and succeed again with free descriptors.
  */
 #define _GNU_SOURCE
 
@@ -13,7 +13,7 @@
 #define SIZE (2ul << 20)
 #define CUDA_ERROR_OPERATING_SYSTEM 304
 
-/* All descriptors of the process, but for the standard streams. */
+/* All descriptors of the process except the standard streams. */
 static int held[1024], holds;
 
 static void hold_all(void)

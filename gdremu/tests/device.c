@@ -1,4 +1,4 @@
-/* What only gdremu's device has: emulated files, covered mappings, injected faults, the list of calls. */
+/* Features of only gdremu's device, as emulated files, covered mappings, injected faults, the list of calls. */
 #include "device.h"
 #include "tests.h"
 
@@ -21,7 +21,7 @@ TEST(files_exist)
     CHECK_EQUAL(statx(AT_FDCWD, "/dev/gdrdrv", 0, STATX_BASIC_STATS, &statx_status), 0);
     CHECK(S_ISCHR(statx_status.stx_mode));
     CHECK_FAILS(stat("/dev/gdrdrv2", &status), ENOENT);
-    CHECK_FAILS(open("/proc/driver/gdrdrv/params", O_RDWR), EACCES); /* by root, too */
+    CHECK_FAILS(open("/proc/driver/gdrdrv/params", O_RDWR), EACCES); /* also by root */
 }
 
 static void reads(const char *path, const char *wanted)
@@ -197,7 +197,7 @@ TEST(open_is_refused)
     CHECK_FAILS(access("/dev/gdrdrv", R_OK), EACCES);
 }
 
-/* Replaces part of a mapping as the library does: by a mapping of an empty file, which raises SIGBUS. */
+/* Replaces part of a mapping as the library does, by a mapping of an empty file, which raises SIGBUS. */
 static void cover(unsigned char *address, size_t size)
 {
     int empty = memfd_create("empty", MFD_CLOEXEC);
@@ -226,7 +226,7 @@ TEST(covered_mappings)
     CHECK_EQUAL(munmap(mapping, 4 * GPU_PAGE), 0);
     CHECK_STRING(calls(), "GET_INFO");
 
-    /* In part: the head up to the middle of a page, then the middle, then the rest. */
+    /* In part, first the head up to the middle of a page, then the middle, then the rest. */
     mapping = mapped(fd, handle, 4 * GPU_PAGE);
     cover(mapping, GPU_PAGE - 1);
     CHECK_EQUAL(is_mapped(fd, handle), 0);

@@ -1,6 +1,6 @@
 /*
- * What options of the emulated driver change and the contract of /dev/gdrdrv (tests/gdrdrv) leaves open. Expected values
- * that depend on the options are arguments.
+ * Behavior that options of the emulated driver change and the contract of /dev/gdrdrv (tests/gdrdrv) leaves open.
+ * Expected values that depend on the options are arguments.
  */
 #include "device.h"
 #include "tests.h"
@@ -89,7 +89,7 @@ TEST(sizes)
     }
 }
 
-/* Under --handle-base 0xfffffffffffef, the first of 16 handles of which the last is the largest that has an offset. */
+/* Under --handle-base 0xfffffffffffef, the first of 16 handles, whose last is the largest that has an offset. */
 TEST(handles_run_out)
 {
     struct gdrdrv_pin_buffer_v2 v2 = {.size = GPU_PAGE};

@@ -112,7 +112,7 @@ TEST(pitched_buffers)
     CHECK_CUDA(cuMemFree(buffer));
 }
 
-/* Functions that the program looked up itself allocate memory that can be pinned, too. */
+/* Functions that the program looked up itself also allocate memory that can be pinned. */
 TEST(functions_found_at_run_time)
 {
     CUresult (*alloc_found)(CUdeviceptr *, size_t) = NULL;

@@ -1,6 +1,6 @@
 /*
- * The functions that the nvidia provider puts in the place of libcuda's, found by the lookup that the argument says: linked,
- * dlsym, cuGetProcAddress, or cuGetProcAddress_v2; then, by name, what else there is to see.
+ * The functions that the nvidia provider puts in the place of libcuda's. The argument names the lookup that finds them,
+ * which is linked, dlsym, cuGetProcAddress, or cuGetProcAddress_v2. Then tests by name.
  */
 #define _GNU_SOURCE
 
@@ -167,7 +167,7 @@ static void check_created(CUmemLocationType location, unsigned char compression,
 static void created_memory_can_be_exported(void)
 {
     check_created(CU_MEM_LOCATION_TYPE_DEVICE, 0, 1);
-    /* What cannot be both is as the program wants it. */
+    /* Exclusive properties are as the program wants them. */
     check_created(CU_MEM_LOCATION_TYPE_DEVICE, 1, 0);
     check_created(CU_MEM_LOCATION_TYPE_HOST, 0, 0);
 }

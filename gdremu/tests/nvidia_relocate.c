@@ -1,6 +1,6 @@
 /*
- * Hooks CUDA's and libc's functions as UCX's reloc mode does: by writing its own functions into the relocated entries of
- * every loaded object, and finding the real ones by dlsym on first use. Then allocates and frees as programs do: linked,
+ * Hooks CUDA's and libc's functions as UCX's reloc mode does. It writes its own functions into the relocated entries of
+ * every loaded object, and finds the real ones by dlsym on first use. Then allocates and frees as programs do, linked,
  * by dlsym, by cuGetProcAddress.
  */
 #define _GNU_SOURCE
@@ -111,7 +111,7 @@ static int relocate_object(struct dl_phdr_info *object, size_t size, void *unuse
     return 0;
 }
 
-/* What is loaded later is hooked, too. */
+/* Objects that are loaded later are also hooked. */
 static void *my_dlopen(const char *name, int flags)
 {
     static void *(*next)(const char *, int);

@@ -1,4 +1,5 @@
-/* The stand-in libnvidia-ml.so.1 with two GPUs: it reports what libcuda and /sys report. "coherent": with C2C links. */
+/* The stand-in libnvidia-ml.so.1 with two GPUs, which reports the same as libcuda and /sys. "coherent" is with C2C
+   links. */
 #define _GNU_SOURCE
 #include "cuda_start.h"
 
@@ -35,7 +36,7 @@ static void *find(const char *name)
 /* A function by its name; all return nvmlReturn_t. */
 #define NVML(name) ((int (*)())find(#name))
 
-/* What a function reports about a device. */
+/* The value that a function reports about a device. */
 #define NUMBER(name, device) number_of(NVML(name), device)
 
 static unsigned int number_of(int (*function)(), device_t device)
@@ -46,7 +47,7 @@ static unsigned int number_of(int (*function)(), device_t device)
     return number;
 }
 
-/* What a file of the first GPU, or the other one, says. */
+/* The contents of a file of the first GPU, or the other one. */
 static unsigned int in_sysfs(unsigned int bus, const char *name, const char *format)
 {
     unsigned int number;

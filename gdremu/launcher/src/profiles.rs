@@ -1,4 +1,4 @@
-//! The table of profiles: `profiles.toml`.
+//! The table of profiles, `profiles.toml`.
 
 use std::ffi::OsString;
 

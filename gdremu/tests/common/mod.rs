@@ -1,4 +1,4 @@
-//! What every end-to-end test needs: the launcher, the libraries that it preloads, C programs and how to run them.
+//! The launcher, the libraries that it preloads, C programs and how to run them, for every end-to-end test.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::BTreeSet;
@@ -30,8 +30,8 @@ pub(crate) fn runtime() -> &'static Path {
     RUNTIME.get_or_init(|| built("gdremu-cuda"))
 }
 
-/// Compiles `tests/{source}.c`, with more compiler arguments, and returns what it became. `name`
-/// distinguishes builds of one source: each is compiled once.
+/// Compiles `tests/{source}.c`, with more compiler arguments, and returns what it became. `name` distinguishes
+/// builds of one source, since each is compiled once.
 pub(crate) fn compile<A: AsRef<OsStr>>(
     source: &str,
     name: &str,
