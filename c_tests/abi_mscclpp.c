@@ -1,5 +1,5 @@
 /*
- * MSCCL++ is linked; it checks for the device node and for gdrdrv 2.5 or later, pins over PCIe or, where that is
+ * MSCCL++ is linked. It checks for the device node and for gdrdrv 2.5 or later, pins over PCIe or, where that is
  * refused, with default flags, and keeps one mapping for semaphores.
  */
 

@@ -1,5 +1,5 @@
 /*
- * A thread with a pending pthread_cancel calls the library: the call completes, and the thread ends at its own next
+ * A thread with a pending pthread_cancel calls the library. The call completes, and the thread ends at its own next
  * cancellation point. Many functions open, close or write, which are cancellation points.
  */
 
@@ -15,7 +15,7 @@
 static struct gpu_buffer buffer;
 static sem_t cancel_sent;
 
-/* Objects of the calls: each call creates what the next one needs. */
+/* Objects of the calls. Each call creates those that the next one needs. */
 static gdr_t g;
 static gdr_mh_t handle;
 static void *va;

@@ -15,7 +15,7 @@
 /* Exit status of a program that cannot test anything here, for the reason it prints. */
 #define WAIVED 2
 
-/* Calls of gdr_*: succeeded, or failed with exactly that errno. */
+/* Calls of gdr_*, which succeed, or fail with exactly that errno. */
 #define CHECK_OK(call) check_result(__FILE__, __LINE__, #call, (call), 0)
 #define CHECK_ERROR(call, wanted) check_result(__FILE__, __LINE__, #call, (call), (wanted))
 
@@ -85,7 +85,7 @@ static inline void waive(const char *name, const char *reason)
     exit(WAIVED);
 }
 
-/* How much slower than usual this program runs: more than 1 under valgrind, as tests/c_programs.rs sets it. */
+/* How much slower than usual this program runs, more than 1 under valgrind, as tests/c_programs.rs sets it. */
 static inline long slowness(void)
 {
     const char *set = getenv("CHECK_SLOWNESS");
@@ -101,7 +101,7 @@ static inline long rounds(long usual)
     return fewer > 0 ? fewer : 1;
 }
 
-/* Whether the program runs without this system call, as tests/c_programs.rs sets it. */
+/* Returns whether the program runs without this system call, as tests/c_programs.rs sets it. */
 static inline int is_denied(const char *call)
 {
     const char *denied = getenv("CHECK_DENIED");
@@ -109,7 +109,7 @@ static inline int is_denied(const char *call)
     return denied != NULL && strcmp(denied, call) == 0;
 }
 
-/* Whether the libgdrapi is c_tests/another, which checks nothing, as tests/c_programs.rs sets it. */
+/* Returns whether the libgdrapi is c_tests/another, which checks nothing, as tests/c_programs.rs sets it. */
 static inline int is_another_library(void)
 {
     return getenv("CHECK_ANOTHER") != NULL;

@@ -1,6 +1,6 @@
 /*
- * GDRCOPY_DMA_READ: reads from that size on are made by CUDA's copy engine, through a buffer of the library, and
- * through the mapping where CUDA does not answer. The bytes are right in any case.
+ * With GDRCOPY_DMA_READ, CUDA's copy engine makes reads from that size on, through a buffer of the library.
+ * Where CUDA does not answer, they go through the mapping. The bytes are right in any case.
  */
 
 #include <pthread.h>
@@ -43,7 +43,7 @@ static void end(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* Another pattern in each call: a read that does nothing is noticed. */
+/* Another pattern in each call, so that a read that does nothing is noticed. */
 static void check_read(size_t offset, size_t size)
 {
     static __thread unsigned char seen[SIZE + 2];
@@ -78,7 +78,7 @@ static void large_reads(void)
     start("20000");
     for (i = 0; i < 100; i++)
         check_read(i * 777, FROM + i * 1001);
-    /* What was written before is read. */
+    /* The bytes written before are read. */
     memset(sent + 100, 0x3c, 1000);
     CHECK_OK(gdr_copy_to_mapping(handle, va + 100, sent + 100, 1000));
     check_read(0, SIZE - 100);

@@ -1,6 +1,7 @@
 /*
- * GDRCOPY_DMA_READ, while a read is under way: other calls on its handle do not wait for it; where the mapping or the program's
- * memory faults, a signal handler may use the handle, and may leave the read by siglongjmp, as with other copies.
+ * GDRCOPY_DMA_READ, while a read is under way. Other calls on its handle do not wait for it. Where the mapping or the
+ * program's memory faults, a signal handler may use the handle. It may leave the read by siglongjmp, as with other
+ * copies.
  */
 
 #include "cuda_lookup.h"
@@ -177,7 +178,7 @@ static void fault_in_the_programs_memory_can_be_repaired(void)
     end();
 }
 
-/* What a read that is left has in use is lost, no more: the other engines end with their connection. */
+/* A read that is left loses the engine that it uses, no more. The other engines end with their connection. */
 static void read_can_be_left_by_siglongjmp(void)
 {
     long before = dontfork_kib(), engine;

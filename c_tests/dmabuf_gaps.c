@@ -1,7 +1,7 @@
 /*
- * The dma-buf backend, and ranges whose first address lies in no allocation: UCX, libfabric, aws-ofi-nccl, MSCCL++ and NIXL
- * round a buffer down to a GPU page, and pin up to the end of the last one. CUDA exports such a range if there is an allocation
- * in it.
+ * The dma-buf backend, and ranges whose first address lies in no allocation. UCX, libfabric, aws-ofi-nccl, MSCCL++ and
+ * NIXL round a buffer down to a GPU page, and pin up to the end of the last one. CUDA exports such a range if there is
+ * an allocation in it.
  */
 
 #include "gpu.h"
@@ -12,7 +12,7 @@
 
 static gdr_t g;
 
-/* Whether CUDA knows the address. */
+/* Returns whether CUDA knows the address. */
 static int is_known(CUdeviceptr address)
 {
     int ordinal;

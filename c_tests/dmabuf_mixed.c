@@ -1,6 +1,6 @@
 /*
- * GPUs of different kinds without gdrdrv: those whose memory can be mapped as a dma-buf work, whatever the others
- * lack, and a pin on one that cannot fails with an error that names the GPU.
+ * GPUs of different kinds without gdrdrv. Those whose memory can be mapped as a dma-buf work, whatever the others
+ * lack. A pin on one that cannot fails with an error that names the GPU.
  */
 
 #include "gpu.h"
@@ -62,7 +62,7 @@ static void give_gpus_back(void)
     }
 }
 
-/* A pin of this GPU works: the GPU sees what is written through the mapping. */
+/* A pin of this GPU works, and the GPU sees writes through the mapping. */
 static void check_works(const struct gpu *gpu)
 {
     static uint32_t last;
@@ -104,7 +104,7 @@ static void one_after_the_other(void)
         answer_of(&gpus[i]);
 }
 
-/* What is no GPU memory is not blamed on the GPU whose context is current. */
+/* Host memory is not blamed on the GPU whose context is current. */
 static void host_memory_is_invalid(void)
 {
     gdr_mh_t handle = {7};

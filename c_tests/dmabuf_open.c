@@ -15,8 +15,8 @@ static void open_once(void)
 }
 
 /*
- * Whether CUDA reports that a GPU's dma-bufs can be mapped; before CUDA 13.5 it only reports whether they can be
- * exported.
+ * Returns whether CUDA reports that a GPU's dma-bufs can be mapped. Before CUDA 13.5 it only reports whether they can
+ * be exported.
  */
 static int can_map(CUdevice device)
 {
@@ -106,7 +106,7 @@ static void the_log_of_a_failing_map(void)
     gpu_free(&buffer);
 }
 
-/* CUDA cannot be initialized, so it is unknown whether there will be a GPU: the pin asks. */
+/* CUDA cannot be initialized, so only the pin finds out whether there is a GPU. */
 static void open_without_a_gpu_succeeds_and_the_pin_fails(void)
 {
     g = gdr_open();

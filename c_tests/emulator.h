@@ -15,7 +15,7 @@ struct emulator {
     int (*faults_set)(const char *list);
 };
 
-/* Whether gdremu emulates the driver, and can make its calls fail. */
+/* Returns whether gdremu emulates the driver, and can make its calls fail. */
 static inline int driver_is_emulated(void)
 {
     const char *(*provider)(void);
@@ -31,7 +31,7 @@ static inline struct emulator find_emulator(const char *test)
 
     if (dlsym(RTLD_DEFAULT, "gdremu_provider") != NULL && !driver_is_emulated())
         waive(test, "the driver is a kernel module, whose calls gdremu does not see");
-    /* The cast that POSIX recommends: ISO C has none from an object pointer to a function pointer. */
+    /* The cast that POSIX recommends, since ISO C has none from an object pointer to a function pointer. */
     *(void **)&emulator.calls_take = dlsym(RTLD_DEFAULT, "gdremu_calls_take");
     *(void **)&emulator.pins = dlsym(RTLD_DEFAULT, "gdremu_pins");
     *(void **)&emulator.faults_set = dlsym(RTLD_DEFAULT, "gdremu_faults_set");
@@ -40,7 +40,7 @@ static inline struct emulator find_emulator(const char *test)
     return emulator;
 }
 
-/* Whether gdremu emulates the GPU: it interprets GPU kernels. */
+/* Returns whether gdremu emulates the GPU, that is, interprets GPU kernels. */
 static inline int gpu_is_emulated(void)
 {
     const char *(*provider)(void);

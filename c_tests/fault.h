@@ -53,9 +53,9 @@ __attribute__((noinline, unused, no_sanitize("address"))) static int fault_at(co
 }
 
 #define CHECK_READABLE(address) CHECK_EQUAL(fault_at(address), 0)
-/* The mapping was removed while pointers into it may remain: its range faults, and no other mapping gets it. */
+/* The mapping was removed while pointers into it may remain. Its range faults, and no other mapping gets it. */
 #define CHECK_GONE(address) CHECK_EQUAL(fault_at(address), GONE)
-/* What it raises then: SIGBUS, if the library can make an empty file for it. */
+/* The signal that it raises then, SIGBUS, if the library can make an empty file for it. */
 #define GONE (is_denied("memfd_create") ? SIGSEGV : SIGBUS)
 /* Nothing is mapped there. */
 #define CHECK_UNMAPPED(address)                                                                                        \
@@ -69,7 +69,7 @@ static inline void *host_page_of(const void *address)
     return (void *)((uintptr_t)address / (uintptr_t)sysconf(_SC_PAGESIZE) * (uintptr_t)sysconf(_SC_PAGESIZE));
 }
 
-/* Whether there is a mapping of any kind at that address. */
+/* Returns whether there is a mapping of any kind at that address. */
 static inline int is_reserved(const void *address)
 {
     return msync(host_page_of(address), 1, MS_ASYNC) == 0 || errno != ENOMEM;

@@ -153,7 +153,7 @@ static inline gdr_info_t info_of(gdr_t g, gdr_mh_t handle)
 
 /* ---- Properties of driver and platform ---- */
 
-/* Whether gdrdrv is version 2.`minor` or later. */
+/* Returns whether gdrdrv is version 2.`minor` or later. */
 static inline int driver_is_at_least(gdr_t g, int minor)
 {
     int major_of_driver, minor_of_driver;
@@ -162,7 +162,7 @@ static inline int driver_is_at_least(gdr_t g, int minor)
     return major_of_driver > 2 || minor_of_driver >= minor;
 }
 
-/* Whether GPU memory is mapped as a dma-buf, without gdrdrv. */
+/* Returns whether GPU memory is mapped as a dma-buf, without gdrdrv. */
 static inline int uses_dmabuf(gdr_t g)
 {
     int value;
@@ -171,13 +171,13 @@ static inline int uses_dmabuf(gdr_t g)
     return value;
 }
 
-/* Unit that pins are rounded out to: the GPU page, or with dma-bufs the host page. */
+/* Unit that pins are rounded out to, the GPU page, or with dma-bufs the host page. */
 static inline size_t pin_page(gdr_t g)
 {
     return uses_dmabuf(g) ? (size_t)sysconf(_SC_PAGESIZE) : GPU_PAGE_SIZE;
 }
 
-/* Whether pinned memory outlives its cuMemFree. */
+/* Returns whether pinned memory outlives its cuMemFree. */
 static inline int is_persistent(gdr_t g)
 {
     int value;

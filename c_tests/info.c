@@ -2,7 +2,7 @@
 
 #include "gpu.h"
 
-/* What the symbol gdr_get_info fills: 40 bytes, no mapping_type. */
+/* The 40 bytes that the symbol gdr_get_info fills, without mapping_type. */
 struct info_v1 {
     uint64_t va;
     uint64_t mapped_size;

@@ -1,5 +1,5 @@
 /*
- * How gdr_open loads libcuda without gdrdrv: once, without ever unloading it, and without a lock that a forked child
+ * gdr_open loads libcuda without gdrdrv once, without ever unloading it, and without a lock that a forked child
  * could find held. Runs outside gdremu, with fake_cuda/libcuda.so.1 on the library path.
  */
 
@@ -48,7 +48,7 @@ static void open_in_child(void)
     CHECK(gdr_open() == NULL);
 }
 
-/* Forks while another thread is inside libcuda: if that thread held a lock, the child would wait forever. */
+/* Forks while another thread is inside libcuda. If that thread held a lock, the child would wait forever. */
 static void child_forked_during_load_can_open(void)
 {
     int in[2], out[2];

@@ -1,4 +1,4 @@
-/* A libgdrapi loaded at run time, as communication libraries do: by name, one function at a time. */
+/* A libgdrapi loaded at run time, as communication libraries do, by name, one function at a time. */
 #ifndef LOADED_H
 #define LOADED_H
 

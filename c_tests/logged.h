@@ -1,4 +1,4 @@
-/* What the library logs while a function runs. */
+/* The library's log lines while a function runs. */
 #ifndef LOGGED_H
 #define LOGGED_H
 
@@ -22,7 +22,7 @@ static inline const char *logged_end(void)
     return text;
 }
 
-/* A failed check ended the program inside log_of: prints its message. */
+/* A failed check ended the program inside log_of, so its message is printed. */
 static void logged_show(void)
 {
     if (logged_file != NULL)

@@ -1,5 +1,5 @@
 /*
- * gdrdrv bound to nv-p2p-dummy: it opens, and refuses every pin. gdr_open uses dma-bufs instead, or returns NULL and
+ * gdrdrv bound to nv-p2p-dummy opens, and refuses every pin. gdr_open uses dma-bufs instead, or returns NULL and
  * logs what to do. gdremu emulates such a system.
  */
 

@@ -1,4 +1,4 @@
-/* gdr_open without a driver: returns NULL, prints nothing, leaves nothing behind. Runs outside gdremu. */
+/* gdr_open without a driver returns NULL, prints nothing, leaves nothing behind. Runs outside gdremu. */
 
 #include "check.h"
 #include "gdrapi.h"

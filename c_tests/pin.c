@@ -19,11 +19,11 @@ static const struct attempt good[] = {
     {4, 64 * KIB, 2},                 /* unaligned: straddles */
     {64 * KIB - 1, 2, 2},             /* one byte on each side of a boundary */
     {4 * KIB, 4 * KIB, 1},            /* aligned to the system's pages only */
-    {100 * KIB, 100 * KIB, 3},        /* nothing aligned: pages 1 to 3 */
+    {100 * KIB, 100 * KIB, 3},        /* nothing aligned, pages 1 to 3 */
     {12345, 0, 1},                    /* the driver pins one page for an unaligned size of 0 */
 };
 
-/* Bytes that are pinned: whole pages; one page for a size of 0. */
+/* Bytes that are pinned, in whole pages, one page for a size of 0. */
 static size_t pinned_bytes(gdr_t g, const struct attempt *attempt)
 {
     size_t page = pin_page(g), size = attempt->size > 0 ? attempt->size : 1;

@@ -1,4 +1,5 @@
-# Builds the C tests into build/c_tests: make -f c_tests/programs.mk [plain] [sanitized], from the root of the project.
+# Builds the C tests into build/c_tests by `make -f c_tests/programs.mk [plain] [sanitized]`, from the root of the
+# project.
 #
 # They link any libgdrapi.so.2 (LIBGDRAPI), libgdrx.so.1 (LIBGDRX) and any libcuda.so.1 (LIBCUDA), and run with any other. Without a CUDA driver,
 # gdremu's stand-in serves for linking.
@@ -15,7 +16,8 @@ headers := $(wildcard c_tests/*.h c_tests/*/*.h c_tests/*/*.hpp include/*.h incl
 
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
 c99 := $(CC) -std=c99 -D_GNU_SOURCE
-# libc comes before libcuda: gdremu's stand-in has functions of the same names. Programs need only what they use.
+# libc comes before libcuda, because gdremu's stand-in has functions of the same names. Programs need only what they
+# use.
 libraries = -Wl,--as-needed "$(LIBGDRX)" "$(LIBGDRAPI)" -ldl -lc "$(LIBCUDA)"
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
 

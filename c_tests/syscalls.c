@@ -1,5 +1,5 @@
 /*
- * The driver calls that each function makes, as gdremu counts them: as few as possible, and none for invalid
+ * The driver calls that each function makes, as gdremu counts them, as few as possible, and none for invalid
  * arguments.
  */
 
@@ -140,7 +140,7 @@ static void an_unsupported_type_costs_one_call(void)
     take_calls();
 }
 
-/* In persistent mode only the library changes this state: it asks for the mode at most once. */
+/* In persistent mode only the library changes this state, so it asks for the mode at most once. */
 static void info_and_flag_are_known_in_persistent_mode(void)
 {
     gdr_t g = open_driver();
@@ -188,7 +188,8 @@ static void info_before_map_costs_at_most_one_call(void)
     take_calls();
 }
 
-/* The library never unpins a mapped pin: gdrdrv 2.4.4 to 2.6 then remove another pin from their list. */
+/* The library never unpins a mapped pin, because gdrdrv 2.4.4 to 2.6 then remove another pin from their
+   list. */
 static void close_unmaps_before_it_unpins(void)
 {
     gdr_t g = open_driver();

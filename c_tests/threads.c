@@ -1,4 +1,4 @@
-/* Any function from any thread at any time: some threads copy while others pin, map, unmap, unpin, open and close. */
+/* Any function from any thread at any time. Some threads copy while others pin, map, unmap, unpin, open and close. */
 
 #include "gpu.h"
 
@@ -110,7 +110,7 @@ static void copies_work_while_other_threads_pin_and_unpin(void)
     CHECK(pthread_join(one_opener, NULL) == 0);
 }
 
-/* ---- Two threads race for one handle: each step succeeds exactly once ---- */
+/* ---- Two threads race for one handle, and each step succeeds exactly once ---- */
 
 static gdr_mh_t contended;
 static void *contended_va;

@@ -55,7 +55,8 @@ static inline const char *watchdog_stat(const char *process, const char *thread)
     return strrchr(text, ')') != NULL ? strrchr(text, ')') + 2 : NULL;
 }
 
-/* Whether a thread of the process runs, waits for a CPU, or waits for a disk. Prints what each waits for, to `report`. */
+/* Returns whether a thread of the process runs, waits for a CPU, or waits for a disk. Prints what each waits for, to
+   `report`. */
 static inline int watchdog_process_runs(const char *process, FILE *report)
 {
     char path[300];
@@ -89,7 +90,7 @@ static inline int watchdog_process_runs(const char *process, FILE *report)
     return runs;
 }
 
-/* What the group has used so far; *runs says whether it runs now. */
+/* The group's CPU time so far; *runs says whether it runs now. */
 static inline unsigned long long watchdog_used(pid_t group, int *runs, FILE *report)
 {
     DIR *processes = opendir("/proc");
@@ -114,7 +115,7 @@ static inline unsigned long long watchdog_used(pid_t group, int *runs, FILE *rep
     return used;
 }
 
-/* Whether the group hangs. If so, prints what its threads wait for. */
+/* Returns whether the group hangs. If so, prints what its threads wait for. */
 static inline int watchdog_sees_hang(struct watchdog *dog)
 {
     int runs = 0;

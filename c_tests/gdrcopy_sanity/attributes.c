@@ -1,11 +1,12 @@
-/* What the library reports about itself and the driver. */
+/* The library's reports about itself and the driver. */
 
 #include "buffer.h"
 #include "tables.h"
 
 #define PARAMS "/proc/driver/gdrdrv/params"
 
-/* What the module's file under /proc reports about persistent mapping: 1, 0, or -1 if unknown. */
+/* The report of the module's file under /proc about persistent mapping, 1, 0, or -1 if
+   unknown. */
 static int persistent_by_params(void)
 {
     FILE *params = fopen(PARAMS, "r");

@@ -1,4 +1,4 @@
-/* Open, pin, map, unmap, unpin, close: by one thread and by two, of whole GPU pages and of parts. */
+/* Open, pin, map, unmap, unpin, close, by one thread and by two, of whole GPU pages and of parts. */
 
 #include "buffer.h"
 #include "fault.h"
@@ -96,7 +96,7 @@ static void unaligned_mapping_is_refused(gdr_t g, CUdeviceptr address)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* What such a caller must do: pin from the preceding page boundary, and add the remainder to the mapping's address. */
+/* Such a caller pins from the preceding page boundary, and adds the remainder to the mapping's address. */
 static void works_aligned_by_hand(gdr_t g, CUdeviceptr address)
 {
     size_t rest = address & GPU_PAGE_OFFSET;

@@ -36,7 +36,8 @@ gdr_mh_t pin_force_pcie(gdr_t g, CUdeviceptr address, size_t size)
         return handle;
     }
     CHECK(result == EINVAL || result == EOPNOTSUPP || result == KERNEL_ENOTSUPP);
-    /* The flag is the reason for the refusal: without it the same memory can be pinned. */
+    /* The flag is the reason for the refusal, because without it the same memory can be
+       pinned. */
     CHECK_OK(gdr_unpin_buffer(g, pin_v2(g, address, size)));
     if (!supported)
         waive_test("the driver does not support GDR_PIN_FLAG_FORCE_PCIE");

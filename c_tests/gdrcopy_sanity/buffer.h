@@ -12,7 +12,7 @@ struct buffer {
     unsigned char *va; /* NULL while it is not mapped */
 };
 
-/* Methods of pinning: the functions that a program may use. All end the test unless they succeed. */
+/* Methods of pinning, by the functions that a program may use. All end the test unless they succeed. */
 typedef gdr_mh_t pin_function(gdr_t g, CUdeviceptr address, size_t size);
 
 gdr_mh_t pin_v1(gdr_t g, CUdeviceptr address, size_t size);
@@ -34,14 +34,15 @@ void buffer_unpin(struct buffer *buffer);
 struct buffer buffer_pin_and_map(gdr_t g, enum memory_kind kind, size_t size);
 void buffer_drop(struct buffer *buffer); /* unmapped, unpinned, freed */
 
-/* CUDA reads what the CPU writes through the mapping, and the CPU what CUDA writes: all bytes, or the first MiB. */
+/* CUDA reads all bytes that the CPU writes through the mapping, or the first MiB, and the CPU those that CUDA
+   writes. */
 void check_views_agree(const struct buffer *buffer, unsigned seed);
 
 /* Fills the buffer through the mapping; check_pattern later compares, only through the mapping. */
 void put_pattern(const struct buffer *buffer, unsigned seed);
 void check_pattern(const struct buffer *buffer, unsigned seed);
 
-/* Test data: bytes that differ from their neighbors and from those of another seed. */
+/* Test data, whose bytes differ from their neighbors and from those of another seed. */
 void fill(void *bytes, size_t size, unsigned seed);
 
 #endif

@@ -11,13 +11,13 @@ gdr_t open_connection(void);
 /* gdr_close, which must succeed. */
 void close_connection(gdr_t g);
 
-/* Whether the driver is version `major`.`minor` or later. */
+/* Returns whether the driver is version `major`.`minor` or later. */
 int driver_is_at_least(gdr_t g, int major, int minor);
 
-/* Whether pinned memory outlives its release by CUDA. */
+/* Returns whether pinned memory outlives its release by CUDA. */
 int is_persistent(gdr_t g);
 
-/* Whether mappings come from dma-bufs, without gdrdrv. */
+/* Returns whether mappings come from dma-bufs, without gdrdrv. */
 int uses_dmabuf(gdr_t g);
 
 /* The driver's descriptor, the first field of what g points to; -1 with dma-bufs. */

@@ -22,7 +22,7 @@ struct gpu_memory {
 /* Makes the GPU's primary context current in the calling thread. Must be called before the functions below. */
 void gpu_init(void);
 
-/* Whether CPU and GPU share page tables over a coherent link. */
+/* Returns whether CPU and GPU share page tables over a coherent link. */
 int gpu_is_coherent(void);
 
 /* `size` bytes or more, in whole GPU pages, from the start of one. Waives the test where the GPU lacks that kind. */

@@ -1,4 +1,5 @@
-/* What ends a mapping, and what does not affect it, within one process. */
+/* Actions that end a mapping, and others that do not affect it, within one
+   process. */
 
 #include "buffer.h"
 #include "fault.h"

@@ -1,6 +1,6 @@
 /*
- * The driver's descriptor, sent to another process over a unix socket, is useless there. The receiver tries it in
- * three ways: by itself, in place of its own connection's descriptor, and in a forged connection.
+ * The driver's descriptor, sent to another process over a unix socket, is useless there. The receiver tries it by
+ * itself, in place of its own connection's descriptor, and in a forged connection.
  */
 
 #include "buffer.h"
@@ -11,7 +11,7 @@
 
 #define SIZE (4 * GPU_PAGE_SIZE)
 
-/* What a gdr_t and a gdr_mh_t of release 2.6 point to, as far as programs are known to copy it. */
+/* The objects behind a gdr_t and a gdr_mh_t of release 2.6, as far as programs are known to copy them. */
 #define GDR_BYTES 48
 #define HANDLE_BYTES 104
 
@@ -40,7 +40,7 @@ static void send_to(struct process *receiver, enum memory_kind kind)
 
 /* ---- The receiver ---- */
 
-/* What the receiver tries the descriptor with. */
+/* The receiver's means of trying the descriptor. */
 struct receiver {
     gdr_t own;             /* its own connection, whose descriptor is now the sender's */
     struct buffer buffer;  /* pinned while the descriptor was still its own */

@@ -1,6 +1,6 @@
 /*
  * Pins end with their owner, however it ends, and with the last descriptor of the driver. The module counts the pins
- * of the whole system in a file: other programs that pin at the same time disturb these tests.
+ * of the whole system in a file, so other programs that pin at the same time disturb these tests.
  */
 
 #include "buffer.h"
@@ -31,7 +31,7 @@ static long refcount(void)
 }
 
 /*
- * The kernel may release what a process held some time after it ended: waits as long as the watchdog does before it
+ * The kernel may release the pins of a process some time after it ended. Waits as long as the watchdog does before it
  * reports a hang.
  */
 static void check_refcount_becomes(long wanted)
@@ -163,7 +163,7 @@ static void close_after_child(int socket, void *context)
     finish_process(&child);
 }
 
-/* Its descriptor goes as if it was killed: nothing unpins. */
+/* Its descriptor goes as if it was killed, so nothing unpins. */
 static void lose_descriptor_after_child(int socket, void *context)
 {
     struct process child;

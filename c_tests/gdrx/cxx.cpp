@@ -38,7 +38,7 @@ constexpr auto long_ago = std::chrono::steady_clock::time_point::min();
 
 gpu_buffer buffer;
 
-// What CUDA sees.
+// CUDA's view.
 template <class T> T seen(std::size_t offset)
 {
     T value;
@@ -51,7 +51,7 @@ mapping make(const gdrx::driver &driver)
     return mapping(pin(driver, buffer.address, size));
 }
 
-// Pins of this process, if gdremu counts them: those of gdrdrv.
+// Pins of this process, if gdremu counts them, which are those of gdrdrv.
 long pins()
 {
     const bool counted = driver_is_emulated() && gdrx::driver().attribute(GDR_ATTR_USING_DMA_BUF_MMAP) == 0;

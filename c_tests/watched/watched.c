@@ -1,6 +1,6 @@
 /*
- * watched COMMAND ...: runs a command, and ends its process group if it hangs as defined in watchdog.h.
- * Exit status: the command's; 128 + N if signal N ended it; 124 if it hung.
+ * `watched COMMAND ...` runs a command, and ends its process group if it hangs as defined in
+ * watchdog.h. Exit status is the command's, 128 + N if signal N ended it, or 124 if it hung.
  */
 
 #include "watchdog.h"
