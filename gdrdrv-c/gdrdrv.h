@@ -15,11 +15,11 @@
  *   (owner.c)        the counts of each process
  *
  * Nothing that gdr_pin_revoke() takes is held across a call of the GPU driver, nor while pages are removed from
- * mappings: both wait for other threads in the GPU driver, which may be about to call that function. It takes the gate
+ * mappings. Both wait for other threads in the GPU driver, which may be about to call that function. It takes the gate
  * and what is below it. Locks of pages.c and pin.c that are held across such calls are taken first, with none of these
  * held.
  *
- * User memory is also copied without a lock: the copy may fault and take the mmap_lock.
+ * User memory is also copied without a lock, because the copy may fault and take the mmap_lock.
  */
 #ifndef GDRDRV_H
 #define GDRDRV_H
@@ -61,7 +61,7 @@ enum gdr_fate {
 	GDR_ORPHANED,                 /* gdr_pin_revoke(), later: the GPU driver still has a pin that was given up */
 };
 
-/* A pinned range of GPU memory. References: gdr_pins, until the GPU driver has its pages back; each vma. */
+/* A pinned range of GPU memory. gdr_pins, until the GPU driver has its pages back, and each vma hold references. */
 struct gdr_pin {
 	struct kref refs;
 	u64 id;                       /* in gdr_pins. No other pin ever has it */
@@ -75,7 +75,7 @@ struct gdr_pin {
 	u64 va;                       /* bytes, both multiples of a GPU page */
 	u64 size;
 	u64 offset;                   /* bytes from va to the requested address */
-	bool persistent;              /* stays when its memory is freed: never revoked */
+	bool persistent;              /* stays when its memory is freed, so never revoked */
 	bool force_pcie;
 	bool cacheable;               /* the CPU may map it cached */
 	u64 physical;                 /* of the first page, when it was pinned */
@@ -86,7 +86,7 @@ struct gdr_pin {
 	atomic_t vmas;                /* number of vmas that map any part. From 0 to 1 under file->lock and gate */
 
 	struct rw_semaphore gate;
-	bool live;                    /* under gate: table is valid, and may be mapped */
+	bool live;                    /* table is valid, and may be mapped (under gate) */
 	bool wc_reserved;             /* under gate */
 	struct nvidia_p2p_page_table *table;
 
@@ -104,7 +104,7 @@ extern int gdr_info_enabled;
 extern unsigned int gdr_max_pins;
 extern unsigned int gdr_max_pinned_mib;
 
-/* Not rate-limited: a trace must be complete, and is off by default. */
+/* Not rate-limited, because a trace must be complete, and is off by default. */
 #define gdr_dbg(format, ...) (gdr_dbg_enabled ? (void)pr_info(format "\n", ##__VA_ARGS__) : (void)0)
 #define gdr_info(format, ...) \
 	do { if (gdr_info_enabled) pr_info_ratelimited(format "\n", ##__VA_ARGS__); } while (0)

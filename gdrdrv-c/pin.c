@@ -11,8 +11,8 @@
 #include "trace.h"
 
 /*
- * All pins that the GPU driver may have, of all files, by id. The GPU driver is given the id: it may call back after a
- * pin has ended, and an id without a pin does no harm.
+ * All pins that the GPU driver may have, of all files, by id. The GPU driver is given the id, because it may call back
+ * after a pin has ended, and an id without a pin does no harm.
  */
 static DEFINE_XARRAY(gdr_pins);
 atomic64_t gdr_pin_last_id = ATOMIC64_INIT(0);
@@ -55,7 +55,7 @@ static void gdr_pin_forget(struct gdr_pin *pin)
 	gdr_pin_put(pin);
 }
 
-/* Sets the range of the pin: the requested range, rounded out to whole GPU pages. */
+/* Sets the range of the pin, which is the requested range, rounded out to whole GPU pages. */
 static int gdr_pin_set_range(struct gdr_pin *pin, u64 addr, u64 size)
 {
 	u64 ragged, end;
@@ -86,7 +86,7 @@ static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *hand
 		err = xa_insert(&file->pins, pin->handle, pin, GFP_KERNEL_ACCOUNT);
 	if (!err) {
 		file->next_handle = next;
-		/* Under the lock: afterwards another thread may end the pin. */
+		/* Under the lock, because afterwards another thread may end the pin. */
 		*handle = pin->handle;
 		trace_gdrdrv_pin(pin);
 	}
@@ -103,15 +103,15 @@ static void gdr_pin_retry(void)
 	mutex_lock(&gdr_retry_lock);
 	xa_for_each_marked(&gdr_pins, id, pin, GDR_TO_RETRY) {
 		if (!gdr_pages_put(pin))
-			break; /* the others would fail, too */
+			break; /* the others would also fail */
 		gdr_pin_forget(pin);
 	}
 	mutex_unlock(&gdr_retry_lock);
 }
 
 /*
- * Drops the module's references for orphans that have ended. Their callbacks must not: the module could be unloaded
- * before they have returned.
+ * Drops the module's references for orphans that have ended. Their callbacks must not, because the module could be
+ * unloaded before they have returned.
  */
 void gdr_pin_settle(void)
 {
@@ -222,7 +222,7 @@ void gdr_pin_remove_all(struct gdr_file *file)
 }
 
 /*
- * Called by the GPU driver, with some of its locks held, when pinned memory is freed: no access may be possible once
+ * Called by the GPU driver, with some of its locks held, when pinned memory is freed. No access may be possible once
  * this returns. If the pin is on its list, it stays there until it is unpinned.
  */
 void gdr_pin_revoke(void *id)

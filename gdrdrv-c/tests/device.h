@@ -118,7 +118,7 @@ static inline void gpu_fail_put(int error)
     gpu_inject((struct emugpu_inject){.nth_put = 1, .put_error = error});
 }
 
-/* The next unpin succeeds in the GPU driver, which keeps the pin: it does not find it in this process any more. */
+/* The next unpin succeeds in the GPU driver, which keeps the pin, as it does not find it in this process any more. */
 static inline void gpu_ignore_put(void)
 {
     gpu_fail_put(0);
@@ -200,8 +200,8 @@ static inline void await(int pipe)
 }
 
 /*
- * Threads that wait for each other belong on two processors, where there are two: on one they run in turns, a time slice
- * each.
+ * Threads that wait for each other belong on two processors, where there are two. On one they run in turns, a time
+ * slice each.
  */
 static inline cpu_set_t processor(int number)
 {

@@ -1,6 +1,6 @@
 /*
- * GPU memory cannot be mapped for execution, nor a mapping made executable. What else the kernel may do with a mapping
- * is as documented in map.c: not grown, not inherited, not in a core dump.
+ * GPU memory cannot be mapped for execution, nor a mapping made executable. The kernel's other rights to a mapping are
+ * documented in map.c. It is not grown, not inherited, not in a core dump.
  */
 
 #include "device.h"

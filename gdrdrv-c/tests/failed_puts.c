@@ -1,5 +1,5 @@
 /*
- * An unpin that fails in the GPU driver with ENOMEM. It keeps persistent pins until it is asked again: at the next
+ * An unpin that fails in the GPU driver with ENOMEM. It keeps persistent pins until it is asked again, at the next
  * unpin of any process, or when the file is closed. Ordinary ones it keeps until their memory is freed.
  */
 
@@ -133,7 +133,7 @@ static void *unpinner(void *fd)
     return NULL;
 }
 
-/* Failures while another thread unpins: each is retried once. */
+/* Failures while another thread unpins, each retried once. */
 static void retries_race(void)
 {
     struct gpu_memory memory;

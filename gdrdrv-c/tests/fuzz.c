@@ -1,6 +1,6 @@
 /*
- * Valid and invalid calls: commands with wrong numbers, sizes and pointers, with mmap, munmap, mremap and close in
- * between, from two threads. The kernel must survive, and nothing may stay pinned.
+ * Valid and invalid calls, that is commands with wrong numbers, sizes and pointers, with mmap, munmap, mremap and
+ * close in between, from two threads. The kernel must survive, and nothing may stay pinned.
  *
  * usage: fuzz [calls [seed]]
  */

@@ -1,7 +1,7 @@
 /*
- * Mappings of adjacent GPU pages, which the kernel can map by huge pages: whatever is done to a part of one, the rest
- * shows the pin's memory, and all of it ends with the pin. emugpu hands out little else with `longest_run=65536`, and both
- * kinds of pages with 100.
+ * Mappings of adjacent GPU pages, which the kernel can map by huge pages. After any change to a part of one, the rest
+ * shows the pin's memory, and all of it ends with the pin. emugpu hands out little else with `longest_run=65536`, and
+ * both kinds of pages with 100.
  *
  * usage: huge_pages [time]      time: print how long map, first access and unmap of 1 GiB take
  */
@@ -63,7 +63,7 @@ static uint64_t longest_run(void)
     return pages * GPU_PAGE;
 }
 
-/* Whether the kernel and the module can. */
+/* Returns whether the kernel and the module can. */
 static int can_be_huge(void)
 {
     FILE *params = fopen("/proc/driver/gdrdrv/params", "r");

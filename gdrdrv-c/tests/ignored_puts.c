@@ -1,6 +1,7 @@
 /*
- * The GPU driver reports success for an unpin, and keeps the pin: it has forgotten that the process may undo it. The
- * free callback of that pin comes when its memory is freed, and must not affect other pins, nor use freed memory.
+ * The GPU driver reports success for an unpin, and keeps the pin, because it has forgotten that the process may undo
+ * it. The free callback of that pin comes when its memory is freed, and must not affect other pins, nor use freed
+ * memory.
  *
  * usage: ignored_puts [rounds]
  */
@@ -71,8 +72,8 @@ static void ignored_unpin_against_free(void)
 static int freed[2], go[2];
 
 /*
- * Exits, by which gdrdrv is closed first: it has the smaller number. A child keeps the GPU's memory until it is asked
- * to end.
+ * Exits, which close gdrdrv first, because it has the smaller number. A child keeps the GPU's memory until it is
+ * asked to end.
  */
 static void owner(void)
 {

@@ -1,4 +1,4 @@
-/* Processes killed by SIGKILL: their pins end at once, even if other processes hold a descriptor. */
+/* Processes killed by SIGKILL. Their pins end at once, even if other processes hold a descriptor. */
 
 #include "device.h"
 

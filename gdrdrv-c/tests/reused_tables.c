@@ -1,6 +1,7 @@
 /*
  * One thread unpins a pin or closes its file, while another frees its memory and pins again. emugpu finds the pin to
- * undo by the address of its page table, which by then can be that of the new pin: the new pin must stay.
+ * undo by the address of its page table. By then that can be the address of the new pin's, and the new pin must
+ * stay.
  *
  * usage: reused_tables [rounds [microseconds]]
  *

@@ -1,6 +1,6 @@
 /*
  * Tokens give no access. emugpu does not compare the process that a token names with the calling process, so none may
- * reach it: persistent pins have none, and for other pins all tokens mean the calling process.
+ * reach it. Persistent pins have none, and for other pins all tokens mean the calling process.
  *
  * usage: tokens [rounds]
  */
