@@ -1,4 +1,5 @@
-//! What tests run besides themselves: gdremu, the library and examples. `cargo test` builds none of them for a test.
+//! Files that tests run besides themselves (gdremu, the library, examples). `cargo test` builds none of them for a
+//! test.
 
 use std::env;
 use std::path::{Path, PathBuf};

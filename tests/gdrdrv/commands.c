@@ -1,4 +1,4 @@
-/* The commands: which there are, what they answer, and how they access their argument. */
+/* The commands, their results, and their access to their argument. */
 #include "contract.h"
 
 static const struct {
@@ -115,7 +115,8 @@ static void pin_whose_handle_cannot_be_returned_is_undone(void)
     CHECK_ERROR(command(fd, GDRDRV_IOC_GET_VERSION, version), EFAULT);
 }
 
-/* Commands without output do not write their argument: they cannot fail after they are done. */
+/* Commands without output do not write their argument, so they cannot fail after they are
+   done. */
 static void commands_without_output_accept_read_only_arguments(void)
 {
     struct memory memory = memory_alloc(UNIT);

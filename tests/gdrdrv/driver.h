@@ -1,4 +1,5 @@
-/* /dev/gdrdrv for the tests of it: one function per call, which returns 0 or an errno; and access to mappings. */
+/* /dev/gdrdrv for the tests of it, with one function per call, which returns 0 or an errno, and access to
+   mappings. */
 #ifndef DRIVER_H
 #define DRIVER_H
 
@@ -98,7 +99,7 @@ static inline unsigned char *mapped(int fd, uint64_t handle, size_t size)
     return va;
 }
 
-/* Whether pins outlive a free of their memory. Releases before 2.5 do not report it. */
+/* Returns whether pins outlive a free of their memory. Releases before 2.5 do not report it. */
 static inline int persistent(int fd)
 {
     struct gdrdrv_get_attr a = {.attr = GDRDRV_ATTR_USE_PERSISTENT_MAPPING};

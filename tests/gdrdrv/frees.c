@@ -1,4 +1,4 @@
-/* What a free of pinned memory does, in each mode. */
+/* The effect of a free of pinned memory, in each mode. */
 #include "contract.h"
 
 #define SIZE (8 * GPU_PAGE)

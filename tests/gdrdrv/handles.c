@@ -1,4 +1,4 @@
-/* Handles that no pin has: they are refused, and other pins do not change. */
+/* Handles that no pin has are refused, and other pins do not change. */
 #include "contract.h"
 
 #define SIZE (2 * GPU_PAGE)

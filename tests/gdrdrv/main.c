@@ -61,7 +61,7 @@ _Noreturn static void run_case(const struct contract_case *c, int output)
     _exit(0);
 }
 
-/* What the case has printed. */
+/* The output of the case. */
 static void collect(FILE *from, char *text, size_t size)
 {
     text[fread(text, 1, size - 1, from)] = '\0';

@@ -283,7 +283,7 @@ static void unpin_removes_pages_of_a_single_gpu_page(void)
     unmap(va, 3 * PAGE);
 }
 
-/* Of a part that munmap or mremap left. */
+/* Checks the part that munmap or mremap left. */
 static void check_left(const unsigned char *va, size_t size)
 {
     if (expected("a pin is mapped while a part of its mapping is", 1))

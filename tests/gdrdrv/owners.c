@@ -63,7 +63,8 @@ static void say(const int pipe[2])
     CHECK(write(pipe[1], "", 1) == 1);
 }
 
-/* Fails if the other process has ended: each must close its copy of the end that the other writes to. */
+/* Fails if the other process has ended, so each must close its copy of the end that the other writes
+   to. */
 static void await(const int pipe[2])
 {
     char byte;
@@ -196,7 +197,7 @@ static void last_close_by_a_child_ends_persistent_pins(void)
     CHECK_PINNED(0);
 }
 
-/* The owner has forked before it used CUDA: its child has no descriptor of the GPU. */
+/* The owner has forked before it used CUDA, so its child has no descriptor of the GPU. */
 _Noreturn static void end_before_a_child(const struct steps *steps)
 {
     int fd = driver_open();

@@ -1,4 +1,5 @@
-/* PIN_BUFFER and PIN_BUFFER_V2: ranges, tokens, flags, handles; GET_INFO of what they pinned. */
+/* PIN_BUFFER and PIN_BUFFER_V2 with ranges, tokens, flags and handles, and GET_INFO of their
+   pins. */
 #include "contract.h"
 
 static int fd;

@@ -1,4 +1,4 @@
-//! What is counted: not inlined for that reason.
+//! The counted functions, which are not inlined for that reason.
 
 use gdrcopy::owned::OwnedWord;
 use gdrcopy::signal::{RingReceiver, RingSender};
