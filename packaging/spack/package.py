@@ -1,7 +1,6 @@
-# Spack package: a repository's packages/gdrapi/package.py. The tarball is that of `make dist`; it has no checksum here,
-# because it contains this file: add one, or install with --no-checksum.
-# Checked: compiled and loaded by Python, over stand-ins for Spack's modules; pycodestyle. Not run: Spack.
-# The URLs are placeholders.
+# Spack package, for a repository's packages/gdrapi/package.py. The tarball is that of `make dist`. It has no checksum
+# here, because it contains this file, so add one, or install with --no-checksum. Python compiled and loaded it over
+# stand-ins for Spack's modules, and pycodestyle checked it. Spack did not run it. The URLs are placeholders.
 
 from spack_repo.builtin.build_systems.makefile import MakefilePackage
 

@@ -60,7 +60,8 @@ def has_views() -> bool:
     return '"platform":"device"' not in os.environ.get("GDREMU_CONFIG", "")
 
 
-# What the package calls, with a gdr_mh_t as the number that it contains.
+# The functions that the package calls, with a gdr_mh_t as the number that it
+# contains.
 _PROTOTYPES = {
     "gdr_pin_buffer_v2": CFUNCTYPE(c_int, c_void_p, c_ulong, c_size_t, c_uint32, POINTER(c_ulong)),
     "gdr_map": CFUNCTYPE(c_int, c_void_p, c_ulong, POINTER(c_void_p), c_size_t),
