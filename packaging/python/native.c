@@ -743,12 +743,12 @@ static PyMethodDef memory_methods[] = {
     {"_write_slice", memory_write_slice, METH_VARARGS, NULL},
     {"_copy_items", memory_copy_items, METH_VARARGS, NULL},
     {"_pin", memory_pin, METH_VARARGS, NULL},
-    {"_unpin", memory_unpin, METH_NOARGS, "Whether there was something to unpin: not if closed, nor in a forked child."},
+    {"_unpin", memory_unpin, METH_NOARGS, "Return whether there was something to unpin; not if closed, nor in a forked child."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef memory_properties[] = {
-    {"closed", memory_closed, NULL, "Whether close() was called.", NULL},
+    {"closed", memory_closed, NULL, "True if close() was called.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -30,7 +30,7 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
     unsafe { stores::line::<__m512i>(dst, src) }
 }
 
-/// Lines that are loaded before the first of them is stored, as many as one core keeps in flight.
+/// Lines that are loaded before the first of them is stored. One core keeps that number in flight.
 const BATCH: usize = 16;
 
 /// Loads each line that the range touches once, and stores what is wanted of it straight from the
