@@ -1,5 +1,5 @@
-//! Public types shared by all modules, as versions, flags, attributes, mapping types, the description of a
-//! pin.
+//! Public types shared by all modules (versions, flags, attributes, mapping types, the description of a
+//! pin).
 #![forbid(unsafe_code)]
 
 use std::fmt;

@@ -32,7 +32,7 @@ static PyObject *check;
 
 struct memory;
 
-/* An object that keeps the mapping, as its lease, or the beginning of a word. */
+/* An object that keeps the mapping, either its lease or the beginning of a word. */
 struct holder {
     PyObject base;
     struct memory *memory; /* NULL in objects that programs make of the type of a lease */

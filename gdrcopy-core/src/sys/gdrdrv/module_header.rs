@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use nix::sys::ioctl::ioctl_num_type as Number;
 
-/// The fields of an argument, as name, offset, size.
+/// Name, offset and size of each field of an argument.
 pub(super) trait Layout {
     const FIELDS: &[(&str, usize, usize)];
 }
