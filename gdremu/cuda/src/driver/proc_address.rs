@@ -20,7 +20,7 @@ const VERSION_NOT_SUFFICIENT: u32 = 2;
 const FLAGS: u64 = 0x3;
 
 /// Only NVIDIA's CUDA runtime asks for this one, and it gives up without it (see
-/// [`super::runtime`]).
+/// [`crate::runtime`]).
 const PRIVATE_TABLES: &str = "cuGetExportTable";
 
 /// The newest function of this name that CUDA `version` has.
