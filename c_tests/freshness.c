@@ -7,8 +7,8 @@
  * buffers, or loaded it too early.
  *
  * The acknowledgment goes through host memory, so that nothing but the library's reads happens in between, no store to
- * the mapping and no fence. In the second half of the rounds, gdrx_load_u32 and gdrx_read_many take the place of
- * gdr_copy_from_mapping; the payload is read in pieces.
+ * the mapping and no fence. In the second half of the rounds, gdrx_read_many takes the place of gdr_copy_from_mapping.
+ * It reads the flag, by turns with gdrx_load_u32, and the payload, in pieces.
  *
  * Usage: freshness [--rounds N], for each size and alignment. By default there are 100,000 rounds, or 100 under
  * gdremu, whose GPU is the CPU and reorders nothing.
@@ -125,13 +125,17 @@ static double seconds(clockid_t clock)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static uint32_t read_flag(void)
+static uint32_t read_flag(uint32_t round)
 {
     uint32_t flag;
+    struct gdrx_copy item = {.offset = FLAG, .host = &flag, .size = sizeof(flag)};
 
-    if (way == BY_GDRX)
+    if (way == BY_CALLS)
+        CHECK_OK(gdr_copy_from_mapping(handle, &flag, va + FLAG, sizeof(flag)));
+    else if (round % 4 == 0)
         return gdrx_load_u32(&gdrx, FLAG);
-    CHECK_OK(gdr_copy_from_mapping(handle, &flag, va + FLAG, sizeof(flag)));
+    else
+        CHECK_OK(gdrx_read_many(&gdrx, &item, 1));
     return flag;
 }
 
@@ -161,7 +165,7 @@ static void await_flag(uint32_t round)
     uint32_t flag;
 
     do {
-        flag = read_flag();
+        flag = read_flag(round);
         if (++polls % 65536 == 0 && seconds(CLOCK_THREAD_CPUTIME_ID) - start > PATIENCE * slowness()) {
             *acknowledged = UINT32_MAX;
             fprintf(stderr, "freshness: no flag for round %u, its value is %u\n", round, flag);

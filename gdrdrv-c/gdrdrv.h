@@ -2,8 +2,9 @@
 /*
  * Declarations shared by the files of gdrdrv. Calls go in the direction of the arrows:
  *
- *   main.c  open, close → commands.c  ioctl → pin.c   pins and their handles → pages.c  the GPU driver
- *                         map.c       mmap, page faults ← pin.c → owner.c  processes
+ *   main.c  open, close → commands.c  ioctl → pin.c  pins and their handles → map.c    mmap, page faults
+ *                                                                           → pages.c  the GPU driver
+ *                                                                           → owner.c  processes
  *
  * Locks, from the outermost to the innermost:
  *
@@ -32,6 +33,7 @@
 #include <linux/printk.h>
 #include <linux/rwsem.h>
 #include <linux/sched.h>
+#include <linux/slab.h>
 #include <linux/xarray.h>
 
 #include "gdrdrv_uapi.h"
@@ -126,12 +128,20 @@ void gdr_owner_drop(struct gdr_owner *owner, u64 files, u64 pins, u64 bytes);
 int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u64 *handle);
 int gdr_pin_remove(struct gdr_file *file, u64 handle);
 void gdr_pin_remove_all(struct gdr_file *file);
-void gdr_pin_revoke(void *id);
 void gdr_pin_settle(void);
 void gdr_pin_exit(void);
 extern atomic64_t gdr_pin_last_id;
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last);
-void gdr_pin_put(struct gdr_pin *pin);
+
+static inline void gdr_pin_free(struct kref *refs)
+{
+	kfree(container_of(refs, struct gdr_pin, refs));
+}
+
+static inline void gdr_pin_put(struct gdr_pin *pin)
+{
+	kref_put(&pin->refs, gdr_pin_free);
+}
 
 /* The pin with exactly this handle, or NULL. Valid while file->lock is held. */
 static inline struct gdr_pin *gdr_pin_find(struct gdr_file *file, u64 handle)
@@ -145,7 +155,7 @@ static inline struct gdr_pin *gdr_pin_find(struct gdr_file *file, u64 handle)
 bool gdr_pages_can_persist(void);
 bool gdr_pages_can_force_pcie(void);
 bool gdr_pages_can_exist(u64 size);
-int gdr_pages_get(struct gdr_pin *pin);
+int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id));
 int gdr_pages_check(struct gdr_pin *pin);
 u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset);
 bool gdr_pages_put(struct gdr_pin *pin);

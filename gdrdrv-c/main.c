@@ -5,7 +5,6 @@
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/sched/signal.h>
-#include <linux/slab.h>
 
 #include "gdrdrv.h"
 #define CREATE_TRACE_POINTS

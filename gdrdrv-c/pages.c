@@ -49,7 +49,7 @@ bool gdr_pages_can_force_pcie(void)
 #endif
 }
 
-static int gdr_get(struct gdr_pin *pin)
+static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
 	int err;
 #ifdef NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
@@ -67,7 +67,7 @@ static int gdr_get(struct gdr_pin *pin)
 	 * who is calling. Without, it finds the memory of the calling process.
 	 */
 	down_read(&gdr_tables_lock);
-	err = nvidia_p2p_get_pages(0, 0, pin->va, pin->size, &pin->table, pin->persistent ? NULL : gdr_pin_revoke,
+	err = nvidia_p2p_get_pages(0, 0, pin->va, pin->size, &pin->table, pin->persistent ? NULL : revoke,
 				   (void *)(unsigned long)pin->id);
 	up_read(&gdr_tables_lock);
 	return err;
@@ -113,7 +113,7 @@ bool gdr_pages_can_exist(u64 size)
 	return size <= READ_ONCE(largest);
 }
 
-int gdr_pages_get(struct gdr_pin *pin)
+int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
 	/* One large request at a time, for the same reason. A smaller one takes up to 256 KiB. */
 	static DEFINE_MUTEX(large);
@@ -126,7 +126,7 @@ int gdr_pages_get(struct gdr_pin *pin)
 	ktime_get_raw_ts64(&start);
 	/* Counted first, because gdr_pages_free() may run before the call returns. */
 	atomic_inc(&gdr_tables);
-	err = gdr_get(pin);
+	err = gdr_get(pin, revoke);
 	if (err)
 		atomic_dec(&gdr_tables);
 	ktime_get_raw_ts64(&end);

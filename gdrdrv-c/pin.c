@@ -5,7 +5,6 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/overflow.h>
-#include <linux/slab.h>
 
 #include "gdrdrv.h"
 #include "trace.h"
@@ -23,16 +22,6 @@ static DEFINE_MUTEX(gdr_retry_lock);
 
 /* Number of references to this module that gdr_pin_settle() drops. */
 static atomic_t gdr_ended_orphans = ATOMIC_INIT(0);
-
-static void gdr_pin_free(struct kref *refs)
-{
-	kfree(container_of(refs, struct gdr_pin, refs));
-}
-
-void gdr_pin_put(struct gdr_pin *pin)
-{
-	kref_put(&pin->refs, gdr_pin_free);
-}
 
 /* The first pin in this range of ids, with a reference, or NULL. */
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
@@ -146,6 +135,32 @@ static void gdr_pin_end(struct gdr_pin *pin)
 		xa_set_mark(&gdr_pins, id, GDR_TO_RETRY);
 }
 
+/*
+ * Called by the GPU driver, with some of its locks held, when pinned memory is freed. No access may be possible once
+ * this returns. If the pin is on its list, it stays there until it is unpinned.
+ */
+static void gdr_pin_revoke(void *id)
+{
+	struct gdr_pin *pin = gdr_pin_by_id((unsigned long)id, (unsigned long)id);
+	enum gdr_fate fate;
+
+	if (!pin)
+		return; /* it has ended, and the GPU driver did not take it back when it said so */
+	trace_gdrdrv_revoke(pin);
+	fate = cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED);
+	if (fate == GDR_PINNED) {
+		gdr_map_end(pin);
+		gdr_pages_free(pin);
+		complete(&pin->revocation); /* gdr_pages_put() may be waiting */
+	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
+		gdr_pages_free(pin);
+		gdr_pin_forget(pin);
+	} /* else it is ending, and the GPU driver did not take it back when it said so */
+	gdr_pin_put(pin);
+	if (fate == GDR_ORPHANED)
+		atomic_inc(&gdr_ended_orphans);
+}
+
 int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u64 *handle)
 {
 	struct gdr_pin *pin = kzalloc(sizeof(*pin), GFP_KERNEL_ACCOUNT);
@@ -181,7 +196,7 @@ int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u
 		goto put;
 	}
 	/* The pages may be revoked from here on, even before gdr_pages_get() returns. */
-	err = gdr_pages_get(pin);
+	err = gdr_pages_get(pin, gdr_pin_revoke);
 	if (err) {
 		gdr_info("the GPU driver failed to pin %#llx, %#llx bytes: %d", pin->va, pin->size, err);
 		gdr_pin_forget(pin);
@@ -219,30 +234,4 @@ void gdr_pin_remove_all(struct gdr_file *file)
 	xa_for_each(&file->pins, handle, pin)
 		gdr_pin_remove(file, handle);
 	gdr_pin_retry();
-}
-
-/*
- * Called by the GPU driver, with some of its locks held, when pinned memory is freed. No access may be possible once
- * this returns. If the pin is on its list, it stays there until it is unpinned.
- */
-void gdr_pin_revoke(void *id)
-{
-	struct gdr_pin *pin = gdr_pin_by_id((unsigned long)id, (unsigned long)id);
-	enum gdr_fate fate;
-
-	if (!pin)
-		return; /* it has ended, and the GPU driver did not take it back when it said so */
-	trace_gdrdrv_revoke(pin);
-	fate = cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED);
-	if (fate == GDR_PINNED) {
-		gdr_map_end(pin);
-		gdr_pages_free(pin);
-		complete(&pin->revocation); /* gdr_pages_put() may be waiting */
-	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
-		gdr_pages_free(pin);
-		gdr_pin_forget(pin);
-	} /* else it is ending, and the GPU driver did not take it back when it said so */
-	gdr_pin_put(pin);
-	if (fate == GDR_ORPHANED)
-		atomic_inc(&gdr_ended_orphans);
 }

@@ -55,9 +55,7 @@ debian/changelog gdrcopy ($version-1) unstable; urgency=medium
 rpm/gdrcopy.spec Version: $version
 python/gdrcopy/__init__.py __version__ = "$version"
 conda/recipe.yaml version: $version
-spack/package.py version("$version")
 easybuild/gdrapi-$version-GCCcore-14.3.0.eb version = '$version'
-nix/package.nix version = "$version";
 END
 
 # Any other dependency could be taken from another release, which these crates were not tested with.
