@@ -8,7 +8,7 @@ use crate::access::Mapped;
 use crate::error::Error;
 use crate::memory::{DeviceAllocator, MapOptions};
 use crate::pool::Pool;
-use crate::signal::{Counter, CounterWriter, Ring, RingReceiver, RingSender};
+use crate::channel::{Counter, CounterWriter, Ring, RingReceiver, RingSender};
 use crate::testing::Gpu;
 
 /// The fields of a program's struct.

@@ -18,8 +18,8 @@ mod owned;
 mod ownership;
 mod pin_cache;
 mod pool;
-mod signals;
-mod system;
+mod channels;
+mod features;
 mod transfer;
 
 use std::process::Command;
@@ -97,9 +97,9 @@ fn pin_cache_without_room_under_gdremu() {
 }
 
 #[test]
-fn signals_under_gdremu() {
-    let compiled = signals::compile_device_library();
-    let filter = if compiled { "signals::" } else { "signals:: --skip signals::header_" };
+fn channels_under_gdremu() {
+    let compiled = channels::compile_device_library();
+    let filter = if compiled { "channels::" } else { "channels:: --skip channels::header_" };
     for profile in ["default", "device"] {
         under_gdremu(&format!("--profile {profile}"), filter, "");
     }
@@ -156,7 +156,7 @@ fn freshness_under_gdremu() {
 
 #[test]
 fn device_header_compiles_for_gpus() {
-    signals::compile_for_gpu();
+    channels::compile_for_gpu();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use gdrcopy::owned::{OwnedArray, OwnedCounter, OwnedFlag, OwnedSlice, OwnedWord};
-use gdrcopy::signal::{Counter, CounterWriter, Flag, Ring};
+use gdrcopy::channel::{Counter, CounterWriter, Flag, Ring};
 use gdrcopy::{Owned, Result};
 
 use crate::cuda::Cuda;

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gdrcopy::signal::{Counter, Flag, Ring, RingReceiver, RingSender};
+use gdrcopy::channel::{Counter, Flag, Ring, RingReceiver, RingSender};
 use gdrcopy::{Error, Mapped, Mapping};
 use libloading::Library;
 
