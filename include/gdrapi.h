@@ -79,7 +79,7 @@ typedef enum gdr_mapping_type {
     GDR_MAPPING_TYPE_NONE = 0,    /* not mapped */
     GDR_MAPPING_TYPE_WC = 1,      /* write-combining: fast writes, slow reads; the usual one */
     GDR_MAPPING_TYPE_CACHING = 2, /* cached and coherent, as on Grace Hopper */
-    GDR_MAPPING_TYPE_DEVICE = 3,  /* device memory: naturally aligned accesses of at most 8 bytes */
+    GDR_MAPPING_TYPE_DEVICE = 3,  /* device memory, for naturally aligned accesses of at most 8 bytes */
     GDR_MAPPING_TYPE_MAX = 4      /* number of types; not a type */
 } gdr_mapping_type_t;
 
@@ -108,8 +108,8 @@ typedef enum gdr_attr {
 /* Information of gdr_get_info about a pinned buffer. */
 typedef struct gdr_info_v2 {
     uint64_t va;                     /* device address of the first pinned page */
-    uint64_t mapped_size;            /* bytes pinned: whole pages; known before gdr_map too */
-    uint32_t page_size;              /* size of those pages: 65536 with gdrdrv, the host's with dma-bufs */
+    uint64_t mapped_size;            /* bytes pinned, in whole pages; known before gdr_map too */
+    uint32_t page_size;              /* size of those pages, 65536 with gdrdrv, the host's with dma-bufs */
     uint64_t tm_cycles;              /* CPU cycles that the driver took to pin; 0 where unknown */
     uint32_t cycles_per_ms;          /* CPU cycles per millisecond, the unit of tm_cycles; 0 where unknown */
     unsigned mapped : 1;             /* 1: mapped */
@@ -220,8 +220,8 @@ int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size);
  * if the program has mapped something else there since.
  *
  * EAGAIN: mapped already, or the memory was freed at the same time. EOPNOTSUPP: the platform has no mapping of that
- * type. EINVAL: not a pin of g; ptr_va is NULL; unknown flag; size is 0 or more than is pinned; the pinned address
- * is not aligned (see gdr_pin_buffer). ENOMEM: no address space left. EACCES: forked child.
+ * type. EINVAL: not a pin of g; ptr_va is NULL; unknown flag; size is 0 or exceeds the pin; the pinned address is not
+ * aligned (see gdr_pin_buffer). ENOMEM: no address space left. EACCES: forked child.
  */
 int gdr_map_v2(gdr_t g, gdr_mh_t handle, void **ptr_va, size_t size, int flags);
 

@@ -896,7 +896,7 @@ template <class T> class ring {
     static constexpr std::size_t line = 64;
     /* u32: the number of the message that the consumer takes next. */
     static constexpr std::size_t consumed_ = 0;
-    /* u32 of each slot: the number of its message plus 1, once that is there. */
+    /* u32 of each slot, the number of its message plus 1, once that is there. */
     static constexpr std::size_t sequences_ = line;
 
     static constexpr std::size_t messages(std::size_t slots) noexcept

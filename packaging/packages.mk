@@ -3,7 +3,7 @@
 release := gdrapi-$(version).0
 tarball ?= build/dist/$(release).tar.gz
 
-# Time stamps in packages: the time of the commit, which git writes into the tarball.
+# Time stamps in packages are the time of the commit, which git writes into the tarball.
 deb rpm wheel sdist: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
 
 # Packages are built in the unpacked tarball, one after the other, with one target directory. Those of another ARCH end up in
@@ -45,7 +45,7 @@ rpm: unpack ## Makes RPM packages, in build/rpm; with ARCH=aarch64, in build/aar
 	packaging/rpm/build.sh $(unpacked) $(packages)/rpm $(if $(cross),--target $(cross) --define '__strip $(STRIP)' --define '__objcopy $(OBJCOPY)')
 
 # The wheel is linked by zig, which has the symbol versions of glibc 2.28; with `ZIG=` by gcc, for the glibc of this system.
-# The target directory is another one: cargo does not build again for another linker.
+# The target directory is another one, so cargo does not build again for another linker.
 own_zig := build/zig/bin/python
 export ZIG ?= '$(CURDIR)/$(own_zig)' -m ziglang
 
@@ -71,8 +71,8 @@ sdist: $(tarball) ## Makes the Python source distribution, in build/wheel.
 wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.
 	packaging/python/check.sh build/wheel/*.whl "$(built)/gdremu"
 
-# What the packages contain. Object files must not depend on the directory that they are built in. cargo splits RUSTFLAGS at
-# blanks, CARGO_ENCODED_RUSTFLAGS at a control character.
+# The contents of the packages. Object files must not depend on the directory that they are built in. cargo splits
+# RUSTFLAGS at blanks, CARGO_ENCODED_RUSTFLAGS at a control character.
 separator := $(shell printf '\037')
 remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release)$(separator)--remap-path-prefix=$(shell realpath "$${CARGO_HOME:-$$HOME/.cargo}")=/usr/share/cargo
 given_flags = $(patsubst %,%$(separator),$(RUSTFLAGS))

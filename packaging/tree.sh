@@ -1,4 +1,4 @@
-# Sourced by the checks: fresh Debian trees, programs run in them, and linters. Needs root and debootstrap.
+# Sourced by the checks, for fresh Debian trees, programs run in them, and linters. Needs root and debootstrap.
 # shellcheck shell=bash
 
 work=$PWD/build/package-check
@@ -30,8 +30,8 @@ new_tree() {
     cp -a "$debian" "$tree"
 }
 
-# with_mounts COMMAND...: in a mount namespace of its own, so that nothing stays mounted. What the tree has of a kernel hides
-# that of this computer.
+# with_mounts COMMAND...: in a mount namespace of its own, so that nothing stays mounted. The tree's view of a kernel
+# hides that of this computer.
 with_mounts() {
     unshare --mount --pid --fork sh -c '
         mount -t proc proc "$0/proc" && mount -t sysfs -o ro sysfs "$0/sys" && mount -t tmpfs tmpfs "$0/dev/shm" || exit
@@ -75,8 +75,8 @@ emulated() {
     in_tree gdremu --profile "$1" -- "${@:2}"
 }
 
-# run_programs [NOT]: runs what is installed on an emulated GPU: doctor, gdrcopy_sanity, and the C tests, which exit with 2
-# where this profile of the emulator is not what they test. Tests with names that match NOT are left out.
+# run_programs [NOT]: runs the installed programs on an emulated GPU. They are doctor, gdrcopy_sanity, and the C tests,
+# which exit with 2 where they do not test this profile of the emulator. Tests with names that match NOT are left out.
 run_programs() {
     local not=${1:-^$} tests test profile status passed=0 waived=0
     if [[ ! doctor =~ $not ]]; then

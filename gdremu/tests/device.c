@@ -1,4 +1,4 @@
-/* Features of only gdremu's device, as emulated files, covered mappings, injected faults, the list of calls. */
+/* Features of only gdremu's device (emulated files, covered mappings, injected faults, the list of calls). */
 #include "device.h"
 #include "tests.h"
 

@@ -1,8 +1,8 @@
 //! The functions of the library, in the order of `include/gdrx.h`, which documents them.
 //!
 //! # Safety
-//! The header's contract holds for all functions: pointer arguments are NULL or valid for what the function reads or writes,
-//! and a map that was attached describes a live mapping.
+//! The header's contract holds for all functions. Pointer arguments are NULL or valid for the function's reads and writes. A
+//! map that was attached describes a live mapping.
 #![expect(clippy::missing_safety_doc, reason = "documented once, above")]
 
 use std::ffi::{c_int, c_void};

@@ -174,7 +174,8 @@ def sdist(tarball: Path, output: Path) -> Path:
 
 
 def make(*arguments: str) -> None:
-    # What make prints belongs to the log: a build frontend may read the standard output.
+    # make's output belongs to the log, because a build frontend may read the standard
+    # output.
     subprocess.run(["make", "-C", str(ROOT), *arguments], check=True, stdout=sys.stderr)
 
 

@@ -158,7 +158,7 @@ for libdir in lib lib64 "$multiarch"; do
     [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 done
 
-# The system's prefix: a .pc file with plain paths, from which pkg-config can leave out the system's directories.
+# The system's prefix, with a .pc file with plain paths, from which pkg-config can leave out the system's directories.
 # Installed with a umask that would hide files from others.
 root=$stage/system
 (umask 077 && make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root")
@@ -203,7 +203,7 @@ done
 make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 "$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
 
-# The tools run by the names of their links. All programs have man pages. What else there is, uninstall must find.
+# The tools run by the names of their links. All programs have man pages. Uninstall must find the other files.
 make --no-print-directory --silent tools_install prefix=/usr DESTDIR="$root"
 for tool in copybw copylat compare apiperf pplat tune doctor ps; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"

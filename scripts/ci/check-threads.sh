@@ -8,8 +8,8 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 out=build/tsan
 mkdir -p "$out"
 
-# The sanitizer is an unstable option of rustc, and the standard library comes without it: gdrcopy-core/src/sync.rs
-# says how the library then shows its locks.
+# The sanitizer is an unstable option of rustc, and the standard library comes without it. gdrcopy-core/src/sync.rs says
+# how the library then shows its locks.
 instrumented=(env RUSTC_BOOTSTRAP=1
     RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gdrapi_tsan")
 built=$target/tsan/x86_64-unknown-linux-gnu/release

@@ -47,7 +47,7 @@ for page in c_tests/gdrcopy_sanity/gdrcopy_sanity.1 gdrdrv-c/system/gdrdrv-load.
     grep -q "^\.TH .* $date \"gdrcopy $version\"" "$page" || die "$page is not of gdrcopy $version, $date"
 done
 
-# What names the version of the packages.
+# Lines that name the version of the packages.
 while read -r file line; do
     grep -qF -- "$line" "packaging/$file" || die "packaging/$file is not of version $version: it has no line '$line'"
 done <<END

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Counts the instructions of small copies under gdremu and callgrind: of the C library, from the C entry to the return; and
-# of the crate, in a project with cargo's default release settings (tests/default_build), from the call of a function that
-# makes one access to its return. Fails if one takes more than it did when it was last made faster.
+# Counts the instructions of small copies under gdremu and callgrind. For the C library, it counts from the C entry to
+# the return. For the crate, in a project with cargo's default release settings (tests/default_build), it counts from
+# the call of a function that makes one access to its return. Fails if one takes more than it did when it was last made
+# faster.
 #
 #   scripts/ci/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
 #
-# valgrind's CPU has no AVX-512: copies of more than a word take the avx2 routine.
+# valgrind's CPU has no AVX-512, so copies of more than a word take the avx2 routine.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -54,7 +55,7 @@ END
 gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/copies.c" c_tests/kit/{check,gpu,library}.c -o "$work/copies" \
     -L"$lib" -l:libgdrapi.so.2 -lc "$built/libgdremu_cuda.so"
 
-# Makes an access of libgdrx COUNT times: in functions that have no other part, or in the library itself.
+# Makes an access of libgdrx COUNT times, in functions that have no other part, or in the library itself.
 cat >"$work/gdrx.c" <<'END'
 #include "gdrx.h"
 #include "kit/library.h"

@@ -32,12 +32,13 @@ LINK = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
 HEADING = re.compile(r"#+ ")
 TARGET = re.compile(r"\[[^\]]+\]: ")
 END = re.compile(r"""(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\betc)[.!?]["')*_]*\s+""")
-# Labels: up to four words at the start of an item or cell, one word at the start of a text, and capitals (SAFETY, EINVAL).
+# Labels are up to four words at the start of an item or cell, and capitals (SAFETY, EINVAL). At the start of a text
+# they are a word or a command line (`need PACKAGE...`).
 ITEM_LABEL = re.compile(r"(?:\W*\w+){1,4}\W*:\s")
-LABEL = re.compile(r"\S+:\s")
+LABEL = re.compile(r"\S+(?: [^a-z\s]+)*:\s")
 CAPITALS = re.compile(r"(?:[A-Z]+|CODE)(?:, [A-Z]+)*:\s")
-# The forms of SAFETY comments and of defaults in help texts are no clauses.
-COLON = re.compile(r"(?<!\[default):(?=\s)(?! contract of\b)")
+# The forms of SAFETY comments and of defaults are no clauses.
+COLON = re.compile(r"(?<![\[(]default):(?=\s)(?! contract of\b)")
 HEADLESS = re.compile(r"\W*(?:What|Whether|Of|As for)\s")
 BANNED = re.compile(r"\bbut for\b|\bof which\b|, too\b(?=[ ,.;:)]|$)(?! \w+ (?:to|for)\b)")
 

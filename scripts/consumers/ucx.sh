@@ -44,12 +44,12 @@ ucx_profile() {
     for filter; do
         log=$cache/gtest-$name-${filter//[^a-zA-Z0-9_]/}.log
         "${gdremu[@]}" --profile "$name" -- ucx-build/test/gtest/gtest --gtest_filter="$filter" >"$log" 2>&1 || touch failed
-        run=$(count RUN "$log") ok=$(count OK "$log") skipped=$(count SKIP "$log") # A test that skips itself is OK, too.
+        run=$(count RUN "$log") ok=$(count OK "$log") skipped=$(count SKIP "$log") # A test that skips itself is also OK.
         row "$ucx" "$name" "gtest $filter" "$run" $((ok - skipped)) "$skipped"
     done
 }
 
-# Messages of GPU memory from one process to another: copied by gdr_copy, sent over TCP or shared memory.
+# Messages of GPU memory from one process to another, copied by gdr_copy, sent over TCP or shared memory.
 ucx_two_processes() {
     local transport test port log logs passed
     for transport in tcp sm; do

@@ -1,4 +1,4 @@
-//! copybw and copylat: what they print, and that every byte is checked.
+//! The output of copybw and copylat, and that every byte is checked.
 
 mod common;
 

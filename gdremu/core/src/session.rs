@@ -1,8 +1,8 @@
 //! State that all processes under one gdremu share, a directory with a record for each open device.
 //!
 //! A record is an empty file. The descriptor that a program gets for `/dev/gdrdrv` is a descriptor of its
-//! record and holds a lock on it. So the kernel tracks every use of the open device, as dups, forked
-//! children, receivers over a socket, mappings, and processes that were killed. The lock is free exactly
+//! record and holds a lock on it. So the kernel tracks every use of the open device (dups, forked
+//! children, receivers over a socket, mappings, and processes that were killed). The lock is free exactly
 //! when the last of them is gone. The record's *size* is the number of page tables that its device has
 //! pinned.
 #![forbid(unsafe_code)]

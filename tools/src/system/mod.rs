@@ -1,4 +1,5 @@
-//! The system that the program runs on: CPUs, files of the kernel, devices, signals, environment.
+//! The system that the program runs on, with CPUs, files of the kernel, devices, signals,
+//! environment.
 
 pub(crate) mod bytes;
 pub(crate) mod cpu;

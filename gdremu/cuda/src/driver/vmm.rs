@@ -1,4 +1,4 @@
-//! Virtual memory management, as cuMemCreate, cuMemAddressReserve, cuMemMap and related
+//! Virtual memory management by cuMemCreate, cuMemAddressReserve, cuMemMap and related
 //! functions.
 
 use gdremu_core::gpu::memory::Access;

@@ -1,4 +1,4 @@
-//! State that outlives a call, as contexts, streams, events, modules, allocations. One lock protects all of it.
+//! State that outlives a call (contexts, streams, events, modules, allocations). One lock protects all of it.
 //! It is taken before the lock of the emulated driver.
 //!
 //! ```text

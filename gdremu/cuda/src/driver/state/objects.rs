@@ -1,4 +1,4 @@
-//! Objects that contexts own, as streams, events, captures, modules, pools, host memory.
+//! Objects that contexts own (streams, events, captures, modules, pools, host memory).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
