@@ -1,4 +1,4 @@
-/* /dev/gdrdrv for the tests of it: one function per call, which returns 0 or an errno. */
+/* The commands of /dev/gdrdrv, one function each, which returns 0 or an errno. */
 #ifndef DRIVER_H
 #define DRIVER_H
 

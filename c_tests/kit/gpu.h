@@ -52,7 +52,7 @@ void gpu_free(const struct gpu_buffer *buffer);
 void gpu_read(void *destination, CUdeviceptr source, size_t size);
 void gpu_write(CUdeviceptr destination, const void *source, size_t size);
 
-/* Test data: bytes that differ from their neighbors and from those of another seed. */
+/* Makes test data, bytes that differ from their neighbors and from those of another seed. */
 void fill(void *buffer, size_t size, unsigned seed);
 
 #ifdef __cplusplus
