@@ -59,7 +59,7 @@ static void *release(void *unused)
 }
 
 /* A fill behind the work of another stream. It waits for itself only with SYNC_MEMOPS. */
-static void fill(CUdeviceptr buffer, int waits)
+static void check_memset(CUdeviceptr buffer, int waits)
 {
     pthread_t thread;
     CUstream stream;
@@ -85,12 +85,12 @@ static void memory_operations_wait_as_set(void)
     CUdeviceptr buffer = allocated(1), other = allocated(1);
     unsigned int on = 1;
 
-    fill(buffer, 0);
+    check_memset(buffer, 0);
     CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer));
-    fill(buffer, 1);
-    fill(other, 0);
+    check_memset(buffer, 1);
+    check_memset(other, 0);
     CUDA(cuCtxSetFlags(0x80 /* SYNC_MEMOPS */));
-    fill(other, 1);
+    check_memset(other, 1);
     CUDA(cuCtxSetFlags(0));
 }
 
