@@ -75,7 +75,7 @@ TEST(driver_entry_points)
 
     *(void **)&entry_point = dlsym(RTLD_DEFAULT, "cudaGetDriverEntryPoint");
     CHECK(entry_point != NULL);
-    CUDA(entry_point("cuCtxGetDevice", &function, 0, &status));
+    CUDART(entry_point("cuCtxGetDevice", &function, 0, &status));
     CHECK_EQUAL(status, 0);
     CHECK(function != NULL && function == dlsym(RTLD_DEFAULT, name));
 }
