@@ -390,7 +390,7 @@ impl fmt::Display for Error {
                 "no CUDA driver (libcuda.so.1): install the GPU driver, or pass it into the container",
             ),
             Error::NoCudaFunction(name) => {
-                write!(f, "libcuda has no {name}: update the GPU driver, or what stands in for its libcuda")
+                write!(f, "libcuda has no {name}: update the GPU driver, or its stand-in libcuda")
             }
             Error::CudaTooOld { version, needed } => write!(
                 f,
@@ -521,7 +521,7 @@ fn advice(call: Call, errno: Errno) -> &'static str {
              GPU that supports it"
         }
         (Call::Mmap, Errno::EINVAL) => {
-            "the length is more than what is pinned, or the GPU memory was freed"
+            "the length exceeds the pin, or the GPU memory was freed"
         }
         (Call::Mmap, Errno::ENOMEM) => {
             "out of address space or mappings (vm.max_map_count): map less"
