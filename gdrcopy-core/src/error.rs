@@ -520,9 +520,7 @@ fn advice(call: Call, errno: Errno) -> &'static str {
             "this GPU's memory cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), or use a \
              GPU that supports it"
         }
-        (Call::Mmap, Errno::EINVAL) => {
-            "the length exceeds the pin, or the GPU memory was freed"
-        }
+        (Call::Mmap, Errno::EINVAL) => "the length exceeds the pin, or the GPU memory was freed",
         (Call::Mmap, Errno::ENOMEM) => {
             "out of address space or mappings (vm.max_map_count): map less"
         }

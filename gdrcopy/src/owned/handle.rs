@@ -9,8 +9,8 @@ use bytemuck::Pod;
 use gdrcopy_core::error::Result;
 
 use crate::access::{Array, Mapped, MappedSlice, Word};
-use crate::owned::view::View;
 use crate::channel::{Counter, CounterWriter, Flag, Ring, RingReceiver, RingSender};
+use crate::owned::view::View;
 
 /// A slice that keeps its memory. It is [`Mapped`] itself.
 pub type OwnedSlice = Owned<MappedSlice<'static>>;

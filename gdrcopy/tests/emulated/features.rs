@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::c_int;
 
 use gdrcopy::Error;
-use gdrcopy::features::{Support, Features, features, features_with_cuda};
+use gdrcopy::features::{Features, Support, features, features_with_cuda};
 use libloading::Library;
 
 /// Options of gdremu, and the report before and after CUDA is initialized.

@@ -3,11 +3,13 @@
 mod access;
 #[path = "../../../tests/built/mod.rs"]
 mod built;
+mod channels;
 mod contexts;
 #[allow(dead_code, reason = "the model in the root package calls the rest")]
 #[path = "../../../tests/emulated/cuda.rs"]
 mod cuda;
 mod dma_buf;
+mod features;
 mod freshness;
 mod gates;
 #[allow(dead_code, reason = "the examples call the rest")]
@@ -18,8 +20,6 @@ mod owned;
 mod ownership;
 mod pin_cache;
 mod pool;
-mod channels;
-mod features;
 mod transfer;
 
 use std::process::Command;

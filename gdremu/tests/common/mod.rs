@@ -41,12 +41,16 @@ fn kit() -> &'static Path {
         let objects = ["check", "driver", "fault", "gpu"].map(|name| {
             let object = directory.join(format!("{name}.{}.o", std::process::id()));
             let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
-            compile.args(["-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", "-fPIC", "-c", "-o"]).arg(&object);
+            compile
+                .args(["-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", "-fPIC", "-c", "-o"])
+                .arg(&object);
             compile.arg(sources.join(format!("{name}.c")));
             assert!(compile.status().unwrap().success(), "{compile:?}");
             object
         });
-        assert!(Command::new("ar").arg("rcs").arg(&archive).args(objects).status().unwrap().success());
+        assert!(
+            Command::new("ar").arg("rcs").arg(&archive).args(objects).status().unwrap().success()
+        );
         archive
     })
 }
