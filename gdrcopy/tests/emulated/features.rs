@@ -8,7 +8,7 @@ use gdrcopy::features::{Features, Support, features, features_with_cuda};
 use libloading::Library;
 
 /// Options of gdremu, and the report before and after CUDA is initialized.
-pub(crate) const SYSTEMS: &[(&str, &str)] = &[
+pub(crate) const MACHINES: &[(&str, &str)] = &[
     ("", "2.6 ? 13000<13030 -; 2.6 yes 13000<13030 -"),
     (
         "--profile gdrdrv-2.0 --cuda-version 13.3 --file /sys/module/nvidia_peermem/initstate=Cargo.toml",
@@ -48,7 +48,7 @@ fn text(features: Features) -> String {
 }
 
 #[test]
-#[ignore = "system_reports_what_there_is runs it"]
+#[ignore = "features_are_those_of_the_machine runs it"]
 fn report_is_as_expected() {
     let before = text(features());
     // SAFETY: loading a CUDA driver has no preconditions.

@@ -143,9 +143,9 @@ fn transfer_under_gdremu() {
 }
 
 #[test]
-fn system_reports_what_there_is() {
-    for (options, outcome) in system::SYSTEMS {
-        under_gdremu(options, "system::", outcome);
+fn features_are_those_of_the_machine() {
+    for (options, outcome) in features::MACHINES {
+        under_gdremu(options, "features::", outcome);
     }
 }
 
