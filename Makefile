@@ -298,7 +298,7 @@ build/man/gdremu.1:
 build/tools/bin/gdrcopy:
 	$(MAKE) --no-print-directory tools
 
-$(watched): c_tests/watched/watched.c c_tests/watchdog.h
+$(watched): c_tests/watched/watched.c $(wildcard c_tests/kit/*)
 	@$(MAKE) --no-print-directory -f c_tests/programs.mk $@
 
 build/examples/demo: examples/demo.c include/gdrapi.h c_tests/cuda_driver.h | lib emulator
@@ -331,7 +331,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 	@rm -rf build/gpu
 	@mkdir -p build/gpu/c_tests
 	for test in gpu_memory nvidia_relocate; do \
-		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c -o build/gpu/$$test \
+		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c $(addprefix c_tests/kit/,check.c driver.c fault.c gpu.c) -o build/gpu/$$test \
 			-ldl -lc "$(built)/libgdremu_cuda.so" || exit 1; \
 	done
 	@$(MAKE) --no-print-directory --silent -C tests/gdrdrv out=../../build/gpu

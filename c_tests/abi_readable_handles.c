@@ -3,7 +3,7 @@
  * the driver's handle at byte 24 of a gdr_mh_t. It copies both to its stack and expects the copies to be refused.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 int main(void)
 {

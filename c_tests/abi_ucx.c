@@ -3,7 +3,7 @@
  * children use CUDA. Then it opens again, registers under a lock, and copies from many threads without one.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 /* gdr_open in programs whose address space or locked memory is limited. */
 
-#include "gpu.h"
+#include "kit/library.h"
 #include "process.h"
 
 #include <sys/mman.h>

@@ -3,7 +3,7 @@
  * cancellation point. Many functions open, close or write, which are cancellation points.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -184,8 +184,8 @@ int main(void)
     CHECK(probe != NULL);
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
-    if (!driver_is_at_least(probe, 2))
-        waive("cancel", "this driver serves only the thread that opened it");
+    if (!driver_is_at_least(probe, 2, 2))
+        waive("this driver serves only the thread that opened it");
     CHECK_OK(gdr_close(probe));
     CHECK(sem_init(&cancel_sent, 0, 0) == 0);
     every_call_completes_before_the_thread_ends();

@@ -1,7 +1,7 @@
 /* The ranges of mappings that gdr_unpin_buffer and gdr_close have removed. */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 #include "logged.h"
 #include "process.h"
 

@@ -1,6 +1,6 @@
 /* gdr_copy_to_mapping and gdr_copy_from_mapping, compared with CUDA's view of the memory. */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #define GUARD 128
 #define SMALL 1100

@@ -5,7 +5,7 @@
 #ifndef CUDA_LOOKUP_H
 #define CUDA_LOOKUP_H
 
-#include "check.h"
+#include "kit/check.h"
 
 #include <dlfcn.h>
 

@@ -1,6 +1,6 @@
 /* The library loaded with dlopen, by both of its names and repeatedly. It leaves nothing behind. Not linked with it. */
 
-#include "check.h"
+#include "kit/check.h"
 #include "gdrapi.h"
 
 #include <dirent.h>

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "emulator.h"
-#include "gpu.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #define FROM 20000
@@ -315,7 +315,7 @@ int main(void)
     in_child(forked_children_read_nothing);
     in_child(contexts_may_end_between_reads);
     if (gpu_is_emulated()) {
-        emulator = find_emulator("dma_read");
+        emulator = find_emulator();
         in_child(mapping_finishes_what_cuda_does_not);
         in_child(registered_memory_is_not_left_to_a_late_copy);
     }

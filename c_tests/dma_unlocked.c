@@ -6,7 +6,7 @@
 
 #include "cuda_lookup.h"
 #include "emulator.h"
-#include "gpu.h"
+#include "kit/library.h"
 #include "process.h"
 
 #include <pthread.h>
@@ -83,7 +83,7 @@ static CUresult query_with_other_calls(CUstream stream)
 
     if (queries++ == 0) {
         check_handle_is_usable();
-        if (!driver_is_at_least(g, 1))
+        if (!driver_is_at_least(g, 2, 1))
             return query(stream); /* it serves one thread only */
         CHECK(pthread_create(&thread, NULL, use_handle, NULL) == 0);
         CHECK(pthread_join(thread, NULL) == 0);
@@ -211,7 +211,7 @@ static void read_can_be_left_by_siglongjmp(void)
 /* The second chunk, while the first is under way for ever. */
 static void refused_reads_leak_no_engines(void)
 {
-    struct emulator emulator = find_emulator("dma_unlocked");
+    struct emulator emulator = find_emulator();
     long before = dontfork_kib(), engine;
     int i;
 

@@ -3,8 +3,8 @@
  * uses one file descriptor that no child inherits. Running out of descriptors is reported as such.
  */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -284,7 +284,7 @@ int main(void)
     g = gdr_open();
     CHECK(g != NULL);
     if (!uses_dmabuf(g))
-        waive("dmabuf", "gdr_open chose gdrdrv");
+        waive("gdr_open chose gdrdrv");
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
 
@@ -301,6 +301,6 @@ int main(void)
     gpu_free(&buffer);
     CHECK_OK(gdr_close(g));
     if (!has_room)
-        waive("dmabuf", "only the test with many pins at once: ulimit -Hn is too low");
+        waive("only the test with many pins at once: ulimit -Hn is too low");
     return passed("dmabuf");
 }

@@ -5,7 +5,7 @@
  */
 
 #include "cuda_lookup.h"
-#include "gpu.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #include <sys/mman.h>
@@ -157,7 +157,7 @@ int main(void)
     CHECK(found != MAP_FAILED);
     in_child(look);
     if (!found->uses_dmabuf)
-        waive("dmabuf_functions", "gdr_open chose gdrdrv");
+        waive("gdr_open chose gdrdrv");
 
     in_child(what_nvidias_library_looks_up_is_enough);
     for (i = 0; i < NEEDED; i++) {

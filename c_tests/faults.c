@@ -1,8 +1,8 @@
 /* Driver calls that fail. The caller gets the error, nothing leaks, the next call works. gdremu makes them fail. */
 
 #include "emulator.h"
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #include <sys/resource.h>
@@ -465,16 +465,16 @@ int main(void)
     int is_new, persistent, dmabuf;
     gdr_t g;
 
-    emulator = find_emulator("faults");
+    emulator = find_emulator();
     g = open_driver();
-    is_new = driver_is_at_least(g, 5);
+    is_new = driver_is_at_least(g, 2, 5);
     persistent = is_persistent(g);
     dmabuf = uses_dmabuf(g);
     CHECK_OK(gdr_close(g));
     if (dmabuf)
-        waive("faults", "without gdrdrv there are no driver calls to fail");
+        waive("without gdrdrv there are no driver calls to fail");
     if (!is_new)
-        waive("faults", "drivers before 2.5 have other calls");
+        waive("drivers before 2.5 have other calls");
     in_child(force_pcie_compat_fails_cleanly);
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);

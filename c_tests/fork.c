@@ -3,8 +3,8 @@
  * open their own connection.
  */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #include <fcntl.h>

@@ -18,7 +18,7 @@
 
 #include "emulator.h"
 #include "gdrx.h"
-#include "gpu.h"
+#include "kit/library.h"
 
 #define THREADS 128
 #define MAX_PAYLOAD 4096

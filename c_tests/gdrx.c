@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #define SIZE GPU_PAGE_SIZE

@@ -1,7 +1,7 @@
 /* Handles: every function refuses forged, stale, NULL, foreign and used-up ones with EINVAL. */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 #undef gdr_get_info
 int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);

@@ -1,6 +1,6 @@
 /* gdr_get_info: v2, which the macro calls, and the old symbol that programs built before 2.4 call. */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 /* The 40 bytes that the symbol gdr_get_info fills, without mapping_type. */
 struct info_v1 {

@@ -3,7 +3,7 @@
  * could find held. Runs outside gdremu, with fake_cuda/libcuda.so.1 on the library path.
  */
 
-#include "check.h"
+#include "kit/check.h"
 #include "gdrapi.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@ static void find_fake(void)
     void *libcuda = dlopen("libcuda.so.1", RTLD_NOW);
 
     if (libcuda == NULL || dlsym(libcuda, "fake_cuda_calls") == NULL)
-        waive("libcuda_load", "fake_cuda is not on the library path");
+        waive("fake_cuda is not on the library path");
     CHECK(dlclose(libcuda) == 0);
 }
 
@@ -68,7 +68,7 @@ static void child_forked_during_load_can_open(void)
 int main(void)
 {
     if (access("/dev/gdrdrv", F_OK) == 0)
-        waive("libcuda_load", "/dev/gdrdrv exists");
+        waive("/dev/gdrdrv exists");
     find_fake();
     in_child(child_forked_during_load_can_open);
     library_stays_loaded_and_failure_is_remembered();

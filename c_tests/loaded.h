@@ -2,7 +2,7 @@
 #ifndef LOADED_H
 #define LOADED_H
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #include <dlfcn.h>
 

@@ -2,7 +2,7 @@
 #ifndef LOGGED_H
 #define LOGGED_H
 
-#include "check.h"
+#include "kit/check.h"
 
 static FILE *logged_file;
 static int logged_stderr;

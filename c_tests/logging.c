@@ -1,6 +1,6 @@
 /* The library writes nothing to stderr unless GDRCOPY_ENABLE_LOGGING is set, then by GDRCOPY_LOG_LEVEL. */
 
-#include "gpu.h"
+#include "kit/library.h"
 #include "logged.h"
 
 /* True if the dma-buf backend is in use. */

@@ -3,7 +3,7 @@
  * library's memory for them reachable, without a suppression.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 enum { PINS = 300 };
 

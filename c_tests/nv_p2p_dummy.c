@@ -4,7 +4,7 @@
  */
 
 #include "logged.h"
-#include "gpu.h"
+#include "kit/library.h"
 
 static int maps_dmabufs(void)
 {

@@ -1,7 +1,7 @@
 /* gdr_open and gdr_close. */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

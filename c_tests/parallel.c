@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 #include <sched.h>
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #define LARGE (1UL << 20)
 #define BUFFER (8UL << 20)

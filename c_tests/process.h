@@ -2,7 +2,7 @@
 #ifndef PROCESS_H
 #define PROCESS_H
 
-#include "check.h"
+#include "kit/check.h"
 
 #include <stdint.h>
 

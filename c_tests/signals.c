@@ -3,8 +3,8 @@
  * handler leaves by siglongjmp, which hold nothing.
  */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 #include <pthread.h>
 #include <semaphore.h>

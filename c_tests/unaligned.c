@@ -4,8 +4,8 @@
  * the size counts from the pinned address.
  */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #define UNTOUCHED ((void *)0x5a5a5a5a)

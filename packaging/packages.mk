@@ -89,7 +89,7 @@ wheel_parts:
 
 packaged:
 	$(MAKE) lib emulator tools build/man/gdremu.1
-	$(MAKE) -f c_tests/programs.mk plain CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
+	$(MAKE) -f c_tests/programs.mk plain LIBGDRX=build/lib/libgdrx.a CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
 
 dkms_dir = $(DESTDIR)/usr/src/gdrdrv-$(version)
 

@@ -61,7 +61,7 @@ const LEAK: i32 = 66;
 /// The exit status of `watched` for a program that hung.
 const HUNG: i32 = 124;
 /// The exit status of a program that can prove nothing here.
-const WAIVED: i32 = 2;
+const WAIVED: i32 = 4;
 
 /// How a program gets the library, and under what it runs.
 #[derive(Clone, Copy, Debug, PartialEq)]

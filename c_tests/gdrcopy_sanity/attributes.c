@@ -65,7 +65,7 @@ static void attributes_agree_with_other_sources(gdr_t g)
         CHECK_EQUAL(is_persistent(g), reported);
 }
 
-static void attributes_sanity(enum memory_kind kind)
+static void attributes_sanity(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
 

@@ -219,7 +219,7 @@ static void plain_accesses(void)
 
 /* ---- Tests ---- */
 
-static void validate(enum memory_kind kind, pin_function *pin, void (*for_each)(copy_function *copy))
+static void validate(enum gpu_memory kind, pin_function *pin, void (*for_each)(copy_function *copy))
 {
     gdr_t g = open_connection();
 
@@ -240,24 +240,24 @@ static void validate(enum memory_kind kind, pin_function *pin, void (*for_each)(
     close_connection(g);
 }
 
-static void data_validation(enum memory_kind kind)
+static void data_validation(enum gpu_memory kind)
 {
-    validate(kind, pin_v1, usual_copies);
+    validate(kind, pin, usual_copies);
 }
 
-static void data_validation_v2(enum memory_kind kind)
+static void data_validation_v2(enum gpu_memory kind)
 {
     validate(kind, pin_v2, usual_copies);
 }
 
-static void data_validation_v2_forcepci(enum memory_kind kind)
+static void data_validation_v2_forcepci(enum gpu_memory kind)
 {
     validate(kind, pin_force_pcie, usual_copies);
 }
 
-static void data_validation_exhaustive(enum memory_kind kind)
+static void data_validation_exhaustive(enum gpu_memory kind)
 {
-    validate(kind, pin_v1, all_copies);
+    validate(kind, pin, all_copies);
 }
 
 const struct test data_validation_tests[] = {

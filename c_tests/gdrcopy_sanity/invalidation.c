@@ -2,7 +2,7 @@
    process. */
 
 #include "buffer.h"
-#include "fault.h"
+#include "kit/fault.h"
 #include "invalidation.h"
 #include "tables.h"
 
@@ -34,7 +34,7 @@ void check_freed_under(const struct buffer *buffer, unsigned seed)
 
 /* ---- Tests ---- */
 
-static void invalidation_access_after_gdr_close(enum memory_kind kind)
+static void invalidation_access_after_gdr_close(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
     struct buffer buffer;
@@ -53,7 +53,7 @@ static void invalidation_access_after_gdr_close(enum memory_kind kind)
     gpu_free(&buffer.memory);
 }
 
-static void invalidation_access_after_free(enum memory_kind kind)
+static void invalidation_access_after_free(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
     struct buffer buffer;
@@ -73,7 +73,7 @@ static void invalidation_access_after_free(enum memory_kind kind)
     close_connection(g);
 }
 
-static void invalidation_two_mappings(enum memory_kind kind)
+static void invalidation_two_mappings(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
     struct buffer freed, alive;

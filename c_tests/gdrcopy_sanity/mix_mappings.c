@@ -65,7 +65,7 @@ static void see_each_other(const struct buffer *one, const struct buffer *other)
     }
 }
 
-static void data_validation_mix_mappings(enum memory_kind kind)
+static void data_validation_mix_mappings(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
     struct buffer first, second;
@@ -95,7 +95,7 @@ static void data_validation_mix_mappings(enum memory_kind kind)
     buffer_drop(&first);
     close_connection(g);
     if (others == 0)
-        waive_test("the platform has only one mapping type; two mappings of that type see each other's writes");
+        waive("the platform has only one mapping type; two mappings of that type see each other's writes");
 }
 
 const struct test mix_mappings_tests[] = {

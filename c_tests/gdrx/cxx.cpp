@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "emulator.h"
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 #include "../../gdrcopy/include/gdrcopy_device.cuh"
 #include "second.hpp"
@@ -55,7 +55,7 @@ mapping make(const gdrx::driver &driver)
 long pins()
 {
     const bool counted = driver_is_emulated() && gdrx::driver().attribute(GDR_ATTR_USING_DMA_BUF_MMAP) == 0;
-    return counted ? find_emulator("gdrx_cxx").pins() : -1;
+    return counted ? find_emulator().pins() : -1;
 }
 
 template <class T> constexpr bool is_owner = std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> &&

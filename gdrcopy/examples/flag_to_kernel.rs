@@ -7,7 +7,7 @@ mod cuda;
 use std::time::Instant;
 
 use cuda::Cuda;
-use gdrcopy::signal::Flag;
+use gdrcopy::channel::Flag;
 use gdrcopy::{Error, Gdr, MapFlag, Mapped, PinFlags};
 
 const ROUNDS: u32 = 1000;

@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::os::fd::{AsRawFd, RawFd};
 
-use gdrcopy::system::{Support, system_with_cuda};
+use gdrcopy::features::{Support, features_with_cuda};
 use gdrcopy::{Gdr, MapFlag, Mapped, Pin, PinFlags};
 
 #[allow(dead_code, reason = "other examples call the rest")]
@@ -32,7 +32,7 @@ fn register(pin: &Pin, device: &impl RdmaDevice) -> Result<u32, gdrcopy::Error> 
             let fd = exported.fd.as_raw_fd();
             Ok(device.register_dma_buf(exported.offset, len, address, fd))
         }
-        Err(_) if gdrcopy::system::system().nvidia_peermem => {
+        Err(_) if gdrcopy::features::features().nvidia_peermem => {
             Ok(device.register_address(address, len))
         }
         Err(error) => Err(error),
@@ -56,9 +56,9 @@ impl RdmaDevice for Printer {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let cuda = cuda::Cuda::new();
-    let system = system_with_cuda();
-    if system.dma_buf_export != Support::Yes && !system.nvidia_peermem {
-        return Err(format!("no way to register GPU memory: {:?}", system.dma_buf_export).into());
+    let features = features_with_cuda();
+    if features.dma_buf_export != Support::Yes && !features.nvidia_peermem {
+        return Err(format!("no way to register GPU memory: {:?}", features.dma_buf_export).into());
     }
     let address = cuda.alloc(1 << 20);
     // SAFETY: the memory stays allocated; only this program and the RDMA device use it.

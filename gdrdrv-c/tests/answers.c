@@ -77,7 +77,7 @@ static void failed_unpin_ends_the_pin_for_the_process(void)
 
     gpu_fail_put(ENOMEM);
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     CHECK_ERROR(unpin(fd, handle), EINVAL);
     CHECK_EQUAL(page_tables(), 1);
     gpu_free(mine);
@@ -126,7 +126,7 @@ static void errors_of_the_gpu_driver_are_passed_on(void)
 
 int main(void)
 {
-    catch_faults();
+    handle_faults();
     fd = driver_open();
     memory = gpu_alloc(SIZE);
     params_name_the_implementation();

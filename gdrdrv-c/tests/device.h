@@ -2,7 +2,7 @@
 #ifndef DEVICE_H
 #define DEVICE_H
 
-#include "driver.h"
+#include "kit/driver.h"
 
 #include "../emugpu/emugpu_uapi.h"
 
@@ -12,15 +12,6 @@
 
 /* The id of a user without privileges. */
 #define UNPRIVILEGED 65534
-
-/* Exit status of a program that has nothing to test here. */
-#define SKIPPED 4
-
-static inline void skip(const char *reason)
-{
-    printf("skipped: %s\n", reason);
-    exit(SKIPPED);
-}
 
 /* The process stays unprivileged. */
 static inline void drop_privileges(void)

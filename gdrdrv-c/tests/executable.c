@@ -44,7 +44,7 @@ int main(void)
 
     drop_privileges();
     CHECK(prctl(PR_SET_DUMPABLE, 1) == 0); /* so that smaps is readable */
-    catch_faults();
+    handle_faults();
     fd = driver_open();
     memory = gpu_alloc(SIZE);
     memset(memory.view, OURS, SIZE);
@@ -67,7 +67,7 @@ int main(void)
         CHECK(mprotect(va + GPU_PAGE, PAGE, executable[at]) != 0);
         CHECK_EQUAL(errno, EACCES);
     }
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     CHECK(mprotect(va, SIZE, PROT_NONE) == 0);
     CHECK(mprotect(va, SIZE, PROT_READ | PROT_WRITE) == 0);
     va[SIZE - 1] = OURS + 1;

@@ -169,9 +169,9 @@ static void parts(void)
     check_shows(va + moving - HUGE_PAGE, moving - HUGE_PAGE, HUGE_PAGE);
 
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, hole);
-    CHECK_GONE(va + hole + PAGE, moving - hole - PAGE);
-    CHECK_GONE(moved, 3 * HUGE_PAGE);
+    CHECK_PAGES_GONE(va, hole);
+    CHECK_PAGES_GONE(va + hole + PAGE, moving - hole - PAGE);
+    CHECK_PAGES_GONE(moved, 3 * HUGE_PAGE);
     CHECK(munmap(moved, 3 * HUGE_PAGE) == 0);
     CHECK(munmap(va, SIZE) == 0);
 }
@@ -182,7 +182,7 @@ static void unpin_and_free(void)
     unsigned char *va = mapped_and_read(handle);
 
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     CHECK(munmap(va, SIZE) == 0);
 
     handle = pinned(fd, memory);
@@ -191,9 +191,9 @@ static void unpin_and_free(void)
     if (pins_persist())
         check_shows(va, 0, SIZE);
     else
-        CHECK_GONE(va, SIZE);
+        CHECK_PAGES_GONE(va, SIZE);
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     CHECK(munmap(va, SIZE) == 0);
     memory = gpu_alloc(SIZE);
     fill();
@@ -269,7 +269,7 @@ static void print_times(void)
 
 int main(int argc, char **argv)
 {
-    catch_faults();
+    handle_faults();
     fd = driver_open();
     if (argc > 1) {
         print_times();

@@ -34,7 +34,7 @@ static void late_callback_leaves_other_pins(void)
         gpu_free(ended);
         CHECK_OK(callback_flag(fd, handle, &flag));
         CHECK_EQUAL(flag, 0);
-        CHECK_SHOWS(va, GPU_PAGE, OURS);
+        CHECK_PAGES(va, GPU_PAGE, OURS);
         CHECK_EQUAL(page_tables(), 1);
         CHECK_OK(unpin(fd, handle));
         CHECK(munmap(va, GPU_PAGE) == 0);
@@ -113,7 +113,7 @@ static void owner_exits_before_its_memory_is_freed(void)
 static void unprivileged(void)
 {
     drop_privileges();
-    catch_faults();
+    handle_faults();
     late_callback_leaves_other_pins();
     ignored_unpin_against_free();
 }
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
 {
     rounds_wanted = argc > 1 ? atol(argv[1]) : 300;
     if (pins_persist())
-        skip("persistent pins have no callback");
+        waive("persistent pins have no callback");
     in_child(unprivileged);
     owner_exits_before_its_memory_is_freed();
     return passed("ignored_puts");

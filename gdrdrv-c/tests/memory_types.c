@@ -69,9 +69,9 @@ static void pages_that_another_driver_has_reserved(void)
     CHECK_EQUAL(reserved(), reserved_before);
     CHECK_OK(info(fd, handle, &i));
     CHECK_EQUAL(i.mapping_type, GDRDRV_MAPPING_TYPE_WC);
-    CHECK_SHOWS(va, memory.size, 0);
+    CHECK_PAGES(va, memory.size, 0);
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, memory.size);
+    CHECK_PAGES_GONE(va, memory.size);
     CHECK(munmap(va, memory.size) == 0);
     gpu_free(memory);
 }
@@ -128,7 +128,7 @@ int main(void)
     CHECK_EQUAL(reserved(), before);
     gpu_free(memory);
 
-    catch_faults();
+    handle_faults();
     if (gpu_has("mixed"))
         pages_that_another_driver_has_reserved();
     else

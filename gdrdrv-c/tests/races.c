@@ -119,9 +119,9 @@ static void free_against_map_against_unpin(void)
 
         if (mapping) {
             if (closes && outlives_free)
-                CHECK_SHOWS(mapping, SIZE, OURS);
+                CHECK_PAGES(mapping, SIZE, OURS);
             else
-                CHECK_GONE(mapping, SIZE);
+                CHECK_PAGES_GONE(mapping, SIZE);
             CHECK(munmap(mapping, SIZE) == 0);
         }
         CHECK_EQUAL(page_tables(), 0);
@@ -183,7 +183,7 @@ int main(int argc, char **argv)
     /* Persistent pins are never revoked, so fewer races are possible. */
     rounds_wanted = argc > 1 ? atol(argv[1]) : outlives_free ? 2000 : 5000;
     CHECK(close(fd) == 0);
-    catch_faults();
+    handle_faults();
     gpu_leave_free(3 * SIZE);
     free_against_map_against_unpin();
     free_against_pin();

@@ -38,9 +38,9 @@ int main(int argc, char **argv)
     unsigned int seed = 1;
 
     if (pins_persist())
-        skip("the GPU driver undoes persistent pins only by request");
+        waive("the GPU driver undoes persistent pins only by request");
     drop_privileges();
-    catch_faults();
+    handle_faults();
     run_on(0);
     fd = driver_open();
     others = driver_open();

@@ -104,7 +104,7 @@ static void run(enum end end, const char *name, long rounds_wanted)
         }
         CHECK_EQUAL(is_gone, how == UNPIN);
         if (!is_gone)
-            CHECK_SHOWS(va, GPU_PAGE, OURS);
+            CHECK_PAGES(va, GPU_PAGE, OURS);
         if (va != NULL)
             CHECK(munmap(va, GPU_PAGE) == 0);
         CHECK(close(fd) == 0);
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
     long rounds_wanted = argc > 2 ? atol(argv[2]) : 300;
     enum end end;
 
-    catch_faults();
+    handle_faults();
     run_on(0);
     gpu_leave_free(GPU_PAGE);
     memory = gpu_alloc(GPU_PAGE);

@@ -220,7 +220,7 @@ TEST(covered_mappings)
     calls();
     cover(mapping, 4 * GPU_PAGE);
     CHECK_STRING(calls(), "mmap_fixed");
-    CHECK_GONE(mapping, PAGE);
+    CHECK_PAGES_GONE(mapping, PAGE);
     CHECK_EQUAL(is_mapped(fd, handle), 0);
     cover(mapping, 4 * GPU_PAGE);
     CHECK_EQUAL(munmap(mapping, 4 * GPU_PAGE), 0);
@@ -230,13 +230,13 @@ TEST(covered_mappings)
     mapping = mapped(fd, handle, 4 * GPU_PAGE);
     cover(mapping, GPU_PAGE - 1);
     CHECK_EQUAL(is_mapped(fd, handle), 0);
-    CHECK_GONE(mapping, PAGE);
-    CHECK_SHOWS(mapping + GPU_PAGE, PAGE, 0);
+    CHECK_PAGES_GONE(mapping, PAGE);
+    CHECK_PAGES(mapping + GPU_PAGE, PAGE, 0);
     cover(mapping + 2 * GPU_PAGE, GPU_PAGE);
-    CHECK_SHOWS(mapping + GPU_PAGE, PAGE, 0);
-    CHECK_SHOWS(mapping + 3 * GPU_PAGE, PAGE, 0);
+    CHECK_PAGES(mapping + GPU_PAGE, PAGE, 0);
+    CHECK_PAGES(mapping + 3 * GPU_PAGE, PAGE, 0);
     CHECK_OK(unpin(fd, handle));
-    CHECK_SHOWS(mapping + 3 * GPU_PAGE, PAGE, 0);
+    CHECK_PAGES(mapping + 3 * GPU_PAGE, PAGE, 0);
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(munmap(mapping, 4 * GPU_PAGE), 0);
     CHECK_EQUAL(pins(), 0);
@@ -260,7 +260,7 @@ TEST(covered_mappings)
     CHECK_FAILS(mmap(mapping, GPU_PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, -1, 0), EBADF);
     CHECK_EQUAL(set_faults("MMAP_FIXED:ENOMEM@1"), 0);
     CHECK_FAILS(mmap(mapping, GPU_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), ENOMEM);
-    CHECK_SHOWS(mapping, PAGE, 0);
+    CHECK_PAGES(mapping, PAGE, 0);
     CHECK_EQUAL(is_mapped(fd, handle), 1);
     CHECK_EQUAL(munmap(mapping, 100), 0);
     CHECK_EQUAL(close(fd), 0);
@@ -356,7 +356,7 @@ TEST(faults)
     CHECK_FAILS(mmap(NULL, GPU_PAGE, PROT_READ, MAP_SHARED, fd, 0), EAGAIN);
     unsigned char *mapping = mapped(fd, handle, GPU_PAGE);
     CHECK_FAILS(munmap(mapping, GPU_PAGE), EPERM);
-    CHECK_SHOWS(mapping, PAGE, 0);
+    CHECK_PAGES(mapping, PAGE, 0);
     CHECK_EQUAL(is_mapped(fd, handle), 1);
     CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
     CHECK_FAILS(close(fd), EIO);
@@ -393,10 +393,10 @@ TEST(wrong_answers)
     CHECK_EQUAL(pins(), 1);
     CHECK_EQUAL(refcount(), 1);
     CHECK_EQUAL(is_mapped(fd, handle), 1);
-    CHECK_SHOWS(mapping, PAGE, 0);
+    CHECK_PAGES(mapping, PAGE, 0);
     CHECK_OK(unpin(fd, handle));
     CHECK_EQUAL(pins(), 0);
-    CHECK_GONE(mapping, PAGE);
+    CHECK_PAGES_GONE(mapping, PAGE);
     CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
 }
 

@@ -53,6 +53,7 @@ EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
 }
 
 SUCCEEDS(cuCtxSetCurrent, (CUcontext context), state.context = context != NULL)
+SUCCEEDS(cuGetErrorName, (CUresult error, const char **name), *name = "unknown")
 SUCCEEDS(cuDeviceGet, (CUdevice *device, int ordinal), *device = ordinal)
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
@@ -69,6 +70,17 @@ SUCCEEDS(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevi
 
 /* The result for VMM memory, because the provider makes every allocation one. */
 EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* For programs that are linked with the C test kit. */
+EXPORT CUresult cuMemcpyDtoH(void *destination, CUdeviceptr source, size_t size)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT CUresult cuMemcpyHtoD(CUdeviceptr destination, const void *source, size_t size)
 {
     return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -129,10 +129,10 @@ static void use(CUresult (*alloc)(CUdeviceptr *, size_t), CUresult (*release)(CU
 {
     CUdeviceptr small, large;
 
-    CHECK_CUDA(alloc(&small, 1000));
-    CHECK_CUDA(alloc(&large, 4 << 20));
-    CHECK_CUDA(release(small));
-    CHECK_CUDA(release(large));
+    CUDA(alloc(&small, 1000));
+    CUDA(alloc(&large, 4 << 20));
+    CUDA(release(small));
+    CUDA(release(large));
     CHECK_EQUAL(depth, 0);
 }
 
@@ -160,7 +160,7 @@ int main(void)
 {
     void *memory;
 
-    start(0);
+    gpu_start(0);
     dl_iterate_phdr(relocate_object, NULL);
 
     use(cuMemAlloc, cuMemFree);

@@ -2,7 +2,7 @@
 #ifndef TESTS_H
 #define TESTS_H
 
-#include "check.h"
+#include "kit/check.h"
 
 /* The arguments after the test's name on the command line. */
 static char **arguments;

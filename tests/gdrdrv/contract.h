@@ -2,7 +2,7 @@
 #ifndef CONTRACT_H
 #define CONTRACT_H
 
-#include "driver.h"
+#include "kit/driver.h"
 
 #include <stdbool.h>
 
@@ -18,10 +18,6 @@ struct contract_case {
 /* Arrays that end with an entry without a name. */
 extern const struct contract_case command_cases[], pin_cases[], handle_cases[], mapping_cases[], free_cases[],
     owner_cases[], file_cases[];
-
-/* Ends the case, because it cannot run here. */
-#define SKIP(reason) skip_case(reason)
-_Noreturn void skip_case(const char *reason);
 
 /* Runs this program again with the descriptor of a device, and ends with `then`. */
 _Noreturn void exec_self(const char *then, int fd);

@@ -265,16 +265,6 @@ fn results_of_an_emulated_gpu_are_marked() {
 }
 
 #[test]
-fn options_that_no_library_can_fulfill_are_refused() {
-    for (option, reason) in [(&["-F"][..], "store fence"), (&["-n", "1"], "CUDA 13.4")] {
-        let output = tool(&[], "copybw", option);
-        assert_eq!(output.status, Some(2), "{output:?}");
-        assert!(output.stderr.contains(reason), "{output:?}");
-        assert_eq!(output.stdout, "");
-    }
-}
-
-#[test]
 fn ranges_outside_the_buffer_are_refused() {
     for options in [
         &["-o", "131072"][..],

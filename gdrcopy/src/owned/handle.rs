@@ -9,8 +9,8 @@ use bytemuck::Pod;
 use gdrcopy_core::error::Result;
 
 use crate::access::{Array, Mapped, MappedSlice, Word};
+use crate::channel::{Counter, CounterWriter, Flag, Ring, RingReceiver, RingSender};
 use crate::owned::view::View;
-use crate::signal::{Counter, CounterWriter, Flag, Ring, RingReceiver, RingSender};
 
 /// A slice that keeps its memory. It is [`Mapped`] itself.
 pub type OwnedSlice = Owned<MappedSlice<'static>>;
@@ -41,7 +41,7 @@ impl<V: View> Owned<V> {
     /// # let mapping = gpu.mapping()?;
     /// use std::sync::Arc;
     /// use gdrcopy::owned::{OwnedFlag, OwnedWord};
-    /// use gdrcopy::signal::Flag;
+    /// use gdrcopy::channel::Flag;
     /// let mapping = Arc::new(mapping);
     /// let word = OwnedWord::<u64>::new(mapping.clone(), |memory| memory.word(0))?;
     /// let flag = OwnedFlag::new(mapping, |memory| Ok(Flag::new(memory.word(64)?)))?;

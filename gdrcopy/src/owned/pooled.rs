@@ -7,10 +7,10 @@ use bytemuck::Pod;
 use gdrcopy_core::error::{Error, Result};
 
 use crate::access::MappedSlice;
+use crate::channel::{Counter, Flag, Ring, RingReceiver, RingSender};
 use crate::owned::handle::{Owned, OwnedArray, OwnedCounter, OwnedFlag, OwnedWord};
 use crate::owned::view::View;
 use crate::pool::Pool;
-use crate::signal::{Counter, Flag, Ring, RingReceiver, RingSender};
 
 /// Words, arrays and signals that keep a buffer of the pool, and may outlive the pool itself. Each takes 64 bytes or a
 /// multiple of that, so that no two share a line. On return, the GPU sees what they start with.
@@ -60,7 +60,7 @@ impl Pool {
     /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
     /// # gpu::run(|gpu| {
     /// use gdrcopy::memory::CudaAllocator;
-    /// use gdrcopy::signal::{RingReceiver, RingSender};
+    /// use gdrcopy::channel::{RingReceiver, RingSender};
     /// use gdrcopy::{Gdr, Pool};
     ///
     /// struct Link {

@@ -5,10 +5,10 @@ use std::thread;
 
 use super::{Owned, OwnedArray, OwnedCounter, OwnedFlag, OwnedSlice, OwnedWord};
 use crate::access::Mapped;
+use crate::channel::{Counter, CounterWriter, Ring, RingReceiver, RingSender};
 use crate::error::Error;
 use crate::memory::{DeviceAllocator, MapOptions};
 use crate::pool::Pool;
-use crate::signal::{Counter, CounterWriter, Ring, RingReceiver, RingSender};
 use crate::testing::Gpu;
 
 /// The fields of a program's struct.

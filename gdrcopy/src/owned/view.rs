@@ -4,7 +4,7 @@
 use bytemuck::Pod;
 
 use crate::access::{Array, MappedSlice, Word};
-use crate::signal::{Counter, Flag, Ring};
+use crate::channel::{Counter, Flag, Ring};
 
 /// A view of GPU memory that an [`Owned`](crate::owned::Owned) can be of. Only types of this crate are views.
 pub trait View: private::Sealed {

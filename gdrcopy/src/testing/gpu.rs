@@ -32,7 +32,7 @@ use crate::testing::memory::Memory;
 /// ```
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
 /// # gpu::run(|_| {
-/// use gdrcopy::signal::{Flag, Ring};
+/// use gdrcopy::channel::{Flag, Ring};
 /// use gdrcopy::testing::Gpu;
 /// use gdrcopy::{Pool, Result};
 ///

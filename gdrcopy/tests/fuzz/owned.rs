@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::thread;
 
+use gdrcopy::channel::{Counter, CounterWriter, Flag, Ring};
 use gdrcopy::owned::{OwnedArray, OwnedCounter, OwnedFlag, OwnedSlice, OwnedWord};
-use gdrcopy::signal::{Counter, CounterWriter, Flag, Ring};
 use gdrcopy::{Owned, Result};
 
 use crate::cuda::Cuda;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytemuck::{Pod, bytes_of};
 use gdrcopy::Error;
-use gdrcopy::signal::{Ring, RingReceiver, RingSender};
+use gdrcopy::channel::{Ring, RingReceiver, RingSender};
 
 use crate::access::Slice;
 use crate::isolated::{any_outcome, calling, list, outcome_or_panic, panic_outcome};

@@ -8,7 +8,7 @@ use std::env;
 use std::hint::black_box;
 
 use gdrcopy::memory::CudaAllocator;
-use gdrcopy::signal::Ring;
+use gdrcopy::channel::Ring;
 use gdrcopy::{Gdr, Mapped, Pool, Word, Words};
 
 /// Slots of a ring. The sender finds room for every message, and the receiver finds every message there.

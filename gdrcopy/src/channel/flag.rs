@@ -7,7 +7,7 @@ use crate::access::Word;
 use gdrcopy_core::error::Result;
 
 /// A 32-bit flag in GPU memory, between this process and GPU kernels. `gdrcopy::flag_*` in
-/// [`DEVICE_HEADER`](crate::signal::DEVICE_HEADER) is the kernel's side.
+/// [`DEVICE_HEADER`](crate::channel::DEVICE_HEADER) is the kernel's side.
 ///
 /// 0 is clear. The side that waits may clear it; programs that signal often use a new value each time instead.
 /// Many flags are polled at once by [`Words`](crate::Words) of [`Flag::word`].
@@ -19,7 +19,7 @@ use gdrcopy_core::error::Result;
 /// # gpu::run(|gpu| {
 /// # let mapping = gpu.mapping()?;
 /// use gdrcopy::Mapped;
-/// use gdrcopy::signal::Flag;
+/// use gdrcopy::channel::Flag;
 /// let (request, answer) = (Flag::new(mapping.word(0)?), Flag::new(mapping.word(64)?));
 /// mapping.write(128, b"what to do")?;
 /// request.set(1);

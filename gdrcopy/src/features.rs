@@ -16,10 +16,10 @@ use gdrcopy_core::types::cuda_version::{EXPORTS_DMA_BUFS, MAPS_DMA_BUFS};
 /// Exists while the module is loaded.
 const PEERMEM: &str = "/sys/module/nvidia_peermem";
 
-/// The machine's support of access to GPU memory ([`system`]).
+/// The machine's support of access to GPU memory ([`features`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct System {
+pub struct Features {
     /// The version of the kernel module gdrdrv, or why it cannot be used.
     pub gdrdrv: Result<Version>,
     /// CUDA's export of any GPU's memory as a dma-buf ([`Pin::dma_buf`](crate::Pin::dma_buf)).
@@ -44,20 +44,20 @@ pub enum Support {
 
 /// Returns the machine's support of access to GPU memory. Opens and closes `/dev/gdrdrv`, and loads the CUDA
 /// driver, but never initializes it. Unless the program has, support of dma-bufs is [`Support::Unknown`].
-pub fn system() -> System {
+pub fn features() -> Features {
     look(|driver| driver.device_count_if_initialized())
 }
 
-/// As [`system`], and initializes CUDA, so that nothing is [`Support::Unknown`]. Children that are forked later
+/// As [`features`], and initializes CUDA, so that nothing is [`Support::Unknown`]. Children that are forked later
 /// cannot use CUDA.
-pub fn system_with_cuda() -> System {
+pub fn features_with_cuda() -> Features {
     look(|driver| {
         driver.init()?;
         driver.device_count_if_initialized()
     })
 }
 
-fn look(gpus: impl Fn(&Driver) -> Result<Option<i32>>) -> System {
+fn look(gpus: impl Fn(&Driver) -> Result<Option<i32>>) -> Features {
     let support = |needed, can, none: fn(i32) -> Error| {
         support(needed, &gpus, can, none).unwrap_or_else(Support::No)
     };
@@ -67,7 +67,7 @@ fn look(gpus: impl Fn(&Driver) -> Result<Option<i32>>) -> System {
     };
     let no_mapping = |gpus| Error::NoDmaBufGpu { gpus };
     let options = Options::default();
-    System {
+    Features {
         gdrdrv: fork::enter()
             .and_then(|_| Gdrdrv::open(&options))
             .map(|gdrdrv| Backend::version(&gdrdrv)),

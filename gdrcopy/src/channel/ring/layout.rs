@@ -21,7 +21,7 @@ pub(super) const fn messages(slots: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signal::DEVICE_HEADER;
+    use crate::channel::DEVICE_HEADER;
 
     /// The value of a macro of the header.
     fn constant(name: &str) -> usize {

@@ -1,14 +1,14 @@
-//! Results of `system` for emulated machines.
+//! Results of `features` for emulated machines.
 
 use std::env;
 use std::ffi::c_int;
 
 use gdrcopy::Error;
-use gdrcopy::system::{Support, System, system, system_with_cuda};
+use gdrcopy::features::{Features, Support, features, features_with_cuda};
 use libloading::Library;
 
 /// Options of gdremu, and the report before and after CUDA is initialized.
-pub(crate) const SYSTEMS: &[(&str, &str)] = &[
+pub(crate) const MACHINES: &[(&str, &str)] = &[
     ("", "2.6 ? 13000<13030 -; 2.6 yes 13000<13030 -"),
     (
         "--profile gdrdrv-2.0 --cuda-version 13.3 --file /sys/module/nvidia_peermem/initstate=Cargo.toml",
@@ -26,7 +26,7 @@ pub(crate) const SYSTEMS: &[(&str, &str)] = &[
     ),
 ];
 
-fn text(system: System) -> String {
+fn text(features: Features) -> String {
     let support = |support| match support {
         Support::Yes => "yes".into(),
         Support::Unknown => "?".into(),
@@ -35,12 +35,12 @@ fn text(system: System) -> String {
         Support::No(Error::NoDmaBufGpu { gpus }) => format!("none of {gpus} GPUs maps"),
         other => format!("{other:?}"),
     };
-    let gdrdrv = match system.gdrdrv {
+    let gdrdrv = match features.gdrdrv {
         Ok(version) => version.to_string(),
         Err(error) => error.errno().to_string(),
     };
-    let (export, mapping) = (support(system.dma_buf_export), support(system.dma_buf_mapping));
-    let peermem = match system.nvidia_peermem {
+    let (export, mapping) = (support(features.dma_buf_export), support(features.dma_buf_mapping));
+    let peermem = match features.nvidia_peermem {
         true => "peermem",
         false => "-",
     };
@@ -48,9 +48,9 @@ fn text(system: System) -> String {
 }
 
 #[test]
-#[ignore = "system_reports_what_there_is runs it"]
+#[ignore = "features_are_those_of_the_machine runs it"]
 fn report_is_as_expected() {
-    let before = text(system());
+    let before = text(features());
     // SAFETY: loading a CUDA driver has no preconditions.
     let cuda = unsafe { Library::new("libcuda.so.1") }.expect("a CUDA driver");
     // SAFETY: the signature is that of the CUDA driver API; the output is a local variable.
@@ -59,8 +59,8 @@ fn report_is_as_expected() {
         count.expect("known")(&mut 0)
     };
     assert_eq!(result, 3, "CUDA must not be initialized");
-    let after = text(system_with_cuda());
-    assert_eq!(after, text(system()));
+    let after = text(features_with_cuda());
+    assert_eq!(after, text(features()));
     let expected = env::var("OUTCOME_OF_TEST").expect("set by main.rs");
     assert_eq!(format!("{before}; {after}"), expected);
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gdrcopy::signal::{Counter, Flag, Ring, RingReceiver, RingSender};
+use gdrcopy::channel::{Counter, Flag, Ring, RingReceiver, RingSender};
 use gdrcopy::{Error, Mapped, Mapping};
 use libloading::Library;
 
@@ -81,7 +81,7 @@ fn passed() -> Instant {
 }
 
 #[test]
-#[ignore = "signals_under_gdremu runs it"]
+#[ignore = "channels_under_gdremu runs it"]
 fn flag_is_the_word_that_the_gpu_sees() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
@@ -98,7 +98,7 @@ fn flag_is_the_word_that_the_gpu_sees() {
 }
 
 #[test]
-#[ignore = "signals_under_gdremu runs it"]
+#[ignore = "channels_under_gdremu runs it"]
 fn counter_grows_and_is_waited_for() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
@@ -117,7 +117,7 @@ fn counter_grows_and_is_waited_for() {
 }
 
 #[test]
-#[ignore = "signals_under_gdremu runs it"]
+#[ignore = "channels_under_gdremu runs it"]
 fn header_answers_flags_and_counters() {
     type Answer = extern "C" fn(*mut u8, *mut u8, *mut u8);
     let (mapping, _) = mapped(&Cuda::new(), PAGE);
@@ -198,7 +198,7 @@ fn or_exit(result: gdrcopy::Result<usize>) -> usize {
 }
 
 #[test]
-#[ignore = "signals_under_gdremu runs it"]
+#[ignore = "channels_under_gdremu runs it"]
 fn gpu_kernel_echoes_all_messages_across_the_wrap_around() {
     let count = rounds(2000);
     let gpu = gpu::Cuda::new();
@@ -237,7 +237,7 @@ where
 }
 
 #[test]
-#[ignore = "signals_under_gdremu runs it"]
+#[ignore = "channels_under_gdremu runs it"]
 fn header_echoes_all_messages_across_the_wrap_around() {
     header_echoes::<1>(1, u32::MAX - 5, 10_000);
     header_echoes::<5>(1, 0, 10_000);
@@ -246,7 +246,7 @@ fn header_echoes_all_messages_across_the_wrap_around() {
 }
 
 #[test]
-#[ignore = "signals_under_gdremu runs it"]
+#[ignore = "channels_under_gdremu runs it"]
 fn header_moves_messages_in_place() {
     type DoubleEach = extern "C" fn(*mut u8, *mut u8, u32, u32, u32);
     let (mapping, _) = mapped(&Cuda::new(), PAGE);
@@ -266,7 +266,7 @@ fn header_moves_messages_in_place() {
 }
 
 #[test]
-#[ignore = "signals_under_gdremu runs it"]
+#[ignore = "channels_under_gdremu runs it"]
 fn ring_takes_no_more_memory_than_it_says() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
@@ -292,7 +292,7 @@ fn ring_takes_no_more_memory_than_it_says() {
 }
 
 #[test]
-#[ignore = "signals_under_gdremu runs it"]
+#[ignore = "channels_under_gdremu runs it"]
 fn consumer_is_looked_at_only_without_room() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
@@ -312,7 +312,7 @@ fn consumer_is_looked_at_only_without_room() {
 }
 
 #[test]
-#[ignore = "signals_under_gdremu runs it"]
+#[ignore = "channels_under_gdremu runs it"]
 fn sequence_word_of_another_ring_is_reported() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
@@ -329,7 +329,7 @@ fn sequence_word_of_another_ring_is_reported() {
 }
 
 #[test]
-#[ignore = "signals_under_gdremu runs it"]
+#[ignore = "channels_under_gdremu runs it"]
 fn forked_child_is_refused_at_both_ends_of_a_ring() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);

@@ -7,13 +7,13 @@ use bytemuck::Pod;
 use gdrcopy_core::error::Result;
 
 use crate::access::{Array, MappedSlice};
-use crate::signal::keeper::Keeper;
-use crate::signal::ring::layout;
-use crate::signal::ring::positions::Positions;
+use crate::channel::keeper::Keeper;
+use crate::channel::ring::layout;
+use crate::channel::ring::positions::Positions;
 
 /// A queue of messages of type `T` in GPU memory, between this process and one GPU kernel. It goes from the CPU to the
-/// GPU ([`Ring::into_sender`]) or back ([`Ring::into_receiver`]). `gdrcopy::signal::Ring` in
-/// [`DEVICE_HEADER`](crate::signal::DEVICE_HEADER) is the kernel's end. It takes the device address of the same memory,
+/// GPU ([`Ring::into_sender`]) or back ([`Ring::into_receiver`]). `gdrcopy::channel::Ring` in
+/// [`DEVICE_HEADER`](crate::channel::DEVICE_HEADER) is the kernel's end. It takes the device address of the same memory,
 /// the number of slots and the size of a message.
 ///
 /// Each message has a slot and a sequence word. The producer writes the message, then, in order, the sequence
@@ -28,7 +28,7 @@ use crate::signal::ring::positions::Positions;
 /// # gpu::run(|gpu| {
 /// # let mapping = gpu.mapping()?;
 /// use gdrcopy::Mapped;
-/// use gdrcopy::signal::Ring;
+/// use gdrcopy::channel::Ring;
 /// const SLOTS: u32 = 64;
 /// let memory = mapping.slice(..Ring::<[u32; 4]>::bytes(SLOTS))?;
 /// let mut sender = Ring::<[u32; 4]>::new(memory, SLOTS)?.into_sender();
@@ -102,7 +102,7 @@ impl<'m, T: Pod> Ring<'m, T> {
     /// # gpu::run(|gpu| {
     /// # let mapping = gpu.mapping()?;
     /// use gdrcopy::Mapped;
-    /// use gdrcopy::signal::Ring;
+    /// use gdrcopy::channel::Ring;
     /// let mut sender = Ring::<u32>::new(mapping.as_slice(), 64)?.into_sender();
     /// let mut receiver = Ring::<u32>::attach(mapping.as_slice(), 64, 0)?.into_receiver();
     /// sender.send(&5, None)?;

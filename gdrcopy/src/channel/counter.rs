@@ -4,11 +4,11 @@
 use std::time::Instant;
 
 use crate::access::Word;
-use crate::signal::keeper::Keeper;
+use crate::channel::keeper::Keeper;
 use gdrcopy_core::error::Result;
 
 /// A 64-bit number in GPU memory that only grows. One side writes it, either this process by its [`CounterWriter`] or
-/// a GPU kernel. `gdrcopy::counter_*` in [`DEVICE_HEADER`](crate::signal::DEVICE_HEADER) is the kernel's side.
+/// a GPU kernel. `gdrcopy::counter_*` in [`DEVICE_HEADER`](crate::channel::DEVICE_HEADER) is the kernel's side.
 ///
 /// All functions panic in a forked child of the process that made the mapping.
 ///
@@ -17,7 +17,7 @@ use gdrcopy_core::error::Result;
 /// # gpu::run(|gpu| {
 /// # let mapping = gpu.mapping()?;
 /// use gdrcopy::Mapped;
-/// use gdrcopy::signal::Counter;
+/// use gdrcopy::channel::Counter;
 /// let mut begun = Counter::new(mapping.word(0)?).writer();
 /// let done = Counter::new(mapping.word(64)?);
 /// let jobs = begun.add(3);
