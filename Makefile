@@ -67,7 +67,7 @@ shared := libgdrapi.so.$(version)
 gdrx := libgdrx.so.$(gdrx_version)
 comma := ,
 preload := libgdrapi-preload.so
-tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps)
+tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps trace)
 
 # The functions of the C libraries. A static library is one object with these global symbols only, so that it can be linked
 # beside other Rust archives; without COMDAT groups, of which the linker keeps one, whose symbols would not be global.
@@ -126,6 +126,7 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh build/lib/$(shared)
+	scripts/ci/check-symbols.sh build/tools/lib/gdrcopy/libgdrcopy_trace.so
 	scripts/ci/check-abi.sh build/lib/$(shared)
 	scripts/ci/check-install.sh
 	scripts/ci/check-cargo-c.sh
@@ -244,9 +245,14 @@ run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run -
 .PHONY: tools
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
+	$(CARGO) build --release --package gdrcopy-trace
 	@rm -rf build/tools
-	@mkdir -p build/tools/bin
+	@mkdir -p build/tools/bin build/tools/lib/gdrcopy
 	@install -m 0755 "$(built)/gdrcopy" build/tools/bin/gdrcopy
+	@install -m 0755 "$(built)/libgdrcopy_trace.so" build/tools/lib/gdrcopy
+	@$(STRIP) --strip-unneeded build/tools/lib/gdrcopy/libgdrcopy_trace.so
+	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed build/tools/lib/gdrcopy/libgdrcopy_trace.so \
+		-o build/tools/lib/gdrcopy/libgdrcopy_trace_alias.so
 	@for link in $(tool_links); do ln -s gdrcopy build/tools/bin/$$link; done
 	@$(run_here) --package gdrcopy-tools --example generate build/tools/share $(release_date)
 
@@ -333,10 +339,14 @@ lib_install: build/lib/$(shared) build/lib/$(preload) ## Installs the libraries,
 	umask 022 && awk -v directory=$(DESTDIR)$(datadir)/man/man3 -v version=$(version).0 -v date=$(release_date) \
 		-f scripts/man3.awk include/gdrapi.h docs/usage.md
 
+# `gdrcopy trace` looks for its objects here.
+tracer_libdir = $(exec_prefix)/lib/gdrcopy
+
 .PHONY: tools_install
 tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.
-	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(datadir)
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(datadir)
 	install -m 0755 build/tools/bin/gdrcopy $(DESTDIR)$(bindir)/gdrcopy
+	install -m 0644 build/tools/lib/gdrcopy/*.so $(DESTDIR)$(tracer_libdir)
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
 	cd build/tools/share && find . -type f -exec install -D -m 0644 {} "$(abspath $(DESTDIR)$(datadir))/{}" \;
 
@@ -381,7 +391,7 @@ drv_install: ## Installs the gdrdrv kernel module.
 .PHONY: uninstall
 uninstall: ## Removes what install and the other targets above put there, but for the kernel module.
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links) gdremu gdrcopy_sanity)
-	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(c_tests_dir)
+	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(c_tests_dir)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1) gdremu.1 gdrcopy_sanity.1)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man3/,gdrapi.3 $(exported:=.3))
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))
