@@ -93,7 +93,6 @@ fn c_tests_pass_and_their_calls_are_counted() {
         ("never_closed", true, 300),
         ("faults", true, 1),
         ("signals", true, 1),
-        ("syscalls", true, 1),
     ] {
         let libraries: &[&str] = if linked { &["libgdrapi.so.2"] } else { &[] };
         let program = place.program(&format!("c_tests/{name}.c"), libraries);

@@ -1,7 +1,8 @@
 //! Names of functions in ELF files of 64 bits.
 #![forbid(unsafe_code)]
 
-use std::fs;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The functions of a file, and where its parts are loaded.
@@ -22,38 +23,40 @@ impl Functions {
     /// Those of a file; none of one that is no such file.
     pub(crate) fn read(file: &Path) -> Functions {
         let mut found = Functions::default();
-        let _ = found.add(&fs::read(file).unwrap_or_default());
+        let _ = File::open(file).ok().and_then(|file| found.add(&file));
         found.functions.sort();
         found
     }
 
-    fn add(&mut self, file: &[u8]) -> Option<()> {
-        if !file.starts_with(b"\x7fELF\x02\x01") {
+    fn add(&mut self, file: &File) -> Option<()> {
+        let header = bytes(file, 0, 64)?;
+        if !header.starts_with(b"\x7fELF\x02\x01") {
             return None;
         }
         let entries = |offset, size, count| {
-            let start = number(file, offset, 8).unwrap_or(0) as usize;
-            let size = number(file, size, 2).unwrap_or(0) as usize;
-            (0..number(file, count, 2).unwrap_or(0) as usize).map(move |i| start + i * size)
+            let size = number(&header, size, 2)?;
+            let table =
+                bytes(file, number(&header, offset, 8)?, size * number(&header, count, 2)?)?;
+            Some(table.chunks(size.max(1) as usize).map(<[u8]>::to_vec).collect::<Vec<_>>())
         };
-        for segment in entries(32, 54, 56) {
-            if number(file, segment, 4)? == PT_LOAD {
-                let field = |at| number(file, segment + at, 8);
+        for segment in entries(32, 54, 56)? {
+            if number(&segment, 0, 4)? == PT_LOAD {
+                let field = |at| number(&segment, at, 8);
                 self.segments.push((field(8)?, field(32)?, field(16)?));
             }
         }
-        let sections: Vec<_> = entries(40, 58, 60).collect();
-        for &section in &sections {
-            if ![SHT_SYMTAB, SHT_DYNSYM].contains(&number(file, section + 4, 4)?) {
+        let sections = entries(40, 58, 60)?;
+        let content =
+            |section: &[u8]| bytes(file, number(section, 24, 8)?, number(section, 32, 8)?);
+        for section in &sections {
+            if ![SHT_SYMTAB, SHT_DYNSYM].contains(&number(section, 4, 4)?) {
                 continue;
             }
-            let names = *sections.get(number(file, section + 40, 4)? as usize)?;
-            let names = number(file, names + 24, 8)? as usize;
-            let (start, len) = (number(file, section + 24, 8)?, number(file, section + 32, 8)?);
-            for symbol in (start..start + len).step_by(24).map(|at| at as usize) {
-                let (value, size) = (number(file, symbol + 8, 8)?, number(file, symbol + 16, 8)?);
-                if number(file, symbol + 4, 1)? & 15 == STT_FUNC && value != 0 {
-                    let name = file.get(names + number(file, symbol, 4)? as usize..)?;
+            let names = content(sections.get(number(section, 40, 4)? as usize)?)?;
+            for symbol in content(section)?.chunks(24) {
+                let (value, size) = (number(symbol, 8, 8)?, number(symbol, 16, 8)?);
+                if number(symbol, 4, 1)? & 15 == STT_FUNC && value != 0 {
+                    let name = names.get(number(symbol, 0, 4)? as usize..)?;
                     let name = name.split(|&byte| byte == 0).next()?;
                     self.functions.push((value, size, String::from_utf8_lossy(name).into_owned()));
                 }
@@ -73,9 +76,16 @@ impl Functions {
     }
 }
 
+/// Some bytes of a file, which has them: it may be much longer than what is read of it.
+fn bytes(file: &File, at: u64, len: u64) -> Option<Vec<u8>> {
+    (at.checked_add(len)? <= file.metadata().ok()?.len()).then_some(())?;
+    let mut bytes = vec![0; len as usize];
+    file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
+}
+
 /// A number of some bytes at this place.
-fn number(file: &[u8], at: usize, len: usize) -> Option<u64> {
-    let bytes = file.get(at..at.checked_add(len)?)?;
+fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at + len)?;
     Some(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 

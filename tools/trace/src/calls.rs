@@ -2,10 +2,12 @@
 //!
 //! Where the library lacks a function, lookups fail; a call that comes nevertheless returns ENOSYS.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
 
-use gdrcopy_trace_tables::{Function, Tables};
+use gdrcopy_trace_tables::{Function, Pin, Tables};
 
 use crate::process::{self, tables};
 use crate::real::{self, Gdr, Handle};
@@ -29,6 +31,25 @@ fn recorded(
     let pin = if result == 0 { process::keep_errno(|| note(tables)) } else { None };
     call.end(result, bytes, pin);
     result
+}
+
+/// The same for a call that ends pins. They end before it returns: by then another thread may have a pin with the handle.
+fn ends(
+    function: Function,
+    is_meant: impl Fn(&Pin) -> bool,
+    forward: impl FnOnce() -> c_int,
+) -> c_int {
+    let pin = Cell::new(None);
+    let forward = || {
+        let Some(tables) = tables() else {
+            return forward();
+        };
+        recording::ending(tables, &is_meant);
+        let result = forward();
+        pin.set(recording::ended(tables, &is_meant, result == 0));
+        result
+    };
+    recorded(function, 0, 0, forward, |_| pin.get())
 }
 
 /// Calls a function of the real library.
@@ -56,11 +77,8 @@ pub(crate) extern "C" fn open() -> Gdr {
 }
 
 pub(crate) extern "C" fn close(g: Gdr) -> c_int {
-    let was_open = |tables| {
-        recording::closed(tables, g.addr() as u64);
-        None
-    };
-    recorded(Function::Close, 0, 0, forward!(close(g)), was_open)
+    let is_of_it = |pin: &Pin| pin.gdr.load(Relaxed) == g.addr() as u64;
+    ends(Function::Close, is_of_it, forward!(close(g)))
 }
 
 pub(crate) extern "C" fn pin_buffer(
@@ -99,18 +117,14 @@ pub(crate) extern "C" fn pin_buffer_v2(
 }
 
 pub(crate) extern "C" fn unpin_buffer(g: Gdr, handle: Handle) -> c_int {
-    let note = |tables| recording::unpinned(tables, handle);
-    recorded(Function::UnpinBuffer, 0, 0, forward!(unpin_buffer(g, handle)), note)
+    let is_it = |pin: &Pin| pin.handle.load(Relaxed) == handle;
+    ends(Function::UnpinBuffer, is_it, forward!(unpin_buffer(g, handle)))
 }
 
 pub(crate) extern "C" fn get_callback_flag(g: Gdr, handle: Handle, flag: *mut c_int) -> c_int {
     let forward = forward!(get_callback_flag(g, handle, flag));
     recorded(Function::GetCallbackFlag, 0, 0, forward, |_| None)
 }
-
-/// Where both structs of gdr_get_info have a word with the bit-fields, and the longer one the type.
-const BITS: usize = 36;
-const MAPPING_TYPE: usize = 40;
 
 pub(crate) extern "C" fn get_info(
     g: Gdr,
@@ -119,13 +133,7 @@ pub(crate) extern "C" fn get_info(
     _: usize,
     caller: usize,
 ) -> c_int {
-    let note = |tables: &'static Tables| {
-        // SAFETY: the real function has written the struct.
-        let bits = unsafe { *info.byte_add(BITS).cast::<u32>() };
-        // Bit 1: write-combining, which is type 1.
-        recording::described(tables, handle, (bits >> 1) & 1)
-    };
-    recorded(Function::GetInfo, caller, 0, forward!(get_info(g, handle, info)), note)
+    recorded(Function::GetInfo, caller, 0, forward!(get_info(g, handle, info)), |_| None)
 }
 
 pub(crate) extern "C" fn get_info_v2(
@@ -135,18 +143,33 @@ pub(crate) extern "C" fn get_info_v2(
     _: usize,
     caller: usize,
 ) -> c_int {
-    let note = |tables: &'static Tables| {
-        // SAFETY: the real function has written the struct.
-        let mapping_type = unsafe { *info.byte_add(MAPPING_TYPE).cast::<u32>() };
-        recording::described(tables, handle, mapping_type)
+    recorded(Function::GetInfoV2, caller, 0, forward!(get_info_v2(g, handle, info)), |_| None)
+}
+
+/// The type of a mapping, of the library's own info; 0 if that is unknown.
+fn mapping_type(g: Gdr, handle: Handle) -> u32 {
+    /// Where both structs have a word with the bit-fields, and the longer one the type.
+    const BITS: usize = 36 / 4;
+    const TYPE: usize = 40 / 4;
+    let mut info = [0u32; 32];
+    let place = info.as_mut_ptr().cast();
+    let result = match (real::get_info_v2(), real::get_info()) {
+        // SAFETY: the pin exists; the structs have 48 and 40 bytes.
+        (Some(get_info), _) | (None, Some(get_info)) => unsafe { get_info(g, handle, place) },
+        (None, None) => libc::ENOSYS,
     };
-    recorded(Function::GetInfoV2, caller, 0, forward!(get_info_v2(g, handle, info)), note)
+    match (result, info[TYPE]) {
+        // Bit 1 of the shorter struct: write-combining, which is type 1.
+        (0, 0) => (info[BITS] >> 1) & 1,
+        (0, mapping_type) => mapping_type,
+        _ => 0,
+    }
 }
 
 pub(crate) extern "C" fn map(g: Gdr, handle: Handle, va: *mut *mut c_void, size: usize) -> c_int {
     let note = |tables: &'static Tables| {
         // SAFETY: the real function has written the address.
-        recording::mapped(tables, handle, unsafe { *va }.addr(), size, 0)
+        recording::mapped(tables, handle, unsafe { *va }.addr(), size, mapping_type(g, handle))
     };
     recorded(Function::Map, 0, size, forward!(map(g, handle, va, size)), note)
 }
@@ -159,8 +182,8 @@ pub(crate) extern "C" fn map_v2(
     flags: c_int,
 ) -> c_int {
     let note = |tables: &'static Tables| {
-        // SAFETY: as above. The flags that ask for a type have its number.
-        recording::mapped(tables, handle, unsafe { *va }.addr(), size, flags as u32)
+        // SAFETY: as above.
+        recording::mapped(tables, handle, unsafe { *va }.addr(), size, mapping_type(g, handle))
     };
     recorded(Function::MapV2, 0, size, forward!(map_v2(g, handle, va, size, flags)), note)
 }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
-use gdrcopy_trace_tables::{Copies, LEN, LEN_WITH_COPIES, Tables, ticks};
+use gdrcopy_trace_tables::{Copies, LEN, LEN_WITH_COPIES, LISTS, Tables, ticks};
 
 /// What `gdrcopy trace` asks for, in the environment variable of this name: `PARENT:EVENTS:TICKS:DIRECTORY:LIBRARY`.
 const VARIABLE: &str = "GDRTRACE_SETTINGS";
@@ -171,16 +171,19 @@ pub(crate) fn set_version(major: c_int, minor: c_int) {
     }
 }
 
-/// Copies the list of this process's objects beside its tables, so that addresses in them have names after its end.
-pub(crate) fn list_objects(tables: &Tables) {
-    let Some(settings) = settings() else {
-        return;
-    };
+/// Copies the list of this process's objects beside its tables, so that addresses in them have names after its end. Returns
+/// the list's number: each is a file of its own, as no thread may wait for another, nor a signal handler for what it interrupts.
+pub(crate) fn list_objects(tables: &Tables) -> u64 {
     let process = &tables.process;
     let (pid, start) = (process.pid.load(Relaxed), process.start.load(Relaxed));
+    let number = process.lists.fetch_add(1, Relaxed) + 1;
+    if number > LISTS {
+        return LISTS;
+    }
     keep_errno(|| -> Option<()> {
+        let directory = &settings()?.directory;
         let maps = File::open(c"/proc/self/maps".to_bytes_with_nul(), libc::O_RDONLY)?;
-        let list = File::named(format_args!("{}/{pid}-{start}.maps\0", settings.directory))?;
+        let list = File::named(format_args!("{directory}/{pid}-{start}.{number}.maps\0"))?;
         let mut buffer = [0u8; 4096];
         loop {
             let start = buffer.as_mut_ptr().expose_provenance();
@@ -192,6 +195,22 @@ pub(crate) fn list_objects(tables: &Tables) {
             }
         }
     });
+    number
+}
+
+/// Does some work in which no signal arrives, nor the one that cancels a thread: neither could leave it by half.
+pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
+    let (all, mut before) = (u64::MAX, 0u64);
+    let set = |new: *const u64, old: *mut u64| {
+        let [new, old] = [new.expose_provenance(), old.expose_provenance()];
+        let arguments = [libc::SIG_SETMASK as usize, new, old, size_of::<u64>()];
+        // SAFETY: NULL, or variables of this size.
+        unsafe { system_call(libc::SYS_rt_sigprocmask, arguments) };
+    };
+    set(&all, &mut before);
+    let result = work();
+    set(&before, null_mut());
+    result
 }
 
 /// This thread's `pthread_t`, of which there is no second one while it runs.

@@ -1,11 +1,12 @@
 //! What is counted of each call. Copies take no lock: a thread has an entry of its own.
 #![forbid(unsafe_code)]
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{compiler_fence, fence};
 
 use gdrcopy_trace_tables::{
-    Event, Function, Number, PINS, Ring, THREADS, Tables, Thread, Wrong, size_class, ticks,
+    Event, Function, Number, PINS, Pin, Ring, THREADS, Tables, Thread, Wrong, size_class, ticks,
     time_bucket,
 };
 
@@ -15,8 +16,11 @@ use crate::process;
 const SMALL: usize = 64;
 /// Places where a thread looks for an entry of its own.
 const SEARCHED: usize = 8;
-/// gdr_open lists the process's objects this often.
-const LISTED: u64 = 8;
+
+thread_local! {
+    /// During a call of libgdrapi that is no copy: those that the library makes itself do not count.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The entry of this thread, and whether it may add to it without a locked instruction.
 struct Entry {
@@ -130,6 +134,7 @@ impl Copy {
                     misuse.offset.store(self.address.wrapping_sub(va), Relaxed);
                     misuse.size.store(self.size as u64, Relaxed);
                     misuse.mapped.store(mapped, Relaxed);
+                    misuse.list.store(process::list_objects(self.tables), Relaxed);
                 }
                 Err(there) if there == key => {}
                 Err(_) => continue,
@@ -143,7 +148,7 @@ impl Copy {
     #[inline(always)]
     pub(crate) fn end(self, result: i32) {
         let end = ticks();
-        let ticks = end.wrapping_sub(self.start);
+        let ticks = end.saturating_sub(self.start);
         let (tables, direction) = (self.tables, self.direction());
         let entry = Entry::of_this_thread(tables);
         entry.count(|| {
@@ -169,7 +174,7 @@ impl Copy {
                 if is_small && thread.row_end.load(Relaxed) == self.address {
                     entry.add(&pin.in_rows, 1);
                 }
-                let end = if is_small { self.address + size } else { 0 };
+                let end = if is_small { self.address.wrapping_add(size) } else { 0 };
                 thread.row_end.store(end, Relaxed);
             }
         });
@@ -215,26 +220,23 @@ impl Call {
         function: Function,
         caller: usize,
     ) -> Option<Call> {
-        let entry = Entry::of_this_thread(tables);
-        // A thread that was canceled inside the library left a 1; no function calls gdr_open.
-        if entry.exclusive
-            && entry.thread.inside.swap(1, Relaxed) == 1
-            && function != Function::Open
-        {
+        // A signal handler may have left the library by longjmp; no function of it calls gdr_open.
+        if INSIDE.replace(true) && function != Function::Open {
             return None;
         }
         if caller != 0 {
             tables.calls[function as usize].caller.store(caller as u64, Relaxed);
         }
+        let entry = Entry::of_this_thread(tables);
         Some(Call { tables, function, entry, start: ticks() })
     }
 
     /// Counts the call by its error, 0 for none, and the bytes that it was for.
     pub(crate) fn end(&self, error: i32, bytes: usize, pin: Option<usize>) {
         let end = ticks();
-        let ticks = end.wrapping_sub(self.start);
+        let ticks = end.saturating_sub(self.start);
         self.entry.thread.last.store(end, Relaxed);
-        self.entry.thread.inside.store(0, Relaxed);
+        INSIDE.set(false);
         let call = &self.tables.calls[self.function as usize];
         call.count.fetch_add(1, Relaxed);
         call.ticks.fetch_add(ticks, Relaxed);
@@ -256,9 +258,6 @@ impl Call {
         if error != 0 {
             self.tables.process.open_error.store(error as u64, Relaxed);
         }
-        if self.tables.calls[Function::Open as usize].count.load(Relaxed) <= LISTED {
-            process::list_objects(self.tables);
-        }
     }
 }
 
@@ -272,10 +271,8 @@ pub(crate) fn pinned(
     caller: usize,
 ) -> Option<usize> {
     let caller = caller as u64;
-    let is_new_caller = tables.pins.iter().all(|pin| pin.caller.load(Relaxed) != caller);
-    if is_new_caller {
-        process::list_objects(tables);
-    }
+    let known = tables.pins.iter().find(|pin| pin.caller.load(Relaxed) == caller);
+    let list = known.map_or_else(|| process::list_objects(tables), |pin| pin.list.load(Relaxed));
     locked(tables, || {
         let is_live = |&pin: &usize| tables.pins[pin].live.load(Relaxed) == 1;
         let idle = || (0..PINS).filter(|pin| !is_live(pin));
@@ -295,9 +292,13 @@ pub(crate) fn pinned(
         let number = number.filter(|&number| {
             let pin = &tables.pins[number];
             tables.remove(pin.handle.load(Relaxed), number);
-            for (field, value) in
-                [(&pin.gdr, gdr), (&pin.address, address), (&pin.size, size), (&pin.caller, caller)]
-            {
+            for (field, value) in [
+                (&pin.gdr, gdr),
+                (&pin.address, address),
+                (&pin.size, size),
+                (&pin.caller, caller),
+                (&pin.list, list),
+            ] {
                 field.store(value, Relaxed);
             }
             pin.mapped.store(0, Relaxed);
@@ -352,20 +353,6 @@ pub(crate) fn mapped(
     Some(number)
 }
 
-/// The program has asked for the type of a mapping.
-pub(crate) fn described(tables: &Tables, handle: u64, mapping_type: u32) -> Option<usize> {
-    let number = tables.find(handle)?;
-    let pin = &tables.pins[number];
-    if pin.mapped.load(Relaxed) != 0
-        && let Some(known) = tables.mapping_types.get(mapping_type as usize)
-    {
-        let before = pin.mapping_type.swap(mapping_type.into(), Relaxed) as usize;
-        tables.mapping_types[before].fetch_sub(1, Relaxed);
-        known.fetch_add(1, Relaxed);
-    }
-    Some(number)
-}
-
 /// A pin is no longer mapped.
 pub(crate) fn unmapped(tables: &Tables, handle: u64) -> Option<usize> {
     let pin = tables.find(handle)?;
@@ -373,33 +360,42 @@ pub(crate) fn unmapped(tables: &Tables, handle: u64) -> Option<usize> {
     Some(pin)
 }
 
-/// A pin no longer exists.
-pub(crate) fn unpinned(tables: &'static Tables, handle: u64) -> Option<usize> {
+/// Pins are about to end. One that another thread gets before [`ended`] is not one of them.
+pub(crate) fn ending(tables: &Tables, is_meant: impl Fn(&Pin) -> bool) {
     locked(tables, || {
-        let pin = tables.find(handle)?;
-        tables.pins[pin].mapped.store(0, Relaxed);
-        tables.pins[pin].live.store(0, Relaxed);
-        Some(pin)
-    })
-}
-
-/// A connection and its pins no longer exist.
-pub(crate) fn closed(tables: &'static Tables, gdr: u64) {
-    locked(tables, || {
-        let of_it = tables.pins.iter().filter(|pin| pin.gdr.load(Relaxed) == gdr);
-        for pin in of_it {
-            pin.mapped.store(0, Relaxed);
-            pin.live.store(0, Relaxed);
+        for pin in tables.pins.iter().filter(|pin| pin.live.load(Relaxed) == 1 && is_meant(pin)) {
+            pin.live.store(2, Relaxed);
         }
     });
 }
 
+/// These pins no longer exist, or have not ended. Returns the number of one.
+pub(crate) fn ended(
+    tables: &Tables,
+    is_meant: impl Fn(&Pin) -> bool,
+    succeeded: bool,
+) -> Option<usize> {
+    locked(tables, || {
+        let is_ending = |pin: &Pin| pin.live.load(Relaxed) == 2 && is_meant(pin);
+        let of_it = tables.pins.iter().enumerate().filter(|(_, pin)| is_ending(pin));
+        of_it.fold(None, |_, (number, pin)| {
+            if succeeded {
+                pin.mapped.store(0, Relaxed);
+            }
+            pin.live.store((!succeeded).into(), Relaxed);
+            Some(number)
+        })
+    })
+}
+
 /// Does some work while no other thread changes pins.
-fn locked<T>(tables: &'static Tables, work: impl FnOnce() -> T) -> T {
-    while tables.lock.swap(1, Acquire) == 1 {
-        std::thread::yield_now();
-    }
-    let result = work();
-    tables.lock.store(0, Release);
-    result
+fn locked<T>(tables: &Tables, work: impl FnOnce() -> T) -> T {
+    process::uninterrupted(|| {
+        while tables.lock.swap(1, Acquire) == 1 {
+            std::thread::yield_now();
+        }
+        let result = work();
+        tables.lock.store(0, Release);
+        result
+    })
 }

@@ -20,8 +20,7 @@ pub(crate) fn of(summary: &Summary) -> Vec<String> {
     let is_large_read = |size: u64, direction| direction == Direction::Read && size >= LARGE;
     let large = summary.copies.iter().filter(|it| is_large_read(it.size_bytes, it.direction));
     let (count, bytes, seconds) = large.fold((0, 0.0, 0.0), |(count, bytes, seconds), it| {
-        let of_it = it.bytes as f64;
-        (count + it.count, bytes + of_it, seconds + of_it / it.bytes_per_second)
+        (count + it.count, bytes + it.bytes as f64, seconds + it.seconds)
     });
     if count > 0 {
         advice.push(format!(

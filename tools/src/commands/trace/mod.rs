@@ -28,11 +28,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{ArgAction, Args};
 use console::Term;
+use nix::unistd::{AccessFlags, access};
 
 use crate::libgdrapi::search;
 use program::{Program, Settings};
 use recorded::Rate;
 use report::{Report, Run};
+use sites::Known;
 
 /// The options of `gdrcopy trace`.
 #[derive(Debug, Args)]
@@ -89,6 +91,12 @@ pub(crate) struct Options {
 
 /// Runs the tool.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    for file in [&options.json, &options.chrome, &options.plot].into_iter().flatten() {
+        // Before the program runs, which may take long.
+        let directory = file.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
+        access(directory, AccessFlags::W_OK)
+            .with_context(|| format!("{} cannot be written", file.display()))?;
+    }
     let directory = tempfile::Builder::new().prefix("gdrcopy-trace-").tempdir()?;
     let library = library(options.lib.as_deref())?;
     let rate = Rate::measure();
@@ -109,14 +117,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         ended: false,
         loaded: (false, false),
     };
+    let mut known = Known::new();
     let status = program.wait(|| {
         if options.live {
-            show(&run, directory.path());
+            show(&run, directory.path(), &mut known);
         }
     })?;
     (run.ended, run.loaded) = (true, recorded::was_loaded(directory.path(), pid));
     let recorded = recorded::read_all(directory.path())?;
-    let report = Report::of(&run, &recorded);
+    let report = Report::of(&run, &recorded, &mut known);
     eprint!("{}", report.text());
     if let Some(file) = &options.json {
         let file = named(file, pid);
@@ -147,11 +156,11 @@ fn library(named: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// Replaces what is on the terminal by what was recorded until now.
-fn show(run: &Run, directory: &Path) {
+fn show(run: &Run, directory: &Path, known: &mut Known) {
     let Ok(recorded) = recorded::read_all(directory) else {
         return;
     };
-    let report = Report::of(run, &recorded);
+    let report = Report::of(run, &recorded, known);
     let Some(total) = report.total() else {
         return;
     };

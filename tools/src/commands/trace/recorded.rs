@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use gdrcopy_trace_tables::{Copies, Number, Tables, ticks};
+use gdrcopy_trace_tables::{Copies, LISTS, Number, Tables, ticks};
 
 use super::sites::Sites;
 
@@ -30,8 +30,11 @@ pub(crate) fn read_all(directory: &Path) -> io::Result<Vec<Recorded>> {
             let Ok((tables, copies)) = Tables::read(&mut File::open(&path)?) else {
                 continue;
             };
-            let maps = fs::read(path.with_extension("maps")).unwrap_or_default();
-            let sites = Sites::of_maps(&String::from_utf8_lossy(&maps));
+            let lists = 1..=get(&tables.process.lists).min(LISTS);
+            let sites = Sites::of_maps(lists.map(|number| {
+                let maps = fs::read(path.with_extension(format!("{number}.maps")));
+                String::from_utf8_lossy(&maps.unwrap_or_default()).into_owned()
+            }));
             all.push(Recorded { tables, copies, sites });
         }
     }

@@ -57,10 +57,10 @@ pub(crate) struct Run {
 
 impl Report {
     /// Of the processes that were recorded.
-    pub(crate) fn of(run: &Run, recorded: &[Recorded]) -> Report {
-        let (mut known, now) = (Known::new(), ticks());
+    pub(crate) fn of(run: &Run, recorded: &[Recorded], known: &mut Known) -> Report {
+        let now = ticks();
         let mut summary = |processes: &[&Recorded], seconds| {
-            let mut summary = Summary::of(processes, seconds, run.rate, &mut known);
+            let mut summary = Summary::of(processes, seconds, run.rate, known);
             summary.advice = advice::of(&summary);
             summary
         };

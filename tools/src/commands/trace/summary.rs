@@ -66,6 +66,8 @@ pub(crate) struct Copies {
     pub(crate) bytes: u64,
     pub(crate) p50_ns: f64,
     pub(crate) p99_ns: f64,
+    /// Of all.
+    pub(crate) seconds: f64,
     pub(crate) bytes_per_second: f64,
 }
 
@@ -122,13 +124,12 @@ impl Summary {
             Copies::of(direction, size, &classes, rate)
         });
         let copies: Vec<_> = copies.collect();
-        let of_copies: f64 =
-            copies.iter().map(|copies| copies.bytes as f64 / copies.bytes_per_second).sum();
+        let of_copies: f64 = copies.iter().map(|copies| copies.seconds).sum();
         let of_calls: f64 = calls.iter().map(|calls| calls.mean_ns * calls.count as f64).sum();
         let total = |number: &dyn Fn(&Recorded) -> u64| processes.iter().map(|it| number(it)).sum();
         let used = |functions: [Function; 2]| {
             let calls = functions.map(|function| &calls[function as usize]);
-            calls.map(|calls| calls.count - calls.failed).iter().sum()
+            calls.map(|calls| calls.count.saturating_sub(calls.failed)).iter().sum()
         };
         let mut summary = Summary {
             seconds,
@@ -163,7 +164,7 @@ impl Summary {
             let infos = [Function::GetInfo, Function::GetInfoV2];
             let callers = infos.map(|info| get(&process.tables.calls[info as usize].caller));
             if let Some(&caller) = callers.iter().find(|&&caller| caller != 0) {
-                summary.info_caller = Some(process.sites.name(caller, known));
+                summary.info_caller = Some(process.sites.name(caller, 0, known));
             }
         }
         summary.most_used.sort_by_key(|pin| std::cmp::Reverse(pin.writes + pin.reads));
@@ -181,8 +182,8 @@ impl Summary {
             let count = |i: usize| copies().map(|copies| get(&copies.count[i])).sum();
             let bytes = |i: usize| copies().map(|copies| get(&copies.bytes[i])).sum();
             let in_rows: u64 = copies().map(|copies| get(&copies.in_rows)).sum();
-            let pinned_by = process.sites.name(get(&pin.caller), known);
-            if get(&pin.live) == 1 {
+            let pinned_by = process.sites.name(get(&pin.caller), get(&pin.list), known);
+            if get(&pin.live) != 0 {
                 self.left.pins += 1;
                 self.left.pinned_bytes += get(&pin.size);
                 self.left.mappings += u64::from(get(&pin.mapped) > 0);
@@ -248,7 +249,7 @@ impl Copies {
         let times: Vec<_> = (0..BUCKETS).map(|i| sum(&|class| get(&class.times[i]))).collect();
         let count: u64 = times.iter().sum();
         let bytes = sum(&|class| get(&class.bytes));
-        let ns = rate.ns(sum(&|class| get(&class.ticks)));
+        let seconds = rate.ns(sum(&|class| get(&class.ticks))) / 1e9;
         let percentile = |percent: u64| {
             let rank = (count * percent).div_ceil(100).max(1);
             let reached = times.iter().scan(0, |sum, times| {
@@ -266,7 +267,8 @@ impl Copies {
             bytes,
             p50_ns: percentile(50),
             p99_ns: percentile(99),
-            bytes_per_second: bytes as f64 / (ns.max(1.0) / 1e9),
+            seconds,
+            bytes_per_second: bytes as f64 / seconds.max(1e-9),
         })
     }
 }
@@ -289,7 +291,7 @@ fn misuse(process: &Recorded, known: &mut Known) -> Vec<Misuse> {
         };
         Misuse {
             pid: get(&process.tables.process.pid),
-            caller: process.sites.name(get(&misuse.key) >> 3, known),
+            caller: process.sites.name(get(&misuse.key) >> 3, get(&misuse.list), known),
             count: get(&misuse.count),
             what: format!("{direction} of {size} bytes {why}"),
         }

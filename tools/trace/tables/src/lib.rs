@@ -67,6 +67,8 @@ pub const MISUSES: usize = 64;
 pub const STEPS: usize = 4096;
 /// Copies that are kept as events.
 pub const COPIES: usize = 65536;
+/// Lists of objects of a process: it may load code at addresses where there was other code.
+pub const LISTS: u64 = 64;
 
 /// A number that starts with 0.
 pub type Number = AtomicU64;
@@ -114,6 +116,8 @@ pub struct Process {
     pub start: Number,
     /// Functions of libgdrapi that were looked up.
     pub looked_up: Number,
+    /// Lists of its objects that were begun.
+    pub lists: Number,
     /// Major and minor version of the library, 32 bits each; 0 if it has none.
     pub version: Number,
     /// 1: the library could not be loaded.
@@ -152,7 +156,7 @@ pub struct Call {
 pub struct Pin {
     /// The handle; 0 if this place was never used.
     pub handle: Number,
-    /// 1 until it is unpinned or closed.
+    /// 1 until it is unpinned or closed; 2 while that is tried.
     pub live: Number,
     /// The `gdr_t`.
     pub gdr: Number,
@@ -162,6 +166,8 @@ pub struct Pin {
     pub size: Number,
     /// Where the call came from.
     pub caller: Number,
+    /// The number of a list of objects, 1 for the first, that has the caller.
+    pub list: Number,
     /// How often it was pinned, and mapped.
     pub pins: Number,
     /// How often it was mapped.
@@ -199,6 +205,8 @@ impl Wrong {
 pub struct Misuse {
     /// The caller, times 8, plus the [`Wrong`].
     pub key: Number,
+    /// The number of a list of objects that has the caller.
+    pub list: Number,
     /// How often.
     pub count: Number,
     /// 0: to the mapping, 1: from it; of the first copy, as what follows.
@@ -219,8 +227,6 @@ pub struct Thread {
     pub owner: Number,
     /// 1 while it counts: a signal handler must count elsewhere.
     pub busy: Number,
-    /// 1 during a call of libgdrapi that is no copy: those that the library makes itself do not count.
-    pub inside: Number,
     /// The end of the last small write.
     pub row_end: Number,
     /// When its last call ended.
