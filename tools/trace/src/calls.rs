@@ -60,7 +60,7 @@ macro_rules! forward {
     };
 }
 
-pub(crate) extern "C" fn open() -> Gdr {
+pub(crate) extern "C-unwind" fn open() -> Gdr {
     let call = tables().and_then(|tables| Call::begin(tables, Function::Open, 0));
     // SAFETY: no arguments.
     let Some(gdr) = real::open().map(|open| unsafe { open() }) else {
@@ -76,12 +76,12 @@ pub(crate) extern "C" fn open() -> Gdr {
     gdr
 }
 
-pub(crate) extern "C" fn close(g: Gdr) -> c_int {
+pub(crate) extern "C-unwind" fn close(g: Gdr) -> c_int {
     let is_of_it = |pin: &Pin| pin.gdr.load(Relaxed) == g.addr() as u64;
     ends(Function::Close, is_of_it, forward!(close(g)))
 }
 
-pub(crate) extern "C" fn pin_buffer(
+pub(crate) extern "C-unwind" fn pin_buffer(
     g: Gdr,
     address: c_ulong,
     size: usize,
@@ -99,7 +99,7 @@ pub(crate) extern "C" fn pin_buffer(
     recorded(Function::PinBuffer, caller, size, forward, note)
 }
 
-pub(crate) extern "C" fn pin_buffer_v2(
+pub(crate) extern "C-unwind" fn pin_buffer_v2(
     g: Gdr,
     address: c_ulong,
     size: usize,
@@ -116,17 +116,21 @@ pub(crate) extern "C" fn pin_buffer_v2(
     recorded(Function::PinBufferV2, caller, size, forward, note)
 }
 
-pub(crate) extern "C" fn unpin_buffer(g: Gdr, handle: Handle) -> c_int {
+pub(crate) extern "C-unwind" fn unpin_buffer(g: Gdr, handle: Handle) -> c_int {
     let is_it = |pin: &Pin| pin.handle.load(Relaxed) == handle;
     ends(Function::UnpinBuffer, is_it, forward!(unpin_buffer(g, handle)))
 }
 
-pub(crate) extern "C" fn get_callback_flag(g: Gdr, handle: Handle, flag: *mut c_int) -> c_int {
+pub(crate) extern "C-unwind" fn get_callback_flag(
+    g: Gdr,
+    handle: Handle,
+    flag: *mut c_int,
+) -> c_int {
     let forward = forward!(get_callback_flag(g, handle, flag));
     recorded(Function::GetCallbackFlag, 0, 0, forward, |_| None)
 }
 
-pub(crate) extern "C" fn get_info(
+pub(crate) extern "C-unwind" fn get_info(
     g: Gdr,
     handle: Handle,
     info: *mut c_void,
@@ -136,7 +140,7 @@ pub(crate) extern "C" fn get_info(
     recorded(Function::GetInfo, caller, 0, forward!(get_info(g, handle, info)), |_| None)
 }
 
-pub(crate) extern "C" fn get_info_v2(
+pub(crate) extern "C-unwind" fn get_info_v2(
     g: Gdr,
     handle: Handle,
     info: *mut c_void,
@@ -166,7 +170,12 @@ fn mapping_type(g: Gdr, handle: Handle) -> u32 {
     }
 }
 
-pub(crate) extern "C" fn map(g: Gdr, handle: Handle, va: *mut *mut c_void, size: usize) -> c_int {
+pub(crate) extern "C-unwind" fn map(
+    g: Gdr,
+    handle: Handle,
+    va: *mut *mut c_void,
+    size: usize,
+) -> c_int {
     let note = |tables: &'static Tables| {
         // SAFETY: the real function has written the address.
         recording::mapped(tables, handle, unsafe { *va }.addr(), size, mapping_type(g, handle))
@@ -174,7 +183,7 @@ pub(crate) extern "C" fn map(g: Gdr, handle: Handle, va: *mut *mut c_void, size:
     recorded(Function::Map, 0, size, forward!(map(g, handle, va, size)), note)
 }
 
-pub(crate) extern "C" fn map_v2(
+pub(crate) extern "C-unwind" fn map_v2(
     g: Gdr,
     handle: Handle,
     va: *mut *mut c_void,
@@ -188,12 +197,17 @@ pub(crate) extern "C" fn map_v2(
     recorded(Function::MapV2, 0, size, forward!(map_v2(g, handle, va, size, flags)), note)
 }
 
-pub(crate) extern "C" fn unmap(g: Gdr, handle: Handle, va: *mut c_void, size: usize) -> c_int {
+pub(crate) extern "C-unwind" fn unmap(
+    g: Gdr,
+    handle: Handle,
+    va: *mut c_void,
+    size: usize,
+) -> c_int {
     let note = |tables: &'static Tables| recording::unmapped(tables, handle);
     recorded(Function::Unmap, 0, size, forward!(unmap(g, handle, va, size)), note)
 }
 
-pub(crate) extern "C" fn copy_to_mapping(
+pub(crate) extern "C-unwind" fn copy_to_mapping(
     handle: Handle,
     dst: *mut c_void,
     src: *const c_void,
@@ -204,7 +218,7 @@ pub(crate) extern "C" fn copy_to_mapping(
     copied(Function::CopyToMapping, handle, dst.addr(), size, caller, forward)
 }
 
-pub(crate) extern "C" fn copy_from_mapping(
+pub(crate) extern "C-unwind" fn copy_from_mapping(
     handle: Handle,
     dst: *mut c_void,
     src: *const c_void,
@@ -234,7 +248,7 @@ fn copied(
     result
 }
 
-pub(crate) extern "C" fn runtime_get_version(major: *mut c_int, minor: *mut c_int) {
+pub(crate) extern "C-unwind" fn runtime_get_version(major: *mut c_int, minor: *mut c_int) {
     let forward = || {
         if let Some(version) = real::runtime_get_version() {
             // SAFETY: contract of gdrapi.h.
@@ -245,17 +259,25 @@ pub(crate) extern "C" fn runtime_get_version(major: *mut c_int, minor: *mut c_in
     recorded(Function::RuntimeGetVersion, 0, 0, forward, |_| None);
 }
 
-pub(crate) extern "C" fn driver_get_version(g: Gdr, major: *mut c_int, minor: *mut c_int) -> c_int {
+pub(crate) extern "C-unwind" fn driver_get_version(
+    g: Gdr,
+    major: *mut c_int,
+    minor: *mut c_int,
+) -> c_int {
     let forward = forward!(driver_get_version(g, major, minor));
     recorded(Function::DriverGetVersion, 0, 0, forward, |_| None)
 }
 
-pub(crate) extern "C" fn get_attribute(g: Gdr, attribute: c_uint, value: *mut c_int) -> c_int {
+pub(crate) extern "C-unwind" fn get_attribute(
+    g: Gdr,
+    attribute: c_uint,
+    value: *mut c_int,
+) -> c_int {
     let forward = forward!(get_attribute(g, attribute, value));
     recorded(Function::GetAttribute, 0, 0, forward, |_| None)
 }
 
-pub(crate) extern "C" fn get_mapping_type_string(
+pub(crate) extern "C-unwind" fn get_mapping_type_string(
     mapping_type: c_uint,
     name: *mut *const c_char,
 ) -> c_int {

@@ -51,7 +51,10 @@ macro_rules! with_caller {
             with_caller!(@ $name $lines)
         }
     )*};
-    (@ $name:ident [$($line:literal),*]) => { naked_asm!($($line,)* target = sym calls::$name) };
+    // For the unwinding that ends a canceled thread.
+    (@ $name:ident [$($line:literal),*]) => {
+        naked_asm!(".cfi_startproc", $($line,)* ".cfi_endproc", target = sym calls::$name)
+    };
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -63,14 +66,12 @@ with_caller! {
     pin_buffer_v2 ["mov r9, [rsp]", "jmp {target}"]
     // The seventh argument is on the stack.
     pin_buffer [
-        ".cfi_startproc",
         "push qword ptr [rsp]",
         ".cfi_adjust_cfa_offset 8",
         "call {target}",
         "add rsp, 8",
         ".cfi_adjust_cfa_offset -8",
-        "ret",
-        ".cfi_endproc"
+        "ret"
     ]
 }
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Imports point downwards. It prints nothing, does not change errno, and makes its system calls directly: functions
-//! that other preloaded objects replace do not see them.
+//! that other preloaded objects replace do not see them. Its functions unwind ("C-unwind"): a thread can be canceled in them.
 
 mod calls;
 mod exports;

@@ -1,6 +1,6 @@
 //! The tables of this process: made at its first call, again in forked children, and none where they cannot be.
 
-use std::ffi::{CStr, CString, OsStr, c_int, c_long};
+use std::ffi::{CStr, CString, OsStr, c_int, c_long, c_void};
 use std::fmt::Arguments;
 use std::io::Write;
 use std::mem::size_of;
@@ -196,6 +196,24 @@ pub(crate) fn list_objects(tables: &Tables) -> u64 {
         }
     });
     number
+}
+
+/// Does that if objects were loaded since it was done last. Returns the number of the list that has all of them.
+pub(crate) fn list_new_objects(tables: &Tables) -> u64 {
+    let mut loaded = 0u64;
+    // SAFETY: `count` stores a number there.
+    unsafe { libc::dl_iterate_phdr(Some(count), (&raw mut loaded).cast()) };
+    match tables.process.loaded.swap(loaded, Relaxed) == loaded {
+        true => tables.process.lists.load(Relaxed).min(LISTS),
+        false => list_objects(tables),
+    }
+}
+
+/// How many objects the process has loaded so far.
+unsafe extern "C" fn count(info: *mut libc::dl_phdr_info, _: usize, loaded: *mut c_void) -> c_int {
+    // SAFETY: `list_new_objects` passes a number, the loader the rest.
+    unsafe { *loaded.cast::<u64>() = (*info).dlpi_adds };
+    1
 }
 
 /// Does some work in which no signal arrives, nor the one that cancels a thread: neither could leave it by half.

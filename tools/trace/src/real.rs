@@ -69,7 +69,7 @@ macro_rules! functions {
     ($($name:ident: $function:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {$(
         /// The real library's function of this name.
         #[inline(always)]
-        pub(crate) fn $name() -> Option<unsafe extern "C" fn($($argument),*) $(-> $result)?> {
+        pub(crate) fn $name() -> Option<unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?> {
             // SAFETY: NULL, which is None, or the address of the function of this type in gdrapi.h.
             unsafe { std::mem::transmute(address(Function::$function)) }
         }

@@ -271,8 +271,7 @@ pub(crate) fn pinned(
     caller: usize,
 ) -> Option<usize> {
     let caller = caller as u64;
-    let known = tables.pins.iter().find(|pin| pin.caller.load(Relaxed) == caller);
-    let list = known.map_or_else(|| process::list_objects(tables), |pin| pin.list.load(Relaxed));
+    let list = process::list_new_objects(tables);
     locked(tables, || {
         let is_live = |&pin: &usize| tables.pins[pin].live.load(Relaxed) == 1;
         let idle = || (0..PINS).filter(|pin| !is_live(pin));

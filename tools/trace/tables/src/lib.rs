@@ -118,6 +118,8 @@ pub struct Process {
     pub looked_up: Number,
     /// Lists of its objects that were begun.
     pub lists: Number,
+    /// Objects that it had loaded when one was made.
+    pub loaded: Number,
     /// Major and minor version of the library, 32 bits each; 0 if it has none.
     pub version: Number,
     /// 1: the library could not be loaded.
