@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use common::{Output, built, gdrcopy, run};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -289,6 +289,59 @@ fn functions_that_the_library_lacks_are_not_found() {
     let asks = place.program(place.file("asks.c").to_str().unwrap(), &[]);
     assert_eq!(run(&mut place.trace(&["--lib", old.to_str().unwrap()], &asks, "")).status, Some(1));
     assert_eq!(run(&mut place.trace(&[], &asks, "")).status, Some(3));
+}
+
+/// Traces a use of a library whose calls differ from those of this project's.
+fn traced_with_other_library(place: &Place, how: &str) -> Value {
+    let (shared, place_of) = (["-shared", "-fPIC"].as_slice(), |name: &str| place.file(name));
+    let sources = |name: &str| format!("{ROOT}/tools/tests/trace/{name}.c");
+    let build = |source: &str, output: &str, options: &[&str]| {
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-std=c99", "-D_GNU_SOURCE", "-O2", "-pthread"]).arg(sources(source));
+        gcc.args(["include", "c_tests"].map(|directory| format!("-I{ROOT}/{directory}")));
+        gcc.args(options).arg("-o").arg(place_of(output));
+        assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
+    };
+    let other = place_of("other.so");
+    build("other", "other.so", &[shared, &["-Wl,-soname,libgdrapi.so.2"]].concat());
+    build("other_uses", "first.so", &[shared, &["-DPLUGIN", other.to_str().unwrap()]].concat());
+    fs::copy(place_of("first.so"), place_of("second.so")).unwrap();
+    build("other_uses", "other_uses", &[other.to_str().unwrap(), "-ldl"]);
+    let lib = ["--lib", other.to_str().unwrap()];
+    let (output, report) = place.traced(&lib, &place_of("other_uses"), how);
+    assert_eq!(output.status, Some(0), "{output:?}");
+    report["processes"][0].clone()
+}
+
+#[test]
+fn handles_that_are_given_again_at_once_are_no_misuse() {
+    let process = traced_with_other_library(&Place::new(), "threads");
+    let count = |name: &str| {
+        let calls = process["calls"].as_array().unwrap();
+        calls.iter().find(|calls| calls["function"] == name).map(|calls| calls["count"].clone())
+    };
+    for name in ["gdr_pin_buffer", "gdr_map", "gdr_unmap", "gdr_unpin_buffer"] {
+        assert_eq!(count(name), Some(12000.into()), "{name}: {process}");
+    }
+    // The library's own calls.
+    assert_eq!(count("gdr_pin_buffer_v2"), None);
+    assert_eq!(process["copies"][0]["count"], 120_000, "{process}");
+    assert_eq!((&process["misuse"], &process["left"]["pins"]), (&json!([]), &0.into()));
+}
+
+#[test]
+fn thread_canceled_inside_a_copy_ends_by_itself() {
+    let process = traced_with_other_library(&Place::new(), "cancel");
+    assert_eq!(process["copies"][0]["count"], 3000, "{process}");
+}
+
+#[test]
+fn unloaded_code_keeps_its_name() {
+    let process = traced_with_other_library(&Place::new(), "plugins");
+    let pins = process["most_used"].as_array().unwrap();
+    let callers = pins.iter().map(|pin| pin["pinned_by"].as_str().unwrap());
+    let files: Vec<_> = callers.map(|caller| caller.split(' ').next_back().unwrap()).collect();
+    assert_eq!(files, ["(first.so)", "(second.so)"]);
 }
 
 #[test]
