@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 
 #define SIZE 65536
 #define THREADS 40
@@ -20,6 +21,7 @@ int pins_here(gdr_t g, unsigned long address)
 }
 #else
 static gdr_t g;
+static volatile int copied;
 
 /* Each thread has addresses of its own; they share the handles. */
 static void *pins(void *number)
@@ -40,11 +42,15 @@ static void *pins(void *number)
     return NULL;
 }
 
-static void *waits_in_a_copy(void *va)
+/* Until it is canceled, wherever it is. */
+static void *copies(void *va)
 {
+    char host[64] = {0};
     gdr_mh_t handle = {1};
 
-    gdr_copy_to_mapping(handle, va, va, 0);
+    CHECK_OK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL));
+    for (;; copied = 1)
+        gdr_copy_to_mapping(handle, va, host, sizeof(host));
     return NULL;
 }
 
@@ -73,12 +79,18 @@ int main(int argc, char **argv)
             CHECK_OK(pthread_join(threads[i], NULL));
     }
     if (strcmp(argv[1], "cancel") == 0) {
+        static char memory[64];
         void *result;
 
-        CHECK_OK(pthread_create(&threads[0], NULL, waits_in_a_copy, argv));
-        CHECK_OK(pthread_cancel(threads[0]));
-        CHECK_OK(pthread_join(threads[0], &result));
-        CHECK(result == PTHREAD_CANCELED);
+        for (i = 0; i < 100; i++) {
+            copied = 0;
+            CHECK_OK(pthread_create(&threads[0], NULL, copies, memory));
+            while (!copied)
+                sched_yield();
+            CHECK_OK(pthread_cancel(threads[0]));
+            CHECK_OK(pthread_join(threads[0], &result));
+            CHECK(result == PTHREAD_CANCELED);
+        }
         pins(NULL);
     }
     if (strcmp(argv[1], "plugins") == 0) {

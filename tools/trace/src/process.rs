@@ -134,7 +134,7 @@ fn start(state: &State) -> Option<&'static Tables> {
         return None;
     }
     let settings = settings().filter(|settings| settings.is_for_this_process())?;
-    keep_errno(|| {
+    uninterrupted(|| {
         let pid = std::process::id();
         let now = ticks();
         let file = File::named(format_args!("{}/{pid}-{now}.tables\0", settings.directory))?;
@@ -180,7 +180,7 @@ pub(crate) fn list_objects(tables: &Tables) -> u64 {
     if number > LISTS {
         return LISTS;
     }
-    keep_errno(|| -> Option<()> {
+    uninterrupted(|| -> Option<()> {
         let directory = &settings()?.directory;
         let maps = File::open(c"/proc/self/maps".to_bytes_with_nul(), libc::O_RDONLY)?;
         let list = File::named(format_args!("{directory}/{pid}-{start}.{number}.maps\0"))?;
@@ -216,7 +216,7 @@ unsafe extern "C" fn count(info: *mut libc::dl_phdr_info, _: usize, loaded: *mut
     1
 }
 
-/// Does some work in which no signal arrives, nor the one that cancels a thread: neither could leave it by half.
+/// Does some work in which no signal arrives, nor the one that cancels a thread: neither can leave it by half. Keeps errno.
 pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     let (all, mut before) = (u64::MAX, 0u64);
     let set = |new: *const u64, old: *mut u64| {
@@ -226,7 +226,7 @@ pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
         unsafe { system_call(libc::SYS_rt_sigprocmask, arguments) };
     };
     set(&all, &mut before);
-    let result = work();
+    let result = keep_errno(work);
     set(&before, null_mut());
     result
 }
