@@ -203,7 +203,7 @@ msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, whic
 		check --workspace --all-targets --locked
 
 .PHONY: consumers
-consumers: lib emulator $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
+consumers: lib emulator tools $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
 	scripts/consumers.sh $(CONSUMERS)
 
 .PHONY: nvcc-check
@@ -281,17 +281,22 @@ host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
 run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run --quiet \
 	$(if $(filter-out $(host),$(CARGO_BUILD_TARGET)),,--release)
 
+# tracer DIRECTORY: what `gdrcopy trace` preloads, an object for each name of libgdrapi.
+define tracer
+	$(CARGO) build --release --package gdrcopy-trace
+	@mkdir -p $(1)
+	@install -m 0755 "$(built)/libgdrcopy_trace.so" $(1)
+	@$(STRIP) --strip-unneeded $(1)/libgdrcopy_trace.so
+	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_trace.so -o $(1)/libgdrcopy_trace_alias.so
+endef
+
 .PHONY: tools
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
-	$(CARGO) build --release --package gdrcopy-trace
 	@rm -rf build/tools
-	@mkdir -p build/tools/bin build/tools/lib/gdrcopy
+	@mkdir -p build/tools/bin
 	@install -m 0755 "$(built)/gdrcopy" build/tools/bin/gdrcopy
-	@install -m 0755 "$(built)/libgdrcopy_trace.so" build/tools/lib/gdrcopy
-	@$(STRIP) --strip-unneeded build/tools/lib/gdrcopy/libgdrcopy_trace.so
-	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed build/tools/lib/gdrcopy/libgdrcopy_trace.so \
-		-o build/tools/lib/gdrcopy/libgdrcopy_trace_alias.so
+	$(call tracer,build/tools/lib/gdrcopy)
 	@for link in $(tool_links); do ln -s gdrcopy build/tools/bin/$$link; done
 	@$(run_here) --package gdrcopy-tools --example generate build/tools/share $(release_date)
 
@@ -343,6 +348,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
 	@install --strip build/lib/$(preload) build/gpu
+	@install build/tools/lib/gdrcopy/*.so build/gpu
 	@install build/lib/$(gdrx) build/gpu/libgdrx.so.$(gdrx_major)
 	@install $(gdrx_examples) build/gpu
 	@install build/examples/demo build/c_tests/gdrcopy_sanity build/c_tests/watched build/c_tests/denied build/gpu
