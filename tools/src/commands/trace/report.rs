@@ -200,9 +200,13 @@ impl Summary {
         let share = 100.0 * self.seconds_inside / self.seconds.max(1e-9);
         let _ = writeln!(
             text,
-            "{:.3} s, {share:.1} % of it inside libgdrapi; {} called it\n\n{}",
+            "{:.3} s, {share:.1} % of it inside libgdrapi{}\n\n{}",
             self.seconds,
-            counted(self.threads as u64, "thread"),
+            if self.threads > 1 {
+                format!(", in sum of {} threads", self.threads)
+            } else {
+                String::new()
+            },
             self.call_table()
         );
         if !self.mapping_types.is_empty() {
