@@ -198,6 +198,30 @@ fn numbers_are_exact() {
 }
 
 #[test]
+fn empty_copies_are_counted() {
+    let place = Place::new();
+    let (_, report) = place.traced(&[], &place.program(USES, &[]), "empty");
+    let process = &report["processes"][0];
+    let copies = &process["copies"][0];
+    assert_eq!((&copies["count"], &copies["bytes"]), (&1.into(), &0.into()), "{process}");
+    assert!(process["seconds_inside"].is_f64(), "{process}");
+}
+
+#[test]
+fn file_in_a_missing_directory_is_refused_before_the_program_runs() {
+    let place = Place::new();
+    let ran = place.file("ran");
+    for option in ["--json", "--chrome", "--plot"] {
+        let missing = place.file("missing/file");
+        let mut command = place.trace(&[option, missing.to_str().unwrap()], Path::new("touch"), "");
+        let output = run(command.arg(&ran));
+        assert_eq!(output.status, Some(1), "{output:?}");
+        assert!(output.stderr.contains("missing/file cannot be written: ENOENT"), "{output:?}");
+        assert!(!ran.exists());
+    }
+}
+
+#[test]
 fn abrupt_ends_lose_nothing() {
     let place = Place::new();
     let program = place.program(USES, &[]);
