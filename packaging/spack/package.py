@@ -18,7 +18,7 @@ class Gdrapi(MakefilePackage):
 
     version("2.6.0")
 
-    variant("tools", default=True, description="The program gdrcopy: diagnosis, tracing and benchmarks")
+    variant("tools", default=True, description="The program gdrcopy: diagnosis and benchmarks")
 
     depends_on("c", type="build")
     depends_on("rust@1.89:", type="build")
