@@ -71,7 +71,7 @@ libraries := $(shared) $(preload) $(gdrx)
 links := libgdrapi.so.$(major) libgdrapi.so libgdrx.so.$(gdrx_major) libgdrx.so
 archives := libgdrapi.a libgdrx.a
 headers := gdrapi.h gdrconfig.h gdrx.h $(notdir $(wildcard include/gdrx.hpp))
-tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps)
+tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps trace)
 
 # The functions of the C libraries. A static library is one object with these global symbols only, so that it can be
 # linked beside other Rust archives. It has no COMDAT groups, because the linker keeps one of each, and its symbols
@@ -154,7 +154,7 @@ tests: packages_of_ci lib emulator tools $(watched) ## Runs all Rust tests, and 
 .PHONY: interfaces
 interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions.
 	scripts/ci/check-version.sh
-	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
+	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
 	scripts/ci/check-abi.sh $(addprefix build/lib/,$(shared) $(gdrx))
 	scripts/ci/check-install.sh
 	scripts/ci/check-cargo-c.sh
@@ -204,7 +204,7 @@ msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, whic
 		check --workspace --all-targets --locked
 
 .PHONY: consumers
-consumers: lib emulator $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
+consumers: lib emulator tools $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
 	scripts/consumers.sh $(CONSUMERS)
 
 .PHONY: nvcc-check
@@ -282,12 +282,22 @@ host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
 run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run --quiet \
 	$(if $(filter-out $(host),$(CARGO_BUILD_TARGET)),,--release)
 
+# tracer DIRECTORY: what `gdrcopy trace` preloads, an object for each name of libgdrapi.
+define tracer
+	$(CARGO) build --release --package gdrcopy-trace
+	@mkdir -p $(1)
+	@install -m 0755 "$(built)/libgdrcopy_trace.so" $(1)
+	@$(STRIP) --strip-unneeded $(1)/libgdrcopy_trace.so
+	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_trace.so -o $(1)/libgdrcopy_trace_alias.so
+endef
+
 .PHONY: tools
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
 	@rm -rf build/tools
 	@mkdir -p build/tools/bin
 	@install -m 0755 "$(built)/gdrcopy" build/tools/bin/gdrcopy
+	$(call tracer,build/tools/lib/gdrcopy)
 	@for link in $(tool_links); do ln -s gdrcopy build/tools/bin/$$link; done
 	@$(run_here) --package gdrcopy-tools --example generate build/tools/share $(release_date)
 
@@ -339,6 +349,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
 	@install --strip build/lib/$(preload) build/gpu
+	@install build/tools/lib/gdrcopy/*.so build/gpu
 	@install build/lib/$(gdrx) build/gpu/libgdrx.so.$(gdrx_major)
 	@install $(gdrx_examples) build/gpu
 	@install build/examples/demo build/c_tests/gdrcopy_sanity build/c_tests/watched build/c_tests/denied build/gpu
@@ -392,10 +403,14 @@ lib_install: $(addprefix build/lib/,$(libraries)) ## Installs the libraries, the
 	$(call man3,gdrcopy $(version).0,include/gdrapi.h docs/usage.md)
 	$(call man3,gdrx $(gdrx_version).0,include/gdrx.h)
 
+# `gdrcopy trace` looks for its objects here.
+tracer_libdir = $(exec_prefix)/lib/gdrcopy
+
 .PHONY: tools_install
 tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.
-	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(datadir)
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(datadir)
 	install -m 0755 build/tools/bin/gdrcopy $(DESTDIR)$(bindir)/gdrcopy
+	install -m 0644 build/tools/lib/gdrcopy/*.so $(DESTDIR)$(tracer_libdir)
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
 	cd build/tools/share && find . -type f -exec install -D -m 0644 {} "$(abspath $(DESTDIR)$(datadir))/{}" \;
 
@@ -440,7 +455,7 @@ drv_install: ## Installs the gdrdrv kernel module.
 .PHONY: uninstall
 uninstall: ## Removes what install and the other targets above put there, but for the kernel module.
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links) gdremu gdrcopy_sanity)
-	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(c_tests_dir)
+	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(c_tests_dir)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1) gdremu.1 gdrcopy_sanity.1)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man3/,gdrapi.3 $(exported:=.3) gdrx.3 gdrx_*.3)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))

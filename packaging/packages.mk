@@ -61,7 +61,7 @@ wheel: unpack $(if $(findstring $(own_zig),$(ZIG)),$(own_zig)) ## Makes the Pyth
 	$(wheel_linker) CARGO_TARGET_DIR="$(CURDIR)/build/packages/target$(if $(ZIG),-zig)" $(MAKE) -C $(unpacked) wheel_parts
 	@rm -rf $(packages)/wheel
 	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py wheel \
-		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/gdrcopy $(packages)/wheel
+		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/bin/gdrcopy $(packages)/wheel
 
 .PHONY: sdist
 sdist: $(tarball) ## Makes the Python source distribution, in build/wheel.
@@ -84,8 +84,9 @@ packaged wheel_parts: export CARGO_ENCODED_RUSTFLAGS = $(subst $() ,,$(given_fla
 wheel_parts:
 	$(MAKE) lib
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
-	@mkdir -p build/program
-	$(STRIP) -o build/program/gdrcopy "$(built)/gdrcopy"
+	@mkdir -p build/program/bin
+	$(STRIP) -o build/program/bin/gdrcopy "$(built)/gdrcopy"
+	$(call tracer,build/program/lib/gdrcopy)
 
 packaged:
 	$(MAKE) lib emulator tools build/man/gdremu.1

@@ -205,10 +205,13 @@ make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 
 # The tools run by the names of their links. All programs have man pages. Uninstall must find the other files.
 make --no-print-directory --silent tools_install prefix=/usr DESTDIR="$root"
-for tool in copybw copylat compare apiperf pplat tune doctor ps; do
+for tool in copybw copylat compare apiperf pplat tune doctor ps trace; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"
     [[ $help == *"Usage: gdrcopy $tool"* ]] || die "gdrcopy_$tool is another tool: $help"
 done
+trace=$("$gdremu" -- "$root/usr/bin/gdrcopy" trace --lib "$root/usr/lib/libgdrapi.so.2" -- "$stage/work/with_gdrcopy" 2>&1 >"$stage/log") ||
+    die "the installed gdrcopy trace does not work: $trace"
+[[ $trace == *" used libgdrapi $root/usr/lib/libgdrapi.so.2.6 "* ]] || die "gdrcopy trace does not see its use: $trace"
 [ -s "$root/usr/share/bash-completion/completions/gdrcopy" ] || die "bash has no completions"
 make --no-print-directory --silent c_tests c_tests_install prefix=/usr DESTDIR="$root"
 check_pages "$root/usr"

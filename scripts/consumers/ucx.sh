@@ -64,6 +64,16 @@ ucx_two_processes() {
     done
 }
 
+# What `gdrcopy trace` reports of a client is what gdb counted.
+ucx_traced() {
+    local port=$((20000 + RANDOM % 10000)) log=ucx-traced.log reported passed=0
+    TRACER=$root/build/tools/bin/gdrcopy UCX_TLS=tcp,cuda_copy,gdr_copy "${gdremu[@]}" -- "$here/pair.sh" $port $log \
+        ucx/bin/ucx_perftest -t tag_lat -m cuda -s 64 -n 100 -w 10 -p $port || touch failed
+    reported=$(sed -n 's/.* used libgdrapi .*: \(.*\), [0-9]* bytes$/\1/p' $log)
+    [ "$reported" != "1 pin, 1 map, $(calls gdr_copy_ ucx-tcp-tag_lat.log) copies" ] || passed=1
+    row "$ucx" default 'ucx_perftest under gdrcopy trace' 1 $passed 0
+}
+
 ucx() {
     local profiles=(default traditional gdrdrv-2.4 cached two-gpus dmabuf) name ucx
     [ $# -gt 0 ] || set -- '*gdr_copy*' '*tag_mem_type*'
@@ -82,4 +92,6 @@ ucx() {
     wait
     cat "${profiles[@]/%/.part}"
     ucx_two_processes
+    ucx_traced
 }
+

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::doctor::probe;
-use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, ps, tune};
+use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, ps, trace, tune};
 use crate::output;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
@@ -77,6 +77,10 @@ pub(crate) enum Tool {
     Doctor(doctor::Options),
     /// Lists the processes that use GDRCopy, with the size of their mappings
     Ps(ps::Options),
+    /// Runs a program, and reports how it used libgdrapi
+    ///
+    /// Counts pins, maps and copies with their times, names the code that pinned, and finds misuse and what could be faster.
+    Trace(trace::Options),
 }
 
 /// The prefix of the names of links.
@@ -102,6 +106,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Tool::Tune(options) => ("tune", tune::run(options)),
         Tool::Doctor(options) => ("doctor", doctor::run(options)),
         Tool::Ps(options) => ("ps", ps::run(options)),
+        Tool::Trace(options) => ("trace", trace::run(options)),
     };
     result.unwrap_or_else(|error| output::print_error(tool, &error))
 }

@@ -143,6 +143,12 @@ class Preload(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("--no-such-option", result.stderr)
 
+    def test_trace_forwards_to_the_bundled_library(self) -> None:
+        program = "import ctypes; print(ctypes.CDLL('libgdrapi.so').gdr_get_attribute(None, 1, None))"
+        result = self.python("-m", "gdrcopy", "trace", "--", sys.executable, "-c", program)
+        self.assertEqual(result.stdout, "22\n")
+        self.assertIn(f" loaded libgdrapi {os.path.realpath(BUNDLED)} (this project's, 2.6), but never", result.stderr)
+
     def test_info_and_bench(self) -> None:
         result = self.python("-m", "gdrcopy", "info")
         self.assertRegex(result.stdout, rf"library: {re.escape(BUNDLED)}\ndriver: gdrdrv 2\.6\n")

@@ -402,7 +402,7 @@ fn ticks((first, last): (f64, f64)) -> Vec<f64> {
 }
 
 /// A value with its unit and the prefix that fits.
-fn quantity(value: f64, unit: &str) -> String {
+pub(crate) fn quantity(value: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 8] = [
         (1e-12, "p"),
         (1e-9, "n"),

@@ -3,6 +3,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod cpu;
+pub(crate) mod elf;
 pub(crate) mod environment;
 pub(crate) mod files;
 pub(crate) mod gdrdrv;
