@@ -152,7 +152,7 @@ tests: packages_of_ci lib emulator tools $(watched) ## Runs all Rust tests, and 
 	$(c_programs)
 
 .PHONY: interfaces
-interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions.
+interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions; makes the bundle for GPUs.
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
 	scripts/ci/check-abi.sh $(addprefix build/lib/,$(shared) $(gdrx))
@@ -165,6 +165,7 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed 
 	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/wheel-here
 	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu"
 	scripts/ci/count-instructions.sh
+	$(MAKE) --no-print-directory --silent gpu-bundle
 
 .PHONY: sanitizers
 sanitizers: packages_of_ci emulator loom ## Runs threads under ThreadSanitizer and loom. AddressSanitizer and valgrind are in `tests`.

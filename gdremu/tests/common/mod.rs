@@ -42,7 +42,7 @@ fn kit() -> &'static Path {
             let object = directory.join(format!("{name}.{}.o", std::process::id()));
             let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
             compile
-                .args(["-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", "-fPIC", "-c", "-o"])
+                .args(["-std=gnu11", "-g", "-O1", "-fPIC", "-c", "-o"])
                 .arg(&object);
             compile.arg(sources.join(format!("{name}.c")));
             assert!(compile.status().unwrap().success(), "{compile:?}");
