@@ -41,9 +41,7 @@ fn kit() -> &'static Path {
         let objects = ["check", "driver", "fault", "gpu"].map(|name| {
             let object = directory.join(format!("{name}.{}.o", std::process::id()));
             let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
-            compile
-                .args(["-std=gnu11", "-g", "-O1", "-fPIC", "-c", "-o"])
-                .arg(&object);
+            compile.args(["-std=gnu11", "-g", "-O1", "-fPIC", "-c", "-o"]).arg(&object);
             compile.arg(sources.join(format!("{name}.c")));
             assert!(compile.status().unwrap().success(), "{compile:?}");
             object
