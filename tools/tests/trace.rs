@@ -119,7 +119,7 @@ fn never_closed_pins_are_left() {
     assert_eq!((left["pins"].as_u64(), left["mappings"].as_u64()), (Some(150), Some(1)), "{left}");
 }
 
-/// A report without what differs between runs: times, addresses, paths and process numbers; blanks are one each.
+/// A report without times, addresses, paths and process numbers, which differ between runs; blanks are one each.
 fn normalized(text: &str, place: &Path) -> String {
     const UNITS: [&str; 6] = ["ns", "µs", "ms", "s", "s,", "%"];
     let library = built("libgdrapi.so");
