@@ -64,7 +64,7 @@ ucx_two_processes() {
     done
 }
 
-# What `gdrcopy trace` reports of a client is what gdb counted.
+# `gdrcopy trace` counts of a client what gdb counted.
 ucx_traced() {
     local port=$((20000 + RANDOM % 10000)) log=ucx-traced.log reported passed=0
     TRACER=$root/build/tools/bin/gdrcopy UCX_TLS=tcp,cuda_copy,gdr_copy "${gdremu[@]}" -- "$here/pair.sh" $port $log \

@@ -7,12 +7,25 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use common::{Output, built, gdrcopy, run};
 use serde_json::{Value, json};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// The kit of the C tests, compiled once.
+fn kit() -> &'static str {
+    const KIT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kit/plain.a");
+    static MADE: Once = Once::new();
+    MADE.call_once(|| {
+        let out = concat!("out=", env!("CARGO_TARGET_TMPDIR"));
+        let mut make = Command::new("make");
+        make.args(["-C", ROOT, "-s", "-f", "c_tests/programs.mk", out, KIT]);
+        assert!(make.status().expect("make starts").success(), "{make:?}");
+    });
+    KIT
+}
 
 /// Where programs find the library under its usual names, and where they are built.
 struct Place(tempfile::TempDir);
@@ -37,6 +50,7 @@ impl Place {
         let mut gcc = Command::new("gcc");
         gcc.args(["-std=c99", "-D_GNU_SOURCE", "-O2", "-pthread"]).arg(source);
         gcc.args(["include", "c_tests"].map(|directory| format!("-I{ROOT}/{directory}")));
+        gcc.arg(kit()).arg("-Wl,--as-needed");
         gcc.args(libraries.iter().map(|name| self.file(name))).args(["-ldl", "-lc"]);
         gcc.arg(built("libgdremu_cuda.so")).arg("-o").arg(&program);
         assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
@@ -119,7 +133,7 @@ fn never_closed_pins_are_left() {
     assert_eq!((left["pins"].as_u64(), left["mappings"].as_u64()), (Some(150), Some(1)), "{left}");
 }
 
-/// A report without what differs between runs: times, addresses, paths and process numbers; blanks are one each.
+/// A report without times, addresses, paths and process numbers, which differ between runs; blanks are one each.
 fn normalized(text: &str, place: &Path) -> String {
     const UNITS: [&str; 6] = ["ns", "µs", "ms", "s", "s,", "%"];
     let library = built("libgdrapi.so");
@@ -330,7 +344,7 @@ fn traced_with_other_library(place: &Place, how: &str) -> Value {
     build("other", "other.so", &[shared, &["-Wl,-soname,libgdrapi.so.2"]].concat());
     build("other_uses", "first.so", &[shared, &["-DPLUGIN", other.to_str().unwrap()]].concat());
     fs::copy(place_of("first.so"), place_of("second.so")).unwrap();
-    build("other_uses", "other_uses", &[other.to_str().unwrap(), "-ldl"]);
+    build("other_uses", "other_uses", &[kit(), other.to_str().unwrap(), "-ldl"]);
     let lib = ["--lib", other.to_str().unwrap()];
     let (output, report) = place.traced(&lib, &place_of("other_uses"), how);
     assert_eq!(output.status, Some(0), "{output:?}");

@@ -98,7 +98,7 @@ impl Maker {
     }
 }
 
-/// The library that a file brings: itself, or the one beside an empty object, such as the wheel's libgdrapi.so.
+/// The file itself, or the library beside an empty object such as the wheel's libgdrapi.so.
 pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
     let bytes = fs::read(file).ok()?;
     let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);

@@ -76,7 +76,7 @@ impl Functions {
     }
 }
 
-/// Some bytes of a file, which has them: it may be much longer than what is read of it.
+/// Some bytes of a file, if it has them. It may be much longer than what is read.
 fn bytes(file: &File, at: u64, len: u64) -> Option<Vec<u8>> {
     (at.checked_add(len)? <= file.metadata().ok()?.len()).then_some(())?;
     let mut bytes = vec![0; len as usize];

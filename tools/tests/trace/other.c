@@ -1,4 +1,4 @@
-/* A libgdrapi without a GPU that does what another one may: it calls its own functions by their symbols, and gives a handle
+/* A libgdrapi without a GPU that does what another one may. It calls its own functions by their symbols, and gives a handle
  * again as soon as its pin has ended. */
 
 #include <errno.h>

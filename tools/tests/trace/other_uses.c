@@ -1,7 +1,7 @@
 /* Uses the library of other.c; the first argument says how. With PLUGIN, an object that pins. */
 
-#include "check.h"
 #include "gdrapi.h"
+#include "kit/check.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -7,7 +7,7 @@
 
 #define SIZE GPU_PAGE_SIZE
 #define NOT_INLINE __attribute__((noinline, noclone))
-/* The call is no tail call: the caller stays on the stack. */
+/* No tail call, so the caller stays on the stack. */
 #define KEEP_CALL __asm__ volatile("" ::: "memory")
 
 static struct loaded gdr;
@@ -89,7 +89,7 @@ static void ends_in(const char *end, gdr_t g)
     if (strcmp(end, "kill") == 0)
         raise(SIGKILL);
     if (strcmp(end, "outside") == 0)
-        copy_here(handle, va + SIZE - 8, 1 << 20); /* past the end of the memory, too */
+        copy_here(handle, va + SIZE - 8, 1 << 20); /* also past the end of the memory */
     if (strcmp(end, "fault") == 0)
         *(volatile char *)8 = 0;
     if (strcmp(end, "wait") == 0)

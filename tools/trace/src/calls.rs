@@ -1,4 +1,4 @@
-//! The functions that programs get: each forwards to the real library, and records the call.
+//! The functions that programs get. Each forwards to the real library, and records the call.
 //!
 //! Where the library lacks a function, lookups fail; a call that comes nevertheless returns ENOSYS.
 
@@ -13,7 +13,7 @@ use crate::process::{self, tables};
 use crate::real::{self, Gdr, Handle};
 use crate::recording::{self, Call, Copy};
 
-/// Forwards a call, and records it: its bytes if it succeeds, and what `note` does of it.
+/// Forwards a call, and records it. If it succeeds, its bytes count and `note` runs.
 fn recorded(
     function: Function,
     caller: usize,
@@ -33,7 +33,7 @@ fn recorded(
     result
 }
 
-/// The same for a call that ends pins. They end before it returns: by then another thread may have a pin with the handle.
+/// Same for a call that ends pins. They end before it returns, as by then another thread may have a pin with the handle.
 fn ends(
     function: Function,
     is_meant: impl Fn(&Pin) -> bool,
@@ -55,7 +55,7 @@ fn ends(
 /// Calls a function of the real library.
 macro_rules! forward {
     ($name:ident($($argument:expr),*)) => {
-        // SAFETY: contract of gdrapi.h, which the program keeps: these are its arguments.
+        // SAFETY: contract of gdrapi.h, kept by the program whose arguments these are.
         || real::$name().map_or(libc::ENOSYS, |function| unsafe { function($($argument),*) })
     };
 }
@@ -163,7 +163,7 @@ fn mapping_type(g: Gdr, handle: Handle) -> u32 {
         (None, None) => libc::ENOSYS,
     };
     match (result, info[TYPE]) {
-        // Bit 1 of the shorter struct: write-combining, which is type 1.
+        // Bit 1 of the shorter struct is write-combining, type 1.
         (0, 0) => (info[BITS] >> 1) & 1,
         (0, mapping_type) => mapping_type,
         _ => 0,

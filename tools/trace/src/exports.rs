@@ -1,4 +1,4 @@
-//! The 17 symbols of libgdrapi, as functions that the loader calls to get an address (STT_GNU_IFUNC): so lookups are
+//! The 17 symbols of libgdrapi, as functions that the loader calls to get an address (STT_GNU_IFUNC). So lookups are
 //! seen, and find no function that the real library lacks.
 
 use std::arch::{global_asm, naked_asm};
@@ -14,7 +14,7 @@ macro_rules! exported {
         #[unsafe(no_mangle)]
         extern "C" fn $name() -> *const c_void {
             process::note_lookup();
-            // Before this object is initialized, nothing can be loaded: the program is linked, and has what it needs.
+            // Before this object is initialized, nothing can be loaded. The program is linked, and has what it needs.
             let is_absent = process::settings().is_some() && real::address(Function::$function).is_null();
             if is_absent { std::ptr::null() } else { $target as *const c_void }
         }

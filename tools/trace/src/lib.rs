@@ -1,4 +1,4 @@
-//! The tracer of `gdrcopy trace`: an object for LD_PRELOAD that has libgdrapi's SONAME and functions, so that linked
+//! The tracer of `gdrcopy trace`, an object for LD_PRELOAD that has libgdrapi's SONAME and functions, so that linked
 //! programs and dlopen get it. It forwards each call to the real library, and records it in a file of the process.
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!       process.rs the process's file; forked children; settings from the environment
 //! ```
 //!
-//! Imports point downwards. It prints nothing, does not change errno, and makes its system calls directly: functions
-//! that other preloaded objects replace do not see them. Its functions unwind ("C-unwind"): a thread can be canceled in them.
+//! Imports point downwards. It prints nothing and does not change errno. It makes its system calls directly, unseen
+//! by functions that other preloaded objects replace. Its functions unwind ("C-unwind"), as threads can be canceled there.
 
 mod calls;
 mod exports;

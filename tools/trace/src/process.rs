@@ -1,4 +1,4 @@
-//! The tables of this process: made at its first call, again in forked children, and none where they cannot be.
+//! Makes the tables of this process at its first call, and again in forked children; none where that fails.
 
 use std::ffi::{CStr, CString, OsStr, c_int, c_long, c_void};
 use std::fmt::Arguments;
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use gdrcopy_trace_tables::{Copies, LEN, LEN_WITH_COPIES, LISTS, Tables, ticks};
 
-/// What `gdrcopy trace` asks for, in the environment variable of this name: `PARENT:EVENTS:TICKS:DIRECTORY:LIBRARY`.
+/// `gdrcopy trace` sets the environment variable of this name to `PARENT:EVENTS:TICKS:DIRECTORY:LIBRARY`.
 const VARIABLE: &str = "GDRTRACE_SETTINGS";
 
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Only its children are recorded; 0: all processes.
+    /// Records only its children; all processes if 0.
     parent: u64,
-    /// Whether copies become events.
+    /// Copies become events.
     events: bool,
     /// The shortest copy that becomes an event.
     pub(crate) min_ticks: u64,
@@ -30,12 +30,12 @@ pub(crate) struct Settings {
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// What is known before settings are read: nothing.
+/// None before the initialization.
 pub(crate) fn settings() -> Option<&'static Settings> {
     SETTINGS.get()
 }
 
-/// What children get zeroed.
+/// Children get it zeroed.
 #[repr(C)]
 struct State {
     tables: AtomicPtr<Tables>,
@@ -45,7 +45,7 @@ struct State {
 
 static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
 
-/// A function was looked up before this object was initialized: the program is linked with libgdrapi.
+/// A function was looked up before this object was initialized, for a program linked with libgdrapi.
 static LOOKED_UP_EARLY: AtomicBool = AtomicBool::new(false);
 
 #[used]
@@ -127,7 +127,7 @@ pub(crate) fn copies(tables: &'static Tables) -> Option<&'static Copies> {
     wanted.then(|| unsafe { &*ptr::from_ref(tables).add(1).cast::<Copies>() })
 }
 
-/// Makes the tables, once in a process. Async-signal-safe: a child may copy first.
+/// Makes tables once per process. Async-signal-safe, as a child may copy first.
 #[cold]
 fn start(state: &State) -> Option<&'static Tables> {
     if state.attempted.load(Relaxed) == 1 || state.attempted.swap(1, AcqRel) == 1 {
@@ -172,7 +172,7 @@ pub(crate) fn set_version(major: c_int, minor: c_int) {
 }
 
 /// Copies the list of this process's objects beside its tables, so that addresses in them have names after its end. Returns
-/// the list's number: each is a file of its own, as no thread may wait for another, nor a signal handler for what it interrupts.
+/// the list's number. Each is a file of its own, as no thread may wait for another, nor a signal handler for what it interrupts.
 pub(crate) fn list_objects(tables: &Tables) -> u64 {
     let process = &tables.process;
     let (pid, start) = (process.pid.load(Relaxed), process.start.load(Relaxed));
@@ -216,7 +216,7 @@ unsafe extern "C" fn count(info: *mut libc::dl_phdr_info, _: usize, loaded: *mut
     1
 }
 
-/// Does some work in which no signal arrives, nor the one that cancels a thread: neither can leave it by half. Keeps errno.
+/// Does work in which no signal arrives, nor the one that cancels a thread, so neither can leave it by half. Keeps errno.
 pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     let (all, mut before) = (u64::MAX, 0u64);
     let set = |new: *const u64, old: *mut u64| {
@@ -231,7 +231,7 @@ pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// This thread's `pthread_t`, of which there is no second one while it runs.
+/// This thread's `pthread_t`, which no other has while it runs.
 #[inline(always)]
 pub(crate) fn thread() -> u64 {
     // SAFETY: no requirements.
@@ -254,7 +254,7 @@ pub(crate) fn keep_errno<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Makes a system call; none if it fails. Variadic functions do not widen their arguments: all are whole words.
+/// Makes a system call; none if it fails. Variadic functions do not widen arguments, so all are whole words.
 ///
 /// # Safety
 /// As the call's.
@@ -303,7 +303,7 @@ impl File {
         unsafe { system_call(libc::SYS_openat, [HERE, path, flags, 0o600]).map(File) }
     }
 
-    /// Maps tables of this file, which gets its memory now: a full file system must not end the program later.
+    /// Maps tables of this file. It gets its memory now, as a full file system must not end the program later.
     fn map(&self, len: usize) -> Option<&'static Tables> {
         // SAFETY: the file is as long; its bytes are tables, whatever they are, and the mapping stays.
         unsafe {

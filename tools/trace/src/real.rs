@@ -21,7 +21,7 @@ pub(crate) fn address(function: Function) -> *mut c_void {
     if address.is_null() { load(function) } else { address }
 }
 
-/// Loads the library, if that was not done. Threads may do it at once: the loader gives all the same.
+/// Loads the library, if not done. Threads may do it at once, as the loader gives all the same.
 #[cold]
 fn load(function: Function) -> *mut c_void {
     if !LOADED.load(Acquire) {
@@ -29,7 +29,7 @@ fn load(function: Function) -> *mut c_void {
             let Some(settings) = process::settings() else {
                 return;
             };
-            // SAFETY: `gdrcopy trace` found a libgdrapi in this file. By its path: its SONAME is this object's.
+            // SAFETY: `gdrcopy trace` found a libgdrapi in this file. By path, as its SONAME is this object's.
             let library = unsafe {
                 libc::dlopen(settings.library.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
             };
@@ -52,7 +52,7 @@ fn load(function: Function) -> *mut c_void {
                 unsafe { version(&mut major, &mut minor) };
                 process::set_version(major, minor);
             }
-            // What dlsym left is not for the program.
+            // The program gets no error of dlsym.
             // SAFETY: no requirements.
             unsafe { libc::dlerror() };
         });

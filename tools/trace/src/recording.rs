@@ -1,4 +1,4 @@
-//! What is counted of each call. Copies take no lock: a thread has an entry of its own.
+//! Counts calls. Copies take no lock, as a thread has an entry of its own.
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
@@ -18,7 +18,7 @@ const SMALL: usize = 64;
 const SEARCHED: usize = 8;
 
 thread_local! {
-    /// During a call of libgdrapi that is no copy: those that the library makes itself do not count.
+    /// Set during a call that is no copy. Calls that the library makes itself do not count.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// Looks the handle up, and records misuse: the copy may end the program.
+    /// Finds the pin. Records misuse now, as the copy may end the program.
     #[inline(always)]
     pub(crate) fn begin(
         tables: &'static Tables,
@@ -319,7 +319,7 @@ fn copies_of(tables: &Tables, pin: usize) -> u64 {
     counts.map(|count| count.load(Relaxed)).sum()
 }
 
-/// Makes room for another pin: the copies of this one count in the sums only.
+/// Makes room for another pin. Copies of this one count in the sums only.
 fn forget(tables: &Tables, pin: usize) {
     for thread in &tables.threads {
         let copies = &thread.pins[pin];

@@ -1,4 +1,4 @@
-//! What would be faster, where the numbers support it.
+//! Advice that the numbers of a run support.
 #![forbid(unsafe_code)]
 
 use gdrcopy_trace_tables::Function;

@@ -66,7 +66,7 @@ struct Step {
 }
 
 impl Step {
-    /// The part that it has in the flow of a pin: the pin begins it, and its end ends it.
+    /// Its part in the flow of a pin, from pinning (s) to unpinning (f).
     fn flow(&self) -> Option<&'static str> {
         let is = |functions: &[Function]| functions.iter().any(|&it| it as u8 == self.function);
         match self.pin {

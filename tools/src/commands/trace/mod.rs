@@ -72,7 +72,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 
-    /// Trace the processes that the program starts, too
+    /// Also trace the processes that the program starts
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
     children: bool,
 
@@ -80,7 +80,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NS", default_value_t = 0)]
     min_time: u64,
 
-    /// The libgdrapi that the program gets; default: the one that the loader finds
+    /// Give the program this libgdrapi instead of the one that the loader finds
     #[arg(long, value_name = "FILE")]
     lib: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! Charts of copies over size: how many, and how long they took.
+//! Charts of the number and time of copies over size.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

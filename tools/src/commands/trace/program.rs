@@ -16,14 +16,14 @@ use nix::unistd::Pid;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-/// The tracer, and the empty object that makes the loader take it for libgdrapi.so, too.
+/// The tracer, and the empty object that makes the loader take it also for libgdrapi.so.
 const OBJECTS: [&str; 2] = ["libgdrcopy_trace.so", "libgdrcopy_trace_alias.so"];
 
-/// What the tracer gets.
+/// The tracer gets this.
 pub(crate) struct Settings<'a> {
-    /// Whether processes that the program starts are recorded, too.
+    /// Also record processes that the program starts.
     pub(crate) children: bool,
-    /// Whether copies become events, and from which time on.
+    /// Record copies as events, those from `min_ticks` on.
     pub(crate) events: bool,
     pub(crate) min_ticks: u64,
     pub(crate) directory: &'a Path,
@@ -49,7 +49,7 @@ impl Program {
         variable.push(settings.directory);
         variable.push(":");
         variable.push(settings.library);
-        // Before the child exists: it could end before. Exec resets the handlers.
+        // Registered before the child can end. Exec resets the handlers.
         let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD];
         let signals = Signals::new(signals)?;
         let child = Command::new(&command[0])
@@ -76,7 +76,7 @@ impl Program {
                 return Ok(status);
             }
             match arrived.recv_timeout(Duration::from_secs(1)) {
-                // The terminal sends these to the program, too.
+                // The terminal also sends these to the program.
                 Ok(SIGCHLD | SIGINT | SIGQUIT) => {}
                 Ok(signal) => drop(kill(pid, Signal::try_from(signal)?)),
                 Err(RecvTimeoutError::Timeout) => every_second(),
@@ -86,7 +86,7 @@ impl Program {
     }
 }
 
-/// Both objects, for LD_PRELOAD: beside this program, or where they are installed.
+/// Both objects for LD_PRELOAD, beside this program or where they are installed.
 fn objects() -> Result<OsString> {
     let program = env::current_exe()?.canonicalize()?;
     let beside = program.parent().context("this program has no directory")?;

@@ -44,7 +44,7 @@ pub(crate) fn read_all(directory: &Path) -> io::Result<Vec<Recorded>> {
     Ok(all)
 }
 
-/// Whether the tracer was loaded by a process, and whether it could not record.
+/// Returns whether a process loaded the tracer, and whether it could not record.
 pub(crate) fn was_loaded(directory: &Path, pid: u32) -> (bool, bool) {
     let exists = |kind: &str| directory.join(format!("{pid}.{kind}")).exists();
     (exists("loaded"), exists("failed"))

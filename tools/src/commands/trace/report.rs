@@ -1,4 +1,4 @@
-//! The report of a run: what each process did, and all in sum.
+//! The report of a run, for each process and all in sum.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -16,10 +16,9 @@ use crate::libgdrapi::search::Maker;
 use crate::output::svg::quantity;
 use crate::output::table::Table;
 
-/// What a run is reported as.
+/// The report of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// What was run.
     pub(crate) command: Vec<String>,
     pub(crate) pid: u32,
     /// The library to which calls were forwarded.
@@ -42,21 +41,21 @@ pub(crate) struct Process {
     pub(crate) summary: Summary,
 }
 
-/// Of what was run, before anything is known about it.
+/// A run, before anything is known about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) command: Vec<String>,
     pub(crate) pid: u32,
     pub(crate) library: PathBuf,
     pub(crate) rate: Rate,
-    /// Whether the program has ended.
+    /// The program has ended.
     pub(crate) ended: bool,
-    /// Whether its process loaded the tracer, and whether it could not record.
+    /// The result of `recorded::was_loaded`.
     pub(crate) loaded: (bool, bool),
 }
 
 impl Report {
-    /// Of the processes that were recorded.
+    /// Reports the recorded processes.
     pub(crate) fn of(run: &Run, recorded: &[Recorded], known: &mut Known) -> Report {
         let now = ticks();
         let mut summary = |processes: &[&Recorded], seconds| {

@@ -19,13 +19,13 @@ type Object = (u64, u64, u64, PathBuf);
 pub(crate) type Known = HashMap<PathBuf, Functions>;
 
 impl Sites {
-    /// Of texts of `/proc/PID/maps`.
+    /// Reads `/proc/PID/maps` texts.
     pub(crate) fn of_maps(lists: impl Iterator<Item = String>) -> Sites {
         Sites { lists: lists.map(|maps| maps.lines().filter_map(object).collect()).collect() }
     }
 
-    /// `FUNCTION+0x1 (FILE)`, `FILE+0x1` by the offset in the file, or the address; in the list of this number, 1 for the
-    /// first, or else in the last one.
+    /// `FUNCTION+0x1 (FILE)`, `FILE+0x1` by the offset in the file, or the address. It searches the list of this
+    /// number, from 1 on, or else the last one.
     pub(crate) fn name(&self, caller: u64, list: u64, known: &mut Known) -> String {
         // The call is before the address to which it returns.
         let call = caller.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What processes did with libgdrapi, in numbers: of one, or of several in sum.
+//! Numbers of what one process did with libgdrapi, or several in sum.
 #![forbid(unsafe_code)]
 
 use gdrcopy_trace_tables::{BUCKETS, Class, FUNCTIONS, Function, SIZES, Wrong, bucket_bounds};
@@ -8,10 +8,10 @@ use super::recorded::{Rate, Recorded, get};
 use super::sites::Known;
 use crate::measure::plan::Direction;
 
-/// Pins that are listed: those with most copies.
+/// Pins that are listed, those with most copies.
 const LISTED: usize = 10;
 
-/// What processes did.
+/// Use of libgdrapi.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     pub(crate) seconds: f64,
@@ -49,7 +49,7 @@ pub(crate) struct Calls {
     pub(crate) function: &'static str,
     pub(crate) count: u64,
     pub(crate) failed: u64,
-    /// Of the last one that failed.
+    /// The last failure's.
     pub(crate) errno: Option<i32>,
     pub(crate) mean_ns: f64,
     pub(crate) bytes: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Copies {
     pub(crate) bytes: u64,
     pub(crate) p50_ns: f64,
     pub(crate) p99_ns: f64,
-    /// Of all.
+    /// In sum.
     pub(crate) seconds: f64,
     pub(crate) bytes_per_second: f64,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Pin {
     pub(crate) read_bytes: u64,
 }
 
-/// What existed when the processes ended.
+/// Left when the processes ended.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Left {
     pub(crate) pins: u64,
@@ -108,7 +108,7 @@ pub(crate) struct Misuse {
 const MAPPING_TYPES: [&str; 4] = ["of unknown type", "write-combining", "cached", "device"];
 
 impl Summary {
-    /// Of these processes, which took this time in sum.
+    /// Sums up processes that took this time in sum.
     pub(crate) fn of(
         processes: &[&Recorded],
         seconds: f64,

@@ -1,6 +1,6 @@
 //! The CPU's counter, which all processes of a computer share.
 
-/// Its value: 20 cycles, without waiting for loads and stores before it.
+/// Its value in 20 cycles, without waiting for earlier loads and stores.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[must_use]

@@ -4,9 +4,9 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
-/// Classes of sizes: powers of two up to 1 GiB.
+/// Classes of sizes, powers of two up to 1 GiB.
 pub const SIZES: usize = 31;
-/// Classes of times: four for each power of two.
+/// Classes of times, four for each power of two.
 pub const BUCKETS: usize = 160;
 
 /// Copies of one direction and class of sizes.
@@ -21,7 +21,7 @@ pub struct Class {
     pub times: [AtomicU64; BUCKETS],
 }
 
-/// The class of a size: all from 2 to the power of it, to below the next power.
+/// The class of a size. Class n begins at 2 to the power of n.
 #[inline]
 #[must_use]
 pub fn size_class(size: usize) -> usize {

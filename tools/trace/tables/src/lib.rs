@@ -1,5 +1,5 @@
-//! What the tracer records of a process, in a file that both map or read: fixed tables of atomic numbers, of which
-//! zeros are a valid beginning. The tracer writes without a lock where it says so; readers may see a copy half counted.
+//! The tracer's record of a process, in a file that both map or read. Its fixed tables of atomic numbers begin as zeros.
+//! The tracer writes without a lock where it says so; readers may see a copy half counted.
 
 mod clock;
 mod histogram;
@@ -59,15 +59,15 @@ pub const FUNCTIONS: [&str; 17] = [
 
 /// Threads that count for themselves; the others share one more entry.
 pub const THREADS: usize = 32;
-/// Pins that are kept apart: those that exist, and earlier ones with most copies.
+/// Pins that are kept apart, those that exist and earlier ones with most copies.
 pub const PINS: usize = 512;
 /// Call sites of misuse.
 pub const MISUSES: usize = 64;
-/// Calls other than copies, and copies, of which the latest are kept as events.
+/// Calls other than copies that are kept as events.
 pub const STEPS: usize = 4096;
 /// Copies that are kept as events.
 pub const COPIES: usize = 65536;
-/// Lists of objects of a process: it may load code at addresses where there was other code.
+/// Lists of objects of a process, which may load code where there was other code.
 pub const LISTS: u64 = 64;
 
 /// A number that starts with 0.
@@ -87,9 +87,9 @@ pub struct Tables {
     pub mapping_types: [Number; 4],
     /// The pins.
     pub pins: [Pin; PINS],
-    /// Handles of pins by a hash: the pin's number plus 1.
+    /// Numbers of pins plus 1, by a hash of the handle.
     pub handles: [Number; HANDLES],
-    /// Pins that found no place: their copies are counted, but for no pin.
+    /// Pins without a place, whose copies count in the sums only.
     pub pins_left_out: Number,
     /// Earlier pins whose place others have taken.
     pub pins_forgotten: Number,
@@ -110,7 +110,7 @@ pub type Copies = Ring<COPIES>;
 pub struct Process {
     /// Its number.
     pub pid: Number,
-    /// Of its parent.
+    /// Its parent's.
     pub parent: Number,
     /// When recording began.
     pub start: Number,
@@ -176,7 +176,7 @@ pub struct Pin {
     pub maps: Number,
     /// Where it is mapped.
     pub va: Number,
-    /// Bytes that are mapped, whole pages; 0: not mapped.
+    /// Mapped bytes, in whole pages; 0 if not mapped.
     pub mapped: Number,
     /// Type of the last mapping.
     pub mapping_type: Number,
@@ -211,7 +211,7 @@ pub struct Misuse {
     pub list: Number,
     /// How often.
     pub count: Number,
-    /// 0: to the mapping, 1: from it; of the first copy, as what follows.
+    /// 0 to the mapping, 1 from it; of the first copy, as what follows.
     pub direction: Number,
     /// Where it began, relative to the mapping's start if it has one.
     pub offset: Number,
@@ -227,7 +227,7 @@ pub struct Misuse {
 pub struct Thread {
     /// Its `pthread_t`.
     pub owner: Number,
-    /// 1 while it counts: a signal handler must count elsewhere.
+    /// 1 while it counts and signal handlers count elsewhere.
     pub busy: Number,
     /// The end of the last small write.
     pub row_end: Number,
@@ -282,7 +282,7 @@ pub struct Event {
 #[repr(C)]
 pub struct Text<const WORDS: usize>([Number; WORDS]);
 
-/// Places for handles: four per pin, so that few share the beginning of their search.
+/// Places for handles, four per pin, so that few share the beginning of their search.
 pub const HANDLES: usize = 2048;
 /// Places where a handle can be.
 const SEARCHED: usize = 16;
@@ -312,7 +312,7 @@ impl Tables {
     }
 
     /// Makes a pin's handle known, after those of pins that no longer exist are forgotten where it needs a place.
-    /// False: there is no place.
+    /// False if there is none.
     pub fn insert(&self, handle: u64, pin: usize) -> bool {
         let free = places(handle).find(|&place| {
             let there = self.handles[place].load(Relaxed).checked_sub(1);
