@@ -403,7 +403,11 @@ mod tests {
             (table, 0, 0),
             (PageTableId(999), 0, 4096),
         ] {
-            assert_eq!(gpu.map(table, offset, len, None), Err(Errno::EINVAL), "{offset:#x} {len:#x}");
+            assert_eq!(
+                gpu.map(table, offset, len, None),
+                Err(Errno::EINVAL),
+                "{offset:#x} {len:#x}"
+            );
         }
     }
 

@@ -59,7 +59,9 @@ fn map_device(addr: Pointer, arguments: Arguments) -> Option<Pointer> {
         Descriptor::Other => return None,
         Descriptor::Foreign => Err(Errno::EACCES),
         Descriptor::Export(..) if is_refused || kind == libc::MAP_PRIVATE => Err(Errno::EINVAL),
-        Descriptor::Export(file, export) => process.map_export(file, export, offset as u64, len, fixed),
+        Descriptor::Export(file, export) => {
+            process.map_export(file, export, offset as u64, len, fixed)
+        }
         Descriptor::Device(_) if is_refused => Err(Errno::EINVAL),
         Descriptor::Device(file) => {
             let request = MapRequest {
