@@ -95,6 +95,7 @@ impl Gdr {
     ///
     /// # Errors
     /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0 or length 0;
+    /// [`Error::Suspended`](crate::Error::Suspended) and [`Error::DriverChanged`](crate::Error::DriverChanged);
     /// [`Error::RangeOverflow`](crate::Error::RangeOverflow); otherwise what the driver answered: `EINVAL` for
     /// memory that cannot be pinned, `ENOMEM` when BAR1 is used up.
     pub unsafe fn pin(&self, address: u64, len: usize, flags: PinFlags) -> Result<Pin> {
@@ -152,10 +153,18 @@ impl Options {
         self
     }
 
+    /// Whether gdrdrv's device file is closed while nothing is pinned, and opened again by the next pin: CRIU cannot
+    /// checkpoint a process that has it open. False by default. That pin fails with
+    /// [`Error::DriverChanged`](crate::Error::DriverChanged) if there is another gdrdrv by then.
+    pub fn park(mut self, yes: bool) -> Options {
+        self.raw.park = yes;
+        self
+    }
+
     /// Opens it. Reads no environment variable, creates no thread, does not initialize CUDA.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) with what opening the device file answered;
+    /// [`Error::Suspended`](crate::Error::Suspended); [`Error::Driver`](crate::Error::Driver) with what opening the device file answered;
     /// [`Error::DriverTooOld`](crate::Error::DriverTooOld) below 2.0;
     /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld) where the driver serves only newer API versions than
     /// 2.6; [`Error::DummyGpuDriver`](crate::Error::DummyGpuDriver) where it was loaded without a GPU driver.
