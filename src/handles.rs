@@ -206,6 +206,23 @@ pub(crate) fn with<T: Kind, R>(
     work(object_of(&mut place, handle)?, slot)
 }
 
+/// Writes what C programs look for into all slots again, after a suspension or a resumption.
+pub(crate) fn show_all() {
+    let Some(table) = TABLE.current() else {
+        return;
+    };
+    let address = |holder: &Box<Holder>| ptr::from_ref(&**holder).expose_provenance();
+    let holders: Vec<_> = table.state.lock().holders.iter().map(address).collect();
+    for holder in holders {
+        // SAFETY: the address of a holder in `State::holders`; they live as long as the table.
+        let holder = unsafe { &*ptr::with_exposed_provenance::<Holder>(holder) };
+        match &*holder.0.lock() {
+            Some((handle, object)) => slot(*handle).into_iter().for_each(|slot| object.show(slot)),
+            None => {}
+        }
+    }
+}
+
 /// Works on the object with this handle, unless another caller does.
 pub(crate) fn try_with<T: Kind, R>(handle: usize, work: impl FnOnce(&mut T) -> R) -> Option<R> {
     let (_, holder) = find::<T>(handle).ok()?;

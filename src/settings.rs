@@ -22,6 +22,11 @@ pub(crate) fn allow_unaligned_map() -> bool {
     variables::ALLOW_UNALIGNED_MAP.is_one()
 }
 
+/// `GDRCOPY_SUSPEND=1`: `gdrcopy suspend` may suspend the process.
+pub(crate) fn may_be_suspended() -> bool {
+    variables::SUSPEND.is_one()
+}
+
 /// Sets how copies are made: by the routine that `GDRCOPY_ISA` names, and by `GDRCOPY_THREADS` threads.
 pub(crate) fn apply_to_copies() {
     variables::select_routine();
