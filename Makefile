@@ -42,14 +42,13 @@ OBJCOPY := $(gnu_type)-objcopy
 STRIP := $(gnu_type)-strip
 endif
 
-# The header is the one place that says the version.
-header_number = $(shell sed -n 's/^\#define $(1) \([0-9]*\)$$/\1/p' include/gdrapi.h)
-major := $(call header_number,GDR_API_MAJOR_VERSION)
-minor := $(call header_number,GDR_API_MINOR_VERSION)
-version := $(major).$(minor)
-gdrx_number = $(shell sed -n 's/^\#define $(1) \([0-9]*\)$$/\1/p' include/gdrx.h)
-gdrx_major := $(call gdrx_number,GDRX_MAJOR_VERSION)
-gdrx_version := $(gdrx_major).$(call gdrx_number,GDRX_MINOR_VERSION)
+# The headers are the one place that says the versions.
+header_number = $(shell sed -n 's/^\#define $(2)_VERSION \([0-9]*\)$$/\1/p' include/$(1).h)
+header_version = $(call header_number,$(1),$(2)_MAJOR).$(call header_number,$(1),$(2)_MINOR)
+version := $(call header_version,gdrapi,GDR_API)
+major := $(basename $(version))
+gdrx_version := $(call header_version,gdrx,GDRX)
+gdrx_major := $(basename $(gdrx_version))
 
 # Of the last release, for man pages.
 release_date := $(shell sed -n 's/^\#\# .* - \(20[0-9-]*\)$$/\1/p' CHANGELOG.md | head -n 1)
@@ -67,6 +66,11 @@ shared := libgdrapi.so.$(version)
 gdrx := libgdrx.so.$(gdrx_version)
 comma := ,
 preload := libgdrapi-preload.so
+# What lib puts into build/lib, and lib_install installs.
+libraries := $(shared) $(preload) $(gdrx)
+links := libgdrapi.so.$(major) libgdrapi.so libgdrx.so.$(gdrx_major) libgdrx.so
+archives := libgdrapi.a libgdrx.a
+headers := gdrapi.h gdrconfig.h gdrx.h $(notdir $(wildcard include/gdrx.hpp))
 tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps)
 
 # The functions of the C libraries. A static library is one object with these global symbols only, so that it can be linked
@@ -108,7 +112,7 @@ c_programs := $(CARGO) test --package libgdrapi --test c_programs --
 .PHONY: test
 test: lib emulator $(watched) ## Runs the tests for everyday work.
 	scripts/ci/check-version.sh
-	scripts/ci/check-symbols.sh build/lib/$(shared)
+	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
 	scripts/ci/check-preload.sh
 	$(watched) $(CARGO) test --workspace --lib --bins
 	MODEL_CALLS=2000 $(watched) $(CARGO) test --package libgdrapi --package gdrcopy-core --package gdrcopy --package gdrcopy-tools --tests
@@ -119,14 +123,38 @@ MODEL_CALLS ?= 112000
 # Seconds for which the crate's fuzz test begins new sequences.
 FUZZ_SECONDS ?= 60
 
+# The jobs of CI: .ci/run runs them in this order, and each can run by itself on a machine of its own.
 .PHONY: check
-check: ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
+check: tests interfaces sanitizers cross ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
+
+.PHONY: lint
+lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and imports.
+	scripts/ci/check-words.sh
+	scripts/ci/check-shell.sh
+	scripts/ci/check-commands.sh
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --package gdrcopy --all-features --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+	@# As docs.rs does.
+	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/docsrs" \
+		$(CARGO) doc --package gdrcopy --package gdrcopy-core --no-deps --all-features --locked
+	scripts/ci/check-modules.sh
+
+.PHONY: packages_of_ci
+packages_of_ci:
 	scripts/ci/install-deps.sh
-	$(MAKE) --no-print-directory lib emulator tools $(watched)
+
+.PHONY: tests
+tests: packages_of_ci lib emulator tools $(watched) ## Runs all Rust tests, and the C programs on all emulated machines.
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace
+	$(c_programs)
+
+.PHONY: interfaces
+interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions.
 	scripts/ci/check-version.sh
-	scripts/ci/check-symbols.sh build/lib/$(shared)
-	scripts/ci/check-abi.sh build/lib/$(shared)
+	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
+	scripts/ci/check-abi.sh $(addprefix build/lib/,$(shared) $(gdrx))
 	scripts/ci/check-install.sh
 	scripts/ci/check-cargo-c.sh
 	scripts/ci/check-crates.sh
@@ -135,11 +163,20 @@ check: ## Runs every test but the deliberate defects and the virtual machine. In
 	$(MAKE) --no-print-directory gdrx-examples
 	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/wheel-here
 	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu"
-	$(c_programs)
-	$(MAKE) --no-print-directory loom
-	scripts/ci/check-threads.sh
 	scripts/ci/count-instructions.sh
+
+.PHONY: sanitizers
+sanitizers: packages_of_ci emulator loom ## Runs threads under ThreadSanitizer and loom. AddressSanitizer and valgrind are in `tests`.
+	scripts/ci/check-threads.sh
+
+.PHONY: cross
+cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.
 	tests/cross/run.sh
+
+.PHONY: deny
+deny: ## Checks licenses and duplicate versions of dependencies, by cargo-deny.
+	@$(CARGO) deny --version >/dev/null 2>&1 || { echo "cargo-deny is missing: cargo install --locked cargo-deny"; exit 1; }
+	$(CARGO) deny check licenses bans sources
 
 .PHONY: contract
 contract: ## Checks this computer's /dev/gdrdrv, of any module, against its contract (tests/gdrdrv).
@@ -217,10 +254,13 @@ lib: rust ## Builds the shared and the static library into build/lib.
 		-Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -o build/lib/$(preload)
 	@rm build/lib/needed.so
 	$(call archive,gdrx,$(exported_by_gdrx),gdrx_*)
-	@$(CC) -shared -s -Wl,-soname,libgdrx.so.$(gdrx_major) -Wl,--version-script=gdrx/libgdrx.map -Wl,-z,defs -Wl,--gc-sections \
-		$(addprefix -Wl$(comma)-u$(comma),$(exported_by_gdrx)) build/lib/libgdrx.a -Wl,--as-needed $(static_libs) -o build/lib/$(gdrx)
+	@$(cargo_links) -shared -s -Wl,-soname,libgdrx.so.$(gdrx_major) -Wl,--version-script=gdrx/libgdrx.map -Wl,-z,defs -Wl,--gc-sections \
+		$(addprefix -Wl$(comma)-u$(comma),$(exported_by_gdrx)) build/lib/libgdrx.a -Wl,--as-needed -lgcc_s $(static_libs) -o build/lib/$(gdrx)
 	@ln -sf $(gdrx) build/lib/libgdrx.so.$(gdrx_major)
 	@ln -sf libgdrx.so.$(gdrx_major) build/lib/libgdrx.so
+
+# libgdrx.so is linked as cargo links libgdrapi.so, so that both need the same glibc. With -lgcc_s, which zig does not add.
+cargo_links = $(or $($(cargo_linker)),$(CC))
 
 # For LD_PRELOAD: an object with the library's SONAME that needs the library by its other name, from its own directory
 # (by DT_RPATH: LD_LIBRARY_PATH would come before a RUNPATH). The loader then has an object for both names. libgdrapi.so
@@ -228,7 +268,7 @@ lib: rust ## Builds the shared and the static library into build/lib.
 empty_object = $(CC) -shared -nostdlib -s -x c /dev/null -x none
 
 # Installing, which often runs as root, builds only what is not there yet.
-build/lib/$(shared) build/lib/$(preload):
+$(addprefix build/lib/,$(libraries)):
 	$(MAKE) --no-print-directory lib
 
 .PHONY: emulator
@@ -264,21 +304,28 @@ build/examples/demo: examples/demo.c include/gdrapi.h c_tests/cuda_driver.h | li
 	@mkdir -p build/examples
 	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrapi -ldl -lc "$(built)/libgdremu_cuda.so"
 
-gdrx_examples := $(basename $(notdir $(wildcard examples/gdrx/*.c)))
+gdrx_examples := $(patsubst examples/gdrx/%.c,build/examples/gdrx/%,$(wildcard examples/gdrx/*.c)) \
+	$(patsubst examples/gdrx/%.cpp,build/examples/gdrx/%_cxx,$(wildcard examples/gdrx/*.cpp))
+example_flags = -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrx -lgdrapi -lc "$(built)/libgdremu_cuda.so"
 
 build/examples/gdrx/%: examples/gdrx/%.c examples/gdrx/example.h include/gdrx.h | lib emulator
 	@mkdir -p $(@D)
-	$(CC) -std=c99 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ic_tests $< -o $@ -Lbuild/lib -lgdrx -lgdrapi -lc "$(built)/libgdremu_cuda.so"
+	$(CC) -std=c99 -D_GNU_SOURCE $(example_flags)
+
+build/examples/gdrx/%_cxx: examples/gdrx/%.cpp examples/gdrx/example.hpp include/gdrx.hpp include/gdrx.h | lib emulator
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 $(example_flags)
 
 .PHONY: gdrx-examples
-gdrx-examples: $(gdrx_examples:%=build/examples/gdrx/%) ## Builds the examples of libgdrx into build/examples/gdrx, and runs them on an emulated GPU.
+gdrx-examples: $(gdrx_examples) ## Builds the examples of libgdrx into build/examples/gdrx, and runs them on an emulated GPU.
 	@for example in $(gdrx_examples); do \
-		LD_LIBRARY_PATH=build/lib "$(built)/gdremu" -- build/examples/gdrx/$$example $$([ $$example != rows ] || echo 16) || exit 1; \
+		case $$example in */rows*) mib=16 ;; *) mib= ;; esac; \
+		LD_LIBRARY_PATH=build/lib "$(built)/gdremu" -- $$example $$mib || exit 1; \
 	done
 
 # For scripts/gpu/check.sh on a machine with a GPU, which needs nothing else.
 .PHONY: gpu-bundle
-gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples:%=build/examples/gdrx/%) ## Puts all that a check on a real GPU needs into build/gpu.
+gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all that a check on a real GPU needs into build/gpu.
 	$(MAKE) --no-print-directory -f c_tests/programs.mk plain
 	@rm -rf build/gpu
 	@mkdir -p build/gpu/c_tests
@@ -292,7 +339,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples:%=build/examp
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
 	@install --strip build/lib/$(preload) build/gpu
 	@install build/lib/$(gdrx) build/gpu/libgdrx.so.$(gdrx_major)
-	@install $(gdrx_examples:%=build/examples/gdrx/%) build/gpu
+	@install $(gdrx_examples) build/gpu
 	@install build/examples/demo build/c_tests/gdrcopy_sanity build/c_tests/watched build/c_tests/denied build/gpu
 	@install build/c_tests/plain/* build/gpu/c_tests
 	@runner=$$($(CARGO) test --package libgdrapi --test c_programs --no-run --message-format json | \
@@ -304,11 +351,25 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples:%=build/examp
 # Paths under the prefix are written relative to it, and the prefix relative to the file, so that an installed tree can be
 # moved. Not below the system's prefixes: there pkg-config leaves out -I and -L, which it does only for plain paths.
 pc_prefix = $(if $(filter /usr /usr/local,$(prefix)),$(prefix),$${pcfiledir}/$(shell realpath -ms --relative-to=$(libdir)/pkgconfig $(prefix)))
+# fill PACKAGE,LIBRARY,VERSION,NEEDS: fills in a template of pkgconfig/ or cmake/. NEEDS is the CMake target that the library needs.
 fill = sed -e 's|@prefix@|$(pc_prefix)|' \
 	-e 's|@libdir@|$(patsubst $(prefix)/%,$${prefix}/%,$(libdir))|' \
 	-e 's|@includedir@|$(patsubst $(prefix)/%,$${prefix}/%,$(includedir))|' \
-	-e 's|@includedir_from_here@|$(shell realpath -ms --relative-to=$(libdir)/cmake/gdrcopy $(includedir))|' \
-	-e 's|@version@|$(version)|' -e 's|@major@|$(major)|' -e 's|@static_libs@|$(static_libs)|'
+	-e 's|@includedir_from_here@|$(shell realpath -ms --relative-to=$(libdir)/cmake/$(1) $(includedir))|' \
+	-e 's|@package@|$(1)|g' -e 's|@PACKAGE@|\U$(1)|g' -e 's|@library@|$(2)|g' \
+	-e 's|@version@|$(3)|' -e 's|@major@|$(basename $(3))|' -e 's|@needs@|$(4)|' -e 's|@needs_static@|$(4:=_static)|' \
+	-e 's|@static_libs@|$(static_libs)|'
+
+# install_findable PACKAGE,LIBRARY,VERSION,NEEDS: how pkg-config and CMake find the library.
+define install_findable
+	install -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/$(1)
+	$(fill) pkgconfig/$(1).pc.in | $(install_text) $(DESTDIR)$(libdir)/pkgconfig/$(1).pc
+	$(fill) cmake/config.cmake.in | $(install_text) $(DESTDIR)$(libdir)/cmake/$(1)/$(1)-config.cmake
+	$(fill) cmake/config-version.cmake.in | $(install_text) $(DESTDIR)$(libdir)/cmake/$(1)/$(1)-config-version.cmake
+endef
+
+# man3 SOURCE,FILES: installs the man pages of a header.
+man3 = umask 022 && awk -v directory=$(DESTDIR)$(datadir)/man/man3 -v source="$(1)" -v date=$(release_date) -f scripts/man3.awk $(2)
 
 # Of its standard input, for all to read, whatever the umask.
 install_text = install -m 0644 /dev/stdin
@@ -318,20 +379,17 @@ install: lib_install ## Does lib_install, and tools_install if the tools were bu
 	@if [ -e build/tools ]; then $(MAKE) --no-print-directory tools_install; fi
 
 .PHONY: lib_install
-lib_install: build/lib/$(shared) build/lib/$(preload) ## Installs the libraries, the headers, and files for pkg-config and CMake.
-	install -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/gdrcopy $(DESTDIR)$(includedir) $(DESTDIR)$(datadir)/man/man3
-	install -m 0755 build/lib/$(shared) $(DESTDIR)$(libdir)/$(shared)
-	install -m 0755 build/lib/$(preload) $(DESTDIR)$(libdir)/$(preload)
-	install -m 0644 build/lib/libgdrapi.a $(DESTDIR)$(libdir)/libgdrapi.a
-	ln -sf $(shared) $(DESTDIR)$(libdir)/libgdrapi.so.$(major)
-	ln -sf libgdrapi.so.$(major) $(DESTDIR)$(libdir)/libgdrapi.so
-	install -m 0644 include/gdrapi.h include/gdrconfig.h $(DESTDIR)$(includedir)
-	$(fill) pkgconfig/gdrcopy.pc.in | $(install_text) $(DESTDIR)$(libdir)/pkgconfig/gdrcopy.pc
+lib_install: $(addprefix build/lib/,$(libraries)) ## Installs the libraries, the headers, and files for pkg-config and CMake.
+	install -d $(DESTDIR)$(libdir) $(DESTDIR)$(includedir) $(DESTDIR)$(datadir)/man/man3
+	install -m 0755 $(addprefix build/lib/,$(libraries)) $(DESTDIR)$(libdir)
+	install -m 0644 $(addprefix build/lib/,$(archives)) $(DESTDIR)$(libdir)
+	cp -Pf $(addprefix build/lib/,$(links)) $(DESTDIR)$(libdir)
+	install -m 0644 $(addprefix include/,$(headers)) $(DESTDIR)$(includedir)
+	$(call install_findable,gdrcopy,gdrapi,$(version))
 	ln -sf gdrcopy.pc $(DESTDIR)$(libdir)/pkgconfig/gdrapi.pc
-	$(fill) cmake/gdrcopy-config.cmake.in | $(install_text) $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config.cmake
-	$(fill) cmake/gdrcopy-config-version.cmake.in | $(install_text) $(DESTDIR)$(libdir)/cmake/gdrcopy/gdrcopy-config-version.cmake
-	umask 022 && awk -v directory=$(DESTDIR)$(datadir)/man/man3 -v version=$(version).0 -v date=$(release_date) \
-		-f scripts/man3.awk include/gdrapi.h docs/usage.md
+	$(call install_findable,gdrx,gdrx,$(gdrx_version),gdrcopy::gdrapi)
+	$(call man3,gdrcopy $(version).0,include/gdrapi.h docs/usage.md)
+	$(call man3,gdrx $(gdrx_version).0,include/gdrx.h)
 
 .PHONY: tools_install
 tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.
@@ -384,11 +442,11 @@ uninstall: ## Removes what install and the other targets above put there, but fo
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links) gdremu gdrcopy_sanity)
 	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(c_tests_dir) $(DESTDIR)$(libexecdir)/gdrcopy
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1) gdremu.1 gdrcopy_sanity.1)
-	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man3/,gdrapi.3 $(exported:=.3))
+	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man3/,gdrapi.3 $(exported:=.3) gdrx.3 gdrx_*.3)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))
-	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(shared) libgdrapi.so.$(major) libgdrapi.so $(preload) libgdrapi.a)
-	rm -f $(addprefix $(DESTDIR)$(libdir)/pkgconfig/,gdrcopy.pc gdrapi.pc) $(addprefix $(DESTDIR)$(includedir)/,gdrapi.h gdrconfig.h)
-	rm -rf $(DESTDIR)$(libdir)/cmake/gdrcopy
+	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(libraries) $(links) $(archives)) $(addprefix $(DESTDIR)$(includedir)/,$(headers))
+	rm -f $(addprefix $(DESTDIR)$(libdir)/pkgconfig/,gdrcopy.pc gdrapi.pc gdrx.pc)
+	rm -rf $(addprefix $(DESTDIR)$(libdir)/cmake/,gdrcopy gdrx)
 
 # ---- Packages ----
 

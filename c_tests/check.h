@@ -61,7 +61,7 @@ static inline void check_string(const char *file, int line, const char *what, co
 static inline void check_bytes(const char *file, int line, const char *what, const void *got, const void *wanted,
                                size_t size)
 {
-    const unsigned char *g = got, *w = wanted;
+    const unsigned char *g = (const unsigned char *)got, *w = (const unsigned char *)wanted;
     size_t i = 0;
 
     if (memcmp(g, w, size) == 0)
@@ -107,6 +107,12 @@ static inline int is_denied(const char *call)
     const char *denied = getenv("CHECK_DENIED");
 
     return denied != NULL && strcmp(denied, call) == 0;
+}
+
+/* Whether the libgdrapi is c_tests/another, which checks nothing, as tests/c_programs.rs sets it. */
+static inline int is_another_library(void)
+{
+    return getenv("CHECK_ANOTHER") != NULL;
 }
 
 /* Runs part of a test in a forked child, whose failed checks fail this program too. */

@@ -25,12 +25,12 @@ struct fault_handlers {
 static inline struct fault_handlers catch_faults(void)
 {
     struct fault_handlers old;
-    struct sigaction catch;
+    struct sigaction action;
 
-    memset(&catch, 0, sizeof(catch));
-    catch.sa_handler = fault_handler;
-    sigaction(SIGSEGV, &catch, &old.segv);
-    sigaction(SIGBUS, &catch, &old.bus);
+    memset(&action, 0, sizeof(action));
+    action.sa_handler = fault_handler;
+    sigaction(SIGSEGV, &action, &old.segv);
+    sigaction(SIGBUS, &action, &old.bus);
     return old;
 }
 
@@ -41,7 +41,7 @@ static inline void release_faults(const struct fault_handlers *old)
 }
 
 /* The signal that a read of one byte at `address` raises, or 0. valgrind.supp knows this function by name. */
-__attribute__((noinline, no_sanitize("address"))) static int fault_at(const volatile void *address)
+__attribute__((noinline, unused, no_sanitize("address"))) static int fault_at(const volatile void *address)
 {
     struct fault_handlers old = catch_faults();
     int signal = sigsetjmp(fault_return, 1);

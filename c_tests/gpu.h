@@ -58,11 +58,12 @@ static inline size_t round_down(size_t value, size_t unit)
 
 static inline struct gpu_buffer gpu_create(size_t size)
 {
-    struct gpu_buffer buffer = {0};
+    struct gpu_buffer buffer;
     CUmemAllocationProp prop;
     CUmemAccessDesc access;
     size_t granularity;
 
+    memset(&buffer, 0, sizeof(buffer));
     memset(&prop, 0, sizeof(prop));
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -85,11 +86,12 @@ static inline struct gpu_buffer gpu_create(size_t size)
 /* At least `size` bytes of GPU memory that start on a GPU page. */
 static inline struct gpu_buffer gpu_alloc(enum gpu_memory kind, size_t size)
 {
-    struct gpu_buffer buffer = {0};
+    struct gpu_buffer buffer;
 
     if (kind == MEM_CREATE) {
         buffer = gpu_create(size);
     } else {
+        memset(&buffer, 0, sizeof(buffer));
         buffer.kind = MEM_ALLOC;
         buffer.size = round_up(size, GPU_PAGE_SIZE);
         CUDA(cuMemAlloc(&buffer.allocation, buffer.size + GPU_PAGE_SIZE - 1));
@@ -204,7 +206,7 @@ static inline gdr_map_flags_t platform_flag(gdr_t g, gdr_mh_t handle)
 /* Bytes that differ from their neighbors and from those of another seed. */
 static inline void fill(void *buffer, size_t size, unsigned seed)
 {
-    unsigned char *byte = buffer;
+    unsigned char *byte = (unsigned char *)buffer;
     uint32_t state = seed * 2654435761u + 1;
     size_t i;
 

@@ -1,6 +1,6 @@
 # Builds the C tests into build/c_tests: make -f c_tests/programs.mk [plain] [sanitized], from the root of the project.
 #
-# They link any libgdrapi.so.2 (LIBGDRAPI) and any libcuda.so.1 (LIBCUDA), and run with any other. Without a CUDA driver,
+# They link any libgdrapi.so.2 (LIBGDRAPI), libgdrx.so.1 (LIBGDRX) and any libcuda.so.1 (LIBCUDA), and run with any other. Without a CUDA driver,
 # gdremu's stand-in serves for linking.
 
 CARGO_TARGET_DIR ?= $(CURDIR)/target
@@ -9,9 +9,9 @@ LIBGDRX ?= build/lib/libgdrx.so.1
 LIBCUDA ?= $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release/libgdremu_cuda.so
 
 out := build/c_tests
-programs := header_c99 header_config $(if $(shell command -v $(CXX)),header_cxx17) $(basename $(notdir $(wildcard c_tests/*.c)))
+programs := header_c99 header_config $(if $(shell command -v $(CXX)),header_cxx17 gdrx_cxx) $(basename $(notdir $(wildcard c_tests/*.c)))
 sanity := $(wildcard c_tests/gdrcopy_sanity/*.c)
-headers := $(wildcard c_tests/*.h c_tests/*/*.h include/*.h) c_tests/programs.mk
+headers := $(wildcard c_tests/*.h c_tests/*/*.h c_tests/*/*.hpp include/*.h include/*.hpp) c_tests/programs.mk
 
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
 c99 := $(CC) -std=c99 -D_GNU_SOURCE
@@ -35,6 +35,11 @@ $(out)/$(1)/header_c99 $(out)/$(1)/header_config: $(out)/$(1)/header_%: c_tests/
 $(out)/$(1)/header_cxx17: c_tests/header/cxx17.cpp $$(headers)
 	@mkdir -p $$(@D)
 	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
+
+# Packages of the tests need no library of C++.
+$(out)/$(1)/gdrx_cxx: c_tests/gdrx/cxx.cpp c_tests/gdrx/header.cpp $$(headers) gdrcopy/include/gdrcopy_device.cuh
+	@mkdir -p $$(@D)
+	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$(filter %.cpp,$$^) -o $$@ -static-libstdc++ -static-libgcc $$(libraries)
 
 $(out)/$(1)/%: c_tests/%.c $$(headers)
 	@mkdir -p $$(@D)

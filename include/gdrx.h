@@ -41,11 +41,18 @@
 #define GDRX_MAJOR_VERSION 1
 #define GDRX_MINOR_VERSION 0
 
+/* In C++, inline functions of gdrx.hpp call these, and must be the same in all files. */
 #ifdef __cplusplus
+#define GDRX_INLINE_ inline
 extern "C" {
+#else
+#define GDRX_INLINE_ static inline
 #endif
 
-/* A mapping, or a part of one. Made by gdrx_attach; all members are read-only. */
+/*
+ * A mapping, or a part of one. Made by gdrx_attach; all members are read-only, but for a copy that describes a part, of at least
+ * one byte: set its address and size.
+ */
 struct gdrx_map {
     void *address;                        /* of byte 0, in this process */
     size_t size;
@@ -69,7 +76,7 @@ struct gdrx_copy {
  * The first call of a process reads the environment variables: GDRCOPY_ISA, and those of the log.
  *
  * EINVAL: map or address is NULL; type is none of a mapping; size is 0 or more than mapped_size. ENOMEM: no memory for the
- * page that tells forked children from their parent. *map is unchanged then.
+ * page by which forked children are detected. *map is unchanged then.
  */
 int gdrx_attach_mapping(struct gdrx_map *map, gdr_mapping_type_t type, uint64_t mapped_size, void *address, size_t size);
 
@@ -78,7 +85,7 @@ int gdrx_attach_mapping(struct gdrx_map *map, gdr_mapping_type_t type, uint64_t 
  *
  * EINVAL: handle is not a pin of g, or not mapped; and as gdrx_attach_mapping. Other errors are those of gdr_get_info_v2.
  */
-static inline int gdrx_attach(struct gdrx_map *map, gdr_t g, gdr_mh_t handle, void *address, size_t size)
+GDRX_INLINE_ int gdrx_attach(struct gdrx_map *map, gdr_t g, gdr_mh_t handle, void *address, size_t size)
 {
     gdr_info_v2_t info;
     int result = gdr_get_info_v2(g, handle, &info);
@@ -134,8 +141,21 @@ uint32_t gdrx_version(void);
 
 /* ---- Without a call ---- */
 
+/* C++ compilers warn of C's casts. */
+#ifdef __cplusplus
+#define GDRX_CAST_(type, value) reinterpret_cast<type>(value)
+#else
+#define GDRX_CAST_(type, value) ((type)(value))
+#endif
+
+/* Where a word is. */
+GDRX_INLINE_ void *gdrx_at_(const struct gdrx_map *map, size_t offset)
+{
+    return GDRX_CAST_(char *, map->address) + offset;
+}
+
 /* Orders all loads and stores of the thread before it against all after it. */
-static inline void gdrx_full_fence_(void)
+GDRX_INLINE_ void gdrx_full_fence_(void)
 {
 #if defined(__x86_64__)
     __asm__ __volatile__("mfence" ::: "memory");
@@ -147,7 +167,7 @@ static inline void gdrx_full_fence_(void)
 }
 
 /* What comes after each access, while mappings of several types are attached: accesses through them pass each other. */
-static inline void gdrx_end_(const struct gdrx_map *map)
+GDRX_INLINE_ void gdrx_end_(const struct gdrx_map *map)
 {
     if (__atomic_load_n(map->several_types, __ATOMIC_RELAXED))
         gdrx_full_fence_();
@@ -157,7 +177,7 @@ static inline void gdrx_end_(const struct gdrx_map *map)
  * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on): they come after all earlier
  * loads and stores of the thread.
  */
-static inline void gdrx_begin(void)
+GDRX_INLINE_ void gdrx_begin(void)
 {
 #if defined(__x86_64__)
     __asm__ __volatile__("" ::: "memory");
@@ -169,7 +189,7 @@ static inline void gdrx_begin(void)
 /**
  * Ends a row of writes: pushes them out, and orders them before every later store of the thread. map is any of those written.
  */
-static inline void gdrx_fence(const struct gdrx_map *map)
+GDRX_INLINE_ void gdrx_fence(const struct gdrx_map *map)
 {
 #if defined(__x86_64__)
     __asm__ __volatile__("sfence" ::: "memory");
@@ -185,10 +205,10 @@ static inline void gdrx_fence(const struct gdrx_map *map)
  * Whether size bytes at offset are a word: 1, 2, 4 or 8 bytes inside the map, at a multiple of their size. The functions below
  * have that as a precondition, and check nothing.
  */
-static inline int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t size)
+GDRX_INLINE_ int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t size)
 {
     return (size == 1 || size == 2 || size == 4 || size == 8) && size <= map->size && offset <= map->size - size &&
-           ((uintptr_t)map->address + offset) % size == 0;
+           GDRX_CAST_(uintptr_t, gdrx_at_(map, offset)) % size == 0;
 }
 
 /*
@@ -201,31 +221,31 @@ static inline int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t
  * older than the call, and the load comes after the thread's earlier reads and before its later loads and stores.
  */
 #define GDRX_WORD_(bits)                                                                                                     \
-    static inline void gdrx_store_u##bits##_unfenced(const struct gdrx_map *map, size_t offset, uint##bits##_t value)        \
+    GDRX_INLINE_ void gdrx_store_u##bits##_unfenced(const struct gdrx_map *map, size_t offset, uint##bits##_t value)         \
     {                                                                                                                        \
-        __atomic_store_n((uint##bits##_t *)(void *)((char *)map->address + offset), value, __ATOMIC_RELAXED);                \
+        __atomic_store_n(GDRX_CAST_(uint##bits##_t *, gdrx_at_(map, offset)), value, __ATOMIC_RELAXED);                      \
     }                                                                                                                        \
                                                                                                                              \
-    static inline void gdrx_store_u##bits(const struct gdrx_map *map, size_t offset, uint##bits##_t value)                   \
+    GDRX_INLINE_ void gdrx_store_u##bits(const struct gdrx_map *map, size_t offset, uint##bits##_t value)                    \
     {                                                                                                                        \
         gdrx_begin();                                                                                                        \
         gdrx_store_u##bits##_unfenced(map, offset, value);                                                                   \
         gdrx_fence(map);                                                                                                     \
     }                                                                                                                        \
                                                                                                                              \
-    static inline uint##bits##_t gdrx_load_u##bits(const struct gdrx_map *map, size_t offset)                                \
+    GDRX_INLINE_ uint##bits##_t gdrx_load_u##bits(const struct gdrx_map *map, size_t offset)                                 \
     {                                                                                                                        \
         uint##bits##_t value;                                                                                                \
                                                                                                                              \
         gdrx_full_fence_();                                                                                                  \
-        value = __atomic_load_n((uint##bits##_t *)(void *)((char *)map->address + offset), __ATOMIC_RELAXED);                \
+        value = __atomic_load_n(GDRX_CAST_(uint##bits##_t *, gdrx_at_(map, offset)), __ATOMIC_RELAXED);                      \
         gdrx_after_load_();                                                                                                  \
         gdrx_end_(map);                                                                                                      \
         return value;                                                                                                        \
     }
 
 /* Makes a load an acquire. */
-static inline void gdrx_after_load_(void)
+GDRX_INLINE_ void gdrx_after_load_(void)
 {
 #if defined(__x86_64__)
     __asm__ __volatile__("" ::: "memory");
@@ -242,6 +262,8 @@ GDRX_WORD_(32)
 GDRX_WORD_(64)
 
 #undef GDRX_WORD_
+#undef GDRX_CAST_
+#undef GDRX_INLINE_
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,7 @@ scripts/ci/apt-install.sh debootstrap lintian
 
 lint_debs "$debs"
 libdir=usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)
-installed=(gdrcopy gdrcopy-tests libgdrapi-dev libgdrapi-dbgsym libgdrapi gdrdrv-dkms gdremu)
+installed=(gdrcopy gdrcopy-tests libgdrapi-dev libgdrapi-dbgsym libgdrapi libgdrx-dev libgdrx1 gdrdrv-dkms gdremu)
 
 # package NAME VERSION [FIELD...]: packs $dir, with fields for its control file, as NAME_VERSION.deb into the tree's /root.
 package() {
@@ -124,9 +124,10 @@ for release in bookworm trixie; do
     install_ours
     check_upgraded
     run_programs
+    check_linked "$tree/$libdir"
     check_debug_symbols "$tree/$libdir/libgdrapi.so.2.6"
 
-    in_tree_quietly dpkg --remove libgdrapi-dev libgdrapi-dbgsym
+    in_tree_quietly dpkg --remove libgdrx-dev libgdrapi-dev libgdrapi-dbgsym
     install_nvidia
     echo '# changed by an administrator' >>"$tree/etc/init.d/gdrdrv"
     in_tree_quietly sh -c 'apt-get install -qq -y /root/debs/*.deb'

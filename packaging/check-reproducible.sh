@@ -20,7 +20,7 @@ build() {
     tar -xf "$tarball" -C "$dir/source" --strip-components=1
     env -u SOURCE_DATE_EPOCH TZ="$2" CARGO_HOME="$dir/cargo" make -C "$dir/source" deb rpm wheel tarball="$tarball" >"$dir/log" 2>&1 ||
         { tail -n 40 "$dir/log" >&2 && exit 1; }
-    (cd "$dir/source/build" && sha256sum packages/gdrapi-*/build/lib/libgdrapi* "$packages"{deb/*.deb,rpm/*.rpm,wheel/*.whl}) >"$work/$1.sha256"
+    (cd "$dir/source/build" && sha256sum packages/gdrapi-*/build/lib/libgdr* "$packages"{deb/*.deb,rpm/*.rpm,wheel/*.whl}) >"$work/$1.sha256"
     # What was built takes GiBs.
     rm -r "$dir/source/build/packages/target"
 }

@@ -110,7 +110,7 @@ check_upgraded() {
 }
 
 erase() {
-    rpm_in_tree --erase gdrcopy gdrcopy-debuginfo gdrcopy-devel gdrcopy-kmod gdremu
+    rpm_in_tree --erase gdrcopy gdrcopy-debuginfo gdrcopy-devel gdrcopy-kmod gdremu libgdrx1 libgdrx-devel
     check_unloaded
     contents | diff "$work/before" - || die "the packages leave something, see above"
 }
@@ -127,11 +127,12 @@ for system in rhel-9 rhel-8 suse; do
         echo /usr/lib64 >"$tree/etc/ld.so.conf.d/lib64.conf"
         in_tree ldconfig
         run_programs
+        check_linked "$tree/usr/lib64"
         check_debug_symbols "$tree/usr/lib64/libgdrapi.so.2.6"
         rm "$tree/etc/ld.so.conf.d/lib64.conf"
     fi
     # Back, and again.
-    rpm_in_tree --erase gdrcopy-debuginfo gdremu
+    rpm_in_tree --erase gdrcopy-debuginfo gdremu libgdrx1 libgdrx-devel
     install_nvidia $system --upgrade --oldpackage
     install_ours
     check_upgraded

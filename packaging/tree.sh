@@ -104,6 +104,18 @@ run_programs() {
     echo "copybw: works; gdrcopy_sanity: $(grep '^Total' "$work/sanity.log"); C tests: $passed passed, $waived waived"
 }
 
+# check_linked LIBDIR [COMPILER]: programs linked with the shared and the static libraries of the tree work.
+check_linked() {
+    local linked
+    for linked in "-L$1 -lgdrx -lgdrapi" "$1/libgdrx.a $1/libgdrapi.a"; do
+        # shellcheck disable=SC2086 # Options are words.
+        "${2:-gcc}" -DWITH_gdrx -I"$tree/usr/include" tests/install/program.c -o "$tree/usr/bin/program" $linked
+        emulated default /usr/bin/program 2>/dev/null || die "a program linked with $linked does not work"
+        rm "$tree/usr/bin/program"
+    done
+    echo "linked with the shared and the static libraries: works"
+}
+
 # lint_debs DIR: lintian. The packages are not for Debian's archive, which has a bug for each first upload.
 lint_debs() {
     lintian --allow-root --suppress-tags initial-upload-closes-no-bugs --show-overrides "$1"/*.changes >"$work/lintian" || true

@@ -1,7 +1,7 @@
-# awk -v directory=DIR -v version=X.Y.Z -v date=YYYY-MM-DD -f scripts/man3.awk include/gdrapi.h docs/usage.md
+# awk -v directory=DIR -v source=NAME\ X.Y.Z -v date=YYYY-MM-DD -f scripts/man3.awk include/NAME.h [docs/usage.md]
 #
 # Writes the man pages of section 3 from the comments of the header, and the environment variables from the table in
-# docs/usage.md: one page per function, with the enums and the struct that it mentions, and gdrapi.3 with what holds for all
+# docs/usage.md: one page per function, with the enums and the structs that it mentions, and NAME.3 with what holds for all
 # of them.
 
 function escaped(text) {
@@ -13,7 +13,7 @@ function escaped(text) {
 # Text with the names of functions in bold.
 function marked(text,   out, name) {
     text = escaped(text)
-    while (match(text, /gdr_[a-z0-9_]+/)) {
+    while (match(text, /gdrx?_[a-z0-9_]+/)) {
         name = substr(text, RSTART, RLENGTH)
         out = out substr(text, 1, RSTART - 1) (name in prototypes || name in aliases ? "\\fB" name "\\fR" : name)
         text = substr(text, RSTART + RLENGTH)
@@ -24,7 +24,7 @@ function marked(text,   out, name) {
 function begin_page(name, summary) {
     if (file) close(file)
     file = directory "/" name ".3"
-    print ".TH " toupper(name) " 3 " date " \"gdrcopy " version "\" \"GDRCopy Library\"" >file
+    print ".TH " toupper(name) " 3 " date " \"" source "\" \"GDRCopy Library\"" >file
     print ".SH NAME\n" name " \\- " escaped(summary) >file
 }
 
@@ -54,9 +54,9 @@ function function_page(name,   count, paragraphs, i, text, summary, returns, fai
     count = split(comments[name], paragraphs, "\n\n")
     summary = paragraphs[1]
     gsub(/\n/, " ", summary)
-    sub(/[.:;,] .*/, "", summary)
+    sub(/( \(|[.:;,] ).*/, "", summary)
     begin_page(name, tolower(substr(summary, 1, 1)) substr(summary, 2))
-    print ".SH SYNOPSIS\n.B #include <gdrapi.h>\n.PP" >file
+    print ".SH SYNOPSIS\n.B #include <" header ".h>\n.PP" >file
     code(prototypes[name])
     print ".SH DESCRIPTION" >file
     for (i = 1; i <= count; i++) {
@@ -78,7 +78,7 @@ function function_page(name,   count, paragraphs, i, text, summary, returns, fai
             print (heading++ ? ".PP" : ".SH TYPES") >file
             code(type_texts[i])
         }
-    if (!returns && prototypes[name] ~ /^int /) returns = results
+    if (!returns && prototypes[name] ~ /^int / && summary !~ /^Whether /) returns = results
     if (returns) print ".SH RETURN VALUE\n" marked(returns) >file
     if (failures) {
         print ".SH ERRORS" >file
@@ -86,17 +86,17 @@ function function_page(name,   count, paragraphs, i, text, summary, returns, fai
     }
     print ".SH SEE ALSO" >file
     for (i = 1; i <= functions; i++) if (names[i] != name && mentions(name, names[i])) print ".BR " names[i] " (3)," >file
-    print ".BR gdrapi (3)" >file
+    print ".BR " header " (3)" >file
 }
 
 # What holds for all functions; results is what they return.
-function overview_page(   count, paragraphs, i, text) {
+function overview_page(   count, paragraphs, i, text, heading) {
     count = split(overview, paragraphs, "\n\n")
     text = paragraphs[1]
     sub(/^[^:]*: /, "", text)
     sub(/\.$/, "", text)
-    begin_page("gdrapi", text)
-    print ".SH SYNOPSIS\n.B #include <gdrapi.h>\n.PP\nLink with \\fI\\-lgdrapi\\fR." >file
+    begin_page(header, text)
+    print ".SH SYNOPSIS\n.B #include <" header ".h>\n.PP\nLink with \\fI\\-l" header (needed ? " \\-l" needed : "") "\\fR." >file
     print ".SH DESCRIPTION" >file
     for (i = 2; i <= count; i++) {
         text = paragraphs[i]
@@ -106,8 +106,10 @@ function overview_page(   count, paragraphs, i, text) {
             continue
         }
         gsub(/\n/, " ", text)
-        if (match(text, /^[A-Z][a-z]+\. /)) {
-            print ".SS " substr(text, 1, RLENGTH - 2) >file
+        if (match(text, /^([A-Z][a-z]+|---- .* ----)\. /)) {
+            heading = substr(text, 1, RLENGTH - 2)
+            gsub(/^---- | ----$/, "", heading)
+            print ".SS " heading >file
             text = substr(text, RLENGTH + 1)
         } else if (i > 2)
             print ".PP" >file
@@ -118,13 +120,12 @@ function overview_page(   count, paragraphs, i, text) {
         if (i > 1) print ".PP" >file
         code(type_texts[i])
     }
-    print ".SH ENVIRONMENT\nAll are read at each \\fBgdr_open\\fR." >file
+    if (variables) print ".SH ENVIRONMENT\nAll are read at each \\fBgdr_open\\fR." >file
     for (i = 1; i <= variables; i++) print ".TP\n.B " variable_names[i] "\n" marked(variable_effects[i]) >file
-    print ".SH FILES\n.TP\n.I /dev/gdrdrv\nthe device of the kernel module gdrdrv" >file
+    if (variables) print ".SH FILES\n.TP\n.I /dev/gdrdrv\nthe device of the kernel module gdrdrv" >file
     print ".SH SEE ALSO" >file
     for (i = 1; i <= functions; i++) print ".BR " names[i] " (3)," >file
-    print ".BR gdrcopy (1)," >file
-    print ".BR gdrdrv-load (8)" >file
+    print needed ? ".BR " needed " (3)" : ".BR gdrcopy (1),\n.BR gdrdrv-load (8)" >file
 }
 
 function strip(line) {
@@ -132,18 +133,30 @@ function strip(line) {
     return line
 }
 
-FNR == 1 { document++ }
+FNR == 1 && ++document == 1 {
+    header = FILENAME
+    gsub(/.*\/|\.h$/, "", header)
+}
 
 # The header.
-document == 1 && /^\/\*$/ && !overview { state = "overview"; next }
+document == 1 && /^\/\*$/ {
+    # A later comment is about the functions after it.
+    if (overview) overview = overview "\n" section ". "
+    state = "overview"
+    next
+}
+document == 1 && /^#include "/ { needed = substr($2, 2, length($2) - 4) }
 document == 1 && /^\/\*\*$/ { state = "comment"; comment = ""; next }
 document == 1 && /^ \*\/$/ { state = state == "comment" ? "prototype" : ""; prototype = ""; next }
 state == "overview" { overview = overview strip($0) "\n"; next }
 state == "comment" { comment = comment strip($0) "\n"; next }
 state == "prototype" {
-    prototype = prototype $0 "\n"
-    if (/;$/) {
-        match(prototype, /gdr_[a-z0-9_]+\(/)
+    # The body of an inline function.
+    if (/^\{$/) sub(/\n$/, ";\n", prototype)
+    else prototype = prototype $0 "\n"
+    if (/;$|^\{$/) {
+        sub(/^static inline /, "", prototype)
+        match(prototype, /gdrx?_[a-z0-9_]+\(/)
         name = substr(prototype, RSTART, RLENGTH - 1)
         names[++functions] = name
         comments[name] = comment
@@ -153,14 +166,20 @@ state == "prototype" {
     next
 }
 document == 1 && /^#define gdr_[a-z0-9_]+ gdr_/ { aliases[$2] = $3; next }
+document == 1 && /^\/\* ---- .* \*\/$/ { section = substr($0, 4, length($0) - 6); next }
 document == 1 && /^\/\* .* \*\/$/ { above = $0 "\n"; next }
-document == 1 && /^(typedef )?(struct|enum) / { state = "type"; type = above }
+document == 1 && /^(typedef )?(struct|enum) / {
+    state = "type"
+    type = above
+    tag = $2
+}
 state == "type" {
     type = type $0 "\n"
     # struct gdr goes with gdr_t.
     if (/;$/ && !/^struct gdr;$/ && !/^    /) {
         type_name = $NF
         gsub(/[*;]/, "", type_name)
+        if (type_name == "}") type_name = tag
         type_names[++types] = type_name
         type_texts[types] = type
         state = ""
@@ -181,15 +200,15 @@ document == 2 && /^\| `GDRCOPY_/ {
 }
 
 END {
-    if (!functions || !types || !variables) {
+    if (!functions || !types || (document > 1 && !variables)) {
         print "man3.awk: functions, types or variables are missing" >"/dev/stderr"
         exit 1
     }
     results = overview
     sub(/.*Results\. /, "", results)
     gsub(/\n/, " ", results)
-    sub(/ Output arguments .*/, "", results)
-    sub(/^Every function that returns int returns /, "", results)
+    sub(/\. .*/, ".", results)
+    sub(/^(Every function that returns int returns|Functions that return int return) /, "", results)
     overview_page()
     for (i = 1; i <= functions; i++) function_page(names[i])
     for (name in aliases) {

@@ -302,7 +302,7 @@ impl Runner {
             // That library knows no dma-bufs.
             let has_module =
                 profile == "real" || GENERAL.contains(&profile) && !profile.starts_with("dmabuf");
-            return program == "gdrx" && has_module;
+            return ["gdrx", "gdrx_cxx"].contains(&program) && has_module;
         }
         if self.machine == Machine::Real {
             return way != Way::Thorough && (program, way) != ("dlopen", Way::Preloaded);
@@ -376,7 +376,10 @@ impl Runner {
             command.env("CHECK_SLOWNESS", "100");
         }
         match way {
-            Way::Linked | Way::Another | Way::Thorough => {}
+            Way::Another => {
+                command.env("CHECK_ANOTHER", "1");
+            }
+            Way::Linked | Way::Thorough => {}
             Way::Preloaded => {
                 command.env("LD_PRELOAD", self.lib.join("libgdrapi-preload.so"));
             }

@@ -13,15 +13,17 @@
 #include "../../gdrdrv-c/gdrdrv_uapi.h"
 #include "gdrapi.h"
 
-struct gdr {
-    int fd;
-    uint32_t version;
-};
-
 struct buffer {
     uint64_t handle;
     void *va; /* NULL while not mapped */
     size_t size;
+    struct buffer *next;
+};
+
+struct gdr {
+    int fd;
+    uint32_t version;
+    struct buffer *buffers;
 };
 
 static struct buffer *buffer_of(gdr_mh_t handle)
@@ -57,6 +59,8 @@ gdr_t gdr_open(void)
 
 int gdr_close(gdr_t g)
 {
+    while (g->buffers != NULL)
+        gdr_unpin_buffer(g, (gdr_mh_t){(unsigned long)g->buffers});
     close(g->fd);
     free(g);
     return 0;
@@ -64,7 +68,8 @@ int gdr_close(gdr_t g)
 
 int gdr_pin_buffer(gdr_t g, unsigned long addr, size_t size, uint64_t p2p_token, uint32_t va_space, gdr_mh_t *handle)
 {
-    struct gdrdrv_pin_buffer a = {.addr = addr, .size = size, .p2p_token = p2p_token, .va_space = va_space};
+    size_t pages = (size + GPU_PAGE_SIZE - 1) & GPU_PAGE_MASK; /* before 2.5, drivers take nothing else */
+    struct gdrdrv_pin_buffer a = {.addr = addr, .size = pages, .p2p_token = p2p_token, .va_space = va_space};
     struct buffer *buffer = calloc(1, sizeof(*buffer));
     int result = buffer == NULL ? ENOMEM : command(g, GDRDRV_IOC_PIN_BUFFER, &a);
 
@@ -73,6 +78,8 @@ int gdr_pin_buffer(gdr_t g, unsigned long addr, size_t size, uint64_t p2p_token,
         return result;
     }
     buffer->handle = a.handle;
+    buffer->next = g->buffers;
+    g->buffers = buffer;
     handle->h = (unsigned long)buffer;
     return 0;
 }
@@ -96,7 +103,11 @@ int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle)
 {
     struct buffer *buffer = buffer_of(handle);
     struct gdrdrv_unpin_buffer a = {buffer->handle};
+    struct buffer **link = &g->buffers;
 
+    while (*link != buffer)
+        link = &(*link)->next;
+    *link = buffer->next;
     if (buffer->va != NULL)
         gdr_unmap(g, handle, buffer->va, buffer->size);
     free(buffer);
@@ -144,6 +155,8 @@ int gdr_map_v2(gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags)
     off_t offset = (off_t)buffer->handle * sysconf(_SC_PAGESIZE);
     void *mapped;
 
+    if (buffer->va != NULL)
+        return EAGAIN;
     if (flags != GDR_MAP_FLAG_DEFAULT && command(g, GDRDRV_IOC_REQ_MAPPING_TYPE, &a) != 0)
         return errno;
     mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, g->fd, offset);
@@ -196,6 +209,8 @@ int gdr_get_attribute(gdr_t g, gdr_attr_t attr, int *v)
 {
     struct gdrdrv_get_attr a = {.attr = (uint32_t)attr};
 
+    if (attr <= 0 || attr >= GDR_ATTR_MAX)
+        return EINVAL;
     *v = is_since(g, 5) && command(g, GDRDRV_IOC_GET_ATTR, &a) == 0 ? (int)a.val : 0;
     return 0;
 }

@@ -20,7 +20,7 @@ pub(crate) enum Error {
     NotMapped { mapping_type: u32 },
     /// The part to attach has no bytes, or more than the mapping.
     Size { size: usize, mapped_size: u64 },
-    /// No array has so many copies.
+    /// No array is that long.
     Count(usize),
     /// This copy's host address is NULL.
     NullHost { index: usize },

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the wheel gdrcopy from the package next to this file, the library and the program; or the source distribution from
+"""Makes the wheel gdrcopy from the package next to this file, the libraries and the program; or the source distribution from
 a release tarball. Prints the path of what it made. Also the build backend of pyproject.toml, for pip.
 
     packaging/python/build.py wheel LIBRARY PROGRAM OUTPUT_DIRECTORY
     packaging/python/build.py sdist TARBALL OUTPUT_DIRECTORY
 
 The same files and SOURCE_DATE_EPOCH (1980 if unset) give the same bytes. A wheel needs a C compiler (CC) and objdump
-(OBJDUMP) for the library's arch.
+(OBJDUMP) for the libraries' arch.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SONAME = "libgdrapi.so.2"
+COMPANION = "libgdrx.so.1"  # in the library's directory
 # By e_machine of the ELF header; all are little-endian.
 ARCHES = {21: "ppc64le", 62: "x86_64", 183: "aarch64"}
 ZIP_EPOCH = 315532800  # 1980, the oldest date that zip files can have
@@ -110,14 +111,16 @@ def contents(library: Path, program: Path) -> tuple[str, dict[str, bytes]]:
     info = f"gdrcopy-{version()}.dist-info"
     sources = [path for path in (HERE / "gdrcopy").iterdir() if path.suffix in (".py", ".pyi", ".typed")]
     files = {f"gdrcopy/{path.name}": path.read_bytes() for path in sources}
+    companion = library.with_name(COMPANION)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / SONAME).write_bytes(library.read_bytes())
         files[f"gdrcopy/lib/{SONAME}"] = library.read_bytes()
+        files[f"gdrcopy/lib/{COMPANION}"] = companion.read_bytes()
         files["gdrcopy/lib/libgdrapi.so"] = alias(directory).read_bytes()
         files["gdrcopy/bin/gdrcopy"] = program.read_bytes()
         files["gdrcopy/_native.abi3.so"] = native(directory).read_bytes()
-        tag = f"cp39-abi3-{platform_tag([library, program, directory / '_native.abi3.so'])}"
+        tag = f"cp39-abi3-{platform_tag([library, companion, program, directory / '_native.abi3.so'])}"
     files[f"{info}/METADATA"] = metadata()
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: gdrapi\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     for name in LICENSES:

@@ -10,6 +10,7 @@ wheel=$(realpath "$1")
 export GDREMU PYTHONMALLOC=debug
 GDREMU=$(realpath "$2")
 cd "$(dirname "$0")/tests"
+examples=$(realpath ../../../examples/gdrx)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if command -v pyenv >/dev/null; then
@@ -19,7 +20,7 @@ fi
 # check PYTHON VENV
 check() {
     "$1" -m venv "$2"
-    local pip=("$2/bin/pip" --quiet --disable-pip-version-check install) profile test
+    local pip=("$2/bin/pip" --quiet --disable-pip-version-check install) profile test example
     "${pip[@]}" --no-index "$wheel"
     # The environment's package, not the one next to the tests; no cache files here.
     local python=("$2/bin/python" -B)
@@ -27,10 +28,16 @@ check() {
     "${pip[@]}" numpy mypy || echo "pip cannot install NumPy and mypy: their tests are skipped"
     "$GDREMU" -- "${python[@]}" test_wheel.py
     for profile in default traditional cached device dmabuf; do
-        for test in test_device.py test_mapping.py test_views.py; do
+        for test in test_device.py test_many.py test_mapping.py test_views.py; do
             "$GDREMU" --profile $profile --leak-exit 9 -- "${python[@]}" $test
         done
     done
+    if "${python[@]}" -c 'import numpy' 2>/dev/null; then
+        for example in flags.py doorbells.py "rows.py 16"; do
+            # shellcheck disable=SC2086 # A name, and an argument.
+            (cd "$examples" && "$GDREMU" -- "${python[@]}" $example)
+        done
+    fi
 }
 
 checked=

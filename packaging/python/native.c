@@ -7,19 +7,22 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/mman.h>
 
-#include "gdrapi.h"
+#include "gdrx.h"
 #include "python_abi.h"
 
-/* Copies of at least this size release the GIL. */
+/* Copies of at least this size release the GIL. One of many takes as long as a cache line and its bytes. */
 #define LONG_COPY 4096
+#define LINE 64
 
 #define FUNCTIONS(USE)                                                                                                       \
     USE(gdr_pin_buffer_v2) USE(gdr_map) USE(gdr_get_info_v2) USE(gdr_get_callback_flag) USE(gdr_unpin_buffer)                \
-    USE(gdr_copy_to_mapping) USE(gdr_copy_from_mapping)
+    USE(gdr_copy_to_mapping) USE(gdr_copy_from_mapping)                                                                      \
+    USE(gdrx_attach_mapping) USE(gdrx_write_many) USE(gdrx_read_many)
 
-/* Of the library in this package, which is loaded when it is first used. */
+/* Of the libraries in this package, which are loaded when they are first used. */
 #define POINTER(name) __typeof__(&name) name;
 static struct { FUNCTIONS(POINTER) } library;
 
@@ -45,7 +48,8 @@ struct memory {
     gdr_mh_t pin; /* h is 0: closed */
     unsigned char *start;
     Py_ssize_t size, before; /* bytes from start on, and mapped bytes before it */
-    bool writable, aligned_only, ends_with_memory;
+    struct gdrx_map map; /* of these bytes */
+    bool writable, ends_with_memory;
     bool inherited; /* this is a forked child */
     struct holder *lease; /* while there is one, which keeps this object */
     unsigned copying; /* long copies that run */
@@ -86,33 +90,61 @@ static bool is_writable(struct memory *memory)
     return memory->writable;
 }
 
+/* Whether it is open, and its memory was not freed. The pin may still end after this look at it. */
+static bool is_usable(struct memory *memory)
+{
+    int number = 0, freed = 0;
+
+    if (!is_open(memory))
+        return false;
+    if (memory->ends_with_memory)
+        number = library.gdr_get_callback_flag(memory->gdr, memory->pin, &freed);
+    if (number != 0 || freed)
+        failed("gdr_get_callback_flag", number ? number : EFAULT);
+    return number == 0 && !freed;
+}
+
+/* Whether it is open, and has these bytes. */
+static bool is_inside(struct memory *memory, Py_ssize_t offset, Py_ssize_t size)
+{
+    if (!is_open(memory))
+        return false;
+    if (size >= 0 && size <= memory->size - offset)
+        return true;
+    PyErr_Format(PyExc_ValueError, "choose a size from 0 to %zd at offset %zd, not %zd", memory->size - offset, offset, size);
+    return false;
+}
+
+/* Comes before a copy that takes as long as one of this size, end_copy after it. */
+static PyThreadState *begin_copy(struct memory *memory, Py_ssize_t size)
+{
+    if (size < LONG_COPY)
+        return NULL;
+    if (memory->copying++ == 0)
+        PyThread_acquire_lock(memory->idle, WAIT_LOCK);
+    return PyEval_SaveThread();
+}
+
+static void end_copy(struct memory *memory, PyThreadState *state)
+{
+    if (state == NULL)
+        return;
+    PyEval_RestoreThread(state);
+    if (--memory->copying == 0)
+        PyThread_release_lock(memory->idle);
+}
+
 /* Copies, if the mapping is still open, and the size suits. */
 static bool copy(struct memory *memory, bool write, void *host, Py_ssize_t offset, Py_ssize_t size)
 {
     gdr_mh_t pin = memory->pin; /* close() clears it while the GIL is released */
     unsigned char *mapped = memory->start + offset;
-    PyThreadState *state = NULL;
-    int number = 0, freed = 0;
+    PyThreadState *state;
+    int number;
 
-    if (!is_open(memory))
+    if (!is_inside(memory, offset, size) || !is_usable(memory))
         return false;
-    if (size < 0 || size > memory->size - offset) {
-        PyErr_Format(PyExc_ValueError, "choose a size from 0 to %zd at offset %zd, not %zd", memory->size - offset, offset,
-                     size);
-        return false;
-    }
-    /* The pin may still end after this look at it. */
-    if (memory->ends_with_memory)
-        number = library.gdr_get_callback_flag(memory->gdr, pin, &freed);
-    if (number != 0 || freed) {
-        failed("gdr_get_callback_flag", number ? number : EFAULT);
-        return false;
-    }
-    if (size >= LONG_COPY) {
-        if (memory->copying++ == 0)
-            PyThread_acquire_lock(memory->idle, WAIT_LOCK);
-        state = PyEval_SaveThread();
-    }
+    state = begin_copy(memory, size);
     if (write) {
         /* Stores through views may be in the CPU's write-combining buffers still. */
         __sync_synchronize();
@@ -120,13 +152,33 @@ static bool copy(struct memory *memory, bool write, void *host, Py_ssize_t offse
     } else {
         number = library.gdr_copy_from_mapping(pin, host, mapped, size);
     }
-    if (state != NULL) {
-        PyEval_RestoreThread(state);
-        if (--memory->copying == 0)
-            PyThread_release_lock(memory->idle);
-    }
+    end_copy(memory, state);
     if (number != 0)
         failed(write ? "gdr_copy_to_mapping" : "gdr_copy_from_mapping", number);
+    return number == 0;
+}
+
+/* Makes all copies, which are inside, if the mapping is still open. */
+static bool copy_all(struct memory *memory, bool write, const struct gdrx_copy *copies, Py_ssize_t count)
+{
+    Py_ssize_t size = 0;
+    PyThreadState *state;
+    int number;
+
+    if (!is_usable(memory))
+        return false;
+    for (Py_ssize_t index = 0; index < count && size < LONG_COPY; index++)
+        size += LINE + copies[index].size;
+    state = begin_copy(memory, size);
+    if (write) {
+        __sync_synchronize(); /* as in copy */
+        number = library.gdrx_write_many(&memory->map, copies, count);
+    } else {
+        number = library.gdrx_read_many(&memory->map, copies, count);
+    }
+    end_copy(memory, state);
+    if (number != 0)
+        failed(write ? "gdrx_write_many" : "gdrx_read_many", number);
     return number == 0;
 }
 
@@ -199,15 +251,11 @@ static PyObject *memory_read_into(PyObject *self, PyObject *arguments, PyObject 
     return copy_buffer((struct memory *)self, false, buffer, offset, -1);
 }
 
-static PyObject *memory_read_bytes(PyObject *self, PyObject *arguments)
+/* Bytes to be read from the offset on: this many, all for None. Converting the length may run any program. */
+static PyObject *new_bytes(struct memory *memory, Py_ssize_t offset, PyObject *length)
 {
-    struct memory *memory = (struct memory *)self;
-    PyObject *at, *length, *bytes;
-    Py_ssize_t offset, size;
+    Py_ssize_t size = memory->size - offset;
 
-    if (!PyArg_ParseTuple(arguments, "OO:_read_bytes", &at, &length) || !to_offset(memory, at, &offset))
-        return NULL;
-    size = memory->size - offset;
     if (length != Py_None) {
         length = PyNumber_Index(length);
         if (length == NULL)
@@ -215,13 +263,167 @@ static PyObject *memory_read_bytes(PyObject *self, PyObject *arguments)
         size = PyNumber_AsSsize_t(length, NULL);
         Py_DecRef(length);
     }
-    /* What copy() refuses needs no memory. */
-    bytes = PyBytes_FromStringAndSize(NULL, size < 0 || size > memory->size - offset ? 0 : size);
-    if (bytes != NULL && !copy(memory, false, PyBytes_AsString(bytes), offset, size)) {
+    return is_inside(memory, offset, size) ? PyBytes_FromStringAndSize(NULL, size) : NULL;
+}
+
+static PyObject *memory_read_bytes(PyObject *self, PyObject *arguments)
+{
+    struct memory *memory = (struct memory *)self;
+    PyObject *at, *length, *bytes;
+    Py_ssize_t offset;
+
+    if (!PyArg_ParseTuple(arguments, "OO:_read_bytes", &at, &length) || !to_offset(memory, at, &offset))
+        return NULL;
+    bytes = new_bytes(memory, offset, length);
+    if (bytes != NULL && !copy(memory, false, PyBytes_AsString(bytes), offset, PyBytes_Size(bytes))) {
         Py_DecRef(bytes);
         return NULL;
     }
     return bytes;
+}
+
+/* One copy of a pair, (offset, data) or (offset, size), and the buffer of the data or of new bytes. Converting the pair may
+ * run any program. */
+static bool to_copy(struct memory *memory, bool write, PyObject *object, struct gdrx_copy *copy, Py_buffer *buffer)
+{
+    PyObject *pair = PySequence_Tuple(object), *bytes = NULL;
+    Py_ssize_t offset;
+    bool inside = false;
+
+    if (pair == NULL)
+        return false;
+    if (PyTuple_Size(pair) != 2)
+        PyErr_Format(PyExc_ValueError, "pass pairs of an offset and %s", write ? "data" : "a size");
+    else if (to_offset(memory, PyTuple_GetItem(pair, 0), &offset) &&
+             (write || (bytes = new_bytes(memory, offset, PyTuple_GetItem(pair, 1))) != NULL) &&
+             PyObject_GetBuffer(write ? PyTuple_GetItem(pair, 1) : bytes, buffer, PyBUF_SIMPLE) == 0) {
+        *copy = (struct gdrx_copy){offset, buffer->buf, buffer->len};
+        inside = is_inside(memory, offset, buffer->len);
+        if (!inside)
+            PyBuffer_Release(buffer);
+    }
+    if (bytes != NULL)
+        Py_DecRef(bytes);
+    Py_DecRef(pair);
+    return inside;
+}
+
+/* A list of what the buffers are of. */
+static PyObject *objects_of(const Py_buffer *buffers, Py_ssize_t count)
+{
+    PyObject *objects = PyList_New(count);
+
+    for (Py_ssize_t index = 0; objects != NULL && index < count; index++) {
+        Py_IncRef(buffers[index].obj);
+        PyList_SetItem(objects, index, buffers[index].obj);
+    }
+    return objects;
+}
+
+/* Makes a copy of each pair. Nothing is copied before all of them are known. */
+static PyObject *copy_pairs(struct memory *memory, bool write, PyObject *iterable)
+{
+    PyObject *pairs = PySequence_Tuple(iterable), *result = NULL;
+    Py_ssize_t count, known = 0;
+    struct gdrx_copy *copies;
+    Py_buffer *buffers;
+
+    if (pairs == NULL)
+        return NULL;
+    count = PyTuple_Size(pairs);
+    copies = PyMem_Malloc(count * sizeof *copies);
+    buffers = PyMem_Malloc(count * sizeof *buffers);
+    if (copies == NULL || buffers == NULL)
+        PyErr_NoMemory();
+    else
+        while (known < count && to_copy(memory, write, PyTuple_GetItem(pairs, known), &copies[known], &buffers[known]))
+            known++;
+    if (!PyErr_Occurred() && copy_all(memory, write, copies, count))
+        result = write ? none() : objects_of(buffers, count);
+    while (known > 0)
+        PyBuffer_Release(&buffers[--known]);
+    PyMem_Free(buffers);
+    PyMem_Free(copies);
+    Py_DecRef(pairs);
+    return result;
+}
+
+static PyObject *memory_write_many(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"items", NULL};
+    struct memory *memory = (struct memory *)self;
+    PyObject *items;
+
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O:write_many", names, &items) || !is_writable(memory))
+        return NULL;
+    return copy_pairs(memory, true, items);
+}
+
+static PyObject *memory_read_many(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"ranges", NULL};
+    PyObject *ranges;
+
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O:read_many", names, &ranges))
+        return NULL;
+    return copy_pairs((struct memory *)self, false, ranges);
+}
+
+/* Copies each item of an array to or from its offset, an int64 or uint64. Other threads may store to the offsets: each is
+ * loaded once, and then compared. */
+static bool copy_items(struct memory *memory, bool write, const Py_buffer *offsets, const Py_buffer *items)
+{
+    const volatile struct { uint64_t value; } __attribute__((packed)) *places = offsets->buf;
+    Py_ssize_t count = offsets->len / (Py_ssize_t)sizeof *places, size = count ? items->len / count : 0;
+    struct gdrx_copy *copies;
+    bool copied = false;
+
+    if (!is_open(memory))
+        return false;
+    if (size > memory->size || count * size != items->len) {
+        PyErr_Format(PyExc_ValueError, "pass items of at most %zd bytes, not %zd", memory->size, size);
+        return false;
+    }
+    copies = PyMem_Malloc(count * sizeof *copies);
+    if (copies == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (Py_ssize_t index = 0; index < count; index++) {
+        size_t offset = places[index].value;
+
+        copies[index] = (struct gdrx_copy){offset, (char *)items->buf + index * size, size};
+        if (offset > (size_t)(memory->size - size)) {
+            PyErr_Format(PyExc_ValueError,
+                         strchr("LQ", *offsets->format) ? "choose offsets from 0 to %zd for items of %zd bytes, not %llu"
+                                                        : "choose offsets from 0 to %zd for items of %zd bytes, not %lld",
+                         memory->size - size, size, (unsigned long long)offset);
+            goto end;
+        }
+    }
+    copied = copy_all(memory, write, copies, count);
+end:
+    PyMem_Free(copies);
+    return copied;
+}
+
+static PyObject *memory_copy_items(PyObject *self, PyObject *arguments)
+{
+    struct memory *memory = (struct memory *)self;
+    PyObject *places, *array;
+    Py_buffer offsets, items;
+    bool copied = false;
+    int write;
+
+    if (!PyArg_ParseTuple(arguments, "OOp:_copy_items", &places, &array, &write) || (write && !is_writable(memory)) ||
+        PyObject_GetBuffer(places, &offsets, PyBUF_ND | PyBUF_FORMAT) != 0)
+        return NULL;
+    if (PyObject_GetBuffer(array, &items, write ? PyBUF_SIMPLE : PyBUF_WRITABLE) == 0) {
+        copied = copy_items(memory, write, &offsets, &items);
+        PyBuffer_Release(&items);
+    }
+    PyBuffer_Release(&offsets);
+    return copied ? none() : NULL;
 }
 
 static PyObject *memory_flush(PyObject *self, PyObject *arguments)
@@ -272,6 +474,11 @@ static PyObject *memory_pin(PyObject *self, PyObject *arguments)
         function = "gdr_get_info_v2";
         number = library.gdr_get_info_v2((gdr_t)gdr, pin, &info);
     }
+    if (number == 0) {
+        function = "gdrx_attach_mapping";
+        mapped = (unsigned char *)mapped + before;
+        number = library.gdrx_attach_mapping(&memory->map, info.mapping_type, info.mapped_size, mapped, size);
+    }
     if (number != 0 && pin.h != 0)
         library.gdr_unpin_buffer((gdr_t)gdr, pin);
     PyEval_RestoreThread(state);
@@ -280,11 +487,10 @@ static PyObject *memory_pin(PyObject *self, PyObject *arguments)
 
     memory->gdr = (gdr_t)gdr;
     memory->pin = pin;
-    memory->start = (unsigned char *)mapped + before;
+    memory->start = mapped;
     memory->size = size;
     memory->before = before;
     memory->writable = writable;
-    memory->aligned_only = info.mapping_type == GDR_MAPPING_TYPE_DEVICE;
     memory->ends_with_memory = ends_with_memory;
     memory->next = pinned;
     memory->link = &pinned;
@@ -400,7 +606,7 @@ static int memory_get_buffer(PyObject *self, Py_buffer *view, int flags)
     }
     if (lease == NULL)
         return -1;
-    if (memory->aligned_only) {
+    if (memory->map.type == GDR_MAPPING_TYPE_DEVICE) {
         PyErr_SetString(PyExc_BufferError, "use read and write: this memory is mapped for aligned accesses only");
     } else if (is_open(memory)) {
         /* The exporter is the lease. So what keeps only the exporter, as torch.frombuffer does, keeps the mapping. */
@@ -521,11 +727,20 @@ static PyMethodDef memory_methods[] = {
      "aligned address are one store."},
     {"read_into", (PyCFunction)(void *)memory_read_into, METH_VARARGS | METH_KEYWORDS,
      "Fills a contiguous, writable object with the buffer protocol: a bytearray, a NumPy array."},
+    {"write_many", (PyCFunction)(void *)memory_write_many, METH_VARARGS | METH_KEYWORDS,
+     "Makes a write of each (offset, data), with one fence: together they are ordered and reach the GPU as one write\n"
+     "does, among each other in any order. So write the data by one call, and the flag that announces it by the next.\n\n"
+     "Nothing is written if one of them is refused."},
+    {"read_many", (PyCFunction)(void *)memory_read_many, METH_VARARGS | METH_KEYWORDS,
+     "Returns the bytes of each (offset, size), in the time of a few reads: their loads overlap.\n\n"
+     "No byte is older than the call. Among each other the reads have no order, and none is a single load, however small:\n"
+     "read a flag by word(), before the call. Nothing is read if one of them is refused."},
     {"flush", memory_flush, METH_NOARGS,
      "Waits until all that this thread stored through views has arrived at the GPU. Loads through views that follow are\n"
      "fresh."},
     {"_read_bytes", memory_read_bytes, METH_VARARGS, NULL},
     {"_write_slice", memory_write_slice, METH_VARARGS, NULL},
+    {"_copy_items", memory_copy_items, METH_VARARGS, NULL},
     {"_pin", memory_pin, METH_VARARGS, NULL},
     {"_unpin", memory_unpin, METH_NOARGS, "Whether there was something to unpin: not if closed, nor in a forked child."},
     {NULL, NULL, 0, NULL},

@@ -86,6 +86,8 @@ typedef struct {
 #define METH_O 8
 #define PyBUF_SIMPLE 0
 #define PyBUF_WRITABLE 1
+#define PyBUF_FORMAT 4
+#define PyBUF_ND 8
 #define WAIT_LOCK 1
 #define Py_TPFLAGS_DEFAULT (1UL << 18)
 #define Py_TPFLAGS_BASETYPE (1UL << 10)
@@ -117,15 +119,20 @@ int PyBuffer_FillInfo(Py_buffer *, PyObject *, void *, Py_ssize_t, int, int);
 void PyBuffer_Release(Py_buffer *);
 char *PyBytes_AsString(PyObject *);
 PyObject *PyBytes_FromStringAndSize(const char *, Py_ssize_t);
+Py_ssize_t PyBytes_Size(PyObject *);
 PyObject *PyErr_Format(PyObject *, const char *, ...);
 PyObject *PyErr_NoMemory(void);
 PyObject *PyErr_Occurred(void);
 void PyErr_SetString(PyObject *, const char *);
 void PyEval_RestoreThread(PyThreadState *);
 PyThreadState *PyEval_SaveThread(void);
+PyObject *PyList_New(Py_ssize_t);
+int PyList_SetItem(PyObject *, Py_ssize_t, PyObject *);
 unsigned long long PyLong_AsUnsignedLongLong(PyObject *);
 void *PyLong_AsVoidPtr(PyObject *);
 PyObject *PyLong_FromUnsignedLongLong(unsigned long long);
+void PyMem_Free(void *);
+void *PyMem_Malloc(size_t);
 int PyModule_AddObject(PyObject *, const char *, PyObject *);
 PyObject *PyModule_Create2(PyModuleDef *, int);
 Py_ssize_t PyNumber_AsSsize_t(PyObject *, PyObject *);
@@ -133,10 +140,13 @@ PyObject *PyNumber_Index(PyObject *);
 PyObject *PyObject_CallFunction(PyObject *, const char *, ...);
 void PyObject_GC_UnTrack(void *);
 int PyObject_GetBuffer(PyObject *, Py_buffer *, int);
+PyObject *PySequence_Tuple(PyObject *);
 int PyThread_acquire_lock(PyThread_type_lock, int);
 PyThread_type_lock PyThread_allocate_lock(void);
 void PyThread_free_lock(PyThread_type_lock);
 void PyThread_release_lock(PyThread_type_lock);
+PyObject *PyTuple_GetItem(PyObject *, Py_ssize_t);
+Py_ssize_t PyTuple_Size(PyObject *);
 PyObject *PyType_FromSpec(PyType_Spec *);
 PyObject *PyType_GenericAlloc(PyTypeObject *, Py_ssize_t);
 void *PyType_GetSlot(PyTypeObject *, int);

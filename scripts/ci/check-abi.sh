@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Compares the header and a built library with the stored description of the 2.6 ABI, and compiles the headers in every C and
-# C++ standard since C99 and C++11 with all warnings of gcc and clang.
+# Compares gdrapi.h and gdrx.h, and the built libraries, with the stored descriptions of their ABIs, and compiles the headers in
+# every C and C++ standard since C99 and C++11, gdrx.hpp since C++17, with all warnings of gcc and clang.
 #
-#   scripts/ci/check-abi.sh LIBRARY     check
-#   scripts/ci/check-abi.sh --update    store the header's ABI
+#   scripts/ci/check-abi.sh LIBGDRAPI LIBGDRX    check
+#   scripts/ci/check-abi.sh --update             store the headers' ABIs
 #
-# The library's own types are Rust's: tests/header.rs compares its prototypes with the header, so here its symbols and its
-# SONAME remain.
+# The libraries' own types are Rust's: tests/header.rs and gdrx/tests/header.rs compare their prototypes with the headers, so
+# here their symbols and SONAMEs remain.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-stored=tests/abi/libgdrapi.so.2.abi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -19,11 +18,20 @@ die() {
     exit 1
 }
 
-# The ABI as the header has it, in the debug info of a C library without function bodies. Programs built before 2.4 call
-# gdr_get_info with this struct.
-{
-    cat <<'END'
-#include "gdrapi.h"
+# interface HEADER SONAME [OPTION...]: makes $work/SONAME, a C library without function bodies, whose debug info has the ABI as
+# the header has it. What it defines first is on standard input.
+interface() {
+    {
+        echo "#include \"$1\""
+        cat
+        sed -n 's/^\(\(int\|void\|gdr_t\|uint32_t\) gdrx*_[a-z0-9_]*(.*)\);$/\1 { __builtin_trap(); }/p' "include/$1"
+    } >"$work/interface.c"
+    gcc -std=c99 -g -fno-eliminate-unused-debug-types -shared -fPIC -Iinclude -Wl,-soname,"$2" "${@:3}" -x c - -o "$work/$2" \
+        <"$work/interface.c"
+}
+
+# Programs built before 2.4 call gdr_get_info with this struct.
+interface gdrapi.h libgdrapi.so.2 <<'END'
 #undef gdr_get_info
 struct gdr_info_v1 {
     uint64_t va, mapped_size;
@@ -34,23 +42,25 @@ struct gdr_info_v1 {
 };
 int gdr_get_info(gdr_t g, gdr_mh_t handle, struct gdr_info_v1 *info) { __builtin_trap(); }
 END
-    sed -n 's/^\(\(int\|void\|gdr_t\) gdr_[a-z0-9_]*(.*)\);$/\1 { __builtin_trap(); }/p' include/gdrapi.h
-} >"$work/interface.c"
-gcc -std=c99 -g -fno-eliminate-unused-debug-types -shared -fPIC -Iinclude -Wl,-soname,libgdrapi.so.2 -x c - \
-    -o "$work/interface.so" <"$work/interface.c"
+interface gdrx.h libgdrx.so.1 -Wl,--version-script=gdrx/libgdrx.map </dev/null
 
 if [ "$1" = --update ]; then
-    abidw --no-corpus-path --no-comp-dir-path --no-show-locs --type-id-style hash "$work/interface.so" >"$stored"
+    for soname in libgdrapi.so.2 libgdrx.so.1; do
+        abidw --no-corpus-path --no-comp-dir-path --no-show-locs --type-id-style hash "$work/$soname" >tests/abi/$soname.abi
+    done
     exit
 fi
 
-# compare WHAT LIBRARY
+# compare SONAME WHAT LIBRARY
 compare() {
-    abidiff --no-architecture "$stored" "$2" >"$work/report" ||
-        { cat "$work/report" >&2 && die "the ABI of $1 is not that of $stored; if that is intended, run $0 --update"; }
+    local stored=tests/abi/$1.abi
+    abidiff --no-architecture "$stored" "$3" >"$work/report" ||
+        { cat "$work/report" >&2 && die "the ABI of $2 is not that of $stored; if that is intended, run $0 --update"; }
 }
-compare include/gdrapi.h "$work/interface.so"
-compare "$1" "$1"
+compare libgdrapi.so.2 include/gdrapi.h "$work/libgdrapi.so.2"
+compare libgdrapi.so.2 "$1" "$1"
+compare libgdrx.so.1 include/gdrx.h "$work/libgdrx.so.1"
+compare libgdrx.so.1 "$2" "$2"
 
 warnings="-Werror -pedantic-errors -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wcast-align -Wcast-qual -Wundef
     -Wredundant-decls"
@@ -59,10 +69,11 @@ cxx_warnings="-Wold-style-cast -Wuseless-cast -Wzero-as-null-pointer-constant"
 # Padding is part of the ABI, and C++98 has no <stdint.h>.
 clang_warnings="-Weverything -Wno-padded -Wno-c++98-compat -Wno-c++98-compat-pedantic"
 
-# compile STANDARD COMPILER FLAG...: gdrapi.h before gdrconfig.h, and after it.
+# compile STANDARD COMPILER FLAG...: gdrapi.h before gdrconfig.h, and after it; gdrx.h; from C++17 on gdrx.hpp.
 compile() {
-    local language=c sources=(c_tests/header/{c99,config}.c) source
-    [[ $1 != c++* ]] || language=c++ sources=(c_tests/header/cxx17.cpp c_tests/header/config.c)
+    local language=c sources=(c_tests/header/{c99,config,gdrx}.c) source
+    [[ $1 != c++* ]] || language=c++ sources=(c_tests/header/{cxx17.cpp,config.c,gdrx.c})
+    [[ $1 != c++[2-9]* && $1 != c++17 ]] || sources+=(c_tests/gdrx/header.cpp)
     for source in "${sources[@]}"; do
         "${@:2}" -std="$1" -fsyntax-only -Iinclude -x $language "$source" || die "$2 -std=$1: see above"
         # It has macros of the same names.
@@ -81,4 +92,25 @@ for standard in c++11 c++14 c++17 c++20 c++2b; do
     compile $standard clang++ $warnings $clang_warnings
 done
 
-echo "abi: header and library as in $stored; C99 to C23 and C++11 to C++23, gcc and clang, no warnings"
+# refuse REASON COMPILER FLAG...: gdrx.hpp does not compile so, and the compiler prints why.
+refuse() {
+    ! "${@:2}" -fsyntax-only -Iinclude c_tests/gdrx/header.cpp 2>"$work/refused" || die "${*:2} compiles, not: $1"
+    grep -qF "$1" "$work/refused" || { cat "$work/refused" >&2 && die "${*:2} fails, but not by: $1"; }
+}
+refused=$(sed -n 's|^#\(el\)\?if REFUSED == \([0-9]*\) // \(.*\)|\2 \3|p' c_tests/gdrx/header.cpp)
+for compiler in g++ clang++; do
+    refuse "compile with -std=c++17" $compiler -std=c++14
+    refuse "reports errors by exceptions" $compiler -std=c++17 -fno-exceptions
+    while read -r number reason; do
+        refuse "$reason" $compiler -std=c++17 "-DREFUSED=$number"
+    done <<<"${refused:?no lines to refuse}"
+done
+# Documentation's example.
+sed -n '/^```cpp$/,/^```$/{//!p}' docs/gdrx.md >"$work/example.cpp"
+grep -q gdrx::mapping "$work/example.cpp" || die "docs/gdrx.md has no C++ example"
+g++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -Iinclude "$work/example.cpp"
+# Two files have the same definitions, as the linker sees them.
+g++ -std=c++17 -O2 -flto=auto -Werror=odr -Werror=lto-type-mismatch -Iinclude -Ic_tests -Igdrcopy/include \
+    c_tests/gdrx/{cxx,header}.cpp -shared -fPIC -o "$work/odr.so"
+
+echo "abi: headers and libraries as in tests/abi; C99 to C23 and C++11 to C++23, gcc and clang, no warnings; what gdrx.hpp must refuse"

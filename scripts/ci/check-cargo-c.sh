@@ -38,8 +38,8 @@ scripts/ci/check-symbols.sh "$stage/shared/libgdrapi.so.2.6.0"
 
 export PKG_CONFIG_PATH=$stage/lib/pkgconfig LD_LIBRARY_PATH=$stage/lib
 [ "$(pkg-config --modversion gdrcopy)" = 2.6.0 ] || die "gdrcopy.pc has another version"
-make --no-print-directory --silent -C "$stage" -f "$PWD/tests/install/make/Makefile" with_gdrcopy with_archive
-for program in with_gdrcopy with_archive; do
+make --no-print-directory --silent -C "$stage" -f "$PWD/tests/install/make/Makefile" with_gdrcopy with_gdrcopy_archive
+for program in with_gdrcopy with_gdrcopy_archive; do
     "$target/release/gdremu" -- "$stage/$program" || die "$program does not work"
 done
 echo "cargo-c: files, symbols, pkg-config; a program linked with the shared library, and one with the static one"

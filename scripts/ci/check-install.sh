@@ -22,20 +22,28 @@ quietly() {
 
 # files LIBDIR: what `make lib_install` leaves in a prefix, and nothing else.
 files() {
-    cat <<END
+    LC_ALL=C sort <<END
 ./include/gdrapi.h
 ./include/gdrconfig.h
+$(printf './%s\n' include/gdrx.h*)
 ./$1/cmake/gdrcopy/gdrcopy-config-version.cmake
 ./$1/cmake/gdrcopy/gdrcopy-config.cmake
+./$1/cmake/gdrx/gdrx-config-version.cmake
+./$1/cmake/gdrx/gdrx-config.cmake
 ./$1/libgdrapi-preload.so
 ./$1/libgdrapi.a
 ./$1/libgdrapi.so -> libgdrapi.so.2
 ./$1/libgdrapi.so.2 -> libgdrapi.so.2.6
 ./$1/libgdrapi.so.2.6
+./$1/libgdrx.a
+./$1/libgdrx.so -> libgdrx.so.1
+./$1/libgdrx.so.1 -> libgdrx.so.1.0
+./$1/libgdrx.so.1.0
 ./$1/pkgconfig/gdrapi.pc -> gdrcopy.pc
 ./$1/pkgconfig/gdrcopy.pc
-$(nm --dynamic --defined-only build/lib/libgdrapi.so.2 | sed -n 's|.* T \(gdr_[a-z0-9_]*\).*|./share/man/man3/\1.3|p' | LC_ALL=C sort)
-./share/man/man3/gdrapi.3
+./$1/pkgconfig/gdrx.pc
+$(nm --dynamic --defined-only build/lib/libgdr{api.so.2,x.so.1} | sed -n 's|.* T \(gdrx*_[a-z0-9_]*\).*|./share/man/man3/\1.3|p')
+$(printf './share/man/man3/%s.3\n' gdrapi gdrx gdrx_{attach,begin,fence,is_word})
 END
 }
 
@@ -57,11 +65,13 @@ check_pages() {
 
 # check_files PREFIX LIBDIR
 check_files() {
-    local found
+    local found library
     found=$(cd "$1" && find . -type f -printf '%p\n' -o -type l -printf '%p -> %l\n' | LC_ALL=C sort)
     [ "$found" = "$(files "$2")" ] || die "installed files differ:"$'\n'"$(diff <(files "$2") <(echo "$found"))"
-    [ "$(stat -c %a "$1/$2/libgdrapi.so.2.6")" = 755 ] || die "libgdrapi.so.2.6 is not executable by all"
-    [ "$(stat -c %s "$1/$2/libgdrapi.so.2.6")" -le 550000 ] || die "libgdrapi.so.2.6 has more than 550,000 bytes: $(size -A "$1/$2/libgdrapi.so.2.6")"
+    for library in libgdrapi.so.2.6 libgdrx.so.1.0; do
+        [ "$(stat -c %a "$1/$2/$library")" = 755 ] || die "$library is not executable by all"
+        [ "$(stat -c %s "$1/$2/$library")" -le 500000 ] || die "$library has more than 500,000 bytes: $(size -A "$1/$2/$library")"
+    done
     [ -z "$(find "$1" -type f ! -perm -444)" ] || die "not all may read $(find "$1" -type f ! -perm -444)"
     ! grep -rl "@[a-z_]*@\|$stage" "$1/$2/pkgconfig" "$1/$2/cmake" || die "placeholders or build paths left over"
 }
@@ -79,11 +89,12 @@ build_cmake() {
     # Debian's CMake does not search lib64 by itself. Through a link, as where /lib64 is a link to /usr/lib64.
     if [ "$libdir" = lib64 ]; then
         ln -s "$prefix/lib64" "$work/lib64"
-        export gdrcopy_DIR=$work/lib64/cmake/gdrcopy GDRCopy_DIR=$work/lib64/cmake/gdrcopy
+        export gdrcopy_DIR=$work/lib64/cmake/gdrcopy GDRCopy_DIR=$work/lib64/cmake/gdrcopy gdrx_DIR=$work/lib64/cmake/gdrx
     fi
     quietly cmake -S "$samples/cmake" -B "$work/cmake"
     quietly cmake --build "$work/cmake"
-    run "$work"/cmake/with_{shared,static,variables}
+    run "$work"/cmake/{with_{shared,static,variables},gdrx_{shared,static}}
+    no_shared_library "$work"/cmake/gdrx_static
 }
 
 build_meson() {
@@ -97,8 +108,9 @@ build_meson() {
 
 build_make() {
     quietly make -C "$work" -f "$samples/make/Makefile"
-    run "$work"/with_{gdrcopy,gdrapi,archive}
-    no_shared_library "$work/with_archive"
+    run "$work"/with_{gdrcopy,gdrapi,gdrx,gdrcopy_archive,gdrx_archive}
+    no_shared_library "$work/with_gdrcopy_archive"
+    no_shared_library "$work/with_gdrx_archive"
     "$work/static" || die "a program linked with -static does not work"
     ! readelf --program-headers "$work/static" | grep INTERP || die "-static: the program needs a loader"
 }
@@ -112,7 +124,7 @@ build_autotools() {
 }
 
 no_shared_library() {
-    ! readelf --dynamic "$1" | grep libgdrapi || die "$1 needs the shared library"
+    ! readelf --dynamic "$1" | grep -E 'lib(gdrapi|gdrx)\.so' || die "$1 needs a shared library"
 }
 
 # build PREFIX LIBDIR PROJECT...
@@ -138,6 +150,7 @@ for libdir in lib lib64 "$multiarch"; do
         [ "$(PKG_CONFIG_PATH=$root/moved/$libdir/pkgconfig pkg-config --modversion $package)" = 2.6.0 ] ||
             die "$package.pc has another version"
     done
+    [ "$(PKG_CONFIG_PATH=$root/moved/$libdir/pkgconfig pkg-config --modversion gdrx)" = 1.0.0 ] || die "gdrx.pc has another version"
     projects=(cmake make)
     [ "$libdir" != "$multiarch" ] || projects+=(meson autotools)
     build "$root/moved" "$libdir" "${projects[@]}"
@@ -154,29 +167,35 @@ grep -qx prefix=/usr "$root/usr/lib/pkgconfig/gdrcopy.pc" || die "gdrcopy.pc has
 scripts/ci/check-preload.sh "$root/usr/lib"
 check_pages "$root/usr"
 
-# The libraries that the .pc file says the static one needs are those that rustc says.
-private=$(PKG_CONFIG_PATH=$root/usr/lib/pkgconfig pkg-config --static --libs gdrcopy | sed 's/.*-lgdrapi *//; s/ *$//')
-wanted=$(cargo rustc --quiet --release --package libgdrapi --lib --crate-type staticlib -- --print native-static-libs 2>&1 |
-    sed -n 's/.*native-static-libs: //p')
+# The libraries that the .pc files say the static ones need are those that rustc says.
 as_set() {
     tr ' ' '\n' <<<"$1" | grep -vx -e -lgcc_s | LC_ALL=C sort -u
 }
-[ -n "$wanted" ] || die "rustc does not say what the static library needs"
-[ "$(as_set "$wanted")" = "$(as_set "$private")" ] || die "Libs.private is '$private', but rustc says '$wanted'"
+# check_private PACKAGE CRATE
+check_private() {
+    local private wanted
+    private=$(sed -n 's/^Libs.private: //p' "$root/usr/lib/pkgconfig/$1.pc")
+    wanted=$(cargo rustc --quiet --release --package "$2" --lib --crate-type staticlib -- --print native-static-libs 2>&1 |
+        sed -n 's/.*native-static-libs: //p')
+    [ -n "$wanted" ] || die "rustc does not say what the static library of $2 needs"
+    [ "$(as_set "$wanted")" = "$(as_set "$private")" ] || die "Libs.private of $1.pc is '$private', but rustc says '$wanted'"
+}
+check_private gdrcopy libgdrapi
+check_private gdrx gdrx
 
-# A tree without the shared library.
+# A tree without the shared libraries.
 mkdir -p "$stage/archive/lib"
 cp -r "$root/usr/include" "$stage/archive"
-cp -r "$root"/usr/lib/{cmake,libgdrapi.a} "$stage/archive/lib"
+cp -r "$root"/usr/lib/{cmake,lib{gdrapi,gdrx}.a} "$stage/archive/lib"
 quietly cmake -S "$samples/cmake_static" -B "$stage/archive/build" -D CMAKE_PREFIX_PATH="$stage/archive"
 quietly cmake --build "$stage/archive/build"
-run "$stage/archive/build/program"
+run "$stage"/archive/build/with_{gdrcopy,gdrx}
 
-# The static library beside another one of Rust's, before and after it.
+# The static libraries beside each other and another one of Rust's, before and after it.
 rustc --crate-type staticlib -O "$samples/another.rs" -o "$stage/libanother.a"
-for archives in -lanother\ -lgdrapi -lgdrapi\ -lanother; do
+for archives in -lanother\ -lgdrx\ -lgdrapi -lgdrapi\ -lgdrx\ -lanother; do
     # shellcheck disable=SC2086 # Words.
-    quietly gcc -I"$root/usr/include" "$samples/program.c" -o "$stage/program" -Wl,-u,another -L"$stage" -L"$root/usr/lib" \
+    quietly gcc -DWITH_gdrx -I"$root/usr/include" "$samples/program.c" -o "$stage/program" -Wl,-u,another -L"$stage" -L"$root/usr/lib" \
         -Wl,-Bstatic $archives -Wl,-Bdynamic -lgcc_s -lm
     run "$stage/program"
 done

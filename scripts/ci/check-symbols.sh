@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# check-symbols.sh LIBRARY: checks that it has libgdrapi's binary interface and nothing more.
+# check-symbols.sh LIBRARY...: checks that each has the binary interface of libgdrapi, or of libgdrx by its name, and nothing
+# more.
 set -euo pipefail
 
-library=$1
-
-wanted_symbols="gdr_close
+of_libgdrapi="gdr_close
 gdr_copy_from_mapping
 gdr_copy_to_mapping
 gdr_driver_get_version
@@ -22,6 +21,10 @@ gdr_runtime_get_version
 gdr_unmap
 gdr_unpin_buffer"
 
+# With the versions that programs ask for.
+of_libgdrx=$(awk '/^GDRX_/ { version = $1 } /^ *gdrx_/ { sub(/;/, ""); print $1 "@@" version }' \
+    "$(dirname "$0")/../../gdrx/libgdrx.map" | LC_ALL=C sort)
+
 # The C library (before glibc 2.34 with libpthread and libdl), what Rust needs to unwind, and the loader itself.
 allowed_libraries='libc\.so\.6|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|libgcc_s\.so\.1|ld-linux.*\.so\.[0-9]+|ld64\.so\.[0-9]+'
 
@@ -35,24 +38,32 @@ dynamic() {
     readelf --dynamic --wide "$library" | sed -n "s/.*($1).*\[\(.*\)\]/\1/p"
 }
 
-symbols=$(nm --dynamic --defined-only "$library" | awk '{ print $NF }' | LC_ALL=C sort)
-[ "$symbols" = "$wanted_symbols" ] ||
-    fail "exports differ (< missing, > too many):"$'\n'"$(diff <(echo "$wanted_symbols") <(echo "$symbols") | grep '^[<>]')"
+for library; do
+    case ${library##*/} in
+    libgdrx.*) name=libgdrx soname=libgdrx.so.1 wanted=$of_libgdrx ;;
+    *) name=libgdrapi soname=libgdrapi.so.2 wanted=$of_libgdrapi ;;
+    esac
 
-[ "$(dynamic SONAME)" = libgdrapi.so.2 ] || fail "SONAME is $(dynamic SONAME), not libgdrapi.so.2"
+    # But for the versions themselves.
+    symbols=$(nm --dynamic --defined-only "$library" | awk '$(NF-1) != "A" { print $NF }' | LC_ALL=C sort)
+    [ "$symbols" = "$wanted" ] ||
+        fail "exports differ (< missing, > too many):"$'\n'"$(diff <(echo "$wanted") <(echo "$symbols") | grep '^[<>]')"
 
-unexpected=$(dynamic NEEDED | grep -vxE "$allowed_libraries" || true)
-[ -z "$unexpected" ] || fail "needs more than the C library:" $unexpected
+    [ "$(dynamic SONAME)" = $soname ] || fail "SONAME is $(dynamic SONAME), not $soname"
 
-# A unique symbol would keep the library from being unloaded by dlclose.
-! nm --dynamic "$library" | awk '$(NF-1) == "u"' | grep . || fail "has GNU-unique symbols"
+    unexpected=$(dynamic NEEDED | grep -vxE "$allowed_libraries" || true)
+    [ -z "$unexpected" ] || fail "needs more than the C library:" $unexpected
 
-# The static library beside it has the same global symbols: no others, which another Rust archive might have, too.
-archive=$(dirname "$library")/libgdrapi.a
-if [ -e "$archive" ]; then
-    symbols=$(nm --extern-only --defined-only "$archive" | awk 'NF == 3 { print $3 }' | LC_ALL=C sort)
-    [ "$symbols" = "$wanted_symbols" ] || fail "global symbols of libgdrapi.a differ:"$'\n'"$symbols"
-fi
+    # A unique symbol would keep the library from being unloaded by dlclose.
+    ! nm --dynamic "$library" | awk '$(NF-1) == "u"' | grep . || fail "has GNU-unique symbols"
 
-[ $failed -eq 0 ] && echo "symbols: exactly 17, libgdrapi.so.2, needs only $(dynamic NEEDED | paste -sd' ')"
+    # The static library beside it has the same global symbols: no others, which another Rust archive might have, too.
+    archive=$(dirname "$library")/$name.a
+    if [ -e "$archive" ]; then
+        symbols=$(nm --extern-only --defined-only "$archive" | awk 'NF == 3 { print $3 }' | LC_ALL=C sort)
+        [ "$symbols" = "$(sed 's/@.*//' <<<"$wanted")" ] || fail "global symbols of $name.a differ:"$'\n'"$symbols"
+    fi
+
+    [ $failed -ne 0 ] || echo "symbols: exactly $(wc -l <<<"$wanted"), $soname, needs only $(dynamic NEEDED | paste -sd' ')"
+done
 exit $failed

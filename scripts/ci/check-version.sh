@@ -9,8 +9,9 @@ die() {
     exit 1
 }
 
+# number NAME: of a version, in gdrapi.h or gdrx.h.
 number() {
-    sed -n "s/^#define $1 \([0-9]*\)$/\1/p" include/gdrapi.h
+    sed -n "s/^#define $1_VERSION \([0-9]*\)$/\1/p" include/gdrapi.h include/gdrx.h
 }
 
 # field NAME CRATE: of the table [package] or [workspace.package].
@@ -18,12 +19,19 @@ field() {
     sed -n "/^\[.*package\]/,/^\[/s/^$1 = \"\{0,1\}\([^\" ]*\).*/\1/p" "$2/Cargo.toml" | head -n 1
 }
 
-major=$(number GDR_API_MAJOR_VERSION) minor=$(number GDR_API_MINOR_VERSION)
+major=$(number GDR_API_MAJOR) minor=$(number GDR_API_MINOR)
 version=$(field version .)
 [[ $version == "$major.$minor".* ]] || die "include/gdrapi.h is version $major.$minor, Cargo.toml $version"
 grep -q "const API: Version = Version::new($major, $minor);" gdrcopy-core/src/types.rs ||
     die "Version::API is not $major.$minor"
 [[ $(field version gdrapi-sys) == *"+$version" ]] || die "gdrapi-sys has version $(field version gdrapi-sys), without +$version"
+
+# libgdrx has a version of its own.
+gdrx=$(number GDRX_MAJOR).$(number GDRX_MINOR)
+[[ $(field version gdrx) == "$gdrx".* ]] || die "include/gdrx.h is version $gdrx, gdrx/Cargo.toml $(field version gdrx)"
+[[ $(grep '^GDRX_' gdrx/libgdrx.map | tail -n 1) == "GDRX_$gdrx {" ]] || die "the last version of gdrx/libgdrx.map is not GDRX_$gdrx"
+packed="${gdrx%.*} << 16 | ${gdrx#*.}"
+grep -qxF "const VERSION: u32 = ${packed% | 0};" gdrx/src/exports.rs || die "VERSION in gdrx/src/exports.rs is not ${packed% | 0}"
 
 emulator=$(field version gdremu/launcher)
 for crate in core cuda nvidia preload; do
@@ -62,4 +70,4 @@ for crate in $(sed -n 's/^members = \[\(.*\)\]$/\1/p' Cargo.toml | tr -d '",'); 
         [ "$requirement" = "$wanted" ] || die "$crate depends on $path with version '$requirement': write '$wanted'"
     done < <(sed -n 's/^[a-z-]* = { path = "\([^"]*\)"\(, version = "\([^"]*\)"\)\{0,1\}.*/\1 \3/p' "$crate/Cargo.toml")
 done
-echo "version: $version in header, package, Version::API, gdrapi-sys and packaging; crates:${crates%,}"
+echo "version: $version in header, package, Version::API, gdrapi-sys and packaging; libgdrx $gdrx; crates:${crates%,}"

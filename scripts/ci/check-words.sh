@@ -12,11 +12,11 @@ base=81fc54a
 known='58673ab 178e2c8 aa038be 454bea9 cf8b264 497a35b 39944b8'
 
 # Never checked: a link to sources that are, this list of words, licenses, raw output, data.
-exempt=(gdrapi-sys/src CONTRIBUTING.md scripts/ci/check-words.sh '*LICENSE-*' packaging/debian/copyright 'docs/measurements/*' '*.svg' '*.lock' '*.patch')
+exempt=(gdrapi-sys/src CONTRIBUTING.md scripts/ci/check-words.sh '*LICENSE-*' packaging/debian/copyright '*.svg' '*.lock' '*.patch')
 
 # Not revised yet: directories and the uses that they may still have. Numbers may only shrink; remove a line at 0.
 allowed=(
-    '16 tests'
+    '15 tests'
 )
 
 words=$(sed -n '/<!-- check-words: the first/,/<!-- check-words: end/p' CONTRIBUTING.md |

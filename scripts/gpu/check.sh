@@ -51,6 +51,9 @@ check "memory, traditional" "${watched[@]}" --leak-exit $leak --traditional -- "
 check "contract" "${watched[@]}" -- "$bundle/contract"
 check "contract, traditional" "${watched[@]}" --traditional -- "$bundle/contract"
 check "hooks of UCX's kind" "${watched[@]}" --leak-exit $leak -- "$bundle/nvidia_relocate"
+for example in {flags,doorbells,rows}{,_cxx}; do
+    check "$example" "${watched[@]}" --leak-exit $leak -- "$bundle/$example"
+done
 check "demo" "${watched[@]}" --leak-exit $leak -- "$bundle/demo"
 cd "$root" || exit 2
 check "C tests" env GDRCOPY_TEST_BUNDLE="$bundle" GDRCOPY_TEST_PROVIDER=nvidia "$bundle/c_programs" \

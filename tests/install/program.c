@@ -1,10 +1,13 @@
 /*
  * Writes to emulated GPU memory through a mapping, and reads it back: by the mapping and by CUDA. The sample projects
- * beside this file build it.
+ * beside this file build it; with -DWITH_gdrx, it also writes and reads by libgdrx.
  */
 
 #include <gdrapi.h>
 #include <gdrconfig.h>
+#ifdef WITH_gdrx
+#include <gdrx.h>
+#endif
 
 #include <dlfcn.h>
 #include <stdint.h>
@@ -57,6 +60,20 @@ int main(void)
     memset(copy, 0, sizeof(copy));
     CHECK(((read_t *)dlsym(libcuda, "cuMemcpyDtoH_v2"))(copy, address, sizeof(copy)) == 0);
     CHECK(memcmp(copy, text, sizeof(copy)) == 0);
+#ifdef WITH_gdrx
+    {
+        uint32_t read = 0, word = 0x67647278;
+        struct gdrx_copy one = {sizeof(word), &word, sizeof(word)};
+        struct gdrx_map map;
+
+        CHECK(gdrx_version() >> MAJOR_VERSION_SHIFT == GDRX_MAJOR_VERSION);
+        CHECK(gdrx_attach(&map, gdr, handle, mapping, GPU_PAGE_SIZE) == 0);
+        CHECK(gdrx_write_many(&map, &one, 1) == 0);
+        gdrx_store_u32(&map, 0, gdrx_load_u32(&map, one.offset));
+        CHECK(((read_t *)dlsym(libcuda, "cuMemcpyDtoH_v2"))(&read, address, sizeof(read)) == 0);
+        CHECK(read == word);
+    }
+#endif
     CHECK(gdr_unmap(gdr, handle, mapping, GPU_PAGE_SIZE) == 0);
     CHECK(gdr_unpin_buffer(gdr, handle) == 0);
     CHECK(gdr_close(gdr) == 0);

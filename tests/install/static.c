@@ -1,6 +1,6 @@
 /* For a program without shared libraries, which gdremu cannot run: calls that need no GPU. */
 
-#include <gdrapi.h>
+#include <gdrx.h>
 
 int main(void)
 {
@@ -9,6 +9,8 @@ int main(void)
 
     gdr_runtime_get_version(&major, &minor);
     if (gdr != NULL && gdr_close(gdr) != 0)
+        return 1;
+    if (gdrx_version() != (GDRX_MAJOR_VERSION << MAJOR_VERSION_SHIFT | GDRX_MINOR_VERSION))
         return 1;
     return major == GDR_API_MAJOR_VERSION && minor == GDR_API_MINOR_VERSION ? 0 : 1;
 }

@@ -1,4 +1,5 @@
-//! `plot RESULTS.json CHART.svg`: draws results that `--json` wrote, as `--plot` does.
+//! `plot RESULTS.json CHART.svg [DIRECTION]`: draws results that `--json` wrote, as `--plot` does; of copies in one direction,
+//! `read` or `write`, if that is named.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -8,11 +9,17 @@ use anyhow::{Context, Result, bail};
 
 fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let [results, chart] = &arguments[..] else {
-        bail!("usage: plot RESULTS.json CHART.svg");
+    let (Some(results), Some(chart), true) =
+        (arguments.first(), arguments.get(1), arguments.len() < 4)
+    else {
+        bail!("usage: plot RESULTS.json CHART.svg [DIRECTION]");
     };
     let name = || results.display().to_string();
-    let document: serde_json::Value =
+    let mut document: serde_json::Value =
         serde_json::from_reader(File::open(results).with_context(name)?)?;
+    let direction = arguments.get(2).map(|direction| direction.to_string_lossy());
+    if let (Some(direction), Some(records)) = (direction, document["records"].as_array_mut()) {
+        records.retain(|record| record["direction"] == *direction);
+    }
     gdrcopy_tools::draw(&document, Path::new(chart)).with_context(name)
 }

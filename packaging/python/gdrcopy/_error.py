@@ -1,4 +1,4 @@
-"""Errors of the library as exceptions."""
+"""Errors of the libraries as exceptions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ forked_after_use = False
 
 
 class Error(OSError):
-    """A function of libgdrapi failed: errno, and in remedy what to do."""
+    """A function of libgdrapi or libgdrx failed: errno, and in remedy what to do."""
 
     remedy: str
 

@@ -1,4 +1,4 @@
-"""The libgdrapi in this package: its files and functions."""
+"""The libraries in this package: their files and functions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from ._error import Error, check
 SONAME = "libgdrapi.so.2"
 # An empty object, which is there for its name and needs the library.
 ALIAS = "libgdrapi.so"
+# Many copies by one call.
+COMPANION = "libgdrx.so.1"
 
 USE_PERSISTENT_MAPPING, USING_DMA_BUF_MMAP = 1, 3  # gdr_attr_t
 FORCE_PCIE = 1  # gdr_pin_flags_t
@@ -36,6 +38,12 @@ def load(name: str, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
         raise Error(errno.ELIBACC, str(error), remedy) from None
 
 
+def address(name: str) -> int:
+    """Of a function of the libraries in this package."""
+    library = load(COMPANION if name.startswith("gdrx_") else SONAME)
+    return ctypes.cast(getattr(library, name), c_void_p).value or 0
+
+
 @functools.lru_cache(maxsize=None)
 def functions() -> ctypes.CDLL:
     """The functions that this package calls, of its own library even if another one is loaded."""
@@ -44,5 +52,5 @@ def functions() -> ctypes.CDLL:
     library.gdr_open.restype = c_void_p
     library.gdr_get_attribute.argtypes = [c_void_p, c_int, POINTER(c_int)]
     library.gdr_driver_get_version.argtypes = [c_void_p, POINTER(c_int), POINTER(c_int)]
-    _native.bind(lambda name: ctypes.cast(getattr(library, name), c_void_p).value or 0, check)
+    _native.bind(address, check)
     return library

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterable, List, NoReturn, Optional, SupportsIndex, Tuple, Type, Union, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, Sequence, SupportsIndex, Tuple, Type, Union, overload
 
 from ._connection import connection
 from ._device import DeviceObject, device_memory
@@ -13,11 +13,13 @@ from ._library import FORCE_PCIE
 from ._native import Memory, Word
 
 if TYPE_CHECKING:
+    from numpy import integer
     from numpy.typing import DTypeLike, NDArray
 
     from ._native import ReadableHost
 
     Shape = Union[SupportsIndex, Tuple[SupportsIndex, ...]]
+    Offsets = Union[NDArray[integer[Any]], SupportsIndex, Sequence[SupportsIndex]]
 
 
 class Mapping(Memory):
@@ -30,6 +32,9 @@ class Mapping(Memory):
     Copies: write(), read(), read_into() and mapping[a:b], which reads bytes and writes them. A read is never older than
     the call. What a thread writes arrives in the order of its calls: the data first, then the flag that announces it.
     word() makes a flag: one load or store for each access.
+
+    Many copies at once, in the time of a few: write_many() and read_many() of bytes, gather() and scatter() of NumPy
+    arrays. One call is one write or read in the order of calls; within a call there is no order.
 
     Views: view(), memoryview(mapping), numpy.asarray(mapping). Each access is a plain load or store:
     - Most GPUs' memory is mapped write-combining. Stores are fast, and wait in buffers of the CPU, where they may pass
@@ -126,24 +131,64 @@ class Mapping(Memory):
         """dtype, shape and offset for NumPy, which takes offsets before the memory."""
         import numpy
 
+        offset = self._offset(offset)
+        if dtype is None and shape is None:
+            shape = self.shape
+        items = self._item_type(dtype)
+        if shape is None:
+            shape = (self.size - offset) // max(items.itemsize, 1)
+        return {"dtype": items, "shape": shape, "offset": offset}
+
+    def _offset(self, offset: SupportsIndex) -> int:
         offset = operator.index(offset)
         if not 0 <= offset <= self.size:
             raise ValueError(f"choose an offset from 0 to {self.size}, not {offset}")
+        return offset
 
-        if dtype is None and shape is None:
-            shape = self.shape
+    def _item_type(self, dtype: Optional[DTypeLike]) -> Any:
+        import numpy
+
         if dtype is None and self.dtype is None:
             raise TypeError("pass a dtype: NumPy has none for the items of this object")
         items = numpy.dtype(self.dtype if dtype is None else dtype)
         if items.hasobject:
             raise TypeError("pass a dtype without Python objects")
-        if shape is None:
-            shape = (self.size - offset) // max(items.itemsize, 1)
-        return {"dtype": items, "shape": shape, "offset": offset}
+        return items
 
-    def read_many(self, ranges: Iterable[Tuple[SupportsIndex, SupportsIndex]]) -> List[bytes]:
-        """Reads each (offset, size), in this order."""
-        return [self._read_bytes(offset, size) for offset, size in ranges]
+    def gather(self, offsets: Offsets, dtype: Optional[DTypeLike] = None) -> NDArray[Any]:
+        """Returns a NumPy array of the item at each offset, in the shape of the offsets: integers, in an array or a
+        sequence. dtype is by default the object's; items of one with a shape, as "(16,)f4", are rows.
+
+        As read_many(): no item is older than the call, they have no order, and none is a single load."""
+        import numpy
+
+        places = self._offsets(offsets)
+        items = numpy.empty(places.shape, self._item_type(dtype))
+        self._copy_items(places, items, False)
+        return items
+
+    def scatter(self, offsets: Offsets, array: NDArray[Any]) -> None:
+        """Writes array[i] to offsets[i], for each i, with one fence: the reverse of gather(). Items may be rows.
+
+        As write_many(): together they are ordered as one write, among each other not. Of items with equal offsets, or
+        that overlap, the bytes of any may stay."""
+        import numpy
+
+        places = self._offsets(offsets)
+        if not isinstance(array, numpy.ndarray) or array.shape[: places.ndim] != places.shape:
+            raise ValueError(f"pass a NumPy array whose shape begins as that of the offsets, {places.shape}")
+        self._copy_items(places, numpy.asarray(array, self._item_type(array.dtype), order="C"), True)
+
+    def _offsets(self, offsets: Offsets) -> Any:
+        """A contiguous array of int64, or of uint64, some of which no int64 has."""
+        import numpy
+
+        places = numpy.asarray(offsets)
+        if places.dtype.kind == "b":
+            raise TypeError("pass offsets, not a mask")
+        if places.dtype.kind not in "iu":  # of none, of larger integers, or of objects with __index__
+            places = numpy.vectorize(self._offset, otypes="q")(numpy.asarray(offsets, object))
+        return numpy.asarray(places, "u8" if places.dtype.kind == "u" else "i8", order="C")
 
     def word(self, offset: SupportsIndex, size: SupportsIndex) -> Word:
         """An unsigned integer of 1, 2, 4 or 8 bytes in the memory, at an aligned address."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import traceback
+import unittest
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -23,6 +25,13 @@ from ctypes import (
 from typing import Callable, Iterator, List
 
 import gdrcopy
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+needs_numpy = unittest.skipIf(numpy is None, "NumPy is not installed")
 
 cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -57,6 +66,9 @@ _PROTOTYPES = {
     "gdr_map": CFUNCTYPE(c_int, c_void_p, c_ulong, POINTER(c_void_p), c_size_t),
     "gdr_unpin_buffer": CFUNCTYPE(c_int, c_void_p, c_ulong),
     "gdr_copy_from_mapping": CFUNCTYPE(c_int, c_ulong, c_void_p, c_void_p, c_size_t),
+    "gdrx_attach_mapping": CFUNCTYPE(c_int, c_void_p, c_int, c_uint64, c_void_p, c_size_t),
+    "gdrx_read_many": CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t),
+    "gdrx_write_many": CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t),
 }
 
 
@@ -64,10 +76,10 @@ _replacements: dict = {}
 
 
 def _bind() -> None:
-    library = gdrcopy._library.functions()
-
     def address(name: str) -> int:
-        return ctypes.cast(_replacements.get(name, library[name]), c_void_p).value
+        if name in _replacements:
+            return ctypes.cast(_replacements[name], c_void_p).value
+        return gdrcopy._library.address(name)
 
     gdrcopy._native.bind(address, gdrcopy._error.check)
 
@@ -76,7 +88,7 @@ def _bind() -> None:
 def replaced(name: str, make: Callable[[Callable[..., int]], Callable[..., int]]) -> Iterator[None]:
     """Has the package call make(function) in place of the library's function."""
     prototype = _PROTOTYPES[name]
-    _replacements[name] = prototype(make(prototype((name, gdrcopy._library.functions()))))
+    _replacements[name] = prototype(make(prototype(gdrcopy._library.address(name))))
     _bind()
     try:
         yield
@@ -119,6 +131,32 @@ class Allocation:
 
     def free(self) -> None:
         check(cuda.cuMemFree_v2(c_uint64(self.address)))
+
+
+class OfOneAllocation(unittest.TestCase):
+    def setUp(self) -> None:
+        self.allocation = Allocation(SIZE)
+        self.addCleanup(self.allocation.free)
+        self.allocation.fill(pattern(SIZE))
+        self.mapping = gdrcopy.Mapping((self.allocation.address, SIZE))
+        self.addCleanup(self.mapping.close)
+
+
+def status_of_child(function: Callable[[], object]) -> int:
+    """The exit status of a child that runs the function: 0 if it returns, 1 after an assertion, minus a signal's number."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            function()
+            status = 0
+        except SystemExit as error:
+            status = error.code
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 class Integer:

@@ -9,28 +9,15 @@ import pickle
 import subprocess
 import sys
 import threading
-import traceback
 import unittest
 from typing import Callable
 
 import gdrcopy
 import gpu
-from gpu import SIZE, pattern
+from gpu import SIZE, OfOneAllocation, pattern, status_of_child
 
 
-class Copies(unittest.TestCase):
-    def setUp(self) -> None:
-        self.allocation = gpu.Allocation(SIZE)
-        self.addCleanup(self.allocation.free)
-        self.allocation.fill(pattern(SIZE))
-        self.mapping = gdrcopy.Mapping((self.allocation.address, SIZE))
-        self.addCleanup(self.mapping.close)
-
-    def test_read_many_returns_each_range_in_order(self) -> None:
-        data = pattern(SIZE)
-        ranges = [(100_000, 5), (0, 0), (3, 4096), (SIZE - 1, 1)]
-        self.assertEqual(self.mapping.read_many(ranges), [data[offset : offset + size] for offset, size in ranges])
-
+class Copies(OfOneAllocation):
     def test_buffers_of_every_kind_are_written(self) -> None:
         floats = array.array("d", [1.5, -2.5])
         read_only = memoryview(bytes(range(100)))[10:20]
@@ -80,7 +67,6 @@ class Copies(unittest.TestCase):
         eight, buffer = gpu.Integer(8), bytearray(8)
         self.mapping.write(b"12345678", eight)
         self.assertEqual(self.mapping.read(eight, eight), b"12345678")
-        self.assertEqual(self.mapping.read_many([(eight, 4)]), [b"1234"])
         self.mapping.read_into(buffer, eight)
         self.assertEqual(buffer, b"12345678")
         with self.assertRaises(TypeError):
@@ -227,29 +213,7 @@ class Errors(unittest.TestCase):
         self.assertIsInstance(caught.exception, OSError)
 
 
-class ForkedChild(unittest.TestCase):
-    def setUp(self) -> None:
-        allocation = gpu.Allocation(SIZE)
-        self.addCleanup(allocation.free)
-        self.mapping = gdrcopy.Mapping((allocation.address, SIZE))
-        self.addCleanup(self.mapping.close)
-
-    def status_of_child(self, function: Callable[[], None]) -> int:
-        """The exit status of a child that runs the function: 0 if it returns, 1 after an assertion."""
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                function()
-                status = 0
-            except SystemExit as error:
-                status = error.code
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
+class ForkedChild(OfOneAllocation):
     def test_makes_its_own_mapping_only(self) -> None:
         def use() -> None:
             for use_memory in (self.mapping.read, lambda: self.mapping.write(b"x")):
@@ -262,7 +226,7 @@ class ForkedChild(unittest.TestCase):
             self.assertEqual(caught.exception.errno, errno.EINVAL)
             self.assertIn("start it by spawn", caught.exception.remedy)
 
-        self.assertEqual(self.status_of_child(use), 0)
+        self.assertEqual(status_of_child(use), 0)
         self.assertEqual(len(self.mapping.read()), SIZE)
 
     def test_exits_from_a_with_block(self) -> None:
@@ -270,13 +234,13 @@ class ForkedChild(unittest.TestCase):
             with self.mapping:
                 sys.exit(7)
 
-        self.assertEqual(self.status_of_child(leave), 7)
+        self.assertEqual(status_of_child(leave), 7)
         self.assertEqual(len(self.mapping.read()), SIZE)
 
     def test_closes_while_a_thread_of_its_parent_copies(self) -> None:
         def make(copy: Callable[..., int]) -> Callable[..., int]:
             def copy_in_a_process_that_forks(*arguments: object) -> int:
-                statuses.append(self.status_of_child(self.mapping.close))
+                statuses.append(status_of_child(self.mapping.close))
                 return copy(*arguments)
 
             return copy_in_a_process_that_forks

@@ -8,30 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-import traceback
 import unittest
 import warnings
-from typing import Callable
 
 import gdrcopy
 import gpu
-from gpu import SIZE, pattern
-
-try:
-    import numpy
-except ImportError:
-    numpy = None
-
-needs_numpy = unittest.skipIf(numpy is None, "NumPy is not installed")
-
-
-class OfOneAllocation(unittest.TestCase):
-    def setUp(self) -> None:
-        self.allocation = gpu.Allocation(SIZE)
-        self.addCleanup(self.allocation.free)
-        self.allocation.fill(pattern(SIZE))
-        self.mapping = gdrcopy.Mapping((self.allocation.address, SIZE))
-        self.addCleanup(self.mapping.close)
+from gpu import SIZE, OfOneAllocation, needs_numpy, numpy, pattern, status_of_child
 
 
 @unittest.skipIf(not gpu.has_views(), "memory that is mapped for aligned accesses has no views")
@@ -387,23 +369,9 @@ class Unclosed(OfOneAllocation):
 
 @unittest.skipIf(not gpu.has_views(), "no views")
 class ForkedChild(OfOneAllocation):
-    def status_of_child(self, function: Callable[[], object]) -> int:
-        """The exit status of a child that runs the function: 0 if it returns, minus a signal's number."""
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                function()
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
     def test_accesses_by_a_view_end_it(self) -> None:
         view = memoryview(self.mapping)
-        self.assertEqual(self.status_of_child(lambda: view[0]), -signal.SIGSEGV)
+        self.assertEqual(status_of_child(lambda: view[0]), -signal.SIGSEGV)
         self.assertEqual(view[0], 0)
         view.release()
 
@@ -421,7 +389,7 @@ class ForkedChild(OfOneAllocation):
                         return
             self.fail(f"{len(maps)} maps, and the addresses are free")
 
-        self.assertEqual(self.status_of_child(map_much), 0)
+        self.assertEqual(status_of_child(map_much), 0)
         gc.collect()
         view.release()
 
@@ -437,7 +405,7 @@ class ForkedChild(OfOneAllocation):
             del self.mapping
             gc.collect()
 
-        self.assertEqual(self.status_of_child(let_go), 0)
+        self.assertEqual(status_of_child(let_go), 0)
         self.assertEqual(views[0].tobytes(), pattern(SIZE))
         views.clear()
 

@@ -33,6 +33,19 @@ class Installed(unittest.TestCase):
         self.assertTrue(gdrcopy.__version__.startswith(f"{major.value}.{minor.value}."))
         self.assertEqual(gdrcopy.__version__, importlib.metadata.version("gdrcopy"))
 
+    def test_libraries_need_only_those_of_the_system(self) -> None:
+        exported = {"libgdrapi.so.2": 17, "libgdrx.so.1": 6}
+        for name, count in exported.items():
+            with self.subTest(name):
+                file = str(PACKAGE / "lib" / name)
+                dynamic = subprocess.check_output(["readelf", "-dW", file], text=True)
+                self.assertEqual(re.findall(r"\(SONAME\).*\[(.*)\]", dynamic), [name])
+                self.assertNotRegex(dynamic, r"\((RPATH|RUNPATH)\)")
+                for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):
+                    self.assertRegex(needed, r"^(lib(c|m|pthread|dl|gcc_s)|ld-linux.*|ld64)\.so\.\d+$")
+                symbols = subprocess.check_output(["nm", "-D", "--defined-only", file], text=True)
+                self.assertEqual(len(re.findall(r" T gdrx?_", symbols)), count)
+
     def test_names_in_tracebacks_are_those_of_the_package(self) -> None:
         for name in gdrcopy.__all__:
             self.assertEqual(getattr(gdrcopy, name).__module__, "gdrcopy")

@@ -47,9 +47,13 @@ def use(typed: Typed, untyped: Untyped, torch: Torch, floats: numpy.typing.NDArr
         mapping.read_into(floats)
         mapping.read_into(bytearray(8), 8)
         parts: list[bytes] = mapping.read_many([(0, 4), (numpy.int64(4), 4)])
+        mapping.write_many((offset, floats) for offset in (0, 8))
+        mapping.write_many([(0, b""), (numpy.int64(8), memoryview(b""))])
         items: numpy.typing.NDArray[Any] = mapping.view("f4", (3, 4), offset=8)
         items = mapping.read(dtype=numpy.float32, shape=3)
         items = numpy.asarray(mapping)
+        items = mapping.gather([0, numpy.int64(8)])
+        mapping.scatter(numpy.arange(3) * 8, mapping.gather(range(3), dtype="u4"))
         memoryview(mapping).cast("Q")[0] = 1
         flag: gdrcopy.Word = mapping.word(numpy.int64(0), 4)
         flag.store(numpy.uint32(1))

@@ -1,0 +1,64 @@
+// gdrx.hpp, with nothing included before it; all of its templates; and, by -DREFUSED=N, lines that the compiler must refuse.
+// scripts/ci/check-abi.sh compiles it in every C++ since C++17. gdrx_cxx links it, as a second file that includes the header.
+
+#include "gdrx.hpp"
+
+#include "second.hpp"
+
+#if __cplusplus >= 202002L
+#include <span>
+#endif
+
+#ifndef REFUSED
+#define REFUSED 0
+#endif
+
+template class gdrx::word<float>;
+template class gdrx::ring<std::array<std::uint32_t, 4>>;
+template class gdrx::ring_sender<std::array<std::uint32_t, 4>>;
+template class gdrx::ring_receiver<std::array<std::uint32_t, 4>>;
+
+void second::store(const gdrx::slice &memory, std::size_t offset, float value)
+{
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::hours(1);
+    const std::vector<float> values = {value};
+    const auto word = memory.word<float>(offset);
+    std::array<float, 1> found;
+    gdrx::gather gather(memory);
+    gather.add(offset, found);
+    gdrx::batch batch(memory);
+    batch.write(offset, values);
+    batch.store(word, value);
+    batch.commit();
+#if __cplusplus >= 202002L
+    memory.write(offset, std::span(values));
+    gather.add(offset, *std::span(found).data());
+#endif
+    gather.read();
+    if (!word.spin_until([&](float read) { return !(read < found[0]); }, deadline))
+        memory.write(offset, memory.read<float>(offset));
+
+#if REFUSED == 1 // a word has 1, 2, 4 or 8 bytes
+    (void)memory.word<std::array<char, 3>>(0);
+#elif REFUSED == 2 // a word must be trivially copyable
+    static_assert(sizeof(std::unique_ptr<int>) == 8);
+    (void)memory.word<std::unique_ptr<int>>(0);
+#elif REFUSED == 3 // a word must be trivially copyable, and no pointer, view, bool
+    (void)memory.word<bool>(0);
+#elif REFUSED == 4 // a value must be trivially copyable, and no pointer
+    const char *text = "text";
+    memory.write(0, text);
+#elif REFUSED == 5 // elements must be trivially copyable
+    memory.write(0, std::vector<std::string>());
+#elif REFUSED == 6 // reads need elements that are not const
+    gather.add(0, values);
+#elif REFUSED == 7 // a value must be trivially copyable, and no pointer, view
+    (void)memory.read<std::string>(0);
+#elif REFUSED == 8 // GPU kernels access messages by words of 4 bytes
+    (void)gdrx::ring<char>::bytes(1);
+#elif REFUSED == 9 // deleted
+    gdrx::batch moved = std::move(batch);
+#elif REFUSED == 10 // deleted
+    gdrx::mapping first, second = first;
+#endif
+}

@@ -1,0 +1,163 @@
+//! `include/gdrx.h` says what the library exports, and its inline functions have the fences of gdrcopy-core.
+
+#[path = "../../tests/header/compare.rs"]
+mod compare;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+}
+
+fn header() -> String {
+    fs::read_to_string(root().join("include/gdrx.h")).expect("the header")
+}
+
+/// Names of the functions that the header declares.
+fn declared() -> Vec<String> {
+    let header = header();
+    let is_prototype = |line: &&str| line.starts_with(char::is_alphabetic) && line.ends_with(");");
+    let name = |line: &str| Some(line.split_once('(')?.0.rsplit(' ').next()?.to_owned());
+    header.lines().filter(is_prototype).filter_map(name).collect()
+}
+
+#[test]
+fn prototypes_agree_with_the_exports() {
+    let prototypes = compare::prototypes(root());
+    for function in declared() {
+        assert!(prototypes.contains(&format!(" {function}(")), "{function} is not exported");
+    }
+    assert_eq!(prototypes.matches('(').count(), declared().len(), "{prototypes}");
+    let types = "typedef struct gdrx_map gdrx_map;\ntypedef struct gdrx_copy gdrx_copy;\n";
+    compare::expect_agreement(root(), "gdrx.h", &format!("{types}{prototypes}"));
+}
+
+/// `gdrx/src/map.rs` asserts the same of the library's types.
+#[test]
+fn layouts_are_those_of_the_library() {
+    let members = [
+        "sizeof(struct gdrx_map) == 40",
+        "offsetof(struct gdrx_map, size) == 8",
+        "offsetof(struct gdrx_map, type) == 16",
+        "offsetof(struct gdrx_map, process) == 24",
+        "offsetof(struct gdrx_map, several_types) == 32",
+        "sizeof(struct gdrx_copy) == 24",
+        "offsetof(struct gdrx_copy, host) == 8",
+        "offsetof(struct gdrx_copy, size) == 16",
+    ];
+    for member in members {
+        let assertion = format!("typedef char assertion[{member} ? 1 : -1];\n");
+        compare::compile_with(root(), "gdrx.h", "layout.c", &assertion)
+            .unwrap_or_else(|errors| panic!("not {member}: {errors}"));
+    }
+}
+
+/// Bodies of functions by name, in C or Rust without comments: what is after `keyword`, up to the brace that closes it.
+fn bodies<'a>(source: &'a str, keyword: &str) -> HashMap<&'a str, &'a str> {
+    let definition = |text: &'a str| {
+        let (before, _) = text.split_once('(')?;
+        let name = before.rsplit([' ', '*']).next()?;
+        let body = &text[text.find('{')?..];
+        let mut depth = 0;
+        let end = body.find(|c| {
+            depth += match c {
+                '{' => 1,
+                '}' => -1,
+                _ => 0,
+            };
+            depth == 0
+        })?;
+        Some((name, &body[..end]))
+    };
+    source.split(keyword).skip(1).filter_map(definition).collect()
+}
+
+/// What a function does, in order: instructions, `compiler` for a fence without one, `store` and `load`. Calls of other
+/// functions are followed.
+fn steps(functions: &HashMap<&str, &str>, name: &str) -> Vec<String> {
+    let body = functions.get(name).unwrap_or_else(|| panic!("there is no function {name}"));
+    let mut steps = Vec::new();
+    // Strings are the parts with odd numbers.
+    for (number, part) in body.split('"').enumerate() {
+        if number % 2 == 1 {
+            match part {
+                "memory" => {}
+                "" => steps.push("compiler".to_owned()),
+                _ => steps.extend(part.split("\\n\\t").map(str::to_owned)),
+            }
+            continue;
+        }
+        for word in part.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+            match word {
+                "compiler_fence" => steps.push("compiler".to_owned()),
+                "__atomic_store_n" => steps.push("store".to_owned()),
+                "__atomic_load_n" => steps.push("load".to_owned()),
+                _ if functions.contains_key(word) => steps.extend(self::steps(functions, word)),
+                _ => {}
+            }
+        }
+    }
+    steps
+}
+
+/// The header as the preprocessor leaves it for this arch.
+fn preprocessed(arch: &str) -> String {
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{arch}.c"));
+    let lines = header()
+        .lines()
+        .filter(|line| !line.starts_with("#include"))
+        .fold(String::new(), |lines, line| lines + line + "\n");
+    fs::write(&source, lines).expect("a writable directory");
+    let output = Command::new("cc")
+        .args(["-E", "-P", "-undef", &format!("-D__{arch}__")])
+        .arg(&source)
+        .output()
+        .expect("a C compiler called cc");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn inline_functions_have_the_fences_of_the_copies() {
+    for arch in ["x86_64", "aarch64"] {
+        let header = preprocessed(arch);
+        let inline = bodies(&header, "static inline ");
+        assert_eq!(header.matches("asm").count(), header.matches(r#"::: "memory""#).count());
+
+        let path = format!("gdrcopy-core/src/routines/arch/{arch}/fence.rs");
+        let source = fs::read_to_string(root().join(path)).expect("fences");
+        let code: String =
+            source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let core = bodies(&code, "fn ");
+
+        // C functions, and what they are made of.
+        let is = |function: &str, parts: &[&str]| {
+            let wanted: Vec<_> = parts
+                .iter()
+                .flat_map(|part| match *part {
+                    "load" | "store" => vec![(*part).to_owned()],
+                    fence => steps(&core, fence),
+                })
+                .collect();
+            assert_eq!(steps(&inline, function), wanted, "{function} on {arch}");
+        };
+        // The load is that of the flag that asks for the full fence.
+        is("gdrx_end_", &["load", "full"]);
+        is("gdrx_begin", &["before_write"]);
+        is("gdrx_fence", &["after_write", "load", "full"]);
+        for bits in [8, 16, 32, 64] {
+            is(&format!("gdrx_store_u{bits}_unfenced"), &["store"]);
+            is(
+                &format!("gdrx_store_u{bits}"),
+                &["before_write", "store", "after_write", "load", "full"],
+            );
+            is(
+                &format!("gdrx_load_u{bits}"),
+                &["before_read", "load", "after_read", "load", "full"],
+            );
+        }
+    }
+}
