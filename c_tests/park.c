@@ -174,6 +174,7 @@ static void a_child_closes_its_copy(void)
     g = open_parked();
     CHECK_EQUAL(driver_descriptors(), before > 0 ? before - 1 : 0);
     CHECK_OK(gdr_close(g));
+    end_child();
 }
 
 static void children_can_close_what_was_opened_again(void)

@@ -343,6 +343,7 @@ static void in_a_child(void)
     SUSPEND();
     RESUME();
     CHECK_OK(gdr_close(own));
+    end_child();
 }
 
 static void children_are_not_suspended(void)

@@ -92,13 +92,11 @@ impl PinState {
     pub(crate) fn unpin(&self) -> Result<()> {
         self.owner.check()?;
         let mut state = self.state.lock();
-        match &state.range {
-            Range::Pinned(range) => range.unpin(),
-            Range::Suspended | Range::Gone => {
-                state.range = Range::Gone;
-                Ok(())
-            }
+        if let Range::Pinned(range) = &state.range {
+            range.unpin()?;
         }
+        state.range = Range::Gone; // A suspension of another thread may still find it.
+        Ok(())
     }
 
     /// Takes its mapping away, and unpins it. After an error it is as it was.
