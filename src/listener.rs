@@ -9,7 +9,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::{process, ptr};
+use std::time::Duration;
+use std::{process, ptr, thread};
 
 use gdrcopy_core::sync::Mutex;
 use gdrcopy_core::sys::fork::PerProcess;
@@ -27,6 +28,9 @@ const NAME: &str = "gdrcopy-suspend";
 
 /// More than the copies of this library in one process.
 const MAX_SOCKETS: usize = 64;
+
+/// How long a client may take to send its request: the end of the process waits for that.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The thread, and the socket that it listens on.
 struct Listener {
@@ -117,7 +121,8 @@ extern "C" fn serve(socket: *mut c_void) -> *mut c_void {
             // A client that is gone needs no answer.
             Ok((client, _)) => drop(answer(client)),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return ptr::null_mut(),
-            Err(_) => {} // Of this client only.
+            // Of this client only, or no descriptor is free, which `accept` reports until one is.
+            Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }
 }
@@ -133,6 +138,7 @@ fn answer(mut client: UnixStream) -> io::Result<()> {
             .write_all(b"the process belongs to another user: run it as that user, or as root");
     }
     let mut word = [0; 16];
+    client.set_read_timeout(Some(PATIENCE))?;
     let len = client.read(&mut word)?;
     let result = match &word[..len] {
         b"suspend" => caught("suspend", suspend),

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use common::{gdrcopy, library, run};
 
-const TOOLS: [&str; 8] =
-    ["copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor", "ps"];
+const TOOLS: [&str; 10] = [
+    "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor", "ps", "suspend", "resume",
+];
 
 #[test]
 fn wrong_options_give_status_2() {

@@ -120,7 +120,10 @@ impl Listener {
             is_own.then(|| Listener { pid, name: name.to_owned() })
         });
         // A forked child has its parent's socket, too.
-        Ok(named.filter(|listener| listener.is_of_the_process().unwrap_or(true)).collect())
+        let own = named.filter(|listener| listener.is_of_the_process().unwrap_or(true));
+        let mut own: Vec<Listener> = own.collect();
+        own.sort_by(|a, b| a.name.cmp(&b.name)); // The kernel has no order.
+        Ok(own)
     }
 
     fn is_of_the_process(&self) -> io::Result<bool> {
