@@ -19,6 +19,7 @@ mod ownership;
 mod pin_cache;
 mod pool;
 mod signals;
+mod suspension;
 mod system;
 mod transfer;
 
@@ -42,6 +43,13 @@ fn under_gdremu(options: &str, filter: &str, outcome: &str) {
 #[test]
 fn ownership_under_gdremu() {
     under_gdremu("", "ownership::", "");
+}
+
+#[test]
+fn suspension_under_gdremu() {
+    for profile in ["default", "traditional", "dmabuf"] {
+        under_gdremu(&format!("--profile {profile} {LEAK_IS_FAILURE}"), "suspension::", "");
+    }
 }
 
 #[test]
