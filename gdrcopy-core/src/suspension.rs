@@ -41,7 +41,7 @@ impl<T: ?Sized> Registry<T> {
         let mut all = self.0.lock();
         if all.len() == all.capacity() {
             all.retain(|object| object.strong_count() > 0);
-            // Twice as many, so that this is rare.
+            // Doubles, so that this is rare.
             let more = all.len() + 1;
             all.try_reserve(more).map_err(|_| error::no_memory(Errno::ENOMEM))?;
         }

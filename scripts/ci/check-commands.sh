@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 
 # Of coreutils, gcc, binutils and make. Without clang and valgrind tests go on, and only `make mutants` needs git.
-there='cc|env|gcc|make|nm|readelf'
+there='cat|cc|env|gcc|make|nm|readelf'
 optional='clang|git|valgrind'
 
 # gdremu's programs are tested by `make check`.

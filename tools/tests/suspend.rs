@@ -43,7 +43,7 @@ fn listener(number: usize, answers: &'static [&str]) -> thread::JoinHandle<Vec<S
 
 #[test]
 fn processes_that_do_not_listen_are_refused() {
-    let mut other = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
+    let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let pid = other.id().to_string();
     fails_with(&["suspend", &pid], "does not listen: start it with GDRCOPY_SUSPEND=1");
     assert_eq!(gdrcopy(&["suspend", "--tree", &pid]).status, Some(0));

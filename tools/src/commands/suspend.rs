@@ -48,7 +48,7 @@ pub(crate) fn suspend(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `gdrcopy resume`: as many of them as possible.
+/// `gdrcopy resume`: goes on after errors.
 pub(crate) fn resume(options: &Options) -> Result<ExitCode> {
     let mut status = ExitCode::SUCCESS;
     for listener in options.listeners()? {
