@@ -3,37 +3,13 @@
 #include "emulator.h"
 #include "gpu.h"
 #include "logged.h"
+#include "newer_driver.h"
 #include "suspension.h"
 
 #include <fcntl.h>
-#include <stdarg.h>
 
 static struct gpu_buffer buffer;
 static gdr_t g;
-
-/* ---- A driver that is replaced while it is closed ---- */
-
-/* What the driver reports its version to be one more than. */
-static int newer;
-
-/* The library calls this, because symbols of programs come first. */
-int ioctl(int fd, unsigned long command, ...)
-{
-    static int (*next)(int, unsigned long, ...);
-    uint32_t *argument;
-    va_list list;
-    int result;
-
-    va_start(list, command);
-    argument = va_arg(list, uint32_t *);
-    va_end(list);
-    if (next == NULL)
-        *(void **)&next = dlsym(RTLD_NEXT, "ioctl");
-    result = next(fd, command, argument);
-    if (newer && (command & 0xffff) == 0xdaff)
-        argument[0]++;
-    return result;
-}
 
 static gdr_t open_parked(void)
 {

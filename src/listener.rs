@@ -91,8 +91,10 @@ impl Listener {
     fn join(self) {
         // SAFETY: freed below.
         let socket = unsafe { (*self.socket).as_raw_fd() };
-        // The thread's accept then fails.
-        let _ = socket::shutdown(socket, socket::Shutdown::Both);
+        // The thread's accept then fails. If the program has closed the descriptor, that might wait forever, so it is left.
+        if socket::shutdown(socket, socket::Shutdown::Both).is_err() {
+            return;
+        }
         self.thread.join();
         // SAFETY: leaked by `start`; the thread that used it has ended.
         drop(unsafe { Box::from_raw(self.socket) });
@@ -120,7 +122,15 @@ extern "C" fn serve(socket: *mut c_void) -> *mut c_void {
         match socket.accept() {
             // A client that is gone needs no answer.
             Ok((client, _)) => drop(answer(client)),
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return ptr::null_mut(),
+            // Ended by `join`; or closed by the program.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINVAL | libc::EBADF | libc::ENOTSOCK)
+                ) =>
+            {
+                return ptr::null_mut();
+            }
             // Of this client only, or no descriptor is free, which `accept` reports until one is.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
