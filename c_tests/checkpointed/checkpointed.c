@@ -147,13 +147,21 @@ static void *check_and_write(void *argument)
     return argument;
 }
 
-/* In another thread than the one that pins. */
+static void in_a_child(void)
+{
+    int major, minor;
+
+    CHECK_ERROR(gdr_driver_get_version(connections[0], &major, &minor), EACCES);
+}
+
+/* In another thread than the one that pins. A child is noticed by a page that the kernel empties at each fork. */
 static void work(void)
 {
     pthread_t thread;
 
     CHECK(pthread_create(&thread, NULL, check_and_write, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
+    in_child(in_a_child);
 }
 
 static void *pause_forever(void *argument)

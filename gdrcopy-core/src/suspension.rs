@@ -83,6 +83,7 @@ pub fn suspend() -> Result<()> {
     if *suspended {
         return Ok(());
     }
+    fork::outlast_checkpoints()?;
     let pins = process.pins.all();
     if let Err(error) = pins.iter().try_for_each(|pin| pin.suspend()) {
         restore(&pins);

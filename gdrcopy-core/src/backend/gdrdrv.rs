@@ -80,6 +80,9 @@ impl Answer {
 impl Gdrdrv {
     /// Opens the device file and checks that module and library versions are compatible.
     pub fn open(options: &Options) -> Result<Gdrdrv> {
+        if options.park {
+            fork::outlast_checkpoints()?;
+        }
         let path = options.device_path.clone();
         let (file, version, wanted) = open(path.as_deref())?;
         if version < Version::OLDEST_GDRDRV {
