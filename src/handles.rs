@@ -211,14 +211,17 @@ pub(crate) fn show_all() {
     let Some(table) = TABLE.current() else {
         return;
     };
-    let address = |holder: &Box<Holder>| ptr::from_ref(&**holder).expose_provenance();
-    let holders: Vec<_> = table.state.lock().holders.iter().map(address).collect();
+    let holders: Vec<usize> = {
+        let state = table.state.lock();
+        state.holders.iter().map(|holder| ptr::from_ref(&**holder).expose_provenance()).collect()
+    };
     for holder in holders {
         // SAFETY: the address of a holder in `State::holders`; they live as long as the table.
         let holder = unsafe { &*ptr::with_exposed_provenance::<Holder>(holder) };
-        match &*holder.0.lock() {
-            Some((handle, object)) => slot(*handle).into_iter().for_each(|slot| object.show(slot)),
-            None => {}
+        if let Some((handle, object)) = &*holder.0.lock()
+            && let Some(slot) = slot(*handle)
+        {
+            object.show(slot);
         }
     }
 }

@@ -171,12 +171,14 @@ impl Mapping {
         if !reserved.is_some_and(|reserved| reserved.contain(&addresses)) {
             return Err(Error::AddressesTaken { address: addresses.start });
         }
-        let (region, given) = range.map(self.len, self.flag, Some(&self.span))?;
-        if given != self.kind {
-            return Err(Error::MappingTypeRefused { wanted: self.kind, given });
-        }
-        region.keep();
-        Ok(())
+        let made = range.map(self.len, self.flag, Some(&self.span)).and_then(|(_, given)| {
+            let (wanted, is_same) = (self.kind, given == self.kind);
+            is_same.then_some(()).ok_or(Error::MappingTypeRefused { wanted, given })
+        });
+        made.or_else(|error| {
+            self.span.vacate()?; // Where it was made nevertheless.
+            self.span.vacant().map_or(Ok(()), |_| Err(error)) // Or unmapped by another thread.
+        })
     }
 }
 

@@ -34,8 +34,8 @@ static RETIRED: AtomicUsize = AtomicUsize::new(0);
 pub struct Region {
     address: NonNull<u8>,
     len: usize,
-    /// What `map` has mapped, and the state that it is left in when the region is dropped.
-    mapped: Option<(Arc<Span>, State)>,
+    /// What is unmapped with it.
+    mapped: Option<Arc<Span>>,
     owner: Owner,
 }
 
@@ -46,23 +46,20 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Maps `len` bytes (a multiple of the page size, not 0) of what `node` has at `offset` (likewise a
-    /// multiple), shared, readable and writable: anywhere, or in the place of a vacant span, which is vacant again when
-    /// the region is dropped before [`Region::keep`].
+    /// multiple), shared, readable and writable: anywhere, or in the place of a vacant span, which keeps it.
     pub fn map(
         node: &impl AsRawFd,
         offset: u64,
         len: usize,
         place: Option<&Arc<Span>>,
     ) -> Result<Region> {
-        let (span, end) = match place {
-            Some(span) => {
-                span.fill(node, offset, len)?;
-                (Arc::clone(span), State::Vacant)
-            }
-            None => (Arc::new(Span::map(node, offset, len)?), State::Ended),
-        };
         let owner = Owner::current();
-        Ok(Region { address: span.address(), len, mapped: Some((span, end)), owner })
+        if let Some(span) = place {
+            span.fill(node, offset, len)?;
+            return Ok(Region { address: span.address(), len, mapped: None, owner });
+        }
+        let span = Arc::new(Span::map(node, offset, len)?);
+        Ok(Region { address: span.address(), len, mapped: Some(span), owner })
     }
 
     /// Memory of someone else.
@@ -93,24 +90,16 @@ impl Region {
         self.owner
     }
 
-    /// What `map` has mapped.
+    /// What is unmapped with it.
     pub fn span(&self) -> Option<&Arc<Span>> {
-        self.mapped.as_ref().map(|(span, _)| span)
-    }
-
-    /// Leaves the memory in the place of the span that `map` was given.
-    pub fn keep(mut self) {
-        self.mapped = None;
+        self.mapped.as_ref()
     }
 
     /// Unmaps it; where that fails, it stays as it was.
     pub fn unmap(&mut self) -> Result<()> {
         self.owner.check()?;
-        if let Some((span, end)) = &self.mapped {
-            match end {
-                State::Vacant => span.vacate()?,
-                _ => span.unmap()?,
-            }
+        if let Some(span) = &self.mapped {
+            span.unmap()?;
         }
         self.mapped = None;
         Ok(())
@@ -125,7 +114,7 @@ impl Region {
     /// unmapping fails too, it stays as it was. Allocates nothing.
     pub fn retire(&mut self) -> Result<()> {
         self.owner.check()?;
-        if let Some((span, _)) = &self.mapped {
+        if let Some(span) = &self.mapped {
             span.retire()?;
         }
         self.mapped = None;
@@ -494,8 +483,6 @@ mod tests {
         assert_eq!((span.vacate(), span.vacate()), (Ok(()), Ok(())));
         assert!(is_reserved());
         drop(Region::map(&file, 0, page, Some(&span)).expect("vacant"));
-        assert!(is_reserved(), "not kept");
-        Region::map(&file, 0, page, Some(&span)).expect("vacant").keep();
         assert_eq!(span.vacant(), None);
         let error = Region::map(&file, 0, page, Some(&span)).expect_err("filled");
         assert_eq!(error, Error::AddressesTaken { address: region.address().addr() });
