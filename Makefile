@@ -50,7 +50,7 @@ major := $(basename $(version))
 gdrx_version := $(call header_version,gdrx,GDRX)
 gdrx_major := $(basename $(gdrx_version))
 
-# Of the last release, for man pages.
+# The date of the last release, for man pages.
 release_date := $(shell sed -n 's/^\#\# .* - \(20[0-9-]*\)$$/\1/p' CHANGELOG.md | head -n 1)
 
 # With a target, of that variable or of cargo's configuration, cargo builds in a directory of its name. Asking for a value of
@@ -66,15 +66,16 @@ shared := libgdrapi.so.$(version)
 gdrx := libgdrx.so.$(gdrx_version)
 comma := ,
 preload := libgdrapi-preload.so
-# What lib puts into build/lib, and lib_install installs.
+# The libraries that lib puts into build/lib, and lib_install installs.
 libraries := $(shared) $(preload) $(gdrx)
 links := libgdrapi.so.$(major) libgdrapi.so libgdrx.so.$(gdrx_major) libgdrx.so
 archives := libgdrapi.a libgdrx.a
 headers := gdrapi.h gdrconfig.h gdrx.h $(notdir $(wildcard include/gdrx.hpp))
-tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps suspend resume)
+tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps trace suspend resume)
 
-# The functions of the C libraries. A static library is one object with these global symbols only, so that it can be linked
-# beside other Rust archives; without COMDAT groups, of which the linker keeps one, whose symbols would not be global.
+# The functions of the C libraries. A static library is one object with these global symbols only, so that it can be
+# linked beside other Rust archives. It has no COMDAT groups, because the linker keeps one of each, and its symbols
+# would not be global.
 functions_in = $(shell sed -n "s/^pub .*fn \\(gdrx*_[a-z0-9_]*\\)\x28.*/\\1/p" $(1))
 exported := $(call functions_in,src/exports.rs)
 exported_by_gdrx := $(call functions_in,gdrx/src/exports.rs)
@@ -86,8 +87,8 @@ define archive
 	@rm -f build/lib/lib$(1).a && $(AR) rcs build/lib/lib$(1).a build/lib/$(1).o && rm build/lib/$(1).o
 endef
 
-# What a program needs beside libgdrapi.a; scripts/ci/check-install.sh compares it with what rustc says. Without -lgcc_s,
-# which compilers add by themselves, and which does not exist for `-static`.
+# The libraries that a program needs beside libgdrapi.a; scripts/ci/check-install.sh compares them with rustc's report.
+# Without -lgcc_s, which compilers add by themselves, and which does not exist for `-static`.
 static_libs := -lutil -lrt -lpthread -lm -ldl -lc
 
 # ---- Everyday ----
@@ -99,16 +100,16 @@ help: ## Lists these targets.
 	@echo "Variables: ARCH=aarch64 (cross-builds; lib for ppc64le, too), prefix ($(prefix)), libdir ($(libdir)), includedir ($(includedir)), bindir ($(bindir)), datadir ($(datadir)), DESTDIR, CARGO_TARGET_DIR"
 
 .PHONY: demo
-demo: lib emulator build/examples/demo ## Copies to and from GPU memory: on a real GPU if there is one, else on an emulated one.
+demo: lib emulator build/examples/demo ## Copies to and from GPU memory, on a real GPU if there is one, else on an emulated one.
 	@scripts/demo.sh "$(built)/gdremu"
 
-# What every run of tests is ended by if it hangs.
+# The program that ends every run of tests if it hangs.
 watched := build/c_tests/watched
-# The C programs: test names are WAY::PROFILE::PROGRAM.
+# The C programs, with test names WAY::PROFILE::PROGRAM.
 c_programs := $(CARGO) test --package libgdrapi --test c_programs --
 
-# Installs nothing. To take at most 3 minutes on 2 idle cores once everything is built, it leaves out gdremu's own programs,
-# the comparison of libraries, most emulated machines, sanitizers, valgrind and other CPUs.
+# Installs nothing. To take at most 3 minutes on 2 idle cores once everything is built, it runs few emulated profiles.
+# It leaves out gdremu's own programs, the comparison of libraries, sanitizers, valgrind and other CPUs.
 .PHONY: test
 test: lib emulator $(watched) ## Runs the tests for everyday work.
 	scripts/ci/check-version.sh
@@ -118,12 +119,12 @@ test: lib emulator $(watched) ## Runs the tests for everyday work.
 	MODEL_CALLS=2000 $(watched) $(CARGO) test --package libgdrapi --package gdrcopy-core --package gdrcopy --package gdrcopy-tools --tests
 	$(c_programs) linked::default::,preloaded::,linked::dmabuf::,sanity::default::,sanity::dmabuf::
 
-# Calls that the model-based test makes in each of its nine runs: a million in all.
+# Calls that the model-based test makes in each of its nine runs, a million in all.
 MODEL_CALLS ?= 112000
 # Seconds for which the crate's fuzz test begins new sequences.
 FUZZ_SECONDS ?= 60
 
-# The jobs of CI: .ci/run runs them in this order, and each can run by itself on a machine of its own.
+# The jobs of CI. .ci/run runs them in this order, and each can run by itself on a machine of its own.
 .PHONY: check
 check: tests interfaces sanitizers cross ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
 
@@ -151,9 +152,9 @@ tests: packages_of_ci lib emulator tools $(watched) ## Runs all Rust tests, and 
 	$(c_programs)
 
 .PHONY: interfaces
-interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions.
+interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions; makes the bundle for GPUs.
 	scripts/ci/check-version.sh
-	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
+	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
 	scripts/ci/check-abi.sh $(addprefix build/lib/,$(shared) $(gdrx))
 	scripts/ci/check-install.sh
 	scripts/ci/check-cargo-c.sh
@@ -164,6 +165,7 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed 
 	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/wheel-here
 	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu"
 	scripts/ci/count-instructions.sh
+	$(MAKE) --no-print-directory --silent gpu-bundle
 
 .PHONY: sanitizers
 sanitizers: packages_of_ci emulator loom ## Runs threads under ThreadSanitizer and loom. AddressSanitizer and valgrind are in `tests`.
@@ -184,10 +186,10 @@ contract: ## Checks this computer's /dev/gdrdrv, of any module, against its cont
 	build/gdrdrv/contract
 
 .PHONY: mutants
-mutants: ## Puts each deliberate defect of tests/mutants.toml into a copy of the library: the tests that it names must fail.
+mutants: ## Puts each deliberate defect of tests/mutants.toml into a copy of the library, where the tests that it names must fail.
 	$(CARGO) test --package libgdrapi --test mutants -- --ignored --nocapture
 
-# In a directory of its own: dependencies are built again with the flag.
+# In a directory of its own, because dependencies are built again with the flag.
 .PHONY: loom
 loom: ## Runs pools and rings in every interleaving of their threads that loom finds.
 	RUSTFLAGS="--cfg gdrapi_loom" CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/loom" $(CARGO) test --package gdrcopy --lib loom_tests::
@@ -203,7 +205,7 @@ msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, whic
 		check --workspace --all-targets --locked
 
 .PHONY: consumers
-consumers: lib emulator $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
+consumers: lib emulator tools $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
 	scripts/consumers.sh $(CONSUMERS)
 
 .PHONY: nvcc-check
@@ -234,7 +236,7 @@ all: lib ## Builds what lib does.
 
 rust_version := $(shell sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml)
 
-# Distributions often have an older one, of which cargo only says that it is too old.
+# Distributions often have an older one, and cargo only says that it is too old.
 .PHONY: rust
 rust:
 	@found=$$($${RUSTC:-rustc} --version 2>/dev/null); printf '%s\n' $(rust_version) "$${found#rustc }" | sort -CV || \
@@ -262,9 +264,9 @@ lib: rust ## Builds the shared and the static library into build/lib.
 # libgdrx.so is linked as cargo links libgdrapi.so, so that both need the same glibc. With -lgcc_s, which zig does not add.
 cargo_links = $(or $($(cargo_linker)),$(CC))
 
-# For LD_PRELOAD: an object with the library's SONAME that needs the library by its other name, from its own directory
-# (by DT_RPATH: LD_LIBRARY_PATH would come before a RUNPATH). The loader then has an object for both names. libgdrapi.so
-# must not be the SONAME: ldconfig would point that link, which linkers use, at this object.
+# For LD_PRELOAD, an object with the library's SONAME that needs the library by its other name, from its own directory.
+# That takes DT_RPATH, because LD_LIBRARY_PATH would come before a RUNPATH. The loader then has an object for both
+# names. libgdrapi.so must not be the SONAME, because ldconfig would point that link, which linkers use, at this object.
 empty_object = $(CC) -shared -nostdlib -s -x c /dev/null -x none
 
 # Installing, which often runs as root, builds only what is not there yet.
@@ -281,12 +283,22 @@ host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
 run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run --quiet \
 	$(if $(filter-out $(host),$(CARGO_BUILD_TARGET)),,--release)
 
+# tracer DIRECTORY: what `gdrcopy trace` preloads, an object for each name of libgdrapi.
+define tracer
+	$(CARGO) build --release --package gdrcopy-trace
+	@mkdir -p $(1)
+	@install -m 0755 "$(built)/libgdrcopy_trace.so" $(1)
+	@$(STRIP) --strip-unneeded $(1)/libgdrcopy_trace.so
+	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_trace.so -o $(1)/libgdrcopy_trace_alias.so
+endef
+
 .PHONY: tools
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
 	@rm -rf build/tools
 	@mkdir -p build/tools/bin
 	@install -m 0755 "$(built)/gdrcopy" build/tools/bin/gdrcopy
+	$(call tracer,build/tools/lib/gdrcopy)
 	@for link in $(tool_links); do ln -s gdrcopy build/tools/bin/$$link; done
 	@$(run_here) --package gdrcopy-tools --example generate build/tools/share $(release_date)
 
@@ -297,7 +309,7 @@ build/man/gdremu.1:
 build/tools/bin/gdrcopy:
 	$(MAKE) --no-print-directory tools
 
-$(watched): c_tests/watched/watched.c c_tests/watchdog.h
+$(watched): c_tests/watched/watched.c $(wildcard c_tests/kit/*)
 	@$(MAKE) --no-print-directory -f c_tests/programs.mk $@
 
 build/examples/demo: examples/demo.c include/gdrapi.h c_tests/cuda_driver.h | lib emulator
@@ -330,7 +342,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 	@rm -rf build/gpu
 	@mkdir -p build/gpu/c_tests
 	for test in gpu_memory nvidia_relocate; do \
-		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c -o build/gpu/$$test \
+		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c $(addprefix c_tests/kit/,check.c driver.c fault.c gpu.c) -o build/gpu/$$test \
 			-ldl -lc "$(built)/libgdremu_cuda.so" || exit 1; \
 	done
 	@$(MAKE) --no-print-directory --silent -C tests/gdrdrv out=../../build/gpu
@@ -338,6 +350,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
 	@install --strip build/lib/$(preload) build/gpu
+	@install build/tools/lib/gdrcopy/*.so build/gpu
 	@install build/lib/$(gdrx) build/gpu/libgdrx.so.$(gdrx_major)
 	@install $(gdrx_examples) build/gpu
 	@install build/examples/demo build/c_tests/gdrcopy_sanity build/c_tests/watched build/c_tests/denied build/gpu
@@ -349,7 +362,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 # ---- Installing ----
 
 # Paths under the prefix are written relative to it, and the prefix relative to the file, so that an installed tree can be
-# moved. Not below the system's prefixes: there pkg-config leaves out -I and -L, which it does only for plain paths.
+# moved. Not below the system's prefixes, where pkg-config leaves out -I and -L, which it does only for plain paths.
 pc_prefix = $(if $(filter /usr /usr/local,$(prefix)),$(prefix),$${pcfiledir}/$(shell realpath -ms --relative-to=$(libdir)/pkgconfig $(prefix)))
 # fill PACKAGE,LIBRARY,VERSION,NEEDS: fills in a template of pkgconfig/ or cmake/. NEEDS is the CMake target that the library needs.
 fill = sed -e 's|@prefix@|$(pc_prefix)|' \
@@ -371,7 +384,7 @@ endef
 # man3 SOURCE,FILES: installs the man pages of a header.
 man3 = umask 022 && awk -v directory=$(DESTDIR)$(datadir)/man/man3 -v source="$(1)" -v date=$(release_date) -f scripts/man3.awk $(2)
 
-# Of its standard input, for all to read, whatever the umask.
+# Installs its standard input, for all to read, whatever the umask.
 install_text = install -m 0644 /dev/stdin
 
 .PHONY: install
@@ -391,15 +404,19 @@ lib_install: $(addprefix build/lib/,$(libraries)) ## Installs the libraries, the
 	$(call man3,gdrcopy $(version).0,include/gdrapi.h docs/usage.md)
 	$(call man3,gdrx $(gdrx_version).0,include/gdrx.h)
 
+# `gdrcopy trace` looks for its objects here.
+tracer_libdir = $(exec_prefix)/lib/gdrcopy
+
 .PHONY: tools_install
 tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.
-	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(datadir)
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(datadir)
 	install -m 0755 build/tools/bin/gdrcopy $(DESTDIR)$(bindir)/gdrcopy
+	install -m 0644 build/tools/lib/gdrcopy/*.so $(DESTDIR)$(tracer_libdir)
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
 	install -D -m 0755 scripts/criu-action $(DESTDIR)$(libexecdir)/gdrcopy-tools/criu-action
 	cd build/tools/share && find . -type f -exec install -D -m 0644 {} "$(abspath $(DESTDIR)$(datadir))/{}" \;
 
-# gdremu looks for its library here. Not installed: libgdremu_nvidia.so, a laboratory tool (gpu-bundle).
+# gdremu looks for its library here. It does not install libgdremu_nvidia.so, a laboratory tool (gpu-bundle).
 gdremu_libdir = $(exec_prefix)/lib/gdremu
 
 .PHONY: gdremu_install
@@ -440,7 +457,7 @@ drv_install: ## Installs the gdrdrv kernel module.
 .PHONY: uninstall
 uninstall: ## Removes what install and the other targets above put there, but for the kernel module.
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links) gdremu gdrcopy_sanity)
-	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(c_tests_dir) $(DESTDIR)$(libexecdir)/gdrcopy-tools
+	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(c_tests_dir) $(DESTDIR)$(libexecdir)/gdrcopy-tools
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1) gdremu.1 gdrcopy_sanity.1)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man3/,gdrapi.3 $(exported:=.3) gdrx.3 gdrx_*.3)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))

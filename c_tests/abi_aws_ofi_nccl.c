@@ -1,6 +1,6 @@
 /*
- * aws-ofi-nccl loads libgdrapi.so privately, asks for the driver version first, tries each registration over PCIe and
- * then without, treats handle 0 as none, and updates signals from a worker thread.
+ * aws-ofi-nccl loads libgdrapi.so privately, asks for the driver version first, and tries each registration over PCIe
+ * and then without. It treats handle 0 as none, and updates signals from a worker thread.
  */
 
 #include "loaded.h"

@@ -1,9 +1,9 @@
 /*
- * MSCCL++ is linked; it checks for the device node and for gdrdrv 2.5 or later, pins over PCIe or, where that is
+ * MSCCL++ is linked. It checks for the device node and for gdrdrv 2.5 or later, pins over PCIe or, where that is
  * refused, with default flags, and keeps one mapping for semaphores.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 int main(void)
 {
@@ -20,7 +20,7 @@ int main(void)
     CHECK_OK(gdr_driver_get_version(g, &major, &minor));
     if (major != 2 || minor < 5) {
         CHECK_OK(gdr_close(g));
-        waive("abi_mscclpp", "MSCCL++ requires gdrdrv 2.5 or later");
+        waive("MSCCL++ requires gdrdrv 2.5 or later");
     }
 
     gpu_init();

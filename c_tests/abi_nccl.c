@@ -3,7 +3,7 @@
  *
  * Up to 2.30 it asks for both versions right after opening, ignores the returned status, and uses the old
  * gdr_get_info. From 2.31 on it uses gdr_pin_buffer_v2, gdr_get_info_v2 and gdr_get_attribute where the library has
- * them, asks for the driver version only without dma-bufs, and pins with gdr_pin_buffer_v2 with any driver. Its
+ * them. It asks for the driver version only without dma-bufs, and pins with gdr_pin_buffer_v2 with any driver. Its
  * GPUNetIO loads libgdrapi.so.2; if attribute 2 reports support for pins over PCIe, they must work.
  */
 

@@ -3,7 +3,7 @@
  * at address - info.va.
  *
  * Up to 3.7 it requires its header's major version and at least its minor one, and passes gdr_info_v2_t to the old
- * gdr_get_info. From 3.8 on the major version must match; it pins over PCIe where possible, maps with gdr_map_v2,
+ * gdr_get_info. From 3.8 on the major version must match. It pins over PCIe where possible, maps with gdr_map_v2,
  * reads the mapping's type, and retries an unpin that failed.
  */
 

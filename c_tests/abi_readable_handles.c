@@ -1,9 +1,9 @@
 /*
- * The test-suite of NVIDIA's libgdrapi 2.6 reads through handles: the driver's descriptor is at the start of a gdr_t,
+ * The test-suite of NVIDIA's libgdrapi 2.6 reads through handles. The driver's descriptor is at the start of a gdr_t,
  * the driver's handle at byte 24 of a gdr_mh_t. It copies both to its stack and expects the copies to be refused.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 int main(void)
 {

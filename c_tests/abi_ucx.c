@@ -1,9 +1,9 @@
 /*
- * UCX is linked; it opens and closes while it queries its components, in a process that forks afterwards and whose
- * children use CUDA; then it opens again, registers under a lock, and copies from many threads without one.
+ * UCX is linked. It opens and closes while it queries its components, in a process that forks afterwards and whose
+ * children use CUDA. Then it opens again, registers under a lock, and copies from many threads without one.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #include <pthread.h>
 
@@ -74,7 +74,7 @@ int main(void)
     int status;
 
     query_components();
-    /* Probing must not have initialized CUDA: it would be unusable in the child. */
+    /* Probing must not have initialized CUDA, because it would be unusable in the child. */
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {

@@ -1,6 +1,6 @@
 /* gdr_open in programs whose address space or locked memory is limited. */
 
-#include "gpu.h"
+#include "kit/library.h"
 #include "process.h"
 
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 
 #define MIB 1024L /* in KiB */
 
-/* Of what is left, the library leaves almost all to the program. */
+/* The library leaves almost all of the rest to the program. */
 static void limited_address_space_stays_the_programs(void)
 {
     const rlim_t left = 1400 * MIB;
@@ -22,14 +22,14 @@ static void limited_address_space_stays_the_programs(void)
         return; /* there is a lower limit already */
     g = gdr_open();
     CHECK(g != NULL);
-    /* Not malloc: the system may have less memory. */
+    /* Not malloc, because the system may have less memory. */
     memory = mmap(NULL, 900 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(memory != MAP_FAILED);
     CHECK(munmap(memory, 900 * MIB * 1024) == 0);
     CHECK_OK(gdr_close(g));
 }
 
-/* What is in use already does not count as left. */
+/* Memory in use already does not count as left. */
 static void most_of_the_limit_is_in_use(void)
 {
     const rlim_t left = 64 * MIB;

@@ -1,7 +1,7 @@
 /* gdr_get_callback_flag, and memory that is freed while it is pinned. */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 /* With persistent mapping, pinned memory outlives cuMemFree until it is unpinned. */
 static void freed_memory_stays_usable_in_persistent_mode(enum gpu_memory kind)

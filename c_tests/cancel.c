@@ -1,9 +1,9 @@
 /*
- * A thread with a pending pthread_cancel calls the library: the call completes, and the thread ends at its own next
+ * A thread with a pending pthread_cancel calls the library. The call completes, and the thread ends at its own next
  * cancellation point. Many functions open, close or write, which are cancellation points.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 static struct gpu_buffer buffer;
 static sem_t cancel_sent;
 
-/* Objects of the calls: each call creates what the next one needs. */
+/* Objects of the calls. Each call creates those that the next one needs. */
 static gdr_t g;
 static gdr_mh_t handle;
 static void *va;
@@ -184,8 +184,8 @@ int main(void)
     CHECK(probe != NULL);
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
-    if (!driver_is_at_least(probe, 2))
-        waive("cancel", "this driver serves only the thread that opened it");
+    if (!driver_is_at_least(probe, 2, 2))
+        waive("this driver serves only the thread that opened it");
     CHECK_OK(gdr_close(probe));
     CHECK(sem_init(&cancel_sent, 0, 0) == 0);
     every_call_completes_before_the_thread_ends();

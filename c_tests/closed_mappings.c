@@ -1,7 +1,7 @@
-/* What stands in place of mappings that gdr_unpin_buffer and gdr_close have removed. */
+/* The ranges of mappings that gdr_unpin_buffer and gdr_close have removed. */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 #include "logged.h"
 #include "process.h"
 
@@ -85,7 +85,7 @@ static void addresses_stay_reserved_without_descriptors(void)
     }
 }
 
-/* ---- What it costs ---- */
+/* ---- The cost ---- */
 
 /* The driver's mappings are neither in core files nor locked, so what replaces them must not be. */
 static void closed_mappings_are_not_locked(void)
@@ -102,7 +102,7 @@ static void closed_mappings_are_not_locked(void)
     CHECK(munlockall() == 0);
 }
 
-/* The kernel limits the number of mappings: closed ones merge after the first 1,000. */
+/* The kernel limits the number of mappings, so closed ones merge after the first 1,000. */
 static void closed_mappings_merge(void)
 {
     long usual = 3000, i;

@@ -1,6 +1,6 @@
 /* gdr_copy_to_mapping and gdr_copy_from_mapping, compared with CUDA's view of the memory. */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #define GUARD 128
 #define SMALL 1100
@@ -73,7 +73,7 @@ static void large_sizes_arrive(void)
     }
 }
 
-/* The last bytes of the mapping: nothing beyond them may be accessed, in particular not the next page. */
+/* The last bytes of the mapping. Nothing beyond them may be accessed, in particular not the next page. */
 static void copies_at_the_edges_stay_within_the_mapping(void)
 {
     gdr_mh_t page = pin(g, buffer.address, GPU_PAGE_SIZE);
@@ -136,7 +136,7 @@ static void null_is_refused(void)
     CHECK_EQUAL(byte, 0x5a);
 }
 
-/* The "mapping" may be any memory: programs pass addresses that the library did not return. */
+/* The "mapping" may be any memory, since programs pass addresses that the library did not return. */
 static void addresses_outside_the_mapping_are_not_checked(void)
 {
     char from[16] = "0123456789abcde", to[16] = "";

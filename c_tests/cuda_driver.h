@@ -318,7 +318,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
 CUresult cuMemUnmap(CUdeviceptr address, size_t size);
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *descriptors, size_t count);
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address);
-/* For CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD `handle` points to an int: a new file descriptor. */
+/* For CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD `handle` points to an int, for a new file descriptor. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size, CUmemRangeHandleType type,
                                        unsigned long long flags);
 

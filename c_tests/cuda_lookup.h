@@ -1,15 +1,16 @@
 /*
- * Which functions the library looks up in libcuda: a dlsym of the program's own, which comes before libc's. It hides functions
- * from the library, or puts others in their place.
+ * Records the functions that the library looks up in libcuda, by a dlsym of the program's own, which comes before
+ * libc's. It hides functions from the library, or puts others in their place.
  */
 #ifndef CUDA_LOOKUP_H
 #define CUDA_LOOKUP_H
 
-#include "check.h"
+#include "kit/check.h"
 
 #include <dlfcn.h>
 
-/* Called for each name that starts with "cu": returns `found`, another function, or NULL for a name that is not there. */
+/* Called for each name that starts with "cu". Returns `found`, another function, or NULL for a name that is not
+   there. */
 static void *(*lookup)(const char *name, void *found);
 
 static void *(*libcs_dlsym)(void *, const char *);

@@ -1,5 +1,6 @@
-/* The library loaded with dlopen, by both of its names and repeatedly: it leaves nothing behind. Not linked with it. */
+/* The library loaded with dlopen, by both of its names and repeatedly. It leaves nothing behind. Not linked with it. */
 
+#include "kit/check.h"
 #include "gdrapi.h"
 #include "process.h"
 
@@ -25,7 +26,7 @@ static const char *const public_functions[] = {
     "gdr_get_mapping_type_string",
 };
 
-/* Whether a libgdrapi is mapped into this process. */
+/* Returns whether a libgdrapi is mapped into this process. */
 static int is_loaded(void)
 {
     FILE *maps = fopen("/proc/self/maps", "r");

@@ -1,12 +1,12 @@
 /*
- * GDRCOPY_DMA_READ: reads from that size on are made by CUDA's copy engine, through a buffer of the library, and
- * through the mapping where CUDA does not answer. The bytes are right in any case.
+ * With GDRCOPY_DMA_READ, CUDA's copy engine makes reads from that size on, through a buffer of the library.
+ * Where CUDA does not answer, they go through the mapping. The bytes are right in any case.
  */
 
 #include <pthread.h>
 
 #include "emulator.h"
-#include "gpu.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #define FROM 20000
@@ -43,7 +43,7 @@ static void end(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* Another pattern in each call: a read that does nothing is noticed. */
+/* Another pattern in each call, so that a read that does nothing is noticed. */
 static void check_read(size_t offset, size_t size)
 {
     static __thread unsigned char seen[SIZE + 2];
@@ -78,7 +78,7 @@ static void large_reads(void)
     start("20000");
     for (i = 0; i < 100; i++)
         check_read(i * 777, FROM + i * 1001);
-    /* What was written before is read. */
+    /* The bytes written before are read. */
     memset(sent + 100, 0x3c, 1000);
     CHECK_OK(gdr_copy_to_mapping(handle, va + 100, sent + 100, 1000));
     check_read(0, SIZE - 100);
@@ -315,7 +315,7 @@ int main(void)
     in_child(forked_children_read_nothing);
     in_child(contexts_may_end_between_reads);
     if (gpu_is_emulated()) {
-        emulator = find_emulator("dma_read");
+        emulator = find_emulator();
         in_child(mapping_finishes_what_cuda_does_not);
         in_child(registered_memory_is_not_left_to_a_late_copy);
     }

@@ -1,11 +1,12 @@
 /*
- * GDRCOPY_DMA_READ, while a read is under way: other calls on its handle do not wait for it; where the mapping or the program's
- * memory faults, a signal handler may use the handle, and may leave the read by siglongjmp, as with other copies.
+ * GDRCOPY_DMA_READ, while a read is under way. Other calls on its handle do not wait for it. Where the mapping or the
+ * program's memory faults, a signal handler may use the handle. It may leave the read by siglongjmp, as with other
+ * copies.
  */
 
 #include "cuda_lookup.h"
 #include "emulator.h"
-#include "gpu.h"
+#include "kit/library.h"
 #include "process.h"
 
 #include <pthread.h>
@@ -82,7 +83,7 @@ static CUresult query_with_other_calls(CUstream stream)
 
     if (queries++ == 0) {
         check_handle_is_usable();
-        if (!driver_is_at_least(g, 1))
+        if (!driver_is_at_least(g, 2, 1))
             return query(stream); /* it serves one thread only */
         CHECK(pthread_create(&thread, NULL, use_handle, NULL) == 0);
         CHECK(pthread_join(thread, NULL) == 0);
@@ -177,7 +178,7 @@ static void fault_in_the_programs_memory_can_be_repaired(void)
     end();
 }
 
-/* What a read that is left has in use is lost, no more: the other engines end with their connection. */
+/* A read that is left loses the engine that it uses, no more. The other engines end with their connection. */
 static void read_can_be_left_by_siglongjmp(void)
 {
     long before = dontfork_kib(), engine;
@@ -210,7 +211,7 @@ static void read_can_be_left_by_siglongjmp(void)
 /* The second chunk, while the first is under way for ever. */
 static void refused_reads_leak_no_engines(void)
 {
-    struct emulator emulator = find_emulator("dma_unlocked");
+    struct emulator emulator = find_emulator();
     long before = dontfork_kib(), engine;
     int i;
 

@@ -1,10 +1,10 @@
 /*
- * The dma-buf backend: the current CUDA context does not change, each pin uses one file descriptor that no child
- * inherits, running out of descriptors is reported as such, and the platform decides the mapping type.
+ * The dma-buf backend. The current CUDA context does not change, and the platform decides the mapping type. Each pin
+ * uses one file descriptor that no child inherits. Running out of descriptors is reported as such.
  */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -227,7 +227,7 @@ static void requested_mapping_type_must_be_that_of_the_pin(void)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* Ranges of whole host pages: mmap can map them from their start. */
+/* Ranges of whole host pages, so that mmap can map them from their start. */
 static void pins_of_whole_host_pages_can_be_mapped(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), offset;
@@ -284,7 +284,7 @@ int main(void)
     g = gdr_open();
     CHECK(g != NULL);
     if (!uses_dmabuf(g))
-        waive("dmabuf", "gdr_open chose gdrdrv");
+        waive("gdr_open chose gdrdrv");
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
 
@@ -301,6 +301,6 @@ int main(void)
     gpu_free(&buffer);
     CHECK_OK(gdr_close(g));
     if (!has_room)
-        waive("dmabuf", "only the test with many pins at once: ulimit -Hn is too low");
+        waive("only the test with many pins at once: ulimit -Hn is too low");
     return passed("dmabuf");
 }

@@ -1,15 +1,16 @@
 /*
- * Which functions of libcuda the dma-buf backend needs: those that NVIDIA's libgdrapi 2.6 looks up, and no others, because
- * stand-ins for libcuda have been written for that one. Where one is missing, only what uses it fails, and the log names it.
+ * The functions of libcuda that the dma-buf backend needs are those that NVIDIA's libgdrapi 2.6 looks up, and no
+ * others. Stand-ins for libcuda have been written for that one. Where one is missing, only what uses it fails, and the
+ * log names it.
  */
 
 #include "cuda_lookup.h"
-#include "gpu.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #include <sys/mman.h>
 
-/* What NVIDIA's libgdrapi 2.6 looks up; dlsym finds the second version of one. */
+/* Functions that NVIDIA's libgdrapi 2.6 looks up; dlsym finds the second version of one. */
 static const char *const needed[] = {
     "cuInit",
     "cuDriverGetVersion",
@@ -113,7 +114,7 @@ static void missing_function_fails_only_what_uses_it(void)
         CHECK_LOGGED(log, line);
 }
 
-/* What a child finds out. This process looks nothing up, because what was found once is not looked up again. */
+/* The results of a child. This process looks nothing up, because what was found once is not looked up again. */
 static struct {
     int uses_dmabuf, gpus;
 } *found;
@@ -156,7 +157,7 @@ int main(void)
     CHECK(found != MAP_FAILED);
     in_child(look);
     if (!found->uses_dmabuf)
-        waive("dmabuf_functions", "gdr_open chose gdrdrv");
+        waive("gdr_open chose gdrdrv");
 
     in_child(what_nvidias_library_looks_up_is_enough);
     for (i = 0; i < NEEDED; i++) {

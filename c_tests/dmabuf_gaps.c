@@ -1,10 +1,10 @@
 /*
- * The dma-buf backend, and ranges whose first address lies in no allocation: UCX, libfabric, aws-ofi-nccl, MSCCL++ and NIXL
- * round a buffer down to a GPU page, and pin up to the end of the last one. CUDA exports such a range if there is an allocation
- * in it.
+ * The dma-buf backend, and ranges whose first address lies in no allocation. UCX, libfabric, aws-ofi-nccl, MSCCL++ and
+ * NIXL round a buffer down to a GPU page, and pin up to the end of the last one. CUDA exports such a range if there is
+ * an allocation in it.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #include <pthread.h>
 
@@ -12,7 +12,7 @@
 
 static gdr_t g;
 
-/* Whether CUDA knows the address. */
+/* Returns whether CUDA knows the address. */
 static int is_known(CUdeviceptr address)
 {
     int ordinal;
@@ -164,7 +164,7 @@ int main(void)
     g = gdr_open();
     CHECK(g != NULL);
     if (!uses_dmabuf(g))
-        waive("dmabuf_gaps", "gdr_open chose gdrdrv");
+        waive("gdr_open chose gdrdrv");
     gpu_init();
     CUDA(cuCtxGetCurrent(&first));
     CUDA(cuDeviceGetCount(&gpus));

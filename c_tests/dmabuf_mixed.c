@@ -1,9 +1,9 @@
 /*
- * GPUs of different kinds without gdrdrv: those whose memory can be mapped as a dma-buf work, whatever the others
- * lack, and a pin on one that cannot fails with an error that names the GPU.
+ * GPUs of different kinds without gdrdrv. Those whose memory can be mapped as a dma-buf work, whatever the others
+ * lack. A pin on one that cannot fails with an error that names the GPU.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@ static int can_map_dmabufs(CUdevice device)
     int can = 0;
 
     if (cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED, device) != CUDA_SUCCESS)
-        waive("dmabuf_mixed", "this driver does not report which GPUs can map dma-bufs (CUDA 13.5 does)");
+        waive("this driver does not report which GPUs can map dma-bufs (CUDA 13.5 does)");
     return can;
 }
 
@@ -62,7 +62,7 @@ static void give_gpus_back(void)
     }
 }
 
-/* A pin of this GPU works: the GPU sees what is written through the mapping. */
+/* A pin of this GPU works, and the GPU sees writes through the mapping. */
 static void check_works(const struct gpu *gpu)
 {
     static uint32_t last;
@@ -104,7 +104,7 @@ static void one_after_the_other(void)
         answer_of(&gpus[i]);
 }
 
-/* What is no GPU memory is not blamed on the GPU whose context is current. */
+/* Host memory is not blamed on the GPU whose context is current. */
 static void host_memory_is_invalid(void)
 {
     gdr_mh_t handle = {7};
@@ -215,12 +215,12 @@ int main(void)
     g = gdr_open(); /* whatever the first GPU is */
     CHECK(g != NULL);
     if (!uses_dmabuf(g))
-        waive("dmabuf_mixed", "gdr_open chose gdrdrv");
+        waive("gdr_open chose gdrdrv");
     find_gpus();
     for (i = 0; i < count; i++)
         served += gpus[i].supported;
     if (served == 0 || served == count)
-        waive("dmabuf_mixed", "requires both GPUs that can map dma-bufs and GPUs that cannot");
+        waive("requires both GPUs that can map dma-bufs and GPUs that cannot");
 
     one_after_the_other();
     host_memory_is_invalid();

@@ -3,7 +3,7 @@
  * process may fork later. Once CUDA is initialized, it succeeds only if some GPU's dma-bufs can be mapped.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 #include "logged.h"
 
 static void open_once(void)
@@ -15,8 +15,8 @@ static void open_once(void)
 }
 
 /*
- * Whether CUDA reports that a GPU's dma-bufs can be mapped; before CUDA 13.5 it only reports whether they can be
- * exported.
+ * Returns whether CUDA reports that a GPU's dma-bufs can be mapped. Before CUDA 13.5 it only reports whether they can
+ * be exported.
  */
 static int can_map(CUdevice device)
 {
@@ -48,7 +48,7 @@ static void open_before_cuda_is_initialized_succeeds(void)
 
     CHECK(g != NULL);
     if (!uses_dmabuf(g))
-        waive("dmabuf_open", "gdr_open chose gdrdrv");
+        waive("gdr_open chose gdrdrv");
     CHECK_EQUAL(cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
     CHECK_OK(gdr_close(g));
 }
@@ -106,7 +106,7 @@ static void the_log_of_a_failing_map(void)
     gpu_free(&buffer);
 }
 
-/* CUDA cannot be initialized, so it is unknown whether there will be a GPU: the pin asks. */
+/* CUDA cannot be initialized, so only the pin finds out whether there is a GPU. */
 static void open_without_a_gpu_succeeds_and_the_pin_fails(void)
 {
     g = gdr_open();

@@ -2,7 +2,7 @@
 #ifndef EMULATOR_H
 #define EMULATOR_H
 
-#include "check.h"
+#include "kit/check.h"
 
 #include <dlfcn.h>
 
@@ -15,7 +15,7 @@ struct emulator {
     int (*faults_set)(const char *list);
 };
 
-/* Whether gdremu emulates the driver, and can make its calls fail. */
+/* Returns whether gdremu emulates the driver, and can make its calls fail. */
 static inline int driver_is_emulated(void)
 {
     const char *(*provider)(void);
@@ -25,22 +25,22 @@ static inline int driver_is_emulated(void)
 }
 
 /* Ends the program as waived unless it runs under gdremu with an emulated driver. */
-static inline struct emulator find_emulator(const char *test)
+static inline struct emulator find_emulator(void)
 {
     struct emulator emulator;
 
     if (dlsym(RTLD_DEFAULT, "gdremu_provider") != NULL && !driver_is_emulated())
-        waive(test, "the driver is a kernel module, whose calls gdremu does not see");
-    /* The cast that POSIX recommends: ISO C has none from an object pointer to a function pointer. */
+        waive("the driver is a kernel module, whose calls gdremu does not see");
+    /* The cast that POSIX recommends, since ISO C has none from an object pointer to a function pointer. */
     *(void **)&emulator.calls_take = dlsym(RTLD_DEFAULT, "gdremu_calls_take");
     *(void **)&emulator.pins = dlsym(RTLD_DEFAULT, "gdremu_pins");
     *(void **)&emulator.faults_set = dlsym(RTLD_DEFAULT, "gdremu_faults_set");
     if (emulator.calls_take == NULL || emulator.pins == NULL || emulator.faults_set == NULL)
-        waive(test, "requires gdremu");
+        waive("requires gdremu");
     return emulator;
 }
 
-/* Whether gdremu emulates the GPU: it interprets GPU kernels. */
+/* Returns whether gdremu emulates the GPU, that is, interprets GPU kernels. */
 static inline int gpu_is_emulated(void)
 {
     const char *(*provider)(void);

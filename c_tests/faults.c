@@ -1,8 +1,8 @@
-/* Driver calls that fail: the caller gets the error, nothing leaks, the next call works. gdremu makes them fail. */
+/* Driver calls that fail. The caller gets the error, nothing leaks, the next call works. gdremu makes them fail. */
 
 #include "emulator.h"
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #include <sys/resource.h>
@@ -265,8 +265,8 @@ static void check_reserved(void)
 }
 
 /*
- * If the empty file cannot be mapped, memory without access is. If that cannot either, the range is unmapped, and reserved
- * again; if that fails, too, it is lost.
+ * If the empty file cannot be mapped, memory without access is. If that cannot either, the range is unmapped, and
+ * reserved again. If that also fails, it is lost.
  */
 static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void)
 {
@@ -289,7 +289,7 @@ static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void
     CHECK_OK(gdr_close(logging));
     faults(NULL);
 
-    if (slowness() == 1) { /* valgrind needs address space, too */
+    if (slowness() == 1) { /* valgrind also needs address space */
         CHECK_LOGGED(log_of(unpin_beyond_the_address_space, "3"), "is unmapped");
         CHECK_UNMAPPED(unpinned);
         CHECK_OK(gdr_close(logging));
@@ -297,7 +297,7 @@ static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void
     nothing_is_pinned();
 }
 
-/* After the mmap the driver reports that the pin is not mapped: its memory was freed in between. */
+/* After the mmap the driver reports that the pin is not mapped, because its memory was freed in between. */
 static void mapping_without_type_is_refused(gdr_t g)
 {
     gdr_mh_t handle = pin(g, buffer.address, SIZE);
@@ -424,7 +424,7 @@ static void endlessly_interrupted_calls_fail(gdr_t g)
     faults(NULL);
 }
 
-/* Whether the platform supports FORCE_PCIE itself. */
+/* Returns whether the platform supports FORCE_PCIE itself. */
 static int platform_is_coherent(gdr_t g)
 {
     gdr_mh_t handle = pin(g, buffer.address, SIZE);
@@ -465,16 +465,16 @@ int main(void)
     int is_new, persistent, dmabuf;
     gdr_t g;
 
-    emulator = find_emulator("faults");
+    emulator = find_emulator();
     g = open_driver();
-    is_new = driver_is_at_least(g, 5);
+    is_new = driver_is_at_least(g, 2, 5);
     persistent = is_persistent(g);
     dmabuf = uses_dmabuf(g);
     CHECK_OK(gdr_close(g));
     if (dmabuf)
-        waive("faults", "without gdrdrv there are no driver calls to fail");
+        waive("without gdrdrv there are no driver calls to fail");
     if (!is_new)
-        waive("faults", "drivers before 2.5 have other calls");
+        waive("drivers before 2.5 have other calls");
     in_child(force_pcie_compat_fails_cleanly);
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);

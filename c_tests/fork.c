@@ -1,10 +1,10 @@
 /*
- * Forked children: they can close what they inherited and use none of it, do not affect the parent, and can open their own
- * connection.
+ * Forked children can close the objects that they inherited and use none of them, do not affect the parent, and can
+ * open their own connection.
  */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #include <fcntl.h>

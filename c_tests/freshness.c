@@ -2,23 +2,23 @@
  * Freshness: what gdr_copy_from_mapping returns is no older than what an earlier call has returned.
  *
  * A GPU kernel writes a payload, a system-wide fence, then a flag, all in GPU memory, in every round. The CPU polls
- * the flag through gdr_copy_from_mapping, reads the payload the same way as soon as it has seen the flag, and lets the
- * GPU kernel go on. A payload that is older than its flag is stale: the CPU took it from one of its buffers, or loaded
- * it too early.
+ * the flag through gdr_copy_from_mapping. As soon as it has seen the flag, it reads the payload the same way, and lets
+ * the GPU kernel go on. A payload that is older than its flag is stale, because the CPU took it from one of its
+ * buffers, or loaded it too early.
  *
- * The acknowledgment goes through host memory, so that nothing but the library's reads happens in between: no store to
- * the mapping, no fence. In the second half of the rounds, gdrx_load_u32 and gdrx_read_many take the place of
- * gdr_copy_from_mapping; the payload is read in pieces.
+ * The acknowledgment goes through host memory, so that nothing but the library's reads happens in between, no store to
+ * the mapping and no fence. In the second half of the rounds, gdrx_read_many takes the place of gdr_copy_from_mapping.
+ * It reads the flag, by turns with gdrx_load_u32, and the payload, in pieces.
  *
- * Usage: freshness [--rounds N], for each size and alignment. Default: 100,000 rounds; under gdremu, whose GPU is the
- * CPU and reorders nothing, 100.
+ * Usage: freshness [--rounds N], for each size and alignment. By default there are 100,000 rounds, or 100 under
+ * gdremu, whose GPU is the CPU and reorders nothing.
  */
 
 #include <time.h>
 
 #include "emulator.h"
 #include "gdrx.h"
-#include "gpu.h"
+#include "kit/library.h"
 
 #define THREADS 128
 #define MAX_PAYLOAD 4096
@@ -57,7 +57,7 @@ static const char produce_ptx[] =
     "    mov.u32 %threads, %ntid.x;\n"
     "    mov.u32 %round, 1;\n"
     "next_round:\n"
-    /* Each thread stores its share of the payload: the round's number in every word. */
+    /* Each thread stores its share of the payload, with the round's number in every word. */
     "    mov.u32 %word, %thread;\n"
     "next_word:\n"
     "    setp.ge.u32 %p, %word, %words;\n"
@@ -96,7 +96,7 @@ static struct gdrx_map gdrx;
 /* How flag and payload are read. */
 static enum { BY_CALLS, BY_GDRX } way;
 
-/* The last round that the CPU has seen, in host memory: its CPU and its GPU address. */
+/* The last round that the CPU has seen, in host memory, by its CPU and its GPU address. */
 static volatile uint32_t *acknowledged;
 static CUdeviceptr acknowledged_on_gpu;
 
@@ -125,13 +125,17 @@ static double seconds(clockid_t clock)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static uint32_t read_flag(void)
+static uint32_t read_flag(uint32_t round)
 {
     uint32_t flag;
+    struct gdrx_copy item = {.offset = FLAG, .host = &flag, .size = sizeof(flag)};
 
-    if (way == BY_GDRX)
+    if (way == BY_CALLS)
+        CHECK_OK(gdr_copy_from_mapping(handle, &flag, va + FLAG, sizeof(flag)));
+    else if (round % 4 == 0)
         return gdrx_load_u32(&gdrx, FLAG);
-    CHECK_OK(gdr_copy_from_mapping(handle, &flag, va + FLAG, sizeof(flag)));
+    else
+        CHECK_OK(gdrx_read_many(&gdrx, &item, 1));
     return flag;
 }
 
@@ -161,7 +165,7 @@ static void await_flag(uint32_t round)
     uint32_t flag;
 
     do {
-        flag = read_flag();
+        flag = read_flag(round);
         if (++polls % 65536 == 0 && seconds(CLOCK_THREAD_CPUTIME_ID) - start > PATIENCE * slowness()) {
             *acknowledged = UINT32_MAX;
             fprintf(stderr, "freshness: no flag for round %u, its value is %u\n", round, flag);

@@ -4,13 +4,13 @@
 
 #include <pthread.h>
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #define SIZE GPU_PAGE_SIZE
 #define MANY 3000
-/* Bytes of the largest copy: larger ones are not gathered block by block. */
+/* Bytes of the largest copy, because larger ones are not gathered block by block. */
 #define LARGEST 9000
 
 static gdr_t g;
@@ -148,7 +148,7 @@ static void unfenced_writes_arrive(void)
     CHECK_BYTES(seen, host, SIZE);
 }
 
-/* Another mapping, of the first half of the buffer: what is beyond its end belongs to it or is not mapped. */
+/* Another mapping, of the first half of the buffer. The memory beyond its end belongs to it or is not mapped. */
 static void copies_stay_within_the_map(void)
 {
     gdr_mh_t page = pin(g, buffer.address, SIZE);
@@ -236,7 +236,7 @@ static void only_mapped_bytes_are_attached(void)
     CHECK(all.address == va && all.size == SIZE);
 }
 
-/* On host memory: this process has no GPU. */
+/* On host memory, because this process has no GPU. */
 static void fail_in_every_way(void)
 {
     struct gdrx_map map;
@@ -269,7 +269,7 @@ static void child_is_refused(void)
     CHECK_ERROR(gdrx_write_unfenced(&all, 0, host, 8), EACCES);
     CHECK_ERROR(gdrx_flush(&all), EACCES);
     CHECK_UNMAPPED(all.address);
-    /* What the child attaches is its own; then the parent's maps are still refused. */
+    /* The child attaches mappings of its own. Then the parent's maps are still refused. */
     CHECK_OK(gdrx_attach_mapping(&all, GDR_MAPPING_TYPE_CACHING, sizeof(host), host, sizeof(host)));
     copy.host = seen;
     CHECK_OK(gdrx_read_many(&all, &copy, 1));

@@ -1,7 +1,7 @@
 /* Handles: every function refuses forged, stale, NULL, foreign and used-up ones with EINVAL. */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 #undef gdr_get_info
 int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
@@ -35,7 +35,7 @@ static void refused_with(gdr_t owner, gdr_mh_t handle)
     CHECK_BYTES(out, untouched, sizeof(out));
 }
 
-/* Copies take no g: they refuse whatever is not a mapped pin. */
+/* Copies take no g, and refuse every handle that is not a mapped pin. */
 static void copies_refuse(gdr_mh_t handle)
 {
     unsigned char untouched[16], out[16], other[16];

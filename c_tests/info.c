@@ -1,8 +1,8 @@
 /* gdr_get_info: v2, which the macro calls, and the old symbol that programs built before 2.4 call. */
 
-#include "gpu.h"
+#include "kit/library.h"
 
-/* What the symbol gdr_get_info fills: 40 bytes, no mapping_type. */
+/* The 40 bytes that the symbol gdr_get_info fills, without mapping_type. */
 struct info_v1 {
     uint64_t va;
     uint64_t mapped_size;

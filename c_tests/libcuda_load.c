@@ -1,9 +1,9 @@
 /*
- * How gdr_open loads libcuda without gdrdrv: once, without ever unloading it, and without a lock that a forked child
+ * gdr_open loads libcuda without gdrdrv once, without ever unloading it, and without a lock that a forked child
  * could find held. Runs outside gdremu, with fake_cuda/libcuda.so.1 on the library path.
  */
 
-#include "check.h"
+#include "kit/check.h"
 #include "gdrapi.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@ static void find_fake(void)
     void *libcuda = dlopen("libcuda.so.1", RTLD_NOW);
 
     if (libcuda == NULL || dlsym(libcuda, "fake_cuda_calls") == NULL)
-        waive("libcuda_load", "fake_cuda is not on the library path");
+        waive("fake_cuda is not on the library path");
     CHECK(dlclose(libcuda) == 0);
 }
 
@@ -48,7 +48,7 @@ static void open_in_child(void)
     CHECK(gdr_open() == NULL);
 }
 
-/* Forks while another thread is inside libcuda: if that thread held a lock, the child would wait forever. */
+/* Forks while another thread is inside libcuda. If that thread held a lock, the child would wait forever. */
 static void child_forked_during_load_can_open(void)
 {
     int in[2], out[2];
@@ -68,7 +68,7 @@ static void child_forked_during_load_can_open(void)
 int main(void)
 {
     if (access("/dev/gdrdrv", F_OK) == 0)
-        waive("libcuda_load", "/dev/gdrdrv exists");
+        waive("/dev/gdrdrv exists");
     find_fake();
     in_child(child_forked_during_load_can_open);
     library_stays_loaded_and_failure_is_remembered();

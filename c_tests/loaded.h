@@ -1,8 +1,8 @@
-/* A libgdrapi loaded at run time, as communication libraries do: by name, one function at a time. */
+/* A libgdrapi loaded at run time, as communication libraries do, by name, one function at a time. */
 #ifndef LOADED_H
 #define LOADED_H
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #include <dlfcn.h>
 

@@ -1,8 +1,8 @@
-/* What the library logs while a function runs. */
+/* The library's log lines while a function runs. */
 #ifndef LOGGED_H
 #define LOGGED_H
 
-#include "check.h"
+#include "kit/check.h"
 
 static FILE *logged_file;
 static int logged_stderr;
@@ -22,7 +22,7 @@ static inline const char *logged_end(void)
     return text;
 }
 
-/* A failed check ended the program inside log_of: prints its message. */
+/* A failed check ended the program inside log_of, so its message is printed. */
 static void logged_show(void)
 {
     if (logged_file != NULL)

@@ -1,9 +1,9 @@
-/* What the library writes to stderr: nothing unless GDRCOPY_ENABLE_LOGGING is set, then by GDRCOPY_LOG_LEVEL. */
+/* The library writes nothing to stderr unless GDRCOPY_ENABLE_LOGGING is set, then by GDRCOPY_LOG_LEVEL. */
 
-#include "gpu.h"
+#include "kit/library.h"
 #include "logged.h"
 
-/* Whether the dma-buf backend is in use. */
+/* True if the dma-buf backend is in use. */
 static int dmabuf;
 
 enum level { DEBUG = 1, INFO, WARN, ERROR, LEVELS };
@@ -33,9 +33,9 @@ static void scenario(void)
     CHECK_OK(gdr_copy_to_mapping(handle, va, "x", 1));
     CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
     va = map(g, handle, GPU_PAGE_SIZE);
-    CHECK_OK(gdr_unmap(g, handle, (char *)va + 4096, GPU_PAGE_SIZE)); /* a warning: the address */
+    CHECK_OK(gdr_unmap(g, handle, (char *)va + 4096, GPU_PAGE_SIZE)); /* a warning about the address */
     va = map(g, handle, GPU_PAGE_SIZE);
-    CHECK_OK(gdr_unmap(g, handle, va, 4096)); /* a warning: the size */
+    CHECK_OK(gdr_unmap(g, handle, va, 4096)); /* a warning about the size */
     CHECK_ERROR(gdr_pin_buffer(g, 0x1000, GPU_PAGE_SIZE, 0, 0, &handle), EINVAL); /* an error */
     CHECK_OK(gdr_close(g));
     CHECK_ERROR(gdr_close(g), EINVAL); /* another */
@@ -62,7 +62,7 @@ static void count_lines(struct log *log)
     }
 }
 
-/* Runs the scenario in a child with these two variables (NULL: unset), and returns what it wrote to stderr. */
+/* Runs the scenario in a child with these two variables, unset if NULL, and returns its output on stderr. */
 static struct log *lines_of(const char *enable, const char *level)
 {
     static struct log log;
@@ -168,7 +168,7 @@ static void debug_level_logs_backend_version_and_mapping_type(void)
           strstr(log->text, "Device") != NULL);
 }
 
-/* In a child: the library logs some lines only once per process, and later children must see them. */
+/* In a child, because the library logs some lines only once per process, and later children must see them. */
 static int find_dmabuf(void)
 {
     int status;

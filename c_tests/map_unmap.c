@@ -1,7 +1,7 @@
 /* gdr_map, gdr_map_v2 and gdr_unmap. */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 #include <sys/mman.h>
 
@@ -12,7 +12,7 @@ static gdr_t g;
 static struct gpu_buffer buffer;
 static gdr_mh_t handle;
 
-/* The mapping shows the buffer: the CPU reads what CUDA wrote, and CUDA what the CPU wrote. */
+/* The mapping shows the buffer, so the CPU reads CUDA's writes, and CUDA the CPU's. */
 static void shows_the_buffer(void *va, size_t size)
 {
     static unsigned char sent[SIZE], seen[SIZE];
@@ -28,7 +28,7 @@ static void shows_the_buffer(void *va, size_t size)
     CHECK_BYTES(seen, sent, size);
 }
 
-/* The pin can still be mapped: failed calls have left nothing behind. */
+/* The pin can still be mapped, so failed calls have left nothing behind. */
 static void still_maps(void)
 {
     void *va = map(g, handle, SIZE);
@@ -62,7 +62,7 @@ static void the_default_mapping(void)
     CHECK_UNMAPPED(va);
 }
 
-/* A requested type is either used or refused: as unsupported by gdrdrv, as wrong for its pin by a dma-buf. */
+/* A requested type is either used, or refused by gdrdrv as unsupported, by a dma-buf as wrong for its pin. */
 static void requested_type_is_used_or_refused(void)
 {
     static const struct {
@@ -86,7 +86,7 @@ static void requested_type_is_used_or_refused(void)
             shows_the_buffer(va, SIZE);
             CHECK_OK(gdr_unmap(g, handle, va, SIZE));
         } else {
-            CHECK_EQUAL(result, driver_is_at_least(g, 5) && !uses_dmabuf(g) ? EOPNOTSUPP : EINVAL);
+            CHECK_EQUAL(result, driver_is_at_least(g, 2, 5) && !uses_dmabuf(g) ? EOPNOTSUPP : EINVAL);
             CHECK(va == UNTOUCHED);
         }
         still_maps();
@@ -191,7 +191,7 @@ static void pins_are_mapped_side_by_side(void)
     }
 }
 
-/* ---- Unmapping: removes the whole mapping, whatever range it is passed ---- */
+/* ---- Unmapping, which removes the whole mapping, whatever range it is passed ---- */
 
 static void unmaps_all_with(void *wrong_va, size_t wrong_size, size_t wrong_offset)
 {
@@ -251,7 +251,7 @@ static void unmap_without_mapping_is_refused(void)
 }
 
 /*
- * A stale pointer must reach no other memory: the range raises SIGBUS, as the driver's mapping would, and stays
+ * A stale pointer must reach no other memory. The range raises SIGBUS, as the driver's mapping would, and stays
  * reserved.
  */
 static void unpin_unmaps(void)

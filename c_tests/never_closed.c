@@ -1,9 +1,9 @@
 /*
- * A connection and pins that last until the process exits, as in DPDK and TensorRT-LLM: a leak checker must find what
- * the library holds for them reachable, without a suppression.
+ * A connection and pins that last until the process exits, as in DPDK and TensorRT-LLM. A leak checker must find the
+ * library's memory for them reachable, without a suppression.
  */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 enum { PINS = 300 };
 

@@ -1,6 +1,6 @@
-/* malloc returns NULL to the library: gdr_open, pin and map fail with ENOMEM, everything else works. */
+/* malloc returns NULL to the library. gdr_open, pin and map fail with ENOMEM, everything else works. */
 
-#include "gpu.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #include <dlfcn.h>
@@ -31,7 +31,7 @@ extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *memory, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 
-/* Whether an allocation fails that this code asks for. */
+/* Returns whether an allocation fails that this code asks for. */
 static int fails_for(const void *code)
 {
     int fails = failing && library_start <= (uintptr_t)code && (uintptr_t)code < library_end;
@@ -108,7 +108,7 @@ static int note_library(struct dl_phdr_info *info, size_t size, void *function)
     return 1;
 }
 
-/* ---- What needs memory ---- */
+/* ---- Calls that need memory ---- */
 
 /* The library asks for memory, gets none and returns ENOMEM. */
 #define CHECK_NO_MEMORY(call)                                                                                          \
@@ -160,7 +160,7 @@ static void pin_and_map_fail(void)
     CHECK_OK(gdr_unpin_buffer(g, other));
 }
 
-/* ---- What needs none ---- */
+/* ---- Calls that need none ---- */
 
 static void copies_and_questions_need_none(void)
 {
@@ -229,7 +229,7 @@ static void release(void)
 int main(void)
 {
     if (!can_fail())
-        waive("no_memory", "malloc is the sanitizer's or valgrind's");
+        waive("malloc is the sanitizer's or valgrind's");
     /* dlsym, since the address of a function may be one of the program's own. */
     CHECK(dl_iterate_phdr(note_library, dlsym(RTLD_DEFAULT, "gdr_open")) == 1);
     in_child(open_fails);

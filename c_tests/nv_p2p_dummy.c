@@ -1,10 +1,10 @@
 /*
- * gdrdrv bound to nv-p2p-dummy: it opens, and refuses every pin. gdr_open uses dma-bufs instead, or returns NULL and
+ * gdrdrv bound to nv-p2p-dummy opens, and refuses every pin. gdr_open uses dma-bufs instead, or returns NULL and
  * logs what to do. gdremu emulates such a system.
  */
 
 #include "logged.h"
-#include "gpu.h"
+#include "kit/library.h"
 
 static int maps_dmabufs(void)
 {

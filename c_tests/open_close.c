@@ -1,7 +1,7 @@
 /* gdr_open and gdr_close. */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -59,7 +59,7 @@ static void connections_are_independent(void)
     gpu_free(&buffer);
 }
 
-/* Several pins, some of them mapped: close ends them all. */
+/* Several pins, some of them mapped. Close ends them all. */
 static void close_unmaps_and_unpins(enum gpu_memory kind)
 {
     enum { PINS = 5 };

@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 #include <sched.h>
 
-#include "gpu.h"
+#include "kit/library.h"
 #include "process.h"
 
 #define LARGE (1UL << 20)

@@ -1,7 +1,7 @@
 /* GDRCOPY_PARK=1: the driver is open only while something is pinned. */
 
 #include "emulator.h"
-#include "gpu.h"
+#include "kit/library.h"
 #include "logged.h"
 #include "newer_driver.h"
 #include "suspension.h"

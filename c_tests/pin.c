@@ -1,6 +1,6 @@
 /* gdr_pin_buffer, gdr_pin_buffer_v2 and gdr_unpin_buffer. */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #define KIB 1024UL
 #define UNTOUCHED 0x5a5a5a5aUL
@@ -19,11 +19,11 @@ static const struct attempt good[] = {
     {4, 64 * KIB, 2},                 /* unaligned: straddles */
     {64 * KIB - 1, 2, 2},             /* one byte on each side of a boundary */
     {4 * KIB, 4 * KIB, 1},            /* aligned to the system's pages only */
-    {100 * KIB, 100 * KIB, 3},        /* nothing aligned: pages 1 to 3 */
+    {100 * KIB, 100 * KIB, 3},        /* nothing aligned, pages 1 to 3 */
     {12345, 0, 1},                    /* the driver pins one page for an unaligned size of 0 */
 };
 
-/* Bytes that are pinned: whole pages; one page for a size of 0. */
+/* Bytes that are pinned, in whole pages, one page for a size of 0. */
 static size_t pinned_bytes(gdr_t g, const struct attempt *attempt)
 {
     size_t page = pin_page(g), size = attempt->size > 0 ? attempt->size : 1;
@@ -125,7 +125,7 @@ static void wrong_tokens_are_ignored_or_refused(void)
     gdr_mh_t handle = {UNTOUCHED};
     int result = gdr_pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0x1234, 0x56, &handle);
 
-    if (driver_is_at_least(g, 5)) {
+    if (driver_is_at_least(g, 2, 5)) {
         CHECK_EQUAL(result, 0);
         CHECK_EQUAL(info_of(g, handle).mapped_size, GPU_PAGE_SIZE);
         CHECK_OK(gdr_unpin_buffer(g, handle));
@@ -149,7 +149,7 @@ static void unknown_flags_are_ignored(void)
     for (i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
         int result = gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, flags[i], &handle);
 
-        CHECK_EQUAL(result, driver_is_at_least(g, 5) ? 0 : EINVAL);
+        CHECK_EQUAL(result, driver_is_at_least(g, 2, 5) ? 0 : EINVAL);
         if (result == 0)
             CHECK_OK(gdr_unpin_buffer(g, handle));
     }
@@ -192,7 +192,7 @@ static void force_pcie_can_be_made_to_succeed(void)
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     g = gdr_open();
-    if (driver_is_at_least(g, 5)) {
+    if (driver_is_at_least(g, 2, 5)) {
         CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle));
         CHECK_EQUAL(info_of(g, handle).va, buffer.address);
         CHECK_OK(gdr_unpin_buffer(g, handle));

@@ -1,8 +1,8 @@
-/* What /proc reports about this process. */
+/* /proc's reports about this process. */
 #ifndef PROCESS_H
 #define PROCESS_H
 
-#include "check.h"
+#include "kit/check.h"
 
 #include <dirent.h>
 #include <stdint.h>
@@ -24,7 +24,8 @@ static inline long status_kib(const char *name)
     return kib;
 }
 
-/* KiB of this process's memory that forked children do not inherit: the library's buffers of copy engines. */
+/* KiB of this process's memory that forked children do not inherit, for the library's buffers of copy
+   engines. */
 static inline long dontfork_kib(void)
 {
     FILE *file = fopen("/proc/self/smaps", "r");
@@ -71,7 +72,8 @@ static inline int mappings(void)
     return lines;
 }
 
-/* Whether the mapping at that address has this flag of /proc/self/smaps, as "dd" (not in core files). */
+/* Returns whether the mapping at that address has this flag of /proc/self/smaps, as "dd" (not in core
+   files). */
 static inline int has_flag(const void *address, const char *flag)
 {
     FILE *file = fopen("/proc/self/smaps", "r");

@@ -1,4 +1,5 @@
-# Builds the C tests into build/c_tests: make -f c_tests/programs.mk [plain] [sanitized], from the root of the project.
+# Builds the C tests into build/c_tests by `make -f c_tests/programs.mk [plain] [sanitized]`, from the root of the
+# project.
 #
 # They link any libgdrapi.so.2 (LIBGDRAPI), libgdrx.so.1 (LIBGDRX) and any libcuda.so.1 (LIBCUDA), and run with any other. Without a CUDA driver,
 # gdremu's stand-in serves for linking.
@@ -11,11 +12,14 @@ LIBCUDA ?= $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/
 out := build/c_tests
 programs := header_c99 header_config $(if $(shell command -v $(CXX)),header_cxx17 gdrx_cxx) $(basename $(notdir $(wildcard c_tests/*.c)))
 sanity := $(wildcard c_tests/gdrcopy_sanity/*.c)
+# driver.c is for tests of the driver, without libgdrapi.
+kit := $(filter-out %/driver.c,$(wildcard c_tests/kit/*.c))
 headers := $(wildcard c_tests/*.h c_tests/*/*.h c_tests/*/*.hpp include/*.h include/*.hpp) c_tests/programs.mk
 
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
 c99 := $(CC) -std=c99 -D_GNU_SOURCE
-# libc comes before libcuda: gdremu's stand-in has functions of the same names. Programs need only what they use.
+# libc comes before libcuda, because gdremu's stand-in has functions of the same names. Programs need only what they
+# use.
 libraries = -Wl,--as-needed "$(LIBGDRX)" "$(LIBGDRAPI)" -ldl -lc "$(LIBCUDA)"
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
 
@@ -23,11 +27,18 @@ sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-f
 plain: $(programs:%=$(out)/plain/%) $(out)/gdrcopy_sanity $(out)/watched $(out)/denied $(out)/checkpointed $(out)/absent/libgdrapi.so.2 $(out)/another/libgdrapi.so.2 $(out)/fake_cuda/libcuda.so.1
 sanitized: $(programs:%=$(out)/sanitized/%)
 
-$(out)/plain/%: optimization := -O2 -g
-$(out)/sanitized/%: optimization := -O1 -g $(sanitizers)
+$(out)/plain/% $(out)/kit/plain/%: optimization := -O2 -g
+$(out)/sanitized/% $(out)/kit/sanitized/%: optimization := -O1 -g $(sanitizers)
 
 # rule DIRECTORY
 define rule
+$(out)/kit/$(1)/%.o: c_tests/kit/%.c $$(headers)
+	@mkdir -p $$(@D)
+	@$$(c99) $$(optimization) $$(flags) -c $$< -o $$@
+
+$(out)/kit/$(1).a: $$(kit:c_tests/kit/%.c=$(out)/kit/$(1)/%.o)
+	@$$(AR) rcs $$@ $$^
+
 $(out)/$(1)/header_c99 $(out)/$(1)/header_config: $(out)/$(1)/header_%: c_tests/header/%.c $$(headers)
 	@mkdir -p $$(@D)
 	@$$(CC) -std=c99 $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
@@ -37,25 +48,25 @@ $(out)/$(1)/header_cxx17: c_tests/header/cxx17.cpp $$(headers)
 	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
 
 # Packages of the tests need no library of C++.
-$(out)/$(1)/gdrx_cxx: c_tests/gdrx/cxx.cpp c_tests/gdrx/header.cpp $$(headers) gdrcopy/include/gdrcopy_device.cuh
+$(out)/$(1)/gdrx_cxx: c_tests/gdrx/cxx.cpp c_tests/gdrx/header.cpp $(out)/kit/$(1).a $$(headers) gdrcopy/include/gdrcopy_device.cuh
 	@mkdir -p $$(@D)
-	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$(filter %.cpp,$$^) -o $$@ -static-libstdc++ -static-libgcc $$(libraries)
+	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$(filter %.cpp %.a,$$^) -o $$@ -static-libstdc++ -static-libgcc $$(libraries)
 
-$(out)/$(1)/%: c_tests/%.c $$(headers)
+$(out)/$(1)/%: c_tests/%.c $(out)/kit/$(1).a $$(headers)
 	@mkdir -p $$(@D)
-	@$$(c99) $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
+	@$$(c99) $$(optimization) $$(flags) $$(filter %.c %.a,$$^) -o $$@ $$(libraries)
 endef
 $(eval $(call rule,plain))
 $(eval $(call rule,sanitized))
 
-$(out)/gdrcopy_sanity: $(sanity) $(headers)
+$(out)/gdrcopy_sanity: $(sanity) $(out)/kit/plain.a $(headers)
 	@mkdir -p $(@D)
-	@$(c99) -O2 -g $(flags) $(sanity) -o $@ $(libraries)
+	@$(c99) -O2 -g $(flags) $(filter %.c %.a,$^) -o $@ $(libraries)
 
 # Ends tests that hang.
-$(out)/watched: c_tests/watched/watched.c $(headers)
+$(out)/watched: c_tests/watched/watched.c $(out)/kit/plain.a $(headers)
 	@mkdir -p $(@D)
-	@$(c99) -O2 $(flags) $< -o $@
+	@$(c99) -O2 $(flags) $(filter %.c %.a,$^) -o $@
 
 # Runs programs to which a system call is denied.
 $(out)/denied: c_tests/denied/denied.c $(headers)
@@ -63,9 +74,9 @@ $(out)/denied: c_tests/denied/denied.c $(headers)
 	@$(c99) -O2 $(flags) $< -o $@
 
 # What CRIU checkpoints in a virtual machine; with emugpu in place of CUDA.
-$(out)/checkpointed: c_tests/checkpointed/checkpointed.c gdrdrv-c/emugpu/emugpu_uapi.h $(headers)
+$(out)/checkpointed: c_tests/checkpointed/checkpointed.c c_tests/kit/check.c gdrdrv-c/emugpu/emugpu_uapi.h $(headers)
 	@mkdir -p $(@D)
-	@$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -pthread -Iinclude -Ic_tests $< -o $@ "$(LIBGDRAPI)"
+	@$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -pthread -Iinclude -Ic_tests $(filter %.c,$^) -o $@ "$(LIBGDRAPI)"
 
 # A library whose functions all abort.
 $(out)/absent/libgdrapi.so.2: c_tests/absent/libgdrapi.c $(headers)

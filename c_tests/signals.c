@@ -1,10 +1,10 @@
 /*
- * Copies in a signal handler, whatever the interrupted thread is doing in the library; and copies that a signal handler leaves
- * by siglongjmp, which hold nothing.
+ * Copies in a signal handler, whatever the interrupted thread is doing in the library. Also copies that a signal
+ * handler leaves by siglongjmp, which hold nothing.
  */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -120,7 +120,7 @@ __attribute__((noinline)) static int left_copy(gdr_mh_t handle, void *mapped, vo
     return signal;
 }
 
-/* Leaves copies of all kinds: a word, a small one, whole lines. */
+/* Leaves copies of all kinds, a word, a small one, whole lines. */
 static void leave_copies(gdr_mh_t handle, void *mapped, void *host, int wanted)
 {
     static const size_t sizes[] = {8, 100, SIZE};

@@ -4,8 +4,8 @@
  */
 
 #include "emulator.h"
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 #include "newer_driver.h"
 #include "suspension.h"
 
@@ -51,7 +51,7 @@ static void pin_all(void)
         buffers[i] = gpu_alloc(i % 2 == 0 ? MEM_ALLOC : MEM_CREATE, SIZE);
         it->handle = pin(g, buffers[i].address + offset, SIZE - GPU_PAGE_SIZE - offset);
         it->size = i % 4 == 1 ? 100 : SIZE - 2 * GPU_PAGE_SIZE - 100;
-        if (i % 4 == 2 && driver_is_at_least(g, 5))
+        if (i % 4 == 2 && driver_is_at_least(g, 2, 5))
             flag = platform_flag(g, it->handle);
         CHECK_OK(gdr_map_v2(g, it->handle, &va, it->size, flag));
         it->va = va;
@@ -181,7 +181,7 @@ static int a_thread_is_refused(void)
     int is_refused;
 
     pin_all();
-    is_refused = !uses_dmabuf(g) && !driver_is_at_least(g, 1);
+    is_refused = !uses_dmabuf(g) && !driver_is_at_least(g, 2, 1);
     if (is_refused) {
         CHECK(strstr(request(getpid(), "suspend"), "serves only") != NULL);
         check_pins(1);
@@ -317,7 +317,7 @@ static void a_suspension_that_fails_changes_nothing(void)
 
     if (!driver_is_emulated())
         return;
-    emulator = find_emulator("suspend");
+    emulator = find_emulator();
     pin_all();
     for (i = 0; i < 2 - (size_t)uses_dmabuf(g); i++) {
         CHECK_EQUAL(emulator.faults_set(failures[i + (size_t)uses_dmabuf(g)]), 0);
@@ -336,7 +336,7 @@ static void a_resumption_without_the_driver_can_be_repeated(void)
 
     if (!driver_is_emulated())
         return;
-    emulator = find_emulator("suspend");
+    emulator = find_emulator();
     pin_all();
     SUSPEND();
     if (!uses_dmabuf(g)) {
@@ -515,7 +515,7 @@ int main(void)
     other_requests_are_refused();
     other_users_are_refused();
     if (a_thread_is_refused())
-        waive("suspend", "gdrdrv 2.0 serves only the thread that opened it");
+        waive("gdrdrv 2.0 serves only the thread that opened it");
     suspended_mappings_fault_and_come_back();
     calls_while_suspended();
     what_cannot_be_restored_fails_by_itself();

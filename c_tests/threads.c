@@ -1,6 +1,6 @@
-/* Any function from any thread at any time: some threads copy while others pin, map, unmap, unpin, open and close. */
+/* Any function from any thread at any time. Some threads copy while others pin, map, unmap, unpin, open and close. */
 
-#include "gpu.h"
+#include "kit/library.h"
 
 #include <pthread.h>
 
@@ -110,7 +110,7 @@ static void copies_work_while_other_threads_pin_and_unpin(void)
     CHECK(pthread_join(one_opener, NULL) == 0);
 }
 
-/* ---- Two threads race for one handle: each step succeeds exactly once ---- */
+/* ---- Two threads race for one handle, and each step succeeds exactly once ---- */
 
 static gdr_mh_t contended;
 static void *contended_va;
@@ -208,8 +208,8 @@ int main(void)
     buffer = gpu_alloc(MEM_ALLOC, (COPIERS + CHURNERS + 1) * GPU_PAGE_SIZE);
     g = gdr_open();
     CHECK(g != NULL);
-    if (!driver_is_at_least(g, 1))
-        waive("threads", "gdrdrv 2.0 serves only one thread");
+    if (!driver_is_at_least(g, 2, 1))
+        waive("gdrdrv 2.0 serves only one thread");
     copies = rounds(20000);
 
     copies_work_while_other_threads_pin_and_unpin();

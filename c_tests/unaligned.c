@@ -1,11 +1,11 @@
 /*
  * Pins whose address is not a multiple of GPU_PAGE_SIZE, or of the host's page with dma-bufs. They can be mapped only
- * with GDRCOPY_ALLOW_UNALIGNED_MAP=1: the mapping then starts at the rounded-down page that gdr_get_info returns, and
+ * with GDRCOPY_ALLOW_UNALIGNED_MAP=1. The mapping then starts at the rounded-down page that gdr_get_info returns, and
  * the size counts from the pinned address.
  */
 
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 #include "logged.h"
 
 #define UNTOUCHED ((void *)0x5a5a5a5a)

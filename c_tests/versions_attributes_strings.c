@@ -1,6 +1,6 @@
 /* Versions, attributes and the names of mapping types. */
 
-#include "check.h"
+#include "kit/check.h"
 #include "gdrapi.h"
 
 #include <limits.h>

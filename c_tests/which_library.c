@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 
-/* Without a driver the line is logged, too. */
+/* Without a driver the line is also logged. */
 static void open_once(void)
 {
     gdr_t g = gdr_open();
@@ -15,7 +15,8 @@ static void open_once(void)
         CHECK_OK(gdr_close(g));
 }
 
-/* Whether the file `path`, which ends with its line, is the one that gdr_open was loaded from. */
+/* Returns whether the file `path`, which ends with its line, is the one that gdr_open was loaded
+   from. */
 static int is_this_library(const char *path)
 {
     char name[4096] = "";

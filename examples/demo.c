@@ -1,8 +1,8 @@
 /*
- * Copies to and from GPU memory through a mapping, in sizes from 1 byte to 16 MiB, compares each copy with CUDA's view
+ * Copies to and from GPU memory through a mapping, in sizes from 1 byte to 16 MiB. Compares each copy with CUDA's view
  * of the memory, and prints how long it took.
  *
- * Exit status: 0 success, 1 a copy or a call failed, 2 no usable GPU or driver.
+ * Exit status is 0 for success, 1 if a copy or a call failed, 2 without usable GPU or driver.
  */
 
 #include "cuda_driver.h"
@@ -86,7 +86,7 @@ static CUdeviceptr aligned_gpu_memory(size_t size)
     return (memory + GPU_PAGE_OFFSET) & GPU_PAGE_MASK;
 }
 
-/* The --provider of gdremu, or NULL without it: its functions for tests exist only under it. */
+/* The --provider of gdremu, or NULL without it, since its functions for tests exist only under it. */
 static const char *provider(void)
 {
     const char *(*ask)(void);

@@ -29,7 +29,7 @@ struct gdr_command {
 	int (*run_on_pin)(struct gdr_pin *pin, union gdr_argument *arg); /* instead, with file->lock held */
 	bool reads;     /* has input in the argument */
 	bool answers;   /* has output in it; the other commands must not fail once they are done */
-	size_t handle;  /* offset of a new handle in the argument: if writing that fails, that pin is undone; else 0 */
+	size_t handle;  /* offset of a new handle in the argument, else 0; a failed write undoes the pin */
 };
 
 static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg)

@@ -2,8 +2,9 @@
 /*
  * Declarations shared by the files of gdrdrv. Calls go in the direction of the arrows:
  *
- *   main.c  open, close → commands.c  ioctl → pin.c   pins and their handles → pages.c  the GPU driver
- *                         map.c       mmap, page faults ← pin.c → owner.c  processes
+ *   main.c  open, close → commands.c  ioctl → pin.c  pins and their handles → map.c    mmap, page faults
+ *                                                                           → pages.c  the GPU driver
+ *                                                                           → owner.c  processes
  *
  * Locks, from the outermost to the innermost:
  *
@@ -15,11 +16,11 @@
  *   (owner.c)        the counts of each process
  *
  * Nothing that gdr_pin_revoke() takes is held across a call of the GPU driver, nor while pages are removed from
- * mappings: both wait for other threads in the GPU driver, which may be about to call that function. It takes the gate
+ * mappings. Both wait for other threads in the GPU driver, which may be about to call that function. It takes the gate
  * and what is below it. Locks of pages.c and pin.c that are held across such calls are taken first, with none of these
  * held.
  *
- * User memory is also copied without a lock: the copy may fault and take the mmap_lock.
+ * User memory is also copied without a lock, because the copy may fault and take the mmap_lock.
  */
 #ifndef GDRDRV_H
 #define GDRDRV_H
@@ -32,6 +33,7 @@
 #include <linux/printk.h>
 #include <linux/rwsem.h>
 #include <linux/sched.h>
+#include <linux/slab.h>
 #include <linux/xarray.h>
 
 #include "gdrdrv_uapi.h"
@@ -61,7 +63,7 @@ enum gdr_fate {
 	GDR_ORPHANED,                 /* gdr_pin_revoke(), later: the GPU driver still has a pin that was given up */
 };
 
-/* A pinned range of GPU memory. References: gdr_pins, until the GPU driver has its pages back; each vma. */
+/* A pinned range of GPU memory. gdr_pins, until the GPU driver has its pages back, and each vma hold references. */
 struct gdr_pin {
 	struct kref refs;
 	u64 id;                       /* in gdr_pins. No other pin ever has it */
@@ -75,7 +77,7 @@ struct gdr_pin {
 	u64 va;                       /* bytes, both multiples of a GPU page */
 	u64 size;
 	u64 offset;                   /* bytes from va to the requested address */
-	bool persistent;              /* stays when its memory is freed: never revoked */
+	bool persistent;              /* stays when its memory is freed, so never revoked */
 	bool force_pcie;
 	bool cacheable;               /* the CPU may map it cached */
 	u64 physical;                 /* of the first page, when it was pinned */
@@ -86,7 +88,7 @@ struct gdr_pin {
 	atomic_t vmas;                /* number of vmas that map any part. From 0 to 1 under file->lock and gate */
 
 	struct rw_semaphore gate;
-	bool live;                    /* under gate: table is valid, and may be mapped */
+	bool live;                    /* table is valid, and may be mapped (under gate) */
 	bool wc_reserved;             /* under gate */
 	struct nvidia_p2p_page_table *table;
 
@@ -104,7 +106,7 @@ extern int gdr_info_enabled;
 extern unsigned int gdr_max_pins;
 extern unsigned int gdr_max_pinned_mib;
 
-/* Not rate-limited: a trace must be complete, and is off by default. */
+/* Not rate-limited, because a trace must be complete, and is off by default. */
 #define gdr_dbg(format, ...) (gdr_dbg_enabled ? (void)pr_info(format "\n", ##__VA_ARGS__) : (void)0)
 #define gdr_info(format, ...) \
 	do { if (gdr_info_enabled) pr_info_ratelimited(format "\n", ##__VA_ARGS__); } while (0)
@@ -126,12 +128,20 @@ void gdr_owner_drop(struct gdr_owner *owner, u64 files, u64 pins, u64 bytes);
 int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u64 *handle);
 int gdr_pin_remove(struct gdr_file *file, u64 handle);
 void gdr_pin_remove_all(struct gdr_file *file);
-void gdr_pin_revoke(void *id);
 void gdr_pin_settle(void);
 void gdr_pin_exit(void);
 extern atomic64_t gdr_pin_last_id;
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last);
-void gdr_pin_put(struct gdr_pin *pin);
+
+static inline void gdr_pin_free(struct kref *refs)
+{
+	kfree(container_of(refs, struct gdr_pin, refs));
+}
+
+static inline void gdr_pin_put(struct gdr_pin *pin)
+{
+	kref_put(&pin->refs, gdr_pin_free);
+}
 
 /* The pin with exactly this handle, or NULL. Valid while file->lock is held. */
 static inline struct gdr_pin *gdr_pin_find(struct gdr_file *file, u64 handle)
@@ -145,7 +155,7 @@ static inline struct gdr_pin *gdr_pin_find(struct gdr_file *file, u64 handle)
 bool gdr_pages_can_persist(void);
 bool gdr_pages_can_force_pcie(void);
 bool gdr_pages_can_exist(u64 size);
-int gdr_pages_get(struct gdr_pin *pin);
+int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id));
 int gdr_pages_check(struct gdr_pin *pin);
 u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset);
 bool gdr_pages_put(struct gdr_pin *pin);

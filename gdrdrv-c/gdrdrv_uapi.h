@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR (GPL-2.0-only WITH Linux-syscall-note) */
 /*
- * The interface of /dev/gdrdrv, version 2.6: nine ioctls and mmap.
+ * The interface of /dev/gdrdrv, version 2.6, with nine ioctls and mmap.
  *
  * A pin is identified by its handle, which is also the page offset for mmap():
  * mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, handle * page size).
  *
- * Only the process that opened the device may use it: others get EACCES. EFAULT: the argument cannot be read or
- * written. ENOTTY: no such command. EINVAL, of every command that takes a handle: no pin has this handle.
+ * Only the process that opened the device may use it; others get EACCES. EFAULT: the argument cannot be read or
+ * written. ENOTTY: no such command. Every command that takes a handle returns EINVAL if no pin has it.
  */
 #ifndef GDRDRV_UAPI_H
 #define GDRDRV_UAPI_H
@@ -25,27 +25,27 @@
 
 #define GDRDRV_VERSION(major, minor) ((major) << 16 | (minor))
 
-/* GPU memory is pinned in pages of 64 KiB: ranges are rounded out to them. */
+/* GPU memory is pinned in pages of 64 KiB, so ranges are rounded out to them. */
 #define GDRDRV_GPU_PAGE_SHIFT 16
 #define GDRDRV_GPU_PAGE_SIZE (1UL << GDRDRV_GPU_PAGE_SHIFT)
 
 /* How the CPU reaches mapped GPU memory. */
-#define GDRDRV_MAPPING_TYPE_NONE 0    /* not mapped; in a request: the default of the platform */
+#define GDRDRV_MAPPING_TYPE_NONE 0    /* not mapped; in a request, the default of the platform */
 #define GDRDRV_MAPPING_TYPE_WC 1      /* write-combining */
 #define GDRDRV_MAPPING_TYPE_CACHING 2 /* cached and coherent */
-#define GDRDRV_MAPPING_TYPE_DEVICE 3  /* arm64 device memory: only aligned accesses */
+#define GDRDRV_MAPPING_TYPE_DEVICE 3  /* arm64 device memory, for only aligned accesses */
 
 /*
  * PIN_BUFFER: pins GPU memory of the calling process.
  *
- * EINVAL: addr 0, an empty range that starts a GPU page, one that exceeds the address space or the memory of any GPU,
- * one that is not GPU memory of the caller; with persistent mapping, nonzero tokens. ENOMEM: no memory, no handle left,
- * or a limit of the process is reached. Otherwise the error of the GPU driver.
+ * EINVAL: addr 0, or an empty range that starts a GPU page. EINVAL for a range that exceeds the address space or the
+ * memory of any GPU, or is not GPU memory of the caller; with persistent mapping, for nonzero tokens. ENOMEM: no
+ * memory, no handle left, or a limit of the process is reached. Otherwise the error of the GPU driver.
  */
 struct gdrdrv_pin_buffer {
 	__u64 addr;
 	__u64 size;      /* bytes */
-	__u64 p2p_token; /* both tokens: ignored without persistent mapping, else 0 */
+	__u64 p2p_token; /* both tokens must be 0 with persistent mapping, and else are ignored */
 	__u32 va_space;
 	__u64 handle;    /* out */
 };
@@ -96,8 +96,8 @@ struct gdrdrv_get_attr {
 /*
  * PIN_BUFFER_V2: PIN_BUFFER with flags, without tokens.
  *
- * Also EINVAL: an unknown flag, or one that this driver does not support. Error 524 (Linux's internal ENOTSUPP) comes
- * from GPU drivers: not supported on this GPU.
+ * Also EINVAL for an unknown flag, or one that this driver does not support. Error 524 (Linux's internal ENOTSUPP)
+ * comes from GPU drivers, and means that this GPU does not support it.
  */
 #define GDRDRV_PIN_FLAG_FORCE_PCIE 0x1 /* map through PCIe, even if there is a coherent link */
 

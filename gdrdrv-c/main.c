@@ -5,7 +5,6 @@
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/sched/signal.h>
-#include <linux/slab.h>
 
 #include "gdrdrv.h"
 #define CREATE_TRACE_POINTS
@@ -61,7 +60,7 @@ static int gdr_open(struct inode *inode, struct file *filp)
 
 /*
  * A descriptor is being closed. The owner's exit ends its pins, so that copies of the descriptor in other processes
- * cannot keep them; by then its last thread is exiting, and no thread is inside mmap().
+ * cannot keep them. By then its last thread is exiting, and no thread is inside mmap().
  */
 static int gdr_flush(struct file *filp, fl_owner_t descriptors)
 {

@@ -2,13 +2,13 @@
 /*
  * Mappings: how pins are mapped into a process and unmapped.
  *
- * The kernel finds all ranges of a mapping, wherever munmap and mremap have left them: they are the vmas of the file's
+ * The kernel finds all ranges of a mapping, wherever munmap and mremap have left them. They are the vmas of the file's
  * address_space at the pin's handle. It finds them only after mmap has ended. A zap must not miss one that is still in
  * mmap, hence:
- *   - pins that can be revoked are mapped by page faults, which find the vma in place: a revocation comes with locks
+ *   - pins that can be revoked are mapped by page faults, which find the vma in place. A revocation comes with locks
  *     of the GPU driver held, and cannot wait for mmap;
  *   - persistent ones are mapped at once, whole runs of pages at a time, and a zap waits for running mmaps. Those that
- *     the kernel can map by huge pages are mapped by page faults, too, which are few.
+ *     the kernel can map by huge pages are also mapped by page faults, which are few.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -185,7 +185,7 @@ static vm_fault_t gdr_fill(struct vm_area_struct *vma, unsigned long start, unsi
 	return result;
 }
 
-/* Fills the page table around the address: with 4 KiB pages, one fault per 2 MiB. */
+/* Fills the page table around the address. With 4 KiB pages, one fault fills 2 MiB. */
 static vm_fault_t gdr_fault(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
@@ -223,7 +223,7 @@ static vm_fault_t gdr_huge_fault(struct vm_fault *vmf, unsigned int order)
 	return result;
 }
 
-/* Chooses an address where pages can be huge: virtual and physical addresses have the same alignment. */
+/* Chooses an address aligned like the physical addresses, so that pages can be huge. */
 unsigned long gdr_map_address(struct file *filp, unsigned long addr, unsigned long len, unsigned long pgoff,
 			      unsigned long flags)
 {
@@ -338,7 +338,8 @@ int gdr_mmap(struct file *filp, struct vm_area_struct *vma)
 }
 
 /*
- * Ends all access to a pin's pages: accesses to its mappings raise SIGBUS. May be called repeatedly and concurrently.
+ * Ends all access to a pin's pages, so accesses to its mappings raise SIGBUS. May be called repeatedly and
+ * concurrently.
  */
 void gdr_map_end(struct gdr_pin *pin)
 {
@@ -348,7 +349,7 @@ void gdr_map_end(struct gdr_pin *pin)
 
 	/*
 	 * Waits for running mmaps of the pin. Only threads of the owner call mmap. If one does, the caller is another
-	 * of them that unpins: the owner's exit and the file's release come after all mmaps.
+	 * of them that unpins, because the owner's exit and the file's release come after all mmaps.
 	 */
 	if (pin->persistent && current->mm) {
 		mmap_read_lock(current->mm);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# nvidia-symvers.sh KERNEL | FILE: prints the versions of the nvidia_p2p_* symbols that an installed nvidia.ko, or a
+# nvidia-symvers.sh KERNEL | FILE prints the versions of the nvidia_p2p_* symbols that an installed nvidia.ko, or a
 # module file, exports, in the format of Module.symvers.
 set -eu
 

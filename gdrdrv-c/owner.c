@@ -3,7 +3,6 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/hashtable.h>
-#include <linux/slab.h>
 #include <linux/spinlock.h>
 
 #include "gdrdrv.h"

@@ -18,7 +18,7 @@
 
 /*
  * The GPU driver finds an ordinary pin only by the address of its page table, and frees the table when it has revoked
- * the pin. No other table may get that address between a look at a pin's fate and its return: pages are got for
+ * the pin. No other table may get that address between a look at a pin's fate and its return. So pages are got for
  * reading, and returned for writing. gdr_pin_revoke() takes neither.
  */
 static DECLARE_RWSEM(gdr_tables_lock);
@@ -49,7 +49,7 @@ bool gdr_pages_can_force_pcie(void)
 #endif
 }
 
-static int gdr_get(struct gdr_pin *pin)
+static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
 	int err;
 #ifdef NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
@@ -63,11 +63,11 @@ static int gdr_get(struct gdr_pin *pin)
 		return nvidia_p2p_get_pages_persistent(pin->va, pin->size, &pin->table, flags);
 #endif
 	/*
-	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU driver would not look
-	 * at who is calling: without, it finds the memory of the calling process.
+	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU driver would not look at
+	 * who is calling. Without, it finds the memory of the calling process.
 	 */
 	down_read(&gdr_tables_lock);
-	err = nvidia_p2p_get_pages(0, 0, pin->va, pin->size, &pin->table, pin->persistent ? NULL : gdr_pin_revoke,
+	err = nvidia_p2p_get_pages(0, 0, pin->va, pin->size, &pin->table, pin->persistent ? NULL : revoke,
 				   (void *)(unsigned long)pin->id);
 	up_read(&gdr_tables_lock);
 	return err;
@@ -101,8 +101,8 @@ static u64 gdr_largest_bar(void)
 }
 
 /*
- * Whether a GPU can have that many bytes pinned. The GPU driver allocates memory for each GPU page before it looks at
- * the range, and accounts it to no process.
+ * Returns whether a GPU can have that many bytes pinned. The GPU driver allocates memory for each GPU page before it
+ * looks at the range, and accounts it to no process.
  */
 bool gdr_pages_can_exist(u64 size)
 {
@@ -113,7 +113,7 @@ bool gdr_pages_can_exist(u64 size)
 	return size <= READ_ONCE(largest);
 }
 
-int gdr_pages_get(struct gdr_pin *pin)
+int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
 	/* One large request at a time, for the same reason. A smaller one takes up to 256 KiB. */
 	static DEFINE_MUTEX(large);
@@ -126,7 +126,7 @@ int gdr_pages_get(struct gdr_pin *pin)
 	ktime_get_raw_ts64(&start);
 	/* Counted first, because gdr_pages_free() may run before the call returns. */
 	atomic_inc(&gdr_tables);
-	err = gdr_get(pin);
+	err = gdr_get(pin, revoke);
 	if (err)
 		atomic_dec(&gdr_tables);
 	ktime_get_raw_ts64(&end);
@@ -185,8 +185,8 @@ int gdr_pages_check(struct gdr_pin *pin)
 
 /*
  * Returns the pages to the GPU driver, or waits until gdr_pin_revoke() has done so. Returns false if the GPU driver
- * still has them: of an ordinary pin gdr_pin_revoke() ends it, and may have done so; of a persistent pin this is to be
- * called again.
+ * still has them. The pages of an ordinary pin end by gdr_pin_revoke(), which may have run. For a persistent pin, call
+ * this again.
  */
 bool gdr_pages_put(struct gdr_pin *pin)
 {

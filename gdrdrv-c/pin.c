@@ -5,14 +5,13 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/overflow.h>
-#include <linux/slab.h>
 
 #include "gdrdrv.h"
 #include "trace.h"
 
 /*
- * All pins that the GPU driver may have, of all files, by id. The GPU driver is given the id: it may call back after a
- * pin has ended, and an id without a pin does no harm.
+ * All pins that the GPU driver may have, of all files, by id. The GPU driver is given the id, because it may call back
+ * after a pin has ended, and an id without a pin does no harm.
  */
 static DEFINE_XARRAY(gdr_pins);
 atomic64_t gdr_pin_last_id = ATOMIC64_INIT(0);
@@ -23,16 +22,6 @@ static DEFINE_MUTEX(gdr_retry_lock);
 
 /* Number of references to this module that gdr_pin_settle() drops. */
 static atomic_t gdr_ended_orphans = ATOMIC_INIT(0);
-
-static void gdr_pin_free(struct kref *refs)
-{
-	kfree(container_of(refs, struct gdr_pin, refs));
-}
-
-void gdr_pin_put(struct gdr_pin *pin)
-{
-	kref_put(&pin->refs, gdr_pin_free);
-}
 
 /* The first pin in this range of ids, with a reference, or NULL. */
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
@@ -55,7 +44,7 @@ static void gdr_pin_forget(struct gdr_pin *pin)
 	gdr_pin_put(pin);
 }
 
-/* Sets the range of the pin: the requested range, rounded out to whole GPU pages. */
+/* Sets the range of the pin, which is the requested range, rounded out to whole GPU pages. */
 static int gdr_pin_set_range(struct gdr_pin *pin, u64 addr, u64 size)
 {
 	u64 ragged, end;
@@ -86,7 +75,7 @@ static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *hand
 		err = xa_insert(&file->pins, pin->handle, pin, GFP_KERNEL_ACCOUNT);
 	if (!err) {
 		file->next_handle = next;
-		/* Under the lock: afterwards another thread may end the pin. */
+		/* Under the lock, because afterwards another thread may end the pin. */
 		*handle = pin->handle;
 		trace_gdrdrv_pin(pin);
 	}
@@ -103,15 +92,15 @@ static void gdr_pin_retry(void)
 	mutex_lock(&gdr_retry_lock);
 	xa_for_each_marked(&gdr_pins, id, pin, GDR_TO_RETRY) {
 		if (!gdr_pages_put(pin))
-			break; /* the others would fail, too */
+			break; /* the others would also fail */
 		gdr_pin_forget(pin);
 	}
 	mutex_unlock(&gdr_retry_lock);
 }
 
 /*
- * Drops the module's references for orphans that have ended. Their callbacks must not: the module could be unloaded
- * before they have returned.
+ * Drops the module's references for orphans that have ended. Their callbacks must not, because the module could be
+ * unloaded before they have returned.
  */
 void gdr_pin_settle(void)
 {
@@ -144,6 +133,32 @@ static void gdr_pin_end(struct gdr_pin *pin)
 		gdr_pin_forget(pin);
 	else if (persistent) /* an orphan may already be gone */
 		xa_set_mark(&gdr_pins, id, GDR_TO_RETRY);
+}
+
+/*
+ * Called by the GPU driver, with some of its locks held, when pinned memory is freed. No access may be possible once
+ * this returns. If the pin is on its list, it stays there until it is unpinned.
+ */
+static void gdr_pin_revoke(void *id)
+{
+	struct gdr_pin *pin = gdr_pin_by_id((unsigned long)id, (unsigned long)id);
+	enum gdr_fate fate;
+
+	if (!pin)
+		return; /* it has ended, and the GPU driver did not take it back when it said so */
+	trace_gdrdrv_revoke(pin);
+	fate = cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED);
+	if (fate == GDR_PINNED) {
+		gdr_map_end(pin);
+		gdr_pages_free(pin);
+		complete(&pin->revocation); /* gdr_pages_put() may be waiting */
+	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
+		gdr_pages_free(pin);
+		gdr_pin_forget(pin);
+	} /* else it is ending, and the GPU driver did not take it back when it said so */
+	gdr_pin_put(pin);
+	if (fate == GDR_ORPHANED)
+		atomic_inc(&gdr_ended_orphans);
 }
 
 int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u64 *handle)
@@ -181,7 +196,7 @@ int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u
 		goto put;
 	}
 	/* The pages may be revoked from here on, even before gdr_pages_get() returns. */
-	err = gdr_pages_get(pin);
+	err = gdr_pages_get(pin, gdr_pin_revoke);
 	if (err) {
 		gdr_info("the GPU driver failed to pin %#llx, %#llx bytes: %d", pin->va, pin->size, err);
 		gdr_pin_forget(pin);
@@ -219,30 +234,4 @@ void gdr_pin_remove_all(struct gdr_file *file)
 	xa_for_each(&file->pins, handle, pin)
 		gdr_pin_remove(file, handle);
 	gdr_pin_retry();
-}
-
-/*
- * Called by the GPU driver, with some of its locks held, when pinned memory is freed: no access may be possible once
- * this returns. If the pin is on its list, it stays there until it is unpinned.
- */
-void gdr_pin_revoke(void *id)
-{
-	struct gdr_pin *pin = gdr_pin_by_id((unsigned long)id, (unsigned long)id);
-	enum gdr_fate fate;
-
-	if (!pin)
-		return; /* it has ended, and the GPU driver did not take it back when it said so */
-	trace_gdrdrv_revoke(pin);
-	fate = cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED);
-	if (fate == GDR_PINNED) {
-		gdr_map_end(pin);
-		gdr_pages_free(pin);
-		complete(&pin->revocation); /* gdr_pages_put() may be waiting */
-	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
-		gdr_pages_free(pin);
-		gdr_pin_forget(pin);
-	} /* else it is ending, and the GPU driver did not take it back when it said so */
-	gdr_pin_put(pin);
-	if (fate == GDR_ORPHANED)
-		atomic_inc(&gdr_ended_orphans);
 }

@@ -33,14 +33,14 @@ static int gdr_show_refcount(struct seq_file *out, void *unused)
 	return 0;
 }
 
-/* ---- pins: a line of names, then a line for each pin, by id ---- */
+/* ---- pins, a line of names, then a line for each pin, by id ---- */
 
 static void *gdr_pins_start(struct seq_file *out, loff_t *position)
 {
 	struct gdr_pin *pin;
 
 	if (!*position) {
-		/* Of newer ones there may be no end. */
+		/* Newer pins may be without end. */
 		out->private = (void *)(unsigned long)atomic64_read(&gdr_pin_last_id);
 		return SEQ_START_TOKEN;
 	}

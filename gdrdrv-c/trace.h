@@ -43,7 +43,7 @@ DEFINE_EVENT(gdrdrv_pin_event, gdrdrv_pin, TP_PROTO(const struct gdr_pin *pin), 
 DEFINE_EVENT(gdrdrv_pin_event, gdrdrv_unpin, TP_PROTO(const struct gdr_pin *pin), TP_ARGS(pin));
 /* It was mapped. */
 DEFINE_EVENT(gdrdrv_pin_event, gdrdrv_map, TP_PROTO(const struct gdr_pin *pin), TP_ARGS(pin));
-/* The GPU driver calls back: its memory is being freed. */
+/* The GPU driver calls back, because its memory is being freed. */
 DEFINE_EVENT(gdrdrv_pin_event, gdrdrv_revoke, TP_PROTO(const struct gdr_pin *pin), TP_ARGS(pin));
 
 #endif

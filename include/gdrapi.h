@@ -8,24 +8,19 @@
  *     gdr_map           map it into this process        gdr_unmap
  *     gdr_copy_to_mapping, gdr_copy_from_mapping, or plain loads and stores
  *
- * Results. Every function that returns int returns 0 on success, else a
- * positive errno value; do not look at errno. Output arguments are written
- * only on success, unless a function says otherwise. A NULL, closed, unpinned
- * or never issued gdr_t or gdr_mh_t, and a handle used with another gdr_t than
- * the one that pinned it, are refused with EINVAL and touch nothing. Set
- * GDRCOPY_ENABLE_LOGGING=1 to log the reason of each failure to stderr;
+ * Results. Every function that returns int returns 0 on success, else a positive errno value; do not look at errno.
+ * Output arguments are written only on success, unless a function says otherwise. A NULL, closed, unpinned or never
+ * issued gdr_t or gdr_mh_t is refused with EINVAL and touches nothing. So is a handle used with another gdr_t than
+ * the one that pinned it. Set GDRCOPY_ENABLE_LOGGING=1 to log the reason of each failure to stderr;
  * GDRCOPY_LOG_LEVEL=1 (debug) to 4 (errors only, the default) sets how much.
  *
- * Threads. Any function may be called from any thread, on any handle, at any
- * time. Copies take no lock. Closing, unpinning or unmapping a buffer while
- * another thread still copies through that same buffer is the caller's error:
- * the copy may fault or return EINVAL.
+ * Threads. Any function may be called from any thread, on any handle, at any time. Copies take no lock. Do not
+ * close, unpin or unmap a buffer while another thread still copies through it, because the copy may fault or return
+ * EINVAL.
  *
- * Signals. Copies are async-signal-safe after gdr_open: a handler may call
- * them, whatever call it interrupted. A handler may leave a copy by siglongjmp;
- * any part of the bytes may then have been copied. Neither holds if
- * GDRCOPY_THREADS or GDRCOPY_DMA_READ is set. A handler may not call or leave
- * any other function.
+ * Signals. Copies are async-signal-safe after gdr_open, so a handler may call them, whatever call it interrupted. A
+ * handler may leave a copy by siglongjmp; any part of the bytes may then have been copied. Neither holds if
+ * GDRCOPY_THREADS or GDRCOPY_DMA_READ is set. A handler may not call or leave any other function.
  *
  * Cancellation. A pthread_cancel during a call takes effect after the call.
  * Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) during a call is
@@ -91,11 +86,11 @@ typedef enum gdr_mapping_type {
     GDR_MAPPING_TYPE_NONE = 0,    /* not mapped */
     GDR_MAPPING_TYPE_WC = 1,      /* write-combining: fast writes, slow reads; the usual one */
     GDR_MAPPING_TYPE_CACHING = 2, /* cached and coherent, as on Grace Hopper */
-    GDR_MAPPING_TYPE_DEVICE = 3,  /* device memory: naturally aligned accesses of at most 8 bytes */
+    GDR_MAPPING_TYPE_DEVICE = 3,  /* device memory, for naturally aligned accesses of at most 8 bytes */
     GDR_MAPPING_TYPE_MAX = 4      /* number of types; not a type */
 } gdr_mapping_type_t;
 
-/* Flags of gdr_map_v2: which mapping type to ask the driver for. */
+/* The mapping type that gdr_map_v2 asks the driver for. */
 typedef enum gdr_map_flags {
     GDR_MAP_FLAG_DEFAULT = 0, /* what suits the platform best */
     GDR_MAP_FLAG_REQ_WC_MAPPING = 1,
@@ -117,11 +112,11 @@ typedef enum gdr_attr {
     GDR_ATTR_MAX = 4                           /* one past the last attribute */
 } gdr_attr_t;
 
-/* What gdr_get_info reports about a pinned buffer. */
+/* Information of gdr_get_info about a pinned buffer. */
 typedef struct gdr_info_v2 {
     uint64_t va;                     /* device address of the first pinned page */
-    uint64_t mapped_size;            /* bytes pinned: whole pages; known before gdr_map too */
-    uint32_t page_size;              /* size of those pages: 65536 with gdrdrv, the host's with dma-bufs */
+    uint64_t mapped_size;            /* bytes pinned, in whole pages; known before gdr_map too */
+    uint32_t page_size;              /* size of those pages, 65536 with gdrdrv, the host's with dma-bufs */
     uint64_t tm_cycles;              /* CPU cycles that the driver took to pin; 0 where unknown */
     uint32_t cycles_per_ms;          /* CPU cycles per millisecond, the unit of tm_cycles; 0 where unknown */
     unsigned mapped : 1;             /* 1: mapped */
@@ -131,20 +126,18 @@ typedef struct gdr_info_v2 {
 typedef gdr_info_v2_t gdr_info_t;
 
 /**
- * Opens a connection to GPU memory: through the kernel driver gdrdrv or, if
- * that cannot be used, CUDA's dma-bufs (see GDR_ATTR_USING_DMA_BUF_MMAP).
+ * Opens a connection to GPU memory. It uses the kernel driver gdrdrv or, if that cannot be used, CUDA's dma-bufs (see
+ * GDR_ATTR_USING_DMA_BUF_MMAP).
  *
- * Suitable as a probe: it prints nothing unless logging is enabled, does not
- * initialize CUDA and creates no threads. It may load libcuda, which then stays
- * loaded. Each call opens an independent connection, and reads the environment
- * variables.
+ * Suitable as a probe, since it prints nothing unless logging is enabled, does not initialize CUDA and creates no
+ * threads. It may load libcuda, which then stays loaded. Each call opens an independent connection, and reads the
+ * environment variables.
  *
- * Returns NULL if neither works. gdrdrv: /dev/gdrdrv is missing, may not be
- * opened, is older than MINIMUM_GDRDRV_VERSION, or was loaded without a GPU
- * driver. dma-bufs: there is no CUDA driver of 13.3 or later; or CUDA is
- * initialized in this process, and no GPU's memory can be mapped. errno is the
- * error of gdrdrv; the log names the errors of both. Also NULL if there is no
- * memory for handles: ENOMEM, or EAGAIN at the limit of locked memory.
+ * Returns NULL if neither works. gdrdrv: /dev/gdrdrv is missing, may not be opened, is older than
+ * MINIMUM_GDRDRV_VERSION, or was loaded without a GPU driver. dma-bufs: there is no CUDA driver of 13.3 or later; or
+ * CUDA is initialized in this process, and no GPU's memory can be mapped. errno is the error of gdrdrv; the log
+ * names the errors of both. Also NULL if there is no memory for handles (ENOMEM, or EAGAIN at the limit of locked
+ * memory).
  */
 gdr_t gdr_open(void);
 
@@ -165,28 +158,25 @@ int gdr_close(gdr_t g);
 /**
  * Pins GPU memory of this process, so that it stays in place and can be mapped.
  *
- * addr may be any device address and size any number of bytes: the range is
- * rounded out to whole pages. To be mapped by gdr_map, addr must be a multiple
- * of GPU_PAGE_SIZE; with dma-bufs, of the system's page size (unless
- * GDRCOPY_ALLOW_UNALIGNED_MAP=1 is set).
- * Memory pinned twice has two independent handles. p2p_token and va_space are
+ * addr may be any device address and size any number of bytes, since the range is rounded out to whole pages. To be
+ * mapped by gdr_map, addr must be a multiple of GPU_PAGE_SIZE; with dma-bufs, of the system's page size (unless
+ * GDRCOPY_ALLOW_UNALIGNED_MAP=1 is set). Memory pinned twice has two independent handles. p2p_token and va_space are
  * for drivers before 2.5; pass 0.
  *
  * On success *handle stands for the pin until gdr_unpin_buffer or gdr_close.
  *
- * EMFILE: dma-bufs take a file descriptor each, and none is left.
- * EINVAL: g or handle invalid; the range is not GPU memory that can be pinned:
- * host or managed memory, freed, too long, of another process, or from an
- * allocation without RDMA support. ENOMEM: out of BAR1 or other resources.
- * EOPNOTSUPP: the GPU does not support it. EACCES: forked child.
+ * EMFILE: dma-bufs take a file descriptor each, and none is left. EINVAL: g or handle is invalid, or the range is
+ * not GPU memory that can be pinned. That is host or managed memory, freed, too long, of another process, or from an
+ * allocation without RDMA support. ENOMEM: out of BAR1 or other resources. EOPNOTSUPP: the GPU does not support it.
+ * EACCES: forked child.
  */
 int gdr_pin_buffer(gdr_t g, unsigned long addr, size_t size, uint64_t p2p_token, uint32_t va_space, gdr_mh_t *handle);
 
 /**
  * Pins GPU memory as gdr_pin_buffer does; flags is a set of gdr_pin_flags_t.
  *
- * EOPNOTSUPP, EINVAL: additionally, GDR_PIN_FLAG_FORCE_PCIE where the driver
- * or the GPU cannot honor it; pin again without it.
+ * EOPNOTSUPP, EINVAL: additionally, GDR_PIN_FLAG_FORCE_PCIE where the driver or the GPU cannot honor it; pin again
+ * without it.
  */
 int gdr_pin_buffer_v2(gdr_t g, unsigned long addr, size_t size, uint32_t flags, gdr_mh_t *handle);
 
@@ -201,9 +191,8 @@ int gdr_pin_buffer_v2(gdr_t g, unsigned long addr, size_t size, uint32_t flags, 
 int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle);
 
 /**
- * Reports whether the GPU memory was freed while pinned: *flag is then 1, and
- * the mapping must not be touched any more. Always 0 with persistent mapping
- * (GDR_ATTR_USE_PERSISTENT_MAPPING), where the memory stays alive until it is
+ * Reports whether the GPU memory was freed while pinned. If so, *flag is 1, and the mapping must not be touched any
+ * more. Always 0 with persistent mapping (GDR_ATTR_USE_PERSISTENT_MAPPING), where the memory stays alive until it is
  * unpinned.
  *
  * EINVAL: not a pin of g, or flag is NULL. EACCES: forked child.
@@ -213,8 +202,7 @@ int gdr_get_callback_flag(gdr_t g, gdr_mh_t handle, int *flag);
 /**
  * Describes the pin, mapped or not.
  *
- * The mapping begins at info->va: an address d of the buffer is found at
- * (char *)mapping + (d - info->va).
+ * The mapping begins at info->va, so an address d of the buffer is found at (char *)mapping + (d - info->va).
  *
  * EINVAL: not a pin of g, or info is NULL. EACCES: forked child.
  */
@@ -224,8 +212,7 @@ int gdr_get_info_v2(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
 #define gdr_get_info gdr_get_info_v2
 
 /**
- * Maps the first size bytes of the pinned buffer into this process:
- * gdr_map_v2 with GDR_MAP_FLAG_DEFAULT.
+ * Maps the first size bytes of the pinned buffer into this process, as gdr_map_v2 does with GDR_MAP_FLAG_DEFAULT.
  */
 int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size);
 
@@ -236,23 +223,19 @@ int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size);
  * On success *ptr_va is the CPU address of the buffer's first page, and
  * gdr_get_info reports the type of the mapping.
  *
- * Do not munmap the mapping yourself: a later gdr_unmap, gdr_unpin_buffer or
- * gdr_close acts on its addresses, and so on whatever the program has mapped
- * there since.
+ * Do not munmap the mapping yourself. A later gdr_unmap, gdr_unpin_buffer or gdr_close acts on its addresses, even
+ * if the program has mapped something else there since.
  *
- * EAGAIN: mapped already, or the memory was freed at the same time.
- * EOPNOTSUPP: the platform has no mapping of that type.
- * EINVAL: not a pin of g; ptr_va is NULL; unknown flag; size is 0 or more than
- * is pinned; the pinned address is not aligned (see gdr_pin_buffer). ENOMEM: no
- * address space left. EACCES: forked child.
+ * EAGAIN: mapped already, or the memory was freed at the same time. EOPNOTSUPP: the platform has no mapping of that
+ * type. EINVAL: not a pin of g; ptr_va is NULL; unknown flag; size is 0 or exceeds the pin; the pinned address is not
+ * aligned (see gdr_pin_buffer). ENOMEM: no address space left. EACCES: forked child.
  */
 int gdr_map_v2(gdr_t g, gdr_mh_t handle, void **ptr_va, size_t size, int flags);
 
 /**
  * Unmaps the buffer; its addresses are free for other uses afterwards.
  *
- * What gdr_map mapped is unmapped, whatever va and size are; if they differ
- * from it, a warning is logged.
+ * The mapping of gdr_map is unmapped, whatever va and size are; if they differ from it, a warning is logged.
  *
  * EINVAL: not a pin of g, or not mapped. EACCES: forked child.
  */
@@ -267,12 +250,10 @@ int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size);
  * written twice. A write of 1, 2, 4 or 8 bytes to a naturally aligned address is
  * one store of that width, on every mapping.
  *
- * The data reaches the GPU after everything that this thread has stored before
- * the call, and before everything that it stores after it, through this library
- * or otherwise: write the payload with one call and the flag that announces it
- * with the next. Within one call there is no order. The call pushes the data
- * out, but does not wait until it has arrived: to be sure of that, read some of
- * it back.
+ * The data reaches the GPU after everything that this thread has stored before the call, through this library or
+ * otherwise. It reaches the GPU before everything that the thread stores after it. So write the payload with one
+ * call and the flag that announces it with the next. Within one call there is no order. The call pushes the data
+ * out, but does not wait until it has arrived. To be sure of that, read some of it back.
  *
  * The bounds of the mapping are not checked. size 0 succeeds and touches
  * nothing.
@@ -286,13 +267,11 @@ int gdr_copy_to_mapping(gdr_mh_t handle, void *map_d_ptr, const void *h_ptr, siz
  * Reads size bytes from map_d_ptr, an address inside the mapping of handle, to
  * h_ptr. Either pointer may have any alignment.
  *
- * The data is never older than the start of the call. It is read after
- * everything that this thread has read through this library, and before
- * everything that the thread reads or stores after the call: poll a flag with
- * one call and read the payload it announces with the next. (On x86-64 loads
- * through the mapping's own pointer are not ordered after a read: use this
- * function for both.) A read of 1, 2, 4 or 8 bytes from a naturally
- * aligned address is one load of that width.
+ * The data is never older than the start of the call. It is read after everything that this thread has read through
+ * this library. It is read before everything that the thread reads or stores after the call. So poll a flag with one
+ * call and read the payload it announces with the next. (On x86-64 loads through the mapping's own pointer are not
+ * ordered after a read, so use this function for both.) A read of 1, 2, 4 or 8 bytes from a naturally aligned
+ * address is one load of that width.
  *
  * The bounds of the mapping are not checked. size 0 succeeds and touches
  * nothing.
@@ -329,8 +308,8 @@ int gdr_driver_get_version(gdr_t g, int *major, int *minor);
 int gdr_get_attribute(gdr_t g, gdr_attr_t attr, int *v);
 
 /**
- * Returns the name of a mapping type in *pstr: "None", "Write Combining",
- * "Caching" or "Device", a constant that is valid while the library is loaded.
+ * Returns the name of a mapping type in *pstr, a constant that is valid while the library is loaded. It is "None",
+ * "Write Combining", "Caching" or "Device".
  *
  * EINVAL: mapping_type is not a type, or pstr is NULL.
  */

@@ -1,8 +1,8 @@
 /*
  * gdrx.h: many small accesses to mapped GPU memory at once, and words of it without a call.
  *
- * A companion of gdrapi.h that works with any libgdrapi.so.2: pin and map the memory with that, describe the mapping once
- * with gdrx_attach, and use the description as often as you like:
+ * A companion of gdrapi.h that works with any libgdrapi.so.2. Pin and map the memory with that, describe the mapping once with
+ * gdrx_attach, and use the description as often as you like:
  *
  *     struct gdrx_map map;
  *     gdrx_attach(&map, g, handle, va, size);
@@ -14,9 +14,9 @@
  * or written then. Set GDRCOPY_ENABLE_LOGGING=1 to log the reason of each failure to stderr; GDRCOPY_LOG_LEVEL=1 (debug) to 4
  * (errors only, the default) sets how much.
  *
- * Lifetime. A struct gdrx_map is plain data: copy it, keep it on the stack, and forget it; nothing is to be freed. It does not
- * keep the mapping. After gdr_unmap, gdr_unpin_buffer or gdr_close, and wherever gdr_get_callback_flag says that the memory was
- * freed, it must not be used any more: that cannot be detected.
+ * Lifetime. A struct gdrx_map is plain data. Copy it, keep it on the stack, and forget it; nothing is to be freed. It does not
+ * keep the mapping. After gdr_unmap, gdr_unpin_buffer or gdr_close, and wherever gdr_get_callback_flag reports that the memory
+ * was freed, it must not be used any more. The library cannot detect that.
  *
  * Threads. Any function may be called from any thread with any map, at any time; none takes a lock. A fence is of its thread.
  *
@@ -50,8 +50,8 @@ extern "C" {
 #endif
 
 /*
- * A mapping, or a part of one. Made by gdrx_attach; all members are read-only, but for a copy that describes a part, of at least
- * one byte: set its address and size.
+ * A mapping, or a part of one. Made by gdrx_attach; all members are read-only. In a copy that describes a part, of at least one
+ * byte, set its address and size.
  */
 struct gdrx_map {
     void *address;                        /* of byte 0, in this process */
@@ -70,10 +70,10 @@ struct gdrx_copy {
 };
 
 /**
- * Describes size bytes of a mapping from address on: gdrx_attach for programs that do not link libgdrapi, but have called
+ * Describes size bytes of a mapping from address on. It is gdrx_attach for programs that do not link libgdrapi, but have called
  * gdr_get_info_v2 through a pointer. type and mapped_size are what that returned.
  *
- * The first call of a process reads the environment variables: GDRCOPY_ISA, and those of the log.
+ * The first call of a process reads the environment variables GDRCOPY_ISA and those of the log.
  *
  * EINVAL: map or address is NULL; type is none of a mapping; size is 0 or more than mapped_size. ENOMEM: no memory for the
  * page by which forked children are detected. *map is unchanged then.
@@ -81,7 +81,7 @@ struct gdrx_copy {
 int gdrx_attach_mapping(struct gdrx_map *map, gdr_mapping_type_t type, uint64_t mapped_size, void *address, size_t size);
 
 /**
- * Describes size bytes of the mapping of handle, from address on: what gdr_map returned, or an address inside.
+ * Describes size bytes of the mapping of handle, from address on, which gdr_map returned, or which is inside.
  *
  * EINVAL: handle is not a pin of g, or not mapped; and as gdrx_attach_mapping. Other errors are those of gdr_get_info_v2.
  */
@@ -94,7 +94,7 @@ GDRX_INLINE_ int gdrx_attach(struct gdrx_map *map, gdr_t g, gdr_mh_t handle, voi
 }
 
 /**
- * Makes n writes, from copies[i].host to copies[i].offset, with one fence: they are ordered and pushed out together, as one
+ * Makes n writes, from copies[i].host to copies[i].offset, with one fence. They are ordered and pushed out together, as one
  * gdr_copy_to_mapping is. Among each other they have no order. So write a payload by one call, and the flag that announces it
  * by the next.
  *
@@ -106,19 +106,19 @@ GDRX_INLINE_ int gdrx_attach(struct gdrx_map *map, gdr_t g, gdr_mh_t handle, voi
 int gdrx_write_many(const struct gdrx_map *map, const struct gdrx_copy *copies, size_t n);
 
 /**
- * Makes n reads, from copies[i].offset to copies[i].host. No byte is older than the call; the reads come after the thread's
+ * Makes n reads, from copies[i].offset to copies[i].host. No byte is older than the call. The reads come after the thread's
  * earlier reads, and before its later loads and stores, as those of one gdr_copy_from_mapping do. Among each other they have no
  * order.
  *
- * On write-combining mappings the loads overlap. How many do depends on the addresses: docs/gdrx.md. No read is a single load,
- * however small: read a flag that must be one transaction by gdrx_load_u32.
+ * On write-combining mappings the loads overlap. How many do depends on the addresses (docs/gdrx.md). No read is a single load,
+ * however small, so read a flag that must be one transaction by gdrx_load_u32.
  *
  * Errors are those of gdrx_write_many; nothing is read then.
  */
 int gdrx_read_many(const struct gdrx_map *map, const struct gdrx_copy *copies, size_t n);
 
 /**
- * Returns when all earlier writes of this thread to this GPU have arrived in its memory: reads one byte back, which does not
+ * Returns when all earlier writes of this thread to this GPU have arrived in its memory. It reads one byte back, which does not
  * pass them. Takes as long as a read.
  *
  * EINVAL: map was not attached. EACCES: forked child.
@@ -126,7 +126,7 @@ int gdrx_read_many(const struct gdrx_map *map, const struct gdrx_copy *copies, s
 int gdrx_flush(const struct gdrx_map *map);
 
 /**
- * Writes size bytes from host to offset, without a fence: one of a row of writes between gdrx_begin and gdrx_fence. Programs
+ * Writes size bytes from host to offset, without a fence, as one of a row of writes between gdrx_begin and gdrx_fence. Programs
  * that have their writes in an array use gdrx_write_many.
  *
  * Errors are those of gdrx_write_many; nothing is written then.
@@ -166,7 +166,7 @@ GDRX_INLINE_ void gdrx_full_fence_(void)
 #endif
 }
 
-/* What comes after each access, while mappings of several types are attached: accesses through them pass each other. */
+/* The fence after each access while mappings of several types are attached, because accesses through them pass each other. */
 GDRX_INLINE_ void gdrx_end_(const struct gdrx_map *map)
 {
     if (__atomic_load_n(map->several_types, __ATOMIC_RELAXED))
@@ -174,7 +174,7 @@ GDRX_INLINE_ void gdrx_end_(const struct gdrx_map *map)
 }
 
 /**
- * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on): they come after all earlier
+ * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on). They come after all earlier
  * loads and stores of the thread.
  */
 GDRX_INLINE_ void gdrx_begin(void)
@@ -187,7 +187,7 @@ GDRX_INLINE_ void gdrx_begin(void)
 }
 
 /**
- * Ends a row of writes: pushes them out, and orders them before every later store of the thread. map is any of those written.
+ * Ends a row of writes. Pushes them out, and orders them before every later store of the thread. map is any of those written.
  */
 GDRX_INLINE_ void gdrx_fence(const struct gdrx_map *map)
 {
@@ -202,8 +202,8 @@ GDRX_INLINE_ void gdrx_fence(const struct gdrx_map *map)
 }
 
 /**
- * Whether size bytes at offset are a word: 1, 2, 4 or 8 bytes inside the map, at a multiple of their size. The functions below
- * have that as a precondition, and check nothing.
+ * Returns whether size bytes at offset are a word, that is 1, 2, 4 or 8 bytes inside the map, at a multiple of their size. The
+ * functions below have that as a precondition, and check nothing.
  */
 GDRX_INLINE_ int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t size)
 {
@@ -212,13 +212,13 @@ GDRX_INLINE_ int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t 
 }
 
 /*
- * gdrx_store_u8, _u16, _u32, _u64(map, offset, value): write a word by one store, with the order of gdr_copy_to_mapping: after
- * the thread's earlier loads and stores, before its later stores, and pushed out.
+ * gdrx_store_u8, _u16, _u32, _u64(map, offset, value) write a word by one store, with the order of gdr_copy_to_mapping. It
+ * comes after the thread's earlier loads and stores, before its later stores, and is pushed out.
  *
- * gdrx_store_u8_unfenced and so on: the same between gdrx_begin and gdrx_fence.
+ * gdrx_store_u8_unfenced and so on do the same between gdrx_begin and gdrx_fence.
  *
- * gdrx_load_u8, _u16, _u32, _u64(map, offset): read a word by one load, with the order of gdr_copy_from_mapping: the value is no
- * older than the call, and the load comes after the thread's earlier reads and before its later loads and stores.
+ * gdrx_load_u8, _u16, _u32, _u64(map, offset) read a word by one load, with the order of gdr_copy_from_mapping. The value is no
+ * older than the call. The load comes after the thread's earlier reads and before its later loads and stores.
  */
 #define GDRX_WORD_(bits)                                                                                                     \
     GDRX_INLINE_ void gdrx_store_u##bits##_unfenced(const struct gdrx_map *map, size_t offset, uint##bits##_t value)         \

@@ -1,8 +1,7 @@
 /*
- * gdrx.hpp: mapped GPU memory for C++17 programs: owners that clean up, copies, words, batches, gathers, flags and rings.
+ * gdrx.hpp: mapped GPU memory for C++17 programs, with owners that clean up, copies, words, batches, gathers, flags and rings.
  *
- * Over gdrapi.h and gdrx.h, of which everything here has its order, its rules for threads and its speed: link libgdrx and any
- * libgdrapi.so.2.
+ * It is over gdrapi.h and gdrx.h, and has their order, rules for threads and speed. Link libgdrx and any libgdrapi.so.2.
  *
  *     gdrx::driver driver;
  *     gdrx::mapping mapping(gdrx::pin(driver, device_address, size));
@@ -12,15 +11,16 @@
  * Errors. Functions throw std::system_error with the errno value of the call that failed (std::generic_category), and nothing
  * is read or written then. Destructors, and functions that are noexcept, never throw.
  *
- * Lifetime. A mapping owns its pin, and a pin keeps its driver open: destroy them in any order. All else (slice, word, batch,
- * gather, flag, ring and its ends) refers to the mapping, and may be copied and kept, but not used after its end, nor where
- * pin::is_freed says that the memory was freed: that cannot be detected. Moving a mapping leaves it where it is.
+ * Lifetime. A mapping owns its pin, and a pin keeps its driver open. Destroy them in any order. All else (slice, word, batch,
+ * gather, flag, ring and its ends) refers to the mapping, and may be copied and kept. Do not use it after the mapping's end,
+ * nor where pin::is_freed reports that the memory was freed. The library cannot detect that. Moving a mapping leaves it where
+ * it is.
  *
- * Types. A T, a value in GPU memory, is trivially copyable and default-constructible. Pointers, spans and bool are refused: a T
- * has the bits that the GPU writes.
+ * Types. A T, a value in GPU memory, is trivially copyable and default-constructible. Pointers, spans and bool are refused,
+ * since a T has the bits that the GPU writes.
  *
- * There is no reference or pointer to a T in the mapping, because plain accesses to it are not ordered, may be split, and are
- * slow: values go through copies and words.
+ * There is no reference or pointer to a T in the mapping. Plain accesses to it are not ordered, may be split, and are slow, so
+ * values go through copies and words.
  *
  * Fork. In a forked child, functions throw EACCES, those of word and flag raise SIGSEGV, and destructors leave the parent's
  * memory as it is.
@@ -77,7 +77,7 @@ inline void check(int error, const char *function, const char *advice)
         fail_of(error, function, advice);
 }
 
-/* Throws if the owner of the connection was moved from: libgdrapi need not check that. */
+/* Throws if the owner of the connection was moved from, since libgdrapi need not check that. */
 inline gdr_t open_one(const std::shared_ptr<gdr> &connection)
 {
     if (!connection)
@@ -100,7 +100,7 @@ template <class T>
 inline constexpr bool is_special =
     std::is_pointer_v<T> || std::is_null_pointer_v<T> || std::is_member_pointer_v<T> || std::is_same_v<T, bool>;
 
-/* What can be a value or a message in GPU memory. */
+/* A type of values and messages in GPU memory. */
 template <class T>
 inline constexpr bool is_plain = std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> &&
                                  !is_special<std::remove_cv_t<T>> && !std::is_volatile_v<T> &&
@@ -182,7 +182,7 @@ class batch;
 /**
  * An open connection to GPU memory. It is closed where the last of it and its pins ends.
  *
- * A moved-from one is empty: fit for assignment and destruction.
+ * A moved-from one is empty, fit for assignment and destruction.
  */
 class driver {
   public:
@@ -199,7 +199,7 @@ class driver {
     driver &operator=(driver &&) noexcept = default;
     ~driver() = default;
 
-    /** What gdr_get_attribute returns. @throws std::system_error */
+    /** The attributes of gdr_get_attribute. @throws std::system_error */
     int attribute(gdr_attr_t attribute) const
     {
         int value = 0;
@@ -297,7 +297,7 @@ class pin {
         return size_;
     }
 
-    /** Whether the GPU memory was freed: it must not be accessed any more. @throws std::system_error */
+    /** Returns whether the GPU memory was freed; if so, it must not be accessed any more. @throws std::system_error */
     bool is_freed() const
     {
         int flag = 0;
@@ -325,7 +325,7 @@ class pin {
 /**
  * A range of mapped GPU memory, whose mapping it does not keep. Copying it copies no memory; threads may use it at once.
  *
- * A default one is empty: every access to it fails with EINVAL.
+ * A default one is empty, and every access to it fails with EINVAL.
  */
 class slice {
   public:
@@ -342,7 +342,7 @@ class slice {
         return map_.size;
     }
 
-    /** Of byte 0, for GPU kernels and CUDA. */
+    /** The address of byte 0, for GPU kernels and CUDA. */
     std::uint64_t device_address() const noexcept
     {
         return device_address_;
@@ -354,7 +354,8 @@ class slice {
         return map_.type;
     }
 
-    /** Of byte 0 in this process. For comparisons and logs: do not pass it to memcpy, and do not cast it to a T*. */
+    /** The address of byte 0 in this process. Use it for comparisons and logs; do not pass it to memcpy, and do not cast it to
+     * a T*. */
     void *address() const noexcept
     {
         return map_.address;
@@ -399,7 +400,7 @@ class slice {
         write_many(&copy, 1);
     }
 
-    /** gdrx_read_many of one read: no single load, for which there is word. @throws std::system_error EINVAL, EACCES */
+    /** gdrx_read_many of one read. It is no single load; use word for that. @throws std::system_error EINVAL, EACCES */
     void read(std::size_t offset, void *host, std::size_t size) const
     {
         const gdrx_copy copy = {offset, host, size};
@@ -474,7 +475,7 @@ class slice {
 };
 
 /**
- * Mapped GPU memory: a slice that owns its pin, and unmaps in its destructor. Copies of it as a slice do not keep it.
+ * Mapped GPU memory, a slice that owns its pin, and unmaps in its destructor. Copies of it as a slice do not keep it.
  *
  * A moved-from one is empty, as a slice is.
  */
@@ -505,14 +506,14 @@ class mapping : public slice {
         return *this;
     }
 
-    /* The pin's destructor unmaps, too; this gives the addresses back. */
+    /* The pin's destructor also unmaps; this gives the addresses back. */
     ~mapping()
     {
         if (size() != 0)
             gdr_unmap(detail::open_one(pin_.driver_), pin_.handle_, start(), pin_.head_ + pin_.size_);
     }
 
-    /** Its pin: whether its memory was freed, for example. */
+    /** Its pin, for instance to ask whether its memory was freed. */
     const pin &pinned() const noexcept
     {
         return pin_;
@@ -537,7 +538,7 @@ class mapping : public slice {
         return *this;
     }
 
-    /* What gdr_map_v2 returned. */
+    /* The address that gdr_map_v2 returned. */
     void *start() const noexcept
     {
         return static_cast<char *>(address()) - pin_.head_;
@@ -563,8 +564,8 @@ class mapping : public slice {
 };
 
 /**
- * A naturally aligned word of GPU memory: each access is one transaction, so the GPU and the CPU see old or new values, never
- * a mix. T has 1, 2, 4 or 8 bytes: an integer, floating-point number, enumeration or struct of such.
+ * A naturally aligned word of GPU memory. Each access is one transaction, so the GPU and the CPU see old or new values, never a
+ * mix. T has 1, 2, 4 or 8 bytes, and is an integer, floating-point number, enumeration or struct of such.
  *
  * Made by slice::word. In a forked child, its accesses raise SIGSEGV.
  */
@@ -580,7 +581,7 @@ template <class T> class word {
         return device_address_;
     }
 
-    /** Reads it by one load, as gdrx_load_u32 does: an acquire, no older than the call. Takes a PCIe round trip. */
+    /** Reads it by one load, as gdrx_load_u32 does. It is an acquire, no older than the call. Takes a PCIe round trip. */
     T load() const noexcept
     {
         const typename access::bits bits = access::load(&map_, 0);
@@ -589,7 +590,7 @@ template <class T> class word {
         return value;
     }
 
-    /** Writes it by one store, as gdrx_store_u32 does: a release, pushed out on return. */
+    /** Writes it by one store, as gdrx_store_u32 does. It is a release, pushed out on return. */
     void store(T value) const noexcept
     {
         access::store(&map_, 0, bits_of(value));
@@ -687,7 +688,7 @@ class batch {
         word<T>::access::store_unfenced(&target.map_, 0, word<T>::bits_of(value));
     }
 
-    /** Pushes all writes out: they come before whatever the thread writes later. The batch can go on. */
+    /** Pushes all writes out, before whatever the thread writes later. The batch can go on. */
     void commit() noexcept
     {
         if (std::exchange(begun_, false))
@@ -706,7 +707,7 @@ class batch {
 };
 
 /**
- * Reads that are made together, as often as wanted: add the places once, then call read whenever new values are needed.
+ * Reads that are made together, as often as wanted. Add the places once, then call read whenever new values are needed.
  *
  * It does not keep the objects that it reads into. Only add allocates.
  */
@@ -810,9 +811,9 @@ template <class T> class ring_sender;
 template <class T> class ring_receiver;
 
 /**
- * A queue of messages in GPU memory between this process and one GPU kernel, which uses gdrcopy::Ring of gdrcopy_device.cuh
- * with the same device address, number of slots, message size and first number. The memory has the layout of the Rust crate's
- * Ring.
+ * A queue of messages in GPU memory between this process and one GPU kernel. The kernel uses gdrcopy::Ring of
+ * gdrcopy_device.cuh with the same device address, number of slots, message size and first number. The memory has the layout of
+ * the Rust crate's Ring.
  *
  * T has a multiple of 4 bytes; of 16, it is fastest. The memory is aligned to 4 bytes, better to 64. A ring has one sender and
  * one receiver, each in one thread at a time.
@@ -850,7 +851,7 @@ template <class T> class ring {
     }
 
     /**
-     * The ring at the start of memory, as it is: for its other end, or after a restart. next is the number of the message that
+     * The ring at the start of memory, as it is, for its other end, or after a restart. next is the number of the message that
      * this end sends or receives next.
      *
      * @throws std::system_error EINVAL: as for create
@@ -864,7 +865,7 @@ template <class T> class ring {
         return ring;
     }
 
-    /** The CPU's end of a ring to the GPU: std::move a ring that has a name, which is then used no more. */
+    /** The CPU's end of a ring to the GPU. A ring that has a name must be moved in, and is then used no more. */
     ring_sender<T> sender() &&
     {
         return ring_sender<T>(*this);
@@ -895,7 +896,7 @@ template <class T> class ring {
     static constexpr std::size_t line = 64;
     /* u32: the number of the message that the consumer takes next. */
     static constexpr std::size_t consumed_ = 0;
-    /* u32 of each slot: the number of its message plus 1, once that is there. */
+    /* u32 of each slot, the number of its message plus 1, once that is there. */
     static constexpr std::size_t sequences_ = line;
 
     static constexpr std::size_t messages(std::size_t slots) noexcept
@@ -940,7 +941,7 @@ template <class T> class ring {
 /**
  * Sends messages to a GPU kernel. Made by ring::sender. How far the kernel is, is read only where there may be no room.
  *
- * A moved-from one is empty: its functions throw EINVAL.
+ * A moved-from one is empty; its functions throw EINVAL.
  */
 template <class T> class ring_sender {
   public:
@@ -1012,11 +1013,11 @@ template <class T> class ring_sender {
         return detail::spin([&] { return free() == ring_.slots_; }, deadline);
     }
 
-    /** Messages that there is room for now: reads how far the kernel is. @throws std::system_error EPROTO, EACCES */
+    /** Returns how many messages fit now; reads how far the kernel is. @throws std::system_error EPROTO, EACCES */
     std::uint32_t free()
     {
         ring_.memory_.check_process();
-        /* An acquire: the kernel has read the messages whose slots are reused. */
+        /* An acquire, because the kernel has read the messages whose slots are reused. */
         const std::uint32_t consumed = gdrx_load_u32(&ring_.memory_.raw(), ring<T>::consumed_);
         if (ring_.next_ - consumed > ring_.slots_)
             ring_.corrupted(consumed);
@@ -1036,7 +1037,7 @@ template <class T> class ring_sender {
 /**
  * Receives messages from a GPU kernel. Made by ring::receiver. Receiving takes two gathers, finding nothing takes one.
  *
- * A moved-from one is empty: its functions throw EINVAL.
+ * A moved-from one is empty; its functions throw EINVAL.
  */
 template <class T> class ring_receiver {
   public:
@@ -1062,7 +1063,7 @@ template <class T> class ring_receiver {
         /* 16 lines, which a core keeps in flight. */
         std::array<std::uint32_t, 16 * ring<T>::line / 4> sequences;
         const std::size_t polled = std::min<std::size_t>({n, sequences.size(), ring_.slots_});
-        /* An acquire: messages that are read later are those that the words announce. */
+        /* An acquire, because messages that are read later are those that the words announce. */
         ring_.memory_.read_many(ring_.copies(ring<T>::sequences_, sequences.data(), polled));
         const std::uint32_t ready = count_ready(sequences.data(), polled);
         if (ready == 0)
@@ -1100,7 +1101,7 @@ template <class T> class ring_receiver {
     {
     }
 
-    /* How many messages are there, by their sequence words: of this lap, up to the first of the last lap. */
+    /* Counts the messages that are there, by their sequence words, of this lap up to the first of the last lap. */
     std::uint32_t count_ready(const std::uint32_t *sequences, std::size_t polled) const
     {
         std::uint32_t ready = 0;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# check-bare.sh TARBALL: in fresh Debian 12 and 13 trees with gcc, make and this computer's Rust toolchain, which is what
-# README.md names, runs `make demo` and `make test` of the release tarball: not as root, without network and without /sys.
+# check-bare.sh TARBALL: runs `make demo` and `make test` of the release tarball in fresh Debian 12 and 13 trees. They
+# have gcc, make and this computer's Rust toolchain, as README.md says. It does not run as root, and has neither network
+# nor /sys.
 set -euo pipefail
 tarball=$(realpath "$1")
 cd "$(dirname "$0")/.."
@@ -23,7 +24,7 @@ as_user() {
 }
 
 for release in bookworm trixie; do
-    # gcc recommends libc6-dev, so apt installs it, too.
+    # gcc recommends libc6-dev, so apt also installs it.
     new_tree "bare-$release" "$release" gcc,make,libc6-dev
     mkdir -p "$tree$home"/{gdrapi,.cargo/registry} "$tree$rust"
     tar -xf "$tarball" -C "$tree$home/gdrapi" --strip-components=1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check-cross.sh ARCH DIR: checks the packages that were cross-built for ARCH, in DIR/deb, DIR/rpm and DIR/wheel: their arch,
-# their libraries, lintian, rpmlint. Runs what they contain with qemu-user, on an emulated GPU.
+# check-cross.sh ARCH DIR: checks the packages that were cross-built for ARCH, in DIR/deb, DIR/rpm and DIR/wheel, by
+# their arch, their libraries, lintian, rpmlint. Runs what they contain with qemu-user, on an emulated GPU.
 set -euo pipefail
 arch=$1
 packages=$(cd "$2" && pwd)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check-deb.sh DIR: in fresh Debian 12 and 13 trees, installs the packages in DIR over packages with the files and the scripts
-# of NVIDIA's, goes back to those and upgrades again, runs what the packages contain on an emulated GPU, removes them, and
-# checks that nothing is left. Runs lintian, too.
+# check-deb.sh DIR: in fresh Debian 12 and 13 trees, installs the packages in DIR over packages with the files and the
+# scripts of NVIDIA's. Goes back to those and upgrades again. Runs the programs of the packages on an emulated GPU,
+# removes them, and checks that nothing is left. Also runs lintian.
 set -euo pipefail
 debs=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# check-reproducible.sh [ARCH]: builds the deb and RPM packages and the Python wheel twice from one release tarball, in
-# directories, with a CARGO_HOME and in time zones that differ, and compares the packages and the libraries in them by their
-# checksums.
+# check-reproducible.sh [ARCH]: builds the deb and RPM packages and the Python wheel twice from one release tarball.
+# Directories, CARGO_HOME and time zones differ. Compares the packages and the libraries in them by their checksums.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +20,7 @@ build() {
     env -u SOURCE_DATE_EPOCH TZ="$2" CARGO_HOME="$dir/cargo" make -C "$dir/source" deb rpm wheel tarball="$tarball" >"$dir/log" 2>&1 ||
         { tail -n 40 "$dir/log" >&2 && exit 1; }
     (cd "$dir/source/build" && sha256sum packages/gdrapi-*/build/lib/libgdr* "$packages"{deb/*.deb,rpm/*.rpm,wheel/*.whl}) >"$work/$1.sha256"
-    # What was built takes GiBs.
+    # The build takes GiBs.
     rm -r "$dir/source/build/packages/target"
 }
 build first UTC

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# check-rpm.sh DIR: installs the RPM packages in DIR into a fresh tree with `rpm --root`, over packages with the files and the
-# scripts of NVIDIA's for RHEL 9, RHEL 8 and SUSE, goes back to those and upgrades again, runs what the packages contain on an
-# emulated GPU, removes them, and checks that nothing is left. Runs rpmlint, too. The tree is Debian's, so it has the C library
-# and DKMS, but no RPM packages that provide them.
+# check-rpm.sh DIR: installs the RPM packages in DIR into a fresh tree with `rpm --root`, over packages with the files
+# and the scripts of NVIDIA's for RHEL 9, RHEL 8 and SUSE. Goes back to those and upgrades again. Runs the programs of
+# the packages on an emulated GPU, removes them, and checks that nothing is left. Also runs rpmlint. The tree is
+# Debian's, so it has the C library and DKMS, but no RPM packages that provide them.
 set -euo pipefail
 rpms=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -49,7 +49,8 @@ nvidia_kmod() {
         '%triggerin -- kmod-nvidia-latest-dkms' "$nvidia_dkms_install" '%triggerun -- kmod-nvidia-latest-dkms' "$3" 'rmmod gdrdrv || :'
 }
 
-# What an RPM distribution has: what the packages depend on (anything else that they need is an error), and directories.
+# The packages of an RPM distribution that ours depend on (anything else that they need is an error), and its
+# directories.
 directories=(/usr/lib/debug/usr/lib64 /usr/lib/debug/usr /usr/lib/debug /usr/lib/modules-load.d /usr/lib64/cmake /usr/lib64/pkgconfig /usr/share/licenses /usr/share/fish/vendor_completions.d
     /usr/share/fish /usr/share/zsh/site-functions)
 {

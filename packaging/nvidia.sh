@@ -1,5 +1,6 @@
-# Sourced by check-deb.sh and check-rpm.sh, after tree.sh: what NVIDIA's packages of GDRCopy 2.6 contain, and a kernel to load
-# their module and gdrdrv-c. Files are theirs by name only, scripts by what they do. The checks use the variables.
+# Sourced by check-deb.sh and check-rpm.sh, after tree.sh. It has the contents of NVIDIA's packages of GDRCopy 2.6, and
+# a kernel to load their module and gdrdrv-c. Files are theirs by name only, scripts by what they do. The checks use the
+# variables.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 nvidia_programs=(copybw copylat apiperf sanity gdrcopy_{copybw,copylat,apiperf,sanity,pplat})

@@ -3,7 +3,7 @@
 release := gdrapi-$(version).0
 tarball ?= build/dist/$(release).tar.gz
 
-# Time stamps in packages: the time of the commit, which git writes into the tarball.
+# Time stamps in packages are the time of the commit, which git writes into the tarball.
 deb rpm wheel sdist: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
 
 # Packages are built in the unpacked tarball, one after the other, with one target directory. Those of another ARCH end up in
@@ -45,7 +45,7 @@ rpm: unpack ## Makes RPM packages, in build/rpm; with ARCH=aarch64, in build/aar
 	packaging/rpm/build.sh $(unpacked) $(packages)/rpm $(if $(cross),--target $(cross) --define '__strip $(STRIP)' --define '__objcopy $(OBJCOPY)')
 
 # The wheel is linked by zig, which has the symbol versions of glibc 2.28; with `ZIG=` by gcc, for the glibc of this system.
-# The target directory is another one: cargo does not build again for another linker.
+# The target directory is another one, so cargo does not build again for another linker.
 own_zig := build/zig/bin/python
 export ZIG ?= '$(CURDIR)/$(own_zig)' -m ziglang
 
@@ -61,7 +61,7 @@ wheel: unpack $(if $(findstring $(own_zig),$(ZIG)),$(own_zig)) ## Makes the Pyth
 	$(wheel_linker) CARGO_TARGET_DIR="$(CURDIR)/build/packages/target$(if $(ZIG),-zig)" $(MAKE) -C $(unpacked) wheel_parts
 	@rm -rf $(packages)/wheel
 	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py wheel \
-		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/gdrcopy $(packages)/wheel
+		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/bin/gdrcopy $(packages)/wheel
 
 .PHONY: sdist
 sdist: $(tarball) ## Makes the Python source distribution, in build/wheel.
@@ -71,8 +71,8 @@ sdist: $(tarball) ## Makes the Python source distribution, in build/wheel.
 wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.
 	packaging/python/check.sh build/wheel/*.whl "$(built)/gdremu"
 
-# What the packages contain. Object files must not depend on the directory that they are built in. cargo splits RUSTFLAGS at
-# blanks, CARGO_ENCODED_RUSTFLAGS at a control character.
+# The contents of the packages. Object files must not depend on the directory that they are built in. cargo splits
+# RUSTFLAGS at blanks, CARGO_ENCODED_RUSTFLAGS at a control character.
 separator := $(shell printf '\037')
 remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release)$(separator)--remap-path-prefix=$(shell realpath "$${CARGO_HOME:-$$HOME/.cargo}")=/usr/share/cargo
 given_flags = $(patsubst %,%$(separator),$(RUSTFLAGS))
@@ -84,12 +84,13 @@ packaged wheel_parts: export CARGO_ENCODED_RUSTFLAGS = $(subst $() ,,$(given_fla
 wheel_parts:
 	$(MAKE) lib
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
-	@mkdir -p build/program
-	$(STRIP) -o build/program/gdrcopy "$(built)/gdrcopy"
+	@mkdir -p build/program/bin
+	$(STRIP) -o build/program/bin/gdrcopy "$(built)/gdrcopy"
+	$(call tracer,build/program/lib/gdrcopy)
 
 packaged:
 	$(MAKE) lib emulator tools build/man/gdremu.1
-	$(MAKE) -f c_tests/programs.mk plain CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
+	$(MAKE) -f c_tests/programs.mk plain LIBGDRX=build/lib/libgdrx.a CC="$(CC) $(remap_c)" CXX="$(CXX) $(remap_c)"
 
 dkms_dir = $(DESTDIR)/usr/src/gdrdrv-$(version)
 

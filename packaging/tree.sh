@@ -1,4 +1,4 @@
-# Sourced by the checks: fresh Debian trees, programs run in them, and linters. Needs root and debootstrap.
+# Sourced by the checks, for fresh Debian trees, programs run in them, and linters. Needs root and debootstrap.
 # shellcheck shell=bash
 
 work=$PWD/build/package-check
@@ -30,8 +30,8 @@ new_tree() {
     cp -a "$debian" "$tree"
 }
 
-# with_mounts COMMAND...: in a mount namespace of its own, so that nothing stays mounted. What the tree has of a kernel hides
-# that of this computer.
+# with_mounts COMMAND...: in a mount namespace of its own, so that nothing stays mounted. The tree's view of a kernel
+# hides that of this computer.
 with_mounts() {
     unshare --mount --pid --fork sh -c '
         mount -t proc proc "$0/proc" && mount -t sysfs -o ro sysfs "$0/sys" && mount -t tmpfs tmpfs "$0/dev/shm" || exit
@@ -75,14 +75,17 @@ emulated() {
     in_tree gdremu --profile "$1" -- "${@:2}"
 }
 
-# run_programs [NOT]: runs what is installed on an emulated GPU: doctor, gdrcopy_sanity, and the C tests, which exit with 2
-# where this profile of the emulator is not what they test. Tests with names that match NOT are left out.
+# run_programs [NOT]: runs the installed programs on an emulated GPU. They are doctor, gdrcopy_sanity, and the C tests,
+# which exit with 2 where they do not test this profile of the emulator. Tests with names that match NOT are left out.
 run_programs() {
     local not=${1:-^$} tests test profile status passed=0 waived=0
     if [[ ! doctor =~ $not ]]; then
         emulated default /usr/bin/gdrcopy doctor >"$work/doctor.log" || die "gdrcopy doctor fails, see $work/doctor.log"
         emulated default /usr/bin/gdrcopy_doctor >/dev/null || die "gdrcopy_doctor fails"
-        echo "doctor: works"
+        emulated default /usr/bin/gdrcopy trace -- /usr/libexec/gdrcopy-tests/copy >"$work/trace.log" 2>&1 ||
+            die "gdrcopy trace fails, see $work/trace.log"
+        grep -q " used libgdrapi " "$work/trace.log" || die "gdrcopy trace sees no use of libgdrapi, see $work/trace.log"
+        echo "doctor, trace: work"
     fi
     emulated default /usr/bin/gdrcopy copybw -s 65536 >"$work/copybw.log" 2>&1 || die "gdrcopy copybw fails, see $work/copybw.log"
     mapfile -t tests < <(emulated default /usr/bin/gdrcopy_sanity -l | grep -vE "$not" | sed 's/^/-t/')

@@ -5,9 +5,9 @@
 #
 # A consumer is a file of consumers/, with a function of its name that builds it, runs it and prints its rows.
 #
-# Fetches with apt-get and pip, once, into CONSUMERS_CACHE (default: ~/.cache/gdrapi-consumers), and builds there. What cannot
-# be fetched or built is skipped with the reason, and the exit status is 77. CONSUMERS_JOBS (default: 2) compilers, later
-# profiles of gdremu, run at a time.
+# Fetches with apt-get and pip, once, into CONSUMERS_CACHE (default: ~/.cache/gdrapi-consumers), and builds there. A
+# program that cannot be fetched or built is skipped with the reason, and the exit status is 77. CONSUMERS_JOBS
+# (default: 2) compilers, later profiles of gdremu, run at a time.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -39,7 +39,7 @@ once() {
     touch "$cache/$name.done"
 }
 
-# An apt configuration of our own: the sources of three releases.
+# An apt configuration of our own, with the sources of three releases.
 list_sources() {
     local mirror suite
     mkdir -p apt/lists/partial apt/cache/archives/partial
@@ -80,7 +80,7 @@ fetch() {
     return 1
 }
 
-# What the consumers take for a CUDA toolkit: headers out of Python wheels, and libraries to link with.
+# A CUDA toolkit for the consumers, made of headers out of Python wheels, and libraries to link with.
 make_cuda() {
     rm -rf wheels unpacked cuda
     python3 -m pip download --quiet --no-deps --only-binary=:all: --dest wheels nvidia-cuda-runtime-cu12==12.9.79 \

@@ -33,7 +33,7 @@ function code(text) {
     print ".EX\n" escaped(text) "\n.EE" >file
 }
 
-# Whether the comment or the prototype of a function has this word.
+# Returns whether the comment or the prototype of a function has this word.
 function mentions(name, word) {
     return (comments[name] prototypes[name]) ~ "(^|[^a-z0-9_])" word "[^a-z0-9_]"
 }
@@ -78,7 +78,7 @@ function function_page(name,   count, paragraphs, i, text, summary, returns, fai
             print (heading++ ? ".PP" : ".SH TYPES") >file
             code(type_texts[i])
         }
-    if (!returns && prototypes[name] ~ /^int / && summary !~ /^Whether /) returns = results
+    if (!returns && prototypes[name] ~ /^int / && summary !~ /^Returns whether /) returns = results
     if (returns) print ".SH RETURN VALUE\n" marked(returns) >file
     if (failures) {
         print ".SH ERRORS" >file
@@ -89,7 +89,7 @@ function function_page(name,   count, paragraphs, i, text, summary, returns, fai
     print ".BR " header " (3)" >file
 }
 
-# What holds for all functions; results is what they return.
+# The page for all functions; results has their return value.
 function overview_page(   count, paragraphs, i, text, heading) {
     count = split(overview, paragraphs, "\n\n")
     text = paragraphs[1]

@@ -1,4 +1,4 @@
-//! The names that bindgen gives to what is in `include/gdrapi.h` besides the functions: for the crate `gdrapi-sys`.
+//! Bindgen's names for items of `include/gdrapi.h` besides the functions, for the crate `gdrapi-sys`.
 #![forbid(unsafe_code)]
 #![expect(
     non_camel_case_types,
@@ -66,10 +66,10 @@ values! {
     GDR_PIN_FLAG_DEFAULT, gdr_pin_flags_GDR_PIN_FLAG_DEFAULT = 0;
     /// Through PCIe also where there is a coherent link.
     GDR_PIN_FLAG_FORCE_PCIE, gdr_pin_flags_GDR_PIN_FLAG_FORCE_PCIE = 1;
-    /// Whether pins outlive a free.
+    /// Reports whether pins outlive a free.
     GDR_ATTR_USE_PERSISTENT_MAPPING, gdr_attr_GDR_ATTR_USE_PERSISTENT_MAPPING = 1;
-    /// Whether `FORCE_PCIE` can work.
+    /// Reports whether `FORCE_PCIE` can work.
     GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, gdr_attr_GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE = 2;
-    /// Whether dma-bufs are used, without gdrdrv.
+    /// Reports whether dma-bufs are used, without gdrdrv.
     GDR_ATTR_USING_DMA_BUF_MMAP, gdr_attr_GDR_ATTR_USING_DMA_BUF_MMAP = 3;
 }

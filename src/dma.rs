@@ -13,7 +13,7 @@ use crate::{handles, reads};
 /// gdr_copy_from_mapping, for what is neither a word nor plain.
 ///
 /// # Safety
-/// As for [`copy::from_mapping`].
+/// The contract of [`copy::from_mapping`].
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn read(
@@ -33,11 +33,11 @@ pub(crate) unsafe fn read(
     }
 }
 
-/// Whether `dst` is filled. If not, the bytes are not all among those that were asked for when they were pinned and
-/// mapped, or another thread has the handle locked, or CUDA does not copy.
+/// Returns whether `dst` is filled. If not, the bytes are not all among those that were asked for when they were pinned
+/// and mapped. Or another thread has the handle locked, or CUDA does not copy.
 ///
 /// Where memory faults, a program may leave the copy by siglongjmp. So the mapping and `dst` are accessed while nothing
-/// is locked, cancellation is as it was, and no frame has a destructor; what is lost then is a copy engine.
+/// is locked, cancellation is as it was, and no frame has a destructor. Only a copy engine is lost then.
 ///
 /// # Safety
 /// `src` is mapped, and `dst` writable for `len` bytes.

@@ -1,9 +1,9 @@
-//! What can go wrong in a C function: the errors of gdrcopy-core, and those that only C callers can make.
+//! The errors of a C function, which are those of gdrcopy-core, and those that only C callers can make.
 #![forbid(unsafe_code)]
 
 use std::fmt;
 
-/// What the fallible functions of the C API layer return.
+/// The result of the C API layer's fallible functions.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Why a C function failed.
@@ -103,7 +103,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What C programs pass, set or call to follow the advice at the end of the error's text.
+/// The flags, variables and calls with which C programs follow the advice at the end of the error's text.
 fn in_c(error: &gdrcopy_core::Error) -> &'static str {
     use gdrcopy_core::Error::{
         Cuda, Driver, DriverChanged, ForkedChild, MappingTypeRefused, PinFlagsNeedNewerDriver,

@@ -1,8 +1,8 @@
 //! The 17 functions of the C API, in the order of `include/gdrapi.h`, which documents them.
 //!
 //! # Safety
-//! The header's contract holds for all functions: pointer arguments are NULL or valid for what the function
-//! reads or writes; handles may have any value.
+//! The header's contract holds for all functions. Pointer arguments are NULL or valid for the function's reads
+//! and writes; handles may have any value.
 #![expect(clippy::missing_safety_doc, reason = "documented once, above")]
 
 use std::ffi::{c_char, c_int, c_ulong, c_void};
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn gdr_get_callback_flag(
     })
 }
 
-/// Describes a pin, for programs built before 2.4: writes 40 bytes.
+/// Describes a pin, for programs built before 2.4, and writes 40 bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_info(
     g: gdr_t,
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn gdr_copy_from_mapping(
     }
 }
 
-// Cold paths for zero-size and invalid copies: tail calls with the same signature and calling convention,
+// Cold paths for zero-size and invalid copies are tail calls with the same signature and calling convention,
 // so that the hot path needs no frame.
 
 /// A copy to a mapping of no bytes, or an invalid one.

@@ -1,4 +1,4 @@
-//! The boundary of every C function except the two copies: turns results into errno and a log line, catches
+//! The boundary of every C function except the two copies. Turns results into errno and a log line, catches
 //! panics, and defers thread cancellation.
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
 /// Runs the body of the C function `name`; logs an error, and turns a panic into one.
 pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _call = Call::enter();
-    // Unwind safe: locks do not poison, and what they protect is valid at every step.
+    // Unwind safe, because locks do not poison, and their data is valid at every step.
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         // Dropping a payload of unknown type might panic again.
         std::mem::forget(payload);
@@ -46,12 +46,12 @@ fn log_failure(name: &str, error: &dyn Display) {
 /// The calls in progress.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether no thread is inside a call.
+/// Returns whether no thread is inside a call.
 pub(crate) fn is_idle() -> bool {
     CALLS.load(Ordering::SeqCst) == 0
 }
 
-/// A call in progress: counted, with thread cancellation deferred.
+/// A call in progress, counted, with thread cancellation deferred.
 pub(crate) struct Call(#[expect(dead_code, reason = "for its drop")] Deferred);
 
 impl Call {

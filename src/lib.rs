@@ -34,7 +34,7 @@ mod slots;
 pub mod types;
 mod unload;
 
-// For Rust programs: the crate gdrapi-sys is built from these sources too.
+// For Rust programs, because the crate gdrapi-sys is built from these sources too.
 pub use bindgen::*;
 pub use exports::*;
 pub use types::*;

@@ -10,21 +10,21 @@ use crate::error::{Error, Result};
 use crate::reads::Reads;
 use crate::slots::{Slot, state};
 
-/// The object of a `gdr_t`: an open driver and the handles of its pins.
+/// The object of a `gdr_t`, an open driver and the handles of its pins.
 #[derive(Debug)]
 pub(crate) struct GdrEntry {
     pub(crate) gdr: RawGdr,
     pub(crate) pins: BTreeSet<usize>,
-    /// Whether buffers that do not start a page can be mapped.
+    /// True if buffers that do not start a page can be mapped.
     pub(crate) allow_unaligned_map: bool,
     /// Makes large reads, if `GDRCOPY_DMA_READ` asks for it.
     pub(crate) dma: Option<Arc<Reads>>,
 }
 
-/// The object of a `gdr_mh_t`: a pin, its mapping while it has one, and the handle of its `gdr_t`.
+/// The object of a `gdr_mh_t`, a pin, its mapping while it has one, and the handle of its `gdr_t`.
 #[derive(Debug)]
 pub(crate) struct PinEntry {
-    // Dropped in this order: unmapped first, then unpinned.
+    // Dropped in this order, unmapped first, then unpinned.
     pub(crate) mapping: Option<RawMapping>,
     pub(crate) pin: RawPin,
     pub(crate) gdr: usize,
@@ -33,7 +33,7 @@ pub(crate) struct PinEntry {
     pub(crate) dma: Option<Arc<Reads>>,
 }
 
-/// What a handle can stand for.
+/// The objects of handles.
 #[derive(Debug)]
 pub(crate) enum Object {
     Gdr(GdrEntry),
@@ -53,7 +53,7 @@ impl Object {
 pub(crate) trait Kind: Sized {
     /// The state of a slot while it is a live handle of such an object.
     const STATE: u32;
-    /// What errors call the argument.
+    /// The argument's name in errors.
     const ARGUMENT: &'static str;
 
     fn into_object(self) -> Object;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
 
-/// Logs the version and the path of the library: several libgdrapi may be installed.
+/// Logs the version and the path of the library, because several libgdrapi may be installed.
 pub(crate) fn log() {
     // The crate gdrapi-sys, made of these sources, has a version of its own before the plus sign.
     let version = env!("CARGO_PKG_VERSION").rsplit('+').next().unwrap_or("");

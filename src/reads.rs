@@ -23,8 +23,8 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// Makes reads of this many bytes and more. They go through a buffer even if the caller's memory is page-locked:
-    /// what is late must not overwrite what the caller writes next.
+    /// Makes reads of this many bytes and more. They go through a buffer even if the caller's memory is page-locked,
+    /// because a read that timed out must not overwrite data that the caller wrote later.
     pub(crate) fn new(from: usize) -> Reads {
         SMALLEST.fetch_min(from, Ordering::Relaxed);
         copy::limit_plain_reads(from);
@@ -32,7 +32,7 @@ impl Reads {
         Reads { engines, from }
     }
 
-    /// Whether it makes reads of this many bytes.
+    /// Returns whether it makes reads of this many bytes.
     pub(crate) fn takes(&self, len: usize) -> bool {
         len >= self.from
     }

@@ -1,13 +1,13 @@
-//! What the environment variables of libgdrapi set.
+//! The settings of libgdrapi's environment variables.
 #![forbid(unsafe_code)]
 
 use gdrcopy_core::copy;
 use gdrcopy_core::options::{Backend, Options};
 use gdrcopy_core::variables::{self, Variable};
 
-/// How to open the driver: `GDRCOPY_USE_DMABUF_MMAP=1` asks for dma-bufs even if gdrdrv is there,
-/// `GDRCOPY_FORCE_PCIE_COMPAT=1` lets an ordinary pin satisfy `FORCE_PCIE`, `GDRCOPY_PARK=1` closes the device file while
-/// nothing is pinned.
+/// The settings for opening the driver. `GDRCOPY_USE_DMABUF_MMAP=1` asks for dma-bufs even if gdrdrv is
+/// there, `GDRCOPY_FORCE_PCIE_COMPAT=1` lets an ordinary pin satisfy `FORCE_PCIE`,
+/// `GDRCOPY_PARK=1` closes the device file while nothing is pinned.
 pub(crate) fn options() -> Options {
     let backend = match variables::USE_DMABUF_MMAP.is_one() {
         true => Backend::DmaBuf,
@@ -22,12 +22,12 @@ pub(crate) fn allow_unaligned_map() -> bool {
     variables::ALLOW_UNALIGNED_MAP.is_one()
 }
 
-/// `GDRCOPY_SUSPEND=1`: `gdrcopy suspend` may suspend the process.
+/// Whether `gdrcopy suspend` may suspend the process (`GDRCOPY_SUSPEND=1`).
 pub(crate) fn may_be_suspended() -> bool {
     variables::SUSPEND.is_one()
 }
 
-/// Sets how copies are made: by the routine that `GDRCOPY_ISA` names, and by `GDRCOPY_THREADS` threads.
+/// Sets the routine of copies, which `GDRCOPY_ISA` names, and their threads (`GDRCOPY_THREADS`).
 pub(crate) fn apply_to_copies() {
     variables::select_routine();
     copy::set_threads(threads());

@@ -1,9 +1,9 @@
-//! The memory that handles point into: one slot per handle, taken from a ring.
+//! The memory that handles point into, one slot per handle, taken from a ring.
 //!
 //! Slots are taken in turn around a ring of one million, so that a stale handle stays stale for at least half
-//! a million pins; of fewer where the address space is limited. The address space is not released while the
-//! library is loaded; the physical memory behind slots freed long ago is, and then reads as zeros, which is a
-//! free slot.
+//! a million pins. The ring has fewer where the address space is limited. The address space is not released
+//! while the library is loaded. The physical memory behind slots freed long ago is, and then reads as zeros,
+//! which is a free slot.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,10 +16,10 @@ use gdrcopy_core::types::MappingType;
 use libc::c_void;
 use nix::errno::Errno;
 
-/// What a handle points to.
+/// The memory behind a handle.
 ///
-/// The test suite of NVIDIA's libgdrapi 2.6 looks at two fields of its private structs: the descriptor
-/// at the start of a `gdr_t`, the driver's number at byte 24 of a `gdr_mh_t`.
+/// The test suite of NVIDIA's libgdrapi 2.6 looks at two fields of its private structs. These are the
+/// descriptor at the start of a `gdr_t`, and the driver's number at byte 24 of a `gdr_mh_t`.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Slot {
@@ -27,7 +27,7 @@ pub(crate) struct Slot {
     state: AtomicU32,
     /// The address of the `Holder` of its object.
     holder: AtomicUsize,
-    /// Of a pin: the handle of its `gdr_t`; else 0.
+    /// For a pin, the handle of its `gdr_t`; else 0.
     gdr: AtomicUsize,
     driver_handle: AtomicU32,
     // With `descriptor`: the open file that a forked child can close.
@@ -45,9 +45,9 @@ pub(crate) mod state {
     pub(crate) const FREE: u32 = 0;
     pub(crate) const TAKEN: u32 = 1;
     pub(crate) const GDR: u32 = 2;
-    /// A handle of which no call but `gdr_close` in a child that is forked off makes use any more.
+    /// A handle that only `gdr_close` in a child that is forked off still uses.
     pub(crate) const ENDING: u32 = 3;
-    /// A pin that is not mapped. With a mapping type added: mapped so.
+    /// A pin that is not mapped. With a mapping type added, if mapped so.
     pub(crate) const PIN: u32 = 4;
 }
 
@@ -57,7 +57,7 @@ impl Slot {
         self.state.load(Ordering::Acquire)
     }
 
-    /// Whether it is the handle of an object.
+    /// Returns whether it is the handle of an object.
     pub(crate) fn is_live(&self) -> bool {
         self.state() >= state::GDR
     }
@@ -167,16 +167,16 @@ pub(crate) struct Arena {
     live_in_step: [u32; FULL / STEP],
 }
 
-/// Slots that are committed at once, and whose memory is given back together: 1 MiB.
+/// Slots that are committed at once, and whose memory is given back together, 1 MiB.
 const STEP: usize = STEP_BYTES / size_of::<Slot>();
 const STEP_BYTES: usize = 1 << 20;
-/// Slots of a full-size arena: 128 MiB of address space. At most half of them are live at a time, so a freed
-/// one is not reused for at least half a million pins.
+/// Slots of a full-size arena, with 128 MiB of address space. At most half of them are live at a time, so a
+/// freed one is not reused for at least half a million pins.
 const FULL: usize = 1 << 20;
 
 impl Arena {
     /// Reserves address space for a full-size arena. Where the process may have only a limited amount, the
-    /// rest of it is the program's: at most a sixteenth of what is left.
+    /// arena takes at most a sixteenth of the rest, and leaves the other to the program.
     pub(crate) fn reserve() -> std::result::Result<Arena, Errno> {
         let mut slots = slots_within(address_space_left());
         loop {
@@ -292,15 +292,15 @@ impl Arena {
         }
     }
 
-    /// Releases the memory of a step if all its slots are dead: they continue to read as `FREE`. Locked memory
+    /// Releases the memory of a step if all its slots are dead. They continue to read as `FREE`. Locked memory
     /// (`mlockall`) cannot be released, so it is not locked from then on.
     fn trim(&mut self, step: usize) {
         if self.live_in_step[step] != 0 {
             return;
         }
         let address = self.step(step);
-        // SAFETY: the range is ours; all its slots are free, which zeroed memory is too. It is only
-        // advice: a failure costs memory, nothing else.
+        // SAFETY: the range is ours; all its slots are free, which zeroed memory is too. It is only advice, so
+        // a failure costs memory, nothing else.
         let release = || unsafe { libc::madvise(address, STEP_BYTES, libc::MADV_DONTNEED) } == 0;
         // SAFETY: the range is ours; a failure has no effect on its content.
         let unlock = || unsafe { libc::munlock(address, STEP_BYTES) } == 0;
@@ -315,7 +315,7 @@ fn whole_steps(slots: usize) -> usize {
     (slots / STEP * STEP).max(STEP)
 }
 
-/// The number of slots for an arena, where `left` bytes of address space are left; `None`: no limit.
+/// The number of slots for an arena, where `left` bytes of address space are left; `None` is no limit.
 fn slots_within(left: Option<u64>) -> usize {
     let share = left.map_or(u64::MAX, |left| left / 16);
     let slots = usize::try_from(share).unwrap_or(usize::MAX) / size_of::<Slot>();

@@ -1,4 +1,4 @@
-//! Cleans up when dlclose unloads the library, and at the end of the process: the loader calls `unload` in
+//! Cleans up when dlclose unloads the library, and at the end of the process. The loader calls `unload` in
 //! both cases, without saying which it is.
 
 use gdrcopy_core::sys::fork;
@@ -8,7 +8,7 @@ use crate::guard::{self, Call};
 use crate::{handles, listener};
 
 /// Ends the helper threads of large copies and the listener's; frees the handles' memory if none is open and no other
-/// thread is inside a call. What stays is one page, which copies look at without being counted as calls.
+/// thread is inside a call. One page stays, which copies look at without being counted as calls.
 extern "C" fn unload() {
     {
         // Joining threads is a cancellation point.

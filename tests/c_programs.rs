@@ -1,5 +1,5 @@
-//! Runs the C programs of `c_tests`: one test for each program, way of running it and profile of gdremu, by the name
-//! `WAY::PROFILE::PROGRAM`. Filters may be several, with commas between them. `c_tests/README.md` has the rest.
+//! Runs the C programs of `c_tests`, with one test for each program, way of running it and profile of gdremu, by the
+//! name `WAY::PROFILE::PROGRAM`. Filters may be several, with commas between them. `c_tests/README.md` has the rest.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -11,7 +11,7 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// What every program runs on. The first one is for the ways other than `linked`, too.
+/// Profiles for every program. The first one is also for the ways other than `linked`.
 const GENERAL: &[&str] = &[
     "default",
     "defects",
@@ -26,7 +26,7 @@ const GENERAL: &[&str] = &[
     "dmabuf-3gpus",
     "dmabuf-coherent",
 ];
-/// What programs about one subject run on besides.
+/// Profiles for programs about one subject besides.
 const SPECIAL: &[&str] = &[
     "dmabuf-mixed",
     "dmabuf-none",
@@ -38,13 +38,13 @@ const SPECIAL: &[&str] = &[
 ];
 /// Those of both on which every GPU can map dma-bufs.
 const DMABUF: &[&str] = &["dmabuf", "dmabuf-3gpus", "dmabuf-coherent", "nv-p2p-dummy-dmabuf"];
-/// What gdrcopy_sanity runs on besides `GENERAL`.
+/// Profiles for gdrcopy_sanity besides `GENERAL`.
 const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"];
 /// Profiles of a driver over real GPUs.
 const REAL_GPUS: &[&str] =
     &["default", "defects", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.3", "gdrdrv-2.0"];
 
-/// NVIDIA's programs, with few iterations and little memory: the results count here, not the times.
+/// NVIDIA's programs, with few iterations and little memory. The results count here, not the times.
 const ORIGINAL: &[(&str, &[&str])] = &[
     ("gdrcopy_sanity", &[]),
     ("gdrcopy_copybw", &["-w", "100", "-r", "10"]),
@@ -53,7 +53,7 @@ const ORIGINAL: &[(&str, &[&str])] = &[
     ("gdrcopy_pplat", &["-t", "100"]),
 ];
 
-/// What the library asks of the kernel and can do without: `c_tests/denied` denies it.
+/// System calls that the library can do without. `c_tests/denied` denies them.
 const DENIED: &[&str] = &["memfd_create", "madvise", "mprotect", "access", "sched_getaffinity"];
 
 /// gdremu's exit status where a program ended well, but with buffers still pinned.
@@ -61,7 +61,7 @@ const LEAK: i32 = 66;
 /// The exit status of `watched` for a program that hung.
 const HUNG: i32 = 124;
 /// The exit status of a program that can prove nothing here.
-const WAIVED: i32 = 2;
+const WAIVED: i32 = 4;
 
 /// How a program gets the library, and under what it runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,7 +76,7 @@ enum Way {
     Valgrind,
     /// `Linked`, with all rounds where `Linked` repeats a hundredth of them.
     Thorough,
-    /// `Linked`, over another library. What runs so needs nothing of this one but the functions of the API.
+    /// `Linked`, over another library. Such programs need nothing of this one but the functions of the API.
     Another,
     /// `Linked`, with a system call that fails with an error, as in a sandbox.
     Denied(&'static str, &'static str),
@@ -268,7 +268,7 @@ impl Runner {
         names.map(|name| name.into_string().expect("an ASCII name")).collect()
     }
 
-    /// The tests of gdrcopy_sanity, as it lists them: the extended ones too.
+    /// The tests of gdrcopy_sanity, as it lists them, the extended ones included.
     fn sanity_tests(&self) -> Vec<String> {
         let mut list = self.command("default", false, &self.sanity);
         let list = list.args(["-l", "-e"]).output();
@@ -290,7 +290,7 @@ impl Runner {
         }
     }
 
-    /// Whether the program is made for the profile and the way.
+    /// Returns whether the program is made for the profile and the way.
     fn applies(&self, program: &str, way: Way, profile: &str) -> bool {
         if matches!(way, Way::Denied(..)) && self.machine != Machine::Emulated {
             return false; // NVIDIA's driver makes the same calls.
@@ -315,7 +315,7 @@ impl Runner {
             ("dmabuf_functions" | "dmabuf_gaps", Way::Linked) => DMABUF.contains(&profile),
             ("dmabuf_mixed" | "dmabuf_open" | "dmabuf_functions" | "dmabuf_gaps", _) => false,
             ("dma_unlocked", way) if way != Way::Linked => false, // Its dlsym comes before that of the way.
-            ("dlopen", Way::Preloaded) => false,                  // It unloads the library, too.
+            ("dlopen", Way::Preloaded) => false,                  // It also unloads the library.
             (
                 "open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17",
                 _,
@@ -395,7 +395,7 @@ impl Runner {
                 }
                 command.env("UBSAN_OPTIONS", "print_stacktrace=1");
                 if !contains(&binary, b"libgdrapi.so.2\0") {
-                    // What an unloaded library leaves behind has no names left. Valgrind, which keeps them, judges it.
+                    // Memory of an unloaded library has no names left. Valgrind, which keeps them, judges it.
                     command.env("ASAN_OPTIONS", "detect_leaks=0");
                 }
             }
@@ -423,7 +423,7 @@ impl Runner {
     }
 
     fn run_sanity(&self, test: &str, profile: &str) -> Result<Completion, Failed> {
-        // The tests of leakage end processes in the middle of a pin: there pins are left behind on purpose.
+        // The tests of leakage end processes in the middle of a pin, and leave pins behind on purpose.
         let leaks = !test.starts_with("leakage_");
         let mut command = self.command(profile, leaks, &self.sanity);
         self.judge(command.args(["-t", test]), &format!("sanity/{profile}/{test}"))
@@ -442,7 +442,7 @@ impl Runner {
             ));
         }
         let mut command = self.command(profile, false, program);
-        // Preloaded as well: a program may have the path of another library in it.
+        // Preloaded as well, because a program may have the path of another library in it.
         command.env("LD_PRELOAD", self.lib.join("libgdrapi.so.2"));
         let log = format!("original/{profile}/{name}");
         // It may waive some of the tests in it.
@@ -450,7 +450,7 @@ impl Runner {
         result.map(|_| Completion::Completed)
     }
 
-    /// Runs a command. What it prints is left in `build/c_tests/logs`.
+    /// Runs a command. Its output is left in `build/c_tests/logs`.
     fn judge(&self, command: &mut Command, log: &str) -> Result<Completion, Failed> {
         let path = self.root.join(format!("build/c_tests/logs/{log}.log"));
         fs::create_dir_all(path.parent().expect("a directory"))?;
@@ -475,7 +475,7 @@ impl Runner {
     }
 }
 
-/// Whether the bytes are in the file.
+/// Returns whether the bytes are in the file.
 fn contains(file: &Path, bytes: &[u8]) -> bool {
     let content = fs::read(file).unwrap_or_default();
     content.windows(bytes.len()).any(|window| window == bytes)

@@ -1,7 +1,7 @@
-//! Fails if modules of a crate import each other in a circle: `scripts/ci/check-modules.sh` runs it.
+//! Fails if modules of a crate import each other in a circle. `scripts/ci/check-modules.sh` runs it.
 //!
-//! A module, which is a file here, uses the file that defines an item which it imports, or names by a path. `pub use` by itself
-//! is no use: a `mod.rs` may re-export what its files define. Code under `cfg(test)` does not count.
+//! A module, which is a file here, uses the file that defines an item which it imports, or names by a path. `pub use`
+//! by itself is no use, since a `mod.rs` may re-export definitions of its files. Code under `cfg(test)` does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
-/// A module by its path: empty for the root of the crate.
+/// A module by its path, which is empty for the root of the crate.
 type Module = Vec<String>;
 
-/// What one file says, its inline modules included.
+/// The contents of one file, its inline modules included.
 #[derive(Default)]
 struct Source {
     file: PathBuf,
     items: BTreeSet<String>,
-    /// What imports call something, and its path from this module.
+    /// The names of imports, and their paths from this module.
     imports: BTreeMap<String, Vec<String>>,
     /// Modules whose items all are imported.
     globs: Vec<Vec<String>>,
@@ -181,7 +181,7 @@ impl Reader {
     }
 }
 
-/// Whether this is compiled for tests only.
+/// Returns whether this is compiled for tests only.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let Ok(list) = attribute.meta.require_list() else {

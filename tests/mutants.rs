@@ -1,4 +1,4 @@
-//! The deliberate defects of `mutants.toml`: each still applies, and the tests that it names catch it.
+//! The deliberate defects of `mutants.toml`. Each still applies, and the tests that it names catch it.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -135,7 +135,7 @@ fn update_tree(tree: &Path) {
     }
 }
 
-/// Removes the files below a directory that are not wanted: they were moved or deleted since the tree was made.
+/// Removes the unwanted files below a directory, which were moved or deleted since the tree was made.
 fn remove_others(directory: &Path, wanted: &BTreeSet<PathBuf>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();

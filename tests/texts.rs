@@ -1,5 +1,6 @@
-//! Error texts and log lines of the crates speak Rust: the names of C functions and constants, and environment variables, are
-//! words of the C API layer (`src/error.rs` adds them). `variables.rs` is about the variables of the C libraries.
+//! Error texts and log lines of the crates speak Rust. The names of C functions and constants, and environment
+//! variables, are words of the C API layer (`src/error.rs` adds them). `variables.rs` is about the variables of the C
+//! libraries.
 
 use std::fs;
 use std::path::{Path, PathBuf};

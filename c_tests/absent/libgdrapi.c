@@ -1,6 +1,6 @@
 /*
- * A libgdrapi.so.2 whose functions abort. The tests are linked with it and run with the real library preloaded: a call
- * that the preloaded library does not intercept ends here.
+ * A libgdrapi.so.2 whose functions abort. The tests are linked with it and run with the real library preloaded, so a
+ * call that the preloaded library does not intercept ends here.
  */
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * Another libgdrapi.so.2, as plain as can be: each function is one command of /dev/gdrdrv, copies are memcpy between full
- * fences, and handles are not checked. libgdrx is tested over it.
+ * Another libgdrapi.so.2, as plain as can be. Each function is one command of /dev/gdrdrv, copies are memcpy between
+ * full fences, and handles are not checked. libgdrx is tested over it.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -11,8 +11,8 @@
  *   SIGHUP    checks all contents, and writes others
  */
 
-#include "check.h"
 #include "gdrapi.h"
+#include "kit/check.h"
 
 #include "../../gdrdrv-c/emugpu/emugpu_uapi.h"
 

@@ -1,6 +1,6 @@
 /*
- * denied CALL ERROR COMMAND ...: runs a command in which a system call fails with EPERM or ENOSYS, as in a sandbox or a
- * container. Exit status: the command's; 125 if the call cannot be denied.
+ * `denied CALL ERROR COMMAND ...` runs a command in which a system call fails with EPERM or ENOSYS, as in a sandbox or
+ * a container. Exit status is the command's, or 125 if the call cannot be denied.
  *
  * Denied is what libgdrapi may ask for. gdremu and glibc make some of the same calls; those they cannot do without have
  * other arguments, and are let through.
@@ -21,7 +21,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LARGE (2 << 20)
 
-/* What lets a call through; the numbers are those of its arguments, from 0. */
+/* Conditions under which a call passes; the numbers are those of its arguments, from 0. */
 enum exception { NONE, FLAGS_1_HAVE, ARGUMENT_2_IS, NOT_WRITABLE_OR_AT_LEAST };
 
 static const struct call {
@@ -51,7 +51,7 @@ static struct sock_filter load(size_t offset)
 {
     struct sock_filter load = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
 
-    load.k = (unsigned)offset; /* of the lower half of an argument: the CPUs are little-endian */
+    load.k = (unsigned)offset; /* of the lower half of an argument, because the CPUs are little-endian */
     return load;
 }
 

@@ -1,11 +1,12 @@
-/* What the library reports about itself and the driver. */
+/* The library's reports about itself and the driver. */
 
 #include "buffer.h"
 #include "tables.h"
 
 #define PARAMS "/proc/driver/gdrdrv/params"
 
-/* What the module's file under /proc reports about persistent mapping: 1, 0, or -1 if unknown. */
+/* The report of the module's file under /proc about persistent mapping, 1, 0, or -1 if
+   unknown. */
 static int persistent_by_params(void)
 {
     FILE *params = fopen(PARAMS, "r");
@@ -64,7 +65,7 @@ static void attributes_agree_with_other_sources(gdr_t g)
         CHECK_EQUAL(is_persistent(g), reported);
 }
 
-static void attributes_sanity(enum memory_kind kind)
+static void attributes_sanity(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
 

@@ -1,7 +1,7 @@
-/* Open, pin, map, unmap, unpin, close: by one thread and by two, of whole GPU pages and of parts. */
+/* Open, pin, map, unmap, unpin, close, by one thread and by two, of whole GPU pages and of parts. */
 
 #include "buffer.h"
-#include "fault.h"
+#include "kit/fault.h"
 #include "tables.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 /* ---- basic ---- */
 
-static void pin_map_check_unmap_unpin(enum memory_kind kind, pin_function *pin)
+static void pin_map_check_unmap_unpin(enum gpu_memory kind, pin_function *pin)
 {
     gdr_t g = open_connection();
     struct buffer buffer, other;
@@ -29,7 +29,7 @@ static void pin_map_check_unmap_unpin(enum memory_kind kind, pin_function *pin)
     close_connection(g);
 }
 
-static void open_use_close(enum memory_kind kind, pin_function *pin)
+static void open_use_close(enum gpu_memory kind, pin_function *pin)
 {
     int descriptors;
 
@@ -40,35 +40,35 @@ static void open_use_close(enum memory_kind kind, pin_function *pin)
     CHECK_EQUAL(open_descriptors(), descriptors);
 }
 
-static void basic(enum memory_kind kind)
+static void basic(enum gpu_memory kind)
 {
-    open_use_close(kind, pin_v1);
+    open_use_close(kind, pin);
 }
 
-static void basic_v2(enum memory_kind kind)
+static void basic_v2(enum gpu_memory kind)
 {
     open_use_close(kind, pin_v2);
 }
 
-static void basic_v2_forcepci(enum memory_kind kind)
+static void basic_v2_forcepci(enum gpu_memory kind)
 {
     open_use_close(kind, pin_force_pcie);
 }
 
 /* ---- basic_with_tokens ---- */
 
-static void basic_with_tokens(enum memory_kind kind)
+static void basic_with_tokens(enum gpu_memory kind)
 {
     CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens = {0, 0};
     gdr_t g = open_connection();
     struct buffer buffer;
 
     if (is_persistent(g))
-        waive_test("persistent mapping has no tokens");
+        waive("persistent mapping has no tokens");
     gpu_init();
     buffer.memory = gpu_alloc(kind, SIZE);
     if (cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, buffer.memory.address) != CUDA_SUCCESS)
-        waive_test("CUDA has no tokens for this memory");
+        waive("CUDA has no tokens for this memory");
     say("token %#llx, address space %#x", tokens.p2pToken, tokens.vaSpaceToken);
     buffer.g = g;
     buffer.va = NULL;
@@ -86,7 +86,7 @@ static void basic_with_tokens(enum memory_kind kind)
 
 static void unaligned_mapping_is_refused(gdr_t g, CUdeviceptr address)
 {
-    gdr_mh_t handle = pin_v1(g, address, GPU_PAGE_SIZE);
+    gdr_mh_t handle = pin(g, address, GPU_PAGE_SIZE);
     void *va = NULL;
 
     CHECK_EQUAL(info_of(g, handle).mapped, 0);
@@ -96,11 +96,11 @@ static void unaligned_mapping_is_refused(gdr_t g, CUdeviceptr address)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* What such a caller must do: pin from the preceding page boundary, and add the remainder to the mapping's address. */
+/* Such a caller pins from the preceding page boundary, and adds the remainder to the mapping's address. */
 static void works_aligned_by_hand(gdr_t g, CUdeviceptr address)
 {
     size_t rest = address & GPU_PAGE_OFFSET;
-    gdr_mh_t handle = pin_v1(g, address - rest, rest + GPU_PAGE_SIZE);
+    gdr_mh_t handle = pin(g, address - rest, rest + GPU_PAGE_SIZE);
     unsigned char sent[256], seen[256];
     void *va = NULL;
 
@@ -114,10 +114,10 @@ static void works_aligned_by_hand(gdr_t g, CUdeviceptr address)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-static void basic_unaligned_mapping(enum memory_kind kind)
+static void basic_unaligned_mapping(enum gpu_memory kind)
 {
     static const size_t rests[] = {1, 4, 520, 4097, GPU_PAGE_SIZE - 1};
-    struct gpu_memory memory;
+    struct gpu_buffer memory;
     gdr_t g;
     size_t i;
 
@@ -152,7 +152,7 @@ static CUdeviceptr page_of(CUdeviceptr address)
 }
 
 /* Allocates until two pieces are in one GPU page; false if that does not happen. */
-static int allocate_neighbors(struct gpu_memory *pieces, size_t *count, size_t *one, size_t *other)
+static int allocate_neighbors(struct gpu_buffer *pieces, size_t *count, size_t *one, size_t *other)
 {
     size_t i;
 
@@ -174,7 +174,7 @@ static struct small small_map(gdr_t g, CUdeviceptr address)
     struct small small;
 
     small.address = address;
-    small.handle = pin_v1(g, page_of(address), address - page_of(address) + SMALL);
+    small.handle = pin(g, page_of(address), address - page_of(address) + SMALL);
     small.page = NULL;
     CHECK_OK(gdr_map(g, small.handle, &small.page, address - page_of(address) + SMALL));
     small.va = (unsigned char *)small.page + (address - info_of(g, small.handle).va);
@@ -201,9 +201,9 @@ static void write_reaches_only(const struct small *small, CUdeviceptr other, uns
     CHECK_BYTES(seen, before, SMALL);
 }
 
-static void basic_small_buffers_mapping(enum memory_kind kind)
+static void basic_small_buffers_mapping(enum gpu_memory kind)
 {
-    struct gpu_memory pieces[MOST_SMALL];
+    struct gpu_buffer pieces[MOST_SMALL];
     size_t count, first, second, i;
     struct small one, other;
     gdr_t g = open_connection();
@@ -211,7 +211,7 @@ static void basic_small_buffers_mapping(enum memory_kind kind)
     (void)kind;
     gpu_init();
     if (!allocate_neighbors(pieces, &count, &first, &second))
-        waive_test("CUDA puts no two small buffers into one GPU page");
+        waive("CUDA puts no two small buffers into one GPU page");
     one = small_map(g, pieces[first].address);
     other = small_map(g, pieces[second].address);
     CHECK(one.handle.h != other.handle.h && one.page != other.page);
@@ -248,7 +248,7 @@ static void *pin_in_thread(void *argument)
     return NULL;
 }
 
-static void basic_child_thread_pins_buffer(enum memory_kind kind)
+static void basic_child_thread_pins_buffer(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
     struct pin_job job = {0};
@@ -263,7 +263,7 @@ static void basic_child_thread_pins_buffer(enum memory_kind kind)
     CHECK(pthread_create(&thread, NULL, pin_in_thread, &job) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     if (job.result == EACCES && !driver_is_at_least(g, 2, 1))
-        waive_test("gdrdrv 2.0 serves only the thread that opened it");
+        waive("gdrdrv 2.0 serves only the thread that opened it");
     CHECK_EQUAL(job.result, 0);
     CHECK(job.handle.h != 0);
 

@@ -1,18 +1,34 @@
 #include "buffer.h"
 
+#include <fcntl.h>
+
 /* Linux's internal ENOTSUPP, which older releases of the library pass on. */
 #define KERNEL_ENOTSUPP 524
 
-/* ---- Pinning ---- */
+/* ---- Connections ---- */
 
-gdr_mh_t pin_v1(gdr_t g, CUdeviceptr address, size_t size)
+gdr_t open_connection(void)
 {
-    gdr_mh_t handle = {0};
+    gdr_t g = gdr_open();
 
-    CHECK_OK(gdr_pin_buffer(g, (unsigned long)address, size, 0, 0, &handle));
-    CHECK(handle.h != 0);
-    return handle;
+    CHECK(g != NULL);
+    return g;
 }
+
+void close_connection(gdr_t g)
+{
+    CHECK_OK(gdr_close(g));
+}
+
+int descriptor_of(gdr_t g)
+{
+    int descriptor = *(const int *)(const void *)g;
+
+    CHECK(uses_dmabuf(g) ? descriptor == -1 : fcntl(descriptor, F_GETFD) != -1);
+    return descriptor;
+}
+
+/* ---- Pinning ---- */
 
 gdr_mh_t pin_v2(gdr_t g, CUdeviceptr address, size_t size)
 {
@@ -36,22 +52,14 @@ gdr_mh_t pin_force_pcie(gdr_t g, CUdeviceptr address, size_t size)
         return handle;
     }
     CHECK(result == EINVAL || result == EOPNOTSUPP || result == KERNEL_ENOTSUPP);
-    /* The flag is the reason for the refusal: without it the same memory can be pinned. */
+    /* The flag is the reason for the refusal, because without it the same memory can be
+       pinned. */
     CHECK_OK(gdr_unpin_buffer(g, pin_v2(g, address, size)));
     if (!supported)
-        waive_test("the driver does not support GDR_PIN_FLAG_FORCE_PCIE");
+        waive("the driver does not support GDR_PIN_FLAG_FORCE_PCIE");
     if (!gpu_is_coherent())
-        waive_test("the GPU has only PCIe, so GDR_PIN_FLAG_FORCE_PCIE is refused");
-    waive_test("the GPU driver refuses GDR_PIN_FLAG_FORCE_PCIE");
-}
-
-gdr_info_t info_of(gdr_t g, gdr_mh_t handle)
-{
-    gdr_info_t info;
-
-    memset(&info, 0xee, sizeof(info));
-    CHECK_OK(gdr_get_info(g, handle, &info));
-    return info;
+        waive("the GPU has only PCIe, so GDR_PIN_FLAG_FORCE_PCIE is refused");
+    waive("the GPU driver refuses GDR_PIN_FLAG_FORCE_PCIE");
 }
 
 /* ---- Whole buffers ---- */
@@ -71,7 +79,7 @@ static void check_info(const struct buffer *buffer)
         CHECK_EQUAL(info.mapping_type, GDR_MAPPING_TYPE_NONE);
 }
 
-struct buffer buffer_pin(gdr_t g, enum memory_kind kind, size_t size, pin_function *pin)
+struct buffer buffer_pin(gdr_t g, enum gpu_memory kind, size_t size, pin_function *pin)
 {
     struct buffer buffer;
 
@@ -105,9 +113,9 @@ void buffer_unpin(struct buffer *buffer)
     CHECK_OK(gdr_unpin_buffer(buffer->g, buffer->handle));
 }
 
-struct buffer buffer_pin_and_map(gdr_t g, enum memory_kind kind, size_t size)
+struct buffer buffer_pin_and_map(gdr_t g, enum gpu_memory kind, size_t size)
 {
-    struct buffer buffer = buffer_pin(g, kind, size, pin_v1);
+    struct buffer buffer = buffer_pin(g, kind, size, pin);
 
     buffer_map(&buffer);
     return buffer;
@@ -172,16 +180,4 @@ void check_views_agree(const struct buffer *buffer, unsigned seed)
     check_pattern(buffer, seed + 1);
     free(pattern);
     free(seen);
-}
-
-void fill(void *bytes, size_t size, unsigned seed)
-{
-    unsigned char *byte = bytes;
-    uint32_t state = seed * 2654435761u + 1;
-    size_t i;
-
-    for (i = 0; i < size; i++) {
-        state = state * 1664525u + 1013904223u;
-        byte[i] = (unsigned char)(state >> 24);
-    }
 }

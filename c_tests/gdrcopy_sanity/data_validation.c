@@ -1,7 +1,7 @@
 /*
  * Copies of every size and alignment, in both directions, compared with CUDA's copies.
  *
- * Every byte of data has its top bit set, and every byte around it has not: a byte too few or too many is always
+ * Every byte of data has its top bit set, and every byte around it has not. So a byte too few or too many is always
  * detected.
  */
 
@@ -18,7 +18,7 @@ static unsigned char source[GUARD + SIZE] __attribute__((aligned(GUARD)));
 static unsigned char host[GUARD + GUARD + SIZE + GUARD] __attribute__((aligned(GUARD)));
 static unsigned char expected[sizeof(host)];
 
-/* One copy: its size, and its offset from a multiple of GUARD in the buffer and in host memory. */
+/* One copy, with its size, and its offset from a multiple of GUARD in the buffer and in host memory. */
 typedef void copy_function(size_t size, size_t buffer_rest, size_t host_rest);
 
 static void fill_data(unsigned char *bytes, size_t size, unsigned seed)
@@ -36,7 +36,7 @@ static void print_copy(const char *direction, size_t size, size_t offset, size_t
             size, offset, host_rest, GUARD);
 }
 
-/* ---- To the mapping: many copies side by side, then CUDA's view of the whole buffer ---- */
+/* ---- To the mapping, many copies side by side, then CUDA's view of the whole buffer ---- */
 
 static struct {
     size_t size, offset, host_rest;
@@ -86,7 +86,7 @@ static void try_write(size_t size, size_t buffer_rest, size_t host_rest)
     written_end = offset + size;
 }
 
-/* ---- From the mapping: each copy by itself ---- */
+/* ---- From the mapping, each copy by itself ---- */
 
 static void begin_reads(void)
 {
@@ -219,7 +219,7 @@ static void plain_accesses(void)
 
 /* ---- Tests ---- */
 
-static void validate(enum memory_kind kind, pin_function *pin, void (*for_each)(copy_function *copy))
+static void validate(enum gpu_memory kind, pin_function *pin, void (*for_each)(copy_function *copy))
 {
     gdr_t g = open_connection();
 
@@ -240,24 +240,24 @@ static void validate(enum memory_kind kind, pin_function *pin, void (*for_each)(
     close_connection(g);
 }
 
-static void data_validation(enum memory_kind kind)
+static void data_validation(enum gpu_memory kind)
 {
-    validate(kind, pin_v1, usual_copies);
+    validate(kind, pin, usual_copies);
 }
 
-static void data_validation_v2(enum memory_kind kind)
+static void data_validation_v2(enum gpu_memory kind)
 {
     validate(kind, pin_v2, usual_copies);
 }
 
-static void data_validation_v2_forcepci(enum memory_kind kind)
+static void data_validation_v2_forcepci(enum gpu_memory kind)
 {
     validate(kind, pin_force_pcie, usual_copies);
 }
 
-static void data_validation_exhaustive(enum memory_kind kind)
+static void data_validation_exhaustive(enum gpu_memory kind)
 {
-    validate(kind, pin_v1, all_copies);
+    validate(kind, pin, all_copies);
 }
 
 const struct test data_validation_tests[] = {

@@ -1,7 +1,8 @@
-/* What ends a mapping, and what does not affect it, within one process. */
+/* Actions that end a mapping, and others that do not affect it, within one
+   process. */
 
 #include "buffer.h"
-#include "fault.h"
+#include "kit/fault.h"
 #include "invalidation.h"
 #include "tables.h"
 
@@ -33,7 +34,7 @@ void check_freed_under(const struct buffer *buffer, unsigned seed)
 
 /* ---- Tests ---- */
 
-static void invalidation_access_after_gdr_close(enum memory_kind kind)
+static void invalidation_access_after_gdr_close(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
     struct buffer buffer;
@@ -52,7 +53,7 @@ static void invalidation_access_after_gdr_close(enum memory_kind kind)
     gpu_free(&buffer.memory);
 }
 
-static void invalidation_access_after_free(enum memory_kind kind)
+static void invalidation_access_after_free(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
     struct buffer buffer;
@@ -72,7 +73,7 @@ static void invalidation_access_after_free(enum memory_kind kind)
     close_connection(g);
 }
 
-static void invalidation_two_mappings(enum memory_kind kind)
+static void invalidation_two_mappings(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
     struct buffer freed, alive;

@@ -14,14 +14,14 @@ struct family {
     struct buffer mapped, pinned;
 };
 
-static struct family family_of(enum memory_kind kind)
+static struct family family_of(enum gpu_memory kind)
 {
     struct family family;
 
     gpu_init();
     family.g = open_connection();
     family.mapped = buffer_pin_and_map(family.g, kind, SIZE);
-    family.pinned = buffer_pin(family.g, kind, SIZE, pin_v1);
+    family.pinned = buffer_pin(family.g, kind, SIZE, pin);
     put_pattern(&family.mapped, 1);
     return family;
 }
@@ -63,7 +63,7 @@ static void touch_before_and_after_free(int socket, void *context)
     check_untouchable(family->mapped.va, family->mapped.memory.size, SIGSEGV);
 }
 
-static void invalidation_fork_access_after_free(enum memory_kind kind)
+static void invalidation_fork_access_after_free(enum gpu_memory kind)
 {
     struct family family = family_of(kind);
     struct process child = start_process(touch_before_and_after_free, &family);
@@ -128,7 +128,7 @@ static void an_own_connection_works(int socket, void *context)
     close_connection(own);
 }
 
-static void invalidation_fork_after_gdr_map(enum memory_kind kind)
+static void invalidation_fork_after_gdr_map(enum gpu_memory kind)
 {
     struct family family = family_of(kind);
 
@@ -160,7 +160,7 @@ static void mapping_the_parents_pin_fails(int socket, void *context)
     close_connection(own);
 }
 
-static void invalidation_fork_child_gdr_map_parent(enum memory_kind kind)
+static void invalidation_fork_child_gdr_map_parent(enum gpu_memory kind)
 {
     struct family family = family_of(kind);
 
@@ -172,7 +172,7 @@ static void invalidation_fork_child_gdr_map_parent(enum memory_kind kind)
 /* ---- invalidation_fork_map_and_free ---- */
 
 /* One of two processes that run this at the same time. Each frees its buffer while the other's is mapped. */
-static void map_and_free(int socket, enum memory_kind kind, int frees_first)
+static void map_and_free(int socket, enum gpu_memory kind, int frees_first)
 {
     gdr_t g = open_connection();
     unsigned seed = frees_first ? 10 : 20;
@@ -204,10 +204,10 @@ static void map_and_free(int socket, enum memory_kind kind, int frees_first)
 
 static void map_and_free_first(int socket, void *context)
 {
-    map_and_free(socket, *(enum memory_kind *)context, 1);
+    map_and_free(socket, *(enum gpu_memory *)context, 1);
 }
 
-static void invalidation_fork_map_and_free(enum memory_kind kind)
+static void invalidation_fork_map_and_free(enum gpu_memory kind)
 {
     struct process child = start_process(map_and_free_first, &kind);
 
@@ -253,7 +253,7 @@ static void pin_what_is_offered(int socket, void *context)
     await_step(socket);
 }
 
-static void invalidation_fork_child_gdr_pin_parent_with_tokens(enum memory_kind kind)
+static void invalidation_fork_child_gdr_pin_parent_with_tokens(enum gpu_memory kind)
 {
     struct process child = start_process(pin_what_is_offered, NULL);
     gdr_t g = open_connection();
@@ -266,7 +266,7 @@ static void invalidation_fork_child_gdr_pin_parent_with_tokens(enum memory_kind 
     offer.address = buffer.memory.address;
     offer.size = buffer.memory.size;
     if (cuPointerGetAttribute(&offer.tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, offer.address) != CUDA_SUCCESS)
-        waive_test("CUDA has no tokens for this memory");
+        waive("CUDA has no tokens for this memory");
     send_bytes(child.socket, &offer, sizeof(offer));
     await_step(child.socket);
     check_views_agree(&buffer, 1);

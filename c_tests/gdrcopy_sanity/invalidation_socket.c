@@ -1,6 +1,6 @@
 /*
- * The driver's descriptor, sent to another process over a unix socket, is useless there. The receiver tries it in
- * three ways: by itself, in place of its own connection's descriptor, and in a forged connection.
+ * The driver's descriptor, sent to another process over a unix socket, is useless there. The receiver tries it by
+ * itself, in place of its own connection's descriptor, and in a forged connection.
  */
 
 #include "buffer.h"
@@ -11,19 +11,19 @@
 
 #define SIZE (4 * GPU_PAGE_SIZE)
 
-/* What a gdr_t and a gdr_mh_t of release 2.6 point to, as far as programs are known to copy it. */
+/* The objects behind a gdr_t and a gdr_mh_t of release 2.6, as far as programs are known to copy them. */
 #define GDR_BYTES 48
 #define HANDLE_BYTES 104
 
 /* The sender is the test itself. The receiver was started before. */
-static void send_to(struct process *receiver, enum memory_kind kind)
+static void send_to(struct process *receiver, enum gpu_memory kind)
 {
     gdr_t g = open_connection();
     struct buffer mapped, pinned;
 
     gpu_init();
     mapped = buffer_pin_and_map(g, kind, SIZE);
-    pinned = buffer_pin(g, kind, SIZE, pin_v1);
+    pinned = buffer_pin(g, kind, SIZE, pin);
     send_descriptor(receiver->socket, descriptor_of(g));
     send_bytes(receiver->socket, (const void *)pinned.handle.h, HANDLE_BYTES);
     await_step(receiver->socket);
@@ -40,7 +40,7 @@ static void send_to(struct process *receiver, enum memory_kind kind)
 
 /* ---- The receiver ---- */
 
-/* What the receiver tries the descriptor with. */
+/* The receiver's means of trying the descriptor. */
 struct receiver {
     gdr_t own;             /* its own connection, whose descriptor is now the sender's */
     struct buffer buffer;  /* pinned while the descriptor was still its own */
@@ -49,11 +49,11 @@ struct receiver {
     unsigned char forged[GDR_BYTES] __attribute__((aligned(16)));    /* a connection with the sender's descriptor */
 };
 
-static void receive(struct receiver *receiver, int socket, enum memory_kind kind)
+static void receive(struct receiver *receiver, int socket, enum gpu_memory kind)
 {
     receiver->own = open_connection();
     gpu_init();
-    receiver->buffer = buffer_pin(receiver->own, kind, SIZE, pin_v1);
+    receiver->buffer = buffer_pin(receiver->own, kind, SIZE, pin);
     receiver->descriptor = receive_descriptor(socket);
     receive_bytes(socket, receiver->handle, HANDLE_BYTES);
 
@@ -74,7 +74,7 @@ static void pin_by_received_descriptor(int socket, void *context)
     CUdeviceptr address;
     gdr_mh_t handle = {0};
 
-    receive(&receiver, socket, *(enum memory_kind *)context);
+    receive(&receiver, socket, *(enum gpu_memory *)context);
     address = receiver.buffer.memory.address;
     CHECK_ERROR(gdr_pin_buffer(receiver.own, (unsigned long)address, SIZE, 0, 0, &handle), EACCES);
     CHECK_ERROR(gdr_pin_buffer_v2(receiver.own, (unsigned long)address, SIZE, 0, &handle), EACCES);
@@ -89,7 +89,7 @@ static void map_by_received_descriptor(int socket, void *context)
     gdr_mh_t senders;
     void *va = NULL;
 
-    receive(&receiver, socket, *(enum memory_kind *)context);
+    receive(&receiver, socket, *(enum gpu_memory *)context);
     senders.h = (unsigned long)receiver.handle;
     CHECK(mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, receiver.descriptor, 0) == MAP_FAILED);
     CHECK_EQUAL(errno, EACCES);
@@ -102,24 +102,24 @@ static void map_by_received_descriptor(int socket, void *context)
 
 /* ---- Tests ---- */
 
-static void send_to_receiver(enum memory_kind kind, void (*part)(int socket, void *context))
+static void send_to_receiver(enum gpu_memory kind, void (*part)(int socket, void *context))
 {
     gdr_t g = open_connection();
     struct process receiver;
 
     if (uses_dmabuf(g))
-        waive_test("with dma-bufs there is no driver descriptor to send");
+        waive("with dma-bufs there is no driver descriptor to send");
     close_connection(g);
     receiver = start_process(part, &kind);
     send_to(&receiver, kind);
 }
 
-static void invalidation_unix_sock_shared_fd_gdr_pin_buffer(enum memory_kind kind)
+static void invalidation_unix_sock_shared_fd_gdr_pin_buffer(enum gpu_memory kind)
 {
     send_to_receiver(kind, pin_by_received_descriptor);
 }
 
-static void invalidation_unix_sock_shared_fd_gdr_map(enum memory_kind kind)
+static void invalidation_unix_sock_shared_fd_gdr_map(enum gpu_memory kind)
 {
     send_to_receiver(kind, map_by_received_descriptor);
 }

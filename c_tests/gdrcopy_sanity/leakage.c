@@ -1,13 +1,13 @@
 /*
  * Pins end with their owner, however it ends, and with the last descriptor of the driver. The module counts the pins
- * of the whole system in a file: other programs that pin at the same time disturb these tests.
+ * of the whole system in a file, so other programs that pin at the same time disturb these tests.
  */
 
 #include "buffer.h"
-#include "fault.h"
+#include "kit/fault.h"
 #include "processes.h"
 #include "tables.h"
-#include "watchdog.h"
+#include "kit/watch.h"
 
 #include <time.h>
 
@@ -31,7 +31,7 @@ static long refcount(void)
 }
 
 /*
- * The kernel may release what a process held some time after it ended: waits as long as the watchdog does before it
+ * The kernel may release the pins of a process some time after it ended. Waits as long as the watchdog does before it
  * reports a hang.
  */
 static void check_refcount_becomes(long wanted)
@@ -47,7 +47,7 @@ static void check_refcount_becomes(long wanted)
 /* ---- Owners ---- */
 
 struct owner {
-    enum memory_kind kind;
+    enum gpu_memory kind;
     int maps; /* also maps its pin */
 };
 
@@ -56,7 +56,7 @@ static struct buffer own_through(gdr_t g, const struct owner *owner)
     struct buffer buffer;
 
     gpu_init();
-    buffer = buffer_pin(g, owner->kind, SIZE, pin_v1);
+    buffer = buffer_pin(g, owner->kind, SIZE, pin);
     if (owner->maps)
         buffer_map(&buffer);
     return buffer;
@@ -163,7 +163,7 @@ static void close_after_child(int socket, void *context)
     finish_process(&child);
 }
 
-/* Its descriptor goes as if it was killed: nothing unpins. */
+/* Its descriptor goes as if it was killed, so nothing unpins. */
 static void lose_descriptor_after_child(int socket, void *context)
 {
     struct process child;
@@ -257,17 +257,17 @@ static void owners_end(struct owner *owner)
     check_refcount_becomes(unpinned);
 }
 
-static void leakage_pin_pages_fork(enum memory_kind kind)
+static void leakage_pin_pages_fork(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
     struct owner owner;
 
     if (uses_dmabuf(g))
-        waive_test("dma-bufs are not counted");
+        waive("dma-bufs are not counted");
     close_connection(g);
     unpinned = refcount();
     if (unpinned < 0)
-        waive_test(REFCOUNT " does not show the count; load gdrdrv with dbg_enabled=1");
+        waive(REFCOUNT " does not show the count; load gdrdrv with dbg_enabled=1");
     owner.kind = kind;
     for (owner.maps = 0; owner.maps < 2; owner.maps++)
         owners_end(&owner);

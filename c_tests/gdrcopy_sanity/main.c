@@ -10,7 +10,6 @@
 #include "runner.h"
 #include "tables.h"
 
-int option_gpu = 0;
 int option_verbose = 0;
 
 static int option_summary = 1, option_list = 0, option_extended = 0;
@@ -28,7 +27,7 @@ static const struct test *const tables[] = {
 static struct run all[MOST_RUNS];
 static size_t all_count = 0;
 
-static void add(const struct test *test, enum memory_kind kind, const char *suffix)
+static void add(const struct test *test, enum gpu_memory kind, const char *suffix)
 {
     static char names[MOST_RUNS][LONGEST_NAME];
     struct run *run = &all[all_count];
@@ -47,9 +46,9 @@ static void add_all(void)
 
     for (i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
         for (test = tables[i]; test->name != NULL; test++) {
-            add(test, CUMEMALLOC, test->variants == BOTH_KINDS ? "_cumemalloc" : "");
+            add(test, MEM_ALLOC, test->variants == BOTH_KINDS ? "_cumemalloc" : "");
             if (test->variants == BOTH_KINDS)
-                add(test, VMMALLOC, "_vmmalloc");
+                add(test, MEM_CREATE, "_vmmalloc");
         }
 }
 
@@ -135,7 +134,7 @@ static void read_options(int argc, char **argv)
             choose_by_name(optarg);
             break;
         case 'd':
-            option_gpu = number_of(optarg);
+            gpu_under_test = number_of(optarg);
             break;
         case 'e':
             option_extended = 1;

@@ -37,7 +37,7 @@ static int map_again(const struct buffer *first, const struct way *way, struct b
     CHECK(second->handle.h != 0 && second->handle.h != first->handle.h);
     result = gdr_map_v2(first->g, second->handle, &va, first->memory.size, way->map_flag);
     if (result != 0) {
-        /* Other errors where types cannot be requested: before 2.5, and where the pin decides. */
+        /* Other errors where types cannot be requested, before 2.5, and where the pin decides. */
         CHECK_EQUAL(result, driver_is_at_least(first->g, 2, 5) && !uses_dmabuf(first->g) ? EOPNOTSUPP : EINVAL);
         CHECK_EQUAL(info_of(first->g, second->handle).mapping_type, GDR_MAPPING_TYPE_NONE);
         buffer_unpin(second);
@@ -49,7 +49,7 @@ static int map_again(const struct buffer *first, const struct way *way, struct b
     return 1;
 }
 
-/* What is written through one mapping is read through the other, and by CUDA. */
+/* Writes through one mapping are read through the other, and by CUDA. */
 static void see_each_other(const struct buffer *one, const struct buffer *other)
 {
     unsigned seed;
@@ -65,7 +65,7 @@ static void see_each_other(const struct buffer *one, const struct buffer *other)
     }
 }
 
-static void data_validation_mix_mappings(enum memory_kind kind)
+static void data_validation_mix_mappings(enum gpu_memory kind)
 {
     gdr_t g = open_connection();
     struct buffer first, second;
@@ -95,7 +95,7 @@ static void data_validation_mix_mappings(enum memory_kind kind)
     buffer_drop(&first);
     close_connection(g);
     if (others == 0)
-        waive_test("the platform has only one mapping type; two mappings of that type see each other's writes");
+        waive("the platform has only one mapping type; two mappings of that type see each other's writes");
 }
 
 const struct test mix_mappings_tests[] = {

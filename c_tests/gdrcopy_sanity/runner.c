@@ -1,11 +1,9 @@
 #include "runner.h"
 
-#include "watchdog.h"
+#include "kit/watch.h"
 
 #include <stdarg.h>
 #include <time.h>
-
-const char *running_test = "";
 
 void say(const char *format, ...)
 {
@@ -18,13 +16,6 @@ void say(const char *format, ...)
     vprintf(format, arguments);
     putchar('\n');
     va_end(arguments);
-}
-
-void waive_test(const char *reason)
-{
-    printf("waived %s: %s\n", running_test, reason);
-    fflush(NULL);
-    _exit(WAIVED);
 }
 
 static double now_s(void)

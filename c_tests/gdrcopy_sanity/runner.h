@@ -10,7 +10,7 @@ enum verdict { PASSED, FAILED, NOT_APPLICABLE };
 struct run {
     const char *name; /* with the memory kind, if the test has several */
     const struct test *test;
-    enum memory_kind kind;
+    enum gpu_memory kind;
     enum verdict verdict;
 };
 

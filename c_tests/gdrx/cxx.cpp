@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "emulator.h"
-#include "fault.h"
-#include "gpu.h"
+#include "kit/fault.h"
+#include "kit/library.h"
 
 #include "../../gdrcopy/include/gdrcopy_device.cuh"
 #include "second.hpp"
@@ -38,7 +38,7 @@ constexpr auto long_ago = std::chrono::steady_clock::time_point::min();
 
 gpu_buffer buffer;
 
-// What CUDA sees.
+// CUDA's view.
 template <class T> T seen(std::size_t offset)
 {
     T value;
@@ -51,11 +51,11 @@ mapping make(const gdrx::driver &driver)
     return mapping(pin(driver, buffer.address, size));
 }
 
-// Pins of this process, if gdremu counts them: those of gdrdrv.
+// Pins of this process, if gdremu counts them, which are those of gdrdrv.
 long pins()
 {
     const bool counted = driver_is_emulated() && gdrx::driver().attribute(GDR_ATTR_USING_DMA_BUF_MMAP) == 0;
-    return counted ? find_emulator("gdrx_cxx").pins() : -1;
+    return counted ? find_emulator().pins() : -1;
 }
 
 template <class T> constexpr bool is_owner = std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> &&

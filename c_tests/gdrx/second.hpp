@@ -1,4 +1,4 @@
-// What header.cpp has for cxx.cpp.
+// Functions of header.cpp for cxx.cpp.
 #ifndef SECOND_HPP
 #define SECOND_HPP
 

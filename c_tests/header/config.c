@@ -1,5 +1,5 @@
 /*
- * gdrconfig.h, with nothing included before it, and then gdrapi.h: the macros name the arch that the compiler and the
+ * gdrconfig.h, with nothing included before it, and then gdrapi.h. The macros name the arch that the compiler and the
  * kernel name, and the kernel's page size. C99 and C++.
  */
 

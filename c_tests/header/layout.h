@@ -9,7 +9,7 @@ ASSERT(sizeof(gdr_mh_t) == 8, gdr_mh_t_size);
 ASSERT(sizeof(struct gdr_mh_s) == sizeof(gdr_mh_t), gdr_mh_s_is_gdr_mh_t);
 ASSERT(offsetof(gdr_mh_t, h) == 0, gdr_mh_t_h);
 
-/* What gdr_get_info fills. */
+/* The struct that gdr_get_info fills. */
 ASSERT(sizeof(gdr_info_v2_t) == 48, gdr_info_v2_t_size);
 ASSERT(sizeof(gdr_info_t) == 48, gdr_info_t_size);
 ASSERT(sizeof(struct gdr_info_v2) == 48, gdr_info_v2_size);

@@ -1,4 +1,4 @@
-/* The words of gdrx.h, on memory of this process: without the libraries, on any CPU. */
+/* The words of gdrx.h, on memory of this process, without the libraries, on any CPU. */
 
 #include "gdrx.h"
 

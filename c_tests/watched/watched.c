@@ -1,13 +1,17 @@
 /*
- * watched COMMAND ...: runs a command, and ends its process group if it hangs as defined in watchdog.h.
- * Exit status: the command's; 128 + N if signal N ended it; 124 if it hung.
+ * `watched COMMAND ...` runs a command, and ends its process group if it hangs as defined in
+ * kit/watch.h. Exit status is the command's, 128 + N if signal N ended it, or 124 if it hung.
  */
 
-#include "watchdog.h"
+#include "kit/watch.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 int main(int argc, char **argv)
 {

@@ -1,4 +1,4 @@
-// An order book in GPU memory: the CPU changes price levels all over it, and then rings a doorbell, by which a GPU kernel knows
+// An order book in GPU memory. The CPU changes price levels all over it, and then rings a doorbell, by which a GPU kernel knows
 // that it may read them.
 #include "example.hpp"
 

@@ -1,4 +1,4 @@
-/* What the examples share: GPU memory that is mapped, time, and a table. cuda.h serves in place of cuda_driver.h. */
+/* Mapped GPU memory, time, and a table for the examples. cuda.h serves in place of cuda_driver.h. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 

@@ -1,4 +1,4 @@
-// What the examples share: GPU memory, time, and a table. cuda.h serves in place of cuda_driver.h.
+// GPU memory, time, and a table for the examples. cuda.h serves in place of cuda_driver.h.
 #pragma once
 
 #include "cuda_driver.h"

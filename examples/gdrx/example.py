@@ -1,4 +1,4 @@
-"""What the examples share: GPU memory and a table. Programs with torch or CuPy pass their arrays to gdrcopy.Mapping."""
+"""GPU memory and a table for the examples. Programs with torch or CuPy pass their arrays to gdrcopy.Mapping."""
 
 import ctypes
 import statistics

@@ -1,8 +1,8 @@
-/* Polls 64 flags in GPU memory: GPU kernels set them, each in a line of its own, and the CPU looks at all of them. */
+/* Polls 64 flags in GPU memory. GPU kernels set them, each in a line of its own, and the CPU looks at all of them. */
 #include "example.h"
 
 #define FLAGS 64
-#define STRIDE 192 /* bytes from one flag to the next: an odd number of lines, so that more loads overlap */
+#define STRIDE 192 /* bytes from one flag to the next, an odd number of lines, so that more loads overlap */
 #define ROUNDS 2000
 
 int main(void)

@@ -1,8 +1,8 @@
-// Polls 64 flags in GPU memory: GPU kernels set them, each in a line of its own, and the CPU looks at all of them.
+// Polls 64 flags in GPU memory. GPU kernels set them, each in a line of its own, and the CPU looks at all of them.
 #include "example.hpp"
 
 constexpr std::size_t flags = 64;
-constexpr std::size_t stride = 192; // bytes from one flag to the next: an odd number of lines, so that more loads overlap
+constexpr std::size_t stride = 192; // bytes from one flag to the next, an odd number of lines, so that more loads overlap
 
 int main()
 {

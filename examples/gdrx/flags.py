@@ -5,7 +5,7 @@ import numpy
 from example import DeviceMemory, print_time
 
 FLAGS = 64
-STRIDE = 192  # bytes from one flag to the next: an odd number of lines, so that more loads overlap
+STRIDE = 192  # bytes from one flag to the next, an odd number of lines, so that more loads overlap
 
 memory = DeviceMemory(FLAGS * STRIDE)
 offsets = numpy.arange(FLAGS) * STRIDE

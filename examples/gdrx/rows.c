@@ -1,4 +1,5 @@
-/* Reads rows out of a table in GPU memory: rows [MIB], 1024 by default. */
+/* Reads rows out of a table of MIB (by default 1024) in GPU memory, by
+   `rows [MIB]`. */
 #include "example.h"
 
 #define ROW 64

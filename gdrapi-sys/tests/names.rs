@@ -1,4 +1,4 @@
-//! A program written against bindgen's names: it runs itself again under gdremu.
+//! A program written against bindgen's names, which runs itself again under gdremu.
 
 #[path = "../../tests/built/mod.rs"]
 mod built;

@@ -1,7 +1,7 @@
-//! The copy routines on ordinary, cached memory: what they cost apart from PCIe.
+//! The copy routines on ordinary, cached memory, to see their cost apart from PCIe.
 //!
 //! `cargo bench --bench copy_routines [-- FILTER]`; names are direction/routine/bytes, as in
-//! `read/avx2/64`. What counts in the end, GPU memory, is measured by `gdrcopy compare`.
+//! `read/avx2/64`. `gdrcopy compare` measures GPU memory, which counts in the end.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -11,17 +11,17 @@ use crate::sys::cuda::stream::CopyEngine;
 use crate::sys::cuda::{self, Driver};
 use crate::types::cuda_version::EXPORTS_DMA_BUFS;
 
-/// The most bytes of a chunk: the buffer of two is page-locked.
+/// The most bytes of a chunk, because the buffer of two is page-locked.
 pub const MAX_CHUNK: usize = 1 << 30;
 
 /// How copy engines copy.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Bytes of half the buffer, from 1 to [`MAX_CHUNK`]: others are taken for the nearest of them.
+    /// Bytes of half the buffer, from 1 to [`MAX_CHUNK`]; others are taken for the nearest of them.
     pub chunk: usize,
     /// How long a read through the buffer waits for one chunk.
     pub patience: Duration,
-    /// Whether the copy engine accesses the caller's memory, where that is registered with CUDA.
+    /// If true, the copy engine accesses the caller's memory, where that is registered with CUDA.
     pub direct: bool,
 }
 
@@ -50,7 +50,7 @@ pub enum EngineRoute {
 #[derive(Debug)]
 pub struct Engines {
     options: EngineOptions,
-    /// Those that no call uses, whatever CUDA answered to the last: the next one finds out whether they work.
+    /// Engines that no call uses, whatever CUDA answered to the last. The next call finds out whether they work.
     unused: Mutex<Vec<CopyEngine>>,
 }
 
@@ -64,8 +64,8 @@ impl Engines {
     /// Copies `len` bytes of GPU memory at this device address to `dst`. The caller's earlier writes through a mapping
     /// have been flushed. After an error, `dst` may be partly written.
     ///
-    /// While `dst` is written, a signal handler may leave by siglongjmp, unless the copy engine writes it directly:
-    /// [`CopyEngine::read`].
+    /// While `dst` is written, a signal handler may leave by siglongjmp, unless the copy engine writes it directly
+    /// ([`CopyEngine::read`]).
     ///
     /// # Safety
     /// `dst` is writable for `len` bytes.
@@ -117,7 +117,7 @@ impl Engines {
         drop(std::mem::take(&mut *self.unused()));
     }
 
-    /// Whether the copy engine may access this host memory.
+    /// Returns whether the copy engine may access this host memory.
     fn is_direct(&self, driver: &Driver, host: *const u8, len: usize) -> bool {
         self.options.direct && driver.is_host_memory(host.addr() as u64, len)
     }
@@ -127,7 +127,7 @@ impl Engines {
         let home = Home::of_memory(driver, address)?;
         while let Some(mut engine) = self.take_of(&home) {
             if !engine.is_live() {
-                // Of a context that was at the same address.
+                // It is of a context that was at the same address.
                 drop(engine);
             } else if engine.is_idle() {
                 return Ok(engine);

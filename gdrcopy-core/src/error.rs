@@ -9,7 +9,7 @@ pub use nix::errno::Errno;
 use crate::types::cuda_version::{EXPORTS_DMA_BUFS, OLDEST};
 use crate::types::{MappingType, Version};
 
-/// What the fallible functions of this crate return.
+/// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a call failed. The text says what to do.
@@ -125,19 +125,19 @@ pub enum Error {
     Cuda {
         /// Which call.
         call: &'static str,
-        /// What it answered.
+        /// CUDA's error.
         error: CudaError,
     },
     /// No memory for a further handle.
     OutOfHandles {
-        /// What the kernel answered.
+        /// The kernel's error.
         error: OsError,
     },
     /// A call to the driver failed.
     Driver {
         /// Which call.
         call: Call,
-        /// What it answered.
+        /// The driver's error.
         error: OsError,
     },
     /// A pool of a fixed range has no room for the buffer.
@@ -239,12 +239,12 @@ impl std::error::Error for OsError {}
 pub struct CudaError {
     /// The number.
     pub code: c_uint,
-    /// What the CUDA driver calls it, where it knows it.
+    /// CUDA's name for it, where it has one.
     pub(crate) name: Option<&'static CStr>,
 }
 
 impl CudaError {
-    /// The errno that it becomes: the table in `docs/compatibility.md`.
+    /// The errno that it becomes (table in `docs/compatibility.md`).
     pub fn errno(self) -> i32 {
         match self.code {
             1 => libc::EINVAL,           // INVALID_VALUE
@@ -342,8 +342,8 @@ impl Error {
 }
 
 impl Error {
-    /// Whether BAR1, memory, or the mappings or file descriptors that the process may have are used up: unpinning
-    /// something can help.
+    /// Returns whether BAR1, memory, or the mappings or file descriptors that the process may have are used up.
+    /// Then unpinning something can help.
     pub fn is_shortage(&self) -> bool {
         [libc::ENOMEM, libc::EMFILE, libc::ENFILE].contains(&self.errno())
     }
@@ -419,7 +419,7 @@ impl fmt::Display for Error {
                 "no CUDA driver (libcuda.so.1): install the GPU driver, or pass it into the container",
             ),
             Error::NoCudaFunction(name) => {
-                write!(f, "libcuda has no {name}: update the GPU driver, or what stands in for its libcuda")
+                write!(f, "libcuda has no {name}: update the GPU driver, or its stand-in libcuda")
             }
             Error::CudaTooOld { version, needed } => write!(
                 f,
@@ -509,7 +509,7 @@ impl From<Error> for std::io::Error {
     }
 }
 
-/// What a user can do about the answer `errno` of the driver call `call`.
+/// Advice for users about the error `errno` of the driver call `call`.
 fn advice(call: Call, errno: Errno) -> &'static str {
     match (call, errno) {
         (Call::Open | Call::OpenDevicePath, Errno::ENOENT) => {
@@ -549,9 +549,7 @@ fn advice(call: Call, errno: Errno) -> &'static str {
             "this GPU's memory cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), or use a \
              GPU that supports it"
         }
-        (Call::Mmap, Errno::EINVAL) => {
-            "the length is more than what is pinned, or the GPU memory was freed"
-        }
+        (Call::Mmap, Errno::EINVAL) => "the length exceeds the pin, or the GPU memory was freed",
         (Call::Mmap, Errno::ENOMEM) => {
             "out of address space or mappings (vm.max_map_count): map less"
         }
@@ -570,7 +568,7 @@ impl fmt::Display for CudaVersion {
     }
 }
 
-/// What a user can do about an answer of CUDA.
+/// Advice for users about an error of CUDA.
 fn cuda_advice(error: CudaError) -> &'static str {
     match error.errno() {
         libc::EINVAL if error.code == 1 => {

@@ -1,7 +1,7 @@
-//! What every copy reads, on one cache line.
+//! The data that every copy reads, on one cache line.
 //!
-//! It is written only when a driver is opened, when the first mapping of another type is made, and when the
-//! last one of a type ends; so the line stays in the caches of the CPUs that copy.
+//! It is written only when a driver is opened, when the first mapping of another type is made, and when the last one
+//! of a type ends. So the line stays in the caches of the CPUs that copy.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -12,18 +12,18 @@ use crate::types::MappingType;
 /// Copies of fewer bytes finish before a second thread is awake.
 pub(crate) const WORTHWHILE: usize = 1 << 20;
 
-/// One cache line. Aligned to two: some CPUs prefetch the neighboring line with it.
+/// One cache line. Aligned to two, because some CPUs prefetch the neighboring line with it.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Hot {
     /// The copy routine for write-combining mappings.
     routine: AtomicPtr<Routine>,
-    /// Reads of fewer bytes are plain, by mapping type: see `copy`. A table, because a comparison of types would cost
-    /// each read another instruction.
+    /// Reads of fewer bytes are plain, by mapping type (see `copy`). A table, because a comparison of types would
+    /// cost each read another instruction.
     plain_reads: [AtomicUsize; 4],
-    /// The process's page: see `sys::fork`.
+    /// The process's page (see `sys::fork`).
     pub(crate) page: AtomicPtr<()>,
-    /// Whether mappings of two types are live: see `copy::mixed`.
+    /// True if mappings of two types are live (see `copy::mixed`).
     pub(crate) mixed: AtomicBool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) static HOT: Hot = Hot {
 };
 
 impl Hot {
-    /// The selected routine, which this CPU runs. The routines are constants: no ordering is needed.
+    /// The selected routine, which this CPU runs. The routines are constants, so no ordering is needed.
     #[inline(always)]
     pub(crate) fn routine(&self) -> &'static Routine {
         // SAFETY: made from a `&'static Routine`, here and in `set_routine`.

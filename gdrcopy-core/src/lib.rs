@@ -1,8 +1,8 @@
-//! What the crate `gdrcopy` and the C library `libgdrapi` have in common: the sources of GPU memory, their pins and
-//! mappings, and the copies.
+//! The sources of GPU memory, their pins and mappings, and the copies, common to the crate `gdrcopy` and the C
+//! library `libgdrapi`.
 //!
-//! **Not for programs**: these items change with every release, and most have preconditions that only `gdrcopy` and
-//! `libgdrapi` meet. Programs use `gdrcopy`.
+//! **Not for programs**, because these items change with every release, and most have preconditions that only
+//! `gdrcopy` and `libgdrapi` meet. Programs use `gdrcopy`.
 //!
 //! A call goes down through these modules, in this order, and never back up:
 //!

@@ -10,7 +10,7 @@ use crate::types::MappingType;
 /// GPU memory at addresses of this process. It keeps its pin, and is unmapped when dropped.
 #[derive(Debug)]
 pub struct RawMapping {
-    // Dropped in this order: the addresses first, the pin last.
+    // Dropped in this order, the addresses first, the pin last.
     region: Region,
     live: Live,
     of_pin: MappingGuard,
@@ -30,13 +30,13 @@ impl RawMapping {
         RawMapping { region, live: Live::new(mapping_type), of_pin, head, len }
     }
 
-    /// Device address of byte 0: that of its pin.
+    /// Device address of byte 0, which is that of its pin.
     #[inline]
     pub fn device_address(&self) -> u64 {
         self.of_pin.device_address()
     }
 
-    /// The addresses: of whole pages.
+    /// The addresses, in whole pages.
     #[inline]
     pub fn region(&self) -> &Region {
         &self.region
@@ -73,8 +73,8 @@ impl RawMapping {
         self.live.kind()
     }
 
-    /// Takes the GPU memory away and leaves the addresses reserved, so that a stale pointer into the
-    /// mapping raises SIGBUS or SIGSEGV as long as the process lives.
+    /// Takes the GPU memory away and leaves the addresses reserved. So a stale pointer into the mapping
+    /// raises SIGBUS or SIGSEGV as long as the process lives.
     pub fn retire(mut self) -> std::result::Result<(), (RawMapping, Error)> {
         end(self.region.retire(), self)
     }

@@ -11,7 +11,7 @@ use crate::error::{self, Result};
 const SMALL_ALLOCATIONS: usize = 16 << 10;
 
 /// Fails with ENOMEM if there is no memory for the small allocations that follow, of boxes, strings and map
-/// nodes: if one of those fails, the standard library ends the process. Calls that release never allocate.
+/// nodes. If one of those fails, the standard library ends the process. Calls that release never allocate.
 pub fn require() -> Result<()> {
     let mut room = Vec::<u8>::new();
     let reserved = room.try_reserve_exact(SMALL_ALLOCATIONS);

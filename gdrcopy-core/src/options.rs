@@ -7,18 +7,18 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
-    /// The first that works: gdrdrv, then dma-bufs.
+    /// The first that works, gdrdrv before dma-bufs.
     #[default]
     Auto,
     /// The kernel module gdrdrv.
     Gdrdrv,
-    /// Dma-bufs that CUDA 13.3 or later exports: needs no kernel module.
+    /// Dma-bufs that CUDA 13.3 or later exports, without a kernel module.
     DmaBuf,
     /// Host memory that CUDA has mapped for GPUs, from `HostMemory`, cuMemHostAlloc or cuMemHostRegister. It stands
-    /// in for GPU memory where there is neither gdrdrv nor a dma-buf that can be mapped: the CPU is fast, and each
+    /// in for GPU memory where there is neither gdrdrv nor a dma-buf that can be mapped. The CPU is fast, and each
     /// access of a GPU kernel goes over PCIe. Never chosen by `Auto`.
     ///
-    /// `Gdr::pin` takes the memory's device address, and pins nothing: the memory is page-locked already.
+    /// `Gdr::pin` takes the memory's device address, and pins nothing, because the memory is page-locked already.
     /// Mappings are [`Caching`](crate::types::MappingType::Caching). Needs CUDA 11.7 or later.
     HostMemory,
 }
@@ -30,7 +30,7 @@ pub struct Options {
     pub backend: Backend,
     /// gdrdrv's device file; `/dev/gdrdrv` if `None`.
     pub device_path: Option<PathBuf>,
-    /// Whether FORCE_PCIE on a GPU that has PCIe only is satisfied by an ordinary pin, in place of an error.
+    /// If true, FORCE_PCIE on a GPU that has PCIe only gives an ordinary pin, in place of an error.
     pub force_pcie_compat: bool,
     /// Whether gdrdrv's device file is closed while nothing is pinned.
     pub park: bool,

@@ -18,15 +18,15 @@ pub fn set_level(level: LevelFilter) {
 
 /// Prints lines as the environment variables say, unless a level is set.
 pub fn install() {
-    // Not a `Once`: a child that is forked off in the middle would wait for it.
+    // Not a `Once`, because a child that is forked off in the middle would wait for it.
     if !INSTALLED.swap(true, Ordering::Relaxed) {
-        // Fails only if there is a logger, of which a C library has no other.
+        // Fails only if there is a logger, and a C library has no other.
         let _ = log::set_logger(&Stderr);
         log::set_max_level(variables::log_level());
     }
 }
 
-/// Whether lines are printed.
+/// Returns whether lines are printed.
 pub fn is_installed() -> bool {
     INSTALLED.load(Ordering::Relaxed)
 }
@@ -42,7 +42,7 @@ impl Log for Stderr {
     }
 
     /// Writes one line, in one `write`, so that lines of several threads and processes do not mix. No
-    /// standard stream is involved: a forked child may inherit their locks locked.
+    /// standard stream is involved, because a forked child may inherit their locks locked.
     fn log(&self, record: &Record<'_>) {
         // Writing is a cancellation point.
         let _deferred = Deferred::new();
@@ -64,7 +64,8 @@ impl Log for Stderr {
     fn flush(&self) {}
 }
 
-/// A log line, on the stack: calls that release log without memory. What is too long is cut off.
+/// A log line, on the stack, because calls that release log without memory. The rest of a long line is cut
+/// off.
 struct Line {
     bytes: [u8; Line::SIZE],
     len: usize,

@@ -7,10 +7,10 @@ use std::sync::PoisonError;
 #[cfg(gdrapi_tsan)]
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A mutex without poisoning: the C API layer turns a panic into an errno, and the protected state is valid
+/// A mutex without poisoning. The C API layer turns a panic into an errno, and the protected state is valid
 /// at every point where a panic can occur.
 ///
-/// Built with `--cfg gdrapi_tsan`, it adds an atomic word that shows its ordering to ThreadSanitizer: the
+/// Built with `--cfg gdrapi_tsan`, it adds an atomic word that shows its ordering to ThreadSanitizer. The
 /// slow path of the standard library's mutex is precompiled without instrumentation, and so invisible.
 #[derive(Default)]
 pub struct Mutex<T> {
@@ -20,7 +20,7 @@ pub struct Mutex<T> {
 }
 
 impl<T> fmt::Debug for Mutex<T> {
-    /// Not what it protects: a writer that locks it, too, would wait for ever.
+    /// Not the protected value, because a writer that also locks it would wait for ever.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Mutex")
     }

@@ -1,9 +1,10 @@
-//! Public types shared by all modules: versions, flags, attributes, mapping types, the description of a pin.
+//! Public types shared by all modules (versions, flags, attributes, mapping types, the description of a
+//! pin).
 #![forbid(unsafe_code)]
 
 use std::fmt;
 
-/// Size of a GPU page in bytes: pins are rounded out to it.
+/// Size of a GPU page in bytes, to which pins are rounded out.
 pub const GPU_PAGE_SIZE: u64 = 1 << 16;
 
 /// A version `major.minor` of the driver or of the API.
@@ -16,9 +17,9 @@ pub struct Version {
 }
 
 impl Version {
-    /// The API level this library implements: 2.6.
+    /// The API level this library implements, 2.6.
     pub const API: Version = Version::new(2, 6);
-    /// The oldest kernel module this library works with: 2.0.
+    /// The oldest kernel module this library works with, 2.0.
     pub const OLDEST_GDRDRV: Version = Version::new(2, 0);
 
     /// The version `major.minor`.
@@ -40,11 +41,11 @@ impl fmt::Display for Version {
 
 /// Versions of the CUDA driver, 1000 × major + 10 × minor.
 pub mod cuda_version {
-    /// What is used of CUDA is in every version from this one on: 11.0.
+    /// The first version with all of CUDA that is used, 11.0.
     pub const OLDEST: i32 = 11000;
-    /// The first that exports dma-bufs: 11.7.
+    /// The first that exports dma-bufs, 11.7.
     pub const EXPORTS_DMA_BUFS: i32 = 11070;
-    /// The first whose dma-bufs can be mapped: 13.3.
+    /// The first whose dma-bufs can be mapped, 13.3.
     pub const MAPS_DMA_BUFS: i32 = 13030;
 }
 
@@ -58,15 +59,15 @@ pub enum MappingType {
     WriteCombining = 1,
     /// Cached like ordinary memory (coherent platforms such as Grace-Hopper and POWER9).
     Caching = 2,
-    /// Device memory: naturally aligned accesses of at most 8 bytes (some arm64 platforms).
+    /// Device memory, for naturally aligned accesses of at most 8 bytes (some arm64 platforms).
     Device = 3,
 }
 
 impl MappingType {
     /// The type that the driver answers for a mapping; `None` if it has taken the mapping away.
     ///
-    /// A type that this library does not know is copied through as device memory is: naturally
-    /// aligned accesses of at most 8 bytes suit every kind of memory.
+    /// A type that this library does not know is copied through as device memory is. Naturally aligned
+    /// accesses of at most 8 bytes suit every kind of memory.
     pub(crate) const fn from_driver(raw: u32) -> Option<MappingType> {
         match (raw, raw::mapping_type(raw)) {
             (0, _) => None,
@@ -123,7 +124,7 @@ impl PinFlags {
     /// Go through PCIe also where the CPU and the GPU have a coherent link.
     pub const FORCE_PCIE: PinFlags = PinFlags(1);
 
-    /// Whether the pin must go through PCIe.
+    /// Returns whether the pin must go through PCIe.
     pub const fn force_pcie(self) -> bool {
         self.0 & PinFlags::FORCE_PCIE.0 != 0
     }
@@ -158,9 +159,9 @@ pub enum Attribute {
 /// The description of a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// Device address of the first pinned page: at most the address that was pinned.
+    /// Device address of the first pinned page, which is at most the address that was pinned.
     pub va: u64,
-    /// Pinned bytes: the range rounded out to pages.
+    /// Pinned bytes, with the range rounded out to pages.
     pub mapped_size: u64,
     /// Size of a page in bytes.
     pub page_size: u32,

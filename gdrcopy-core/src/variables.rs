@@ -1,4 +1,5 @@
-//! The environment variables of the C libraries: their names, and the values that they take.
+//! The environment variables of the C libraries, with their names, and the values that they
+//! take.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -16,7 +17,7 @@ pub struct Variable {
     pub values: Values,
 }
 
-/// What a variable may be set to.
+/// Values of a variable.
 #[derive(Debug)]
 pub enum Values {
     /// Any value, or one that is checked where it is used.
@@ -57,8 +58,8 @@ pub const ALL: [Variable; 10] = [
     SUSPEND,
 ];
 
-/// The least important lines that are printed: `GDRCOPY_LOG_LEVEL`, 4 (errors) by default, where
-/// `GDRCOPY_ENABLE_LOGGING` is set.
+/// The least important lines that are printed. `GDRCOPY_LOG_LEVEL` sets it, 4 (errors) by
+/// default, where `GDRCOPY_ENABLE_LOGGING` is set.
 pub fn log_level() -> LevelFilter {
     if ENABLE_LOGGING.value().is_none() {
         return LevelFilter::Off;
@@ -90,12 +91,12 @@ impl Variable {
         env::var_os(self.name)
     }
 
-    /// Whether it is set to `1`.
+    /// Returns whether it is set to `1`.
     pub fn is_one(&self) -> bool {
         self.value().is_some_and(|value| value == "1")
     }
 
-    /// Whether it may have this value.
+    /// Returns whether it may have this value.
     pub fn takes(&self, value: &str) -> bool {
         let number = value.trim().parse::<usize>().ok();
         match self.values {

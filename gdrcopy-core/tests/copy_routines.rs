@@ -61,7 +61,7 @@ fn gathers_stay_inside_their_pages() {
     routines::supported().for_each(gather::check_edges);
 }
 
-/// A copy of one aligned word is one access: no reader sees a word that is half old, half new.
+/// A copy of one aligned word is one access, so no reader sees a word that is half old, half new.
 #[test]
 #[cfg_attr(miri, ignore = "a data race for Rust, settled by the single access")]
 fn aligned_words_never_tear() {
@@ -127,7 +127,7 @@ fn read_untorn(subject: Subject, len: usize) {
 fn every_access_is_natural_once_and_fenced() {
     trace::check(&Subject::all(), &bytes::alignments());
     trace::check_gathers();
-    // In one test: signal handlers are the process's.
+    // In one test, because signal handlers are the process's.
     fences::check(&Subject::all());
     masked::check(&Subject::all());
 }

@@ -1,4 +1,4 @@
-//! Times copies of GPU memory side by side: through the mapping, by `Transfer`, and by CUDA's synchronous copies.
+//! Times copies of GPU memory through the mapping, by `Transfer`, and by CUDA's synchronous copies.
 //!
 //! `cargo bench -p gdrcopy --bench transfer -- [--cpu N] [--chunk BYTES] [SIZE …]`, sizes in bytes, 65536 and 1048576 by default. Needs a GPU,
 //! libcuda, and a backend (`/dev/gdrdrv`, or `gdremu --provider nvidia`). Every path copies the same bytes, and each is
@@ -123,8 +123,8 @@ fn bench(len: usize, options: TransferOptions) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Checks each copy once, times all in turn, and prints their medians. Each timed copy follows one of its own kind: the
-/// copy engine takes longer where the CPU's caches hold the host memory, as after a copy through the mapping.
+/// Checks each copy once, times all in turn, and prints their medians. Each timed copy follows one by the same method.
+/// The copy engine takes longer where the CPU's caches hold the host memory, as after a copy through the mapping.
 fn report(
     len: usize,
     direction: &str,

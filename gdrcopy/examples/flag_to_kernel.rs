@@ -1,4 +1,4 @@
-//! Low-latency signals to a running GPU kernel: the CPU sets a flag, the kernel answers by another.
+//! Low-latency signals to a running GPU kernel. The CPU sets a flag, the kernel answers by another.
 //!
 //! `cargo run --release --example flag_to_kernel`, on a GPU or under gdremu.
 
@@ -7,7 +7,7 @@ mod cuda;
 use std::time::Instant;
 
 use cuda::Cuda;
-use gdrcopy::signal::Flag;
+use gdrcopy::channel::Flag;
 use gdrcopy::{Error, Gdr, MapFlag, Mapped, PinFlags};
 
 const ROUNDS: u32 = 1000;

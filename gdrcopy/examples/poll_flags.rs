@@ -1,4 +1,4 @@
-//! Polls 64 flags at once: each thread of a GPU kernel sets its own when it has done its work.
+//! Polls 64 flags at once. Each thread of a GPU kernel sets its own when it has done its work.
 //!
 //! `cargo run --release --example poll_flags`, on a GPU or under gdremu.
 

@@ -1,4 +1,4 @@
-//! The example of README.md: writes to GPU memory in each manner.
+//! The example of README.md, which writes to GPU memory in each manner.
 //!
 //! `cargo run --release --example quick_start`, on a GPU or under gdremu.
 

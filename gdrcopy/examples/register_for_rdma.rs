@@ -1,21 +1,21 @@
 //! Registers GPU memory with an RDMA device, and accesses the same memory by the CPU.
 //!
-//! A network card reads and writes GPU memory once the memory is registered: by its dma-buf, or with the kernel module
-//! nvidia-peermem by its device address. The registration itself is a function of libibverbs, which this example
-//! does not link: `RdmaDevice` stands for the protection domain of a program that does.
+//! A network card reads and writes GPU memory once the memory is registered. Register it by its dma-buf, or with the
+//! kernel module nvidia-peermem by its device address. The registration itself is a function of libibverbs, which this
+//! example does not link. `RdmaDevice` stands for the protection domain of a program that does.
 //!
-//! Run it without a GPU: `gdremu -- target/debug/examples/register_for_rdma`.
+//! Run it without a GPU with `gdremu -- target/debug/examples/register_for_rdma`.
 
 use std::error::Error;
 use std::os::fd::{AsRawFd, RawFd};
 
-use gdrcopy::system::{Support, system_with_cuda};
+use gdrcopy::features::{Support, features_with_cuda};
 use gdrcopy::{Gdr, MapFlag, Mapped, Pin, PinFlags};
 
 #[allow(dead_code, reason = "other examples call the rest")]
 mod cuda;
 
-/// What a program does by libibverbs. Each returns a key for the memory.
+/// The calls of a program to libibverbs. Each returns a key for the memory.
 trait RdmaDevice {
     /// `ibv_reg_dmabuf_mr(domain, offset, len, iova, fd, access)`
     fn register_dma_buf(&self, offset: u64, len: usize, iova: u64, fd: RawFd) -> u32;
@@ -28,11 +28,11 @@ fn register(pin: &Pin, device: &impl RdmaDevice) -> Result<u32, gdrcopy::Error> 
     let (address, len) = (pin.address(), pin.len());
     match pin.dma_buf() {
         Ok(exported) => {
-            // The kernel takes a reference of its own: the descriptor may be closed afterwards.
+            // The kernel takes a reference of its own, so the descriptor may be closed afterwards.
             let fd = exported.fd.as_raw_fd();
             Ok(device.register_dma_buf(exported.offset, len, address, fd))
         }
-        Err(_) if gdrcopy::system::system().nvidia_peermem => {
+        Err(_) if gdrcopy::features::features().nvidia_peermem => {
             Ok(device.register_address(address, len))
         }
         Err(error) => Err(error),
@@ -56,9 +56,9 @@ impl RdmaDevice for Printer {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let cuda = cuda::Cuda::new();
-    let system = system_with_cuda();
-    if system.dma_buf_export != Support::Yes && !system.nvidia_peermem {
-        return Err(format!("no way to register GPU memory: {:?}", system.dma_buf_export).into());
+    let features = features_with_cuda();
+    if features.dma_buf_export != Support::Yes && !features.nvidia_peermem {
+        return Err(format!("no way to register GPU memory: {:?}", features.dma_buf_export).into());
     }
     let address = cuda.alloc(1 << 20);
     // SAFETY: the memory stays allocated; only this program and the RDMA device use it.

@@ -1,4 +1,4 @@
-//! Threads take small buffers from one pool: each has a flag and a message, and all of them share one pin and one
+//! Threads take small buffers from one pool. Each has a flag and a message, and all of them share one pin and one
 //! mapping.
 //!
 //! `cargo run --release --example shared_pool`, on a GPU or under gdremu.

@@ -5,7 +5,7 @@
 mod cuda;
 
 use cuda::Cuda;
-use gdrcopy::signal::Ring;
+use gdrcopy::channel::Ring;
 use gdrcopy::{Error, Gdr, MapFlag, Mapped, PinFlags};
 
 type Message = [u32; 4];

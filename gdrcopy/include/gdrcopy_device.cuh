@@ -30,7 +30,7 @@ namespace gdrcopy {
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// ---- Words, at system scope: between this thread and the CPU.
+// ---- Words, at system scope, between this thread and the CPU.
 
 // Later accesses of this thread come after it.
 GDRCOPY_DEVICE u32 load_acquire(const u32 *word)
@@ -74,8 +74,8 @@ GDRCOPY_DEVICE void store_release(u64 *word, u64 value)
 #endif
 }
 
-// Makes what the other threads of the block wrote before __syncthreads() visible to the CPU no later than what this
-// thread releases from here on, and the reverse for reads.
+// Orders earlier accesses of the block's other threads, up to __syncthreads(), before later accesses of this thread at
+// system scope.
 GDRCOPY_DEVICE void fence()
 {
 #ifdef GDRCOPY_ON_CPU
@@ -128,11 +128,11 @@ GDRCOPY_DEVICE u64 counter_wait(const u64 *counter, u64 value)
 
 // ---- Ring
 
-// The kernel's end of a ring: consumer of one to the GPU, producer of one from it. One thread uses it; it may be kept in
-// global memory from launch to launch.
+// The kernel's end of a ring, the consumer of one to the GPU, or the producer of one from it. One thread uses it; it
+// may be kept in global memory from launch to launch.
 //
-// A block moves large messages together: one thread calls peek() or reserve(); after __syncthreads(), all read or write
-// the message; after fence() by all and __syncthreads(), the same thread calls release() or publish().
+// A block moves large messages together. One thread calls peek() or reserve(). After __syncthreads(), all read or write
+// the message. After fence() by all and __syncthreads(), the same thread calls release() or publish().
 class Ring {
     u32 *consumed_;
     u32 *sequences_;
@@ -153,7 +153,7 @@ class Ring {
 
   public:
     // The ring at device address `memory`, as Ring::new of the crate has made it. `slots` is a power of two and
-    // `message_size` in bytes is a multiple of 4; both, and the number of the first message, are those of the CPU.
+    // `message_size` in bytes is a multiple of 4. Both, and the number of the first message, are those of the CPU.
     GDRCOPY_MEMBER Ring(void *memory, u32 slots, u32 message_size, u32 first = 0)
     {
         u64 sequences_size = ((u64)slots * 4 + GDRCOPY_LINE - 1) / GDRCOPY_LINE * GDRCOPY_LINE;

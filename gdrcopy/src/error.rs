@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of the crate.
 #![forbid(unsafe_code)]
 
 pub use gdrcopy_core::error::{Call, CudaError, Error, OsError, Result};

@@ -12,19 +12,19 @@ use crate::pin::Pin;
 /// An open driver. Cloning it is cheap; it is closed when the last clone is dropped and the last of
 /// its pins is gone.
 ///
-/// It may be used from any thread. A forked child must open its own: every call on an inherited one
-/// fails with [`Error::ForkedChild`](crate::Error::ForkedChild) and touches nothing. Dropping it closes the child's copy
-/// of the descriptor, which otherwise keeps the parent's pins if the parent ends.
+/// It may be used from any thread. A forked child must open its own. Every call on an inherited one fails with
+/// [`Error::ForkedChild`](crate::Error::ForkedChild) and touches nothing. Dropping it closes the child's copy of the
+/// descriptor, which otherwise keeps the parent's pins if the parent ends.
 #[derive(Clone, Debug)]
 pub struct Gdr {
     raw: RawGdr,
 }
 
 impl Gdr {
-    /// Opens the first source of GPU memory that works: gdrdrv, then dma-bufs.
+    /// Opens the first source of GPU memory that works, gdrdrv before dma-bufs.
     ///
     /// # Errors
-    /// As for [`Options::open`].
+    /// The errors of [`Options::open`].
     pub fn open() -> Result<Gdr> {
         Gdr::options().open()
     }
@@ -46,24 +46,25 @@ impl Gdr {
         self.raw.driver_version()
     }
 
-    /// Whether pinned memory stays alive and mapped until it is unpinned, even when it is freed before. Else the driver
-    /// takes mappings away when their memory is freed ([`Pin::is_revoked`]), and accesses raise SIGBUS from then on.
+    /// Returns whether pinned memory stays alive and mapped until it is unpinned, even when it is freed before. Else
+    /// the driver takes mappings away when their memory is freed ([`Pin::is_revoked`]), and accesses raise SIGBUS from
+    /// then on.
     ///
     /// # Errors
-    /// What the driver answered. It is asked once.
+    /// The driver's error. The driver is asked once.
     pub fn is_persistent(&self) -> Result<bool> {
         self.attribute(Attribute::UsePersistentMapping)
     }
 
-    /// Whether [`PinFlags::FORCE_PCIE`] can work.
+    /// Returns whether [`PinFlags::FORCE_PCIE`] can work.
     ///
     /// # Errors
-    /// What the driver answered. It is asked once.
+    /// The driver's error. The driver is asked once.
     pub fn supports_force_pcie(&self) -> Result<bool> {
         self.attribute(Attribute::SupportPinFlagForcePcie)
     }
 
-    /// Whether the source of GPU memory is dma-bufs.
+    /// Returns whether the source of GPU memory is dma-bufs.
     ///
     /// # Errors
     /// [`Error::ForkedChild`](crate::Error::ForkedChild).
@@ -84,20 +85,20 @@ impl Gdr {
     ///
     /// # Safety
     /// From here on, everything is safe; so until the pin and its mapping are gone:
-    /// - the range must stay allocated. The driver keeps a freed range from being given to others only in
-    ///   persistent mode ([`Gdr::is_persistent`]) and with dma-bufs; elsewhere an access to a freed range raises SIGBUS;
-    /// - whatever is written through the mapping must not break anyone else's memory safety: the range
-    ///   must hold no memory that other code of this process, or a GPU kernel, relies on to be unchanged,
-    ///   such as the GPU memory behind a live `&[T]` of a managed allocation;
+    /// - the range must stay allocated. The driver keeps a freed range from being given to others only in persistent
+    ///   mode ([`Gdr::is_persistent`]) and with dma-bufs. Elsewhere an access to a freed range raises SIGBUS;
+    /// - writes through the mapping must not break anyone else's memory safety. The range must hold no memory that
+    ///   other code of this process, or a GPU kernel, relies on to be unchanged. An example is the GPU memory behind a
+    ///   live `&[T]` of a managed allocation;
     /// - GPU kernels and CUDA may write the range at any time. A reader then sees old, new or mixed bytes.
     ///
     /// [`Gdr::map_owned`] needs no such promise.
     ///
     /// # Errors
-    /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0 or length 0;
-    /// [`Error::Suspended`](crate::Error::Suspended) and [`Error::DriverChanged`](crate::Error::DriverChanged);
-    /// [`Error::RangeOverflow`](crate::Error::RangeOverflow); otherwise what the driver answered: `EINVAL` for
-    /// memory that cannot be pinned, `ENOMEM` when BAR1 is used up.
+    /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0 or length 0,
+    /// [`Error::Suspended`](crate::Error::Suspended), [`Error::DriverChanged`](crate::Error::DriverChanged),
+    /// [`Error::RangeOverflow`](crate::Error::RangeOverflow), or the driver's error, `EINVAL` for memory that cannot be
+    /// pinned, `ENOMEM` when BAR1 is used up.
     pub unsafe fn pin(&self, address: u64, len: usize, flags: PinFlags) -> Result<Pin> {
         if len == 0 {
             return Err(Error::EmptyRange);
@@ -111,7 +112,7 @@ impl Gdr {
     /// closes the child's copy of the descriptor.
     ///
     /// # Errors
-    /// What the kernel answered. It is closed in any case.
+    /// The kernel's error. The connection is closed in any case.
     pub fn close(self) -> Result<()> {
         self.raw.close()
     }
@@ -146,8 +147,8 @@ impl Options {
         self
     }
 
-    /// Whether [`PinFlags::FORCE_PCIE`] on a GPU that has PCIe only is satisfied by an ordinary pin, in place of an
-    /// error. False by default.
+    /// If true, [`PinFlags::FORCE_PCIE`] on a GPU that has PCIe only gives an ordinary pin, in place of an error. False
+    /// by default.
     pub fn force_pcie_compat(mut self, yes: bool) -> Options {
         self.raw.force_pcie_compat = yes;
         self
@@ -164,11 +165,12 @@ impl Options {
     /// Opens it. Reads no environment variable, creates no thread, does not initialize CUDA.
     ///
     /// # Errors
-    /// [`Error::Suspended`](crate::Error::Suspended); [`Error::Driver`](crate::Error::Driver) with what opening the device file answered;
-    /// [`Error::DriverTooOld`](crate::Error::DriverTooOld) below 2.0;
-    /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld) where the driver serves only newer API versions than
-    /// 2.6; [`Error::DummyGpuDriver`](crate::Error::DummyGpuDriver) where it was loaded without a GPU driver.
-    /// With [`Backend::Auto`], the errors are those of gdrdrv; why dma-bufs do not work is logged.
+    /// [`Error::Suspended`](crate::Error::Suspended).
+    /// [`Error::Driver`](crate::Error::Driver) with the error of opening the device file.
+    /// [`Error::DriverTooOld`](crate::Error::DriverTooOld) below 2.0, and
+    /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld) where the driver serves only newer API versions than 2.6.
+    /// [`Error::DummyGpuDriver`](crate::Error::DummyGpuDriver) where it was loaded without a GPU driver. With
+    /// [`Backend::Auto`], the errors are those of gdrdrv; why dma-bufs do not work is logged.
     pub fn open(self) -> Result<Gdr> {
         RawGdr::open(&self.raw).map(Gdr::of_raw)
     }

@@ -3,7 +3,9 @@
 #![warn(clippy::missing_errors_doc, clippy::return_self_not_must_use)]
 
 pub mod access;
+pub mod channel;
 pub mod error;
+pub mod features;
 mod gdr;
 mod mapping;
 pub mod memory;
@@ -11,8 +13,6 @@ pub mod owned;
 mod pin;
 pub mod pin_cache;
 pub mod pool;
-pub mod signal;
-pub mod system;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod transfer;

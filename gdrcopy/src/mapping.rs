@@ -13,7 +13,7 @@ use crate::access::{Mapped, MappedSlice};
 /// no `&[u8]` of it is ever returned. [`Mapped`] has the copies, words and batches.
 ///
 /// Where the driver is not persistent ([`Gdr::is_persistent`](crate::Gdr::is_persistent)), it takes the mapping away
-/// when the memory is freed: an access then raises SIGBUS, which ends the process. So does, by SIGSEGV, an access
+/// when the memory is freed. An access then raises SIGBUS, which ends the process. So does, by SIGSEGV, an access
 /// between [`suspend`](crate::suspend) and [`resume`](crate::resume).
 ///
 /// ```compile_fail
@@ -29,13 +29,13 @@ impl Mapping {
         Mapping { raw }
     }
 
-    /// Device address of byte 0: [`Pin::address`](crate::Pin::address).
+    /// Device address of byte 0 ([`Pin::address`](crate::Pin::address)).
     #[inline]
     pub fn device_address(&self) -> u64 {
         self.raw.device_address()
     }
 
-    /// CPU address of byte 0. Using it is unsafe: the mapping must be alive, and accesses must suit the
+    /// CPU address of byte 0. Using it is unsafe, because the mapping must be alive, and accesses must suit the
     /// memory type.
     #[inline]
     pub fn as_mut_ptr(&self) -> *mut u8 {
@@ -58,7 +58,7 @@ impl Mapping {
     /// Unmaps it.
     ///
     /// # Errors
-    /// What munmap returned, with the mapping, which is unchanged.
+    /// The error of munmap, with the mapping, which is unchanged.
     pub fn unmap(self) -> std::result::Result<(), (Mapping, Error)> {
         let unmapped = self.raw.unmap();
         unmapped.map_err(|(raw, error)| (Mapping { raw }, error))

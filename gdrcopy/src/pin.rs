@@ -8,20 +8,20 @@ use crate::mapping::Mapping;
 
 /// A range of GPU memory that stays where it is, and can be mapped once at a time.
 ///
-/// The driver's pin lasts until both the `Pin` and its [`Mapping`] are gone: a mapping is always
-/// taken down first, because NVIDIA's gdrdrv up to 2.6 otherwise corrupts its list of pins.
+/// The driver's pin lasts until both the `Pin` and its [`Mapping`] are gone. A mapping is always taken down first,
+/// because NVIDIA's gdrdrv up to 2.6 otherwise corrupts its list of pins.
 #[derive(Debug)]
 pub struct Pin {
     raw: RawPin,
 }
 
-/// The description of a pin: [`Pin::info`].
+/// The description of a pin ([`Pin::info`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
-    /// Device address of the first pinned page: at most the address that was pinned.
+    /// Device address of the first pinned page, which is at most the address that was pinned.
     pub va: u64,
-    /// Pinned bytes: the range rounded out to pages.
+    /// Pinned bytes, with the range rounded out to pages.
     pub mapped_size: u64,
     /// Size of a page in bytes.
     pub page_size: u32,
@@ -48,7 +48,7 @@ impl Pin {
     /// Describes the pin, mapped or not.
     ///
     /// # Errors
-    /// What the driver answered. In persistent mode it is asked once.
+    /// The driver's error. In persistent mode the driver is asked once.
     pub fn info(&self) -> Result<Info> {
         let info = self.raw.info()?;
         Ok(Info {
@@ -63,7 +63,7 @@ impl Pin {
     /// accesses to it raise SIGBUS).
     ///
     /// # Errors
-    /// What the driver answered.
+    /// The driver's error.
     pub fn is_revoked(&self) -> Result<bool> {
         self.raw.callback_flag()
     }
@@ -73,9 +73,8 @@ impl Pin {
     ///
     /// # Errors
     /// [`Error::OutOfPin`] for more than [`Pin::len`]; [`Error::AlreadyMapped`]; [`Error::EmptyRange`] for length 0;
-    /// [`Error::MappingRevoked`] if the memory is freed at the same time;
-    /// [`Error::MappingTypeRefused`], or `EOPNOTSUPP` from the driver, where the platform cannot map
-    /// as `flag` requests; otherwise what the driver answered.
+    /// [`Error::MappingRevoked`] if the memory is freed at the same time. Where the platform cannot map as `flag`
+    /// requests, [`Error::MappingTypeRefused`], or `EOPNOTSUPP` from the driver. Otherwise the driver's error.
     pub fn map(&self, len: usize, flag: MapFlag) -> Result<Mapping> {
         let pinned = self.raw.len();
         if len > pinned {
@@ -92,7 +91,7 @@ impl Pin {
     /// over PCIe on a coherent platform too. Initializes CUDA in a process that has not done so.
     ///
     /// # Errors
-    /// As for [`export_dma_buf`]; [`Error::ForkedChild`].
+    /// The errors of [`export_dma_buf`]; [`Error::ForkedChild`].
     pub fn dma_buf(&self) -> Result<DmaBufExport> {
         self.raw.dma_buf()
     }
@@ -100,22 +99,22 @@ impl Pin {
     /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped.
     ///
     /// # Errors
-    /// What the driver answered, with the pin, which is unchanged: `unpin` can be called again.
+    /// The driver's error, with the pin, which is unchanged, so `unpin` can be called again.
     pub fn unpin(mut self) -> std::result::Result<(), (Pin, Error)> {
         self.raw.release().map_err(|error| (self, error))
     }
 }
 
-/// Exports `len` bytes of GPU memory from device address `address` on as a dma-buf, without a pin: where there is no
-/// gdrdrv, and no BAR1 is used. Each call makes a new one. Initializes CUDA in a process that has not done so.
+/// Exports `len` bytes of GPU memory from device address `address` on as a dma-buf, without a pin. It works without
+/// gdrdrv, and uses no BAR1. Each call makes a new one. Initializes CUDA in a process that has not done so.
 ///
 /// With [`PinFlags::FORCE_PCIE`], the dma-buf goes over PCIe on a coherent platform too.
 ///
 /// # Errors
 /// [`Error::CudaTooOld`] below CUDA 11.7; [`Error::NoDmaBufExport`] where the GPU or the kernel cannot;
-/// [`Error::EmptyRange`]; [`Error::RangeOverflow`]; [`Error::Descriptors`] when the process has none left;
-/// [`Error::Cuda`] with CUDA's answer: `EINVAL` for memory of a pool, host memory, or if the pages around the
-/// bytes are not of the same allocation.
+/// [`Error::EmptyRange`]; [`Error::RangeOverflow`]; [`Error::Descriptors`] when the process has none left.
+/// [`Error::Cuda`] with CUDA's error, `EINVAL` for memory of a pool, host memory, or if the pages around the bytes
+/// are not of the same allocation.
 pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
     pin::export_dma_buf(address, len, flags)
 }

@@ -1,4 +1,4 @@
-//! Copies of any size, each by the faster path: through the mapping, or by CUDA's copy engine.
+//! Copies of any size, each by the faster path, through the mapping or by CUDA's copy engine.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use gdrcopy_core::types::MappingType;
 
 use crate::access::MappedSlice;
 
-/// Bytes from which a read by the copy engine is faster. On an H200, cuMemcpy to page-locked memory is faster from
-/// 8 KiB on (docs/performance.md); the flush before it and the copy out of the buffer add to it.
+/// Bytes from which a read by the copy engine is faster. On an H200, cuMemcpy to page-locked memory is faster from 8
+/// KiB on (docs/performance.md). The flush before it and the copy out of the buffer add to it.
 const READ_CROSSOVER: usize = 16 << 10;
 
 /// Bytes from which a write by the copy engine is faster. There, cuMemcpy from page-locked memory is faster from
@@ -23,12 +23,12 @@ const WRITE_CROSSOVER: usize = 1 << 20;
 /// | --- | --- |
 /// | below the crossover, or through a [`Caching`](MappingType::Caching) mapping | the mapping; by threads from 1 MiB on, if [`set_threads`](crate::set_threads) asks for them |
 /// | else, and the host memory is registered with CUDA | CUDA's copy engine, directly |
-/// | else | CUDA's copy engine, through a page-locked buffer of two chunks: while the GPU copies one, the CPU copies the other |
+/// | else | CUDA's copy engine, through a page-locked buffer of two chunks. While the GPU copies one, the CPU copies the other. |
 /// | where CUDA does not answer, or too late | the mapping |
 ///
-/// The first copy by the copy engine sets it up and takes longer: two non-blocking streams and the buffer, in the
-/// context of the GPU memory. Threads that copy at the same time each get their own; all are kept
-/// until the `Transfer` is dropped.
+/// The first copy by the copy engine sets up two non-blocking streams and the buffer, in the context of the GPU memory.
+/// So it takes longer. Threads that copy at the same time each get their own; all are kept until the `Transfer` is
+/// dropped.
 ///
 /// ```
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
@@ -44,21 +44,21 @@ const WRITE_CROSSOVER: usize = 1 << 20;
 /// ```
 ///
 /// # Order
-/// As for [`MappedSlice::read`] and [`MappedSlice::write`], whatever the path. Before the copy engine is used, the
-/// thread's earlier writes through the mapping are waited for ([`MappedSlice::flush`]); when a call returns, it has
-/// finished. Nothing waits for the program's streams: a copy is not ordered with GPU kernels under way.
+/// The order of [`MappedSlice::read`] and [`MappedSlice::write`], whatever the path. Before the copy engine is used,
+/// the thread's earlier writes through the mapping are waited for ([`MappedSlice::flush`]); when a call returns, it has
+/// finished. Nothing waits for the program's streams, so a copy is not ordered with GPU kernels under way.
 ///
 /// # With CUDA
 /// - The copy engine is used only if the program has initialized CUDA. CUDA's calls are made in the context of the GPU
-///   memory, and leave the thread's current context and its capture mode as they were; graphs that other streams or
-///   this thread capture are not disturbed.
-/// - In a host callback (`cuLaunchHostFunc`) CUDA permits no calls: copies go through the mapping. Do not call it
-///   there for large copies: the stream waits.
+///   memory, and leave the thread's current context and its capture mode as they were. They do not disturb graphs that
+///   other streams or this thread capture.
+/// - In a host callback (`cuLaunchHostFunc`) CUDA permits no calls, so copies go through the mapping. Do not call it
+///   there for large copies, because the stream waits.
 /// - A forked child is refused.
-/// - A primary context is kept until the transfer is dropped. The device may be reset, and a context of cuCtxCreate be
-///   destroyed, while no copy is under way nor the transfer being dropped: that is noticed, and no stream of a context
-///   that is gone is used. Dropping may wait for work of the context, and leaves the buffer
-///   allocated if a copy that has timed out is still under way.
+/// - A primary context is kept until the transfer is dropped. While no copy is under way nor the transfer being
+///   dropped, the device may be reset, and a context of cuCtxCreate be destroyed. The transfer notices it, and uses no
+///   stream of a context that is gone. Dropping may wait for work of the context, and leaves the buffer allocated if a
+///   copy that has timed out is still under way.
 #[derive(Debug)]
 pub struct Transfer {
     options: TransferOptions,
@@ -88,36 +88,37 @@ pub struct TransferOptions {
 }
 
 impl TransferOptions {
-    /// Reads of this many bytes and more are made by the copy engine: 16 KiB by default, `usize::MAX` for none.
+    /// The copy engine makes reads of this many bytes and more, 16 KiB by default, `usize::MAX` for none.
     pub fn read_crossover(mut self, bytes: usize) -> TransferOptions {
         self.read_crossover = bytes;
         self
     }
 
-    /// Writes of this many bytes and more are made by the copy engine: 1 MiB by default, `usize::MAX` for none.
+    /// The copy engine makes writes of this many bytes and more, 1 MiB by default, `usize::MAX` for none.
     pub fn write_crossover(mut self, bytes: usize) -> TransferOptions {
         self.write_crossover = bytes;
         self
     }
 
-    /// Bytes of half the buffer, from 1 to 1 GiB: 256 KiB by default. What is longer is copied in pieces of this size.
+    /// Bytes of half the buffer, from 1 to 1 GiB, 256 KiB by default. Longer copies are made in pieces of this size.
     /// Other numbers are taken for the nearest of these.
     pub fn chunk(mut self, bytes: usize) -> TransferOptions {
         self.engines.chunk = bytes;
         self
     }
 
-    /// Whether the copy engine accesses the caller's memory, where that is registered with CUDA: true by default. Else
+    /// If true, the copy engine accesses the caller's memory, where that is registered with CUDA. True by default. Else
     /// it always goes through the buffer.
     pub fn direct(mut self, direct: bool) -> TransferOptions {
         self.engines.direct = direct;
         self
     }
 
-    /// How long a read through the buffer waits for one chunk: 100 ms by default. After that the whole read is made
-    /// through the mapping, and so are all others until the copy engine has finished.
+    /// The time for which a read through the buffer waits for one chunk, 100 ms by default. After that the whole read
+    /// is made through the mapping, and so are all others until the copy engine has finished.
     ///
-    /// Writes, and reads into registered memory, wait without limit: the copy engine would overwrite later data.
+    /// Writes, and reads into registered memory, wait without limit, because the copy engine would overwrite later
+    /// data.
     pub fn patience(mut self, patience: Duration) -> TransferOptions {
         self.engines.patience = patience;
         self

@@ -1,8 +1,8 @@
 //! The crate's public interface, with all features, against the listing in `public-api.txt`, so that no change to it goes
 //! unseen. Items of gdrcopy-core that the crate exports are listed as items of the crate.
 //!
-//! `UPDATE_PUBLIC_API=1 cargo test -p gdrcopy --test public_api` writes the listing. Rustdoc's JSON, which it is made
-//! from, changes its format with the toolchain: with another than Rust 1.95's nothing is compared.
+//! `UPDATE_PUBLIC_API=1 cargo test -p gdrcopy --test public_api` writes the listing. It is made from rustdoc's JSON,
+//! whose format changes with the toolchain, so with another than Rust 1.95's nothing is compared.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ fn public_items(json: &Path) -> Option<String> {
 struct Export {
     /// The item's number in the JSON.
     item: u64,
-    /// What the source code says.
+    /// The path in the source code.
     from: String,
     /// The path that it makes.
     to: String,
@@ -90,7 +90,7 @@ fn names(json: &Value) -> Vec<(String, String)> {
     names
 }
 
-/// Whether `text` starts with the whole path.
+/// Returns whether `text` starts with the whole path.
 fn starts_with_path(text: &str, path: &str) -> bool {
     let rest = text.strip_prefix(path);
     rest.is_some_and(|rest| !rest.starts_with(|c: char| c == '_' || c.is_alphanumeric()))

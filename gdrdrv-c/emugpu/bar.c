@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * The memory: BAR 2 of QEMU's ivshmem-plain device. No page stays mapped here, unless a test asks for it: a mapping
- * would reserve a memory type, and hide which type a client's mapping has.
+ * The memory is BAR 2 of QEMU's ivshmem-plain device. No page stays mapped here, unless a test asks for it. A
+ * mapping would reserve a memory type, and hide the type of a client's mapping.
  */
 #include <linux/bitmap.h>
 #include <linux/io.h>

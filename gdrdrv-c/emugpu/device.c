@@ -37,8 +37,8 @@ static int device_open(struct inode *inode, struct file *file)
 }
 
 /*
- * The memory is freed when the last process closes the file, as on a real GPU: forked children that inherit it keep
- * it.
+ * The memory is freed when the last process closes the file, as on a real GPU, so forked children that inherit it
+ * keep it.
  */
 static int device_release(struct inode *inode, struct file *file)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * emugpu: an emulated GPU driver. It provides the pinning interface of nv-p2p.h over memory of a PCI device. Where
- * that leaves a GPU driver a choice, emugpu chooses what is hardest for a client: comments in nv-p2p.h say what.
+ * that leaves a GPU driver a choice, emugpu chooses the hardest for a client, as comments in nv-p2p.h say.
  *
  *   device.c   /dev/emugpu: files, commands, mmap
  *   space.c    address spaces: objects and their mappings
@@ -29,7 +29,7 @@
 
 extern struct mutex emugpu_lock;
 
-/* A process. Its number does not identify it: another process may have it by now. */
+/* A process. Its number does not identify it, because another process may have it by now. */
 struct process {
 	pid_t tgid;
 	u64 start;

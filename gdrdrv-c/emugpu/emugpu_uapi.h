@@ -2,14 +2,14 @@
 /*
  * /dev/emugpu: memory of an emulated GPU, used by gdremu's CUDA stand-in.
  *
- * Each open file has its own GPU address space, which belongs to the process that opened it: any other process gets
- * EACCES. Memory consists of objects of whole 64 KiB pages, which are mapped into the address space; kernel modules
- * that use nv-p2p.h can pin what is mapped there. Addresses, sizes and offsets must be multiples of 64 KiB, else the
+ * Each open file has its own GPU address space, which belongs to the process that opened it. Any other process gets
+ * EACCES. Memory consists of objects of whole 64 KiB pages, which are mapped into the address space. Kernel modules
+ * that use nv-p2p.h can pin the mapped pages. Addresses, sizes and offsets must be multiples of 64 KiB, else the
  * call fails with EINVAL.
  *
  * An object exists until its handle is released and it is mapped nowhere; a page, until it is also pinned nowhere.
  *
- * mmap(2) shows the CPU an object as the GPU's copy engines see it: MAP_SHARED, at the offset EMUGPU_OFFSET().
+ * mmap(2) shows the CPU an object as the GPU's copy engines see it, with MAP_SHARED, at the offset EMUGPU_OFFSET().
  */
 #ifndef EMUGPU_UAPI_H
 #define EMUGPU_UAPI_H
@@ -52,7 +52,7 @@ struct emugpu_status {
 	__u64 bytes;
 	__u64 free_bytes;
 	__u64 page_tables; /* page tables that clients of nv-p2p.h hold, in all processes */
-	__u64 unchecked_bytes; /* allocated for pins before their ranges were checked: total of all processes */
+	__u64 unchecked_bytes; /* allocated for pins before their ranges were checked, as total of all processes */
 };
 
 struct emugpu_inject {
@@ -62,7 +62,7 @@ struct emugpu_inject {
 	__u32 callback_delay; /* microseconds between the loss of memory and the free callback, and again in that */
 	__u32 put_delay; /* microseconds between the call of an unpin and the search for the pin */
 	__u32 nth_put;   /* the unpin that does nothing, counted from now on, from 1; 0 for none */
-	__s32 put_error; /* its errno, a positive number; 0: it reports success */
+	__s32 put_error; /* its errno, a positive number, or 0 if it reports success */
 };
 
 /* A new object, zeroed, with a handle. ENOMEM, or EINVAL for unknown flags. */
@@ -74,7 +74,7 @@ struct emugpu_inject {
 /* Releases a handle. ENOENT: no such handle. */
 #define EMUGPU_RELEASE _IOW('e', 4, __u32)
 /*
- * The program has freed these pages, whose addresses stay mapped: like EMUGPU_UNMAP for ordinary pins; zeroed new
+ * The program has freed these pages, whose addresses stay mapped. Ordinary pins end as with EMUGPU_UNMAP; zeroed new
  * pages replace those that are still pinned. ENOMEM: there are not enough, and nothing has changed.
  */
 #define EMUGPU_RENEW _IOW('e', 5, struct emugpu_range)

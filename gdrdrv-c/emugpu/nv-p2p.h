@@ -64,9 +64,9 @@ struct nvidia_p2p_page_table {
 #endif
 
 /*
- * Pins the range of whole 64 KiB pages of memory, until put_pages: of the calling process if p2p_token is 0, else of
- * the process that the tokens name, which need not be the caller. If the memory is freed before that,
- * free_callback(data) runs in the freeing thread: it must end all access, and call free_page_table. The table is
+ * Pins the range of whole 64 KiB pages of memory, until put_pages. If p2p_token is 0, it is memory of the calling
+ * process, else of the process that the tokens name, which need not be the caller. If the memory is freed before that,
+ * free_callback(data) runs in the freeing thread, and must end all access, and call free_page_table. The table is
  * invalid once it returns. The callback can run before get_pages has returned.
  *
  * 16 bytes for each 64 KiB of the length are allocated, and not accounted to the process, before the range is checked.
@@ -79,11 +79,12 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
 			 void *data);
 
 /*
- * Waits for a running callback: must not be called from that callback, nor with a lock held that the callback takes.
- * The pin is found by the address of its page table only, among the pins of the calling process, or of the process that
- * the tokens name. If there is none, because the process is another, the callback came first, or the resource manager
- * has forgotten the process, it returns 0: without tokens it does nothing, and the callback may still come; with tokens
- * it frees the table again. A failure leaves the pin unchanged; after -ENOMEM, another call can succeed.
+ * Waits for a running callback, so it must not be called from that callback, nor with a lock held that the callback
+ * takes. The pin is found by the address of its page table only. It is looked for among the pins of the calling
+ * process, or of the process that the tokens name. It returns 0 if there is none, because the process is another, the
+ * callback came first, or the resource manager has forgotten the process. Without tokens it does nothing then, and the
+ * callback may still come. With tokens it frees the table again. A failure leaves the pin unchanged; after -ENOMEM,
+ * another call can succeed.
  */
 int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address,
 			 struct nvidia_p2p_page_table *page_table);
@@ -98,7 +99,7 @@ int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 #define NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING 1
 #endif
 
-/* Pins that stay when the memory is freed: its pages are kept until put_pages_persistent, by any process. */
+/* Pins that stay when the memory is freed. They end by put_pages_persistent of any process. */
 int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length,
 				    struct nvidia_p2p_page_table **page_table, u32 flags);
 

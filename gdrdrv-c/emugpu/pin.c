@@ -137,7 +137,7 @@ static int fill(struct pin *pin, struct emugpu_space *space)
 	return 0;
 }
 
-/* Whether this pin is the one to fail (EMUGPU_INJECT). */
+/* Returns whether this pin is the one to fail (EMUGPU_INJECT). */
 static int injected(struct emugpu_space *space)
 {
 	if (!space->inject.nth || --space->inject.nth)
@@ -150,7 +150,7 @@ static struct emugpu_space *space_of(u64 p2p_token, u32 va_space)
 	return p2p_token ? space_of_tokens(p2p_token, va_space) : space_of_caller();
 }
 
-/* An address and two numbers per page, of a count with 32 bits. Without the OOM killer: tests must survive it. */
+/* An address and two numbers per page, of a count with 32 bits. Without the OOM killer, for tests. */
 static void *allocate_unchecked(u64 size)
 {
 	const u32 pages = size / EMUGPU_PAGE_SIZE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Address spaces: objects and their mappings. All functions run with emugpu_lock held. */
+/* Address spaces, with objects and their mappings. All functions run with emugpu_lock held. */
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -86,7 +86,7 @@ static void drop(struct emugpu_object *object)
 	kvfree(object);
 }
 
-/* Unmaps pages of an object from the CPU: the next access faults and maps them again. */
+/* Unmaps pages of an object from the CPU, so the next access faults and maps them again. */
 static void zap_views(struct emugpu_object *object, u32 handle, u32 first, u32 count)
 {
 	unmap_mapping_range(object->space->views, EMUGPU_OFFSET(handle) + (u64)first * EMUGPU_PAGE_SIZE,

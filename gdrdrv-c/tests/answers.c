@@ -1,6 +1,6 @@
 /*
- * What only this module does, or only with a GPU driver that fails on demand. tests/gdrdrv has the results of all
- * commands.
+ * Answers of only this module, or only with a GPU driver that fails on demand. tests/gdrdrv has the results of
+ * all commands.
  */
 
 #include "device.h"
@@ -12,7 +12,7 @@
 static int fd;
 static struct gpu_memory memory;
 
-/* Whether pins can be forced through BAR1: persistent pins, with newer GPU drivers. */
+/* Returns whether pins can be forced through BAR1, as persistent pins can with newer GPU drivers. */
 static uint32_t can_force_pcie(void)
 {
     FILE *file = fopen("/sys/module/emugpu/parameters/branch", "r");
@@ -24,7 +24,7 @@ static uint32_t can_force_pcie(void)
     return persistent(fd) && branch >= 570;
 }
 
-/* What tests/gdrdrv ignores: other modules have fewer lines. */
+/* Lines that tests/gdrdrv ignores, because other modules have fewer. */
 static void params_name_the_implementation(void)
 {
     char text[512] = "";
@@ -37,7 +37,7 @@ static void params_name_the_implementation(void)
     CHECK(strstr(text, "\nImplementation: gdrapi gdrdrv-c ") != NULL);
 }
 
-/* The GPU driver's result, where it is called: a GPU without a coherent link has only PCIe. */
+/* The GPU driver's result, where it is called. A GPU without a coherent link has only PCIe. */
 static void force_pcie_is_passed_on(void)
 {
     struct gdrdrv_get_attr attribute = {.attr = GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE};
@@ -52,7 +52,7 @@ static void force_pcie_is_passed_on(void)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* GET_VERSION has no input: a page of its own is written, not read first, which would be one fault more. */
+/* GET_VERSION has no input, so a page of its own is written, not read first, which would be one fault more. */
 static void get_version_only_writes_its_argument(void)
 {
     unsigned char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -68,7 +68,7 @@ static void get_version_only_writes_its_argument(void)
     CHECK(munmap(pages, 2 * PAGE) == 0);
 }
 
-/* An unpin that fails in the GPU driver: the process loses the pin, and the table is freed with the memory. */
+/* An unpin that fails in the GPU driver. The process loses the pin, and the table is freed with the memory. */
 static void failed_unpin_ends_the_pin_for_the_process(void)
 {
     struct gpu_memory mine = gpu_alloc(SIZE);
@@ -77,7 +77,7 @@ static void failed_unpin_ends_the_pin_for_the_process(void)
 
     gpu_fail_put(ENOMEM);
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     CHECK_ERROR(unpin(fd, handle), EINVAL);
     CHECK_EQUAL(page_tables(), 1);
     gpu_free(mine);
@@ -126,7 +126,7 @@ static void errors_of_the_gpu_driver_are_passed_on(void)
 
 int main(void)
 {
-    catch_faults();
+    handle_faults();
     fd = driver_open();
     memory = gpu_alloc(SIZE);
     params_name_the_implementation();

@@ -2,7 +2,7 @@
 #ifndef DEVICE_H
 #define DEVICE_H
 
-#include "driver.h"
+#include "kit/driver.h"
 
 #include "../emugpu/emugpu_uapi.h"
 
@@ -12,15 +12,6 @@
 
 /* The id of a user without privileges. */
 #define UNPRIVILEGED 65534
-
-/* Exit status of a program that has nothing to test here. */
-#define SKIPPED 4
-
-static inline void skip(const char *reason)
-{
-    printf("skipped: %s\n", reason);
-    exit(SKIPPED);
-}
 
 /* The process stays unprivileged. */
 static inline void drop_privileges(void)
@@ -118,7 +109,7 @@ static inline void gpu_fail_put(int error)
     gpu_inject((struct emugpu_inject){.nth_put = 1, .put_error = error});
 }
 
-/* The next unpin succeeds in the GPU driver, which keeps the pin: it does not find it in this process any more. */
+/* The next unpin succeeds in the GPU driver, which keeps the pin, as it does not find it in this process any more. */
 static inline void gpu_ignore_put(void)
 {
     gpu_fail_put(0);
@@ -200,8 +191,8 @@ static inline void await(int pipe)
 }
 
 /*
- * Threads that wait for each other belong on two processors, where there are two: on one they run in turns, a time slice
- * each.
+ * Threads that wait for each other belong on two processors, where there are two. On one they run in turns, a time
+ * slice each.
  */
 static inline cpu_set_t processor(int number)
 {

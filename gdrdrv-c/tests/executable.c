@@ -1,6 +1,6 @@
 /*
- * GPU memory cannot be mapped for execution, nor a mapping made executable. What else the kernel may do with a mapping
- * is as documented in map.c: not grown, not inherited, not in a core dump.
+ * GPU memory cannot be mapped for execution, nor a mapping made executable. The kernel's other rights to a mapping are
+ * documented in map.c. It is not grown, not inherited, not in a core dump.
  */
 
 #include "device.h"
@@ -44,7 +44,7 @@ int main(void)
 
     drop_privileges();
     CHECK(prctl(PR_SET_DUMPABLE, 1) == 0); /* so that smaps is readable */
-    catch_faults();
+    handle_faults();
     fd = driver_open();
     memory = gpu_alloc(SIZE);
     memset(memory.view, OURS, SIZE);
@@ -67,7 +67,7 @@ int main(void)
         CHECK(mprotect(va + GPU_PAGE, PAGE, executable[at]) != 0);
         CHECK_EQUAL(errno, EACCES);
     }
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     CHECK(mprotect(va, SIZE, PROT_NONE) == 0);
     CHECK(mprotect(va, SIZE, PROT_READ | PROT_WRITE) == 0);
     va[SIZE - 1] = OURS + 1;

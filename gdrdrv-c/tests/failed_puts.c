@@ -1,5 +1,5 @@
 /*
- * An unpin that fails in the GPU driver with ENOMEM. It keeps persistent pins until it is asked again: at the next
+ * An unpin that fails in the GPU driver with ENOMEM. It keeps persistent pins until it is asked again, at the next
  * unpin of any process, or when the file is closed. Ordinary ones it keeps until their memory is freed.
  */
 
@@ -17,7 +17,7 @@ static void fail_unpin(int fd, struct gpu_memory memory)
     gpu_fail_put(ENOMEM);
     CHECK_OK(unpin(fd, handle));
     CHECK_EQUAL(gpu_status().page_tables, before);
-    CHECK_GONE(va, GPU_PAGE);
+    CHECK_PAGES_GONE(va, GPU_PAGE);
     CHECK_ERROR(unpin(fd, handle), EINVAL);
     CHECK(munmap(va, GPU_PAGE) == 0);
 }
@@ -93,7 +93,7 @@ static void close_that_fails_is_retried(void)
 static void unprivileged(void)
 {
     drop_privileges();
-    catch_faults();
+    handle_faults();
     next_unpin_retries();
     failed_retries_are_retried();
     close_retries();
@@ -133,7 +133,7 @@ static void *unpinner(void *fd)
     return NULL;
 }
 
-/* Failures while another thread unpins: each is retried once. */
+/* Failures while another thread unpins, each retried once. */
 static void retries_race(void)
 {
     struct gpu_memory memory;
@@ -161,7 +161,7 @@ static void ordinary_pins_end_with_their_memory(void)
     int fd = driver_open();
 
     drop_privileges();
-    catch_faults();
+    handle_faults();
     memory = gpu_alloc(GPU_PAGE);
     fail_unpin(fd, memory);
     CHECK(close(fd) == 0);

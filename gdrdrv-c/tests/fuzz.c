@@ -1,6 +1,6 @@
 /*
- * Valid and invalid calls: commands with wrong numbers, sizes and pointers, with mmap, munmap, mremap and close in
- * between, from two threads. The kernel must survive, and nothing may stay pinned.
+ * Valid and invalid calls, that is commands with wrong numbers, sizes and pointers, with mmap, munmap, mremap and
+ * close in between, from two threads. The kernel must survive, and nothing may stay pinned.
  *
  * usage: fuzz [calls [seed]]
  */
@@ -279,7 +279,7 @@ int main(int argc, char **argv)
         calls = atol(argv[1]);
     if (argc > 2)
         first_seed = (unsigned int)strtoul(argv[2], NULL, 0);
-    catch_faults();
+    handle_faults();
     in_child(fuzz_all);
     CHECK_EQUAL(page_tables(), 0);
     return passed("fuzz");

@@ -1,7 +1,7 @@
 /*
- * Mappings of adjacent GPU pages, which the kernel can map by huge pages: whatever is done to a part of one, the rest
- * shows the pin's memory, and all of it ends with the pin. emugpu hands out little else with `longest_run=65536`, and both
- * kinds of pages with 100.
+ * Mappings of adjacent GPU pages, which the kernel can map by huge pages. After any change to a part of one, the rest
+ * shows the pin's memory, and all of it ends with the pin. emugpu hands out little else with `longest_run=65536`, and
+ * both kinds of pages with 100.
  *
  * usage: huge_pages [time]      time: print how long map, first access and unmap of 1 GiB take
  */
@@ -63,7 +63,7 @@ static uint64_t longest_run(void)
     return pages * GPU_PAGE;
 }
 
-/* Whether the kernel and the module can. */
+/* Returns whether the kernel and the module can. */
 static int can_be_huge(void)
 {
     FILE *params = fopen("/proc/driver/gdrdrv/params", "r");
@@ -169,9 +169,9 @@ static void parts(void)
     check_shows(va + moving - HUGE_PAGE, moving - HUGE_PAGE, HUGE_PAGE);
 
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, hole);
-    CHECK_GONE(va + hole + PAGE, moving - hole - PAGE);
-    CHECK_GONE(moved, 3 * HUGE_PAGE);
+    CHECK_PAGES_GONE(va, hole);
+    CHECK_PAGES_GONE(va + hole + PAGE, moving - hole - PAGE);
+    CHECK_PAGES_GONE(moved, 3 * HUGE_PAGE);
     CHECK(munmap(moved, 3 * HUGE_PAGE) == 0);
     CHECK(munmap(va, SIZE) == 0);
 }
@@ -182,7 +182,7 @@ static void unpin_and_free(void)
     unsigned char *va = mapped_and_read(handle);
 
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     CHECK(munmap(va, SIZE) == 0);
 
     handle = pinned(fd, memory);
@@ -191,9 +191,9 @@ static void unpin_and_free(void)
     if (pins_persist())
         check_shows(va, 0, SIZE);
     else
-        CHECK_GONE(va, SIZE);
+        CHECK_PAGES_GONE(va, SIZE);
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     CHECK(munmap(va, SIZE) == 0);
     memory = gpu_alloc(SIZE);
     fill();
@@ -269,7 +269,7 @@ static void print_times(void)
 
 int main(int argc, char **argv)
 {
-    catch_faults();
+    handle_faults();
     fd = driver_open();
     if (argc > 1) {
         print_times();

@@ -1,6 +1,7 @@
 /*
- * The GPU driver reports success for an unpin, and keeps the pin: it has forgotten that the process may undo it. The
- * free callback of that pin comes when its memory is freed, and must not affect other pins, nor use freed memory.
+ * The GPU driver reports success for an unpin, and keeps the pin, because it has forgotten that the process may undo
+ * it. The free callback of that pin comes when its memory is freed, and must not affect other pins, nor use freed
+ * memory.
  *
  * usage: ignored_puts [rounds]
  */
@@ -33,7 +34,7 @@ static void late_callback_leaves_other_pins(void)
         gpu_free(ended);
         CHECK_OK(callback_flag(fd, handle, &flag));
         CHECK_EQUAL(flag, 0);
-        CHECK_SHOWS(va, GPU_PAGE, OURS);
+        CHECK_PAGES(va, GPU_PAGE, OURS);
         CHECK_EQUAL(page_tables(), 1);
         CHECK_OK(unpin(fd, handle));
         CHECK(munmap(va, GPU_PAGE) == 0);
@@ -71,8 +72,8 @@ static void ignored_unpin_against_free(void)
 static int freed[2], go[2];
 
 /*
- * Exits, by which gdrdrv is closed first: it has the smaller number. A child keeps the GPU's memory until it is asked
- * to end.
+ * Exits, which close gdrdrv first, because it has the smaller number. A child keeps the GPU's memory until it is
+ * asked to end.
  */
 static void owner(void)
 {
@@ -112,7 +113,7 @@ static void owner_exits_before_its_memory_is_freed(void)
 static void unprivileged(void)
 {
     drop_privileges();
-    catch_faults();
+    handle_faults();
     late_callback_leaves_other_pins();
     ignored_unpin_against_free();
 }
@@ -121,7 +122,7 @@ int main(int argc, char **argv)
 {
     rounds_wanted = argc > 1 ? atol(argv[1]) : 300;
     if (pins_persist())
-        skip("persistent pins have no callback");
+        waive("persistent pins have no callback");
     in_child(unprivileged);
     owner_exits_before_its_memory_is_freed();
     return passed("ignored_puts");

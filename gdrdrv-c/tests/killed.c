@@ -1,4 +1,4 @@
-/* Processes killed by SIGKILL: their pins end at once, even if other processes hold a descriptor. */
+/* Processes killed by SIGKILL. Their pins end at once, even if other processes hold a descriptor. */
 
 #include "device.h"
 
@@ -67,7 +67,7 @@ static void storm_child(int number)
 
         fd = driver_open();
         memset(own.view, number, GPU_PAGE);
-        CHECK_SHOWS(mapped(fd, pinned(fd, own), GPU_PAGE), GPU_PAGE, (unsigned char)number);
+        CHECK_PAGES(mapped(fd, pinned(fd, own), GPU_PAGE), GPU_PAGE, (unsigned char)number);
     }
     if (number % 3 == 1)
         close(parents_fd);
@@ -86,9 +86,9 @@ static void *pin_until_storm_over(void *unused)
         uint64_t handle = pinned(parents_fd, more);
         unsigned char *at = mapped(parents_fd, handle, 4 * GPU_PAGE);
 
-        CHECK_SHOWS(at, 4 * GPU_PAGE, 0);
+        CHECK_PAGES(at, 4 * GPU_PAGE, 0);
         CHECK_OK(unpin(parents_fd, handle));
-        CHECK_GONE(at, 4 * GPU_PAGE);
+        CHECK_PAGES_GONE(at, 4 * GPU_PAGE);
         CHECK(munmap(at, 4 * GPU_PAGE) == 0);
     }
     gpu_free(more);
@@ -127,7 +127,7 @@ static void fork_storm_does_not_affect_the_parent(void)
 
     CHECK_EQUAL(page_tables(), PARENT_PINS);
     for (i = 0; i < PARENT_PINS; i++)
-        CHECK_SHOWS(va[i], GPU_PAGE, (unsigned char)(0x10 + i));
+        CHECK_PAGES(va[i], GPU_PAGE, (unsigned char)(0x10 + i));
     CHECK(close(parents_fd) == 0);
     CHECK_EQUAL(page_tables(), PARENT_PINS);
     for (i = 0; i < PARENT_PINS; i++)
@@ -137,7 +137,7 @@ static void fork_storm_does_not_affect_the_parent(void)
 
 int main(void)
 {
-    catch_faults();
+    handle_faults();
     killed_process_loses_1000_pins();
     fork_storm_does_not_affect_the_parent();
     return passed("killed");

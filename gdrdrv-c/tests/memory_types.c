@@ -1,7 +1,7 @@
 /*
- * Write-combining on x86: the kernel gives a page the memory type that its physical range is reserved with. Each
- * contiguous run of a mapped pin must be reserved as write-combining, and no reservation may outlast its pin. Where
- * another driver has the range with other types (emugpu's parameter mixed), pins are mapped all the same.
+ * Write-combining on x86, where the kernel gives a page the memory type that its physical range is reserved with.
+ * Each contiguous run of a mapped pin must be reserved as write-combining, and no reservation may outlast its pin.
+ * Where another driver has the range with other types (emugpu's parameter mixed), pins are mapped all the same.
  */
 
 #include "device.h"
@@ -40,7 +40,7 @@ static void *watch_for_pages_without_reservation(void *unused)
     return unused;
 }
 
-/* A pin that takes long to end: its pages go before their reservations. */
+/* A pin that takes long to end, whose pages go before their reservations. */
 static void reservations_outlast_pages(void)
 {
     struct gpu_memory memory = gpu_leave_free(GPU_PAGE);
@@ -69,9 +69,9 @@ static void pages_that_another_driver_has_reserved(void)
     CHECK_EQUAL(reserved(), reserved_before);
     CHECK_OK(info(fd, handle, &i));
     CHECK_EQUAL(i.mapping_type, GDRDRV_MAPPING_TYPE_WC);
-    CHECK_SHOWS(va, memory.size, 0);
+    CHECK_PAGES(va, memory.size, 0);
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, memory.size);
+    CHECK_PAGES_GONE(va, memory.size);
     CHECK(munmap(va, memory.size) == 0);
     gpu_free(memory);
 }
@@ -94,7 +94,7 @@ int main(void)
     CHECK(while_mapped > before && while_mapped <= before + (int)(SIZE / GPU_PAGE));
 
     /*
-     * The reservations stay for the next mapping, and are not duplicated; from Linux 6.16 on, the kernel adds one for
+     * The reservations stay for the next mapping, and are not duplicated. From Linux 6.16 on, the kernel adds one for
      * a mapping of a single run.
      */
     CHECK(munmap(va, SIZE) == 0);
@@ -114,7 +114,7 @@ int main(void)
     CHECK(munmap(va, SIZE) == 0);
     CHECK_EQUAL(reserved(), before);
 
-    /* One page: the kernel would also reserve its mapping. */
+    /* One page, because the kernel would also reserve its mapping. */
     fd = driver_open();
     memory = gpu_alloc(GPU_PAGE);
     handle = pinned(fd, memory);
@@ -128,7 +128,7 @@ int main(void)
     CHECK_EQUAL(reserved(), before);
     gpu_free(memory);
 
-    catch_faults();
+    handle_faults();
     if (gpu_has("mixed"))
         pages_that_another_driver_has_reserved();
     else

@@ -1,6 +1,6 @@
 /*
  * One thread frees the memory of a pin, another maps and reads it, and a third unpins it or closes the device. In any
- * order, a read returns the pin's data or raises SIGBUS, never data of the next allocation; nothing stays mapped, and
+ * order, a read returns the pin's data or raises SIGBUS, never data of the next allocation. Nothing stays mapped, and
  * nothing is released twice.
  *
  * usage: races [rounds]
@@ -119,9 +119,9 @@ static void free_against_map_against_unpin(void)
 
         if (mapping) {
             if (closes && outlives_free)
-                CHECK_SHOWS(mapping, SIZE, OURS);
+                CHECK_PAGES(mapping, SIZE, OURS);
             else
-                CHECK_GONE(mapping, SIZE);
+                CHECK_PAGES_GONE(mapping, SIZE);
             CHECK(munmap(mapping, SIZE) == 0);
         }
         CHECK_EQUAL(page_tables(), 0);
@@ -170,7 +170,7 @@ static void free_against_pin(void)
         }
         pthread_join(thread, NULL);
         CHECK_EQUAL(page_tables(), 0);
-        patience += made == 0; /* until one pin is complete in time, on slow machines, too */
+        patience += made == 0; /* until one pin is complete in time, also on slow machines */
     }
     gpu_delay(0, 0);
     CHECK(close(fd) == 0);
@@ -180,10 +180,10 @@ int main(int argc, char **argv)
 {
     fd = driver_open();
     outlives_free = persistent(fd);
-    /* Persistent pins are never revoked: fewer races are possible. */
+    /* Persistent pins are never revoked, so fewer races are possible. */
     rounds_wanted = argc > 1 ? atol(argv[1]) : outlives_free ? 2000 : 5000;
     CHECK(close(fd) == 0);
-    catch_faults();
+    handle_faults();
     gpu_leave_free(3 * SIZE);
     free_against_map_against_unpin();
     free_against_pin();

@@ -1,6 +1,7 @@
 /*
  * One thread unpins a pin or closes its file, while another frees its memory and pins again. emugpu finds the pin to
- * undo by the address of its page table, which by then can be that of the new pin: the new pin must stay.
+ * undo by the address of its page table. By then that can be the address of the new pin's, and the new pin must
+ * stay.
  *
  * usage: reused_tables [rounds [microseconds]]
  *
@@ -37,9 +38,9 @@ int main(int argc, char **argv)
     unsigned int seed = 1;
 
     if (pins_persist())
-        skip("the GPU driver undoes persistent pins only by request");
+        waive("the GPU driver undoes persistent pins only by request");
     drop_privileges();
-    catch_faults();
+    handle_faults();
     run_on(0);
     fd = driver_open();
     others = driver_open();

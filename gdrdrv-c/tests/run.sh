@@ -4,7 +4,7 @@
 #   make -C gdrdrv-c/tests && gdrdrv-c/vm/run.sh -- gdrdrv-c/tests/run.sh
 #
 # usage: run.sh [--slow] ["program [argument ...]" ...]      (default: all; --slow: with fewer rounds)
-# Prints TAP (tap.sh). Exit status, as in kselftest: 0 passed, 1 failed, 4 skipped.
+# Prints TAP (tap.sh). Exit status, as in kselftest, is 0 if all passed, 1 if one failed, 4 if all were skipped.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,5 @@
 /*
- * Sizes larger than the largest BAR of any GPU are refused before the GPU driver is called: emugpu allocates 16 bytes
+ * Sizes larger than the largest BAR of any GPU are refused before the GPU driver is called. emugpu allocates 16 bytes
  * for each 64 KiB before it checks the range. Here that is the BAR of the emulated GPU.
  */
 

@@ -1,7 +1,7 @@
 /*
  * One thread repeatedly maps a pin, while another, with its own descriptor table, exits, closes its copy of the
- * descriptor, or unpins. A mapping that the kernel was about to make when its pin ended must not show anything; and a
- * pin ends with its process, not with a thread of it.
+ * descriptor, or unpins. A mapping that the kernel was about to make when its pin ended must not show anything. A pin
+ * ends with its process, not with a thread of it.
  *
  * usage: stale_maps [exit|close|unpin [rounds]]
  */
@@ -94,7 +94,7 @@ static void run(enum end end, const char *name, long rounds_wanted)
                 struct gpu_memory next;
 
                 gpu_free(memory);
-                next = gpu_alloc(GPU_PAGE); /* the same page: no other is free */
+                next = gpu_alloc(GPU_PAGE); /* the same page, since no other is free */
                 memset(next.view, THEIRS, GPU_PAGE);
                 (void)touch(va, &value);
                 fprintf(stderr, "%s, round %ld: nothing is pinned, and the mapping shows %#x, the next owner's %#x\n",
@@ -104,7 +104,7 @@ static void run(enum end end, const char *name, long rounds_wanted)
         }
         CHECK_EQUAL(is_gone, how == UNPIN);
         if (!is_gone)
-            CHECK_SHOWS(va, GPU_PAGE, OURS);
+            CHECK_PAGES(va, GPU_PAGE, OURS);
         if (va != NULL)
             CHECK(munmap(va, GPU_PAGE) == 0);
         CHECK(close(fd) == 0);
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
     long rounds_wanted = argc > 2 ? atol(argv[2]) : 300;
     enum end end;
 
-    catch_faults();
+    handle_faults();
     run_on(0);
     gpu_leave_free(GPU_PAGE);
     memory = gpu_alloc(GPU_PAGE);

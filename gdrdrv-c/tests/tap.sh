@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced: runs test programs over the loaded gdrdrv, and prints the results in TAP version 13. A program passes if it
-# exits with 0, or skips, leaves no page table pinned, and the kernel logs no warning.
+# Sourced, runs test programs over the loaded gdrdrv, and prints the results in TAP version 13.
+# A program passes if it exits with 0, or skips, leaves no page table pinned, and the kernel logs no warning.
 
 skip_status=4 # of a program, as in kselftest
 pinned=/proc/driver/gdrdrv/nv_get_pages_refcount

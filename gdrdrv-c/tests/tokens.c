@@ -1,6 +1,6 @@
 /*
  * Tokens give no access. emugpu does not compare the process that a token names with the calling process, so none may
- * reach it: persistent pins have none, and for other pins all tokens mean the calling process.
+ * reach it. Persistent pins have none, and for other pins all tokens mean the calling process.
  *
  * usage: tokens [rounds]
  */
@@ -31,7 +31,7 @@ static void memory_of_others_stays_out_of_reach(void)
     int fd = driver_open(), with_gpu;
 
     drop_privileges();
-    catch_faults();
+    handle_faults();
     for (with_gpu = 0; with_gpu < 2; with_gpu++) {
         uint64_t handle;
         int error = pin_with_tokens(fd, theirs, EMUGPU_TOKEN(process), process, &handle);
@@ -65,7 +65,7 @@ static void every_token_is_the_callers(void)
     size_t i;
 
     drop_privileges();
-    catch_faults();
+    handle_faults();
     CHECK_EQUAL(memory.va, theirs.va);
     memset(memory.view, OURS, GPU_PAGE);
     for (i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
@@ -74,7 +74,7 @@ static void every_token_is_the_callers(void)
 
         if (traditional) {
             CHECK_OK(error);
-            CHECK_SHOWS(mapped(fd, handle, GPU_PAGE), GPU_PAGE, OURS);
+            CHECK_PAGES(mapped(fd, handle, GPU_PAGE), GPU_PAGE, OURS);
             CHECK_OK(unpin(fd, handle));
         } else {
             CHECK_ERROR(error, EINVAL);
@@ -130,6 +130,6 @@ int main(int argc, char **argv)
     CHECK(write(allocated[1], &theirs, sizeof(theirs)) == sizeof(theirs));
     CHECK(waitpid(child, &status, 0) == child);
     CHECK_EQUAL(status, 0);
-    CHECK_SHOWS(theirs.view, GPU_PAGE, THEIRS);
+    CHECK_PAGES(theirs.view, GPU_PAGE, THEIRS);
     return passed("tokens");
 }

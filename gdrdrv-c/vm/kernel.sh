@@ -35,7 +35,7 @@ as_root() {
 
 case $series in
 5.10) suites=bullseye-security ;;
-6.1) suites=$([ "$architecture" = "$native" ] && echo bookworm-security || echo bookworm) ;; # which has ppc64el, too
+6.1) suites=$([ "$architecture" = "$native" ] && echo bookworm-security || echo bookworm) ;; # which also has ppc64el
 6.12) suites=bookworm-backports ;;
 newest) suites='trixie-backports trixie' ;;
 debug | kcsan)
@@ -54,7 +54,7 @@ rm -rf "$directory"
 mkdir -p "$directory"
 cd "$directory"
 
-# A separate apt configuration: only that suite, and foreign architectures, which the host need not have.
+# A separate apt configuration with only that suite, and foreign architectures, which the host need not have.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
 [ -n "$mirror" ] || die "apt has no Debian 12 among its sources"
 mkdir -p apt/lists/partial apt/cache/archives/partial

@@ -129,7 +129,7 @@ await_start() {
     [ -e "$job/started" ]
 }
 
-# Multi-threaded emulation sometimes fails to boot: retry.
+# Multi-threaded emulation sometimes fails to boot, so retry.
 for _ in 1 2 3; do
     ended=0
     "${machine[@]}" </dev/null &

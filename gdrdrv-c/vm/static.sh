@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# static.sh: checks the sources of gdrdrv and emugpu without running them: warnings of gcc and clang with W=1, sparse, for
-# Linux 6.1; checkpatch. Every message is a failure.
+# static.sh: checks the sources of gdrdrv and emugpu without running them, by warnings of gcc and clang with W=1,
+# sparse, for Linux 6.1, and checkpatch. Every message is a failure.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -51,7 +51,7 @@ report "clang W=1" "$work/clang.log"
 # Checks that do not apply:
 ignored=(
     LINUX_VERSION_CODE CONSTANT_COMPARISON # built outside the kernel, for several of its versions
-    ARCH_DEFINES CAMELCASE BIT_MACRO       # gdrdrv_uapi.h is for user space, too: __powerpc64__, _Static_assert, no BIT()
+    ARCH_DEFINES CAMELCASE BIT_MACRO       # gdrdrv_uapi.h is also for user space (__powerpc64__, _Static_assert, no BIT())
     COMPARISON_TO_NULL                     # "device != NULL" as a value
     UNCOMMENTED_DEFINITION                 # the comment says what a lock protects, but may stand above its group
     MACRO_ARG_REUSE                        # macros that stand in for functions of the GPU driver

@@ -23,7 +23,7 @@ fn program() -> &'static Path {
     })
 }
 
-/// Runs all cases, of which at least `passed` must run, as differences of `implementation` expect.
+/// Runs all cases. At least `passed` must run, as differences of `implementation` expect.
 fn assert_keeps_the_contract(options: &[&str], implementation: &str, passed: usize) {
     let mut command = Command::new(GDREMU);
     command.args(options).arg("--").arg(program());

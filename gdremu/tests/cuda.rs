@@ -1,4 +1,4 @@
-//! The stand-in libcuda end to end: the programs tests/cuda_*.c under gdremu.
+//! The stand-in libcuda end to end, by the programs tests/cuda_*.c under gdremu.
 
 mod common;
 

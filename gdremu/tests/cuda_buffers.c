@@ -1,8 +1,8 @@
-/* cuMemAlloc, copies, fills, host memory: what they do, and where they stop. */
+/* cuMemAlloc, copies, fills, host memory, their effects and their limits. */
 #include <sys/mman.h>
 
-#include "cuda_start.h"
-#include "fault.h"
+#include "cuda_values.h"
+#include "kit/fault.h"
 
 static void addresses(void)
 {
@@ -18,18 +18,18 @@ static void addresses(void)
     CHECK(unaligned > 20);
     large = allocated(3 << 20);
     CHECK_EQUAL(large % (2 << 20), 0);
-    CHECK_CUDA(cuMemGetAddressRange(&base, &size, large + 12345));
+    CUDA(cuMemGetAddressRange(&base, &size, large + 12345));
     CHECK(base == large && size == 3 << 20);
-    CHECK_CUDA(cuMemGetAddressRange(&base, NULL, buffers[3] + 15099));
+    CUDA(cuMemGetAddressRange(&base, NULL, buffers[3] + 15099));
     CHECK_EQUAL(base, buffers[3]);
     CHECK_EQUAL(cuMemGetAddressRange(&base, &size, 4096), CUDA_ERROR_NOT_FOUND);
 
     CHECK_EQUAL(cuMemFree(large + 512), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemFree((uintptr_t)&size), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemFree(large));
+    CUDA(cuMemFree(large));
     CHECK_EQUAL(cuMemFree(large), CUDA_ERROR_INVALID_VALUE);
     for (i = 0; i < 40; i++)
-        CHECK_CUDA(cuMemFree(buffers[i]));
+        CUDA(cuMemFree(buffers[i]));
     CHECK_EQUAL(free_bytes(), before);
     CHECK_EQUAL(cuMemAlloc(&large, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemAlloc(&large, (16ul << 30) + 1), CUDA_ERROR_OUT_OF_MEMORY);
@@ -46,17 +46,17 @@ static void copies(void)
 
     for (i = 0; i < SIZE; i++)
         out[i] = (unsigned char)(i * 7 + i / 256);
-    CHECK_CUDA(cuMemcpyHtoD(a, out, SIZE));
-    CHECK_CUDA(cuMemcpyDtoD(b + 3, a, SIZE));
-    CHECK_CUDA(cuMemcpyDtoH(in, b + 3, SIZE));
+    CUDA(cuMemcpyHtoD(a, out, SIZE));
+    CUDA(cuMemcpyDtoD(b + 3, a, SIZE));
+    CUDA(cuMemcpyDtoH(in, b + 3, SIZE));
     CHECK_BYTES(in, out, SIZE);
     memset(in, 0, SIZE);
-    CHECK_CUDA(cuMemcpyDtoHAsync(in, a, SIZE, NULL));
+    CUDA(cuMemcpyDtoHAsync(in, a, SIZE, NULL));
     CHECK_BYTES(in, out, SIZE);
-    CHECK_CUDA(cuMemcpy((uintptr_t)in, b + 4, 1000));
+    CUDA(cuMemcpy((uintptr_t)in, b + 4, 1000));
     CHECK_BYTES(in, out + 1, 1000);
-    CHECK_CUDA(cuMemcpyDtoD(b, b + 3, SIZE));
-    CHECK_CUDA(cuMemcpyDtoH(in, b, SIZE));
+    CUDA(cuMemcpyDtoD(b, b + 3, SIZE));
+    CUDA(cuMemcpyDtoH(in, b, SIZE));
     CHECK_BYTES(in, out, SIZE);
 
     CHECK_EQUAL(cuMemcpyHtoD(a + 1, out, SIZE), CUDA_ERROR_INVALID_VALUE);
@@ -64,10 +64,10 @@ static void copies(void)
     CHECK_EQUAL(cuMemcpyDtoH(in, a - 1, 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemcpyHtoD((uintptr_t)in, out, 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemcpyDtoH(in, (uintptr_t)out, 1), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemcpyDtoH(in, a + SIZE, 0));
+    CUDA(cuMemcpyDtoH(in, a + SIZE, 0));
     CHECK_EQUAL(cuMemcpyDtoHAsync(in, a, 1, (CUstream)(uintptr_t)0x1234), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_CUDA(cuMemFree(a));
-    CHECK_CUDA(cuMemFree(b));
+    CUDA(cuMemFree(a));
+    CUDA(cuMemFree(b));
     CHECK_EQUAL(cuMemcpyDtoH(in, a, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -76,17 +76,17 @@ static void fills(void)
     CUdeviceptr a = allocated(16);
     unsigned char in[16];
 
-    CHECK_CUDA(cuMemsetD8(a, 0x11, 16));
-    CHECK_CUDA(cuMemsetD16(a + 2, 0x2233, 2));
-    CHECK_CUDA(cuMemsetD32Async(a + 8, 0x44556677, 1, CU_STREAM_LEGACY));
-    CHECK_CUDA(cuMemcpyDtoH(in, a, 16));
+    CUDA(cuMemsetD8(a, 0x11, 16));
+    CUDA(cuMemsetD16(a + 2, 0x2233, 2));
+    CUDA(cuMemsetD32Async(a + 8, 0x44556677, 1, CU_STREAM_LEGACY));
+    CUDA(cuMemcpyDtoH(in, a, 16));
     CHECK_BYTES(in, "\x11\x11\x33\x22\x33\x22\x11\x11\x77\x66\x55\x44\x11\x11\x11\x11", 16);
     CHECK_EQUAL(cuMemsetD16(a + 1, 0, 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemsetD32(a + 2, 0, 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemsetD32(a, 0, 5), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemsetD32(a, 0, SIZE_MAX / 2), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemsetD8((uintptr_t)in, 0, 1), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemFree(a));
+    CUDA(cuMemFree(a));
 }
 
 static void host_memory(void)
@@ -98,28 +98,28 @@ static void host_memory(void)
     char *host;
     void *void_host;
 
-    CHECK_CUDA(cuMemHostAlloc(&void_host, 5000, CU_MEMHOSTALLOC_DEVICEMAP));
+    CUDA(cuMemHostAlloc(&void_host, 5000, CU_MEMHOSTALLOC_DEVICEMAP));
     host = void_host;
     memset(host, 5, 5000);
-    CHECK_CUDA(cuMemHostGetDevicePointer(&device, host + 10, 0));
-    CHECK_CUDA(cuMemcpyDtoD(a, device, 4990));
+    CUDA(cuMemHostGetDevicePointer(&device, host + 10, 0));
+    CUDA(cuMemcpyDtoD(a, device, 4990));
     CHECK_EQUAL(cuMemcpyDtoD(a, device, 4991), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemHostGetFlags(&flags, host));
+    CUDA(cuMemHostGetFlags(&flags, host));
     CHECK_EQUAL(flags, CU_MEMHOSTALLOC_DEVICEMAP);
     CHECK_EQUAL(cuMemHostRegister(host, 1, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemFreeHost(host + 1), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemFreeHost(host));
+    CUDA(cuMemFreeHost(host));
     CHECK_EQUAL(cuMemFreeHost(host), CUDA_ERROR_INVALID_VALUE);
 
-    CHECK_CUDA(cuMemHostRegister(own, sizeof own, 0));
+    CUDA(cuMemHostRegister(own, sizeof own, 0));
     CHECK_EQUAL(cuMemHostRegister(own + 4096, 1, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     CHECK_EQUAL(cuMemHostUnregister(own + 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemHostUnregister(NULL), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuCtxPopCurrent(&context));
-    CHECK_CUDA(cuMemHostUnregister(own)); /* Needs no context. */
+    CUDA(cuCtxPopCurrent(&context));
+    CUDA(cuMemHostUnregister(own)); /* Needs no context. */
     CHECK_EQUAL(cuMemHostUnregister(own), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    CHECK_CUDA(cuCtxPushCurrent(context));
-    CHECK_CUDA(cuMemHostAlloc(&void_host, 0, 0));
+    CUDA(cuCtxPushCurrent(context));
+    CUDA(cuMemHostAlloc(&void_host, 0, 0));
     CHECK(void_host == NULL);
 
     /* As the program may access it. */
@@ -127,23 +127,23 @@ static void host_memory(void)
     CHECK(host != MAP_FAILED);
     CHECK_EQUAL(cuMemHostRegister(host, 1, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemHostRegister(host, 1, CU_MEMHOSTREGISTER_IOMEMORY), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemHostRegister(host, 1, CU_MEMHOSTREGISTER_READ_ONLY));
-    CHECK_CUDA(cuMemHostUnregister(host));
+    CUDA(cuMemHostRegister(host, 1, CU_MEMHOSTREGISTER_READ_ONLY));
+    CUDA(cuMemHostUnregister(host));
     CHECK_EQUAL(munmap(host + 4096, 4096), 0);
     CHECK_EQUAL(cuMemHostRegister(host, 4097, CU_MEMHOSTREGISTER_READ_ONLY), CUDA_ERROR_INVALID_VALUE);
 
-    CHECK_CUDA(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+    CUDA(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
     CHECK_EQUAL(fault_at((void *)(uintptr_t)managed), 0);
-    CHECK_CUDA(cuMemsetD8(managed, 9, 4096));
+    CUDA(cuMemsetD8(managed, 9, 4096));
     CHECK_EQUAL(*(char *)(uintptr_t)managed, 9);
-    CHECK_CUDA(cuMemFree(managed));
+    CUDA(cuMemFree(managed));
     CHECK_EQUAL(cuMemAllocManaged(&managed, 4096, 3), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemFree(a));
+    CUDA(cuMemFree(a));
 }
 
 int main(void)
 {
-    start(0);
+    gpu_start(0);
     addresses();
     copies();
     fills();

@@ -1,13 +1,13 @@
 /* Contexts: which one is current where, what ends with them, primary contexts and how long they live. */
 #include <pthread.h>
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 static CUcontext current(void)
 {
     CUcontext context;
 
-    CHECK_CUDA(cuCtxGetCurrent(&context));
+    CUDA(cuCtxGetCurrent(&context));
     return context;
 }
 
@@ -20,14 +20,14 @@ static void execution_affinity(void)
     CUcontext context;
 
     CHECK_EQUAL(cuCtxGetExecAffinity(parameter, 0), CUDA_ERROR_INVALID_CONTEXT);
-    CHECK_CUDA(cuCtxCreate(&context, 0, 0));
+    CUDA(cuCtxCreate(&context, 0, 0));
     CHECK_EQUAL(cuCtxGetExecAffinity(NULL, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuCtxGetExecAffinity(parameter, 1), 224 /* CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY */);
-    CHECK_CUDA(cuCtxGetExecAffinity(parameter, 0));
+    CUDA(cuCtxGetExecAffinity(parameter, 0));
     CHECK_EQUAL(parameter[0], 0);
     CHECK_EQUAL(parameter[1], 132);
     CHECK_EQUAL(parameter[2], 7);
-    CHECK_CUDA(cuCtxDestroy(context));
+    CUDA(cuCtxDestroy(context));
 }
 
 static void stack(void)
@@ -39,26 +39,26 @@ static void stack(void)
     CHECK(current() == NULL);
     CHECK_EQUAL(cuCtxGetDevice(&device), CUDA_ERROR_INVALID_CONTEXT);
     CHECK_EQUAL(cuCtxPopCurrent(&popped), CUDA_ERROR_INVALID_CONTEXT);
-    CHECK_CUDA(cuCtxCreate(&first, 0, 0));
+    CUDA(cuCtxCreate(&first, 0, 0));
     CHECK(current() == first);
-    CHECK_CUDA(cuCtxCreate(&second, 0, 0));
+    CUDA(cuCtxCreate(&second, 0, 0));
     CHECK(current() == second && second != first);
-    CHECK_CUDA(cuCtxGetDevice(&device));
+    CUDA(cuCtxGetDevice(&device));
     CHECK_EQUAL(device, 0);
-    CHECK_CUDA(cuCtxGetApiVersion(NULL, &version));
-    CHECK_CUDA(cuCtxSynchronize());
+    CUDA(cuCtxGetApiVersion(NULL, &version));
+    CUDA(cuCtxSynchronize());
 
-    CHECK_CUDA(cuCtxPopCurrent(&popped));
+    CUDA(cuCtxPopCurrent(&popped));
     CHECK(popped == second && current() == first);
-    CHECK_CUDA(cuCtxSetCurrent(second));
+    CUDA(cuCtxSetCurrent(second));
     CHECK(current() == second);
-    CHECK_CUDA(cuCtxSetCurrent(NULL));
+    CUDA(cuCtxSetCurrent(NULL));
     CHECK(current() == NULL);
-    CHECK_CUDA(cuCtxPushCurrent(first));
-    CHECK_CUDA(cuCtxDestroy(first));
+    CUDA(cuCtxPushCurrent(first));
+    CUDA(cuCtxDestroy(first));
     CHECK(current() == NULL);
     CHECK_EQUAL(cuCtxDestroy(first), CUDA_ERROR_INVALID_CONTEXT);
-    CHECK_CUDA(cuCtxDestroy(second));
+    CUDA(cuCtxDestroy(second));
     CHECK_EQUAL(cuCtxCreate(&first, 0, 7), CUDA_ERROR_INVALID_DEVICE);
 }
 
@@ -71,13 +71,13 @@ static void *in_thread(void *context)
 
     CHECK(current() == NULL);
     CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_ERROR_INVALID_CONTEXT);
-    /* What another thread made, and managed memory, can be freed without a context. */
-    CHECK_CUDA(cuMemFree(others[0]));
+    /* Memory of another thread, and managed memory, can be freed without a context. */
+    CUDA(cuMemFree(others[0]));
     CHECK_EQUAL(cuMemFree(others[0]), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemFree(others[1]));
-    CHECK_CUDA(cuMemFreeHost(others_host));
-    CHECK_CUDA(cuCtxSetCurrent((CUcontext)context));
-    CHECK_CUDA(cuMemAlloc(&address, 1));
+    CUDA(cuMemFree(others[1]));
+    CUDA(cuMemFreeHost(others_host));
+    CUDA(cuCtxSetCurrent((CUcontext)context));
+    CUDA(cuMemAlloc(&address, 1));
     return NULL;
 }
 
@@ -86,14 +86,14 @@ static void threads(void)
     CUcontext context;
     pthread_t thread;
 
-    CHECK_CUDA(cuCtxCreate(&context, 0, 0));
-    CHECK_CUDA(cuMemAlloc(&others[0], 1));
-    CHECK_CUDA(cuMemAllocManaged(&others[1], 1, CU_MEM_ATTACH_GLOBAL));
-    CHECK_CUDA(cuMemHostAlloc(&others_host, 1, 0));
+    CUDA(cuCtxCreate(&context, 0, 0));
+    CUDA(cuMemAlloc(&others[0], 1));
+    CUDA(cuMemAllocManaged(&others[1], 1, CU_MEM_ATTACH_GLOBAL));
+    CUDA(cuMemHostAlloc(&others_host, 1, 0));
     CHECK_EQUAL(pthread_create(&thread, NULL, in_thread, context), 0);
     CHECK_EQUAL(pthread_join(thread, NULL), 0);
     CHECK(current() == context);
-    CHECK_CUDA(cuCtxDestroy(context));
+    CUDA(cuCtxDestroy(context));
 }
 
 static void end_of_a_context(void)
@@ -103,19 +103,19 @@ static void end_of_a_context(void)
     CUevent event;
     void *host;
 
-    CHECK_CUDA(cuCtxCreate(&other, 0, 0));
-    CHECK_CUDA(cuMemAlloc(&kept, 100));
-    CHECK_CUDA(cuCtxCreate(&context, 0, 0));
-    CHECK_CUDA(cuMemAlloc(&address, 100));
-    CHECK_CUDA(cuMemHostAlloc(&host, 100, 0));
-    CHECK_CUDA(cuEventCreate(&event, 0));
-    CHECK_CUDA(cuCtxDestroy(context));
+    CUDA(cuCtxCreate(&other, 0, 0));
+    CUDA(cuMemAlloc(&kept, 100));
+    CUDA(cuCtxCreate(&context, 0, 0));
+    CUDA(cuMemAlloc(&address, 100));
+    CUDA(cuMemHostAlloc(&host, 100, 0));
+    CUDA(cuEventCreate(&event, 0));
+    CUDA(cuCtxDestroy(context));
     CHECK(current() == other);
     CHECK_EQUAL(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemFreeHost(host), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_CUDA(cuMemFree(kept));
-    CHECK_CUDA(cuCtxDestroy(other));
+    CUDA(cuMemFree(kept));
+    CUDA(cuCtxDestroy(other));
 }
 
 static void primary(void)
@@ -126,44 +126,44 @@ static void primary(void)
     int active = -1;
 
     CHECK_EQUAL(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
-    CHECK_CUDA(cuDevicePrimaryCtxSetFlags(0, CU_CTX_SCHED_YIELD));
-    CHECK_CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    CUDA(cuDevicePrimaryCtxSetFlags(0, CU_CTX_SCHED_YIELD));
+    CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
     CHECK_EQUAL(active, 0);
-    CHECK_CUDA(cuDevicePrimaryCtxRetain(&first, 0));
-    CHECK_CUDA(cuDevicePrimaryCtxRetain(&second, 0));
+    CUDA(cuDevicePrimaryCtxRetain(&first, 0));
+    CUDA(cuDevicePrimaryCtxRetain(&second, 0));
     CHECK(first == second && current() == NULL);
-    CHECK_CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
     CHECK_EQUAL(active, 1);
     CHECK_EQUAL(flags, CU_CTX_SCHED_YIELD);
     CHECK_EQUAL(cuCtxDestroy(first), CUDA_ERROR_INVALID_CONTEXT);
 
-    CHECK_CUDA(cuCtxSetCurrent(first));
-    CHECK_CUDA(cuMemAlloc(&address, 100));
-    CHECK_CUDA(cuDevicePrimaryCtxRelease(0));
-    CHECK_CUDA(cuMemsetD8(address, 1, 100));
-    CHECK_CUDA(cuDevicePrimaryCtxRelease(0));
+    CUDA(cuCtxSetCurrent(first));
+    CUDA(cuMemAlloc(&address, 100));
+    CUDA(cuDevicePrimaryCtxRelease(0));
+    CUDA(cuMemsetD8(address, 1, 100));
+    CUDA(cuDevicePrimaryCtxRelease(0));
     CHECK_EQUAL(cuMemsetD8(address, 1, 100), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 
-    CHECK_CUDA(cuDevicePrimaryCtxRetain(&first, 0));
-    CHECK_CUDA(cuCtxSetCurrent(first));
+    CUDA(cuDevicePrimaryCtxRetain(&first, 0));
+    CUDA(cuCtxSetCurrent(first));
     CHECK_EQUAL(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuDevicePrimaryCtxReset(0));
+    CUDA(cuDevicePrimaryCtxReset(0));
     CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 
     /* A reset leaves it as often retained as it was (H200). */
-    CHECK_CUDA(cuDevicePrimaryCtxRetain(&first, 0));
-    CHECK_CUDA(cuDevicePrimaryCtxRelease(0));
-    CHECK_CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    CUDA(cuDevicePrimaryCtxRetain(&first, 0));
+    CUDA(cuDevicePrimaryCtxRelease(0));
+    CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
     CHECK_EQUAL(active, 1);
-    CHECK_CUDA(cuDevicePrimaryCtxRelease(0));
-    CHECK_CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    CUDA(cuDevicePrimaryCtxRelease(0));
+    CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
     CHECK_EQUAL(active, 0);
     CHECK_EQUAL(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
 }
 
 int main(void)
 {
-    CHECK_CUDA(cuInit(0));
+    CUDA(cuInit(0));
     execution_affinity();
     stack();
     threads();

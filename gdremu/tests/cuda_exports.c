@@ -1,8 +1,9 @@
-/* Descriptors for GPU memory: dma-bufs that are mapped ("mmap"), or only exported ("export"), or not even that ("no"). */
+/* Descriptors for GPU memory, as dma-bufs that are mapped ("mmap"), or only exported ("export"), or not even that
+   ("no"). */
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 enum { BLOCK = 2 << 20, PAGE = 4096 };
 
@@ -15,7 +16,7 @@ static unsigned char byte_at(CUdeviceptr address)
 {
     unsigned char byte;
 
-    CHECK_CUDA(cuMemcpyDtoH(&byte, address, 1));
+    CUDA(cuMemcpyDtoH(&byte, address, 1));
     return byte;
 }
 
@@ -25,7 +26,7 @@ static void maps_like_a_dmabuf(void)
     CUdeviceptr buffer = allocated(BLOCK);
     int fd = -1;
 
-    CHECK_CUDA(cuMemsetD8(buffer, 7, BLOCK));
+    CUDA(cuMemsetD8(buffer, 7, BLOCK));
     CHECK_EQUAL(dmabuf(&fd, buffer + PAGE, 4 * PAGE), CUDA_SUCCESS);
     CHECK_EQUAL(lseek(fd, 0, SEEK_END), 4 * PAGE);
     whole = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -43,7 +44,7 @@ static void maps_like_a_dmabuf(void)
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(munmap((void *)part, PAGE), 0);
     CHECK_EQUAL(munmap((void *)whole, 4 * PAGE), 0);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
 }
 
 static void keeps_memory_alive(void)
@@ -53,9 +54,9 @@ static void keeps_memory_alive(void)
     CUdeviceptr buffer = allocated(BLOCK);
     int fd, copy;
 
-    CHECK_CUDA(cuMemsetD8(buffer, 9, BLOCK));
+    CUDA(cuMemsetD8(buffer, 9, BLOCK));
     CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK), CUDA_SUCCESS);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
     copy = dup(fd);
     CHECK_EQUAL(close(fd), 0);
     mapped = mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, copy, 0);
@@ -73,7 +74,7 @@ static void keeps_memory_alive(void)
     CHECK_EQUAL(munmap(rest, BLOCK / 2), 0);
 }
 
-/* Small buffers share a block: a range that is exported need only touch one of them, as on an H200. */
+/* Small buffers share a block, so a range that is exported need only touch one of them, as on an H200. */
 static void reaches_beyond_its_buffer(void)
 {
     CUdeviceptr first = allocated(100), second = allocated(PAGE);
@@ -83,13 +84,13 @@ static void reaches_beyond_its_buffer(void)
     CHECK_EQUAL(dmabuf(&other, second & ~(BLOCK - 1ul), BLOCK), CUDA_SUCCESS);
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(close(other), 0);
-    CHECK_CUDA(cuMemFree(first));
-    CHECK_CUDA(cuMemFree(second));
+    CUDA(cuMemFree(first));
+    CUDA(cuMemFree(second));
     CHECK_EQUAL(dmabuf(&fd, second & ~(PAGE - 1ul), PAGE), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Like NVIDIA's driver, which reuses an address once its dma-buf is gone: UCX pins whole pages of 64 KiB, and the buffer at
- * their start must be a live one. */
+/* Like NVIDIA's driver, which reuses an address once its dma-buf is gone. UCX pins whole pages of 64 KiB, and the
+ * buffer at their start must be a live one. */
 static void closed_exports_release_their_addresses(void)
 {
     CUdeviceptr buffer = allocated(100);
@@ -97,7 +98,7 @@ static void closed_exports_release_their_addresses(void)
     int fd;
 
     CHECK_EQUAL(dmabuf(&fd, buffer, PAGE), CUDA_SUCCESS);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(allocated(100), buffer);
 
@@ -105,13 +106,14 @@ static void closed_exports_release_their_addresses(void)
     mapped = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
     CHECK(mapped != MAP_FAILED);
     CHECK_EQUAL(close(fd), 0);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
     CHECK_EQUAL(munmap(mapped, PAGE), 0);
     CHECK_EQUAL(allocated(100), buffer);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
 }
 
-/* An H200 exports memory that is not GPUDirect capable, too. UCX takes VMM memory for registrable if it can be exported. */
+/* An H200 also exports memory that is not GPUDirect capable. UCX takes VMM memory for registrable if it can be
+   exported. */
 static void exports_all_kinds_of_memory(void)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -120,19 +122,19 @@ static void exports_all_kinds_of_memory(void)
     CUdeviceptr address, pooled;
     int fd;
 
-    CHECK_CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
-    CHECK_CUDA(cuMemAddressReserve(&address, BLOCK, 0, 0, 0));
-    CHECK_CUDA(cuMemMap(address, BLOCK, 0, handle, 0));
-    CHECK_CUDA(cuMemSetAccess(address, BLOCK, &access, 1));
+    CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
+    CUDA(cuMemAddressReserve(&address, BLOCK, 0, 0, 0));
+    CUDA(cuMemMap(address, BLOCK, 0, handle, 0));
+    CUDA(cuMemSetAccess(address, BLOCK, &access, 1));
     CHECK_EQUAL(dmabuf(&fd, address, BLOCK), CUDA_SUCCESS);
     CHECK_EQUAL(close(fd), 0);
-    CHECK_CUDA(cuMemUnmap(address, BLOCK));
-    CHECK_CUDA(cuMemAddressFree(address, BLOCK));
-    CHECK_CUDA(cuMemRelease(handle));
-    CHECK_CUDA(cuMemAllocAsync(&pooled, BLOCK, NULL));
+    CUDA(cuMemUnmap(address, BLOCK));
+    CUDA(cuMemAddressFree(address, BLOCK));
+    CUDA(cuMemRelease(handle));
+    CUDA(cuMemAllocAsync(&pooled, BLOCK, NULL));
     CHECK_EQUAL(dmabuf(&fd, pooled, BLOCK), CUDA_SUCCESS);
     CHECK_EQUAL(close(fd), 0);
-    CHECK_CUDA(cuMemFree(pooled));
+    CUDA(cuMemFree(pooled));
 }
 
 static void refuses(void)
@@ -146,10 +148,10 @@ static void refuses(void)
     CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK + PAGE), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, buffer, PAGE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 8),
                 CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemAllocManaged(&managed, BLOCK, CU_MEM_ATTACH_GLOBAL));
+    CUDA(cuMemAllocManaged(&managed, BLOCK, CU_MEM_ATTACH_GLOBAL));
     CHECK_EQUAL(dmabuf(&fd, managed, PAGE), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemFree(managed));
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(managed));
+    CUDA(cuMemFree(buffer));
     CHECK_EQUAL(fd, 123);
 }
 
@@ -160,21 +162,21 @@ static void shareable_handles(void)
     size_t before = free_bytes();
     int fd;
 
-    CHECK_CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
+    CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
     CHECK_EQUAL(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                 CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemRelease(handle));
+    CUDA(cuMemRelease(handle));
 
     prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    CHECK_CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
-    CHECK_CUDA(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    CHECK_CUDA(cuMemRelease(handle));
-    CHECK_CUDA(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
+    CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
+    CUDA(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    CUDA(cuMemRelease(handle));
+    CUDA(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(imported, handle);
     CHECK_EQUAL(free_bytes(), before - BLOCK);
-    CHECK_CUDA(cuMemRelease(imported));
+    CUDA(cuMemRelease(imported));
     CHECK_EQUAL(free_bytes(), before);
     CHECK_EQUAL(cuMemImportFromShareableHandle(&imported, (void *)0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                 CUDA_ERROR_INVALID_VALUE);
@@ -189,7 +191,7 @@ static void exports_only(void)
     CHECK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED);
     CHECK_EQUAL(errno, 524);
     CHECK_EQUAL(close(fd), 0);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
 }
 
 static void none(void)
@@ -198,16 +200,16 @@ static void none(void)
     int fd;
 
     CHECK_EQUAL(device_attribute(0, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), 0);
-    CHECK_CUDA(cuMemAlloc(&buffer, BLOCK));
+    CUDA(cuMemAlloc(&buffer, BLOCK));
     CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK), CUDA_ERROR_NOT_SUPPORTED);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
 }
 
 int main(int count, char **arguments)
 {
     const char *what = count > 1 ? arguments[1] : "";
 
-    start(0);
+    gpu_start(0);
     if (strcmp(what, "mmap") == 0) {
         maps_like_a_dmabuf();
         keeps_memory_alive();

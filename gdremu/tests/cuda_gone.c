@@ -1,9 +1,9 @@
 /*
- * What NVIDIA's driver does not check, and crashes in or after (H200, driver 580.159.04): gdremu ends the program. Streams of a
- * context that was destroyed or reset, and a destroyed context that becomes current.
+ * Calls that NVIDIA's driver does not check, and crashes in or after (H200, driver 580.159.04). gdremu ends the
+ * program. Streams of a context that was destroyed or reset, and a destroyed context that becomes current.
  */
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 #include <signal.h>
 
@@ -42,10 +42,10 @@ static void after_destroy(enum use use)
 {
     CUcontext other;
 
-    CHECK_CUDA(cuCtxCreate(&context, 0, 0));
-    CHECK_CUDA(cuStreamCreate(&stream, 1));
-    CHECK_CUDA(cuCtxCreate(&other, 0, 0));
-    CHECK_CUDA(cuCtxDestroy(context));
+    CUDA(cuCtxCreate(&context, 0, 0));
+    CUDA(cuStreamCreate(&stream, 1));
+    CUDA(cuCtxCreate(&other, 0, 0));
+    CUDA(cuCtxDestroy(context));
     do_use(use);
 }
 
@@ -53,13 +53,13 @@ static void after_reset(enum use use)
 {
     CUcontext next;
 
-    CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK_CUDA(cuCtxSetCurrent(context));
-    CHECK_CUDA(cuStreamCreate(&stream, 1));
-    CHECK_CUDA(cuDevicePrimaryCtxReset(0));
-    CHECK_CUDA(cuDevicePrimaryCtxRetain(&next, 0));
+    CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+    CUDA(cuCtxSetCurrent(context));
+    CUDA(cuStreamCreate(&stream, 1));
+    CUDA(cuDevicePrimaryCtxReset(0));
+    CUDA(cuDevicePrimaryCtxRetain(&next, 0));
     CHECK(next == context); /* as on a GPU */
-    CHECK_CUDA(cuCtxSetCurrent(next));
+    CUDA(cuCtxSetCurrent(next));
     do_use(use);
 }
 
@@ -73,7 +73,7 @@ static int status_of(void (*after)(enum use), enum use use)
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        CHECK_CUDA(cuInit(0));
+        CUDA(cuInit(0));
         after(use);
         _exit(0);
     }

@@ -1,5 +1,6 @@
-/* What works before cuInit, devices and their facts, errors, entry points by name. */
-#include "cuda_start.h"
+/* Functions that work before cuInit, devices and their facts, errors, entry points by
+   name. */
+#include "cuda_values.h"
 
 static void before_init(void)
 {
@@ -15,7 +16,7 @@ static void before_init(void)
     CHECK_EQUAL(cuMemAddressFree(4096, 4096), CUDA_ERROR_NOT_INITIALIZED);
     CHECK_EQUAL(cuMemGetInfo(&size, &size), CUDA_ERROR_NOT_INITIALIZED);
     CHECK_EQUAL(cuPointerGetAttribute(&number, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 4096), CUDA_ERROR_NOT_INITIALIZED);
-    CHECK_CUDA(cuDriverGetVersion(&number));
+    CUDA(cuDriverGetVersion(&number));
     CHECK_EQUAL(number, 13000);
     CHECK_EQUAL(cuInit(1), CUDA_ERROR_INVALID_VALUE);
 }
@@ -28,25 +29,25 @@ static void devices(void)
     size_t bytes = 0;
     int number = 0;
 
-    CHECK_CUDA(cuDeviceGetCount(&number));
+    CUDA(cuDeviceGetCount(&number));
     CHECK_EQUAL(number, 1);
     CHECK_EQUAL(cuDeviceGetCount(NULL), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuDeviceGet(&device, 0));
+    CUDA(cuDeviceGet(&device, 0));
     CHECK_EQUAL(cuDeviceGet(&device, 1), CUDA_ERROR_INVALID_DEVICE);
     CHECK_EQUAL(cuDeviceGet(&device, -1), CUDA_ERROR_INVALID_DEVICE);
     CHECK_EQUAL(device, 0);
-    CHECK_CUDA(cuDeviceGetName(text, sizeof text, 0));
+    CUDA(cuDeviceGetName(text, sizeof text, 0));
     CHECK_STRING(text, "gdremu GPU");
-    CHECK_CUDA(cuDeviceGetName(text, 7, 0));
+    CUDA(cuDeviceGetName(text, 7, 0));
     CHECK_STRING(text, "gdremu");
-    CHECK_CUDA(cuDeviceGetUuid(&uuid, 0));
-    CHECK_CUDA(cuDeviceTotalMem(&bytes, 0));
+    CUDA(cuDeviceGetUuid(&uuid, 0));
+    CUDA(cuDeviceTotalMem(&bytes, 0));
     CHECK_EQUAL(bytes, 16ull << 30);
 
-    CHECK_CUDA(cuDeviceGetPCIBusId(text, sizeof text, 0));
+    CUDA(cuDeviceGetPCIBusId(text, sizeof text, 0));
     CHECK_STRING(text, "0000:1B:00.0");
     CHECK_EQUAL(cuDeviceGetPCIBusId(text, 12, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuDeviceGetByPCIBusId(&device, "1b:00"));
+    CUDA(cuDeviceGetByPCIBusId(&device, "1b:00"));
     CHECK_EQUAL(cuDeviceGetByPCIBusId(&device, "0000:1c:00.0"), CUDA_ERROR_INVALID_DEVICE);
     CHECK_EQUAL(cuDeviceGetByPCIBusId(&device, "nowhere"), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 1), CUDA_ERROR_INVALID_DEVICE);
@@ -88,9 +89,9 @@ static void errors(void)
 {
     const char *text = "";
 
-    CHECK_CUDA(cuGetErrorName(CUDA_ERROR_INVALID_CONTEXT, &text));
+    CUDA(cuGetErrorName(CUDA_ERROR_INVALID_CONTEXT, &text));
     CHECK_STRING(text, "CUDA_ERROR_INVALID_CONTEXT");
-    CHECK_CUDA(cuGetErrorString(CUDA_SUCCESS, &text));
+    CUDA(cuGetErrorString(CUDA_SUCCESS, &text));
     CHECK_STRING(text, "no error");
     CHECK_EQUAL(cuGetErrorName((CUresult)12345, &text), CUDA_ERROR_INVALID_VALUE);
     CHECK(text == NULL);
@@ -101,16 +102,16 @@ static void entry_points(void)
     CUdriverProcAddressQueryResult status;
     void *function;
 
-    CHECK_CUDA(cuGetProcAddress("cuMemAlloc", &function, 13000, 0, &status));
+    CUDA(cuGetProcAddress("cuMemAlloc", &function, 13000, 0, &status));
     CHECK(function == (void *)(uintptr_t)cuMemAlloc);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SUCCESS);
-    CHECK_CUDA(cuGetProcAddress("cuCtxCreate", &function, 4000, 0, NULL));
+    CUDA(cuGetProcAddress("cuCtxCreate", &function, 4000, 0, NULL));
     CHECK(function == (void *)(uintptr_t)cuCtxCreate);
-    CHECK_CUDA(cuGetProcAddress("cuMemCreate", &function, 10010, 0, &status));
+    CUDA(cuGetProcAddress("cuMemCreate", &function, 10010, 0, &status));
     CHECK(function == NULL);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
-    CHECK_CUDA(cuGetProcAddress("cuMakeCoffee", &function, 13000, 0, &status));
-    CHECK_CUDA(cuGetProcAddress("cuGetExportTable", &function, 13000, 0, &status));
+    CUDA(cuGetProcAddress("cuMakeCoffee", &function, 13000, 0, &status));
+    CUDA(cuGetProcAddress("cuGetExportTable", &function, 13000, 0, &status));
     CHECK(function == NULL);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     CHECK_EQUAL(cuGetProcAddress("cuInit", &function, 99000, 0, &status), CUDA_ERROR_INVALID_VALUE);
@@ -120,8 +121,8 @@ static void entry_points(void)
 int main(void)
 {
     before_init();
-    CHECK_CUDA(cuInit(0));
-    CHECK_CUDA(cuInit(0));
+    CUDA(cuInit(0));
+    CUDA(cuInit(0));
     devices();
     attributes_of_cuda_13_0();
     errors();

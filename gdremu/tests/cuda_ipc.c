@@ -1,7 +1,7 @@
 /* Memory for other processes, and the flags of a context. The expected results are those of NVIDIA's driver 580 on an H200. */
 #include <sys/wait.h>
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 typedef struct {
     char bytes[64];
@@ -24,7 +24,7 @@ static int capable(CUdeviceptr address)
 
 enum { SIZE = 1000 };
 
-/* The other process: opens the handle that comes through the pipe. */
+/* The other process, which opens the handle that comes through the pipe. */
 static void import(int from)
 {
     CUdeviceptr opened, again, base;
@@ -34,27 +34,27 @@ static void import(int from)
     int fd;
 
     CHECK_EQUAL(read(from, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
-    start(0);
+    gpu_start(0);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_VALUE); /* freed */
     CHECK_EQUAL(read(from, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuIpcOpenMemHandle_v2(&opened, handle, 1));
-    CHECK_CUDA(cuIpcOpenMemHandle_v2(&again, handle, 1));
+    CUDA(cuIpcOpenMemHandle_v2(&opened, handle, 1));
+    CUDA(cuIpcOpenMemHandle_v2(&again, handle, 1));
     CHECK_EQUAL(again, opened);
-    CHECK_CUDA(cuMemGetAddressRange(&base, &size, opened + 5));
+    CUDA(cuMemGetAddressRange(&base, &size, opened + 5));
     CHECK(base == opened && size == SIZE);
     CHECK_EQUAL(capable(opened), 0);
     CHECK_EQUAL(cuIpcGetMemHandle(&handle, opened), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, opened & ~4095ul, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
                 CUDA_ERROR_INVALID_VALUE);
 
-    CHECK_CUDA(cuMemcpyDtoH(bytes, opened, SIZE));
+    CUDA(cuMemcpyDtoH(bytes, opened, SIZE));
     CHECK(bytes[0] == 7 && bytes[SIZE - 1] == 7);
-    CHECK_CUDA(cuMemsetD8(opened + 10, 8, SIZE - 10));
+    CUDA(cuMemsetD8(opened + 10, 8, SIZE - 10));
     CHECK_EQUAL(cuMemFree(opened), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuIpcCloseMemHandle(opened));
-    CHECK_CUDA(cuMemcpyDtoH(bytes, opened, SIZE));
-    CHECK_CUDA(cuIpcCloseMemHandle(opened));
+    CUDA(cuIpcCloseMemHandle(opened));
+    CUDA(cuMemcpyDtoH(bytes, opened, SIZE));
+    CUDA(cuIpcCloseMemHandle(opened));
     CHECK_EQUAL(cuMemcpyDtoH(bytes, opened, SIZE), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuIpcCloseMemHandle(opened), CUDA_ERROR_INVALID_VALUE);
 }
@@ -83,19 +83,19 @@ static void two_processes_share_a_buffer(int to, pid_t child, CUdeviceptr buffer
     siginfo_t end;
 
     CUdeviceptr freed = allocated(SIZE);
-    CHECK_CUDA(cuIpcGetMemHandle(&handle, freed));
-    CHECK_CUDA(cuMemFree(freed));
+    CUDA(cuIpcGetMemHandle(&handle, freed));
+    CUDA(cuMemFree(freed));
     CHECK_EQUAL(allocated(SIZE), freed);
     CHECK_EQUAL(write(to, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
 
-    CHECK_CUDA(cuMemsetD8(buffer, 7, SIZE));
-    CHECK_CUDA(cuIpcGetMemHandle(&handle, buffer));
+    CUDA(cuMemsetD8(buffer, 7, SIZE));
+    CUDA(cuIpcGetMemHandle(&handle, buffer));
     CHECK_EQUAL(write(to, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     close(to);
     /* Its id stays its own. */
     CHECK_EQUAL(waitid(P_PID, (id_t)child, &end, WEXITED | WNOWAIT), 0);
     CHECK_EQUAL(end.si_status, 0);
-    CHECK_CUDA(cuMemcpyDtoH(bytes, buffer, SIZE));
+    CUDA(cuMemcpyDtoH(bytes, buffer, SIZE));
     CHECK(bytes[9] == 7 && bytes[10] == 8 && bytes[SIZE - 1] == 8);
 }
 
@@ -109,24 +109,24 @@ int main(void)
     int fd;
 
     int to = start_importer(&child);
-    start(0);
+    gpu_start(0);
     first = allocated(1); /* The next one does not start its block. */
     buffer = allocated(SIZE);
-    CHECK_CUDA(cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL));
+    CUDA(cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL));
 
     CHECK_EQUAL(capable(buffer), 1);
     CHECK_EQUAL(capable(managed), 0);
-    CHECK_CUDA(cuIpcGetMemHandle(&handle, buffer));
-    CHECK_CUDA(cuIpcGetMemHandle(&other, buffer + 999));
+    CUDA(cuIpcGetMemHandle(&handle, buffer));
+    CUDA(cuIpcGetMemHandle(&other, buffer + 999));
     CHECK_BYTES(handle.bytes, other.bytes, sizeof(handle.bytes));
     CHECK_EQUAL(cuIpcGetMemHandle(&other, managed), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuIpcGetMemHandle(NULL, buffer), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_CONTEXT);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemAllocAsync(&pooled, SIZE, NULL));
+    CUDA(cuMemAllocAsync(&pooled, SIZE, NULL));
     CHECK_EQUAL(capable(pooled), 0);
     CHECK_EQUAL(cuIpcGetMemHandle(&other, pooled), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemFree(pooled));
+    CUDA(cuMemFree(pooled));
     two_processes_share_a_buffer(to, child, buffer);
     /* As if the other process had made it, which has ended. */
     uint64_t ended = (uint64_t)child;
@@ -136,23 +136,23 @@ int main(void)
     CHECK_EQUAL(opened, 0);
     CHECK_EQUAL(waitpid(child, NULL, 0), child);
 
-    CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0));
+    CUDA(cuDeviceGetDefaultMemPool(&pool, 0));
     CHECK_EQUAL(cuMemPoolExportToShareableHandle(&fd, pool, 1, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemPoolImportFromShareableHandle(&pool, NULL, 1, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemPoolExportPointer(&other, buffer), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemPoolImportPointer(&opened, pool, &other), CUDA_ERROR_INVALID_VALUE);
 
-    CHECK_CUDA(cuCtxSetFlags(0x80));
-    CHECK_CUDA(cuCtxGetFlags(&flags));
+    CUDA(cuCtxSetFlags(0x80));
+    CUDA(cuCtxGetFlags(&flags));
     CHECK_EQUAL(flags, 0x80 | 0x8 /* MAP_HOST */);
     CHECK_EQUAL(cuCtxSetFlags(0x3), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuCtxSetFlags(0x1000), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuLibraryGetGlobal(&opened, NULL, NULL, "x"), CUDA_ERROR_INVALID_HANDLE);
 
-    CHECK_CUDA(cuMemFree(managed));
-    CHECK_CUDA(cuMemFree(buffer));
-    CHECK_CUDA(cuMemFree(first));
-    CHECK_CUDA(cuMemFree(0));
-    CHECK_CUDA(cuMemFreeHost(NULL));
+    CUDA(cuMemFree(managed));
+    CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(first));
+    CUDA(cuMemFree(0));
+    CUDA(cuMemFreeHost(NULL));
     return passed("cuda_ipc");
 }

@@ -1,8 +1,9 @@
-/* GPU kernels: their results, communication with the CPU while they run, and the order of later work. */
+/* The results of GPU kernels, their communication with the CPU while they run, and the order of later
+   work. */
 #include <stdint.h>
 #include <string.h>
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 #define HEADER ".version 7.0\n.target sm_70\n.address_size 64\n"
 
@@ -63,23 +64,24 @@ static volatile uint32_t *host_word(void)
 {
     void *word;
 
-    CHECK_CUDA(cuMemHostAlloc(&word, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    CUDA(cuMemHostAlloc(&word, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
     return word;
 }
 
-/* Of the current context. Loaded once: NVIDIA's driver may wait for running kernels when it loads one. */
+/* In the current context. Loaded once, because NVIDIA's driver may wait for running kernels when it loads
+   one. */
 static CUmodule loaded;
 
 static void load(void)
 {
-    CHECK_CUDA(cuModuleLoadData(&loaded, kernels_ptx));
+    CUDA(cuModuleLoadData(&loaded, kernels_ptx));
 }
 
 static CUfunction kernel(const char *name)
 {
     CUfunction function;
 
-    CHECK_CUDA(cuModuleGetFunction(&function, loaded, name));
+    CUDA(cuModuleGetFunction(&function, loaded, name));
     return function;
 }
 
@@ -96,7 +98,7 @@ static CUresult launch_sizes(CUfunction function, unsigned int blocks, unsigned 
     return cuLaunchKernel(function, blocks, 1, 1, threads, height, 1, shared_bytes, NULL, NULL, NULL);
 }
 
-/* Not in cuda_driver.h: only this test uses them. */
+/* Not in cuda_driver.h, because only this test uses them. */
 CUresult cuModuleUnload(CUmodule module);
 #define cuModuleGetGlobal cuModuleGetGlobal_v2
 CUresult cuModuleGetGlobal(CUdeviceptr *address, size_t *size, CUmodule module, const char *name);
@@ -127,21 +129,21 @@ static void modules(void)
     CHECK_EQUAL(cuModuleLoadData(&module, &too_short), CUDA_ERROR_INVALID_IMAGE);
     CHECK_EQUAL(cuModuleLoadData(&module, NULL), CUDA_ERROR_INVALID_VALUE);
 
-    CHECK_CUDA(cuModuleLoadData(&module, HEADER ".global .u64 number; .visible .entry empty() {}"));
-    CHECK_CUDA(cuModuleGetGlobal(&address, &size, module, "number"));
+    CUDA(cuModuleLoadData(&module, HEADER ".global .u64 number; .visible .entry empty() {}"));
+    CUDA(cuModuleGetGlobal(&address, &size, module, "number"));
     CHECK_EQUAL(size, 8);
     CHECK_EQUAL(cuModuleGetGlobal(&address, &size, module, "absent"), CUDA_ERROR_NOT_FOUND);
-    CHECK_CUDA(cuMemsetD32(address, 1, 2));
-    CHECK_CUDA(cuModuleGetFunction(&function, module, "empty"));
-    CHECK_CUDA(cuModuleUnload(module));
+    CUDA(cuMemsetD32(address, 1, 2));
+    CUDA(cuModuleGetFunction(&function, module, "empty"));
+    CUDA(cuModuleUnload(module));
     CHECK_EQUAL(cuMemsetD32(address, 1, 2), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(launch_sizes(function, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
 
     CHECK_EQUAL(cuModuleGetFunction(&function, NULL, "forever"), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(cuModuleGetFunction(&function, loaded, "absent"), CUDA_ERROR_NOT_FOUND);
-    CHECK_CUDA(cuModuleGetFunction(&function, loaded, "forever"));
-    CHECK_CUDA(cuModuleGetFunction(&again, loaded, "forever"));
+    CUDA(cuModuleGetFunction(&function, loaded, "forever"));
+    CUDA(cuModuleGetFunction(&again, loaded, "forever"));
     CHECK(function == again);
 }
 
@@ -158,7 +160,7 @@ static void occupancy(CUfunction function)
     int blocks;
 
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        CHECK_CUDA(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, wanted[i][0], (size_t)wanted[i][1]));
+        CUDA(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, wanted[i][0], (size_t)wanted[i][1]));
         CHECK_EQUAL(blocks, wanted[i][2]);
     }
     CHECK_EQUAL(cuLaunchCooperativeKernel(function, 132 * 32 + 1, 1, 1, 1, 1, 1, 0, NULL, NULL), 720 /* TOO_LARGE */);
@@ -190,11 +192,11 @@ static void results(void)
     uint32_t first = 1000, i;
     void *arguments[] = {&buffer, &first};
 
-    CHECK_CUDA(cuLaunchKernel(kernel("count"), BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL));
-    CHECK_CUDA(cuMemcpyDtoH(words, buffer, sizeof(words)));
+    CUDA(cuLaunchKernel(kernel("count"), BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL));
+    CUDA(cuMemcpyDtoH(words, buffer, sizeof(words)));
     for (i = 0; i < BLOCKS * THREADS; i++)
         CHECK_EQUAL(words[i], 1000 + i);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
 }
 
 static void count_call(void *calls)
@@ -211,75 +213,75 @@ static void order(void)
     CUevent before, after;
     float milliseconds = -1;
 
-    CHECK_CUDA(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
-    CHECK_CUDA(cuStreamCreate(&independent, CU_STREAM_NON_BLOCKING));
-    CHECK_CUDA(cuEventCreate(&before, CU_EVENT_DEFAULT));
-    CHECK_CUDA(cuEventCreate(&after, CU_EVENT_DEFAULT));
+    CUDA(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    CUDA(cuStreamCreate(&independent, CU_STREAM_NON_BLOCKING));
+    CUDA(cuEventCreate(&before, CU_EVENT_DEFAULT));
+    CUDA(cuEventCreate(&after, CU_EVENT_DEFAULT));
 
-    CHECK_CUDA(cuEventRecord(before, stream));
-    CHECK_CUDA(launch("wait", stream, flag, (uintptr_t)result));
-    CHECK_CUDA(cuMemcpyAsync((uintptr_t)copied, (uintptr_t)result, 4, stream));
-    CHECK_CUDA(cuLaunchHostFunc(stream, count_call, &calls));
-    CHECK_CUDA(cuEventRecord(after, stream));
+    CUDA(cuEventRecord(before, stream));
+    CUDA(launch("wait", stream, flag, (uintptr_t)result));
+    CUDA(cuMemcpyAsync((uintptr_t)copied, (uintptr_t)result, 4, stream));
+    CUDA(cuLaunchHostFunc(stream, count_call, &calls));
+    CUDA(cuEventRecord(after, stream));
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
-    CHECK_CUDA(cuEventQuery(before));
+    CUDA(cuEventQuery(before));
     CHECK_EQUAL(cuEventQuery(after), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, before, after), CUDA_ERROR_NOT_READY);
     /* The default stream waits for it. A non-blocking one does so only if it waits for the event. */
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
-    CHECK_CUDA(cuStreamQuery(independent));
-    CHECK_CUDA(cuStreamWaitEvent(independent, after, 0));
+    CUDA(cuStreamQuery(independent));
+    CUDA(cuStreamWaitEvent(independent, after, 0));
     CHECK_EQUAL(cuStreamQuery(independent), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(*result, 0);
     CHECK_EQUAL(calls, 0);
 
     __atomic_store_n(flag, 41, __ATOMIC_RELEASE);
-    CHECK_CUDA(cuStreamSynchronize(independent));
+    CUDA(cuStreamSynchronize(independent));
     CHECK_EQUAL(*result, 42);
     CHECK_EQUAL(*copied, 42);
     CHECK_EQUAL(calls, 1);
-    CHECK_CUDA(cuEventSynchronize(after));
-    CHECK_CUDA(cuEventElapsedTime(&milliseconds, before, after));
+    CUDA(cuEventSynchronize(after));
+    CUDA(cuEventElapsedTime(&milliseconds, before, after));
     CHECK(milliseconds > 0);
-    CHECK_CUDA(cuStreamQuery(stream));
+    CUDA(cuStreamQuery(stream));
 
     /* A stream that would wait for the default stream is idle until it gets work of its own. */
     *flag = *result = 0;
-    CHECK_CUDA(launch("wait", NULL, flag, (uintptr_t)result));
+    CUDA(launch("wait", NULL, flag, (uintptr_t)result));
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
-    CHECK_CUDA(cuStreamSynchronize(stream));
-    CHECK_CUDA(cuMemcpyAsync((uintptr_t)copied, (uintptr_t)result, 4, stream));
+    CUDA(cuStreamSynchronize(stream));
+    CUDA(cuMemcpyAsync((uintptr_t)copied, (uintptr_t)result, 4, stream));
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
-    CHECK_CUDA(cuMemcpyAsync((uintptr_t)elsewhere, (uintptr_t)&pageable, 4, stream));
+    CUDA(cuMemcpyAsync((uintptr_t)elsewhere, (uintptr_t)&pageable, 4, stream));
     pageable = 0; /* The copy took its source when it was called. */
-    CHECK_CUDA(cuMemsetD32Async((uintptr_t)elsewhere + 4, 9, 1, independent));
-    CHECK_CUDA(cuStreamSynchronize(independent));
+    CUDA(cuMemsetD32Async((uintptr_t)elsewhere + 4, 9, 1, independent));
+    CUDA(cuStreamSynchronize(independent));
     CHECK_EQUAL(elsewhere[0], 0);
     CHECK_EQUAL(elsewhere[1], 9);
     CHECK_EQUAL(*result, 0);
     __atomic_store_n(flag, 7, __ATOMIC_RELEASE);
-    CHECK_CUDA(cuStreamSynchronize(stream));
+    CUDA(cuStreamSynchronize(stream));
     CHECK_EQUAL(*copied, 8);
     CHECK_EQUAL(elsewhere[0], 17);
 
     /* A stream can be destroyed before its work is done. */
     *flag = *result = 0;
-    CHECK_CUDA(launch("wait", stream, flag, (uintptr_t)result));
-    CHECK_CUDA(cuStreamDestroy(stream));
+    CUDA(launch("wait", stream, flag, (uintptr_t)result));
+    CUDA(cuStreamDestroy(stream));
     __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-    CHECK_CUDA(cuCtxSynchronize());
+    CUDA(cuCtxSynchronize());
     CHECK_EQUAL(*result, 2);
 
-    /* GPU kernels of different streams run side by side: the first one waits for the second. */
+    /* GPU kernels of different streams run side by side, so the first one can wait for the second. */
     *flag = *result = *copied = 0;
-    CHECK_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CHECK_CUDA(launch("wait", independent, result, (uintptr_t)copied));
-    CHECK_CUDA(launch("wait", stream, flag, (uintptr_t)result));
+    CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUDA(launch("wait", independent, result, (uintptr_t)copied));
+    CUDA(launch("wait", stream, flag, (uintptr_t)result));
     __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-    CHECK_CUDA(cuMemFreeHost((void *)flag)); /* Waits for both. */
+    CUDA(cuMemFreeHost((void *)flag)); /* Waits for both. */
     CHECK_EQUAL(*copied, 3);
-    CHECK_CUDA(cuStreamDestroy(stream));
-    CHECK_CUDA(cuStreamDestroy(independent));
+    CUDA(cuStreamDestroy(stream));
+    CUDA(cuStreamDestroy(independent));
 }
 
 /* ---- GPU kernels that fail ---- */
@@ -293,7 +295,7 @@ static void expect_failure(CUresult result)
     CHECK_EQUAL(cuCtxSynchronize(), result);
     CHECK_EQUAL(cuMemAlloc(&buffer, 4), result);
     CHECK_EQUAL(cuStreamQuery(NULL), result);
-    CHECK_CUDA(cuDevicePrimaryCtxReset(0));
+    CUDA(cuDevicePrimaryCtxReset(0));
     CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), result);
 }
 
@@ -307,10 +309,10 @@ static CUdeviceptr read_only(void)
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
 
-    CHECK_CUDA(cuMemCreate(&handle, mapped, &prop, 0));
-    CHECK_CUDA(cuMemAddressReserve(&address, mapped, 0, 0, 0));
-    CHECK_CUDA(cuMemMap(address, mapped, 0, handle, 0));
-    CHECK_CUDA(cuMemSetAccess(address, mapped, &access, 1));
+    CUDA(cuMemCreate(&handle, mapped, &prop, 0));
+    CUDA(cuMemAddressReserve(&address, mapped, 0, 0, 0));
+    CUDA(cuMemMap(address, mapped, 0, handle, 0));
+    CUDA(cuMemSetAccess(address, mapped, &access, 1));
     return address;
 }
 
@@ -321,12 +323,12 @@ static void write_to_next(void)
 {
     static uint32_t pageable;
 
-    start(0);
+    gpu_start(0);
     load();
     CUdeviceptr freed = allocated(4), page = (uintptr_t)host_word(), unaligned = page + 2;
-    CHECK_CUDA(cuMemFree(freed));
+    CUDA(cuMemFree(freed));
     const CUdeviceptr addresses[] = {64, (uintptr_t)&pageable, page + 4096, freed, read_only(), unaligned};
-    CHECK_CUDA(launch("poke", NULL, (void *)(uintptr_t)addresses[next], 5));
+    CUDA(launch("poke", NULL, (void *)(uintptr_t)addresses[next], 5));
     expect_failure(addresses[next] == unaligned ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS);
     CHECK_EQUAL(pageable, 0);
 }
@@ -337,16 +339,16 @@ static void await(const volatile uint32_t *begun)
         ;
 }
 
-/* An unmap does not wait: the kernel that reads the memory fails. */
+/* An unmap does not wait, and the kernel that reads the memory fails. */
 static void unmapped_in_use(void)
 {
-    start(0);
+    gpu_start(0);
     load();
     volatile uint32_t *begun = host_word();
     CUdeviceptr address = read_only();
-    CHECK_CUDA(launch("watch", NULL, (void *)(uintptr_t)address, (uintptr_t)begun));
+    CUDA(launch("watch", NULL, (void *)(uintptr_t)address, (uintptr_t)begun));
     await(begun);
-    CHECK_CUDA(cuMemUnmap(address, mapped));
+    CUDA(cuMemUnmap(address, mapped));
     expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
@@ -360,18 +362,18 @@ static void endless(void)
     CUcontext context;
     CUmodule others = loaded;
 
-    CHECK_CUDA(cuCtxCreate(&context, 0, 0));
-    CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_ERROR_INVALID_HANDLE); /* Of the other context. */
+    CUDA(cuCtxCreate(&context, 0, 0));
+    CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_ERROR_INVALID_HANDLE); /* In the other context. */
     load();
     word = host_word();
     begun = host_word();
-    CHECK_CUDA(launch("watch", NULL, word, (uintptr_t)begun));
-    CHECK_CUDA(cuLaunchHostFunc(NULL, count_call, &calls));
+    CUDA(launch("watch", NULL, word, (uintptr_t)begun));
+    CUDA(cuLaunchHostFunc(NULL, count_call, &calls));
     await(begun);
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
-    CHECK_CUDA(cuCtxDestroy(context));
+    CUDA(cuCtxDestroy(context));
     CHECK_EQUAL(calls, 0);
-    CHECK_CUDA(cuCtxSynchronize()); /* The context below it is idle. */
+    CUDA(cuCtxSynchronize()); /* The context below it is idle. */
     loaded = others;
 }
 
@@ -382,7 +384,7 @@ int main(void)
         in_child(write_to_next);
     in_child(unmapped_in_use);
 
-    start(0);
+    gpu_start(0);
     load();
     modules();
     launch_limits();
@@ -390,6 +392,6 @@ int main(void)
     order();
     endless();
     /* The end of the program ends them too. */
-    CHECK_CUDA(launch("forever", NULL, NULL, 0));
+    CUDA(launch("forever", NULL, NULL, 0));
     return passed("cuda_kernels");
 }

@@ -1,7 +1,7 @@
-/* GPU kernels and the memory of another GPU: they reach it once it is shared with theirs. */
+/* GPU kernels and the memory of another GPU, which they reach once it is shared with theirs. */
 #include <string.h>
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 static const char store_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
     /* *word = 7 */
@@ -21,12 +21,12 @@ static CUresult stores(CUdeviceptr address, CUcontext peer)
     CUmodule module;
     CUfunction function;
 
-    CHECK_CUDA(cuCtxCreate(&context, 0, 1));
+    CUDA(cuCtxCreate(&context, 0, 1));
     if (peer != NULL)
-        CHECK_CUDA(cuCtxEnablePeerAccess(peer, 0));
-    CHECK_CUDA(cuModuleLoadData(&module, store_ptx));
-    CHECK_CUDA(cuModuleGetFunction(&function, module, "store"));
-    CHECK_CUDA(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+        CUDA(cuCtxEnablePeerAccess(peer, 0));
+    CUDA(cuModuleLoadData(&module, store_ptx));
+    CUDA(cuModuleGetFunction(&function, module, "store"));
+    CUDA(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
     return cuCtxSynchronize();
 }
 
@@ -35,10 +35,10 @@ static CUdeviceptr from_pool(const CUmemAccessDesc *shared, size_t count)
     CUmemoryPool pool;
     CUdeviceptr address;
 
-    CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0));
-    CHECK_CUDA(cuMemAllocFromPoolAsync(&address, 4, pool, NULL));
-    CHECK_CUDA(cuStreamSynchronize(NULL));
-    CHECK_CUDA(cuMemPoolSetAccess(pool, shared, count));
+    CUDA(cuDeviceGetDefaultMemPool(&pool, 0));
+    CUDA(cuMemAllocFromPoolAsync(&address, 4, pool, NULL));
+    CUDA(cuStreamSynchronize(NULL));
+    CUDA(cuMemPoolSetAccess(pool, shared, count));
     return address;
 }
 
@@ -49,20 +49,20 @@ static CUdeviceptr mapped(const CUmemAccessDesc *shared, size_t count)
     CUdeviceptr address;
     size_t size = 2 << 20;
 
-    CHECK_CUDA(cuMemCreate(&object, size, &props, 0));
-    CHECK_CUDA(cuMemAddressReserve(&address, size, 0, 0, 0));
-    CHECK_CUDA(cuMemMap(address, size, 0, object, 0));
-    CHECK_CUDA(cuMemSetAccess(address, size, shared, count));
+    CUDA(cuMemCreate(&object, size, &props, 0));
+    CUDA(cuMemAddressReserve(&address, size, 0, 0, 0));
+    CUDA(cuMemMap(address, size, 0, object, 0));
+    CUDA(cuMemSetAccess(address, size, shared, count));
     return address;
 }
 
-/* What an argument asks for: an illegal address is the last thing that a program does with CUDA. */
+/* The test of the argument, because an illegal address is the last thing that a program does with CUDA. */
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "";
     CUmemAccessDesc shared[2] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
                                  {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
-    CUcontext first = start(0);
+    CUcontext first = gpu_start(0);
     CUdeviceptr address;
     int word = 0;
 
@@ -77,13 +77,13 @@ int main(int argc, char **argv)
         CHECK_EQUAL(stores(mapped(shared, 2), NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
     } else {
         address = allocated(4);
-        CHECK_CUDA(stores(address, first));
-        CHECK_CUDA(cuMemcpyDtoH(&word, address, sizeof(word)));
+        CUDA(stores(address, first));
+        CUDA(cuMemcpyDtoH(&word, address, sizeof(word)));
         CHECK_EQUAL(word, 7);
-        CHECK_CUDA(cuCtxSetCurrent(first));
-        CHECK_CUDA(stores(from_pool(shared, 2), NULL));
-        CHECK_CUDA(cuCtxSetCurrent(first));
-        CHECK_CUDA(stores(mapped(shared, 2), NULL));
+        CUDA(cuCtxSetCurrent(first));
+        CUDA(stores(from_pool(shared, 2), NULL));
+        CUDA(cuCtxSetCurrent(first));
+        CUDA(stores(mapped(shared, 2), NULL));
     }
     return passed("cuda_peers");
 }

@@ -1,6 +1,6 @@
-/* What CUDA reports about an address. */
+/* CUDA's reports about an address. */
 #define _GNU_SOURCE
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 struct attribute {
     int number;
@@ -26,9 +26,9 @@ static void check_sync_memops(CUdeviceptr address, unsigned int at_first)
     unsigned int on = 1, off = 0;
 
     CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), at_first);
-    CHECK_CUDA(cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+    CUDA(cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
     CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), 0);
-    CHECK_CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+    CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
     CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS), 1);
     CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_BUFFER_ID, address), CUDA_ERROR_INVALID_VALUE);
 }
@@ -50,15 +50,15 @@ static void of_a_buffer(CUcontext context)
 
     check_attributes(buffer, wanted);
     check_attributes(buffer + 999, wanted);
-    CHECK_CUDA(cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, buffer));
+    CUDA(cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, buffer));
     CHECK(tokens.p2pToken != 0 && tokens.vaSpaceToken != 0);
     CHECK(pointer_attribute(buffer, CU_POINTER_ATTRIBUTE_BUFFER_ID) !=
           pointer_attribute(other, CU_POINTER_ATTRIBUTE_BUFFER_ID));
     check_no_attribute(buffer, CU_POINTER_ATTRIBUTE_HOST_POINTER);
     check_sync_memops(buffer, 1); /* by the tokens */
     check_sync_memops(other, 0);
-    CHECK_CUDA(cuMemFree(other));
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(other));
+    CUDA(cuMemFree(buffer));
     check_no_attribute(buffer, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 }
 
@@ -71,10 +71,10 @@ static void ranges(CUdeviceptr managed)
     int value, list[3] = {7, 7, 7};
 
     for (int i = 1; i <= 8; i++) {
-        CHECK_CUDA(cuMemRangeGetAttribute(&value, sizeof(value), i, managed, 100));
+        CUDA(cuMemRangeGetAttribute(&value, sizeof(value), i, managed, 100));
         CHECK_EQUAL(value, wanted[i - 1]);
     }
-    CHECK_CUDA(cuMemRangeGetAttribute(list, 2 * sizeof(int), 3, managed, 1));
+    CUDA(cuMemRangeGetAttribute(list, 2 * sizeof(int), 3, managed, 1));
     CHECK(list[0] == -2 && list[1] == -2 && list[2] == 7);
     CHECK_EQUAL(cuMemRangeGetAttribute(&value, 8, 2, managed, 100), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemRangeGetAttribute(&value, 4, 9, managed, 100), CUDA_ERROR_INVALID_VALUE);
@@ -96,19 +96,19 @@ static void of_host_memory(void)
     unsigned int on = 1;
     void *host;
 
-    CHECK_CUDA(cuMemHostAlloc(&host, 100, 0));
+    CUDA(cuMemHostAlloc(&host, 100, 0));
     CHECK_EQUAL(pointer_attribute((uintptr_t)host, CU_POINTER_ATTRIBUTE_MEMORY_TYPE), CU_MEMORYTYPE_HOST);
     CHECK_EQUAL(pointer_attribute((uintptr_t)host, CU_POINTER_ATTRIBUTE_HOST_POINTER), (uintptr_t)host);
-    CHECK_CUDA(cuMemFreeHost(host));
+    CUDA(cuMemFreeHost(host));
 
-    CHECK_CUDA(cuMemAllocManaged(&managed, 100, CU_MEM_ATTACH_GLOBAL));
+    CUDA(cuMemAllocManaged(&managed, 100, CU_MEM_ATTACH_GLOBAL));
     CHECK_EQUAL(pointer_attribute(managed, CU_POINTER_ATTRIBUTE_IS_MANAGED), 1);
     CHECK_EQUAL(pointer_attribute(managed, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE), 0);
     check_sync_memops(managed + 99, 1);
     CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 4096), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(is_in_heap(managed), 0);
     ranges(managed);
-    CHECK_CUDA(cuMemFree(managed));
+    CUDA(cuMemFree(managed));
 }
 
 static void several_at_once(void)
@@ -121,14 +121,14 @@ static void several_at_once(void)
     void *data[] = {&device, &type, &host};
     CUdeviceptr buffer = allocated(1);
 
-    CHECK_CUDA(cuPointerGetAttributes(3, attributes, data, buffer));
+    CUDA(cuPointerGetAttributes(3, attributes, data, buffer));
     CHECK(device == 0 && type == CU_MEMORYTYPE_DEVICE && host == NULL);
-    CHECK_CUDA(cuPointerGetAttributes(2, attributes, data, (uintptr_t)&buffer));
+    CUDA(cuPointerGetAttributes(2, attributes, data, (uintptr_t)&buffer));
     CHECK(device == CU_DEVICE_INVALID && type == 0);
     CHECK_EQUAL(cuPointerGetAttributes(0, attributes, data, buffer), CUDA_ERROR_INVALID_VALUE);
     attributes[2] = CU_POINTER_ATTRIBUTE_P2P_TOKENS;
     CHECK_EQUAL(cuPointerGetAttributes(3, attributes, data, buffer), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
     check_no_attribute((uintptr_t)&buffer, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 }
 
@@ -142,22 +142,22 @@ static void of_vmm_memory(void)
     CUdeviceptr address;
     CUcontext context;
 
-    CHECK_CUDA(cuMemCreate(&handle, SIZE, &prop, 0));
-    CHECK_CUDA(cuMemAddressReserve(&address, SIZE, 0, 0, 0));
-    CHECK_CUDA(cuMemMap(address, SIZE, 0, handle, 0));
-    CHECK_CUDA(cuMemSetAccess(address, SIZE, &access, 1));
+    CUDA(cuMemCreate(&handle, SIZE, &prop, 0));
+    CUDA(cuMemAddressReserve(&address, SIZE, 0, 0, 0));
+    CUDA(cuMemMap(address, SIZE, 0, handle, 0));
+    CUDA(cuMemSetAccess(address, SIZE, &access, 1));
     CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address), CUDA_ERROR_NOT_SUPPORTED);
     CHECK_EQUAL(pointer_attribute(address, 16 /* ACCESS_FLAGS */), 3);
     CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_DEVICE_POINTER), address);
-    CHECK_CUDA(cuCtxPopCurrent(&context));
+    CUDA(cuCtxPopCurrent(&context));
     CHECK_EQUAL(pointer_attribute(address, 16 /* ACCESS_FLAGS */), 0);
     CHECK_EQUAL(cuPointerGetAttribute(&on, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address), CUDA_ERROR_INVALID_CONTEXT);
-    CHECK_CUDA(cuCtxPushCurrent(context));
+    CUDA(cuCtxPushCurrent(context));
 }
 
 int main(void)
 {
-    of_a_buffer(start(0));
+    of_a_buffer(gpu_start(0));
     of_vmm_memory();
     of_host_memory();
     several_at_once();

@@ -1,5 +1,5 @@
 /* Stream-ordered allocation, on GPUs that have pools and (with the argument "none") on those that have not. */
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 static void absent(void)
 {
@@ -15,7 +15,7 @@ static unsigned long long used(CUmemoryPool pool)
 {
     uint64_t bytes;
 
-    CHECK_CUDA(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
+    CUDA(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
     return bytes;
 }
 
@@ -26,19 +26,19 @@ static void limits_and_access(CUmemPoolProps props)
     CUmemoryPool pool;
 
     props.maxSize = 1;
-    CHECK_CUDA(cuMemPoolCreate(&pool, &props));
-    CHECK_CUDA(cuMemAllocFromPoolAsync(&address, 32 << 20, pool, NULL));
+    CUDA(cuMemPoolCreate(&pool, &props));
+    CUDA(cuMemAllocFromPoolAsync(&address, 32 << 20, pool, NULL));
     CHECK_EQUAL(cuMemAllocFromPoolAsync(&address, 1, pool, NULL), CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK_CUDA(cuMemFreeAsync(address, NULL));
-    CHECK_CUDA(cuMemAllocFromPoolAsync(&address, 0, pool, NULL));
+    CUDA(cuMemFreeAsync(address, NULL));
+    CUDA(cuMemAllocFromPoolAsync(&address, 0, pool, NULL));
     CHECK_EQUAL(address, 0);
-    CHECK_CUDA(cuMemFreeAsync(0, NULL));
-    CHECK_CUDA(cuMemPoolSetAccess(pool, &access, 1));
+    CUDA(cuMemFreeAsync(0, NULL));
+    CUDA(cuMemPoolSetAccess(pool, &access, 1));
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
     CHECK_EQUAL(cuMemPoolSetAccess(pool, &access, 1), CUDA_ERROR_NOT_SUPPORTED);
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
     CHECK_EQUAL(cuMemPoolSetAccess(pool, &access, 1), 101 /* INVALID_DEVICE */);
-    CHECK_CUDA(cuMemPoolDestroy(pool));
+    CUDA(cuMemPoolDestroy(pool));
 }
 
 static void present(void)
@@ -48,37 +48,37 @@ static void present(void)
     CUdeviceptr a, b;
     uint64_t threshold = 12345, got;
 
-    CHECK_CUDA(cuDeviceGetDefaultMemPool(&standard, 0));
-    CHECK_CUDA(cuDeviceGetMemPool(&pool, 0));
+    CUDA(cuDeviceGetDefaultMemPool(&standard, 0));
+    CUDA(cuDeviceGetMemPool(&pool, 0));
     CHECK(pool == standard);
-    CHECK_CUDA(cuMemAllocAsync(&a, 1000, NULL));
+    CUDA(cuMemAllocAsync(&a, 1000, NULL));
     CHECK_EQUAL(used(standard), 1000);
-    CHECK_CUDA(cuMemsetD8Async(a, 1, 1000, NULL));
+    CUDA(cuMemsetD8Async(a, 1, 1000, NULL));
     CHECK_EQUAL(pointer_attribute(a, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE), (uintptr_t)standard);
     CHECK_EQUAL(pointer_attribute(a, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE), 0);
 
-    CHECK_CUDA(cuMemPoolCreate(&pool, &props));
-    CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
-    CHECK_CUDA(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &got));
+    CUDA(cuMemPoolCreate(&pool, &props));
+    CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    CUDA(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &got));
     CHECK_EQUAL(got, threshold);
-    CHECK_CUDA(cuDeviceSetMemPool(0, pool));
-    CHECK_CUDA(cuMemAllocAsync(&b, 500, NULL));
+    CUDA(cuDeviceSetMemPool(0, pool));
+    CUDA(cuMemAllocAsync(&b, 500, NULL));
     CHECK_EQUAL(used(pool), 500);
-    CHECK_CUDA(cuMemFreeAsync(b, NULL));
+    CUDA(cuMemFreeAsync(b, NULL));
     CHECK_EQUAL(cuMemFreeAsync(b, NULL), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(used(pool), 0);
-    CHECK_CUDA(cuMemPoolTrimTo(pool, 0));
-    CHECK_CUDA(cuMemPoolDestroy(pool));
+    CUDA(cuMemPoolTrimTo(pool, 0));
+    CUDA(cuMemPoolDestroy(pool));
     CHECK_EQUAL(cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemFree(a));
+    CUDA(cuMemFree(a));
     CHECK_EQUAL(used(standard), 0);
     limits_and_access(props);
 }
 
 int main(int count, char **arguments)
 {
-    start(0);
+    gpu_start(0);
     if (count > 1 && strcmp(arguments[1], "none") == 0)
         absent();
     else

@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 static void count(void *number)
 {
@@ -14,19 +14,19 @@ static void streams(void)
     int calls = 0, default_calls = 0;
     CUstream stream;
 
-    CHECK_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CHECK_CUDA(cuLaunchHostFunc(stream, count, &calls));
-    CHECK_CUDA(cuLaunchHostFunc(NULL, count, &default_calls));
+    CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUDA(cuLaunchHostFunc(stream, count, &calls));
+    CUDA(cuLaunchHostFunc(NULL, count, &default_calls));
     CHECK_EQUAL(cuLaunchHostFunc(stream, NULL, &calls), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuStreamSynchronize(stream));
+    CUDA(cuStreamSynchronize(stream));
     CHECK_EQUAL(calls, 1);
-    CHECK_CUDA(cuStreamSynchronize(NULL));
+    CUDA(cuStreamSynchronize(NULL));
     CHECK_EQUAL(default_calls, 1);
-    CHECK_CUDA(cuStreamQuery(stream));
-    CHECK_CUDA(cuStreamDestroy(stream));
+    CUDA(cuStreamQuery(stream));
+    CUDA(cuStreamDestroy(stream));
     CHECK_EQUAL(cuStreamDestroy(stream), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_CUDA(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    CUDA(cuStreamSynchronize(CU_STREAM_PER_THREAD));
     CHECK_EQUAL(cuStreamCreate(&stream, 2), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -43,12 +43,12 @@ static void host_functions_may_wait_for_their_caller(void)
 {
     CUstream stream;
 
-    CHECK_CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CHECK_CUDA(cuLaunchHostFunc(stream, wait_until_released, NULL));
+    CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUDA(cuLaunchHostFunc(stream, wait_until_released, NULL));
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     released = 1;
-    CHECK_CUDA(cuStreamSynchronize(stream));
-    CHECK_CUDA(cuStreamDestroy(stream));
+    CUDA(cuStreamSynchronize(stream));
+    CUDA(cuStreamDestroy(stream));
 }
 
 static void *release(void *unused)
@@ -59,21 +59,21 @@ static void *release(void *unused)
 }
 
 /* A fill behind the work of another stream. It waits for itself only with SYNC_MEMOPS. */
-static void fill(CUdeviceptr buffer, int waits)
+static void check_memset(CUdeviceptr buffer, int waits)
 {
     pthread_t thread;
     CUstream stream;
 
     released = 0;
-    CHECK_CUDA(cuStreamCreate(&stream, 0));
-    CHECK_CUDA(cuLaunchHostFunc(stream, wait_until_released, NULL));
+    CUDA(cuStreamCreate(&stream, 0));
+    CUDA(cuLaunchHostFunc(stream, wait_until_released, NULL));
     if (waits)
         CHECK_EQUAL(pthread_create(&thread, NULL, release, NULL), 0);
-    CHECK_CUDA(cuMemsetD8(buffer, 1, 1));
+    CUDA(cuMemsetD8(buffer, 1, 1));
     CHECK_EQUAL(released, waits);
     released = 1;
-    CHECK_CUDA(cuStreamDestroy(stream));
-    CHECK_CUDA(cuCtxSynchronize());
+    CUDA(cuStreamDestroy(stream));
+    CUDA(cuCtxSynchronize());
     if (waits)
         CHECK_EQUAL(pthread_join(thread, NULL), 0);
 }
@@ -85,13 +85,13 @@ static void memory_operations_wait_as_set(void)
     CUdeviceptr buffer = allocated(1), other = allocated(1);
     unsigned int on = 1;
 
-    fill(buffer, 0);
-    CHECK_CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer));
-    fill(buffer, 1);
-    fill(other, 0);
-    CHECK_CUDA(cuCtxSetFlags(0x80 /* SYNC_MEMOPS */));
-    fill(other, 1);
-    CHECK_CUDA(cuCtxSetFlags(0));
+    check_memset(buffer, 0);
+    CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer));
+    check_memset(buffer, 1);
+    check_memset(other, 0);
+    CUDA(cuCtxSetFlags(0x80 /* SYNC_MEMOPS */));
+    check_memset(other, 1);
+    CUDA(cuCtxSetFlags(0));
 }
 
 static void call(void *result)
@@ -103,8 +103,8 @@ static void host_functions_may_not_call_cuda(void)
 {
     CUresult result = CUDA_SUCCESS;
 
-    CHECK_CUDA(cuLaunchHostFunc(NULL, call, &result));
-    CHECK_CUDA(cuCtxSynchronize());
+    CUDA(cuLaunchHostFunc(NULL, call, &result));
+    CUDA(cuCtxSynchronize());
     CHECK_EQUAL(result, CUDA_ERROR_NOT_PERMITTED);
 }
 
@@ -113,20 +113,20 @@ static void events(void)
     CUevent start_event, end_event, untimed;
     float milliseconds = -1;
 
-    CHECK_CUDA(cuEventCreate(&start_event, 0));
-    CHECK_CUDA(cuEventCreate(&end_event, CU_EVENT_BLOCKING_SYNC));
-    CHECK_CUDA(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
+    CUDA(cuEventCreate(&start_event, 0));
+    CUDA(cuEventCreate(&end_event, CU_EVENT_BLOCKING_SYNC));
+    CUDA(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, start_event, end_event), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_CUDA(cuEventRecord(start_event, NULL));
-    CHECK_CUDA(cuEventRecord(untimed, NULL));
-    CHECK_CUDA(cuEventRecord(end_event, NULL));
-    CHECK_CUDA(cuStreamWaitEvent(NULL, end_event, 0));
-    CHECK_CUDA(cuEventSynchronize(end_event));
-    CHECK_CUDA(cuEventQuery(end_event));
-    CHECK_CUDA(cuEventElapsedTime(&milliseconds, start_event, end_event));
+    CUDA(cuEventRecord(start_event, NULL));
+    CUDA(cuEventRecord(untimed, NULL));
+    CUDA(cuEventRecord(end_event, NULL));
+    CUDA(cuStreamWaitEvent(NULL, end_event, 0));
+    CUDA(cuEventSynchronize(end_event));
+    CUDA(cuEventQuery(end_event));
+    CUDA(cuEventElapsedTime(&milliseconds, start_event, end_event));
     CHECK(milliseconds >= 0);
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, untimed, end_event), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_CUDA(cuEventDestroy(start_event));
+    CUDA(cuEventDestroy(start_event));
     CHECK_EQUAL(cuEventDestroy(start_event), CUDA_ERROR_INVALID_HANDLE);
 }
 
@@ -140,30 +140,30 @@ static void events_of_two_contexts(void)
     float time;
 
     CHECK_EQUAL(cuEventCreate(&event, 4 /* INTERPROCESS, with timing */), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuEventCreate(&event, 0));
+    CUDA(cuEventCreate(&event, 0));
     CHECK_EQUAL(cuEventRecordWithFlags(event, NULL, 1 /* EXTERNAL */), CUDA_ERROR_ILLEGAL_STATE);
-    CHECK_CUDA(cuEventRecord(event, NULL));
+    CUDA(cuEventRecord(event, NULL));
     CHECK_EQUAL(cuStreamWaitEvent(NULL, event, 1 /* EXTERNAL */), CUDA_ERROR_ILLEGAL_STATE);
     CHECK_EQUAL(cuStreamWaitEvent(NULL, event, 2), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuCtxGetCurrent(&first));
+    CUDA(cuCtxGetCurrent(&first));
     CHECK_EQUAL(cuCtxCreate(&second, 3, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuCtxCreate(&second, 0, 0));
-    CHECK_CUDA(cuStreamCreate(&stream, 0));
+    CUDA(cuCtxCreate(&second, 0, 0));
+    CUDA(cuStreamCreate(&stream, 0));
     CHECK_EQUAL(cuEventRecord(event, stream), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_CUDA(cuStreamWaitEvent(stream, event, 0));
-    CHECK_CUDA(cuEventCreate(&other_event, 0));
-    CHECK_CUDA(cuEventRecord(other_event, stream));
-    CHECK_CUDA(cuStreamSynchronize(stream));
+    CUDA(cuStreamWaitEvent(stream, event, 0));
+    CUDA(cuEventCreate(&other_event, 0));
+    CUDA(cuEventRecord(other_event, stream));
+    CUDA(cuStreamSynchronize(stream));
     CHECK_EQUAL(cuEventElapsedTime(&time, event, other_event), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_CUDA(cuCtxDestroy(second));
-    CHECK_CUDA(cuCtxSetCurrent(first));
+    CUDA(cuCtxDestroy(second));
+    CUDA(cuCtxSetCurrent(first));
 }
 
 static CUstreamCaptureStatus capture_status(CUstream stream)
 {
     CUstreamCaptureStatus status;
 
-    CHECK_CUDA(cuStreamIsCapturing(stream, &status));
+    CUDA(cuStreamIsCapturing(stream, &status));
     return status;
 }
 
@@ -174,41 +174,41 @@ static void captures(void)
     CUgraph graph;
     void *memory;
 
-    CHECK_CUDA(cuStreamCreate(&stream, 0));
-    CHECK_CUDA(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    CUDA(cuStreamCreate(&stream, 0));
+    CUDA(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
     CHECK_EQUAL(cuStreamBeginCapture(NULL, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     CHECK_EQUAL(cuStreamBeginCapture(stream, 3), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
     CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
 
-    CHECK_CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     CHECK_EQUAL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
-    CHECK_CUDA(cuThreadExchangeStreamCaptureMode(&mode));
+    CUDA(cuThreadExchangeStreamCaptureMode(&mode));
     CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    CHECK_CUDA(cuStreamQuery(other));
-    CHECK_CUDA(cuMemHostAlloc(&memory, 1, 0));
+    CUDA(cuStreamQuery(other));
+    CUDA(cuMemHostAlloc(&memory, 1, 0));
     CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    CHECK_CUDA(cuThreadExchangeStreamCaptureMode(&mode));
+    CUDA(cuThreadExchangeStreamCaptureMode(&mode));
     CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
-    CHECK_CUDA(cuStreamEndCapture(stream, &graph));
-    CHECK_CUDA(cuGraphDestroy(graph));
+    CUDA(cuStreamEndCapture(stream, &graph));
+    CUDA(cuGraphDestroy(graph));
     CHECK_EQUAL(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
 
-    CHECK_CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     CHECK_EQUAL(cuMemFreeHost(memory), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
     CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     CHECK(graph == NULL);
-    CHECK_CUDA(cuMemFreeHost(memory));
+    CUDA(cuMemFreeHost(memory));
 
-    CHECK_CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    CHECK_CUDA(cuStreamQuery(other));
+    CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUDA(cuStreamQuery(other));
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    CHECK_CUDA(cuStreamDestroy(stream));
-    CHECK_CUDA(cuCtxSynchronize());
+    CUDA(cuStreamDestroy(stream));
+    CUDA(cuCtxSynchronize());
     mode = 3;
     CHECK_EQUAL(cuThreadExchangeStreamCaptureMode(&mode), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuStreamDestroy(other));
+    CUDA(cuStreamDestroy(other));
 }
 
 /* Work in the default stream would wait for a blocking stream. Work of the stream itself is not captured. */
@@ -219,12 +219,12 @@ static void captures_end_by_work(void)
     CUevent event;
     CUgraph graph;
 
-    CHECK_CUDA(cuEventCreate(&event, 0));
-    CHECK_CUDA(cuStreamCreate(&stream, 0));
-    CHECK_CUDA(cuStreamCreate(&non_blocking, CU_STREAM_NON_BLOCKING));
+    CUDA(cuEventCreate(&event, 0));
+    CUDA(cuStreamCreate(&stream, 0));
+    CUDA(cuStreamCreate(&non_blocking, CU_STREAM_NON_BLOCKING));
     const CUresult implicit = 906, unsupported = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     for (int i = 0; i < 6; i++) {
-        CHECK_CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
         CHECK_EQUAL(i == 0   ? cuMemsetD8(buffer, 1, 1) - implicit
                     : i == 1 ? cuEventRecord(event, NULL) - implicit
                     : i == 2 ? cuEventRecord(event, stream) - unsupported
@@ -234,18 +234,18 @@ static void captures_end_by_work(void)
                     0);
         CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     }
-    CHECK_CUDA(cuStreamBeginCapture(non_blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    CHECK_CUDA(cuMemsetD8(buffer, 1, 1));
-    CHECK_CUDA(cuMemcpyHtoD(buffer, "x", 1));
-    CHECK_CUDA(cuStreamEndCapture(non_blocking, &graph));
-    CHECK_CUDA(cuGraphDestroy(graph));
-    CHECK_CUDA(cuStreamDestroy(stream));
-    CHECK_CUDA(cuStreamDestroy(non_blocking));
+    CUDA(cuStreamBeginCapture(non_blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CUDA(cuMemsetD8(buffer, 1, 1));
+    CUDA(cuMemcpyHtoD(buffer, "x", 1));
+    CUDA(cuStreamEndCapture(non_blocking, &graph));
+    CUDA(cuGraphDestroy(graph));
+    CUDA(cuStreamDestroy(stream));
+    CUDA(cuStreamDestroy(non_blocking));
 }
 
 int main(void)
 {
-    start(0);
+    gpu_start(0);
 
     streams();
     host_functions_may_wait_for_their_caller();
@@ -255,7 +255,7 @@ int main(void)
     events_of_two_contexts();
     captures();
     captures_end_by_work();
-    CHECK_CUDA(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+    CUDA(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                                            CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
     return passed("cuda_streams");
 }

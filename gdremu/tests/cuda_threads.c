@@ -1,7 +1,8 @@
-/* Eight threads allocate, fill, read back and free at once: no thread sees another's memory. */
+/* Eight threads allocate, fill, read back and free at once, and no thread sees another's
+   memory. */
 #include <pthread.h>
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 enum { THREADS = 8, ROUNDS = 64, LIVE = 6 };
 
@@ -14,20 +15,20 @@ static void *work(void *argument)
     CUdeviceptr buffers[LIVE];
     int round, i;
 
-    CHECK_CUDA(cuCtxSetCurrent(context));
+    CUDA(cuCtxSetCurrent(context));
     in = malloc(sizes[LIVE - 1]);
     CHECK(in != NULL);
     for (round = 0; round < ROUNDS / (int)slowness(); round++) {
         for (i = 0; i < LIVE; i++) {
             buffers[i] = allocated(sizes[i]);
-            CHECK_CUDA(cuMemsetD8(buffers[i], value, sizes[i]));
+            CUDA(cuMemsetD8(buffers[i], value, sizes[i]));
         }
         for (i = 0; i < LIVE - (round % 16 != 0); i++) {
-            CHECK_CUDA(cuMemcpyDtoH(in, buffers[i], sizes[i]));
+            CUDA(cuMemcpyDtoH(in, buffers[i], sizes[i]));
             CHECK(in[0] == value && memcmp(in, in + 1, sizes[i] - 1) == 0);
         }
         for (i = 0; i < LIVE; i++)
-            CHECK_CUDA(cuMemFree(buffers[i]));
+            CUDA(cuMemFree(buffers[i]));
     }
     free(in);
     return NULL;
@@ -40,7 +41,7 @@ int main(void)
     size_t before;
     int i;
 
-    context = start(0);
+    context = gpu_start(0);
     before = free_bytes();
     for (i = 0; i < THREADS; i++) {
         values[i] = (unsigned char)(i + 1);

@@ -1,5 +1,5 @@
-/* Virtual memory management: one object at two addresses, two objects side by side, and all that is refused. */
-#include "cuda_start.h"
+/* Virtual memory management, with one object at two addresses, two objects side by side, and all refusals. */
+#include "cuda_values.h"
 
 enum { BLOCK = 2 << 20 };
 
@@ -14,7 +14,7 @@ static void allow(CUdeviceptr address, size_t size, CUmemAccess_flags flags)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, flags};
 
-    CHECK_CUDA(cuMemSetAccess(address, size, &access, 1));
+    CUDA(cuMemSetAccess(address, size, &access, 1));
 }
 
 static void life(void)
@@ -26,49 +26,49 @@ static void life(void)
     size_t granularity = 0, size;
     char out[4] = "abc", in[4];
 
-    CHECK_CUDA(cuMemGetAllocationGranularity(&granularity, &zero, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    CUDA(cuMemGetAllocationGranularity(&granularity, &zero, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     CHECK_EQUAL(granularity, BLOCK);
     CHECK_EQUAL(cuMemGetAllocationGranularity(&granularity, &zero, 9), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemGetAllocationGranularity(&granularity, NULL, CU_MEM_ALLOC_GRANULARITY_MINIMUM), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemCreate(&handle, 2 * BLOCK, &wanted, 0));
-    CHECK_CUDA(cuMemGetAllocationPropertiesFromHandle(&got, handle));
+    CUDA(cuMemCreate(&handle, 2 * BLOCK, &wanted, 0));
+    CUDA(cuMemGetAllocationPropertiesFromHandle(&got, handle));
     CHECK_EQUAL(got.allocFlags.gpuDirectRDMACapable, 1);
-    CHECK_CUDA(cuMemAddressReserve(&address, 4 * BLOCK, 0, 0, 0));
-    CHECK_CUDA(cuMemMap(address, 2 * BLOCK, 0, handle, 0));
-    CHECK_CUDA(cuMemGetAccess(&flags, &wanted.location, address));
+    CUDA(cuMemAddressReserve(&address, 4 * BLOCK, 0, 0, 0));
+    CUDA(cuMemMap(address, 2 * BLOCK, 0, handle, 0));
+    CUDA(cuMemGetAccess(&flags, &wanted.location, address));
     CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
     CHECK_EQUAL(cuMemcpyHtoD(address, out, 1), CUDA_ERROR_INVALID_VALUE);
     allow(address, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READ);
-    CHECK_CUDA(cuMemcpyDtoH(in, address, 1));
+    CUDA(cuMemcpyDtoH(in, address, 1));
     CHECK_EQUAL(cuMemcpyHtoD(address, out, 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemsetD8(address, 1, 1), CUDA_ERROR_INVALID_VALUE);
     allow(address, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    CHECK_CUDA(cuMemGetAccess(&flags, &wanted.location, address));
+    CUDA(cuMemGetAccess(&flags, &wanted.location, address));
     CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    CHECK_CUDA(cuMemGetAddressRange(&base, &size, address + BLOCK + 1));
+    CUDA(cuMemGetAddressRange(&base, &size, address + BLOCK + 1));
     CHECK(base == address && size == 2 * BLOCK);
 
     /* The same memory at a second address, and after its handle is gone. */
-    CHECK_CUDA(cuMemAddressReserve(&second, 2 * BLOCK, 0, 0, 0));
-    CHECK_CUDA(cuMemMap(second, 2 * BLOCK, 0, handle, 0));
+    CUDA(cuMemAddressReserve(&second, 2 * BLOCK, 0, 0, 0));
+    CUDA(cuMemMap(second, 2 * BLOCK, 0, handle, 0));
     allow(second, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    CHECK_CUDA(cuMemRelease(handle));
+    CUDA(cuMemRelease(handle));
     CHECK_EQUAL(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemcpyHtoD(address + BLOCK - 2, out, 4));
-    CHECK_CUDA(cuMemcpyDtoH(in, second + BLOCK - 2, 4));
+    CUDA(cuMemcpyHtoD(address + BLOCK - 2, out, 4));
+    CUDA(cuMemcpyDtoH(in, second + BLOCK - 2, 4));
     CHECK_STRING(in, "abc");
 
-    CHECK_CUDA(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(second + 1)));
+    CUDA(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(second + 1)));
     CHECK_EQUAL(again, handle);
-    CHECK_CUDA(cuMemRelease(again));
+    CUDA(cuMemRelease(again));
 
     CHECK_EQUAL(cuMemAddressFree(second, 2 * BLOCK), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemUnmap(second, BLOCK), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemUnmap(second, 2 * BLOCK));
+    CUDA(cuMemUnmap(second, 2 * BLOCK));
     CHECK_EQUAL(cuMemcpyDtoH(in, second, 1), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CUDA(cuMemAddressFree(second, 2 * BLOCK));
-    CHECK_CUDA(cuMemUnmap(address, 2 * BLOCK));
-    CHECK_CUDA(cuMemAddressFree(address, 4 * BLOCK));
+    CUDA(cuMemAddressFree(second, 2 * BLOCK));
+    CUDA(cuMemUnmap(address, 2 * BLOCK));
+    CUDA(cuMemAddressFree(address, 4 * BLOCK));
 }
 
 static void side_by_side(void)
@@ -78,20 +78,20 @@ static void side_by_side(void)
     unsigned int filled[4];
     CUdeviceptr address;
 
-    CHECK_CUDA(cuMemCreate(&right, BLOCK, &wanted, 0));
-    CHECK_CUDA(cuMemCreate(&left, BLOCK, &wanted, 0));
-    CHECK_CUDA(cuMemAddressReserve(&address, 2 * BLOCK, 4 * BLOCK, 0, 0));
+    CUDA(cuMemCreate(&right, BLOCK, &wanted, 0));
+    CUDA(cuMemCreate(&left, BLOCK, &wanted, 0));
+    CUDA(cuMemAddressReserve(&address, 2 * BLOCK, 4 * BLOCK, 0, 0));
     CHECK_EQUAL(address % (4 * BLOCK), 0);
-    CHECK_CUDA(cuMemMap(address, BLOCK, 0, left, 0));
-    CHECK_CUDA(cuMemMap(address + BLOCK, BLOCK, 0, right, 0));
+    CUDA(cuMemMap(address, BLOCK, 0, left, 0));
+    CUDA(cuMemMap(address + BLOCK, BLOCK, 0, right, 0));
     allow(address, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    CHECK_CUDA(cuMemsetD32(address + BLOCK - 8, 0x01020304, 4));
-    CHECK_CUDA(cuMemcpyDtoH(filled, address + BLOCK - 8, 16));
+    CUDA(cuMemsetD32(address + BLOCK - 8, 0x01020304, 4));
+    CUDA(cuMemcpyDtoH(filled, address + BLOCK - 8, 16));
     CHECK(filled[0] == 0x01020304 && filled[1] == 0x01020304 && filled[2] == 0x01020304 && filled[3] == 0x01020304);
-    CHECK_CUDA(cuMemUnmap(address, 2 * BLOCK));
-    CHECK_CUDA(cuMemRelease(left));
-    CHECK_CUDA(cuMemRelease(right));
-    CHECK_CUDA(cuMemAddressFree(address, 2 * BLOCK));
+    CUDA(cuMemUnmap(address, 2 * BLOCK));
+    CUDA(cuMemRelease(left));
+    CUDA(cuMemRelease(right));
+    CUDA(cuMemAddressFree(address, 2 * BLOCK));
 }
 
 static void refusals(void)
@@ -112,15 +112,15 @@ static void refusals(void)
     wanted.allocFlags.compressionType = 2;
     CHECK_EQUAL(cuMemCreate(&handle, BLOCK, &wanted, 0), CUDA_ERROR_INVALID_VALUE);
     wanted = prop();
-    CHECK_CUDA(cuMemCreate(&handle, 2 * BLOCK, &wanted, 0));
-    CHECK_CUDA(cuMemAddressReserve(&address, 2 * BLOCK, 0, 0, 0));
+    CUDA(cuMemCreate(&handle, 2 * BLOCK, &wanted, 0));
+    CUDA(cuMemAddressReserve(&address, 2 * BLOCK, 0, 0, 0));
     CHECK_EQUAL(cuMemMap(address, BLOCK, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
     CHECK_EQUAL(cuMemMap(address, BLOCK, BLOCK, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 int main(void)
 {
-    start(0);
+    gpu_start(0);
     life();
     side_by_side();
     refusals();

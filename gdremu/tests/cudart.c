@@ -1,6 +1,6 @@
-/* The CUDA runtime, linked as programs are: with NVIDIA's libcudart, whose symbols have versions. */
+/* The CUDA runtime, linked as programs are, with NVIDIA's libcudart, whose symbols have versions. */
 #define _GNU_SOURCE
-#include "cuda_start.h"
+#include "cuda_values.h"
 #include "tests.h"
 
 #include <dlfcn.h>
@@ -10,12 +10,14 @@
 #define CU_UUID_HAS_BEEN_DEFINED /* by cuda_driver.h */
 #include <cuda_runtime_api.h>
 
-/* What a function returns through a pointer. */
+#define CUDART(call) CHECK_EQUAL(call, cudaSuccess)
+
+/* The value that a function returns through a pointer. */
 static int value_of(cudaError_t (*function)(int *))
 {
     int value = -7;
 
-    CHECK_CUDA(function(&value));
+    CUDART(function(&value));
     return value;
 }
 
@@ -23,7 +25,7 @@ static size_t memory_left(void)
 {
     size_t free_bytes, total;
 
-    CHECK_CUDA(cudaMemGetInfo(&free_bytes, &total));
+    CUDART(cudaMemGetInfo(&free_bytes, &total));
     return free_bytes;
 }
 
@@ -39,30 +41,31 @@ TEST(devices)
     CHECK_EQUAL(value_of(cudaGetDeviceCount), 2);
     CHECK_EQUAL(value_of(cudaGetDevice), 0);
     CHECK_EQUAL(cudaSetDevice(2), cudaErrorInvalidDevice);
-    CHECK_CUDA(cudaSetDevice(1));
+    CUDART(cudaSetDevice(1));
     CHECK_EQUAL(value_of(cudaGetDevice), 1);
-    CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK_CUDA(cuCtxSetCurrent(context));
+    CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+    CUDA(cuCtxSetCurrent(context));
     CHECK_EQUAL(value_of(cudaGetDevice), 0);
-    CHECK_CUDA(cudaSetDevice(1));
-    CHECK_CUDA(cudaSetDeviceFlags(cudaDeviceScheduleYield));
-    CHECK_CUDA(cudaGetDeviceFlags(&flags));
+    CUDART(cudaSetDevice(1));
+    CUDART(cudaSetDeviceFlags(cudaDeviceScheduleYield));
+    CUDART(cudaGetDeviceFlags(&flags));
     CHECK_EQUAL(flags & cudaDeviceScheduleMask, cudaDeviceScheduleYield);
-    CHECK_CUDA(cudaDeviceGetAttribute(&value, 75, 0));
+    CUDART(cudaDeviceGetAttribute(&value, 75, 0));
     CHECK_EQUAL(value, 9);
-    CHECK_CUDA(cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), 1));
+    CUDART(cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), 1));
     CHECK_STRING(pci_id, "0000:2B:00.0");
-    CHECK_CUDA(cudaDeviceGetByPCIBusId(&device, pci_id));
+    CUDART(cudaDeviceGetByPCIBusId(&device, pci_id));
     CHECK_EQUAL(device, 1);
-    CHECK_CUDA(cudaDeviceCanAccessPeer(&value, 0, 1));
+    CUDART(cudaDeviceCanAccessPeer(&value, 0, 1));
     CHECK_EQUAL(value, 1);
-    CHECK_CUDA(cudaDeviceEnablePeerAccess(0, 0));
+    CUDART(cudaDeviceEnablePeerAccess(0, 0));
     CHECK_EQUAL(cudaDeviceEnablePeerAccess(0, 0), 704);
-    CHECK_CUDA(cudaDeviceDisablePeerAccess(0));
+    CUDART(cudaDeviceDisablePeerAccess(0));
     CHECK_EQUAL(cudaDeviceDisablePeerAccess(0), 705);
 }
 
-/* Functions of the driver are those of the program's CUDA version: this one has another argument since 13.0. */
+/* Functions of the driver are those of the program's CUDA version, and this one has another argument since
+   13.0. */
 TEST(driver_entry_points)
 {
     const char *name = CUDART_VERSION < 13000 ? "cuCtxGetDevice" : "cuCtxGetDevice_v2";
@@ -72,30 +75,30 @@ TEST(driver_entry_points)
 
     *(void **)&entry_point = dlsym(RTLD_DEFAULT, "cudaGetDriverEntryPoint");
     CHECK(entry_point != NULL);
-    CHECK_CUDA(entry_point("cuCtxGetDevice", &function, 0, &status));
+    CUDART(entry_point("cuCtxGetDevice", &function, 0, &status));
     CHECK_EQUAL(status, 0);
     CHECK(function != NULL && function == dlsym(RTLD_DEFAULT, name));
 }
 
-/* As on an H200: the runtime makes the context again, and every retain has its release. */
+/* As on an H200, the runtime makes the context again, and every retain has its release. */
 TEST(reset_by_the_driver)
 {
     CUcontext context;
     void *buffer;
 
-    CHECK_CUDA(cudaSetDevice(0));
-    CHECK_CUDA(cudaMalloc(&buffer, 64));
-    CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK_CUDA(cuDevicePrimaryCtxReset(0));
-    CHECK_CUDA(cuDevicePrimaryCtxRelease(0));
-    CHECK_CUDA(cudaSetDevice(0));
-    CHECK_CUDA(cudaMalloc(&buffer, 64));
-    CHECK_CUDA(cuDevicePrimaryCtxReset(0));
-    CHECK_CUDA(cudaMalloc(&buffer, 64));
-    CHECK_CUDA(cudaSetDevice(1));
-    CHECK_CUDA(cuDevicePrimaryCtxReset(1));
-    CHECK_CUDA(cudaSetDevice(0));
-    CHECK_CUDA(cudaDeviceEnablePeerAccess(1, 0));
+    CUDART(cudaSetDevice(0));
+    CUDART(cudaMalloc(&buffer, 64));
+    CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+    CUDA(cuDevicePrimaryCtxReset(0));
+    CUDA(cuDevicePrimaryCtxRelease(0));
+    CUDART(cudaSetDevice(0));
+    CUDART(cudaMalloc(&buffer, 64));
+    CUDA(cuDevicePrimaryCtxReset(0));
+    CUDART(cudaMalloc(&buffer, 64));
+    CUDART(cudaSetDevice(1));
+    CUDA(cuDevicePrimaryCtxReset(1));
+    CUDART(cudaSetDevice(0));
+    CUDART(cudaDeviceEnablePeerAccess(1, 0));
 }
 
 TEST(properties)
@@ -107,7 +110,7 @@ TEST(properties)
     const struct cudaDeviceProp *properties = &got.properties;
 
     memset(&got, 0xee, sizeof(got));
-    CHECK_CUDA(cudaGetDeviceProperties(&got.properties, 0));
+    CUDART(cudaGetDeviceProperties(&got.properties, 0));
     CHECK_STRING(properties->name, "gdremu GPU");
     CHECK_EQUAL(properties->totalGlobalMem, 16ul << 30);
     CHECK(properties->major == 9 && properties->warpSize == 32 && properties->maxThreadsPerBlock == 1024);
@@ -127,24 +130,24 @@ TEST(memory)
     size_t before = memory_left(), pitch;
     void *buffer, *none = &pitch;
 
-    CHECK_CUDA(cudaMalloc(&buffer, 2 << 20));
+    CUDART(cudaMalloc(&buffer, 2 << 20));
     CHECK_EQUAL(memory_left(), before - (2 << 20));
-    CHECK_CUDA(cudaFree(buffer));
+    CUDART(cudaFree(buffer));
     CHECK_EQUAL(memory_left(), before);
     CHECK_EQUAL(cudaFree(buffer), cudaErrorInvalidValue);
-    CHECK_CUDA(cudaFree(NULL));
-    CHECK_CUDA(cudaMalloc(&none, 0));
+    CUDART(cudaFree(NULL));
+    CUDART(cudaMalloc(&none, 0));
     CHECK(none == NULL);
-    CHECK_CUDA(cudaMallocManaged(&none, 0, cudaMemAttachGlobal));
+    CUDART(cudaMallocManaged(&none, 0, cudaMemAttachGlobal));
     CHECK(none == NULL);
-    CHECK_CUDA(cudaMallocPitch(&none, &pitch, 0, 3));
+    CUDART(cudaMallocPitch(&none, &pitch, 0, 3));
     CHECK(none == NULL && pitch == 0);
     CHECK_EQUAL(cudaMalloc(&buffer, (16ul << 30) + 1), 2);
-    CHECK_CUDA(cudaMallocPitch(&buffer, &pitch, 100, 3));
+    CUDART(cudaMallocPitch(&buffer, &pitch, 100, 3));
     CHECK_EQUAL(pitch, 512);
-    CHECK_CUDA(cudaDeviceReset());
+    CUDART(cudaDeviceReset());
     CHECK_EQUAL(memory_left(), before);
-    CHECK_CUDA(cudaMalloc(&buffer, 1));
+    CUDART(cudaMalloc(&buffer, 1));
 }
 
 TEST(copies)
@@ -152,18 +155,18 @@ TEST(copies)
     char out[] = "from the host", in[sizeof(out)] = "";
     void *buffer;
 
-    CHECK_CUDA(cudaMalloc(&buffer, sizeof(out)));
-    CHECK_CUDA(cudaMemcpy(buffer, out, sizeof(out), cudaMemcpyHostToDevice));
-    CHECK_CUDA(cudaMemcpy(in, buffer, sizeof(out), cudaMemcpyDeviceToHost));
+    CUDART(cudaMalloc(&buffer, sizeof(out)));
+    CUDART(cudaMemcpy(buffer, out, sizeof(out), cudaMemcpyHostToDevice));
+    CUDART(cudaMemcpy(in, buffer, sizeof(out), cudaMemcpyDeviceToHost));
     CHECK_STRING(in, out);
-    CHECK_CUDA(cudaMemset(buffer, 'x', 4));
-    CHECK_CUDA(cudaMemcpy(in, buffer, sizeof(out), cudaMemcpyDefault));
+    CUDART(cudaMemset(buffer, 'x', 4));
+    CUDART(cudaMemcpy(in, buffer, sizeof(out), cudaMemcpyDefault));
     CHECK_STRING(in, "xxxx the host");
     CHECK_EQUAL(cudaMemcpy(in, buffer, sizeof(out), 5), cudaErrorInvalidMemcpyDirection);
     CHECK_EQUAL(cudaMemcpy(in, out, sizeof(out), cudaMemcpyHostToDevice), cudaErrorInvalidValue);
     CHECK_EQUAL(cudaMemcpy(in, out, sizeof(out), cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
     CHECK_EQUAL(cudaMemcpyAsync(buffer, out, sizeof(out), cudaMemcpyDeviceToDevice, NULL), cudaErrorInvalidValue);
-    CHECK_CUDA(cudaFree(buffer));
+    CUDART(cudaFree(buffer));
 }
 
 static void count(void *number)
@@ -193,32 +196,32 @@ static void streams_wait_for_events(void)
     int was_released = -1;
     float time = 0;
 
-    CHECK_CUDA(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
-    CHECK_CUDA(cudaStreamCreateWithFlags(&second, cudaStreamDefault));
-    CHECK_CUDA(cudaEventCreate(&event));
-    CHECK_CUDA(cudaEventCreate(&end));
-    CHECK_CUDA(cudaLaunchHostFunc(first, wait_until_released, NULL));
-    CHECK_CUDA(cudaStreamQuery(NULL));
-    CHECK_CUDA(cudaEventRecord(event, first));
-    CHECK_CUDA(cudaStreamWaitEvent(second, event, 0));
-    CHECK_CUDA(cudaLaunchHostFunc(second, note_released, &was_released));
+    CUDART(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
+    CUDART(cudaStreamCreateWithFlags(&second, cudaStreamDefault));
+    CUDART(cudaEventCreate(&event));
+    CUDART(cudaEventCreate(&end));
+    CUDART(cudaLaunchHostFunc(first, wait_until_released, NULL));
+    CUDART(cudaStreamQuery(NULL));
+    CUDART(cudaEventRecord(event, first));
+    CUDART(cudaStreamWaitEvent(second, event, 0));
+    CUDART(cudaLaunchHostFunc(second, note_released, &was_released));
     CHECK_EQUAL(cudaEventQuery(event), cudaErrorNotReady);
     CHECK_EQUAL(cudaStreamQuery(first), cudaErrorNotReady);
     CHECK_EQUAL(cudaPeekAtLastError(), 0);
     CHECK_EQUAL(cudaStreamQuery(NULL), cudaErrorNotReady); /* It waits for the second stream. */
     usleep(50000); /* for a second stream that does not wait */
     released = 1;
-    CHECK_CUDA(cudaStreamSynchronize(second));
+    CUDART(cudaStreamSynchronize(second));
     CHECK_EQUAL(was_released, 1);
-    CHECK_CUDA(cudaEventQuery(event));
+    CUDART(cudaEventQuery(event));
 
     released = 0;
-    CHECK_CUDA(cudaLaunchHostFunc(first, wait_until_released, NULL));
-    CHECK_CUDA(cudaEventRecord(end, first));
+    CUDART(cudaLaunchHostFunc(first, wait_until_released, NULL));
+    CUDART(cudaEventRecord(end, first));
     usleep(20000);
     released = 1;
-    CHECK_CUDA(cudaEventSynchronize(end));
-    CHECK_CUDA(cudaEventElapsedTime(&time, event, end));
+    CUDART(cudaEventSynchronize(end));
+    CUDART(cudaEventElapsedTime(&time, event, end));
     CHECK(time >= 20); /* milliseconds */
 }
 
@@ -231,34 +234,34 @@ TEST(streams)
     void *buffer;
     int calls = 0;
 
-    CHECK_CUDA(cudaStreamCreate(&stream));
-    CHECK_CUDA(cudaEventCreate(&start));
-    CHECK_CUDA(cudaEventCreate(&end));
-    CHECK_CUDA(cudaMallocAsync(&buffer, sizeof(out), stream));
-    CHECK_CUDA(cudaEventRecord(start, stream));
-    CHECK_CUDA(cudaMemcpyAsync(buffer, out, sizeof(out), cudaMemcpyHostToDevice, stream));
-    CHECK_CUDA(cudaMemsetAsync(buffer, 'y', 2, stream));
-    CHECK_CUDA(cudaMemcpyAsync(in, buffer, sizeof(out), cudaMemcpyDeviceToHost, stream));
-    CHECK_CUDA(cudaLaunchHostFunc(stream, count, &calls));
-    CHECK_CUDA(cudaEventRecord(end, stream));
-    CHECK_CUDA(cudaStreamWaitEvent(NULL, end, 0));
-    CHECK_CUDA(cudaEventSynchronize(end));
-    CHECK_CUDA(cudaStreamSynchronize(stream));
-    CHECK_CUDA(cudaStreamQuery(stream));
+    CUDART(cudaStreamCreate(&stream));
+    CUDART(cudaEventCreate(&start));
+    CUDART(cudaEventCreate(&end));
+    CUDART(cudaMallocAsync(&buffer, sizeof(out), stream));
+    CUDART(cudaEventRecord(start, stream));
+    CUDART(cudaMemcpyAsync(buffer, out, sizeof(out), cudaMemcpyHostToDevice, stream));
+    CUDART(cudaMemsetAsync(buffer, 'y', 2, stream));
+    CUDART(cudaMemcpyAsync(in, buffer, sizeof(out), cudaMemcpyDeviceToHost, stream));
+    CUDART(cudaLaunchHostFunc(stream, count, &calls));
+    CUDART(cudaEventRecord(end, stream));
+    CUDART(cudaStreamWaitEvent(NULL, end, 0));
+    CUDART(cudaEventSynchronize(end));
+    CUDART(cudaStreamSynchronize(stream));
+    CUDART(cudaStreamQuery(stream));
     CHECK_STRING(in, "yy a stream");
     CHECK_EQUAL(calls, 1);
-    CHECK_CUDA(cudaEventElapsedTime(&time, start, end));
+    CUDART(cudaEventElapsedTime(&time, start, end));
     CHECK(time >= 0);
-    CHECK_CUDA(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
-    CHECK_CUDA(cudaEventRecord(untimed, stream));
+    CUDART(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
+    CUDART(cudaEventRecord(untimed, stream));
     CHECK_EQUAL(cudaEventElapsedTime(&time, start, untimed), cudaErrorInvalidResourceHandle);
-    CHECK_CUDA(cudaFreeAsync(buffer, stream));
-    CHECK_CUDA(cudaEventDestroy(start));
-    CHECK_CUDA(cudaEventDestroy(end));
-    CHECK_CUDA(cudaStreamDestroy(stream));
+    CUDART(cudaFreeAsync(buffer, stream));
+    CUDART(cudaEventDestroy(start));
+    CUDART(cudaEventDestroy(end));
+    CUDART(cudaStreamDestroy(stream));
     CHECK_EQUAL(cudaStreamQuery(stream), 400);
     CHECK_EQUAL(cudaGetLastError(), 400);
-    CHECK_CUDA(cudaDeviceSynchronize());
+    CUDART(cudaDeviceSynchronize());
     streams_wait_for_events();
 }
 
@@ -269,15 +272,15 @@ TEST(pointers)
     unsigned int flags = 0;
     static char mine[4096], registered[4096];
 
-    CHECK_CUDA(cudaSetDevice(1));
-    CHECK_CUDA(cudaMalloc(&device, 100));
-    CHECK_CUDA(cudaHostAlloc(&host, 100, 0));
-    CHECK_CUDA(cudaMallocHost(&pinned, 100));
-    CHECK_CUDA(cudaMallocManaged(&managed, 100, 1));
-    CHECK_CUDA(cudaHostRegister(registered, sizeof(registered), 0));
-    CHECK_CUDA(cudaHostGetDevicePointer(&seen, (char *)host + 5, 0));
+    CUDART(cudaSetDevice(1));
+    CUDART(cudaMalloc(&device, 100));
+    CUDART(cudaHostAlloc(&host, 100, 0));
+    CUDART(cudaMallocHost(&pinned, 100));
+    CUDART(cudaMallocManaged(&managed, 100, 1));
+    CUDART(cudaHostRegister(registered, sizeof(registered), 0));
+    CUDART(cudaHostGetDevicePointer(&seen, (char *)host + 5, 0));
     CHECK(seen == (char *)host + 5);
-    CHECK_CUDA(cudaHostGetFlags(&flags, host));
+    CUDART(cudaHostGetFlags(&flags, host));
     CHECK_EQUAL(flags & 2, 2); /* mapped */
     const struct {
         void *address;
@@ -287,17 +290,17 @@ TEST(pointers)
         {managed, 3, 1, 1, 1}, {registered, 1, 1, 1, 1}, {mine, 0, -2, 0, 1},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        CHECK_CUDA(cudaPointerGetAttributes(&attributes, wanted[i].address));
+        CUDART(cudaPointerGetAttributes(&attributes, wanted[i].address));
         CHECK_EQUAL(attributes.type, wanted[i].type);
         CHECK_EQUAL(attributes.device, wanted[i].device);
         CHECK(attributes.devicePointer == (wanted[i].has_device ? wanted[i].address : NULL));
         CHECK(attributes.hostPointer == (wanted[i].has_host ? wanted[i].address : NULL));
     }
     CHECK_EQUAL(cudaGetLastError(), 0);
-    CHECK_CUDA(cudaHostUnregister(registered));
-    CHECK_CUDA(cudaFreeHost(host));
-    CHECK_CUDA(cudaFree(managed));
-    CHECK_CUDA(cudaFree(device));
+    CUDART(cudaHostUnregister(registered));
+    CUDART(cudaFreeHost(host));
+    CUDART(cudaFree(managed));
+    CUDART(cudaFree(device));
 }
 
 /* By the name for programs of any version. */
@@ -338,7 +341,7 @@ static void *in_thread(void *buffer)
 {
     CHECK_EQUAL(cudaGetLastError(), 0);
     CHECK_EQUAL(value_of(cudaGetDevice), 0);
-    CHECK_CUDA(cudaFree(buffer));
+    CUDART(cudaFree(buffer));
     return NULL;
 }
 
@@ -347,8 +350,8 @@ TEST(threads)
     pthread_t thread;
     void *buffer;
 
-    CHECK_CUDA(cudaSetDevice(1));
-    CHECK_CUDA(cudaMalloc(&buffer, 100));
+    CUDART(cudaSetDevice(1));
+    CUDART(cudaMalloc(&buffer, 100));
     CHECK_EQUAL(cudaSetDevice(9), cudaErrorInvalidDevice);
     CHECK_EQUAL(pthread_create(&thread, NULL, in_thread, buffer), 0);
     CHECK_EQUAL(pthread_join(thread, NULL), 0);
@@ -356,16 +359,16 @@ TEST(threads)
 }
 
 /* Another process fills the memory whose handle it reads. */
-static void fill(int from)
+static void fill_from_child(int from)
 {
     cudaIpcMemHandle_t handle;
     void *buffer;
 
     CHECK_EQUAL(read(from, &handle, sizeof(handle)), sizeof(handle));
-    CHECK_CUDA(cudaIpcOpenMemHandle(&buffer, handle, cudaIpcMemLazyEnablePeerAccess));
-    CHECK_CUDA(cudaMemset(buffer, 0x5a, 1000));
-    CHECK_CUDA(cudaDeviceSynchronize());
-    CHECK_CUDA(cudaIpcCloseMemHandle(buffer));
+    CUDART(cudaIpcOpenMemHandle(&buffer, handle, cudaIpcMemLazyEnablePeerAccess));
+    CUDART(cudaMemset(buffer, 0x5a, 1000));
+    CUDART(cudaDeviceSynchronize());
+    CUDART(cudaIpcCloseMemHandle(buffer));
     exit(0);
 }
 
@@ -379,12 +382,12 @@ TEST(memory_for_other_processes)
     CHECK_EQUAL(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0)
-        fill(ends[0]);
-    CHECK_CUDA(cudaMalloc(&buffer, sizeof(bytes)));
-    CHECK_CUDA(cudaMemset(buffer, 0, sizeof(bytes)));
-    CHECK_CUDA(cudaIpcGetMemHandle(&handle, buffer));
+        fill_from_child(ends[0]);
+    CUDART(cudaMalloc(&buffer, sizeof(bytes)));
+    CUDART(cudaMemset(buffer, 0, sizeof(bytes)));
+    CUDART(cudaIpcGetMemHandle(&handle, buffer));
     CHECK_EQUAL(write(ends[1], &handle, sizeof(handle)), sizeof(handle));
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    CHECK_CUDA(cudaMemcpy(bytes, buffer, sizeof(bytes), cudaMemcpyDeviceToHost));
+    CUDART(cudaMemcpy(bytes, buffer, sizeof(bytes), cudaMemcpyDeviceToHost));
     CHECK(bytes[0] == 0x5a && bytes[999] == 0x5a);
 }

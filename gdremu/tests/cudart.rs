@@ -1,4 +1,4 @@
-//! The stand-in CUDA runtime: tests/cudart.c, linked with NVIDIA's own libcudart, under gdremu.
+//! The stand-in CUDA runtime under gdremu, by tests/cudart.c, linked with NVIDIA's own libcudart.
 
 mod common;
 

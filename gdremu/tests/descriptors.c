@@ -1,19 +1,19 @@
 /*
- * Programs that have no descriptor left. "before": from before their first call of CUDA; "after": once GPU memory is
- * pinned and mapped. Calls then succeed or fail, and succeed again with free descriptors.
+ * Programs that have no descriptor left. "before" is from before their first call of CUDA, "after" once GPU memory
+ * is pinned and mapped. Calls then succeed or fail, and succeed again with free descriptors.
  */
 #define _GNU_SOURCE
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
-#include "../../tests/gdrdrv/driver.h"
+#include "kit/driver.h"
 
 #include <sys/resource.h>
 
 #define SIZE (2ul << 20)
 #define CUDA_ERROR_OPERATING_SYSTEM 304
 
-/* All descriptors of the process, but for the standard streams. */
+/* All descriptors of the process except the standard streams. */
 static int held[1024], holds;
 
 static void hold_all(void)
@@ -86,7 +86,7 @@ static void before(void)
     CHECK_EQUAL(errno, EMFILE);
     CHECK(fopen("/proc/driver/gdrdrv/params", "r") == NULL);
     CHECK_EQUAL(errno, EMFILE);
-    start(0);
+    gpu_start(0);
     CHECK_EQUAL(allocate_and_use(), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK_EQUAL(host_memory(), CUDA_SUCCESS);
     CHECK_EQUAL(stream(), CUDA_SUCCESS);
@@ -103,13 +103,13 @@ static void after(int is_traditional)
     unsigned char *va;
     int fd;
 
-    start(0);
+    gpu_start(0);
     CHECK_EQUAL(cuMemAlloc(&buffer, SIZE), CUDA_SUCCESS);
     page = buffer;
     fd = driver_open();
     CHECK_OK(pin(fd, page, SIZE, &handle));
     va = mapped(fd, handle, SIZE);
-    catch_faults();
+    handle_faults();
     hold_all();
     CHECK_EQUAL(allocate_and_use(), CUDA_SUCCESS);
     CHECK_EQUAL(host_memory(), CUDA_SUCCESS);

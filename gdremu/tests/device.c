@@ -1,4 +1,4 @@
-/* What only gdremu's device has: emulated files, covered mappings, injected faults, the list of calls. */
+/* Features of only gdremu's device (emulated files, covered mappings, injected faults, the list of calls). */
 #include "device.h"
 #include "tests.h"
 
@@ -21,7 +21,7 @@ TEST(files_exist)
     CHECK_EQUAL(statx(AT_FDCWD, "/dev/gdrdrv", 0, STATX_BASIC_STATS, &statx_status), 0);
     CHECK(S_ISCHR(statx_status.stx_mode));
     CHECK_FAILS(stat("/dev/gdrdrv2", &status), ENOENT);
-    CHECK_FAILS(open("/proc/driver/gdrdrv/params", O_RDWR), EACCES); /* by root, too */
+    CHECK_FAILS(open("/proc/driver/gdrdrv/params", O_RDWR), EACCES); /* also by root */
 }
 
 static void reads(const char *path, const char *wanted)
@@ -197,7 +197,7 @@ TEST(open_is_refused)
     CHECK_FAILS(access("/dev/gdrdrv", R_OK), EACCES);
 }
 
-/* Replaces part of a mapping as the library does: by a mapping of an empty file, which raises SIGBUS. */
+/* Replaces part of a mapping as the library does, by a mapping of an empty file, which raises SIGBUS. */
 static void cover(unsigned char *address, size_t size)
 {
     int empty = memfd_create("empty", MFD_CLOEXEC);
@@ -220,23 +220,23 @@ TEST(covered_mappings)
     calls();
     cover(mapping, 4 * GPU_PAGE);
     CHECK_STRING(calls(), "mmap_fixed");
-    CHECK_GONE(mapping, PAGE);
+    CHECK_PAGES_GONE(mapping, PAGE);
     CHECK_EQUAL(is_mapped(fd, handle), 0);
     cover(mapping, 4 * GPU_PAGE);
     CHECK_EQUAL(munmap(mapping, 4 * GPU_PAGE), 0);
     CHECK_STRING(calls(), "GET_INFO");
 
-    /* In part: the head up to the middle of a page, then the middle, then the rest. */
+    /* In part, first the head up to the middle of a page, then the middle, then the rest. */
     mapping = mapped(fd, handle, 4 * GPU_PAGE);
     cover(mapping, GPU_PAGE - 1);
     CHECK_EQUAL(is_mapped(fd, handle), 0);
-    CHECK_GONE(mapping, PAGE);
-    CHECK_SHOWS(mapping + GPU_PAGE, PAGE, 0);
+    CHECK_PAGES_GONE(mapping, PAGE);
+    CHECK_PAGES(mapping + GPU_PAGE, PAGE, 0);
     cover(mapping + 2 * GPU_PAGE, GPU_PAGE);
-    CHECK_SHOWS(mapping + GPU_PAGE, PAGE, 0);
-    CHECK_SHOWS(mapping + 3 * GPU_PAGE, PAGE, 0);
+    CHECK_PAGES(mapping + GPU_PAGE, PAGE, 0);
+    CHECK_PAGES(mapping + 3 * GPU_PAGE, PAGE, 0);
     CHECK_OK(unpin(fd, handle));
-    CHECK_SHOWS(mapping + 3 * GPU_PAGE, PAGE, 0);
+    CHECK_PAGES(mapping + 3 * GPU_PAGE, PAGE, 0);
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(munmap(mapping, 4 * GPU_PAGE), 0);
     CHECK_EQUAL(pins(), 0);
@@ -260,7 +260,7 @@ TEST(covered_mappings)
     CHECK_FAILS(mmap(mapping, GPU_PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, -1, 0), EBADF);
     CHECK_EQUAL(set_faults("MMAP_FIXED:ENOMEM@1"), 0);
     CHECK_FAILS(mmap(mapping, GPU_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), ENOMEM);
-    CHECK_SHOWS(mapping, PAGE, 0);
+    CHECK_PAGES(mapping, PAGE, 0);
     CHECK_EQUAL(is_mapped(fd, handle), 1);
     CHECK_EQUAL(munmap(mapping, 100), 0);
     CHECK_EQUAL(close(fd), 0);
@@ -379,7 +379,7 @@ TEST(faults)
     CHECK_FAILS(mmap(NULL, GPU_PAGE, PROT_READ, MAP_SHARED, fd, 0), EAGAIN);
     unsigned char *mapping = mapped(fd, handle, GPU_PAGE);
     CHECK_FAILS(munmap(mapping, GPU_PAGE), EPERM);
-    CHECK_SHOWS(mapping, PAGE, 0);
+    CHECK_PAGES(mapping, PAGE, 0);
     CHECK_EQUAL(is_mapped(fd, handle), 1);
     CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
     CHECK_FAILS(close(fd), EIO);
@@ -416,10 +416,10 @@ TEST(wrong_answers)
     CHECK_EQUAL(pins(), 1);
     CHECK_EQUAL(refcount(), 1);
     CHECK_EQUAL(is_mapped(fd, handle), 1);
-    CHECK_SHOWS(mapping, PAGE, 0);
+    CHECK_PAGES(mapping, PAGE, 0);
     CHECK_OK(unpin(fd, handle));
     CHECK_EQUAL(pins(), 0);
-    CHECK_GONE(mapping, PAGE);
+    CHECK_PAGES_GONE(mapping, PAGE);
     CHECK_EQUAL(munmap(mapping, GPU_PAGE), 0);
 }
 

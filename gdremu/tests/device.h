@@ -4,8 +4,8 @@
 
 #define _GNU_SOURCE
 
-#include "../../tests/gdrdrv/driver.h"
-#include "cuda_start.h"
+#include "kit/driver.h"
+#include "cuda_values.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -26,9 +26,9 @@ static inline CUdeviceptr gpu_memory(size_t size)
 {
     CUdeviceptr address;
 
-    catch_faults();
-    start(0);
-    CHECK_CUDA(cuMemAlloc(&address, size));
+    handle_faults();
+    gpu_start(0);
+    CUDA(cuMemAlloc(&address, size));
     return address;
 }
 

@@ -1,4 +1,5 @@
-//! The emulated device end to end: tests/device.c and tests/driver_options.c under gdremu.
+//! The emulated device end to end, by tests/device.c and tests/driver_options.c under
+//! gdremu.
 
 mod common;
 

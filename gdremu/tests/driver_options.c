@@ -1,6 +1,6 @@
 /*
- * What options of the emulated driver change and the contract of /dev/gdrdrv (tests/gdrdrv) leaves open. Expected values
- * that depend on the options are arguments.
+ * Behavior that options of the emulated driver change and the contract of /dev/gdrdrv (tests/gdrdrv) leaves open.
+ * Expected values that depend on the options are arguments.
  */
 #include "device.h"
 #include "tests.h"
@@ -67,7 +67,7 @@ TEST(free_of_a_pin)
 {
     begin();
     uint64_t handle = pin_page(0);
-    CHECK_CUDA(cuMemFree(memory));
+    CUDA(cuMemFree(memory));
     CHECK_EQUAL(flag_of(fd, handle), expected(0));
     CHECK_EQUAL(pins(), expected(0) == 0);
 }
@@ -89,7 +89,7 @@ TEST(sizes)
     }
 }
 
-/* Under --handle-base 0xfffffffffffef, the first of 16 handles of which the last is the largest that has an offset. */
+/* Under --handle-base 0xfffffffffffef, the first of 16 handles, whose last is the largest that has an offset. */
 TEST(handles_run_out)
 {
     struct gdrdrv_pin_buffer_v2 v2 = {.size = GPU_PAGE};
@@ -103,7 +103,7 @@ TEST(handles_run_out)
     CHECK_EQUAL(pins(), 1);
     /* The refused pin keeps no pages. */
     CHECK_OK(unpin(fd, handle));
-    CHECK_CUDA(cuMemFree(memory));
+    CUDA(cuMemFree(memory));
     CHECK_EQUAL(free_bytes(), before + ALIGNED_SIZE);
 }
 
@@ -144,7 +144,7 @@ TEST(rest_of_an_old_mapping_is_none_of_the_pin)
 /* Under --traditional. */
 TEST(close_after_a_free)
 {
-    start(0);
+    gpu_start(0);
     size_t before = free_bytes();
     begin();
     pin_page(0);
@@ -152,13 +152,13 @@ TEST(close_after_a_free)
     int other = driver_open();
     CUdeviceptr kept = gpu_memory(ALIGNED_SIZE);
     pinned(other, kept, GPU_PAGE);
-    CHECK_CUDA(cuMemFree(memory));
+    CUDA(cuMemFree(memory));
     CHECK_EQUAL(pins(), 1);
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(pins(), 1);
     CHECK_EQUAL(close(other), 0);
     CHECK_EQUAL(pins(), 0);
-    CHECK_CUDA(cuMemFree(kept));
+    CUDA(cuMemFree(kept));
     CHECK_EQUAL(free_bytes(), before);
 }
 
@@ -189,7 +189,7 @@ TEST(wrong_handle_finds_the_oldest_pin)
     unsigned char *va = mapped(fd, wrong, GPU_PAGE);
     CHECK(is_mapped(fd, oldest));
     CHECK_OK(unpin(fd, wrong));
-    CHECK_GONE(va, GPU_PAGE);
+    CHECK_PAGES_GONE(va, GPU_PAGE);
     CHECK_EQUAL(info_of(fd, oldest).va, memory + GPU_PAGE); /* Now the second. */
     CHECK_OK(unpin(fd, oldest));
     CHECK_ERROR(unpin(fd, second), EINVAL);
@@ -207,8 +207,8 @@ TEST(second_mmap_forgets_the_mapping)
     CHECK(!is_mapped(fd, handle));
     third = mapped(fd, handle, GPU_PAGE);
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(third, GPU_PAGE);
-    CHECK_SHOWS(first, GPU_PAGE, 0);
+    CHECK_PAGES_GONE(third, GPU_PAGE);
+    CHECK_PAGES(first, GPU_PAGE, 0);
     unmap(first, GPU_PAGE);
     unmap(third, GPU_PAGE);
 }
@@ -227,6 +227,6 @@ TEST(late_munmap_marks_the_oldest_pin_unmapped)
         CHECK(mmap(second, GPU_PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == second);
     CHECK(!is_mapped(fd, oldest));
     CHECK_OK(unpin(fd, oldest));
-    CHECK_SHOWS(first, GPU_PAGE, 0);
+    CHECK_PAGES(first, GPU_PAGE, 0);
     unmap(first, GPU_PAGE);
 }

@@ -1,5 +1,5 @@
-//! What the preload libraries export: every function begins with instructions that tools which hook
-//! functions in place can move elsewhere, and none is reached through an entry that they can write to.
+//! The exports of the preload libraries. Every function begins with instructions that tools which hook
+//! functions in place can move elsewhere. None is reached through an entry that they can write to.
 #![cfg(target_arch = "x86_64")]
 
 mod common;
@@ -21,7 +21,7 @@ fn ask(tool: &str, options: &[&str], library: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Whether UCX can move an instruction, by its bytes.
+/// Returns whether UCX can move an instruction, by its bytes.
 fn is_movable(bytes: &[u8]) -> bool {
     matches!(
         bytes,
@@ -32,7 +32,7 @@ fn is_movable(bytes: &[u8]) -> bool {
     )
 }
 
-/// The instructions of each function, by its name: bytes each.
+/// The instructions of each function, by its name, as bytes each.
 fn disassembled(library: &Path) -> BTreeMap<String, Vec<Vec<u8>>> {
     let mut functions = BTreeMap::new();
     let mut current: Option<&mut Vec<Vec<u8>>> = None;

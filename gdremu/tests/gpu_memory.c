@@ -14,8 +14,8 @@ static int device(void)
     static int fd = -1;
 
     if (fd < 0) {
-        catch_faults();
-        start(0);
+        handle_faults();
+        gpu_start(0);
         fd = driver_open();
     }
     return fd;
@@ -31,7 +31,7 @@ static CUdeviceptr alloc(size_t size)
     CUdeviceptr address;
 
     (void)device();
-    CHECK_CUDA(cuMemAlloc(&address, size));
+    CUDA(cuMemAlloc(&address, size));
     return address;
 }
 
@@ -50,11 +50,11 @@ static void both_see(CUdeviceptr address, volatile uint32_t *mapped)
 
     *mapped = written;
     __sync_synchronize();
-    CHECK_CUDA(cuMemcpyDtoH(&seen, address, sizeof(seen)));
+    CUDA(cuMemcpyDtoH(&seen, address, sizeof(seen)));
     CHECK_EQUAL(seen, written);
     written = ~written;
-    CHECK_CUDA(cuMemcpyHtoD(address, &written, sizeof(written)));
-    CHECK_CUDA(cuCtxSynchronize());
+    CUDA(cuMemcpyHtoD(address, &written, sizeof(written)));
+    CUDA(cuCtxSynchronize());
     CHECK_EQUAL(*mapped, written);
 }
 
@@ -77,14 +77,14 @@ TEST(small_buffers)
     for (i = 0; i < 100; i++)
         buffers[i] = alloc(600);
     for (i = 0; i < 100; i++) {
-        CHECK_CUDA(cuMemGetAddressRange(&base, &size, buffers[i] + 599));
+        CUDA(cuMemGetAddressRange(&base, &size, buffers[i] + 599));
         CHECK_EQUAL(base, buffers[i]);
         CHECK_EQUAL(size, 600);
     }
     CHECK(page_of(buffers[99]) != buffers[99]);
     pinned_by_page(buffers[99]);
     for (i = 0; i < 100; i++)
-        CHECK_CUDA(cuMemFree(buffers[i]));
+        CUDA(cuMemFree(buffers[i]));
 }
 
 TEST(large_buffers)
@@ -97,7 +97,7 @@ TEST(large_buffers)
     both_see(buffer + GPU_PAGE + 31 * MIB - 4, (uint32_t *)(va + 31 * MIB - 4));
     CHECK_EQUAL(munmap(va, 31 * MIB), 0);
     CHECK_OK(unpin(device(), handle));
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
 }
 
 TEST(pitched_buffers)
@@ -106,13 +106,13 @@ TEST(pitched_buffers)
     size_t pitch;
 
     (void)device();
-    CHECK_CUDA(cuMemAllocPitch(&buffer, &pitch, 1000, 100, 4));
+    CUDA(cuMemAllocPitch(&buffer, &pitch, 1000, 100, 4));
     CHECK(pitch >= 1000);
     pinned_by_page(buffer);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
 }
 
-/* Functions that the program looked up itself allocate memory that can be pinned, too. */
+/* Functions that the program looked up itself also allocate memory that can be pinned. */
 TEST(functions_found_at_run_time)
 {
     CUresult (*alloc_found)(CUdeviceptr *, size_t) = NULL;
@@ -123,14 +123,14 @@ TEST(functions_found_at_run_time)
     CHECK(library != NULL);
     *(void **)&alloc_found = dlsym(library, "cuMemAlloc_v2");
     CHECK(alloc_found != NULL);
-    CHECK_CUDA(alloc_found(&buffer, 100));
+    CUDA(alloc_found(&buffer, 100));
     pinned_by_page(buffer);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
 
-    CHECK_CUDA(cuGetProcAddress("cuMemAlloc", (void **)&alloc_found, 12000, 0, NULL));
-    CHECK_CUDA(alloc_found(&buffer, 3 * MIB));
+    CUDA(cuGetProcAddress("cuMemAlloc", (void **)&alloc_found, 12000, 0, NULL));
+    CUDA(alloc_found(&buffer, 3 * MIB));
     pinned_by_page(buffer);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
 }
 
 /* Two physical objects side by side, in the opposite order of their making, are pinned and mapped as one. */
@@ -148,13 +148,13 @@ TEST(objects_side_by_side)
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.location = access.location;
     prop.allocFlags.gpuDirectRDMACapable = 1;
-    CHECK_CUDA(cuMemGetAllocationGranularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-    CHECK_CUDA(cuMemAddressReserve(&address, 4 * unit, 0, 0, 0));
+    CUDA(cuMemGetAllocationGranularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    CUDA(cuMemAddressReserve(&address, 4 * unit, 0, 0, 0));
     for (i = 0; i < 2; i++) {
-        CHECK_CUDA(cuMemCreate(&objects[i], unit, &prop, 0));
-        CHECK_CUDA(cuMemMap(address + (1 - i) * unit, unit, 0, objects[i], 0));
+        CUDA(cuMemCreate(&objects[i], unit, &prop, 0));
+        CUDA(cuMemMap(address + (1 - i) * unit, unit, 0, objects[i], 0));
     }
-    CHECK_CUDA(cuMemSetAccess(address, 2 * unit, &access, 1));
+    CUDA(cuMemSetAccess(address, 2 * unit, &access, 1));
 
     handle = pinned(device(), address + GPU_PAGE, 2 * unit - GPU_PAGE);
     va = mapped(device(), handle, 2 * unit - GPU_PAGE);
@@ -164,15 +164,15 @@ TEST(objects_side_by_side)
     both_see(address + 2 * unit - 4, (uint32_t *)(va + 2 * unit - GPU_PAGE - 4));
     check_cannot_be_pinned(address + unit, 2 * unit);
 
-    CHECK_CUDA(cuMemUnmap(address, unit));
+    CUDA(cuMemUnmap(address, unit));
     CHECK_EQUAL(flag_of(device(), handle), !persistent(device()));
     CHECK_EQUAL(touch(va, &byte), persistent(device()) ? 0 : SIGBUS);
     CHECK_EQUAL(munmap(va, 2 * unit - GPU_PAGE), 0);
     CHECK_OK(unpin(device(), handle));
-    CHECK_CUDA(cuMemUnmap(address + unit, unit));
+    CUDA(cuMemUnmap(address + unit, unit));
     for (i = 0; i < 2; i++)
-        CHECK_CUDA(cuMemRelease(objects[i]));
-    CHECK_CUDA(cuMemAddressFree(address, 4 * unit));
+        CUDA(cuMemRelease(objects[i]));
+    CUDA(cuMemAddressFree(address, 4 * unit));
 }
 
 /* The contract has frees of whole blocks. */
@@ -186,21 +186,21 @@ TEST(part_of_a_block_freed_under_a_pin)
 
     both_see(page, va);
     *va = 77;
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
     CHECK_EQUAL(flag_of(device(), handle), !persistent(device()));
     if (!persistent(device())) {
-        CHECK_GONE((unsigned char *)va, PAGE);
+        CHECK_PAGES_GONE((unsigned char *)va, PAGE);
     } else {
         CHECK_EQUAL(*va, 77);
         other = alloc(200 * KIB);
-        CHECK_CUDA(cuMemcpyHtoD(page_of(other + GPU_PAGE - 1), &zero, sizeof(zero)));
-        CHECK_CUDA(cuCtxSynchronize());
+        CUDA(cuMemcpyHtoD(page_of(other + GPU_PAGE - 1), &zero, sizeof(zero)));
+        CUDA(cuCtxSynchronize());
         CHECK_EQUAL(*va, 77); /* Pinned memory is not reused. */
-        CHECK_CUDA(cuMemFree(other));
+        CUDA(cuMemFree(other));
     }
     CHECK_EQUAL(munmap((void *)va, GPU_PAGE), 0);
     CHECK_OK(unpin(device(), handle));
-    CHECK_CUDA(cuMemFree(before));
+    CUDA(cuMemFree(before));
     check_cannot_be_pinned(page, GPU_PAGE);
 }
 
@@ -214,7 +214,7 @@ TEST(no_descriptor_is_lost)
     for (i = 0; i < 100; i++)
         pinned_by_page(buffer);
     CHECK_EQUAL(open_descriptors(), before);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
 }
 
 TEST(copies_can_be_made_synchronous)
@@ -222,8 +222,8 @@ TEST(copies_can_be_made_synchronous)
     CUdeviceptr buffer = alloc(100);
     unsigned int on = 1;
 
-    CHECK_CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer));
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer));
+    CUDA(cuMemFree(buffer));
 }
 
 TEST(what_cannot_be_pinned)
@@ -231,8 +231,8 @@ TEST(what_cannot_be_pinned)
     void *host;
 
     (void)device();
-    CHECK_CUDA(cuMemAllocHost(&host, GPU_PAGE));
+    CUDA(cuMemAllocHost(&host, GPU_PAGE));
     check_cannot_be_pinned((uintptr_t)host / GPU_PAGE * GPU_PAGE, GPU_PAGE);
-    CHECK_CUDA(cuMemFreeHost(host));
+    CUDA(cuMemFreeHost(host));
     check_cannot_be_pinned(16 * GPU_PAGE, GPU_PAGE);
 }

@@ -1,5 +1,5 @@
 /* Functions of NVIDIA's libraries that gdremu does not have. */
-#include "check.h"
+#include "kit/check.h"
 
 int cuMulticastCreate(void *handle, const void *properties);
 int cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, int kind);

@@ -1,10 +1,10 @@
 /*
- * The functions that the nvidia provider puts in the place of libcuda's, found by the lookup that the argument says: linked,
- * dlsym, cuGetProcAddress, or cuGetProcAddress_v2; then, by name, what else there is to see.
+ * The functions that the nvidia provider puts in the place of libcuda's. The argument names the lookup that finds them,
+ * which is linked, dlsym, cuGetProcAddress, or cuGetProcAddress_v2. Then tests by name.
  */
 #define _GNU_SOURCE
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 #include "nvidia_libcuda.h"
 
 #include <dlfcn.h>
@@ -45,9 +45,9 @@ static void *proc_address(const char *name)
     void *function = NULL;
 
     if (get_1 != NULL) {
-        CHECK_CUDA(get_1(name, &function, 11030, 0));
+        CUDA(get_1(name, &function, 11030, 0));
     } else {
-        CHECK_CUDA(get_2(name, &function, 13000, 0, &status));
+        CUDA(get_2(name, &function, 13000, 0, &status));
         CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SUCCESS);
     }
     return function;
@@ -80,28 +80,28 @@ static void small_buffers_share_a_block(void)
     unsigned int on = 1;
     size_t size;
 
-    CHECK_CUDA(alloc(&one, 100));
-    CHECK_CUDA(alloc(&other, 64 * KIB));
+    CUDA(alloc(&one, 100));
+    CUDA(alloc(&other, 64 * KIB));
     CHECK_EQUAL(other, one + 512);
     CHECK_EQUAL(state->mappings, 1);
     CHECK_EQUAL(state->objects, 0); /* Only the mapping keeps it. */
     CHECK_EQUAL(state->created.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     CHECK_EQUAL(state->created.allocFlags.gpuDirectRDMACapable, 1);
 
-    CHECK_CUDA(address_range(&base, &size, one + 99));
+    CUDA(address_range(&base, &size, one + 99));
     CHECK_EQUAL(base, one);
     CHECK_EQUAL(size, 100);
-    CHECK_CUDA(address_range(NULL, &size, other));
+    CUDA(address_range(NULL, &size, other));
     CHECK_EQUAL(size, 64 * KIB);
     CHECK_EQUAL(address_range(&base, NULL, 1), CUDA_ERROR_NOT_FOUND);
 
-    CHECK_CUDA(set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, one + 99));
+    CUDA(set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, one + 99));
     CHECK_EQUAL(set_attribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 1), CUDA_ERROR_NOT_SUPPORTED);
     CHECK_EQUAL(set_attribute(&on, CU_POINTER_ATTRIBUTE_IS_MANAGED, one), CUDA_ERROR_NOT_SUPPORTED);
 
-    CHECK_CUDA(free_memory(one));
+    CUDA(free_memory(one));
     CHECK_EQUAL(state->mappings, 1);
-    CHECK_CUDA(free_memory(other));
+    CUDA(free_memory(other));
     CHECK_EQUAL(state->mappings, 0);
     CHECK_EQUAL(state->reservations, 0);
     CHECK_EQUAL(state->calls_of_alloc, 0);
@@ -112,12 +112,12 @@ static void large_buffers_have_their_own(void)
     CUdeviceptr one, other;
     size_t pitch;
 
-    CHECK_CUDA(alloc(&one, 3 * MIB));
-    CHECK_CUDA(alloc_pitch(&other, &pitch, 1000, 2048, 4));
+    CUDA(alloc(&one, 3 * MIB));
+    CUDA(alloc_pitch(&other, &pitch, 1000, 2048, 4));
     CHECK_EQUAL(pitch, 1024);
     CHECK_EQUAL(state->mappings, 2);
-    CHECK_CUDA(free_memory(one));
-    CHECK_CUDA(free_memory(other));
+    CUDA(free_memory(one));
+    CUDA(free_memory(other));
     CHECK_EQUAL(state->mappings, 0);
     CHECK_EQUAL(state->calls_of_alloc, 0);
 }
@@ -134,13 +134,13 @@ static void errors_are_libcudas(void)
     CHECK_EQUAL(free_memory(513), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(alloc(&address, 2ul << 40), CUDA_ERROR_OUT_OF_MEMORY);
 
-    CHECK_CUDA(alloc(&address, 1));
+    CUDA(alloc(&address, 1));
     CHECK_EQUAL(free_memory(address + 1), CUDA_ERROR_INVALID_VALUE);
     state->context = 0;
     CHECK_EQUAL(alloc(&other, 1), CUDA_ERROR_INVALID_CONTEXT);
     /* A thread without a context frees what another one made, once the GPU is done with it. */
     waits = state->waits;
-    CHECK_CUDA(free_memory(address));
+    CUDA(free_memory(address));
     CHECK_EQUAL(state->waits, waits + 1);
     CHECK_EQUAL(state->context, 0);
     CHECK_EQUAL(state->retained, 0);
@@ -157,7 +157,7 @@ static void check_created(CUmemLocationType location, unsigned char compression,
     CUmemGenericAllocationHandle handle;
 
     wanted.allocFlags.compressionType = compression;
-    CHECK_CUDA(create(&handle, 2 * MIB, &wanted, 0));
+    CUDA(create(&handle, 2 * MIB, &wanted, 0));
     CHECK_EQUAL(state->created.requestedHandleTypes, exported ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0);
     CHECK_EQUAL(state->created.allocFlags.gpuDirectRDMACapable, exported);
     CHECK_EQUAL(wanted.requestedHandleTypes, 0);
@@ -167,7 +167,7 @@ static void check_created(CUmemLocationType location, unsigned char compression,
 static void created_memory_can_be_exported(void)
 {
     check_created(CU_MEM_LOCATION_TYPE_DEVICE, 0, 1);
-    /* What cannot be both is as the program wants it. */
+    /* Exclusive properties are as the program wants them. */
     check_created(CU_MEM_LOCATION_TYPE_DEVICE, 1, 0);
     check_created(CU_MEM_LOCATION_TYPE_HOST, 0, 0);
 }
@@ -177,9 +177,9 @@ static void memory_of_other_gpus_is_unchanged(void)
     CUdeviceptr address;
 
     state->exportable = 0;
-    CHECK_CUDA(alloc(&address, 1));
+    CUDA(alloc(&address, 1));
     CHECK_EQUAL(state->mappings, 0);
-    CHECK_CUDA(free_memory(address));
+    CUDA(free_memory(address));
     check_created(CU_MEM_LOCATION_TYPE_DEVICE, 0, 0);
     state->exportable = 1;
 }
@@ -204,7 +204,7 @@ int main(int argc, char **argv)
 {
     find_functions(argc > 1 ? argv[1] : "linked");
     state = libcuda();
-    CHECK_CUDA(cuInit(0));
+    CUDA(cuInit(0));
 
     small_buffers_share_a_block();
     large_buffers_have_their_own();

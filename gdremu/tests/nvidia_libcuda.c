@@ -53,6 +53,7 @@ EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
 }
 
 SUCCEEDS(cuCtxSetCurrent, (CUcontext context), state.context = context != NULL)
+SUCCEEDS(cuGetErrorName, (CUresult error, const char **name), *name = "unknown")
 SUCCEEDS(cuDeviceGet, (CUdevice *device, int ordinal), *device = ordinal)
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
@@ -67,8 +68,19 @@ SUCCEEDS(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevi
 
 /* ---- The functions that are replaced ---- */
 
-/* As for VMM memory, the only kind that there is when all else is replaced. */
+/* The result for VMM memory, because the provider makes every allocation one. */
 EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* For programs that are linked with the C test kit. */
+EXPORT CUresult cuMemcpyDtoH(void *destination, CUdeviceptr source, size_t size)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT CUresult cuMemcpyHtoD(CUdeviceptr destination, const void *source, size_t size)
 {
     return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -123,7 +135,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, c
 
 SUCCEEDS(cuMemUnmap, (CUdeviceptr address, size_t size), state.mappings--)
 
-/* ---- What they are made of ---- */
+/* ---- Their construction ---- */
 
 EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
                                               CUmemAllocationGranularity_flags option)
@@ -197,7 +209,7 @@ EXPORT CUresult cuGetProcAddress(const char *name, void **function, int version,
     return *function != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-/* ---- What takes a GPU ---- */
+/* ---- Functions that need a GPU ---- */
 
 __attribute__((used)) static CUresult absent(void)
 {

@@ -1,4 +1,4 @@
-/* What the libcuda.so.1 of tests/nvidia_libcuda.c lets tests set and see. */
+/* Functions of the libcuda.so.1 of tests/nvidia_libcuda.c for tests. */
 #ifndef NVIDIA_LIBCUDA_H
 #define NVIDIA_LIBCUDA_H
 

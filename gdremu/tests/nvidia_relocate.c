@@ -1,11 +1,11 @@
 /*
- * Hooks CUDA's and libc's functions as UCX's reloc mode does: by writing its own functions into the relocated entries of
- * every loaded object, and finding the real ones by dlsym on first use. Then allocates and frees as programs do: linked,
+ * Hooks CUDA's and libc's functions as UCX's reloc mode does. It writes its own functions into the relocated entries of
+ * every loaded object, and finds the real ones by dlsym on first use. Then allocates and frees as programs do, linked,
  * by dlsym, by cuGetProcAddress.
  */
 #define _GNU_SOURCE
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -111,7 +111,7 @@ static int relocate_object(struct dl_phdr_info *object, size_t size, void *unuse
     return 0;
 }
 
-/* What is loaded later is hooked, too. */
+/* Objects that are loaded later are also hooked. */
 static void *my_dlopen(const char *name, int flags)
 {
     static void *(*next)(const char *, int);
@@ -129,10 +129,10 @@ static void use(CUresult (*alloc)(CUdeviceptr *, size_t), CUresult (*release)(CU
 {
     CUdeviceptr small, large;
 
-    CHECK_CUDA(alloc(&small, 1000));
-    CHECK_CUDA(alloc(&large, 4 << 20));
-    CHECK_CUDA(release(small));
-    CHECK_CUDA(release(large));
+    CUDA(alloc(&small, 1000));
+    CUDA(alloc(&large, 4 << 20));
+    CUDA(release(small));
+    CUDA(release(large));
     CHECK_EQUAL(depth, 0);
 }
 
@@ -160,7 +160,7 @@ int main(void)
 {
     void *memory;
 
-    start(0);
+    gpu_start(0);
     dl_iterate_phdr(relocate_object, NULL);
 
     use(cuMemAlloc, cuMemFree);

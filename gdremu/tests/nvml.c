@@ -1,6 +1,7 @@
-/* The stand-in libnvidia-ml.so.1 with two GPUs: it reports what libcuda and /sys report. "coherent": with C2C links. */
+/* The stand-in libnvidia-ml.so.1 with two GPUs, which reports the same as libcuda and /sys. "coherent" is with C2C
+   links. */
 #define _GNU_SOURCE
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 #include <dlfcn.h>
 
@@ -35,7 +36,7 @@ static void *find(const char *name)
 /* A function by its name; all return nvmlReturn_t. */
 #define NVML(name) ((int (*)())find(#name))
 
-/* What a function reports about a device. */
+/* The value that a function reports about a device. */
 #define NUMBER(name, device) number_of(NVML(name), device)
 
 static unsigned int number_of(int (*function)(), device_t device)
@@ -46,7 +47,7 @@ static unsigned int number_of(int (*function)(), device_t device)
     return number;
 }
 
-/* What a file of the first GPU, or the other one, says. */
+/* The contents of a file of the first GPU, or the other one. */
 static unsigned int in_sysfs(unsigned int bus, const char *name, const char *format)
 {
     unsigned int number;
@@ -69,12 +70,12 @@ static void libraries_agree(device_t device, int ordinal)
     CUuuid uuid;
 
     CHECK_EQUAL(NVML(nvmlDeviceGetName)(device, text, 96), 0);
-    CHECK_CUDA(cuDeviceGetName(wanted, sizeof(wanted), ordinal));
+    CUDA(cuDeviceGetName(wanted, sizeof(wanted), ordinal));
     CHECK_STRING(text, wanted);
     CHECK_EQUAL(NVML(nvmlDeviceGetName)(device, text, 4), INSUFFICIENT_SIZE);
 
     CHECK_EQUAL(NVML(nvmlDeviceGetUUID)(device, text, 96), 0);
-    CHECK_CUDA(cuDeviceGetUuid(&uuid, ordinal));
+    CUDA(cuDeviceGetUuid(&uuid, ordinal));
     const unsigned char *u = (const unsigned char *)&uuid;
     snprintf(wanted, sizeof(wanted), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
              u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
@@ -84,7 +85,7 @@ static void libraries_agree(device_t device, int ordinal)
     CHECK_EQUAL(NVML(nvmlDeviceGetHandleByUUID)("GPU-0", &same), NOT_FOUND);
 
     CHECK_EQUAL(NVML(nvmlDeviceGetPciInfo_v3)(device, &pci), 0);
-    CHECK_CUDA(cuDeviceGetPCIBusId(pci_id, sizeof(pci_id), ordinal));
+    CUDA(cuDeviceGetPCIBusId(pci_id, sizeof(pci_id), ordinal));
     CHECK_STRING(pci.legacy_id, pci_id);
     snprintf(wanted, sizeof(wanted), "%08X:%02X:%02X.0", pci.domain, pci.bus, pci.device);
     CHECK_STRING(pci.id, wanted);
@@ -131,7 +132,7 @@ static void memory_is_counted(device_t device)
     CUdeviceptr buffer = allocated(2 << 20);
     int fd;
 
-    CHECK_CUDA(cuMemGetInfo(&free_now, &total));
+    CUDA(cuMemGetInfo(&free_now, &total));
     CHECK_EQUAL(NVML(nvmlDeviceGetMemoryInfo)(device, memory), 0);
     CHECK_EQUAL(memory[0], total);
     CHECK_EQUAL(memory[1], free_now);
@@ -140,12 +141,12 @@ static void memory_is_counted(device_t device)
     CHECK_EQUAL(bar1[0], 64 << 20);
     CHECK_EQUAL(bar1[1], 64 << 20);
     CHECK_EQUAL(bar1[2], 0);
-    CHECK_CUDA(cuMemGetHandleForAddressRange(&fd, buffer, 65536, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    CUDA(cuMemGetHandleForAddressRange(&fd, buffer, 65536, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
     CHECK_EQUAL(NVML(nvmlDeviceGetBAR1MemoryInfo)(device, bar1), 0);
     CHECK_EQUAL(bar1[1], (64 << 20) - 65536);
     CHECK_EQUAL(bar1[2], 65536);
     CHECK_EQUAL(close(fd), 0);
-    CHECK_CUDA(cuMemFree(buffer));
+    CUDA(cuMemFree(buffer));
 }
 
 static void links(device_t device, device_t other, int coherent)
@@ -194,7 +195,7 @@ int main(int count, char **arguments)
     CHECK_EQUAL(NVML(nvmlInit_v2)(), 0);
     CHECK_EQUAL(NVML(nvmlInit)(), 0);
     CHECK_EQUAL(NVML(nvmlShutdown)(), 0);
-    start(0);
+    gpu_start(0);
 
     CHECK_EQUAL(NVML(nvmlDeviceGetCount_v2)(&number), 0);
     CHECK_EQUAL(number, 2);

@@ -1,9 +1,9 @@
 /* nv_get_pages_refcount, opened once and read again and again by functions that gdremu does not hook. */
 #define _GNU_SOURCE
 
-#include "cuda_start.h"
+#include "cuda_values.h"
 
-#include "../../tests/gdrdrv/driver.h"
+#include "kit/driver.h"
 
 #include <sys/uio.h>
 
@@ -29,7 +29,7 @@ int main(void)
     CUdeviceptr buffer;
     int fd;
 
-    start(0);
+    gpu_start(0);
     CHECK_EQUAL(cuMemAlloc(&buffer, 2ul << 20), CUDA_SUCCESS);
     stream = fopen("/proc/driver/gdrdrv/nv_get_pages_refcount", "r");
     CHECK(stream != NULL);

@@ -2,7 +2,7 @@
  * Launches a GPU kernel that the emulated GPU refuses, twice, and exits with the status of the first argument. With a
  * second argument, a forked child does so and the program itself succeeds.
  */
-#include "cuda_start.h"
+#include "cuda_values.h"
 
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".visible .entry nothing() { .reg .f32 %f<3>; add.f32 %f1, %f1, %f2; ret; }\n";
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
         if (child != 0)
             return waitpid(child, NULL, 0) == child ? 0 : 1;
     }
-    start(0);
+    gpu_start(0);
     CHECK_EQUAL(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
     CHECK_EQUAL(cuModuleGetFunction(&kernel, module, "nothing"), CUDA_SUCCESS);
     CHECK_EQUAL(launch(kernel), CUDA_ERROR_NO_BINARY_FOR_GPU);

@@ -1,10 +1,10 @@
-/* Programs with several tests: `program NAME [ARGUMENT ...]` runs one, `program` all, each in a process of its own. */
+/* Programs with several tests. `program NAME [ARGUMENT ...]` runs one, `program` all, each in a process of its own. */
 #ifndef TESTS_H
 #define TESTS_H
 
-#include "check.h"
+#include "kit/check.h"
 
-/* What follows the test's name on the command line. */
+/* The arguments after the test's name on the command line. */
 static char **arguments;
 
 static struct {

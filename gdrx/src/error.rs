@@ -1,4 +1,4 @@
-//! What can be wrong with a call.
+//! The errors of a call.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;
@@ -6,7 +6,7 @@ use std::fmt;
 
 use gdrcopy_core::stderr;
 
-/// What the fallible functions return.
+/// The result of fallible functions.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Why a function failed.

@@ -1,8 +1,8 @@
 //! The functions of the library, in the order of `include/gdrx.h`, which documents them.
 //!
 //! # Safety
-//! The header's contract holds for all functions: pointer arguments are NULL or valid for what the function reads or writes,
-//! and a map that was attached describes a live mapping.
+//! The header's contract holds for all functions. Pointer arguments are NULL or valid for the function's reads and writes. A
+//! map that was attached describes a live mapping.
 #![expect(clippy::missing_safety_doc, reason = "documented once, above")]
 
 use std::ffi::{c_int, c_void};
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn gdrx_write_many(
         // SAFETY: contract of the header.
         let copies = unsafe { Copies::new(map, copies, n) }?;
         copy::begin_batch();
-        // SAFETY: inside a mapping of this kind, and readable: invariant, and contract of the header.
+        // SAFETY: inside a mapping of this kind, and readable, by the invariant and the contract of the header.
         unsafe { copy::write_many_unfenced(copies.kind, copies.writes()) };
         copy::end_batch();
         Ok(())

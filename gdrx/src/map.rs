@@ -99,7 +99,8 @@ impl gdrx_map {
     }
 }
 
-/// Copies through a map. Invariant: all are inside, and their host addresses are not NULL unless they have no bytes.
+/// Copies through a map. All are inside, and their host addresses are not NULL unless they have no bytes
+/// (invariant).
 #[derive(Clone, Copy)]
 pub(crate) struct Copies<'a> {
     pub(crate) kind: MappingType,

@@ -55,7 +55,8 @@ fn layouts_are_those_of_the_library() {
     }
 }
 
-/// Bodies of functions by name, in C or Rust without comments: what is after `keyword`, up to the brace that closes it.
+/// Bodies of functions by name, in C or Rust without comments. A body is the text after `keyword`, up to the brace that
+/// closes it.
 fn bodies<'a>(source: &'a str, keyword: &str) -> HashMap<&'a str, &'a str> {
     let definition = |text: &'a str| {
         let (before, _) = text.split_once('(')?;
@@ -75,7 +76,7 @@ fn bodies<'a>(source: &'a str, keyword: &str) -> HashMap<&'a str, &'a str> {
     source.split(keyword).skip(1).filter_map(definition).collect()
 }
 
-/// What a function does, in order: instructions, `compiler` for a fence without one, `store` and `load`. Calls of other
+/// The instructions of a function in order, `compiler` for a fence without one, `store` and `load`. Calls of other
 /// functions are followed.
 fn steps(functions: &HashMap<&str, &str>, name: &str) -> Vec<String> {
     let body = functions.get(name).unwrap_or_else(|| panic!("there is no function {name}"));

@@ -29,6 +29,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SONAME = "libgdrapi.so.2"
 COMPANION = "libgdrx.so.1"  # in the library's directory
+TRACER = "lib/gdrcopy"  # beside the program's directory, where it looks for the objects
 # By e_machine of the ELF header; all are little-endian.
 ARCHES = {21: "ppc64le", 62: "x86_64", 183: "aarch64"}
 ZIP_EPOCH = 315532800  # 1980, the oldest date that zip files can have
@@ -119,8 +120,10 @@ def contents(library: Path, program: Path) -> tuple[str, dict[str, bytes]]:
         files[f"gdrcopy/lib/{COMPANION}"] = companion.read_bytes()
         files["gdrcopy/lib/libgdrapi.so"] = alias(directory).read_bytes()
         files["gdrcopy/bin/gdrcopy"] = program.read_bytes()
+        tracer = sorted((program.parent.parent / TRACER).iterdir())
+        files.update((f"gdrcopy/{TRACER}/{path.name}", path.read_bytes()) for path in tracer)
         files["gdrcopy/_native.abi3.so"] = native(directory).read_bytes()
-        tag = f"cp39-abi3-{platform_tag([library, companion, program, directory / '_native.abi3.so'])}"
+        tag = f"cp39-abi3-{platform_tag([library, companion, program, *tracer, directory / '_native.abi3.so'])}"
     files[f"{info}/METADATA"] = metadata()
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: gdrapi\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     for name in LICENSES:
@@ -174,14 +177,15 @@ def sdist(tarball: Path, output: Path) -> Path:
 
 
 def make(*arguments: str) -> None:
-    # What make prints belongs to the log: a build frontend may read the standard output.
+    # make's output belongs to the log, because a build frontend may read the standard
+    # output.
     subprocess.run(["make", "-C", str(ROOT), *arguments], check=True, stdout=sys.stderr)
 
 
 def build_wheel(directory: str, config_settings: object = None, metadata_directory: object = None) -> str:
     """Called by pip."""
     make("wheel_parts")
-    return wheel(ROOT / "build/lib" / SONAME, ROOT / "build/program/gdrcopy", Path(directory)).name
+    return wheel(ROOT / "build/lib" / SONAME, ROOT / "build/program/bin/gdrcopy", Path(directory)).name
 
 
 def build_sdist(directory: str, config_settings: object = None) -> str:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the wheel into fresh virtual environments, and runs the tests there on emulated GPUs, with NumPy and mypy if pip
-# can get them: with python3 and each of python3.9 to python3.13 that runs, those of pyenv too.
+# Installs the wheel into fresh virtual environments, and runs the tests there on emulated GPUs, with NumPy and mypy if
+# pip can get them. It does so with python3 and each of python3.9 to python3.13 that runs, those of pyenv too.
 #
 #   packaging/python/check.sh WHEEL GDREMU
 set -euo pipefail

@@ -1,8 +1,9 @@
 /*
  * gdrcopy._native: mapped GPU memory, and words of it, as Python objects.
  *
- * Calls hold the interpreter's lock (GIL), so what a call has checked stays true until it returns. Long copies release it, and
- * are counted: unpinning waits for them. Whatever has a buffer of a mapping keeps its lease, and a leased mapping stays pinned.
+ * Calls hold the interpreter's lock (GIL), so what a call has checked stays true until it returns. Long copies release
+ * it, and are counted, because unpinning waits for them. Whatever has a buffer of a mapping keeps its lease, and a
+ * leased mapping stays pinned.
  */
 
 #include <errno.h>
@@ -22,7 +23,7 @@
     USE(gdr_copy_to_mapping) USE(gdr_copy_from_mapping)                                                                      \
     USE(gdrx_attach_mapping) USE(gdrx_write_many) USE(gdrx_read_many)
 
-/* Of the libraries in this package, which are loaded when they are first used. */
+/* Functions of the libraries in this package, which are loaded when they are first used. */
 #define POINTER(name) __typeof__(&name) name;
 static struct { FUNCTIONS(POINTER) } library;
 
@@ -31,7 +32,7 @@ static PyObject *check;
 
 struct memory;
 
-/* An object that keeps the mapping: its lease, or the beginning of a word. */
+/* An object that keeps the mapping, either its lease or the beginning of a word. */
 struct holder {
     PyObject base;
     struct memory *memory; /* NULL in objects that programs make of the type of a lease */
@@ -45,7 +46,7 @@ struct word {
 struct memory {
     PyObject base;
     gdr_t gdr;
-    gdr_mh_t pin; /* h is 0: closed */
+    gdr_mh_t pin; /* if h is 0, it is closed */
     unsigned char *start;
     Py_ssize_t size, before; /* bytes from start on, and mapped bytes before it */
     struct gdrx_map map; /* of these bytes */
@@ -90,7 +91,7 @@ static bool is_writable(struct memory *memory)
     return memory->writable;
 }
 
-/* Whether it is open, and its memory was not freed. The pin may still end after this look at it. */
+/* Returns whether it is open, and its memory was not freed. The pin may still end after this look at it. */
 static bool is_usable(struct memory *memory)
 {
     int number = 0, freed = 0;
@@ -104,7 +105,7 @@ static bool is_usable(struct memory *memory)
     return number == 0 && !freed;
 }
 
-/* Whether it is open, and has these bytes. */
+/* Returns whether it is open, and has these bytes. */
 static bool is_inside(struct memory *memory, Py_ssize_t offset, Py_ssize_t size)
 {
     if (!is_open(memory))
@@ -202,7 +203,7 @@ static bool to_offset(struct memory *memory, PyObject *object, Py_ssize_t *offse
     return *offset >= 0;
 }
 
-/* Of this size; of any, if it is negative. */
+/* Copies a buffer of this size, or of any, if it is negative. */
 static PyObject *copy_buffer(struct memory *memory, bool write, PyObject *object, PyObject *at, Py_ssize_t size)
 {
     Py_buffer buffer;
@@ -251,7 +252,7 @@ static PyObject *memory_read_into(PyObject *self, PyObject *arguments, PyObject 
     return copy_buffer((struct memory *)self, false, buffer, offset, -1);
 }
 
-/* Bytes to be read from the offset on: this many, all for None. Converting the length may run any program. */
+/* Bytes to be read from the offset on, this many, or all for None. Converting the length may run any program. */
 static PyObject *new_bytes(struct memory *memory, Py_ssize_t offset, PyObject *length)
 {
     Py_ssize_t size = memory->size - offset;
@@ -369,8 +370,8 @@ static PyObject *memory_read_many(PyObject *self, PyObject *arguments, PyObject 
     return copy_pairs((struct memory *)self, false, ranges);
 }
 
-/* Copies each item of an array to or from its offset, an int64 or uint64. Other threads may store to the offsets: each is
- * loaded once, and then compared. */
+/* Copies each item of an array to or from its offset, an int64 or uint64. Other threads may store to the offsets, so
+ * each is loaded once, and then compared. */
 static bool copy_items(struct memory *memory, bool write, const Py_buffer *offsets, const Py_buffer *items)
 {
     const volatile struct { uint64_t value; } __attribute__((packed)) *places = offsets->buf;
@@ -546,7 +547,7 @@ static void memory_dealloc(PyObject *self)
 {
     struct memory *memory = (struct memory *)self;
 
-    /* No copy is running, and no view exists: they would keep it. */
+    /* No copy is running, and no view exists, since they would keep it. */
     if (memory->pin.h != 0) {
         if (!memory->inherited)
             library.gdr_unpin_buffer(memory->gdr, memory->pin);
@@ -673,7 +674,7 @@ static PyObject *word_store(PyObject *self, PyObject *object)
         return NULL;
     if (word->size < 8 && value >> (8 * word->size) != 0)
         return PyErr_Format(PyExc_OverflowError, "choose a value of at most %zd bytes", word->size);
-    /* All arches of the package are little-endian: the value's first bytes are the word. */
+    /* All arches of the package are little-endian, so the value's first bytes are the word. */
     if (!is_writable(word->holder.memory) || !copy(word->holder.memory, true, &value, word->offset, word->size))
         return NULL;
     return none();
@@ -742,12 +743,12 @@ static PyMethodDef memory_methods[] = {
     {"_write_slice", memory_write_slice, METH_VARARGS, NULL},
     {"_copy_items", memory_copy_items, METH_VARARGS, NULL},
     {"_pin", memory_pin, METH_VARARGS, NULL},
-    {"_unpin", memory_unpin, METH_NOARGS, "Whether there was something to unpin: not if closed, nor in a forked child."},
+    {"_unpin", memory_unpin, METH_NOARGS, "Return whether there was something to unpin; not if closed, nor in a forked child."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef memory_properties[] = {
-    {"closed", memory_closed, NULL, "Whether close() was called.", NULL},
+    {"closed", memory_closed, NULL, "True if close() was called.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

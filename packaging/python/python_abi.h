@@ -1,7 +1,8 @@
 /*
- * What native.c uses of CPython's stable ABI. Python.h has it too, but a build with Python.h needs the development files
- * of a Python for the target's arch, and one of 3.11 or later: buffers are in the stable ABI since 3.11. In 3.9 and 3.10
- * they have the same layout and functions, which can no longer change. A test compiles native.c with both.
+ * Declarations of CPython's stable ABI for native.c. Python.h has it too, but a build with Python.h needs the
+ * development files of a Python for the target's arch. It must be one of 3.11 or later, because buffers are in the
+ * stable ABI since 3.11. In 3.9 and 3.10 they have the same layout and functions, which can no longer change. A test
+ * compiles native.c with both.
  */
 
 #ifndef PYTHON_ABI_H

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Links as gcc does (cargo goes by the name of this file), but with the symbol versions of glibc 2.28, that of RHEL 8:
-# make wheel ZIG=… [ARCH=…]
+# `make wheel ZIG=… [ARCH=…]` links by it, as gcc does (cargo goes by the name of this file), but with the symbol
+# versions of glibc 2.28, that of RHEL 8.
 set -euo pipefail
 
 arch=${ARCH:-$(uname -m)}

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Compares gdrapi.h and gdrx.h, and the built libraries, with the stored descriptions of their ABIs, and compiles the headers in
-# every C and C++ standard since C99 and C++11, gdrx.hpp since C++17, with all warnings of gcc and clang.
+# Compares gdrapi.h and gdrx.h, and the built libraries, with the stored descriptions of their ABIs. Compiles the
+# headers in every C and C++ standard since C99 and C++11, gdrx.hpp since C++17, with all warnings of gcc and clang.
 #
 #   scripts/ci/check-abi.sh LIBGDRAPI LIBGDRX    check
 #   scripts/ci/check-abi.sh --update             store the headers' ABIs
 #
-# The libraries' own types are Rust's: tests/header.rs and gdrx/tests/header.rs compare their prototypes with the headers, so
-# here their symbols and SONAMEs remain.
+# The libraries' own types are Rust's. tests/header.rs and gdrx/tests/header.rs compare their prototypes with the
+# headers, so here their symbols and SONAMEs remain.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -19,7 +19,7 @@ die() {
 }
 
 # interface HEADER SONAME [OPTION...]: makes $work/SONAME, a C library without function bodies, whose debug info has the ABI as
-# the header has it. What it defines first is on standard input.
+# the header has it. Its first definitions are on standard input.
 interface() {
     {
         echo "#include \"$1\""

@@ -31,7 +31,7 @@ wanted='./include/gdrapi.h
 for header in gdrapi.h gdrconfig.h; do
     cmp "include/$header" "$stage/include/$header"
 done
-# Without its archive, in which the functions of Rust's libraries are global, too.
+# Without its archive, where the functions of Rust's libraries are also global.
 mkdir "$stage/shared"
 cp "$stage/lib/libgdrapi.so.2.6.0" "$stage/shared"
 scripts/ci/check-symbols.sh "$stage/shared/libgdrapi.so.2.6.0"

@@ -1,10 +1,12 @@
 #!/bin/sh
-# Finds programs that the tests of `make test` start by name and that are not in a Debian with gcc and make, of which README.md
-# says that they are enough. Only by name: packaging/check-bare.sh, part of `make package-check`, runs the tests there.
+# Finds programs that the tests of `make test` start by name and that are not in a Debian with gcc and make. README.md
+# says that these are enough. Only by name, because packaging/check-bare.sh, part of `make package-check`, runs the
+# tests there.
 set -eu
 cd "$(dirname "$0")/../.."
 
-# Of coreutils, gcc, binutils and make. Without clang and valgrind tests go on, and only `make mutants` needs git.
+# Programs of coreutils, gcc, binutils and make. Without clang and valgrind tests go on, and only `make mutants` needs
+# git.
 there='cat|cc|env|gcc|make|nm|readelf'
 optional='clang|git|valgrind'
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes the .crate files of the crates that are published. From these files only, in a directory of their own: builds them,
-# runs their tests, and runs gdrcopy's examples on a GPU or under gdremu. Offline, with the versions of our Cargo.lock.
+# Makes the .crate files of the crates that are published. From these files only, in a directory of their own, builds
+# them, runs their tests, and runs gdrcopy's examples on a GPU or under gdremu. Offline, with the versions of our
+# Cargo.lock.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -26,7 +27,7 @@ rm -rf "$CARGO_TARGET_DIR/package"/*.crate
 # Builds each as well, with default features, and with the others of the same release in place of a registry's.
 quietly cargo package --offline --locked --allow-dirty "${crates[@]/#/--package=}"
 
-# The files' own times are old: cargo would take them for unchanged since the last check.
+# The files' own times are old, so cargo would take them for unchanged since the last check.
 rm -rf "$unpacked"
 mkdir "$unpacked"
 for file in "$CARGO_TARGET_DIR/package"/*.crate; do

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the examples of gdrcopy's documentation under gdremu. Fails if one fails, is only compiled, or does not reach its end.
-# README.md's, without hidden lines, is only compiled here: tests/readme.rs compares it with an example that tests run.
+# README.md's, without hidden lines, is only compiled here, because tests/readme.rs compares it with an example that
+# tests run.
 #
 # `cargo test --doc` by itself runs them as well, but examples end at once where there is no GPU.
 set -euo pipefail

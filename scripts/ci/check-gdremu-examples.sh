@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the examples of docs/gdremu.md, with an installed gdremu and libgdrapi: each must pass, and must fail when gdremu
+# Runs the examples of docs/gdremu.md, with an installed gdremu and libgdrapi. Each must pass, and must fail when gdremu
 # refuses the first pin.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -158,7 +158,7 @@ for libdir in lib lib64 "$multiarch"; do
     [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 done
 
-# The system's prefix: a .pc file with plain paths, from which pkg-config can leave out the system's directories.
+# The system's prefix, with a .pc file with plain paths, from which pkg-config can leave out the system's directories.
 # Installed with a umask that would hide files from others.
 root=$stage/system
 (umask 077 && make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root")
@@ -203,12 +203,15 @@ done
 make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 "$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
 
-# The tools run by the names of their links. All programs have man pages. What else there is, uninstall must find.
+# The tools run by the names of their links. All programs have man pages. Uninstall must find the other files.
 make --no-print-directory --silent tools_install prefix=/usr DESTDIR="$root"
-for tool in copybw copylat compare apiperf pplat tune doctor ps suspend resume; do
+for tool in copybw copylat compare apiperf pplat tune doctor ps trace suspend resume; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"
     [[ $help == *"Usage: gdrcopy $tool"* ]] || die "gdrcopy_$tool is another tool: $help"
 done
+trace=$("$gdremu" -- "$root/usr/bin/gdrcopy" trace --lib "$root/usr/lib/libgdrapi.so.2" -- "$stage/work/with_gdrcopy" 2>&1 >"$stage/log") ||
+    die "the installed gdrcopy trace does not work: $trace"
+[[ $trace == *" used libgdrapi $root/usr/lib/libgdrapi.so.2.6 "* ]] || die "gdrcopy trace does not see its use: $trace"
 for action in pre-dump post-resume post-dump; do
     CRTOOLS_SCRIPT_ACTION=$action CRTOOLS_INIT_PID=$$ PATH="$root/usr/bin:$PATH" "$root/usr/libexec/gdrcopy-tools/criu-action" ||
         die "criu-action fails at $action"

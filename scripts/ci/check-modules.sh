@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Fails if modules of a crate import each other in a circle, and prints the imports; or if the crate gdrcopy has an item
-# that its documentation hides: programs could use it.
+# Fails if modules of a crate import each other in a circle, and prints the imports. Also fails if the crate gdrcopy has
+# an item that its documentation hides, because programs could use it.
 #
 #   scripts/ci/check-modules.sh [DIR…]    the crates' sources (default: of all crates)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-[ $# -gt 0 ] || set -- src gdrcopy*/src gdrx/src tools/src gdremu/*/src
+[ $# -gt 0 ] || set -- src gdrcopy*/src gdrx/src tools/src tools/trace/src tools/trace/tables/src gdremu/*/src
 if grep -rnE '\bdoc *\(.*\bhidden\b' gdrcopy/src; then
     echo "check-modules: make these items pub(crate), or document them" >&2
     exit 1

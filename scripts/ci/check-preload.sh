@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks which libgdrapi a program gets, linked with it or loading it by either name, with each recipe of the README, while
-# another libgdrapi is on LD_LIBRARY_PATH or in the loader's cache. Needs no driver.
+# Checks which libgdrapi a program gets with each recipe of the README, linked with it or loading it by either name.
+# Another libgdrapi is on LD_LIBRARY_PATH or in the loader's cache. Needs no driver.
 #
 #   scripts/ci/check-preload.sh [DIR]    the library and its preload object are in DIR (default: build/lib)
 set -euo pipefail
@@ -69,7 +69,7 @@ END_OF_FILE
 gcc -Iinclude "$work/linked.c" -o "$work/linked" -L"$work/other" -l:libgdrapi.so.2
 gcc "$work/dlopened.c" -o "$work/dlopened" -ldl
 
-# A loader with a cache of its own, in which there is the other library: by that name it is the system's.
+# A loader with a cache of its own that has the other library, so by that name it is the system's.
 loader=$(readelf --program-headers "$work/linked" | sed -n 's/.*program interpreter: \(.*\)\]/\1/p')
 sed "s|/etc/ld.so.cache|$cache|" "$loader" >"$work/loader"
 chmod +x "$work/loader"
@@ -109,7 +109,8 @@ expect linked "$lib/libgdrapi.so.2" '' this
 expect libgdrapi.so.2 "$lib/libgdrapi.so.2" '' this
 expect libgdrapi.so "$lib/libgdrapi.so.2" '' other # which the README warns of
 
-# Which docs/replacing.md warns of: the file's own name, another namespace, and the object away from its library.
+# The cases that docs/replacing.md warns of are the file's own name, another namespace, and the object away from its
+# library.
 [ "$(got path libgdrapi.so.2.6 "$lib/libgdrapi-preload.so" '')" = other ] || die "the preload object serves libgdrapi.so.2.6"
 [ "$(got path libgdrapi.so.2.6 '' "$lib")" = this ] || die "the library path does not serve libgdrapi.so.2.6"
 for program in libgdrapi.so libgdrapi.so.2; do

@@ -57,7 +57,8 @@ for library; do
     # A unique symbol would keep the library from being unloaded by dlclose.
     ! nm --dynamic "$library" | awk '$(NF-1) == "u"' | grep . || fail "has GNU-unique symbols"
 
-    # The static library beside it has the same global symbols: no others, which another Rust archive might have, too.
+    # The static library beside it has the same global symbols, and no others, which another Rust archive might also
+    # have.
     archive=$(dirname "$library")/$name.a
     if [ -e "$archive" ]; then
         symbols=$(nm --extern-only --defined-only "$archive" | awk 'NF == 3 { print $3 }' | LC_ALL=C sort)

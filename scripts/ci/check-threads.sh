@@ -8,8 +8,8 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 out=build/tsan
 mkdir -p "$out"
 
-# The sanitizer is an unstable option of rustc, and the standard library comes without it: gdrcopy-core/src/sync.rs
-# says how the library then shows its locks.
+# The sanitizer is an unstable option of rustc, and the standard library comes without it. gdrcopy-core/src/sync.rs says
+# how the library then shows its locks.
 instrumented=(env RUSTC_BOOTSTRAP=1
     RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gdrapi_tsan")
 built=$target/tsan/x86_64-unknown-linux-gnu/release
@@ -28,7 +28,8 @@ done
 
 make --no-print-directory --silent -f c_tests/programs.mk build/c_tests/watched
 for program in threads handles suspend gdrx; do
-    gcc -std=c99 -D_GNU_SOURCE -O1 -g -fsanitize=thread -Iinclude -Ic_tests "c_tests/$program.c" -o "$out/$program" \
+    gcc -std=c99 -D_GNU_SOURCE -O1 -g -fsanitize=thread -Iinclude -Ic_tests "c_tests/$program.c" \
+        c_tests/kit/{check,fault,gpu,library}.c -o "$out/$program" \
         "$out/gdrapi.o" "$out/gdrx.o" -lgcc_s -lpthread -ldl -lm -lc "$target/release/libgdremu_cuda.so"
     grep -q __tsan_func_entry <(nm "$out/$program") # A sanitizer that was left out would find nothing.
     env CHECK_SLOWNESS=20 TSAN_OPTIONS="exitcode=66 die_after_fork=0 suppressions=$PWD/scripts/ci/tsan.supp" \

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Counts the instructions of small copies under gdremu and callgrind: of the C library, from the C entry to the return; and
-# of the crate, in a project with cargo's default release settings (tests/default_build), from the call of a function that
-# makes one access to its return. Fails if one takes more than it did when it was last made faster.
+# Counts the instructions of small copies under gdremu and callgrind. For the C library, it counts from the C entry to
+# the return. For the crate, in a project with cargo's default release settings (tests/default_build), it counts from
+# the call of a function that makes one access to its return. Fails if one takes more than it did when it was last made
+# faster.
 #
 #   scripts/ci/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
 #
-# valgrind's CPU has no AVX-512: copies of more than a word take the avx2 routine.
+# valgrind's CPU has no AVX-512, so copies of more than a word take the avx2 routine.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -25,7 +26,7 @@ command -v valgrind >/dev/null || die "valgrind is missing: run scripts/ci/insta
 
 # Copies SIZE bytes COUNT times.
 cat >"$work/copies.c" <<'END'
-#include "gpu.h"
+#include "kit/library.h"
 
 int main(int argc, char **argv)
 {
@@ -51,13 +52,13 @@ int main(int argc, char **argv)
     return 0;
 }
 END
-gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/copies.c" -o "$work/copies" \
+gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/copies.c" c_tests/kit/{check,gpu,library}.c -o "$work/copies" \
     -L"$lib" -l:libgdrapi.so.2 -lc "$built/libgdremu_cuda.so"
 
-# Makes an access of libgdrx COUNT times: in functions that have no other part, or in the library itself.
+# Makes an access of libgdrx COUNT times, in functions that have no other part, or in the library itself.
 cat >"$work/gdrx.c" <<'END'
 #include "gdrx.h"
-#include "gpu.h"
+#include "kit/library.h"
 
 #define ITEMS 16
 
@@ -110,7 +111,7 @@ int main(int argc, char **argv)
     return 0;
 }
 END
-gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/gdrx.c" -o "$work/gdrx" \
+gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/gdrx.c" c_tests/kit/{check,gpu,library}.c -o "$work/gdrx" \
     -L"$lib" -l:libgdrx.so.1 -l:libgdrapi.so.2 -lc "$built/libgdremu_cuda.so"
 
 # executed FUNCTION PROGRAM ARGUMENT…: instructions inside a function of a program.

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds cargo-c into target/cargo-c, unless it is there. Without optimization: building it takes longer than using it.
+# Builds cargo-c into target/cargo-c, unless it is there. Without optimization, because building it takes longer than
+# using it.
 set -eu
 cd "$(dirname "$0")/../.."
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# scripts/ci/install-cross.sh CPU: installs what builds for CPU-unknown-linux-gnu need and this machine lacks: a cross
-# compiler and Rust's standard library. Says nothing where nothing is missing.
+# scripts/ci/install-cross.sh CPU: installs a cross compiler and Rust's standard library, if builds for
+# CPU-unknown-linux-gnu need them and this machine lacks them. Says nothing where nothing is missing.
 set -eu
 
 command -v "$1-linux-gnu-g++" >/dev/null || "$(dirname "$0")/apt-install.sh" "gcc-$1-linux-gnu" "g++-$1-linux-gnu"

@@ -2,7 +2,8 @@
 
 build_dpdk() {
     rm -rf dpdk-build
-    # Only what the program needs: it is linked statically with all libraries and drivers that are enabled.
+    # Only the parts that the program needs, because it is linked statically with all libraries and drivers
+    # that are enabled.
     meson setup dpdk-build dpdk-source --optimization=1 -Dplatform=generic -Dtests=false -Denable_apps=test-gpudev \
         -Denable_drivers=bus/pci,gpu/cuda,mempool/ring -Dc_args="-I$cache/cuda/include -I$cache/gdrcopy/include" \
         -Ddisable_libs=bitratestats,cfgfile,flow_classify,gro,gso,jobstats,kni,latencystats,metrics,node,pdump,pipeline,port,power,table,vhost

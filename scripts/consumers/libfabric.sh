@@ -1,5 +1,5 @@
-# libfabric, linked with libgdrapi and CUDA, and loading them: GPU memory sent from one process to another by fabtests, over the
-# shm provider. libfabric_register.c says what is added, and why. Of the other providers, tcp does not take GPU memory.
+# libfabric, linked with libgdrapi and CUDA, and loading them. fabtests sends GPU memory from one process to another
+# over the shm provider. libfabric_register.c says what is added, and why. The provider tcp does not take GPU memory.
 
 # The source package lacks configure scripts.
 prepare_libfabric() {

@@ -1,7 +1,7 @@
 /*
- * Linked into fabtests with -Wl,--wrap=ofi_mr_regattr. libfabric's shm provider copies through a mapping of GPU memory if
- * another provider, that of a network, has registered the memory with gdrcopy and hands it down (prov/efa/src/efa_mr.c). There
- * is no such network here, so this registers all GPU memory as they do.
+ * Linked into fabtests with -Wl,--wrap=ofi_mr_regattr. libfabric's shm provider copies through a mapping of GPU memory
+ * only in one case. Another provider, that of a network, has registered the memory with gdrcopy and hands it down
+ * (prov/efa/src/efa_mr.c). There is no such network here, so this registers all GPU memory as they do.
  */
 #include <config.h>
 

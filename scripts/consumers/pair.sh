@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # pair.sh PORT LOG COMMAND...: runs COMMAND as a server that listens on PORT, and again as its client with the address as last
-# argument. The client runs under gdb, which appends to LOG how often it called libgdrapi.
+# argument. The client runs under gdb, which appends to LOG how often it called libgdrapi; with TRACER, a gdrcopy, under its
+# `trace`, which appends its report.
 port=$1 log=$2
 shift 2
 
@@ -10,7 +11,9 @@ listens=":$(printf %04X "$port") [0-9A-F]*:0000 0A" # Any address, state LISTEN.
 while kill -0 $server 2>/dev/null && ! grep -q "$listens" /proc/net/tcp /proc/net/tcp6; do
     sleep 0.2
 done
-gdb --batch --nx -x "$(dirname "$0")/calls.gdb" --args "$@" 127.0.0.1 >"$log" 2>&1
+counter=(gdb --batch --nx -x "$(dirname "$0")/calls.gdb" --args)
+[ -z "${TRACER-}" ] || counter=("$TRACER" trace --)
+"${counter[@]}" "$@" 127.0.0.1 >"$log" 2>&1
 client=$?
 [ $client = 0 ] || kill $server
 wait $server && [ $client = 0 ]

@@ -44,12 +44,12 @@ ucx_profile() {
     for filter; do
         log=$cache/gtest-$name-${filter//[^a-zA-Z0-9_]/}.log
         "${gdremu[@]}" --profile "$name" -- ucx-build/test/gtest/gtest --gtest_filter="$filter" >"$log" 2>&1 || touch failed
-        run=$(count RUN "$log") ok=$(count OK "$log") skipped=$(count SKIP "$log") # A test that skips itself is OK, too.
+        run=$(count RUN "$log") ok=$(count OK "$log") skipped=$(count SKIP "$log") # A test that skips itself is also OK.
         row "$ucx" "$name" "gtest $filter" "$run" $((ok - skipped)) "$skipped"
     done
 }
 
-# Messages of GPU memory from one process to another: copied by gdr_copy, sent over TCP or shared memory.
+# Messages of GPU memory from one process to another, copied by gdr_copy, sent over TCP or shared memory.
 ucx_two_processes() {
     local transport test port log logs passed
     for transport in tcp sm; do
@@ -62,6 +62,16 @@ ucx_two_processes() {
         done
         row "$ucx" default "ucx_perftest -m cuda, 2 processes, $transport" ${#logs[@]} $passed 0 "${logs[@]}"
     done
+}
+
+# What `gdrcopy trace` reports of a client is what gdb counted.
+ucx_traced() {
+    local port=$((20000 + RANDOM % 10000)) log=ucx-traced.log reported passed=0
+    TRACER=$root/build/tools/bin/gdrcopy UCX_TLS=tcp,cuda_copy,gdr_copy "${gdremu[@]}" -- "$here/pair.sh" $port $log \
+        ucx/bin/ucx_perftest -t tag_lat -m cuda -s 64 -n 100 -w 10 -p $port || touch failed
+    reported=$(sed -n 's/.* used libgdrapi .*: \(.*\), [0-9]* bytes$/\1/p' $log)
+    [ "$reported" != "1 pin, 1 map, $(calls gdr_copy_ ucx-tcp-tag_lat.log) copies" ] || passed=1
+    row "$ucx" default 'ucx_perftest under gdrcopy trace' 1 $passed 0
 }
 
 ucx() {
@@ -82,4 +92,6 @@ ucx() {
     wait
     cat "${profiles[@]/%/.part}"
     ucx_two_processes
+    ucx_traced
 }
+

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# scripts/gpu/check.sh [BUNDLE]: tests on this machine's NVIDIA GPU, under gdremu's nvidia provider: no gdrdrv is needed.
-# BUNDLE is what `make gpu-bundle` made, here or on another machine (default: build/gpu); no compiler is needed. Prints a
-# table last. Takes some minutes, on one core, GPU_CHECK_CORE (default: 4, or the last if there are fewer).
+# scripts/gpu/check.sh [BUNDLE]: tests on this machine's NVIDIA GPU, under gdremu's nvidia provider, without gdrdrv.
+# BUNDLE is what `make gpu-bundle` made, here or on another machine (default: build/gpu); no compiler is needed. Prints
+# a table last. Takes some minutes, on one core, GPU_CHECK_CORE (default: 4, or the last if there are fewer).
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)

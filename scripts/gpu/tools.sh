@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/gpu/tools.sh DIRECTORY [BUNDLE]: runs every tool of `gdrcopy` on an NVIDIA GPU, and writes their output and
 # charts to DIRECTORY. BUNDLE comes from `make gpu-bundle` (default: build/gpu). Without gdrdrv, gdremu's nvidia provider
-# takes its place. Takes at most four minutes on one core, GPU_CHECK_CORE (default: 4, or the last if there are fewer).
+# takes its place. Takes at most five minutes on one core, GPU_CHECK_CORE (default: 4, or the last if there are fewer).
 # GPU_TOOLS_OTHER names another libgdrapi to compare with.
 set -uo pipefail
 
@@ -57,5 +57,9 @@ tool tune 20 tune --cpu "$core" --lib "gdrapi=$bundle/libgdrapi.so.2"
 for mode in 0 1; do
     tool "pplat-mode$mode" 10 pplat --mode "$mode" "${measured[@]}"
     tool "pplat-mode$mode-4K" 10 pplat --mode "$mode" --size 4096 "${measured[@]}"
+done
+# The same again, traced: the difference is what the tracer costs.
+for traced in copylat pplat; do
+    tool "trace-$traced" 60 trace --lib "$bundle/libgdrapi.so.2" -- "$bundle/gdrcopy" "$traced" --cpu "$core"
 done
 exit $failed

@@ -5,15 +5,15 @@
 #   tests/cross/run.sh        alignments thinned out
 #   GDRCOPY_TEST_ALL=1 …      all of them
 #
-# LS64, the 64-byte loads and stores of newer AArch64 CPUs, is unknown to qemu 7.2: its two
-# instructions are only assembled, and their encodings compared with the disassembler's.
+# LS64, the 64-byte loads and stores of newer AArch64 CPUs, is unknown to qemu 7.2. Its two instructions are only
+# assembled, and their encodings compared with the disassembler's.
 set -eu
 cd "$(dirname "$0")/../.."
 root=$PWD
 work=${CARGO_TARGET_DIR:-$root/target}/cross
 mkdir -p "$work"
 
-# Whether the Rust toolchain in use has the standard library of a target.
+# Returns whether the Rust toolchain in use has the standard library of a target.
 has_std() {
     ls "$(rustc --print target-libdir --target "$1" 2>/dev/null)"/libstd-*.rlib >/dev/null 2>&1
 }
@@ -118,7 +118,7 @@ check_headers() {
         "qemu-$2" -L "/usr/$1-linux-gnu" "$work/config"
     done
     echo "ok: gdrapi.h and gdrconfig.h, C99 and C++17"
-    # What gdrx.h calls of libgdrapi and libgdrx is not in this program.
+    # gdrx.h's calls of libgdrapi and libgdrx are not in this program.
     "$1-linux-gnu-gcc" -std=c99 -O2 -pedantic -Wall -Wextra -Werror -Iinclude c_tests/header/words.c -o "$work/$1-words"
     "qemu-$2" -L "/usr/$1-linux-gnu" "$work/$1-words"
     echo "ok: words of gdrx.h"

@@ -1,4 +1,5 @@
-//! The library against a model of its contract: the tests run themselves again under gdremu, on each profile that matters.
+//! The library against a model of its contract. The tests run themselves again under gdremu, on each profile that
+//! matters.
 
 #[path = "../built/mod.rs"]
 mod built;

@@ -1,4 +1,4 @@
-/* The commands: which there are, what they answer, and how they access their argument. */
+/* The commands, their results, and their access to their argument. */
 #include "contract.h"
 
 static const struct {
@@ -59,7 +59,7 @@ static void attributes_are_0_or_1_and_unknown_ones_einval(void)
     int fd = driver_open();
 
     if (!since(5))
-        SKIP("attributes exist since 2.5");
+        waive("attributes exist since 2.5");
     for (attribute.attr = 1; attribute.attr <= 2; attribute.attr++) {
         attribute.val = 77;
         CHECK_OK(command(fd, GDRDRV_IOC_GET_ATTR, &attribute));
@@ -115,7 +115,8 @@ static void pin_whose_handle_cannot_be_returned_is_undone(void)
     CHECK_ERROR(command(fd, GDRDRV_IOC_GET_VERSION, version), EFAULT);
 }
 
-/* Commands without output do not write their argument: they cannot fail after they are done. */
+/* Commands without output do not write their argument, so they cannot fail after they are
+   done. */
 static void commands_without_output_accept_read_only_arguments(void)
 {
     struct memory memory = memory_alloc(UNIT);

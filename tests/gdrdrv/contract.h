@@ -1,12 +1,12 @@
-/* The contract of /dev/gdrdrv: what its cases share. README.md describes the suite. */
+/* The contract of /dev/gdrdrv, common to its cases. README.md describes the suite. */
 #ifndef CONTRACT_H
 #define CONTRACT_H
 
-#include "driver.h"
+#include "kit/driver.h"
 
 #include <stdbool.h>
 
-/* ---- Cases: each runs in a process of its own, and must end with nothing pinned ---- */
+/* ---- Cases, each in a process of its own, which must end with nothing pinned ---- */
 
 struct contract_case {
     const char *name;
@@ -18,10 +18,6 @@ struct contract_case {
 /* Arrays that end with an entry without a name. */
 extern const struct contract_case command_cases[], pin_cases[], handle_cases[], mapping_cases[], free_cases[],
     owner_cases[], file_cases[];
-
-/* Ends the case: it cannot run here. */
-#define SKIP(reason) skip_case(reason)
-_Noreturn void skip_case(const char *reason);
 
 /* Runs this program again with the descriptor of a device, and ends with `then`. */
 _Noreturn void exec_self(const char *then, int fd);
@@ -38,14 +34,14 @@ enum implementation {
 
 enum implementation implementation(void);
 
-/* Whether the device is of release 2.`minor` or later. */
+/* Returns whether the device is of release 2.`minor` or later. */
 bool since(unsigned int minor);
 
 /* A result that the suite does not check on this implementation. */
 #define ANY (-1L)
 
 /*
- * What this implementation does where some differ on purpose: the value in the table of differences.c, or else the
+ * The behavior of this implementation where some differ on purpose, from the table of differences.c, or else the
  * contract's.
  */
 long expected(const char *what, long contract);

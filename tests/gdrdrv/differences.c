@@ -1,4 +1,4 @@
-/* Where implementations differ on purpose, or as their releases do: the only place that knows. */
+/* Differences of implementations on purpose, or by release, stated nowhere else. */
 #include "contract.h"
 
 #include <dlfcn.h>
@@ -68,7 +68,7 @@ bool since(unsigned int wanted)
     return minor() >= wanted;
 }
 
-/* Whether /proc/driver/gdrdrv/params names gdrdrv-c. */
+/* Returns whether /proc/driver/gdrdrv/params names gdrdrv-c. */
 static bool is_gdrdrv_c(void)
 {
     FILE *params = fopen("/proc/driver/gdrdrv/params", "r");

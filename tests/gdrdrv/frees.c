@@ -1,4 +1,4 @@
-/* What a free of pinned memory does, in each mode. */
+/* The effect of a free of pinned memory, in each mode. */
 #include "contract.h"
 
 #define SIZE (8 * GPU_PAGE)
@@ -15,14 +15,14 @@ static unsigned char *begin(bool in_persistent_mode)
 
     fd = driver_open();
     if (persistent(fd) && !in_persistent_mode)
-        SKIP("pins are persistent");
+        waive("pins are persistent");
     if (!persistent(fd) && in_persistent_mode)
-        SKIP("pins are not persistent");
+        waive("pins are not persistent");
     memory = memory_alloc(SIZE);
     memory_fill(memory, OURS);
     handle = pinned(fd, memory, SIZE);
     va = mapped(fd, handle, SIZE);
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     CHECK_EQUAL(flag_of(fd, handle), 0);
     return va;
 }
@@ -41,11 +41,11 @@ static void free_ends_pins_that_are_not_persistent(void)
     memory_free(memory);
     CHECK_EQUAL(flag_of(fd, handle), 1);
     CHECK_PINNED(1);
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     CHECK_EQUAL(mapping_type(fd, handle) == GDRDRV_MAPPING_TYPE_NONE, expected("a free marks the pin unmapped", 1));
 
     CHECK_EQUAL(flag_of(fd, kept), 0);
-    CHECK_SHOWS(other_va, SIZE, THEIRS);
+    CHECK_PAGES(other_va, SIZE, THEIRS);
 
     CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &v1));
     CHECK_EQUAL(v1.va, memory.va);
@@ -70,8 +70,8 @@ static void free_ends_what_munmap_left(void)
     memory_free(memory);
     CHECK_EQUAL(flag_of(fd, handle), 1);
     if (gone) {
-        CHECK_GONE(va, GPU_PAGE);
-        CHECK_GONE(va + 2 * GPU_PAGE, SIZE - 2 * GPU_PAGE);
+        CHECK_PAGES_GONE(va, GPU_PAGE);
+        CHECK_PAGES_GONE(va + 2 * GPU_PAGE, SIZE - 2 * GPU_PAGE);
     }
     unmap(va, GPU_PAGE);
     unmap(va + 2 * GPU_PAGE, SIZE - 2 * GPU_PAGE);
@@ -90,16 +90,16 @@ static void free_leaves_persistent_pins(void)
     next = memory_alloc(SIZE);
     memory_fill(next, THEIRS);
     CHECK_EQUAL(flag_of(fd, handle), 0);
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     unmap(va, SIZE);
     va = mapped(fd, handle, SIZE);
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     memory_free(next);
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     next = memory_alloc(SIZE);
     memory_fill(next, THEIRS);
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     unmap(va, SIZE);
 }
 

@@ -39,7 +39,7 @@ static unsigned char *opened(int *fd, uint64_t *handle)
     *fd = driver_open();
     *handle = pinned(*fd, memory, SIZE);
     va = mapped(*fd, *handle, SIZE);
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     return va;
 }
 
@@ -63,7 +63,8 @@ static void say(const int pipe[2])
     CHECK(write(pipe[1], "", 1) == 1);
 }
 
-/* Fails if the other process has ended: each must close its copy of the end that the other writes to. */
+/* Fails if the other process has ended, so each must close its copy of the end that the other writes
+   to. */
 static void await(const int pipe[2])
 {
     char byte;
@@ -102,7 +103,7 @@ static void forked_child_can_use_nothing(void)
     inherited_va = opened(&inherited, &inherited_handle);
     in_child(child_has_nothing);
     /* The child's close and exit must not affect the parent. */
-    CHECK_SHOWS(inherited_va, SIZE, OURS);
+    CHECK_PAGES(inherited_va, SIZE, OURS);
     CHECK_MAPPED(inherited, inherited_handle);
     CHECK_PINNED(1);
     unmap(inherited_va, SIZE);
@@ -123,7 +124,7 @@ static void use_a_device_of_its_own(uint64_t parents)
     memory_fill(own, 0x22);
     handle = pinned(fd, own, SIZE);
     va = mapped(fd, handle, SIZE);
-    CHECK_SHOWS(va, SIZE, 0x22);
+    CHECK_PAGES(va, SIZE, 0x22);
     unmap(va, SIZE);
     CHECK(close(fd) == 0);
 }
@@ -143,7 +144,7 @@ static void forked_child_can_open_its_own(void)
     va = memory.va;
     CHECK(write(steps.to_child[1], &va, sizeof(va)) == sizeof(va));
     check_ended_well(child);
-    CHECK_SHOWS(inherited_va, SIZE, OURS);
+    CHECK_PAGES(inherited_va, SIZE, OURS);
     unmap(inherited_va, SIZE);
     CHECK(close(inherited) == 0);
 }
@@ -169,10 +170,10 @@ static void close_while_a_child_has_a_copy(void)
     pid_t child = keeper(&steps);
 
     CHECK(close(fd) == 0);
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     say(steps.to_child);
     check_ended_well(child);
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     CHECK_PINNED(1);
     unmap(va, SIZE);
 }
@@ -185,7 +186,7 @@ static void last_close_by_a_child_ends_persistent_pins(void)
     pid_t child;
 
     if (!persistent(fd))
-        SKIP("the pins are not persistent");
+        waive("the pins are not persistent");
     memory = memory_alloc(SIZE);
     (void)pinned(fd, memory, SIZE);
     child = keeper(&steps);
@@ -196,7 +197,7 @@ static void last_close_by_a_child_ends_persistent_pins(void)
     CHECK_PINNED(0);
 }
 
-/* The owner has forked before it used CUDA: its child has no descriptor of the GPU. */
+/* The owner has forked before it used CUDA, so its child has no descriptor of the GPU. */
 _Noreturn static void end_before_a_child(const struct steps *steps)
 {
     int fd = driver_open();
@@ -220,7 +221,7 @@ static void owner_exits_before_a_child(void)
     pid_t owner;
 
     if (!persistent(fd))
-        SKIP("the pins end with the memory of the process");
+        waive("the pins end with the memory of the process");
     CHECK(close(fd) == 0);
     owner = fork();
     if (owner == 0)
@@ -288,7 +289,7 @@ static void receiver_of_a_descriptor_can_use_nothing(void)
     send_descriptor(sockets[0], fd);
     CHECK(close(fd) == 0);
     in_child(receiver);
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     unmap(va, SIZE);
 }
 
@@ -302,9 +303,9 @@ static void owner_that_receives_its_descriptor_can_use_it(void)
     send_descriptor(sockets[0], fd);
     CHECK(close(fd) == 0);
     fd = receive_descriptor(sockets[1]);
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     CHECK_PINNED(0);
     CHECK(close(fd) == 0);
     unmap(va, SIZE);
@@ -325,7 +326,7 @@ static void taker_of_a_descriptor_can_use_nothing(void)
 {
     inherited_va = opened(&inherited, &inherited_handle);
     in_child(taker);
-    CHECK_SHOWS(inherited_va, SIZE, OURS);
+    CHECK_PAGES(inherited_va, SIZE, OURS);
     unmap(inherited_va, SIZE);
     CHECK(close(inherited) == 0);
 }
@@ -367,7 +368,7 @@ static void program_of_a_child_can_use_nothing(void)
     inherited_va = opened(&inherited, &inherited_handle);
     CHECK(fcntl(inherited, F_SETFD, 0) == 0);
     in_child(exec_as_another_process);
-    CHECK_SHOWS(inherited_va, SIZE, OURS);
+    CHECK_PAGES(inherited_va, SIZE, OURS);
     unmap(inherited_va, SIZE);
     CHECK(close(inherited) == 0);
 }
@@ -376,7 +377,7 @@ static void exec_keeps_pins_of_an_inherited_descriptor(void)
 {
     inherited_va = opened(&inherited, &inherited_handle);
     if (!persistent(inherited))
-        SKIP("the pins end with the memory of the program");
+        waive("the pins end with the memory of the program");
     CHECK(fcntl(inherited, F_SETFD, 0) == 0);
     exec_self("owner", inherited);
 }
@@ -408,13 +409,13 @@ static void copies_are_equal(void)
 
     copy = dup(fd);
     CHECK(close(fd) == 0);
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     CHECK(dup2(copy, fd) == fd);
     CHECK(dup2(copy, fd) == fd);
     CHECK(close(copy) == 0);
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     unmap(va, SIZE);
     CHECK(close(fd) == 0);
 }
@@ -497,7 +498,7 @@ static void thread_can_close(void)
     CHECK(pthread_create(&thread, NULL, close_descriptor, &fd) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK_ERROR(unpin(fd, handle), EBADF);
-    CHECK_SHOWS(va, SIZE, OURS);
+    CHECK_PAGES(va, SIZE, OURS);
     unmap(va, SIZE);
 }
 
@@ -543,13 +544,13 @@ static void thread_with_its_own_table_ends_no_pins(void)
         CHECK(pthread_create(&thread, NULL, end_with_a_table_of_its_own, i ? &fd : NULL) == 0);
         CHECK(pthread_join(thread, NULL) == 0);
         usleep(100000); /* the kernel closes its table after pthread_join */
-        CHECK_SHOWS(va, SIZE, OURS);
+        CHECK_PAGES(va, SIZE, OURS);
         CHECK_PINNED(1);
     }
     CHECK_OK(pin(fd, memory.va, SIZE, &other));
     CHECK_OK(unpin(fd, other));
     CHECK_OK(unpin(fd, handle));
-    CHECK_GONE(va, SIZE);
+    CHECK_PAGES_GONE(va, SIZE);
     unmap(va, SIZE);
     CHECK(close(fd) == 0);
 }
@@ -559,7 +560,7 @@ static void thread_with_its_own_table_ends_no_pins(void)
 static void unprivileged_user_can_pin(void)
 {
     if (getenv("GDREMU_CONFIG") != NULL)
-        SKIP("the session of gdremu belongs to another user");
+        waive("the session of gdremu belongs to another user");
     if (geteuid() == 0) {
         CHECK(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0);
         CHECK(setuid(0) != 0);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What cbindgen reads out of the package's `src/exports.rs`.
+/// The prototypes that cbindgen reads out of the package's `src/exports.rs`.
 pub(crate) fn prototypes(root: &Path) -> String {
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("a valid config");
     let exports = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/exports.rs");

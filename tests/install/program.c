@@ -1,5 +1,5 @@
 /*
- * Writes to emulated GPU memory through a mapping, and reads it back: by the mapping and by CUDA. The sample projects
+ * Writes to emulated GPU memory through a mapping, and reads it back by the mapping and by CUDA. The sample projects
  * beside this file build it; with -DWITH_gdrx, it also writes and reads by libgdrx.
  */
 

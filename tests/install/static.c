@@ -1,4 +1,4 @@
-/* For a program without shared libraries, which gdremu cannot run: calls that need no GPU. */
+/* Calls that need no GPU, for a program without shared libraries, which gdremu cannot run. */
 
 #include <gdrx.h>
 

@@ -1,4 +1,4 @@
-//! The command line: `gdrcopy TOOL OPTIONS`, or `gdrcopy_TOOL OPTIONS` through a link of that name.
+//! The command line, `gdrcopy TOOL OPTIONS`, or `gdrcopy_TOOL OPTIONS` through a link of that name.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::doctor::probe;
-use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, ps, suspend, tune};
+use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, ps, suspend, trace, tune};
 use crate::output;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
@@ -20,7 +20,7 @@ use crate::output;
     version,
     propagate_version = true,
     disable_help_subcommand = true,
-    args_override_self = true, // As with getopt: the last value counts.
+    args_override_self = true, // As with getopt, the last value counts.
     after_long_help = AFTER_HELP
 )]
 pub struct Cli {
@@ -42,7 +42,7 @@ Exit status: 0 for success, 1 if a call failed or a byte was copied wrong, 2 for
 pub(crate) enum Tool {
     /// Bandwidth of copies to and from a mapped GPU buffer
     ///
-    /// Copies the whole buffer, or with --sweep 1, 2, 4, 8, … bytes of it, and reports bandwidth and times; MiB are
+    /// Copies the whole buffer, or with --sweep 1, 2, 4, 8, … bytes of it, and reports bandwidth and times. MiB are
     /// called MB as by NVIDIA's copybw, whose options it accepts. Ctrl-C prints the results so far. Sizes are bytes, or
     /// end in K, M or G.
     Copybw(copybw::Options),
@@ -67,8 +67,8 @@ pub(crate) enum Tool {
     Pplat(pplat::Options),
     /// Settings of UCX and NCCL that fit the measured mapping
     ///
-    /// Copies 8 bytes to 64 KiB both ways, and prints a shell fragment: the environment variables of UCX and NCCL, and as
-    /// comments what they follow from.
+    /// Copies 8 bytes to 64 KiB both ways, and prints a shell fragment. It has the environment variables of UCX and
+    /// NCCL, and as comments the measurements that they follow from.
     Tune(tune::Options),
     /// Diagnoses whether GDRCopy works on this system, and suggests fixes
     ///
@@ -86,6 +86,10 @@ pub(crate) enum Tool {
     ///
     /// Fails if a buffer could not be pinned and mapped again; the others work.
     Resume(suspend::Options),
+    /// Runs a program, and reports how it used libgdrapi
+    ///
+    /// Counts pins, maps and copies with their times, names the code that pinned, and finds misuse and what could be faster.
+    Trace(trace::Options),
 }
 
 /// The prefix of the names of links.
@@ -100,7 +104,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         let result = probe::answer(&work.to_string_lossy());
         return result.unwrap_or_else(|error| output::print_error("doctor", &error));
     }
-    // Clap ends the process: with 0 for --help and --version, with 2 for wrong options.
+    // Clap ends the process, with 0 for --help and --version, with 2 for wrong options.
     let cli = Cli::parse_from(with_tool(arguments));
     let (tool, result) = match &cli.tool {
         Tool::Copybw(options) => ("copybw", copybw::run(options)),
@@ -113,6 +117,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Tool::Ps(options) => ("ps", ps::run(options)),
         Tool::Suspend(options) => ("suspend", suspend::suspend(options)),
         Tool::Resume(options) => ("resume", suspend::resume(options)),
+        Tool::Trace(options) => ("trace", trace::run(options)),
     };
     result.unwrap_or_else(|error| output::print_error(tool, &error))
 }

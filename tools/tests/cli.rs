@@ -7,8 +7,9 @@ use std::process::Command;
 
 use common::{gdrcopy, library, run};
 
-const TOOLS: [&str; 10] = [
-    "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor", "ps", "suspend", "resume",
+const TOOLS: [&str; 11] = [
+    "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor", "ps", "trace", "suspend",
+    "resume",
 ];
 
 #[test]

@@ -116,7 +116,8 @@ fn batch_compares_the_crate_with_single_calls() {
         assert!(output.stdout.contains(method), "{method}: {output:?}");
     }
     let results: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
-    // Five batch sizes: two methods for three sizes in two directions, and words.
+    // Five batch sizes, that is two methods for three sizes in two directions,
+    // and words.
     assert_eq!(results["records"].as_array().unwrap().len(), 5 * (2 * 3 * 2 + 1));
     assert_eq!(results["records"][0]["pattern"], "random");
 }

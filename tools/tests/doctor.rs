@@ -1,4 +1,4 @@
-//! `gdrcopy doctor` under gdremu with one problem each: it finds the problem, and suggests a fix.
+//! `gdrcopy doctor` under gdremu with one problem each, where it finds the problem, and suggests a fix.
 
 mod common;
 
@@ -46,7 +46,7 @@ impl Report {
         assert!(found, "{verdict} {section}/{subject} {words:?} in {:#}", self.json);
     }
 
-    /// What to do first; nothing if there is no step.
+    /// The first step, or nothing if there is no step.
     fn first_step(&self) -> &str {
         self.json["steps"][0].as_str().unwrap_or_default()
     }
@@ -130,7 +130,7 @@ fn first_step_cures_the_fault() {
         let steps = Report::of(run(&mut command)).json["steps"].clone();
         serde_json::from_value::<Vec<String>>(steps).unwrap()
     };
-    // Of this computer, as a distant NUMA node.
+    // The steps of this computer, as a distant NUMA node.
     let usual = steps(&[], &[], &[]);
     type Fault<'a> = (&'a [&'a str], &'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
     let faults: [Fault; 13] = [

@@ -1,5 +1,5 @@
 /*
- * A libgdrapi that forwards every call to the library that FAULTY_BEHIND names, and corrupts copies as FAULTY selects:
+ * A libgdrapi that forwards every call to the library that FAULTY_BEHIND names, and corrupts copies as FAULTY selects.
  * "short" writes omit the last byte, "long" ones add a byte, "wrong" reads change the last byte.
  */
 #include <dlfcn.h>

@@ -57,7 +57,7 @@ fn wait_until_mapped(trace: &Path, child: &mut Child) {
 
 #[test]
 fn interrupt_prints_the_results_so_far() {
-    // The number of samples without an interrupt: copies are divided into 100, each of which is cut short.
+    // The number of samples without an interrupt. Copies are divided into 100, and each part is cut short.
     for (name, options, samples) in [
         ("copybw", ["-s", "1M", "-w", ENDLESS], 100),
         ("copylat", ["-s", "64K", "-w", ENDLESS], 100),

@@ -1,5 +1,5 @@
 /*
- * NVML for one GPU, the one at the PCI address NVML_GPU: 128 GiB of BAR1, of which NVML_BAR1_USED MiB are in use.
+ * NVML for one GPU, the one at the PCI address NVML_GPU, with 128 GiB of BAR1, and NVML_BAR1_USED MiB in use.
  */
 #include <stdlib.h>
 #include <string.h>

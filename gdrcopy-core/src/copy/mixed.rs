@@ -1,9 +1,9 @@
-//! Whether mappings of several types are live.
+//! Records whether mappings of several types are live.
 //!
-//! Accesses through mappings of different types pass each other in the CPU: a program that writes
-//! through one and reads the same GPU memory through another would read old data. While mappings of
-//! several types are live, each copy therefore ends with a full fence. Almost every process has mappings
-//! of one type only, so copies test one flag that rarely changes.
+//! Accesses through mappings of different types pass each other in the CPU. A program that writes through one and reads
+//! the same GPU memory through another would read old data. While mappings of several types are live, each copy
+//! therefore ends with a full fence. Almost every process has mappings of one type only, so copies test one flag that
+//! rarely changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -16,7 +16,7 @@ use crate::types::MappingType;
 /// The number of live mappings of each type.
 type Counts = [usize; 3];
 
-/// `HOT.mixed` is stored while it is locked, or by `attach`: no library does both.
+/// `HOT.mixed` is stored while it is locked, or by `attach`; no library does both.
 static LIVE: PerProcess<Mutex<Counts>> = PerProcess::new();
 
 /// Counts a mapping as live as long as it exists.
@@ -55,8 +55,8 @@ fn count(kind: MappingType, change: impl FnOnce(&mut usize)) {
     HOT.mixed.store(types > 1, Ordering::SeqCst);
 }
 
-/// For mappings that another library has made and copies go through: counts this type as live from now on. Returns where
-/// the fence after every copy is asked for.
+/// For mappings that another library has made and copies go through. Counts this type as live from now on. Returns
+/// where the fence after every copy is asked for.
 pub fn attach(kind: MappingType) -> &'static AtomicBool {
     static ATTACHED: AtomicU8 = AtomicU8::new(0);
     let of_kind = 1 << kind as u8;

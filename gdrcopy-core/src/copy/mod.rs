@@ -1,5 +1,5 @@
-//! Decides how a copy is made: as one word or not, for which mapping type, by how many threads, with
-//! which final fence. `routines` then moves the bytes.
+//! Decides how a copy is made, as one word or not, for which mapping type, by how many threads, with which final fence.
+//! `routines` then moves the bytes.
 
 pub mod mixed;
 mod parallel;
@@ -15,10 +15,10 @@ use parallel::Job;
 pub use parallel::end_threads;
 pub use parallel::{MAX_THREADS, set_threads};
 
-// Most copies are plain: through a write-combining mapping, and smaller than what threads or CUDA's copy engine may be
-// asked for. They are inlined into the C functions, which then store little but return addresses. The CPU executes past
-// SFENCE, but later stores, including those to the stack, queue behind it; fewer of them mean fewer stalls in bursts of
-// small writes (docs/performance.md).
+// Most copies are plain, that is through a write-combining mapping, and smaller than threads or CUDA's copy engine may
+// be asked for. They are inlined into the C functions, which then store little but return addresses. The CPU executes
+// past SFENCE, but later stores, including those to the stack, queue behind it. Fewer of them mean fewer stalls in
+// bursts of small writes (docs/performance.md).
 
 /// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores
 /// afterwards.
@@ -55,10 +55,10 @@ pub unsafe fn from_mapping(mapping_type: MappingType, dst: *mut u8, src: *const 
     }
 }
 
-/// [`from_mapping`] for words and plain reads. Others are not made: returns false.
+/// [`from_mapping`] for words and plain reads. Others are not made; then it returns false.
 ///
 /// # Safety
-/// As for [`from_mapping`].
+/// The contract of [`from_mapping`].
 #[inline(always)]
 pub unsafe fn read_plainly(
     mapping_type: MappingType,
@@ -80,7 +80,7 @@ pub unsafe fn read_plainly(
 }
 
 /// # Safety
-/// As for [`to_mapping`].
+/// The contract of [`to_mapping`].
 #[inline(never)]
 unsafe fn write_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -99,7 +99,7 @@ unsafe fn write_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u
 /// Writes all or a part of a copy by the calling thread.
 ///
 /// # Safety
-/// As for [`to_mapping`].
+/// The contract of [`to_mapping`].
 #[inline(always)]
 unsafe fn write_part(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -120,7 +120,7 @@ pub fn limit_plain_reads(bytes: usize) {
 /// Reads that are neither words nor plain.
 ///
 /// # Safety
-/// As for [`from_mapping`].
+/// The contract of [`from_mapping`].
 #[inline(never)]
 pub unsafe fn read_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -139,7 +139,7 @@ pub unsafe fn read_otherwise(mapping_type: MappingType, dst: *mut u8, src: *cons
 /// Reads all or a part of a copy by the calling thread.
 ///
 /// # Safety
-/// As for [`from_mapping`].
+/// The contract of [`from_mapping`].
 #[inline(always)]
 unsafe fn read_part(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -166,7 +166,7 @@ pub unsafe fn store<T: Copy>(dst: *mut T, value: T) {
 /// Reads a word by one load. An acquire, and fresh.
 ///
 /// # Safety
-/// As for [`store`].
+/// The contract of [`store`].
 #[inline(always)]
 pub unsafe fn load<T: Copy>(src: *const T) -> T {
     // SAFETY: contract of this function.
@@ -191,7 +191,7 @@ pub fn end_batch() {
 /// Copies `len` bytes to a mapping, as a part of a batch.
 ///
 /// # Safety
-/// As for [`to_mapping`], for a mapping that is not cached.
+/// The contract of [`to_mapping`], for a mapping that is not cached.
 #[inline(always)]
 pub unsafe fn write_unfenced(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -201,7 +201,7 @@ pub unsafe fn write_unfenced(kind: MappingType, dst: *mut u8, src: *const u8, le
 /// Writes a word by one store, as a part of a batch.
 ///
 /// # Safety
-/// As for [`store`].
+/// The contract of [`store`].
 #[inline(always)]
 pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
     // SAFETY: contract of this function.
@@ -223,8 +223,8 @@ pub unsafe fn gather(kind: MappingType, count: usize, item: impl FnMut(usize) ->
 /// Copies words from a mapping to `values`, between the fences of one read. See [`routines::gather_words`].
 ///
 /// # Safety
-/// The words are naturally aligned ones of 1, 2, 4 or 8 bytes, in mappings of type `kind`, which is not cached; `values`
-/// is writable for their number.
+/// The words are naturally aligned ones of 1, 2, 4 or 8 bytes, in mappings of type `kind`, which is not cached.
+/// `values` is writable for their number.
 #[inline(always)]
 pub unsafe fn gather_words<T: Copy>(kind: MappingType, words: &[*const T], values: *mut T) {
     // SAFETY: contract of this function.
@@ -232,7 +232,7 @@ pub unsafe fn gather_words<T: Copy>(kind: MappingType, words: &[*const T], value
     fence_if_mixed();
 }
 
-/// Waits until the thread's earlier writes have arrived at the GPU: a load through PCIe does not pass them.
+/// Waits until the thread's earlier writes have arrived at the GPU, because a load through PCIe does not pass them.
 ///
 /// # Safety
 /// `src` is mapped.
@@ -259,7 +259,7 @@ pub unsafe fn write_many_unfenced(kind: MappingType, items: impl Iterator<Item =
 /// [`gather`] for a mapping of any type.
 ///
 /// # Safety
-/// As for [`gather`].
+/// The contract of [`gather`].
 #[inline(always)]
 pub unsafe fn read_many(kind: MappingType, count: usize, item: impl FnMut(usize) -> Item) {
     // SAFETY: contract of this function.

@@ -1,11 +1,11 @@
 //! Large copies by several threads, if [`set_threads`] asks for N of them (`GDRCOPY_THREADS=N` in C programs).
 //!
-//! One core copies at the rate of its own buffers, a fraction of what PCIe carries. The first large
-//! copy of a process starts N - 1 helpers, or fewer if its thread is bound to fewer than N CPUs, to
-//! which they are bound too; from then on each large copy is cut into chunks that its
-//! caller and the helpers take in turn. A copy never waits for a helper to wake up, only for those that
-//! are copying one of its chunks. While one copy uses the helpers, other copies use their callers' threads
-//! only. So do all copies in a forked child, which inherits the helpers' data but not the threads.
+//! One core copies at the rate of its own buffers, a fraction of what PCIe carries. The first large copy of a
+//! process starts N - 1 helpers, or fewer if its thread is bound to fewer than N CPUs, to which they are also
+//! bound. From then on each large copy is cut into chunks that its caller and the helpers take in turn. A copy
+//! never waits for a helper to wake up, only for those that are copying one of its chunks. While one copy uses
+//! the helpers, other copies use their callers' threads only. So do all copies in a forked child, which
+//! inherits the helpers' data but not the threads.
 //!
 //! The helpers are threads of `sys::thread`.
 
@@ -21,18 +21,18 @@ use crate::sys::fork::Owner;
 use crate::sys::thread::Thread;
 use crate::types::MappingType;
 
-/// Bytes of device memory that one thread writes at a time: each chunk ends with a fence.
+/// Bytes of device memory that one thread writes at a time. Each chunk ends with a fence.
 pub(super) const WRITTEN_AT_A_TIME: usize = 128 << 10;
 
-/// Bytes that one thread reads at a time. Reads take 20 times as long as writes: with small chunks, the
-/// other threads take more of them while a helper wakes up. With 8 threads and an H200, reads of 1 MiB and
-/// 16 MiB took a fifth less time than in chunks of the size of writes; writes took up to 9% more.
+/// Bytes that one thread reads at a time. Reads take 20 times as long as writes. With small chunks, the other
+/// threads take more of them while a helper wakes up. With 8 threads and an H200, reads of 1 MiB and 16 MiB
+/// took a fifth less time than in chunks of the size of writes. Writes took up to 9% more.
 pub(super) const READ_AT_A_TIME: usize = 16 << 10;
 
 /// More threads than the bandwidth of PCIe can keep busy.
 pub const MAX_THREADS: usize = 128;
 
-/// One copy: what to call, and for which bytes.
+/// One copy, with its function and its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     /// Copies a part of it, with the fences that a copy of its own needs.
@@ -43,7 +43,7 @@ pub(super) struct Job {
     pub(super) len: usize,
     /// Whichever of the two addresses is the mapping's.
     pub(super) device: usize,
-    /// Bytes that one thread copies at a time. A multiple of the cache line: no line is shared.
+    /// Bytes that one thread copies at a time. A multiple of the cache line, so that no line is shared.
     pub(super) chunk_size: usize,
 }
 
@@ -68,7 +68,7 @@ impl Job {
     }
 
     /// # Safety
-    /// As for [`Job::run`]; the bytes must be some of the copy's.
+    /// The contract of [`Job::run`]; the bytes must be some of the copy's.
     unsafe fn part(&self, bytes: Range<usize>) {
         // SAFETY: contract of this function.
         unsafe {
@@ -106,8 +106,8 @@ struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// The helpers that [`set_threads`] asks for, as far as the calling thread may use CPUs for them: they
-    /// inherit its CPU affinity.
+    /// The helpers that [`set_threads`] asks for, as far as the calling thread may use CPUs for them, since
+    /// they inherit its CPU affinity.
     fn of_process() -> Pool {
         Pool::start(threads_allowed(threads()) - 1)
     }
@@ -135,14 +135,14 @@ impl Pool {
     }
 
     /// # Safety
-    /// As for [`Job::run`].
+    /// The contract of [`Job::run`].
     unsafe fn run(&mut self, job: Job) {
         // SAFETY: only `join` frees it, which consumes the pool.
         let shared = unsafe { &*self.shared };
         let wanted = self.threads.len().min(job.chunks() - 1);
-        // SAFETY: `&mut self` excludes other copies, and the last one returned with the gate closed and no
-        // helper inside, so nothing reads `job` while it is written. `part` is sound for all chunks:
-        // contract of this function.
+        // SAFETY: `&mut self` excludes other copies. The last one returned with the gate closed and no helper
+        // inside, so nothing reads `job` while it is written. `part` is sound for all chunks: contract of this
+        // function.
         unsafe {
             *shared.job.get() = MaybeUninit::new(job);
             shared.next_chunk.store(0, Ordering::Relaxed);
@@ -190,13 +190,14 @@ fn threads() -> usize {
     THREADS.load(Ordering::Relaxed)
 }
 
-/// Lets up to `threads` threads, the caller's among them, share each copy of 1 MiB and more, in this process:
-/// 1 to [`MAX_THREADS`]; other numbers are taken as the nearest of these. 1, the default, creates no thread.
+/// Lets up to `threads` threads, the caller's among them, share each copy of 1 MiB and more, in this process.
+/// The number is from 1 to [`MAX_THREADS`]; others are taken as the nearest of these. 1, the default, creates
+/// no thread.
 pub fn set_threads(threads: usize) {
     THREADS.store(threads.clamp(1, MAX_THREADS), Ordering::Relaxed);
 }
 
-/// At most one thread for each CPU that the calling thread may use: more would wait for each other.
+/// At most one thread for each CPU that the calling thread may use, because more would wait for each other.
 fn threads_allowed(asked_for: usize) -> usize {
     // Fails where the kernel knows more CPUs than this has bits.
     let mut cpus = [0_u64; 128];
@@ -214,7 +215,7 @@ fn threads_allowed(asked_for: usize) -> usize {
     allowed
 }
 
-/// What the pool and its helpers share.
+/// The state that the pool and its helpers share.
 struct Shared {
     /// Posted once for each helper that is wanted.
     work: UnsafeCell<libc::sem_t>,
@@ -225,8 +226,8 @@ struct Shared {
     end: AtomicBool,
 }
 
-// SAFETY: POSIX semaphores may be shared by threads; the gate keeps the writer of `job` and its readers
-// apart, and the addresses in it are valid in every thread of the process.
+// SAFETY: POSIX semaphores may be shared by threads. The gate keeps the writer of `job` and its readers apart,
+// and the addresses in it are valid in every thread of the process.
 unsafe impl Sync for Shared {}
 
 impl Shared {

@@ -1,6 +1,6 @@
 //! One access that the compiler neither splits, merges nor drops.
 //!
-//! Words of up to 8 bytes are relaxed atomics: other threads may access the same word, which is a data race for
+//! Words of up to 8 bytes are relaxed atomics. Other threads may access the same word, which is a data race for
 //! volatile accesses. Fences of the CPU order them. Rust has no wider atomics; those are volatile.
 
 use core::mem::transmute_copy;

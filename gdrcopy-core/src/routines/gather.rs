@@ -1,8 +1,8 @@
 //! Gathers: many small ranges, read with the most loads in flight that a core keeps.
 //!
 //! The CPU executes some 500 instructions past the oldest load that it waits for (half of that where another thread
-//! shares the core), so only loads with little between them overlap. A gather therefore takes three passes: it lists the
-//! blocks to load, loads them to a buffer on the stack, and copies the wanted bytes to their destinations.
+//! shares the core). So only loads with little between them overlap. A gather therefore takes three passes. It lists
+//! the blocks to load, loads them to a buffer on the stack, and copies the wanted bytes to their destinations.
 
 use core::mem::MaybeUninit;
 use core::{ptr, slice};
@@ -12,9 +12,9 @@ use super::routine::{Item, LINE, Routine};
 
 /// Blocks that are listed at most before they are loaded.
 const LISTED: usize = 512 / LESS;
-/// Bytes of the buffer: 256 lines.
+/// Bytes of the buffer, for 256 lines.
 const BUFFER: usize = (16 << 10) / LESS;
-/// Items of more bytes, counted in whole blocks, are read by the routine's `read`: their own loads overlap.
+/// The routine's `read` reads items of more bytes, counted in whole blocks, because their own loads overlap.
 const LARGEST: usize = (2 << 10) / LESS;
 /// The threads of a loom model have small stacks.
 const LESS: usize = if cfg!(gdrapi_loom) { 8 } else { 1 };
@@ -22,13 +22,13 @@ const LESS: usize = if cfg!(gdrapi_loom) { 8 } else { 1 };
 // Even the smallest blocks of the largest item fit.
 const _: () = assert!(LARGEST <= BUFFER && LARGEST <= LISTED * size_of::<u64>());
 
-/// Room for the blocks. Not initialized: clearing it would take longer than the instructions of a small gather.
+/// Room for the blocks. Not initialized, because clearing it would take longer than the instructions of a small gather.
 #[repr(align(64))]
 struct Buffer(MaybeUninit<[u8; BUFFER]>);
 
 /// Copies the items with numbers below `count`, which `item` returns, from a mapping to host memory, between the fences of
-/// one read. The loads are the routine's even for words: they overlap, while plain loads of write-combining memory do not.
-/// `item` is called twice for each number.
+/// one read. The loads are the routine's even for words, because they overlap, while plain loads of write-combining
+/// memory do not. `item` is called twice for each number.
 ///
 /// # Safety
 /// Each item's `dst` and `src` must be as for [`read_wc`](super::read_wc), and both calls of `item` must return the same
@@ -77,7 +77,7 @@ pub unsafe fn gather(routine: &Routine, count: usize, mut item: impl FnMut(usize
             }
             next += 1;
         }
-        // The CPU executes nothing past the fence until the loads before it have returned: so it comes after the list.
+        // The CPU executes nothing past the fence until the loads before it have returned, so it comes after the list.
         if first == 0 {
             fence::before_read();
         }
@@ -152,9 +152,9 @@ pub unsafe fn gather_words<T: Copy>(routine: &Routine, words: &[*const T], value
 struct Span {
     /// Address of the first one.
     start: *const u8,
-    /// Of the item in it.
+    /// The offset of the item in it.
     offset: usize,
-    /// Of all blocks together.
+    /// The bytes of all blocks together.
     bytes: usize,
 }
 
@@ -171,7 +171,7 @@ impl Span {
     }
 }
 
-/// Copies bytes of the buffer to their destination: whole lines and small items without a call.
+/// Copies bytes of the buffer to their destination, whole lines and small items without a call.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes, and the two must not overlap.
@@ -196,7 +196,7 @@ unsafe fn copy_out(dst: *mut u8, src: *const u8, len: usize) {
 /// Copies the first `N` and the last `N` bytes, which are all where `len` is `N` to twice that.
 ///
 /// # Safety
-/// As for [`copy_out`], and `len` must be at least `N`.
+/// The contract of [`copy_out`], and `len` must be at least `N`.
 #[inline(always)]
 unsafe fn copy_ends<const N: usize>(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.

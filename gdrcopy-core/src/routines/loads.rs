@@ -1,8 +1,8 @@
-//! Loads from device memory: how every copy routine cuts a read.
+//! Loads from device memory, into which every copy routine cuts a read.
 //!
 //! Each load is an aligned block that covers bytes of the range, and stays inside the lines which
-//! the range touches. The part lines at both ends go through a line on the stack: their loads are
-//! issued along with those of the whole lines, and only then are the wanted bytes taken out.
+//! the range touches. The part lines at both ends go through a line on the stack. Their loads are issued along with
+//! those of the whole lines, and only then are the wanted bytes taken out.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -10,16 +10,16 @@ use core::ptr;
 use super::access;
 use super::routine::{BlockFn, LINE};
 
-/// One load of `len` bytes: 1, 2, 4 or 8.
+/// One load of `len` bytes, which is 1, 2, 4 or 8.
 ///
 /// # Safety
-/// As for [`super::read_wc`], and `src` must be aligned to `len`.
+/// The contract of [`super::read_wc`], and `src` must be aligned to `len`.
 #[inline(always)]
 pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: `len` bytes are readable at `src`, which is aligned to `len`, and writable at `dst`: contract of
     // this function.
     unsafe {
-        // 4 and 8 bytes come first: flags that programs poll have these sizes.
+        // 4 and 8 bytes come first, because flags that programs poll have these sizes.
         if len & 4 != 0 {
             word::<u32>(dst, src);
         } else if len & 8 != 0 {
@@ -46,7 +46,7 @@ pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
 /// Copies by loads of aligned blocks of `BLOCK` bytes, a divisor of the line.
 ///
 /// # Safety
-/// As for [`super::read_wc`]. `copy_block` must copy `BLOCK` bytes.
+/// The contract of [`super::read_wc`]. `copy_block` must copy `BLOCK` bytes.
 #[inline(always)]
 pub(super) unsafe fn by_line<const BLOCK: usize>(
     dst: *mut u8,
@@ -73,12 +73,12 @@ pub(super) unsafe fn by_line<const BLOCK: usize>(
     }
 }
 
-/// Loads blocks of `BLOCK` bytes to places of `buffer` one after the other, `UNROLLED` in a turn of the loop: in each the
-/// first blocks of lines come first, because a load of a line that another load is fetching just now takes its own
-/// round trip on the CPU that was measured, though less often if other loads are between the two.
+/// Loads blocks of `BLOCK` bytes to places of `buffer` one after the other, `UNROLLED` in a turn of the loop. In each
+/// the first blocks of lines come first. On the measured CPU, a load of a line that another load is fetching just now
+/// takes its own round trip. That is less frequent if other loads are between the two.
 ///
 /// # Safety
-/// As for `LoadBlocksFn`. `copy_block` must copy `BLOCK` bytes.
+/// The contract of `LoadBlocksFn`. `copy_block` must copy `BLOCK` bytes.
 #[inline(always)]
 pub(super) unsafe fn listed<const BLOCK: usize, const UNROLLED: usize>(
     buffer: *mut u8,
@@ -86,7 +86,7 @@ pub(super) unsafe fn listed<const BLOCK: usize, const UNROLLED: usize>(
     copy_block: BlockFn,
 ) {
     let start = |address: *const u8| address.map_addr(|address| address & !(BLOCK - 1));
-    // Not as_chunks: tests/cross compiles this with Rust 1.85 for POWER.
+    // Not as_chunks, because tests/cross compiles this with Rust 1.85 for POWER.
     let turns = blocks.chunks_exact(UNROLLED);
     let (count, rest) = (turns.len(), turns.remainder());
     // SAFETY: contract of this function.
@@ -119,7 +119,7 @@ impl StackLine {
     /// Loads the blocks that hold the `len` bytes at `src`, all of one line, to their places.
     ///
     /// # Safety
-    /// As for [`by_line`].
+    /// The contract of [`by_line`].
     #[inline(always)]
     pub(super) unsafe fn load<const BLOCK: usize>(
         &mut self,

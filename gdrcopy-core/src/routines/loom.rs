@@ -1,4 +1,4 @@
-//! In place of a CPU with `--cfg gdrapi_loom`: mapped memory is words of loom, with no order but that of the fences.
+//! In place of a CPU with `--cfg gdrapi_loom`, mapped memory is words of loom, with no order but that of the fences.
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -12,7 +12,7 @@ thread_local! {
     static WORDS: RefCell<Vec<AtomicU32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where it is mapped: a multiple of a page.
+/// The address where it is mapped, a multiple of a page.
 const START: usize = 1 << 16;
 const WORD: usize = size_of::<u32>();
 
@@ -23,7 +23,7 @@ pub fn map(bytes: usize) -> NonNull<u8> {
     NonNull::new(ptr::without_provenance_mut(START)).expect("not at 0")
 }
 
-/// The aligned words that the `T` at this address is in: which, and the offset of the `T` in them.
+/// The indices of the aligned words that the `T` at this address is in, and the offset of the `T` in them.
 fn words_of<T>(at: *const T) -> (Range<usize>, usize) {
     let start = at.addr() - START;
     let end = start + size_of::<T>();
@@ -71,7 +71,7 @@ pub(crate) mod fence {
         fence(Ordering::Acquire);
     }
 
-    /// Holds up no store to write-combining memory: only `after_write` of the write before does that.
+    /// Holds up no store to write-combining memory, which only `after_write` of the write before does.
     pub fn before_write() {}
 
     pub fn after_write() {

@@ -10,22 +10,23 @@
 //! by_line                stores.rs, loads.rs   the cut into aligned pieces that routines share
 //! ```
 //!
-//! This directory depends on nothing else of the crate: `tests/cross` builds it for other CPUs.
+//! This directory depends on nothing else of the crate, because `tests/cross` builds it for other
+//! CPUs.
 //!
 //! The rules, whatever the routine:
 //!
-//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte
-//!   line, and never through a reference: the GPU may change it at any time. Cached mappings take
-//!   any access, and so the C library's `memcpy`.
-//! - 1, 2, 4 and 8 bytes, naturally aligned on the device side, are one access of that width:
+//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte line. It
+//!   is never touched through a reference, because the GPU may change it at any time. Cached mappings
+//!   take any access, and so the C library's `memcpy`.
+//! - 1, 2, 4 and 8 bytes, naturally aligned on the device side, are one access of that width, so
 //!   callers try `write_word` and `read_word` first.
-//! - A write stores every byte once and nothing outside its range. It is a release: it comes after
+//! - A write stores every byte once and nothing outside its range. It is a release, so it comes after
 //!   the thread's earlier loads and stores, and before its later stores. Nothing holds it back on
 //!   return.
-//! - A read is an acquire: it comes before the thread's later loads and stores, and after its
+//! - A read is an acquire, so it comes before the thread's later loads and stores, and after its
 //!   earlier reads. It returns data no older than the start of the call. It may load whole lines
-//!   around its range: one uncached load costs a microsecond whatever its width, so loads are wide
-//!   and few, and overlap.
+//!   around its range. One uncached load costs a microsecond whatever its width, so loads are wide and
+//!   few, and overlap.
 //!
 //! `fence` of each CPU states by which instructions, and how far, the two orders hold there.
 
@@ -59,14 +60,14 @@ use routine::CopyFn;
 /// Returns false, with nothing done, if the copy is no such word.
 ///
 /// # Safety
-/// As for [`write_wc`].
+/// The contract of [`write_wc`].
 #[inline(always)]
 pub unsafe fn write_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let is_word = is_word(dst.addr(), len);
     if is_word {
         fence::before_write();
         // SAFETY: `src` is readable and `dst` writable for `len` bytes: contract of this function.
-        // `dst` is aligned to `len`: `is_word`.
+        // `dst` is aligned to `len` (`is_word`).
         unsafe { stores::of_width(dst, src, len) }
         fence::after_write();
     }
@@ -78,21 +79,21 @@ pub unsafe fn write_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
 /// Returns false, with nothing done, if the copy is no such word.
 ///
 /// # Safety
-/// As for [`read_wc`].
+/// The contract of [`read_wc`].
 #[inline(always)]
 pub unsafe fn read_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let is_word = is_word(src.addr(), len);
     if is_word {
         fence::before_read();
         // SAFETY: `src` is readable and `dst` writable for `len` bytes: contract of this function.
-        // `src` is aligned to `len`: `is_word`.
+        // `src` is aligned to `len` (`is_word`).
         unsafe { loads::of_width(dst, src, len) }
         fence::after_read();
     }
     is_word
 }
 
-/// Whether `len` bytes at `addr` are one naturally aligned word of 1, 2, 4 or 8 bytes.
+/// Returns whether `len` bytes at `addr` are one naturally aligned word of 1, 2, 4 or 8 bytes.
 #[inline(always)]
 fn is_word(addr: usize, len: usize) -> bool {
     let low = len.wrapping_sub(1);
@@ -103,7 +104,7 @@ fn is_word(addr: usize, len: usize) -> bool {
 ///
 /// # Safety
 /// `src` must be readable and `dst` a mapping writable for `len` bytes, and the two must not
-/// overlap. The CPU must run the routine: [`best`], [`find`] and [`supported`] return no other.
+/// overlap. The CPU must run the routine, and [`best`], [`find`] and [`supported`] return no other.
 #[inline(always)]
 pub unsafe fn write_wc(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -124,7 +125,7 @@ pub unsafe fn read_wc(routine: &Routine, dst: *mut u8, src: *const u8, len: usiz
 /// Copies `len` bytes of host memory to a cached mapping.
 ///
 /// # Safety
-/// As for [`write_wc`].
+/// The contract of [`write_wc`].
 #[inline]
 pub unsafe fn write_cached(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -134,7 +135,7 @@ pub unsafe fn write_cached(dst: *mut u8, src: *const u8, len: usize) {
 /// Copies `len` bytes of a cached mapping to host memory.
 ///
 /// # Safety
-/// As for [`read_wc`].
+/// The contract of [`read_wc`].
 #[inline]
 pub unsafe fn read_cached(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -145,7 +146,7 @@ pub unsafe fn read_cached(dst: *mut u8, src: *const u8, len: usize) {
 /// stores of at most 8 bytes.
 ///
 /// # Safety
-/// As for [`write_wc`].
+/// The contract of [`write_wc`].
 #[inline]
 pub unsafe fn write_device(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -156,7 +157,7 @@ pub unsafe fn write_device(dst: *mut u8, src: *const u8, len: usize) {
 /// loads of at most 8 bytes.
 ///
 /// # Safety
-/// As for [`read_wc`].
+/// The contract of [`read_wc`].
 #[inline]
 pub unsafe fn read_device(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -177,7 +178,7 @@ pub fn for_cached_memory() -> &'static Routine {
 /// Writes a word by one store, between the fences of a write.
 ///
 /// # Safety
-/// As for [`store_unfenced`].
+/// The contract of [`store_unfenced`].
 #[inline(always)]
 pub unsafe fn store<T: Copy>(dst: *mut T, value: T) {
     fence::before_write();
@@ -212,10 +213,10 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
 /// Copies `len` bytes of host memory to a mapping. [`before_write`] and [`after_write`] order it.
 ///
 /// # Safety
-/// As for [`write_wc`].
+/// The contract of [`write_wc`].
 #[inline(always)]
 pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function; a word is aligned to `len`: `is_word`.
+    // SAFETY: contract of this function; a word is aligned to `len` (`is_word`).
     unsafe {
         if is_word(dst.addr(), len) {
             stores::of_width(dst, src, len);
@@ -225,8 +226,8 @@ pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, le
     }
 }
 
-/// Orders every memory access before it against every one after it, whatever the mapping types:
-/// required after each copy while mappings of several types are live.
+/// Orders every memory access before it against every one after it, whatever the mapping types.
+/// Required after each copy while mappings of several types are live.
 #[inline]
 pub fn full_fence() {
     fence::full();
@@ -235,7 +236,7 @@ pub fn full_fence() {
 /// Writes by `copy`, between the fences of a write.
 ///
 /// # Safety
-/// As for [`write_wc`]; `copy` must be sound for the ranges.
+/// The contract of [`write_wc`]; `copy` must be sound for the ranges.
 #[inline(always)]
 unsafe fn write(copy: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
     fence::before_write();
@@ -247,7 +248,7 @@ unsafe fn write(copy: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
 /// Reads by `copy`, between the fences of a read.
 ///
 /// # Safety
-/// As for [`read_wc`]; `copy` must be sound for the ranges.
+/// The contract of [`read_wc`]; `copy` must be sound for the ranges.
 #[inline(always)]
 unsafe fn read(copy: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
     fence::before_read();

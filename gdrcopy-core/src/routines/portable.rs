@@ -1,5 +1,5 @@
-//! Plain loads and stores of at most 8 bytes: runs on every CPU, and suits memory that takes no
-//! wider access.
+//! Plain loads and stores of at most 8 bytes. They run on every CPU, and suit memory that takes
+//! no wider access.
 
 use super::routine::{Blocks, Routine};
 use super::{loads, stores};
@@ -10,23 +10,23 @@ pub(super) static ROUTINE: Routine =
 pub(super) const BLOCKS: Blocks = Blocks { size: size_of::<u64>(), load: load_blocks };
 
 /// # Safety
-/// As for [`super::write_wc`].
+/// The contract of [`super::write_wc`].
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<u64, u64>(dst, src, len, stores::line::<u64>) }
 }
 
 /// # Safety
-/// As for [`super::read_wc`].
+/// The contract of [`super::read_wc`].
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<8>(dst, src, len, loads::word::<u64>) }
 }
 
-/// Plain loads of write-combining and device memory do not overlap: each takes a round trip.
+/// Plain loads of write-combining and device memory do not overlap, so each takes a round trip.
 ///
 /// # Safety
-/// As for `LoadBlocksFn`.
+/// The contract of `LoadBlocksFn`.
 unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
     // SAFETY: contract of this function.
     unsafe { loads::listed::<8, 4>(buffer, blocks, loads::word::<u64>) }

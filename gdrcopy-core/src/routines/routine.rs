@@ -1,4 +1,4 @@
-//! What a copy routine is: the copy functions of one instruction set.
+//! A copy routine, that is the copy functions of one instruction set.
 
 /// Bytes of one cache line, the largest unit that crosses PCIe undivided.
 pub(super) const LINE: usize = 64;
@@ -6,7 +6,7 @@ pub(super) const LINE: usize = 64;
 /// Copies `len` bytes from `src` to `dst`.
 ///
 /// # Safety
-/// As for [`write_wc`](super::write_wc) or [`read_wc`](super::read_wc), and the CPU must have the
+/// The contract of [`write_wc`](super::write_wc) or [`read_wc`](super::read_wc), and the CPU must have the
 /// instructions.
 pub(crate) type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 
@@ -20,7 +20,7 @@ pub(super) type BlockFn = unsafe fn(dst: *mut u8, src: *const u8);
 /// The copy functions for write-combining mappings that use one instruction set.
 #[derive(Debug)]
 pub struct Routine {
-    /// What `GDRCOPY_ISA` calls it.
+    /// Its name in `GDRCOPY_ISA`.
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
     pub(crate) read: CopyFn,
@@ -31,13 +31,13 @@ pub struct Routine {
 /// The loads of gathers.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    /// Bytes of one load, or of a few that are issued together: a power of two, 8 to 64.
+    /// Bytes of one load, or of a few that are issued together, as a power of two, 8 to 64.
     pub(super) size: usize,
     pub(super) load: LoadBlocksFn,
 }
 
-/// Loads the block that each of `blocks` is an address in, in order, to the next `size` bytes of `buffer`, with few
-/// instructions between the loads.
+/// Loads the block that each of `blocks` is an address in, in order, to the next `size` bytes of `buffer`. Few
+/// instructions are between the loads.
 ///
 /// # Safety
 /// The blocks, which are aligned to their size, must be readable; `buffer` must be writable for all of them, and aligned to a
@@ -56,7 +56,7 @@ pub struct Item {
 }
 
 impl Routine {
-    /// What `GDRCOPY_ISA` calls it.
+    /// Its name in `GDRCOPY_ISA`.
     pub fn name(&self) -> &'static str {
         self.name
     }

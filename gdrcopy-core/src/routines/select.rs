@@ -1,4 +1,5 @@
-//! Which copy routine to use: the best one that the CPU runs, or the one that `GDRCOPY_ISA` names.
+//! The choice of a copy routine, which is the best one that the CPU runs, or the one that `GDRCOPY_ISA`
+//! names.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -11,7 +12,7 @@ use super::routine::Routine;
 /// The best routine that this CPU runs.
 ///
 /// CPUID takes microseconds in a virtual machine, so the result is kept. Detection has no side effect and
-/// always gives the same result: threads may race for it, and a fork in between does no harm.
+/// always gives the same result, so threads may race for it, and a fork in between does no harm.
 pub fn best() -> &'static Routine {
     static BEST: AtomicPtr<Routine> = AtomicPtr::new(ptr::null_mut());
     // SAFETY: null, or made from a `&'static Routine` below.

@@ -1,22 +1,22 @@
-//! Stores to device memory: how every copy routine cuts a write.
+//! Stores to device memory, into which every copy routine cuts a write.
 //!
-//! A write climbs a ladder of naturally aligned stores, each twice as wide, up to the alignment of
-//! the routine's widest store, runs on with that, and climbs down again. No store straddles a line,
-//! and each byte is stored once.
+//! A write climbs a ladder of naturally aligned stores, each twice as wide, up to the alignment of the
+//! routine's widest store. It runs on with that, and climbs down again. No store straddles a line, and each
+//! byte is stored once.
 
 use super::access;
 use super::routine::{BlockFn, LINE};
 
-/// One store of `len` bytes: 1, 2, 4 or 8.
+/// One store of `len` bytes, which is 1, 2, 4 or 8.
 ///
 /// # Safety
-/// As for [`super::write_wc`], and `dst` must be aligned to `len`.
+/// The contract of [`super::write_wc`], and `dst` must be aligned to `len`.
 #[inline(always)]
 pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: `len` bytes are readable at `src` and writable at `dst`, which is aligned to `len`: contract of
     // this function.
     unsafe {
-        // 4 and 8 bytes come first: flags that programs poll have these sizes.
+        // 4 and 8 bytes come first, because flags that programs poll have these sizes.
         if len & 4 != 0 {
             word::<u32>(dst, src);
         } else if len & 8 != 0 {
@@ -56,7 +56,7 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
 /// `H` is the word size between 8 bytes and `W`, or `W` itself if there is none.
 ///
 /// # Safety
-/// As for [`super::write_wc`]. `store_line` must copy a line.
+/// The contract of [`super::write_wc`]. `store_line` must copy a line.
 #[inline(always)]
 pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, store_line: BlockFn) {
     let mut rest = Rest { dst, src, len };
@@ -107,14 +107,14 @@ impl Rest {
     unsafe fn climb_over<T, W>(&mut self) {
         let size = size_of::<T>();
         if size < size_of::<W>() && self.dst.addr() & size != 0 && self.len >= size {
-            // SAFETY: the rest holds a `T`. `dst` is aligned to it: a smaller word of the climb
-            // was only left out where the rest was shorter still.
+            // SAFETY: the rest holds a `T`. `dst` is aligned to it, because a smaller word of the climb was
+            // only left out where the rest was shorter still.
             unsafe { self.store::<T>() }
         }
     }
 
-    /// Stores all of the rest, in `W`s and then smaller words. `dst` must be aligned to `W`, or
-    /// to a word longer than the rest: as `climb` leaves it.
+    /// Stores all of the rest, in `W`s and then smaller words. As `climb` leaves it, `dst` must be aligned to
+    /// `W`, or to a word longer than the rest.
     #[inline(always)]
     unsafe fn descend<H, W>(&mut self) {
         // SAFETY: each step stays inside the rest, and keeps `dst` aligned to the smaller words.

@@ -1,11 +1,11 @@
 //! The CUDA driver, loaded when something needs it and never before.
 //!
-//! `host` has host memory that CUDA knows, `memory` GPU memory, `stream` the copy engine, `context` what is current in
-//! a thread; `capture` keeps all of it out of the graphs that the program captures.
+//! `host` has host memory that CUDA knows, `memory` GPU memory, `stream` the copy engine, `context` the thread's
+//! current context. `capture` keeps all of it out of the graphs that the program captures.
 //!
-//! Result codes stay plain integers: a driver newer than this library may answer with any number. The
-//! library stays loaded once it is: others in the process use it too. No state here is locked while it
-//! is made, so that a child forked in the middle finds none that would make it wait.
+//! Result codes stay plain integers, because a driver newer than this library may answer with any number. The library
+//! stays loaded once it is, since others in the process use it too. No state here is locked while it is made, so that a
+//! child forked in the middle finds none that would make it wait.
 
 mod capture;
 pub mod context;
@@ -29,7 +29,7 @@ use crate::error::{CudaError, CudaVersion, Error, Result};
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 pub enum DeviceAttribute {
-    /// The CPU and the GPU share page tables: a coherent platform.
+    /// The CPU and the GPU share page tables, as on a coherent platform.
     HostPageTables = 100,
     /// Memory can be allocated and freed in the order of a stream. Not on GPUs in TCC mode.
     MemoryPools = 115,
@@ -70,8 +70,8 @@ enum PointerAttribute {
 
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($argument:ty),*);)+) => {
-        /// CUDA's functions, each looked up at its first use: where one is missing, only what uses it fails. All return
-        /// a CUresult.
+        /// CUDA's functions, each looked up at its first use. Where one is missing, only calls that need it fail. All
+        /// return a CUresult.
         #[derive(Debug)]
         pub struct Functions {
             library: ManuallyDrop<Library>,
@@ -130,7 +130,7 @@ functions! {
 }
 
 impl Functions {
-    /// `symbol` ends with a zero byte: otherwise its copy with one would take memory.
+    /// `symbol` ends with a zero byte, because otherwise its copy with one would take memory.
     #[inline(never)]
     fn find(&self, found: &AtomicPtr<c_void>, symbol: &'static str) -> Result<*mut c_void> {
         let known = found.load(Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl Functions {
             symbol.and_then(|symbol| symbol.try_as_raw_ptr())
         };
         let address = address.ok_or(Error::NoCudaFunction(symbol.trim_end_matches('\0')))?;
-        // Two threads may come here at once: both have found the same.
+        // Two threads may come here at once, and then find the same.
         found.store(address, Ordering::Relaxed);
         Ok(address)
     }
@@ -154,7 +154,7 @@ impl Functions {
 pub struct Driver {
     cu: Functions,
     version: i32,
-    /// Whether cuInit has succeeded.
+    /// True if cuInit has succeeded.
     is_initialized: AtomicBool,
 }
 
@@ -168,7 +168,7 @@ pub fn load(needed: i32) -> Result<&'static Driver> {
         Some(loaded) => loaded,
         None => {
             let library = open_library().ok_or(Error::NoCuda)?;
-            // Two threads may come here at once: both load the same library, and one result is kept.
+            // Two threads may come here at once. Both load the same library, and one result is kept.
             LOADED.get_or_init(|| Box::new(Driver::of_library(library)))
         }
     };
@@ -228,7 +228,7 @@ impl Driver {
     /// Initializes CUDA in this process, unless that was done before.
     pub fn init(&self) -> Result<()> {
         if !self.is_initialized.load(Ordering::Relaxed) {
-            // SAFETY: cuInit takes flags, of which there are none.
+            // SAFETY: cuInit takes flags, and none exists.
             self.check("cuInit", unsafe { self.cu.init()?(0) })?;
             self.is_initialized.store(true, Ordering::Relaxed);
         }
@@ -267,7 +267,7 @@ impl Driver {
         // SAFETY: the attributes are of at most 8 bytes, and the output is a local variable.
         let result = unsafe { self.cu.pointer_attribute()?(place, attribute as c_int, address) };
         self.check("cuPointerGetAttribute", result)?;
-        // Shorter ones fill the low bytes: CUDA exists for little-endian CPUs only.
+        // Shorter ones fill the low bytes, because CUDA exists for little-endian CPUs only.
         Ok(value)
     }
 

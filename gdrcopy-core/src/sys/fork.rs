@@ -1,10 +1,10 @@
 //! Detects forked children, before they use anything inherited.
 //!
 //! A child inherits copies of all our state, but neither the mappings nor the right to use the
-//! driver's descriptor. One page of memory distinguishes the two at the cost of a load: the kernel
-//! hands it to every child zeroed (`MADV_WIPEONFORK`). It holds the process's *epoch*, which every
-//! `Owner` remembers and compares, and the address range of the C handles, so that in a child the
-//! range check of the copy path fails by itself.
+//! driver's descriptor. One page of memory distinguishes the two at the cost of a load, because the kernel hands it to
+//! every child zeroed (`MADV_WIPEONFORK`). It holds the process's *epoch*, which every `Owner` remembers and compares.
+//! It also holds the address range of the C handles, so that in a child the range check of the copy path fails by
+//! itself.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -32,7 +32,7 @@ impl Owner {
         Owner { epoch: epoch() }
     }
 
-    /// Whether the calling process is the owner, and not a child forked off from it.
+    /// Returns whether the calling process is the owner, and not a child forked off from it.
     #[inline]
     pub fn is_current(self) -> bool {
         self.epoch == epoch()
@@ -76,8 +76,8 @@ pub struct OpenFile {
     pub special: u64,
 }
 
-/// The numbers at which this process has opened the driver itself: they may equal inherited ones that were closed, and all
-/// are the same file. Locked while one is opened or closed.
+/// The numbers at which this process has opened the driver itself. They may equal inherited ones that were closed, and
+/// all are the same file. Locked while one is opened or closed.
 static OWN: PerProcess<Mutex<Vec<RawFd>>> = PerProcess::new();
 
 fn own() -> Guard<'static, Vec<RawFd>> {
@@ -94,7 +94,7 @@ pub unsafe fn unload(may: impl FnOnce() -> bool) {
 }
 
 impl OpenFile {
-    /// What this number stands for.
+    /// The file behind this number.
     fn of(number: RawFd) -> OpenFile {
         let mut found = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: the kernel checks the number, and writes one struct.
@@ -143,7 +143,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// What `open` returns, a file that others may open, too.
+    /// The result of `open`, a file that others may also open.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
         let mut own = own();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;
@@ -182,7 +182,7 @@ impl Descriptor {
         if let Some(own) = &mut own {
             own.retain(|&number| number != self.file.number);
         }
-        // Not retried on EINTR: Linux has released the number by then, and another thread may own it.
+        // Not retried on EINTR, because Linux has released the number by then, and another thread may own it.
         nix::unistd::close(self.file.number)
     }
 }
@@ -200,8 +200,8 @@ impl Drop for Descriptor {
     }
 }
 
-/// A value of which each process has one of its own. A forked child that asks for it gets a new one:
-/// it may have inherited its parent's in the middle of a change, with a locked mutex in it.
+/// A per-process value. A forked child that asks for it gets a new one. It may have inherited its parent's in the
+/// middle of a change, with a locked mutex in it.
 #[derive(Debug)]
 pub struct PerProcess<T: 'static> {
     latest: AtomicPtr<Generation<T>>,
@@ -306,7 +306,7 @@ impl AddressRange {
         base..base + len
     }
 
-    /// Whether the address lies in the range.
+    /// Returns whether the address lies in the range.
     #[inline(always)]
     pub fn contains(&self, address: usize) -> bool {
         let len = self.len.load(Ordering::Acquire);
@@ -314,7 +314,7 @@ impl AddressRange {
     }
 }
 
-/// What reads as zeros in a forked child.
+/// Words that read as zeros in a forked child.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Page {
@@ -351,7 +351,7 @@ pub fn enter() -> Result<&'static Page> {
     };
     if page.epoch.load(Ordering::Acquire) == 0 {
         let next = LAST_EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
-        // Another thread may be first: then its epoch is the process's.
+        // Another thread may be first. Then its epoch is the process's.
         let _ = page.epoch.compare_exchange(0, next, Ordering::AcqRel, Ordering::Acquire);
     }
     Ok(page)
@@ -411,7 +411,7 @@ fn wipe_on_fork(page: NonNull<Page>) -> nix::Result<()> {
     // SAFETY: the page is ours, private and anonymous, as the advice demands.
     match unsafe { libc::madvise(page.as_ptr().cast(), page_size(), libc::MADV_WIPEONFORK) } {
         0 => Ok(()),
-        // Kernels before 4.14 do not know it: clear the page in the child ourselves.
+        // Kernels before 4.14 do not know it, so clear the page in the child ourselves.
         _ => clear_in_child(page),
     }
 }
@@ -456,7 +456,7 @@ const _: () = assert!(size_of::<Page>() <= 4096, "the smallest host page must ho
 mod tests {
     use super::*;
 
-    /// What a forked child finds in the process's page: its epoch, and whether it holds a handle.
+    /// The epoch in the process's page in a forked child, and whether it holds a handle.
     fn in_child() -> (i32, bool) {
         let page = enter().expect("memory for a page");
         assert_ne!(epoch(), 0);

@@ -1,4 +1,5 @@
-//! The kernel module's interface: nine ioctls on `/dev/gdrdrv`, their structs, and nothing else.
+//! The kernel module's interface, with nine ioctls on `/dev/gdrdrv`, their structs, and nothing
+//! else.
 //!
 //! Every call goes through libc's symbols, so that it can be interposed.
 
@@ -18,7 +19,7 @@ use crate::sys::fork::{Descriptor, OpenFile, Owner};
 /// The module's device file, unless another one is asked for.
 const DEVICE: &str = "/dev/gdrdrv";
 
-/// What the kernel shows while gdrdrv uses symbols of the module `nv-p2p-dummy`.
+/// The kernel's file while gdrdrv uses symbols of the module `nv-p2p-dummy`.
 const DUMMY_HOLDER: &CStr = c"/sys/module/nv_p2p_dummy/holders/gdrdrv";
 
 /// The ioctl type byte of all nine commands.
@@ -107,7 +108,7 @@ pub struct ReqMappingType {
     pub mapping_type: u32,
 }
 
-/// Argument of GET_VERSION. Versions are packed: major << 16 | minor.
+/// Argument of GET_VERSION. Versions are packed as major << 16 | minor.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct GetVersion {
@@ -115,8 +116,8 @@ pub struct GetVersion {
     pub minimum_gdr_api_version: u32,
 }
 
-/// Seven commands were declared with a pointer to their struct, so that their numbers carry the size
-/// of a pointer although the kernel copies the whole struct.
+/// Seven commands were declared with a pointer to their struct. So their numbers carry the size of a
+/// pointer although the kernel copies the whole struct.
 const POINTER: usize = size_of::<*mut u8>();
 
 /// The command numbers.
@@ -167,8 +168,8 @@ impl DeviceFile {
         Descriptor::open(open).map(DeviceFile)
     }
 
-    /// Whether gdrdrv got its GPU driver's symbols from `nv-p2p-dummy`, a module that only serves to
-    /// build it: then it opens, and refuses every pin.
+    /// Returns whether gdrdrv got its GPU driver's symbols from `nv-p2p-dummy`, a module that only
+    /// serves to build it. Then it opens, and refuses every pin.
     pub fn is_bound_to_dummy() -> bool {
         access(DUMMY_HOLDER, AccessFlags::F_OK).is_ok()
     }
@@ -238,7 +239,7 @@ fn retry<T>(call: Call, mut attempt: impl FnMut() -> nix::Result<T>) -> Result<T
     loop {
         match attempt() {
             Err(Errno::EINTR) if interruptions < MAX_INTERRUPTIONS => interruptions += 1,
-            // nix has no name for numbers internal to the kernel: libc's errno still holds them.
+            // nix has no name for numbers internal to the kernel, but libc's errno still holds them.
             Err(Errno::UnknownErrno) => return Err(Error::driver(call, Errno::last_raw())),
             Err(errno) => return Err(Error::driver(call, errno as i32)),
             Ok(value) => return Ok(value),

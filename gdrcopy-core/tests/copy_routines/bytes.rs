@@ -7,12 +7,12 @@ use crate::subject::Subject;
 /// All copies are checked up to this size; Miri takes too long for more.
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
 
-/// Some longer ones: several batches of lines, whole and not.
+/// Some longer ones, for several batches of lines, whole and not.
 const LONGER: &[usize] =
     if cfg!(miri) { &[] } else { &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST] };
 const LONGEST: usize = if cfg!(miri) { MAX_LEN } else { 9_000 };
 
-/// Bytes that must survive on either side of a copy: more than the widest store.
+/// Bytes that must survive on either side of a copy, more than the widest store.
 const GUARD: usize = 128;
 const POISON: u8 = 0xff;
 const ROOM: usize = GUARD + 64 + LONGEST + GUARD;
@@ -23,7 +23,7 @@ struct Arena([u8; ROOM]);
 /// Alignments where cuts differ.
 const DIFFERING: [usize; 10] = [0, 1, 4, 7, 8, 16, 22, 31, 32, 63];
 
-/// The alignments to check: all, or in builds with debug assertions those where cuts differ.
+/// All alignments to check, or in builds with debug assertions those where cuts differ.
 pub(crate) fn alignments() -> Vec<usize> {
     if cfg!(miri) {
         vec![0, 1, 36, 63]

@@ -1,4 +1,4 @@
-//! Copies at the edges of pages whose neighbors are inaccessible: a stray access is a fault.
+//! Copies at the edges of pages whose neighbors are inaccessible, so a stray access is a fault.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr;

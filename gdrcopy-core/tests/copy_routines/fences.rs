@@ -1,4 +1,4 @@
-//! The fences of a copy: seen by stepping through it, one instruction at a time.
+//! The fences of a copy, seen by stepping through it, one instruction at a time.
 //!
 //! Only another agent, such as a GPU, can observe what a fence does (`c_tests/freshness.c`). These tests check that
 //! it is there, and on which side of the accesses to device memory.
@@ -36,7 +36,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: the kernel passes the siginfo; the page is the test's own.
     unsafe {
         if (*info).si_addr().addr().wrapping_sub(page.addr()) >= PAGE {
-            libc::signal(signal, libc::SIG_DFL); // A real fault: let it happen again, and end us.
+            libc::signal(signal, libc::SIG_DFL); // A real fault. Let it happen again, and end us.
             return;
         }
         EVENTS.lock().expect("one thread").push(Event::Access);
@@ -44,9 +44,9 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// Before each instruction: closes the page that the last one may have opened, and looks at the next.
+/// Before each instruction, closes the page that the last one may have opened, and looks at the next.
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes the context, in which RIP points to an instruction of at least one byte; three are
+    // SAFETY: the kernel passes the context, in which RIP points to an instruction of at least one byte. Three are
     // read only where the first says that there are more.
     let event = unsafe {
         protect(PAGE_START.load(Ordering::Relaxed), PROT_NONE);

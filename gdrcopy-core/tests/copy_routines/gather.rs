@@ -1,4 +1,5 @@
-//! Gathers of every routine: the wanted bytes arrive, nothing else changes, and no page without wanted bytes is touched.
+//! Gathers of every routine. The wanted bytes arrive, nothing else changes, and no page without wanted bytes is
+//! touched.
 
 use std::fmt::Debug;
 
@@ -11,7 +12,7 @@ const POISON: u8 = 0xff;
 const GUARD: usize = 64;
 const MAX_LEN: usize = if cfg!(miri) { 70 } else { 300 };
 
-/// One item: where it starts in the device memory, and its bytes.
+/// One item, as its start in the device memory, and its bytes.
 type Place = (usize, usize);
 
 #[repr(align(64))]

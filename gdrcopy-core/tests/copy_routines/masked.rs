@@ -52,7 +52,7 @@ unsafe fn masked_address(registers: &[greg_t; 23]) -> Option<usize> {
     }
     assert_eq!(length(), 2, "a masked move that is not of 64 bytes");
 
-    // The prefix holds bit 3 of register numbers, inverted: B of the base, X of the index.
+    // The prefix holds bit 3 of register numbers, inverted, B of the base, X of the index.
     let high = |bit: u32| (!byte(1) >> bit & 1) << 3;
     let register = |number: usize| registers[GENERAL[number] as usize] as usize;
     let has_sib = rm() == 4;

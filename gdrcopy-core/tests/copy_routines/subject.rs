@@ -1,5 +1,5 @@
-//! What is tested: all routines of this CPU, and the public copies of each mapping type. Words go
-//! first through the functions for words, as the library's callers do it.
+//! The subjects of the tests, which are all routines of this CPU, and the public copies of each
+//! mapping type. Words go first through the functions for words, as the library's callers do it.
 
 use crate::routines::{self, Routine};
 
@@ -27,7 +27,7 @@ impl Subject {
     }
 
     /// # Safety
-    /// As for [`routines::write_wc`].
+    /// The contract of [`routines::write_wc`].
     pub(crate) unsafe fn write(self, dst: *mut u8, src: *const u8, len: usize) {
         // SAFETY: contract of this function; the routines came from `routines::supported`.
         unsafe {
@@ -44,7 +44,7 @@ impl Subject {
     }
 
     /// # Safety
-    /// As for [`routines::read_wc`].
+    /// The contract of [`routines::read_wc`].
     pub(crate) unsafe fn read(self, dst: *mut u8, src: *const u8, len: usize) {
         // SAFETY: contract of this function; the routines came from `routines::supported`.
         unsafe {

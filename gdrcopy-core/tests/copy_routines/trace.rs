@@ -23,10 +23,10 @@ const WINDOW: usize = 5 * LINE;
 const POISON: u8 = 0xff;
 const TRAP_FLAG: i64 = 1 << 8;
 
-/// What one instruction did to the page, in offsets from its start.
+/// The access of one instruction to the page, in offsets from its start.
 #[derive(Clone, Debug)]
 struct Access {
-    /// Where it faulted: its first byte.
+    /// Where it faulted, as its first byte.
     at: usize,
     /// The bytes that it changed; empty for a load.
     stored: Range<usize>,
@@ -35,7 +35,7 @@ struct Access {
 /// The traced page.
 struct Trace {
     page: *mut u8,
-    /// What the page holds before each access.
+    /// The page's contents before each access.
     clean: [u8; WINDOW],
     /// The page with all stores made to it. The page itself is cleaned after each access, so that
     /// a second store of a byte shows.
@@ -90,7 +90,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
         let trace = TRACE.load(Ordering::Relaxed).as_mut();
         let fault = (*info).si_addr().addr();
         let Some(trace) = trace.filter(|t| fault.wrapping_sub(t.page.addr()) < PAGE) else {
-            libc::signal(signal, libc::SIG_DFL); // A real fault: let it happen again, and end us.
+            libc::signal(signal, libc::SIG_DFL); // A real fault. Let it happen again, and end us.
             return;
         };
         trace.accesses.push(Access { at: fault - trace.page.addr(), stored: 0..0 });

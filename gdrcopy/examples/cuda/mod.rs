@@ -11,7 +11,7 @@ pub(crate) struct Cuda(Library);
 /// A function of a PTX module.
 pub(crate) struct Kernel(*mut c_void);
 
-/// What `cuLaunchKernel` takes.
+/// The arguments of `cuLaunchKernel`.
 type Launch = extern "C" fn(
     *mut c_void,
     c_uint,

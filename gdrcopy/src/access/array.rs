@@ -23,7 +23,7 @@ impl<'m> MappedSlice<'m> {
     }
 }
 
-/// `len` elements of plain data in mapped GPU memory: integers, floats, arrays and structs of them without
+/// `len` elements of plain data in mapped GPU memory, such as integers, floats, arrays and structs of them without
 /// padding ([`bytemuck::Pod`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Array<'m, T> {
@@ -45,7 +45,7 @@ impl<'m, T: Pod> Array<'m, T> {
         self.len
     }
 
-    /// Whether it has no elements.
+    /// Returns whether it has no elements.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.len == 0
@@ -121,9 +121,9 @@ impl<'m, T: Pod> Array<'m, T> {
         Ok(Array::of_slice(bytes, count))
     }
 
-    /// Reads the elements with the indexes `at` into the `values` with the same numbers, all at once: ordered as
-    /// [`MappedSlice::read_many`], and as fast. An index may be there more than once. No element is read by a single
-    /// load, however small: see [`Words`](crate::Words).
+    /// Reads the elements with the indexes `at` into the `values` with the same numbers, all at once. Order and speed
+    /// are those of [`MappedSlice::read_many`]. An index may be there more than once. No element is read by a single
+    /// load, however small (see [`Words`](crate::Words)).
     ///
     /// # Errors
     /// [`Error::OutOfArray`] if any index is not inside, [`Error::ForkedChild`]; nothing is read then.
@@ -148,8 +148,9 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.gather(self.len, at, values)
     }
 
-    /// Writes `values` to the elements with the indexes `at`, with one fence: ordered as a [`Batch`](crate::Batch) that
-    /// is committed on return. Where an index is there more than once, any of its values may be the one that stays.
+    /// Writes `values` to the elements with the indexes `at`, with one fence, in the order of a [`Batch`](crate::Batch)
+    /// that is committed on return. Where an index is there more than once, any of its values may be the one that
+    /// stays.
     ///
     /// # Errors
     /// [`Error::OutOfArray`] if any index is not inside, [`Error::ForkedChild`]; nothing is written then.

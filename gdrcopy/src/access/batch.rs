@@ -11,7 +11,8 @@ use crate::access::slice::MappedSlice;
 use crate::access::word::Word;
 
 impl<'m> MappedSlice<'m> {
-    /// Starts a batch of writes to this slice, and to others: one fence at the end in place of one for each.
+    /// Starts a batch of writes to this slice, and to others, with one fence at the end in place of one for
+    /// each.
     ///
     /// # Errors
     /// [`Error::ForkedChild`](crate::Error::ForkedChild).
@@ -68,7 +69,7 @@ impl<'m> Batch<'m> {
     /// Writes `src` from byte `offset` of any slice on, of any mapping that lives as long as the batch.
     ///
     /// # Errors
-    /// As for [`Batch::write`].
+    /// The errors of [`Batch::write`].
     #[inline]
     pub fn write_to(&mut self, slice: MappedSlice<'m>, offset: usize, src: &[u8]) -> Result<()> {
         slice.owner().check()?;
@@ -87,7 +88,7 @@ impl<'m> Batch<'m> {
         word.store_unfenced(value);
     }
 
-    /// Pushes all writes out to the GPU: they come before whatever the thread writes later.
+    /// Pushes all writes out to the GPU, before whatever the thread writes later.
     #[inline]
     pub fn commit(self) {}
 }

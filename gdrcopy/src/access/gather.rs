@@ -13,17 +13,17 @@ use crate::access::word::Word;
 
 /// Words in different places, of any mappings, that are read together.
 ///
-/// One fence comes before all loads, which overlap on write-combining memory: polling 64 flags takes a small multiple
-/// of polling one. The loads are streaming loads there, because plain ones never overlap; they take the word's line
-/// of 64 bytes, or a part of it that holds the word. On device memory, and by the routine `portable`, the loads are
-/// plain, and each takes a round trip.
+/// One fence comes before all loads, which overlap on write-combining memory, so polling 64 flags takes a small
+/// multiple of polling one. The loads are streaming loads there, because plain ones never overlap. They take the word's
+/// line of 64 bytes, or a part of it that holds the word. On device memory, and by the routine `portable`, the loads
+/// are plain, and each takes a round trip.
 ///
 /// # Where to put flags
 ///
 /// The measured core, an x86-64 server's, keeps 8 even and 8 odd lines in flight (bit 6 of the address). Put flags into
-/// neighboring lines, or an odd number of lines apart: 16 take one round trip then. An even number of lines apart
-/// (128 bytes, 4 KiB), 16 flags take two. Random lines are in between: the more are read at once, the closer they
-/// come to 16 in a round trip.
+/// neighboring lines, or an odd number of lines apart, where 16 take one round trip. An even number of lines apart (128
+/// bytes, 4 KiB), 16 flags take two. Random lines are in between. The more are read at once, the closer they come to 16
+/// in a round trip.
 ///
 /// ```
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
@@ -74,7 +74,7 @@ impl<T: Pod> Words<'_, T> {
         self.words.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -90,7 +90,7 @@ impl<T: Pod> Words<'_, T> {
             Some(owner) => owner.assert(),
             None => Owner::refuse(),
         }
-        // SAFETY: words of this kind are mapped: invariant.
+        // SAFETY: words of this kind are mapped (invariant).
         unsafe { copy::gather_words(self.kind, &self.words, values.as_mut_ptr()) };
     }
 }

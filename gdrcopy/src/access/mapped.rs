@@ -1,4 +1,4 @@
-//! What all owners of mapped GPU memory have in common.
+//! The interface of all owners of mapped GPU memory.
 #![forbid(unsafe_code)]
 
 use std::ops::RangeBounds;
@@ -11,8 +11,8 @@ use crate::access::batch::Batch;
 use crate::access::slice::MappedSlice;
 use crate::access::word::Word;
 
-/// Mapped GPU memory that has an owner: [`Mapping`](crate::Mapping), [`OwnedMapping`](crate::OwnedMapping),
-/// [`PoolBuffer`](crate::pool::PoolBuffer), [`CachedSlice`](crate::pin_cache::CachedSlice).
+/// Mapped GPU memory that has an owner ([`Mapping`](crate::Mapping), [`OwnedMapping`](crate::OwnedMapping),
+/// [`PoolBuffer`](crate::pool::PoolBuffer), [`CachedSlice`](crate::pin_cache::CachedSlice)).
 ///
 /// Its methods are those of [`MappedSlice`], of all of the memory.
 pub trait Mapped {

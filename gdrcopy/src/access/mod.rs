@@ -1,4 +1,4 @@
-//! Access to mapped GPU memory: slices, single words, arrays, batches of writes, gathers.
+//! Access to mapped GPU memory by slices, single words, arrays, batches of writes, and gathers.
 //!
 //! Everything here copies between host memory and the mapping; no reference to GPU memory ever exists. The order of
 //! the operations is stated at the crate's root.

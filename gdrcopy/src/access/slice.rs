@@ -16,8 +16,8 @@ use gdrcopy_core::types::MappingType;
 /// Bytes that [`MappedSlice::fill`] writes at a time.
 const FILLED: usize = 1024;
 
-/// The start and length of a range, which may still be outside of the `all` that there are; the same as an error for a
-/// range that cannot be inside.
+/// The start and length of a range, which may be outside of the `all` bytes. A range that cannot be inside is an
+/// error.
 #[inline]
 pub(super) fn start_and_len(
     range: impl RangeBounds<usize>,
@@ -42,16 +42,16 @@ pub(super) fn start_and_len(
 
 /// A range of mapped GPU memory, borrowed from its mapping.
 ///
-/// It is a pointer and a length: copying it copies no memory. Threads may use one slice at the same time; where
-/// they write the same bytes, or one writes what another reads, the bytes are a mix of both, and words of 1, 2,
-/// 4 or 8 naturally aligned bytes stay whole.
+/// It is a pointer and a length, so copying it copies no memory. Threads may use one slice at the same time. Where they
+/// write the same bytes, or one writes what another reads, the bytes are a mix of both. Words of 1, 2, 4 or 8 naturally
+/// aligned bytes stay whole.
 #[derive(Clone, Copy)]
 pub struct MappedSlice<'m> {
     /// Invariant: `start..start + len` is mapped for `'m`, in the process `owner`, and accepts the accesses of
     /// `kind`.
     start: *mut u8,
     len: usize,
-    /// Of the byte at `start`.
+    /// The address of the byte at `start`.
     device_address: u64,
     mapping_type: MappingType,
     kind: MappingType,
@@ -59,8 +59,8 @@ pub struct MappedSlice<'m> {
     region: PhantomData<&'m Region>,
 }
 
-// SAFETY: the addresses are valid in every thread. Accesses are atomic, or in assembly, or, if they are wider than a word,
-// volatile ones to memory that is no Rust allocation; so accesses of several threads are no data race.
+// SAFETY: the addresses are valid in every thread. Accesses are atomic, or in assembly. Those wider than a word may be
+// volatile, to memory that is no Rust allocation. So accesses of several threads are no data race.
 unsafe impl Send for MappedSlice<'_> {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for MappedSlice<'_> {}
@@ -76,8 +76,8 @@ impl<'m> MappedSlice<'m> {
         mapping_type: MappingType,
     ) -> MappedSlice<'m> {
         assert!(head <= region.len() && len <= region.len() - head);
-        // Cached memory gets the accesses of device memory: `memcpy`, which C programs get, is a data race
-        // in Rust's model where another thread writes.
+        // Cached memory gets the accesses of device memory. C programs get `memcpy`, which is a data race in Rust's
+        // model where another thread writes.
         let kind = match mapping_type {
             MappingType::Caching => MappingType::Device,
             other => other,
@@ -99,14 +99,14 @@ impl<'m> MappedSlice<'m> {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// CPU address of its first byte. Using it is unsafe: the mapping must be alive, and accesses must suit
-    /// the memory type.
+    /// CPU address of its first byte. Using it is unsafe, because the mapping must be alive, and accesses must suit the
+    /// memory type.
     #[inline]
     pub fn as_mut_ptr(self) -> *mut u8 {
         self.start
@@ -161,7 +161,7 @@ impl<'m> MappedSlice<'m> {
     pub fn write(self, offset: usize, src: &[u8]) -> Result<()> {
         self.owner.check()?;
         let dst = self.place(offset, src.len())?;
-        // SAFETY: `place` has found the bytes inside the slice, which is mapped and of type `kind`: invariant.
+        // SAFETY: `place` has found the bytes inside the slice, which is mapped and of type `kind` (invariant).
         unsafe { copy::to_mapping(self.kind, dst, src.as_ptr(), src.len()) };
         Ok(())
     }
@@ -191,7 +191,7 @@ impl<'m> MappedSlice<'m> {
         copy::begin_batch();
         for offset in (0..self.len).step_by(FILLED) {
             let (dst, len) = (self.start.wrapping_add(offset), FILLED.min(self.len - offset));
-            // SAFETY: these bytes are inside the slice, which is mapped and of type `kind`: invariant.
+            // SAFETY: these bytes are inside the slice, which is mapped and of type `kind` (invariant).
             unsafe { copy::write_unfenced(self.kind, dst, bytes.as_ptr(), len) };
         }
         copy::end_batch();
@@ -210,11 +210,11 @@ impl<'m> MappedSlice<'m> {
         Ok(bytes)
     }
 
-    /// Reads many places at once: each item's bytes are copied from its offset on. One fence comes before all loads,
-    /// which overlap on write-combining memory; on device memory, each load of 8 bytes takes its own round trip. How
-    /// many overlap depends on the addresses: see [`Words`](crate::Words#where-to-put-flags).
+    /// Reads many places at once, each item's bytes from its offset on. One fence comes before all loads, which overlap
+    /// on write-combining memory; on device memory, each load of 8 bytes takes its own round trip. How many overlap
+    /// depends on the addresses (see [`Words`](crate::Words#where-to-put-flags)).
     ///
-    /// An item is not read by a single load, however small: flags that must be one transaction are read by
+    /// An item is not read by a single load, however small. Read flags that must be one transaction by
     /// [`Word::load`](crate::Word::load). See [`Words`](crate::Words) for many flags in different places.
     ///
     /// # Errors
@@ -275,8 +275,8 @@ impl<'m> MappedSlice<'m> {
         }
     }
 
-    /// Returns when all earlier writes of this thread to this GPU have arrived there: reads one byte back,
-    /// which follows them over PCIe. Takes as long as a read.
+    /// Returns when all earlier writes of this thread to this GPU have arrived there. It reads one byte back, which
+    /// follows them over PCIe. Takes as long as a read.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if the slice is empty, [`Error::ForkedChild`].

@@ -1,4 +1,4 @@
-//! Slices against an array of bytes: what is read is what was written, and nothing else changes.
+//! Slices against an array of bytes. The bytes read are those written, and nothing else changes.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +24,10 @@ enum Step {
     Scatter(usize, BTreeMap<usize, Element>),
 }
 
-/// Of 21 bytes, so that elements start at each place of a line.
+/// 21 bytes, so that elements start at each place of a line.
 type Element = [u8; 21];
 
-/// What arrays of elements from this offset on have.
+/// The number of elements from this offset on.
 fn elements(offset: usize) -> usize {
     (LEN - offset) / size_of::<Element>()
 }

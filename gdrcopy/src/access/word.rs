@@ -25,13 +25,13 @@ impl<'m> MappedSlice<'m> {
     }
 }
 
-/// A naturally aligned word of mapped GPU memory: each access is one PCIe transaction, so the GPU and the CPU
-/// see old or new values, never a mix.
+/// A naturally aligned word of mapped GPU memory. Each access is one PCIe transaction, so the GPU and the CPU see
+/// old or new values, never a mix.
 ///
-/// It is of any plain data of 1, 2, 4 or 8 bytes ([`bytemuck::Pod`]): integers, floats, and structs of them without
-/// padding. Other sizes do not compile. Its address is a multiple of its size.
+/// It is of any plain data of 1, 2, 4 or 8 bytes ([`bytemuck::Pod`]), such as integers, floats, and structs of them
+/// without padding. Other sizes do not compile. Its address is a multiple of its size.
 ///
-/// It is no `AtomicU32`: the GPU is no thread of this program, and write-combining memory has no atomic
+/// It is no `AtomicU32`, because the GPU is no thread of this program, and write-combining memory has no atomic
 /// read-modify-write.
 ///
 /// ```compile_fail
@@ -104,7 +104,7 @@ impl<'m, T: Pod> Word<'m, T> {
     #[inline]
     pub fn load(self) -> T {
         self.owner.assert();
-        // SAFETY: a `T` is mapped there, and aligned: invariant.
+        // SAFETY: a `T` is mapped there, and aligned (invariant).
         unsafe { copy::load(self.at) }
     }
 

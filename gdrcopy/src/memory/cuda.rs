@@ -8,9 +8,9 @@ use gdrcopy_core::sys::cuda::memory::{Allocation, Gpu};
 
 /// Allocates by cuMemAlloc, in the primary context of a GPU, from CUDA 11.0 on.
 ///
-/// Memory is freed in the order of a stream of its own, which waits for no GPU kernel, where the GPU supports
-/// memory pools (`CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED`); elsewhere, as in TCC mode, by cuMemFree, which
-/// waits for all work of the GPU. The memory itself never is a pool's: such memory cannot be pinned.
+/// Where the GPU supports memory pools (`CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED`), memory is freed in the
+/// order of a stream of its own, which waits for no GPU kernel. Elsewhere, as in TCC mode, cuMemFree waits for
+/// all work of the GPU. The memory itself never comes from a pool, because such memory cannot be pinned.
 #[derive(Clone, Debug)]
 pub struct CudaAllocator {
     gpu: Arc<Gpu>,

@@ -11,9 +11,9 @@ use gdrcopy_core::error::{self, Result};
 
 /// A slice of plain data, for [`Gdr::map_owned`](crate::Gdr::map_owned) and [`Pool::of_memory`](crate::Pool::of_memory).
 ///
-/// What `CudaStream::alloc`, `alloc_zeros` and `clone_htod` return cannot be pinned where the GPU supports memory pools: it
-/// is memory of CUDA's asynchronous pool, and pinning fails with `EINVAL`. [`CudarcAllocator`] allocates memory that can;
-/// so do `cudarc::driver::result::malloc_sync` and `CudaStream::upgrade_device_ptr`.
+/// The slices of `CudaStream::alloc`, `alloc_zeros` and `clone_htod` cannot be pinned where the GPU supports memory
+/// pools. They are in CUDA's asynchronous pool, and pinning fails with `EINVAL`. [`CudarcAllocator`] allocates memory
+/// that can; so do `cudarc::driver::result::malloc_sync` and `CudaStream::upgrade_device_ptr`.
 // SAFETY: a `CudaSlice` owns its allocation. Safe code reaches it only by a reference to the slice, and its new owner
 // gives none out. Once it is given back, any bytes are values of a `Pod`.
 unsafe impl<T: Pod + Debug> DeviceMemory for CudaSlice<T> {
@@ -61,8 +61,8 @@ impl DeviceAllocator for CudarcAllocator {
         // SAFETY: the memory is owned by the slice below.
         let address = unsafe { result::malloc_sync(len) };
         let address = address.map_err(|error| failed("cuMemAlloc", error))?;
-        // SAFETY: the address is that of `len` bytes; every byte is a valid u8, and safe code cannot read them
-        // through the slice, which the pool keeps to itself.
+        // SAFETY: the address is that of `len` bytes, and every byte is a valid u8. Safe code cannot read them through
+        // the slice, which the pool keeps to itself.
         Ok(Box::new(unsafe { self.stream.upgrade_device_ptr::<u8>(address, len) }))
     }
 }

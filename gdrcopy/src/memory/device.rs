@@ -31,11 +31,11 @@ pub trait DeviceAllocator: fmt::Debug + Send + Sync {
     /// A pool panics if it gets fewer bytes, and waits for ever if its allocator allocates from the pool itself.
     ///
     /// # Errors
-    /// What the allocator answers; with CUDA, [`Error::Cuda`](crate::Error::Cuda).
+    /// The error of the allocator; with CUDA, [`Error::Cuda`](crate::Error::Cuda).
     fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>>;
 }
 
-/// GPU memory that the caller owns: a `CUdeviceptr` and a length.
+/// GPU memory that the caller owns, a `CUdeviceptr` and a length.
 ///
 /// ```
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
@@ -60,8 +60,8 @@ impl RawMemory {
     /// The `len` bytes from device address `address` (a `CUdeviceptr`) on.
     ///
     /// # Safety
-    /// Until it is dropped, and the buffers that a pool made of it are, the range must stay allocated, and be
-    /// written by GPU kernels, CUDA and the pool only: contract of [`DeviceMemory`].
+    /// Until it is dropped, and the buffers that a pool made of it are, the range must stay allocated. Only GPU
+    /// kernels, CUDA and the pool may write it (contract of [`DeviceMemory`]).
     pub unsafe fn new(address: u64, len: usize) -> RawMemory {
         RawMemory { address, len }
     }

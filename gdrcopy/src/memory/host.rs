@@ -4,8 +4,8 @@
 use gdrcopy_core::error::Result;
 use gdrcopy_core::sys::cuda::host::RawHostMemory;
 
-/// Host memory that GPUs reach at a device address, for
-/// [`Backend::HostMemory`](crate::Backend::HostMemory): zeroed, page-locked, freed when dropped.
+/// Zeroed, page-locked host memory that GPUs reach at a device address, for
+/// [`Backend::HostMemory`](crate::Backend::HostMemory). It is freed when dropped.
 ///
 /// ```
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
@@ -34,7 +34,7 @@ impl HostMemory {
     /// # Errors
     /// [`Error::EmptyRange`](crate::Error::EmptyRange); [`Error::NoCuda`](crate::Error::NoCuda),
     /// [`Error::CudaTooOld`](crate::Error::CudaTooOld) below CUDA 11.7; [`Error::Cuda`](crate::Error::Cuda) with
-    /// CUDA's answer: `ENOMEM` when host memory cannot be page-locked.
+    /// CUDA's error, such as `ENOMEM` when host memory cannot be page-locked.
     pub fn alloc(len: usize) -> Result<HostMemory> {
         let raw = RawHostMemory::alloc(len)?;
         Ok(HostMemory { raw })
@@ -45,7 +45,8 @@ impl HostMemory {
         self.raw.device_address()
     }
 
-    /// Where the CPU finds it. Using it is unsafe: the memory must be alive, and GPU kernels may write it at any time.
+    /// Where the CPU finds it. Using it is unsafe, because the memory must be alive, and GPU kernels may write it at
+    /// any time.
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.raw.as_mut_ptr()
     }

@@ -1,4 +1,4 @@
-//! GPU memory: who owns it, who allocates it, and mappings that keep it.
+//! Owners and allocators of GPU memory, and mappings that keep it.
 
 mod cuda;
 #[cfg(feature = "cudarc-0-19")]

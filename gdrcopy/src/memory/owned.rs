@@ -52,12 +52,12 @@ impl MapOptions {
 /// # });
 /// ```
 pub struct OwnedMapping<M: DeviceMemory> {
-    // Dropped in this order: unmapped and unpinned before the memory is freed.
+    // Dropped in this order, so unmapped and unpinned before the memory is freed.
     mapping: Mapping,
     memory: Kept<M>,
 }
 
-/// Memory that a forked child does not free: it is the parent's.
+/// Memory that a forked child does not free, since it is the parent's.
 struct Kept<M> {
     memory: ManuallyDrop<M>,
     owner: Owner,
@@ -70,7 +70,7 @@ impl<M> Kept<M> {
 
     fn into_inner(self) -> M {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: taken once: `this` is not dropped.
+        // SAFETY: taken once, because `this` is not dropped.
         unsafe { ManuallyDrop::take(&mut this.memory) }
     }
 }
@@ -78,7 +78,7 @@ impl<M> Kept<M> {
 impl<M> Drop for Kept<M> {
     fn drop(&mut self) {
         if self.owner.is_current() {
-            // SAFETY: dropped once: here.
+            // SAFETY: dropped only here.
             unsafe { ManuallyDrop::drop(&mut self.memory) }
         }
     }
@@ -100,7 +100,7 @@ impl Gdr {
     /// Pins and maps all of this memory, and keeps it. It is freed when the mapping is dropped, or after an error.
     ///
     /// # Errors
-    /// As for [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
+    /// The errors of [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
     pub fn map_owned<M: DeviceMemory + 'static>(
         &self,
         memory: M,
@@ -144,7 +144,7 @@ impl<M: DeviceMemory> OwnedMapping<M> {
     /// Unmaps and unpins the memory, and returns it.
     ///
     /// # Errors
-    /// What munmap returned, with the mapping, which is unchanged.
+    /// The error of munmap, with the mapping, which is unchanged.
     #[expect(clippy::result_large_err, reason = "an error returns what it was called with")]
     pub fn into_memory(self) -> std::result::Result<M, (Self, Error)> {
         let OwnedMapping { mapping, memory } = self;

@@ -9,8 +9,8 @@ use bytemuck::Pod;
 use gdrcopy_core::error::Result;
 
 use crate::access::{Array, Mapped, MappedSlice, Word};
+use crate::channel::{Counter, CounterWriter, Flag, Ring, RingReceiver, RingSender};
 use crate::owned::view::View;
-use crate::signal::{Counter, CounterWriter, Flag, Ring, RingReceiver, RingSender};
 
 /// A slice that keeps its memory. It is [`Mapped`] itself.
 pub type OwnedSlice = Owned<MappedSlice<'static>>;
@@ -33,7 +33,7 @@ pub struct Owned<V: View> {
 }
 
 impl<V: View> Owned<V> {
-    /// What `view` makes of this memory, and the memory.
+    /// The result of `view` for this memory, and the memory.
     ///
     /// ```
     /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
@@ -41,7 +41,7 @@ impl<V: View> Owned<V> {
     /// # let mapping = gpu.mapping()?;
     /// use std::sync::Arc;
     /// use gdrcopy::owned::{OwnedFlag, OwnedWord};
-    /// use gdrcopy::signal::Flag;
+    /// use gdrcopy::channel::Flag;
     /// let mapping = Arc::new(mapping);
     /// let word = OwnedWord::<u64>::new(mapping.clone(), |memory| memory.word(0))?;
     /// let flag = OwnedFlag::new(mapping, |memory| Ok(Flag::new(memory.word(64)?)))?;
@@ -60,9 +60,10 @@ impl<V: View> Owned<V> {
         view: impl for<'m> FnOnce(MappedSlice<'m>) -> Result<V::Of<'m>>,
     ) -> Result<Owned<V>> {
         let slice = memory.as_slice();
-        // SAFETY: the slice is valid while `memory` is borrowed. It counts as borrowed until the last clone of this `Arc` is
-        // gone: the value in it stays where it is, and no one gets it exclusively or takes it out. `view` works for every
-        // lifetime, so it can keep the slice only in what it returns, and that stays beside `memory`.
+        // SAFETY: the slice is valid while `memory` is borrowed. It counts as borrowed until the last clone of this
+        // `Arc` is gone. Until then the value in it stays where it is, and no one gets it exclusively or takes it out.
+        // `view` works for every lifetime, so it can keep the slice only in what it returns, and that stays beside
+        // `memory`.
         let slice = unsafe { mem::transmute::<MappedSlice<'_>, MappedSlice<'static>>(slice) };
         let view = view(slice)?;
         Ok(Owned { view, memory })

@@ -1,6 +1,6 @@
-//! Views of GPU memory that keep the memory: what structs hold, and threads and tasks share.
+//! Views of GPU memory that keep the memory, for structs, threads and tasks.
 //!
-//! A [`Word`](crate::Word), a [`Flag`](crate::signal::Flag) or a ring's end borrows its memory, which costs nothing, but ties
+//! A [`Word`](crate::Word), a [`Flag`](crate::channel::Flag) or a ring's end borrows its memory, which costs nothing, but ties
 //! it to a scope. Those here are `'static`, `Send` and `Sync`, and give their memory back when the last clone is dropped:
 //!
 //! | from a [`Pool`](crate::Pool) | from any memory |

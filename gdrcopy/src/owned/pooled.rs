@@ -7,10 +7,10 @@ use bytemuck::Pod;
 use gdrcopy_core::error::{Error, Result};
 
 use crate::access::MappedSlice;
+use crate::channel::{Counter, Flag, Ring, RingReceiver, RingSender};
 use crate::owned::handle::{Owned, OwnedArray, OwnedCounter, OwnedFlag, OwnedWord};
 use crate::owned::view::View;
 use crate::pool::Pool;
-use crate::signal::{Counter, Flag, Ring, RingReceiver, RingSender};
 
 /// Words, arrays and signals that keep a buffer of the pool, and may outlive the pool itself. Each takes 64 bytes or a
 /// multiple of that, so that no two share a line. On return, the GPU sees what they start with.
@@ -18,7 +18,7 @@ impl Pool {
     /// A word, with this value. A `T` that is not of 1, 2, 4 or 8 bytes does not compile.
     ///
     /// # Errors
-    /// As for [`Pool::alloc`].
+    /// The errors of [`Pool::alloc`].
     pub fn word<T: Pod>(&self, value: T) -> Result<OwnedWord<T>> {
         self.own(size_of::<T>(), |memory| {
             let word = memory.word(0)?;
@@ -31,7 +31,7 @@ impl Pool {
     /// [`Array::gather`](crate::Array::gather).
     ///
     /// # Errors
-    /// As for [`Pool::alloc`]; [`Error::RangeOverflow`] for more bytes than an address space has.
+    /// The errors of [`Pool::alloc`]; [`Error::RangeOverflow`] for more bytes than an address space has.
     pub fn array<T: Pod>(&self, len: usize) -> Result<OwnedArray<T>> {
         let bytes = len.checked_mul(size_of::<T>());
         self.own(bytes.ok_or(Error::RangeOverflow)?, |memory| memory.array(0, len))
@@ -40,7 +40,7 @@ impl Pool {
     /// A flag, clear.
     ///
     /// # Errors
-    /// As for [`Pool::alloc`].
+    /// The errors of [`Pool::alloc`].
     pub fn flag(&self) -> Result<OwnedFlag> {
         self.own(size_of::<u32>(), |memory| memory.word(0).map(Flag::new))
     }
@@ -48,7 +48,7 @@ impl Pool {
     /// A counter at 0, which this process waits for; or writes, by [`Owned::into_writer`].
     ///
     /// # Errors
-    /// As for [`Pool::alloc`].
+    /// The errors of [`Pool::alloc`].
     pub fn counter(&self) -> Result<OwnedCounter> {
         self.own(size_of::<u64>(), |memory| memory.word(0).map(Counter::new))
     }
@@ -60,7 +60,7 @@ impl Pool {
     /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
     /// # gpu::run(|gpu| {
     /// use gdrcopy::memory::CudaAllocator;
-    /// use gdrcopy::signal::{RingReceiver, RingSender};
+    /// use gdrcopy::channel::{RingReceiver, RingSender};
     /// use gdrcopy::{Gdr, Pool};
     ///
     /// struct Link {
@@ -76,7 +76,7 @@ impl Pool {
     /// ```
     ///
     /// # Errors
-    /// As for [`Pool::alloc`].
+    /// The errors of [`Pool::alloc`].
     ///
     /// # Panics
     /// As [`Ring::new`].
@@ -88,7 +88,7 @@ impl Pool {
     /// consumer.
     ///
     /// # Errors
-    /// As for [`Pool::alloc`].
+    /// The errors of [`Pool::alloc`].
     ///
     /// # Panics
     /// As [`Ring::new`].

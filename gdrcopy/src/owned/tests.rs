@@ -5,13 +5,13 @@ use std::thread;
 
 use super::{Owned, OwnedArray, OwnedCounter, OwnedFlag, OwnedSlice, OwnedWord};
 use crate::access::Mapped;
+use crate::channel::{Counter, CounterWriter, Ring, RingReceiver, RingSender};
 use crate::error::Error;
 use crate::memory::{DeviceAllocator, MapOptions};
 use crate::pool::Pool;
-use crate::signal::{Counter, CounterWriter, Ring, RingReceiver, RingSender};
 use crate::testing::Gpu;
 
-/// What a struct of a program can hold.
+/// The fields of a program's struct.
 struct Held {
     word: OwnedWord<u64>,
     flag: OwnedFlag,
@@ -50,7 +50,7 @@ impl Held {
 
 fn pool_of(gpu: &Gpu) -> Pool {
     let pool = Pool::new(&gpu.open(), gpu.clone());
-    // What is left in memory by others.
+    // Bytes that others left in memory.
     let dirty = pool.alloc(60_000).expect("memory");
     dirty.fill(0xee).expect("this process");
     pool

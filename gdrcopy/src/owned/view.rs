@@ -1,10 +1,10 @@
-//! What can be owned together with its memory.
+//! Views that can be owned together with their memory.
 #![forbid(unsafe_code)]
 
 use bytemuck::Pod;
 
 use crate::access::{Array, MappedSlice, Word};
-use crate::signal::{Counter, Flag, Ring};
+use crate::channel::{Counter, Flag, Ring};
 
 /// A view of GPU memory that an [`Owned`](crate::owned::Owned) can be of. Only types of this crate are views.
 pub trait View: private::Sealed {
@@ -16,7 +16,8 @@ pub trait View: private::Sealed {
 }
 
 mod private {
-    /// Not implemented elsewhere: `Owned` is sound only if `View::shorten` keeps nothing for `'static`.
+    /// Not implemented elsewhere, because `Owned` is sound only if `View::shorten` keeps nothing for
+    /// `'static`.
     pub trait Sealed {}
 }
 

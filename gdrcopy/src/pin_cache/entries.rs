@@ -1,7 +1,7 @@
-//! The entries of a pin cache: their ranges, the order in which they were used, and the bytes that they pin.
+//! The entries of a pin cache, with their ranges, the order in which they were used, and the bytes that they pin.
 //!
-//! No entry contains another. So entries in order of their starts are in order of their ends, too, and those that
-//! contain or overlap a range are neighbors: finding one takes O(log n), and a step more for each that contains the
+//! No entry contains another. So entries in order of their starts are also in order of their ends, and those that
+//! contain or overlap a range are neighbors. Finding one takes O(log n), and a step more for each that contains the
 //! range but cannot serve it. Making room takes O(log n) for each entry that is removed, or passed because it is in
 //! use.
 #![forbid(unsafe_code)]
@@ -72,7 +72,7 @@ pub struct PinCacheReport {
     pub hits: u64,
     /// Calls that pinned.
     pub misses: u64,
-    /// Entries that were unpinned to make room for others: in the capacity, or in BAR1.
+    /// Entries that were unpinned to make room for others, in the capacity or in BAR1.
     pub evictions: u64,
 }
 
@@ -93,7 +93,7 @@ struct Entry<M> {
 pub(super) struct Entries<M> {
     /// Bytes that the pins of all entries may take.
     capacity: u64,
-    /// Whether a pin stays valid when part of its memory is freed.
+    /// True if a pin stays valid when part of its memory is freed.
     pins_outlive_memory: bool,
     by_start: BTreeMap<u64, Entry<M>>,
     /// Starts of the entries, by the time of their last use.
@@ -104,23 +104,23 @@ pub(super) struct Entries<M> {
 }
 
 impl<M> Entry<M> {
-    /// Whether only the cache has the mapping.
+    /// Returns whether only the cache has the mapping.
     fn is_idle(&self) -> bool {
         Arc::strong_count(&self.mapping) == 1
     }
 
-    /// Whether it contains the range, and still pins the memory that is there now. A byte of an allocation that is at
-    /// an end of the entry is in the same memory as when it was pinned, because allocations never move.
+    /// Returns whether it contains the range, and still pins the memory that is there now. Allocations never move. So
+    /// a byte of one that is at an end of the entry is in the same memory as when it was pinned.
     fn serves(&self, range: DeviceRange, ids: BufferIds, pins_outlive_memory: bool) -> bool {
         let is_one = ids.first == ids.last;
         let is_at_an_end = ids.first == self.ids.first || ids.first == self.ids.last;
-        // The caller keeps the memory of `range` only. What else the entry pins may be freed at any time.
+        // The caller keeps the memory of `range` only. Other memory that the entry pins may be freed at any time.
         let is_part = pins_outlive_memory && is_one && is_at_an_end;
         self.range.contains(range) && (ids == self.ids || is_part)
     }
 
-    /// Whether it cannot stay beside an entry of this range, which it overlaps and does not serve: it contains the
-    /// range, or one of its ends lies in the range and is of neither allocation.
+    /// Returns whether it cannot stay beside an entry of this range, which it overlaps and does not serve. It contains
+    /// the range, or one of its ends lies in the range and is of neither allocation.
     fn is_replaced_by(&self, range: DeviceRange, ids: BufferIds) -> bool {
         let is_other =
             |address, id| range.contains_address(address) && id != ids.first && id != ids.last;
@@ -158,9 +158,9 @@ impl<M> Entries<M> {
         Some((mapping, (range.start - start) as usize))
     }
 
-    /// Makes room for a pin of `pinned` bytes with this range of these allocations, for which `get` has found nothing:
-    /// removes what cannot stay beside it. Then, if it can fit at all, removes idle entries: those that it contains,
-    /// and the least recently used until it fits.
+    /// Makes room for a pin of `pinned` bytes with this range of these allocations, for which `get` has found nothing.
+    /// Removes the entries that cannot stay beside it. Then, if it can fit at all, removes the idle entries that it
+    /// contains, and the least recently used until it fits.
     pub(super) fn make_room(
         &mut self,
         range: DeviceRange,
@@ -279,12 +279,12 @@ mod tests {
     const ADDRESSES: u64 = 48;
     const CAPACITY: u64 = 6 * PAGE;
 
-    /// What a mapping pins: the id of the allocation of each address of its range.
+    /// The memory that a mapping pins, as the id of the allocation of each address of its range.
     type Pinned = Vec<u64>;
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// Frees what is at these addresses, and allocates exactly them. What else is freed gets other ids, too.
+        /// Frees what is at these addresses, and allocates exactly them. Other freed memory also gets other ids.
         Allocate(DeviceRange),
         /// Asks for the range, and keeps what it gets.
         Get(DeviceRange),
@@ -309,7 +309,7 @@ mod tests {
         ]
     }
 
-    /// An entry as the model has it. It knows all ids, of which it compares two.
+    /// An entry as the model has it. It knows all ids, and compares two of them.
     #[derive(Clone, Debug)]
     struct Kept {
         range: DeviceRange,

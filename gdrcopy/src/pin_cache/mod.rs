@@ -23,24 +23,24 @@ use crate::pin::Pin;
 
 use entries::{BufferIds, DeviceRange, Entries};
 
-/// Keeps pins and mappings, so that the next use of the same range, or of a part of it, costs two calls to CUDA in
-/// place of a pin and a map.
+/// Keeps pins and mappings. The next use of the same range, or of a part of it, costs two calls to CUDA in place of a
+/// pin and a map.
 ///
 /// An entry is a range and the CUDA buffer ids of its first and last byte
 /// (`CU_POINTER_ATTRIBUTE_BUFFER_ID`). CUDA never uses an id again, so memory that was freed and allocated again
-/// at the same address is pinned again. Not recognized: a range of more than two allocations (cuMemMap) of which
+/// at the same address is pinned again. It does not recognize that in a range of more than two allocations (cuMemMap)
 /// only inner ones have changed. Call [`PinCache::invalidate`] then.
 ///
-/// The entries pin at most `capacity` bytes, counted in whole pages: 64 KiB with gdrdrv, pages of the host with
-/// dma-bufs. To make room, the cache unpins the least recently used entries that are not in use; also where BAR1, or
-/// the mappings or file descriptors that the process may have, are used up. Where only entries in use are left,
-/// [`PinCache::get`] returns the driver's error, and does not keep a mapping for which the capacity has no room.
+/// The entries pin at most `capacity` bytes, counted in whole pages, which are 64 KiB with gdrdrv, and the host's with
+/// dma-bufs. To make room, the cache unpins the least recently used entries that are not in use. It also does so where
+/// BAR1, or the mappings or file descriptors that the process may have, are used up. Where only entries in use are
+/// left, [`PinCache::get`] returns the driver's error, and does not keep a mapping for which the capacity has no room.
 ///
-/// The cache keeps the memory of its entries pinned, also after it was freed: until another allocation is asked
-/// for at these addresses, the entry makes room for others, or [`PinCache::invalidate`]. A larger range replaces
+/// The cache keeps the memory of its entries pinned, even after it was freed. It does so until another allocation is
+/// asked for at these addresses, the entry makes room for others, or [`PinCache::invalidate`]. A larger range replaces
 /// the entries inside of it. A part of a range of two allocations is served from it if the driver keeps pins of freed
-/// memory ([`Gdr::is_persistent`]), and pinned in its place otherwise. Threads share the cache by
-/// reference; they pin one after another.
+/// memory ([`Gdr::is_persistent`]). Otherwise it is pinned in its place. Threads share the cache by reference; they pin
+/// one after another.
 ///
 /// ```
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
@@ -62,8 +62,8 @@ pub struct PinCache {
     gdr: Gdr,
     driver: &'static Driver,
     entries: Mutex<Entries<Mapping>>,
-    /// Held while a range is pinned: threads that need the same one pin it once, and what one of them unpins to make
-    /// room is gone when the next one pins.
+    /// Held while a range is pinned. Threads that need the same one pin it once. An entry that one unpins to make room
+    /// is gone when the next one pins.
     pinning: Mutex<()>,
     owner: Owner,
 }
@@ -92,7 +92,7 @@ impl PinCache {
     /// capacity is not kept.
     ///
     /// # Safety
-    /// As for [`Gdr::pin`] with this range, until the slice and its clones are dropped.
+    /// The contract of [`Gdr::pin`] with this range, until the slice and its clones are dropped.
     ///
     /// # Errors
     /// [`Error::EmptyRange`](crate::Error::EmptyRange) for length 0; [`Error::RangeOverflow`](crate::Error::RangeOverflow); [`Error::ForkedChild`](crate::Error::ForkedChild); [`Error::Cuda`](crate::Error::Cuda) for

@@ -1,4 +1,4 @@
-//! Which parts of a chunk of GPU memory are in use: allocation metadata, by device address.
+//! Allocation metadata, by device address. It has the parts of a chunk of GPU memory that are in use.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -181,8 +181,8 @@ mod tests {
         ]
     }
 
-    /// The model: the blocks in use. Whether `count` pages in a row that no block is in start at a multiple of
-    /// `align`.
+    /// The blocks in use, as the model. Returns whether `count` pages in a row that no block is in start at a
+    /// multiple of `align`.
     fn has_pages(taken: &[Block], count: u64, align: u64) -> bool {
         let used: BTreeSet<u64> = taken.iter().flat_map(pages).collect();
         let pages = (0..PAGES).map(|i| START / PAGE + i);

@@ -8,8 +8,8 @@ use crate::pool::sync::Arc;
 
 /// GPU memory from a [`Pool`](crate::Pool), pinned and mapped. Dropping it gives the memory back.
 ///
-/// It keeps what it needs: it may outlive its pool, and be dropped by any thread. GPU work that uses it must have
-/// finished before, because the next buffer may get the same memory.
+/// It keeps all that it needs, so it may outlive its pool, and be dropped by any thread. GPU work that uses it
+/// must have finished before, because the next buffer may get the same memory.
 #[derive(Debug)]
 pub struct PoolBuffer {
     chunk: Arc<Chunk>,

@@ -34,7 +34,8 @@ impl Chunk {
         self.blocks.lock().take(len, align)
     }
 
-    /// Frees a block of this chunk; in a forked child, does nothing: the lock may be held for ever there.
+    /// Frees a block of this chunk. In a forked child it does nothing, because the lock may be held for
+    /// ever there.
     pub(super) fn give_back(&self, block: Block) {
         if self.memory.owner().is_current() {
             self.blocks.lock().give_back(block);

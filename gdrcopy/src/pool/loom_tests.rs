@@ -1,4 +1,4 @@
-//! Pools, in the interleavings of threads that loom finds: `make loom`.
+//! Pools, in the interleavings of threads that loom finds (`make loom`).
 
 use loom::thread;
 

@@ -33,8 +33,8 @@ use sync::{Arc, Mutex, Weak};
 
 /// Hands out small buffers of GPU memory that is pinned and mapped in large chunks.
 ///
-/// A pin takes at least one GPU page of 64 KiB of BAR1, and system calls; a buffer of a pool takes 64 bytes and
-/// a lock. Threads share the pool by reference.
+/// A pin takes system calls and at least one GPU page of 64 KiB of BAR1. A buffer of a pool takes 64 bytes and a lock.
+/// Threads share the pool by reference.
 ///
 /// | buffer | memory |
 /// | --- | --- |
@@ -42,7 +42,7 @@ use sync::{Arc, Mutex, Weak};
 /// | up to 2 MiB | whole GPU pages of a shared chunk |
 /// | above 2 MiB | a chunk of its own, 2 MiB aligned, which is freed with the buffer. In a pool of fixed memory, 2 MiB-aligned pages of that memory |
 ///
-/// The memory of a new buffer is not zeroed: it has what an earlier buffer or the allocator left there.
+/// The memory of a new buffer is not zeroed, but it has what an earlier buffer or the allocator left there.
 /// [`Pool::alloc_zeroed`] writes zeros.
 ///
 /// Shared chunks are kept until [`Pool::trim`] or until the pool and the last of their buffers are dropped.
@@ -94,7 +94,7 @@ pub struct PoolReport {
     pub chunks: usize,
     /// Buffers in use.
     pub buffers: usize,
-    /// Pinned bytes: those in use, and those that are free.
+    /// Pinned bytes, both in use and free.
     pub pinned_bytes: u64,
     /// Bytes in use, rounded up to lines of 64 bytes or pages of 64 KiB.
     pub used_bytes: u64,
@@ -108,8 +108,8 @@ impl PoolReport {
         self.pinned_bytes - self.used_bytes
     }
 
-    /// The share of the free bytes outside of the largest free range: 0 if they are one range or none. No free
-    /// range reaches over the end of a chunk, so it is not 0 in a pool of two empty chunks.
+    /// The share of the free bytes outside of the largest free range, 0 if they are one range or none. No free range
+    /// reaches over the end of a chunk, so it is not 0 in a pool of two empty chunks.
     pub fn fragmentation(&self) -> f64 {
         match self.free_bytes() {
             0 => 0.0,
@@ -143,7 +143,7 @@ impl Pool {
     /// A pool of this memory only, such as [`RawMemory`](crate::memory::RawMemory), with the default options.
     ///
     /// # Errors
-    /// As for [`PoolOptions::build_of_memory`].
+    /// The errors of [`PoolOptions::build_of_memory`].
     pub fn of_memory(gdr: &Gdr, memory: impl DeviceMemory + 'static) -> Result<Pool> {
         Pool::options().build_of_memory(gdr, memory)
     }
@@ -185,7 +185,7 @@ impl Pool {
     /// A buffer of `len` bytes, at least 64-byte aligned. Its contents are not specified.
     ///
     /// # Errors
-    /// As for [`Pool::alloc_aligned`].
+    /// The errors of [`Pool::alloc_aligned`].
     pub fn alloc(&self, len: usize) -> Result<PoolBuffer> {
         self.alloc_aligned(len, 1)
     }
@@ -193,7 +193,7 @@ impl Pool {
     /// [`Pool::alloc`], then writes zeros.
     ///
     /// # Errors
-    /// As for [`Pool::alloc_aligned`].
+    /// The errors of [`Pool::alloc_aligned`].
     pub fn alloc_zeroed(&self, len: usize) -> Result<PoolBuffer> {
         let buffer = self.alloc(len)?;
         buffer.fill(0)?;

@@ -21,7 +21,7 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Bytes in each chunk that buffers share: 4 MiB by default, at least 2 MiB, rounded up to whole GPU pages of
+    /// Bytes in each chunk that buffers share, 4 MiB by default, at least 2 MiB, rounded up to whole GPU pages of
     /// 64 KiB. A chunk takes that much of BAR1, which is 256 MiB on many GPUs.
     pub fn chunk_len(mut self, bytes: usize) -> PoolOptions {
         let most = u64::MAX / GPU_PAGE_SIZE * GPU_PAGE_SIZE;

@@ -1,4 +1,5 @@
-//! What the threads of a pool share: the standard library's, or, with `--cfg gdrapi_loom`, loom's.
+//! The types that threads of a pool share, from the standard library, or, with `--cfg
+//! gdrapi_loom`, from loom.
 #![forbid(unsafe_code)]
 
 #[cfg(not(gdrapi_loom))]
@@ -8,7 +9,7 @@ pub(crate) use modeled::{Arc, Guard, Mutex, Weak};
 #[cfg(not(gdrapi_loom))]
 pub(crate) use std::sync::{Arc, Weak};
 
-/// The same types as loom sees them: its `Arc` has no `Weak`, and its mutex is poisoned.
+/// The same types as loom sees them, where its `Arc` has no `Weak`, and its mutex is poisoned.
 #[cfg(gdrapi_loom)]
 mod modeled {
     use std::ops::Deref;

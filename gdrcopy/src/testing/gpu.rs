@@ -21,17 +21,18 @@ use crate::testing::memory::Memory;
 
 /// A GPU and its driver, for unit tests. Clones are the same GPU.
 ///
-/// It allocates ([`DeviceAllocator`]), pins and maps as a GPU with gdrdrv in persistent mode does: mappings are
-/// write-combining, small allocations share pages of 64 KiB, freed memory is allocated again, and errors are the driver's
-/// and CUDA's: `ENOMEM` when the memory is used up, `EINVAL` for a pin of memory that is not allocated. The other way round,
-/// it is stricter: memory that is freed while it is pinned is a panic, because a GPU would give it to someone else.
+/// It allocates ([`DeviceAllocator`]), pins and maps as a GPU with gdrdrv in persistent mode does. Mappings are
+/// write-combining, small allocations share pages of 64 KiB, and freed memory is allocated again. Errors are the
+/// driver's and CUDA's, as `ENOMEM` when the memory is used up, and `EINVAL` for a pin of memory that is not allocated.
+/// It is also stricter. Memory that is freed while it is pinned is a panic, because a GPU would give it to someone
+/// else.
 ///
 /// Tests play the GPU kernel by [`Gpu::read`] and [`Gpu::write`], or by flags, counters and rings in [`Gpu::memory`]:
 ///
 /// ```
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
 /// # gpu::run(|_| {
-/// use gdrcopy::signal::{Flag, Ring};
+/// use gdrcopy::channel::{Flag, Ring};
 /// use gdrcopy::testing::Gpu;
 /// use gdrcopy::{Pool, Result};
 ///
@@ -89,7 +90,7 @@ impl Allocated {
     }
 }
 
-/// A pin, which is in one allocation, but for the bytes before it in its first page.
+/// A pin, which is in one allocation except the bytes before it in its first page.
 #[derive(Clone, Copy, Debug)]
 struct Pinned {
     address: u64,
@@ -103,7 +104,7 @@ const LEN: usize = 64 << 20;
 const MOST: usize = 1 << 40;
 /// Device address of the first.
 const START: u64 = 0x7f00_0000_0000;
-/// What cuMemAlloc aligns to at least.
+/// The smallest alignment of cuMemAlloc.
 const ALIGN: u64 = 256;
 /// The only type of mapping.
 const KIND: MappingType = MappingType::WriteCombining;
@@ -144,7 +145,7 @@ impl Gpu {
     /// Memory of this GPU, for what a test does as the GPU kernel. It needs no pin.
     ///
     /// # Panics
-    /// If the `len` bytes from `device_address` on are not all in one allocation: a kernel would fault.
+    /// If the `len` bytes from `device_address` on are not all in one allocation, where a kernel would fault.
     pub fn memory(&self, device_address: u64, len: usize) -> MappedSlice<'_> {
         let state = self.0.state.lock();
         let allocation = state.allocation(device_address, len as u64);
@@ -354,7 +355,7 @@ impl BackendPin for GpuPin {
         let offset = (self.pinned.address - START) as usize;
         let address = self.gpu.0.memory.region().address().wrapping_add(offset);
         let address = NonNull::new(address).expect("mapped");
-        // SAFETY: the range is in the memory of `self.gpu`, of which the pin, and what is mapped of it, keep a share.
+        // SAFETY: the range is in the memory of `self.gpu`, and the pin and its mapping keep a share of that.
         Ok((unsafe { Region::borrow(address, len) }, KIND))
     }
 

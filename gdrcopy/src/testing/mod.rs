@@ -1,9 +1,9 @@
-//! A GPU and its driver without either, for the unit tests of programs: no gdrdrv, no CUDA, no gdremu. Needs the
-//! feature `testing`, for dev-dependencies.
+//! Simulates a GPU and its driver for the unit tests of programs, without gdrdrv, CUDA or gdremu. Needs the feature
+//! `testing`, for dev-dependencies.
 //!
 //! GPU memory is memory of the process, so nothing here shows how fast anything is, and a missing fence goes unnoticed on
-//! most CPUs. What needs CUDA itself is not there: [`Transfer`](crate::Transfer), [`PinCache`](crate::PinCache),
-//! dma-bufs, host memory; gdremu has it.
+//! most CPUs. Parts that need CUDA itself are absent ([`Transfer`](crate::Transfer), [`PinCache`](crate::PinCache),
+//! dma-bufs, host memory); gdremu has them.
 
 mod gpu;
 mod memory;

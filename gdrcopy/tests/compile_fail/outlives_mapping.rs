@@ -1,5 +1,5 @@
 use gdrcopy::{Array, Batch, MappedSlice, Mapped, Mapping, Result, Word, Words};
-use gdrcopy::signal::{Flag, Ring, RingSender};
+use gdrcopy::channel::{Flag, Ring, RingSender};
 
 fn slice(mapping: Mapping) -> MappedSlice<'static> {
     mapping.as_slice() //~ E0515

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use gdrcopy::owned::{OwnedArray, OwnedCounter, OwnedFlag, OwnedSlice, OwnedWord, View};
-use gdrcopy::signal::{Counter, CounterWriter, Flag};
+use gdrcopy::channel::{Counter, CounterWriter, Flag};
 use gdrcopy::{Array, Mapped, MappedSlice, Mapping, Word};
 
 fn word(owned: OwnedWord<u32>) -> Word<'static, u32> {

@@ -1,4 +1,4 @@
-use gdrcopy::signal::{Ring, RingSender};
+use gdrcopy::channel::{Ring, RingSender};
 
 fn second_end(ring: Ring<'_, u32>) {
     let _first = ring.into_sender();

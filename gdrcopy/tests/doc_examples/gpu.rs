@@ -1,4 +1,4 @@
-// What the examples of the documentation have besides what they show: included by each, in lines that are hidden.
+// Hidden lines of the documentation's examples, included by each.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -36,7 +36,8 @@ impl Gpu {
 
 /// Runs an example. Where there is no GPU that it can use, prints so and returns.
 ///
-/// scripts/ci/check-doc-examples.sh sets GDRCOPY_DOC_EXAMPLES: each example must succeed then, and is listed in that file.
+/// scripts/ci/check-doc-examples.sh sets GDRCOPY_DOC_EXAMPLES. Each example must succeed then, and is listed in that
+/// file.
 pub fn run(example: impl FnOnce(&Gpu) -> Result<(), Box<dyn Error>>) {
     let result = Gpu::new().and_then(|gpu| example(&gpu));
     match (result, std::env::var_os("GDRCOPY_DOC_EXAMPLES")) {

@@ -1,4 +1,5 @@
-//! What keeps the context that it is of. One test at a time: each counts who retains the context.
+//! Owners that keep their context. One test at a time, because each counts who retains the
+//! context.
 
 use gdrcopy::memory::HostMemory;
 use gdrcopy::transfer::Route;

@@ -1,4 +1,4 @@
-// gdrcopy_device.cuh, compiled for the CPU: a thread of the tests calls these as if it were a GPU kernel.
+// gdrcopy_device.cuh, compiled for the CPU. A thread of the tests calls these as if it were a GPU kernel.
 #include <sched.h>
 
 #include "../../include/gdrcopy_device.cuh"

@@ -1,4 +1,4 @@
-// All of gdrcopy_device.cuh in a GPU kernel: only compiled.
+// Compiles all of gdrcopy_device.cuh in a GPU kernel.
 #include "../../include/gdrcopy_device.cuh"
 
 using gdrcopy::u32;

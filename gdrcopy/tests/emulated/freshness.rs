@@ -1,7 +1,7 @@
-//! What a gather returns is no older than what an earlier read has returned.
+//! A gather returns nothing older than an earlier read has returned.
 //!
 //! A GPU kernel writes 64 words, a fence, and a flag, all in GPU memory. The CPU sees the flag, gathers the words, and
-//! lets the kernel go on, by host memory: nothing but reads of the mapping happens in between. A word that is older
+//! lets the kernel go on, by host memory. Nothing but reads of the mapping happens in between. A word that is older
 //! than the flag came from a buffer of the CPU, or was loaded too early.
 
 use std::env;

@@ -4,7 +4,7 @@ use std::env;
 
 use gdrcopy::Gdr;
 
-/// The result of opening: a backend, or an errno.
+/// The result of opening, a backend or an errno.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Outcome {
     Gdrdrv,

@@ -1,13 +1,15 @@
-//! Tests that need a driver and a GPU: they run themselves again under gdremu.
+//! Tests that need a driver and a GPU. They run themselves again under gdremu.
 
 mod access;
 #[path = "../../../tests/built/mod.rs"]
 mod built;
+mod channels;
 mod contexts;
 #[allow(dead_code, reason = "the model in the root package calls the rest")]
 #[path = "../../../tests/emulated/cuda.rs"]
 mod cuda;
 mod dma_buf;
+mod features;
 mod freshness;
 mod gates;
 #[allow(dead_code, reason = "the examples call the rest")]
@@ -18,9 +20,7 @@ mod owned;
 mod ownership;
 mod pin_cache;
 mod pool;
-mod signals;
 mod suspension;
-mod system;
 mod transfer;
 
 use std::process::Command;
@@ -105,9 +105,9 @@ fn pin_cache_without_room_under_gdremu() {
 }
 
 #[test]
-fn signals_under_gdremu() {
-    let compiled = signals::compile_device_library();
-    let filter = if compiled { "signals::" } else { "signals:: --skip signals::header_" };
+fn channels_under_gdremu() {
+    let compiled = channels::compile_device_library();
+    let filter = if compiled { "channels::" } else { "channels:: --skip channels::header_" };
     for profile in ["default", "device"] {
         under_gdremu(&format!("--profile {profile}"), filter, "");
     }
@@ -151,9 +151,9 @@ fn transfer_under_gdremu() {
 }
 
 #[test]
-fn system_reports_what_there_is() {
-    for (options, outcome) in system::SYSTEMS {
-        under_gdremu(options, "system::", outcome);
+fn features_are_those_of_the_machine() {
+    for (options, outcome) in features::MACHINES {
+        under_gdremu(options, "features::", outcome);
     }
 }
 
@@ -164,7 +164,7 @@ fn freshness_under_gdremu() {
 
 #[test]
 fn device_header_compiles_for_gpus() {
-    signals::compile_for_gpu();
+    channels::compile_for_gpu();
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn open_succeeds_where_it_should() {
     }
 }
 
-/// What a mapping or slice of `room` bytes answers for others.
+/// The error of a mapping or slice of `room` bytes for others.
 fn outside(offset: usize, len: usize, room: usize) -> gdrcopy::Error {
     gdrcopy::Error::OutOfMapping { offset, len, room }
 }

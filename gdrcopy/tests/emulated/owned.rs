@@ -1,4 +1,4 @@
-//! Words and signals that keep their memory, under gdremu: at the addresses that they give to kernels, and in children.
+//! Words and signals that keep their memory, under gdremu, at the addresses that they give to kernels, and in children.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -432,7 +432,7 @@ fn memory_is_freed_after_it_is_unpinned() {
     assert_eq!(PINS.load(Ordering::Relaxed), before, "freed while pinned");
 }
 
-/// What owns a pin or keeps one.
+/// Owners of a pin.
 enum Owner {
     Pin(Pin),
     Mapping(Mapping),
@@ -563,7 +563,7 @@ fn run(
 /// Page tables that the emulated driver has pinned.
 pub(crate) fn pins_of_the_machine() -> usize {
     let count = std::fs::read_to_string("/proc/driver/gdrdrv/nv_get_pages_refcount");
-    // There is no such file without gdrdrv: then gdremu's leak report is the only check.
+    // There is no such file without gdrdrv; then gdremu's leak report is the only check.
     count.map_or(0, |count| count.trim().parse().expect("a number"))
 }
 

@@ -1,4 +1,4 @@
-//! Slices of mapped memory: bounds, copies, gathers, transfers.
+//! Bounds, copies, gathers and transfers of mapped slices.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -21,14 +21,14 @@ pub(crate) struct Slice<'m> {
     pub(crate) len: usize,
 }
 
-/// What is borrowed of owners at a time.
+/// Borrows of owners at a time.
 #[derive(Default)]
 pub(crate) struct Borrowed<'m> {
     pub(crate) slices: Vec<Slice<'m>>,
     pub(crate) batches: Vec<Batch<'m>>,
 }
 
-/// What accesses need besides slices.
+/// Values that accesses need besides slices.
 pub(crate) struct Context<'w> {
     pub(crate) memory: &'w Memory,
     pub(crate) host: &'w mut Host,
@@ -50,17 +50,17 @@ impl<'m> Slice<'m> {
         Slice { mapped, start, len }
     }
 
-    /// Whether bytes of it are inside.
+    /// Returns whether bytes of it are inside.
     pub(crate) fn has(self, offset: usize, len: usize) -> bool {
         offset <= self.len && len <= self.len - offset
     }
 
-    /// A length from `offset` on: mostly one that fits.
+    /// A length from `offset` on, mostly one that fits.
     pub(crate) fn part(self, size: Size, offset: usize) -> usize {
         size.of(self.len.checked_sub(offset).unwrap_or(self.len))
     }
 
-    /// Whether a word of it is naturally aligned.
+    /// Returns whether a word of it is naturally aligned.
     pub(crate) fn is_aligned(self, offset: usize, size: usize) -> bool {
         self.start.wrapping_add(offset as u64).is_multiple_of(size as u64)
     }

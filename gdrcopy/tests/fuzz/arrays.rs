@@ -87,12 +87,12 @@ pub(crate) fn use_array<T: Pod>(
     scatter(part, elements, memory, args);
 }
 
-/// Indexes, of which some may be the same, and one outside; and how many values there are for them.
+/// Indexes, some of them perhaps the same, and one outside; and how many values there are for them.
 fn indexes<T>(len: usize, args: &Args, numbers: &mut Numbers) -> (Vec<usize>, usize) {
     let counts = [numbers.below(40), 250 + numbers.below(10), numbers.below(1200)];
     let count = counts[numbers.below(3)].min((1 << 18) / size_of::<T>().max(1));
     let span = [len, 3.min(len)][numbers.below(2)];
-    // Of no elements, each is outside.
+    // Without elements, each is outside.
     let mut at: Vec<_> = (0..count).map(|_| numbers.below(span)).collect();
     if count > 0 && numbers.below(4) == 0 {
         at[numbers.below(count)] = args.sizes[numbers.below(3)].of(len);

@@ -1,4 +1,4 @@
-//! Batches, of which several are open at a time and end in any order.
+//! Batches, several open at a time, which end in any order.
 #![forbid(unsafe_code)]
 
 use std::mem;

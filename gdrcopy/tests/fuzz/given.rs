@@ -24,7 +24,7 @@ pub(crate) struct Given {
     _lent: Option<Lent>,
 }
 
-/// What became of given memory.
+/// The fate of given memory.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// CPU address of its mapping, if it is mapped.
@@ -105,10 +105,10 @@ impl World {
         Some(Mapped::new(Owner::Owned(mapping), start, len))
     }
 
-    /// Ends a mapping, unless it is borrowed: then the owner drops it later. Given memory is mapped again.
+    /// Ends a mapping, unless it is borrowed; then the owner drops it later. Given memory is mapped again.
     pub(crate) fn unmap(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = take(&mut self.mapped, args)?;
-        // What else it has is dropped after the owner.
+        // The rest of it is dropped after the owner.
         let mapped = Arc::try_unwrap(mapped).ok()?;
         match mapped.owner {
             Owner::Mapping(mapping) => {

@@ -1,4 +1,4 @@
-//! One sequence in a process of its own: a crash is a result, and what was forgotten ends with it.
+//! One sequence in a process of its own, so that a crash is a result, and forgotten objects end with it.
 
 use std::fmt;
 use std::io::{self, PipeWriter, Read, Write};
@@ -24,7 +24,7 @@ static LIST: OnceLock<PipeWriter> = OnceLock::new();
 /// Runs a sequence in a forked child.
 ///
 /// # Errors
-/// If it panics or crashes: the list of its calls, and how it ended.
+/// If it panics or crashes, the list of its calls, and how it ended.
 pub(crate) fn run(sequence: impl FnOnce()) -> std::result::Result<Calls, String> {
     let (mut reader, writer) = io::pipe().expect("descriptors");
     // SAFETY: the other threads of the process wait for this one, and hold no lock that the child needs.
@@ -74,7 +74,7 @@ pub(crate) fn outcome<T>(predicted: bool, result: Result<T>) -> Option<T> {
     value
 }
 
-/// [`outcome`] of a call that may panic instead, which is predicted, too.
+/// [`outcome`] of a call that may panic instead, which is also predicted.
 #[track_caller]
 pub(crate) fn outcome_or_panic<T>(
     panics: bool,
@@ -101,7 +101,7 @@ pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
         }
         Err(error) => {
             list(format_args!(" = {error:?}\n"));
-            // Its text must be right for the errors that only such arguments cause, too.
+            // Its text must also be right for the errors that only such arguments cause.
             assert!(!error.to_string().is_empty());
             assert!(!matches!(error, Error::ForkedChild), "no call of it forked");
             None

@@ -1,27 +1,27 @@
-//! The safe API against a model: random sequences of calls with extreme arguments, guards that are forgotten, and
+//! Compares the safe API with a model, by random sequences of calls with extreme arguments, forgotten guards, and
 //! owners that are dropped in any order. Runs itself again under gdremu, once per profile.
 //!
-//! What it attacks:
+//! It attacks:
 //! - bytes of the GPU: every byte of the arena and of the chunks of pools is known. The program hands exact ranges to
-//!   the API (the contract of `Gdr::pin`, `PinCache::get` and `DeviceMemory`), never all of a GPU page; what lies
-//!   around them belongs to others. CUDA reads everything back, within and after a sequence;
+//!   the API (the contract of `Gdr::pin`, `PinCache::get` and `DeviceMemory`), never all of a GPU page. The bytes
+//!   around them belong to others. CUDA reads everything back, within and after a sequence;
 //! - bytes of the host: buffers that calls write to lie within one whose every byte is known;
-//! - owners: memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped; views of `owned` work
-//!   when everything else is gone, in any thread; rings do what a model of both ends says;
+//! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views of `owned` work
+//!   when everything else is gone, in any thread. Rings follow a model of both ends;
 //! - results: bounds, alignments and state say beforehand whether a call succeeds, and what a read returns;
 //! - panics other than the documented ones, crashes, pins that are left though everything was dropped.
 //!
-//! What it cannot see:
+//! It cannot see:
 //! - missing fences: gdremu's GPU memory is ordinary memory, so stores need no fence to arrive. The tests of
 //!   copy_routines look at the instructions;
-//! - stray reads of GPU memory, and races within the library other than by their results: two threads use disjoint
-//!   halves of one slice, and everything else is called by one thread;
-//! - forked children, GPU memory that is freed while it is pinned, contexts that are destroyed: see emulated/;
-//! - borrows that outlive their owners: the compiler refuses them, see compile_fail/.
+//! - stray reads of GPU memory, and races within the library other than by their results. Two threads use disjoint
+//!   halves of one slice, and one thread calls everything else;
+//! - forked children, GPU memory that is freed while it is pinned, contexts that are destroyed (see emulated/);
+//! - borrows that outlive their owners, which the compiler refuses (see compile_fail/).
 //!
 //! `FUZZ_SECONDS` (default 5) is how long new sequences are begun, for all profiles together; each profile gets at
 //! least one group of sequences. `FUZZ_SEED` repeats the group with this seed, which a failure prints together with
-//! its shortest sequence and the calls in it; name the profile's test, too:
+//! its shortest sequence and the calls in it. Also name the profile's test:
 //!
 //! ```text
 //! FUZZ_SEED=7 cargo test -p gdrcopy --test fuzz fuzz_dmabuf
@@ -83,7 +83,7 @@ fn fuzz_on(profile: &str) {
         .stdout(Stdio::inherit())
         .output()
         .expect("gdremu starts");
-    // What was forgotten stays pinned until the process ends; `World::end` checks the rest.
+    // Forgotten objects stay pinned until the process ends; `World::end` checks the rest.
     let is_expected = |line: &&str| line.starts_with("gdremu: leak: ");
     let errors = String::from_utf8_lossy(&output.stderr);
     let errors: Vec<_> = errors.lines().filter(|line| !is_expected(line)).collect();

@@ -1,4 +1,4 @@
-//! The model of GPU memory: what every byte of it is.
+//! The model of GPU memory, with the meaning of every byte.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -10,7 +10,7 @@ use std::thread;
 use crate::cuda::Cuda;
 use crate::sizes::Numbers;
 
-/// Bytes that are read back at a time: small enough that the allocator keeps the buffer.
+/// Bytes that are read back at a time, few enough that the allocator keeps the buffer.
 const PIECE: usize = 64 << 10;
 
 /// Bytes of a few regions.
@@ -23,13 +23,13 @@ pub(crate) struct Memory {
 struct Region {
     start: u64,
     bytes: Vec<u8>,
-    /// The part of it that a pool has. What lies around it belongs to others.
+    /// The part of it that a pool has. The bytes around it belong to others.
     given: Range<u64>,
     /// Which pool, from 1 on.
     pool: usize,
 }
 
-/// Bytes that look random: the same seed gives the same ones.
+/// Bytes that look random. The same seed gives the same ones.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut numbers = Numbers(seed);
     let mut bytes: Vec<u8> = (0..len.min(4099)).map(|_| numbers.next() as u8).collect();
@@ -72,7 +72,7 @@ impl Memory {
         Memory { regions, cuda }
     }
 
-    /// Adds GPU memory, after filling it, until the entry is dropped. Of it, a pool has a part.
+    /// Adds GPU memory, after filling it, until the entry is dropped. A pool has a part of it.
     pub(crate) fn add(&self, start: u64, len: usize, given: Range<u64>, pool: usize) -> Entry {
         let bytes = noise(start ^ given.start, len);
         self.cuda.write(start, &bytes);
@@ -81,7 +81,7 @@ impl Memory {
         Entry { memory, start }
     }
 
-    /// Whether all of a range is what one pool was given.
+    /// Returns whether one pool was given all of a range.
     pub(crate) fn is_of_pool(&self, range: &Range<u64>, pool: usize) -> bool {
         let holds = |given: &Range<u64>| given.start <= range.start && range.end <= given.end;
         self.regions().iter().any(|region| region.pool == pool && holds(&region.given))

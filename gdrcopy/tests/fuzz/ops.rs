@@ -1,4 +1,4 @@
-//! What a sequence consists of.
+//! The calls of a sequence.
 #![forbid(unsafe_code)]
 
 use proptest::collection::vec;
@@ -7,7 +7,7 @@ use proptest::sample::select;
 
 use crate::sizes::{Size, sizes};
 
-/// What owners are of. They are dropped and forgotten alike.
+/// The memory of owners. They are dropped and forgotten alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Gdr,
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 pub(crate) const KINDS: [Kind; 7] =
     [Kind::Gdr, Kind::Pin, Kind::Mapped, Kind::Pool, Kind::Cache, Kind::Transfer, Kind::View];
 
-/// Calls that make, use or end owners. What comes after one that maps memory has a slice of it, until `Leave`.
+/// Calls that make, use or end owners. Calls after one that maps memory have a slice of it, until `Leave`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
     Open,
@@ -109,9 +109,9 @@ pub(crate) enum Op {
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     pub(crate) ops: Vec<Op>,
-    /// Whether an allocator is made before anything is opened.
+    /// True if an allocator is made before anything is opened.
     pub(crate) allocator_first: bool,
-    /// Whether a part of the host memory is registered with CUDA.
+    /// True if a part of the host memory is registered with CUDA.
     pub(crate) registered: bool,
     /// In which order the rest is dropped.
     pub(crate) end: Vec<Kind>,

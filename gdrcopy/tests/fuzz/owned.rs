@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::thread;
 
+use gdrcopy::channel::{Counter, CounterWriter, Flag, Ring};
 use gdrcopy::owned::{OwnedArray, OwnedCounter, OwnedFlag, OwnedSlice, OwnedWord};
-use gdrcopy::signal::{Counter, CounterWriter, Flag, Ring};
 use gdrcopy::{Owned, Result};
 
 use crate::cuda::Cuda;
@@ -19,7 +19,7 @@ use crate::sizes::Numbers;
 use crate::world::World;
 use crate::{arrays, signals, words};
 
-/// What the rings have.
+/// The messages of the rings.
 pub(crate) type Message = [u64; 2];
 
 /// A view, and where the model says that it is.
@@ -125,7 +125,7 @@ impl World {
                 let make = || -> Result<Owned<Ring<'static, Message>>> {
                     Owned::new(kept, |all| Ring::attach(all.slice(offset..)?, slots, next))
                 };
-                // What is outside is not sliced first.
+                // A range outside is not sliced first.
                 let panics = !slots.is_power_of_two() && slice.has(offset, 0);
                 let ring = outcome_or_panic(panics, is_inside && is_word(4), make);
                 let model = RingModel::new::<Message>(start, slots, next);

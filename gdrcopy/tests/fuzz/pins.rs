@@ -18,7 +18,7 @@ pub(crate) struct Connection {
 pub(crate) struct Pinned {
     pin: Pin,
     len: usize,
-    /// Of its mapping.
+    /// Guards its mapping.
     mapped: Weak<()>,
     /// Dropped last.
     host: Option<Arc<HostPart>>,

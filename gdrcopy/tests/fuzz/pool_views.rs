@@ -16,10 +16,10 @@ use crate::rings::{RingEnd, SLOTS};
 use crate::types::value;
 use crate::world::World;
 
-/// What every pool that is ordinary can have.
+/// Bytes that every ordinary pool can have.
 const LITTLE: u128 = 2 << 20;
 
-/// What no pool can have.
+/// Bytes that no pool can have.
 const MUCH: u128 = 32 << 20;
 
 /// A view, where it is, and what is there.

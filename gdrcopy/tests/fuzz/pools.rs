@@ -22,7 +22,7 @@ pub(crate) struct PoolOf {
     pub(crate) pool: Pool,
     /// From 1 on.
     pub(crate) number: usize,
-    /// Whether it has an allocator, and pins and maps as works everywhere.
+    /// True if it has an allocator, and pins and maps as works everywhere.
     pub(crate) is_ordinary: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a ring's memory and the numbers of its end are, by its documentation and its header.
+//! The memory of a ring and the numbers of its end, by its documentation and its header.
 #![forbid(unsafe_code)]
 
 use bytemuck::{Pod, bytes_of};
@@ -21,7 +21,7 @@ pub(crate) enum Failure {
 pub(crate) struct RingModel {
     pub(crate) start: u64,
     pub(crate) slots: u32,
-    /// Of a message.
+    /// The size of a message.
     size: usize,
     /// The number of the next message.
     next: u32,
@@ -29,7 +29,7 @@ pub(crate) struct RingModel {
     room: u32,
 }
 
-/// Bytes of a ring: a line, the words in whole lines, the messages.
+/// Bytes of a ring, for a line, the words in whole lines, and the messages.
 pub(crate) fn bytes_of_ring<T>(slots: u32) -> u128 {
     64 + (u128::from(slots) * 4).next_multiple_of(64) + u128::from(slots) * size_of::<T>() as u128
 }
@@ -110,7 +110,8 @@ impl RingModel {
         Ok(messages)
     }
 
-    /// What another may write: mostly a number that could be right, mostly near the start.
+    /// A value that another may write, mostly a number that could be right, mostly near the
+    /// start.
     pub(crate) fn garbage(&self, numbers: &mut crate::sizes::Numbers) -> (usize, [u8; 4]) {
         let bytes = (self.message(0) - self.start) as usize + self.slots as usize * self.size;
         let near = [0, 1, self.slots, self.next, u32::MAX, value(numbers.next())];

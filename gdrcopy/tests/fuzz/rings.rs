@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytemuck::{Pod, bytes_of};
 use gdrcopy::Error;
-use gdrcopy::signal::{Ring, RingReceiver, RingSender};
+use gdrcopy::channel::{Ring, RingReceiver, RingSender};
 
 use crate::access::Slice;
 use crate::isolated::{any_outcome, calling, list, outcome_or_panic, panic_outcome};
@@ -119,7 +119,7 @@ impl<'m, T: Pod + Debug + PartialEq> RingEnd<'m, T> {
         RingEnd { end, model }
     }
 
-    /// Makes one call. What it writes is in the model.
+    /// Makes one call. Its writes are in the model.
     pub(crate) fn step(&mut self, memory: &Memory, numbers: &mut Numbers) {
         let model = &mut self.model;
         let count = numbers.below(300).min((1 << 17) / size_of::<T>());

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use gdrcopy::signal::{Counter, CounterWriter, Flag};
+use gdrcopy::channel::{Counter, CounterWriter, Flag};
 
 use crate::access::Slice;
 use crate::isolated::{calling, outcome, panic_outcome};

@@ -1,4 +1,4 @@
-//! Lengths, offsets and counts: ordinary ones, those around the length in question, and extreme ones.
+//! Lengths, offsets and counts, some ordinary, some around the length in question, and some extreme.
 #![forbid(unsafe_code)]
 
 use std::ops::{Bound, Range};
@@ -80,7 +80,7 @@ pub(crate) fn sizes() -> impl Strategy<Value = Size> {
     ]
 }
 
-/// What ranges are asked for by.
+/// The bounds of requested ranges.
 type Bounds = (Bound<usize>, Bound<usize>);
 
 /// Bounds of a range, and what they mean if that is inside of `len`.

@@ -14,7 +14,7 @@ pub(crate) struct Pair {
 
 // SAFETY: all bits zero are a value of each field.
 unsafe impl Zeroable for Pair {}
-// SAFETY: two fields of 2 bytes: there is no padding, and all bits are values.
+// SAFETY: two fields of 2 bytes leave no padding, and all bits are values.
 unsafe impl Pod for Pair {}
 
 /// A message that no memory can hold two billion of.
@@ -24,7 +24,7 @@ pub(crate) fn value<T: Pod>(seed: u64) -> T {
     pod_read_unaligned(&noise(seed, size_of::<T>()))
 }
 
-/// Of floats, the bits matter.
+/// The bits of floats matter.
 #[track_caller]
 pub(crate) fn assert_bits<T: Pod>(found: &T, model: &[u8]) {
     assert!(bytes_of(found) == model, "another's bytes");

@@ -22,7 +22,7 @@ use crate::owners::{Mapped, discard};
 use crate::pins::{Connection, Pinned};
 use crate::pools::PoolOf;
 
-/// GPU memory that the program has in common with others: 20 GPU pages and a bit, so that helper threads copy, too.
+/// GPU memory that the program has in common with others, 20 GPU pages and a bit, so that helper threads also copy.
 pub(crate) const ARENA: usize = (20 << 16) + 5000;
 
 pub(crate) struct World {
@@ -37,9 +37,9 @@ pub(crate) struct World {
     pub(crate) caches: Vec<Cache>,
     pub(crate) transfers: Vec<Arc<Transfer>>,
     pub(crate) views: Vec<OwnedView>,
-    /// Of all memory that was given away.
+    /// Watches all memory that was given away.
     pub(crate) watches: Vec<Arc<Watch>>,
-    /// Whether dma-bufs can be exported, once that is known.
+    /// True if dma-bufs can be exported, once that is known.
     pub(crate) exports: Option<bool>,
     /// The buffers of all pools.
     pub(crate) buffers: Vec<(Range<u64>, usize, Weak<()>)>,
@@ -88,7 +88,7 @@ pub(crate) fn run(sequence: &Sequence) {
 }
 
 impl World {
-    /// Makes calls until `Leave`. What is mapped on the way is borrowed until then.
+    /// Makes calls until `Leave`. Memory that is mapped on the way is borrowed until then.
     fn run(&mut self, ops: &mut slice::Iter<'_, Op>, borrowed: &mut Borrowed<'_>) {
         while let Some(op) = ops.next() {
             match op {

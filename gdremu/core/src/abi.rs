@@ -1,4 +1,4 @@
-//! The commands of gdrdrv: their numbers and the layout of their arguments.
+//! The commands of gdrdrv, with their numbers and the layout of their arguments.
 //!
 //! Declared here a second time, apart from the library's own declaration, so that each checks the
 //! other.
@@ -15,10 +15,11 @@ const fn read_write(nr: u32, size: u32) -> u32 {
     3 << 30 | size << 16 | MAGIC << 8 | nr
 }
 
-/// Most commands were declared with a pointer to their argument: the size field holds a pointer's.
+/// Most commands were declared with a pointer to their argument, so the size field holds a
+/// pointer's.
 const POINTER: u32 = 8;
 
-/// Whether an ioctl number carries gdrdrv's type byte.
+/// Returns whether an ioctl number carries gdrdrv's type byte.
 pub fn is_gdrdrv(number: u32) -> bool {
     (number >> 8) & 0xff == MAGIC
 }
@@ -51,7 +52,7 @@ macro_rules! commands {
                 match self { $(Command::$command => $name,)* }
             }
 
-            /// The first release that knows it: 2.`since`.
+            /// The first release that knows it, 2.`since`.
             pub const fn since(self) -> u16 {
                 match self { $(Command::$command => $minor,)* }
             }
@@ -89,7 +90,7 @@ commands! {
         pin_buffer { ADDR: u64, SIZE: u64, P2P_TOKEN: u64, VA_SPACE: u32, HANDLE: u64 };
     /// Unpins.
     UnpinBuffer "UNPIN_BUFFER" = read_write(2, POINTER), since 0, unpin_buffer { HANDLE: u64 };
-    /// Whether the memory was freed under the pin.
+    /// Reports whether the memory was freed under the pin.
     GetCbFlag "GET_CB_FLAG" = read_write(3, POINTER), since 0, get_cb_flag { HANDLE: u64, FLAG: u32 };
     /// Information, with a flag for write-combining instead of a type.
     GetInfo "GET_INFO" = read_write(4, POINTER), since 0,
@@ -117,12 +118,12 @@ impl Command {
         Command::ALL.iter().copied().find(|command| command.number() == number)
     }
 
-    /// Whether the argument has input.
+    /// Returns whether the argument has input.
     pub const fn reads(self) -> bool {
         !matches!(self, Command::GetVersion)
     }
 
-    /// Whether the argument has output. The other commands do not write it.
+    /// Returns whether the argument has output. The other commands do not write it.
     pub const fn answers(self) -> bool {
         !matches!(self, Command::UnpinBuffer | Command::ReqMappingType)
     }
@@ -137,7 +138,7 @@ impl Command {
     }
 }
 
-/// Bit of [`pin_buffer_v2::FLAGS`]: the pages must be reached over PCIe.
+/// Bit of [`pin_buffer_v2::FLAGS`] for pages that must be reached over PCIe.
 pub const PIN_FLAG_FORCE_PCIE: u64 = 1;
 
 /// [`get_attr::ATTR`]: 1 when pins outlive a free of their memory.

@@ -1,5 +1,5 @@
-//! Options of gdremu that the emulated program needs: each is declared here, once, for the command line
-//! (clap) and for the environment variable by which the launcher passes them on (serde).
+//! Options of gdremu that the emulated program needs. Each is declared here, once, for the command line (clap) and
+//! for the environment variable by which the launcher passes them on (serde).
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub struct Config {
     /// The directory that all processes under one gdremu share (see [`crate::session`]).
     #[arg(skip)]
     pub session: PathBuf,
-    /// Make calls fail, as NAME:ERROR[@N[+]],…: every call, the Nth, or all from the Nth on;
+    /// Make calls fail, as NAME:ERROR[@N[+]],… for every call, the Nth, or all from the Nth on;
     /// COMMAND:FIELD=VALUE[@N[+]] changes a field of the command's result
     #[arg(long = "fault", value_name = "LIST", default_value = "", hide_default_value = true, value_parser = faults)]
     pub faults: String,
@@ -40,8 +40,8 @@ pub struct Config {
     /// Print the names of missing CUDA functions that a program requests from cuGetProcAddress
     #[arg(long)]
     pub log_missing: bool,
-    /// After a GPU kernel that gdremu does not run: print its name, and exit with N if the program itself
-    /// exits with 0 (exit:N); only print its name (warn); or do neither (ignore)
+    /// After a GPU kernel that gdremu does not run, print its name, and exit with N if the program itself exits with
+    /// 0 (exit:N). "warn" only prints its name, "ignore" does neither
     #[arg(long, value_name = "ACTION", default_value = "exit:124")]
     pub unsupported: Unsupported,
     /// The kernel module.
@@ -71,7 +71,7 @@ pub struct DriverConfig {
     /// End pins when their memory is freed (always on before driver 2.5)
     #[arg(long)]
     pub traditional: bool,
-    /// Let pins outlive a free of their memory: the default since driver 2.5, possible since 2.4.1
+    /// Let pins outlive a free of their memory, the default since driver 2.5, possible since 2.4.1
     #[arg(long = "persistent", conflicts_with = "traditional")]
     pub persistent_before_2_5: bool,
     /// Refuse pins that are not whole GPU pages (no effect after driver 2.4)
@@ -89,10 +89,10 @@ pub struct DriverConfig {
     /// Emulate the known defects of NVIDIA's gdrdrv
     #[arg(long)]
     pub module_defects: bool,
-    /// Do not load gdrdrv: there is no /dev/gdrdrv
+    /// Do not load gdrdrv, so there is no /dev/gdrdrv
     #[arg(long = "no-gdrdrv", action = ArgAction::SetFalse)]
     pub loaded: bool,
-    /// Bind gdrdrv to nv-p2p-dummy instead of NVIDIA's driver: every pin fails with EINVAL
+    /// Bind gdrdrv to nv-p2p-dummy instead of NVIDIA's driver, so every pin fails with EINVAL
     #[arg(long = "nv-p2p-dummy")]
     pub p2p_dummy: bool,
     /// Make open("/dev/gdrdrv") fail with ERRNO
@@ -142,24 +142,25 @@ pub struct GpuConfig {
     /// Join CPU and GPU by a coherent link (always on with --platform cached)
     #[arg(long)]
     pub coherent: bool,
-    /// GPUDirect RDMA: yes or no, one value per GPU separated by commas; the last applies to the rest
+    /// GPUDirect RDMA, yes or no, one value per GPU separated by commas; the last applies to the rest
     #[arg(long, value_name = "LIST", default_value = "yes", value_parser = PerGpu::<YesNo>::read_choices)]
     pub rdma: PerGpu<YesNo>,
     /// Bytes of each GPU that can be pinned at a time, with suffix K, M, G or T; a list as in --rdma
     #[arg(long, value_name = "LIST", default_value = "128G", value_parser = bytes_of_each)]
     pub bar1_size: PerGpu<u64>,
-    /// GPU memory as dma-bufs: auto (by CUDA version), no, export (but not mmap), or mmap; a list as in --rdma
+    /// GPU memory as dma-bufs, which is auto (by CUDA version), no, export (but not mmap), or mmap; a list as in
+    /// --rdma
     #[arg(long, value_name = "LIST", default_value = "auto", value_parser = PerGpu::<Dmabuf>::read_choices)]
     pub dmabuf: PerGpu<Dmabuf>,
 }
 
 impl GpuConfig {
-    /// Whether memory of this GPU can be exported as a dma-buf.
+    /// Returns whether memory of this GPU can be exported as a dma-buf.
     pub fn exports_dmabufs(&self, gpu: usize) -> bool {
         *self.dmabuf.of(gpu) != Dmabuf::No
     }
 
-    /// Whether a dma-buf of this GPU's memory can be mapped.
+    /// Returns whether a dma-buf of this GPU's memory can be mapped.
     pub fn maps_dmabufs(&self, gpu: usize) -> bool {
         match self.dmabuf.of(gpu) {
             Dmabuf::Auto => self.cuda_version >= DMABUF_MMAP,
@@ -198,11 +199,11 @@ macro_rules! choice {
 choice! {
     /// The platform, by its default type of mapping.
     Platform {
-        /// write-combining, and nothing else: PCIe on x86
+        /// write-combining, and nothing else, as PCIe on x86
         Wc,
-        /// cached, write-combining on request: a coherent link
+        /// cached, write-combining on request, as a coherent link
         Cached,
-        /// device memory, and nothing else: some arm64 platforms
+        /// device memory, and nothing else, as some arm64 platforms
         Device,
     }
 }
@@ -235,7 +236,7 @@ choice! {
     ProviderKind {
         /// emulated GPUs, in memory of the host
         Host,
-        /// laboratory tool: this computer's NVIDIA GPUs, with their own libcuda
+        /// this computer's NVIDIA GPUs, with their own libcuda (laboratory tool)
         Nvidia,
         /// emulated GPUs, in the test kernel's emugpu module, with the real gdrdrv
         Emugpu,
@@ -243,19 +244,19 @@ choice! {
 }
 
 impl ProviderKind {
-    /// Whether the GPUs are emulated, and hence libcuda, too.
+    /// Returns whether the GPUs, and hence libcuda, are emulated.
     pub fn emulates_gpus(self) -> bool {
         self != ProviderKind::Nvidia
     }
 
-    /// Whether gdrdrv is emulated; otherwise programs use the real one.
+    /// Returns whether gdrdrv is emulated; otherwise programs use the real one.
     pub fn emulates_gdrdrv(self) -> bool {
         self != ProviderKind::Emugpu
     }
 }
 
 choice! {
-    /// Whether a GPU can do something.
+    /// A capability of a GPU.
     YesNo {
         /// it can
         Yes,
@@ -265,7 +266,7 @@ choice! {
 }
 
 choice! {
-    /// What can be done with a dma-buf of GPU memory.
+    /// The support of dma-bufs of GPU memory.
     Dmabuf {
         /// mmap since CUDA 13.3, otherwise export
         Auto,

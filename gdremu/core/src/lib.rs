@@ -1,6 +1,6 @@
 //! Emulates gdrdrv and CUDA GPUs for unmodified programs; `../README.md` has a map of the crates.
 //!
-//! This crate is the part without hooks: state machines with unit tests.
+//! This crate is the part without hooks, state machines with unit tests.
 
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
 

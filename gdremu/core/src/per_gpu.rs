@@ -1,9 +1,9 @@
-//! Options of which each GPU can have its own value.
+//! Options that can have a value for each GPU.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 
-/// A value for each GPU, from the first on; the last one is for all GPUs behind it, too.
+/// A value for each GPU, from the first on; the last one is also for all GPUs behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerGpu<T>(Vec<T>);
 

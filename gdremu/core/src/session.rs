@@ -1,10 +1,10 @@
-//! State that all processes under one gdremu share: a directory with a record for each open device.
+//! State that all processes under one gdremu share, a directory with a record for each open device.
 //!
-//! A record is an empty file. The descriptor that a program gets for `/dev/gdrdrv` is a descriptor
-//! of its record and holds a lock on it, so that the kernel tracks every use of the open
-//! device: dups, forked children, receivers over a socket, mappings, and processes that were killed.
-//! The lock is free exactly when the last of them is gone. The record's *size* is the number of
-//! page tables that its device has pinned.
+//! A record is an empty file. The descriptor that a program gets for `/dev/gdrdrv` is a descriptor of its
+//! record and holds a lock on it. So the kernel tracks every use of the open device (dups, forked
+//! children, receivers over a socket, mappings, and processes that were killed). The lock is free exactly
+//! when the last of them is gone. The record's *size* is the number of page tables that its device has
+//! pinned.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
@@ -20,7 +20,7 @@ const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
     ("libcudart.so.13", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.13"))),
 ];
 
-/// Identifies the file behind a descriptor: st_dev and st_ino.
+/// Identifies the file behind a descriptor by st_dev and st_ino.
 pub type Identity = (u64, u64);
 
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl Session {
         self.directory.join("lib")
     }
 
-    /// The directory of emulated files: `/proc/modules` is `proc/modules` in it.
+    /// The directory of emulated files, where `/proc/modules` is `proc/modules`.
     pub fn files(&self) -> PathBuf {
         self.directory.join("files")
     }
@@ -115,11 +115,11 @@ impl Session {
         for (name, empty) in CUDA_RUNTIMES {
             fs::write(self.libraries().join(name), empty)?;
         }
-        // What programs load that have a CUDA toolkit, in whatever version. All have the same functions.
+        // Programs that have a CUDA toolkit load it, in whatever version. All have the same functions.
         symlink("libcudart.so.13", self.libraries().join("libcudart.so"))
     }
 
-    /// Opens a device: its record and the locked descriptor for the program.
+    /// Opens a device, with its record and the locked descriptor for the program.
     ///
     /// # Errors
     /// The file system's error, `EMFILE` in particular.
@@ -151,7 +151,7 @@ impl Session {
         let _ = fs::create_dir(self.refused());
     }
 
-    /// Whether any process had a GPU kernel that was not run.
+    /// Returns whether any process had a GPU kernel that was not run.
     pub fn has_refused_kernels(&self) -> bool {
         self.refused().exists()
     }
@@ -176,16 +176,17 @@ impl Session {
 }
 
 impl Record {
-    /// The file system and the number of the file: equal to those of the program's descriptor.
+    /// The file system and the number of the file, equal to those of the program's descriptor.
     pub fn identity(&self) -> io::Result<Identity> {
         fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
     }
 
-    /// Whether any process still has it open or mapped.
+    /// Returns whether any process still has it open or mapped.
     pub fn is_open(&self) -> bool {
         match File::open(&self.path) {
             Ok(file) => file.try_lock_shared().is_err(),
-            // Out of descriptors, say: better a pin too long than memory taken from under it.
+            // Out of descriptors, for example. A pin that is too long is better than memory taken from
+            // under it.
             Err(error) => error.kind() != ErrorKind::NotFound,
         }
     }

@@ -22,7 +22,7 @@ impl Version {
         Version { major, minor, patch: 0 }
     }
 
-    /// gdrdrv's encoding: `major << 16 | minor`.
+    /// gdrdrv's encoding, `major << 16 | minor`.
     pub fn number(self) -> u32 {
         u32::from(self.major) << 16 | u32::from(self.minor)
     }

@@ -1,5 +1,5 @@
-//! Address ranges that map GPU memory, as the kernel's memory management keeps them: a partial munmap
-//! splits them, and a move makes a new one.
+//! Address ranges that map GPU memory, as the kernel's memory management keeps them. A partial munmap splits
+//! them, and a move makes a new one.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -20,13 +20,13 @@ impl<T: Copy> Vmas<T> {
         self.0.insert(addr, (len, shown));
     }
 
-    /// Whether any address of a range is mapped.
+    /// Returns whether any address of a range is mapped.
     pub fn touches(&self, addr: usize, len: usize) -> bool {
         self.overlapping(addr, len).next().is_some()
     }
 
-    /// Takes a range away; what lies beside it stays. Returns the part that was hit of each: address, length and
-    /// what it shows.
+    /// Takes a range away; what lies beside it stays. Returns the part that was hit of each, with address,
+    /// length and the memory that it shows.
     pub fn remove(&mut self, addr: usize, len: usize) -> Vec<(usize, usize, T)> {
         let hit: Vec<_> = self.overlapping(addr, len).collect();
         let end = addr.saturating_add(len);
@@ -55,7 +55,7 @@ impl<T: Copy> Vmas<T> {
         moved
     }
 
-    /// What all of them show.
+    /// The memory that all of them show.
     pub fn shown(&self) -> impl Iterator<Item = &T> {
         self.0.values().map(|(_, shown)| shown)
     }

@@ -1,5 +1,5 @@
-//! Pointers that C programs pass. Only C creates values of these types, under CUDA's contract: a
-//! pointer is NULL or points to what the function's prototype says, for as long as the call runs.
+//! Pointers that C programs pass. Only C creates values of these types, under CUDA's contract. A pointer
+//! is NULL or points to the object of the function's prototype, for as long as the call runs.
 
 use std::ffi::{CStr, c_char};
 use std::{ptr, slice};
@@ -155,7 +155,7 @@ impl In<u8> {
         if self.0.is_null() || isize::try_from(len).is_err() {
             return None;
         }
-        // SAFETY: not NULL, so `len` bytes of the program's memory: it wrote this length into it.
+        // SAFETY: not NULL, so `len` bytes of the program's memory, because it wrote this length into it.
         Some(unsafe { slice::from_raw_parts(self.0, len) })
     }
 

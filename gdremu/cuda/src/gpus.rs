@@ -69,8 +69,8 @@ pub(crate) fn take_away(
     Ok(())
 }
 
-/// The GPUs that the program sees by CUDA, by ordinal: those of CUDA_VISIBLE_DEVICES up to the first entry that names none.
-/// Read once, as by NVIDIA's driver.
+/// The GPUs that the program sees by CUDA, by ordinal, which are those of CUDA_VISIBLE_DEVICES up to the first entry
+/// that names none. Read once, as by NVIDIA's driver.
 pub(crate) fn visible() -> &'static [usize] {
     static VISIBLE: OnceLock<Vec<usize>> = OnceLock::new();
     VISIBLE.get_or_init(|| {

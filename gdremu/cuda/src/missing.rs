@@ -1,7 +1,7 @@
-//! The functions of NVIDIA's libraries that gdremu does not have: each says so, once, and fails.
+//! The functions of NVIDIA's libraries that gdremu does not have. Each says so, once, and fails.
 //!
 //! The names are those that libcuda.so.1 and libnvidia-ml.so.1 of driver 580.159.04 and libcudart.so of CUDA 12.9 and 13.5
-//! export. cuGetProcAddress does not find them: programs that ask it go on without.
+//! export. cuGetProcAddress does not find them, and programs that ask it go on without.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
-//! Emulated files below /proc and /sys: those of the GPUs' PCI devices, the holders of nv-p2p-dummy,
-//! and the files of `--file`.
+//! Emulated files below /proc and /sys (the GPUs' PCI devices, the holders of nv-p2p-dummy, and the
+//! files of `--file`).
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -66,7 +66,7 @@ pub fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Res
     Ok(())
 }
 
-/// Copies the links to the computer's own PCI devices, other than NVIDIA's: programs that list the
+/// Copies the links to the computer's own PCI devices, other than NVIDIA's. Programs that list the
 /// directory find them beside the emulated GPUs. Here the links lead nowhere, so the real ones are used.
 fn list_other_pci_devices(session: &Session) {
     let listed = fs::read_dir(pci::DEVICES).into_iter().flatten().flatten();
@@ -82,7 +82,7 @@ fn list_other_pci_devices(session: &Session) {
     }
 }
 
-/// The files of a GPU's PCI device: name and text.
+/// The files of a GPU's PCI device, as name and text.
 fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
     let line = |text: &str| format!("{text}\n");
     let number = |number: u32| line(&format!("{number:#06x}"));
@@ -102,7 +102,7 @@ fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
 }
 
 /// Start, end and flags of each PCI resource. As on recent GPUs, all are 64 bits wide and so take two
-/// places each: registers, then GPU memory, which is what NVIDIA calls BAR1, then the rest.
+/// places each. Registers come first, then GPU memory, which NVIDIA calls BAR1, then the rest.
 fn resource(gpu: usize, bar1_size: u64) -> String {
     const PLACES: usize = 13;
     const PREFETCHABLE_64_BIT_MEMORY: u64 = 0x14_220c;

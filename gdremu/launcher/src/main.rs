@@ -135,7 +135,7 @@ fn end_like(status: ExitStatus) -> End {
     }
 }
 
-/// The preload library: beside this executable, or where a package puts it.
+/// The preload library, which is beside this executable, or where a package puts it.
 fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
     let name = match provider {
         ProviderKind::Host | ProviderKind::Emugpu => "libgdremu_cuda.so",

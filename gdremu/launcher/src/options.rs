@@ -13,7 +13,7 @@ use crate::profiles;
 /// Runs a program with an emulated /dev/gdrdrv and emulated CUDA GPUs
 ///
 /// Needs no GPU, no kernel module and no privileges. The program is linked dynamically and finds gdremu's libcuda,
-/// libcudart and libnvidia-ml; those that it starts do, too. GPU memory is host memory: times are meaningless.
+/// libcudart and libnvidia-ml; so do those that it starts. GPU memory is host memory, so times are meaningless.
 #[derive(Debug, Parser)]
 #[command(version, args_override_self = true, after_long_help = AFTER_HELP)]
 pub struct Options {
@@ -37,7 +37,7 @@ pub struct Options {
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub program: Vec<OsString>,
 
-    /// What the program needs to know.
+    /// The emulated computer's name, GPU and driver.
     #[command(flatten)]
     pub config: Config,
 }

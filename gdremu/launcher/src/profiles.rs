@@ -1,4 +1,4 @@
-//! The table of profiles: `profiles.toml`.
+//! The table of profiles, `profiles.toml`.
 
 use std::ffi::OsString;
 
@@ -44,7 +44,7 @@ pub fn options(name: &str) -> Vec<OsString> {
     words.map(OsString::from).collect()
 }
 
-/// A line for each profile: its name and options.
+/// A line for each profile, with its name and options.
 pub fn list() -> String {
     let line = |name: &String| {
         let options = options(name).join(" ".as_ref());

@@ -35,7 +35,7 @@ fn find(program: &OsStr) -> Option<PathBuf> {
     })
 }
 
-/// What prevents preloading into an ELF file.
+/// The reason why an ELF file cannot be preloaded into.
 fn elf(path: &Path) -> Option<&'static str> {
     const PT_INTERP: u64 = 3;
     const CLASS_64: u8 = 2;
@@ -43,7 +43,7 @@ fn elf(path: &Path) -> Option<&'static str> {
     let mut header = [0; 64];
     file.read_exact(&mut header).ok()?;
     if !header.starts_with(b"\x7fELF") {
-        return None; // A script: its interpreter loads the preload library.
+        return None; // A script's interpreter loads the preload library.
     }
     if header[4] != CLASS_64 {
         return Some("is not a 64-bit program");

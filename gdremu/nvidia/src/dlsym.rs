@@ -1,7 +1,7 @@
 //! dlsym: returns the replacements of libcuda's functions.
 //!
-//! dlvsym is not replaced: libcuda's symbols have no versions, and it is by dlvsym that the real dlsym
-//! is found.
+//! dlvsym is not replaced, because libcuda's symbols have no versions, and it is by dlvsym that the
+//! real dlsym is found.
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_void};
@@ -15,8 +15,8 @@ type DlSym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 /// The real dlsym, once [`ours`] has run.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns a replacement, or jumps to the real dlsym as if the program had called that: what RTLD_NEXT
-/// and RTLD_DEFAULT mean, dlsym derives from its return address.
+/// Returns a replacement, or jumps to the real dlsym as if the program had called that. The meaning of
+/// RTLD_NEXT and RTLD_DEFAULT depends on dlsym's return address.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {

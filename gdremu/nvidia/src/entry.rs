@@ -11,7 +11,7 @@ const NO_LIBCUDA: Status = 303;
 /// Runs a replaced function with the real ones, unless a fault is due (`--fault`).
 pub(crate) fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
     let mut process = state::enter();
-    // The lock is held: only then does our dlsym find the real functions.
+    // The lock is held, because only then does our dlsym find the real functions.
     let cuda = Cuda::get();
     let fault = process.as_mut().and_then(|process| process.faults.take(name));
     drop(process);

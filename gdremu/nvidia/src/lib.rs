@@ -25,5 +25,5 @@ mod proc_address;
 mod replaced;
 mod vmm;
 
-// Linked in for what it exports, too.
+// Also linked in for its exports.
 use gdremu_preload::state;

@@ -1,4 +1,4 @@
-//! cuMemAlloc and related functions: the program's buffers are in exportable memory.
+//! cuMemAlloc and related functions, with the program's buffers in exportable memory.
 
 use std::ffi::c_uint;
 
@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
     })
 }
 
-/// The replaced buffer that contains an address: start and length.
+/// The replaced buffer that contains an address, as start and length.
 fn buffer(va: u64) -> Option<(u64, u64)> {
     state::enter()?.gpu.nvidia().buffer(va)
 }
@@ -95,7 +95,7 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
     address: u64,
 ) -> Status {
     call("cuMemGetAddressRange", |cuda| {
-        // SAFETY: the program's arguments, either of which may be NULL.
+        // SAFETY: the program's arguments; either may be NULL.
         unsafe {
             check_status((cuda.cuMemGetAddressRange_v2)(base, size, address))?;
             if let Some((start, len)) = buffer(address) {

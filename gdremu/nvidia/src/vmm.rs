@@ -1,5 +1,5 @@
-//! CUDA's virtual memory management: makes the program's memory exportable, and revokes pins that are
-//! not persistent when it is unmapped.
+//! CUDA's virtual memory management, which makes the program's memory exportable, and revokes pins
+//! that are not persistent when it is unmapped.
 
 use gdremu_core::cuda::types::AllocationProp;
 use gdremu_core::gpu::nvidia::cuda::{Status, check_status};

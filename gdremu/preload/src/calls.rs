@@ -1,4 +1,4 @@
-//! The driver calls of this process: their names for tests, and the file of `--trace`.
+//! The driver calls of this process, with their names for tests, and the file of `--trace`.
 
 use std::ffi::{CStr, CString};
 use std::fs::OpenOptions;
@@ -54,7 +54,7 @@ impl Calls {
     }
 }
 
-/// A call as a line of JSON. Nothing in it needs to be escaped: all texts are names.
+/// A call as a line of JSON. Nothing in it needs to be escaped, since all texts are names.
 fn line(
     call: &str,
     arguments: &[(&str, u64)],

@@ -1,7 +1,7 @@
-//! The descriptors that this process made: of devices, and of GPU memory that CUDA gave out.
+//! The descriptors that this process made, of devices, and of GPU memory that CUDA gave out.
 //!
-//! A descriptor is that of a locked record in the session directory (see [`gdremu_core::session`]): the
-//! kernel tracks every use of it, by any process.
+//! A descriptor is that of a locked record in the session directory (see [`gdremu_core::session`]), so the kernel
+//! tracks every use of it, by any process.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -46,8 +46,8 @@ struct Made {
     /// `None` for a device.
     export: Option<Export>,
     record: Record,
-    /// A page of the record that stays mapped as long as the device is: it keeps the file open, as
-    /// a mapping of a real device would.
+    /// A page of the record that stays mapped as long as the device is. It keeps the file open, as a mapping of a
+    /// real device would.
     anchor: Option<usize>,
     /// It belongs to the parent process, which releases it.
     inherited: bool,
@@ -165,7 +165,7 @@ impl Descriptors {
         }
     }
 
-    /// In a forked child: devices are the parent's. It may use the memory that it inherited.
+    /// In a forked child, where devices are the parent's. It may use the memory that it inherited.
     pub(crate) fn after_fork(&mut self) {
         self.made.retain(|_, made| made.export.is_some());
         self.made.values_mut().for_each(|export| export.inherited = true);

@@ -2,8 +2,8 @@
 
 /// Exports a function under a name of its own.
 ///
-/// The export is an entry point that jumps to the function. It begins with instructions that
-/// tools which hook functions in place can move elsewhere: UCX, for one, replaces up to 13 bytes and
+/// The export is an entry point that jumps to the function. It begins with instructions that tools
+/// which hook functions in place can move elsewhere. UCX, for one, replaces up to 13 bytes and
 /// understands few instructions. A compiler's own prologue may begin with any.
 #[macro_export]
 macro_rules! entry_point {

@@ -9,7 +9,7 @@ use crate::{settings, state};
 /// The kernel's count of pinned page tables.
 const REFCOUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
 
-/// The value of `--provider`: `host`, `nvidia` or `emugpu`.
+/// The value of `--provider`, that is `host`, `nvidia` or `emugpu`.
 pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
     match settings::config().gpu.provider {
         ProviderKind::Host => c"host",
@@ -20,14 +20,14 @@ pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
 }
 
 /// The driver calls that this process made since the last call of this function, in order and
-/// separated by blanks: `open`, `mmap`, `munmap`, `close`, and the commands by name. The text is
-/// valid until the next call.
+/// separated by blanks. They are `open`, `mmap`, `munmap`, `close`, and the commands by name. The
+/// text is valid until the next call.
 pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
     state::lock().calls.take().as_ptr()
 }
 
-/// Number of page tables that this process has pinned; with the kernel's gdrdrv, that all
-/// processes have, or -1 if the module does not report it.
+/// Number of page tables that this process has pinned. With the kernel's gdrdrv, that of all
+/// processes, or -1 if the module does not report it.
 pub(crate) extern "C" fn gdremu_pins() -> c_long {
     if !settings::config().gpu.provider.emulates_gdrdrv() {
         let text = std::fs::read_to_string(REFCOUNT).ok();

@@ -1,7 +1,7 @@
 //! Hints by which hooks skip calls that do not concern the emulation, without a lock.
 
-/// Descriptors that may be devices or exports. A hint only: descriptors come and go without the hooks' knowledge,
-/// and only fstat identifies one.
+/// Descriptors that may be devices or exports. A hint only, because descriptors come and go without the hooks'
+/// knowledge, and only fstat identifies one.
 pub(crate) mod device_fds {
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! The functions that are hooked, described once, and the definitions behind the hooks: libc's, or
-//! those of a library in between.
+//! The functions that are hooked, described once, and the definitions behind the hooks, which are libc's, or those of
+//! a library in between.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -18,8 +18,8 @@ pub(crate) type Statx = *mut libc::statx;
 /// open, open64 (path: Text, flags: c_int; mode: mode_t) -> c_int => files::open(…, |path| next(path, flags, mode));
 /// ```
 ///
-/// These are spellings of one function; its arguments behind the semicolon are variable ones, of which the hook reads
-/// what may be there. The expression is the hook's body, and `next` in it the next definition of the spelling.
+/// These are spellings of one function. Its arguments behind the semicolon are variable ones, and the hook reads
+/// those that may be there. The expression is the hook's body, and `next` in it the next definition of the spelling.
 macro_rules! hooks {
     ($declare:ident) => { $declare! { next;
         access, eaccess, euidaccess (path: Text, wanted: c_int) -> c_int

@@ -24,14 +24,14 @@ pub(crate) fn refcount(tables: u64) -> String {
     format!("{tables}\n")
 }
 
-/// What descriptors of `params` and of `nv_get_pages_refcount` are called in /proc/self/fd.
+/// The names of descriptors of `params` and of `nv_get_pages_refcount` in /proc/self/fd.
 pub(crate) const PARAMS: &CStr = c"gdrdrv";
 pub(crate) const REFCOUNT: &CStr = c"gdrdrv-refcount";
 
 /// Opens a descriptor for reading a text, with the flags of open(2).
 pub(crate) fn open(name: &CStr, text: &str, flags: c_int) -> Result<c_int, Errno> {
     let close_on_exec = if flags & libc::O_CLOEXEC != 0 { libc::MFD_CLOEXEC } else { 0 };
-    // As in gdremu-core: the flag distinguishes gdremu's files from those of the library under test.
+    // As in gdremu-core, the flag distinguishes gdremu's files from those of the library under test.
     let flags = close_on_exec | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name ends with a NUL byte.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
@@ -51,7 +51,7 @@ pub(crate) fn put(fd: c_int, text: &str) {
     }
 }
 
-/// Whether a descriptor is one of `nv_get_pages_refcount`.
+/// Returns whether a descriptor is one of `nv_get_pages_refcount`.
 pub(crate) fn is_refcount(fd: c_int) -> bool {
     let name = REFCOUNT.to_str().expect("ASCII");
     std::fs::read_link(format!("/proc/self/fd/{fd}"))

@@ -1,4 +1,4 @@
-//! The emulated driver and GPUs of this process: every call of a program that concerns them.
+//! The emulated driver and GPUs of this process, for every call of a program that concerns them.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
@@ -241,7 +241,7 @@ impl EmulatedProcess {
         }
     }
 
-    /// Whether any address of a range maps GPU memory.
+    /// Returns whether any address of a range maps GPU memory.
     pub(crate) fn maps(&self, addr: usize, len: usize) -> bool {
         self.driver.maps(addr, len) || self.mapped_exports.touches(addr, len)
     }
@@ -303,7 +303,7 @@ impl EmulatedProcess {
     }
 
     /// Opens `nv_get_pages_refcount`. Its text follows the pins of this process, and those of others
-    /// whenever a hook reads it: a stream (FILE) reads without hooks.
+    /// whenever a hook reads it, since a stream (FILE) reads without hooks.
     pub(crate) fn open_refcount(&mut self, flags: c_int) -> Result<c_int, Errno> {
         let text = proc_files::refcount(self.refcount());
         let fd = proc_files::open(proc_files::REFCOUNT, &text, flags)?;
@@ -350,7 +350,7 @@ impl EmulatedProcess {
         result
     }
 
-    /// In a forked child: devices and mappings are the parent's.
+    /// In a forked child, where devices and mappings are the parent's.
     pub(crate) fn after_fork(&mut self) {
         self.driver.forget();
         self.descriptors.after_fork();

@@ -55,7 +55,7 @@ pub fn enter() -> Option<Guard> {
     (!is_held_here()).then(lock)
 }
 
-/// Whether the calling thread holds the lock: then the emulation itself is calling.
+/// Returns whether the calling thread holds the lock; then the emulation itself is calling.
 pub fn is_held_here() -> bool {
     INSIDE.get()
 }
@@ -63,7 +63,7 @@ pub fn is_held_here() -> bool {
 /// The lock, kept over a fork, so that the child gets it in a state that it can use.
 struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Option<EmulatedProcess>>>>);
 
-// SAFETY: touched only by the handlers below, of which the first has taken the lock.
+// SAFETY: touched only by the handlers below, whose first has taken the lock.
 unsafe impl Sync for HeldOverFork {}
 
 static HELD_OVER_FORK: HeldOverFork = HeldOverFork(UnsafeCell::new(None));

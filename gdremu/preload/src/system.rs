@@ -1,4 +1,4 @@
-//! What the kernel reports about the caller and its descriptors.
+//! The kernel's reports about the caller and its descriptors.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -20,10 +20,10 @@ pub(crate) fn page_size() -> usize {
     usize::try_from(size).expect("every system has a page size")
 }
 
-/// Copies bytes between addresses of this process, of which either may be inaccessible: then it returns false.
+/// Copies bytes between addresses of this process. Returns false if either is inaccessible.
 ///
 /// # Safety
-/// What can be written at `to` may be overwritten.
+/// Writable memory at `to` may be overwritten.
 pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usize) -> bool {
     let target = libc::iovec { iov_base: to, iov_len: len };
     let source = libc::iovec { iov_base: from.cast_mut(), iov_len: len };
@@ -32,8 +32,8 @@ pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usiz
     if copied < 0 {
         let error = std::io::Error::last_os_error().raw_os_error();
         if error != Some(libc::EFAULT) && !from.is_null() && !to.is_null() {
-            // A sandbox denies the call: an inaccessible address faults.
-            // SAFETY: as above, and the buffers are distinct: one is on the stack of the caller.
+            // A sandbox denies the call, so an inaccessible address faults. SAFETY: as above, and the buffers
+            // are distinct, since one is on the stack of the caller.
             unsafe { to.cast::<u8>().copy_from_nonoverlapping(from.cast(), len) };
             return true;
         }

@@ -1,4 +1,4 @@
-//! What every end-to-end test needs: the launcher, the libraries that it preloads, C programs and how to run them.
+//! The launcher, the libraries that it preloads, C programs and how to run them, for every end-to-end test.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::BTreeSet;
@@ -30,8 +30,31 @@ pub(crate) fn runtime() -> &'static Path {
     RUNTIME.get_or_init(|| built("gdremu-cuda"))
 }
 
-/// Compiles `tests/{source}.c`, with more compiler arguments, and returns what it became. `name`
-/// distinguishes builds of one source: each is compiled once.
+/// The C test kit, compiled once.
+fn kit() -> &'static Path {
+    static KIT: OnceLock<PathBuf> = OnceLock::new();
+    KIT.get_or_init(|| {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kit");
+        fs::create_dir_all(&directory).unwrap();
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../c_tests/kit");
+        let archive = directory.join(format!("{}.a", std::process::id()));
+        let objects = ["check", "driver", "fault", "gpu"].map(|name| {
+            let object = directory.join(format!("{name}.{}.o", std::process::id()));
+            let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
+            compile.args(["-std=gnu11", "-g", "-O1", "-fPIC", "-c", "-o"]).arg(&object);
+            compile.arg(sources.join(format!("{name}.c")));
+            assert!(compile.status().unwrap().success(), "{compile:?}");
+            object
+        });
+        assert!(
+            Command::new("ar").arg("rcs").arg(&archive).args(objects).status().unwrap().success()
+        );
+        archive
+    })
+}
+
+/// Compiles `tests/{source}.c`, with more compiler arguments, and returns what it became. `name` distinguishes
+/// builds of one source, since each is compiled once.
 pub(crate) fn compile<A: AsRef<OsStr>>(
     source: &str,
     name: &str,
@@ -46,7 +69,7 @@ pub(crate) fn compile<A: AsRef<OsStr>>(
         let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
         compile.args(["-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror"]);
         compile.arg("-pthread").arg("-I").arg(gdremu.join("../c_tests"));
-        compile.arg(gdremu.join(format!("tests/{source}.c")));
+        compile.arg(gdremu.join(format!("tests/{source}.c"))).arg(kit());
         compile.args(arguments).arg("-o").arg(&output);
         assert!(compile.status().unwrap().success(), "{compile:?}");
     }

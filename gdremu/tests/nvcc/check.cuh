@@ -1,4 +1,4 @@
-// What every program checks with.
+// The checks of every program.
 #pragma once
 #include <cstdint>
 #include <cstdio>

@@ -6,7 +6,7 @@
 
 enum { THREADS = 256, BLOCKS = 9, VALUES = 64 };
 
-// What both sides compute from two numbers.
+// The function that both sides compute from two numbers.
 __host__ __device__ static uint64_t mix(uint64_t a, uint64_t b)
 {
     int8_t s8 = a;
@@ -340,7 +340,7 @@ int main()
     shared_by_functions();
     many_blocks();
 
-    // The last one: a GPU kernel that traps ends CUDA for the process.
+    // The last one, because a GPU kernel that traps ends CUDA for the process.
     *extremes = 1;
     stop<<<1, 1>>>(extremes);
     CHECK(cudaDeviceSynchronize() == cudaErrorLaunchFailure);

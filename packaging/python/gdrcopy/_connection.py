@@ -21,7 +21,7 @@ class Connection:
         if not self.handle:
             check("gdr_open", ctypes.get_errno())
         self.uses_dma_bufs = self._attribute(USING_DMA_BUF_MMAP)
-        # What the address of a pin must be a multiple of, to be mapped.
+        # The address of a pin must be a multiple of this, to be mapped.
         self.page_size = os.sysconf("SC_PAGE_SIZE") if self.uses_dma_bufs else 1 << 16
         self.pins_end_with_memory = not self._attribute(USE_PERSISTENT_MAPPING)
 

@@ -52,7 +52,7 @@ def _of_object(obj: Any) -> DeviceMemory:
     try:
         interface = obj.__cuda_array_interface__
     except Exception as error:
-        # It has no names for some types: not for torch's float8, nor for JAX's bfloat16.
+        # It has no names for some types, as torch's float8 or JAX's bfloat16.
         if hasattr(obj, "__dlpack_device__"):
             return _of_dlpack(obj)
         if not isinstance(error, AttributeError):

@@ -78,7 +78,7 @@ def tensor_of(obj: Any) -> Tensor:
         capsule = obj.__dlpack__(max_version=(1, 0))
     except TypeError:  # before DLPack 1.0
         capsule = obj.__dlpack__()
-    # The capsule's name stays as it is: that way it keeps the tensor.
+    # The capsule's name stays as it is, and so keeps the tensor.
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
         tensor, read_only = versioned.tensor, bool(versioned.flags & _READ_ONLY)

@@ -39,7 +39,7 @@ def load(name: str, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
 
 
 def address(name: str) -> int:
-    """Of a function of the libraries in this package."""
+    """The address of a function of the libraries in this package."""
     library = load(COMPANION if name.startswith("gdrx_") else SONAME)
     return ctypes.cast(getattr(library, name), c_void_p).value or 0
 

@@ -30,8 +30,8 @@ class Mapping(Memory):
     use the memory. Several threads may use a Mapping.
 
     Copies: write(), read(), read_into() and mapping[a:b], which reads bytes and writes them. A read is never older than
-    the call. What a thread writes arrives in the order of its calls: the data first, then the flag that announces it.
-    word() makes a flag: one load or store for each access.
+    the call. Writes of a thread arrive in the order of its calls, so write the data first, then the flag that announces
+    it. word() makes a flag, with one load or store for each access.
 
     Many copies at once, in the time of a few: write_many() and read_many() of bytes, gather() and scatter() of NumPy
     arrays. One call is one write or read in the order of calls; within a call there is no order.
@@ -180,7 +180,7 @@ class Mapping(Memory):
         self._copy_items(places, numpy.asarray(array, self._item_type(array.dtype), order="C"), True)
 
     def _offsets(self, offsets: Offsets) -> Any:
-        """A contiguous array of int64, or of uint64, some of which no int64 has."""
+        """A contiguous array of int64, or of uint64, where a value exceeds int64."""
         import numpy
 
         places = numpy.asarray(offsets)

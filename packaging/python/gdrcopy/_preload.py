@@ -54,7 +54,8 @@ def preload() -> None:
 
 def preload_children() -> None:
     """Loads the library into programs that this process starts or becomes, by LD_PRELOAD."""
-    # The library first: else another object that is preloaded by the name libgdrapi.so.2 would be taken for it.
+    # The library first, because else another object that is preloaded by the name libgdrapi.so.2 would be taken
+    # for it.
     files = [path("lib", SONAME), path("lib", ALIAS)]
     if set(files[0]) & set(" :$"):
         remedy = "install into a path without blanks, colons and dollar signs, or call gdrcopy.preload() in the script"

@@ -60,7 +60,8 @@ def has_views() -> bool:
     return '"platform":"device"' not in os.environ.get("GDREMU_CONFIG", "")
 
 
-# What the package calls, with a gdr_mh_t as the number that it contains.
+# The functions that the package calls, with a gdr_mh_t as the number that it
+# contains.
 _PROTOTYPES = {
     "gdr_pin_buffer_v2": CFUNCTYPE(c_int, c_void_p, c_ulong, c_size_t, c_uint32, POINTER(c_ulong)),
     "gdr_map": CFUNCTYPE(c_int, c_void_p, c_ulong, POINTER(c_void_p), c_size_t),
@@ -170,7 +171,7 @@ class Integer:
 
 
 class CudaArray:
-    """What CuPy, Numba and torch arrays have."""
+    """The interface of CuPy, Numba and torch arrays."""
 
     def __init__(self, allocation: Allocation, offset: int = 0, shape=None, typestr="|u1", strides=None, read_only=False):
         self.__cuda_array_interface__ = {
@@ -217,7 +218,7 @@ _new_capsule.argtypes, _new_capsule.restype = [c_void_p, c_char_p, c_void_p], ct
 
 
 class DLPackArray:
-    """What arrays had before DLPack 1.0. Counts the capsules that were deleted."""
+    """The interface of arrays before DLPack 1.0. Counts the capsules that were deleted."""
 
     def __init__(
         self, allocation: Allocation, shape, bits=8, strides=None, byte_offset=0, device_type=2, read_only=False, code=0
@@ -257,7 +258,7 @@ class DLPackArray:
 
 
 class VersionedDLPackArray(DLPackArray):
-    """What arrays have that export by DLPack 1.0 only."""
+    """The interface of arrays that export by DLPack 1.0 only."""
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         assert stream is None
@@ -267,8 +268,8 @@ class VersionedDLPackArray(DLPackArray):
 
 
 class TorchTensor(DLPackArray):
-    """What torch has: no __cuda_array_interface__ for some types and for tensors that require grad, DLPack for tensors
-    of the current GPU only and not for conjugated views."""
+    """The interface of torch, without __cuda_array_interface__ for some types and for tensors that require grad, and with
+    DLPack for tensors of the current GPU only and not for conjugated views."""
 
     def __init__(
         self, allocation, shape, typestr="|u1", bits=8, other_gpu=False, requires_grad=False, conj=False, neg=False

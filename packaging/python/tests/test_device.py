@@ -142,7 +142,7 @@ class OfEveryKindOfObject(unittest.TestCase):
             from numpy import int32
         except ImportError:
             self.skipTest("NumPy is not installed")
-        # 4 GiB, which is more than there is. As an int32: 64 KiB.
+        # 4 GiB, which is more than there is. 64 KiB as an int32.
         with self.assertRaises(gdrcopy.Error):
             gdrcopy.Mapping(gpu.CudaArray(self.allocation, 0, (int32(65536), int32(65537))))
 

@@ -220,7 +220,7 @@ class ForkedChild(OfOneAllocation):
                 with self.assertRaisesRegex(gdrcopy.Error, "make one after the fork") as caught:
                     use_memory()
                 self.assertEqual(caught.exception.errno, errno.EACCES)
-            # It has no CUDA memory to pin: what is refused is the pin, not the connection.
+            # It has no CUDA memory to pin, so the pin is refused, not the connection.
             with self.assertRaises(gdrcopy.Error) as caught:
                 gdrcopy.Mapping((self.mapping.address, SIZE))
             self.assertEqual(caught.exception.errno, errno.EINVAL)

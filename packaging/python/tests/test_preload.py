@@ -14,8 +14,8 @@ import gdrcopy
 
 BUNDLED = os.path.join(os.path.dirname(gdrcopy.__file__), "lib", "libgdrapi.so.2")
 
-# Loads by the name in argv[1] and prints the file that dladdr reports for gdr_open; "linked": by an object that needs
-# libgdrapi.so.2, such as UCX's.
+# Loads by the name in argv[1] and prints the file that dladdr reports for gdr_open. "linked" loads by an object that
+# needs libgdrapi.so.2, such as UCX's.
 LOADER = """
 import ctypes, os, sys
 name = os.environ["LINKED"] if sys.argv[1] == "linked" else sys.argv[1]
@@ -143,6 +143,12 @@ class Preload(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("--no-such-option", result.stderr)
 
+    def test_trace_forwards_to_the_bundled_library(self) -> None:
+        program = "import ctypes; print(ctypes.CDLL('libgdrapi.so').gdr_get_attribute(None, 1, None))"
+        result = self.python("-m", "gdrcopy", "trace", "--", sys.executable, "-c", program)
+        self.assertEqual(result.stdout, "22\n")
+        self.assertIn(f" loaded libgdrapi {os.path.realpath(BUNDLED)} (this project's, 2.6), but never", result.stderr)
+
     def test_info_and_bench(self) -> None:
         result = self.python("-m", "gdrcopy", "info")
         self.assertRegex(result.stdout, rf"library: {re.escape(BUNDLED)}\ndriver: gdrdrv 2\.6\n")
@@ -196,7 +202,7 @@ class Preload(unittest.TestCase):
                 self.assertEqual((result.stderr, result.stdout), ("", expected))
 
     def test_run_replaces_another_preloaded_library(self) -> None:
-        # As libgdrapi-preload.so is made: empty, and the loader finds the other library through it by either name.
+        # As libgdrapi-preload.so is made, empty, and the loader finds the other library through it by either name.
         names = self.directory / "names.so"
         (self.directory / "libgdrapi.so").unlink()
         self.compile("void *gdr_open(void) { return 0; }", self.directory / "libgdrapi.so", "-Wl,-soname,libgdrapi.so")
@@ -265,7 +271,7 @@ class Preload(unittest.TestCase):
     def test_errors_need_no_files_and_no_other_process(self) -> None:
         # An application that was frozen with its interpreter would start itself.
         frozen = "import os, resource, sys\nsys.executable = None\n"
-        # Three descriptors, which are in use: 0 to 2.
+        # Three descriptors, which are in use, 0 to 2.
         exhausted = frozen + "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
         for before, text in (
             (frozen, r"\[Errno 2\] gdr_open"),

@@ -274,7 +274,7 @@ class Lifetimes(OfOneAllocation):
             Holder(gdrcopy.Mapping((self.allocation.address, 8)))
             gc.collect()
         self.assertEqual((seen, unpins), ([(0, 0)], [0]))
-        # It is not among the mappings of which a child reserves the addresses.
+        # It is not among the mappings whose addresses a child reserves.
         child = os.fork()
         if child == 0:
             os._exit(0)

@@ -1,4 +1,4 @@
-"""What the wheel contains, how it is built, and the examples of its README."""
+"""The contents of the wheel, its build, and the examples of its README."""
 
 import contextlib
 import importlib.metadata

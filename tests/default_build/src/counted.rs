@@ -1,7 +1,7 @@
-//! What is counted: not inlined for that reason.
+//! The counted functions, which are not inlined for that reason.
 
 use gdrcopy::owned::OwnedWord;
-use gdrcopy::signal::{RingReceiver, RingSender};
+use gdrcopy::channel::{RingReceiver, RingSender};
 use gdrcopy::{Array, Mapped, MappedSlice, PoolBuffer, Result, Word, Words};
 
 #[inline(never)]

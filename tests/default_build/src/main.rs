@@ -1,5 +1,5 @@
-//! `default-build ACCESS COUNT`: makes an access to GPU memory COUNT times, at most 1024. What is counted is the
-//! function of `counted` with the access's name.
+//! `default-build ACCESS COUNT`: makes an access to GPU memory COUNT times, at most 1024. The function of
+//! `counted` with the access's name is counted.
 #![forbid(unsafe_code)]
 
 mod counted;
@@ -8,16 +8,16 @@ use std::env;
 use std::hint::black_box;
 
 use gdrcopy::memory::CudaAllocator;
-use gdrcopy::signal::Ring;
+use gdrcopy::channel::Ring;
 use gdrcopy::{Gdr, Mapped, Pool, Word, Words};
 
-/// Slots of a ring: the sender finds room for every message, and the receiver finds every message there.
+/// Slots of a ring. The sender finds room for every message, and the receiver finds every message there.
 const SLOTS: u32 = 1024;
 /// Where the library puts the ring's sequence words, as kernels know it.
 const SEQUENCES: usize = 64;
 /// Items of a batch and of a gather.
 const ITEMS: usize = 16;
-/// Bytes from one item to the next: items share no page.
+/// Bytes from one item to the next, so that items share no page.
 const STRIDE: usize = 4096 + 64;
 
 fn main() -> gdrcopy::Result<()> {

@@ -16,7 +16,7 @@ pub(super) struct gdr_mh_t {
     pub(super) h: c_ulong,
 }
 
-/// What the symbol `gdr_get_info` writes.
+/// The struct that the symbol `gdr_get_info` writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub(super) struct gdr_info_v1_t {
@@ -112,8 +112,8 @@ const MARK: u8 = 0x5a;
 const MARK_INT: c_int = 0x5a5a_5a5a;
 const MARK_WORD: usize = 0x5a5a_5a5a_5a5a_5a5a;
 
-// SAFETY of the calls below: pointers are to places of the right type and size, or of ranges that the caller
-// names; handles may be anything, which is what is being tested.
+// SAFETY of the calls below. Pointers are to places of the right type and size, or of ranges that the caller names.
+// Handles may be anything, since that is being tested.
 #[expect(clippy::undocumented_unsafe_blocks, reason = "said once, above")]
 impl Library {
     pub(super) fn open(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::env;
 
-/// What decides how the driver answers.
+/// The driver's mode, which decides its answers.
 #[derive(Debug)]
 pub(super) struct Mode {
     /// Pins outlive a free of their memory.
@@ -38,7 +38,7 @@ impl Mode {
         }
     }
 
-    /// Whether the driver knows PIN_BUFFER_V2 and its contemporaries.
+    /// Returns whether the driver knows PIN_BUFFER_V2 and its contemporaries.
     pub(super) fn has_flags(&self) -> bool {
         self.driver >= (2, 5)
     }

@@ -1,4 +1,4 @@
-//! What programs do with a libgdrapi, right and wrong: the operations that the model test makes up.
+//! Operations of programs with a libgdrapi, right and wrong, that the model test makes up.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -169,7 +169,7 @@ fn named_range() -> impl Strategy<Value = NamedRange> {
     ]
 }
 
-/// Where in a buffer a pin starts: mostly on a GPU page.
+/// The start of a pin in a buffer, mostly on a GPU page.
 fn offset() -> impl Strategy<Value = usize> {
     prop_oneof![8 => (0..31_usize).prop_map(|page| page * PAGE), 1 => 0..2 * PAGE]
 }

@@ -1,5 +1,5 @@
-//! The reference model: what a program has open, pinned and mapped, what the memory holds, and hence how each
-//! call must end.
+//! The reference model of the program's open, pinned and mapped objects, the contents of the memory, and hence the
+//! result of each call.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::cuda::Cuda;
 
 const GPU_PAGE: u64 = 1 << 16;
 const HOST_PAGE: usize = 4096;
-/// Bytes of each buffer: one granule of GPU memory, so that pins never reach into another buffer.
+/// Bytes of each buffer, one granule of GPU memory, so that pins never reach into another buffer.
 const BUFFER: usize = 2 << 20;
 
 /// A disagreement between the library and the model.
@@ -35,7 +35,7 @@ struct Driver {
 struct Buffer {
     address: u64,
     is_free: bool,
-    /// What the memory holds. Pins keep it after the buffer is freed.
+    /// The contents of the memory. Pins keep it after the buffer is freed.
     bytes: Rc<RefCell<Vec<u8>>>,
 }
 
@@ -229,7 +229,7 @@ impl<'a> World<'a> {
     ) -> Verdict {
         let Buffer { address, is_free, ref bytes } = self.buffers[buffer];
         let (address, bytes) = (address + offset as u64, Rc::clone(bytes));
-        // Behind the buffer may lie another one: what does not fit shall not fit anywhere.
+        // Behind the buffer may lie another one, so a range that does not fit must not fit anywhere.
         let fits = |size: &usize| offset.checked_add(*size).is_some_and(|end| end <= BUFFER);
         let size = if fits(&size) { size } else { size.max(1 << 40) };
         let call = if self.mode.has_flags() { "PIN_BUFFER_V2" } else { "PIN_BUFFER" };
@@ -327,7 +327,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// How a map ends once nothing but the driver can refuse it: length and type, or the refusal.
+    /// The result of a map once nothing but the driver can refuse it, as length and type, or the refusal.
     fn map_pinned(
         &self,
         pin: &Pin,
@@ -382,7 +382,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The mapped range that a copy of `len` bytes at `at` touches, clipped to the mapping: address in the mapping,
+    /// The mapped range that a copy of `len` bytes at `at` touches, clipped to the mapping, as address in the mapping,
     /// offset in the buffer, bytes. `None` where the copy must be refused.
     fn touched(&self, pin: &Pin, at: usize, len: usize) -> Option<(usize, usize, usize)> {
         let State::Mapped { va, len: mapped, .. } = pin.state else {
@@ -408,7 +408,7 @@ impl<'a> World<'a> {
         if self.buffers[target.buffer].is_free {
             return Ok(()); // CUDA has no view of it any more.
         }
-        // What CUDA sees, with a margin on both sides.
+        // CUDA's view, with a margin on both sides.
         let (first, last) = (start.saturating_sub(64), (start + len + 64).min(BUFFER));
         let seen = self.cuda.read(self.buffers[target.buffer].address + first as u64, last - first);
         agree("CUDA's view", seen == target.bytes.borrow()[first..last], true)
@@ -505,7 +505,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// What the functions that take a `gdr_t` and a handle answer.
+    /// The results of the functions that take a `gdr_t` and a handle.
     fn answers(&self, g: usize, handle: usize) -> [i32; 5] {
         let library = self.library;
         [
@@ -518,7 +518,7 @@ impl<'a> World<'a> {
         .map(|answer| answer.err().unwrap_or(0))
     }
 
-    /// What copies answer to a handle that is not mapped.
+    /// The results of copies for a handle that is not mapped.
     fn copies(&self, handle: usize) -> [i32; 2] {
         [
             self.library.write(handle, 0x1000, b"beef"),

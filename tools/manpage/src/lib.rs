@@ -8,12 +8,12 @@ use std::path::Path;
 use clap::Command;
 use clap_mangen::Man;
 
-/// What pages have beside the definition of the command line.
+/// The parts of pages beside the definition of the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
-    /// In the footer: the program and its version.
+    /// The program and its version, for the footer.
     pub source: &'a str,
-    /// In the footer: of the release, as `2026-11-22`.
+    /// The date of the release for the footer, as `2026-11-22`.
     pub date: &'a str,
     /// `Heading: text` and `Heading:` above indented lines, with empty lines between them, for commands whose help does
     /// not end with these headings.
@@ -25,7 +25,7 @@ pub struct Page<'a> {
 impl Page<'_> {
     /// Writes the page of a command to a directory, and returns the name of its file.
     ///
-    /// What the command's help ends with becomes sections: paragraphs `Heading: text` and `Heading:` above indented
+    /// The end of the command's help becomes sections, by paragraphs `Heading: text` and `Heading:` above indented
     /// lines.
     ///
     /// # Errors
@@ -79,7 +79,8 @@ impl Page<'_> {
     }
 }
 
-/// A page without what linters of man pages refuse: breaks beside a space, and lists that cannot be broken.
+/// A page without text that linters of man pages refuse, such as breaks beside a space, and lists that cannot be
+/// broken.
 fn tidied(page: &str) -> String {
     let lines = page.replace(".br\n.sp\n.br\n", ".sp\n").replace(".br\n\n.br\n", ".sp\n");
     let lines = lines.lines().map(|line| match line.contains("[default: ") {

@@ -40,14 +40,6 @@ pub(crate) struct Options {
     #[arg(short = 'l', long, num_args = 0..=1, value_name = "BYTES", conflicts_with = "copy_size")]
     sweep: Option<Option<Bytes>>,
 
-    /// Copy without store fences; refused, as no libgdrapi is known to offer it
-    #[arg(short = 'F', long)]
-    no_store_fences: bool,
-
-    /// Locality domain of the GPU buffer; refused, as CUDA 13.4 and later have them only
-    #[arg(short = 'n', long, value_name = "N")]
-    locality_domain: Option<u32>,
-
     #[command(flatten)]
     counts: Counts,
 
@@ -60,33 +52,12 @@ pub(crate) struct Options {
 
 /// Runs the tool.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    refuse_unsupported(options)?;
     let points = options.counts.points(&sizes(options)?, options.offset.0);
     let copies = &options.copies;
     let session = copies.open("copybw", options.size.0, &Extra::default())?;
     copies.run(session, points, false, options.runs.number, |results| {
         text(results, options.sweep.is_some())
     })
-}
-
-/// Options of NVIDIA's next release that would otherwise be ignored.
-fn refuse_unsupported(options: &Options) -> Result<(), Usage> {
-    if options.no_store_fences {
-        return Err(Usage(
-            "-F: every gdr_copy_to_mapping ends with a store fence, and the flags of \
-             gdr_copy_to_mapping_v2, which may leave it out, are not published: leave out -F. `gdrcopy \
-             compare --batch` measures writes of the Rust crate with one fence per batch"
-                .into(),
-        ));
-    }
-    if options.locality_domain.is_some() {
-        return Err(Usage(
-            "-n: memory of one locality domain comes from cuMemCreate of CUDA 13.4 and later, which \
-             this program does not use: leave out -n"
-                .into(),
-        ));
-    }
-    Ok(())
 }
 
 /// The sizes of the copies.
@@ -125,7 +96,7 @@ fn text(results: &Results, is_sweep: bool) -> String {
     text
 }
 
-/// The form that scripts search for: `write BW: 1234.56MB/s`, which are MiB.
+/// Lines that scripts search for, `write BW: 1234.56MB/s`, where MB are MiB.
 fn bandwidths(results: &Results, row: &Row) -> String {
     let lines = results.methods.iter().enumerate().map(|(method, label)| {
         let name = match results.methods.len() {

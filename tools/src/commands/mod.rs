@@ -1,4 +1,4 @@
-//! The tools, one module each: its options, `run`, and its text output.
+//! The tools, one module each, with its options, `run`, and its text output.
 
 pub(crate) mod apiperf;
 pub(crate) mod compare;
@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod pplat;
 pub(crate) mod ps;
 pub(crate) mod suspend;
+pub(crate) mod trace;
 pub(crate) mod tune;
 
 use std::process::ExitCode;
@@ -85,7 +86,8 @@ impl CopyOptions {
         Session::open(tool, &self.target, len, extra)
     }
 
-    /// Measures, prints the results, and returns the exit status: 1 if a byte was copied wrong.
+    /// Measures, prints the results, and returns the exit status, which is 1 if a byte was copied
+    /// wrong.
     fn run(
         &self,
         mut session: Session,

@@ -21,7 +21,7 @@ use crate::system::interrupt;
 
 /// The options of `gdrcopy tune`.
 ///
-/// The text output is a shell fragment: all but the settings are comments.
+/// The text output is a shell fragment, where all but the settings are comments.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -49,7 +49,8 @@ pub(crate) struct Options {
 /// The sizes whose times define the models; those between show how well the models fit.
 const SIZES: [usize; 6] = [8, 64, 512, 4096, 32768, 65536];
 
-/// UCX's model of a direction: a copy takes the latency, and its size over the bandwidth.
+/// UCX's model of a direction, where a copy takes the latency, and its size over the
+/// bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Model {
     latency_ns: f64,
@@ -107,7 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is measured: the sizes of both directions.
+/// The measured points, as the sizes of both directions.
 fn points() -> Vec<Point> {
     let of_direction = |direction| SIZES.map(|size| Point::spread(direction, size, 0, 0));
     Direction::BOTH.into_iter().flat_map(of_direction).collect()
@@ -117,7 +118,7 @@ fn points() -> Vec<Point> {
 #[derive(Debug, Serialize)]
 struct Advice<'a> {
     setup: &'a Setup,
-    /// The GPU is emulated: the numbers are meaningless.
+    /// The GPU is emulated, so the numbers are meaningless.
     emulated: bool,
     put: Model,
     get: Model,
@@ -130,11 +131,11 @@ struct Advice<'a> {
 struct Setting {
     name: &'static str,
     value: String,
-    /// What it changes.
+    /// The effect of the setting.
     purpose: &'static str,
 }
 
-/// The time of a copy: measured, and expected by UCX.
+/// The time of a copy, as measured, and as expected by UCX.
 #[derive(Debug, Serialize)]
 struct Record {
     direction: Direction,

@@ -1,6 +1,6 @@
 //! libcuda.so.1, loaded on demand, so that the program builds and starts anywhere.
 //!
-//! Results are plain numbers: a newer driver returns errors that our list does not contain.
+//! Results are plain numbers, because a newer driver returns errors that our list does not contain.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;

@@ -42,7 +42,8 @@ pub(crate) struct Gpu {
     pub(crate) devices: Vec<Device>,
     number: usize,
     context: CUcontext,
-    /// The CUDA version that the driver serves: 1000 times the major version, and 10 times the minor.
+    /// The CUDA version that the driver serves, as 1000 times the major version, and 10 times the
+    /// minor.
     pub(crate) version: c_int,
 }
 

@@ -1,4 +1,5 @@
-//! The CUDA driver: GPUs, their memory, pinned host memory, and CUDA's own copies.
+//! The CUDA driver, for GPUs, their memory, pinned host memory, and CUDA's own
+//! copies.
 //!
 //! buffer → pool → vmm → gpu → driver; host and survey → gpu, driver.
 

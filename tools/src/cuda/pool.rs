@@ -22,7 +22,7 @@ functions! {
     }
 }
 
-/// The stream that orders allocations and frees: the default one.
+/// The stream that orders allocations and frees, which is the default one.
 const STREAM: CUstream = ptr::null_mut();
 
 /// Memory from a pool.

@@ -1,4 +1,4 @@
-//! What the CUDA driver reports without a context: its version, the GPUs, and what they support.
+//! The CUDA driver's report without a context, on its version, the GPUs, and their features.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
@@ -24,7 +24,7 @@ functions! {
     }
 }
 
-// CUdevice_attribute, as plain numbers: older drivers know fewer of them.
+// CUdevice_attribute, as plain numbers, because older drivers know fewer of them.
 const TCC_DRIVER: c_int = 35;
 const HOST_PAGE_TABLES: c_int = 100;
 const RDMA_WITH_VMM: c_int = 110;
@@ -36,7 +36,7 @@ const DMA_BUF_MMAP: c_int = 152;
 /// CUDA_ERROR_NO_DEVICE.
 const NO_DEVICE: c_int = 100;
 
-/// What CUDA reports.
+/// CUDA's report.
 #[derive(Debug)]
 pub(crate) struct Cuda {
     /// The driver's CUDA version, 1000 × major + 10 × minor, or why there is no driver.
@@ -70,7 +70,7 @@ pub(crate) fn query() -> Cuda {
     let driver = match Driver::load() {
         Ok(driver) => driver,
         Err(error) => {
-            // The loader's message only: doctor has its own advice.
+            // The loader's message only, because doctor has its own advice.
             let why = error.root_cause().to_string();
             return Cuda { version: Err(why.clone()), gpus: Err(why) };
         }

@@ -1,4 +1,4 @@
-//! The C interface: types of gdrapi.h, and a table of a library's functions.
+//! The C interface, with types of gdrapi.h, and a table of a library's functions.
 
 use std::ffi::{CStr, c_int, c_uint, c_ulong, c_void};
 
@@ -30,7 +30,7 @@ pub(crate) struct Info {
 const _: () = assert!(size_of::<Info>() == 48);
 
 impl Info {
-    /// Whether it is mapped write-combining.
+    /// Returns whether it is mapped write-combining.
     pub(crate) fn wc_mapping(&self) -> bool {
         self.flags & 2 != 0
     }

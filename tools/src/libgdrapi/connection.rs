@@ -274,7 +274,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // Closing the connection undoes both, too: errors do not matter.
+        // Closing the connection also undoes both, so errors do not matter.
         let _ = self.connection.unmap(self.handle, self.va, self.len);
         let _ = self.connection.unpin(self.handle);
     }

@@ -76,18 +76,15 @@ pub(crate) enum Maker {
 impl Maker {
     /// Judged by what the file contains.
     pub(crate) fn of(file: &Path) -> Maker {
+        let Some(file) = implementation(file) else {
+            return Maker::None;
+        };
         let bytes = fs::read(file).unwrap_or_default();
         let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
-        let beside = file.with_file_name(SONAME);
-        match bytes.starts_with(ELF) {
-            false => Maker::None,
-            // An empty object, such as the wheel's libgdrapi.so, brings the library beside it.
-            true if !has(MARK_OF_ALL) && has(SONAME.as_bytes()) && file != beside => {
-                Maker::of(&beside)
-            }
-            true if has(MARK_OF_OURS) => Maker::This,
-            true if has(MARK_OF_NVIDIAS) => Maker::Nvidia,
-            true => Maker::Other,
+        match () {
+            () if has(MARK_OF_OURS) => Maker::This,
+            () if has(MARK_OF_NVIDIAS) => Maker::Nvidia,
+            () => Maker::Other,
         }
     }
 
@@ -98,6 +95,19 @@ impl Maker {
             Maker::Other => "another one",
             Maker::None => "no library",
         }
+    }
+}
+
+/// The library that a file brings: itself, or the one beside an empty object, such as the wheel's libgdrapi.so.
+pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
+    let bytes = fs::read(file).ok()?;
+    let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
+    let beside = file.with_file_name(SONAME);
+    match bytes.starts_with(ELF) {
+        true if !has(MARK_OF_ALL) && has(SONAME.as_bytes()) && file != beside => {
+            implementation(&beside)
+        }
+        is_library => is_library.then(|| real(file)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Charts of results, from their JSON: that of this run, or a file that `--json` wrote.
+//! Charts of results, from their JSON, which is that of this run, or a file that `--json` wrote.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ impl Plot {
     }
 }
 
-/// What a chart needs of the results of any tool.
+/// The parts of any tool's results that a chart needs.
 #[derive(Deserialize)]
 struct Document {
     setup: Setup,
@@ -64,7 +64,8 @@ enum Quantity {
     Bandwidth,
 }
 
-/// Draws the JSON of a tool's results to an SVG file: medians over size, with the range from P0 to P99.
+/// Draws the JSON of a tool's results to an SVG file, as medians over size, with the range from P0 to
+/// P99.
 ///
 /// # Errors
 /// The document is not of a tool that measures sizes, or has no times; or the file cannot be written.
@@ -151,7 +152,7 @@ impl Document {
         }
     }
 
-    /// Of a method at the first alignment; a median has a range.
+    /// Points of a method at the first alignment; a median has a range.
     fn points(
         &self,
         group: &str,

@@ -1,6 +1,6 @@
 //! The clock, and the cost of reading it.
 //!
-//! On x86-64 it is the time stamp counter between two LFENCEs: the second reading waits until every
+//! On x86-64 it is the time stamp counter between two LFENCEs. The second reading waits until every
 //! load of the timed calls has returned its data. Stores end with the library's own fence. Elsewhere
 //! it is the system's monotonic clock.
 

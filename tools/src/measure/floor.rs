@@ -1,4 +1,4 @@
-//! The minimum time of a read: round trips to the GPU.
+//! The minimum time of a read, as round trips to the GPU.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -15,7 +15,7 @@ const IN_FLIGHT: usize = 16;
 /// Number of timed loads.
 const LOADS: usize = 501;
 
-/// Loads that take less, in nanoseconds, come from a cache of the CPU: there is no round trip.
+/// Loads that take less, in nanoseconds, come from a cache of the CPU, without a round trip.
 const FASTEST_ROUND_TRIP: f64 = 200.0;
 
 /// Nanoseconds of plain 4-byte loads from a mapping, each from another line.

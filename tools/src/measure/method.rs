@@ -1,4 +1,4 @@
-//! A method to copy: the functions of a library, memcpy, or CUDA's own copies.
+//! A method to copy, by the functions of a library, memcpy, or CUDA's own copies.
 
 use std::ffi::c_int;
 
@@ -14,7 +14,7 @@ use super::target::Target;
 use crate::cuda::{CudaError, DeviceBuffer, Gpu, Memory, PinnedBuffer};
 use crate::libgdrapi::{CallError, Library, Mapped};
 
-/// Bytes of the first copies: enough for every thread of a library.
+/// Bytes of the first copies, enough for every thread of a library.
 pub(crate) const WARM_UP: usize = 4 << 20;
 
 /// How bytes are copied.
@@ -36,7 +36,7 @@ pub(crate) struct Method {
     kind: Kind,
     pub(crate) label: String,
     pub(crate) library: &'static Library,
-    // Dropped in this order: unmapped and unpinned first, then freed.
+    // Dropped in this order, first unmapped and unpinned, then freed.
     /// The buffer as the CPU sees it.
     pub(crate) mapped: Mapped,
     /// The buffer as CUDA sees it.
@@ -122,8 +122,8 @@ impl Method {
             (Kind::Library, Direction::Write) => {
                 let write = self.mapped.copy_to();
                 timed(clock, calls, |i| {
-                    // SAFETY: `size` bytes are mapped at each address and readable at `host`: checked
-                    // above.
+                    // SAFETY: `size` bytes are mapped at each address and readable at `host`, as
+                    // checked above.
                     unsafe { write(handle, device[i].cast(), host.cast(), size) }
                 })
             }

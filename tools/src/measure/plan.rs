@@ -16,7 +16,7 @@ const SPREAD: usize = 256 << 10;
 /// Maximum number of windows that copies of one point are spread over.
 const MAX_WINDOWS: usize = 64;
 
-/// Largest write that is timed in batches: a store takes less time than reading the clock.
+/// Largest write that is timed in batches, because a store takes less time than reading the clock.
 const LARGEST_BATCHED: usize = 4096;
 
 /// Calls in a batch.
@@ -133,7 +133,7 @@ impl Point {
     }
 }
 
-/// What to remove from the CPU's caches before each call.
+/// The memory to remove from the CPU's caches before each call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Cold {
     /// The host side.

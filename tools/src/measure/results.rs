@@ -1,4 +1,4 @@
-//! What was measured of copies, and what follows from it; the records of it.
+//! Results of copies, with derived values, and their records.
 #![forbid(unsafe_code)]
 
 use anyhow::Result;
@@ -15,10 +15,10 @@ use crate::output::Output;
 #[derive(Clone, Debug)]
 pub(crate) struct Results {
     pub(crate) setup: Setup,
-    /// Whether every byte was checked.
+    /// True if every byte was checked.
     pub(crate) verified: bool,
     pub(crate) cold: Cold,
-    /// The labels of the methods: the libraries first.
+    /// The labels of the methods, the libraries first.
     pub(crate) methods: Vec<String>,
     /// One plain 4-byte load from the mapping.
     pub(crate) load: Times,
@@ -53,7 +53,7 @@ pub(crate) struct MethodResult {
 pub(crate) enum Outcome {
     /// Every byte was right; nanoseconds per call.
     Timed(Times),
-    /// A byte was wrong: this one.
+    /// This byte was wrong.
     Wrong(String),
     /// Too slow to be measured.
     LeftOut,
@@ -87,7 +87,8 @@ impl Row {
 }
 
 impl Results {
-    /// Of each method at each point, the median run. Only the last run may have been interrupted.
+    /// Merges runs, by keeping the run with the median P50 of each method and point. Only the
+    /// last run may have been interrupted.
     pub(crate) fn of_runs(runs: &[Results]) -> Results {
         let mut results = runs[0].clone();
         results.runs = runs.len();
@@ -110,7 +111,8 @@ impl Results {
         results
     }
 
-    /// Nanoseconds that the copy takes at least: reads wait for round trips, writes are posted.
+    /// The least nanoseconds of the copy, since reads wait for round trips, and writes are
+    /// posted.
     pub(crate) fn floor(&self, point: &Point) -> Option<f64> {
         let round_trip = floor::round_trip(&self.load)?;
         let ns = round_trip * point.round_trips() as f64;
@@ -214,7 +216,8 @@ struct Document<'a> {
     records: &'a [Record<'a>],
 }
 
-/// One method at one point: a row of CSV. Neither times nor an error: the method was left out.
+/// One method at one point, as a row of CSV. With neither times nor an error, the method was left
+/// out.
 #[derive(Serialize)]
 pub(super) struct Record<'a> {
     method: &'a str,
@@ -238,7 +241,7 @@ pub(super) struct Record<'a> {
     floor_ns: Option<f64>,
     floor_ratio: Option<f64>,
     ratio: Option<f64>,
-    /// What was copied wrong.
+    /// The bytes that were copied wrong.
     error: Option<&'a str>,
 }
 

@@ -26,10 +26,10 @@ const SLOW: f64 = 2e6;
 /// … and this many times as long as the first method's.
 const SLOWER: f64 = 8.0;
 
-/// What the GPU writes to take memory out of the CPU's caches.
+/// The byte that the GPU writes to take memory out of the CPU's caches.
 const COLD: u8 = 0x5c;
 
-/// What to copy, and how.
+/// The copies to measure.
 #[derive(Clone, Debug)]
 pub(crate) struct Sweep {
     pub(crate) points: Vec<(Point, Repetitions)>,
@@ -192,7 +192,8 @@ impl Sampler<'_> {
     }
 }
 
-/// Calls between two looks at the interrupt: a few milliseconds of copies, next to which the look is nothing.
+/// Calls between two looks at the interrupt. They take a few milliseconds of copies, next to which the look
+/// is nothing.
 fn calls_at_once(size: usize) -> usize {
     const BYTES: usize = 16 << 20;
     // The shortest call takes as long as this many bytes.
@@ -255,7 +256,7 @@ pub(crate) fn take_turns(
     Ok(samples.into_iter().map(Times::new).collect())
 }
 
-/// Whether a method takes too long to be measured, judged by the smaller copies before.
+/// Returns whether a method takes too long to be measured, judged by the smaller copies before.
 fn is_too_slow(smaller: &Row, point: &Point, method: usize) -> bool {
     let before = &smaller.point;
     let column = |point: &Point| (point.direction, point.alignment(), point.host_alignment);
@@ -319,7 +320,7 @@ mod tests {
     #[test]
     fn budget_limits_the_number_of_batches() {
         let interrupt = Interrupt::listen("test").unwrap();
-        // Two methods, 16 calls of 10 ns: 320 ns per turn.
+        // Two methods, 16 calls of 10 ns, make 320 ns per turn.
         for (budget, turns) in [(0.0, MIN_SAMPLES), (32e3, 100), (1e9, MAX_SAMPLES)] {
             let mut firsts = Vec::new();
             let sample = |method, first, calls| {

@@ -37,7 +37,7 @@ pub(crate) struct Session {
     pub(crate) interrupt: Interrupt,
 }
 
-/// What was measured, and where.
+/// The conditions of a measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) tool: Cow<'static, str>,
@@ -51,7 +51,7 @@ pub(crate) struct Setup {
     pub(crate) gpu: i32,
     /// Its NUMA node.
     pub(crate) gpu_node: Option<usize>,
-    /// The driver's CUDA version: 1000 × major + 10 × minor.
+    /// The driver's CUDA version, 1000 × major + 10 × minor.
     pub(crate) cuda_version: c_int,
     /// The GPU driver's version, as `580.95.05`.
     pub(crate) gpu_driver: Option<String>,
@@ -89,7 +89,7 @@ pub(crate) struct LibraryInfo {
     pub(crate) mapping_type: Cow<'static, str>,
 }
 
-/// What to open besides the libraries of the target.
+/// The libraries to open besides those of the target.
 #[derive(Clone, Debug)]
 pub(crate) struct Extra {
     /// Maximum number of libraries.
@@ -120,7 +120,7 @@ impl Session {
             cpus.allow_all()?;
         }
         let mut loader = Loader::default();
-        // Before the GPU is opened: a wrong library is the more likely mistake.
+        // Before the GPU is opened, because a wrong library is the more likely mistake.
         let libraries = libraries(&mut loader, target, extra.max_libraries)?;
         let gpu = Gpu::open(target.gpu)?;
         let mut methods = Vec::new();
@@ -138,8 +138,8 @@ impl Session {
                 method.warm_up()?;
                 Ok::<_, Error>(method)
             };
-            // SAFETY: no other thread uses the environment: libraries and drivers read it only in
-            // calls that this thread makes.
+            // SAFETY: no other thread uses the environment, since libraries and drivers read it only
+            // in calls that this thread makes.
             methods.push(unsafe { variant.during(&mut load) }.with_context(|| label.clone())?);
         }
         let setup_libraries = methods.iter().map(LibraryInfo::new).collect();
@@ -260,7 +260,7 @@ impl Setup {
         used.map_or("GPU", |gpu| &gpu.name)
     }
 
-    /// Whether the GPU that is used is gdremu's, so that the numbers are meaningless.
+    /// Returns whether the GPU that is used is gdremu's, so that the numbers are meaningless.
     pub(crate) fn emulated(&self) -> bool {
         self.gpu_name() == "gdremu GPU"
     }
@@ -272,7 +272,7 @@ impl Setup {
         format!("{emulated}{}, {} mapping", self.gpu_name(), mapping.unwrap_or("no"))
     }
 
-    /// What results depend on, in a few words each.
+    /// The conditions of the results, in a few words each.
     pub(crate) fn facts(&self) -> Vec<String> {
         let mut facts = vec![format!("gdrcopy {}", self.tool)];
         let mut versions: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -301,7 +301,7 @@ impl Setup {
         format!("{}.{}", self.cuda_version / 1000, self.cuda_version % 1000 / 10)
     }
 
-    /// The link that copies use: those to cached mappings may take another.
+    /// The link that copies use; those to cached mappings may take another.
     pub(crate) fn pcie_in_use(&self) -> Option<Link> {
         let is_cached = self.libraries.iter().any(|library| library.mapping_type == "cached");
         self.pcie.filter(|_| !is_cached)
@@ -310,7 +310,7 @@ impl Setup {
 
 /// The day of a time in seconds since 1970, as `2026-11-22` (UTC).
 fn date(time: u64) -> String {
-    // Years that start in March end with the leap day: 146,097 days are 400 of them.
+    // Years that start in March end with the leap day, so 146,097 days are 400 of them.
     let day = time / 86400 + 719_468;
     let (era, day) = (day / 146_097, day % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -38,8 +38,8 @@ impl Times {
     }
 }
 
-/// Several independent runs: the one whose median is the median of all, the lower one of two, and the smallest
-/// median.
+/// Several independent runs. It has the one whose median is the median of all, the lower one of two, and the
+/// smallest median.
 pub(crate) fn of_runs(mut runs: Vec<Times>) -> Option<(Times, f64)> {
     runs.sort_by(|a, b| a.median.total_cmp(&b.median));
     let middle = runs.get(runs.len().saturating_sub(1) / 2)?;

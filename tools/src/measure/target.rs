@@ -1,4 +1,4 @@
-//! Options of all measuring tools: which library, memory, GPU and CPU.
+//! Options of all measuring tools for library, memory, GPU and CPU.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::cuda::Memory;
 use crate::libgdrapi::MappingType;
 use crate::system::cpu::CpuList;
 
-/// Which library copies, to what memory of which GPU, from which CPU.
+/// The library that copies, the kind of memory, its GPU, and the CPU.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Target {
     /// The GPU's number
@@ -48,7 +48,8 @@ pub(crate) struct Target {
     #[arg(long = "lib", value_name = "[LABEL=]FILE")]
     pub(crate) libraries: Vec<NamedFile>,
 
-    /// CPUs to run on, as 4 or 4-11: the first one measures, threads of libraries may use all
+    /// CPUs to run on, as 4 or 4-11, where the first one measures, and threads of libraries may use
+    /// all
     #[arg(long, value_name = "LIST")]
     pub(crate) cpu: Option<CpuList>,
 

@@ -8,10 +8,10 @@ use super::method::Method;
 use super::plan::{Direction, GUARD, Point};
 use crate::cuda::PinnedBuffer;
 
-/// What host memory holds before a read.
+/// The contents of host memory before a read.
 const POISON: u8 = 0xee;
 
-/// What both sides hold before the copies of a point, and must hold after them.
+/// The contents of both sides before the copies of a point, and after them.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     point: Point,
@@ -63,7 +63,7 @@ impl Verifier {
         }
     }
 
-    /// Returns what is wrong after copies that were timed: with all writes, or with one more read.
+    /// Returns the errors after copies that were timed, with all writes, or with one more read.
     pub(crate) fn check_again(
         &mut self,
         method: &Method,
@@ -85,7 +85,7 @@ impl Verifier {
         }
     }
 
-    /// What is wrong in the GPU buffer after writes to all windows.
+    /// The errors in the GPU buffer after writes to all windows.
     fn check_writes(&mut self, method: &Method) -> Result<Option<String>> {
         method.buffer.read(&mut self.seen)?;
         let point = self.point;
@@ -104,7 +104,7 @@ impl Verifier {
         Ok(self.check_untouched(untouched_from..self.device.len()))
     }
 
-    /// What is wrong with bytes of the GPU buffer that no copy may touch.
+    /// The errors in bytes of the GPU buffer that no copy may touch.
     fn check_untouched(&self, range: std::ops::Range<usize>) -> Option<String> {
         let (seen, wanted) = (&self.seen[range.clone()], &self.device[range]);
         difference(seen, wanted, "device byte outside the copy,")

@@ -1,4 +1,5 @@
-//! How results reach users: text, JSON, CSV and charts; progress; errors and the exit status.
+//! The output of results for users, as text, JSON, CSV and charts, with progress, errors and
+//! the exit status.
 #![forbid(unsafe_code)]
 
 pub(crate) mod svg;

@@ -1,4 +1,4 @@
-//! Charts with logarithmic axes: panels side by side, each with its own scale, lines labeled where they end.
+//! Charts with logarithmic axes, as panels side by side, each with its own scale, lines labeled where they end.
 #![forbid(unsafe_code)]
 
 use std::fmt::{self, Display, Write};
@@ -12,7 +12,7 @@ use crate::system::bytes::Bytes;
 const WIDTH: f64 = 1120.0;
 /// Between the chart's edge and its contents, and between panels.
 const MARGIN: f64 = 24.0;
-/// Of a panel's plotted area.
+/// The height of a panel's plotted area.
 const HEIGHT: f64 = 250.0;
 /// Above that area, for the panel's title; below it, for the sizes.
 const ABOVE: f64 = 54.0;
@@ -30,7 +30,7 @@ const LINE: f64 = 18.0;
 /// Fewest pixels between two sizes of the horizontal axis.
 const BETWEEN_SIZES: f64 = 52.0;
 
-/// Most labels of a vertical axis, but for powers of ten.
+/// Most labels of a vertical axis, powers of ten excepted.
 const MOST_VALUES: usize = 7;
 
 /// Each is readable as text on white. The first four are distinguishable with any color blindness.
@@ -44,11 +44,11 @@ const GRAY: &str = "#6b6b6b";
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
     pub(crate) title: String,
-    /// What was measured, and with what; below the title.
+    /// The subject of the measurement, and its conditions, below the title.
     pub(crate) facts: Vec<String>,
     /// How to read the chart; at its bottom.
     pub(crate) notes: Vec<String>,
-    /// What the sizes are of.
+    /// The measure of the sizes.
     pub(crate) sizes: &'static str,
     /// Panels in a row.
     pub(crate) columns: usize,
@@ -59,7 +59,7 @@ pub(crate) struct Chart {
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
     pub(crate) title: String,
-    /// Of the values: `s` or `B/s`.
+    /// The unit of the values, `s` or `B/s`.
     pub(crate) unit: &'static str,
     pub(crate) curves: Vec<Curve>,
     pub(crate) ceiling: Option<Ceiling>,
@@ -78,7 +78,7 @@ pub(crate) enum Style {
     /// In the color of this number.
     Solid(usize),
     Dashed(usize),
-    /// Not measured: a limit, or what a model expects.
+    /// Not measured, but a limit, or the expectation of a model.
     Reference,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Point {
 pub(crate) struct Ceiling {
     pub(crate) label: String,
     pub(crate) value: f64,
-    /// What values above it mean.
+    /// The meaning of values above it.
     pub(crate) above: &'static str,
 }
 
@@ -127,7 +127,7 @@ impl Chart {
         fs::write(file, self.svg()).with_context(|| format!("writing {}", file.display()))
     }
 
-    /// The panels with curves: others have no axes.
+    /// The panels with curves, since others have no axes.
     fn drawn(&self) -> Vec<&Panel> {
         self.panels.iter().filter(|panel| !panel.curves.is_empty()).collect()
     }
@@ -177,7 +177,7 @@ impl Chart {
         svg
     }
 
-    /// The chart in words: both ends of each curve.
+    /// The chart in words, with both ends of each curve.
     fn description(&self) -> String {
         let mut words = self.facts.join(", ");
         for panel in self.drawn() {
@@ -372,7 +372,7 @@ impl Panel {
 /// Places of labels, at least a line apart and inside the bounds, as near to the wanted ones, which ascend, as possible.
 fn spread(wanted: &[f64], (top, bottom): (f64, f64)) -> Vec<f64> {
     let gap = LINE.min((bottom - top) / wanted.len() as f64);
-    // Groups that touch each other: their number, and where the first would be if each stood by itself.
+    // Groups that touch each other, as their number, and the place of the first if each stood by itself.
     let mut groups: Vec<(usize, f64)> = Vec::new();
     for (i, &wanted) in wanted.iter().enumerate() {
         let mut group = (1, wanted - gap * i as f64);
@@ -387,8 +387,8 @@ fn spread(wanted: &[f64], (top, bottom): (f64, f64)) -> Vec<f64> {
     starts.enumerate().map(|(i, start)| start.clamp(top, last) + gap * i as f64).collect()
 }
 
-/// Values to label between two logarithms: powers of ten, and between them some of their multiples, if the labels are
-/// few.
+/// Values to label between two logarithms, which are powers of ten, and between them some of their multiples, if the
+/// labels are few.
 fn ticks((first, last): (f64, f64)) -> Vec<f64> {
     let multiples = |factors: &[f64]| {
         let powers = first.floor() as i32..=last.ceil() as i32;
@@ -402,7 +402,7 @@ fn ticks((first, last): (f64, f64)) -> Vec<f64> {
 }
 
 /// A value with its unit and the prefix that fits.
-fn quantity(value: f64, unit: &str) -> String {
+pub(crate) fn quantity(value: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 8] = [
         (1e-12, "p"),
         (1e-9, "n"),

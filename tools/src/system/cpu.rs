@@ -65,7 +65,7 @@ pub(crate) fn current() -> Option<(usize, bool)> {
     Some((sched_getcpu().ok()?, allowed()?.len() == 1))
 }
 
-/// What /proc/cpuinfo calls the CPU.
+/// The CPU's name in /proc/cpuinfo.
 pub(crate) fn model() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     files::field(&text, "model name").map(str::to_owned)

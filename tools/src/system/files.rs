@@ -32,14 +32,15 @@ pub(crate) fn matching(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Whether a directory, or one at most this many levels below, has a file of this name.
+/// Returns whether a directory, or one at most this many levels below, has a file of this
+/// name.
 pub(crate) fn contains(directory: &Path, name: &str, levels: usize) -> bool {
     let below = || matching(directory, "").into_iter().filter(|path| path.is_dir());
     directory.join(name).exists()
         || levels > 0 && below().any(|directory| contains(&directory, name, levels - 1))
 }
 
-/// Whether the kernel has loaded a module, or has it built in; `None` if unknown.
+/// Returns whether the kernel has loaded a module, or has it built in; `None` if unknown.
 pub(crate) fn module_loaded(name: &str) -> Option<bool> {
     let modules = text("/proc/modules")?;
     let listed = modules.lines().any(|line| line.split(' ').next() == Some(name));

@@ -1,4 +1,4 @@
-//! The kernel module: its device node, its version, its parameters.
+//! The kernel module, with its device node, its version, its parameters.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -22,7 +22,7 @@ const GET_VERSION: u64 = 0xC008_DAFF;
 pub(crate) struct Gdrdrv {
     /// The node, or why it cannot be examined.
     pub(crate) node: Result<Node, Errno>,
-    /// Whether the module is loaded.
+    /// True if the module is loaded.
     pub(crate) loaded: Option<bool>,
     /// How far its installation for this kernel got.
     pub(crate) installation: Option<Installation>,
@@ -48,7 +48,7 @@ pub(crate) enum Installation {
         headers: bool,
         /// The GPU driver's sources are here.
         gpu_driver: bool,
-        /// What DKMS logged of its last build.
+        /// DKMS's log of its last build.
         log: Option<PathBuf>,
     },
     Built,

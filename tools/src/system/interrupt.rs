@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-/// Whether the user has asked the tool to stop.
+/// The user's request that the tool stop.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -24,7 +24,7 @@ impl Interrupt {
     pub(crate) fn listen(tool: &'static str) -> Result<Interrupt> {
         let requested = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag not yet set.
+            // In this order, because the first signal finds the flag not yet set.
             flag::register_conditional_shutdown(signal, STATUS.into(), requested.clone())?;
             flag::register(signal, requested.clone())?;
         }

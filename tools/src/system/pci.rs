@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files;
 
-/// What sysfs reports.
+/// The report of sysfs.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Pci {
     /// Size of its largest memory range, which is BAR1.
@@ -20,7 +20,7 @@ pub(crate) struct Pci {
     pub(crate) max_width: Option<u32>,
 }
 
-/// Whether a GPU of NVIDIA is on the bus; `None` if the devices are not listed.
+/// Returns whether a GPU of NVIDIA is on the bus; `None` if the devices are not listed.
 pub(crate) fn has_nvidia_gpu() -> Option<bool> {
     let devices = files::matching(Path::new("/sys/bus/pci/devices"), "");
     let is_gpu = |device: &PathBuf| {
@@ -45,7 +45,7 @@ impl Pci {
 }
 
 impl Link {
-    /// What it carries in a direction at most, before the headers of packets.
+    /// The most that it carries in a direction, before the headers of packets.
     pub(crate) fn bytes_per_second(self) -> f64 {
         let per_lane = match self.generation {
             1 => 0.25e9,

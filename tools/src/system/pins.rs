@@ -6,9 +6,9 @@ use std::{fs, io};
 /// The list. NVIDIA's module has none.
 pub(crate) const LIST: &str = "/proc/driver/gdrdrv/pins";
 
-/// The first line of the list: its columns.
+/// The first line of the list, with its columns.
 const HEADER: [&str; 7] = ["pid", "uid", "bytes", "mapped", "type", "age", "command"];
-/// What the column `type` can have.
+/// The values of the column `type`.
 const TYPES: [&str; 4] = ["-", "WC", "cached", "device"];
 const BLANKS: [char; 2] = [' ', '\t'];
 
@@ -22,7 +22,7 @@ pub(crate) struct Pin {
     pub(crate) is_mapped: bool,
     /// Seconds since it was pinned.
     pub(crate) age: u64,
-    /// The process's name at that time: any characters, or none.
+    /// The process's name at that time, with any characters, or none.
     pub(crate) command: String,
 }
 
@@ -43,7 +43,8 @@ pub(crate) fn query() -> Option<Result<Vec<Pin>, Unread>> {
     }
 }
 
-/// The pins of a list, or the number of the first line that has another form: a sum over the rest would be wrong.
+/// The pins of a list, or the number of the first line that has another form, because a sum over the rest would
+/// be wrong.
 fn parse(list: &str) -> Result<Vec<Pin>, usize> {
     let mut lines = list.split_inclusive('\n').zip(1..);
     let header = lines.next().map(|(header, _)| header);

@@ -1,4 +1,5 @@
-//! What processes have of GDRCopy, from /proc: libraries and mappings of `maps`, descriptors of `fd`.
+//! GDRCopy's files in processes, from /proc, by libraries and mappings of `maps`, and descriptors of
+//! `fd`.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -30,12 +31,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Whether it has anything of GDRCopy.
+    /// Returns whether it has anything of GDRCopy.
     pub(crate) fn uses_gdrcopy(&self) -> bool {
         !self.libraries.is_empty() || self.descriptors + self.mappings > 0
     }
 
-    /// Adds a line of `maps`: `START-END PERMISSIONS OFFSET DEVICE INODE PATH`.
+    /// Adds a line of `maps`, which is `START-END PERMISSIONS OFFSET DEVICE INODE PATH`.
     fn add_mapping(&mut self, line: &str) -> Option<()> {
         let mut words = line.splitn(6, ' ');
         let (start, end) = words.next()?.split_once('-')?;
@@ -65,7 +66,7 @@ impl Process {
 }
 
 /// Parts of the path that gdremu has in place of the device's, and the file that it maps in place of GPU
-/// memory: CUDA's pinned host memory is in it, too.
+/// memory. CUDA's pinned host memory is also in it.
 const EMULATED_DEVICE: [&str; 2] = ["/gdremu-", "/devices/"];
 const EMULATED_GPU: &str = "/memfd:gdremu-gpu";
 
@@ -82,7 +83,7 @@ fn is_library(path: &str) -> bool {
     name.is_some_and(|name| name.starts_with("libgdrapi") && name.contains(".so"))
 }
 
-/// What a process has; the error of the first file that cannot be read.
+/// GDRCopy's files in a process, or the error of the first file that cannot be read.
 pub(crate) fn examine(pid: u32) -> io::Result<Process> {
     let directory = PathBuf::from(format!("/proc/{pid}"));
     let status = fs::read_to_string(directory.join("status"))?;

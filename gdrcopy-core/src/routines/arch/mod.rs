@@ -1,4 +1,4 @@
-//! What each architecture brings: the routines that the CPU supports, best first, and the fences.
+//! The routines that the CPU of each architecture supports, best first, and the fences.
 
 // Miri and loom know no inline assembly.
 #[cfg(all(target_arch = "aarch64", not(any(miri, gdrapi_loom))))]

@@ -12,14 +12,14 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
 }
 
 /// # Safety
-/// As for `write_wc`.
+/// The contract of `write_wc`.
 unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<u32, u32>(dst, src, len, stores::line::<u32>) }
 }
 
 /// The fences of POWER. A sequentially consistent fence is SYNC, the only one that orders accesses
-/// to memory of every type: LWSYNC orders those to cacheable memory only. After a write it also
+/// to memory of every type. LWSYNC orders those to cacheable memory only. After a write it also
 /// ends the merging of its stores with later ones.
 pub(crate) mod fence {
     use core::sync::atomic::{Ordering, fence};

@@ -14,7 +14,7 @@ pub struct Place {
     pub device: Device,
     /// The context that it was allocated in; null if that is unknown, or it belongs to none.
     context: Context,
-    /// Whether CUDA knows an address in the range.
+    /// True if CUDA knows an address in the range.
     pub is_known: bool,
 }
 
@@ -33,9 +33,9 @@ fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
 }
 
 impl Driver {
-    /// Where the memory in a range is. Its ends may lie in no allocation: programs round buffers out to GPU pages, and
-    /// CUDA exports such a range if there is an allocation in it. One that is in neither the first nor the last GPU page
-    /// is taken for memory of the calling thread's GPU, or of the only one.
+    /// Where the memory in a range is. Its ends may lie in no allocation. Programs round buffers out to GPU pages, and
+    /// CUDA exports such a range if there is an allocation in it. An allocation in neither the first nor the last GPU
+    /// page is taken for memory of the calling thread's GPU, or of the only one.
     ///
     /// # Errors
     /// CUDA's answer for the first address.
@@ -56,8 +56,8 @@ impl Driver {
     }
 
     /// Works with a context of the device current in the calling thread, and leaves the thread as it was.
-    /// The context of the memory itself comes before the device's primary one, which might have to be
-    /// created for the purpose: that takes GPU memory and hundreds of milliseconds.
+    /// The context of the memory itself comes before the device's primary one, which might have to be created for the
+    /// purpose. That takes GPU memory and hundreds of milliseconds.
     pub(super) fn in_context<T>(
         &self,
         place: &Place,
@@ -93,7 +93,7 @@ impl Driver {
 
     #[inline(never)]
     fn set_current(&self, context: Context) -> Result<()> {
-        // SAFETY: the context exists: CUDA has just named it as the thread's or the memory's, or it is retained, or its
+        // SAFETY: the context exists. CUDA has just named it as the thread's or the memory's, or it is retained, or its
         // owner has found its buffer registered there.
         let result = unsafe { self.cu.set_context()?(context) };
         self.check("cuCtxSetCurrent", result)
@@ -125,7 +125,7 @@ impl Driver {
         if self.current()?.is_null() {
             return Ok(None);
         }
-        // Stand-ins for libcuda may lack it: then any context might be of any device.
+        // Stand-ins for libcuda may lack it. Then any context might be of any device.
         let Ok(context_device) = self.cu.context_device() else {
             return Ok(None);
         };
@@ -150,7 +150,7 @@ impl Driver {
         Ok(context)
     }
 
-    /// Whether the device's primary context exists, as far as CUDA says so.
+    /// Returns whether the device's primary context exists, as far as CUDA says so.
     fn has_primary(&self, device: Device) -> bool {
         let (mut flags, mut is_active) = (0, 0);
         // SAFETY: the outputs are local variables.
@@ -196,10 +196,10 @@ impl Home {
         }
     }
 
-    /// Keeps the context, if it is the primary one of its device: other threads may release that at any time.
+    /// Keeps the context, if it is the primary one of its device, because other threads may release that at any time.
     pub fn kept(self, device: Option<Device>) -> Result<Home> {
         let driver = self.driver;
-        // Not retained to find out: that makes a context where there is none.
+        // Not retained to find out, because that makes a context where there is none.
         let Some(device) = device.filter(|&device| driver.has_primary(device)) else {
             return Ok(self);
         };
@@ -207,8 +207,8 @@ impl Home {
         Ok(if primary == self { primary } else { self })
     }
 
-    /// The context of GPU memory, not kept unless it has to be made. Memory that belongs to none can be used in all of its GPU: then the calling
-    /// thread's, or else the primary one.
+    /// The context of GPU memory, not kept unless it has to be made. Memory that belongs to none can be used in all of
+    /// its GPU. Then it is the calling thread's, or else the primary one.
     pub fn of_memory(driver: &'static Driver, address: u64) -> Result<Home> {
         let context = driver.context_of(address);
         if !context.is_null() {

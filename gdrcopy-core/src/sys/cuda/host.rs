@@ -12,7 +12,7 @@ use crate::types::cuda_version::EXPORTS_DMA_BUFS;
 /// Values of the attribute MEMORY_TYPE.
 const HOST: u64 = 1;
 
-/// Flags of cuMemHostAlloc: usable in all contexts, mapped for the GPUs.
+/// Flags of cuMemHostAlloc for memory usable in all contexts, mapped for the GPUs.
 const PORTABLE: c_uint = 1;
 const MAPPED: c_uint = 2;
 
@@ -29,8 +29,8 @@ impl Driver {
         NonNull::new(ptr::with_exposed_provenance_mut(address as usize)).ok_or(Error::NotHostMemory)
     }
 
-    /// Whether all `len` bytes from an address on are one range of host memory that CUDA allocated or registered.
-    /// With unified addressing, CPU addresses will do.
+    /// Returns whether all `len` bytes from an address on are one range of host memory that CUDA allocated or
+    /// registered. With unified addressing, CPU addresses will do.
     pub fn is_host_memory(&self, address: u64, len: usize) -> bool {
         use PointerAttribute::{IsManaged, MemoryType, RangeSize, RangeStart};
         // CUDA answers with an error for memory that it does not know.
@@ -46,7 +46,7 @@ impl Driver {
     }
 }
 
-/// Host memory that GPUs reach at a device address: zeroed, page-locked, freed when dropped.
+/// Zeroed, page-locked host memory that GPUs reach at a device address, freed when dropped.
 #[derive(Debug)]
 pub struct RawHostMemory {
     address: NonNull<u8>,
@@ -83,7 +83,8 @@ impl RawHostMemory {
         self.device_address
     }
 
-    /// Where the CPU finds it. Using it is unsafe: the memory must be alive, and GPU kernels may write it at any time.
+    /// Where the CPU finds it. Using it is unsafe, because the memory must be alive, and GPU kernels may write it at
+    /// any time.
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.address.as_ptr()
     }

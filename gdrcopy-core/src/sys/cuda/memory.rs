@@ -67,8 +67,8 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// `len` bytes from cuMemAlloc: memory of CUDA's default pools cannot be pinned. Fails after a reset of the device: the
-    /// stream for the frees is gone.
+    /// `len` bytes from cuMemAlloc, because memory of CUDA's default pools cannot be pinned. Fails after a reset of the
+    /// device, because the stream for the frees is gone.
     pub fn alloc(&self, len: usize) -> Result<Allocation> {
         self.owner.check()?;
         if self.id.is_some() && !self.is_live() {
@@ -110,7 +110,8 @@ impl Gpu {
         })
     }
 
-    /// Whether the context is the one that was retained: CUDA does not check streams of contexts that are gone.
+    /// Returns whether the context is the one that was retained, because CUDA does not check streams of contexts that
+    /// are gone.
     fn is_live(&self) -> bool {
         let id = self.driver.context_id(self.context).ok();
         id.is_some() && id == self.id
@@ -127,7 +128,7 @@ impl Drop for Gpu {
         if !self.owner.is_current() {
             return;
         }
-        // Without CUDA's number of it, it is not known whether the stream still exists: it stays.
+        // Without CUDA's number of it, the stream may still exist, so it stays.
         if !self.frees.is_null() && self.is_live() {
             let _ = self.in_context(|| {
                 // SAFETY: `open` made it. Frees in it are still done.

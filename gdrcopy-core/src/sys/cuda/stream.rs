@@ -1,4 +1,4 @@
-//! The copy engine: streams of its own, with page-locked buffers.
+//! The copy engine, with streams of its own, with page-locked buffers.
 
 use std::ffi::{c_uint, c_void};
 use std::mem::ManuallyDrop;
@@ -21,16 +21,17 @@ const NOT_PERMITTED: c_uint = 800;
 /// The thread, or the stream, is capturing.
 const CAPTURE_ERRORS: RangeInclusive<c_uint> = 900..=908;
 
-/// Flag of cuStreamCreate: neither waits for the default stream nor holds it up.
+/// Flag of cuStreamCreate for a stream that neither waits for the default stream nor holds it up.
 const NON_BLOCKING: c_uint = 1;
 
-/// Of cuMemHostRegister: page-locked for the context that is current.
+/// For cuMemHostRegister, page-locked for the context that is current.
 const NO_FLAGS: c_uint = 0;
 
 /// While one chunk is copied between the buffer and the caller's memory, the GPU copies the other one.
 const LANES: usize = 2;
 
-/// How long a waiting thread keeps its CPU before it offers it to others between queries: some 50 MiB by PCIe.
+/// The time for which a waiting thread keeps its CPU before it offers it to others between queries, some 50 MiB by
+/// PCIe.
 const EAGER: Duration = Duration::from_millis(1);
 
 /// A stream, and whether the GPU may still access the part of the buffer that belongs to it.
@@ -42,7 +43,7 @@ struct Lane {
 
 /// Copies between a GPU's memory and host memory, by CUDA's copy engine.
 ///
-/// The buffer is this library's memory, registered with CUDA, rather than CUDA's: it stays mapped even if the
+/// The buffer is this library's memory, registered with CUDA, rather than CUDA's, so it stays mapped even if the
 /// program destroys the context. Its registration ends with the context, which is how that is noticed.
 #[derive(Debug)]
 pub struct CopyEngine {
@@ -58,11 +59,11 @@ pub struct CopyEngine {
 // SAFETY: owns a buffer and handles of CUDA, which accepts them from all threads.
 unsafe impl Send for CopyEngine {}
 
-/// What is known of the context that an engine was made in.
+/// The knowledge about the context that an engine was made in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ContextState {
     Live,
-    /// Destroyed or reset, perhaps with another one at its address: CUDA does not check the streams that were in it.
+    /// Destroyed or reset, perhaps with another one at its address. CUDA does not check the streams that were in it.
     Gone,
     /// CUDA does not answer.
     Unknown,
@@ -84,7 +85,7 @@ impl CopyEngine {
         // From here on, `Drop` undoes what is done.
         let CopyEngine { home, lanes, buffer, registration, .. } = &mut engine;
         home.enter(|| {
-            // What ends it must be there before it begins.
+            // The function that ends it must be there before it begins.
             driver.cu.stream_query()?;
             driver.cu.stream_destroy()?;
             let unregister = driver.cu.host_unregister()?;
@@ -109,12 +110,12 @@ impl CopyEngine {
         Ok(engine)
     }
 
-    /// Where it was made: it copies GPU memory with the same home, while its context is live.
+    /// The place where it was made. It copies GPU memory with the same home, while its context is live.
     pub fn home(&self) -> &Home {
         &self.home
     }
 
-    /// Whether its context still exists.
+    /// Returns whether its context still exists.
     pub fn is_live(&self) -> bool {
         self.context() == ContextState::Live
     }
@@ -129,7 +130,7 @@ impl CopyEngine {
         }
     }
 
-    /// Whether the GPU has finished a copy that timed out. Does not wait.
+    /// Returns whether the GPU has finished a copy that timed out. Does not wait.
     pub fn is_idle(&mut self) -> bool {
         let driver = self.home.driver();
         let CopyEngine { home, lanes, .. } = self;
@@ -142,12 +143,12 @@ impl CopyEngine {
 
     /// Copies `len` bytes of GPU memory to `dst`, through the buffer.
     ///
-    /// While `dst` is written, nothing is locked, nothing of the thread is changed, and no frame has a destructor to run:
-    /// a signal handler may leave by siglongjmp. The engine is lost then.
+    /// While `dst` is written, nothing is locked, nothing of the thread is changed, and no frame has a destructor to
+    /// run. So a signal handler may leave by siglongjmp. The engine is lost then.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if a chunk takes longer than `patience`: the engine is then busy. What CUDA answered.
-    /// `dst` is then partly written.
+    /// [`Error::TimedOut`] if a chunk takes longer than `patience`. The engine is then busy. CUDA's error. `dst` is
+    /// then partly written.
     ///
     /// # Safety
     /// `dst` is writable for `len` bytes.
@@ -188,11 +189,11 @@ impl CopyEngine {
         Ok(())
     }
 
-    /// Copies `src` to GPU memory, through the buffer. Waits for the GPU without limit, also after an error: a late
-    /// copy would overwrite what the caller writes next.
+    /// Copies `src` to GPU memory, through the buffer. Waits for the GPU without limit, also after an error, because a
+    /// late copy would overwrite later writes of the caller.
     ///
     /// # Safety
-    /// As for writes through a mapping of the range.
+    /// The contract of writes through a mapping of the range.
     pub unsafe fn write(&mut self, dst: u64, src: &[u8]) -> Result<()> {
         let driver = self.home.driver();
         let copy = driver.cu.copy_to_device()?;
@@ -225,8 +226,8 @@ impl CopyEngine {
         })
     }
 
-    /// Copies GPU memory to host memory that the program has registered with CUDA. Waits for the GPU without limit: it
-    /// writes the memory until then.
+    /// Copies GPU memory to host memory that the program has registered with CUDA. Waits for the GPU without limit,
+    /// because it writes the memory until then.
     ///
     /// # Safety
     /// `dst` is writable for `len` bytes.
@@ -241,7 +242,7 @@ impl CopyEngine {
     /// Copies host memory that the program has registered with CUDA to GPU memory. Waits as `read_directly` does.
     ///
     /// # Safety
-    /// As for writes through a mapping of the range.
+    /// The contract of writes through a mapping of the range.
     pub unsafe fn write_directly(&mut self, dst: u64, src: &[u8]) -> Result<()> {
         let copy = self.home.driver().cu.copy_to_device()?;
         // SAFETY: `src` is borrowed until the GPU has finished; the range of the GPU's memory is the caller's.
@@ -319,8 +320,8 @@ impl Lane {
     }
 }
 
-/// Memory that forked children do not inherit: fork would make the process write to new pages, and the GPU to the
-/// old ones.
+/// Memory that forked children do not inherit. Fork would make the process write to new pages, and the GPU to the old
+/// ones.
 fn page_locked_later(len: usize) -> Result<MmapMut> {
     let memory = MmapOptions::new().len(len).map_anon();
     let memory = memory.and_then(|memory| memory.advise(Advice::DontFork).map(|()| memory));

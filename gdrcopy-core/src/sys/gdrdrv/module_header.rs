@@ -1,4 +1,5 @@
-//! `gdrdrv-c/gdrdrv_uapi.h` declares the same interface in C, for the kernel module: a C compiler compares.
+//! `gdrdrv-c/gdrdrv_uapi.h` declares the same interface in C, for the kernel module, and a C compiler
+//! compares.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -9,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use nix::sys::ioctl::ioctl_num_type as Number;
 
-/// The fields of an argument: name, offset, size.
+/// Name, offset and size of each field of an argument.
 pub(super) trait Layout {
     const FIELDS: &[(&str, usize, usize)];
 }
@@ -48,7 +49,7 @@ fn all_assertions() -> String {
     .concat()
 }
 
-/// The directory of the module's header: in the repository, and not in the published crate.
+/// The directory of the module's header, which is in the repository, and not in the published crate.
 fn header() -> Option<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gdrdrv-c");
     if !directory.join("gdrdrv_uapi.h").exists() {

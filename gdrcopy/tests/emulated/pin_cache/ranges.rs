@@ -351,7 +351,7 @@ fn contains((a, a_len, _): (u64, usize, u8), (b, b_len, _): (u64, usize, u8)) ->
 enum Step {
     Alloc,
     Free(usize),
-    /// Pins via the cache: which buffer, offset and length in pages.
+    /// Pins via the cache, each with buffer, offset and length in pages.
     Get(usize, usize, usize),
     Invalidate(usize),
 }
@@ -366,8 +366,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The model: live buffers with the byte that they are full of, and what the cache keeps of them, in the order of
-/// use. What the cache serves is always the memory of a live buffer, never of an earlier one at its address.
+/// Live buffers with the byte that they are full of, and the cache's ranges of them, in the order of use. The
+/// cache always serves the memory of a live buffer, never of an earlier one at its address.
 #[test]
 #[ignore = "pin_cache_under_gdremu runs it"]
 fn cache_serves_what_is_allocated_now() {

@@ -1,4 +1,4 @@
-//! Mappings that the CPU does not cache: the copy engine copies the large ones.
+//! Mappings that the CPU does not cache, where the copy engine copies the large ones.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -132,7 +132,7 @@ fn capture_of_another_stream_stays_valid() {
         // Fails if the capture has become invalid.
         type End = extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int;
         cuda.call::<End>("cuStreamEndCapture", |f| f(stream, &mut graph));
-        // The thread's mode is what it was: now a capture would suffer.
+        // The thread's mode is restored, so a capture would suffer now.
         let mut mode: c_uint = 0;
         cuda.call::<extern "C" fn(*mut c_uint) -> c_int>(
             "cuThreadExchangeStreamCaptureMode",

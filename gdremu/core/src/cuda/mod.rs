@@ -9,7 +9,7 @@ use std::ffi::c_void;
 pub struct Function {
     /// With the suffix of its version.
     pub symbol: &'static str,
-    /// The CUDA version that it came with: 3020 for 3.2.
+    /// The CUDA version that it came with, as 3020 for 3.2.
     pub since: u32,
     /// Where it begins.
     pub address: *const c_void,
@@ -22,7 +22,7 @@ impl Function {
     }
 }
 
-/// The name of a function by its symbol: `cuMemAlloc` for `cuMemAlloc_v2`.
+/// The name of a function by its symbol, as `cuMemAlloc` for `cuMemAlloc_v2`.
 pub fn name_of(symbol: &str) -> &str {
     match symbol.rsplit_once("_v") {
         Some((name, version)) if version.parse::<u32>().is_ok() => name,

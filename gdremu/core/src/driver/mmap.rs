@@ -30,9 +30,9 @@ impl Driver {
     /// Maps a pin and returns the address, which the GPU's memory chooses.
     ///
     /// # Errors
-    /// `EINVAL`: no length, no such handle, a pin that is mapped already, whose address was not
-    /// aligned to a GPU page, whose memory was freed, or that is shorter. `ENOMEM`: longer than the
-    /// address space. `EACCES`: not the owner, or not opened for this access.
+    /// `EINVAL` for no length, no such handle, or a pin that is mapped already, whose address was not aligned to a
+    /// GPU page, whose memory was freed, or that is shorter. `ENOMEM`: longer than the address space. `EACCES`:
+    /// not the owner, or not opened for this access.
     pub fn mmap(
         &mut self,
         gpu: &mut dyn Provider,
@@ -73,7 +73,7 @@ impl Driver {
 
         let addr = gpu.map(table, 0, len, request.fixed)?;
         let mapping_type = match pin.requested {
-            // What is forced over PCIe is not behind the coherent link.
+            // Memory that is forced over PCIe is not behind the coherent link.
             MappingType::None if pin.force_pcie && default_type == MappingType::Caching => {
                 MappingType::Wc
             }
@@ -95,8 +95,8 @@ impl Driver {
         gone.into_iter().map(|(_, _, shown)| self.closed(shown)).collect()
     }
 
-    /// A range was moved to another address by mremap(2): its pins forget their mappings, which go
-    /// on to show the memory.
+    /// A range was moved to another address by mremap(2). Its pins forget their mappings, which go on to show the
+    /// memory.
     pub fn moved(&mut self, from: usize, len: usize, to: usize) {
         for (_, _, shown) in self.vmas.relocate(from, len, to) {
             self.closed(shown);
@@ -117,7 +117,8 @@ impl Driver {
         self.vmas.bounds()
     }
 
-    /// gdrdrv's reaction to an unmapped address range: it marks the range's pin unmapped. Returns the open device.
+    /// gdrdrv's reaction to an unmapped address range, which marks the range's pin unmapped. Returns the open
+    /// device.
     fn closed(&mut self, shown: Shown) -> Identity {
         let or_oldest = self.config.looks_up_late_munmaps();
         let file = self.files.get_mut(&shown.file);

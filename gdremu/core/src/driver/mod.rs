@@ -1,6 +1,6 @@
-//! gdrdrv as a state machine: open devices, pins, handles, mappings. It maps no memory and opens no
-//! file itself; GPU memory comes from a [`Provider`], and the owner of a `Driver` turns libc calls
-//! into calls of it.
+//! gdrdrv as a state machine, with open devices, pins, handles and mappings. It maps no memory and
+//! opens no file itself. GPU memory comes from a [`Provider`], and the owner of a `Driver` turns
+//! libc calls into calls of it.
 //!
 //! ```text
 //! open     ← an open file, owned by the process that opened
@@ -28,7 +28,7 @@ pub use mmap::MapRequest;
 
 use pin::Pins;
 
-/// The clock of GET_INFO's pin durations: nanoseconds.
+/// The clock of GET_INFO's pin durations, in nanoseconds.
 pub const CLOCK_KHZ: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ struct File {
     pins: Pins,
 }
 
-/// What a range of addresses shows.
+/// The GPU memory at a range of addresses.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     file: Identity,
@@ -75,7 +75,7 @@ impl Driver {
         Driver { config, page_size, files: BTreeMap::new(), vmas: Vmas::default(), next_mmap: 0 }
     }
 
-    /// Whether the device can be opened.
+    /// Returns whether the device can be opened.
     ///
     /// # Errors
     /// `ENOENT` when the module is not loaded; the configured error.
@@ -91,7 +91,7 @@ impl Driver {
         self.files.insert(file, File { owner, access, pins });
     }
 
-    /// The memory of a page table was freed under its pin: takes its pages out of the CPU's address
+    /// The memory of a page table was freed under its pin. Takes its pages out of the CPU's address
     /// space and gives the table back. Only pins that are not persistent are ever revoked.
     pub fn revoked(&mut self, gpu: &mut dyn Provider, table: PageTableId) {
         let mut pins = self.files.values_mut().flat_map(|file| &mut file.pins.list);
@@ -108,13 +108,14 @@ impl Driver {
         gpu.put_pages(table);
     }
 
-    /// The last descriptor and the last mapping of an open device are gone: releases its pins.
+    /// The last descriptor and the last mapping of an open device are gone. Releases its pins.
     pub fn release(&mut self, gpu: &mut dyn Provider, file: Identity) {
         let pins = self.files.remove(&file).into_iter().flat_map(|file| file.pins.list);
         pins.filter_map(|pin| pin.table).for_each(|table| gpu.put_pages(table));
     }
 
-    /// Forgets everything and gives nothing back: in a forked child all of it is the parent's.
+    /// Forgets everything and gives nothing back, because in a forked child all of it is the
+    /// parent's.
     pub fn forget(&mut self) {
         self.files.clear();
         self.vmas = Vmas::default();

@@ -7,11 +7,11 @@ use crate::gpu::PageTableId;
 #[derive(Debug)]
 pub(super) struct Pin {
     pub(super) handle: u64,
-    /// First pinned address: the wanted one, rounded down to a GPU page.
+    /// First pinned address, which is the wanted one, rounded down to a GPU page.
     pub(super) va: u64,
     /// Bytes between `va` and the wanted address.
     pub(super) offset: u64,
-    /// What GET_INFO returns.
+    /// The results of GET_INFO.
     pub(super) mapped_size: u64,
     /// Bytes of the page table.
     pub(super) pinned_size: u64,
@@ -20,7 +20,7 @@ pub(super) struct Pin {
     pub(super) force_pcie: bool,
     /// How long the GPU driver took, in cycles of [`super::CLOCK_KHZ`].
     pub(super) cycles: u64,
-    /// What REQ_MAPPING_TYPE asked for last; [`MappingType::None`] leaves it to the platform.
+    /// The last request of REQ_MAPPING_TYPE; [`MappingType::None`] leaves it to the platform.
     pub(super) requested: MappingType,
     pub(super) mapping: Option<Mapping>,
 }
@@ -54,7 +54,7 @@ impl Pins {
     }
 
     /// The next handle, and the one after it when a pin takes `step` of them. Handles are offsets in
-    /// pages: beyond `2^64 / page_size` there are none.
+    /// pages, so beyond `2^64 / page_size` there are none.
     pub(super) fn take_handle(&mut self, step: u64, page_size: u64) -> Option<u64> {
         let handle = self.next_handle;
         let next = handle.checked_add(step).filter(|next| *next <= u64::MAX / page_size)?;

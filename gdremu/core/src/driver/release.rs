@@ -1,4 +1,4 @@
-//! What each release of gdrdrv has.
+//! The features of each release of gdrdrv.
 #![forbid(unsafe_code)]
 
 use crate::abi::Command;
@@ -15,12 +15,12 @@ impl DriverConfig {
         command.since() == 0 || self.since(command.since())
     }
 
-    /// Whether this is 2.4.`patch` or later. All of them report 2.4.
+    /// Returns whether this is 2.4.`patch` or later. All of them report 2.4.
     fn since_patch_of_2_4(&self, patch: u16) -> bool {
         self.version >= Version { patch, ..Version::new(2, 4) }
     }
 
-    /// Pins outlive a free of their memory: the default since 2.5, and a parameter since 2.4.1.
+    /// Pins outlive a free of their memory, the default since 2.5, and a parameter since 2.4.1.
     pub fn persistent(&self) -> bool {
         if self.since(5) {
             !self.traditional

@@ -11,7 +11,7 @@ use crate::errno::Errno;
 
 /// The files of the GPUs' memory, kept in step with the allocation metadata.
 pub(super) trait Backing: Debug + Send {
-    /// Applies the steps of a metadata change: all of them, or none if one fails.
+    /// Applies the steps of a metadata change, or none if one fails.
     ///
     /// # Errors
     /// `ENOMEM`, or a device's error.
@@ -26,12 +26,12 @@ pub(super) trait Backing: Debug + Send {
     /// Discards the memory of a removed object.
     fn forget(&mut self, run: Run);
 
-    /// Whether memory can be pinned without an entry in the metadata. Freed parts of a shared block
-    /// must not be overwritten then.
+    /// Returns whether memory can be pinned without an entry in the metadata. Freed parts of a
+    /// shared block must not be overwritten then.
     fn pins_by_itself(&self) -> bool;
 }
 
-/// Memory of the host: a memfd per GPU.
+/// Memory of the host, a memfd per GPU.
 #[derive(Debug)]
 pub(super) struct Memfds {
     /// Created on first use.
@@ -45,7 +45,7 @@ impl Memfds {
 }
 
 impl Backing for Memfds {
-    /// Nothing to do: only the metadata records what is mapped where.
+    /// Nothing to do, because only the metadata records what is mapped where.
     fn carry_out(&mut self, _steps: &[Step]) -> Result<(), Errno> {
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! cuMemAlloc'ed buffers in blocks of memory, as the CUDA driver lays them out: small ones share a block,
-//! so that they start anywhere in a GPU page; each larger one has a block of its own.
+//! cuMemAlloc'ed buffers in blocks of memory, as the CUDA driver lays them out. Small ones share a block, so that
+//! they start anywhere in a GPU page. Each larger one has a block of its own.
 //!
-//! Bookkeeping only: the blocks are made and freed elsewhere.
+//! Bookkeeping only. The blocks are made and freed elsewhere.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -31,8 +31,8 @@ pub(super) struct Buffers<Kind> {
     blocks: BTreeMap<u64, Block<Kind>>,
     /// By start.
     live: BTreeMap<u64, Buffer>,
-    /// Room of buffers that were freed while pinned: what a mapping still shows must not become
-    /// another buffer's memory.
+    /// Room of buffers that were freed while pinned. Bytes that a mapping still shows must not become another
+    /// buffer's memory.
     retired: Vec<(u64, u64)>,
 }
 
@@ -46,7 +46,7 @@ struct Block<Kind> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Freed {
-    /// The block that is empty now: start and length.
+    /// The block that is empty now, as start and length.
     Block(u64, u64),
     /// Start and length of the room, and of the GPU pages that no live buffer has a byte in any more, maybe none.
     Part { room: (u64, u64), pages: (u64, u64) },
@@ -101,7 +101,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         Some(Freed::Part { room, pages: self.dead_pages(va, va + buffer.len) })
     }
 
-    /// The room of which `pinned(start, len)` has come to an end, for other buffers from now on.
+    /// Makes room for which `pinned(start, len)` is no longer true usable for other buffers.
     pub(super) fn reap(&mut self, pinned: impl Fn(u64, u64) -> bool) -> Vec<(u64, u64)> {
         let is_pinned = |&(start, len): &_| pinned(start, len);
         let (kept, reaped): (_, Vec<_>) = self.retired.drain(..).partition(is_pinned);
@@ -126,7 +126,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         self.blocks.range(..=va).next_back().map(|(_, block)| block.kind)
     }
 
-    /// Whether a GPU page of a block has no byte of a live buffer in it.
+    /// Returns whether a GPU page of a block has no byte of a live buffer in it.
     pub(super) fn is_dead(&self, page: u64) -> bool {
         let block = self.blocks.range(..=page).next_back();
         block.is_some_and(|(base, block)| page - base < block.len)
@@ -154,7 +154,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
     }
 }
 
-/// What a small buffer takes.
+/// The room that a small buffer takes.
 fn room(len: u64) -> u64 {
     len.next_multiple_of(ALIGN)
 }

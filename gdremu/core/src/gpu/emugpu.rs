@@ -1,6 +1,6 @@
-//! GPU memory in the kernel: `/dev/emugpu` of the test module `gdrdrv-c/emugpu`, whose commands
-//! `emugpu_uapi.h` describes. gdrdrv pins this memory; the
-//! allocation metadata has no entry for such pins.
+//! GPU memory in the kernel, that is `/dev/emugpu` of the test module `gdrdrv-c/emugpu`, whose
+//! commands `emugpu_uapi.h` describes. gdrdrv pins this memory; the allocation metadata has no entry
+//! for such pins.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -1,4 +1,4 @@
-//! Emulated GPUs: their memory is in files, at device addresses that the CPU cannot access.
+//! Emulated GPUs, whose memory is in files, at device addresses that the CPU cannot access.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -26,7 +26,7 @@ pub struct HostProvider {
     config: GpuConfig,
     backing: Box<dyn Backing>,
     views: BTreeMap<ObjectId, Arc<View>>,
-    /// Reserved device addresses: (start, length).
+    /// Reserved device addresses, as (start, length).
     windows: Vec<(u64, u64)>,
     /// The process whose memory it is, from its first use on. A forked child has a copy of the
     /// metadata, not the memory.
@@ -48,7 +48,7 @@ pub struct Shared {
     pub len: u64,
 }
 
-/// Part of a device address range: memory at `offset` of a view.
+/// Part of a device address range, with memory at `offset` of a view.
 #[derive(Debug)]
 pub struct Span {
     view: Arc<View>,
@@ -57,15 +57,15 @@ pub struct Span {
 }
 
 impl Span {
-    /// Where the memory is while the span lives. Other mappings of it can change it at any time: copy through the
-    /// pointer, never make a reference of it.
+    /// Where the memory is while the span lives. Other mappings of it can change it at any time, so copy through
+    /// the pointer, never make a reference of it.
     pub fn bytes(&self) -> *mut u8 {
         self.view.bytes(self.offset, self.len as u64)
     }
 }
 
 impl HostProvider {
-    /// GPUs without any memory in use yet: in memory of the host, or in that of the test kernel's emugpu module.
+    /// GPUs without any memory in use yet, in memory of the host or of the test kernel's emugpu module.
     pub fn new(config: &GpuConfig) -> Self {
         let backing: Box<dyn Backing> = match config.provider {
             ProviderKind::Emugpu => Box::new(Emugpu::default()),
@@ -114,7 +114,7 @@ impl HostProvider {
         result
     }
 
-    /// Whether `va` is in a range that device addresses are taken from.
+    /// Returns whether `va` is in a range that device addresses are taken from.
     pub fn is_device_address(&self, va: u64) -> bool {
         self.windows.iter().any(|&(start, len)| va >= start && va - start < len)
     }
@@ -334,7 +334,7 @@ mod tests {
         gpu.get_pages(va, len, (0, 0), true, false)
     }
 
-    /// What a program sees of a pin; never unmapped.
+    /// The program's view of a pin; never unmapped.
     fn map(gpu: &mut HostProvider, table: PageTableId, len: u64) -> &'static [AtomicU8] {
         let addr = gpu.map(table, 0, len as usize, None).unwrap();
         // SAFETY: the mapping was just made, and stays.

@@ -1,7 +1,7 @@
-//! The GPUs' memory as this process sees it: one address space over all of them, as with CUDA's
+//! The GPUs' memory as this process sees it, with one address space over all of them, as with CUDA's
 //! unified addressing.
 //!
-//! Pure bookkeeping: no memory is reserved, mapped or touched here. [`super::host`] does that.
+//! Pure bookkeeping, which reserves, maps and touches no memory. [`super::host`] does that.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -18,8 +18,7 @@ use super::step::Step;
 pub enum Error {
     /// No physical memory is left.
     NoMemory,
-    /// No free address range of this many bytes: give the memory another window and repeat the
-    /// call.
+    /// No free address range of this many bytes. Give the memory another window and repeat the call.
     NoAddresses(u64),
     /// The address, size or handle is not what the call needs.
     Invalid,
@@ -52,13 +51,13 @@ pub struct Place {
     /// Different for every buffer and mapping of this process, also after reuse of the address.
     pub id: u64,
     pub object: ObjectId,
-    /// Whether it came from cuMemCreate and cuMemMap.
+    /// True if it came from cuMemCreate and cuMemMap.
     pub vmm: bool,
-    /// Whether its pages can be pinned.
+    /// True if its pages can be pinned.
     pub rdma: bool,
 }
 
-/// What a GPU may do with a VMM mapping.
+/// A GPU's access to a VMM mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// Nothing, the state after cuMemMap.
@@ -96,7 +95,7 @@ pub struct Memory {
     pub(super) mappings: BTreeMap<u64, Mapping>,
     /// By GPU, and whether they can be pinned.
     buffers: Buffers<(usize, bool)>,
-    /// cuMemAddressReserve'd ranges: length by start.
+    /// cuMemAddressReserve'd ranges, as length by start.
     pub(super) reservations: BTreeMap<u64, u64>,
     pub(super) pins: BTreeMap<PageTableId, Pin>,
     /// Steps since the last [`Memory::take_steps`].
@@ -197,8 +196,8 @@ impl Memory {
         Ok((va, object))
     }
 
-    /// Frees a buffer. Returns the non-persistent page tables that lost memory by it: the caller
-    /// ends their mappings, then unpins them.
+    /// Frees a buffer. Returns the non-persistent page tables that lost memory by it. The caller ends
+    /// their mappings, then unpins them.
     pub fn free(&mut self, va: u64) -> Result<Vec<PageTableId>, Error> {
         let Buffer { len, .. } = self.buffers.find(va).ok_or(Error::Invalid)?;
         let pinned = self.is_pinned(va, len);
@@ -237,7 +236,7 @@ impl Memory {
         self.steps.extend(runs.into_iter().map(Step::Scrubbed));
     }
 
-    /// Whether any of the physical memory at a buffer's addresses is pinned.
+    /// Returns whether any of the physical memory at a buffer's addresses is pinned.
     fn is_pinned(&self, va: u64, len: u64) -> bool {
         let parts = self.runs(va, len, |_, _| true).expect("blocks are mapped");
         self.pins.values().flat_map(|pin| &pin.table.runs).any(|run| {
@@ -254,7 +253,7 @@ impl Memory {
         self.steps.extend(self.physical.release(object, Holder::Use).map(Step::Removed));
     }
 
-    /// What is at a device address: a live buffer or a VMM mapping.
+    /// The live buffer or VMM mapping at a device address.
     pub fn place(&self, va: u64) -> Option<Place> {
         let (start, mapping) = self.mapping_at(va)?;
         let object = self.physical.get(mapping.object).expect("mapped, so alive");
@@ -282,8 +281,8 @@ impl Memory {
         (va - start < mapping.len).then_some((start, mapping))
     }
 
-    /// The physical memory behind `[va, va + len)` for a copy or fill: all of it in one buffer, or
-    /// in VMM mappings side by side that some GPU may access as needed.
+    /// The physical memory behind `[va, va + len)` for a copy or fill. All of it is in one buffer, or in
+    /// VMM mappings side by side that some GPU may access as needed.
     pub fn translate(&self, va: u64, len: u64, need: Access) -> Result<Vec<Run>, Error> {
         if len == 0 {
             return Ok(Vec::new());

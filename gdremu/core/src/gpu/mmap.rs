@@ -15,7 +15,7 @@ use crate::errno::Errno;
 const FIRST_DESCRIPTOR: c_int = 512;
 
 /// # Safety
-/// As mmap(2): with `MAP_FIXED` in `flags` the caller owns `[addr, addr + len)`.
+/// As mmap(2). With `MAP_FIXED` in `flags` the caller owns `[addr, addr + len)`.
 unsafe fn mmap(
     addr: usize,
     len: usize,
@@ -42,7 +42,7 @@ unsafe fn munmap(addr: usize, len: usize) {
 /// Bytes of anonymous memory as a file; nothing is used until it is touched.
 pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
     let len = off_t::try_from(len).map_err(|_| Errno::EINVAL)?;
-    // With a flag that no library under test uses: tests deny memfd_create to the library by its flags.
+    // With a flag that no library under test uses, because tests deny memfd_create to the library by its flags.
     let file = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     ftruncate(&file, len)?;
     Ok(out_of_the_way(file))
@@ -59,17 +59,17 @@ pub(super) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     }
 }
 
-/// Gives the pages of part of a file back: they read as zero in every mapping from now on.
+/// Gives the pages of part of a file back. They read as zero in every mapping from now on.
 pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
     let mode = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
     // A failure only leaves old data in freed memory.
     let _ = fallocate(file, mode, offset as off_t, len as off_t);
 }
 
-/// Occupies `len` bytes of address space at a multiple of `align`, both multiples of the page size:
-/// no memory, and every touch raises SIGSEGV.
+/// Occupies `len` bytes of address space at a multiple of `align`, both multiples of the page size. There is no memory,
+/// and every touch raises SIGSEGV.
 pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
-    // The kernel starts mappings on pages. No gap of unused pages is left: neighbors may merge.
+    // The kernel starts mappings on pages. No gap of unused pages is left, so neighbors may merge.
     let slack = align.saturating_sub(page_size());
     let all = len.checked_add(slack).ok_or(Errno::ENOMEM)?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -84,8 +84,8 @@ pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
     Ok(aligned)
 }
 
-/// The parts of pieces, one behind the other, that `[offset, offset + len)` covers: the number of the piece, and where in
-/// it how many bytes.
+/// The parts of pieces, one behind the other, that `[offset, offset + len)` covers. Each is the number of the piece,
+/// the place in it, and the number of bytes.
 pub(super) fn covered(
     pieces: impl IntoIterator<Item = u64>,
     offset: u64,
@@ -167,8 +167,7 @@ fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// A piece of GPU memory as the GPU's own copy engines see it: always mapped, whatever the program
-/// maps or frees.
+/// A piece of GPU memory as the GPU's own copy engines see it, always mapped, whatever the program maps or frees.
 #[derive(Debug)]
 pub(super) struct View {
     addr: usize,

@@ -7,7 +7,7 @@ pub const DEVICES: &str = "/sys/bus/pci/devices";
 /// NVIDIA, as a maker of PCI devices.
 pub const VENDOR: u32 = 0x10de;
 
-/// The kind of GPU, unless `--pci-device` chooses another one: an H100.
+/// The kind of GPU, an H100, unless `--pci-device` chooses another one.
 pub const DEVICE: u16 = 0x2331;
 /// The board that it is on.
 pub const SUBSYSTEM: u32 = 0x1626;

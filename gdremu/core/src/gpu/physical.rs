@@ -1,5 +1,5 @@
-//! The physical memory of every GPU: objects of whole blocks, alive as long as anything refers to
-//! them.
+//! The physical memory of every GPU, in objects of whole blocks, alive as long as anything refers
+//! to them.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -37,19 +37,19 @@ pub struct Object {
     pub start: u64,
     /// Bytes, a multiple of [`BLOCK`].
     pub len: u64,
-    /// Whether other devices (and so the CPU through BAR1) may be given its pages.
+    /// True if other devices (and so the CPU through BAR1) may be given its pages.
     pub rdma: bool,
-    /// Whether a POSIX file descriptor may be exported for it.
+    /// True if a POSIX file descriptor may be exported for it.
     pub exportable: bool,
-    /// Whether its bytes are those of another process. It cannot be pinned or exported.
+    /// True if its bytes are those of another process. It cannot be pinned or exported.
     pub imported: bool,
     /// References held by handles (cuMemCreate, cuMemRetainAllocationHandle).
     handles: u32,
-    /// References held by anything else: mappings and page tables.
+    /// References held by anything else, that is mappings and page tables.
     uses: u32,
 }
 
-/// What refers to an object.
+/// The holders of references to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     Handle,

@@ -1,4 +1,4 @@
-//! Page tables: memory whose physical addresses were given to another device.
+//! Page tables, for memory whose physical addresses were given to another device.
 #![forbid(unsafe_code)]
 
 use super::memory::{Access, Error, Memory, PageTable, PageTableId, Pin};
@@ -7,8 +7,8 @@ use super::physical::{GPU_PAGE, Holder, Object};
 impl Memory {
     /// Pins `[va, va + len)`, whole GPU pages. The physical memory lives until [`Memory::unpin`].
     ///
-    /// A page can be pinned if at least part of it is in a live buffer or VMM mapping: buffers are
-    /// pinned rounded out to pages, and share pages with adjacent ones.
+    /// A page can be pinned if at least part of it is in a live buffer or VMM mapping. Buffers are pinned
+    /// rounded out to pages, and share pages with adjacent ones.
     ///
     /// # Errors
     /// [`Error::Invalid`]: not whole pages, a page without memory, memory of two GPUs, or VMM
@@ -18,9 +18,9 @@ impl Memory {
     }
 
     /// Takes hold of `[va, va + len)`, whole pages of `page` bytes, for a dma-buf. Otherwise as a
-    /// persistent pin, but that only part of the whole range must be in a live buffer, and need not be
-    /// GPUDirect capable: NVIDIA's driver 580 exports, on an H200, all of a block of 2 MiB that holds one
-    /// buffer of 4 KiB, and all VMM and pool memory.
+    /// persistent pin, except that only part of the whole range must be in a live buffer, and need not be
+    /// GPUDirect capable. On an H200, NVIDIA's driver 580 exports all of a block of 2 MiB that holds one
+    /// buffer of 4 KiB. It also exports all VMM and pool memory.
     pub fn export(&mut self, va: u64, len: u64, page: u64) -> Result<PageTable, Error> {
         self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }
@@ -78,8 +78,8 @@ impl Memory {
         self.pins.get(&id).map(|pin| &pin.table)
     }
 
-    /// Whether each page that starts in `[start, end)` holds at least a byte of a live buffer or
-    /// VMM mapping; a page starts at `start`.
+    /// Returns whether each page that starts in `[start, end)` holds at least a byte of a live buffer or
+    /// VMM mapping. A page starts at `start`.
     fn every_page_holds_memory(&self, start: u64, end: u64, page: u64) -> bool {
         let mut at = start;
         while at < end {
@@ -121,7 +121,7 @@ mod tests {
     use super::super::step::Step;
     use super::*;
 
-    /// Whether an object was removed since the last call.
+    /// Returns whether an object was removed since the last call.
     fn removes(memory: &mut Memory) -> bool {
         memory.take_steps().iter().any(|step| matches!(step, Step::Removed(_)))
     }

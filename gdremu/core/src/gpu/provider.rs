@@ -1,4 +1,4 @@
-//! What the driver and the libc hooks need of GPU memory.
+//! The GPU memory that the driver and the libc hooks need.
 
 use std::any::Any;
 
@@ -6,17 +6,17 @@ use super::memory::PageTableId;
 use super::mmap;
 use crate::errno::Errno;
 
-/// Where GPU memory is: the driver pins pages of it, the hooks map them for the CPU.
+/// GPU memory, whose pages the driver pins and the hooks map for the CPU.
 pub trait Provider: Any + Send {
     /// Pins `[va, va + len)`, both multiples of the GPU page (64 KiB).
     ///
     /// The physical memory stays alive until [`Provider::put_pages`], even if the program frees
     /// it before. If it does and `persistent` is false, the call that frees it names this table
-    /// among the revoked ones; the caller then zaps its mapping and puts the pages.
+    /// among the revoked ones. The caller then zaps its mapping and puts the pages.
     ///
     /// # Errors
-    /// - `EINVAL`: not GPU memory of this process, or not all of it, or of two GPUs, or not allowed
-    ///   for GPUDirect, or tokens that are not this process's.
+    /// - `EINVAL` if it is not all GPU memory of this process, of two GPUs, or not allowed for
+    ///   GPUDirect, or the tokens are not this process's.
     /// - `ENOMEM`: BAR1 has no room.
     /// - `EIO`: a token without an address space.
     /// - `ENOTSUPP` (524): `force_pcie` on a GPU that is not coherent.
@@ -46,19 +46,19 @@ pub trait Provider: Any + Send {
         fixed: Option<usize>,
     ) -> Result<usize, Errno>;
 
-    /// Takes the pages out of a mapping: the next touch raises SIGBUS. The addresses stay occupied
-    /// until munmap.
+    /// Takes the pages out of a mapping, so the next touch raises SIGBUS. The addresses stay
+    /// occupied until munmap.
     fn zap(&mut self, addr: usize, len: usize) {
         // SAFETY: the driver names a mapping that it made with `map`, and which its owner has lost.
         unsafe { mmap::poison(addr, len) };
     }
 
-    /// In a forked child: what is pinned is the parent's.
+    /// In a forked child, where pins are the parent's.
     fn after_fork(&mut self) {}
 }
 
 impl dyn Provider {
-    /// This provider, which is a `P`: each preload library is linked for one.
+    /// This provider, which is a `P`, because each preload library is linked for one.
     pub(super) fn as_kind<P: Provider>(&mut self) -> &mut P {
         (self as &mut dyn Any).downcast_mut().expect("--provider is the preload library's")
     }

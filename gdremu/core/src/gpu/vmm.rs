@@ -1,5 +1,6 @@
-//! CUDA's virtual memory management: physical objects with handles, reserved addresses, and
-//! mappings between the two. What a call needs and does not find is [`Error::Invalid`].
+//! CUDA's virtual memory management, with physical objects with handles, reserved addresses, and
+//! mappings between the two. A call that does not find its object or range returns
+//! [`Error::Invalid`].
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -57,8 +58,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Reserves addresses: `len` a multiple of 2 MiB, `align` 0 or a power of two; at `hint` if
-    /// that is free.
+    /// Reserves addresses at `hint` if that is free. `len` is a multiple of 2 MiB, `align` is 0 or a
+    /// power of two.
     pub fn reserve(&mut self, len: u64, align: u64, hint: u64) -> Result<u64, Error> {
         if len == 0 || !len.is_multiple_of(BLOCK) || (align != 0 && !align.is_power_of_two()) {
             return Err(Error::Invalid);
@@ -137,7 +138,7 @@ impl Memory {
         Ok(())
     }
 
-    /// What a GPU may do with the mapping at `va`.
+    /// Returns the access of a GPU to the mapping at `va`.
     pub fn access(&self, va: u64, gpu: usize) -> Result<Access, Error> {
         let (_, mapping) = self.mapping_at(va).ok_or(Error::Invalid)?;
         let access = mapping.vmm.as_ref().ok_or(Error::Invalid)?;
@@ -168,7 +169,7 @@ mod tests {
     use super::super::physical::GPU_PAGE;
     use super::*;
 
-    /// A mapped object of two blocks with access for its GPU: (address, handle).
+    /// A mapped object of two blocks with access for its GPU, as (address, handle).
     fn mapped(memory: &mut Memory) -> (u64, ObjectId) {
         let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
         let handle = memory.create(0, 2 * BLOCK, true, false).unwrap();

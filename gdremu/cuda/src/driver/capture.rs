@@ -1,6 +1,6 @@
-//! Stream capture, as far as it concerns other calls: while a stream is capturing, CUDA refuses calls that could
-//! wait for it or change what it refers to, and the capture becomes invalid. Nothing is ever captured: work of a
-//! capturing stream is refused too, and graphs are empty.
+//! Stream capture, as far as it concerns other calls. While a stream is capturing, CUDA refuses calls that could
+//! wait for it or change objects that it refers to, and the capture becomes invalid. Nothing is ever captured,
+//! since work of a capturing stream is refused too, and graphs are empty.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

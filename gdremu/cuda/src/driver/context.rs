@@ -10,7 +10,7 @@ use super::{attributes, buffer, capture, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
-/// Contexts behave as since CUDA 3.2: they float between threads.
+/// Contexts behave as since CUDA 3.2, so they float between threads.
 pub(super) const API_VERSION: u32 = 3020;
 
 /// Creates a context without making it current; at the handle of an earlier one, if there was one.
@@ -100,7 +100,8 @@ pub(super) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> 
     Ok(())
 }
 
-/// A CUexecAffinityParam: its type, and the number of multiprocessors that the context may use.
+/// A CUexecAffinityParam, with its type, and the number of multiprocessors that the context may
+/// use.
 pub(super) fn exec_affinity(gpu: usize, kind: u32) -> Result<[u32; 2]> {
     const SM_COUNT: u32 = 0;
 

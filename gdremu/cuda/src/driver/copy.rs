@@ -15,9 +15,9 @@ use crate::gpus;
 /// An address at one side of a copy.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
-    /// Of memory that is known to CUDA: device, managed, registered.
+    /// Memory that is known to CUDA (device, managed, registered).
     Device(u64),
-    /// Of any memory, also the program's own.
+    /// Any memory, also the program's own.
     Any(u64),
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Memory {
     Host {
         start: usize,
         len: usize,
-        /// Unknown to CUDA: copies return only after they have accessed it.
+        /// Unknown to CUDA, so copies return only after they have accessed it.
         pageable: bool,
     },
     /// A copy of host memory, taken during the call.
@@ -44,7 +44,7 @@ pub(super) enum Memory {
 }
 
 impl Memory {
-    /// Its pieces: address and length.
+    /// Its pieces, as address and length.
     pub(super) fn pieces(&self) -> Vec<(*mut u8, usize)> {
         match self {
             Memory::Gpu(spans) => spans.iter().map(|span| (span.bytes(), span.len)).collect(),
@@ -92,8 +92,8 @@ pub(super) fn device_memory(state: &State, address: u64, len: usize) -> Result<M
     resolve(state, Device(address), len, Access::ReadWrite)
 }
 
-/// Copies `len` bytes without holding the lock: an invalid host address faults as in the program. Asynchronously in a
-/// stream, otherwise in the default stream.
+/// Copies `len` bytes without holding the lock, so an invalid host address faults as in the program. Asynchronously
+/// in a stream, otherwise in the default stream.
 pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
     let state = state::lock();
     let current = state.current()?;

@@ -1,4 +1,4 @@
-//! Runs the bodies of entry points: checks their preconditions, and converts errors and panics to CUresults.
+//! Runs the bodies of entry points. Checks their preconditions, and converts errors and panics to CUresults.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Refuses the calls of this thread: host functions in streams must not call CUDA.
+/// Refuses the calls of this thread, because host functions in streams must not call CUDA.
 pub(super) fn forbid_calls() {
     FORBIDDEN.set(true);
 }

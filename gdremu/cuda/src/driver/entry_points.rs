@@ -1,4 +1,4 @@
-//! The functions that the stand-in libcuda exports: their arguments, how they begin, and what they do.
+//! The functions that the stand-in libcuda exports, with their arguments, preconditions and bodies.
 //!
 //! ```text
 //! fn cuCtxDestroy_v2(context: ContextHandle) initialized 4000, cuCtxDestroy 2000;
@@ -72,7 +72,7 @@ macro_rules! entry_points {
     )* })*) => {
         $($(entry_point!($entry $module $first $arguments [$($body)?] $first $($also)*);)*)*
 
-        /// The exported functions, by their symbols: tools that hook these see who calls them.
+        /// The exported functions, by their symbols. Tools that hook these see their callers.
         pub(crate) mod exported {
             use super::*;
 
@@ -211,7 +211,7 @@ entry_points! {
         fn cuCtxEnablePeerAccess(peer: ContextHandle, flags: u32) in_context 4000;
         fn cuCtxDisablePeerAccess(peer: ContextHandle) in_context 4000
             => |state, current| peer::disable(state, current, peer);
-        // The CPU's writes through a mapping and the GPU's view of them are the same memory: nothing is in flight.
+        // The CPU's writes through a mapping and the GPU's view of them are the same memory, so nothing is in flight.
         fn cuFlushGPUDirectRDMAWrites(target: u32, scope: u32) in_context 11030
             => |_, _| match (target, scope) { (0, 100 | 200) => Ok(()), _ => Err(Error::INVALID_VALUE) };
     }
@@ -381,7 +381,7 @@ entry_points! {
         fn cuIpcOpenMemHandle_v2(address: Out<u64>, handle: IpcHandle, flags: u32) in_context 11000
             => |state, _| address.fill(|| ipc::open(state, handle, flags));
         fn cuIpcCloseMemHandle(address: u64) initialized 4010;
-        // Pools cannot be shared: cuMemPoolCreate refuses those that could be, as
+        // Pools cannot be shared. cuMemPoolCreate refuses those that could be, as
         // CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES says.
         fn cuMemPoolExportToShareableHandle(_handle: Out<u8>, _pool: usize, _kind: u32, _flags: u64) initialized 11020
             => || Err(Error::INVALID_VALUE);

@@ -9,7 +9,8 @@ use super::state::{
 use super::{capture, work};
 use crate::error::{Error, Result, ensure};
 
-/// Flags of cuEventCreate: blocking, without time, between processes.
+/// Flags of cuEventCreate for blocking events, events without time, and events
+/// between processes.
 const FLAGS: u32 = 0x7;
 const INTERPROCESS: u32 = 0x4;
 
@@ -56,7 +57,7 @@ pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
 }
 
 /// # Errors
-/// ILLEGAL_STATE for events outside of a graph: no stream captures any.
+/// ILLEGAL_STATE for events outside of a graph, since no stream captures any.
 pub(super) fn check_flags(flags: u32) -> Result {
     match flags {
         0 => Ok(()),

@@ -1,4 +1,5 @@
-//! Descriptors for GPU memory: dma-bufs of address ranges, shareable handles of physical objects.
+//! Descriptors for GPU memory, as dma-bufs of address ranges and shareable handles of physical
+//! objects.
 
 use std::ffi::c_int;
 
@@ -59,7 +60,8 @@ pub(super) fn object(handle: u64, kind: u32, flags: u64) -> Result<c_int> {
     process.export(Export::Object(id), len).map_err(operating_system)
 }
 
-/// Imports only what this process exported: memory is not shared between processes.
+/// Imports only objects that this process exported, because memory is not shared between
+/// processes.
 pub(super) fn import(shareable: usize, kind: u32) -> Result<u64> {
     ensure(kind == HANDLE_POSIX_FD, Error::INVALID_VALUE)?;
     let fd = c_int::try_from(shareable).map_err(|_| Error::INVALID_VALUE)?;

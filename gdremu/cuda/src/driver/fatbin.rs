@@ -1,5 +1,5 @@
-//! Fat binaries: what nvcc embeds in programs. A header, then entries with a header each: PTX text and machine
-//! code for kinds of GPUs, compressed or not. All lengths are checked: they are the program's.
+//! Fat binaries, which nvcc embeds in programs. A header, then entries with a header each, as PTX text and
+//! machine code for kinds of GPUs, compressed or not. All lengths are checked, since they are the program's.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -7,7 +7,7 @@ use std::io::Read;
 
 use ruzstd::decoding::StreamingDecoder;
 
-/// The length of the header: number, version, its length, the length of the entries.
+/// The length of the header, with number, version, its length, the length of the entries.
 pub(crate) const HEADER: usize = 16;
 
 /// Kind of an entry.
@@ -90,7 +90,7 @@ impl<'a> Entry<'a> {
             let len = usize::try_from(number::<8>(self.header, 56)?).ok();
             let len = len.filter(|len| *len <= MAX_TEXT)?;
             if flags & LZ4 != 0 {
-                // A byte of it makes at most 255: the length is not believed before that is checked.
+                // A byte of it makes at most 255, so the length is not believed before that is checked.
                 let possible = len <= compressed.len().saturating_mul(256);
                 bytes = possible.then(|| vec![0; len])?;
                 let written = lz4_flex::block::decompress_into(compressed, &mut bytes).ok()?;
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     const TEXT: &[u8] = b".version 7.0";
-    /// TEXT as a block of LZ4 and as a frame of zstd, neither of which makes it shorter.
+    /// TEXT as a block of LZ4 and as a frame of zstd. Neither makes it shorter.
     const AS_LZ4: &[u8] = b"\xc0.version 7.0";
     const AS_ZSTD: &[u8] = b"\x28\xb5\x2f\xfd\x20\x0c\x61\0\0.version 7.0";
 

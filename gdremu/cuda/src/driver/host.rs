@@ -1,8 +1,8 @@
-//! Host memory that CUDA allocates or registers, and managed memory, which is host memory here: the
+//! Host memory that CUDA allocates or registers, and managed memory, which is host memory here. The
 //! CPU may access it, and gdrdrv cannot pin it, as on real GPUs.
 //!
-//! It is mapped separately, so that tools do not mistake it for the program's heap, and by raw system
-//! calls, because mmap and munmap functions that tools install would run under the lock.
+//! It is mapped separately, so that tools do not mistake it for the program's heap. That takes raw
+//! system calls, because mmap and munmap functions that tools install would run under the lock.
 
 use std::ptr;
 
@@ -12,12 +12,12 @@ use super::work;
 use crate::address_space;
 use crate::error::{Error, Result, ensure};
 
-/// Flags of cuMemHostAlloc: portable, mapped, write-combined.
+/// Flags of cuMemHostAlloc, portable, mapped, write-combined.
 const ALLOC_FLAGS: u32 = 0x7;
 
 const WRITE_COMBINED: u32 = 0x4;
 
-/// Flags of cuMemHostRegister: portable, mapped, read-only; there is no I/O memory.
+/// Flags of cuMemHostRegister, portable, mapped, read-only; there is no I/O memory.
 const REGISTER_FLAGS: u32 = PORTABLE | MAPPED | READ_ONLY;
 const PORTABLE: u32 = 0x1;
 const MAPPED: u32 = 0x2;
@@ -173,7 +173,7 @@ pub(super) fn cuMemHostUnregister(address: usize) -> Result {
     work::freeing(owner, |state| free(state, address, Kind::Registered))
 }
 
-/// The address at which GPUs reach host memory: the same, which is unified addressing.
+/// The address at which GPUs reach host memory, the same, which is unified addressing.
 pub(super) fn device_pointer(state: &State, address: usize, flags: u32) -> Result<u64> {
     let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
     ensure(flags == 0 && range.kind != Kind::Managed, Error::INVALID_VALUE)?;

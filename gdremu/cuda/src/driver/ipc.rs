@@ -1,4 +1,4 @@
-//! Memory for other processes: a handle names the process and the file with the GPU's memory there.
+//! Memory for other processes, where a handle names the process and the file with the GPU's memory there.
 //! Memory pools are not shared.
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ use crate::gpus;
 use gdremu_core::cuda::types::IpcHandle;
 use gdremu_core::gpu::physical::GPU_BYTES;
 
-/// Whether cuIpcGetMemHandle accepts it: memory of cuMemAlloc.
+/// Returns whether cuIpcGetMemHandle accepts it, that is, whether it is memory of cuMemAlloc.
 pub(super) fn is_capable(allocation: Option<&Allocation>) -> bool {
     allocation.is_some_and(|allocation| allocation.pool.is_none())
 }
@@ -30,7 +30,7 @@ pub(super) fn handle_of(state: &mut State, address: u64) -> Result<IpcHandle> {
     Ok(shared)
 }
 
-/// Marks a buffer of this process as alive or freed, for others: behind the GPU's memory, in the same file.
+/// Marks a buffer of this process as alive or freed, for others, behind the GPU's memory in the same file.
 pub(super) fn mark(buffer: &IpcHandle, alive: bool) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", buffer.memory.descriptor);
     let file = OpenOptions::new().write(true).open(path)?;

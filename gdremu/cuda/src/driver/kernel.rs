@@ -13,14 +13,14 @@ use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::refused;
 
-/// Limits of the GPU attributes: blocks of a grid and threads of a block by dimension, threads of a
-/// block in total, bytes of shared memory that a launch may add.
+/// Limits of the GPU attributes. They are blocks of a grid and threads of a block by dimension, threads of a block in
+/// total, and bytes of shared memory that a launch may add.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 const MAX_BLOCK_THREADS: u64 = 1024;
 const MAX_SHARED_BYTES: usize = 48 << 10;
 
-/// What a multiprocessor runs at the same time, and its shared memory: blocks have a multiple of the unit, and some more.
+/// The capacity of a multiprocessor, and its shared memory. Blocks have a multiple of the unit, and some more.
 const MULTIPROCESSOR_WARPS: u64 = 64;
 const MULTIPROCESSOR_BLOCKS: u64 = 32;
 const MULTIPROCESSOR_SHARED: usize = 228 << 10;
@@ -189,7 +189,7 @@ const ATTRIBUTES: [fn(&Kernel) -> u64; 9] = [
     |kernel| MAX_SHARED_BYTES.saturating_sub(kernel.shared) as u64,
 ];
 
-/// Of a GPU kernel that cannot run, as of one that needs nothing.
+/// The attributes of a GPU kernel that cannot run are those of one that needs nothing.
 pub(super) fn attribute(state: &State, attribute: i32, function: FunctionHandle) -> Result<i32> {
     let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
     let attribute = usize::try_from(attribute).ok();

@@ -1,4 +1,4 @@
-//! Memory as GPU kernels access it: device memory, and host memory that is known to CUDA.
+//! Device memory, and host memory that is known to CUDA, as GPU kernels access it.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -129,10 +129,11 @@ macro_rules! atomic {
         }
     };
     (@ $type:ty, $place:expr, |$atomic:ident| $access:expr) => {{
-        // SAFETY: `find` returned the place, so it is inside a piece, which stays mapped: device memory by its
-        // span, host memory because functions that free it wait for GPU kernels. It is aligned: the GPU kernel's
-        // address is a multiple of the size, host memory has the same address on the CPU, and device memory is
-        // mapped by whole pages. Programs that access it at the same time treat it as memory shared with a GPU.
+        // SAFETY: `find` returned the place, so it is inside a piece, which stays mapped. Device memory stays by
+        // its span, host memory because functions that free it wait for GPU kernels. It is aligned, since the
+        // GPU kernel's address is a multiple of the size. Host memory has the same address on the CPU, and
+        // device memory is mapped by whole pages. Programs that access it at the same time treat it as memory
+        // shared with a GPU.
         let $atomic = unsafe { <$type>::from_ptr($place.cast()) };
         $access
     }};

@@ -1,4 +1,4 @@
-//! A stand-in for libcuda.so.1: the driver API over the emulated GPUs.
+//! A stand-in for libcuda.so.1, the driver API over the emulated GPUs.
 //!
 //! ```text
 //! entry_points   the exported functions: their arguments, how they begin, and the bodies of a few lines

@@ -16,13 +16,14 @@ use crate::{gpus, ptx};
 /// First bytes of what a module can be loaded from, besides PTX text.
 const ELF: [u8; 4] = *b"\x7fELF";
 const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
-/// What nvcc makes of it in a program: number, version, pointer to the fat binary.
+/// The wrapper that nvcc makes of it in a program, with number, version, pointer to the
+/// fat binary.
 const FATBIN_WRAPPER: [u8; 4] = 0x4662_43b1_u32.to_le_bytes();
 
 /// The PTX text in an image.
 fn text(image: In<u8>, capability: u32) -> std::result::Result<String, Problem> {
     let begins_with = |magic: [u8; 4]| {
-        // Byte for byte: a text may be shorter.
+        // Byte for byte, because a text may be shorter.
         (0..4).all(|index| image.at(index).is_ok_and(|byte| byte == magic[index]))
     };
     if begins_with(FATBIN) {

@@ -1,4 +1,5 @@
-//! Several GPUs: any one can reach the memory of any other. Writes of third parties to GPU memory.
+//! Several GPUs, where any one can reach the memory of any other. Writes of third parties to GPU
+//! memory.
 
 use super::state::{ContextHandle, Current, State};
 use crate::error::{Error, Result, ensure};

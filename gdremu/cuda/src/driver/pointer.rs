@@ -131,7 +131,7 @@ fn get_host(
         7 => data.of().set(range.id),           // BUFFER_ID
         8 => data.of().set(u32::from(managed)), // IS_MANAGED
         DEVICE_ORDINAL => data.of().set(gpus::ordinal(range.gpu)),
-        10 | 15 | 21 => data.of().set(0i32), // IPC, GPUDirect RDMA, decompression: not capable
+        10 | 15 | 21 => data.of().set(0i32), // no IPC, GPUDirect RDMA, decompression
         11 | 19 => data.of().set(start),     // RANGE_START_ADDR, MAPPING_BASE_ADDR
         12 | 18 => data.of().set(range.len), // RANGE_SIZE, MAPPING_SIZE
         13 => data.of().set(1i32),           // MAPPED
@@ -154,7 +154,7 @@ fn handle_types(place: &Place) -> u64 {
     if exportable { u64::from(HANDLE_POSIX_FD) } else { 0 }
 }
 
-/// What the current context's GPU may do with the memory.
+/// The access of the current context's GPU to the memory.
 fn access(state: &State, address: u64, place: &Place) -> u32 {
     let access = match state.current() {
         _ if !place.vmm => Ok(Access::ReadWrite),

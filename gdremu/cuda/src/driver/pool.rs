@@ -123,7 +123,7 @@ pub(super) fn set_access(pool: &mut Pool, wanted: In<AccessDesc>, count: usize) 
     })
 }
 
-/// What a GPU may do with the memory.
+/// A GPU's access to the memory.
 pub(super) fn access(pool: &Pool, location: Location) -> Result<Access> {
     let gpu = vmm::gpu_at(location)?;
     Ok(match gpu == pool.gpu || pool.peers.contains(&gpu) {

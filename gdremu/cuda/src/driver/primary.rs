@@ -1,4 +1,4 @@
-//! Primary contexts: one per GPU, shared by all code that retains it.
+//! Primary contexts, one per GPU, shared by all code that retains it.
 
 use std::sync::MutexGuard;
 

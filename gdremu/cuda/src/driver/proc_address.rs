@@ -19,7 +19,8 @@ const VERSION_NOT_SUFFICIENT: u32 = 2;
 /// Flags: legacy or per-thread default stream, which are the same here.
 const FLAGS: u64 = 0x3;
 
-/// Only NVIDIA's CUDA runtime asks for this one, and it gives up without it: see [`super::runtime`].
+/// Only NVIDIA's CUDA runtime asks for this one, and it gives up without it (see
+/// [`crate::runtime`]).
 const PRIVATE_TABLES: &str = "cuGetExportTable";
 
 /// The newest function of this name that CUDA `version` has.

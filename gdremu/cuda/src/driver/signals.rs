@@ -1,4 +1,4 @@
-//! Threads of the stand-in take no signals: they are the program's to handle.
+//! Threads of the stand-in take no signals, which are the program's to handle.
 
 use std::mem::MaybeUninit;
 use std::ptr;

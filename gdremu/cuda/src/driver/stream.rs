@@ -74,7 +74,7 @@ pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags:
 }
 
 /// Runs `function` in the stream's turn, with nothing locked. Always in the stream's thread, as with
-/// NVIDIA's driver: it may wait for the caller.
+/// NVIDIA's driver, because it may wait for the caller.
 ///
 /// # Errors
 /// INVALID_VALUE: there is no function.

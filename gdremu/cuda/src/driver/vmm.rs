@@ -1,4 +1,5 @@
-//! Virtual memory management: cuMemCreate, cuMemAddressReserve, cuMemMap and related functions.
+//! Virtual memory management by cuMemCreate, cuMemAddressReserve, cuMemMap and related
+//! functions.
 
 use gdremu_core::gpu::memory::Access;
 use gdremu_core::gpu::physical::ObjectId;
@@ -35,7 +36,7 @@ pub(super) fn create(size: usize, prop: In<AllocationProp>, flags: u64) -> Resul
     Ok(object.0)
 }
 
-/// What a physical object was created with.
+/// The properties of a physical object.
 pub(super) fn properties(handle: u64) -> Result<AllocationProp> {
     let (gpu, rdma, exportable) = gpus::with(|gpu| {
         let object = gpu.memory().object(ObjectId(handle))?;

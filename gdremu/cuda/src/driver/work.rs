@@ -1,8 +1,8 @@
 //! Runs the work of streams.
 //!
-//! The calling thread does the work of an idle stream at once. Behind a GPU kernel the stream has a
-//! queue and a thread: asynchronous work is queued, synchronous work waits for the queue. The default
-//! stream waits for all streams except non-blocking ones, and they wait for it.
+//! The calling thread does the work of an idle stream at once. Behind a GPU kernel the stream has a queue and a thread.
+//! Asynchronous work is queued, synchronous work waits for the queue. The default stream waits for all streams except
+//! non-blocking ones, and they wait for it.
 #![forbid(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,8 +44,8 @@ pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> 
     queue(state, current, stream).0.context
 }
 
-/// The work that cuStreamQuery and cuStreamSynchronize consider: the stream's own, for the default
-/// stream also what it waits for. The same as with NVIDIA's driver.
+/// The work that cuStreamQuery and cuStreamSynchronize consider is the stream's own, for the default stream also the
+/// work that it waits for. The same as with NVIDIA's driver.
 pub(super) fn of_stream(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
     let (id, _) = queue(state, current, stream);
     if id.stream == 0 {
@@ -55,7 +55,7 @@ pub(super) fn of_stream(state: &State, current: Current, stream: StreamHandle) -
     }
 }
 
-/// What new work of the stream would have to wait for.
+/// The work that new work of the stream would have to wait for.
 fn before(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
     let (id, blocking) = queue(state, current, stream);
     state.queues.ends(|other, queue| {
@@ -100,12 +100,12 @@ pub(super) fn check(state: &State, context: ContextHandle) -> Result {
     context.map(|_| ()).ok_or(Error::CONTEXT_IS_DESTROYED)
 }
 
-/// Whether new work of the stream would run at once.
+/// Returns whether new work of the stream would run at once.
 pub(super) fn is_idle(state: &State, current: Current, stream: StreamHandle) -> bool {
     before(state, current, stream).is_empty()
 }
 
-/// Runs a job in the stream's order: at once, in the calling thread, if the stream is idle.
+/// Runs a job in the stream's order. If the stream is idle, that is at once, in the calling thread.
 ///
 /// # Errors
 /// The job's error, if it is done before this returns; the error of a GPU kernel.
@@ -201,7 +201,7 @@ fn fail(state: &mut State, error: Error) {
     }
 }
 
-/// Ends the work of a removed context: GPU kernels stop, and queued work is dropped.
+/// Ends the work of a removed context, stopping GPU kernels and dropping queued work.
 pub(super) fn end(mut state: Locked, context: ContextHandle) -> Locked {
     drop_waiting(&mut state, context);
     while !all_of(&state, context).is_empty() {
@@ -227,8 +227,8 @@ pub(super) fn check_stream_and_context(
     check(state, context(state, current, stream))
 }
 
-/// Frees memory, after all work of the context that `owner` returns, or of all contexts. Requires no current context: a
-/// thread may free what another one allocated.
+/// Frees memory, after all work of the context that `owner` returns, or of all contexts. Requires no current context,
+/// since a thread may free memory of another one.
 pub(super) fn freeing(
     owner: impl FnOnce(&State) -> Result<Option<ContextHandle>>,
     call: impl FnOnce(&mut State) -> Result,

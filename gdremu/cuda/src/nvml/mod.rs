@@ -1,4 +1,4 @@
-//! The management library, libnvidia-ml.so.1: this object under another name. It reports the
+//! The management library, libnvidia-ml.so.1, which is this object under another name. It reports the
 //! GPUs, their addresses and their links, the same as /sys and libcuda.
 
 use std::ffi::{c_char, c_uchar};
@@ -157,7 +157,8 @@ impl Memory {
     }
 }
 
-/// The first bytes of nvmlPciInfo_t, whose older versions are shorter: address, its numbers, ids, address.
+/// The first bytes of nvmlPciInfo_t, whose older versions are shorter. They are its address, its numbers,
+/// ids, and address.
 fn pci_info(gpu: usize, len: usize) -> impl Iterator<Item = u8> {
     let address = pci::address(gpu);
     let (domain, bus, device) = ((pci::bus(gpu) >> 8) as u32, (pci::bus(gpu) & 0xff) as u32, 0);
@@ -170,7 +171,7 @@ fn pci_info(gpu: usize, len: usize) -> impl Iterator<Item = u8> {
         .take(len)
 }
 
-/// Whether a GPU can use its peer in this manner.
+/// Returns whether a GPU can use its peer in this manner.
 fn p2p_status(gpu: usize, peer: Device, capability: u32) -> Result<u32> {
     const OK: u32 = 0;
     const NOT_SUPPORTED: u32 = 5;
@@ -183,7 +184,7 @@ fn p2p_status(gpu: usize, peer: Device, capability: u32) -> Result<u32> {
     })
 }
 
-/// The state of a fabric of several hosts: there is none.
+/// The state of a fabric of several hosts, which does not exist.
 const NO_FABRIC: u8 = 0;
 
 /// nvmlGpuFabricInfo_t.
@@ -202,7 +203,8 @@ fn fabric_info(info: Out<u32>) -> Result {
 
     let version = info.as_in().get()?;
     ensure(VERSIONS.contains(&version), Error::ARGUMENT_VERSION_MISMATCH)?;
-    // Behind the version all is 0: NVML_SUCCESS, no clique, NO_FABRIC, nothing known of its health.
+    // Behind the version all is 0, which is NVML_SUCCESS, no clique, NO_FABRIC, nothing known of its
+    // health.
     let words = (version & 0xff_ffff) as usize / size_of::<u32>();
     Ok(info.set_all((0..words).map(|word| if word == 0 { version } else { 0 }))?)
 }
@@ -222,7 +224,7 @@ pub(crate) struct FieldValue {
 
 const _: () = assert!(size_of::<FieldValue>() == 40);
 
-/// Links between CPU and GPU as in a Grace Hopper: how many, and MB/s of each.
+/// Links between CPU and GPU as in a Grace Hopper, with MB/s of each.
 const C2C_LINKS: u32 = 10;
 const C2C_BANDWIDTH: u32 = 44_712;
 
@@ -276,7 +278,7 @@ macro_rules! entry_point {
     };
 }
 
-/// Exports functions as libnvidia-ml does, some under several names: how each begins, and its body.
+/// Exports functions as libnvidia-ml does, some under several names, with preconditions and bodies.
 macro_rules! entry_points {
     ($($entry:ident fn $symbol:ident $arguments:tt $(, $also:ident)* => $body:expr;)*) => {
         $(entry_point!($entry $arguments $body, $symbol $symbol $($also)*);)*
@@ -325,7 +327,7 @@ entry_points! {
     about fn nvmlDeviceGetPciInfo(info: Out<u8>) => |gpu| info.set_all(pci_info(gpu, 32));
     about fn nvmlDeviceGetPciInfo_v2(info: Out<u8>) => |gpu| info.set_all(pci_info(gpu, 36));
     about fn nvmlDeviceGetPciInfo_v3(info: Out<u8>) => |gpu| info.set_all(pci_info(gpu, 68));
-    // The link that /sys shows, too: 16 lanes of generation 5.
+    // The link that /sys also shows, 16 lanes of generation 5.
     about fn nvmlDeviceGetMaxPcieLinkGeneration(to: Out<u32>), nvmlDeviceGetCurrPcieLinkGeneration => |_| to.set(5);
     about fn nvmlDeviceGetMaxPcieLinkWidth(to: Out<u32>), nvmlDeviceGetCurrPcieLinkWidth => |_| to.set(16);
     // There is no NVLink, whose functions have all the same answer.

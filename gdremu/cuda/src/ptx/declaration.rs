@@ -1,11 +1,11 @@
-//! Declarations of PTX: what names stand for, and where variables are.
+//! Declarations of PTX, for the meaning of names and the places of variables.
 
 use std::collections::HashMap;
 
 use super::kernel::Type;
 use super::tokens::{Result, Tokens};
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy)]
 pub(super) enum Name {
     /// Registers of this type. With a number behind their name, below this limit.
@@ -64,7 +64,7 @@ impl<'a> Declaration<'a> {
                 }
                 ".v2" => count = 2,
                 ".v4" => count = 4,
-                ".ptr" => pointer = true, // What follows is about the memory that it points to.
+                ".ptr" => pointer = true, // The rest is about the memory that it points to.
                 ".global" | ".const" | ".shared" | ".local" => {}
                 ".attribute" => {
                     tokens.expect("(")?;

@@ -15,22 +15,22 @@ use super::tokens::{ParseError, Result, Tokens, number};
 /// The most bytes of local memory that a thread of a GPU has.
 const MAX_LOCAL: usize = 512 << 10;
 
-/// The guard of instructions without one: register 0 is no predicate.
+/// The guard of instructions without one. Register 0 is no predicate.
 const ALWAYS: (Register, u64) = (0, 0);
 
 /// A GPU kernel that is being read.
 pub(super) struct Entry<'t, 'a> {
     tokens: &'t mut Tokens<'a>,
     kernel: Kernel,
-    /// What names stand for: in the module, in the GPU kernel, in each block of braces.
+    /// The meanings of names in the module, in the GPU kernel, in each block of braces.
     scopes: Vec<Names<'a>>,
-    /// Which blocks of braces are open: numbers that are not used twice.
+    /// The open blocks of braces, as numbers that are not used twice.
     open: Vec<usize>,
     braces: usize,
     registers: HashMap<(usize, &'a str), Register>,
     /// Where each label stands in the code, by its block of braces.
     labels: HashMap<(usize, &'a str), usize>,
-    /// Branches that need their target: index in the code, label, the blocks where it can be.
+    /// Branches that need their target, with index in the code, label, and the blocks where it can be.
     branches: Vec<(usize, &'a str, Vec<usize>)>,
     parameters: Layout,
     shared: Layout,
@@ -216,7 +216,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         }
     }
 
-    /// What a name stands for, the index of its scope, and the name that was declared.
+    /// The meaning of a name, the index of its scope, and the name that was declared.
     fn look_up(&self, word: &'a str) -> Option<(Name, usize, &'a str)> {
         let family = word.trim_end_matches(|c: char| c.is_ascii_digit());
         let number = word[family.len()..].parse::<u32>().ok();
@@ -470,7 +470,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(*self.registers.entry((self.scope_number(scope), name)).or_insert(next))
     }
 
-    /// The number of a scope: its index is used again by the next braces.
+    /// The number of a scope, whose index is used again by the next braces.
     fn scope_number(&self, scope: usize) -> usize {
         scope.checked_sub(1).map_or(usize::MAX, |index| self.open[index])
     }

@@ -1,4 +1,4 @@
-//! What PTX text becomes: GPU kernels whose names are resolved to indices and addresses.
+//! GPU kernels made from PTX text, with names resolved to indices and addresses.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) name: String,
-    /// Where each parameter is in the memory that a launch fills: offset and size.
+    /// The place of each parameter in the memory that a launch fills, as offset and size.
     pub(crate) parameters: Vec<(usize, usize)>,
     /// How many registers each thread has, and what some of them hold at first. Register 0 holds 0.
     pub(super) registers: usize,
@@ -105,7 +105,8 @@ impl Type {
         }
     }
 
-    /// What a register holds after a result: registers are as wide as the widest, so a result is extended.
+    /// The contents of a register after a result, which is extended, because registers are as wide as the
+    /// widest.
     pub(super) fn extend(self, result: u64) -> u64 {
         self.number(result) as u64
     }
@@ -126,7 +127,7 @@ pub(super) struct Instruction {
 pub(super) type Function = fn(u64, u64, u64) -> u64;
 
 #[derive(Debug)]
-#[repr(u8)] // A tag that needs no decoding: it is read for every instruction that runs.
+#[repr(u8)] // A tag that needs no decoding, because it is read for every instruction that runs.
 pub(super) enum Operation {
     Compute {
         to: Register,
@@ -147,7 +148,7 @@ pub(super) enum Operation {
         /// Gets the old value.
         old: Register,
         at: Access,
-        /// Of the old value and two operands.
+        /// Computes from the old value and two operands.
         update: Function,
         operands: [Operand; 2],
     },
@@ -163,7 +164,7 @@ pub(super) enum Operation {
     Exit,
 }
 
-/// What an instruction reads: the sum of a register and a constant.
+/// The operand of an instruction, the sum of a register and a constant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operand {
     pub(super) register: Register,
@@ -180,7 +181,7 @@ impl Operand {
     }
 }
 
-/// What registers hold at first. Indices are those of x, y and z.
+/// The first contents of registers. Indices are those of x, y and z.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Special {
     Thread(usize),
@@ -197,7 +198,7 @@ pub(super) enum Special {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     pub(super) space: Space,
-    /// Of each element.
+    /// The type of each element.
     pub(super) element: Type,
     pub(super) order: Ordering,
     pub(super) address: Operand,
@@ -214,7 +215,7 @@ pub(super) enum Space {
     Parameters,
 }
 
-/// Where shared and local memory is in the generic address space: no GPU or CPU address has these bits.
+/// The places of shared and local memory in the generic address space. No GPU or CPU address has these bits.
 pub(super) const SHARED_WINDOW: u64 = 1 << 60;
 pub(super) const LOCAL_WINDOW: u64 = 1 << 61;
 

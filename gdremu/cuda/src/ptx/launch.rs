@@ -1,11 +1,11 @@
-//! A launch of a GPU kernel: what it runs, what it needs, how it can fail.
+//! A launch of a GPU kernel, with its needs and errors.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::kernel::Kernel;
 
-/// What to run.
+/// The GPU kernel, its grid and its arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     /// The GPU kernel.
@@ -75,7 +75,6 @@ pub(crate) enum Trap {
 /// A launch that ended early, and the instruction that ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stopped {
-    /// What is wrong.
     pub(crate) trap: Trap,
     /// The line of the instruction in the PTX text.
     pub(crate) line: u32,

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A GPU kernel that needs anything else is refused with the line and the name of the first instruction that is
-//! not supported; the others of its module run. All scopes are the system's.
+//! not supported. The others of its module run. All scopes are the system's.
 //!
 //! All threads of all resident blocks take turns, so a thread that waits for another one, or for the CPU, stops
 //! none of them.

@@ -1,4 +1,4 @@
-//! PTX text to a module: its variables, and its GPU kernels.
+//! PTX text to a module, with its variables and its GPU kernels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use super::tokens::{ParseError, Result, Tokens};
 pub(crate) struct Module {
     /// By name; or why it cannot run.
     pub(crate) kernels: BTreeMap<String, std::result::Result<Arc<Kernel>, ParseError>>,
-    /// Where each variable is in `memory`: offset and size.
+    /// The place of each variable in `memory`, as offset and size.
     pub(crate) variables: BTreeMap<String, (usize, usize)>,
-    /// What the variables' memory holds at first.
+    /// The first contents of the variables' memory.
     pub(crate) memory: Vec<u8>,
 }
 

@@ -34,7 +34,8 @@ impl Kind {
     }
 }
 
-/// An opcode that computes: the types of the result and the operands, and the functions by `Type::index`.
+/// An opcode that computes, with the types of the result and the operands, and the functions by
+/// `Type::index`.
 #[derive(Clone, Copy)]
 pub(super) struct Computation {
     pub(super) result: Kind,
@@ -42,7 +43,7 @@ pub(super) struct Computation {
     pub(super) functions: [Function; 9],
 }
 
-/// Computes with numbers. Of the result, the lower bits count.
+/// Computes with numbers. The lower bits of the result count.
 #[inline(always)]
 fn compute(
     of: Type,
@@ -59,7 +60,7 @@ fn compute(
     as_type(result).extend(function(of, numbers) as u64)
 }
 
-/// A table of computations: each is compiled once per type.
+/// A table of computations, each compiled once per type.
 macro_rules! computations {
     ($(($name:literal, $result:expr, [$($kind:expr),+], $function:expr),)+) => {
         &[$(($name, {
@@ -146,7 +147,7 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("cvta.to.local", T, [T], |_, [a, ..]| a - i128::from(LOCAL_WINDOW)),
     ("isspacep.shared", PRED, [U64], |_, [a, ..]| a >> SHARED_WINDOW.ilog2() & 1),
     ("isspacep.local", PRED, [U64], |_, [a, ..]| a >> LOCAL_WINDOW.ilog2() & 1),
-    // A step of `mov` from elements: adds one to others.
+    // A step of `mov` from elements, which adds one to others.
     ("{}", U64, [U64, Bits, U32], |_, [others, element, at]| others | element << at),
     // Atomic accesses besides `UPDATES`, from the old value and operands.
     ("atom.inc", T, [T, T], |_, [old, a, _]| if old >= a { 0 } else { old + 1 }),
@@ -155,7 +156,7 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("atom.cas", T, [T, T, T], |_, [old, expected, new]| if old == expected { new } else { old }),
 ];
 
-/// Computations that are atomic accesses, too: from the old value and an operand.
+/// Computations that are also atomic accesses, from the old value and an operand.
 pub(super) const UPDATES: &[&str] = &["add", "min", "max", "and", "or", "xor"];
 
 /// The upper half of a product.
@@ -227,11 +228,11 @@ pub(super) const PARTS: &[(&str, Part)] = &[
     ("v8", Elements(8)),
 ];
 
-/// Parts of these names without an effect here: scopes, and hints for caches.
+/// Parts of these names without an effect here, such as scopes, and hints for caches.
 pub(super) const NO_EFFECT: &str = "cta cluster gpu sys mmio ca cg cs lu cv wb wt nc L1::evict_normal \
     L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate L2::64B L2::128B L2::256B";
 
-/// What the table has under a name.
+/// The table's entry for a name.
 pub(super) fn find<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
     let found = table.iter().find(|(known, _)| *known == name);
     found.map(|(_, entry)| *entry)

@@ -248,7 +248,8 @@ impl Access {
     }
 }
 
-/// The memory of a thread. Its accesses are functions: inlined, they take the CPU's registers from [`Thread::turn`].
+/// The memory of a thread. Its accesses are functions, because inlined, they take the CPU's registers from
+/// [`Thread::turn`].
 struct Memory<'a, M> {
     launch: &'a Launch,
     shared: &'a mut [u8],

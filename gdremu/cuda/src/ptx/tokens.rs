@@ -7,7 +7,6 @@ use std::fmt;
 pub(crate) struct ParseError {
     /// From 1.
     pub(crate) line: u32,
-    /// What is wrong there.
     pub(crate) reason: String,
 }
 
@@ -83,7 +82,8 @@ impl<'a> Tokens<'a> {
         Ok(if negative { number.wrapping_neg() } else { number })
     }
 
-    /// Takes what is left of the line of the token taken last: a directive without a mark at its end.
+    /// Takes the rest of the line of the token taken last, which is a directive without a mark at its
+    /// end.
     pub(super) fn skip_line(&mut self) -> Result {
         let line = self.line();
         while self.tokens.get(self.taken).is_some_and(|token| token.1 == line) {
@@ -169,7 +169,7 @@ fn word(text: &str) -> Option<usize> {
     }
 }
 
-/// The value of a number: decimal, hexadecimal, octal or binary; floating point by its bits.
+/// The value of a number (decimal, hexadecimal, octal or binary), for floating point its bits.
 pub(super) fn number(word: &str) -> Option<u64> {
     let digits = word.strip_suffix('U').unwrap_or(word);
     let radix = |digits, radix| u64::from_str_radix(digits, radix).ok();

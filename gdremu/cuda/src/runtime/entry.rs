@@ -1,4 +1,5 @@
-//! How functions of the runtime begin: with the driver initialized, or in the context of the thread's GPU.
+//! The beginnings of the runtime's functions, with the driver initialized, or in the context of the
+//! thread's GPU.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

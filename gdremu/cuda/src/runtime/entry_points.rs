@@ -5,7 +5,7 @@
 //! initialized fn cudaDeviceReset() { entry::reset() };              has a body of its own
 //! ```
 //!
-//! Names that end in `_ptsz` and `_ptds` are of programs in which each thread has a default stream: here all threads
+//! Names that end in `_ptsz` and `_ptds` are of programs in which each thread has a default stream. Here all threads
 //! have the same, which waits for more.
 
 use std::ffi::{c_char, c_void};

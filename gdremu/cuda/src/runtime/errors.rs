@@ -1,4 +1,5 @@
-//! Errors of the runtime: those of the driver and a few more, the last of each thread, and their names.
+//! Errors of the runtime. They are those of the driver and a few more, the last of each thread, and
+//! their names.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};

@@ -1,5 +1,5 @@
-//! GPU kernels and variables that nvcc compiles into programs: registered when the program starts, loaded into a
-//! context when it uses the first of them there.
+//! GPU kernels and variables that nvcc compiles into programs. They are registered when the program starts, and
+//! loaded into a context when it uses the first of them there.
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;
@@ -19,7 +19,7 @@ use crate::driver::entry_points::exported::{
 use crate::driver::kernel::refuse;
 use crate::error::{Error, Result, ensure};
 
-/// What a program has registered. Binaries, functions and variables are addresses in the program.
+/// The registered objects of a program. Binaries, functions and variables are addresses in the program.
 #[derive(Default)]
 pub(super) struct Registry {
     /// The binary that a function is in, and its name there.
@@ -35,7 +35,7 @@ pub(super) fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-// ---- What programs register ----
+// ---- Registration ----
 
 pub(crate) extern "C" fn __cudaRegisterFatBinary(binary: usize) -> usize {
     binary
@@ -118,7 +118,7 @@ pub(crate) struct Dim3 {
     z: u32,
 }
 
-/// What `<<<>>>` passes: sizes of grid and block, bytes of shared memory, stream.
+/// The configuration of `<<<>>>`, as sizes of grid and block, bytes of shared memory, and stream.
 pub(super) type Configuration = (Dim3, Dim3, usize, usize);
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! The CUDA runtime, for programs that are linked with it dynamically: over the driver API.
+//! The CUDA runtime, over the driver API, for programs that are linked with it dynamically.
 //!
 //! ```text
 //! entry_points   every function, and how it begins
@@ -6,7 +6,7 @@
 //!   entry        the GPU of a thread, and its primary context
 //! ```
 //!
-//! NVIDIA's own runtime does not start on a driver that cannot prove to be NVIDIA's: it asks for a
+//! NVIDIA's own runtime does not start on a driver that cannot prove to be NVIDIA's. It asks for a
 //! private table (cuGetExportTable), and checks its answer against a secret. Programs that are linked
 //! with it statically find no GPU.
 //!

@@ -12,7 +12,7 @@ use crate::driver::entry_points::exported::{
 use crate::error::{Error, Result, ensure};
 use gdremu_core::cuda::types::Uuid;
 
-/// Members of cudaDeviceProp that follow each other: where they begin in CUDA 12 and 13, and the device attributes that
+/// Members of cudaDeviceProp that follow each other, as their start in CUDA 12 and 13, and the device attributes that
 /// they show.
 #[rustfmt::skip]
 const MEMBERS: &[([usize; 2], &[i32])] = &[
@@ -28,8 +28,8 @@ const MEMBERS: &[([usize; 2], &[i32])] = &[
     ([768, 744], &[125, 120]),
 ];
 
-/// Attributes whose members have 8 bytes, and those whose members CUDA 13 has not any more: clockRate, deviceOverlap,
-/// kernelExecTimeoutEnabled, computeMode, memoryClockRate, singleToDoublePrecisionPerfRatio.
+/// Attributes whose members have 8 bytes, and those whose members CUDA 13 has removed (clockRate, deviceOverlap,
+/// kernelExecTimeoutEnabled, computeMode, memoryClockRate, singleToDoublePrecisionPerfRatio).
 const WIDE: [i32; 9] = [8, 9, 11, 14, 30, 51, 81, 97, 111];
 const ONLY_IN_12: [i32; 6] = [13, 15, 17, 20, 36, 87];
 

@@ -86,7 +86,7 @@ pub(super) unsafe fn stat(
     unsafe { at_path(dirfd, path, |target| Some(to_libc(fill(target, status))), next) }
 }
 
-/// Whether a descriptor is a device.
+/// Returns whether a descriptor is a device.
 fn is_device(fd: c_int) -> bool {
     device_fds::may_be(fd)
         && state::enter().is_some_and(|process| {

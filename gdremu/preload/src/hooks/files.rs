@@ -1,4 +1,4 @@
-//! Opening and closing: open, fopen, opendir, close, dup, fcntl.
+//! Opening and closing, by open, fopen, opendir, close, dup, fcntl.
 
 use std::ffi::{CStr, c_int, c_uint};
 
@@ -81,8 +81,8 @@ pub(super) unsafe fn fopen(
     unsafe { at_path(AT_FDCWD, path, open, next) }
 }
 
-/// Lists the real directory if there is one: the emulated one has only the
-/// entries that are emulated. That of PCI devices has the real ones, too.
+/// Lists the real directory if there is one, because the emulated one has only
+/// the entries that are emulated. That of PCI devices also has the real ones.
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.

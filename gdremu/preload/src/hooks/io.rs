@@ -1,4 +1,4 @@
-//! The driver's commands: ioctl.
+//! The driver's commands, by ioctl.
 
 use std::ffi::{c_int, c_ulong, c_void};
 
@@ -35,7 +35,7 @@ pub(super) unsafe fn ioctl(
 /// Runs a command if the descriptor is a device.
 ///
 /// # Safety
-/// As for [`ioctl`].
+/// The contract of [`ioctl`].
 unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
     let file = match state::enter()?.descriptors.find(fd) {
         Descriptor::Device(file) => file,

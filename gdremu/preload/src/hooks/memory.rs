@@ -141,7 +141,8 @@ pub(super) fn mremap(
         return next();
     };
     if process.maps(old, old_len.max(1)) {
-        // The kernel's rules for device memory: it neither grows nor leaves its old place mapped.
+        // The kernel's rules for device memory, which neither grows nor leaves its old place
+        // mapped.
         if flags & libc::MREMAP_DONTUNMAP != 0 {
             return failed(Errno::EINVAL);
         }

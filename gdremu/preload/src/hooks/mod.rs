@@ -1,7 +1,7 @@
 //! The libc functions that programs reach a device by, each in all its spellings.
 //!
 //! A hook first finds out, at the cost of a look at memory, whether a call may concern the emulation
-//! at all; if not, it goes straight to the next definition.
+//! at all. If not, it goes straight to the next definition.
 
 mod exists;
 mod files;

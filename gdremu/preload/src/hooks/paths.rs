@@ -19,14 +19,15 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Whether the module is loaded and has this file.
+    /// Returns whether the module is loaded and has this file.
     pub(super) fn exists(self) -> bool {
         let driver = &settings::config().driver;
         driver.loaded && (self == Target::Device || driver.has_proc_files())
     }
 }
 
-/// An absolute path without `.` and `..`. On the stack: callers of open may not be able to allocate.
+/// An absolute path without `.` and `..`. On the stack, because callers of open may not be able to
+/// allocate.
 pub(super) struct Absolute {
     bytes: [u8; MAX],
     len: usize,
@@ -35,8 +36,8 @@ pub(super) struct Absolute {
 const MAX: usize = libc::PATH_MAX as usize;
 
 impl Absolute {
-    /// The absolute form of a path that is relative to a directory (`AT_FDCWD`: the working one). `None`
-    /// if that directory has no path, or if the path is empty or too long.
+    /// The absolute form of a path that is relative to a directory (for `AT_FDCWD` the working one).
+    /// `None` if that directory has no path, or if the path is empty or too long.
     pub(super) fn new(dirfd: c_int, path: &[u8]) -> Option<Absolute> {
         let mut absolute = Absolute { bytes: [0; MAX], len: 0 };
         if path.first()? != &b'/' {
@@ -103,7 +104,7 @@ pub(super) unsafe fn target(dirfd: c_int, path: *const c_char) -> Option<Target>
 }
 
 /// # Safety
-/// As for [`target`].
+/// The contract of [`target`].
 unsafe fn by_name(dirfd: c_int, path: *const c_char) -> Option<Target> {
     if path.is_null() {
         return None;

@@ -1,4 +1,5 @@
-//! read and pread: from its start, `nv_get_pages_refcount` is always the current number. Streams read without them.
+//! For read and pread, `nv_get_pages_refcount` is from its start always the current number. Streams read without
+//! them.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;

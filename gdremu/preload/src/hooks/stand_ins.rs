@@ -7,7 +7,7 @@ use super::paths::{Absolute, Target, target};
 use crate::next::{self, Text};
 use crate::settings;
 
-/// Makes a call with a path: `ours` for one of gdrdrv's files, and otherwise, or if that does not answer, `next` with
+/// Makes a call with a path. `ours` is for one of gdrdrv's files. Otherwise, or if that does not answer, `next` gets
 /// the path of the emulated file, if there is one.
 ///
 /// # Safety

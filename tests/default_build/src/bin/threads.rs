@@ -1,4 +1,4 @@
-//! Threads that share a pool, its memory and a transfer: `scripts/ci/check-threads.sh` runs it under ThreadSanitizer.
+//! Threads that share a pool, its memory and a transfer. `scripts/ci/check-threads.sh` runs it under ThreadSanitizer.
 #![forbid(unsafe_code)]
 
 use std::thread;
@@ -28,7 +28,7 @@ fn main() -> Result<()> {
         transfer: Transfer::options().patience(Duration::ZERO).build(),
         pool,
     };
-    // Not by a Mutex: that of the standard library was built without the sanitizer.
+    // Not by a Mutex, because that of the standard library was built without the sanitizer.
     let kept: Vec<Vec<PoolBuffer>> = thread::scope(|scope| {
         let shared = &shared;
         let threads = (0..THREADS).map(|thread| {
@@ -49,8 +49,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Each kind of access once; copies by several threads and by the copy engine now and then. Of memory that others access at
-/// the same time, only words are written.
+/// Each kind of access once; copies by several threads and by the copy engine now and then. In memory that others
+/// access at the same time, only words are written.
 fn access(shared: &Shared, thread: u64, round: u64, kept: &mut Vec<PoolBuffer>) -> Result<()> {
     let number = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ thread;
     let offset = 8 * (number % WORDS) as usize;

@@ -14,7 +14,7 @@ use crate::measure::verify::{difference, pattern};
 use crate::output::progress_bar;
 use crate::system::interrupt::Interrupt;
 
-/// What to measure.
+/// The sizes, libraries and runs to measure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
     /// Size of the largest buffer.
@@ -58,7 +58,7 @@ pub(super) struct LibraryTimes {
     pub(super) calls: [Times; CALLS.len()],
     /// The smallest medians of the runs.
     pub(super) fastest_run: [f64; CALLS.len()],
-    /// Of each pin, of all runs.
+    /// The times of each pin, of all runs.
     pub(super) pins: Vec<f64>,
 }
 
@@ -67,7 +67,7 @@ type Sample = [f64; CALLS.len()];
 
 /// A library that pins, and the buffer.
 struct Pinner {
-    // Dropped in this order: closed first, then freed.
+    // Dropped in this order, which closes first, then frees.
     connection: Connection,
     buffer: DeviceBuffer,
     library: &'static Library,
@@ -75,7 +75,7 @@ struct Pinner {
 }
 
 impl Pinner {
-    /// Checks that the mapped memory is the buffer, and unmaps it: from here on only timed calls map.
+    /// Checks that the mapped memory is the buffer, and unmaps it. From here on only timed calls map.
     fn new(method: Method, verify: bool) -> Result<Pinner> {
         if verify {
             check(&method)?;
@@ -116,7 +116,7 @@ pub(super) fn run(session: Session, config: Config, target: &Target) -> Result<R
     let mut pinners: Vec<_> = pinners.collect::<Result<_>>()?;
     let clock = Clock::calibrate();
     let sizes: Vec<_> = doubling(config.largest).collect();
-    // The samples of each size: of each run, of each library.
+    // The samples by size, run and library.
     let mut samples: Vec<Vec<Vec<Vec<Sample>>>> = vec![Vec::new(); sizes.len()];
     let progress = progress_bar(sizes.len() * config.runs as usize);
     'runs: for run in 0..config.runs {
@@ -157,7 +157,8 @@ fn doubling(largest: usize) -> impl Iterator<Item = usize> {
         .take_while(move |&size| size <= largest)
 }
 
-/// Times this size, the libraries in turn: the samples of each. One turn is made even after an interrupt.
+/// Times this size, the libraries in turn, and returns the samples of each. One turn is made even after
+/// an interrupt.
 fn measure(
     pinners: &[Pinner],
     size: usize,

@@ -123,7 +123,7 @@ fn histogram(samples: &[f64]) -> String {
     lines.collect()
 }
 
-/// One call of one library: a row of CSV.
+/// One call of one library, as a row of CSV.
 #[derive(Serialize)]
 struct Record<'a> {
     library: &'a str,
@@ -199,7 +199,7 @@ fn records(results: &Results) -> Vec<Record<'_>> {
     each(results).flat_map(of_library).collect()
 }
 
-/// Each size with each library: its index and its label.
+/// Each size with each library, as its index and its label.
 fn each(results: &Results) -> impl Iterator<Item = (&Row, usize, &str)> {
     results.rows.iter().flat_map(|row| {
         let libraries = results.setup.libraries.iter().enumerate();

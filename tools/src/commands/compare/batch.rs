@@ -21,7 +21,7 @@ use crate::output::{self, progress_bar, ratio};
 
 /// Items in a sample, at different lines.
 const ITEMS: usize = 256;
-/// Bytes of the buffer that the items are spread over: more than the CPU's buffers and the TLB hold.
+/// Bytes of the buffer that the items are spread over, more than the CPU's buffers and the TLB hold.
 const SPREAD: usize = 32 << 20;
 /// Bytes of a cache line; items are at the start of one.
 const LINE: usize = 64;
@@ -110,7 +110,7 @@ fn map(buffer: &DeviceBuffer, force_pcie: bool) -> Result<Mapping> {
     Ok(pin.map(buffer.len(), MapFlag::Default)?)
 }
 
-/// What is measured together.
+/// The parameters that are measured together.
 #[derive(Clone, Copy)]
 struct Point {
     direction: Direction,
@@ -120,14 +120,14 @@ struct Point {
 }
 
 impl Point {
-    /// The offsets of the items of a sample: other ones each time, the same ones for all methods.
+    /// The offsets of the items of a sample, other ones each time, the same ones for all methods.
     fn offsets(self, sample: usize) -> Vec<usize> {
         let mut random = Random::new(sample as u64);
         let lines = self.pattern.draw(ITEMS, SPREAD / LINE, &mut random);
         lines.into_iter().map(|line| LINE * line).collect()
     }
 
-    /// What the item at `offset` holds. Items of a sample may be at the same place.
+    /// The contents of the item at `offset`. Items of a sample may be at the same place.
     fn item(self, offset: usize) -> Vec<u8> {
         let salt = offset / LINE * 31 + offset / (251 * LINE) + self.size_bytes + self.batch;
         (0..self.size_bytes).map(|i| (i * 7 + salt) as u8).collect()

@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     options.copies.run(session, points, false, 1, text::render)
 }
 
-/// The points in the order in which they are measured: sizes ascend innermost.
+/// The points in the order in which they are measured, with sizes ascending innermost.
 fn points(options: &Options) -> Vec<Point> {
     let mut sizes: Vec<_> = options.sizes.iter().map(|bytes| bytes.0).collect();
     sizes.retain(|&size| size > 0);

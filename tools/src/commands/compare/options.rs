@@ -61,12 +61,12 @@ pub(crate) struct Options {
     pub(super) host_alignments: Vec<Bytes>,
 
     /// Batched writes and gathered reads of the Rust crate, by the routine that GDRCOPY_ISA names, against single
-    /// calls of the first library: 4, 8 and 64 bytes at different addresses
+    /// calls of the first library. Items are 4, 8 and 64 bytes at different addresses
     #[arg(long, conflicts_with_all = ["variants", "all_routines", "others", "sizes", "alignments", "host_alignments",
                                       "cold", "plot"])]
     pub(super) batch: bool,
 
-    /// Where the items of --batch are: lines of 64 bytes in 32 MiB, other ones for each sample
+    /// Where the items of --batch are, as lines of 64 bytes in 32 MiB, other ones for each sample
     #[arg(
         long,
         value_enum,

@@ -1,4 +1,4 @@
-//! The backends: gdrdrv and dma-bufs.
+//! The backends, gdrdrv and dma-bufs.
 #![forbid(unsafe_code)]
 
 /// Which backends work, and which one is used.
@@ -13,12 +13,12 @@ pub(super) struct Backends {
 }
 
 impl Backends {
-    /// Whether gdrcopy cannot work without the module.
+    /// Returns whether gdrcopy cannot work without the module.
     pub(super) fn need_gdrdrv(self) -> bool {
         !self.dmabuf && !self.dmabuf_forced
     }
 
-    /// Whether gdrcopy cannot work without dma-bufs.
+    /// Returns whether gdrcopy cannot work without dma-bufs.
     pub(super) fn need_dmabuf(self) -> bool {
         self.dmabuf_forced || !self.gdrdrv
     }

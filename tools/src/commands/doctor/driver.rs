@@ -7,17 +7,17 @@ use crate::cuda::survey::{Cuda, Gpu};
 use crate::system::nvml::Nvml;
 use crate::system::{files, pci};
 
-/// The first CUDA version whose dma-bufs can be mapped: 13.3.
+/// The first CUDA version whose dma-bufs can be mapped, 13.3.
 const DMABUF_SINCE: i32 = 13030;
 
-/// Whether memory of at least one GPU can be mapped without gdrdrv.
+/// Returns whether memory of at least one GPU can be mapped without gdrdrv.
 pub(super) fn maps_dmabufs(cuda: &Cuda) -> bool {
     let new_enough = matches!(cuda.version, Ok(version) if version >= DMABUF_SINCE);
     let gpus = cuda.gpus.as_deref().unwrap_or_default();
     new_enough && gpus.iter().any(gpu_maps_dmabufs)
 }
 
-/// Whether this GPU's memory can, with a new enough driver.
+/// Returns whether this GPU's memory can, with a new enough driver.
 pub(super) fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
     // Older drivers only know the more general attribute.
     gpu.dmabuf_mmap.or(gpu.dmabuf) == Some(true)
@@ -127,7 +127,7 @@ fn gpus(cuda: &Cuda) -> Finding {
     }
 }
 
-/// Coherent driver-based memory management: GPU memory that is no NUMA node of the host.
+/// Coherent driver-based memory management, where GPU memory is no NUMA node of the host.
 fn cdmm(cuda: &Cuda) -> Finding {
     let subject = "CDMM";
     let gpus = cuda.gpus.as_deref().unwrap_or_default();

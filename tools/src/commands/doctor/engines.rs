@@ -1,4 +1,4 @@
-//! What UCX, NCCL, NVSHMEM, libfabric and DPDK need to use libgdrapi: names, versions, variables.
+//! The names, versions and variables that UCX, NCCL, NVSHMEM, libfabric and DPDK need to use libgdrapi.
 #![forbid(unsafe_code)]
 
 use clap::ValueEnum;
@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// What else it needs that doctor cannot see.
+    /// Other requirements that doctor cannot see.
     fn unseen(self) -> Option<(&'static str, &'static str)> {
         match self {
             Ucx => Some((
@@ -66,9 +66,9 @@ impl Engine {
 struct Switch {
     engine: Engine,
     name: &'static str,
-    /// The part of the engine that does without libgdrapi; empty: all of it.
+    /// The part of the engine that does without libgdrapi; if empty, all of it does.
     part: &'static str,
-    /// Whether libgdrapi is used with this value, or if it is not set.
+    /// True if libgdrapi is used with this value, or if it is not set.
     uses: fn(Option<&str>) -> bool,
 }
 
@@ -118,7 +118,7 @@ fn number(value: Option<&str>) -> Option<bool> {
     value?.parse::<i64>().ok().map(|number| number != 0)
 }
 
-/// Whether UCX may use gdr_copy with this list.
+/// Returns whether UCX may use gdr_copy with this list.
 fn has_gdr_copy(list: &str) -> bool {
     let (names, excluded) = match list.strip_prefix('^') {
         Some(names) => (names, true),
@@ -172,7 +172,7 @@ pub(super) fn settings(needed: Option<Engine>, environment: &Environment) -> Vec
     rated.collect()
 }
 
-/// What the engine needs: its library, whose file is returned, and what else it needs.
+/// Checks the engine's requirements. Returns the file of its library.
 pub(super) fn needs(
     engine: Engine,
     environment: &Environment,

@@ -1,4 +1,4 @@
-//! The kernel module: is it loaded, may this user open it, does it match the library?
+//! The kernel module. Is it loaded, may this user open it, does it match the library?
 #![forbid(unsafe_code)]
 
 use gdrcopy::Version;
@@ -12,7 +12,7 @@ use crate::system::gdrdrv::{Gdrdrv, Installation, NODE, Node, Versions};
 /// The first release with persistent mappings and their attributes.
 const PERSISTENT_SINCE: Version = Version::new(2, 5);
 
-/// Whether the module can be used.
+/// Returns whether the module can be used.
 pub(super) fn works(module: &Gdrdrv) -> bool {
     module.versions.as_ref().is_ok_and(fits) && !module.bound_to_dummy
 }

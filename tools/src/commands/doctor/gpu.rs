@@ -1,4 +1,4 @@
-//! One GPU: its features, and how it is connected.
+//! One GPU, with its features and its link.
 #![forbid(unsafe_code)]
 
 use super::backends::Backends;
@@ -9,7 +9,7 @@ use crate::system::cpu;
 use crate::system::nvml::{Bar1, Nvml};
 use crate::system::pci::{self, Pci};
 
-/// A smaller BAR1 was not resized: it has at most 256 MiB.
+/// A smaller BAR1 was not resized, and has at most 256 MiB.
 const SMALL_BAR1: u64 = 1 << 30;
 
 /// `pinned`: bytes that gdrdrv has pinned on all GPUs, if known.

@@ -1,4 +1,4 @@
-//! The host: container, CPU and limits of this process, which programs inherit.
+//! The host, with container, CPU and limits of this process, which programs inherit.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -151,7 +151,7 @@ fn cdi(backends: Backends) -> Option<Finding> {
     specs.find_map(|file| Some(cdi_spec(file, &files::text(file)?, backends.gdrdrv)))
 }
 
-/// Whether containers that get GPUs through CDI get gdrdrv, too.
+/// Checks whether containers that get GPUs through CDI also get gdrdrv.
 fn cdi_spec(file: &str, spec: &str, has_gdrdrv: bool) -> Finding {
     let subject = "CDI";
     match spec.contains(NODE) {

@@ -59,7 +59,7 @@ fn asked(file: &Path) -> Finding {
     }
 }
 
-/// What to do if a name leads nowhere.
+/// The remedy if a name leads nowhere.
 pub(super) fn missing(name: &str) -> String {
     let other = if name == SONAME { PLAIN_NAME } else { SONAME };
     match load(&Wanted::Name(other.into())) {
@@ -68,12 +68,12 @@ pub(super) fn missing(name: &str) -> String {
     }
 }
 
-/// What to do if no name leads to a library.
+/// The remedy if no name leads to a library.
 const INSTALL: &str = "install libgdrapi (package libgdrapi, or make lib_install), then run ldconfig \
     or put its directory on LD_LIBRARY_PATH";
 
-/// What each name leads to. The loader takes the names of loaded libraries from their SONAME, so one name
-/// can lead to a library that the other does not lead to.
+/// The library of each name. The loader takes the names of loaded libraries from their SONAME. So one
+/// name can lead to a library that the other does not lead to.
 fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
     let soname = load(&Wanted::Name(SONAME.into()));
     let plain = load(&Wanted::Name(PLAIN_NAME.into()));

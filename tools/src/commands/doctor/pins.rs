@@ -1,4 +1,4 @@
-//! Who holds BAR1: the pins that gdrdrv made, by process.
+//! The holders of BAR1, as the pins that gdrdrv made, by process.
 #![forbid(unsafe_code)]
 
 use std::cmp::Reverse;
@@ -11,12 +11,12 @@ use crate::system::pins::{LIST, Pin, Unread};
 /// Processes that are listed at most.
 const MOST: usize = 10;
 
-/// What a process has pinned.
+/// The pins of a process.
 struct Holder<'a> {
     pins: usize,
     bytes: u64,
     mapped: u64,
-    /// Names the process: its threads can have names of their own.
+    /// Names the process, because its threads can have names of their own.
     oldest: &'a Pin,
 }
 

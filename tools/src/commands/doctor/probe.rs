@@ -27,7 +27,7 @@ pub(super) const SIZE: usize = 1 << 20;
 /// An attribute of `gdr_get_attribute`.
 const USING_DMA_BUF_MMAP: i32 = 3;
 
-/// What to do if a probe cannot be started.
+/// The remedy if a probe cannot be started.
 pub(super) const NOT_STARTED: &str = "doctor starts itself for this: allow one more process, and \
     room in the directory for temporary files";
 
@@ -37,9 +37,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The library to load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Wanted {
-    /// What linked programs get from the loader, or else the one beside this program.
+    /// The library that linked programs get from the loader, or else the one beside this program.
     Default,
-    /// What the loader finds by this name.
+    /// The library that the loader finds by this name.
     Name(String),
     File(PathBuf),
 }
@@ -66,7 +66,7 @@ pub(super) struct Answer {
     pub(super) failure: Option<Failure>,
 }
 
-/// What went wrong.
+/// The error of a probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) what: String,

@@ -21,7 +21,7 @@ pub(super) enum Verdict {
     Problem,
 }
 
-/// What a problem comes from: so its remedy is a step of its own, part of one, or none.
+/// The cause of a problem, so that its remedy is a step of its own, part of one, or none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Cause {
     Itself,
@@ -40,7 +40,7 @@ pub(super) struct Finding {
     pub(super) subject: &'static str,
     pub(super) verdict: Verdict,
     pub(super) value: String,
-    /// What to do; always set for warnings and problems.
+    /// The remedy; always set for warnings and problems.
     pub(super) remedy: Option<String>,
     #[serde(skip)]
     pub(super) cause: Cause,
@@ -124,9 +124,9 @@ pub(super) struct Report {
     pub(super) problems: usize,
     pub(super) warnings: usize,
     pub(super) sections: Vec<Section>,
-    /// What to do, in this order.
+    /// The steps, in this order.
     pub(super) steps: Vec<String>,
-    /// What the text says if there is no problem, and if there is one.
+    /// The text if there is no problem, and if there is one.
     #[serde(skip)]
     summary: [String; 2],
 }
@@ -142,7 +142,8 @@ impl Report {
     }
 }
 
-/// The remedies, each once: of the problems, without those that others cause, then of the warnings.
+/// The remedies, each once. Those of the problems come first, without those that others cause, then those of
+/// the warnings.
 fn number_steps(findings: &mut [&mut Finding]) -> Vec<String> {
     let either = either(findings);
     let mut steps = Vec::new();
@@ -171,7 +172,7 @@ fn number_steps(findings: &mut [&mut Finding]) -> Vec<String> {
     steps
 }
 
-/// The remedies of the problems of both backends, of which one is enough.
+/// The remedies of the problems of both backends; one is enough.
 fn either(findings: &[&mut Finding]) -> String {
     let of = |cause| {
         let these =
@@ -373,7 +374,7 @@ mod tests {
                         it does not work: 1 problem, no warnings\n  \
                         1. remove it, and make another\n";
         assert_eq!(text(None), expected);
-        // The least that texts get: 30 columns behind the subjects.
+        // The smallest width of texts, 30 columns behind the subjects.
         for width in [1, 40, 49] {
             let narrow = text(Some(width));
             assert!(narrow.contains("device at\n                   all → step 1\n"), "{narrow}");

@@ -1,4 +1,5 @@
-//! Tests the library on each GPU: pin, map, write, read, and compare with CUDA's view.
+//! Tests the library on each GPU by pin, map, write, read, and comparison with CUDA's
+//! view.
 #![forbid(unsafe_code)]
 
 use nix::errno::Errno;

@@ -1,4 +1,4 @@
-//! What CPU and GPU share: two flags and the data, each in GPU or in host memory.
+//! The memory that CPU and GPU share, two flags and the data, each in GPU or in host memory.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 

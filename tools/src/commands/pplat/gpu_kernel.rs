@@ -1,4 +1,4 @@
-//! The GPU's side: a GPU kernel that answers all rounds, unless it is stopped.
+//! The GPU's side, a GPU kernel that answers all rounds, unless it is stopped.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -121,7 +121,7 @@ impl GpuKernel {
         ];
         let (blocks, threads) = (launch.blocks, launch.threads);
         let default_stream = ptr::null_mut();
-        // SAFETY: one pointer per parameter of the GPU kernel, each to a value of its type; the memory
+        // SAFETY: one pointer per parameter of the GPU kernel, each to a value of its type. The memory
         // that the values refer to outlives the launch, which borrows the buffers.
         let result = unsafe {
             (self.functions.launch)(

@@ -39,11 +39,11 @@ pub(crate) struct Options {
     )]
     iterations: u32,
 
-    /// Seconds to wait for the GPU's answer; 0: forever
+    /// Seconds to wait for the GPU's answer; 0 is forever
     #[arg(short = 'u', long, default_value_t = 10, value_name = "SECONDS")]
     timeout: u64,
 
-    /// Bytes of data in each round; 0: only flags
+    /// Bytes of data in each round; 0 is only flags
     #[arg(short, long, default_value = "0", value_name = "BYTES")]
     size: Bytes,
 
@@ -79,7 +79,7 @@ pub(crate) struct Options {
     #[arg(short = 'D', long = "data", value_enum, default_value = "gpumem", value_name = "PLACE")]
     data: Place,
 
-    /// Who produces the data: 0: the CPU, and the GPU consumes it; 1: the reverse
+    /// Producer of the data, 0 for the CPU, and the GPU consumes it, 1 for the reverse
     #[arg(short, long, default_value = "0", value_parser = PossibleValuesParser::new(["0", "1"]))]
     mode: String,
 
@@ -90,7 +90,7 @@ pub(crate) struct Options {
     output: Output,
 }
 
-/// The most data: the GPU kernel counts words in 32 bits.
+/// The most data, because the GPU kernel counts words in 32 bits.
 const MAX_DATA: usize = 4 << 30;
 
 /// Runs the tool.

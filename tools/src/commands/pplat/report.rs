@@ -21,7 +21,7 @@ struct Document<'a> {
     records: &'a [Record<'a>],
 }
 
-/// One library: a row of CSV.
+/// One library, as a row of CSV.
 #[derive(Serialize)]
 struct Record<'a> {
     library: &'a str,

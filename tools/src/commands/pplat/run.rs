@@ -1,4 +1,4 @@
-//! The CPU's side: rounds, and how long each takes.
+//! The CPU's side, that is rounds and their times.
 #![forbid(unsafe_code)]
 
 use std::thread;

@@ -1,4 +1,4 @@
-//! What the CPU and the operating system offer.
+//! The features of the CPU and the operating system.
 
 use core::arch::asm;
 use core::ffi::c_ulong;
@@ -26,8 +26,8 @@ impl Cpu {
     }
 }
 
-/// Whether the ID register, as the kernel emulates it, shows LS64: a kernel that does not enable the
-/// instructions hides them there.
+/// Returns whether the ID register, as the kernel emulates it, shows LS64. A kernel that does not
+/// enable the instructions hides them there.
 fn id_register_has_ls64() -> bool {
     if getauxval(AT_HWCAP) & HWCAP_CPUID == 0 {
         return false;

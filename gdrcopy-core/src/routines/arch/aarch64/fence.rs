@@ -1,6 +1,6 @@
 //! The fences of AArch64.
 //!
-//! Normal memory orders nothing by itself, whatever its cacheability: every order is a DMB, for the
+//! Normal memory orders nothing by itself, whatever its cacheability. Every order is a DMB, for the
 //! full system, since the GPU is outside of every smaller shareability domain.
 
 use core::arch::asm;
@@ -12,15 +12,15 @@ pub fn before_read() {
     full();
 }
 
-/// Makes a read an acquire: its loads come before every later load and store of the thread.
+/// Makes a read an acquire, so its loads come before every later load and store of the thread.
 #[inline(always)]
 pub fn after_read() {
     // SAFETY: DMB touches neither memory, registers nor flags.
     unsafe { asm!("dmb ld", options(nostack, preserves_flags)) }
 }
 
-/// Makes a write a release: its stores come after every earlier load and store of the thread. DMB ST
-/// would let them pass the loads.
+/// Makes a write a release, so its stores come after every earlier load and store of the thread. DMB
+/// ST would let them pass the loads.
 #[inline(always)]
 pub fn before_write() {
     full();
@@ -28,11 +28,11 @@ pub fn before_write() {
 
 /// Orders the stores of a write before every later store, and pushes them out.
 ///
-/// DMB orders but does not push: a CPU may hold Normal-NC stores back to merge them with later ones.
-/// DGH (HINT #6) asks it to stop waiting; CPUs without FEAT_DGH take it for a NOP and keep the
+/// DMB orders but does not push, and a CPU may hold Normal-NC stores back to merge them with later
+/// ones. DGH (HINT #6) asks it to stop waiting. CPUs without FEAT_DGH take it for a NOP and keep the
 /// stores for as long as their buffers do. DSB ST would push on those too, but stalls the thread
-/// until the stores have completed: a round trip for each flag, on cached mappings as well, where
-/// nothing is held back.
+/// until the stores have completed. That is a round trip for each flag, on cached mappings as well,
+/// where nothing is held back.
 #[inline(always)]
 pub fn after_write() {
     // SAFETY: DMB and HINT touch neither memory, registers nor flags.

@@ -34,7 +34,7 @@ unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
     unsafe { loads::listed::<LINE, 8>(buffer, blocks, load_line) }
 }
 
-// The assembler of stable Rust has no LS64, so the two instructions are written as their encodings
+// The assembler of stable Rust has no LS64. So the two instructions are written as their encodings
 // with X0 to X7 for the data and X8 for the address.
 
 /// # Safety

@@ -1,6 +1,6 @@
 //! AArch64: the routines, those of the widest accesses first. None of them has been measured.
 //!
-//! LS64 is right for write-combined mappings of a real BAR only: it faults on ordinary memory,
+//! LS64 is right for write-combined mappings of a real BAR only. It faults on ordinary memory,
 //! where `GDRCOPY_ISA=neon` helps.
 
 mod cpu;

@@ -9,21 +9,21 @@ use crate::routines::{loads, stores};
 pub(super) const BLOCKS: Blocks = Blocks { size: LINE, load: load_blocks };
 
 /// # Safety
-/// As for `write_wc`.
+/// The contract of `write_wc`.
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<uint8x16_t, uint8x16_t>(dst, src, len, copy_line) }
 }
 
 /// # Safety
-/// As for `read_wc`.
+/// The contract of `read_wc`.
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<LINE>(dst, src, len, copy_line) }
 }
 
 /// # Safety
-/// As for `LoadBlocksFn`.
+/// The contract of `LoadBlocksFn`.
 unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
     // SAFETY: contract of this function.
     unsafe { loads::listed::<LINE, 8>(buffer, blocks, copy_line) }

@@ -30,16 +30,16 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
     unsafe { stores::line::<__m512i>(dst, src) }
 }
 
-/// Lines that are loaded before the first of them is stored: the number that one core keeps in flight.
+/// Lines that are loaded before the first of them is stored. One core keeps that number in flight.
 const BATCH: usize = 16;
 
 /// Loads each line that the range touches once, and stores what is wanted of it straight from the
 /// register.
 ///
-/// Loads and stores share the same buffers. A store whose line is in no near cache delays the loads after
-/// it by a whole round trip: so from the second batch on, the lines to store to are fetched before the next
-/// loads are issued. With an H200 that saves 8 to 27% of the time of reads of 4 and 16 MiB. The first batch
-/// does not need it: its stores may complete after the call.
+/// Loads and stores share the same buffers. A store whose line is in no near cache delays the loads after it by
+/// a whole round trip. So from the second batch on, the lines to store to are fetched before the next loads are
+/// issued. With an H200 that saves 8 to 27% of the time of reads of 4 and 16 MiB. The first batch does not need
+/// it, because its stores may complete after the call.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW; the ranges are as for `read_wc`.
@@ -52,7 +52,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 
     // SAFETY: head, batches, lines and tail make up the range of this function's contract.
     unsafe {
-        // Calls that end this function: it keeps no stack frame.
+        // Calls that end this function, so it keeps no stack frame.
         if head > 0 && crosses_page(dst, src) {
             return read_head_by_stack(dst, src, len, head);
         }
@@ -92,8 +92,8 @@ unsafe fn copy_batch(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Fetches the lines of the batch at `dst`, which is about to be stored. The address may be
-/// invalid: this never faults.
+/// Fetches the lines of the batch at `dst`, which is about to be stored. The address may be invalid, since this
+/// never faults.
 #[inline]
 fn fetch_for_stores(dst: *const u8) {
     for n in 0..BATCH {
@@ -144,14 +144,14 @@ unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn store_part(dst: *mut u8, src: *const u8, len: usize, line: __m512i) {
     let offset = src.addr() % LINE;
     let wanted = u64::MAX >> (LINE - len) << offset;
-    // SAFETY: the mask lets through `len` bytes, the first of which goes to `dst`; the others are not stored and
+    // SAFETY: the mask lets through `len` bytes, with the first going to `dst`; the others are not stored and
     // cannot fault.
     unsafe { _mm512_mask_storeu_epi8(dst.wrapping_sub(offset).cast(), wanted, line) }
 }
 
-/// Whether the masked store of [`copy_part`] would cross a page. If one of the two pages is not accessible,
-/// or was never accessed, the CPU suppresses the fault in microcode, which takes longer than the rest of a
-/// small copy. Host buffers often start or end at a page.
+/// Returns whether the masked store of [`copy_part`] would cross a page. If one of the two pages is not
+/// accessible, or was never accessed, the CPU suppresses the fault in microcode. That takes longer than the rest
+/// of a small copy. Host buffers often start or end at a page.
 #[inline]
 fn crosses_page(dst: *mut u8, src: *const u8) -> bool {
     const SMALLEST_PAGE: usize = 4096;
@@ -162,7 +162,7 @@ fn crosses_page(dst: *mut u8, src: *const u8) -> bool {
 /// [`read`] of a range whose first `head` bytes, up to a line, must not be stored under a mask.
 ///
 /// # Safety
-/// As for [`read`].
+/// The contract of [`read`].
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn read_head_by_stack(dst: *mut u8, src: *const u8, len: usize, head: usize) {
@@ -176,7 +176,7 @@ unsafe fn read_head_by_stack(dst: *mut u8, src: *const u8, len: usize, head: usi
 /// [`copy_part`] without a masked store.
 ///
 /// # Safety
-/// As for [`copy_part`].
+/// The contract of [`copy_part`].
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn copy_part_by_stack(dst: *mut u8, src: *const u8, len: usize) {

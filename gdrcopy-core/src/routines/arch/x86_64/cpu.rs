@@ -1,4 +1,4 @@
-//! What the CPU and the operating system offer, from CPUID and XGETBV.
+//! The features of the CPU and the operating system, from CPUID and XGETBV.
 
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
@@ -49,8 +49,8 @@ impl Words {
     }
 
     fn decode(&self) -> Cpu {
-        // XMM and YMM; for ZMM also the opmasks, the upper halves of ZMM0 to 15, and ZMM16 to 31. What the
-        // system does not save is lost at the next thread switch.
+        // XMM and YMM; for ZMM also the opmasks, the upper halves of ZMM0 to 15, and ZMM16 to 31.
+        // Registers that the system does not save are lost at the next thread switch.
         let saves_ymm = self.xcr0 & 0b0000_0110 == 0b0000_0110;
         let saves_zmm = self.xcr0 & 0b1110_0110 == 0b1110_0110;
         let (avx512f, avx512bw) = (bit(self.leaf7_ebx, 16), bit(self.leaf7_ebx, 30));

@@ -1,7 +1,7 @@
 //! The fences of x86-64.
 //!
-//! The CPU's own order, by which loads are not reordered with loads, stores with stores, nor stores
-//! with earlier loads, is promised for write-back (WB) memory only. Write-combining (WC) stores are
+//! The CPU's own order is promised for write-back (WB) memory only. By it, loads are not reordered
+//! with loads, stores with stores, nor stores with earlier loads. Write-combining (WC) stores are
 //! gathered in buffers of their own and pass each other; WC loads may run ahead of their turn.
 
 use core::arch::asm;
@@ -11,8 +11,8 @@ use core::sync::atomic::{Ordering, compiler_fence};
 ///
 /// MFENCE, as Intel's manual asks for where another agent writes memory that is read by streaming
 /// loads. LFENCE orders them too, some 10 ns of 1,000 faster, but leaves the buffers of streaming
-/// loads filled: a loop of 32-byte streaming loads and LFENCE read the same old line 20,000 times
-/// in 8 ns each while the GPU was writing it.
+/// loads filled. A loop of 32-byte streaming loads and LFENCE read the same old line 20,000 times in
+/// 8 ns each while the GPU was writing it.
 #[inline(always)]
 pub fn before_read() {
     full();
@@ -22,7 +22,7 @@ pub fn before_read() {
 ///
 /// Later stores leave the CPU after they have retired, and so after the loads of the read have
 /// returned. Later loads from WB memory may run early, but retire in order and are repeated if their
-/// line is taken away before. Later loads through a WC mapping's own pointer are not: they come
+/// line is taken away before. Later loads through a WC mapping's own pointer are not. They come
 /// after the read only if the fence of another read, or an MFENCE, comes between.
 #[inline(always)]
 pub fn after_read() {
@@ -31,22 +31,22 @@ pub fn after_read() {
 
 /// Makes a write a release, without an instruction.
 ///
-/// Promised by the manuals: SFENCE makes every store before it visible before any store after it,
+/// The manuals promise that SFENCE makes every store before it visible before any store after it,
 /// whatever their memory types. So all stores up to the end of the thread's previous write, WB and
-/// WC, come before the stores of this one, and the SFENCE of this one puts those and all WB stores
-/// in between before every later store.
+/// WC, come before the stores of this one. The SFENCE of this one puts those and all WB stores in
+/// between before every later store.
 ///
-/// Not promised: that the WB stores since the last SFENCE come before the WC stores of this write.
-/// That rests on the store buffer, which stores leave in program order: a WB store is in the cache,
-/// where the GPU's coherent reads find it, before a later WC store enters the buffer from which it
-/// goes to the GPU. Earlier loads have returned before any later store leaves.
+/// They do not promise that the WB stores since the last SFENCE come before the WC stores of this
+/// write. That rests on the store buffer, which stores leave in program order. A WB store is in the
+/// cache, where the GPU's coherent reads find it, before a later WC store enters the buffer from
+/// which it goes to the GPU. Earlier loads have returned before any later store leaves.
 #[inline(always)]
 pub fn before_write() {
     compiler_fence(Ordering::Release);
 }
 
-/// Pushes out the stores of a write: those to a write-combining mapping are otherwise held back, and
-/// pass each other. The CPU does not wait for it, where measured: only its later stores do.
+/// Pushes out the stores of a write. Those to a write-combining mapping are otherwise held back, and
+/// pass each other. The CPU does not wait for it, where measured, but its later stores do.
 #[inline(always)]
 pub fn after_write() {
     // SAFETY: SFENCE is part of x86-64 and touches neither memory, registers nor flags.

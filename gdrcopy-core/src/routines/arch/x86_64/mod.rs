@@ -1,15 +1,15 @@
 //! x86-64: the routines, best first.
 //!
-//! The order is measured (one H200 on PCIe Gen5 x16, an AVX-512 Xeon, BAR1 write-combined):
-//! AVX-512 reads 64 KiB at 1.02 GB/s, AVX2 at 0.82, SSE4.1 at 0.67; plain loads never overlap and reach
-//! 0.06. Bursts of small writes differ by several times, large writes by a few percent.
+//! The order is measured (one H200 on PCIe Gen5 x16, an AVX-512 Xeon, BAR1 write-combined). AVX-512 reads 64
+//! KiB at 1.02 GB/s, AVX2 at 0.82, SSE4.1 at 0.67. Plain loads never overlap and reach 0.06. Bursts of small
+//! writes differ by several times, large writes by a few percent.
 //!
-//! Only Intel's AVX-512 was measured. AMD's splits each 64-byte load into two on Zen 4, and what that does to
-//! reads of write-combining memory has not been measured: other CPUs get AVX2 unless asked.
+//! Only Intel's AVX-512 was measured. AMD's splits each 64-byte load into two on Zen 4. The effect on reads
+//! of write-combining memory has not been measured, so other CPUs get AVX2 unless asked.
 //!
-//! Stores are plain ones. The mapping's type makes the CPU combine them, as it would non-temporal ones:
+//! Stores are plain ones. The mapping's type makes the CPU combine them, as it would non-temporal ones, so
 //! large copies run at the same rate with either. In a burst of small writes the CPU accepts more plain
-//! stores before it stalls: 16 writes of 256 bytes took 24 ns each, not 90.
+//! stores before it stalls. 16 writes of 256 bytes took 24 ns each, not 90.
 
 mod avx2;
 mod avx512;

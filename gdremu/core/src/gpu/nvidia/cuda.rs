@@ -1,5 +1,5 @@
-//! NVIDIA's libcuda: which allocation an address belongs to, memory that can be exported,
-//! and the functions that the preload library stands in front of.
+//! NVIDIA's libcuda, for the allocation at an address, memory that can be exported, and the functions that
+//! the preload library stands in front of.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
@@ -139,15 +139,15 @@ pub(super) struct Allocation {
 impl Cuda {
     /// libcuda, loaded for good on first use; `None`, and a line on stderr, if that fails.
     ///
-    /// Looks the functions up by `dlsym`: where that is hooked, the caller sees to it that the
-    /// real ones are found.
+    /// Looks the functions up by `dlsym`. Where that is hooked, the caller makes sure that the real ones
+    /// are found.
     pub fn get() -> Option<&'static Cuda> {
         static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
         let load = || {
             // SAFETY: libc has a function of this name and type; loading the CUDA driver has no
             // preconditions.
             let library = unsafe {
-                // By dlsym: tools such as UCX write their own dlopen into the relocated entries of
+                // By dlsym, because tools such as UCX write their own dlopen into the relocated entries of
                 // every object, and it would run under the caller's lock.
                 let dlopen = libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr());
                 let dlopen = mem::transmute::<*mut c_void, DlOpen>(dlopen);
@@ -182,7 +182,7 @@ impl Cuda {
         check_status(unsafe { (self.cuCtxGetDevice)(&mut gpu) }).map(|()| gpu)
     }
 
-    /// Whether memory of a GPU can be made that can be exported and pinned.
+    /// Returns whether memory of a GPU can be made that can be exported and pinned.
     pub fn makes_exportable(&self, gpu: c_int) -> bool {
         [DEVICE_ATTRIBUTE_POSIX_FD_SUPPORTED, DEVICE_ATTRIBUTE_RDMA_WITH_VMM_SUPPORTED]
             .into_iter()

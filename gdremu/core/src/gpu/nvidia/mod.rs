@@ -6,8 +6,8 @@
 //!   rm             the GPU driver's resource manager: import of descriptors, BAR1 mappings
 //! ```
 //!
-//! Only memory that CUDA exports can be pinned: VMM allocations with POSIX descriptors. So the
-//! preload library replaces the program's other allocations by such ones.
+//! Only memory that CUDA exports can be pinned, that is VMM allocations with POSIX descriptors. So
+//! the preload library replaces the program's other allocations by such ones.
 
 pub mod cuda;
 mod failure;
@@ -95,8 +95,8 @@ impl NvidiaProvider {
         Ok(self.lost(start, len))
     }
 
-    /// The buffer from [`NvidiaProvider::alloc`] that an address lies in: its start and the bytes
-    /// that were asked for.
+    /// The buffer from [`NvidiaProvider::alloc`] that an address lies in, as its start and the
+    /// bytes that were asked for.
     pub fn buffer(&self, va: u64) -> Option<(u64, u64)> {
         self.buffers.find(va).map(|buffer| (buffer.start, buffer.len))
     }
@@ -106,7 +106,7 @@ impl NvidiaProvider {
         self.buffers.kind_of(va)
     }
 
-    /// The program has made VMM memory: `object`, on this GPU.
+    /// The program has made VMM memory (`object`) on this GPU.
     pub fn created(&mut self, libcuda: &Cuda, gpu: i32, object: u64) {
         self.prepare(libcuda, gpu, || libcuda.export_object(object));
     }
@@ -152,7 +152,7 @@ impl NvidiaProvider {
         Ok(pieces)
     }
 
-    /// Opens the GPU as soon as the program has any memory there: descriptors that are opened only
+    /// Opens the GPU as soon as the program has any memory there. Descriptors that are opened only
     /// when it first pins would look like leaks of its own.
     fn prepare(
         &mut self,
@@ -183,7 +183,7 @@ impl NvidiaProvider {
     }
 }
 
-/// Whether any byte of `[va, va + len)` is pinned.
+/// Returns whether any byte of `[va, va + len)` is pinned.
 fn pinned(tables: &BTreeMap<PageTableId, Table>, va: u64, len: u64) -> bool {
     tables.values().any(|table| table.overlaps(va, va + len))
 }

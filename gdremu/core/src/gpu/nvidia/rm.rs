@@ -1,8 +1,8 @@
-//! The GPU driver's resource manager, as far as it takes to map exported GPU memory through BAR1:
-//! the ioctls of the open kernel driver (580 series) on `/dev/nvidiactl` and `/dev/nvidiaN`.
+//! The GPU driver's resource manager, as far as it takes to map exported GPU memory through BAR1. These are
+//! ioctls of the open kernel driver (580 series) on `/dev/nvidiactl` and `/dev/nvidiaN`.
 //!
-//! The vendor documents none of this and may change it from one driver branch to the next, so every
-//! status is checked and every error names the step.
+//! The vendor documents none of this and may change it from one driver branch to the next. So every status is
+//! checked and every error names the step.
 
 use std::fs::{File, OpenOptions};
 use std::mem::size_of;
@@ -25,7 +25,7 @@ const CLASS_CLIENT: u32 = 0x41;
 const CLASS_DEVICE: u32 = 0x80;
 const CLASS_SUBDEVICE: u32 = 0x2080;
 
-/// Control commands of a client: which device an exported descriptor belongs to; its import.
+/// Control commands of a client, for the device of an exported descriptor, and its import.
 const GET_EXPORT_INFO: u32 = 0x3d08;
 const IMPORT: u32 = 0x3d0c;
 
@@ -145,7 +145,7 @@ impl Client {
         let device = out_of_the_way(open(&path)?.into()).into();
         register(&device, &control)?;
         let root = alloc_client(&control)?;
-        // The device's parameters: its instance, and defaults.
+        // The device's parameters (its instance, and defaults).
         let mut params = [0_u32; 14];
         params[0] = instance;
         alloc(&control, "device", root, root, DEVICE, CLASS_DEVICE, &mut params)?;
@@ -178,7 +178,7 @@ impl Client {
 }
 
 impl Memory {
-    /// Whether it is on the client's GPU.
+    /// Returns whether it is on the client's GPU.
     pub(super) fn is_of(&self, client: &Arc<Client>) -> bool {
         Arc::ptr_eq(&self.client, client)
     }

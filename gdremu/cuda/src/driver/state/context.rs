@@ -41,7 +41,8 @@ pub(crate) struct Context {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Primary {
     pub(crate) context: Option<ContextHandle>,
-    /// The handle of all its contexts, one after another: NVIDIA's driver reuses the address.
+    /// The handle of all its contexts, one after another, because NVIDIA's driver reuses the
+    /// address.
     pub(crate) handle: Option<ContextHandle>,
     pub(crate) retained: u32,
     pub(crate) flags: u32,
@@ -64,7 +65,7 @@ thread_local! {
 
 const DEPTH: usize = 64;
 
-/// A stack of contexts, the top of which is current.
+/// A stack of contexts, whose top is current.
 pub(crate) struct Stack {
     contexts: [Cell<ContextHandle>; DEPTH],
     len: Cell<usize>,

@@ -1,4 +1,4 @@
-//! Opaque handles: numbers that are never reused, so that a stale one is detected.
+//! Opaque handles, as numbers that are never reused, so that a stale one is detected.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ impl<T, const KIND: usize> Handles<T, KIND> {
         self.live.remove(&handle)
     }
 
-    /// Drops the objects of which `keep` does not hold, and returns their handles.
+    /// Drops the objects for which `keep` is false, and returns their handles.
     pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) -> Vec<usize> {
         let mut dropped = Vec::new();
         self.live.retain(|&handle, object| {

@@ -1,4 +1,4 @@
-//! What outlives a call: contexts, streams, events, modules, allocations. One lock protects all of it.
+//! State that outlives a call (contexts, streams, events, modules, allocations). One lock protects all of it.
 //! It is taken before the lock of the emulated driver.
 //!
 //! ```text
@@ -41,7 +41,7 @@ pub(crate) struct Allocation {
     /// The context that frees it at its end; none for memory from a pool.
     pub(crate) context: Option<ContextHandle>,
     pub(crate) pool: Option<usize>,
-    /// What other processes know it by (cuIpcGetMemHandle).
+    /// The handle by which other processes know it (cuIpcGetMemHandle).
     pub(crate) shared: Option<IpcHandle>,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Allocation {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) contexts: Handles<Context, 0xC1>,
-    /// Contexts that were destroyed: not primary ones.
+    /// Contexts that were destroyed, but not primary ones.
     pub(crate) destroyed: BTreeSet<ContextHandle>,
     pub(crate) primaries: BTreeMap<usize, Primary>,
     /// By device address.
     pub(crate) allocations: BTreeMap<u64, Allocation>,
-    /// Buffers of other processes by their addresses here: the handle, and how often it is open.
+    /// Buffers of other processes by their addresses here, with the handle, and how often it is open.
     pub(crate) imports: BTreeMap<u64, (IpcHandle, u32)>,
     /// By address.
     pub(crate) host: BTreeMap<usize, HostRange>,
@@ -66,7 +66,7 @@ pub(crate) struct State {
     pub(crate) events: Handles<Event, 0xC3>,
     pub(crate) modules: Handles<Module, 0xC5>,
     pub(crate) functions: Handles<Function, 0xC6>,
-    /// The error of a GPU kernel. Permanent, as with NVIDIA's driver: only a new process can use CUDA.
+    /// The error of a GPU kernel. Permanent, as with NVIDIA's driver, so only a new process can use CUDA.
     pub(crate) failed: Option<Error>,
     pub(crate) queues: Queues,
     pub(crate) captures: BTreeMap<StreamHandle, Capture>,
@@ -94,7 +94,7 @@ impl State {
     /// The calling thread's context.
     ///
     /// # Errors
-    /// INVALID_CONTEXT: none. CONTEXT_IS_DESTROYED: one that no longer exists. The error of a GPU kernel.
+    /// INVALID_CONTEXT: none. CONTEXT_IS_DESTROYED if it no longer exists. The error of a GPU kernel.
     pub(crate) fn current(&self) -> Result<Current> {
         let context = STACK.with(|stack| stack.top()).ok_or(Error::INVALID_CONTEXT)?;
         self.check()?;
@@ -103,7 +103,7 @@ impl State {
         Ok(Current { context, gpu })
     }
 
-    /// Ends the program if the stream ended with its context: NVIDIA's driver does not check that, and crashes or
+    /// Ends the program if the stream ended with its context. NVIDIA's driver does not check that, and crashes or
     /// corrupts the heap.
     pub(crate) fn check_not_orphaned(&self, stream: StreamHandle) {
         if self.orphans.contains(&stream) {
@@ -111,8 +111,8 @@ impl State {
         }
     }
 
-    /// Whether the context can become current. Ends the program if it was destroyed: NVIDIA's driver makes it
-    /// current, and crashes later.
+    /// Returns whether the context can become current. Ends the program if it was destroyed. NVIDIA's driver
+    /// makes it current, and crashes later.
     ///
     /// # Errors
     /// INVALID_CONTEXT if the handle is not a context's.
@@ -146,8 +146,8 @@ fn die(what: std::fmt::Arguments<'_>) -> ! {
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
-/// Takes the lock. Release it before accessing the program's memory or running its functions or GPU
-/// kernels: they may never return.
+/// Takes the lock. Release it before accessing the program's memory or running its functions or GPU kernels,
+/// because they may never return.
 pub(crate) fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What contexts own: streams, events, captures, modules, pools, host memory.
+//! Objects that contexts own (streams, events, captures, modules, pools, host memory).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -25,7 +25,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Whether it and the default stream wait for each other.
+    /// Returns whether it and the default stream wait for each other.
     pub(crate) fn is_blocking(&self) -> bool {
         self.flags & NON_BLOCKING == 0
     }
@@ -61,7 +61,8 @@ impl Event {
     /// When it was passed.
     ///
     /// # Errors
-    /// INVALID_HANDLE: never recorded, or created without timing. NOT_READY: not passed yet.
+    /// INVALID_HANDLE: never recorded, or created without timing. NOT_READY if it is not
+    /// passed yet.
     pub(crate) fn time(&self) -> Result<Instant> {
         let recorded = self.recorded.as_ref();
         let recorded = recorded.filter(|_| self.flags & DISABLE_TIMING == 0);
@@ -87,7 +88,7 @@ pub(crate) struct Module {
     pub(crate) context: ContextHandle,
     /// By name.
     pub(crate) functions: BTreeMap<String, FunctionHandle>,
-    /// By name: address and size.
+    /// Address and size by name.
     pub(crate) variables: BTreeMap<String, (u64, usize)>,
     /// The buffer that they are in, if there are any.
     pub(crate) memory: Option<u64>,
@@ -137,7 +138,7 @@ pub(crate) struct HostRange {
     pub(crate) flags: u32,
     pub(crate) context: ContextHandle,
     pub(crate) gpu: usize,
-    /// As for device memory, different for every range of this process.
+    /// Different for every range of this process, as for device memory.
     pub(crate) id: u64,
 }
 

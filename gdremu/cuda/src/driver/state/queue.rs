@@ -64,7 +64,7 @@ impl Queues {
         self.0.iter().filter_map(end).collect()
     }
 
-    /// Whether all work up to the point is done.
+    /// Returns whether all work up to the point is done.
     pub(crate) fn is_passed(&self, point: &Point) -> bool {
         let first = self.first(point.queue);
         first.is_none_or(|task| task.number > point.number)

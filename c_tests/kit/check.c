@@ -1,0 +1,127 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* program_invocation_short_name */
+#endif
+
+#include "check.h"
+
+const char *running_test;
+
+void check_result(const char *file, int line, const char *call, int got, int wanted)
+{
+    if (got == wanted)
+        return;
+    fprintf(stderr, "%s:%d: %s is %d (%s), not %d (%s)\n", file, line, call, got, strerror(got), wanted,
+            strerror(wanted));
+    exit(1);
+}
+
+void check_condition(const char *file, int line, const char *condition, int holds)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "%s:%d: not true: %s (errno %d)\n", file, line, condition, errno);
+    exit(1);
+}
+
+void check_equal(const char *file, int line, const char *what, unsigned long long got,
+                 unsigned long long wanted)
+{
+    if (got == wanted)
+        return;
+    fprintf(stderr, "%s:%d: %s is %#llx, not %#llx\n", file, line, what, got, wanted);
+    exit(1);
+}
+
+void check_string(const char *file, int line, const char *what, const char *got, const char *wanted)
+{
+    if (got != NULL && strcmp(got, wanted) == 0)
+        return;
+    fprintf(stderr, "%s:%d: %s is \"%s\", not \"%s\"\n", file, line, what, got != NULL ? got : "(null)", wanted);
+    exit(1);
+}
+
+void check_bytes(const char *file, int line, const char *what, const void *got, const void *wanted,
+                 size_t size)
+{
+    const unsigned char *g = (const unsigned char *)got, *w = (const unsigned char *)wanted;
+    size_t i = 0;
+
+    if (memcmp(g, w, size) == 0)
+        return;
+    while (g[i] == w[i])
+        i++;
+    fprintf(stderr, "%s:%d: byte %zu of %zu of %s is %#x, not %#x\n", file, line, i, size, what, g[i], w[i]);
+    exit(1);
+}
+
+int passed(const char *name)
+{
+    printf("ok %s\n", name);
+    return 0;
+}
+
+void waive(const char *reason)
+{
+    printf("waived %s: %s\n", running_test != NULL ? running_test : program_invocation_short_name, reason);
+    fflush(NULL);
+    _exit(WAIVED);
+}
+
+long slowness(void)
+{
+    const char *set = getenv("CHECK_SLOWNESS");
+
+    return set != NULL && atol(set) > 1 ? atol(set) : 1;
+}
+
+long rounds(long usual)
+{
+    long fewer = usual / slowness();
+
+    return fewer > 0 ? fewer : 1;
+}
+
+int is_denied(const char *call)
+{
+    const char *denied = getenv("CHECK_DENIED");
+
+    return denied != NULL && strcmp(denied, call) == 0;
+}
+
+int is_another_library(void)
+{
+    return getenv("CHECK_ANOTHER") != NULL;
+}
+
+void in_child(void (*part)(void))
+{
+    int status;
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        part();
+        fflush(NULL);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK_EQUAL(WEXITSTATUS(status), 0);
+}
+
+int open_descriptors(void)
+{
+    int open = 0, fd;
+
+    for (fd = 0; fd < 1024; fd++) {
+        int copy = dup(fd);
+
+        if (copy >= 0) {
+            open++;
+            close(copy);
+        }
+    }
+    return open;
+}

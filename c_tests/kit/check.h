@@ -1,0 +1,72 @@
+/*
+ * Checks for the C tests. A failed check prints its place, what was compared and both values on stderr, and ends the
+ * program with status 1. A program whose checks all pass prints one line, "ok NAME".
+ */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Exit status of a program that cannot test anything here, for the reason it prints. As in kselftest. */
+#define WAIVED 4
+
+/* Calls of gdr_*, which succeed, or fail with exactly that errno. */
+#define CHECK_OK(call) check_result(__FILE__, __LINE__, #call, (call), 0)
+#define CHECK_ERROR(call, wanted) check_result(__FILE__, __LINE__, #call, (call), (wanted))
+
+#define CHECK(condition) check_condition(__FILE__, __LINE__, #condition, (condition) != 0)
+#define CHECK_EQUAL(got, wanted) check_equal(__FILE__, __LINE__, #got, (unsigned long long)(got), (unsigned long long)(wanted))
+#define CHECK_STRING(got, wanted) check_string(__FILE__, __LINE__, #got, (got), (wanted))
+#define CHECK_BYTES(got, wanted, size) check_bytes(__FILE__, __LINE__, #got, (got), (wanted), (size))
+
+void check_result(const char *file, int line, const char *call, int got, int wanted);
+
+void check_condition(const char *file, int line, const char *condition, int holds);
+
+void check_equal(const char *file, int line, const char *what, unsigned long long got, unsigned long long wanted);
+
+void check_string(const char *file, int line, const char *what, const char *got, const char *wanted);
+
+void check_bytes(const char *file, int line, const char *what, const void *got, const void *wanted, size_t size);
+
+/* Every main() ends with this. */
+int passed(const char *name);
+
+/* Ends the program as waived. The exit closes whatever is open. */
+void waive(const char *reason) __attribute__((noreturn));
+
+/* The name of the running test where it is not the program's. */
+extern const char *running_test;
+
+/* How much slower than usual this program runs, more than 1 under valgrind, as tests/c_programs.rs sets it. */
+long slowness(void);
+
+/* Number of repetitions, reduced on slow systems. */
+long rounds(long usual);
+
+/* Returns whether the program runs without this system call, as tests/c_programs.rs sets it. */
+int is_denied(const char *call);
+
+/* Returns whether the libgdrapi is c_tests/another, which checks nothing, as tests/c_programs.rs sets it. */
+int is_another_library(void);
+
+/* Runs part of a test in a forked child, whose failed checks fail this program too. */
+void in_child(void (*part)(void));
+
+/* Number of open file descriptors. */
+int open_descriptors(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

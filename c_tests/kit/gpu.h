@@ -1,0 +1,62 @@
+/* GPU memory for the C tests, and CUDA's view of it, which every copy is compared with. A CUDA error ends the program. */
+#ifndef GPU_H
+#define GPU_H
+
+#include "check.h"
+#include "../cuda_driver.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Ends the program unless the CUDA call succeeds. */
+#define CUDA(call) check_cuda(__FILE__, __LINE__, #call, (call))
+void check_cuda(const char *file, int line, const char *call, CUresult result);
+
+/* Makes the primary context of a GPU current in the calling thread. */
+CUcontext gpu_start(CUdevice gpu);
+
+/* The same for the GPU under test, which is the first one unless set. */
+void gpu_init(void);
+extern int gpu_under_test;
+
+/* Returns whether CPU and GPU share page tables over a coherent link. */
+int gpu_is_coherent(void);
+
+enum gpu_memory {
+    MEM_ALLOC, /* cuMemAlloc */
+    MEM_CREATE /* cuMemCreate and cuMemMap */
+};
+
+struct gpu_buffer {
+    CUdeviceptr address; /* the start of a GPU page, unless from gpu_alloc_small */
+    size_t size;
+    enum gpu_memory kind;
+    CUdeviceptr allocation; /* what cuMemAlloc returned, or the reserved range */
+    size_t reserved;        /* bytes of device addresses reserved for MEM_CREATE; the second half has no memory */
+    CUmemGenericAllocationHandle handle;
+};
+
+size_t round_up(size_t value, size_t unit);
+size_t round_down(size_t value, size_t unit);
+
+/* At least `size` bytes of GPU memory that start on a GPU page. Waives the test where the GPU lacks that kind. */
+struct gpu_buffer gpu_alloc(enum gpu_memory kind, size_t size);
+
+/* `size` bytes as cuMemAlloc returns them, aligned to less than a GPU page. */
+struct gpu_buffer gpu_alloc_small(size_t size);
+
+void gpu_free(const struct gpu_buffer *buffer);
+
+/* Copies by CUDA, complete on return. */
+void gpu_read(void *destination, CUdeviceptr source, size_t size);
+void gpu_write(CUdeviceptr destination, const void *source, size_t size);
+
+/* Makes test data, bytes that differ from their neighbors and from those of another seed. */
+void fill(void *buffer, size_t size, unsigned seed);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

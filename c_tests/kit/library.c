@@ -1,0 +1,74 @@
+#include "library.h"
+
+gdr_mh_t pin(gdr_t g, CUdeviceptr address, size_t size)
+{
+    gdr_mh_t handle = {0};
+
+    CHECK_OK(gdr_pin_buffer(g, (unsigned long)address, size, 0, 0, &handle));
+    CHECK(handle.h != 0);
+    return handle;
+}
+
+void *map(gdr_t g, gdr_mh_t handle, size_t size)
+{
+    void *va = NULL;
+
+    CHECK_OK(gdr_map(g, handle, &va, size));
+    CHECK(va != NULL);
+    return va;
+}
+
+gdr_info_t info_of(gdr_t g, gdr_mh_t handle)
+{
+    gdr_info_t info;
+
+    memset(&info, 0xee, sizeof(info));
+    CHECK_OK(gdr_get_info_v2(g, handle, &info));
+    return info;
+}
+
+int driver_is_at_least(gdr_t g, int major, int minor)
+{
+    int its_major = -1, its_minor = -1;
+
+    CHECK_OK(gdr_driver_get_version(g, &its_major, &its_minor));
+    return its_major > major || (its_major == major && its_minor >= minor);
+}
+
+static int attribute(gdr_t g, gdr_attr_t which)
+{
+    int value = -1;
+
+    CHECK_OK(gdr_get_attribute(g, which, &value));
+    CHECK(value == 0 || value == 1);
+    return value;
+}
+
+int uses_dmabuf(gdr_t g)
+{
+    return attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP);
+}
+
+size_t pin_page(gdr_t g)
+{
+    return uses_dmabuf(g) ? (size_t)sysconf(_SC_PAGESIZE) : GPU_PAGE_SIZE;
+}
+
+int is_persistent(gdr_t g)
+{
+    return attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING);
+}
+
+gdr_map_flags_t platform_flag(gdr_t g, gdr_mh_t handle)
+{
+    static const gdr_map_flags_t flags[GDR_MAPPING_TYPE_MAX] = {
+        GDR_MAP_FLAG_DEFAULT, GDR_MAP_FLAG_REQ_WC_MAPPING, GDR_MAP_FLAG_REQ_CACHE_MAPPING,
+        GDR_MAP_FLAG_REQ_DEVICE_MAPPING,
+    };
+    void *va = map(g, handle, 1);
+    gdr_mapping_type_t type = info_of(g, handle).mapping_type;
+
+    CHECK(type > GDR_MAPPING_TYPE_NONE && type < GDR_MAPPING_TYPE_MAX);
+    CHECK_OK(gdr_unmap(g, handle, va, 1));
+    return flags[type];
+}

@@ -1,0 +1,38 @@
+/* First and last steps of tests that use libgdrapi, and properties of its driver. */
+#ifndef LIBRARY_H
+#define LIBRARY_H
+
+#include "gdrapi.h"
+#include "gpu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Calls that must succeed. */
+gdr_mh_t pin(gdr_t g, CUdeviceptr address, size_t size);
+void *map(gdr_t g, gdr_mh_t handle, size_t size);
+gdr_info_t info_of(gdr_t g, gdr_mh_t handle);
+
+/* ---- Properties of driver and platform ---- */
+
+/* Returns whether the driver is of version `major`.`minor` or later. */
+int driver_is_at_least(gdr_t g, int major, int minor);
+
+/* Returns whether GPU memory is mapped as a dma-buf, without gdrdrv. */
+int uses_dmabuf(gdr_t g);
+
+/* Unit that pins are rounded out to, the GPU page, or with dma-bufs the host page. */
+size_t pin_page(gdr_t g);
+
+/* Returns whether pinned memory outlives its cuMemFree. */
+int is_persistent(gdr_t g);
+
+/* The flag for the type which this platform maps by default. */
+gdr_map_flags_t platform_flag(gdr_t g, gdr_mh_t handle);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

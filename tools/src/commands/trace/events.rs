@@ -1,0 +1,116 @@
+//! Calls as events of the trace event format, which Perfetto and chrome://tracing show.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use gdrcopy_trace_tables::{FUNCTIONS, Function, Ring};
+use serde_json::json;
+
+use super::recorded::{Rate, Recorded, get};
+
+/// Writes all events to a file, and returns how many there are, and how many were left out.
+pub(crate) fn write(recorded: &[Recorded], rate: Rate, file: &Path) -> Result<(usize, u64)> {
+    let origin = recorded.iter().map(|it| get(&it.tables.process.start)).min().unwrap_or(0);
+    let (mut events, mut calls, mut left_out) = (Vec::new(), 0, 0);
+    for process in recorded {
+        let pid = get(&process.tables.process.pid);
+        events.push(json!({
+            "ph": "M", "name": "process_name", "pid": pid, "args": { "name": process.tables.process.program.get() },
+        }));
+        let mut steps = of_ring(&process.tables.steps);
+        left_out += steps.1;
+        if let Some(copies) = &process.copies {
+            let copies = of_ring(copies);
+            left_out += copies.1;
+            steps.0.extend(copies.0);
+        }
+        steps.0.sort_by_key(|step| step.start);
+        calls += steps.0.len();
+        for step in &steps.0 {
+            let microseconds = |ticks| rate.ns(ticks) / 1000.0;
+            let start = microseconds(step.start.saturating_sub(origin));
+            let length = microseconds(step.ticks);
+            events.push(json!({
+                "ph": "X", "name": FUNCTIONS[step.function as usize], "cat": "libgdrapi", "pid": pid,
+                "tid": step.thread, "ts": start, "dur": length, "args": { "bytes": step.size },
+            }));
+            if let Some(phase) = step.flow() {
+                events.push(json!({
+                    "ph": phase, "bp": "e", "name": "pin", "cat": "pin", "pid": pid, "tid": step.thread,
+                    "id": format!("{pid}.{}.{}", step.pin, step.pins), "ts": start + length / 2.0,
+                }));
+            }
+        }
+    }
+    let document = json!({
+        "traceEvents": events,
+        "displayTimeUnit": "ns",
+        "otherData": { "calls": calls, "earlier calls left out": left_out },
+    });
+    fs::write(file, document.to_string()).with_context(|| format!("writing {}", file.display()))?;
+    Ok((calls, left_out))
+}
+
+/// A call.
+struct Step {
+    start: u64,
+    ticks: u64,
+    size: u64,
+    function: u8,
+    thread: u8,
+    /// The pin's number plus 1, and how often it was pinned; 0 for none.
+    pin: u16,
+    pins: u32,
+}
+
+impl Step {
+    /// The part that it has in the flow of a pin: the pin begins it, and its end ends it.
+    fn flow(&self) -> Option<&'static str> {
+        let is = |functions: &[Function]| functions.iter().any(|&it| it as u8 == self.function);
+        match self.pin {
+            0 => None,
+            _ if is(&[Function::PinBuffer, Function::PinBufferV2]) => Some("s"),
+            _ if is(&[Function::UnpinBuffer]) => Some("f"),
+            _ => Some("t"),
+        }
+    }
+}
+
+/// The complete events, and how many older ones they have replaced.
+fn of_ring<const N: usize>(ring: &Ring<N>) -> (Vec<Step>, u64) {
+    let written = ring.events.iter().filter(|event| get(&event.start) != 0);
+    let steps: Vec<_> = written
+        .map(|event| {
+            let what = get(&event.what);
+            Step {
+                start: get(&event.start),
+                ticks: get(&event.ticks),
+                size: get(&event.size),
+                function: (what as u8).min(FUNCTIONS.len() as u8 - 1),
+                thread: (what >> 8) as u8,
+                pin: (what >> 16) as u16,
+                pins: (what >> 32) as u32,
+            }
+        })
+        .collect();
+    (steps, get(&ring.next).saturating_sub(N as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_lead_from_the_pin_to_its_end() {
+        let flow = |function: Function, pin| {
+            let function = function as u8;
+            Step { start: 1, ticks: 1, size: 0, function, thread: 0, pin, pins: 1 }.flow()
+        };
+        let of_pin =
+            [Function::PinBuffer, Function::Map, Function::CopyToMapping, Function::UnpinBuffer];
+        assert_eq!(of_pin.map(|function| flow(function, 1)), ["s", "t", "t", "f"].map(Some));
+        assert_eq!(flow(Function::Open, 0), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! Starts the program with the tracer, forwards signals to it, and waits for its end.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+
+/// The tracer, and the empty object that makes the loader take it for libgdrapi.so, too.
+const OBJECTS: [&str; 2] = ["libgdrcopy_trace.so", "libgdrcopy_trace_alias.so"];
+
+/// What the tracer gets.
+pub(crate) struct Settings<'a> {
+    /// Whether processes that the program starts are recorded, too.
+    pub(crate) children: bool,
+    /// Whether copies become events, and from which time on.
+    pub(crate) events: bool,
+    pub(crate) min_ticks: u64,
+    pub(crate) directory: &'a Path,
+    pub(crate) library: &'a Path,
+}
+
+/// The program, which runs.
+pub(crate) struct Program {
+    child: Child,
+    signals: Signals,
+}
+
+impl Program {
+    pub(crate) fn start(command: &[OsString], settings: &Settings) -> Result<Program> {
+        let mut preloaded = objects()?;
+        if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+            preloaded.push(":");
+            preloaded.push(others);
+        }
+        let parent = if settings.children { 0 } else { std::process::id() };
+        let (events, ticks) = (u8::from(settings.events), settings.min_ticks);
+        let mut variable = OsString::from(format!("{parent}:{events}:{ticks}:"));
+        variable.push(settings.directory);
+        variable.push(":");
+        variable.push(settings.library);
+        // Before the child exists: it could end before. Exec resets the handlers.
+        let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD];
+        let signals = Signals::new(signals)?;
+        let child = Command::new(&command[0])
+            .args(&command[1..])
+            .env("LD_PRELOAD", preloaded)
+            .env("GDRTRACE_SETTINGS", variable)
+            .spawn()
+            .with_context(|| command[0].display().to_string())?;
+        Ok(Program { child, signals })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the end, and calls `every_second` until then.
+    pub(crate) fn wait(self, mut every_second: impl FnMut()) -> Result<ExitStatus> {
+        let Program { mut child, mut signals } = self;
+        let pid = Pid::from_raw(child.id().cast_signed());
+        let (send, arrived) = channel();
+        thread::spawn(move || signals.forever().try_for_each(|signal| send.send(signal)));
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            match arrived.recv_timeout(Duration::from_secs(1)) {
+                // The terminal sends these to the program, too.
+                Ok(SIGCHLD | SIGINT | SIGQUIT) => {}
+                Ok(signal) => drop(kill(pid, Signal::try_from(signal)?)),
+                Err(RecvTimeoutError::Timeout) => every_second(),
+                Err(RecvTimeoutError::Disconnected) => bail!("no more signals arrive"),
+            }
+        }
+    }
+}
+
+/// Both objects, for LD_PRELOAD: beside this program, or where they are installed.
+fn objects() -> Result<OsString> {
+    let program = env::current_exe()?.canonicalize()?;
+    let beside = program.parent().context("this program has no directory")?;
+    let directories = [beside.to_owned(), beside.join("../lib/gdrcopy")];
+    let has_both = |directory: &&PathBuf| OBJECTS.iter().all(|name| directory.join(name).exists());
+    let Some(directory) = directories.iter().find(has_both) else {
+        bail!(
+            "{} is missing: install it with this program, or run `make tools`",
+            OBJECTS.join(" or ")
+        );
+    };
+    let directory = directory.canonicalize()?;
+    let separates = |byte: &u8| b": $".contains(byte);
+    ensure!(
+        !directory.as_os_str().as_bytes().iter().any(separates),
+        "{}: LD_PRELOAD cannot name a path with a blank, colon or dollar sign; install elsewhere",
+        directory.display()
+    );
+    let paths = OBJECTS.map(|name| directory.join(name).into_os_string());
+    Ok(paths.join(OsStr::new(":")))
+}

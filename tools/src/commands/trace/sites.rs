@@ -1,0 +1,82 @@
+//! Addresses of a traced process as places in its code.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use crate::system::elf::Functions;
+
+/// Its objects at several times, as the tracer listed them.
+#[derive(Debug, Default)]
+pub(crate) struct Sites {
+    lists: Vec<Vec<Object>>,
+}
+
+/// First address, end, offset in the file.
+type Object = (u64, u64, u64, PathBuf);
+
+/// Functions of files that were needed before.
+pub(crate) type Known = HashMap<PathBuf, Functions>;
+
+impl Sites {
+    /// Of texts of `/proc/PID/maps`.
+    pub(crate) fn of_maps(lists: impl Iterator<Item = String>) -> Sites {
+        Sites { lists: lists.map(|maps| maps.lines().filter_map(object).collect()).collect() }
+    }
+
+    /// `FUNCTION+0x1 (FILE)`, `FILE+0x1` by the offset in the file, or the address; in the list of this number, 1 for the
+    /// first, or else in the last one.
+    pub(crate) fn name(&self, caller: u64, list: u64, known: &mut Known) -> String {
+        // The call is before the address to which it returns.
+        let call = caller.saturating_sub(1);
+        let list = self.lists.get((list as usize).wrapping_sub(1)).or(self.lists.last());
+        let objects = list.map_or(&[][..], |list| list);
+        let object = objects.iter().find(|object| (object.0..object.1).contains(&call));
+        let Some((start, _, offset, path)) = object else {
+            return format!("{caller:#x}");
+        };
+        let offset = call - start + offset;
+        let functions = known.entry(path.clone()).or_insert_with_key(|path| Functions::read(path));
+        let file = path.file_name().unwrap_or(path.as_os_str()).display();
+        match functions.at(offset) {
+            Some((function, inside)) => format!("{function}+{:#x} ({file})", inside + 1),
+            None => format!("{file}+{:#x}", offset + 1),
+        }
+    }
+}
+
+/// A line `START-END PERMISSIONS OFFSET DEVICE INODE PATH` of code in a file.
+fn object(line: &str) -> Option<Object> {
+    let mut words = line.splitn(6, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let is_code = words.next()?.contains('x');
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let offset = number(words.next()?)?;
+    let path = Path::new(words.nth(2)?.trim_start());
+    (is_code && path.is_absolute()).then_some(())?;
+    Some((number(start)?, number(end)?, offset, path.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_named_by_file_and_offset() {
+        let lists = [
+            "7f0000001000-7f0000003000 r-xp 00000000 fe:00 6    /unloaded.so\n",
+            "7f0000000000-7f0000001000 r--p 00000000 fe:00 7    /a b/c.so\n\
+             7f0000001000-7f0000003000 r-xp 00001000 fe:00 7    /a b/c.so\n\
+             7f0000004000-7f0000005000 rw-p 00000000 00:00 0 \n",
+        ];
+        let sites = Sites::of_maps(lists.map(String::from).into_iter());
+        let name = |address, list| sites.name(address, list, &mut Known::new());
+        assert_eq!(name(0x7f00_0000_1234, 1), "unloaded.so+0x234");
+        for list in [2, 0, 3] {
+            assert_eq!(name(0x7f00_0000_1234, list), "c.so+0x1234");
+            assert_eq!(name(0x7f00_0000_3000, list), "c.so+0x3000");
+            assert_eq!(name(0x7f00_0000_4010, list), "0x7f0000004010");
+            assert_eq!(name(0, list), "0x0");
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! `gdrcopy trace`: programs behave as without it, and what they did is reported.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use common::{Output, built, gdrcopy, run};
+use serde_json::{Value, json};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Where programs find the library under its usual names, and where they are built.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        let place = Place(tempfile::tempdir().unwrap());
+        for name in ["libgdrapi.so", "libgdrapi.so.2"] {
+            symlink(built("libgdrapi.so"), place.file(name)).unwrap();
+        }
+        place
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Builds a C program, which links libraries of this place and CUDA's.
+    fn program(&self, source: &str, libraries: &[&str]) -> PathBuf {
+        let source = Path::new(ROOT).join(source);
+        let program = self.file(source.file_stem().unwrap().to_str().unwrap());
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-std=c99", "-D_GNU_SOURCE", "-O2", "-pthread"]).arg(source);
+        gcc.args(["include", "c_tests"].map(|directory| format!("-I{ROOT}/{directory}")));
+        gcc.args(libraries.iter().map(|name| self.file(name))).args(["-ldl", "-lc"]);
+        gcc.arg(built("libgdremu_cuda.so")).arg("-o").arg(&program);
+        assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
+        program
+    }
+
+    /// The command `gdremu -- gdrcopy trace OPTIONS -- PROGRAM ARGUMENT`.
+    fn trace(&self, options: &[&str], program: &Path, argument: &str) -> Command {
+        tracer();
+        let mut command = gdrcopy(&[], &["trace"]);
+        command.args(options).arg("--").arg(program);
+        command.args(Some(argument).filter(|argument| !argument.is_empty()));
+        command.env("LD_LIBRARY_PATH", self.0.path());
+        command
+    }
+
+    /// Traces a program, and returns what it output, and the JSON.
+    fn traced(&self, options: &[&str], program: &Path, argument: &str) -> (Output, Value) {
+        let json = self.file("trace.json");
+        let options = [&["--json", json.to_str().unwrap()], options].concat();
+        let output = run(&mut self.trace(&options, program, argument));
+        let json = fs::read_to_string(json).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        (output, serde_json::from_str(&json).unwrap())
+    }
+}
+
+/// Makes the object that `make tools` puts beside the tracer.
+fn tracer() {
+    static MADE: OnceLock<()> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let tracer = built("libgdrcopy_trace.so");
+        let alias = tracer.with_file_name("libgdrcopy_trace_alias.so");
+        let mine = tracer.with_file_name(format!("alias-{}", std::process::id()));
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-x", "none"]);
+        gcc.args(["-Wl,-soname,libgdrapi.so", "-Wl,--no-as-needed"]);
+        assert!(gcc.arg(tracer).arg("-o").arg(&mine).status().expect("gcc starts").success());
+        fs::rename(mine, alias).unwrap();
+    });
+}
+
+const USES: &str = "tools/tests/trace/uses.c";
+
+#[test]
+fn c_tests_pass_and_their_calls_are_counted() {
+    let place = Place::new();
+    for (name, linked, pins) in [
+        ("abi_nccl", false, 4),
+        ("abi_nvshmem", false, 1),
+        ("abi_ucx", true, 2),
+        ("fork", true, 1),
+        ("threads", true, 1),
+        ("cancel", true, 1),
+        ("never_closed", true, 300),
+        ("faults", true, 1),
+        ("signals", true, 1),
+    ] {
+        let libraries: &[&str] = if linked { &["libgdrapi.so.2"] } else { &[] };
+        let program = place.program(&format!("c_tests/{name}.c"), libraries);
+        let (output, report) = place.traced(&[], &program, "");
+        assert_eq!(
+            (output.status, &*output.stdout),
+            (Some(0), &*format!("ok {name}\n")),
+            "{output:?}"
+        );
+        let statement = report["statement"].as_str().unwrap();
+        assert!(statement.contains(" used libgdrapi "), "{name}: {statement}");
+        assert!(statement.contains("(this project's, 2.6)"), "{name}: {statement}");
+        let total = if report["sum"].is_null() { &report["processes"][0] } else { &report["sum"] };
+        assert!(total["pins"].as_u64() >= Some(pins), "{name}: {total}");
+    }
+}
+
+#[test]
+fn never_closed_pins_are_left() {
+    let place = Place::new();
+    let program = place.program("c_tests/never_closed.c", &["libgdrapi.so.2"]);
+    let (_, report) = place.traced(&[], &program, "");
+    let left = &report["processes"][0]["left"];
+    assert_eq!((left["pins"].as_u64(), left["mappings"].as_u64()), (Some(150), Some(1)), "{left}");
+}
+
+/// A report without what differs between runs: times, addresses, paths and process numbers; blanks are one each.
+fn normalized(text: &str, place: &Path) -> String {
+    const UNITS: [&str; 6] = ["ns", "µs", "ms", "s", "s,", "%"];
+    let library = built("libgdrapi.so");
+    let text = text
+        .replace(library.to_str().unwrap(), "LIBRARY")
+        .replace(place.to_str().unwrap(), "PLACE");
+    let line = |line: &str| {
+        let mut words: Vec<String> = Vec::new();
+        for word in line.split_whitespace() {
+            let is_number = |word: &String| word.parse::<f64>().is_ok();
+            if (UNITS.contains(&word) || word.ends_with("B/s"))
+                && words.last().is_some_and(is_number)
+            {
+                words.pop();
+                words.push("N".into());
+            }
+            let after_process = words.last().is_some_and(|last| last == "process");
+            match word.split_once("0x") {
+                Some((before, _)) => words.push(format!("{before}0xN")),
+                None if after_process => words.push("PID".into()),
+                None if word.ends_with("B/s") => words.push("B/s".into()),
+                None if UNITS[..4].contains(&word) => words.push("s".into()),
+                None => words.push(word.into()),
+            }
+        }
+        words.join(" ") + "\n"
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn report_is_the_stored_one() {
+    let place = Place::new();
+    let program = place.program(USES, &[]);
+    let output = run(&mut place.trace(&[], &program, "everything"));
+    assert_eq!((output.status, &*output.stdout), (Some(0), ""), "{output:?}");
+    let stored = Path::new(ROOT).join("tools/tests/trace/everything.txt");
+    let got = normalized(&output.stderr.replace("gdremu: leak", "\0"), place.0.path());
+    let got: String = got
+        .lines()
+        .filter(|line| !line.starts_with('\0'))
+        .map(|line| line.to_owned() + "\n")
+        .collect();
+    if std::env::var_os("GDRCOPY_TEST_STORE").is_some() {
+        fs::write(&stored, &got).unwrap();
+    }
+    assert_eq!(got, fs::read_to_string(stored).unwrap(), "{}", output.stderr);
+}
+
+#[test]
+fn numbers_are_exact() {
+    let place = Place::new();
+    let program = place.program(USES, &[]);
+    let (_, report) = place.traced(&[], &program, "everything");
+    let process = &report["processes"][0];
+    let copies = process["copies"].as_array().unwrap();
+    let copies: Vec<_> = copies
+        .iter()
+        .map(|it| {
+            (
+                it["direction"].as_str().unwrap(),
+                it["size_bytes"].as_u64().unwrap(),
+                it["count"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(copies, [("write", 8, 200), ("read", 1, 1), ("read", 16384, 10)]);
+    assert!(process["copies"][0]["p50_ns"].as_f64() <= process["copies"][0]["p99_ns"].as_f64());
+    let pin = &process["most_used"][0];
+    for (field, expected) in
+        [("pins", 14), ("maps", 2), ("writes", 200), ("written_bytes", 1600), ("reads", 11)]
+    {
+        assert_eq!(pin[field], expected, "{field}: {pin}");
+    }
+    assert!(pin["pinned_by"].as_str().unwrap().starts_with("pin_here+0x"), "{pin}");
+}
+
+#[test]
+fn empty_copies_are_counted() {
+    let place = Place::new();
+    let (_, report) = place.traced(&[], &place.program(USES, &[]), "empty");
+    let process = &report["processes"][0];
+    let copies = &process["copies"][0];
+    assert_eq!((&copies["count"], &copies["bytes"]), (&1.into(), &0.into()), "{process}");
+    assert!(process["seconds_inside"].is_f64(), "{process}");
+}
+
+#[test]
+fn file_in_a_missing_directory_is_refused_before_the_program_runs() {
+    let place = Place::new();
+    let ran = place.file("ran");
+    for option in ["--json", "--chrome", "--plot"] {
+        let missing = place.file("missing/file");
+        let mut command = place.trace(&[option, missing.to_str().unwrap()], Path::new("touch"), "");
+        let output = run(command.arg(&ran));
+        assert_eq!(output.status, Some(1), "{output:?}");
+        assert!(output.stderr.contains("missing/file cannot be written: ENOENT"), "{output:?}");
+        assert!(!ran.exists());
+    }
+}
+
+#[test]
+fn abrupt_ends_lose_nothing() {
+    let place = Place::new();
+    let program = place.program(USES, &[]);
+    for (end, status) in [("_exit", 7), ("abort", 128 + 6), ("kill", 128 + 9), ("fault", 128 + 11)]
+    {
+        let (output, report) = place.traced(&[], &program, end);
+        assert_eq!(output.status, Some(status), "{end}: {output:?}");
+        let process = &report["processes"][0];
+        assert_eq!(process["copies"][0]["count"], 1, "{end}: {process}");
+        assert_eq!(process["left"]["mappings"], 1, "{end}: {process}");
+    }
+}
+
+#[test]
+fn misuse_is_recorded_before_the_copy() {
+    let place = Place::new();
+    let (_, report) = place.traced(&[], &place.program(USES, &[]), "outside");
+    let misuse = &report["processes"][0]["misuse"][0];
+    assert!(misuse["caller"].as_str().unwrap().starts_with("copy_here+0x"), "{misuse}");
+    let expected = "write of 1048576 bytes at offset 65528: the mapping has 65536 bytes";
+    assert_eq!(misuse["what"], expected);
+}
+
+#[test]
+fn forked_child_has_a_table_of_its_own() {
+    let place = Place::new();
+    let program = place.program(USES, &[]);
+    let (output, report) = place.traced(&[], &program, "fork");
+    assert_eq!(output.status, Some(0), "{output:?}");
+    let [parent, child] = &report["processes"].as_array().unwrap()[..] else {
+        panic!("{report}");
+    };
+    assert_eq!((&child["parent"], &parent["pid"]), (&parent["pid"], &report["pid"]));
+    assert_eq!((&child["failed_copies"], &parent["failed_copies"]), (&1.into(), &0.into()));
+    let what = child["misuse"][0]["what"].as_str().unwrap();
+    assert_eq!(what, "write of 8 bytes through a handle of no pin of this process");
+    assert_eq!(report["sum"]["calls"][0]["count"], 2, "{report}");
+
+    let (_, report) = place.traced(&["--children=false"], &program, "fork");
+    assert_eq!(report["processes"].as_array().unwrap().len(), 1, "{report}");
+}
+
+#[test]
+fn programs_that_do_not_use_it_are_recognized() {
+    let place = Place::new();
+    let statement = |program: &Path, argument: &str| {
+        place.traced(&[], program, argument).1["statement"].as_str().unwrap().to_owned()
+    };
+    assert!(statement(Path::new("true"), "").contains("true did not load libgdrapi"));
+    let uses = place.program(USES, &[]);
+    assert!(statement(&uses, "nothing").ends_with(", but never opened it"));
+    let fixed = place.file("fixed");
+    fs::write(place.file("fixed.c"), "int main(void) { return 3; }").unwrap();
+    let gcc = Command::new("gcc")
+        .arg("-static")
+        .arg(place.file("fixed.c"))
+        .arg("-o")
+        .arg(&fixed)
+        .status();
+    assert!(gcc.unwrap().success());
+    assert!(statement(&fixed, "").contains("cannot be traced"));
+    // gdr_open fails outside gdremu.
+    let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy"))
+        .env("LD_LIBRARY_PATH", place.0.path())
+        .args(["trace", "--"])
+        .arg(place.program("c_tests/open_fails.c", &["libgdrapi.so.2"])));
+    assert_eq!(output.status, Some(0), "{output:?}");
+    assert!(output.stderr.contains("but gdr_open failed: ENOENT"), "{output:?}");
+}
+
+#[test]
+fn functions_that_the_library_lacks_are_not_found() {
+    let place = Place::new();
+    fs::write(place.file("old.c"), "int gdr_open(void) { return 0; }").unwrap();
+    let old = place.file("old.so");
+    let gcc = Command::new("gcc")
+        .args(["-shared", "-fPIC"])
+        .arg(place.file("old.c"))
+        .arg("-o")
+        .arg(&old)
+        .status();
+    assert!(gcc.unwrap().success());
+    let asks = "#include <dlfcn.h>\n\
+        int main(void) {\n\
+            void *library = dlopen(\"libgdrapi.so.2\", RTLD_NOW);\n\
+            return (dlsym(library, \"gdr_open\") != 0) + 2 * (dlsym(library, \"gdr_map_v2\") != 0);\n\
+        }\n";
+    fs::write(place.file("asks.c"), asks).unwrap();
+    let asks = place.program(place.file("asks.c").to_str().unwrap(), &[]);
+    assert_eq!(run(&mut place.trace(&["--lib", old.to_str().unwrap()], &asks, "")).status, Some(1));
+    assert_eq!(run(&mut place.trace(&[], &asks, "")).status, Some(3));
+}
+
+/// Traces a use of a library whose calls differ from those of this project's.
+fn traced_with_other_library(place: &Place, how: &str) -> Value {
+    let (shared, place_of) = (["-shared", "-fPIC"].as_slice(), |name: &str| place.file(name));
+    let sources = |name: &str| format!("{ROOT}/tools/tests/trace/{name}.c");
+    let build = |source: &str, output: &str, options: &[&str]| {
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-std=c99", "-D_GNU_SOURCE", "-O2", "-pthread"]).arg(sources(source));
+        gcc.args(["include", "c_tests"].map(|directory| format!("-I{ROOT}/{directory}")));
+        gcc.args(options).arg("-o").arg(place_of(output));
+        assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
+    };
+    let other = place_of("other.so");
+    build("other", "other.so", &[shared, &["-Wl,-soname,libgdrapi.so.2"]].concat());
+    build("other_uses", "first.so", &[shared, &["-DPLUGIN", other.to_str().unwrap()]].concat());
+    fs::copy(place_of("first.so"), place_of("second.so")).unwrap();
+    build("other_uses", "other_uses", &[other.to_str().unwrap(), "-ldl"]);
+    let lib = ["--lib", other.to_str().unwrap()];
+    let (output, report) = place.traced(&lib, &place_of("other_uses"), how);
+    assert_eq!(output.status, Some(0), "{output:?}");
+    report["processes"][0].clone()
+}
+
+#[test]
+fn handles_that_are_given_again_at_once_are_no_misuse() {
+    let process = traced_with_other_library(&Place::new(), "threads");
+    let count = |name: &str| {
+        let calls = process["calls"].as_array().unwrap();
+        calls.iter().find(|calls| calls["function"] == name).map(|calls| calls["count"].clone())
+    };
+    for name in ["gdr_pin_buffer", "gdr_map", "gdr_unmap", "gdr_unpin_buffer"] {
+        assert_eq!(count(name), Some(12000.into()), "{name}: {process}");
+    }
+    // The library's own calls.
+    assert_eq!(count("gdr_pin_buffer_v2"), None);
+    assert_eq!(process["copies"][0]["count"], 120_000, "{process}");
+    assert_eq!((&process["misuse"], &process["left"]["pins"]), (&json!([]), &0.into()));
+}
+
+#[test]
+fn thread_canceled_during_a_copy_ends_by_itself() {
+    let process = traced_with_other_library(&Place::new(), "cancel");
+    assert_eq!(process["pins"], 300, "{process}");
+}
+
+#[test]
+fn unloaded_code_keeps_its_name() {
+    let process = traced_with_other_library(&Place::new(), "plugins");
+    let pins = process["most_used"].as_array().unwrap();
+    let callers = pins.iter().map(|pin| pin["pinned_by"].as_str().unwrap());
+    let files: Vec<_> = callers.map(|caller| caller.split(' ').next_back().unwrap()).collect();
+    assert_eq!(files, ["(first.so)", "(second.so)"]);
+}
+
+#[test]
+fn events_follow_pins_to_their_end() {
+    let place = Place::new();
+    let program = place.program(USES, &[]);
+    let chrome = place.file("%p.json");
+    let events = |options: &[&str]| -> (Value, String) {
+        let options = [&["--chrome", chrome.to_str().unwrap()], options].concat();
+        let (output, report) = place.traced(&options, &program, "many");
+        let file = place.file(&format!("{}.json", report["pid"]));
+        (serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap(), output.stderr)
+    };
+    let (document, stderr) = events(&[]);
+    let all = document["traceEvents"].as_array().unwrap();
+    let with = |field: &str, value: &str| all.iter().filter(|event| event[field] == value).count();
+    assert_eq!(with("name", "gdr_copy_to_mapping"), 65536);
+    assert_eq!(["s", "f", "t"].map(|phase| with("ph", phase)), [1, 1, 65537]);
+    assert_eq!(document["otherData"]["earlier calls left out"], 100_001 - 65536);
+    assert!(
+        stderr.contains("65540 calls are events; 34465 earlier ones were left out"),
+        "{stderr}"
+    );
+    let ids: Vec<_> =
+        all.iter().filter(|event| event["name"] == "pin").map(|event| &event["id"]).collect();
+    assert!(ids.iter().all(|id| id == &ids[0]), "{ids:?}");
+
+    let (document, _) = events(&["--min-time", "1000000000000"]);
+    assert!(!document.to_string().contains("gdr_copy_to_mapping"));
+    assert!(document.to_string().contains("gdr_pin_buffer"));
+}
+
+#[test]
+fn chart_shows_number_and_time() {
+    let place = Place::new();
+    let program = place.program(USES, &[]);
+    let chart = place.file("chart.svg");
+    run(&mut place.trace(&["--plot", chart.to_str().unwrap()], &program, "everything"));
+    let chart = fs::read_to_string(chart).unwrap();
+    for title in ["Number of copies", "Time of a copy", "writes", "reads"] {
+        assert!(chart.contains(title), "{title}: {chart}");
+    }
+}
+
+#[test]
+fn live_view_appears_while_the_program_runs() {
+    let place = Place::new();
+    let program = place.program(USES, &[]);
+    let mut command = place.trace(&["--live"], &program, "wait");
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    // The program ends when its input does.
+    let seen = lines.find(|line| line.starts_with("write from 8 B")).unwrap();
+    assert!(seen.contains(" 1 "), "{seen}");
+    drop(child.stdin.take());
+    assert!(lines.any(|line| line.contains("left at the end: 1 pin")));
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn programs_run_where_nothing_can_be_recorded() {
+    tracer();
+    let place = Place::new();
+    let program = place.program("c_tests/open_fails.c", &["libgdrapi.so.2"]);
+    // Its files are shorter than the tables.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    command.args(["trace", "--", "sh", "-c", "ulimit -f 8; exec \"$0\""]).arg(program);
+    let output = run(command.env("LD_LIBRARY_PATH", place.0.path()));
+    assert_eq!((output.status, &*output.stdout), (Some(0), "ok open_fails\n"), "{output:?}");
+    assert!(output.stderr.contains("sh could not be recorded"), "{output:?}");
+}

@@ -1,0 +1,102 @@
+/* Uses the library of other.c; the first argument says how. With PLUGIN, an object that pins. */
+
+#include "check.h"
+#include "gdrapi.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+
+#define SIZE 65536
+#define THREADS 40
+
+#ifdef PLUGIN
+int pins_here(gdr_t g, unsigned long address)
+{
+    gdr_mh_t handle;
+    int result = gdr_pin_buffer(g, address, SIZE, 0, 0, &handle);
+
+    __asm__ volatile("" ::: "memory"); /* No tail call. */
+    return result;
+}
+#else
+static gdr_t g;
+static volatile int copied;
+
+/* Each thread has addresses of its own; they share the handles. */
+static void *pins(void *number)
+{
+    char host[64] = {0};
+    gdr_mh_t handle;
+    void *va;
+    int i, j;
+
+    for (i = 0; i < 300; i++) {
+        CHECK_OK(gdr_pin_buffer(g, SIZE * (1 + (unsigned long)number), SIZE, 0, 0, &handle));
+        CHECK_OK(gdr_map(g, handle, &va, SIZE));
+        for (j = 0; j < 10; j++)
+            CHECK_OK(gdr_copy_to_mapping(handle, va, host, sizeof(host)));
+        CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    }
+    return NULL;
+}
+
+/* Until it is canceled, wherever it is. */
+static void *copies(void *va)
+{
+    char host[64] = {0};
+    gdr_mh_t handle = {1};
+
+    CHECK_OK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL));
+    for (;; copied = 1)
+        gdr_copy_to_mapping(handle, va, host, sizeof(host));
+    return NULL;
+}
+
+static void calls_plugin(const char *file, unsigned long address)
+{
+    void *plugin = dlopen(file, RTLD_NOW);
+    int (*pins_here)(gdr_t, unsigned long);
+
+    CHECK(plugin != NULL);
+    *(void **)&pins_here = dlsym(plugin, "pins_here");
+    CHECK_OK(pins_here(g, address));
+    CHECK_OK(dlclose(plugin));
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t threads[THREADS];
+    long i;
+
+    CHECK(argc == 2);
+    g = gdr_open();
+    if (strcmp(argv[1], "threads") == 0) {
+        for (i = 0; i < THREADS; i++)
+            CHECK_OK(pthread_create(&threads[i], NULL, pins, (void *)i));
+        for (i = 0; i < THREADS; i++)
+            CHECK_OK(pthread_join(threads[i], NULL));
+    }
+    if (strcmp(argv[1], "cancel") == 0) {
+        static char memory[64];
+        void *result;
+
+        for (i = 0; i < 100; i++) {
+            copied = 0;
+            CHECK_OK(pthread_create(&threads[0], NULL, copies, memory));
+            while (!copied)
+                sched_yield();
+            CHECK_OK(pthread_cancel(threads[0]));
+            CHECK_OK(pthread_join(threads[0], &result));
+            CHECK(result == PTHREAD_CANCELED);
+        }
+        pins(NULL);
+    }
+    if (strcmp(argv[1], "plugins") == 0) {
+        calls_plugin("first.so", SIZE);
+        calls_plugin("second.so", 2 * SIZE);
+    }
+    return 0;
+}
+#endif
