@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 
-/* What the driver reports its version to be one more than. */
+/* If set, the driver reports its version to be one more. */
 static int newer;
 
 /* The library calls this, because symbols of programs come first. */

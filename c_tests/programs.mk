@@ -73,7 +73,7 @@ $(out)/denied: c_tests/denied/denied.c $(headers)
 	@mkdir -p $(@D)
 	@$(c99) -O2 $(flags) $< -o $@
 
-# What CRIU checkpoints in a virtual machine; with emugpu in place of CUDA.
+# CRIU checkpoints it in a virtual machine, with emugpu in place of CUDA.
 $(out)/checkpointed: c_tests/checkpointed/checkpointed.c c_tests/kit/check.c gdrdrv-c/emugpu/emugpu_uapi.h $(headers)
 	@mkdir -p $(@D)
 	@$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -pthread -Iinclude -Ic_tests $(filter %.c,$^) -o $@ "$(LIBGDRAPI)"

@@ -36,7 +36,7 @@ static gdr_t open_suspendable(void)
     return opened;
 }
 
-/* Pins of all kinds: mapped in whole and in part, unaligned, of both kinds of memory, with a type that was asked for. */
+/* Makes pins of both kinds of memory, mapped in whole and in part, unaligned, and with a type that is asked for. */
 static void pin_all(void)
 {
     int i;
@@ -245,7 +245,7 @@ static void calls_while_suspended(void)
     CHECK(gdr_open() == NULL);
     CHECK_EQUAL(errno, EBUSY);
 
-    /* What releases needs no driver. */
+    /* Calls that release need no driver. */
     CHECK_OK(gdr_unmap(g, pins[0].handle, pins[0].va, pins[0].size));
     CHECK_UNMAPPED(pins[0].va);
     CHECK_OK(gdr_unpin_buffer(g, pins[1].handle));

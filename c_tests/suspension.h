@@ -22,7 +22,7 @@ static inline int connect_to_listener(pid_t pid)
     return -1;
 }
 
-/* What the listener answers to a request; "" is success. */
+/* Returns the answer of the listener to a request. "" is success. */
 static inline const char *request(pid_t pid, const char *word)
 {
     static __thread char answer[1024];
@@ -65,7 +65,7 @@ static inline int driver_descriptors(void)
     return count;
 }
 
-/* Ends a child. Not by _exit: valgrind's search for leaks crashes in children that have the addresses of closed mappings. */
+/* Ends a child. _exit would do, but valgrind's search for leaks crashes in children with addresses of closed mappings. */
 static inline void end_child(void)
 {
     execlp("true", "true", NULL);

@@ -23,13 +23,13 @@ use crate::error::{Error, Result};
 use crate::guard::caught;
 use crate::handles;
 
-/// The first part of the sockets' names: the process's number follows, and a number of its own.
+/// The first part of the sockets' names. The process's number follows, and a number of its own.
 const NAME: &str = "gdrcopy-suspend";
 
 /// More than the copies of this library in one process.
 const MAX_SOCKETS: usize = 64;
 
-/// How long a client may take to send its request: the end of the process waits for that.
+/// The time in which a client must send its request. The end of the process waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The thread, and the socket that it listens on.
@@ -114,7 +114,7 @@ fn listen() -> io::Result<UnixListener> {
     result
 }
 
-/// What the thread does.
+/// The loop of the thread.
 extern "C" fn serve(socket: *mut c_void) -> *mut c_void {
     // SAFETY: the socket that `start` leaked, which `join` frees after the thread's end.
     let socket = unsafe { &*socket.cast::<UnixListener>() };
@@ -131,7 +131,7 @@ extern "C" fn serve(socket: *mut c_void) -> *mut c_void {
             {
                 return ptr::null_mut();
             }
-            // Of this client only, or no descriptor is free, which `accept` reports until one is.
+            // This client has gone, or no descriptor is free, which `accept` reports until one is.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }

@@ -22,7 +22,7 @@ pub(crate) fn allow_unaligned_map() -> bool {
     variables::ALLOW_UNALIGNED_MAP.is_one()
 }
 
-/// Whether `gdrcopy suspend` may suspend the process (`GDRCOPY_SUSPEND=1`).
+/// Returns whether `gdrcopy suspend` may suspend the process (`GDRCOPY_SUSPEND=1`).
 pub(crate) fn may_be_suspended() -> bool {
     variables::SUSPEND.is_one()
 }

@@ -7,7 +7,7 @@ use gdrcopy_core::{copy, suspension};
 use crate::guard::{self, Call};
 use crate::{handles, listener};
 
-/// Ends the helper threads of large copies and the listener's; frees the handles' memory if none is open and no other
+/// Ends the helper threads of large copies, and the listener's. It frees the handles' memory if none is open and no other
 /// thread is inside a call. One page stays, which copies look at without being counted as calls.
 extern "C" fn unload() {
     {

@@ -3,12 +3,9 @@
  *
  * usage: checkpointed idle|pinned STATUS
  *
- * Signals play the part of cuda-checkpoint and of the program's work; the number of those that were served is then in
- * the file STATUS, and for the child in STATUS.child:
- *
- *   SIGUSR1   saves the GPU memory, frees it and closes /dev/emugpu
- *   SIGUSR2   makes GPU memory at the same addresses, with the contents that were saved
- *   SIGHUP    checks all contents, and writes others
+ * SIGUSR1 and SIGUSR2 play the part of cuda-checkpoint. The first saves the GPU memory, frees it and closes /dev/emugpu.
+ * The second makes GPU memory at the same addresses with the saved contents. SIGHUP checks all contents, and writes others.
+ * The file STATUS has the number of signals that were served, and STATUS.child that of the child.
  */
 
 #include "gdrapi.h"
@@ -72,7 +69,7 @@ static struct mapped {
     gdr_mapping_type_t type;
 } pins[PINS];
 
-/* Of one page or two, mapped in whole and in part; the last two are of the same memory. */
+/* Pins one page or two, and maps them in whole or in part. The last two pins are of the same memory. */
 static void pin_all(void)
 {
     size_t i;
@@ -93,7 +90,7 @@ static void pin_all(void)
     }
 }
 
-/* What is closed while mapped leaves its addresses reserved. */
+/* Leaves the addresses of the mapping reserved. */
 static void close_a_mapping(void)
 {
     gdr_t g = gdr_open();

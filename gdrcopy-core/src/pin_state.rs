@@ -11,7 +11,7 @@ use crate::sys::fork::Owner;
 use crate::sys::mmap::{Region, Reservations, Span};
 use crate::types::{MapFlag, MappingType, raw};
 
-/// A pin of the driver, which lasts as long as a `Pin` or a mapping holds it, but for suspensions.
+/// A pin of the driver, which lasts as long as a `Pin` or a mapping holds it, except during suspensions.
 #[derive(Debug)]
 pub(crate) struct PinState {
     backend: Arc<dyn Backend>,
@@ -37,7 +37,7 @@ enum Range {
     Gone,
 }
 
-/// What it takes to make a mapping again.
+/// The arguments of a mapping, to make it again.
 struct Mapping {
     span: Arc<Span>,
     len: usize,
@@ -105,7 +105,7 @@ impl PinState {
         let Range::Pinned(range) = &state.range else {
             return Ok(());
         };
-        // Before its mapping is gone: gdrdrv 2.0 serves only the thread that opened it.
+        // This fails before the mapping is gone where gdrdrv 2.0 serves only the thread that opened it.
         range.info(None)?;
         if let Some(mapping) = &state.mapping {
             mapping.span.vacate()?;

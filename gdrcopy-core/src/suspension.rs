@@ -1,8 +1,8 @@
 //! Takes all pins and mappings of this process out of the driver's hands for a checkpoint, and brings them back.
 //!
-//! Pins and mappings stay the objects that they are: their addresses are reserved, and the driver's pin comes back into
-//! the same `PinState`. The pins of a process are found by weak references, of which those to dropped ones are removed
-//! when there is no more room.
+//! Pins and mappings stay the objects that they are. Their addresses are reserved, and the driver's pin comes back into
+//! the same `PinState`. Weak references lead to the pins of a process. References to dropped pins are removed when there
+//! is no more room.
 
 use std::sync::{Arc, Weak};
 
@@ -15,10 +15,10 @@ use crate::sync::{Mutex, RwLock};
 use crate::sys::fork::{self, PerProcess};
 use crate::sys::mmap::Reservations;
 
-/// What a process has open.
+/// The backends and pins of a process.
 #[derive(Default)]
 pub(crate) struct Process {
-    /// Whether everything is suspended. Read by calls that use the driver for more than one pin, written by `suspend`
+    /// True while everything is suspended. Read by calls that use the driver for more than one pin, written by `suspend`
     /// and `resume`.
     suspended: RwLock<bool>,
     pub(crate) backends: Registry<dyn Backend>,
@@ -67,7 +67,7 @@ pub(crate) fn during<R>(call: impl FnOnce(&Process, bool) -> Result<R>) -> Resul
     call(process, *suspended)
 }
 
-/// Takes all mappings of this process away, unpins everything and closes the driver, for a checkpoint; waits for the
+/// Takes all mappings of this process away, unpins everything and closes the driver, for a checkpoint. It waits for the
 /// calls in progress, but not for copies. Until [`resume`], an access through a mapping raises SIGSEGV, at its reserved
 /// addresses, and ends the process; calls fail with [`Error::Suspended`], except those that release. Has no effect if
 /// everything is suspended.
@@ -75,7 +75,7 @@ pub(crate) fn during<R>(call: impl FnOnce(&Process, bool) -> Result<R>) -> Resul
 /// Host memory in place of GPU memory (`Backend::HostMemory`) stays accessible.
 ///
 /// # Errors
-/// What the driver, or mmap, answered; then nothing is suspended. gdrdrv 2.0 answers only the thread that opened it.
+/// The error of the driver or of mmap. Nothing is suspended then. gdrdrv 2.0 answers only the thread that opened it.
 pub fn suspend() -> Result<()> {
     fork::enter()?;
     let process = PROCESS.get(|_| Process::default());
@@ -96,11 +96,11 @@ pub fn suspend() -> Result<()> {
 }
 
 /// Opens the driver again, and pins and maps what [`suspend`] took away, at the same addresses and with the same types.
-/// Returns the number of pins for which that failed, for example because their memory was freed: calls on them fail with
-/// [`Error::NotRestored`] from then on, and accesses through their mappings raise SIGSEGV. Why is logged. Has no effect
-/// if nothing is suspended.
+/// Returns the number of pins for which that failed, for example because their memory was freed. Calls on them fail with
+/// [`Error::NotRestored`] from then on, and accesses through their mappings raise SIGSEGV. The reason is logged. It has no
+/// effect if nothing is suspended.
 ///
-/// With dma-bufs, CUDA must work in the calling thread: restore it first.
+/// With dma-bufs, CUDA must work in the calling thread. Restore it first.
 ///
 /// # Errors
 /// The driver cannot be opened; then everything stays suspended.

@@ -95,8 +95,8 @@ impl Gdr {
     /// [`Gdr::map_owned`] needs no such promise.
     ///
     /// # Errors
+    /// [`Error::Suspended`](crate::Error::Suspended), [`Error::DriverChanged`](crate::Error::DriverChanged).
     /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0 or length 0,
-    /// [`Error::Suspended`](crate::Error::Suspended), [`Error::DriverChanged`](crate::Error::DriverChanged),
     /// [`Error::RangeOverflow`](crate::Error::RangeOverflow), or the driver's error, `EINVAL` for memory that cannot be
     /// pinned, `ENOMEM` when BAR1 is used up.
     pub unsafe fn pin(&self, address: u64, len: usize, flags: PinFlags) -> Result<Pin> {
@@ -154,8 +154,8 @@ impl Options {
         self
     }
 
-    /// Whether gdrdrv's device file is closed while nothing is pinned, and opened again by the next pin: CRIU cannot
-    /// checkpoint a process that has it open. False by default. That pin fails with
+    /// Closes gdrdrv's device file while nothing is pinned; the next pin opens it again. CRIU cannot checkpoint a process
+    /// that has it open. False by default. That pin fails with
     /// [`Error::DriverChanged`](crate::Error::DriverChanged) if there is another gdrdrv by then.
     pub fn park(mut self, yes: bool) -> Options {
         self.raw.park = yes;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checkpoints processes with CRIU, in the guest, and prints TAP. check.sh calls it, and has built everything. CRIU calls it
-# as an action script, too: then it does what CRIU's plugin for CUDA does, and calls scripts/criu-action.
+# Checkpoints processes with CRIU, in the guest, and prints TAP. check.sh calls it, and has built everything. CRIU also calls
+# it as an action script. Then it does the work of CRIU's plugin for CUDA, and calls scripts/criu-action.
 #
 # usage: check-criu.sh GDRCOPY LIB ROUNDS
 #   GDRCOPY  the program             LIB     directory of libgdrapi.so.2

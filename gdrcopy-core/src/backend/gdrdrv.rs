@@ -40,9 +40,9 @@ pub struct Gdrdrv {
 #[derive(Debug)]
 struct Connection {
     files: Mutex<Files>,
-    /// Of the device file, if it is not the usual one.
+    /// Path of the device file, if it is not the usual one.
     path: Option<PathBuf>,
-    /// Whether the file is closed while nothing is pinned.
+    /// True if the file is closed while nothing is pinned.
     park: bool,
     /// st_rdev of the file that was opened first.
     device: u64,
@@ -55,7 +55,7 @@ struct Connection {
 
 /// The device file.
 struct Files {
-    /// Open as long as it has an owner: a pin, a call in progress, or `kept`.
+    /// Open as long as a pin, a call in progress or `kept` owns it.
     open: Weak<DeviceFile>,
     kept: Option<Arc<DeviceFile>>,
 }
@@ -187,7 +187,7 @@ impl Backend for Gdrdrv {
     }
 
     fn suspend(&self) {
-        // What is known then is what calls are answered until `resume`.
+        // Calls are answered from memory until `resume`.
         for attribute in [Attribute::UsePersistentMapping, Attribute::SupportPinFlagForcePcie] {
             let _ = self.connection.attribute(attribute);
         }

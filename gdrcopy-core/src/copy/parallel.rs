@@ -297,7 +297,7 @@ impl Gate {
     }
 }
 
-/// What a helper does.
+/// The loop of a helper.
 extern "C" fn help(shared: *mut c_void) -> *mut c_void {
     // SAFETY: the box that `Pool::start` made; `Pool::join` frees it after it has joined this thread.
     let shared = unsafe { &*shared.cast::<Shared>() };

@@ -416,8 +416,8 @@ fn wipe_on_fork(page: NonNull<Page>) -> nix::Result<()> {
     }
 }
 
-/// Makes sure that children are still noticed after a checkpoint: CRIU 3.17 restores the page without what `wipe_on_fork`
-/// asked the kernel for.
+/// Makes sure that children are still noticed after a checkpoint. CRIU 3.17 restores the page without the advice of
+/// `wipe_on_fork`.
 pub fn outlast_checkpoints() -> Result<()> {
     static DONE: AtomicBool = AtomicBool::new(false);
     let page = NonNull::from(enter()?);

@@ -34,7 +34,7 @@ static RETIRED: AtomicUsize = AtomicUsize::new(0);
 pub struct Region {
     address: NonNull<u8>,
     len: usize,
-    /// What is unmapped with it.
+    /// The addresses that are unmapped with it.
     mapped: Option<Arc<Span>>,
     owner: Owner,
 }
@@ -46,7 +46,8 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Maps `len` bytes (a multiple of the page size, not 0) of what `node` has at `offset` (likewise a
-    /// multiple), shared, readable and writable: anywhere, or in the place of a vacant span, which keeps it.
+    /// multiple), shared, readable and writable. It is mapped anywhere, or in the place of a vacant span, which
+    /// keeps it.
     pub fn map(
         node: &impl AsRawFd,
         offset: u64,
@@ -90,7 +91,7 @@ impl Region {
         self.owner
     }
 
-    /// What is unmapped with it.
+    /// The addresses that are unmapped with it.
     pub fn span(&self) -> Option<&Arc<Span>> {
         self.mapped.as_ref()
     }
@@ -143,7 +144,7 @@ pub struct Span {
     state: Mutex<State>,
 }
 
-/// What is at the addresses.
+/// The content of the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The driver's memory.
@@ -185,7 +186,7 @@ impl Span {
         (*self.state.lock() == State::Vacant).then(|| start..start + self.len.get())
     }
 
-    /// Takes the memory away until `fill`: the addresses are reserved, and touching them raises SIGSEGV.
+    /// Takes the memory away until `fill`. The addresses are reserved, and touching them raises SIGSEGV.
     pub fn vacate(&self) -> Result<()> {
         let mut state = self.state.lock();
         if *state == State::Mapped {
@@ -332,7 +333,7 @@ impl fmt::Debug for Span {
     }
 }
 
-/// A reservation: anonymous memory that is never there.
+/// The flags of a reservation, which is anonymous memory without access.
 const RESERVED: MapFlags =
     MapFlags::MAP_PRIVATE.union(MapFlags::MAP_ANONYMOUS).union(MapFlags::MAP_NORESERVE);
 
@@ -368,7 +369,7 @@ impl Reservations {
         Reservations(all)
     }
 
-    /// Whether all of these addresses are reserved.
+    /// Returns whether all of these addresses are reserved.
     pub fn contain(&self, addresses: &Range<usize>) -> bool {
         let after = self.0.partition_point(|range| range.start <= addresses.start);
         let found = after.checked_sub(1).and_then(|index| self.0.get(index));

@@ -1,8 +1,8 @@
 //! Threads of the libraries.
 //!
-//! They are plain POSIX threads: a thread of the standard library has destructors of its own, which would keep the library
-//! loaded after dlclose. What they run must not touch anything thread-local, whose first use may wait for the loader, and
-//! so for a dlclose that waits for the thread.
+//! They are plain POSIX threads. A thread of the standard library has destructors of its own, which would keep the library
+//! loaded after dlclose. They must not touch anything thread-local. Its first use may wait for the loader, and so for a
+//! dlclose that waits for the thread.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -38,7 +38,7 @@ impl Thread {
 
     /// Waits for its end.
     pub fn join(self) {
-        // SAFETY: `start` created the thread, and `self` is consumed: it is joined once.
+        // SAFETY: `start` created the thread, and `self` is consumed, so it is joined once.
         unsafe { libc::pthread_join(self.0, ptr::null_mut()) };
     }
 }

@@ -1,4 +1,4 @@
-//! `gdrcopy suspend` and `gdrcopy resume`: take GPU memory from the CPU side of processes for a checkpoint, and give it back.
+//! `gdrcopy suspend` and `gdrcopy resume` take GPU memory from the CPU side of processes for a checkpoint, and return it.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File};
@@ -90,7 +90,7 @@ impl Options {
     }
 }
 
-/// A socket on which a libgdrapi of a process listens: one for each copy of the library.
+/// A socket on which a libgdrapi of a process listens. Each copy of the library has one.
 struct Listener {
     pid: u32,
     /// Abstract.
@@ -119,7 +119,7 @@ impl Listener {
             let is_own = inodes.iter().any(|own| own == inode);
             is_own.then(|| Listener { pid, name: name.to_owned() })
         });
-        // A forked child has its parent's socket, too.
+        // A forked child also has its parent's socket.
         let own = named.filter(|listener| listener.is_of_the_process().unwrap_or(true));
         let mut own: Vec<Listener> = own.collect();
         own.sort_by(|a, b| a.name.cmp(&b.name)); // The kernel has no order.
@@ -153,7 +153,7 @@ impl Listener {
     }
 }
 
-/// What the names of the sockets begin with.
+/// The beginning of the names of the sockets.
 const NAME: &str = "gdrcopy-suspend-";
 
 /// The processes that a process has started, and that have not ended.

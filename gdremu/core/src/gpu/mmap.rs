@@ -112,7 +112,7 @@ pub(super) struct Part<'a> {
 }
 
 /// Maps parts of files, one behind the other, shared, readable and writable, and absent from forked
-/// children; at the address that the program gave with `MAP_FIXED`, or anywhere.
+/// children. They are at the address that the program gave with `MAP_FIXED`, or anywhere.
 pub(super) fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errno> {
     let len = parts.iter().map(|part| part.len).sum();
     let start = fixed.map_or_else(|| reserve(len, page_size()), Ok)?;

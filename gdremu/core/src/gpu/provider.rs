@@ -33,8 +33,8 @@ pub trait Provider: Any + Send {
     fn put_pages(&mut self, table: PageTableId);
 
     /// Maps `len` bytes of a page table from `offset` on into the CPU's address space, readable,
-    /// writable, shared and absent from forked children; at `fixed`, if the program passed that with
-    /// `MAP_FIXED`. All are multiples of the host's page size.
+    /// writable, shared and absent from forked children. It is at `fixed`, if the program passed that
+    /// with `MAP_FIXED`. All are multiples of the host's page size.
     ///
     /// # Errors
     /// `EINVAL`: beyond the table, or no such table. Otherwise the error of mmap(2).
