@@ -71,7 +71,7 @@ libraries := $(shared) $(preload) $(gdrx)
 links := libgdrapi.so.$(major) libgdrapi.so libgdrx.so.$(gdrx_major) libgdrx.so
 archives := libgdrapi.a libgdrx.a
 headers := gdrapi.h gdrconfig.h gdrx.h $(notdir $(wildcard include/gdrx.hpp))
-tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps trace)
+tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps trace suspend resume)
 
 # The functions of the C libraries. A static library is one object with these global symbols only, so that it can be
 # linked beside other Rust archives. It has no COMDAT groups, because the linker keeps one of each, and its symbols
@@ -413,6 +413,7 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 	install -m 0755 build/tools/bin/gdrcopy $(DESTDIR)$(bindir)/gdrcopy
 	install -m 0644 build/tools/lib/gdrcopy/*.so $(DESTDIR)$(tracer_libdir)
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
+	install -D -m 0755 scripts/criu-action $(DESTDIR)$(libexecdir)/gdrcopy-tools/criu-action
 	cd build/tools/share && find . -type f -exec install -D -m 0644 {} "$(abspath $(DESTDIR)$(datadir))/{}" \;
 
 # gdremu looks for its library here. It does not install libgdremu_nvidia.so, a laboratory tool (gpu-bundle).
@@ -456,7 +457,7 @@ drv_install: ## Installs the gdrdrv kernel module.
 .PHONY: uninstall
 uninstall: ## Removes what install and the other targets above put there, but for the kernel module.
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links) gdremu gdrcopy_sanity)
-	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(c_tests_dir)
+	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(c_tests_dir) $(DESTDIR)$(libexecdir)/gdrcopy-tools
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1) gdremu.1 gdrcopy_sanity.1)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man3/,gdrapi.3 $(exported:=.3) gdrx.3 gdrx_*.3)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))

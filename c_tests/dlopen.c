@@ -2,8 +2,8 @@
 
 #include "kit/check.h"
 #include "gdrapi.h"
+#include "process.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 
 static const char *const public_functions[] = {
@@ -40,19 +40,6 @@ static int is_loaded(void)
     return found;
 }
 
-static int threads_of_this_process(void)
-{
-    DIR *tasks = opendir("/proc/self/task");
-    struct dirent *entry;
-    int threads = 0;
-
-    CHECK(tasks != NULL);
-    while ((entry = readdir(tasks)) != NULL)
-        threads += entry->d_name[0] != '.';
-    closedir(tasks);
-    return threads;
-}
-
 static void find(void *library, const char *name, void *function)
 {
     *(void **)function = dlsym(library, name);
@@ -84,7 +71,7 @@ static void use(void *library)
 
 static void loads_and_unloads(const char *name, int mode)
 {
-    int descriptors = open_descriptors(), threads = threads_of_this_process(), i;
+    int descriptors = open_descriptors(), threads = process_threads(), i;
 
     for (i = 0; i < 20; i++) {
         void *library = dlopen(name, mode);
@@ -97,9 +84,10 @@ static void loads_and_unloads(const char *name, int mode)
         for (f = 0; f < sizeof(public_functions) / sizeof(public_functions[0]); f++)
             CHECK(dlsym(library, public_functions[f]) != NULL);
         use(library);
-        CHECK_EQUAL(threads_of_this_process(), threads);
+        CHECK_EQUAL(process_threads(), threads + (getenv("GDRCOPY_SUSPEND") != NULL));
         CHECK(dlclose(library) == 0);
         CHECK(!is_loaded());
+        CHECK_EQUAL(process_threads(), threads);
         CHECK_EQUAL(open_descriptors(), descriptors);
     }
 }
@@ -124,6 +112,9 @@ int main(void)
     loads_and_unloads("libgdrapi.so.2", RTLD_NOW | RTLD_LOCAL);
     loads_and_unloads("libgdrapi.so", RTLD_LAZY | RTLD_GLOBAL);
     loads_and_unloads("libgdrapi.so.2", RTLD_LAZY);
+    both_names_are_one_library();
+    setenv("GDRCOPY_SUSPEND", "1", 1); /* unloading ends the listener */
+    loads_and_unloads("libgdrapi.so", RTLD_NOW);
     both_names_are_one_library();
     return passed("dlopen");
 }

@@ -4,11 +4,11 @@
  * unloaded.
  */
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <sched.h>
 
 #include "kit/library.h"
+#include "process.h"
 
 #define LARGE (1UL << 20)
 #define BUFFER (8UL << 20)
@@ -26,19 +26,6 @@ static gdr_t g;
 static gdr_mh_t handle;
 static unsigned char *va;
 static unsigned char source[BUFFER], seen[BUFFER];
-
-static int threads_of_this_process(void)
-{
-    DIR *tasks = opendir("/proc/self/task");
-    struct dirent *entry;
-    int threads = 0;
-
-    CHECK(tasks != NULL);
-    while ((entry = readdir(tasks)) != NULL)
-        threads += entry->d_name[0] != '.';
-    closedir(tasks);
-    return threads;
-}
 
 static void find(const char *name, void *function)
 {
@@ -96,19 +83,19 @@ static void check_threads(const char *asked, int threads)
     buffer = gpu_alloc(MEM_ALLOC, BUFFER);
     load();
     open_and_map();
-    before = threads_of_this_process();
+    before = process_threads();
     copy_both_ways(LARGE - 1, 1);
-    CHECK_EQUAL(threads_of_this_process(), before);
+    CHECK_EQUAL(process_threads(), before);
     copy_both_ways(LARGE, 2);
-    CHECK_EQUAL(threads_of_this_process(), before + threads - 1);
+    CHECK_EQUAL(process_threads(), before + threads - 1);
     copy_both_ways(BUFFER - 4, 3);
     copy_both_ways(3 * LARGE + 12345, 4);
-    CHECK_EQUAL(threads_of_this_process(), before + threads - 1);
+    CHECK_EQUAL(process_threads(), before + threads - 1);
     CHECK_OK(close_driver(g));
     CHECK(dlclose(library) == 0);
     /* Unless another library keeps it loaded. */
     if (dlopen("libgdrapi.so.2", RTLD_NOW | RTLD_NOLOAD) == NULL)
-        CHECK_EQUAL(threads_of_this_process(), before);
+        CHECK_EQUAL(process_threads(), before);
     gpu_free(&buffer);
 }
 
@@ -155,14 +142,14 @@ static void invalid_value_means_one_thread(void)
 /* Forked children have none of the helper threads. */
 static void copy_in_a_child(void)
 {
-    int before = threads_of_this_process();
+    int before = process_threads();
 
     CHECK_EQUAL(before, 1);
     CHECK_ERROR(copy_to(handle, va, source, LARGE), EACCES);
     g = open_driver();
     CHECK(g != NULL);
     CHECK_OK(close_driver(g));
-    CHECK_EQUAL(threads_of_this_process(), before);
+    CHECK_EQUAL(process_threads(), before);
 }
 
 static void a_child_has_no_helpers(void)

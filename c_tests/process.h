@@ -4,6 +4,7 @@
 
 #include "kit/check.h"
 
+#include <dirent.h>
 #include <stdint.h>
 
 /* A number of /proc/self/status in KiB, as status_kib("VmLck"). */
@@ -42,6 +43,20 @@ static inline long dontfork_kib(void)
     }
     fclose(file);
     return kib;
+}
+
+/* Number of threads of this process. */
+static inline int process_threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *entry;
+    int count = 0;
+
+    CHECK(tasks != NULL);
+    while ((entry = readdir(tasks)) != NULL)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
 }
 
 /* Number of mappings, as vm.max_map_count counts them. */

@@ -10,20 +10,24 @@ use crate::error::{Error, Result};
 use crate::handles::{self, Table};
 use crate::objects::{GdrEntry, PinEntry};
 use crate::reads::Reads;
-use crate::settings;
 use crate::slots::Slot;
+use crate::{listener, settings};
 
 /// Reads the environment variables, opens the driver and gives it a handle.
 pub(crate) fn open() -> Result<usize> {
     stderr::set_level(variables::log_level());
     let gdr = RawGdr::open(&settings::options())?;
     settings::apply_to_copies();
-    Table::enter()?.insert(GdrEntry {
+    let handle = Table::enter()?.insert(GdrEntry {
         gdr,
         pins: BTreeSet::new(),
         allow_unaligned_map: settings::allow_unaligned_map(),
         dma: settings::dma_reads().map(|from| Arc::new(Reads::new(from))),
-    })
+    })?;
+    if settings::may_be_suspended() {
+        listener::start();
+    }
+    Ok(handle)
 }
 
 /// Releases all pins of `g`, then closes it. Goes on after errors; the first one counts.
@@ -71,7 +75,10 @@ pub(crate) unsafe fn pin(
     let pin = unsafe { gdr.pin(address, size, flags, tokens) }?;
     let handle =
         Table::enter()?.insert(PinEntry { mapping: None, pin, gdr: g, mapped_size: 0, dma })?;
-    let registered = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.insert(handle)));
+    let registered = handles::with(g, |open: &mut GdrEntry, slot| {
+        slot.show_file(open.gdr.file()); // It may have been parked.
+        Ok(open.pins.insert(handle))
+    });
     if let Err(closed) = registered {
         // Another thread has closed `g` in the meantime.
         let _ = handles::end::<PinEntry, _>(handle, |_, _| Ok(()), drop);
@@ -94,7 +101,10 @@ pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     };
     handles::end(handle, release, drop)?;
     // A close of another thread may be first.
-    let _ = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.remove(&handle)));
+    let _ = handles::with(g, |open: &mut GdrEntry, slot| {
+        slot.show_file(open.gdr.file());
+        Ok(open.pins.remove(&handle))
+    });
     Ok(())
 }
 

@@ -30,6 +30,11 @@ pub(crate) enum Error {
     UnknownAttribute(u32),
     /// No such mapping type.
     UnknownMappingType(u32),
+    /// Pins that could not be restored after a suspension.
+    Lost {
+        /// How many.
+        pins: usize,
+    },
     /// This library panicked.
     Panicked,
 }
@@ -45,7 +50,7 @@ impl Error {
     pub(crate) fn errno(&self) -> i32 {
         match self {
             Error::Core(error) => error.errno(),
-            Error::Panicked => libc::EIO,
+            Error::Lost { .. } | Error::Panicked => libc::EIO,
             Error::Null(_)
             | Error::UnknownHandle(_)
             | Error::ForeignPin
@@ -88,6 +93,11 @@ impl fmt::Display for Error {
             Error::UnknownMappingType(raw) => {
                 write!(f, "{raw} is not a gdr_mapping_type_t value (0 to 3)")
             }
+            Error::Lost { pins } => write!(
+                f,
+                "{pins} pins could not be restored, and fail with EIO from now on: see the log of the process \
+                 (GDRCOPY_ENABLE_LOGGING=1)"
+            ),
             Error::Panicked => f.write_str("internal error of libgdrapi: please report it"),
         }
     }
@@ -96,11 +106,12 @@ impl fmt::Display for Error {
 /// The flags, variables and calls with which C programs follow the advice at the end of the error's text.
 fn in_c(error: &gdrcopy_core::Error) -> &'static str {
     use gdrcopy_core::Error::{
-        Cuda, Driver, ForkedChild, MappingTypeRefused, PinFlagsNeedNewerDriver,
+        Cuda, Driver, DriverChanged, ForkedChild, MappingTypeRefused, PinFlagsNeedNewerDriver,
     };
     use gdrcopy_core::error::Call;
     match error {
         ForkedChild => " (gdr_open, gdr_pin_buffer)",
+        DriverChanged => " (gdr_close, gdr_open)",
         MappingTypeRefused { .. } => " (GDR_MAP_FLAG_DEFAULT)",
         PinFlagsNeedNewerDriver { .. } => " (flags = 0)",
         Driver { call, error } => match (call, error.errno()) {

@@ -12,6 +12,7 @@
 //! objects   what a handle stands for
 //! slots     the readable memory that handles point into
 //! settings  what the environment variables set
+//! listener  the thread through which `gdrcopy suspend` and `gdrcopy resume` reach the process
 //! origin    which file the library was loaded from
 //! error     what can go wrong
 //! unload    what happens at dlclose
@@ -24,6 +25,7 @@ mod error;
 pub mod exports;
 mod guard;
 mod handles;
+mod listener;
 mod objects;
 mod origin;
 mod reads;

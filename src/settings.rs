@@ -6,19 +6,25 @@ use gdrcopy_core::options::{Backend, Options};
 use gdrcopy_core::variables::{self, Variable};
 
 /// The settings for opening the driver. `GDRCOPY_USE_DMABUF_MMAP=1` asks for dma-bufs even if gdrdrv is
-/// there, `GDRCOPY_FORCE_PCIE_COMPAT=1` lets an ordinary pin satisfy `FORCE_PCIE`.
+/// there, `GDRCOPY_FORCE_PCIE_COMPAT=1` lets an ordinary pin satisfy `FORCE_PCIE`,
+/// `GDRCOPY_PARK=1` closes the device file while nothing is pinned.
 pub(crate) fn options() -> Options {
     let backend = match variables::USE_DMABUF_MMAP.is_one() {
         true => Backend::DmaBuf,
         false => Backend::Auto,
     };
     let force_pcie_compat = variables::FORCE_PCIE_COMPAT.is_one();
-    Options { backend, device_path: None, force_pcie_compat }
+    Options { backend, device_path: None, force_pcie_compat, park: variables::PARK.is_one() }
 }
 
 /// `GDRCOPY_ALLOW_UNALIGNED_MAP=1`: addresses that do not start a page can be mapped.
 pub(crate) fn allow_unaligned_map() -> bool {
     variables::ALLOW_UNALIGNED_MAP.is_one()
+}
+
+/// Returns whether `gdrcopy suspend` may suspend the process (`GDRCOPY_SUSPEND=1`).
+pub(crate) fn may_be_suspended() -> bool {
+    variables::SUSPEND.is_one()
 }
 
 /// Sets the routine of copies, which `GDRCOPY_ISA` names, and their threads (`GDRCOPY_THREADS`).

@@ -1,19 +1,20 @@
 //! Cleans up when dlclose unloads the library, and at the end of the process. The loader calls `unload` in
 //! both cases, without saying which it is.
 
-use gdrcopy_core::copy;
 use gdrcopy_core::sys::fork;
+use gdrcopy_core::{copy, suspension};
 
 use crate::guard::{self, Call};
-use crate::handles;
+use crate::{handles, listener};
 
-/// Ends the helper threads of large copies; frees the handles' memory if none is open and no other
+/// Ends the helper threads of large copies, and the listener's. It frees the handles' memory if none is open and no other
 /// thread is inside a call. One page stays, which copies look at without being counted as calls.
 extern "C" fn unload() {
     {
         // Joining threads is a cancellation point.
         let _not_canceled = Call::enter();
         copy::end_threads();
+        listener::end();
     }
     // SAFETY: a call counts itself before it looks the table up. So if none is in progress after the
     // table has become unreachable, none has a reference to it.
@@ -21,6 +22,8 @@ extern "C" fn unload() {
         // SAFETY: no handle is open, so no mapping is live, and no driver is open.
         unsafe {
             copy::mixed::unload(guard::is_idle);
+            suspension::unload(guard::is_idle);
+            listener::unload(guard::is_idle);
             fork::unload(guard::is_idle);
         }
     }

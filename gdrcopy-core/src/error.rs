@@ -33,6 +33,17 @@ pub enum Error {
     },
     /// The pin is mapped already.
     AlreadyMapped,
+    /// Everything is suspended for a checkpoint.
+    Suspended,
+    /// The pin, or its mapping, could not be restored after a suspension.
+    NotRestored,
+    /// The addresses of a suspended mapping are in use for something else.
+    AddressesTaken {
+        /// The first of them.
+        address: usize,
+    },
+    /// Another gdrdrv than the one that was opened first answers.
+    DriverChanged,
     /// The driver took the mapping away while it was being made.
     MappingRevoked,
     /// The driver gave another mapping type than the one asked for.
@@ -309,6 +320,8 @@ impl Error {
             | Error::MappingTypeRefused { .. }
             | Error::PinFlagsNeedNewerDriver { .. } => libc::EINVAL,
             Error::ForkedChild => libc::EACCES,
+            Error::Suspended => libc::EBUSY,
+            Error::NotRestored | Error::AddressesTaken { .. } | Error::DriverChanged => libc::EIO,
             Error::AlreadyMapped | Error::MappingRevoked => libc::EAGAIN,
             Error::DriverTooOld { .. } | Error::LibraryTooOld { .. } => libc::EPROTONOSUPPORT,
             Error::NoCuda | Error::DummyGpuDriver => libc::ENODEV,
@@ -360,6 +373,22 @@ impl fmt::Display for Error {
             Error::AlreadyMapped => {
                 f.write_str("the buffer is mapped already: unmap it first, or use that mapping")
             }
+            Error::Suspended => f.write_str(
+                "suspended for a checkpoint: resume first (gdrcopy resume PID)",
+            ),
+            Error::NotRestored => f.write_str(
+                "the buffer was not restored after a suspension, for a reason that was logged then: unpin it, and pin \
+                 again",
+            ),
+            Error::AddressesTaken { address } => write!(
+                f,
+                "the addresses of the mapping, from {address:#x} on, are in use for something else: do not unmap or \
+                 replace a mapping while it is suspended"
+            ),
+            Error::DriverChanged => f.write_str(
+                "/dev/gdrdrv is not the device, or not the version, that was opened first: close the driver, and open \
+                 it again",
+            ),
             Error::MappingRevoked => f.write_str(
                 "the driver revoked the new mapping, as it does when the GPU memory is freed at the same \
                  time: map live memory",

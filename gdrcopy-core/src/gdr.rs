@@ -6,7 +6,8 @@ use crate::backend::{self, Backend};
 use crate::error::Result;
 use crate::options::Options;
 use crate::pin::RawPin;
-use crate::sys::fork::{self, OpenFile, Owner};
+use crate::suspension;
+use crate::sys::fork::{OpenFile, Owner};
 use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 
 /// An open driver. Cloning it is cheap; it is closed when the last clone is dropped and the last of
@@ -17,43 +18,39 @@ use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 /// the descriptor, which otherwise keeps the parent's pins if the parent ends.
 #[derive(Clone, Debug)]
 pub struct RawGdr {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    backend: Box<dyn Backend>,
+    backend: Arc<dyn Backend>,
     owner: Owner,
 }
 
 impl RawGdr {
     /// Opens it. Reads no environment variable, creates no thread, does not initialize CUDA.
     pub fn open(options: &Options) -> Result<RawGdr> {
-        fork::enter()?;
-        Ok(RawGdr::of_backend(backend::open(options)?))
+        suspension::unless_suspended(|process| {
+            let gdr = RawGdr::of_backend(backend::open(options)?);
+            process.backends.add(&gdr.backend).map(|()| gdr)
+        })
     }
 
     /// Of a backend that is open.
-    pub fn of_backend(backend: Box<dyn Backend>) -> RawGdr {
-        let owner = Owner::current();
-        RawGdr { shared: Arc::new(Shared { backend, owner }) }
+    pub fn of_backend(backend: Arc<dyn Backend>) -> RawGdr {
+        RawGdr { backend, owner: Owner::current() }
     }
 
     /// The driver's version.
     pub fn driver_version(&self) -> Result<Version> {
-        self.shared.owner.check()?;
-        Ok(self.shared.backend.version())
+        self.owner.check()?;
+        Ok(self.backend.version())
     }
 
     /// Size in bytes of the pages that pins are rounded out to.
     pub fn page_size(&self) -> u64 {
-        self.shared.backend.page_size()
+        self.backend.page_size()
     }
 
     /// The value of an attribute; 0 if the driver does not know it. It is asked once for each attribute.
     pub fn attribute(&self, attribute: Attribute) -> Result<i32> {
-        self.shared.owner.check()?;
-        self.shared.backend.attribute(attribute)
+        self.owner.check()?;
+        suspension::during(|_, _| self.backend.attribute(attribute))
     }
 
     /// Pins `len` bytes of GPU memory from device address `address` on. Any alignment will do. Only drivers before 2.5
@@ -68,24 +65,21 @@ impl RawGdr {
         flags: PinFlags,
         tokens: P2pTokens,
     ) -> Result<RawPin> {
-        self.shared.owner.check()?;
+        self.owner.check()?;
         if flags.unknown() != 0 {
             log::warn!("pin flags {:#x} are unknown and ignored", flags.unknown());
         }
-        RawPin::new(&*self.shared.backend, address, len, flags, tokens)
+        RawPin::new(&self.backend, address, len, flags, tokens)
     }
 
     /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result. In a forked child,
     /// closes the child's copy of the descriptor.
     pub fn close(self) -> Result<()> {
-        match Arc::into_inner(self.shared) {
-            Some(shared) => shared.backend.close(),
-            None => Ok(()),
-        }
+        self.backend.close()
     }
 
-    /// The driver's open file, if it has one.
+    /// The driver's open file, if it has one and that is open.
     pub fn file(&self) -> Option<OpenFile> {
-        self.shared.backend.file()
+        self.backend.file()
     }
 }

@@ -8,6 +8,7 @@ use crate::backend::{Backend, PinRequest};
 use crate::error::{Error, Result};
 use crate::mapping::RawMapping;
 use crate::pin_state::{MappingGuard, PinState};
+use crate::suspension;
 use crate::sys::fork::{OpenFile, Owner};
 use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 
@@ -54,7 +55,7 @@ pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBu
 
 impl RawPin {
     pub(crate) fn new(
-        backend: &dyn Backend,
+        backend: &Arc<dyn Backend>,
         address: u64,
         len: usize,
         flags: PinFlags,
@@ -69,8 +70,12 @@ impl RawPin {
         let head = address % backend.page_size();
         let request =
             PinRequest { address: address - head, size: len as u64 + head, flags, tokens };
+        let pinned = suspension::unless_suspended(|process| {
+            let pinned = PinState::new(backend, request, address)?;
+            process.pins.add(&pinned).map(|()| pinned)
+        })?;
         Ok(RawPin {
-            pinned: PinState::new(backend.pin(&request)?, address),
+            pinned,
             len,
             head: head as usize,
             flags,
@@ -92,12 +97,13 @@ impl RawPin {
 
     /// Describes the pin, mapped or not. In persistent mode the driver is asked once.
     pub fn info(&self) -> Result<Info> {
-        self.pinned.range().info(self.pinned.mapping_type())
+        let mapped = self.pinned.mapping_type();
+        self.pinned.with(|range| range.info(mapped))
     }
 
     /// Whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too).
     pub fn callback_flag(&self) -> Result<bool> {
-        self.pinned.range().callback_flag()
+        self.pinned.with(|range| range.callback_flag())
     }
 
     /// Maps `len` bytes. Byte 0 of the mapping is the byte at [`RawPin::address`], whatever its alignment. The driver
@@ -114,7 +120,7 @@ impl RawPin {
             return Err(Error::EmptyRange);
         }
         let reach = len.checked_add(self.head).ok_or(Error::RangeOverflow)?;
-        let (region, kind) = self.pinned.range().map(reach, flag)?;
+        let (region, kind) = self.pinned.map(reach, flag)?;
         mark.made(kind);
         Ok(RawMapping::new(region, self.head, len, kind, mark))
     }
@@ -128,8 +134,8 @@ impl RawPin {
     /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped. After an error
     /// the pin is unchanged, and this can be called again; after success it can only be dropped.
     pub fn release(&mut self) -> Result<()> {
-        if let Some(pinned) = Arc::get_mut(&mut self.pinned) {
-            pinned.range().unpin()?;
+        if !self.pinned.is_mapped() {
+            self.pinned.unpin()?;
         }
         self.is_released = true;
         Ok(())
@@ -142,11 +148,11 @@ impl RawPin {
 
     /// The pin's own open file, if it has one.
     pub fn file(&self) -> Option<OpenFile> {
-        self.pinned.range().file()
+        self.pinned.with(|range| Ok(range.file())).ok()?
     }
 
-    /// The driver's number for the pin.
+    /// The driver's number for the pin; 0 while it is suspended.
     pub fn driver_handle(&self) -> u64 {
-        self.pinned.range().handle()
+        self.pinned.with(|range| Ok(range.handle())).unwrap_or(0)
     }
 }

@@ -4,17 +4,45 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::backend::BackendPin;
+use crate::backend::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
-use crate::types::{MappingType, raw};
+use crate::sync::Mutex;
+use crate::sys::fork::Owner;
+use crate::sys::mmap::{Region, Reservations, Span};
+use crate::types::{MapFlag, MappingType, raw};
 
-/// A pin of the driver, which lasts as long as a `Pin` or a mapping holds it.
+/// A pin of the driver, which lasts as long as a `Pin` or a mapping holds it, except during suspensions.
 #[derive(Debug)]
 pub(crate) struct PinState {
-    range: Box<dyn BackendPin>,
+    backend: Arc<dyn Backend>,
+    request: PinRequest,
     device_address: u64,
+    state: Mutex<State>,
     /// The live mapping's type, or one of the values below.
     mapped: AtomicU32,
+    owner: Owner,
+}
+
+struct State {
+    range: Range,
+    /// The last mapping that was made.
+    mapping: Option<Mapping>,
+}
+
+/// The driver's pin.
+enum Range {
+    Pinned(Box<dyn BackendPin>),
+    Suspended,
+    /// It could not be restored, or is not to be.
+    Gone,
+}
+
+/// The arguments of a mapping, to make it again.
+struct Mapping {
+    span: Arc<Span>,
+    len: usize,
+    flag: MapFlag,
+    kind: MappingType,
 }
 
 /// In `PinState::mapped` while there is no mapping.
@@ -24,21 +52,133 @@ const BEING_MAPPED: u32 = u32::MAX;
 
 impl PinState {
     /// `device_address` is the one that the caller pinned, before rounding to pages.
-    pub(crate) fn new(range: Box<dyn BackendPin>, device_address: u64) -> Arc<PinState> {
-        Arc::new(PinState { range, device_address, mapped: AtomicU32::new(NOT_MAPPED) })
+    pub(crate) fn new(
+        backend: &Arc<dyn Backend>,
+        request: PinRequest,
+        device_address: u64,
+    ) -> Result<Arc<PinState>> {
+        let range = Range::Pinned(backend.pin(&request)?);
+        Ok(Arc::new(PinState {
+            backend: Arc::clone(backend),
+            request,
+            device_address,
+            state: Mutex::new(State { range, mapping: None }),
+            mapped: AtomicU32::new(NOT_MAPPED),
+            owner: Owner::current(),
+        }))
     }
 
     pub(crate) fn device_address(&self) -> u64 {
         self.device_address
     }
 
-    pub(crate) fn range(&self) -> &dyn BackendPin {
-        &*self.range
+    /// Works on the driver's pin.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&dyn BackendPin) -> Result<R>) -> Result<R> {
+        self.owner.check()?;
+        work(self.state.lock().pinned()?)
+    }
+
+    /// Maps the first `len` bytes.
+    pub(crate) fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
+        self.owner.check()?;
+        let mut state = self.state.lock();
+        let (region, kind) = state.pinned()?.map(len, flag, None)?;
+        state.mapping =
+            region.span().map(|span| Mapping { span: Arc::clone(span), len, flag, kind });
+        Ok((region, kind))
+    }
+
+    /// Unpins it. After an error it is still pinned.
+    pub(crate) fn unpin(&self) -> Result<()> {
+        self.owner.check()?;
+        let mut state = self.state.lock();
+        if let Range::Pinned(range) = &state.range {
+            range.unpin()?;
+        }
+        state.range = Range::Gone; // A suspension of another thread may still find it.
+        Ok(())
+    }
+
+    /// Takes its mapping away, and unpins it. After an error it is as it was.
+    pub(crate) fn suspend(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        let Range::Pinned(range) = &state.range else {
+            return Ok(());
+        };
+        // This fails before the mapping is gone where gdrdrv 2.0 serves only the thread that opened it.
+        range.info(None)?;
+        if let Some(mapping) = &state.mapping {
+            mapping.span.vacate()?;
+        }
+        if let Err(error) = range.unpin() {
+            let reserved = Reservations::read().ok();
+            let mapping = state.mapping.as_ref();
+            mapping.map_or(Ok(()), |mapping| mapping.make_again(&**range, reserved.as_ref()))?;
+            return Err(error);
+        }
+        state.range = Range::Suspended;
+        Ok(())
+    }
+
+    /// Pins and maps it again, where it was suspended; and returns whether that worked.
+    pub(crate) fn resume(&self, reserved: Option<&Reservations>) -> bool {
+        let mut state = self.state.lock();
+        if !matches!(state.range, Range::Suspended) {
+            return true;
+        }
+        let restored = self.backend.pin(&self.request).and_then(|range| {
+            let mapping = state.mapping.as_ref();
+            mapping.map_or(Ok(()), |mapping| mapping.make_again(&*range, reserved))?;
+            Ok(range)
+        });
+        let (address, size) = (self.request.address, self.request.size);
+        state.range = restored.map_or_else(
+            |error| {
+                log::error!("the pin of {address:#x}+{size:#x} is not restored: {error}");
+                Range::Gone
+            },
+            Range::Pinned,
+        );
+        matches!(state.range, Range::Pinned(_))
     }
 
     /// How it is mapped now.
     pub(crate) fn mapping_type(&self) -> Option<MappingType> {
         raw::mapping_type(self.mapped.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.mapped.load(Ordering::Acquire) != NOT_MAPPED
+    }
+}
+
+impl State {
+    fn pinned(&self) -> Result<&dyn BackendPin> {
+        match &self.range {
+            Range::Pinned(range) => Ok(&**range),
+            Range::Suspended => Err(Error::Suspended),
+            Range::Gone => Err(Error::NotRestored),
+        }
+    }
+}
+
+impl Mapping {
+    /// Maps the memory of a new pin in the place of this mapping, if that still has its addresses.
+    fn make_again(&self, range: &dyn BackendPin, reserved: Option<&Reservations>) -> Result<()> {
+        let Some(addresses) = self.span.vacant() else {
+            return Ok(()); // Unmapped, before or during the suspension.
+        };
+        if !reserved.is_some_and(|reserved| reserved.contain(&addresses)) {
+            return Err(Error::AddressesTaken { address: addresses.start });
+        }
+        let made = range.map(self.len, self.flag, Some(&self.span)).and_then(|(_, given)| {
+            let (wanted, is_same) = (self.kind, given == self.kind);
+            is_same.then_some(()).ok_or(Error::MappingTypeRefused { wanted, given })
+        });
+        made.or_else(|error| {
+            self.span.vacate()?; // Where it was made nevertheless.
+            self.span.vacant().map_or(Ok(()), |_| Err(error)) // Or unmapped by another thread.
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! A mutex for state that outlives a panic.
+//! Locks for state that outlives a panic.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -49,6 +49,10 @@ impl<T> Mutex<T> {
         }
     }
 
+    pub fn into_inner(self) -> T {
+        self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn guard<'a>(&'a self, inner: std::sync::MutexGuard<'a, T>) -> Guard<'a, T> {
         #[cfg(gdrapi_tsan)]
         self.edge.load(Ordering::Acquire);
@@ -84,6 +88,68 @@ impl<T> Deref for Guard<'_, T> {
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+/// A lock for one writer or many readers, with the properties of [`Mutex`].
+#[derive(Default)]
+pub struct RwLock<T> {
+    inner: std::sync::RwLock<T>,
+    #[cfg(gdrapi_tsan)]
+    edge: AtomicU32,
+}
+
+impl<T> RwLock<T> {
+    /// A thread that holds it must not ask for it again.
+    pub fn read(&self) -> RwGuard<'_, std::sync::RwLockReadGuard<'_, T>> {
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        self.guard(inner)
+    }
+
+    pub fn write(&self) -> RwGuard<'_, std::sync::RwLockWriteGuard<'_, T>> {
+        let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        self.guard(inner)
+    }
+
+    fn guard<G>(&self, inner: G) -> RwGuard<'_, G> {
+        #[cfg(gdrapi_tsan)]
+        self.edge.load(Ordering::Acquire);
+        RwGuard {
+            #[cfg(gdrapi_tsan)]
+            edge: &self.edge,
+            inner,
+            lock: std::marker::PhantomData,
+        }
+    }
+}
+
+/// Access to what an [`RwLock`] protects, until it is dropped.
+pub struct RwGuard<'a, G> {
+    #[cfg(gdrapi_tsan)]
+    edge: &'a AtomicU32,
+    inner: G,
+    lock: std::marker::PhantomData<&'a ()>,
+}
+
+#[cfg(gdrapi_tsan)]
+impl<G> Drop for RwGuard<'_, G> {
+    fn drop(&mut self) {
+        // Not a store, which would hide what other readers have released.
+        self.edge.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl<G: Deref> Deref for RwGuard<'_, G> {
+    type Target = G::Target;
+
+    fn deref(&self) -> &G::Target {
+        &self.inner
+    }
+}
+
+impl<G: DerefMut> DerefMut for RwGuard<'_, G> {
+    fn deref_mut(&mut self) -> &mut G::Target {
         &mut self.inner
     }
 }

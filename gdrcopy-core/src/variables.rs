@@ -41,9 +41,11 @@ pub const DMA_READ: Variable = variable("GDRCOPY_DMA_READ", Values::Bytes);
 pub const ISA: Variable = variable("GDRCOPY_ISA", Values::Any);
 pub const THREADS: Variable = variable("GDRCOPY_THREADS", Values::Number(1, MAX_THREADS));
 pub const USE_DMABUF_MMAP: Variable = variable("GDRCOPY_USE_DMABUF_MMAP", Values::One);
+pub const PARK: Variable = variable("GDRCOPY_PARK", Values::One);
+pub const SUSPEND: Variable = variable("GDRCOPY_SUSPEND", Values::One);
 
 /// All of them.
-pub const ALL: [Variable; 8] = [
+pub const ALL: [Variable; 10] = [
     ENABLE_LOGGING,
     LOG_LEVEL,
     ALLOW_UNALIGNED_MAP,
@@ -52,6 +54,8 @@ pub const ALL: [Variable; 8] = [
     ISA,
     THREADS,
     USE_DMABUF_MMAP,
+    PARK,
+    SUSPEND,
 ];
 
 /// The least important lines that are printed. `GDRCOPY_LOG_LEVEL` sets it, 4 (errors) by

@@ -23,6 +23,7 @@ pub use gdr::{Gdr, Options};
 pub use gdrcopy_core::copy::{MAX_THREADS, set_threads};
 pub use gdrcopy_core::options::Backend;
 pub use gdrcopy_core::pin::DmaBufExport;
+pub use gdrcopy_core::suspension::{resume, suspend};
 pub use gdrcopy_core::types::{MapFlag, MappingType, PinFlags, Version};
 pub use mapping::Mapping;
 pub use memory::OwnedMapping;

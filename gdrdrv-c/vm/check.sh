@@ -42,7 +42,7 @@ done
 
 if [ $all = yes ]; then
     status=0
-    "$0" --library "$lib" || status=1
+    CRIU_ROUNDS=100 "$0" --library "$lib" || status=1
     printf '\n==== Packaging\n'
     for series in 6.1 6.12; do
         "$here/packaging.sh" "$("$here/kernel.sh" $series)" || status=1
@@ -132,6 +132,14 @@ if [ $only_module = no ]; then
     start traditional --traditional -- "$here/check-guest.sh" traditional "$gdremu" "$lib" "$model"
     finish persistent "the library, pins that outlive a free"
     finish traditional "the library, pins that end with a free"
+    if [ "$lib" = "$root/build/lib" ]; then # other libraries cannot be suspended
+        "$root/scripts/ci/apt-install.sh" criu
+        checkpoints=("$here/check-criu.sh" "$(dirname "$gdremu")/gdrcopy" "$lib" "${CRIU_ROUNDS:-10}")
+        start criu -- "${checkpoints[@]}"
+        start criu-traditional --traditional -- "${checkpoints[@]}"
+        finish criu "checkpoints, pins that outlive a free"
+        finish criu-traditional "checkpoints, pins that end with a free"
+    fi
 fi
 
 start module-persistent -- "$root/gdrdrv-c/tests/run.sh" ${slow[@]+"${slow[@]}"}

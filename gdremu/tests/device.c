@@ -269,6 +269,29 @@ TEST(covered_mappings)
     CHECK_EQUAL(pins(), 0);
 }
 
+/* A mapping can replace a reservation of the program, at its address. */
+TEST(mapping_at_a_fixed_address)
+{
+    const int fixed = MAP_SHARED | MAP_FIXED;
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+    int fd = driver_open();
+    uint64_t handle = pinned(fd, memory, 4 * GPU_PAGE), other = pinned(fd, memory, GPU_PAGE);
+    unsigned char *range = mmap(NULL, 4 * GPU_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(range != MAP_FAILED);
+    calls();
+    CHECK(mmap(range, 4 * GPU_PAGE, PROT_READ | PROT_WRITE, fixed, fd, handle * PAGE) == range);
+    CHECK_STRING(calls(), "mmap");
+    CHECK_EQUAL(is_mapped(fd, handle), 1);
+    CHECK_SHOWS(range, 4 * GPU_PAGE, 0);
+    CHECK_FAILS(mmap(range, GPU_PAGE, PROT_READ, fixed, fd, other * PAGE), EINVAL);
+    CHECK_FAILS(mmap(range + 1, GPU_PAGE, PROT_READ, fixed, fd, other * PAGE), EINVAL);
+    CHECK_EQUAL(munmap(range, 4 * GPU_PAGE), 0);
+    CHECK_EQUAL(is_mapped(fd, handle), 0);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(pins(), 0);
+}
+
 TEST(call_names)
 {
     calls();

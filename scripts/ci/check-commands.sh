@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 
 # Programs of coreutils, gcc, binutils and make. Without clang and valgrind tests go on, and only `make mutants` needs
 # git.
-there='cc|env|gcc|make|nm|readelf'
+there='cat|cc|env|gcc|make|nm|readelf'
 optional='clang|git|valgrind'
 
 # gdremu's programs are tested by `make check`.

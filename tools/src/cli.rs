@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::doctor::probe;
-use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, ps, trace, tune};
+use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, ps, suspend, trace, tune};
 use crate::output;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
@@ -77,6 +77,15 @@ pub(crate) enum Tool {
     Doctor(doctor::Options),
     /// Lists the processes that use GDRCopy, with the size of their mappings
     Ps(ps::Options),
+    /// Takes GPU memory from the CPU side of processes, for a checkpoint
+    ///
+    /// Unmaps and unpins what the processes have pinned, and closes /dev/gdrdrv, so that CRIU can checkpoint them. An access
+    /// through a mapping faults until `gdrcopy resume`. docs/checkpoint.md has the order of steps.
+    Suspend(suspend::Options),
+    /// Gives back what `gdrcopy suspend` took, at the same addresses
+    ///
+    /// Fails if a buffer could not be pinned and mapped again; the others work.
+    Resume(suspend::Options),
     /// Runs a program, and reports how it used libgdrapi
     ///
     /// Counts pins, maps and copies with their times, names the code that pinned, and finds misuse and what could be faster.
@@ -106,6 +115,8 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Tool::Tune(options) => ("tune", tune::run(options)),
         Tool::Doctor(options) => ("doctor", doctor::run(options)),
         Tool::Ps(options) => ("ps", ps::run(options)),
+        Tool::Suspend(options) => ("suspend", suspend::suspend(options)),
+        Tool::Resume(options) => ("resume", suspend::resume(options)),
         Tool::Trace(options) => ("trace", trace::run(options)),
     };
     result.unwrap_or_else(|error| output::print_error(tool, &error))

@@ -7,8 +7,10 @@ use std::process::Command;
 
 use common::{gdrcopy, library, run};
 
-const TOOLS: [&str; 9] =
-    ["copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor", "ps", "trace"];
+const TOOLS: [&str; 11] = [
+    "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor", "ps", "trace", "suspend",
+    "resume",
+];
 
 #[test]
 fn wrong_options_give_status_2() {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
@@ -18,7 +19,7 @@ use crate::options::Options;
 use crate::sys::cuda::context::Place;
 use crate::sys::cuda::{self, Device, DeviceAttribute, Driver};
 use crate::sys::fork::{self, Descriptor, OpenFile, Owner};
-use crate::sys::mmap::Region;
+use crate::sys::mmap::{Region, Span};
 use crate::types::cuda_version::{EXPORTS_DMA_BUFS, MAPS_DMA_BUFS};
 use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
 
@@ -198,10 +199,6 @@ impl Backend for DmaBuf {
         );
         Ok(Box::new(DmaBufPin { fd, va, len, page_size: fork::page_size() as u32, kind }))
     }
-
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// A dma-buf, which keeps its memory in place until its descriptor is closed.
@@ -241,7 +238,12 @@ impl BackendPin for DmaBufPin {
         self.fd.owner().check().map(|()| false)
     }
 
-    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
+    fn map(
+        &self,
+        len: usize,
+        flag: MapFlag,
+        place: Option<&Arc<Span>>,
+    ) -> Result<(Region, MappingType)> {
         self.fd.owner().check()?;
         let given = self.kind;
         if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != given) {
@@ -252,7 +254,7 @@ impl BackendPin for DmaBufPin {
             let pinned = self.len;
             return Err(Error::OutOfPin { len, pinned });
         }
-        let region = Region::map(&self.fd, 0, len)?;
+        let region = Region::map(&self.fd, 0, len, place)?;
         log::debug!("mapped {:#x}+{len:#x} at {region:?}: {given}", self.va);
         Ok((region, given))
     }

@@ -2,20 +2,25 @@
 //!
 //! Version and attributes are cached per open. In persistent mode the description of a pin is cached too:
 //! only this library can change it there.
+//!
+//! Each pin has a share of the device file. Another share keeps it open while nothing is pinned, unless it is parked
+//! then, or suspended.
 #![forbid(unsafe_code)]
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::backend::source::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::sys::fork::{self, OpenFile};
+use crate::sync::Mutex;
+use crate::sys::fork::{self, OpenFile, Owner};
 use crate::sys::gdrdrv::{
     DeviceFile, GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, PinBuffer, PinBufferV2,
     ReqMappingType, UnpinBuffer,
 };
-use crate::sys::mmap::Region;
+use crate::sys::mmap::{Region, Span};
 use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags, Version};
 
 /// The first driver with GET_INFO_V2.
@@ -31,14 +36,28 @@ pub struct Gdrdrv {
     force_pcie_compat: bool,
 }
 
-/// What the pins of one open share. Closed when the last of them is gone.
+/// What the pins of one open share.
 #[derive(Debug)]
 struct Connection {
-    file: DeviceFile,
+    files: Mutex<Files>,
+    /// Path of the device file, if it is not the usual one.
+    path: Option<PathBuf>,
+    /// True if the file is closed while nothing is pinned.
+    park: bool,
+    /// st_rdev of the file that was opened first.
+    device: u64,
     version: Version,
     /// Answers to GET_ATTR: [`Attribute::UsePersistentMapping`] and
     /// [`Attribute::SupportPinFlagForcePcie`].
     attributes: [Answer; 2],
+    owner: Owner,
+}
+
+/// The device file.
+struct Files {
+    /// Open as long as a pin, a call in progress or `kept` owns it.
+    open: Weak<DeviceFile>,
+    kept: Option<Arc<DeviceFile>>,
 }
 
 /// A boolean attribute, requested from the driver at most once.
@@ -61,14 +80,14 @@ impl Answer {
 impl Gdrdrv {
     /// Opens the device file and checks that module and library versions are compatible.
     pub fn open(options: &Options) -> Result<Gdrdrv> {
-        let file = DeviceFile::open(options.device_path.as_deref())?;
-        let mut answer = GetVersion::default();
-        file.get_version(&mut answer)?;
-        let version = Version::unpack(answer.gdrdrv_version);
+        if options.park {
+            fork::outlast_checkpoints()?;
+        }
+        let path = options.device_path.clone();
+        let (file, version, wanted) = open(path.as_deref())?;
         if version < Version::OLDEST_GDRDRV {
             return Err(Error::DriverTooOld { driver: version });
         }
-        let wanted = Version::unpack(answer.minimum_gdr_api_version);
         if wanted > Version::API {
             return Err(Error::LibraryTooOld { wanted });
         }
@@ -76,7 +95,18 @@ impl Gdrdrv {
             return Err(Error::DummyGpuDriver);
         }
         log::debug!("backend gdrdrv {version} (/dev/gdrdrv), serves API {wanted} and later");
-        let connection = Connection { file, version, attributes: Default::default() };
+        let connection = Connection {
+            device: file.file().special,
+            files: Mutex::new(Files {
+                open: Arc::downgrade(&file),
+                kept: (!options.park).then_some(file),
+            }),
+            path,
+            park: options.park,
+            version,
+            attributes: Default::default(),
+            owner: Owner::current(),
+        };
         Ok(Gdrdrv {
             connection: Arc::new(connection),
             force_pcie_compat: options.force_pcie_compat,
@@ -92,7 +122,8 @@ impl Gdrdrv {
             }
             rounded = round_out(request)?;
         }
-        let handle = connection.pin(&rounded)?;
+        let file = connection.file()?;
+        let handle = connection.pin(&file, &rounded)?;
         log::debug!(
             "pinned {:#x}+{:#x} as driver handle {handle:#x}",
             request.address,
@@ -100,6 +131,7 @@ impl Gdrdrv {
         );
         Ok(GdrdrvPin {
             connection: Arc::clone(connection),
+            file,
             handle,
             facts: OnceLock::new(),
             requested_type: AtomicU32::new(NO_TYPE),
@@ -111,7 +143,7 @@ impl Gdrdrv {
     /// FORCE_PCIE asks for. The mapping type shows it: only coherent links are mapped cached.
     fn pin_without_force_pcie(&self, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
         let pin = self.pin_as_asked(&PinRequest { flags: PinFlags::DEFAULT, ..*request })?;
-        match pin.map(1, MapFlag::Default) {
+        match pin.map(1, MapFlag::Default, None) {
             Ok((_, MappingType::Caching)) | Err(_) => Err(refusal),
             Ok(_) => {
                 log::info!("FORCE_PCIE is satisfied by an ordinary pin: this GPU has PCIe only");
@@ -127,7 +159,9 @@ impl Backend for Gdrdrv {
     }
 
     fn file(&self) -> Option<OpenFile> {
-        Some(self.connection.file.file())
+        self.connection.owner.check().ok()?;
+        let open = self.connection.files.lock().open.upgrade();
+        open.map(|file| file.file())
     }
 
     fn version(&self) -> Version {
@@ -152,23 +186,57 @@ impl Backend for Gdrdrv {
         Ok(Box::new(pin))
     }
 
-    fn close(self: Box<Self>) -> Result<()> {
-        match Arc::into_inner(self.connection) {
-            Some(connection) => connection.file.close(),
-            // A call in another thread still uses it; the last one closes it.
+    fn suspend(&self) {
+        // Calls are answered from memory until `resume`.
+        for attribute in [Attribute::UsePersistentMapping, Attribute::SupportPinFlagForcePcie] {
+            let _ = self.connection.attribute(attribute);
+        }
+        self.connection.files.lock().kept = None;
+    }
+
+    fn resume(&self) -> Result<()> {
+        let file = self.connection.file()?;
+        self.connection.files.lock().kept = (!self.connection.park).then_some(file);
+        Ok(())
+    }
+
+    fn close(self: Arc<Self>) -> Result<()> {
+        let connection = Arc::into_inner(self).and_then(|it| Arc::into_inner(it.connection));
+        let kept = connection.and_then(|connection| connection.files.into_inner().kept);
+        match kept.and_then(Arc::into_inner) {
+            Some(file) => file.close(),
+            // A pin, or a call in another thread, still uses it, and closes it; or it is closed.
             None => Ok(()),
         }
     }
 }
 
+/// Opens the device file, and asks for the driver's version and the oldest API that it serves.
+fn open(path: Option<&Path>) -> Result<(Arc<DeviceFile>, Version, Version)> {
+    let file = DeviceFile::open(path)?;
+    let mut answer = GetVersion::default();
+    file.get_version(&mut answer)?;
+    let version = Version::unpack(answer.gdrdrv_version);
+    Ok((Arc::new(file), version, Version::unpack(answer.minimum_gdr_api_version)))
+}
+
 impl Connection {
-    fn file(&self) -> Result<&DeviceFile> {
-        self.file.owner().check()?;
-        Ok(&self.file)
+    /// The device file, opened again if it is closed.
+    fn file(&self) -> Result<Arc<DeviceFile>> {
+        self.owner.check()?;
+        let mut files = self.files.lock();
+        if let Some(file) = files.open.upgrade() {
+            return Ok(file);
+        }
+        let (file, version, _) = open(self.path.as_deref())?;
+        if (file.file().special, version) != (self.device, self.version) {
+            return Err(Error::DriverChanged);
+        }
+        files.open = Arc::downgrade(&file);
+        Ok(file)
     }
 
-    fn pin(&self, request: &PinRequest) -> Result<u64> {
-        let file = self.file()?;
+    fn pin(&self, file: &DeviceFile, request: &PinRequest) -> Result<u64> {
         if self.version >= PIN_V2 {
             let mut argument = PinBufferV2 {
                 addr: request.address,
@@ -218,6 +286,7 @@ impl Connection {
 #[derive(Debug)]
 struct GdrdrvPin {
     connection: Arc<Connection>,
+    file: Arc<DeviceFile>,
     handle: u64,
     /// The driver's description, of which only the mapping type changes.
     facts: OnceLock<Info>,
@@ -230,9 +299,14 @@ struct GdrdrvPin {
 const NO_TYPE: u32 = 0;
 
 impl GdrdrvPin {
+    fn file(&self) -> Result<&DeviceFile> {
+        self.connection.owner.check()?;
+        Ok(&self.file)
+    }
+
     /// Asks the driver.
     fn ask(&self) -> Result<Info> {
-        let file = self.connection.file()?;
+        let file = self.file()?;
         let info = if self.connection.version >= INFO_V2 {
             let mut argument = GetInfoV2 { handle: self.handle, ..Default::default() };
             file.get_info_v2(&mut argument)?;
@@ -273,7 +347,7 @@ impl GdrdrvPin {
             return Ok(());
         }
         let mut argument = ReqMappingType { handle: self.handle, mapping_type: wanted };
-        self.connection.file()?.req_mapping_type(&mut argument)?;
+        self.file()?.req_mapping_type(&mut argument)?;
         self.requested_type.store(wanted, Ordering::Relaxed);
         Ok(())
     }
@@ -289,7 +363,7 @@ impl BackendPin for GdrdrvPin {
     }
 
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
-        self.connection.file()?;
+        self.file()?;
         let Some(&facts) = self.facts.get() else {
             return self.ask();
         };
@@ -301,7 +375,7 @@ impl BackendPin for GdrdrvPin {
     }
 
     fn callback_flag(&self) -> Result<bool> {
-        let file = self.connection.file()?;
+        let file = self.file()?;
         if self.connection.is_known_persistent() {
             return Ok(false);
         }
@@ -309,14 +383,19 @@ impl BackendPin for GdrdrvPin {
         file.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
     }
 
-    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
-        let file = self.connection.file()?;
+    fn map(
+        &self,
+        len: usize,
+        flag: MapFlag,
+        place: Option<&Arc<Span>>,
+    ) -> Result<(Region, MappingType)> {
+        let file = self.file()?;
         let page = fork::page_size();
         let len = len.checked_next_multiple_of(page).ok_or(Error::RangeOverflow)?;
         let offset = self.handle.checked_mul(page as u64).ok_or(Error::RangeOverflow)?;
         let wanted = flag.wanted();
         self.request_type(wanted)?;
-        let region = Region::map(file, offset, len)?;
+        let region = Region::map(file, offset, len, place)?;
         // On failure `region` is unmapped by going out of scope.
         let Info { va, mapping_type, .. } = self.ask()?;
         let given = mapping_type.ok_or(Error::MappingRevoked)?;
@@ -331,7 +410,7 @@ impl BackendPin for GdrdrvPin {
         if self.released.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let file = self.connection.file()?;
+        let file = self.file()?;
         file.unpin_buffer(&mut UnpinBuffer { handle: self.handle })?;
         self.released.store(true, Ordering::Relaxed);
         Ok(())

@@ -4,12 +4,13 @@
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::backend::source::{Backend, BackendPin, PinRequest};
 use crate::error::{Error, Result};
 use crate::sys::cuda::{self, Driver};
 use crate::sys::fork::{OpenFile, Owner};
-use crate::sys::mmap::Region;
+use crate::sys::mmap::{Region, Span};
 use crate::types::cuda_version::EXPORTS_DMA_BUFS;
 use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
 
@@ -68,10 +69,6 @@ impl Backend for Host {
         log::debug!("host memory {:#x}+{len:#x} stands in for a pin", request.address);
         Ok(Box::new(pin))
     }
-
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// A range of host memory.
@@ -108,7 +105,12 @@ impl BackendPin for HostPin {
         self.owner.check().map(|()| false)
     }
 
-    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
+    fn map(
+        &self,
+        len: usize,
+        flag: MapFlag,
+        _: Option<&Arc<Span>>,
+    ) -> Result<(Region, MappingType)> {
         self.owner.check()?;
         if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != KIND) {
             let given = KIND;

@@ -11,25 +11,27 @@ use gdrdrv::Gdrdrv;
 use host::Host;
 pub use source::{Backend, BackendPin, PinRequest};
 
+use std::sync::Arc;
+
 use crate::error::Result;
 use crate::options::{self, Options};
 
 /// Opens the backend that the options name, or the first that works.
-pub fn open(options: &Options) -> Result<Box<dyn Backend>> {
+pub fn open(options: &Options) -> Result<Arc<dyn Backend>> {
     match options.backend {
-        options::Backend::Gdrdrv => return Ok(Box::new(Gdrdrv::open(options)?)),
-        options::Backend::DmaBuf => return Ok(Box::new(DmaBuf::open(options)?)),
-        options::Backend::HostMemory => return Ok(Box::new(Host::open()?)),
+        options::Backend::Gdrdrv => return Ok(Arc::new(Gdrdrv::open(options)?)),
+        options::Backend::DmaBuf => return Ok(Arc::new(DmaBuf::open(options)?)),
+        options::Backend::HostMemory => return Ok(Arc::new(Host::open()?)),
         options::Backend::Auto => {}
     }
     let no_gdrdrv = match Gdrdrv::open(options) {
-        Ok(gdrdrv) => return Ok(Box::new(gdrdrv)),
+        Ok(gdrdrv) => return Ok(Arc::new(gdrdrv)),
         Err(error) => error,
     };
     match DmaBuf::open(options) {
         Ok(dmabuf) => {
             log::info!("backend gdrdrv is not usable: {no_gdrdrv}");
-            Ok(Box::new(dmabuf))
+            Ok(Arc::new(dmabuf))
         }
         Err(no_dmabuf) => {
             log::error!("backend dma-buf is not usable either: {no_dmabuf}");

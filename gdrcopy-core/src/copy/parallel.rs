@@ -7,8 +7,7 @@
 //! the helpers, other copies use their callers' threads only. So do all copies in a forked child, which
 //! inherits the helpers' data but not the threads.
 //!
-//! The helpers are plain POSIX threads. A thread of the standard library has destructors of its own, which
-//! would keep the library loaded after dlclose.
+//! The helpers are threads of `sys::thread`.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -19,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::sync::Mutex;
 use crate::sys::fork::Owner;
+use crate::sys::thread::Thread;
 use crate::types::MappingType;
 
 /// Bytes of device memory that one thread writes at a time. Each chunk ends with a fence.
@@ -95,7 +95,7 @@ static POOL: Mutex<Option<Pool>> = Mutex::new(None);
 
 /// Threads that wait for work.
 struct Pool {
-    threads: Vec<libc::pthread_t>,
+    threads: Vec<Thread>,
     /// Owned: freed when the threads are gone.
     shared: *mut Shared,
     /// The process that started them.
@@ -116,7 +116,10 @@ impl Pool {
         let shared = Box::into_raw(Box::new(Shared::new()));
         // SAFETY: the box is not moved before `join` frees it, and no other thread has its address yet.
         unsafe { libc::sem_init((*shared).work.get(), 0, 0) };
-        let threads: Vec<_> = (0..helpers).map_while(|_| start_helper(shared)).collect();
+        let threads: Vec<_> = (0..helpers)
+            // SAFETY: `join` frees the box after it has joined the thread.
+            .map_while(|_| unsafe { Thread::start(help, shared.cast()) })
+            .collect();
         if threads.len() < helpers {
             log::warn!(
                 "large copies are made by {} threads: no more of the {} asked for could be started",
@@ -161,10 +164,7 @@ impl Pool {
             // SAFETY: the semaphore was initialized by `start`.
             unsafe { libc::sem_post(shared.work.get()) };
         }
-        for thread in self.threads {
-            // SAFETY: `start` created the thread, and `self` is consumed, so it is joined once.
-            unsafe { libc::pthread_join(thread, ptr::null_mut()) };
-        }
+        self.threads.into_iter().for_each(Thread::join);
         // SAFETY: the threads that waited for the semaphore have ended, and the pool owns the box.
         unsafe {
             libc::sem_destroy(shared.work.get());
@@ -297,25 +297,7 @@ impl Gate {
     }
 }
 
-/// Starts a helper with the program's signals blocked.
-fn start_helper(shared: *mut Shared) -> Option<libc::pthread_t> {
-    // SAFETY: plain calls on local variables; what the thread is given outlives it.
-    unsafe {
-        let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        libc::sigfillset(blocked.as_mut_ptr());
-        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
-            libc::sigdelset(blocked.as_mut_ptr(), fault);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), before.as_mut_ptr());
-        let mut thread = MaybeUninit::uninit();
-        let failed = libc::pthread_create(thread.as_mut_ptr(), ptr::null(), help, shared.cast());
-        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
-        (failed == 0).then(|| thread.assume_init())
-    }
-}
-
-/// The loop of a helper. It touches nothing thread-local, whose first use may wait for the loader, and so for
-/// a dlclose that waits for the helper.
+/// The loop of a helper.
 extern "C" fn help(shared: *mut c_void) -> *mut c_void {
     // SAFETY: the box that `Pool::start` made; `Pool::join` frees it after it has joined this thread.
     let shared = unsafe { &*shared.cast::<Shared>() };

@@ -9,7 +9,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use nix::errno::Errno;
 
@@ -414,6 +414,19 @@ fn wipe_on_fork(page: NonNull<Page>) -> nix::Result<()> {
         // Kernels before 4.14 do not know it, so clear the page in the child ourselves.
         _ => clear_in_child(page),
     }
+}
+
+/// Makes sure that children are still noticed after a checkpoint. CRIU 3.17 restores the page without the advice of
+/// `wipe_on_fork`.
+pub fn outlast_checkpoints() -> Result<()> {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    let page = NonNull::from(enter()?);
+    if !DONE.swap(true, Ordering::Relaxed) {
+        clear_in_child(page)
+            .inspect_err(|_| DONE.store(false, Ordering::Relaxed))
+            .map_err(error::no_memory)?;
+    }
+    Ok(())
 }
 
 /// Has libc clear the process's page in every child made by `fork`.

@@ -4,3 +4,4 @@ pub mod cuda;
 pub mod fork;
 pub mod gdrdrv;
 pub mod mmap;
+pub mod thread;

@@ -9,7 +9,7 @@ use gdrcopy_core::RawGdr;
 use gdrcopy_core::backend::{Backend, BackendPin, PinRequest};
 use gdrcopy_core::error::{self, Call, Errno, Result};
 use gdrcopy_core::sys::fork::OpenFile;
-use gdrcopy_core::sys::mmap::Region;
+use gdrcopy_core::sys::mmap::{Region, Span};
 use gdrcopy_core::types::{Attribute, GPU_PAGE_SIZE as PAGE, Info, MapFlag, MappingType, Version};
 
 use crate::access::MappedSlice;
@@ -139,7 +139,7 @@ impl Gpu {
 
     /// Opens its driver.
     pub fn open(&self) -> Gdr {
-        Gdr::of_raw(RawGdr::of_backend(Box::new(Driver(self.clone()))))
+        Gdr::of_raw(RawGdr::of_backend(Arc::new(Driver(self.clone()))))
     }
 
     /// Memory of this GPU, for what a test does as the GPU kernel. It needs no pin.
@@ -307,10 +307,6 @@ impl Backend for Driver {
         let gpu = self.0.clone();
         Ok(Box::new(GpuPin { gpu, number, pinned }))
     }
-
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
-    }
 }
 
 #[derive(Debug)]
@@ -344,7 +340,12 @@ impl BackendPin for GpuPin {
         Ok(false)
     }
 
-    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
+    fn map(
+        &self,
+        len: usize,
+        flag: MapFlag,
+        _: Option<&Arc<Span>>,
+    ) -> Result<(Region, MappingType)> {
         if !matches!(flag, MapFlag::Default | MapFlag::WriteCombining) {
             return Err(error::of_driver(Call::ReqMappingType, Errno::EOPNOTSUPP));
         }

@@ -20,6 +20,7 @@ mod owned;
 mod ownership;
 mod pin_cache;
 mod pool;
+mod suspension;
 mod transfer;
 
 use std::process::Command;
@@ -42,6 +43,13 @@ fn under_gdremu(options: &str, filter: &str, outcome: &str) {
 #[test]
 fn ownership_under_gdremu() {
     under_gdremu("", "ownership::", "");
+}
+
+#[test]
+fn suspension_under_gdremu() {
+    for profile in ["default", "traditional", "dmabuf"] {
+        under_gdremu(&format!("--profile {profile} {LEAK_IS_FAILURE}"), "suspension::", "");
+    }
 }
 
 #[test]

@@ -181,6 +181,7 @@ impl EmulatedProcess {
         export: Export,
         offset: u64,
         len: usize,
+        fixed: Option<usize>,
     ) -> Result<usize, Errno> {
         let arguments = [("length", len as u64), ("offset", offset)];
         self.call("mmap", &arguments, |process| {
@@ -192,7 +193,7 @@ impl EmulatedProcess {
                 return Err(Errno::ENOTSUPP);
             }
             let len = len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
-            let addr = process.gpu.map(table, offset, len)?;
+            let addr = process.gpu.map(table, offset, len, fixed)?;
             process.mapped_exports.insert(addr, len, file);
             process.publish_bounds();
             Ok(addr)

@@ -7,6 +7,7 @@ pub(crate) mod copylat;
 pub(crate) mod doctor;
 pub(crate) mod pplat;
 pub(crate) mod ps;
+pub(crate) mod suspend;
 pub(crate) mod trace;
 pub(crate) mod tune;
 

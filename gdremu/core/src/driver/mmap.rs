@@ -22,6 +22,8 @@ pub struct MapRequest {
     /// MAP_SHARED or MAP_SHARED_VALIDATE.
     pub shared: bool,
     pub write: bool,
+    /// The address, with MAP_FIXED.
+    pub fixed: Option<usize>,
 }
 
 impl Driver {
@@ -69,7 +71,7 @@ impl Driver {
         }
         let table = pin.table.ok_or(Errno::EINVAL)?;
 
-        let addr = gpu.map(table, 0, len)?;
+        let addr = gpu.map(table, 0, len, request.fixed)?;
         let mapping_type = match pin.requested {
             // Memory that is forced over PCIe is not behind the coherent link.
             MappingType::None if pin.force_pcie && default_type == MappingType::Caching => {

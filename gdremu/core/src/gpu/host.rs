@@ -271,7 +271,13 @@ impl Provider for HostProvider {
         self.apply_pending().expect("giving memory back needs none");
     }
 
-    fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno> {
+    fn map(
+        &mut self,
+        table: PageTableId,
+        offset: u64,
+        len: usize,
+        fixed: Option<usize>,
+    ) -> Result<usize, Errno> {
         let table = self.memory.page_table(table).ok_or(Errno::EINVAL)?;
         let mut parts = Vec::new();
         for (i, inside, len) in covered(table.runs.iter().map(|run| run.len), offset, len)? {
@@ -282,7 +288,7 @@ impl Provider for HostProvider {
         }
         let file = self.backing.file(table.runs[0].gpu)?;
         let parts = parts.into_iter().map(|(offset, len)| Part { file, offset, len });
-        mmap::map_parts(&parts.collect::<Vec<_>>())
+        mmap::map_parts(&parts.collect::<Vec<_>>(), fixed)
     }
 }
 
@@ -330,7 +336,7 @@ mod tests {
 
     /// The program's view of a pin; never unmapped.
     fn map(gpu: &mut HostProvider, table: PageTableId, len: u64) -> &'static [AtomicU8] {
-        let addr = gpu.map(table, 0, len as usize).unwrap();
+        let addr = gpu.map(table, 0, len as usize, None).unwrap();
         // SAFETY: the mapping was just made, and stays.
         unsafe { slice::from_raw_parts(std::ptr::with_exposed_provenance(addr), len as usize) }
     }
@@ -397,7 +403,11 @@ mod tests {
             (table, 0, 0),
             (PageTableId(999), 0, 4096),
         ] {
-            assert_eq!(gpu.map(table, offset, len), Err(Errno::EINVAL), "{offset:#x} {len:#x}");
+            assert_eq!(
+                gpu.map(table, offset, len, None),
+                Err(Errno::EINVAL),
+                "{offset:#x} {len:#x}"
+            );
         }
     }
 

@@ -112,16 +112,18 @@ pub(super) struct Part<'a> {
 }
 
 /// Maps parts of files, one behind the other, shared, readable and writable, and absent from forked
-/// children.
-pub(super) fn map_parts(parts: &[Part<'_>]) -> Result<usize, Errno> {
+/// children. They are at the address that the program gave with `MAP_FIXED`, or anywhere.
+pub(super) fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errno> {
     let len = parts.iter().map(|part| part.len).sum();
-    let start = reserve(len, page_size())?;
+    let start = fixed.map_or_else(|| reserve(len, page_size()), Ok)?;
     let mut at = start;
     for part in parts {
-        // SAFETY: the parts fill the reservation just made.
+        // SAFETY: the parts fill the reservation just made, or the range that the program gives up by `MAP_FIXED`.
         if let Err(error) = unsafe { replace(at, part.len, part.file, part.offset) } {
-            // SAFETY: no other code knows the addresses.
-            unsafe { munmap(start, len) };
+            if fixed.is_none() {
+                // SAFETY: no other code knows the addresses.
+                unsafe { munmap(start, len) };
+            }
             return Err(error);
         }
         at += part.len;
@@ -175,7 +177,7 @@ pub(super) struct View {
 impl View {
     pub(super) fn new(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<View, Errno> {
         let len = usize::try_from(len).map_err(|_| Errno::ENOMEM)?;
-        map_parts(&[Part { file, offset, len }]).map(|addr| View { addr, len })
+        map_parts(&[Part { file, offset, len }], None).map(|addr| View { addr, len })
     }
 
     /// Where `[offset, offset + len)` is mapped, as long as this view lives.

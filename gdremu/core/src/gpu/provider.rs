@@ -33,12 +33,18 @@ pub trait Provider: Any + Send {
     fn put_pages(&mut self, table: PageTableId);
 
     /// Maps `len` bytes of a page table from `offset` on into the CPU's address space, readable,
-    /// writable, shared and absent from forked children. Both are multiples of the host's page
-    /// size.
+    /// writable, shared and absent from forked children. It is at `fixed`, if the program passed that
+    /// with `MAP_FIXED`. All are multiples of the host's page size.
     ///
     /// # Errors
     /// `EINVAL`: beyond the table, or no such table. Otherwise the error of mmap(2).
-    fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno>;
+    fn map(
+        &mut self,
+        table: PageTableId,
+        offset: u64,
+        len: usize,
+        fixed: Option<usize>,
+    ) -> Result<usize, Errno>;
 
     /// Takes the pages out of a mapping, so the next touch raises SIGBUS. The addresses stay
     /// occupied until munmap.

@@ -11,10 +11,7 @@ use crate::descriptors::Descriptor;
 use crate::hints::{device_fds, mapped_range};
 use crate::next::Pointer;
 use crate::state;
-use crate::system::file_status;
-
-/// Flags of a mapping at a fixed address.
-const AT_ADDRESS: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+use crate::system::{file_status, page_size};
 
 /// Arguments of mmap(2), less the address.
 #[derive(Clone, Copy)]
@@ -31,7 +28,7 @@ pub(super) fn mmap(addr: Pointer, arguments: Arguments, next: impl FnOnce() -> P
     let Arguments { len, flags, fd, .. } = arguments;
     if flags & libc::MAP_ANONYMOUS == 0
         && may_be_device(fd)
-        && let Some(mapped) = map_device(arguments)
+        && let Some(mapped) = map_device(addr, arguments)
     {
         return mapped;
     }
@@ -50,24 +47,29 @@ fn may_be_device(fd: c_int) -> bool {
 }
 
 /// Maps a device or a dma-buf, if the descriptor is one.
-fn map_device(arguments: Arguments) -> Option<Pointer> {
+fn map_device(addr: Pointer, arguments: Arguments) -> Option<Pointer> {
     let Arguments { len, protection, flags, fd, offset } = arguments;
     let mut process = state::enter()?;
-    // The emulation chooses the address; no known program requests one.
-    let at_address = flags & AT_ADDRESS != 0;
+    let fixed = (flags & libc::MAP_FIXED != 0).then_some(addr as usize);
+    // No known program maps memory of the GPU over other such memory, or makes the kernel check that there is none.
+    let is_refused = flags & libc::MAP_FIXED_NOREPLACE != 0
+        || fixed.is_some_and(|at| !at.is_multiple_of(page_size()) || process.maps(at, len));
     let kind = flags & libc::MAP_TYPE;
     let mapped = match process.descriptors.find(fd) {
         Descriptor::Other => return None,
         Descriptor::Foreign => Err(Errno::EACCES),
-        Descriptor::Export(..) if at_address || kind == libc::MAP_PRIVATE => Err(Errno::EINVAL),
-        Descriptor::Export(file, export) => process.map_export(file, export, offset as u64, len),
-        Descriptor::Device(_) if at_address => Err(Errno::EINVAL),
+        Descriptor::Export(..) if is_refused || kind == libc::MAP_PRIVATE => Err(Errno::EINVAL),
+        Descriptor::Export(file, export) => {
+            process.map_export(file, export, offset as u64, len, fixed)
+        }
+        Descriptor::Device(_) if is_refused => Err(Errno::EINVAL),
         Descriptor::Device(file) => {
             let request = MapRequest {
                 len,
                 offset: offset as u64,
                 shared: kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE,
                 write: protection & libc::PROT_WRITE != 0,
+                fixed,
             };
             process.mmap(fd, file, &request)
         }

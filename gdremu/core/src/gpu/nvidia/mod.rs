@@ -224,7 +224,13 @@ impl Provider for NvidiaProvider {
         self.tables.remove(&table);
     }
 
-    fn map(&mut self, table: PageTableId, offset: u64, len: usize) -> Result<usize, Errno> {
+    fn map(
+        &mut self,
+        table: PageTableId,
+        offset: u64,
+        len: usize,
+        fixed: Option<usize>,
+    ) -> Result<usize, Errno> {
         let table = self.tables.get(&table).ok_or(Errno::EINVAL)?;
         let mut files = Vec::new();
         for (i, inside, len) in covered(table.pieces.iter().map(|piece| piece.len), offset, len)? {
@@ -234,7 +240,7 @@ impl Provider for NvidiaProvider {
         }
         let parts =
             files.iter().map(|(file, len)| Part { file: file.as_fd(), offset: 0, len: *len });
-        mmap::map_parts(&parts.collect::<Vec<_>>())
+        mmap::map_parts(&parts.collect::<Vec<_>>(), fixed)
     }
 
     fn after_fork(&mut self) {

@@ -1,0 +1,529 @@
+/*
+ * GDRCOPY_SUSPEND=1: what is pinned and mapped is taken out of the driver's hands on request, and comes back at the same
+ * addresses.
+ */
+
+#include "emulator.h"
+#include "kit/fault.h"
+#include "kit/library.h"
+#include "newer_driver.h"
+#include "suspension.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#define PINS 8
+#define SIZE (3 * GPU_PAGE_SIZE)
+
+static gdr_t g;
+static struct gpu_buffer buffers[PINS];
+
+/* A buffer, and what the program expects of it. */
+static struct mapped {
+    gdr_mh_t handle;
+    unsigned char *va;
+    CUdeviceptr address; /* of the first mapped byte */
+    size_t size;
+    gdr_mapping_type_t type;
+} pins[PINS];
+
+static gdr_t open_suspendable(void)
+{
+    gdr_t opened = gdr_open();
+
+    CHECK(opened != NULL);
+    return opened;
+}
+
+/* Makes pins of both kinds of memory, mapped in whole and in part, unaligned, and with a type that is asked for. */
+static void pin_all(void)
+{
+    int i;
+
+    g = open_suspendable();
+    for (i = 0; i < PINS; i++) {
+        struct mapped *it = &pins[i];
+        size_t offset = i % 4 == 3 ? GPU_PAGE_SIZE + 100 : 0;
+        gdr_map_flags_t flag = GDR_MAP_FLAG_DEFAULT;
+        void *va;
+
+        buffers[i] = gpu_alloc(i % 2 == 0 ? MEM_ALLOC : MEM_CREATE, SIZE);
+        it->handle = pin(g, buffers[i].address + offset, SIZE - GPU_PAGE_SIZE - offset);
+        it->size = i % 4 == 1 ? 100 : SIZE - 2 * GPU_PAGE_SIZE - 100;
+        if (i % 4 == 2 && driver_is_at_least(g, 2, 5))
+            flag = platform_flag(g, it->handle);
+        CHECK_OK(gdr_map_v2(g, it->handle, &va, it->size, flag));
+        it->va = va;
+        it->address = info_of(g, it->handle).va;
+        it->type = info_of(g, it->handle).mapping_type;
+    }
+}
+
+static void unpin_all(void)
+{
+    int i;
+
+    CHECK_OK(gdr_close(g));
+    for (i = 0; i < PINS; i++)
+        gpu_free(&buffers[i]);
+}
+
+/* Writes through the mapping arrive at the GPU, and the other way round. */
+static void check_contents(const struct mapped *it, unsigned seed)
+{
+    unsigned char data[1000], seen[1000];
+    size_t size = it->size < sizeof(data) ? it->size : sizeof(data);
+
+    fill(data, size, seed);
+    CHECK_OK(gdr_copy_to_mapping(it->handle, it->va, data, size));
+    CHECK_OK(gdr_copy_from_mapping(it->handle, seen, it->va, size)); /* it has arrived */
+    gpu_read(seen, it->address, size);
+    CHECK_BYTES(seen, data, size);
+    fill(data, size, seed + 1);
+    gpu_write(it->address, data, size);
+    CHECK_OK(gdr_copy_from_mapping(it->handle, seen, it->va, size));
+    CHECK_BYTES(seen, data, size);
+}
+
+static void check_pins(unsigned seed)
+{
+    int i;
+
+    for (i = 0; i < PINS; i++) {
+        CHECK_EQUAL(info_of(g, pins[i].handle).mapping_type, pins[i].type);
+        CHECK_EQUAL(info_of(g, pins[i].handle).va, pins[i].address);
+        check_contents(&pins[i], seed + 2 * (unsigned)i);
+    }
+}
+
+static void without_the_variable_no_one_listens(void)
+{
+    int before = open_descriptors(), threads_before = process_threads();
+
+    unsetenv("GDRCOPY_SUSPEND");
+    g = open_suspendable();
+    CHECK_EQUAL(connect_to_listener(getpid()) == -1, 1);
+    CHECK_EQUAL(process_threads(), threads_before);
+    CHECK_OK(gdr_close(g));
+    CHECK_EQUAL(open_descriptors(), before);
+    setenv("GDRCOPY_SUSPEND", "1", 1);
+}
+
+static void a_process_with_nothing_open_can_be_suspended(void)
+{
+    CHECK_OK(gdr_close(open_suspendable()));
+    RESUME(); /* has no effect */
+    SUSPEND();
+    SUSPEND();
+    CHECK(gdr_open() == NULL);
+    CHECK_EQUAL(errno, EBUSY);
+    RESUME();
+    RESUME();
+    CHECK_OK(gdr_close(open_suspendable()));
+}
+
+/* The signals that this thread of the process blocks. */
+static unsigned long long blocked_by(const char *thread)
+{
+    unsigned long long blocked = 0;
+    char line[300];
+    FILE *file;
+
+    snprintf(line, sizeof(line), "/proc/self/task/%s/status", thread);
+    file = fopen(line, "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof(line), file) != NULL)
+        sscanf(line, "SigBlk: %llx", &blocked);
+    fclose(file);
+    return blocked;
+}
+
+static void the_listener_handles_no_signals(void)
+{
+    const unsigned long long all = 1ULL << (SIGTERM - 1) | 1ULL << (SIGINT - 1) | 1ULL << (SIGUSR1 - 1) | 1ULL << (SIGALRM - 1);
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *entry;
+
+    CHECK(tasks != NULL);
+    while ((entry = readdir(tasks)) != NULL)
+        if (entry->d_name[0] != '.' && atoi(entry->d_name) != getpid())
+            CHECK_EQUAL(blocked_by(entry->d_name) & all, all);
+    closedir(tasks);
+}
+
+static void other_requests_are_refused(void)
+{
+    CHECK(strstr(request(getpid(), "suspended"), "update one of") != NULL);
+    CHECK(strstr(request(getpid(), "a word that is longer than any"), "update one of") != NULL);
+    CHECK_OK(gdr_close(open_suspendable()));
+}
+
+static pid_t target;
+
+static void another_user(void)
+{
+    CHECK_EQUAL(setuid(65534), 0);
+    CHECK(strstr(request(target, "suspend"), "belongs to another user") != NULL);
+}
+
+static void other_users_are_refused(void)
+{
+    target = getpid();
+    if (geteuid() == 0)
+        in_child(another_user);
+    CHECK_OK(gdr_close(open_suspendable()));
+}
+
+/* With gdrdrv 2.0, which changes nothing. */
+static int a_thread_is_refused(void)
+{
+    int is_refused;
+
+    pin_all();
+    is_refused = !uses_dmabuf(g) && !driver_is_at_least(g, 2, 1);
+    if (is_refused) {
+        CHECK(strstr(request(getpid(), "suspend"), "serves only") != NULL);
+        check_pins(1);
+    }
+    unpin_all();
+    return is_refused;
+}
+
+static void suspended_mappings_fault_and_come_back(void)
+{
+    int i, before, held;
+    long round;
+
+    pin_all();
+    check_pins(1);
+    before = open_descriptors();
+    held = driver_descriptors();
+    for (round = 0; round < rounds(100); round++) {
+        unsigned char last;
+
+        fill(&last, 1, (unsigned)round);
+        gpu_write(pins[0].address, &last, 1);
+        SUSPEND();
+        CHECK_EQUAL(driver_descriptors(), 0);
+        for (i = 0; i < PINS; i++) {
+            CHECK_EQUAL(fault_at(pins[i].va), SIGSEGV);
+            CHECK_EQUAL(fault_at(pins[i].va + pins[i].size - 1), SIGSEGV);
+            check_new_mappings_avoid(pins[i].va);
+        }
+        if (round == 0)
+            SUSPEND();
+        RESUME();
+        if (round == 0)
+            RESUME();
+        CHECK_EQUAL(*(volatile unsigned char *)pins[0].va, last);
+        check_pins((unsigned)round);
+    }
+    CHECK_EQUAL(open_descriptors(), before);
+    CHECK_EQUAL(driver_descriptors(), held);
+    unpin_all();
+}
+
+static void calls_while_suspended(void)
+{
+    int major, minor, value, flag;
+    gdr_mh_t handle = {0};
+    gdr_info_t info;
+    void *va;
+
+    pin_all();
+    CHECK_OK(gdr_unmap(g, pins[7].handle, pins[7].va, pins[7].size));
+    SUSPEND();
+    CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffers[0].address, GPU_PAGE_SIZE, 0, 0, &handle), EBUSY);
+    CHECK_ERROR(gdr_map(g, pins[7].handle, &va, 1), EBUSY);
+    CHECK_ERROR(gdr_get_info(g, pins[0].handle, &info), EBUSY);
+    CHECK_ERROR(gdr_get_callback_flag(g, pins[0].handle, &flag), EBUSY);
+    CHECK_OK(gdr_driver_get_version(g, &major, &minor));
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value));
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, &value));
+    CHECK_EQUAL(driver_descriptors(), 0);
+    CHECK(gdr_open() == NULL);
+    CHECK_EQUAL(errno, EBUSY);
+
+    /* Calls that release need no driver. */
+    CHECK_OK(gdr_unmap(g, pins[0].handle, pins[0].va, pins[0].size));
+    CHECK_UNMAPPED(pins[0].va);
+    CHECK_OK(gdr_unpin_buffer(g, pins[1].handle));
+    CHECK_GONE(pins[1].va);
+    CHECK_OK(gdr_unpin_buffer(g, pins[7].handle));
+    CHECK_EQUAL(driver_descriptors(), 0);
+
+    RESUME();
+    CHECK_OK(gdr_map(g, pins[0].handle, &va, pins[0].size));
+    pins[0].va = va;
+    check_contents(&pins[0], 1);
+    check_contents(&pins[2], 1);
+    CHECK_ERROR(gdr_get_info(g, pins[1].handle, &info), EINVAL);
+
+    SUSPEND();
+    CHECK_OK(gdr_close(g));
+    CHECK_GONE(pins[2].va);
+    RESUME();
+    CHECK_GONE(pins[2].va);
+    g = open_suspendable();
+    unpin_all();
+}
+
+static void what_cannot_be_restored_fails_by_itself(void)
+{
+    gdr_info_t info;
+    unsigned char *own;
+    void *va;
+    int i, flag;
+
+    pin_all();
+    SUSPEND();
+    gpu_free(&buffers[0]);
+    CHECK_OK(gdr_unmap(g, pins[2].handle, pins[2].va, 1)); /* its addresses are free */
+    CHECK(munmap(host_page_of(pins[4].va), pins[4].size) == 0);
+    own = mmap(pins[4].va, pins[4].size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    CHECK(own == pins[4].va);
+    memset(own, 7, pins[4].size);
+    CHECK(strncmp(request(getpid(), "resume"), "2 pins could not be restored", 28) == 0);
+    for (i = 0; i < PINS; i += 4) {
+        CHECK_ERROR(gdr_get_info(g, pins[i].handle, &info), EIO);
+        CHECK_ERROR(gdr_get_callback_flag(g, pins[i].handle, &flag), EIO);
+    }
+    CHECK_EQUAL(fault_at(pins[0].va), SIGSEGV);
+    CHECK_EQUAL(own[0] + own[pins[4].size - 1], 14);
+    CHECK_OK(gdr_map(g, pins[2].handle, &va, pins[2].size));
+    pins[2].va = va;
+    for (i = 1; i < PINS; i++)
+        if (i != 4)
+            check_contents(&pins[i], (unsigned)i);
+
+    /* Such a pin can only be released. */
+    CHECK_OK(gdr_unmap(g, pins[0].handle, pins[0].va, 1));
+    CHECK_ERROR(gdr_map(g, pins[0].handle, &va, 1), EIO);
+    CHECK_OK(gdr_unpin_buffer(g, pins[0].handle));
+    SUSPEND();
+    RESUME();
+    check_contents(&pins[1], 1);
+    buffers[0] = gpu_alloc(MEM_ALLOC, SIZE);
+    unpin_all();
+}
+
+/* A step that fails leaves everything as it was. */
+static void a_suspension_that_fails_changes_nothing(void)
+{
+    static const char *const failures[] = {"UNPIN_BUFFER:EIO@5", "MMAP_FIXED:ENOMEM@3"};
+    struct emulator emulator;
+    size_t i;
+
+    if (!driver_is_emulated())
+        return;
+    emulator = find_emulator();
+    pin_all();
+    for (i = 0; i < 2 - (size_t)uses_dmabuf(g); i++) {
+        CHECK_EQUAL(emulator.faults_set(failures[i + (size_t)uses_dmabuf(g)]), 0);
+        CHECK(strcmp(request(getpid(), "suspend"), "") != 0);
+        check_pins(3);
+    }
+    CHECK_EQUAL(emulator.faults_set(NULL), 0);
+    unpin_all();
+}
+
+/* Everything stays suspended until the driver of before is there. */
+static void a_resumption_without_the_driver_can_be_repeated(void)
+{
+    struct emulator emulator;
+    gdr_info_t info;
+
+    if (!driver_is_emulated())
+        return;
+    emulator = find_emulator();
+    pin_all();
+    SUSPEND();
+    if (!uses_dmabuf(g)) {
+        CHECK_EQUAL(emulator.faults_set("OPEN:ENOENT"), 0);
+        CHECK(strstr(request(getpid(), "resume"), "ENOENT") != NULL);
+        CHECK_EQUAL(emulator.faults_set(NULL), 0);
+        newer = 1;
+        CHECK(strstr(request(getpid(), "resume"), "not the version, that was opened first") != NULL);
+        newer = 0;
+        CHECK_ERROR(gdr_get_info(g, pins[0].handle, &info), EBUSY);
+        CHECK_EQUAL(driver_descriptors(), 0);
+    }
+    RESUME();
+    check_pins(13);
+    unpin_all();
+}
+
+static void in_a_child(void)
+{
+    gdr_info_t info;
+    gdr_t own;
+
+    CHECK_EQUAL(connect_to_listener(getpid()) == -1, 1);
+    CHECK_ERROR(gdr_get_info(g, pins[0].handle, &info), EACCES);
+    CHECK_ERROR(gdr_unpin_buffer(g, pins[0].handle), EACCES);
+    CHECK_OK(gdr_close(g));
+    own = open_suspendable(); /* The child is not suspended. */
+    SUSPEND();
+    RESUME();
+    CHECK_OK(gdr_close(own));
+    end_child();
+}
+
+static void children_are_not_suspended(void)
+{
+    pin_all();
+    in_child(in_a_child);
+    SUSPEND();
+    in_child(in_a_child);
+    CHECK_EQUAL(fault_at(pins[0].va), SIGSEGV);
+    RESUME();
+    check_pins(5);
+    unpin_all();
+}
+
+static atomic_int ended;
+
+static int is_ok_or_busy(int result)
+{
+    CHECK(result == 0 || result == EBUSY);
+    return result == 0;
+}
+
+static void *pin_and_map(void *argument)
+{
+    const struct gpu_buffer *buffer = argument;
+
+    while (!ended) {
+        gdr_mh_t handle;
+        gdr_info_t info;
+        void *va;
+
+        if (!is_ok_or_busy(gdr_pin_buffer(g, (unsigned long)buffer->address, SIZE, 0, 0, &handle)))
+            continue;
+        is_ok_or_busy(gdr_get_info(g, handle, &info));
+        if (is_ok_or_busy(gdr_map(g, handle, &va, SIZE)))
+            CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+        is_ok_or_busy(gdr_map(g, handle, &va, SIZE));
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    }
+    return NULL;
+}
+
+static void *open_and_close(void *argument)
+{
+    while (!ended) {
+        gdr_t own = gdr_open();
+
+        CHECK(own != NULL || errno == EBUSY);
+        if (own != NULL)
+            CHECK_OK(gdr_close(own));
+    }
+    return argument;
+}
+
+static void threads_see_success_or_ebusy(void)
+{
+    pthread_t all[4];
+    long i;
+
+    pin_all();
+    ended = 0;
+    for (i = 0; i < 3; i++)
+        CHECK(pthread_create(&all[i], NULL, pin_and_map, &buffers[i]) == 0);
+    CHECK(pthread_create(&all[3], NULL, open_and_close, NULL) == 0);
+    for (i = 0; i < rounds(200); i++) {
+        SUSPEND();
+        CHECK_EQUAL(driver_descriptors(), 0);
+        RESUME();
+        check_contents(&pins[i % PINS], (unsigned)i);
+    }
+    ended = 1;
+    for (i = 0; i < 4; i++)
+        CHECK(pthread_join(all[i], NULL) == 0);
+    check_pins(9);
+    unpin_all();
+}
+
+static double milliseconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static void a_thousand_pins(void)
+{
+    const long count = rounds(1000);
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    struct mapped *many = calloc((size_t)count, sizeof(*many));
+    double start, suspended, resumed;
+    long i;
+
+    CHECK(many != NULL);
+    g = open_suspendable();
+    if (uses_dmabuf(g)) { /* each takes a descriptor */
+        CHECK_OK(gdr_close(g));
+        gpu_free(&buffer);
+        free(many);
+        return;
+    }
+    for (i = 0; i < count; i++) {
+        many[i].handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+        many[i].va = map(g, many[i].handle, GPU_PAGE_SIZE);
+        many[i].address = buffer.address;
+        many[i].size = GPU_PAGE_SIZE;
+    }
+    start = milliseconds();
+    SUSPEND();
+    suspended = milliseconds();
+    RESUME();
+    resumed = milliseconds();
+    printf("%ld pins: suspended in %.1f ms, resumed in %.1f ms\n", count, suspended - start, resumed - suspended);
+    for (i = 0; i < count; i += 97)
+        check_contents(&many[i], (unsigned)i);
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+    free(many);
+}
+
+static void a_parked_connection_can_be_suspended(void)
+{
+    setenv("GDRCOPY_PARK", "1", 1);
+    pin_all();
+    SUSPEND();
+    CHECK_EQUAL(driver_descriptors(), 0);
+    RESUME();
+    check_pins(11);
+    unpin_all();
+    g = open_suspendable();
+    SUSPEND();
+    RESUME();
+    CHECK_EQUAL(driver_descriptors(), 0);
+    CHECK_OK(gdr_close(g));
+    unsetenv("GDRCOPY_PARK");
+}
+
+int main(void)
+{
+    gpu_init();
+    setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", "1", 1);
+    without_the_variable_no_one_listens();
+    a_process_with_nothing_open_can_be_suspended();
+    the_listener_handles_no_signals();
+    other_requests_are_refused();
+    other_users_are_refused();
+    if (a_thread_is_refused())
+        waive("gdrdrv 2.0 serves only the thread that opened it");
+    suspended_mappings_fault_and_come_back();
+    calls_while_suspended();
+    what_cannot_be_restored_fails_by_itself();
+    a_suspension_that_fails_changes_nothing();
+    a_resumption_without_the_driver_can_be_repeated();
+    children_are_not_suspended();
+    threads_see_success_or_ebusy();
+    a_thousand_pins();
+    a_parked_connection_can_be_suspended();
+    return passed("suspend");
+}

@@ -1,0 +1,168 @@
+//! `gdrcopy suspend` and `gdrcopy resume` take GPU memory from the CPU side of processes for a checkpoint, and return it.
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{getsockopt, sockopt};
+
+/// The options of both.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+A process listens once it has called gdr_open with GDRCOPY_SUSPEND=1 in its environment. Needs the process's user, or root.
+
+Examples:
+  gdrcopy suspend 1234
+  gdrcopy resume 1234
+  gdrcopy suspend --tree 1234")]
+pub(crate) struct Options {
+    /// Include what these processes have started, and leave out processes that do not listen
+    #[arg(long)]
+    tree: bool,
+
+    /// Processes that were started with GDRCOPY_SUSPEND=1
+    #[arg(required = true, value_name = "PID")]
+    pids: Vec<u32>,
+}
+
+/// `gdrcopy suspend`: all of them, or none.
+pub(crate) fn suspend(options: &Options) -> Result<ExitCode> {
+    let listeners = options.listeners()?;
+    for (index, listener) in listeners.iter().enumerate() {
+        if let Err(error) = listener.request("suspend") {
+            for suspended in &listeners[..index] {
+                if let Err(error) = suspended.request("resume") {
+                    eprintln!("gdrcopy suspend: {error:#}");
+                }
+            }
+            return Err(error);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `gdrcopy resume`: goes on after errors.
+pub(crate) fn resume(options: &Options) -> Result<ExitCode> {
+    let mut status = ExitCode::SUCCESS;
+    for listener in options.listeners()? {
+        if let Err(error) = listener.request("resume") {
+            eprintln!("gdrcopy resume: {error:#}");
+            status = ExitCode::FAILURE;
+        }
+    }
+    Ok(status)
+}
+
+impl Options {
+    fn listeners(&self) -> Result<Vec<Listener>> {
+        let mut pids = self.pids.clone();
+        if self.tree {
+            let mut next = 0;
+            while let Some(&pid) = pids.get(next) {
+                pids.extend(children(pid));
+                next += 1;
+            }
+        }
+        let mut all = Vec::new();
+        for pid in pids {
+            let found = match Listener::all_of(pid) {
+                Ok(found) => found,
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(error).context(format!("process {pid}: run it as its user, or as root"))?
+                }
+                Err(_) if self.tree => continue, // It has ended.
+                Err(_) => bail!("there is no process {pid}"),
+            };
+            ensure!(
+                self.tree || !found.is_empty(),
+                "process {pid} does not listen: start it with GDRCOPY_SUSPEND=1, which gdr_open of this libgdrapi reads"
+            );
+            all.extend(found);
+        }
+        Ok(all)
+    }
+}
+
+/// A socket on which a libgdrapi of a process listens. Each copy of the library has one.
+struct Listener {
+    pid: u32,
+    /// Abstract.
+    name: String,
+}
+
+impl Listener {
+    /// The sockets of a process with such a name. Its descriptors are examined, because the number in a name is that of
+    /// the process's own PID namespace, or of before a restore.
+    fn all_of(pid: u32) -> io::Result<Vec<Listener>> {
+        let mut inodes = Vec::new();
+        for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+            // It may be closed by now.
+            if let Ok(target) = fs::read_link(entry?.path())
+                && let Some(inode) = target.to_str().and_then(|it| it.strip_prefix("socket:["))
+            {
+                inodes.push(inode.trim_end_matches(']').to_owned());
+            }
+        }
+        let sockets = fs::read(format!("/proc/{pid}/net/unix"))?;
+        let sockets = String::from_utf8_lossy(&sockets);
+        let named = sockets.lines().filter_map(|line| {
+            let mut words = line.split_ascii_whitespace().skip(6);
+            let (inode, path) = (words.next()?, words.next()?);
+            let name = path.strip_prefix('@').filter(|name| name.starts_with(NAME))?;
+            let is_own = inodes.iter().any(|own| own == inode);
+            is_own.then(|| Listener { pid, name: name.to_owned() })
+        });
+        // A forked child also has its parent's socket.
+        let own = named.filter(|listener| listener.is_of_the_process().unwrap_or(true));
+        let mut own: Vec<Listener> = own.collect();
+        own.sort_by(|a, b| a.name.cmp(&b.name)); // The kernel has no order.
+        Ok(own)
+    }
+
+    fn is_of_the_process(&self) -> io::Result<bool> {
+        let listening = getsockopt(&self.connect()?, sockopt::PeerCredentials)?.pid();
+        Ok(u32::try_from(listening) == Ok(self.pid))
+    }
+
+    /// Connects, in the network namespace of the process.
+    fn connect(&self) -> io::Result<UnixStream> {
+        let theirs = format!("/proc/{}/ns/net", self.pid);
+        if fs::metadata(&theirs)?.ino() != fs::metadata("/proc/thread-self/ns/net")?.ino() {
+            setns(File::open(theirs)?, CloneFlags::CLONE_NEWNET)?;
+        }
+        UnixStream::connect_addr(&SocketAddr::from_abstract_name(&self.name)?)
+    }
+
+    fn request(&self, word: &str) -> Result<()> {
+        let exchange = || -> io::Result<String> {
+            let (mut listener, mut answer) = (self.connect()?, String::new());
+            listener.write_all(word.as_bytes())?;
+            listener.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        let answer = exchange().with_context(|| format!("process {} does not answer", self.pid))?;
+        ensure!(answer.is_empty(), "process {}: {answer}", self.pid);
+        Ok(())
+    }
+}
+
+/// The beginning of the names of the sockets.
+const NAME: &str = "gdrcopy-suspend-";
+
+/// The processes that a process has started, and that have not ended.
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let all: Vec<String> = lists.collect();
+    all.iter()
+        .flat_map(|list| list.split_ascii_whitespace())
+        .filter_map(|it| it.parse().ok())
+        .collect()
+}
