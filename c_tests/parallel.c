@@ -1,6 +1,6 @@
 /*
  * GDRCOPY_THREADS: no threads unless it is set; then that many for a large copy, but no more than the copying thread
- * has CPUs; none left after unloading, none in a forked child. Not linked with the library, so that it can be
+ * has CPUs. None is left after unloading, none in a forked child. Not linked with the library, so that it can be
  * unloaded.
  */
 

@@ -1,4 +1,4 @@
-//! What each C function does with the objects that its handles stand for, in any order of calls.
+//! The effect of each C function on the objects that its handles stand for, in any order of calls.
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
 /// Pins a buffer and gives it a handle.
 ///
 /// # Safety
-/// As for [`RawGdr::pin`]: the C caller accounts for what is written to the memory.
+/// The contract of [`RawGdr::pin`]. The C caller accounts for what is written to the memory.
 pub(crate) unsafe fn pin(
     g: usize,
     address: u64,
@@ -134,7 +134,7 @@ pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
 /// Maps a buffer and opens its copy path.
 ///
 /// # Safety
-/// As for [`RawPin::map`](gdrcopy_core::RawPin::map): the C caller accounts for what is written to the rest of the last page.
+/// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). The C caller accounts for writes to the rest of the last page.
 pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
     let allow_unaligned = handles::with(g, |open: &mut GdrEntry, _| Ok(open.allow_unaligned_map))?;
     with_buffer(g, handle, |buffer, slot| {
@@ -151,7 +151,7 @@ pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) ->
     })
 }
 
-/// Closes a buffer's copy path and unmaps what was mapped, whatever range the caller passes: DPDK passes
+/// Closes a buffer's copy path and unmaps what was mapped, whatever range the caller passes. DPDK passes
 /// the device address, other programs another size.
 pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<()> {
     with_buffer(g, handle, |buffer, slot| {

@@ -24,7 +24,7 @@ pub(crate) struct Reads {
 
 impl Reads {
     /// Makes reads of this many bytes and more. They go through a buffer even if the caller's memory is page-locked,
-    /// because a read that timed out must not overwrite data that the caller wrote later.
+    /// because a timed-out read must not overwrite data that the caller wrote later.
     pub(crate) fn new(from: usize) -> Reads {
         SMALLEST.fetch_min(from, Ordering::Relaxed);
         copy::limit_plain_reads(from);

@@ -176,7 +176,7 @@ const FULL: usize = 1 << 20;
 
 impl Arena {
     /// Reserves address space for a full-size arena. Where the process may have only a limited amount, the
-    /// arena takes at most a sixteenth of the rest, and leaves the other to the program.
+    /// arena takes at most a sixteenth of the rest. The program keeps the other.
     pub(crate) fn reserve() -> std::result::Result<Arena, Errno> {
         let mut slots = slots_within(address_space_left());
         loop {

@@ -14,7 +14,7 @@ use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 /// its pins is gone.
 ///
 /// It may be used from any thread. In a forked child, every call fails with
-/// [`Error::ForkedChild`](crate::Error::ForkedChild) and touches nothing; dropping it there closes the child's copy of
+/// [`Error::ForkedChild`](crate::Error::ForkedChild) and touches nothing. Dropping it there closes the child's copy of
 /// the descriptor, which otherwise keeps the parent's pins if the parent ends.
 #[derive(Clone, Debug)]
 pub struct RawGdr {
@@ -31,7 +31,7 @@ impl RawGdr {
         })
     }
 
-    /// Of a backend that is open.
+    /// Wraps a backend that is open.
     pub fn of_backend(backend: Arc<dyn Backend>) -> RawGdr {
         RawGdr { backend, owner: Owner::current() }
     }
@@ -57,7 +57,7 @@ impl RawGdr {
     /// look at the tokens.
     ///
     /// # Safety
-    /// As for `gdrcopy::Gdr::pin`.
+    /// The contract of `gdrcopy::Gdr::pin`.
     pub unsafe fn pin(
         &self,
         address: u64,

@@ -1,7 +1,7 @@
 //! The data that every copy reads, on one cache line.
 //!
-//! It is written only when a driver is opened, when the first mapping of another type is made, and when the last one
-//! of a type ends. So the line stays in the caches of the CPUs that copy.
+//! It is written only when a driver is opened, the first mapping of another type is made, or the last one of a type
+//! ends. So the line stays in the caches of the CPUs that copy.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};

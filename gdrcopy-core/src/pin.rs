@@ -14,7 +14,7 @@ use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 
 /// A range of GPU memory that stays where it is, and can be mapped once at a time.
 ///
-/// The driver's pin lasts until both the pin and its mapping are gone: a mapping is always
+/// The driver's pin lasts until both the pin and its mapping are gone. A mapping is always
 /// taken down first, because NVIDIA's gdrdrv up to 2.6 otherwise corrupts its list of pins.
 #[derive(Debug)]
 pub struct RawPin {
@@ -34,9 +34,9 @@ pub struct DmaBufExport {
     /// The dma-buf, which has `FD_CLOEXEC` set. It keeps the memory in place, also after the pin and the memory's
     /// own end.
     pub fd: OwnedFd,
-    /// Where in the dma-buf the address asked for is, in bytes: less than a page of the host.
+    /// Bytes from the dma-buf's start to the address asked for, less than a page of the host.
     pub offset: u64,
-    /// Bytes of the dma-buf: a multiple of the host's page size.
+    /// Bytes of the dma-buf, a multiple of the host's page size.
     pub len: usize,
 }
 
@@ -101,7 +101,7 @@ impl RawPin {
         self.pinned.with(|range| range.info(mapped))
     }
 
-    /// Whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too).
+    /// Returns whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too).
     pub fn callback_flag(&self) -> Result<bool> {
         self.pinned.with(|range| range.callback_flag())
     }
@@ -110,7 +110,7 @@ impl RawPin {
     /// maps all of the pages that it has pinned, which hold more than what was asked for.
     ///
     /// # Safety
-    /// Bytes after [`RawPin::len`] are written only if the caller may write them: they can belong to someone else.
+    /// Bytes after [`RawPin::len`] are written only if the caller may write them. They can belong to someone else.
     pub unsafe fn map(&self, len: usize, flag: MapFlag) -> Result<RawMapping> {
         let mark = MappingGuard::set(&self.pinned)?;
         if self.is_released {
@@ -141,7 +141,7 @@ impl RawPin {
         Ok(())
     }
 
-    /// Whether its address starts a page of the backend: C programs can map only such pins by default.
+    /// Returns whether its address starts a page of the backend. C programs can map only such pins by default.
     pub fn starts_page(&self) -> bool {
         self.head == 0
     }

@@ -1,9 +1,9 @@
-//! The backend without a kernel module: CUDA exports GPU memory as a dma-buf, whose descriptor is mapped.
+//! The backend without a kernel module. CUDA exports GPU memory as a dma-buf, whose descriptor is mapped.
 //!
-//! Needs CUDA 13.3. Opening it never calls cuInit: programs open and close libraries while they probe,
-//! before they fork, and CUDA is unusable in children of a process that has initialized it. So the first
-//! pin calls cuInit. Where the program has initialized CUDA already, opening asks the GPUs whether their
-//! memory can be mapped: programs expect pins to work once they have a handle.
+//! Needs CUDA 13.3. Opening it never calls cuInit, because programs open and close libraries while they probe,
+//! before they fork. CUDA is unusable in children of a process that has initialized it. So the first pin
+//! calls cuInit. Where CUDA is initialized, opening asks the GPUs whether their memory can be
+//! mapped, because programs expect pins to work once they have a handle.
 #![forbid(unsafe_code)]
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -32,8 +32,8 @@ pub struct DmaBuf {
 }
 
 impl DmaBuf {
-    /// Loads the CUDA driver, and checks that it is new enough and, where it is initialized, that it
-    /// shows a GPU whose memory can be mapped. Does not initialize it.
+    /// Loads the CUDA driver, and checks that it is new enough. Where it is initialized, it must show a
+    /// GPU whose memory can be mapped. Does not initialize it.
     pub fn open(options: &Options) -> Result<DmaBuf> {
         let backend = DmaBuf {
             driver: cuda::load(MAPS_DMA_BUFS)?,
@@ -50,7 +50,7 @@ impl DmaBuf {
     }
 }
 
-/// Whether memory of the device can be mapped as a dma-buf.
+/// Returns whether memory of the device can be mapped as a dma-buf.
 pub fn can_map(driver: &Driver, device: Device) -> Result<bool> {
     match driver.attribute(device, DeviceAttribute::DmaBufMmap)? {
         Some(can) => Ok(can != 0),
@@ -59,13 +59,13 @@ pub fn can_map(driver: &Driver, device: Device) -> Result<bool> {
     }
 }
 
-/// Whether memory of the device can be exported as a dma-buf.
+/// Returns whether memory of the device can be exported as a dma-buf.
 pub fn can_export(driver: &Driver, device: Device) -> Result<bool> {
     let can = driver.attribute(device, DeviceAttribute::DmaBuf)?;
     Ok(can.is_some_and(|can| can != 0))
 }
 
-/// Whether any of the first `gpus` GPUs can.
+/// Returns whether any of the first `gpus` GPUs can.
 pub fn any_gpu(
     driver: &Driver,
     gpus: i32,
@@ -90,7 +90,7 @@ pub struct Exported {
     pub len: usize,
 }
 
-/// Exports GPU memory for devices other than the CPU: it need not be mappable.
+/// Exports GPU memory, which need not be mappable, for devices other than the CPU.
 pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<Exported> {
     let (va, len) = whole_pages(address, len as u64)?;
     let driver = cuda::load(EXPORTS_DMA_BUFS)?;
@@ -121,7 +121,7 @@ fn whole_pages(address: u64, len: u64) -> Result<(u64, usize)> {
     Ok((va, len))
 }
 
-/// Whether the CPU and the GPU share page tables.
+/// Returns whether the CPU and the GPU share page tables.
 fn is_coherent(driver: &Driver, device: Device) -> Result<bool> {
     let shared = driver.attribute(device, DeviceAttribute::HostPageTables)?;
     Ok(shared == Some(1))
@@ -143,7 +143,7 @@ fn export_pages(
     Ok(fd)
 }
 
-/// Whether the process has no descriptor left, which CUDA does not report: opens one to find out.
+/// The error if the process has no descriptor left, which CUDA does not report. Opens one to find out.
 fn descriptors_used_up() -> Option<Error> {
     match open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()) {
         Err(errno @ (Errno::EMFILE | Errno::ENFILE)) => Some(Error::no_descriptor(errno)),
@@ -178,7 +178,7 @@ impl Backend for DmaBuf {
         let (va, len) = whole_pages(request.address, request.size)?;
         self.driver.init()?;
         let place = self.driver.place_of(request.address, request.size)?;
-        // Of a GPU that is only a guess, the export decides.
+        // For a GPU that is only a guess, the export decides.
         if place.is_known && !can_map(self.driver, place.device)? {
             let gpu = place.device.ordinal();
             return Err(Error::NoDmaBufSupport { gpu });

@@ -1,7 +1,7 @@
-//! The backend over the kernel module: versions 2.0 to 2.6 and those that stay compatible.
+//! The backend over the kernel module, versions 2.0 to 2.6 and those that stay compatible.
 //!
-//! Version and attributes are cached per open. In persistent mode the description of a pin is cached too:
-//! only this library can change it there.
+//! Version and attributes are cached per open. In persistent mode the description of a pin is cached too,
+//! because only this library can change it there.
 //!
 //! Each pin has a share of the device file. Another share keeps it open while nothing is pinned, unless it is parked
 //! then, or suspended.
@@ -26,7 +26,7 @@ use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlag
 /// The first driver with GET_INFO_V2.
 const INFO_V2: Version = Version::new(2, 4);
 /// The first driver with PIN_BUFFER_V2, REQ_MAPPING_TYPE and GET_ATTR. Those before it are passed
-/// ranges of whole GPU pages: newer GPU drivers refuse others.
+/// ranges of whole GPU pages, because newer GPU drivers refuse others.
 const PIN_V2: Version = Version::new(2, 5);
 
 /// The module, open.
@@ -36,7 +36,7 @@ pub struct Gdrdrv {
     force_pcie_compat: bool,
 }
 
-/// What the pins of one open share.
+/// The state that the pins of one open share.
 #[derive(Debug)]
 struct Connection {
     files: Mutex<Files>,
@@ -47,7 +47,7 @@ struct Connection {
     /// st_rdev of the file that was opened first.
     device: u64,
     version: Version,
-    /// Answers to GET_ATTR: [`Attribute::UsePersistentMapping`] and
+    /// Answers to GET_ATTR for [`Attribute::UsePersistentMapping`] and
     /// [`Attribute::SupportPinFlagForcePcie`].
     attributes: [Answer; 2],
     owner: Owner,
@@ -140,7 +140,7 @@ impl Gdrdrv {
     }
 
     /// [`Options::force_pcie_compat`]: where the GPU has no other link than PCIe, an ordinary pin is what
-    /// FORCE_PCIE asks for. The mapping type shows it: only coherent links are mapped cached.
+    /// FORCE_PCIE asks for. The mapping type shows it, as only coherent links are mapped cached.
     fn pin_without_force_pcie(&self, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
         let pin = self.pin_as_asked(&PinRequest { flags: PinFlags::DEFAULT, ..*request })?;
         match pin.map(1, MapFlag::Default, None) {
@@ -276,7 +276,7 @@ impl Connection {
         Ok(value)
     }
 
-    /// Whether the driver has reported that pins and mappings last until they are released.
+    /// Returns whether the driver has reported that pins and mappings last until they are released.
     fn is_known_persistent(&self) -> bool {
         self.attributes[Attribute::UsePersistentMapping as usize - 1].get() == Some(true)
     }
@@ -288,7 +288,7 @@ struct GdrdrvPin {
     connection: Arc<Connection>,
     file: Arc<DeviceFile>,
     handle: u64,
-    /// The driver's description, of which only the mapping type changes.
+    /// The driver's description. Only its mapping type changes.
     facts: OnceLock<Info>,
     /// The mapping type last requested from the driver, or `NO_TYPE`.
     requested_type: AtomicU32,

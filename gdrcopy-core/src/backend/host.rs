@@ -1,4 +1,4 @@
-//! The backend without access to GPU memory: host memory that CUDA has mapped for GPUs.
+//! The backend without access to GPU memory, over host memory that CUDA has mapped for GPUs.
 //!
 //! A pin looks the memory up, and a mapping is the memory itself, so nothing is pinned, mapped or unmapped here.
 

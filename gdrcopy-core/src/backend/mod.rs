@@ -1,5 +1,4 @@
-//! What the library needs from a source of GPU memory: the kernel module, CUDA's dma-bufs, or host memory in
-//! their place.
+//! The sources of GPU memory, which are the kernel module, CUDA's dma-bufs, or host memory in their place.
 
 pub mod dmabuf;
 pub mod gdrdrv;

@@ -1,4 +1,4 @@
-//! What each backend does.
+//! The interface of each backend.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
@@ -40,7 +40,7 @@ pub trait Backend: Debug + Send + Sync {
     }
 }
 
-/// What to pin.
+/// A range to pin.
 #[derive(Clone, Copy, Debug)]
 pub struct PinRequest {
     /// Device address of the first byte.

@@ -1,8 +1,8 @@
 //! Large copies by several threads, if [`set_threads`] asks for N of them (`GDRCOPY_THREADS=N` in C programs).
 //!
 //! One core copies at the rate of its own buffers, a fraction of what PCIe carries. The first large copy of a
-//! process starts N - 1 helpers, or fewer if its thread is bound to fewer than N CPUs, to which they are also
-//! bound. From then on each large copy is cut into chunks that its caller and the helpers take in turn. A copy
+//! process starts N - 1 helpers, or fewer if its thread is bound to fewer than N CPUs. They are bound to the
+//! same CPUs. From then on each large copy is cut into chunks that its caller and the helpers take in turn. A copy
 //! never waits for a helper to wake up, only for those that are copying one of its chunks. While one copy uses
 //! the helpers, other copies use their callers' threads only. So do all copies in a forked child, which
 //! inherits the helpers' data but not the threads.
@@ -26,7 +26,7 @@ pub(super) const WRITTEN_AT_A_TIME: usize = 128 << 10;
 
 /// Bytes that one thread reads at a time. Reads take 20 times as long as writes. With small chunks, the other
 /// threads take more of them while a helper wakes up. With 8 threads and an H200, reads of 1 MiB and 16 MiB
-/// took a fifth less time than in chunks of the size of writes. Writes took up to 9% more.
+/// took a fifth less time than in the chunks of writes. Writes took up to 9% more.
 pub(super) const READ_AT_A_TIME: usize = 16 << 10;
 
 /// More threads than the bandwidth of PCIe can keep busy.

@@ -30,8 +30,8 @@ impl Driver {
     /// Maps a pin and returns the address, which the GPU's memory chooses.
     ///
     /// # Errors
-    /// `EINVAL` for no length, no such handle, or a pin that is mapped already, whose address was not aligned to a
-    /// GPU page, whose memory was freed, or that is shorter. `ENOMEM`: longer than the address space. `EACCES`:
+    /// `EINVAL` for no length, no such handle, or a pin that is mapped, shorter, not aligned to a
+    /// GPU page, or whose memory was freed. `ENOMEM`: longer than the address space. `EACCES`:
     /// not the owner, or not opened for this access.
     pub fn mmap(
         &mut self,

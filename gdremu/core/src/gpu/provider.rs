@@ -16,7 +16,7 @@ pub trait Provider: Any + Send {
     ///
     /// # Errors
     /// - `EINVAL` if it is not all GPU memory of this process, of two GPUs, or not allowed for
-    ///   GPUDirect, or the tokens are not this process's.
+    ///   GPUDirect, or the tokens are another's.
     /// - `ENOMEM`: BAR1 has no room.
     /// - `EIO`: a token without an address space.
     /// - `ENOTSUPP` (524): `force_pcie` on a GPU that is not coherent.

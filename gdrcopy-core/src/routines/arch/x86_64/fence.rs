@@ -38,8 +38,8 @@ pub fn after_read() {
 ///
 /// They do not promise that the WB stores since the last SFENCE come before the WC stores of this
 /// write. That rests on the store buffer, which stores leave in program order. A WB store is in the
-/// cache, where the GPU's coherent reads find it, before a later WC store enters the buffer from
-/// which it goes to the GPU. Earlier loads have returned before any later store leaves.
+/// cache, where the GPU's coherent reads find it, before a later WC store enters the WC
+/// buffer. Earlier loads have returned before any later store leaves.
 #[inline(always)]
 pub fn before_write() {
     compiler_fence(Ordering::Release);
