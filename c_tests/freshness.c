@@ -8,10 +8,10 @@
  *
  * The acknowledgment goes through host memory, so that nothing but the library's reads happens in between, no store to
  * the mapping and no fence. In the second half of the rounds, gdrx_read_many takes the place of gdr_copy_from_mapping.
- * It reads the flag, by turns with gdrx_load_u32, and the payload, in pieces.
+ * It reads the flag, by turns with gdrx_load_u32, and the payload, which is words in different lines.
  *
- * Usage: freshness [--rounds N], for each size and alignment. By default there are 100,000 rounds, or 100 under
- * gdremu, whose GPU is the CPU and reorders nothing.
+ * Usage: freshness [--rounds N], for each payload. By default there are 100,000 rounds, or 100 under gdremu, whose GPU
+ * is the CPU and reorders nothing.
  */
 
 #include <time.h>
@@ -22,7 +22,8 @@
 
 #define THREADS 128
 #define MAX_PAYLOAD 4096
-#define PIECE 24
+#define MAX_GATHERED 64
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 /* Offsets in the GPU buffer. */
 #define FLAG 0
 #define PAYLOAD 4096
@@ -35,21 +36,23 @@
 #define PATIENCE 120
 
 /*
- * void produce(uint32_t *payload, uint32_t words, uint32_t *flag, const uint32_t *acknowledged, uint32_t rounds):
- * one block of threads. Volatile accesses are relaxed accesses of system scope.
+ * void produce(uint32_t *payload, uint32_t words, uint32_t stride, uint32_t *flag, const uint32_t *acknowledged,
+ * uint32_t rounds), for one block of threads. Words are `stride` bytes apart. Volatile accesses are relaxed accesses of
+ * system scope.
  */
 static const char produce_ptx[] =
     ".version 7.0\n"
     ".target sm_70\n"
     ".address_size 64\n"
-    ".visible .entry produce(.param .u64 payload_arg, .param .u32 words_arg, .param .u64 flag_arg,\n"
-    "                        .param .u64 acknowledged_arg, .param .u32 rounds_arg)\n"
+    ".visible .entry produce(.param .u64 payload_arg, .param .u32 words_arg, .param .u32 stride_arg,\n"
+    "                        .param .u64 flag_arg, .param .u64 acknowledged_arg, .param .u32 rounds_arg)\n"
     "{\n"
     "    .reg .pred %p;\n"
-    "    .reg .u32 %words, %rounds, %round, %thread, %threads, %word, %seen;\n"
+    "    .reg .u32 %words, %stride, %rounds, %round, %thread, %threads, %word, %seen;\n"
     "    .reg .u64 %payload, %flag, %acknowledged, %offset, %address;\n"
     "    ld.param.u64 %payload, [payload_arg];\n"
     "    ld.param.u32 %words, [words_arg];\n"
+    "    ld.param.u32 %stride, [stride_arg];\n"
     "    ld.param.u64 %flag, [flag_arg];\n"
     "    ld.param.u64 %acknowledged, [acknowledged_arg];\n"
     "    ld.param.u32 %rounds, [rounds_arg];\n"
@@ -62,7 +65,7 @@ static const char produce_ptx[] =
     "next_word:\n"
     "    setp.ge.u32 %p, %word, %words;\n"
     "    @%p bra payload_stored;\n"
-    "    mul.wide.u32 %offset, %word, 4;\n"
+    "    mul.wide.u32 %offset, %word, %stride;\n"
     "    add.u64 %address, %payload, %offset;\n"
     "    st.volatile.global.u32 [%address], %round;\n"
     "    add.u32 %word, %word, %threads;\n"
@@ -93,8 +96,12 @@ static gdr_mh_t handle;
 static unsigned char *va;
 static struct gdrx_map gdrx;
 
-/* How flag and payload are read. */
-static enum { BY_CALLS, BY_GDRX } way;
+/* A payload, and how it and its flag are read. */
+struct payload {
+    enum { BY_CALLS, BY_GDRX } way;
+    uint32_t words, stride; /* in bytes */
+    size_t alignment, size; /* of a read by calls, in bytes past a cache line */
+};
 
 /* The last round that the CPU has seen, in host memory, by its CPU and its GPU address. */
 static volatile uint32_t *acknowledged;
@@ -108,11 +115,11 @@ static void load_gpu_kernel(void)
     CUDA(cuModuleGetFunction(&produce, module, "produce"));
 }
 
-static void launch(size_t words, uint32_t rounds)
+static void launch(const struct payload *payload, uint32_t rounds)
 {
-    CUdeviceptr payload = buffer.address + PAYLOAD, flag = buffer.address + FLAG;
-    uint32_t word_count = (uint32_t)words;
-    void *arguments[] = {&payload, &word_count, &flag, &acknowledged_on_gpu, &rounds};
+    CUdeviceptr address = buffer.address + PAYLOAD, flag = buffer.address + FLAG;
+    uint32_t words = payload->words, stride = payload->stride;
+    void *arguments[] = {&address, &words, &stride, &flag, &acknowledged_on_gpu, &rounds};
 
     CUDA(cuLaunchKernel(produce, 1, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL));
 }
@@ -125,12 +132,12 @@ static double seconds(clockid_t clock)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static uint32_t read_flag(uint32_t round)
+static uint32_t read_flag(const struct payload *payload, uint32_t round)
 {
     uint32_t flag;
     struct gdrx_copy item = {.offset = FLAG, .host = &flag, .size = sizeof(flag)};
 
-    if (way == BY_CALLS)
+    if (payload->way == BY_CALLS)
         CHECK_OK(gdr_copy_from_mapping(handle, &flag, va + FLAG, sizeof(flag)));
     else if (round % 4 == 0)
         return gdrx_load_u32(&gdrx, FLAG);
@@ -139,33 +146,37 @@ static uint32_t read_flag(uint32_t round)
     return flag;
 }
 
-static void read_payload(unsigned char *payload, size_t offset, size_t size)
+/* Reads the payload, and returns whether any of it is of another round. */
+static int is_stale(const struct payload *payload, uint32_t round)
 {
-    struct gdrx_copy pieces[MAX_PAYLOAD / PIECE + 1];
-    size_t n, at = 0;
+    static uint32_t wanted[MAX_PAYLOAD / 4 + 64], seen[MAX_PAYLOAD / 4];
+    struct gdrx_copy items[MAX_GATHERED];
+    uint32_t i;
 
-    if (way == BY_CALLS) {
-        CHECK_OK(gdr_copy_from_mapping(handle, payload, va + offset, size));
-        return;
+    for (i = 0; i < payload->words; i++)
+        wanted[i] = round;
+    if (payload->way == BY_CALLS) {
+        CHECK_OK(gdr_copy_from_mapping(handle, seen, va + PAYLOAD + payload->alignment, payload->size));
+        return memcmp(seen, (unsigned char *)wanted + payload->alignment, payload->size) != 0;
     }
-    for (n = 0; at < size; n++) {
-        pieces[n].offset = offset + at;
-        pieces[n].host = payload + at;
-        pieces[n].size = size - at < PIECE ? size - at : PIECE;
-        at += pieces[n].size;
+    for (i = 0; i < payload->words; i++) {
+        items[i].offset = PAYLOAD + i * payload->stride;
+        items[i].host = &seen[i];
+        items[i].size = sizeof(seen[i]);
     }
-    CHECK_OK(gdrx_read_many(&gdrx, pieces, n));
+    CHECK_OK(gdrx_read_many(&gdrx, items, payload->words));
+    return memcmp(seen, wanted, payload->words * sizeof(seen[0])) != 0;
 }
 
 /* Waits for the flag of `round`; if that takes too long, ends the GPU kernel and fails. */
-static void await_flag(uint32_t round)
+static void await_flag(const struct payload *payload, uint32_t round)
 {
     double start = seconds(CLOCK_THREAD_CPUTIME_ID);
     unsigned long polls = 0;
     uint32_t flag;
 
     do {
-        flag = read_flag(round);
+        flag = read_flag(payload, round);
         if (++polls % 65536 == 0 && seconds(CLOCK_THREAD_CPUTIME_ID) - start > PATIENCE * slowness()) {
             *acknowledged = UINT32_MAX;
             fprintf(stderr, "freshness: no flag for round %u, its value is %u\n", round, flag);
@@ -175,30 +186,27 @@ static void await_flag(uint32_t round)
     CHECK_EQUAL(flag, round);
 }
 
-/* Returns the number of stale payloads of `size` bytes that start `alignment` bytes past a cache line. */
-static uint32_t count_stale(size_t size, size_t alignment, uint32_t rounds)
+/* Returns the number of stale payloads. */
+static uint32_t count_stale(const struct payload *payload, uint32_t rounds)
 {
     static const unsigned char zeros[BUFFER];
-    static uint32_t wanted[MAX_PAYLOAD / 4 + 64];
-    static unsigned char payload[MAX_PAYLOAD];
-    size_t words = (alignment + size + 3) / 4, i;
     uint32_t round, stale = 0;
     double start;
 
     gpu_write(buffer.address, zeros, sizeof(zeros));
     *acknowledged = 0;
-    launch(words, rounds);
+    launch(payload, rounds);
     start = seconds(CLOCK_MONOTONIC);
     for (round = 1; round <= rounds; round++) {
-        await_flag(round);
-        read_payload(payload, PAYLOAD + alignment, size);
-        for (i = 0; i < words; i++)
-            wanted[i] = round;
-        stale += memcmp(payload, (unsigned char *)wanted + alignment, size) != 0;
+        await_flag(payload, round);
+        stale += (uint32_t)is_stale(payload, round);
         *acknowledged = round;
     }
-    printf("%s %5zu B +%-2zu  rounds %u stale %u  %.0f ns per round\n", way == BY_GDRX ? "gdrx " : "calls", size, alignment, rounds, stale,
-           (seconds(CLOCK_MONOTONIC) - start) / rounds * 1e9);
+    if (payload->way == BY_CALLS)
+        printf("calls %5zu B +%-2zu          ", payload->size, payload->alignment);
+    else
+        printf("gdrx  %5u words %3u B apart ", payload->words, payload->stride);
+    printf("rounds %u stale %u  %.0f ns per round\n", rounds, stale, (seconds(CLOCK_MONOTONIC) - start) / rounds * 1e9);
     fflush(stdout);
     CUDA(cuCtxSynchronize());
     return stale;
@@ -219,6 +227,8 @@ int main(int argc, char **argv)
 {
     static const size_t sizes[] = {4, 16, 24, 32, 64, 128, 256, 1024, 4096};
     static const size_t alignments[] = {0, 1, 4, 60};
+    /* The lines of small gathers stay in the CPU's buffers until the next gather, if nothing empties these. */
+    static const uint32_t gathered[] = {1, 4, 11, MAX_GATHERED}, strides[] = {64, 128, 192};
     uint32_t rounds_each = parse_rounds(argc, argv);
     uint64_t stale = 0;
     void *host_word;
@@ -238,10 +248,19 @@ int main(int argc, char **argv)
 
     CHECK_OK(gdrx_attach(&gdrx, g, handle, va, BUFFER));
 
-    for (way = BY_CALLS; way <= BY_GDRX; way++)
-        for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-            for (j = 0; j < sizeof(alignments) / sizeof(alignments[0]); j++)
-                stale += count_stale(sizes[i], alignments[j], rounds_each);
+    for (i = 0; i < COUNT(sizes); i++)
+        for (j = 0; j < COUNT(alignments); j++) {
+            uint32_t words = (uint32_t)(alignments[j] + sizes[i] + 3) / 4;
+            struct payload payload = {BY_CALLS, words, sizeof(uint32_t), alignments[j], sizes[i]};
+
+            stale += count_stale(&payload, rounds_each);
+        }
+    for (i = 0; i < COUNT(gathered); i++)
+        for (j = 0; j < COUNT(strides); j++) {
+            struct payload payload = {BY_GDRX, gathered[i], strides[j], 0, 0};
+
+            stale += count_stale(&payload, rounds_each);
+        }
 
     CHECK_OK(gdr_unmap(g, handle, va, BUFFER));
     CHECK_OK(gdr_unpin_buffer(g, handle));
