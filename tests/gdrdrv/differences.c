@@ -42,7 +42,6 @@ static const struct difference {
 
     /* Limits of gdremu. */
     {"GET_VERSION by the owner after exec", EMULATED, 0, NEWEST, EACCES},
-    {"mmap at a fixed address", EMULATED, 0, NEWEST, EINVAL},
     {"first handle", EMULATED, 0, NEWEST, ANY},                /* --handle-base */
     {"default mapping type on x86", EMULATED, 0, NEWEST, ANY}, /* --platform */
 };
