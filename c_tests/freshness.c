@@ -8,7 +8,8 @@
  *
  * The acknowledgment goes through host memory, so that nothing but the library's reads happens in between, no store to
  * the mapping and no fence. In the second half of the rounds, gdrx_read_many takes the place of gdr_copy_from_mapping.
- * It reads the flag, by turns with gdrx_load_u32, and the payload, which is words in different lines.
+ * It reads the flag, by turns with gdrx_load_u32, and the payload, which is words in different lines. In half of these
+ * rounds the flag is in host memory, so that the CPU's buffers are as the gather before has left them.
  *
  * Usage: freshness [--rounds N], for each payload. By default there are 100,000 rounds, or 100 under gdremu, whose GPU
  * is the CPU and reorders nothing.
@@ -99,6 +100,7 @@ static struct gdrx_map gdrx;
 /* A payload, and how it and its flag are read. */
 struct payload {
     enum { BY_CALLS, BY_GDRX } way;
+    int announced_in_host_memory;
     uint32_t words, stride; /* in bytes */
     size_t alignment, size; /* of a read by calls, in bytes past a cache line */
 };
@@ -106,6 +108,9 @@ struct payload {
 /* The last round that the CPU has seen, in host memory, by its CPU and its GPU address. */
 static volatile uint32_t *acknowledged;
 static CUdeviceptr acknowledged_on_gpu;
+
+/* The flag, where it is in host memory, in another line. */
+#define ANNOUNCED 256
 
 static void load_gpu_kernel(void)
 {
@@ -117,7 +122,8 @@ static void load_gpu_kernel(void)
 
 static void launch(const struct payload *payload, uint32_t rounds)
 {
-    CUdeviceptr address = buffer.address + PAYLOAD, flag = buffer.address + FLAG;
+    CUdeviceptr address = buffer.address + PAYLOAD;
+    CUdeviceptr flag = payload->announced_in_host_memory ? acknowledged_on_gpu + ANNOUNCED : buffer.address + FLAG;
     uint32_t words = payload->words, stride = payload->stride;
     void *arguments[] = {&address, &words, &stride, &flag, &acknowledged_on_gpu, &rounds};
 
@@ -137,6 +143,8 @@ static uint32_t read_flag(const struct payload *payload, uint32_t round)
     uint32_t flag;
     struct gdrx_copy item = {.offset = FLAG, .host = &flag, .size = sizeof(flag)};
 
+    if (payload->announced_in_host_memory)
+        return acknowledged[ANNOUNCED / sizeof(flag)];
     if (payload->way == BY_CALLS)
         CHECK_OK(gdr_copy_from_mapping(handle, &flag, va + FLAG, sizeof(flag)));
     else if (round % 8 == 0)
@@ -182,7 +190,7 @@ static uint32_t count_stale(const struct payload *payload, uint32_t rounds)
     }
 
     gpu_write(buffer.address, zeros, sizeof(zeros));
-    *acknowledged = 0;
+    acknowledged[0] = acknowledged[ANNOUNCED / sizeof(round)] = 0;
     launch(payload, rounds);
     start = seconds(CLOCK_MONOTONIC);
     for (round = 1; round <= rounds; round++) {
@@ -201,7 +209,7 @@ static uint32_t count_stale(const struct payload *payload, uint32_t rounds)
     if (payload->way == BY_CALLS)
         printf("calls %5zu B +%-2zu          ", payload->size, payload->alignment);
     else
-        printf("gdrx  %5u words %3u B apart ", payload->words, payload->stride);
+        printf("gdrx%c %5u words %3u B apart ", payload->announced_in_host_memory ? '*' : ' ', payload->words, payload->stride);
     printf("rounds %u stale %u  %.0f ns per round\n", rounds, stale, (seconds(CLOCK_MONOTONIC) - start) / rounds * 1e9);
     fflush(stdout);
     CUDA(cuCtxSynchronize());
@@ -233,7 +241,7 @@ int main(int argc, char **argv)
 
     gpu_init();
     load_gpu_kernel();
-    CUDA(cuMemHostAlloc(&host_word, sizeof(uint32_t), CU_MEMHOSTALLOC_DEVICEMAP));
+    CUDA(cuMemHostAlloc(&host_word, 2 * ANNOUNCED, CU_MEMHOSTALLOC_DEVICEMAP));
     CUDA(cuMemHostGetDevicePointer(&acknowledged_on_gpu, host_word, 0));
     acknowledged = host_word;
     buffer = gpu_alloc(MEM_ALLOC, BUFFER);
@@ -247,14 +255,16 @@ int main(int argc, char **argv)
     for (i = 0; i < COUNT(sizes); i++)
         for (j = 0; j < COUNT(alignments); j++) {
             uint32_t words = (uint32_t)(alignments[j] + sizes[i] + 3) / 4;
-            struct payload payload = {BY_CALLS, words, sizeof(uint32_t), alignments[j], sizes[i]};
+            struct payload payload = {BY_CALLS, 0, words, sizeof(uint32_t), alignments[j], sizes[i]};
 
             stale += count_stale(&payload, rounds_each);
         }
     for (i = 0; i < COUNT(gathered); i++)
         for (j = 0; j < COUNT(strides); j++) {
-            struct payload payload = {BY_GDRX, gathered[i], strides[j], 0, 0};
+            struct payload payload = {BY_GDRX, 0, gathered[i], strides[j], 0, 0};
 
+            stale += count_stale(&payload, rounds_each);
+            payload.announced_in_host_memory = 1;
             stale += count_stale(&payload, rounds_each);
         }
 
