@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use common::{Output, run};
@@ -20,25 +21,27 @@ fn fails_with(arguments: &[&str], text: &str) {
     assert!(output.stderr.contains(text), "{output:?}");
 }
 
-/// A listener that gives these answers, and returns the requests.
-fn listener(number: usize, answers: &'static [&str]) -> thread::JoinHandle<Vec<String>> {
+/// A listener that gives these answers, and no more. Returns the requests so far.
+fn listener(number: usize, answers: &'static [&str]) -> Arc<Mutex<Vec<String>>> {
     let name = format!("gdrcopy-suspend-{}-{number}", std::process::id());
     let address = SocketAddr::from_abstract_name(name).unwrap();
     let socket = UnixListener::bind_addr(&address).unwrap();
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let all = requests.clone();
     thread::spawn(move || {
-        let mut requests = Vec::new();
-        while requests.len() < answers.len() {
+        let mut answers = answers.iter();
+        loop {
             let (mut client, _) = socket.accept().unwrap();
             let mut word = [0; 100];
             let len = client.read(&mut word).unwrap();
             if len == 0 {
                 continue; // It only looks who listens.
             }
-            client.write_all(answers[requests.len()].as_bytes()).unwrap();
-            requests.push(String::from_utf8(word[..len].to_vec()).unwrap());
+            all.lock().unwrap().push(String::from_utf8(word[..len].to_vec()).unwrap());
+            client.write_all(answers.next().unwrap_or(&"").as_bytes()).unwrap();
         }
-        requests
-    })
+    });
+    requests
 }
 
 #[test]
@@ -60,6 +63,6 @@ fn processes_are_suspended_together_and_resumed_by_themselves() {
     let second = listener(1, &["busy", "lost 1 pin"]);
     fails_with(&["suspend", &own], &format!("process {own}: busy"));
     fails_with(&["resume", &own], &format!("process {own}: lost 1 pin"));
-    assert_eq!(second.join().unwrap(), ["suspend", "resume"]);
-    assert_eq!(first.join().unwrap(), ["suspend", "resume", "resume"]);
+    assert_eq!(*second.lock().unwrap(), ["suspend", "resume"]);
+    assert_eq!(*first.lock().unwrap(), ["suspend", "resume", "resume"]);
 }
