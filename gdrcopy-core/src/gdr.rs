@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::{self, Backend};
+use crate::backend::{self, Source};
 use crate::error::Result;
 use crate::options::Options;
 use crate::pin::RawPin;
@@ -18,7 +18,7 @@ use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 /// the descriptor, which otherwise keeps the parent's pins if the parent ends.
 #[derive(Clone, Debug)]
 pub struct RawGdr {
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn Source>,
     owner: Owner,
 }
 
@@ -32,7 +32,7 @@ impl RawGdr {
     }
 
     /// Wraps a backend that is open.
-    pub fn of_backend(backend: Arc<dyn Backend>) -> RawGdr {
+    pub fn of_backend(backend: Arc<dyn Source>) -> RawGdr {
         RawGdr { backend, owner: Owner::current() }
     }
 

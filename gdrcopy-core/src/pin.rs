@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::backend::dmabuf::{self, Exported};
-use crate::backend::{Backend, PinRequest};
+use crate::backend::{PinRequest, Source};
 use crate::error::{Error, Result};
 use crate::mapping::RawMapping;
 use crate::pin_state::{MappingGuard, PinState};
@@ -55,7 +55,7 @@ pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBu
 
 impl RawPin {
     pub(crate) fn new(
-        backend: &Arc<dyn Backend>,
+        backend: &Arc<dyn Source>,
         address: u64,
         len: usize,
         flags: PinFlags,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::backend::{Backend, BackendPin, PinRequest};
+use crate::backend::{PinRequest, Source, SourcePin};
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
 use crate::sys::fork::Owner;
@@ -14,7 +14,7 @@ use crate::types::{MapFlag, MappingType, raw};
 /// A pin of the driver, which lasts as long as a `Pin` or a mapping holds it, except during suspensions.
 #[derive(Debug)]
 pub(crate) struct PinState {
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn Source>,
     request: PinRequest,
     device_address: u64,
     state: Mutex<State>,
@@ -31,7 +31,7 @@ struct State {
 
 /// The driver's pin.
 enum Range {
-    Pinned(Box<dyn BackendPin>),
+    Pinned(Box<dyn SourcePin>),
     Suspended,
     /// It could not be restored, or is not to be.
     Gone,
@@ -53,7 +53,7 @@ const BEING_MAPPED: u32 = u32::MAX;
 impl PinState {
     /// `device_address` is the one that the caller pinned, before rounding to pages.
     pub(crate) fn new(
-        backend: &Arc<dyn Backend>,
+        backend: &Arc<dyn Source>,
         request: PinRequest,
         device_address: u64,
     ) -> Result<Arc<PinState>> {
@@ -73,7 +73,7 @@ impl PinState {
     }
 
     /// Works on the driver's pin.
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&dyn BackendPin) -> Result<R>) -> Result<R> {
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&dyn SourcePin) -> Result<R>) -> Result<R> {
         self.owner.check()?;
         work(self.state.lock().pinned()?)
     }
@@ -153,7 +153,7 @@ impl PinState {
 }
 
 impl State {
-    fn pinned(&self) -> Result<&dyn BackendPin> {
+    fn pinned(&self) -> Result<&dyn SourcePin> {
         match &self.range {
             Range::Pinned(range) => Ok(&**range),
             Range::Suspended => Err(Error::Suspended),
@@ -164,7 +164,7 @@ impl State {
 
 impl Mapping {
     /// Maps the memory of a new pin in the place of this mapping, if that still has its addresses.
-    fn make_again(&self, range: &dyn BackendPin, reserved: Option<&Reservations>) -> Result<()> {
+    fn make_again(&self, range: &dyn SourcePin, reserved: Option<&Reservations>) -> Result<()> {
         let Some(addresses) = self.span.vacant() else {
             return Ok(()); // Unmapped, before or during the suspension.
         };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
 
-use crate::backend::Backend;
+use crate::backend::Source;
 use crate::error::{self, Error, Result};
 use crate::pin_state::PinState;
 use crate::sync::{Mutex, RwLock};
@@ -21,7 +21,7 @@ pub(crate) struct Process {
     /// True while everything is suspended. Read by calls that use the driver for more than one pin, written by `suspend`
     /// and `resume`.
     suspended: RwLock<bool>,
-    pub(crate) backends: Registry<dyn Backend>,
+    pub(crate) backends: Registry<dyn Source>,
     pub(crate) pins: Registry<PinState>,
 }
 

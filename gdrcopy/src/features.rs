@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use gdrcopy_core::backend::Backend;
+use gdrcopy_core::backend::Source;
 use gdrcopy_core::backend::dmabuf;
 use gdrcopy_core::backend::gdrdrv::Gdrdrv;
 use gdrcopy_core::error::{Error, Result};
@@ -70,7 +70,7 @@ fn look(gpus: impl Fn(&Driver) -> Result<Option<i32>>) -> Features {
     Features {
         gdrdrv: fork::enter()
             .and_then(|_| Gdrdrv::open(&options))
-            .map(|gdrdrv| Backend::version(&gdrdrv)),
+            .map(|gdrdrv| Source::version(&gdrdrv)),
         dma_buf_export: support(EXPORTS_DMA_BUFS, dmabuf::can_export, no_export),
         dma_buf_mapping: support(MAPS_DMA_BUFS, dmabuf::can_map, no_mapping),
         nvidia_peermem: Path::new(PEERMEM).exists(),

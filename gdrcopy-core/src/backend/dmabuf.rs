@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
 
-use crate::backend::source::{Backend, BackendPin, PinRequest};
+use crate::backend::source::{PinRequest, Source, SourcePin};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sys::cuda::context::Place;
@@ -151,7 +151,7 @@ fn descriptors_used_up() -> Option<Error> {
     }
 }
 
-impl Backend for DmaBuf {
+impl Source for DmaBuf {
     fn file(&self) -> Option<OpenFile> {
         None
     }
@@ -173,7 +173,7 @@ impl Backend for DmaBuf {
         }
     }
 
-    fn pin(&self, request: &PinRequest) -> Result<Box<dyn BackendPin>> {
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
         self.owner.check()?;
         let (va, len) = whole_pages(request.address, request.size)?;
         self.driver.init()?;
@@ -212,7 +212,7 @@ struct DmaBufPin {
     kind: MappingType,
 }
 
-impl BackendPin for DmaBufPin {
+impl SourcePin for DmaBufPin {
     fn handle(&self) -> u64 {
         self.fd.as_raw_fd() as u64
     }

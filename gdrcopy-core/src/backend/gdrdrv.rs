@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::backend::source::{Backend, BackendPin, PinRequest};
+use crate::backend::source::{PinRequest, Source, SourcePin};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sync::Mutex;
@@ -153,7 +153,7 @@ impl Gdrdrv {
     }
 }
 
-impl Backend for Gdrdrv {
+impl Source for Gdrdrv {
     fn page_size(&self) -> u64 {
         GPU_PAGE_SIZE
     }
@@ -175,7 +175,7 @@ impl Backend for Gdrdrv {
         }
     }
 
-    fn pin(&self, request: &PinRequest) -> Result<Box<dyn BackendPin>> {
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
         let force_pcie = request.flags.force_pcie();
         let pin = match self.pin_as_asked(request) {
             Err(refusal @ Error::Driver { .. }) if force_pcie && self.force_pcie_compat => {
@@ -353,7 +353,7 @@ impl GdrdrvPin {
     }
 }
 
-impl BackendPin for GdrdrvPin {
+impl SourcePin for GdrdrvPin {
     fn handle(&self) -> u64 {
         self.handle
     }

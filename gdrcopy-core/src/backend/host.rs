@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::backend::source::{Backend, BackendPin, PinRequest};
+use crate::backend::source::{PinRequest, Source, SourcePin};
 use crate::error::{Error, Result};
 use crate::sys::cuda::{self, Driver};
 use crate::sys::fork::{OpenFile, Owner};
@@ -32,7 +32,7 @@ impl Host {
     }
 }
 
-impl Backend for Host {
+impl Source for Host {
     fn file(&self) -> Option<OpenFile> {
         None
     }
@@ -54,7 +54,7 @@ impl Backend for Host {
         }
     }
 
-    fn pin(&self, request: &PinRequest) -> Result<Box<dyn BackendPin>> {
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
         let len = usize::try_from(request.size).map_err(|_| Error::RangeOverflow)?;
         if len == 0 {
             return Err(Error::EmptyRange);
@@ -80,7 +80,7 @@ struct HostPin {
     owner: Owner,
 }
 
-impl BackendPin for HostPin {
+impl SourcePin for HostPin {
     fn handle(&self) -> u64 {
         self.device_address
     }

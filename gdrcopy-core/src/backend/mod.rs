@@ -8,7 +8,7 @@ mod source;
 use dmabuf::DmaBuf;
 use gdrdrv::Gdrdrv;
 use host::Host;
-pub use source::{Backend, BackendPin, PinRequest};
+pub use source::{PinRequest, Source, SourcePin};
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::options::{self, Options};
 
 /// Opens the backend that the options name, or the first that works.
-pub fn open(options: &Options) -> Result<Arc<dyn Backend>> {
+pub fn open(options: &Options) -> Result<Arc<dyn Source>> {
     match options.backend {
         options::Backend::Gdrdrv => return Ok(Arc::new(Gdrdrv::open(options)?)),
         options::Backend::DmaBuf => return Ok(Arc::new(DmaBuf::open(options)?)),

@@ -10,7 +10,7 @@ use crate::sys::mmap::{Region, Span};
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
 
 /// An open connection to a source of GPU memory.
-pub trait Backend: Debug + Send + Sync {
+pub trait Source: Debug + Send + Sync {
     /// The driver's open file, if it has one and that is open.
     fn file(&self) -> Option<OpenFile>;
 
@@ -24,7 +24,7 @@ pub trait Backend: Debug + Send + Sync {
     fn attribute(&self, attribute: Attribute) -> Result<i32>;
 
     /// Pins the range, rounded out to pages.
-    fn pin(&self, range: &PinRequest) -> Result<Box<dyn BackendPin>>;
+    fn pin(&self, range: &PinRequest) -> Result<Box<dyn SourcePin>>;
 
     /// Closes what is open while nothing is pinned, until `resume`.
     fn suspend(&self) {}
@@ -53,7 +53,7 @@ pub struct PinRequest {
 }
 
 /// A pinned range. Dropping it unpins it.
-pub trait BackendPin: Debug + Send + Sync {
+pub trait SourcePin: Debug + Send + Sync {
     /// The driver's number for it.
     fn handle(&self) -> u64;
 

@@ -53,14 +53,14 @@ impl Job {
     /// # Safety
     /// `copy` must be sound for the rest.
     pub(super) unsafe fn run(self) {
-        // When one thread is asked for, do not touch the shared pool.
+        // When one thread is asked for, do not touch the shared value.
         if threads() > 1
-            && let Some(mut pool) = POOL.try_lock()
+            && let Some(mut helpers) = HELPERS.try_lock()
         {
-            let pool = pool.get_or_insert_with(Pool::of_process);
-            if pool.is_usable() {
+            let helpers = helpers.get_or_insert_with(Helpers::of_process);
+            if helpers.is_usable() {
                 // SAFETY: contract of this function.
-                return unsafe { pool.run(self) };
+                return unsafe { helpers.run(self) };
             }
         }
         // SAFETY: contract of this function.
@@ -91,10 +91,10 @@ impl Job {
 }
 
 /// The helpers, once there was a large copy for which some were requested.
-static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+static HELPERS: Mutex<Option<Helpers>> = Mutex::new(None);
 
 /// Threads that wait for work.
-struct Pool {
+struct Helpers {
     threads: Vec<Thread>,
     /// Owned: freed when the threads are gone.
     shared: *mut Shared,
@@ -103,16 +103,16 @@ struct Pool {
 }
 
 // SAFETY: a thread may be joined by any other thread, and `Shared` is `Sync`.
-unsafe impl Send for Pool {}
+unsafe impl Send for Helpers {}
 
-impl Pool {
+impl Helpers {
     /// The helpers that [`set_threads`] asks for, as far as the calling thread may use CPUs for them, since
     /// they inherit its CPU affinity.
-    fn of_process() -> Pool {
-        Pool::start(threads_allowed(threads()) - 1)
+    fn of_process() -> Helpers {
+        Helpers::start(threads_allowed(threads()) - 1)
     }
 
-    fn start(helpers: usize) -> Pool {
+    fn start(helpers: usize) -> Helpers {
         let shared = Box::into_raw(Box::new(Shared::new()));
         // SAFETY: the box is not moved before `join` frees it, and no other thread has its address yet.
         unsafe { libc::sem_init((*shared).work.get(), 0, 0) };
@@ -127,7 +127,7 @@ impl Pool {
                 helpers + 1
             );
         }
-        Pool { threads, shared, owner: Owner::current() }
+        Helpers { threads, shared, owner: Owner::current() }
     }
 
     fn is_usable(&self) -> bool {
@@ -137,7 +137,7 @@ impl Pool {
     /// # Safety
     /// The contract of [`Job::run`].
     unsafe fn run(&mut self, job: Job) {
-        // SAFETY: only `join` frees it, which consumes the pool.
+        // SAFETY: only `join` frees it, which consumes `self`.
         let shared = unsafe { &*self.shared };
         let wanted = self.threads.len().min(job.chunks() - 1);
         // SAFETY: `&mut self` excludes other copies. The last one returned with the gate closed and no helper
@@ -165,7 +165,7 @@ impl Pool {
             unsafe { libc::sem_post(shared.work.get()) };
         }
         self.threads.into_iter().for_each(Thread::join);
-        // SAFETY: the threads that waited for the semaphore have ended, and the pool owns the box.
+        // SAFETY: the threads that waited for the semaphore have ended, and `self` owns the box.
         unsafe {
             libc::sem_destroy(shared.work.get());
             drop(Box::from_raw(self.shared));
@@ -176,9 +176,9 @@ impl Pool {
 /// Ends the helpers, when the library is unloaded and at the end of the process.
 pub fn end_threads() {
     // Copies during unload are not supported; and a child has no thread to join.
-    let pool = POOL.try_lock().and_then(|mut pool| pool.take());
-    match pool {
-        Some(pool) if pool.owner.is_current() => pool.join(),
+    let helpers = HELPERS.try_lock().and_then(|mut helpers| helpers.take());
+    match helpers {
+        Some(helpers) if helpers.owner.is_current() => helpers.join(),
         _ => (),
     }
 }
@@ -215,7 +215,7 @@ fn threads_allowed(asked_for: usize) -> usize {
     allowed
 }
 
-/// The state that the pool and its helpers share.
+/// The state that the helpers share.
 struct Shared {
     /// Posted once for each helper that is wanted.
     work: UnsafeCell<libc::sem_t>,
@@ -254,7 +254,7 @@ impl Shared {
             if index >= job.chunks() {
                 return;
             }
-            // SAFETY: contract of `Pool::run`; `fetch_add` gives each chunk to one thread only.
+            // SAFETY: contract of `Helpers::run`; `fetch_add` gives each chunk to one thread only.
             unsafe { job.part(job.chunk(index)) }
         }
     }
@@ -299,7 +299,7 @@ impl Gate {
 
 /// The loop of a helper.
 extern "C" fn help(shared: *mut c_void) -> *mut c_void {
-    // SAFETY: the box that `Pool::start` made; `Pool::join` frees it after it has joined this thread.
+    // SAFETY: the box that `Helpers::start` made; `Helpers::join` frees it after it has joined this thread.
     let shared = unsafe { &*shared.cast::<Shared>() };
     loop {
         // SAFETY: the semaphore was initialized before the thread was started.
@@ -373,16 +373,16 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no semaphores")]
     fn helpers_copy_every_byte_in_each_round() {
-        let mut pool = Pool::start(3);
-        assert_eq!(pool.threads.len(), 3);
+        let mut helpers = Helpers::start(3);
+        assert_eq!(helpers.threads.len(), 3);
         for round in 0..50 {
             let src = pattern(CHUNK * (1 + round % 9) + round, round);
             let mut dst = vec![0; src.len()];
             // SAFETY: two buffers of one length.
-            unsafe { pool.run(copy_between(&mut dst, &src)) };
+            unsafe { helpers.run(copy_between(&mut dst, &src)) };
             assert!(dst == src, "round {round}");
         }
-        pool.join();
+        helpers.join();
     }
 
     #[test]
@@ -400,33 +400,33 @@ mod tests {
         }
         // SAFETY: no arguments.
         CALLER.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
-        let mut pool = Pool::start(2);
+        let mut helpers = Helpers::start(2);
         // While the caller sleeps in one of its chunks, a helper comes in time for another.
         let job = Job { copy: slow_copy, len: 64 * CHUNK, ..copy_between(&mut [], &[]) };
         // SAFETY: `slow_copy` touches no memory.
-        unsafe { pool.run(job) };
+        unsafe { helpers.run(job) };
         assert_ne!(BY_OTHERS.load(Ordering::Relaxed), 0);
-        pool.join();
+        helpers.join();
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no fork")]
     fn pool_in_forked_child_is_not_usable() {
         crate::sys::fork::enter().expect("memory for a page");
-        let pool = Pool::start(2);
-        assert!(pool.is_usable());
+        let helpers = Helpers::start(2);
+        assert!(helpers.is_usable());
         // SAFETY: the child touches no lock and leaves by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: ends the child at once.
-            unsafe { libc::_exit(i32::from(pool.is_usable())) }
+            unsafe { libc::_exit(i32::from(helpers.is_usable())) }
         }
         let mut status = 0;
         // SAFETY: waits for our own child.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert!(libc::WIFEXITED(status));
         assert_eq!(libc::WEXITSTATUS(status), 0);
-        pool.join();
+        helpers.join();
     }
 
     #[test]
@@ -461,7 +461,7 @@ mod tests {
         // SAFETY: two buffers of one length.
         unsafe { copy_between(&mut dst, &src).run() };
         assert!(dst == src);
-        let pool = POOL.lock();
-        assert!(pool.as_ref().is_none_or(|pool| pool.threads.is_empty()));
+        let helpers = HELPERS.lock();
+        assert!(helpers.as_ref().is_none_or(|helpers| helpers.threads.is_empty()));
     }
 }

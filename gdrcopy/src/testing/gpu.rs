@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::{fmt, thread};
 
 use gdrcopy_core::RawGdr;
-use gdrcopy_core::backend::{Backend, BackendPin, PinRequest};
+use gdrcopy_core::backend::{PinRequest, Source, SourcePin};
 use gdrcopy_core::error::{self, Call, Errno, Result};
 use gdrcopy_core::sys::fork::OpenFile;
 use gdrcopy_core::sys::mmap::{Region, Span};
@@ -271,7 +271,7 @@ impl Drop for Allocation {
 #[derive(Debug)]
 struct Driver(Gpu);
 
-impl Backend for Driver {
+impl Source for Driver {
     fn file(&self) -> Option<OpenFile> {
         None
     }
@@ -288,7 +288,7 @@ impl Backend for Driver {
         Ok(i32::from(attribute == Attribute::UsePersistentMapping))
     }
 
-    fn pin(&self, request: &PinRequest) -> Result<Box<dyn BackendPin>> {
+    fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
         let refused = |errno| error::of_driver(Call::PinBufferV2, errno);
         if request.flags.force_pcie() {
             return Err(refused(Errno::EOPNOTSUPP));
@@ -316,7 +316,7 @@ struct GpuPin {
     pinned: Pinned,
 }
 
-impl BackendPin for GpuPin {
+impl SourcePin for GpuPin {
     fn handle(&self) -> u64 {
         self.number
     }
