@@ -11,8 +11,8 @@ use crate::output::svg::quantity;
 const LARGE: u64 = 8192;
 /// The fewest of something that are worth a change.
 const MANY: u64 = 100;
-/// The fewest pins of the same range that are.
-const MANY_PINS: u64 = 10;
+/// The fewest pins of the same range that are, and the fewest large reads.
+const SEVERAL: u64 = 10;
 
 /// One line each.
 pub(crate) fn of(summary: &Summary) -> Vec<String> {
@@ -22,7 +22,7 @@ pub(crate) fn of(summary: &Summary) -> Vec<String> {
     let (count, bytes, seconds) = large.fold((0, 0.0, 0.0), |(count, bytes, seconds), it| {
         (count + it.count, bytes + it.bytes as f64, seconds + it.seconds)
     });
-    if count > 0 {
+    if count >= SEVERAL {
         advice.push(format!(
             "{count} reads of 8 KiB and more, at {} on average: cuMemcpy is faster, as is this project's library with \
              GDRCOPY_DMA_READ set",
@@ -38,7 +38,7 @@ pub(crate) fn of(summary: &Summary) -> Vec<String> {
         ));
     }
     if let Some((again, pinned_by)) = summary.again.iter().max_by_key(|again| again.0)
-        && *again >= MANY_PINS
+        && *again >= SEVERAL
     {
         advice.push(format!("{pinned_by} pinned the same range {} times: keep the pin", again + 1));
     }
