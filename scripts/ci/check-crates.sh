@@ -23,9 +23,9 @@ quietly() {
 mkdir -p "$target/crates"
 export CARGO_TARGET_DIR=$target/crates CARGO_INCREMENTAL=0
 rm -rf "$CARGO_TARGET_DIR/package"/*.crate
-# Cargo keeps the sources that it unpacks from the registry that it makes for these crates, by path and version.
+# Cargo makes a registry for these crates. It takes what it unpacked and built of one version for unchanged.
 for crate in "${crates[@]}"; do
-    rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/"$crate"-[0-9]*
+    rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/"$crate"-[0-9]* "$CARGO_TARGET_DIR/debug/.fingerprint/$crate"-*
 done
 
 # Builds each as well, with default features, and with the others of the same release in place of a registry's.
