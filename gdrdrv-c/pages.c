@@ -63,8 +63,8 @@ static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 		return nvidia_p2p_get_pages_persistent(pin->va, pin->size, &pin->table, flags);
 #endif
 	/*
-	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU driver would not look at
-	 * who is calling. Without, it finds the memory of the calling process.
+	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU driver would not look
+	 * at who is calling. Without, it finds the memory of the calling process.
 	 */
 	down_read(&gdr_tables_lock);
 	err = nvidia_p2p_get_pages(0, 0, pin->va, pin->size, &pin->table, pin->persistent ? NULL : revoke,
